@@ -1,0 +1,116 @@
+package holt
+
+import "time"
+
+// ComputerState is where a computer is in its life. Stop keeps the disks;
+// delete removes the computer. (Pause, which keeps memory too, is part 3.)
+type ComputerState string
+
+// The states of a computer.
+const (
+	ComputerCreating ComputerState = "creating"
+	ComputerRunning  ComputerState = "running"
+	ComputerStopping ComputerState = "stopping"
+	ComputerStopped  ComputerState = "stopped"
+	ComputerStarting ComputerState = "starting"
+	ComputerDeleting ComputerState = "deleting"
+	ComputerFailed   ComputerState = "failed"
+)
+
+// Computer is a Linux machine with two disks: a bounded root disk and a
+// workspace.
+type Computer struct {
+	ID         ComputerID    `json:"id"`
+	Name       string        `json:"name" doc:"unique among computers; a DNS label"`
+	Template   string        `json:"template" doc:"the recipe its root disk was made from"`
+	State      ComputerState `json:"state"`
+	Reason     string        `json:"reason,omitempty" doc:"why it is in this state, when that is not obvious"`
+	Engine     string        `json:"engine" doc:"what runs it: qemu-kvm, qemu-tcg or local"`
+	CPUs       int           `json:"cpus"`
+	MemoryMB   int           `json:"memory_mb" doc:"MiB"`
+	DiskSizeMB int           `json:"disk_size_mb" doc:"size of the root disk, MiB"`
+	Workspace  string        `json:"workspace" doc:"name of the workspace mounted at /home/agent"`
+	CreatedAt  time.Time     `json:"created_at"`
+	StartedAt  *time.Time    `json:"started_at,omitempty"`
+	BootMS     int64         `json:"boot_ms,omitempty" doc:"last start: from the machine's launch to the agent's first answer, milliseconds"`
+}
+
+// ComputerSpec says what computer to create. Zero fields take the defaults.
+type ComputerSpec struct {
+	Name       string `json:"name,omitempty" doc:"default: a scientist's name"`
+	Template   string `json:"template,omitempty" doc:"default: base"`
+	CPUs       int    `json:"cpus,omitempty" doc:"default: 1"`
+	MemoryMB   int    `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
+	DiskSizeMB int    `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
+	Workspace  string `json:"workspace,omitempty" doc:"an existing workspace to mount; default: a new one with the computer's name"`
+}
+
+// RunState is where a run is in its life.
+type RunState string
+
+// The states of a run.
+const (
+	RunRunning RunState = "running"
+	RunExited  RunState = "exited"
+	RunLost    RunState = "lost" // the computer ended under it
+)
+
+// RunSpec says what to run. Exactly one of Command and Argv is set.
+type RunSpec struct {
+	Command   string            `json:"command,omitempty" doc:"a shell command, run as /bin/bash -l -c"`
+	Argv      []string          `json:"argv,omitempty" doc:"a program and its arguments, run without a shell"`
+	Env       map[string]string `json:"env,omitempty" doc:"added to the user's environment"`
+	Cwd       string            `json:"cwd,omitempty" doc:"absolute; default: the workspace, /home/agent"`
+	User      string            `json:"user,omitempty" doc:"Linux user; default: agent"`
+	Stdin     bool              `json:"stdin,omitempty" doc:"input will be sent; otherwise standard input is /dev/null"`
+	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"after this the whole tree gets SIGTERM, then SIGKILL; 0: none"`
+}
+
+// Run is one command in a computer: what was asked and how it ended. It is
+// also a writer: what it changes in the workspace carries its id.
+type Run struct {
+	ID         RunID      `json:"id"`
+	ComputerID ComputerID `json:"computer_id"`
+	Spec       RunSpec    `json:"spec"`
+	State      RunState   `json:"state"`
+	ExitCode   int        `json:"exit_code" doc:"exit status; 128 + signal number when a signal ended it; meaningful once exited"`
+	Signal     string     `json:"signal,omitempty" doc:"the signal that ended it, as SIGTERM"`
+	TimedOut   bool       `json:"timed_out,omitempty"`
+	Background int        `json:"background,omitempty" doc:"processes of the run still alive when it ended"`
+	StartedAt  time.Time  `json:"started_at"`
+	EndedAt    *time.Time `json:"ended_at,omitempty"`
+}
+
+// RunEvent is one step of a run as it is followed: output, a gap where output
+// was dropped because nobody read it in time, or the end.
+type RunEvent struct {
+	Kind    RunEventKind `json:"kind" enum:"stdout,stderr,gap,exit"`
+	Offset  int64        `json:"offset" doc:"position in the run's output, bytes of both streams together; follow again from here plus the data's length"`
+	Data    []byte       `json:"data,omitempty" doc:"output bytes (base64 in JSON)"`
+	Dropped int64        `json:"dropped,omitempty" doc:"for gap: bytes that are gone"`
+	Run     *Run         `json:"run,omitempty" doc:"for exit: the ended run"`
+}
+
+// RunEventKind says what a [RunEvent] is.
+type RunEventKind string
+
+// The kinds of run events.
+const (
+	RunStdout RunEventKind = "stdout"
+	RunStderr RunEventKind = "stderr"
+	RunGap    RunEventKind = "gap"
+	RunExit   RunEventKind = "exit"
+)
+
+// FileInfo describes one file as the guest or the workspace sees it.
+type FileInfo struct {
+	Path    string    `json:"path"`
+	Name    string    `json:"name"`
+	Kind    string    `json:"kind" enum:"file,dir,symlink,fifo,socket,char,block"`
+	Size    int64     `json:"size" doc:"bytes"`
+	Mode    uint32    `json:"mode" doc:"permission bits with set-id and sticky, as chmod takes them"`
+	UID     uint32    `json:"uid"`
+	GID     uint32    `json:"gid"`
+	ModTime time.Time `json:"mtime"`
+	Target  string    `json:"target,omitempty" doc:"for symlinks"`
+}

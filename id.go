@@ -1,0 +1,101 @@
+package holt
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Identifiers are a prefix, an underscore and 16 characters of lower-case
+// base 32 (80 random bits). They are never reused. Each kind is a type of its
+// own, parsed once at the door.
+type (
+	// ComputerID names a computer for ever: "cmp_…".
+	ComputerID string
+	// WorkspaceID names a workspace for ever: "wsp_…".
+	WorkspaceID string
+	// RunID names one run of a command: "run_…".
+	RunID string
+	// TokenID names an API token, never the secret itself: "tok_…".
+	TokenID string
+)
+
+const (
+	computerPrefix  = "cmp_"
+	workspacePrefix = "wsp_"
+	runPrefix       = "run_"
+	tokenPrefix     = "tok_"
+)
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+func newID(prefix string) string {
+	var b [10]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return prefix + idEncoding.EncodeToString(b[:])
+}
+
+func parseID(prefix, noun, s string) (string, error) {
+	rest, ok := strings.CutPrefix(s, prefix)
+	if ok && len(rest) == 16 {
+		if _, err := idEncoding.DecodeString(rest); err == nil {
+			return s, nil
+		}
+	}
+	return "", Errorf(InvalidArgument, "%q is not a %s id", clip(s), noun).
+		WithHint("a %s id is %s followed by 16 characters a-z and 2-7", noun, prefix)
+}
+
+// NewComputerID returns a fresh random identifier.
+func NewComputerID() ComputerID { return ComputerID(newID(computerPrefix)) }
+
+// NewWorkspaceID returns a fresh random identifier.
+func NewWorkspaceID() WorkspaceID { return WorkspaceID(newID(workspacePrefix)) }
+
+// NewRunID returns a fresh random identifier.
+func NewRunID() RunID { return RunID(newID(runPrefix)) }
+
+// NewTokenID returns a fresh random identifier.
+func NewTokenID() TokenID { return TokenID(newID(tokenPrefix)) }
+
+// ParseRunID returns s as a RunID, or an InvalidArgument [Error].
+func ParseRunID(s string) (RunID, error) {
+	id, err := parseID(runPrefix, "run", s)
+	return RunID(id), err
+}
+
+// ParseComputerID returns s as a ComputerID, or an InvalidArgument [Error].
+func ParseComputerID(s string) (ComputerID, error) {
+	id, err := parseID(computerPrefix, "computer", s)
+	return ComputerID(id), err
+}
+
+// ParseWorkspaceID returns s as a WorkspaceID, or an InvalidArgument [Error].
+func ParseWorkspaceID(s string) (WorkspaceID, error) {
+	id, err := parseID(workspacePrefix, "workspace", s)
+	return WorkspaceID(id), err
+}
+
+var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// ParseName returns s if it can name a computer or a workspace: a DNS label
+// (RFC 1123), because previews put names into host names. Otherwise it
+// returns an InvalidArgument [Error].
+func ParseName(s string) (string, error) {
+	if nameRE.MatchString(s) {
+		return s, nil
+	}
+	return "", Errorf(InvalidArgument, "%q cannot be a name", clip(s)).
+		WithHint("names are 1 to 63 characters a-z, 0-9 and -, and neither start nor end with -")
+}
+
+// clip keeps a hostile value from filling a log or a terminal.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return fmt.Sprintf("%s… (%d bytes)", s[:most], len(s))
+}

@@ -1,0 +1,59 @@
+package holt
+
+import "time"
+
+// Workspace is a durable file system: the working directory of a computer,
+// or of a person who mounts it on the host.
+type Workspace struct {
+	ID        WorkspaceID `json:"id"`
+	Name      string      `json:"name" doc:"unique among workspaces; a DNS label"`
+	CreatedAt time.Time   `json:"created_at"`
+	Computer  string      `json:"computer,omitempty" doc:"name of the computer that has it mounted read-write"`
+	Mounts    []Mount     `json:"mounts,omitempty" doc:"host directories where it is mounted"`
+	Files     int64       `json:"files" doc:"inodes in use"`
+	Bytes     int64       `json:"bytes" doc:"bytes of file content"`
+}
+
+// Mount is a host directory through which a workspace is used.
+type Mount struct {
+	Dir      string `json:"dir"`
+	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+// QueryResult is what a SQL query over a workspace returned.
+type QueryResult struct {
+	Columns   []string `json:"columns"`
+	Rows      [][]any  `json:"rows" doc:"each value is a string, a number or null; bytes that are not UTF-8 are base64 in {\"base64\":…}"`
+	Truncated bool     `json:"truncated,omitempty" doc:"the row limit cut the result"`
+	ElapsedMS float64  `json:"elapsed_ms"`
+}
+
+// CheckReport is what a check of a workspace found. It is clean when Problems
+// is empty.
+type CheckReport struct {
+	Inodes   int64    `json:"inodes"`
+	Entries  int64    `json:"entries"`
+	Extents  int64    `json:"extents"`
+	Bytes    int64    `json:"bytes" doc:"content bytes whose checksums were verified"`
+	Problems []string `json:"problems"`
+}
+
+// Verdict is what doctor thinks of one thing it looked at.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictOK   Verdict = "ok"
+	VerdictWarn Verdict = "warn" // works, but worse than it could
+	VerdictBad  Verdict = "bad"  // holt cannot work until this is mended
+)
+
+// Finding is one line of holt doctor: what was looked at, what was found, and
+// what to do about it.
+type Finding struct {
+	Name    string   `json:"name"`
+	Verdict Verdict  `json:"verdict"`
+	Found   string   `json:"found"`
+	Do      string   `json:"do,omitempty"`
+	Install []string `json:"install,omitempty" doc:"Debian packages that would mend it"`
+}
