@@ -1,0 +1,48 @@
+# holt: make build | run | test | check | e2e | bench | soak
+GO       ?= go
+BIN      := bin
+DATA     ?= $(CURDIR)/data
+CACHE    := $(CURDIR)/.cache
+GUEST    := cmd/holt/guest/holt-guest
+PACKAGES := ./...
+LDFLAGS  := -s -w
+
+export HOLT_TEST_CACHE := $(CACHE)
+export HOLT_IMAGE_DIR  ?= $(CACHE)/images
+
+.PHONY: build guest run test check e2e bench soak clean
+
+guest:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(GUEST) ./cmd/holt-guest
+
+build: guest
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/holt ./cmd/holt
+
+# Installs what is missing, builds, starts, and shows a computer at work.
+run: build
+	HOLT_DATA_DIR=$(DATA) ./scripts/first-session
+
+# Everything, at the small counts; needs root for real mounts and machines.
+test: build check
+	$(BIN)/holt doctor --install --yes
+	$(BIN)/holt image build base
+	$(BIN)/holt image build coding-agent
+	$(GO) test -race -timeout 20m -count=1 $(PACKAGES)
+
+check:
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo 'gofmt: run gofmt -w on the files above' && false)
+	$(GO) vet $(PACKAGES)
+	$(GO) tool staticcheck $(PACKAGES)
+
+e2e: build
+	$(GO) test -count=1 -timeout 30m -v ./e2e/...
+
+bench: build
+	$(GO) run ./bench -out docs/performance.md
+
+# The stories at their full counts; prints the seed.
+soak: build
+	HOLT_SOAK=1 $(GO) test -count=1 -timeout 5h -v ./e2e/... ./workspace/... ./mount/...
+
+clean:
+	rm -rf $(BIN) $(GUEST)
