@@ -1,0 +1,131 @@
+package server
+
+import (
+	"context"
+	"io"
+
+	"holt"
+)
+
+// Nouns are what the API speaks of: the few interfaces that the server needs,
+// implemented by the packages below it (or, in tests, in memory, see package
+// servertest, which also holds the conformance suite). Package client has the
+// same method sets on the other side of the wire.
+//
+// In all of them: ref is a name or an id. A path is absolute, inside the
+// guest. key is the caller's idempotency key, "" if none: a repeated call with
+// the same key and the same arguments does nothing more and gets the first
+// answer; the same key with other arguments is Conflict. Errors are
+// [*holt.Error]; any other error is answered as Internal. Contexts end with
+// the request, so a caller who hangs up cancels; work that must not be
+// cancelled half-way is the noun's to detach or to undo.
+type Nouns struct {
+	Computers  Computers
+	Runs       Runs
+	Files      Files
+	Workspaces Workspaces
+	Images     Images
+	Daemon     Daemon
+}
+
+// Computers are the machines.
+type Computers interface {
+	// Create makes and starts a computer, and its workspace if spec names no
+	// existing one, and returns when its agent answers. InvalidArgument: bad
+	// spec, or the disk is smaller than the image; NotFound: template or
+	// workspace; AlreadyExists: name; Conflict: the workspace is in use.
+	Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error)
+	Get(ctx context.Context, ref string) (holt.Computer, error)
+	// List returns all of them in the order of their names.
+	List(ctx context.Context) ([]holt.Computer, error)
+	// Start returns when the agent answers. Starting a running one changes nothing.
+	Start(ctx context.Context, ref, key string) (holt.Computer, error)
+	// Stop shuts down and keeps both disks. Stopping a stopped one changes nothing.
+	Stop(ctx context.Context, ref, key string) (holt.Computer, error)
+	// Delete removes the machine and its root disk. Its workspace goes too if
+	// Create made it, unless keepWorkspace.
+	Delete(ctx context.Context, ref string, keepWorkspace bool, key string) error
+	// Logs writes the console log of the machine.
+	Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error
+}
+
+// Runs are commands in computers. Their output is kept by the computer's agent
+// for a while after they end.
+type Runs interface {
+	// Start starts a command and returns without waiting for it. A stopped
+	// computer is started first.
+	Start(ctx context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error)
+	Get(ctx context.Context, id holt.RunID) (holt.Run, error)
+	// List returns up to limit runs of a computer, newest first, beginning
+	// after the run with the given id ("": with the newest).
+	List(ctx context.Context, computer string, after holt.RunID, limit int) ([]holt.Run, error)
+	// Follow calls emit with every event from offset on, in order, until the
+	// exit event was emitted (nil), emit fails (its error) or ctx ends. A run
+	// that ended before is replayed as far as its output was kept. If the
+	// guest goes away it waits or returns Unavailable; a follower may then
+	// come again with the offset it has reached.
+	Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error
+	// Input copies r to the run's standard input and returns how many bytes
+	// the guest took. At the end of r, eof says whether to close the input; if
+	// not, or if r fails, it stays open for a later call. It returns Conflict
+	// when the run has ended or its input is closed.
+	Input(ctx context.Context, id holt.RunID, r io.Reader, eof bool) (int64, error)
+	// Signal sends a signal, as SIGTERM, to all processes of the run.
+	Signal(ctx context.Context, id holt.RunID, signal, key string) error
+}
+
+// Files are the files inside a computer, through its agent. A stopped computer
+// is started first.
+type Files interface {
+	Stat(ctx context.Context, computer, path string) (holt.FileInfo, error)
+	// List returns the entries of a directory in the order of their names.
+	List(ctx context.Context, computer, path string) ([]holt.FileInfo, error)
+	// Read writes n bytes from offset off to w; n < 0: up to the end.
+	Read(ctx context.Context, computer, path string, off, n int64, w io.Writer) error
+	// Write replaces the file as one step: who reads it sees the old or the
+	// new content, and the old stays if r fails.
+	Write(ctx context.Context, computer, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
+	Mkdir(ctx context.Context, computer string, spec holt.MkdirSpec, key string) (holt.FileInfo, error)
+	// Remove removes a file or an empty directory; recursive: any directory.
+	Remove(ctx context.Context, computer, path string, recursive bool, key string) error
+	Rename(ctx context.Context, computer string, spec holt.RenameSpec, key string) error
+}
+
+// Workspaces are the durable file systems.
+type Workspaces interface {
+	Create(ctx context.Context, spec holt.WorkspaceSpec, key string) (holt.Workspace, error)
+	Get(ctx context.Context, ref string) (holt.Workspace, error)
+	// List returns all of them in the order of their names.
+	List(ctx context.Context) ([]holt.Workspace, error)
+	// Delete removes it with everything in it. Conflict while a computer has it or it is mounted.
+	Delete(ctx context.Context, ref, key string) error
+	Check(ctx context.Context, ref string) (holt.CheckReport, error)
+	Query(ctx context.Context, ref string, q holt.QuerySpec) (holt.QueryResult, error)
+	// Mount mounts it on the daemon's host.
+	Mount(ctx context.Context, ref string, spec holt.MountSpec, key string) (holt.Mount, error)
+	// Unmount ends the mount at dir, whichever workspace it shows.
+	Unmount(ctx context.Context, dir, key string) error
+}
+
+// Images are the built templates.
+type Images interface {
+	// List returns every template known, built or not, in the order of their names.
+	List(ctx context.Context) ([]holt.Image, error)
+}
+
+// Daemon is the process that serves the API.
+type Daemon interface {
+	Health(ctx context.Context) (holt.Health, error)
+	Doctor(ctx context.Context) ([]holt.Finding, error)
+	// Down ends computers as spec says and all host mounts, returns what it
+	// did, and makes the daemon end once the answers in flight are written
+	// (so it must not wait for the server: the call is one of those answers).
+	Down(ctx context.Context, spec holt.DownSpec, key string) (holt.DownReport, error)
+}
+
+// Tokens judges the bearer tokens of callers who come over TCP.
+type Tokens interface {
+	// Verify returns whose token it is, or Unauthenticated. It takes the same
+	// time for every wrong secret.
+	Verify(ctx context.Context, secret string) (holt.TokenID, error)
+}

@@ -1,0 +1,116 @@
+package holt
+
+import "time"
+
+// The names of the places where a door finds the daemon.
+const (
+	// EnvDataDir names the daemon's data directory.
+	EnvDataDir = "HOLT_DATA_DIR"
+	// EnvSocket names the daemon's unix socket.
+	EnvSocket = "HOLT_SOCKET"
+	// EnvImageDir names the directory of built images; several daemons may share one.
+	EnvImageDir = "HOLT_IMAGE_DIR"
+	// EnvHost is the address of a daemon reached over TCP: host:port or a URL.
+	EnvHost = "HOLT_HOST"
+	// EnvToken is the bearer token for EnvHost.
+	EnvToken = "HOLT_TOKEN"
+)
+
+// Page is one page of a list. An empty Next means that there is no more.
+type Page[T any] struct {
+	Items []T    `json:"items" nullable:"false"`
+	Next  string `json:"next,omitempty" doc:"give this as cursor to get the following page"`
+}
+
+// LogQuery says which part of a computer's console log is wanted.
+type LogQuery struct {
+	TailBytes int64 // only the last so many bytes; 0: everything
+	Follow    bool  // go on with what is added, until the context ends
+}
+
+// WriteSpec says how to write a file.
+type WriteSpec struct {
+	Mode    uint32 // permission bits as chmod takes them; 0: those of the replaced file, else 0644
+	User    string // Linux user who will own it; empty: agent
+	Parents bool   // create missing directories above it
+}
+
+// MkdirSpec says how to make a directory.
+type MkdirSpec struct {
+	Path    string `json:"path" doc:"absolute"`
+	Mode    uint32 `json:"mode,omitempty" doc:"permission bits; default: 0755 (decimal 493)"`
+	User    string `json:"user,omitempty" doc:"Linux user who will own it; default: agent"`
+	Parents bool   `json:"parents,omitempty" doc:"create missing directories above it; an existing directory is no error"`
+}
+
+// RenameSpec moves a file inside one computer. An existing file at To is replaced.
+type RenameSpec struct {
+	From string `json:"from" doc:"absolute"`
+	To   string `json:"to" doc:"absolute"`
+}
+
+// SignalSpec says which signal to send to every process of a run.
+type SignalSpec struct {
+	Signal string `json:"signal" doc:"name of a Linux signal, as SIGINT"`
+}
+
+// WorkspaceSpec says what workspace to create.
+type WorkspaceSpec struct {
+	Name string `json:"name" doc:"a DNS label, unique among workspaces"`
+}
+
+// MountSpec says where on the daemon's host to mount a workspace.
+type MountSpec struct {
+	Dir      string `json:"dir" doc:"absolute path of an existing, empty directory on the daemon's host"`
+	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+// QuerySpec is a SQL query over one workspace. Zero limits take the defaults.
+type QuerySpec struct {
+	SQL       string `json:"sql" doc:"one SELECT statement (SQLite); tables: see the view files"`
+	MaxRows   int    `json:"max_rows,omitempty" minimum:"0" doc:"default: 10000"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty" minimum:"0" doc:"default: 10000"`
+}
+
+// Image is a built template: what the root disks of new computers start from.
+type Image struct {
+	Template  string     `json:"template"`
+	Built     bool       `json:"built" doc:"false: a known recipe that was not built yet, or has changed since"`
+	Digest    string     `json:"digest,omitempty" doc:"of everything that went into it"`
+	MinDiskMB int        `json:"min_disk_mb,omitempty" doc:"smallest root disk it fits on, MiB"`
+	Bytes     int64      `json:"bytes,omitempty" doc:"what it takes on the host"`
+	BuiltAt   *time.Time `json:"built_at,omitempty"`
+}
+
+// Health says that the daemon answers, and what it is.
+type Health struct {
+	Status    string    `json:"status" doc:"ok"`
+	Version   string    `json:"version" doc:"of holt"`
+	PID       int       `json:"pid" doc:"process id of the daemon on its host"`
+	DataDir   string    `json:"data_dir"`
+	Engine    string    `json:"engine" doc:"what runs new computers: qemu-kvm, qemu-tcg or local"`
+	StartedAt time.Time `json:"started_at"`
+	Running   int       `json:"running" doc:"computers that run now"`
+}
+
+// DownAction says what becomes of running computers when the daemon ends.
+type DownAction string
+
+// The down actions.
+const (
+	DownStop  DownAction = "stop"  // shut down cleanly; the disks stay
+	DownPause DownAction = "pause" // keep memory too
+	DownKeep  DownAction = "keep"  // machines go on without the daemon and are adopted again
+)
+
+// DownSpec says how to end the daemon.
+type DownSpec struct {
+	Computers DownAction `json:"computers,omitempty" enum:"stop,pause,keep" doc:"what becomes of running computers; default: stop"`
+}
+
+// DownReport says what ended with the daemon.
+type DownReport struct {
+	Stopped   []string `json:"stopped" nullable:"false" doc:"names of computers that were stopped"`
+	Kept      []string `json:"kept" nullable:"false" doc:"names of computers that go on running"`
+	Unmounted []string `json:"unmounted" nullable:"false" doc:"host directories that were unmounted"`
+}
