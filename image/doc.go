@@ -1,0 +1,46 @@
+// Package image turns recipes into bootable images: a root disk, a kernel and
+// an initramfs.
+//
+// A recipe is a small declarative file (see [Recipe]): packages, files, setup
+// commands, users, services, kernel arguments. The recipes "base" and
+// "coding-agent" are embedded; a path to a file works too. Building one runs
+// mmdebstrap against the Debian sources that the host's own apt uses and puts
+// the tree into an ext4 file without a loop mount.
+//
+// It is not an engine (it never boots anything), not a disk of a computer
+// (that is an overlay on [Image.Root], which is immutable once built), and not
+// a package mirror.
+//
+// # Format
+//
+// Everything below the store's directory is addressed by content or by
+// version, written under tmp/ and renamed into place whole:
+//
+//	roots/DIGEST/root.ext4     root disk, sparse, raw
+//	roots/DIGEST/record.json   what it is: template, kernel version, sizes
+//	kernels/VERSION/vmlinuz    Debian's cloud kernel
+//	kernels/VERSION/modules/   its modules, pruned
+//	initrds/DIGEST.cpio        initramfs: guest binary and modules in load order
+//	templates/NAME.json        which root a template's last build left
+//	logs/NAME.log              what the last build printed
+//	locks/NAME.lock            held (flock) while NAME is built
+//	tmp/RANDOM/                a build under way; its file lock is held by the builder
+//
+// A root's DIGEST covers the recipe, this package's version of the builder,
+// the host's certificates and the apt sources; not the guest binary, which is
+// in the initramfs only, so that a new holt does not rebuild root disks. A
+// computer keeps the digest of its root: its modules belong to that root's
+// kernel. A directory under roots or kernels is complete or absent.
+//
+// # Locks
+//
+// locks/NAME.lock before the lock of a kernel or an initrd, never the reverse;
+// at most one of each kind. tmp locks are only ever tried, never waited for.
+//
+// # Traps
+//
+// mmdebstrap leaves children and mounts when it is killed, so it runs as PID 1
+// of its own PID and mount namespaces and dies with its parent. e2fsprogs
+// 1.47.0 populates from a directory only, not from a tar file. A root disk's
+// resize inode limits growth to 1024 times its first size.
+package image
