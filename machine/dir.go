@@ -1,0 +1,213 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+// Names of the files in a machine's directory.
+const (
+	LockFile    = "machine.lock"
+	RecordFile  = "machine.json"
+	ConsoleFile = "console.log"
+)
+
+// maxRecord bounds a record, bytes. Ours are below 16 KiB.
+const maxRecord = 1 << 20
+
+// Record is what machine.json says about a machine, so that another process
+// can find it and, one day, restore a snapshot of it.
+type Record struct {
+	Engine    string    `json:"engine"`
+	Process   Process   `json:"process"`
+	Spec      Spec      `json:"spec"`
+	StartedAt time.Time `json:"started_at"`
+	// Hardware is the engine's own account of what the guest sees. A memory
+	// snapshot can be restored only where it is the same.
+	Hardware json.RawMessage `json:"hardware,omitempty"`
+}
+
+// Dir is a machine's directory, held open.
+type Dir struct {
+	Path string // absolute
+	fd   *os.File
+}
+
+// MakeDir makes the directory, with mode 0700, if it is absent, and opens it.
+func MakeDir(path string) (*Dir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("make machine directory: %w", err)
+	}
+	return OpenDir(path)
+}
+
+// OpenDir opens the directory. One that does not exist gives [ErrGone].
+func OpenDir(path string) (*Dir, error) {
+	if !filepath.IsAbs(path) {
+		return nil, holt.Errorf(holt.InvalidArgument, "machine directory %q is not an absolute path", path)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, Gone(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open machine directory: %w", err)
+	}
+	return &Dir{Path: path, fd: f}, nil
+}
+
+// Close lets go of the directory.
+func (d *Dir) Close() error { return d.fd.Close() }
+
+// File returns the path of a file in the directory.
+func (d *Dir) File(name string) string { return filepath.Join(d.Path, name) }
+
+// Dial connects to the unix socket of that name, whatever the length of the
+// directory's path.
+func (d *Dir) Dial(ctx context.Context, socket string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", d.fd.Fd(), socket))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil, fmt.Errorf("dial %s: %w", socket, ErrGone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", socket, err)
+	}
+	return conn, nil
+}
+
+// Remove removes files; absent ones are no error.
+func (d *Dir) Remove(names ...string) error {
+	var errs []error
+	for _, name := range names {
+		if err := os.Remove(d.File(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Lock takes the directory's lock, or fails with [Busy]. The lock is held for
+// as long as any process has the returned file open: hand it to the machine's
+// process and close it here.
+func (d *Dir) Lock() (*os.File, error) {
+	f, err := os.OpenFile(d.File(LockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open machine lock: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, Busy(d.Path)
+	}
+	return nil, fmt.Errorf("lock machine directory: %w", err)
+}
+
+// Locked says whether some process holds the lock.
+func (d *Dir) Locked() (bool, error) {
+	f, err := d.Lock()
+	if err == nil {
+		return false, f.Close()
+	}
+	if holt.CodeOf(err) == holt.Conflict {
+		return true, nil
+	}
+	return false, err
+}
+
+// WriteRecord replaces the record, atomically and durably.
+func (d *Dir) WriteRecord(r Record) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode machine record: %w", err)
+	}
+	f, err := os.CreateTemp(d.Path, RecordFile+".")
+	if err != nil {
+		return fmt.Errorf("write machine record: %w", err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), d.File(RecordFile))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("write machine record: %w", err)
+	}
+	return nil
+}
+
+// ReadRecord reads the record. An absent one gives [ErrGone], one that cannot
+// be read Corrupt.
+func (d *Dir) ReadRecord() (Record, error) {
+	f, err := os.Open(d.File(RecordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, Gone(d.Path)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("read machine record: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	if err != nil {
+		return Record{}, fmt.Errorf("read machine record: %w", err)
+	}
+	return parseRecord(b)
+}
+
+func parseRecord(b []byte) (Record, error) {
+	if len(b) > maxRecord {
+		return Record{}, holt.Errorf(holt.Corrupt, "machine record is longer than %d bytes", maxRecord)
+	}
+	var r Record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return Record{}, holt.Errorf(holt.Corrupt, "parse machine record: %w", err)
+	}
+	if r.Engine == "" || r.Process.PID <= 1 || r.Process.BootID == "" {
+		return Record{}, holt.Errorf(holt.Corrupt, "machine record names no engine or no process")
+	}
+	return r, nil
+}
+
+// Find returns a handle on the machine's process and its record: the lock is
+// held, and the process of the record lives and has it open. Otherwise the error is [ErrGone].
+func (d *Dir) Find() (*Handle, Record, error) {
+	locked, err := d.Locked()
+	if err != nil {
+		return nil, Record{}, err
+	}
+	if !locked {
+		return nil, Record{}, Gone(d.Path)
+	}
+	r, err := d.ReadRecord()
+	if err != nil {
+		return nil, Record{}, err
+	}
+	h, err := r.Process.Open()
+	if errors.Is(err, ErrGone) {
+		return nil, Record{}, Gone(d.Path)
+	}
+	if err != nil {
+		return nil, Record{}, err
+	}
+	if !holdsLock(r.Process.PID, d.File(LockFile)) {
+		h.Close()
+		return nil, Record{}, Gone(d.Path)
+	}
+	return h, r, nil
+}

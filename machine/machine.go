@@ -1,0 +1,129 @@
+package machine
+
+import (
+	"context"
+	"net"
+)
+
+// Ports are the names of the byte channels into the guest that every engine
+// offers. What is spoken on them is the business of the packages channel,
+// agent and mount.
+const (
+	PortControl = "control"
+	PortFiles   = "files"
+)
+
+// ArgNetwork is the name of the kernel argument by which an engine tells the
+// guest its address, its gateway and its resolver, as in
+// holt.net=10.0.2.15/24,10.0.2.2,10.0.2.3. It is absent when the guest has no
+// network of its own.
+const ArgNetwork = "holt.net"
+
+// Spec says what machine to start. Paths are absolute.
+type Spec struct {
+	// ID names the machine in process lists and logs; it carries no meaning.
+	ID string
+	// Dir is the machine's own directory: sockets, record, logs. It is made,
+	// with mode 0700, if it is absent. One machine runs in it at a time.
+	Dir string
+	// Kernel and Initrd are booted by engines with a kernel of their own.
+	Kernel, Initrd string
+	// Args are kernel arguments. The engine adds those that follow from the
+	// hardware it offers: console, reboot and panic behaviour, [ArgNetwork].
+	Args []string
+	// Disk is a root disk made by [Engine.CreateDisk]. Empty: none.
+	Disk string
+	// CPUs is the number of virtual processors, at least 1.
+	CPUs int
+	// MemoryMB is the guest's memory in MiB.
+	MemoryMB int
+	// Network asks for outbound network.
+	Network bool
+}
+
+// Base is an immutable disk image that root disks are laid over.
+type Base struct {
+	// Path is absolute. The file must neither change nor go away while a disk
+	// is laid over it.
+	Path string
+	// Format is "raw" (also when empty) or "qcow2".
+	Format string
+}
+
+// Acceleration says what executes a guest's instructions.
+type Acceleration string
+
+// The accelerations.
+const (
+	AccelKVM  Acceleration = "kvm"  // the processor
+	AccelTCG  Acceleration = "tcg"  // QEMU's software emulation: works anywhere, 5 to 20 times slower
+	AccelNone Acceleration = "none" // no virtual machine: host processes
+)
+
+// Capabilities says what an engine's machines can do, so that the packages
+// above need not know which engine it is.
+type Capabilities struct {
+	Acceleration Acceleration
+	// Isolated: the guest cannot reach the host's files, processes and memory.
+	Isolated bool
+	// OwnKernel: Spec.Kernel, Spec.Initrd and Spec.Args are used. Without it the
+	// guest agent runs on the host's kernel and no init system runs.
+	OwnKernel bool
+	// RootDisk: Spec.Disk is a disk of its own with the size asked for.
+	RootDisk bool
+	// OwnNetwork: Spec.Network is obeyed. Without it the guest shares the host's network.
+	OwnNetwork bool
+	// NestedContainers: Docker and the like can run inside.
+	NestedContainers bool
+	// MemorySnapshot: memory can be saved and forked.
+	MemorySnapshot bool
+	// PowerButton: [Machine.PowerDown] reaches the guest without its agent.
+	PowerButton bool
+}
+
+// Engine starts machines and finds them again. Its methods may be called at
+// the same time, for different directories also from different processes.
+type Engine interface {
+	// Name is what users see as a computer's engine: qemu-kvm, qemu-tcg, local.
+	Name() string
+	Capabilities() Capabilities
+	// CreateDisk makes a root disk of sizeMB MiB at path, laid over base. It
+	// replaces nothing: AlreadyExists. InvalidArgument if sizeMB is smaller
+	// than base, OutOfSpace if the host's disk is full.
+	CreateDisk(ctx context.Context, path string, base Base, sizeMB int) error
+	// Start starts a machine whose process outlives the caller. Conflict if one
+	// runs in that directory. A start that fails leaves no process and no
+	// socket. ctx bounds the start, not the machine.
+	Start(ctx context.Context, spec Spec) (Machine, error)
+	// Adopt takes over the machine that runs in dir, whoever started it. The
+	// error is [ErrGone] if none runs there, Conflict if another process controls it.
+	Adopt(ctx context.Context, dir string) (Machine, error)
+	// Strays lists the machines that run in directories under root and that
+	// this Engine value has neither started nor adopted.
+	Strays(root string) ([]Stray, error)
+}
+
+// Machine is a running machine under control of this process.
+type Machine interface {
+	// Dial connects to a port of the guest: [PortControl] or [PortFiles]. A
+	// port carries one connection at a time: dialling again closes the
+	// former one. The bytes that come first may be left over from it.
+	Dial(ctx context.Context, port string) (net.Conn, error)
+	// PowerDown asks the guest to end, as a power button does, and returns at
+	// once. A guest may ignore it; Done tells.
+	PowerDown(ctx context.Context) error
+	// Kill ends the machine now and returns when all of it is gone. Killing a
+	// dead machine is no error.
+	Kill() error
+	// Release lets go of the machine without ending it: it closes what this
+	// process holds of it and waits for the goroutines that watch it. Done is never
+	// closed after Release unless it was before.
+	Release()
+	// Done is closed when the machine has ended, however it did.
+	Done() <-chan struct{}
+	// Console is the path of the log of what the guest wrote to its console.
+	// The log is bounded; old text goes first.
+	Console() string
+	// PID is the host process that is the machine.
+	PID() int
+}

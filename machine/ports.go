@@ -1,0 +1,56 @@
+package machine
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"holt"
+)
+
+// Ports dials a machine's ports and keeps each at one connection. The zero
+// value with Dir set is ready to use.
+type Ports struct {
+	Dir *Dir
+
+	mu    sync.Mutex // guards conns; held while dialling, so that two dialers do not both connect
+	conns map[string]net.Conn
+}
+
+// Dial connects to a port and closes the connection that it had. The far end
+// serves one connection at a time and takes the next when it sees the end of
+// the former.
+func (p *Ports) Dial(ctx context.Context, port string) (net.Conn, error) {
+	if port != PortControl && port != PortFiles {
+		return nil, holt.Errorf(holt.InvalidArgument, "a machine has no port %q", port).
+			WithHint("the ports are %s and %s", PortControl, PortFiles)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old := p.conns[port]; old != nil {
+		old.Close()
+		delete(p.conns, port)
+	}
+	conn, err := p.Dir.Dial(ctx, Socket(port))
+	if err != nil {
+		return nil, holt.Errorf(holt.Unavailable, "machine in %s: %w", p.Dir.Path, err)
+	}
+	if p.conns == nil {
+		p.conns = map[string]net.Conn{}
+	}
+	p.conns[port] = conn
+	return conn, nil
+}
+
+// Close closes all connections.
+func (p *Ports) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for port, conn := range p.conns {
+		conn.Close()
+		delete(p.conns, port)
+	}
+}
+
+// Socket is the file name of a port's socket in the machine's directory.
+func Socket(port string) string { return port + ".sock" }

@@ -1,0 +1,91 @@
+package machine
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Stray is a machine's process that nobody controls.
+type Stray struct {
+	Dir     string  // the machine's directory, which may have been removed
+	Process Process // who it is
+}
+
+// Kill ends it and returns when it is gone.
+func (s Stray) Kill() error { return s.Process.Kill() }
+
+// FindStrays returns the processes that hold the lock of a machine directory
+// under root and for which is says yes; this process is never one. Processes
+// that may not be looked at (another user's) are not found.
+func FindStrays(root string, is func(Process) bool) ([]Stray, error) {
+	root, err := filepath.EvalSymlinks(root) // /proc shows resolved paths
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find strays: %w", err)
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("find strays: %w", err)
+	}
+	var strays []Stray
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		p, err := Identify(pid)
+		if err != nil {
+			continue // ended meanwhile
+		}
+		for _, lock := range locks(pid) {
+			if dir := filepath.Dir(lock); under(root, dir) && is(p) {
+				strays = append(strays, Stray{Dir: dir, Process: p})
+				break
+			}
+		}
+	}
+	return strays, nil
+}
+
+func under(root, dir string) bool {
+	return dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")
+}
+
+func holdsLock(pid int, path string) bool {
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return false
+	}
+	for _, lock := range locks(pid) {
+		if lock == resolved {
+			return true
+		}
+	}
+	return false
+}
+
+// locks returns the machine locks that a process has open, also removed ones.
+func locks(pid int) []string {
+	fds := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(fds)
+	if err != nil {
+		return nil
+	}
+	var paths []string
+	for _, e := range entries {
+		target, err := os.Readlink(filepath.Join(fds, e.Name()))
+		if err != nil {
+			continue
+		}
+		target = strings.TrimSuffix(target, " (deleted)")
+		if filepath.Base(target) == LockFile && filepath.IsAbs(target) {
+			paths = append(paths, target)
+		}
+	}
+	return paths
+}
