@@ -1,0 +1,2 @@
+// Package journal is an append-only log in segments.
+package journal
