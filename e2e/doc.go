@@ -1,0 +1,12 @@
+// Package e2e tells the product's stories with the real binaries: a data
+// directory of its own, a daemon, the command line, and machines.
+//
+// It is not a place for unit tests. testdata/local holds the stories that run
+// on the local engine in seconds; testdata/machine those that need real
+// virtual machines and images. Every story ends with the same inspection: all
+// workspaces check clean, and after `holt down` no process, mount or socket of
+// the story is left.
+//
+// HOLT_SOAK=1 runs the stories at their full counts; otherwise they run at
+// the small ones. The counts are the environment variables of [Counts].
+package e2e

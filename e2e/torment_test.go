@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"math/rand"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// torment kills the daemon n times at random moments and starts it again.
+func (d *daemon) torment(n int) error {
+	random := rand.New(rand.NewSource(*seed))
+	for i := range n {
+		time.Sleep(time.Duration(random.Intn(1500)) * time.Millisecond) // the moment of the kill
+		if err := d.signal(syscall.SIGKILL); err != nil {
+			return fmt.Errorf("kill %d: %w", i, err)
+		}
+		if err := d.start(); err != nil {
+			return fmt.Errorf("start %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// cmdCrashes: crashes N COMPUTER runs writer.py in the computer, kills its
+// machine after some synced files, starts it, and compares every synced file
+// with what the writer printed; N times.
+func cmdCrashes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: crashes N COMPUTER")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	for round := range n {
+		synced := crash(ts, args[1], round)
+		if len(synced) == 0 {
+			ts.Fatalf("round %d: no file was synced", round)
+		}
+		d := daemonOf(ts)
+		out, err := d.holt("computer", "run", args[1], "cd synced && sha256sum *")
+		if err != nil {
+			ts.Fatalf("round %d: %v\n%s", round, err, out)
+		}
+		found := map[string]bool{}
+		for line := range strings.Lines(string(out)) {
+			if f := strings.Fields(line); len(f) == 2 {
+				found["synced/"+f[1]+" "+f[0]] = true
+			}
+		}
+		for _, s := range synced {
+			if !found[s] {
+				ts.Fatalf("round %d: synced file is missing or torn: %s", round, s)
+			}
+		}
+		ts.Logf("round %d: %d synced files whole", round, len(synced))
+		ts.Check(d.check())
+	}
+}
+
+// crash returns "name hash" of each file that the writer reported as synced
+// before the machine was killed.
+func crash(ts *testscript.TestScript, computer string, round int) (synced []string) {
+	d := daemonOf(ts)
+	cmd := exec.Command(filepath.Join(binDir, "holt"), "computer", "run", computer,
+		"--env", fmt.Sprintf("SEED=%d", *seed), fmt.Sprintf("python3 writer.py %d", round))
+	cmd.Env = d.env.Vars
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	enough := 10 + rand.New(rand.NewSource(*seed+int64(round))).Intn(20)
+	scan := bufio.NewScanner(out)
+	for scan.Scan() {
+		f := strings.Fields(scan.Text())
+		if len(f) != 3 {
+			ts.Fatalf("writer said %q\n%s", scan.Text(), stderr.String())
+		}
+		synced = append(synced, f[0]+" "+f[2])
+		if len(synced) == enough {
+			cmdKillVM(ts, false, []string{computer})
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		ts.Fatalf("the run ended well although its machine was killed")
+	}
+	return synced
+}
