@@ -1,0 +1,161 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Device is a virtio-serial port as the guest sees it.
+//
+// Facts of Linux's virtio_console that it rests on: with no host connected a
+// read returns 0 and a write EAGAIN, poll says POLLHUP, and a waiting poller
+// is woken when a host connects, hangs up, sends, or has taken data. A read
+// returns at most one 4 KiB buffer; a write takes at most 32 KiB and, on a
+// non-blocking descriptor, does not wait for the host. Go's own poller
+// listens edge-triggered, so a level-high HUP does not spin.
+type Device struct {
+	file *os.File
+	raw  syscall.RawConn
+	gone bool // the hang-up has been told; used by the one reader
+}
+
+// FindDevice returns the path of the virtio-serial port with that name, or an
+// error that is fs.ErrNotExist. It needs no udev, only devtmpfs and sysfs.
+func FindDevice(name string) (string, error) {
+	dirs, err := filepath.Glob("/sys/class/virtio-ports/*")
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range dirs {
+		b, err := os.ReadFile(filepath.Join(dir, "name"))
+		if err == nil && strings.TrimSpace(string(b)) == name {
+			return filepath.Join("/dev", filepath.Base(dir)), nil
+		}
+	}
+	return "", fmt.Errorf("find virtio-serial port %q: %w", name, os.ErrNotExist)
+}
+
+// OpenDevice opens a virtio-serial port by path.
+func OpenDevice(path string) (*Device, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open port %s: %w", path, err)
+	}
+	return newDevice(fd, path)
+}
+
+func newDevice(fd int, path string) (*Device, error) {
+	file := os.NewFile(uintptr(fd), path) // non-blocking, so Go's poller takes it
+	raw, err := file.SyscallConn()
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &Device{file: file, raw: raw}, nil
+}
+
+// Read fills p with what is there, in as many reads as that takes.
+func (d *Device) Read(p []byte) (n int, err error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	// The poller is armed before the first read, so a change between a read
+	// and the wait for it is not lost.
+	waitErr := d.raw.Read(func(fd uintptr) bool {
+		n, err = d.readAll(fd, p)
+		return n > 0 || err != nil
+	})
+	switch {
+	case n > 0:
+		return n, nil
+	case errors.Is(waitErr, os.ErrDeadlineExceeded):
+		d.file.SetReadDeadline(time.Time{})
+		return 0, errWoken
+	case waitErr != nil:
+		return 0, waitErr
+	}
+	return 0, err
+}
+
+// readAll reads until p is full or nothing is there. A raw system call is
+// enough, since the descriptor does not block, and it spares the scheduler's
+// work on every 4 KiB.
+func (d *Device) readAll(fd uintptr, p []byte) (n int, err error) {
+	for n < len(p) {
+		got, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&p[n])), uintptr(len(p)-n))
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno == unix.EAGAIN:
+			d.gone = false
+			return n, nil
+		case errno != 0:
+			return n, errno
+		case got == 0 && n > 0:
+			return n, nil // told at the next read
+		case got == 0 && d.gone:
+			return 0, nil // wait for a host
+		case got == 0:
+			d.gone = true
+			return 0, io.EOF
+		}
+		d.gone = false
+		n += int(got)
+		if got < directRead {
+			return n, nil // most likely all there is
+		}
+	}
+	return n, nil
+}
+
+func (d *Device) Write(p []byte) (n int, err error) {
+	waitErr := d.raw.Write(func(fd uintptr) bool {
+		for n < len(p) {
+			got, e := unix.Write(int(fd), p[n:])
+			switch {
+			case e == unix.EINTR:
+			case e == unix.EAGAIN:
+				if hungUp(fd) {
+					err = ErrHungUp
+					return true
+				}
+				return false
+			case e != nil:
+				err = e
+				return true
+			default:
+				n += got
+			}
+		}
+		return true
+	})
+	if errors.Is(waitErr, os.ErrDeadlineExceeded) {
+		d.file.SetWriteDeadline(time.Time{})
+		return n, errWoken
+	}
+	if waitErr != nil {
+		return n, waitErr
+	}
+	return n, err
+}
+
+func hungUp(fd uintptr) bool {
+	set := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	_, err := unix.Poll(set, 0)
+	return err == nil && set[0].Revents&unix.POLLHUP != 0
+}
+
+func (d *Device) wakeRead()  { d.file.SetReadDeadline(time.Unix(1, 0)) }
+func (d *Device) wakeWrite() { d.file.SetWriteDeadline(time.Unix(1, 0)) }
+
+// Close ends reads and writes in progress.
+func (d *Device) Close() error { return d.file.Close() }

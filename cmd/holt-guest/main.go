@@ -1,0 +1,6 @@
+// Command holt-guest is the program inside every computer: PID 1 of the
+// initramfs, which brings the machine up, and the guest agent. It holds no
+// logic; see package agent.
+package main
+
+func main() {}
