@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"holt"
+	"holt/access"
 )
 
 // Nouns are what the API speaks of: the few interfaces that the server needs,
@@ -36,15 +37,15 @@ type Computers interface {
 	// workspace; AlreadyExists: name; Conflict: the workspace is in use.
 	Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error)
 	Get(ctx context.Context, ref string) (holt.Computer, error)
-	// List returns all of them in the order of their names.
+	// List returns all of them, in any order.
 	List(ctx context.Context) ([]holt.Computer, error)
 	// Start returns when the agent answers. Starting a running one changes nothing.
 	Start(ctx context.Context, ref, key string) (holt.Computer, error)
 	// Stop shuts down and keeps both disks. Stopping a stopped one changes nothing.
 	Stop(ctx context.Context, ref, key string) (holt.Computer, error)
-	// Delete removes the machine and its root disk. Its workspace goes too if
-	// Create made it, unless keepWorkspace.
-	Delete(ctx context.Context, ref string, keepWorkspace bool, key string) error
+	// Delete removes the machine and its root disk, and its workspace too if
+	// Create made that.
+	Delete(ctx context.Context, ref, key string) error
 	// Logs writes the console log of the machine.
 	Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error
 }
@@ -78,7 +79,7 @@ type Runs interface {
 // is started first.
 type Files interface {
 	Stat(ctx context.Context, computer, path string) (holt.FileInfo, error)
-	// List returns the entries of a directory in the order of their names.
+	// List returns the entries of a directory, in any order.
 	List(ctx context.Context, computer, path string) ([]holt.FileInfo, error)
 	// Read writes n bytes from offset off to w; n < 0: up to the end.
 	Read(ctx context.Context, computer, path string, off, n int64, w io.Writer) error
@@ -95,7 +96,7 @@ type Files interface {
 type Workspaces interface {
 	Create(ctx context.Context, spec holt.WorkspaceSpec, key string) (holt.Workspace, error)
 	Get(ctx context.Context, ref string) (holt.Workspace, error)
-	// List returns all of them in the order of their names.
+	// List returns all of them, in any order.
 	List(ctx context.Context) ([]holt.Workspace, error)
 	// Delete removes it with everything in it. Conflict while a computer has it or it is mounted.
 	Delete(ctx context.Context, ref, key string) error
@@ -109,7 +110,7 @@ type Workspaces interface {
 
 // Images are the built templates.
 type Images interface {
-	// List returns every template known, built or not, in the order of their names.
+	// List returns every template known, built or not, in any order.
 	List(ctx context.Context) ([]holt.Image, error)
 }
 
@@ -123,9 +124,10 @@ type Daemon interface {
 	Down(ctx context.Context, spec holt.DownSpec, key string) (holt.DownReport, error)
 }
 
-// Tokens judges the bearer tokens of callers who come over TCP.
+// Tokens judges the bearer tokens of callers who come over TCP; it is what
+// [access.Tokens] does.
 type Tokens interface {
-	// Verify returns whose token it is, or Unauthenticated. It takes the same
+	// Check returns whose token it is, or Unauthenticated. It takes the same
 	// time for every wrong secret.
-	Verify(ctx context.Context, secret string) (holt.TokenID, error)
+	Check(ctx context.Context, secret string) (access.Token, error)
 }

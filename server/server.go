@@ -1,42 +1,119 @@
-// Package server is the HTTP door.
+// Package server is the HTTP door: it decodes a call, authenticates the
+// caller, calls a noun and encodes the answer. It decides nothing itself: what
+// a call means is in package computer, workspace and so on (see [Nouns]).
+//
+// Form: JSON under /v1, described by /openapi.json (OpenAPI 3.1, generated
+// from the Go types) and /docs. Errors are a [holt.Error] with the status of
+// [status]. File contents and standard input are raw bodies, streamed; output
+// of runs is server-sent events whose id is the offset to go on from.
+//
+// Doors: the unix socket asks no token, its permissions are the check; TCP
+// asks a bearer token of everyone. Calls from other sites' pages are refused
+// on both.
+//
+// Traps: huma's BodyReadTimeout must stay off (-1): it sets a read deadline
+// and never lifts it, so that a handler that works longer is cancelled; see
+// slowBody. huma's own /openapi routes fill their cache without a lock and its
+// /docs loads scripts from elsewhere: both are replaced.
 package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
-
-	"holt"
+	"net/http"
+	"time"
 )
 
 // Options configure a [Server].
 type Options struct {
-	Nouns   Nouns
-	Tokens  Tokens       // nil: no one may come over TCP
-	Hosts   []string     // host names by which TCP callers may reach it, besides IP addresses and localhost
-	Version string       // of holt, in the OpenAPI document
-	Log     *slog.Logger // nil: slog.Default()
+	Nouns    Nouns
+	Tokens   Tokens        // nil: no one may come over TCP
+	Hosts    []string      // host names by which TCP callers may reach it, besides IP addresses and localhost
+	Version  string        // of holt, in the OpenAPI document
+	Log      *slog.Logger  // nil: slog.Default()
+	Patience time.Duration // how long one read or write may wait for a slow caller; 0: one minute
+	Beat     time.Duration // how often a quiet stream shows that it lives; 0: 15 s
 }
 
 // Server answers the API on any number of listeners.
-type Server struct{ opt Options }
+type Server struct {
+	opt        Options
+	handler    http.Handler
+	document   []byte // the OpenAPI document
+	local, tcp *http.Server
+
+	streams    context.Context // ended by Shutdown
+	endStreams context.CancelFunc
+}
 
 // New returns a server. It does no I/O.
-func New(opt Options) *Server { return &Server{opt: opt} }
+func New(opt Options) *Server {
+	if opt.Log == nil {
+		opt.Log = slog.Default()
+	}
+	if opt.Patience == 0 {
+		opt.Patience = time.Minute
+	}
+	if opt.Beat == 0 {
+		opt.Beat = 15 * time.Second
+	}
+	s := &Server{opt: opt}
+	s.streams, s.endStreams = context.WithCancel(context.Background())
+	mux := http.NewServeMux()
+	s.document = s.routes(mux)
+	inner := sameOrigin(noSuchPath(mux))
+	s.local = s.httpServer(s.call(inner))
+	s.tcp = s.httpServer(s.call(s.guard(inner)))
+	return s
+}
+
+func (s *Server) httpServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.opt.Log.Handler(), slog.LevelDebug),
+	}
+}
+
+// Document returns the OpenAPI document, JSON.
+func (s *Server) Document() []byte { return s.document }
 
 // ServeLocal answers callers of a unix socket, who need no token: the socket's
 // permissions are the check. It returns nil after Shutdown or Close.
-func (s *Server) ServeLocal(l net.Listener) error {
-	return holt.Errorf(holt.Unsupported, "not yet")
-}
+func (s *Server) ServeLocal(l net.Listener) error { return serve(s.local, l) }
 
 // ServeTCP answers callers from anywhere, each with a bearer token, from
 // loopback too. It returns nil after Shutdown or Close.
-func (s *Server) ServeTCP(l net.Listener) error { return holt.Errorf(holt.Unsupported, "not yet") }
+func (s *Server) ServeTCP(l net.Listener) error { return serve(s.tcp, l) }
+
+func serve(h *http.Server, l net.Listener) error {
+	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
 
 // Shutdown refuses new calls, ends streams (their clients come again) and
 // waits for the other calls in flight, until ctx ends.
-func (s *Server) Shutdown(ctx context.Context) error { return nil }
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.endStreams()
+	return errors.Join(s.local.Shutdown(ctx), s.tcp.Shutdown(ctx))
+}
 
 // Close cuts every call at once.
-func (s *Server) Close() error { return nil }
+func (s *Server) Close() error {
+	s.endStreams()
+	return errors.Join(s.local.Close(), s.tcp.Close())
+}
+
+// stream returns a context for a call that may go on for ever: it ends with
+// the call and at Shutdown.
+func (s *Server) stream(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.streams, cancel)
+	return ctx, func() { stop(); cancel() }
+}

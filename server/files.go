@@ -1,0 +1,252 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"holt"
+)
+
+// oneFile names a file in a computer.
+type oneFile struct {
+	oneComputer
+	Path string `query:"path" required:"true" maxLength:"4096" doc:"absolute, inside the computer"`
+}
+
+// parse checks both parts at the door and returns them.
+func (f oneFile) parse() (ref, file string, err error) {
+	if ref, err = parseRef(f.Computer); err != nil {
+		return "", "", err
+	}
+	file, err = parsePath(f.Path)
+	return ref, file, err
+}
+
+// parsePath returns a clean absolute path.
+func parsePath(p string) (string, error) {
+	switch {
+	case !strings.HasPrefix(p, "/"):
+		return "", holt.Errorf(holt.InvalidArgument, "%q is not an absolute path", clip(p))
+	case strings.ContainsRune(p, 0):
+		return "", holt.Errorf(holt.InvalidArgument, "a path cannot hold a NUL byte")
+	case len(p) > 4096:
+		return "", holt.Errorf(holt.InvalidArgument, "a path of %d bytes is too long", len(p))
+	}
+	return path.Clean(p), nil
+}
+
+func (s *Server) files(api huma.API) {
+	const tag = "files"
+	const at = "/v1/computers/{computer}/files"
+	nouns := s.opt.Nouns.Files
+
+	register(api, describe(http.MethodGet, at, "listFiles", tag, "List a directory by name"),
+		func(ctx context.Context, in *struct {
+			oneFile
+			paging
+		}) (*reply[holt.Page[holt.FileInfo]], error) {
+			ref, dir, err := in.parse()
+			if err != nil {
+				return nil, err
+			}
+			all, err := nouns.List(ctx, ref, dir)
+			return pageOf(all, func(f holt.FileInfo) string { return f.Name }, in.paging), err
+		})
+
+	register(api, describe(http.MethodGet, at+"/stat", "statFile", tag, "Describe a file"),
+		func(ctx context.Context, in *oneFile) (*reply[holt.FileInfo], error) {
+			ref, file, err := in.parse()
+			if err != nil {
+				return nil, err
+			}
+			info, err := nouns.Stat(ctx, ref, file)
+			return &reply[holt.FileInfo]{info}, err
+		})
+
+	register(api, describe(http.MethodDelete, at, "removeFile", tag, "Remove a file or a directory"),
+		func(ctx context.Context, in *struct {
+			oneFile
+			keyed
+			Recursive bool `query:"recursive" doc:"also a directory with everything in it"`
+		}) (*noContent, error) {
+			ref, file, err := in.parse()
+			if err != nil {
+				return nil, err
+			}
+			return &noContent{}, nouns.Remove(ctx, ref, file, in.Recursive, in.Key)
+		})
+
+	s.makeFiles(api, at)
+	s.readFile(api, at)
+	s.writeFile(api, at)
+}
+
+func (s *Server) makeFiles(api huma.API, at string) {
+	nouns := s.opt.Nouns.Files
+	op := describe(http.MethodPost, at+"/mkdir", "makeDirectory", "files", "Make a directory")
+	op.DefaultStatus = http.StatusCreated
+	register(api, op, func(ctx context.Context, in *struct {
+		oneComputer
+		keyed
+		Body holt.MkdirSpec
+	}) (*reply[holt.FileInfo], error) {
+		ref, dir, err := oneFile{in.oneComputer, in.Body.Path}.parse()
+		if err != nil {
+			return nil, err
+		}
+		in.Body.Path = dir
+		info, err := nouns.Mkdir(ctx, ref, in.Body, in.Key)
+		return &reply[holt.FileInfo]{info}, err
+	})
+
+	op = describe(http.MethodPost, at+"/rename", "renameFile", "files", "Move a file; an existing one at the new path is replaced")
+	register(api, op, func(ctx context.Context, in *struct {
+		oneComputer
+		keyed
+		Body holt.RenameSpec
+	}) (*noContent, error) {
+		ref, from, err := oneFile{in.oneComputer, in.Body.From}.parse()
+		if err != nil {
+			return nil, err
+		}
+		to, err := parsePath(in.Body.To)
+		if err != nil {
+			return nil, err
+		}
+		return &noContent{}, nouns.Rename(ctx, ref, holt.RenameSpec{From: from, To: to}, in.Key)
+	})
+}
+
+func (s *Server) writeFile(api huma.API, at string) {
+	op := describe(http.MethodPut, at+"/content", "writeFile", "files", "Replace the content of a file")
+	op.Description = "The body is the new content. It is replaced as one step once all of it has arrived; a call that is cut off changes nothing."
+	op.RequestBody = rawBody("the file's bytes")
+	register(api, op, func(ctx context.Context, in *struct {
+		oneFile
+		rawRequest
+		Mode    string `query:"mode" pattern:"^[0-7]{1,4}$" doc:"permission bits, octal; default: those of the replaced file, else 0644"`
+		User    string `query:"user" maxLength:"32" doc:"Linux user who will own it; default: agent"`
+		Parents bool   `query:"parents" doc:"create missing directories above it"`
+	}) (*reply[holt.FileInfo], error) {
+		ref, file, err := in.parse()
+		if err != nil {
+			return nil, err
+		}
+		spec := holt.WriteSpec{User: in.User, Parents: in.Parents}
+		if in.Mode != "" {
+			mode, err := strconv.ParseUint(in.Mode, 8, 12)
+			if err != nil {
+				return nil, holt.Errorf(holt.InvalidArgument, "%q is not an octal mode", in.Mode)
+			}
+			spec.Mode = uint32(mode)
+		}
+		info, err := s.opt.Nouns.Files.Write(ctx, ref, file, spec, in.r.Body)
+		return &reply[holt.FileInfo]{info}, err
+	})
+}
+
+func (s *Server) readFile(api huma.API, at string) {
+	op := describe(http.MethodGet, at+"/content", "readFile", "files", "Read a file, or a range of it")
+	op.Description = "Takes one byte range (RFC 9110). The ETag changes with the file's size and modification time."
+	op.Responses = rawResponse("application/octet-stream", "the file's bytes")
+	op.Responses["206"] = &huma.Response{Description: "the range's bytes"}
+	register(api, op, func(ctx context.Context, in *struct {
+		oneFile
+		Range   string `header:"Range" maxLength:"128" doc:"bytes=FIRST-LAST, bytes=FIRST- or bytes=-LENGTH"`
+		IfRange string `header:"If-Range" maxLength:"128" doc:"an ETag: the range counts only while the file is that"`
+	}) (*huma.StreamResponse, error) {
+		ref, file, err := in.parse()
+		if err != nil {
+			return nil, err
+		}
+		info, err := s.opt.Nouns.Files.Stat(ctx, ref, file)
+		if err != nil {
+			return nil, err
+		}
+		header := requestOf(ctx).Header()
+		etag := fmt.Sprintf(`"%x-%x"`, info.ModTime.UnixNano(), info.Size)
+		want := span{0, info.Size}
+		if in.Range != "" && (in.IfRange == "" || in.IfRange == etag) && info.Size > 0 {
+			part, ok, err := parseRange(in.Range, info.Size)
+			if err != nil {
+				header.Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
+				return nil, answer{holt.Errorf(holt.InvalidArgument, "%w", err), http.StatusRequestedRangeNotSatisfiable}
+			}
+			if ok {
+				want = part
+				header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.off, part.off+part.n-1, info.Size))
+			}
+		}
+		header.Set("ETag", etag)
+		header.Set("Last-Modified", info.ModTime.UTC().Format(http.TimeFormat))
+		header.Set("Accept-Ranges", "bytes")
+		if info.Size > 0 && info.Kind == "file" {
+			header.Set("Content-Length", strconv.FormatInt(want.n, 10))
+		} else {
+			want.n = -1 // files of /proc have no size
+		}
+		return s.raw(ctx, "application/octet-stream", func(ctx context.Context, w *rawWriter) error {
+			exact := &exactWriter{w: w, left: want.n}
+			err := s.opt.Nouns.Files.Read(ctx, ref, file, want.off, want.n, exact)
+			if err == nil && exact.left > 0 {
+				err = holt.Errorf(holt.Conflict, "%s became shorter while it was read", clip(file))
+			}
+			return err
+		}), nil
+	})
+}
+
+// exactWriter passes on at most left bytes; below 0: any number.
+type exactWriter struct {
+	w    io.Writer
+	left int64
+}
+
+func (e *exactWriter) Write(p []byte) (int, error) {
+	if e.left >= 0 && int64(len(p)) > e.left {
+		return 0, holt.Errorf(holt.Internal, "more bytes than were asked for")
+	}
+	n, err := e.w.Write(p)
+	if e.left >= 0 {
+		e.left -= int64(n)
+	}
+	return n, err
+}
+
+// span is a part of a file: n bytes from off on.
+type span struct{ off, n int64 }
+
+// parseRange parses the Range header of RFC 9110, section 14.2, for a file of
+// the given size > 0. Not ok: a unit or a list of ranges that is better
+// answered with the whole. An error: no byte of it exists.
+func parseRange(s string, size int64) (part span, ok bool, err error) {
+	set, found := strings.CutPrefix(s, "bytes=")
+	first, last, dash := strings.Cut(strings.TrimSpace(set), "-")
+	if !found || !dash || strings.Contains(set, ",") {
+		return span{}, false, nil
+	}
+	from, errFrom := strconv.ParseUint(first, 10, 63)
+	to, errTo := strconv.ParseUint(last, 10, 63)
+	switch {
+	case first == "" && errTo == nil: // the last so many bytes
+		if to == 0 {
+			return span{}, false, fmt.Errorf("the range %s holds no byte", s)
+		}
+		n := min(int64(to), size)
+		return span{size - n, n}, true, nil
+	case errFrom != nil || (last != "" && (errTo != nil || to < from)):
+		return span{}, false, nil
+	case int64(from) >= size:
+		return span{}, false, fmt.Errorf("the range %s lies behind the end of %d bytes", s, size)
+	case last == "":
+		return span{int64(from), size - int64(from)}, true, nil
+	}
+	return span{int64(from), min(int64(to)+1, size) - int64(from)}, true, nil
+}

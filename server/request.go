@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"holt"
+)
+
+// request is what is known about one call: its id, who calls, and, as it is
+// answered, what became of it. It is the response writer that handlers see.
+type request struct {
+	http.ResponseWriter
+	ctl     *http.ResponseController
+	id      string
+	r       *http.Request
+	body    *slowBody
+	token   holt.TokenID // "" on the unix socket
+	status  int
+	bytes   int64
+	err     error
+	patient time.Duration // how long one write may take
+}
+
+type requestKey struct{}
+
+// requestOf returns the request that ctx belongs to, nil outside of one.
+func requestOf(ctx context.Context) *request {
+	r, _ := ctx.Value(requestKey{}).(*request)
+	return r
+}
+
+// Unwrap is for http.ResponseController.
+func (q *request) Unwrap() http.ResponseWriter { return q.ResponseWriter }
+
+func (q *request) WriteHeader(status int) {
+	if q.status == 0 {
+		q.status = status
+	}
+	q.ResponseWriter.WriteHeader(status)
+}
+
+// Write bounds slow clients: each write has to end within q.patient.
+func (q *request) Write(p []byte) (int, error) {
+	if q.status == 0 {
+		q.status = http.StatusOK
+	}
+	_ = q.ctl.SetWriteDeadline(time.Now().Add(q.patient)) // only a test's recorder cannot
+	n, err := q.ResponseWriter.Write(p)
+	q.bytes += int64(n)
+	return n, err
+}
+
+// Flush sends what was written, within q.patient.
+func (q *request) Flush() {
+	_ = q.ctl.SetWriteDeadline(time.Now().Add(q.patient))
+	_ = q.ctl.Flush() // a broken connection shows at the next write
+}
+
+// fail answers with err, unless the answer has begun.
+func (q *request) fail(err error, status int) {
+	q.err = err
+	if q.status != 0 {
+		return
+	}
+	q.Header().Set("Content-Type", "application/json")
+	q.WriteHeader(status)
+	_ = json.NewEncoder(q).Encode(holt.AsError(err)) // a caller who hung up needs no answer
+}
+
+// call gives next a request with an id, and logs it once when it has ended.
+func (s *Server) call(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		q := &request{ResponseWriter: w, ctl: http.NewResponseController(w), id: newRequestID(), patient: s.opt.Patience}
+		q.Header().Set("X-Request-Id", q.id)
+		q.Header().Set("X-Content-Type-Options", "nosniff")
+		q.Header().Set("Cache-Control", "no-store")
+		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
+		q.body = &slowBody{ReadCloser: r.Body, ctl: q.ctl, patient: s.opt.Patience}
+		r.Body = q.body
+		q.r = r
+		// A deadline of the connection's previous call must not hit this one.
+		_ = q.ctl.SetWriteDeadline(time.Time{})
+		defer func() { s.ended(q, began, recover()) }()
+		next.ServeHTTP(q, r)
+	})
+}
+
+// ended logs a call. A panic is answered as internal and costs one connection,
+// never the daemon.
+func (s *Server) ended(q *request, began time.Time, panicked any) {
+	r, level := q.r, slog.LevelInfo
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		level = slog.LevelDebug
+	}
+	attrs := []any{"request", q.id, "method", r.Method, "path", clip(r.URL.Path)}
+	if panicked != nil && panicked != http.ErrAbortHandler {
+		s.opt.Log.Error("panic", append(attrs, "panic", panicked, "stack", string(debug.Stack()))...)
+		q.fail(q.internal(), http.StatusInternalServerError)
+		panicked = http.ErrAbortHandler
+	}
+	if q.token != "" {
+		attrs = append(attrs, "token", q.token)
+	}
+	attrs = append(attrs, "status", q.status, "bytes", q.bytes, "ms", time.Since(began).Milliseconds())
+	if q.err != nil {
+		attrs = append(attrs, "code", holt.CodeOf(q.err), "error", clip(q.err.Error()))
+	}
+	if q.status >= 500 {
+		level = slog.LevelWarn
+	}
+	s.opt.Log.Log(r.Context(), level, "request", attrs...)
+	_ = q.ctl.SetWriteDeadline(time.Now().Add(q.patient)) // for what net/http still holds
+	if panicked != nil {
+		panic(panicked) // net/http closes the connection
+	}
+}
+
+// internal is what a caller may know about a defect.
+func (q *request) internal() *holt.Error {
+	return holt.Errorf(holt.Internal, "a defect in holt").
+		WithHint("the daemon's log has the details under request %s", q.id)
+}
+
+func newRequestID() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return "req_" + hex.EncodeToString(b[:])
+}

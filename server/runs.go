@@ -1,0 +1,161 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"holt"
+)
+
+// oneRun names a run in a path.
+type oneRun struct {
+	Run string `path:"run" doc:"run id"`
+}
+
+func (s *Server) runs(api huma.API) {
+	const tag = "runs"
+	nouns := s.opt.Nouns.Runs
+
+	op := describe(http.MethodPost, "/v1/computers/{computer}/runs", "startRun", tag, "Run a command")
+	op.DefaultStatus = http.StatusCreated
+	op.Description = "Answers once it has started; follow its events for output and end. A stopped computer is started first."
+	register(api, op, func(ctx context.Context, in *struct {
+		oneComputer
+		keyed
+		Body holt.RunSpec
+	}) (*reply[holt.Run], error) {
+		ref, err := parseRef(in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		if (in.Body.Command == "") == (len(in.Body.Argv) == 0) {
+			return nil, holt.Errorf(holt.InvalidArgument, "a run needs either a command or an argv")
+		}
+		run, err := nouns.Start(ctx, ref, in.Body, in.Key)
+		return &reply[holt.Run]{run}, err
+	})
+
+	s.listRuns(api)
+
+	register(api, describe(http.MethodGet, "/v1/runs/{run}", "getRun", tag, "Get a run"),
+		func(ctx context.Context, in *oneRun) (*reply[holt.Run], error) {
+			id, err := holt.ParseRunID(in.Run)
+			if err != nil {
+				return nil, err
+			}
+			run, err := nouns.Get(ctx, id)
+			return &reply[holt.Run]{run}, err
+		})
+
+	s.runEvents(api)
+	s.runInput(api)
+
+	op = describe(http.MethodPost, "/v1/runs/{run}/signal", "signalRun", tag, "Send a signal to every process of a run")
+	register(api, op, func(ctx context.Context, in *struct {
+		oneRun
+		keyed
+		Body holt.SignalSpec
+	}) (*noContent, error) {
+		id, err := holt.ParseRunID(in.Run)
+		if err != nil {
+			return nil, err
+		}
+		return &noContent{}, nouns.Signal(ctx, id, in.Body.Signal, in.Key)
+	})
+}
+
+func (s *Server) listRuns(api huma.API) {
+	op := describe(http.MethodGet, "/v1/computers/{computer}/runs", "listRuns", "runs", "List the runs of a computer, newest first")
+	register(api, op, func(ctx context.Context, in *struct {
+		oneComputer
+		paging
+	}) (*reply[holt.Page[holt.Run]], error) {
+		ref, err := parseRef(in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		var after holt.RunID
+		if in.Cursor != "" {
+			if after, err = holt.ParseRunID(in.Cursor); err != nil {
+				return nil, err
+			}
+		}
+		runs, err := s.opt.Nouns.Runs.List(ctx, ref, after, in.Limit+1)
+		if err != nil {
+			return nil, err
+		}
+		out := &reply[holt.Page[holt.Run]]{Body: holt.Page[holt.Run]{Items: append([]holt.Run{}, runs...)}}
+		if len(runs) > in.Limit {
+			out.Body.Items = out.Body.Items[:in.Limit]
+			out.Body.Next = string(runs[in.Limit-1].ID)
+		}
+		return out, nil
+	})
+}
+
+func (s *Server) runEvents(api huma.API) {
+	op := describe(http.MethodGet, "/v1/runs/{run}/events", "followRun", "runs", "Follow the output and the end of a run")
+	op.Description = "Server-sent events: the name is the event's kind, the data a RunEvent, the id the offset behind it. " +
+		"A client that comes again with that id as Last-Event-ID (or offset) misses nothing. The stream is complete " +
+		"only when it ended with an exit event; one named error carries an Error. Comments keep a quiet stream alive."
+	op.Responses = map[string]*huma.Response{"200": {Description: "events", Content: map[string]*huma.MediaType{
+		"text/event-stream": {Schema: huma.SchemaFromType(api.OpenAPI().Components.Schemas, eventType)},
+	}}}
+	register(api, op, func(ctx context.Context, in *struct {
+		oneRun
+		Offset int64  `query:"offset" minimum:"0" doc:"where in the output to begin, bytes"`
+		LastID string `header:"Last-Event-ID" maxLength:"20" doc:"as offset, and goes before it"`
+	}) (*huma.StreamResponse, error) {
+		id, err := holt.ParseRunID(in.Run)
+		if err != nil {
+			return nil, err
+		}
+		offset := in.Offset
+		if in.LastID != "" {
+			if offset, err = strconv.ParseInt(in.LastID, 10, 64); err != nil || offset < 0 {
+				return nil, holt.Errorf(holt.InvalidArgument, "Last-Event-ID %q is not an offset", in.LastID)
+			}
+		}
+		if _, err := s.opt.Nouns.Runs.Get(ctx, id); err != nil {
+			return nil, err // while there can still be a status
+		}
+		return s.events(ctx, func(ctx context.Context, emit func(holt.RunEvent) error) error {
+			return s.opt.Nouns.Runs.Follow(ctx, id, offset, emit)
+		}), nil
+	})
+}
+
+// taken says how much of an input the guest took.
+type taken struct {
+	Bytes int64 `json:"bytes" doc:"bytes that the guest took"`
+}
+
+func (s *Server) runInput(api huma.API) {
+	op := describe(http.MethodPut, "/v1/runs/{run}/stdin", "writeRunInput", "runs", "Write to the standard input of a run")
+	op.Description = "The body goes to the run as it comes. It may be sent in any number of calls, one after the other; " +
+		"the one with eof closes the input. An error's detail says how many bytes the guest had taken."
+	op.RequestBody = rawBody("bytes for the standard input")
+	register(api, op, func(ctx context.Context, in *struct {
+		oneRun
+		rawRequest
+		EOF bool `query:"eof" default:"true" doc:"close the input at the end of the body"`
+	}) (*reply[taken], error) {
+		id, err := holt.ParseRunID(in.Run)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := s.stream(ctx)
+		defer cancel()
+		requestOf(ctx).body.patient = 0 // a person may be typing
+		n, err := s.opt.Nouns.Runs.Input(ctx, id, in.r.Body, in.EOF)
+		if err != nil {
+			e := *failed(ctx, err).e // a copy: the noun may share its errors
+			e.Detail = taken{n}
+			return nil, &e
+		}
+		return &reply[taken]{taken{n}}, nil
+	})
+}

@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"holt"
+)
+
+// oneWorkspace names a workspace in a path.
+type oneWorkspace struct {
+	Workspace string `path:"workspace" doc:"name or id"`
+}
+
+func (s *Server) workspaces(api huma.API) {
+	const tag = "workspaces"
+	nouns := s.opt.Nouns.Workspaces
+
+	op := describe(http.MethodPost, "/v1/workspaces", "createWorkspace", tag, "Create an empty workspace")
+	op.DefaultStatus = http.StatusCreated
+	register(api, op, func(ctx context.Context, in *struct {
+		keyed
+		Body holt.WorkspaceSpec
+	}) (*reply[holt.Workspace], error) {
+		if _, err := holt.ParseName(in.Body.Name); err != nil {
+			return nil, err
+		}
+		w, err := nouns.Create(ctx, in.Body, in.Key)
+		return &reply[holt.Workspace]{w}, err
+	})
+
+	register(api, describe(http.MethodGet, "/v1/workspaces", "listWorkspaces", tag, "List workspaces by name"),
+		func(ctx context.Context, in *paging) (*reply[holt.Page[holt.Workspace]], error) {
+			all, err := nouns.List(ctx)
+			return pageOf(all, func(w holt.Workspace) string { return w.Name }, *in), err
+		})
+
+	register(api, describe(http.MethodGet, "/v1/workspaces/{workspace}", "getWorkspace", tag, "Get a workspace"),
+		func(ctx context.Context, in *oneWorkspace) (*reply[holt.Workspace], error) {
+			ref, err := parseRef(in.Workspace)
+			if err != nil {
+				return nil, err
+			}
+			w, err := nouns.Get(ctx, ref)
+			return &reply[holt.Workspace]{w}, err
+		})
+
+	register(api, describe(http.MethodDelete, "/v1/workspaces/{workspace}", "deleteWorkspace", tag, "Delete a workspace with everything in it"),
+		func(ctx context.Context, in *struct {
+			oneWorkspace
+			keyed
+		}) (*noContent, error) {
+			ref, err := parseRef(in.Workspace)
+			if err != nil {
+				return nil, err
+			}
+			return &noContent{}, nouns.Delete(ctx, ref, in.Key)
+		})
+	s.askWorkspaces(api)
+	s.mounts(api)
+}
+
+func (s *Server) askWorkspaces(api huma.API) {
+	const tag = "workspaces"
+	nouns := s.opt.Nouns.Workspaces
+	op := describe(http.MethodPost, "/v1/workspaces/{workspace}/check", "checkWorkspace", tag, "Recompute everything a workspace says about itself")
+	op.Description = "It changes nothing. A workspace is clean when the report has no problems."
+	register(api, op, func(ctx context.Context, in *oneWorkspace) (*reply[holt.CheckReport], error) {
+		ref, err := parseRef(in.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		report, err := nouns.Check(ctx, ref)
+		if report.Problems == nil {
+			report.Problems = []string{}
+		}
+		return &reply[holt.CheckReport]{report}, err
+	})
+
+	op = describe(http.MethodPost, "/v1/workspaces/{workspace}/query", "queryWorkspace", tag, "Ask a question in SQL")
+	op.Description = "Read-only SQLite over the workspace as it is now; the view files(path, dir, name, kind, size, mode, mtime, ctime, writer, run, …) is for people."
+	register(api, op, func(ctx context.Context, in *struct {
+		oneWorkspace
+		Body holt.QuerySpec
+	}) (*reply[holt.QueryResult], error) {
+		ref, err := parseRef(in.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		if strings.TrimSpace(in.Body.SQL) == "" {
+			return nil, holt.Errorf(holt.InvalidArgument, "the query is empty").
+				WithHint("for example: SELECT path, size FROM files ORDER BY size DESC LIMIT 10")
+		}
+		result, err := nouns.Query(ctx, ref, in.Body)
+		if result.Columns == nil {
+			result.Columns = []string{}
+		}
+		if result.Rows == nil {
+			result.Rows = [][]any{}
+		}
+		return &reply[holt.QueryResult]{result}, err
+	})
+}
+
+func (s *Server) mounts(api huma.API) {
+	const tag = "workspaces"
+	nouns := s.opt.Nouns.Workspaces
+	op := describe(http.MethodPost, "/v1/workspaces/{workspace}/mounts", "mountWorkspace", tag, "Mount a workspace on the daemon's host")
+	op.DefaultStatus = http.StatusCreated
+	register(api, op, func(ctx context.Context, in *struct {
+		oneWorkspace
+		keyed
+		Body holt.MountSpec
+	}) (*reply[holt.Mount], error) {
+		ref, err := parseRef(in.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		if in.Body.Dir, err = parsePath(in.Body.Dir); err != nil {
+			return nil, err
+		}
+		m, err := nouns.Mount(ctx, ref, in.Body, in.Key)
+		return &reply[holt.Mount]{m}, err
+	})
+
+	op = describe(http.MethodDelete, "/v1/mounts", "unmountWorkspace", tag, "End a mount on the daemon's host")
+	register(api, op, func(ctx context.Context, in *struct {
+		keyed
+		Dir string `query:"dir" required:"true" maxLength:"4096" doc:"absolute path on the daemon's host"`
+	}) (*noContent, error) {
+		dir, err := parsePath(in.Dir)
+		if err != nil {
+			return nil, err
+		}
+		return &noContent{}, nouns.Unmount(ctx, dir, in.Key)
+	})
+}
