@@ -1,0 +1,179 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Record is one record as recovery finds it. Meta is valid only during the call.
+type Record struct {
+	Pos     Pos
+	End     Pos
+	Meta    []byte
+	Segment uint32 // ordinal
+	Data    int64  // offset of the data in the segment
+	DataLen int
+}
+
+// ErrPast says that no whole record ends at a position that should hold one.
+var ErrPast = errors.New("position lies past the last whole record")
+
+// First returns the position of the oldest record that is still there.
+func (j *Journal) First() Pos {
+	if len(j.segs) == 0 {
+		return makePos(1, headerSize)
+	}
+	return makePos(j.segs[0].ordinal, headerSize)
+}
+
+// Whole tells whether a whole record starts at pos and ends at end.
+func (j *Journal) Whole(pos, end Pos) bool {
+	s := j.find(pos.Segment())
+	if s == nil || pos.Segment() != end.Segment() {
+		return false
+	}
+	o, err := j.files.get(s)
+	if err != nil {
+		return false
+	}
+	defer j.files.put(o)
+	b, err := readRecord(o.file, s.id, pos.Offset(), min(s.end, end.Offset()))
+	return err == nil && pos.Offset()+int64(len(b)) == end.Offset()
+}
+
+// Recover calls fn for every record from a position on (a record's start or
+// end) in order, up to the first that is not whole, and opens the journal for
+// appending there. ErrPast if from is not a place where records are.
+func (j *Journal) Recover(from Pos, fn func(Record) error) error {
+	i := 0
+	for i < len(j.segs) && j.segs[i].ordinal < from.Segment() {
+		i++
+	}
+	if i == len(j.segs) || j.segs[i].ordinal != from.Segment() {
+		if len(j.segs) > 0 || from > makePos(1, headerSize) {
+			return fmt.Errorf("recover journal from %v: %w", from, ErrPast)
+		}
+		j.end.Store(uint64(makePos(1, headerSize)))
+		j.synced.Store(j.end.Load())
+		return nil
+	}
+	off := from.Offset()
+	for ; ; i++ {
+		s := j.segs[i]
+		size := s.end
+		end, err := j.scan(s, max(off, headerSize), j.limit(i), fn)
+		if err != nil {
+			return err
+		}
+		// What was read may still be only in the page cache: the process may
+		// have died, not the machine. The sync in finish covers it.
+		s.end, s.synced, off = end, 0, 0
+		if i+1 < len(j.segs) && j.follows(s, j.segs[i+1]) {
+			continue
+		}
+		return j.finish(i, size)
+	}
+}
+
+// limit returns where the records of segment i end at most.
+func (j *Journal) limit(i int) int64 {
+	s := j.segs[i]
+	if i+1 < len(j.segs) && j.segs[i+1].prev == s.id {
+		return min(s.end, j.segs[i+1].prevEnd)
+	}
+	return s.end
+}
+
+// follows tells whether next goes on exactly where s ends.
+func (j *Journal) follows(s, next *segment) bool {
+	return next.ordinal == s.ordinal+1 && next.prev == s.id && next.prevEnd == s.end
+}
+
+// finish makes segment i the last one: those behind it are not part of the
+// prefix. Bytes behind its end stay, and the next append starts a new segment.
+func (j *Journal) finish(i int, size int64) error {
+	for _, s := range j.segs[i+1:] {
+		if err := j.aside(s.path, fmt.Errorf("records before it are lost")); err != nil {
+			return err
+		}
+	}
+	j.segs = j.segs[:i+1]
+	for k := range i {
+		j.segs[k].end = j.limit(k)
+	}
+	s := j.segs[i]
+	j.last = s
+	if size == s.end {
+		j.active = s
+	} else {
+		j.log.Warn("journal ends in a torn record", "segment", s.id, "end", s.end, "bytes", size-s.end)
+	}
+	j.end.Store(uint64(makePos(s.ordinal, s.end)))
+	return j.Sync(j.End())
+}
+
+// scan reads the records of one segment from off up to limit and returns
+// where the last whole one ends.
+func (j *Journal) scan(s *segment, off, limit int64, fn func(Record) error) (int64, error) {
+	o, err := j.files.get(s)
+	if err != nil {
+		return 0, err
+	}
+	defer j.files.put(o)
+	r := window{f: o.file, limit: limit}
+	for off < limit {
+		b, err := r.record(off)
+		if err != nil {
+			return 0, fmt.Errorf("read segment %s at %d: %w", s.id, off, err)
+		}
+		meta, data, n, err := decodeRecord(b, s.id, off)
+		if err != nil {
+			break
+		}
+		rec := Record{Pos: makePos(s.ordinal, off), End: makePos(s.ordinal, off+int64(n)), Meta: meta,
+			Segment: s.ordinal, Data: off + int64(n-len(data)), DataLen: len(data)}
+		if err := fn(rec); err != nil {
+			return 0, err
+		}
+		off += int64(n)
+	}
+	return off, nil
+}
+
+// window reads a file forward in large pieces.
+type window struct {
+	f     File
+	limit int64
+	buf   []byte
+	start int64
+}
+
+// record returns the bytes from off on, as many as the record there says it
+// has, or fewer if the file ends before.
+func (w *window) record(off int64) ([]byte, error) {
+	b, err := w.at(off, headSize)
+	if err != nil {
+		return nil, err
+	}
+	m, d, err := decodeHead(b)
+	if err != nil {
+		return b, nil // decodeRecord says the same
+	}
+	return w.at(off, headSize+m+tableSize(d)+d)
+}
+
+func (w *window) at(off int64, n int) ([]byte, error) {
+	n = int(min(int64(n), w.limit-off))
+	if off < w.start || off+int64(n) > w.start+int64(len(w.buf)) {
+		size := int(min(max(int64(n), 1<<20), w.limit-off))
+		if cap(w.buf) < size {
+			w.buf = make([]byte, size)
+		}
+		w.buf, w.start = w.buf[:size], off
+		if err := w.f.ReadVec([][]byte{w.buf}, off); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, err
+		}
+	}
+	return w.buf[off-w.start:][:n], nil
+}

@@ -1,0 +1,126 @@
+package journal
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// Sync makes every record before pos survive power loss. Calls that overlap
+// share an fdatasync. An error means that this is not known of any record
+// appended since the last success; the next call tries all of them again.
+func (j *Journal) Sync(pos Pos) error {
+	if j.Synced() >= pos {
+		return nil
+	}
+	j.syncMu.Lock()
+	defer j.syncMu.Unlock()
+	if j.Synced() >= pos {
+		return nil
+	}
+	j.mu.Lock()
+	if j.broken != nil {
+		j.mu.Unlock()
+		return j.broken
+	}
+	end := j.End()
+	var todo []*segment
+	for i := len(j.segs) - 1; i >= 0; i-- {
+		if s := j.segs[i]; s.synced < s.end {
+			todo = append(todo, s)
+		} else if s.synced > headerSize {
+			break // what is older was synced before it
+		}
+	}
+	j.mu.Unlock()
+	for i := len(todo) - 1; i >= 0; i-- {
+		if err := j.syncSegment(todo[i]); err != nil {
+			return fmt.Errorf("sync segment %s: %w", todo[i].id, err)
+		}
+	}
+	j.synced.Store(uint64(end))
+	return nil
+}
+
+// syncSegment runs under syncMu.
+func (j *Journal) syncSegment(s *segment) error {
+	j.mu.Lock()
+	end, redo := s.end, s.redo
+	j.mu.Unlock()
+	o, err := j.files.get(s)
+	if err != nil {
+		return err
+	}
+	defer j.files.put(o)
+	if redo {
+		if err := j.rewrite(s, o.file, end); err != nil {
+			return err
+		}
+	}
+	err = j.fail("journal.sync")
+	if err == nil {
+		err = o.file.Sync()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err != nil {
+		s.redo = true
+		return err
+	}
+	s.redo, s.synced = false, end
+	return nil
+}
+
+// rewrite makes the pages of synced..end dirty again after a failed
+// fdatasync. If they are no longer what was appended, answered operations are
+// lost: the journal then accepts nothing more, and a restart recovers the
+// prefix that is whole.
+func (j *Journal) rewrite(s *segment, f File, end int64) error {
+	for off := s.synced; off < end; {
+		if off == 0 {
+			off = headerSize
+		}
+		b, err := readRecord(f, s.id, off, end)
+		if err == errTorn {
+			err = fmt.Errorf("journal bytes were lost after a failed sync: %w", syscall.EIO)
+			j.mu.Lock()
+			j.broken = err
+			j.mu.Unlock()
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := f.WriteVec([][]byte{b}, off); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	if _, err := f.WriteVec([][]byte{s.encode()}, 0); err != nil {
+		return err
+	}
+	return nil
+}
+
+// readRecord returns the bytes of the record at off, verified.
+func readRecord(f File, id ID, off, limit int64) ([]byte, error) {
+	if limit-off < headSize {
+		return nil, errTorn
+	}
+	head := make([]byte, headSize)
+	if err := f.ReadVec([][]byte{head}, off); err != nil {
+		return nil, err
+	}
+	m, d, err := decodeHead(head)
+	if err != nil {
+		return nil, err
+	}
+	n := headSize + m + tableSize(d) + d
+	if int64(n) > limit-off {
+		return nil, errTorn
+	}
+	b := make([]byte, n)
+	if err := f.ReadVec([][]byte{b}, off); err != nil {
+		return nil, err
+	}
+	_, _, _, err = decodeRecord(b, id, off)
+	return b, err
+}
