@@ -1,3 +1,183 @@
-// Package db is SQLite as Holt uses it: one writer, a pool of readers, and a
-// guard around the SQL that users send.
+// Package db is SQLite as Holt uses it: one writer, a pool of readers,
+// migrations, and a guard around the SQL that users send (see [DB.Query]).
+//
+// It is not an abstraction over databases: callers write SQL and step
+// statements. It is the only package that imports the driver.
+//
+// Databases run in WAL mode with synchronous=NORMAL: a commit survives the
+// death of the process at once and power loss only after the next checkpoint
+// or [DB.WriteSync]; what is lost is always a suffix of the commits.
+//
+// Known traps: a [Conn] belongs to one goroutine at a time. Never open a
+// database file by hand: closing any descriptor of it drops SQLite's locks.
+// Statements from Prepare are cached by their text and must be Reset, or be
+// stepped to their end, before the next use.
 package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// Conn is a connection, Stmt a prepared statement of it.
+type (
+	Conn = sqlite.Conn
+	Stmt = sqlite.Stmt
+)
+
+// DB is an open database.
+type DB struct {
+	path    string
+	readers *sqlitex.Pool
+	guarded chan *Conn // idle connections for user queries
+
+	mu     sync.Mutex // held by the write transaction
+	writer *Conn
+}
+
+var errClosed = errors.New("database is closed")
+
+// busy is how long a connection waits for another process's lock.
+const busy = 10 * time.Second
+
+// Open opens or creates the database at path and brings it to the newest
+// schema: migrations[i] takes it from version i to i+1, each in a transaction.
+// A migration that was released is never changed.
+func Open(path string, migrations []string) (*DB, error) {
+	w, err := connect(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
+	if err != nil {
+		return nil, err
+	}
+	d := &DB{path: path, writer: w, guarded: make(chan *Conn, 2)}
+	for _, sql := range []string{"PRAGMA synchronous = NORMAL", "PRAGMA wal_autocheckpoint = 4000", "PRAGMA journal_size_limit = 67108864"} {
+		if err := sqlitex.ExecuteTransient(w, sql, nil); err != nil {
+			w.Close()
+			return nil, fmt.Errorf("open %s: %w", path, err)
+		}
+	}
+	if err := migrate(w, migrations); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	d.readers, err = sqlitex.NewPool(path, sqlitex.PoolOptions{
+		Flags: sqlite.OpenReadOnly, PoolSize: 4,
+		PrepareConn: func(c *Conn) error { c.SetBusyTimeout(busy); return nil },
+	})
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return d, nil
+}
+
+// connect opens one connection.
+func connect(path string, flags sqlite.OpenFlags) (*Conn, error) {
+	c, err := sqlite.OpenConn(path, flags)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	c.SetBusyTimeout(busy)
+	if flags&sqlite.OpenReadWrite != 0 {
+		err = sqlitex.ExecuteTransient(c, "PRAGMA journal_mode = WAL", nil)
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func migrate(c *Conn, migrations []string) error {
+	version, err := sqlitex.ResultInt(c.Prep("PRAGMA user_version"))
+	if err != nil {
+		return err
+	}
+	if version > len(migrations) {
+		return fmt.Errorf("schema version %d is newer than this program's %d", version, len(migrations))
+	}
+	for ; version < len(migrations); version++ {
+		script := fmt.Sprintf("%s; PRAGMA user_version = %d;", migrations[version], version+1)
+		if err := sqlitex.ExecuteScript(c, script, nil); err != nil {
+			return fmt.Errorf("migrate to version %d: %w", version+1, err)
+		}
+	}
+	return nil
+}
+
+// Write runs fn in a write transaction, which is rolled back if fn fails.
+// Waiting for the transaction that runs is not cut short by ctx.
+func (d *DB) Write(ctx context.Context, fn func(*Tx) error) (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.write(ctx, fn)
+}
+
+func (d *DB) write(ctx context.Context, fn func(*Tx) error) (err error) {
+	if d.writer == nil {
+		return errClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	end, err := sqlitex.ImmediateTransaction(d.writer)
+	if err != nil {
+		return err
+	}
+	defer end(&err)
+	return fn(&Tx{d.writer})
+}
+
+// WriteSync is Write, and when it returns nil this commit and all before it
+// survive power loss.
+func (d *DB) WriteSync(ctx context.Context, fn func(*Tx) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.writer == nil {
+		return errClosed
+	}
+	if err := sqlitex.ExecuteTransient(d.writer, "PRAGMA synchronous = FULL", nil); err != nil {
+		return err
+	}
+	err := d.write(ctx, fn)
+	return errors.Join(err, sqlitex.ExecuteTransient(d.writer, "PRAGMA synchronous = NORMAL", nil))
+}
+
+// Read runs fn in one read transaction: it sees one state of the database.
+func (d *DB) Read(ctx context.Context, fn func(*Tx) error) (err error) {
+	c, err := d.readers.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.readers.Put(c)
+	defer sqlitex.Transaction(c)(&err)
+	return fn(&Tx{c})
+}
+
+// Reader opens a read-only connection that belongs to the caller, who closes
+// it before the DB.
+func (d *DB) Reader() (*Conn, error) { return connect(d.path, sqlite.OpenReadOnly) }
+
+// Close waits for the running transaction and closes all connections.
+func (d *DB) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.writer == nil {
+		return nil
+	}
+	err := errors.Join(d.readers.Close(), d.writer.Close())
+	d.writer = nil
+	for {
+		select {
+		case c := <-d.guarded:
+			err = errors.Join(err, c.Close())
+		default:
+			return err
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"holt"
+)
+
+func openTest(t *testing.T) *DB {
+	t.Helper()
+	d, err := Open(filepath.Join(t.TempDir(), "x.db"), []string{
+		"CREATE TABLE a(k INTEGER PRIMARY KEY, v)",
+		"CREATE TABLE b(x)",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func TestWriteReadMigrate(t *testing.T) {
+	d := openTest(t)
+	write := func(fail error) error {
+		return d.Write(context.Background(), func(tx *Tx) error {
+			if err := tx.Exec("INSERT INTO a(v) VALUES (?)", "x"); err != nil {
+				return err
+			}
+			return fail
+		})
+	}
+	if err := write(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(errors.New("no")); err == nil {
+		t.Fatal("no error")
+	}
+	if err := d.WriteSync(context.Background(), func(tx *Tx) error { return tx.Exec("INSERT INTO b VALUES (1)") }); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err := d.Read(context.Background(), func(tx *Tx) error {
+		return tx.Query("SELECT count(*), NULL FROM a WHERE v = ?", []any{"x"}, func(r *Row) error {
+			n = int(r.Int64(0))
+			if !r.Null(1) || r.Text(0) != "1" || string(r.Bytes(0)) != "1" || r.Float(0) != 1 {
+				t.Error("row is wrong")
+			}
+			return nil
+		})
+	})
+	if err != nil || n != 1 {
+		t.Fatal(err, n)
+	}
+	path := d.path
+	d.Close()
+	if _, err := Open(path, []string{""}); err == nil || !strings.Contains(err.Error(), "newer") {
+		t.Fatal(err)
+	}
+}
+
+func TestQueryValues(t *testing.T) {
+	d := openTest(t)
+	res, err := d.Query(context.Background(), "SELECT 1 AS one, 2.5, NULL, 'täxt', x'ff00', x'6869', 9e999;  ", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := [][]any{{int64(1), 2.5, nil, "täxt", map[string]string{"base64": "/wA="}, "hi", "Inf"}}
+	if diff := cmp.Diff(want, res.Rows); diff != "" || res.Columns[0] != "one" || res.Truncated {
+		t.Fatal(diff, res)
+	}
+}
+
+func TestQueryGuard(t *testing.T) {
+	d := openTest(t)
+	other := filepath.Join(t.TempDir(), "other.db")
+	for _, sql := range []string{
+		"INSERT INTO a(v) VALUES (1)", "DELETE FROM a", "UPDATE a SET v = 1", "DROP TABLE a", "CREATE TABLE z(x)",
+		"CREATE TEMP TABLE z(x)", "ATTACH '" + other + "' AS o", "DETACH main", "PRAGMA journal_mode = DELETE", "PRAGMA user_version",
+		"SELECT * FROM pragma_database_list", "VACUUM", "VACUUM INTO '" + other + "'", "BEGIN", "SAVEPOINT s", "REINDEX", "ANALYZE",
+		"SELECT load_extension('x')", "SELECT 1; SELECT 2", "", " -- nothing", "SELECT nothing FROM nowhere", "WITH",
+		"SELECT 1; DROP TABLE a",
+	} {
+		if _, err := d.Query(context.Background(), sql, Limits{}); holt.CodeOf(err) != holt.InvalidArgument {
+			t.Errorf("%q: %v", sql, err)
+		}
+	}
+	if _, err := d.Query(context.Background(), "SELECT * FROM a", Limits{}); err != nil {
+		t.Fatal("the table is gone:", err)
+	}
+}
+
+func TestQueryLimits(t *testing.T) {
+	d := openTest(t)
+	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) "
+	res, err := d.Query(context.Background(), endless+"SELECT i FROM n", Limits{Rows: 7})
+	if err != nil || len(res.Rows) != 7 || !res.Truncated {
+		t.Fatal(err, res)
+	}
+	res, err = d.Query(context.Background(), endless+"SELECT printf('%.*c', 1000, 'x') FROM n", Limits{Bytes: 10_000})
+	if err != nil || len(res.Rows) > 10 || !res.Truncated {
+		t.Fatal(err, len(res.Rows))
+	}
+	_, err = d.Query(context.Background(), endless+"SELECT count(*) FROM n", Limits{Time: time.Millisecond})
+	if holt.CodeOf(err) != holt.Timeout {
+		t.Fatal(err)
+	}
+	if _, err = d.Query(context.Background(), "SELECT 1", Limits{}); err != nil {
+		t.Fatal("the connection after an interrupt:", err)
+	}
+}
