@@ -78,7 +78,7 @@ func (d *Dir) File(name string) string { return filepath.Join(d.Path, name) }
 // directory's path.
 func (d *Dir) Dial(ctx context.Context, socket string) (net.Conn, error) {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", d.fd.Fd(), socket))
+	conn, err := dialer.DialContext(ctx, "unix", d.short(socket))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		return nil, fmt.Errorf("dial %s: %w", socket, ErrGone)
 	}
@@ -87,6 +87,28 @@ func (d *Dir) Dial(ctx context.Context, socket string) (net.Conn, error) {
 	}
 	return conn, nil
 }
+
+// Listen makes a listening unix socket of that name, for the machine's process
+// to inherit. Connections queue up there before that process accepts, so
+// nobody has to wait for a socket to appear.
+func (d *Dir) Listen(socket string) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", socket, err)
+	}
+	err = unix.Bind(fd, &unix.SockaddrUnix{Name: d.short(socket)})
+	if err == nil {
+		err = unix.Listen(fd, 16)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("listen on %s: %w", socket, err)
+	}
+	return os.NewFile(uintptr(fd), socket), nil
+}
+
+// short is a path to a file in the directory that fits a socket address.
+func (d *Dir) short(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", d.fd.Fd(), name) }
 
 // Remove removes files; absent ones are no error.
 func (d *Dir) Remove(names ...string) error {
@@ -97,6 +119,28 @@ func (d *Dir) Remove(names ...string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Clear removes files of a machine that has ended. It leaves them alone if
+// another machine has been started in the directory since.
+func Clear(path string, names ...string) error {
+	d, err := OpenDir(path)
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	lock, err := d.Lock()
+	if holt.CodeOf(err) == holt.Conflict {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return d.Remove(names...)
 }
 
 // Lock takes the directory's lock, or fails with [Busy]. The lock is held for

@@ -15,6 +15,7 @@ type Ports struct {
 
 	mu    sync.Mutex // guards conns; held while dialling, so that two dialers do not both connect
 	conns map[string]net.Conn
+	done  bool // closed for good
 }
 
 // Dial connects to a port and closes the connection that it had. The far end
@@ -27,6 +28,9 @@ func (p *Ports) Dial(ctx context.Context, port string) (net.Conn, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.done {
+		return nil, Gone(p.Dir.Path)
+	}
 	if old := p.conns[port]; old != nil {
 		old.Close()
 		delete(p.conns, port)
@@ -42,10 +46,11 @@ func (p *Ports) Dial(ctx context.Context, port string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Close closes all connections.
+// Close closes all connections. Dial fails from then on.
 func (p *Ports) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.done = true
 	for port, conn := range p.conns {
 		conn.Close()
 		delete(p.conns, port)

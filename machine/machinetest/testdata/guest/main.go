@@ -1,0 +1,216 @@
+// Guest stands in for the guest agent in tests of engines: it echoes on both
+// ports. As PID 1 of a virtual machine it loads the modules under /m first and
+// uses virtio ports; as "guest agent --control-socket P --files-socket P" it uses unix
+// sockets. It ends when the power button is pressed or SIGTERM comes.
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	var err error
+	if len(os.Args) > 1 && os.Args[1] == "agent" {
+		err = asProcess(os.Args[2:])
+	} else {
+		err = asInit()
+	}
+	fmt.Println("guest: ends:", err)
+	if err != nil {
+		os.Exit(1)
+	}
+}
+
+func asProcess(args []string) error {
+	flags := flag.NewFlagSet("agent", flag.ExitOnError)
+	control := flags.String("control-socket", "", "")
+	files := flags.String("files-socket", "", "")
+	flags.Parse(args)
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, unix.SIGTERM)
+	// A child that ignores every signal: it must be gone with its machine.
+	child := exec.Command("sh", "-c", "trap '' TERM HUP INT; sleep 100000 & wait")
+	child.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	for _, path := range []string{*control, *files} {
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			return err
+		}
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				io.Copy(conn, conn) // one at a time, as a virtio port does
+				conn.Close()
+			}
+		}()
+	}
+	fmt.Println("guest: ready: pid", os.Getpid(), "mounts", mounted())
+	<-term
+	return nil
+}
+
+// mounted says what lies on /home, as an engine has promised.
+func mounted() string {
+	b, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err.Error()
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 2 && f[1] == "/home" {
+			return f[2]
+		}
+	}
+	return "nothing"
+}
+
+func asInit() error {
+	for _, m := range [][2]string{{"proc", "proc"}, {"sys", "sysfs"}, {"dev", "devtmpfs"}} {
+		if err := unix.Mount(m[0], "/"+m[0], m[1], 0, ""); err != nil {
+			return err
+		}
+	}
+	modules, err := filepath.Glob("/m/*.ko") // numbered in load order
+	if err != nil {
+		return err
+	}
+	for _, m := range modules {
+		f, err := os.Open(m)
+		if err != nil {
+			return err
+		}
+		if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil {
+			return fmt.Errorf("load %s: %w", m, err)
+		}
+		f.Close()
+	}
+	for _, name := range []string{"control", "files"} {
+		fd, err := openPort(name)
+		if err != nil {
+			return err
+		}
+		go echo(fd)
+	}
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return err
+	}
+	disks, err := os.ReadFile("/proc/partitions")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("guest: ready: %s%s", line, disks)
+	if bytes.Contains(line, []byte("test.flood")) {
+		go flood()
+	}
+	if err := powerButton(); err != nil {
+		return err
+	}
+	fmt.Println("guest: power button")
+	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// flood is a guest that writes to its console for ever.
+func flood() {
+	line := bytes.Repeat([]byte("flood "), 100)
+	for {
+		os.Stdout.Write(append(line, '\n'))
+	}
+}
+
+func openPort(name string) (int, error) {
+	ports, err := filepath.Glob("/sys/class/virtio-ports/*")
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range ports {
+		b, err := os.ReadFile(p + "/name")
+		if err == nil && strings.TrimSpace(string(b)) == name {
+			return unix.Open("/dev/"+filepath.Base(p), unix.O_RDWR|unix.O_NONBLOCK, 0)
+		}
+	}
+	return 0, fmt.Errorf("no port %s among %v", name, ports)
+}
+
+// echo writes back what it reads. When the host is not connected a read gives 0
+// bytes at once and a write is dropped.
+func echo(fd int) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := unix.Read(fd, buf)
+		if n <= 0 {
+			if err != nil && err != unix.EAGAIN {
+				fmt.Println("guest: read port:", err)
+			}
+			time.Sleep(2 * time.Millisecond)
+			continue
+		}
+		for p := buf[:n]; len(p) > 0; {
+			w, err := unix.Write(fd, p)
+			if err == unix.EAGAIN {
+				pfd := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+				unix.Poll(pfd, 100)
+				if pfd[0].Revents&unix.POLLHUP != 0 {
+					break // its reader is gone
+				}
+				continue
+			}
+			if err != nil {
+				break
+			}
+			p = p[w:]
+		}
+	}
+}
+
+// powerButton returns when it is pressed.
+func powerButton() error {
+	const (
+		size     = 24 // struct input_event
+		evKey    = 1
+		keyPower = 116
+	)
+	events, err := filepath.Glob("/dev/input/event*")
+	if err != nil {
+		return err
+	}
+	pressed := make(chan error, len(events))
+	for _, e := range events {
+		f, err := os.Open(e)
+		if err != nil {
+			return err
+		}
+		go func() {
+			b := make([]byte, size)
+			for {
+				if _, err := io.ReadFull(f, b); err != nil {
+					pressed <- err
+					return
+				}
+				if binary.LittleEndian.Uint16(b[16:]) == evKey && binary.LittleEndian.Uint16(b[18:]) == keyPower {
+					pressed <- nil
+					return
+				}
+			}
+		}()
+	}
+	return <-pressed
+}

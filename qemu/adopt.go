@@ -1,0 +1,71 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"holt"
+	"holt/machine"
+)
+
+// monitorWait bounds an answer of QEMU's monitor that nobody else bounds. It
+// answers in milliseconds unless it serves someone else.
+const monitorWait = 10 * time.Second
+
+// Adopt implements [machine.Engine].
+func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error) {
+	dir, err := machine.OpenDir(path)
+	if err != nil {
+		return nil, err
+	}
+	handle, record, err := dir.Find()
+	if err == nil && !strings.HasPrefix(record.Engine, "qemu-") {
+		handle.Close()
+		err = holt.Errorf(holt.Conflict, "the machine in %s runs on engine %s, not on QEMU", path, clip(record.Engine))
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	g := &guest{engine: e, dir: dir, spec: record.Spec, handle: handle, ports: machine.Ports{Dir: dir}}
+	if err := g.take(ctx); err != nil {
+		g.let()
+		dir.Close()
+		return nil, fmt.Errorf("adopt machine in %s: %w", path, err)
+	}
+	e.claims.Add(handle.Process)
+	g.watch()
+	return g, nil
+}
+
+// take connects to a machine that somebody else started.
+func (g *guest) take(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, monitorWait)
+	defer cancel()
+	if err := g.connect(within, "taken over; what it wrote while no daemon ran is lost,"); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return holt.Errorf(holt.Conflict, "QEMU does not answer: %w", err).
+				WithHint("it serves one daemon at a time; is another one running?")
+		}
+		return err
+	}
+	var now struct {
+		Status string `json:"status"`
+	}
+	if err := g.monitor.do(within, "query-status", nil, &now); err != nil {
+		return err
+	}
+	switch now.Status {
+	case "prelaunch": // the daemon that started it died before the guest ran
+		if err := g.handle.Kill(); err != nil {
+			return err
+		}
+		return machine.Gone(g.dir.Path)
+	case "io-error":
+		g.paused = true
+	}
+	return nil
+}

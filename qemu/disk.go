@@ -1,0 +1,118 @@
+package qemu
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/machine"
+)
+
+// minFreeMB is the room on the host's disk below which no disk is made and no
+// guest that ran out of it is resumed, MiB. Disks are thin: they take more as they are written.
+const minFreeMB = 64
+
+const mib = 1 << 20
+
+// CreateDisk makes a qcow2 overlay on base, by its absolute path.
+func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base, sizeMB int) error {
+	if !filepath.IsAbs(path) || !filepath.IsAbs(base.Path) {
+		return holt.Errorf(holt.InvalidArgument, "disk %q or its base %q is not an absolute path", path, base.Path)
+	}
+	format := base.Format
+	if format == "" {
+		format = "raw"
+	}
+	if format != "raw" && format != "qcow2" {
+		return holt.Errorf(holt.InvalidArgument, "disk format %q is neither raw nor qcow2", clip(format))
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return holt.Errorf(holt.AlreadyExists, "disk %s exists already", path)
+	}
+	baseBytes, err := e.virtualSize(ctx, base.Path, format)
+	if err != nil {
+		return err
+	}
+	if int64(sizeMB)*mib < baseBytes {
+		least := (baseBytes + mib - 1) / mib
+		return holt.Errorf(holt.InvalidArgument, "a disk of %d MiB is smaller than the image, which needs %d MiB", sizeMB, least).
+			WithHint("ask for at least %d MiB", least)
+	}
+	if err := room(filepath.Dir(path)); err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, e.img, "create", "-q", "-f", "qcow2",
+		"-F", format, "-b", base.Path, "--", path, fmt.Sprintf("%dM", sizeMB)).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	os.Remove(path) // it is ours: it did not exist
+	if ctx.Err() != nil {
+		return fmt.Errorf("create disk: %w", ctx.Err())
+	}
+	if strings.Contains(string(out), unix.ENOSPC.Error()) {
+		return fullDisk(filepath.Dir(path), 0)
+	}
+	return holt.Errorf(holt.Internal, "create disk %s: %w: %s", path, err, clip(strings.TrimSpace(string(out))))
+}
+
+// virtualSize is how large a disk the image shows, bytes.
+func (e *Engine) virtualSize(ctx context.Context, path, format string) (int64, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, holt.Errorf(holt.NotFound, "base image %s does not exist", path)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look at base image: %w", err)
+	}
+	if format == "raw" {
+		return info.Size(), nil
+	}
+	// -U: a frozen overlay may be in use by other machines, read-only.
+	out, err := exec.CommandContext(ctx, e.img, "info", "-U", "--output=json", "-f", format, path).Output()
+	if err != nil {
+		return 0, holt.Errorf(holt.Corrupt, "look at base image %s: %w", path, err)
+	}
+	var image struct {
+		VirtualSize int64 `json:"virtual-size"`
+	}
+	if err := json.Unmarshal(out, &image); err != nil {
+		return 0, fmt.Errorf("decode description of %s: %w", path, err)
+	}
+	return image.VirtualSize, nil
+}
+
+// room fails with OutOfSpace if the host's disk is full.
+func room(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("look for free space in %s: %w", dir, err)
+	}
+	if free := int64(st.Bavail) * st.Bsize / mib; free < minFreeMB {
+		return fullDisk(dir, free)
+	}
+	return nil
+}
+
+func fullDisk(dir string, freeMB int64) error {
+	return holt.Errorf(holt.OutOfSpace, "the host's disk at %s is full: %d MiB are free", dir, freeMB).
+		WithHint("free some space; at least %d MiB are needed to begin with", minFreeMB)
+}
+
+// clip keeps foreign text from filling a log.
+func clip(s string) string {
+	const most = 500
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

@@ -1,0 +1,83 @@
+package qemu
+
+import (
+	"context"
+	"log/slog"
+	"os/exec"
+
+	"holt"
+	"holt/machine"
+)
+
+// Options says which QEMU runs machines and how.
+type Options struct {
+	Binary    string               // default: qemu-system-x86_64 from PATH
+	ImgBinary string               // default: qemu-img from PATH
+	CacheDir  string               // where the verdict of [Probe] is kept; default: it is not kept
+	Accel     machine.Acceleration // default: what [Probe] finds
+	Log       *slog.Logger         // nil: slog.Default
+}
+
+// Engine runs machines as QEMU processes that outlive the daemon. It is a [machine.Engine].
+type Engine struct {
+	verdict Verdict
+	img     string // qemu-img
+	log     *slog.Logger
+	claims  machine.Claims
+}
+
+// Open probes the host and returns an engine.
+//
+// Errors: Unsupported if QEMU is not installed.
+func Open(ctx context.Context, opt Options) (*Engine, error) {
+	v, err := Probe(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	switch opt.Accel {
+	case "":
+	case machine.AccelKVM, machine.AccelTCG:
+		v.Accel, v.Reason = opt.Accel, "it was asked for"
+	default:
+		return nil, holt.Errorf(holt.InvalidArgument, "acceleration %q is neither kvm nor tcg", clip(string(opt.Accel)))
+	}
+	img := opt.ImgBinary
+	if img == "" {
+		img = "qemu-img"
+	}
+	if img, err = exec.LookPath(img); err != nil {
+		return nil, holt.Errorf(holt.Unsupported, "qemu-img is not installed: %w", err).
+			WithHint("install the package qemu-utils")
+	}
+	log := opt.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	return &Engine{verdict: v, img: img, log: log}, nil
+}
+
+// Verdict is what Open found.
+func (e *Engine) Verdict() Verdict { return e.verdict }
+
+// Name is qemu-kvm or qemu-tcg.
+func (e *Engine) Name() string { return "qemu-" + string(e.verdict.Accel) }
+
+// Capabilities implements [machine.Engine].
+func (e *Engine) Capabilities() machine.Capabilities {
+	return machine.Capabilities{
+		Acceleration:     e.verdict.Accel,
+		Isolated:         true,
+		OwnKernel:        true,
+		RootDisk:         true,
+		OwnNetwork:       true,
+		NestedContainers: true,
+		PowerButton:      true,
+	}
+}
+
+// Strays implements [machine.Engine].
+func (e *Engine) Strays(root string) ([]machine.Stray, error) {
+	return machine.FindStrays(root, func(p machine.Process) bool {
+		return !e.claims.Has(p) && isQEMU(p.PID)
+	})
+}

@@ -1,0 +1,143 @@
+package qemu
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"holt/machine"
+)
+
+// macAddress is the same for every guest, on purpose: each has a network of
+// its own, and a fork must find the address it had.
+const macAddress = "52:54:00:68:6f:6c"
+
+// networkArg is the addressing of QEMU's user-mode network: the guest, its gateway, its resolver.
+const networkArg = machine.ArgNetwork + "=10.0.2.15/24,10.0.2.2,10.0.2.3"
+
+// Inherited file descriptors. Those of an [exec.Cmd]'s ExtraFiles begin at 3.
+const (
+	fdLock = 3 + iota
+	fdMonitor
+	fdControl
+	fdFiles
+	fdConsole
+)
+
+// Names of sockets in a machine's directory, beside those of the ports.
+const (
+	monitorSocket = "qmp.sock"
+	consoleSocket = "console.sock"
+)
+
+// Hardware is what a guest sees. A memory snapshot can be restored only where
+// all of it is the same.
+type Hardware struct {
+	MachineType string               `json:"machine_type"`
+	Accel       machine.Acceleration `json:"accel"`
+	CPUModel    string               `json:"cpu_model"`
+	Version     string               `json:"qemu_version"`
+	CPUs        int                  `json:"cpus"`
+	MemoryMB    int                  `json:"memory_mb"`
+	Devices     []string             `json:"devices"` // in the order of the command line
+}
+
+// hardware says what a machine of that spec is built of. Addresses on the bus
+// are fixed, so that a device keeps its own when another is absent.
+func (v Verdict) hardware(spec machine.Spec) Hardware {
+	h := Hardware{
+		MachineType: v.MachineType,
+		Accel:       v.Accel,
+		CPUModel:    cpuModel(v.Accel),
+		Version:     v.Version,
+		CPUs:        spec.CPUs,
+		MemoryMB:    spec.MemoryMB,
+		Devices: []string{
+			"virtio-serial-pci,id=ports,max_ports=4,addr=0x2",
+			"virtserialport,bus=ports.0,nr=1,chardev=control,name=" + machine.PortControl,
+			"virtserialport,bus=ports.0,nr=2,chardev=files,name=" + machine.PortFiles,
+			"virtio-rng-pci,id=rng,addr=0x3",
+		},
+	}
+	if spec.Disk != "" {
+		h.Devices = append(h.Devices, "virtio-blk-pci,id=root,drive=root,addr=0x4")
+	}
+	if spec.Network {
+		// No ROM: nobody boots from the network, and it would be part of a snapshot.
+		h.Devices = append(h.Devices, "virtio-net-pci,id=net,netdev=net,mac="+macAddress+",romfile=,addr=0x5")
+	}
+	return h
+}
+
+// cpuModel is the processor that a guest sees.
+func cpuModel(accel machine.Acceleration) string {
+	if accel == machine.AccelKVM {
+		return "host"
+	}
+	return "max,la57=off" // with five-level page tables every software page walk is longer
+}
+
+// arguments is QEMU's command line.
+func (h Hardware) arguments(spec machine.Spec) []string {
+	args := []string{
+		"-name", "guest=" + escape(spec.ID) + ",debug-threads=on",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		// Nothing below is needed once QEMU runs, so a guest that breaks out of its
+		// devices does not get it either.
+		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+		"-S", // the guest waits until it is recorded and its console is read
+		"-machine", h.MachineType + ",usb=off,vmport=off,hpet=off,memory-backend=mem",
+		"-accel", string(h.Accel),
+		"-cpu", h.CPUModel,
+		"-smp", fmt.Sprint(h.CPUs),
+		"-m", fmt.Sprintf("%dM", h.MemoryMB),
+		"-object", fmt.Sprintf("memory-backend-ram,id=mem,size=%dM", h.MemoryMB),
+		"-kernel", spec.Kernel, "-initrd", spec.Initrd, "-append", kernelArgs(spec),
+		"-chardev", inherited("monitor", fdMonitor), "-mon", "chardev=monitor,mode=control",
+		"-chardev", inherited("control", fdControl),
+		"-chardev", inherited("files", fdFiles),
+		"-chardev", inherited("console", fdConsole), "-serial", "chardev:console",
+	}
+	if spec.Disk != "" {
+		args = append(args, "-blockdev", blockdev(map[string]any{
+			"node-name": "root-file", "driver": "file", "filename": spec.Disk, "discard": "unmap",
+		}), "-blockdev", blockdev(map[string]any{
+			"node-name": "root", "driver": "qcow2", "file": "root-file",
+			"discard": "unmap", "detect-zeroes": "unmap",
+		}))
+	}
+	if spec.Network {
+		args = append(args, "-netdev", "user,id=net,ipv6=off")
+	}
+	for _, d := range h.Devices {
+		args = append(args, "-device", d)
+	}
+	return args
+}
+
+// kernelArgs is the kernel's command line. A panic or a reboot ends QEMU. The
+// console is quiet because every byte of it costs dearly under TCG.
+func kernelArgs(spec machine.Spec) string {
+	args := append([]string{"console=ttyS0", "quiet", "panic=-1", "reboot=t"}, spec.Args...)
+	if spec.Network {
+		args = append(args, networkArg)
+	}
+	return strings.Join(args, " ")
+}
+
+// inherited is a listening socket that QEMU finds open. It serves one
+// connection at a time and waits for none.
+func inherited(id string, fd int) string {
+	return fmt.Sprintf("socket,id=%s,fd=%d,server=on,wait=off", id, fd)
+}
+
+func blockdev(options map[string]any) string {
+	b, err := json.Marshal(options)
+	if err != nil {
+		panic(err) // strings only
+	}
+	return string(b)
+}
+
+// escape keeps the commas of a value from ending it.
+func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }

@@ -1,0 +1,103 @@
+package qemu
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// maxLog bounds a log file, bytes. When it is reached the older half goes.
+const maxLog = 1 << 20
+
+// tailLog is a file that keeps the end of what is written to it. Write never
+// fails, so that a full disk does not stop the reader of a pipe.
+type tailLog struct {
+	path string
+
+	mu   sync.Mutex
+	file *os.File
+	size int64
+	last []byte // the last few KiB, for error messages
+}
+
+// maxLast bounds what is kept in memory, bytes.
+const maxLast = 2 << 10
+
+// openLog opens the log for appending.
+func openLog(path string) (*tailLog, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	return &tailLog{path: path, file: f, size: info.Size()}, nil
+}
+
+// Write appends p, as far as the disk allows.
+func (l *tailLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, _ := l.file.Write(p)
+	l.size += int64(n)
+	l.last = append(l.last, p...)
+	if over := len(l.last) - maxLast; over > 0 {
+		l.last = append(l.last[:0], l.last[over:]...)
+	}
+	if l.size > maxLog {
+		l.halve()
+	}
+	return len(p), nil
+}
+
+// halve replaces the file by its second half. If that fails (no space for a
+// copy) the file is emptied: the bound holds whatever happens.
+func (l *tailLog) halve() {
+	if f, size, err := copyTail(l.path, l.file, l.size-maxLog/2); err == nil {
+		l.file.Close()
+		l.file, l.size = f, size
+		return
+	}
+	if l.file.Truncate(0) == nil {
+		l.size = 0
+	}
+}
+
+func copyTail(path string, from *os.File, offset int64) (*os.File, int64, error) {
+	to, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".")
+	if err != nil {
+		return nil, 0, err
+	}
+	size, err := io.Copy(to, io.NewSectionReader(from, offset, maxLog))
+	if err == nil {
+		err = os.Rename(to.Name(), path)
+	}
+	if err != nil {
+		os.Remove(to.Name())
+		to.Close()
+		return nil, 0, err
+	}
+	return to, size, nil
+}
+
+// Last returns the last few KiB written since the log was opened.
+func (l *tailLog) Last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.last)
+}
+
+// Close closes the file.
+func (l *tailLog) Close() error { return l.file.Close() }
+
+// drain copies from r to the log until r ends, and then closes both.
+func (l *tailLog) drain(r io.ReadCloser) {
+	io.Copy(l, r) // its error is the end: r was closed, or the process ended
+	r.Close()
+	l.Close()
+}

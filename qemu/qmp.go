@@ -1,0 +1,252 @@
+package qemu
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"holt"
+)
+
+// maxMessage bounds one QMP message, bytes. The longest answer of QEMU 7.2 is
+// its schema, 200 KiB.
+const maxMessage = 1 << 20
+
+// maxEvents bounds the events that wait for their reader; more are dropped.
+const maxEvents = 64
+
+// errMonitorClosed is the end of a QMP session: QEMU ended, or it was closed here.
+var errMonitorClosed = errors.New("the QEMU monitor was closed")
+
+// message is anything that QEMU sends: a greeting, an answer or an event.
+// Source: docs/interop/qmp-spec.txt of QEMU 7.2.
+type message struct {
+	Greeting *struct {
+		Version struct {
+			Package string `json:"package"`
+			QEMU    struct {
+				Major int `json:"major"`
+				Minor int `json:"minor"`
+				Micro int `json:"micro"`
+			} `json:"qemu"`
+		} `json:"version"`
+	} `json:"QMP"`
+	ID     *uint64         `json:"id"`
+	Return json.RawMessage `json:"return"`
+	Error  *struct {
+		Class string `json:"class"`
+		Desc  string `json:"desc"`
+	} `json:"error"`
+	Event string          `json:"event"`
+	Data  json.RawMessage `json:"data"`
+}
+
+// decodeMessage parses one line. It fails unless the line is exactly one of
+// the things QEMU may send.
+func decodeMessage(line []byte) (message, error) {
+	if len(line) > maxMessage {
+		return message{}, fmt.Errorf("QMP message of %d bytes", len(line))
+	}
+	var m message
+	if err := json.Unmarshal(line, &m); err != nil {
+		return message{}, fmt.Errorf("parse QMP message: %w", err)
+	}
+	kinds := 0
+	for _, is := range []bool{m.Greeting != nil, m.Event != "", m.Return != nil, m.Error != nil} {
+		if is {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return message{}, fmt.Errorf("QMP message is %d things at once", kinds)
+	}
+	return m, nil
+}
+
+// event is something that happened in QEMU.
+type event struct {
+	name string
+	data json.RawMessage
+}
+
+// qmp is a session with QEMU's monitor. QEMU serves one at a time.
+type qmp struct {
+	conn    net.Conn
+	events  chan event    // closed at the end of the session
+	stopped chan struct{} // closed when the reader has ended
+
+	write sync.Mutex // held while a command is written
+
+	mu      sync.Mutex // guards what follows
+	next    uint64
+	pending map[uint64]chan message
+	dropped int // events nobody took in time
+}
+
+// openQMP takes conn over and negotiates. It closes conn if it fails.
+func openQMP(ctx context.Context, conn net.Conn) (*qmp, error) {
+	stop := context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(make([]byte, 0, 4096), maxMessage)
+	err := greet(lines)
+	if !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("greet QEMU: %w", err)
+	}
+	q := &qmp{
+		conn:    conn,
+		events:  make(chan event, maxEvents),
+		stopped: make(chan struct{}),
+		pending: map[uint64]chan message{},
+	}
+	go q.read(lines)
+	if err := q.do(ctx, "qmp_capabilities", nil, nil); err != nil {
+		q.close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func greet(lines *bufio.Scanner) error {
+	if !lines.Scan() {
+		return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
+	}
+	m, err := decodeMessage(lines.Bytes())
+	if err != nil {
+		return err
+	}
+	if m.Greeting == nil {
+		return errors.New("QMP session begins with no greeting")
+	}
+	return nil
+}
+
+// read hands answers to those who wait and events to the channel until the
+// session ends. It never blocks on either.
+func (q *qmp) read(lines *bufio.Scanner) {
+	defer close(q.stopped)
+	defer q.conn.Close()
+	for lines.Scan() {
+		m, err := decodeMessage(lines.Bytes())
+		if err != nil {
+			break // out of step with QEMU; there is no way back into it
+		}
+		switch {
+		case m.Event != "":
+			q.emit(event{m.Event, m.Data})
+		case m.ID != nil:
+			q.answer(m)
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for id, c := range q.pending {
+		close(c)
+		delete(q.pending, id)
+	}
+	q.pending = nil
+	close(q.events)
+}
+
+func (q *qmp) emit(e event) {
+	select {
+	case q.events <- e:
+	default:
+		q.mu.Lock()
+		q.dropped++
+		q.mu.Unlock()
+	}
+}
+
+func (q *qmp) answer(m message) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c := q.pending[*m.ID]; c != nil {
+		c <- m // buffered, and sent to once
+		delete(q.pending, *m.ID)
+	}
+}
+
+// do runs a command and decodes what it returns into result, unless that is nil.
+func (q *qmp) do(ctx context.Context, command string, args, result any) error {
+	id, c, err := q.expect()
+	if err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	defer q.forget(id)
+	if err := q.send(ctx, id, command, args); err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	select {
+	case m, ok := <-c:
+		switch {
+		case !ok:
+			return fmt.Errorf("%s: %w", command, errMonitorClosed)
+		case m.Error != nil:
+			return holt.Errorf(holt.Internal, "QEMU refused %s: %s", command, m.Error.Desc)
+		case result == nil:
+			return nil
+		}
+		if err := json.Unmarshal(m.Return, result); err != nil {
+			return fmt.Errorf("decode answer to %s: %w", command, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", command, ctx.Err())
+	}
+}
+
+func (q *qmp) expect() (uint64, chan message, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pending == nil {
+		return 0, nil, errMonitorClosed
+	}
+	q.next++
+	c := make(chan message, 1)
+	q.pending[q.next] = c
+	return q.next, c, nil
+}
+
+func (q *qmp) forget(id uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.pending, id)
+}
+
+func (q *qmp) send(ctx context.Context, id uint64, command string, args any) error {
+	b, err := json.Marshal(struct {
+		Execute   string `json:"execute"`
+		Arguments any    `json:"arguments,omitempty"`
+		ID        uint64 `json:"id"`
+	}{command, args, id})
+	if err != nil {
+		return err
+	}
+	q.write.Lock()
+	defer q.write.Unlock()
+	// A command that was cut short by the deadline would spoil the next one, so
+	// an error here ends the session.
+	deadline, _ := ctx.Deadline()
+	q.conn.SetWriteDeadline(deadline)
+	if _, err := q.conn.Write(append(b, '\n')); err != nil {
+		q.conn.Close()
+		return fmt.Errorf("%w: %w", errMonitorClosed, err)
+	}
+	return nil
+}
+
+// close ends the session and waits for its reader. QEMU goes on.
+func (q *qmp) close() {
+	q.conn.Close()
+	<-q.stopped
+}

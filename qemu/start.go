@@ -1,0 +1,181 @@
+package qemu
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/machine"
+)
+
+// logFile keeps what QEMU itself says.
+const logFile = "qemu.log"
+
+// Start implements [machine.Engine]. The guest's processors run only when the
+// machine has been recorded, so a daemon that is killed meanwhile leaves a
+// process that has done nothing, and that Strays finds.
+func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machine, err error) {
+	if err := e.check(spec); err != nil {
+		return nil, err
+	}
+	dir, err := machine.MakeDir(spec.Dir)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := dir.Lock()
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	defer lock.Close() // QEMU's copy keeps it
+	g := &guest{engine: e, dir: dir, spec: spec, ports: machine.Ports{Dir: dir}}
+	defer func() {
+		if err != nil {
+			g.undo()
+		}
+	}()
+	hw := e.verdict.hardware(spec)
+	said, err := g.launch(lock, hw.arguments(spec))
+	if err != nil {
+		return nil, err
+	}
+	if err := g.begin(ctx, spec, hw); err != nil {
+		return nil, g.explain(ctx, err, said)
+	}
+	g.watch()
+	return g, nil
+}
+
+// check refuses what QEMU would refuse with a worse sentence.
+func (e *Engine) check(spec machine.Spec) error {
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	for _, f := range []struct{ name, path string }{{"kernel", spec.Kernel}, {"initrd", spec.Initrd}, {"disk", spec.Disk}} {
+		if f.path == "" && f.name == "disk" {
+			continue
+		}
+		if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
+			return holt.Errorf(holt.NotFound, "the machine's %s %q does not exist", f.name, f.path)
+		}
+	}
+	for _, a := range spec.Args {
+		if strings.ContainsAny(a, " \t\n\"") {
+			return holt.Errorf(holt.InvalidArgument, "kernel argument %q holds a blank or a quote", clip(a))
+		}
+	}
+	return nil
+}
+
+// launch starts the process. What it says goes to the log that it returns.
+func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
+	inherit := []*os.File{lock}
+	defer func() {
+		for _, f := range inherit[1:] {
+			f.Close()
+		}
+	}()
+	if err := g.dir.Remove(sockets[:]...); err != nil {
+		return nil, fmt.Errorf("remove sockets of a former machine: %w", err)
+	}
+	for _, name := range sockets { // in the order of the fd constants
+		l, err := g.dir.Listen(name)
+		if err != nil {
+			return nil, err
+		}
+		inherit = append(inherit, l)
+	}
+	said, err := openLog(g.dir.File(logFile))
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		said.Close()
+		return nil, fmt.Errorf("make pipe: %w", err)
+	}
+	defer w.Close()
+	cmd := exec.Command(g.engine.verdict.Binary, args...)
+	cmd.Dir, cmd.ExtraFiles = g.dir.Path, inherit
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the machine's
+	if err := cmd.Start(); err != nil {
+		r.Close()
+		said.Close()
+		return nil, fmt.Errorf("start QEMU: %w", err)
+	}
+	g.readers.Go(func() { said.drain(r) })
+	g.quiet = append(g.quiet, r)
+	g.child = cmd.Process
+	// It is our child, and nobody has waited for it: its process id is its own.
+	p, err := machine.Identify(cmd.Process.Pid)
+	if err == nil {
+		g.handle, err = p.Open()
+	}
+	g.reaped.Go(func() { cmd.Wait() })
+	if err != nil {
+		return said, fmt.Errorf("hold on to QEMU: %w", err)
+	}
+	g.engine.claims.Add(p)
+	return said, nil
+}
+
+// begin connects, records the machine and lets its processors run.
+func (g *guest) begin(ctx context.Context, spec machine.Spec, hw Hardware) error {
+	if err := g.connect(ctx, "started"); err != nil {
+		return err
+	}
+	b, err := json.Marshal(hw)
+	if err != nil {
+		return fmt.Errorf("encode hardware: %w", err)
+	}
+	err = g.dir.WriteRecord(machine.Record{
+		Engine:    g.engine.Name(),
+		Process:   g.handle.Process,
+		Spec:      spec,
+		StartedAt: time.Now().UTC(),
+		Hardware:  b,
+	})
+	if err != nil {
+		return err
+	}
+	return g.monitor.do(ctx, "cont", nil, nil)
+}
+
+// undo ends what a failed start has begun, in reverse.
+func (g *guest) undo() {
+	g.end()
+	g.let()
+	if err := g.dir.Remove(append([]string{machine.RecordFile}, sockets[:]...)...); err != nil {
+		g.engine.log.Warn("undo start of machine", "dir", g.dir.Path, "err", err)
+	}
+	g.dir.Close()
+}
+
+// end kills the child of a failed start and waits for its last words.
+func (g *guest) end() {
+	if g.child != nil {
+		g.child.Kill()
+		g.reaped.Wait()
+	}
+	g.hush()
+}
+
+// explain adds what QEMU said to the error of a start.
+func (g *guest) explain(ctx context.Context, err error, said *tailLog) error {
+	if ctx.Err() != nil {
+		return holt.Errorf(holt.Timeout, "start machine in %s: %w", g.dir.Path, err)
+	}
+	g.child.Kill()
+	g.readers.Wait() // to the end of the pipe
+	return holt.Errorf(holt.Internal, "start machine in %s: %w: %s", g.dir.Path, err, strings.TrimSpace(said.Last()))
+}
