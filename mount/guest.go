@@ -2,26 +2,149 @@ package mount
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
+	"time"
 
 	"holt"
+	"holt/channel"
 	"holt/workspace"
 )
 
 // GuestOptions say how to serve a guest.
 type GuestOptions struct {
 	// Writer turns the tag that came with a request, hostile text, into whom its
-	// change is attributed to. Nil: nobody.
+	// change is attributed to. It is called from one goroutine; its answers are
+	// remembered for the session. Nil: nobody.
 	Writer func(tag string) workspace.Writer
-	Log    *slog.Logger // nil discards
+	// Notifier brings what the API changes to the guest's kernel. It outlives
+	// sessions: hand the same one to the next. Nil: the API changes nothing.
+	Notifier *Notifier
+	Log      *slog.Logger // nil discards
 }
 
+const (
+	helloWait = 30 * time.Second // an emulated guest is slow
+	// lastWords is how long a session that ends may take to send the answers it
+	// owes. What is lost is asked for again in the next session.
+	lastWords = 2 * time.Second
+)
+
 // Guest serves one session of the file channel on conn, which was resynced,
-// until conn ends or ctx does, and closes conn. It returns nil when the other
-// side closed the channel or ctx ended, and an error with a code when the guest
-// broke the protocol or its mount is not known. The next session takes over the
-// mount where this one ended.
+// until conn ends or ctx does; it closes conn and returns when nothing of the
+// session runs any more. Only then may the next session of the same workspace
+// begin; it takes over where this one ended.
+//
+// It returns nil when the other side closed the channel or ctx ended. It
+// returns InvalidArgument or Corrupt when the guest broke the protocol,
+// NotFound when it wants to go on with a mount that is not known (it is told,
+// and makes a new one), Conflict when a host mount has the workspace,
+// Unsupported when it speaks another version, Internal when a request met a
+// defect. The caller logs it, and waits a little before it serves that guest
+// again.
 func Guest(ctx context.Context, ws *workspace.Workspace, conn net.Conn, opt GuestOptions) error {
-	return holt.Errorf(holt.Unsupported, "serve guest mount: not built yet")
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Notifier == nil {
+		opt.Notifier = &Notifier{}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer conn.Close()
+	defer cancel(nil)
+	s := newSession(ctx, cancel, ws, conn, opt)
+	defer context.AfterFunc(ctx, s.hurry)()
+	err := s.begin()
+	if err == nil {
+		err = s.serve()
+	}
+	s.cancel(err)
+	s.running.Wait()
+	var e *holt.Error
+	if cause := context.Cause(ctx); errors.As(cause, &e) {
+		return e
+	}
+	opt.Log.Debug("file channel session ended", "err", err)
+	return nil
+}
+
+// hurry makes what blocks on the connection end: reading at once, writing when
+// the answers that are due had their time.
+func (s *session) hurry() {
+	s.conn.SetReadDeadline(time.Unix(1, 0))
+	s.conn.SetWriteDeadline(time.Now().Add(lastWords))
+}
+
+// begin reads the hello, finds or opens the mount's epoch and answers it.
+func (s *session) begin() error {
+	hello, err := s.hello()
+	if err != nil {
+		return err
+	}
+	if err := s.attach(hello); err != nil {
+		s.frames.Write(channel.FrameWelcome, make([]byte, len(hello.Mount))) // no mount; the guest makes a new one
+		return err
+	}
+	if err := s.frames.Write(channel.FrameWelcome, hello.Mount[:]); err != nil {
+		return err
+	}
+	// What changed while the guest was not served it must learn before its
+	// first answer.
+	_, err = s.notifier.drain(s.notify)
+	return err
+}
+
+func (s *session) hello() (channel.Hello, error) {
+	s.conn.SetReadDeadline(time.Now().Add(helloWait))
+	kind, payload, err := s.requests.Next(nil)
+	if err != nil {
+		return channel.Hello{}, err
+	}
+	s.conn.SetReadDeadline(time.Time{})
+	if s.ctx.Err() != nil { // hurry may have come before
+		s.hurry()
+	}
+	if kind != channel.FrameHello {
+		return channel.Hello{}, holt.Errorf(holt.InvalidArgument, "a frame of kind %d before the hello", kind)
+	}
+	hello, err := channel.ParseHello(payload)
+	if err == nil && hello.Version != channel.FrameVersion {
+		err = holt.Errorf(holt.Unsupported, "the guest's file channel has version %d; this holt serves %d", hello.Version, channel.FrameVersion).
+			WithHint("rebuild the image and restart the computer")
+	}
+	return hello, err
+}
+
+// attach finds the epoch of the mount, or opens one for a fresh mount. A guest
+// has one mount: a fresh one means that the kernel of any other is gone.
+func (s *session) attach(hello channel.Hello) error {
+	known := false
+	var gone []workspace.Epoch
+	for _, e := range s.ws.Epochs() {
+		switch {
+		case e.Kind == workspace.HostMount:
+			return holt.Errorf(holt.Conflict, "the workspace is mounted on the host").
+				WithHint("unmount it there, or mount it read-only")
+		case e.ID == hello.Mount:
+			known = true
+		default:
+			gone = append(gone, e.Epoch)
+		}
+	}
+	if !known && !hello.Fresh {
+		return holt.Errorf(holt.NotFound, "the guest goes on with mount %x, which is not known", hello.Mount).
+			WithHint("it makes a new mount; what was open in the old one is lost")
+	}
+	for _, e := range gone {
+		if err := s.ws.EndEpoch(e); err != nil {
+			return holt.Errorf(holt.Internal, "end the epoch of a mount that is gone: %w", err)
+		}
+	}
+	epoch, _, err := s.ws.BeginEpoch(hello.Mount, workspace.GuestMount)
+	if err != nil {
+		return holt.Errorf(holt.Internal, "begin the epoch of a mount: %w", err)
+	}
+	s.tree.epoch = epoch
+	return s.restore()
 }

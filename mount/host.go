@@ -2,7 +2,15 @@ package mount
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"holt"
 	"holt/workspace"
@@ -10,32 +18,191 @@ import (
 
 // HostOptions say how to mount on the host. The zero value mounts read-write.
 type HostOptions struct {
-	ReadOnly bool             // a second mount: nothing is cached, nothing can be changed
+	// ReadOnly is for a second mount beside a guest's or another host's: nothing
+	// can be changed, and nothing is cached, so that it shows what the other one
+	// does. A file that is removed while it is open there is gone (ENOENT).
+	ReadOnly bool
 	Writer   workspace.Writer // whom changes are attributed to
+	Notifier *Notifier        // brings what the API changes to the kernel; nil: it changes nothing
 	Log      *slog.Logger     // nil discards
 }
 
 // HostMount is a workspace mounted on a directory of the host.
 type HostMount struct {
-	done chan struct{}
+	dir    string
+	dev    uint32 // minor number of the mount's device: the name of its connection
+	server *fuse.Server
+	log    *slog.Logger
+	done   chan struct{}
 }
 
 // Host mounts ws on dir, an existing directory, and serves it until Unmount,
-// or until someone else unmounts it. ctx bounds the mounting only.
+// or until someone else unmounts it. ctx bounds the mounting only. As root it
+// mounts by itself and for every user; others need fusermount3 and mount for
+// themselves. The mount is nosuid and nodev.
+//
+// It returns InvalidArgument when dir is not a directory, Conflict when the
+// workspace is mounted read-write already, Unsupported when this host cannot
+// mount, Timeout when ctx ended first.
 func Host(ctx context.Context, ws *workspace.Workspace, dir string, opt HostOptions) (*HostMount, error) {
-	return nil, holt.Errorf(holt.Unsupported, "mount workspace: not built yet")
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	dir, err := mountDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(),
+		ws:            ws.Tree(), valid: forever, log: opt.Log,
+		writers: []workspace.Writer{opt.Writer},
+	}
+	end := func() error { return nil }
+	if opt.ReadOnly {
+		t.readOnly, t.valid = true, 0
+	} else if t.epoch, end, err = hostEpoch(ws); err != nil {
+		return nil, err
+	}
+	m, err := serveHost(ctx, t, dir, hostOptions(opt), opt.Log)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	if opt.Notifier == nil {
+		opt.Notifier = &Notifier{}
+	}
+	go m.run(opt.Notifier, end)
+	return m, nil
+}
+
+// mountDir returns dir as mountinfo will name it.
+func mountDir(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", holt.Errorf(holt.InvalidArgument, "mount on %s: %w", dir, err).
+			WithHint("name an existing directory; if a killed holt left a dead mount there, unmount it")
+	}
+	if st, err := os.Stat(abs); err != nil || !st.IsDir() {
+		return "", holt.Errorf(holt.InvalidArgument, "mount on %s: it is not a directory", dir)
+	}
+	return abs, nil
+}
+
+// hostEpoch opens an epoch for a read-write mount, and returns what ends it.
+func hostEpoch(ws *workspace.Workspace) (workspace.Epoch, func() error, error) {
+	for _, e := range ws.Epochs() {
+		return 0, nil, holt.Errorf(holt.Conflict, "the workspace is mounted read-write by a %s already", e.Kind).
+			WithHint("mount it read-only, or end the other mount first")
+	}
+	var id [16]byte
+	rand.Read(id[:]) // never fails, see crypto/rand
+	epoch, _, err := ws.BeginEpoch(id, workspace.HostMount)
+	if err != nil {
+		return 0, nil, fmt.Errorf("begin the epoch of a mount: %w", err)
+	}
+	return epoch, func() error { return ws.EndEpoch(epoch) }, nil
+}
+
+// hostOptions are protocolOptions as a mount of the host's own kernel needs them.
+func hostOptions(opt HostOptions) *fuse.MountOptions {
+	o := protocolOptions(opt.Log)
+	o.PanicHandler = func(r any) fuse.Status {
+		opt.Log.Error("a request to a host mount met a defect", "panic", r, "stack", string(debug.Stack()))
+		return fuse.EIO
+	}
+	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV)
+	if opt.ReadOnly {
+		// Pages live until the file's time or size moves, or it is opened again.
+		o.ExplicitDataCacheControl = false
+		o.ExtraCapabilities &^= fuse.CAP_EXPLICIT_INVAL_DATA | fuse.CAP_CACHE_SYMLINKS | fuse.CAP_NO_OPENDIR_SUPPORT
+		flags |= syscall.MS_RDONLY
+	}
+	if os.Geteuid() == 0 {
+		o.DirectMountStrict, o.DirectMountFlags = true, flags
+		return o
+	}
+	o.AllowOther = false // fuse.conf may forbid it, and the mount is its user's own
+	o.Options = append(o.Options, "nosuid", "nodev")
+	if opt.ReadOnly {
+		o.Options = append(o.Options, "ro")
+	}
+	return o
+}
+
+// serveHost mounts fs on dir.
+func serveHost(ctx context.Context, fs fuse.RawFileSystem, dir string, opt *fuse.MountOptions, log *slog.Logger) (*HostMount, error) {
+	m := &HostMount{dir: dir, log: log, done: make(chan struct{})}
+	mounted := make(chan error, 1)
+	go func() {
+		var err error
+		m.server, err = fuse.NewServer(fs, dir, opt)
+		mounted <- err
+	}()
+	select {
+	case err := <-mounted:
+		if err != nil {
+			return nil, holt.Errorf(holt.Unsupported, "mount on %s: %w", dir, err).
+				WithHint("holt doctor says whether this host has FUSE; without root fusermount3 must be installed")
+		}
+	case <-ctx.Done():
+		go func() {
+			if <-mounted == nil {
+				detach(dir)
+			}
+		}()
+		return nil, holt.Errorf(holt.Timeout, "mount on %s: %w", dir, context.Cause(ctx))
+	}
+	if mi, ok, err := findMount(dir); err == nil && ok {
+		m.dev = mi.minor
+	}
+	return m, nil
+}
+
+// run serves until the mount is gone, then ends its epoch.
+func (m *HostMount) run(n *Notifier, end func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		// Makes the kernel ask for poll(2) once and never again; without that a
+		// process that uses its own mount can block all its threads.
+		if err := m.server.WaitMount(); err != nil {
+			m.log.Debug("mount did not answer its own process", "dir", m.dir, "err", err)
+		}
+	}()
+	notified := make(chan struct{})
+	go func() {
+		defer close(notified)
+		if err := n.run(ctx, m.notify); err != nil {
+			m.log.Warn("host mount takes in no more changes", "dir", m.dir, "err", err)
+		}
+	}()
+	m.server.Serve()
+	cancel()
+	<-notified
+	if err := end(); err != nil {
+		m.log.Error("the epoch of a host mount could not be ended", "dir", m.dir, "err", err)
+	}
+	close(m.done)
+}
+
+// notify hands a change to the kernel, which may wait for the file's lock.
+func (m *HostMount) notify(c Change) error {
+	var status fuse.Status
+	if c.Name == "" {
+		status = m.server.InodeNotify(uint64(c.Ino), 0, -1)
+	} else {
+		status = m.server.EntryNotify(uint64(c.Ino), c.Name)
+	}
+	if status == fuse.OK || status == fuse.ENOENT { // ENOENT: it knew nothing of it
+		return nil
+	}
+	return syscall.Errno(status)
 }
 
 // Dir returns the directory it is mounted on.
-func (m *HostMount) Dir() string { return "" }
+func (m *HostMount) Dir() string { return m.dir }
 
 // Done is closed when the mount is gone, whoever ended it.
 func (m *HostMount) Done() <-chan struct{} { return m.done }
-
-// Unmount ends the mount within a few seconds, busy or not: what still uses it
-// gets ENOTCONN.
-func (m *HostMount) Unmount() error { return nil }
-
-// Clear unmounts what a killed daemon left on dir: a FUSE mount that answers
-// ENOTCONN. It does nothing when dir holds no dead mount.
-func Clear(dir string) error { return nil }

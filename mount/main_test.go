@@ -1,0 +1,77 @@
+package mount
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// TestMain lets this program be started again as another one: see helper.
+func TestMain(m *testing.M) {
+	if name := os.Getenv("MOUNT_TEST_HELPER"); name != "" {
+		if err := helpers()[name](os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// helpers are what this program can be started as.
+func helpers() map[string]func(args []string) error {
+	return map[string]func([]string) error{
+		// mounts a bare file system on args[0] and says so, until it is killed
+		"bare": func(args []string) error {
+			if _, err := Bare(context.Background(), args[0], nil); err != nil {
+				return err
+			}
+			fmt.Println("mounted")
+			select {}
+		},
+	}
+}
+
+// helper returns a command that runs a helper.
+func helper(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), "MOUNT_TEST_HELPER="+name)
+	cmd.Stderr = t.Output()
+	return cmd
+}
+
+// testLog sends log lines to the test's output.
+func testLog(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// sh runs a shell script in dir and returns its output.
+func sh(t testing.TB, dir, script string) string {
+	t.Helper()
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return string(out)
+}
+
+// needRoot skips a test that mounts by itself.
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		t.Skip("needs /dev/fuse")
+	}
+}

@@ -1,0 +1,105 @@
+package mount
+
+import (
+	"bytes"
+	"encoding/binary"
+	"log"
+	"log/slog"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"holt"
+)
+
+// capabilities are asked for beyond what go-fuse asks for itself.
+//
+//   - KILLPRIV_V2: the file system clears set-id bits and security.capability
+//     itself, so that the kernel need not look for that attribute before
+//     every write, only before the first after the inode was read.
+//   - EXPLICIT_INVAL_DATA: pages stay although the modification time moved:
+//     nobody changes a file behind the kernel's back without telling it.
+//   - READDIRPLUS_AUTO: attributes come with a directory's names when they are
+//     likely to be wanted.
+//
+// ATOMIC_O_TRUNC stays off: with an OPEN that answers ENOSYS it would lose the
+// truncation. PASSTHROUGH stays off: unused, it would only forbid overlays.
+// Locks stay with the kernel.
+const capabilities = fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_EXPLICIT_INVAL_DATA |
+	fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_CACHE_SYMLINKS | fuse.CAP_ASYNC_DIO |
+	fuse.CAP_NO_OPENDIR_SUPPORT
+
+// maxBackground is how many reads ahead and asynchronous writes a kernel may
+// have outstanding.
+const maxBackground = 64
+
+// protocolOptions are what both kinds of mount negotiate.
+func protocolOptions(l *slog.Logger) *fuse.MountOptions {
+	return &fuse.MountOptions{
+		FsName:                   "holt",
+		Name:                     "holt",
+		AllowOther:               true,
+		Options:                  []string{"default_permissions"},
+		MaxWrite:                 maxTransfer,
+		MaxBackground:            maxBackground,
+		DisableSplice:            true,
+		ExplicitDataCacheControl: true,
+		ExtraCapabilities:        capabilities,
+		DisabledCapabilities:     fuse.CAP_PASSTHROUGH | fuse.CAP_ATOMIC_O_TRUNC,
+		Logger:                   goFuseLog(l),
+	}
+}
+
+// goFuseLog lets go-fuse's lines appear in ours.
+func goFuseLog(l *slog.Logger) *log.Logger {
+	return slog.NewLogLogger(l.Handler(), slog.LevelWarn)
+}
+
+// initReply is what matters of the reply to INIT, struct fuse_init_out.
+type initReply struct {
+	flags         uint64
+	maxBackground uint16
+	maxWrite      uint32
+	maxPages      uint16
+}
+
+const initReplySize = outHeaderSize + 64
+
+func parseInitReply(b []byte) (initReply, error) {
+	le := binary.LittleEndian
+	if len(b) != initReplySize || le.Uint32(b) != initReplySize || le.Uint32(b[4:]) != 0 {
+		return initReply{}, holt.Errorf(holt.Corrupt, "the recorded INIT reply is malformed (%d bytes)", len(b))
+	}
+	b = b[outHeaderSize:]
+	return initReply{
+		flags:         uint64(le.Uint32(b[12:])) | uint64(le.Uint32(b[32:]))<<32,
+		maxBackground: le.Uint16(b[16:]),
+		maxWrite:      le.Uint32(b[20:]),
+		maxPages:      le.Uint16(b[28:]),
+	}, nil
+}
+
+// terms returns what a session that began with this reply is held to.
+func (r initReply) terms() terms {
+	const page = 4096
+	return terms{
+		ready:     true,
+		transfer:  min(max(r.maxWrite, uint32(r.maxPages)*page), maxTransfer),
+		longXattr: r.flags&fuse.CAP_SETXATTR_EXT != 0,
+	}
+}
+
+// restore returns options under which go-fuse answers the INIT that r once
+// answered with exactly r's flags again, whatever it would choose today.
+func (r initReply) restore(opt *fuse.MountOptions) *fuse.MountOptions {
+	o := *opt
+	o.MaxWrite = int(r.maxWrite)
+	o.MaxBackground = int(r.maxBackground)
+	o.ExtraCapabilities = r.flags
+	o.DisabledCapabilities = ^r.flags
+	return &o
+}
+
+// sameTerms tells whether two INIT replies agree in all but their header.
+func sameTerms(a, b []byte) bool {
+	return len(a) == len(b) && len(a) == initReplySize && bytes.Equal(a[outHeaderSize:], b[outHeaderSize:])
+}

@@ -1,0 +1,307 @@
+package mount
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"holt"
+	"holt/channel"
+	"holt/workspace"
+)
+
+const (
+	// maxServed is how many requests of a guest are worked on at once. More wait
+	// in the channel, so that a guest holds at most this many buffers of at most
+	// 1 MiB for requests, and as many for replies.
+	maxServed = 32
+	maxTags   = 1024 // writers remembered for their tags
+	// smallReply holds every reply but those of READ, READDIR and attributes: the
+	// longest is what a symbolic link says.
+	smallReply = 8 << 10
+)
+
+// session is one session of the file channel. One goroutine reads requests and
+// hands each to a goroutine of its own; replies leave in the order in which
+// they are ready, under the lock of the frame writer, the only lock there is.
+type session struct {
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	ws       *workspace.Workspace
+	conn     net.Conn
+	requests *channel.FrameReader
+	frames   *channel.FrameWriter
+	notifier *Notifier
+	log      *slog.Logger
+
+	tree      *tree
+	server    *fuse.ProtocolServer
+	terms     terms
+	initSent  []byte // the mount's INIT request, nil until it came
+	initReply []byte
+
+	writer  func(tag string) workspace.Writer
+	tags    map[string]workspace.Writer
+	free    chan *slot
+	buffers sync.Pool // of *[]byte
+	running sync.WaitGroup
+}
+
+// slot is the place of one request in work; its number travels in the padding
+// of the request's header, which is how the tree finds the writer.
+type slot struct {
+	id  uint16
+	in  *[]byte
+	out *[]byte
+}
+
+func newSession(ctx context.Context, cancel context.CancelCauseFunc, ws *workspace.Workspace, conn net.Conn, opt GuestOptions) *session {
+	s := &session{
+		ctx: ctx, cancel: cancel, ws: ws, conn: conn,
+		requests: channel.NewFrameReader(conn),
+		frames:   channel.NewFrameWriter(conn),
+		notifier: opt.Notifier,
+		log:      opt.Log,
+		tree: &tree{
+			RawFileSystem: fuse.NewDefaultRawFileSystem(),
+			ws:            ws.Tree(), identity: true, valid: forever, log: opt.Log,
+			writers: make([]workspace.Writer, maxServed),
+		},
+		writer:  opt.Writer,
+		tags:    make(map[string]workspace.Writer),
+		free:    make(chan *slot, maxServed),
+		buffers: sync.Pool{New: func() any { b := make([]byte, smallReply); return &b }},
+	}
+	for i := range maxServed {
+		s.free <- &slot{id: uint16(i)}
+	}
+	return s
+}
+
+// restore makes the protocol server that the mount began with, by giving it
+// the recorded INIT and dropping its reply. Without a record it waits for INIT.
+func (s *session) restore() error {
+	opt := protocolOptions(s.log)
+	opt.PanicHandler = s.panicked
+	req, reply, ok := s.ws.EpochInit(s.tree.epoch)
+	if !ok {
+		s.server = fuse.NewProtocolServer(s.tree, opt)
+		return nil
+	}
+	was, err := parseInitReply(reply)
+	if err != nil {
+		return err
+	}
+	s.server = fuse.NewProtocolServer(s.tree, was.restore(opt))
+	now := make([]byte, smallReply)
+	n, _ := s.server.HandleRequest([][]byte{bytes.Clone(req)}, [][]byte{now})
+	is, err := parseInitReply(now[:n])
+	if err != nil || is.flags != was.flags {
+		return holt.Errorf(holt.Unsupported, "the guest's mount began with flags %#x, which this holt does not serve", was.flags).
+			WithHint("restart the computer")
+	}
+	s.terms, s.initSent, s.initReply = was.terms(), req, reply
+	return nil
+}
+
+// serve reads frames until the session ends.
+func (s *session) serve() error {
+	s.running.Go(func() {
+		if err := s.notifier.run(s.ctx, s.notify); err != nil {
+			s.cancel(err)
+		}
+	})
+	for {
+		var sl *slot
+		select {
+		case sl = <-s.free:
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		}
+		sl.in = s.buffers.Get().(*[]byte)
+		kind, payload, err := s.requests.Next(*sl.in)
+		if err != nil {
+			return err
+		}
+		if cap(payload) > cap(*sl.in) {
+			*sl.in = payload[:cap(payload)]
+		}
+		started := false
+		switch kind {
+		case channel.FrameRequest:
+			started, err = s.request(sl, payload)
+		case channel.FrameAck:
+			var watermark uint64
+			if watermark, err = channel.ParseAck(payload); err == nil {
+				s.ws.Acknowledge(s.tree.epoch, watermark)
+			}
+		default:
+			err = holt.Errorf(holt.InvalidArgument, "a guest may not send frames of kind %d", kind)
+		}
+		if err != nil {
+			return err
+		}
+		if !started {
+			s.release(sl)
+		}
+	}
+}
+
+func (s *session) release(sl *slot) {
+	s.buffers.Put(sl.in)
+	if sl.out != nil {
+		s.buffers.Put(sl.out)
+	}
+	sl.in, sl.out = nil, nil
+	s.free <- sl
+}
+
+// request decides about one request. What needs no work, or whose order
+// counts, is done here; for the rest started says that a goroutine has the slot.
+func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
+	tag, raw, err := channel.ParseRequest(payload)
+	if err != nil {
+		return false, err
+	}
+	m := message(raw)
+	if s.initSent != nil && bytes.Equal(m, s.initSent) {
+		return false, s.frames.Write(channel.FrameReply, s.initReply) // it was lost on its way
+	}
+	v, err := admit(m, s.terms)
+	switch {
+	case err != nil:
+		return false, err
+	case v.answer:
+		return false, s.reply(m, v.errno)
+	}
+	switch m.opcode() {
+	case opInit:
+		return false, s.init(m)
+	case opForget:
+		s.tree.Forget(m.node(), m.u64(0))
+		return false, nil
+	case opBatchForget:
+		for b := m.tailFrom(8); len(b) > 0; b = b[forgetOneSize:] {
+			s.tree.Forget(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]))
+		}
+		return false, nil
+	case opInterrupt:
+		// No reply is due. Nothing here waits for longer than a disk, so a request
+		// that was not begun yet may miss it.
+		s.server.HandleRequest([][]byte{m}, [][]byte{make([]byte, outHeaderSize)})
+		return false, nil
+	}
+	m.setSlot(sl.id)
+	s.tree.writers[sl.id] = s.writerOf(tag)
+	s.running.Go(func() { s.work(sl, m) })
+	return true, nil
+}
+
+// writerOf returns whom a tag stands for.
+func (s *session) writerOf(tag string) workspace.Writer {
+	if tag == "" || s.writer == nil {
+		return workspace.Writer{}
+	}
+	w, ok := s.tags[tag]
+	if !ok {
+		if len(s.tags) >= maxTags {
+			clear(s.tags)
+		}
+		w = s.writer(tag)
+		s.tags[tag] = w
+	}
+	return w
+}
+
+// init answers the first request of a mount, after it and its answer were
+// recorded: another daemon must serve exactly what was promised here.
+func (s *session) init(m message) error {
+	sent, reply := bytes.Clone(m), make([]byte, smallReply)
+	n, _ := s.server.HandleRequest([][]byte{m}, [][]byte{reply})
+	reply = reply[:n]
+	r, err := parseInitReply(reply)
+	if err != nil {
+		return refuse(sent, "could not be answered: %v", err)
+	}
+	if err := s.ws.SetEpochInit(s.tree.epoch, sent, reply); err != nil {
+		return holt.Errorf(holt.Internal, "record INIT: %w", err)
+	}
+	s.terms, s.initSent, s.initReply = r.terms(), sent, reply
+	return s.frames.Write(channel.FrameReply, reply)
+}
+
+// work serves one request and sends its reply.
+func (s *session) work(sl *slot, m message) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.reply(m, syscall.Errno(s.panicked(r)))
+		}
+		s.release(sl)
+	}()
+	if m.opcode() == opSyncfs {
+		s.send(s.reply(m, errnoOf(s.tree.status(s.tree.ws.Sync()))))
+		return
+	}
+	sl.out = s.buffers.Get().(*[]byte)
+	if need := replySize(m); cap(*sl.out) < need {
+		*sl.out = make([]byte, need)
+	}
+	out := (*sl.out)[:cap(*sl.out)]
+	n, status := s.server.HandleRequest([][]byte{m}, [][]byte{out})
+	if n == 0 {
+		s.log.Error("request was not answered by go-fuse", "op", opName(m.opcode()), "status", status)
+		s.send(s.reply(m, syscall.EIO))
+		return
+	}
+	s.send(s.frames.Write(channel.FrameReply, out[:n]))
+}
+
+func errnoOf(status fuse.Status) syscall.Errno { return syscall.Errno(status) }
+
+// replySize bounds the reply to an admitted request, bytes.
+func replySize(m message) int {
+	switch m.opcode() {
+	case opRead, opReaddir, opReaddirplus:
+		return smallReply + int(m.u32(16))
+	case opGetxattr, opListxattr:
+		return smallReply + int(m.u32(0))
+	}
+	return smallReply
+}
+
+// reply sends an answer without a body.
+func (s *session) reply(m message, errno syscall.Errno) error {
+	b := make([]byte, outHeaderSize)
+	binary.LittleEndian.PutUint32(b, outHeaderSize)
+	binary.LittleEndian.PutUint32(b[4:], uint32(-int32(errno)))
+	binary.LittleEndian.PutUint64(b[8:], m.unique())
+	return s.frames.Write(channel.FrameReply, b)
+}
+
+// send ends the session when a reply could not be sent.
+func (s *session) send(err error) {
+	if err != nil {
+		s.cancel(err)
+	}
+}
+
+// notify sends a change to the guest's kernel. It does not wait for the kernel
+// to take it in: the agent does, and goes on reading replies meanwhile.
+func (s *session) notify(c Change) error {
+	return s.frames.Write(channel.FrameNotify, c.encode())
+}
+
+// panicked ends this session, and only it. The request is answered, so that it
+// does not come again to do the same to the next session.
+func (s *session) panicked(r any) fuse.Status {
+	s.log.Error("a guest's request met a defect", "panic", r, "stack", string(debug.Stack()))
+	s.cancel(holt.Errorf(holt.Internal, "a guest's request met a defect: %v", r))
+	return fuse.EIO
+}

@@ -1,0 +1,166 @@
+package mount
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func bareOn(t *testing.T, dir string) *HostMount {
+	t.Helper()
+	needRoot(t)
+	m, err := Bare(t.Context(), dir, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Unmount() })
+	return m
+}
+
+func TestUnmountDoesNotWaitForItsUsers(t *testing.T) {
+	dir := t.TempDir()
+	m := bareOn(t, dir)
+	fd, err := unix.Open(filepath.Join(dir, "held"), unix.O_CREAT|unix.O_RDWR, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	// A process in a mount namespace of its own keeps the mount too.
+	cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c", "echo in; read x")
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); cmd.Wait() }()
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "in\n" {
+		t.Fatalf("got %q", line)
+	}
+	if err := m.Unmount(); err != nil {
+		t.Error(err)
+	}
+	<-m.Done()
+	if _, err := unix.Pwrite(fd, []byte("x"), 0); err != unix.ENOTCONN && err != unix.ECONNABORTED {
+		t.Errorf("write into the ended mount: %v, want ENOTCONN", err)
+	}
+	if _, ok, err := findMount(dir); ok || err != nil {
+		t.Errorf("still mounted: %v, %v", ok, err)
+	}
+	if err := m.Unmount(); err != nil {
+		t.Errorf("second time: %v", err)
+	}
+}
+
+func TestUnmountByAnotherHand(t *testing.T) {
+	dir := t.TempDir()
+	m := bareOn(t, dir)
+	if err := unix.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	<-m.Done()
+}
+
+func TestUnmountWritesBackMaps(t *testing.T) {
+	dir := t.TempDir()
+	m := bareOn(t, dir)
+	fd, err := unix.Open(filepath.Join(dir, "mapped"), unix.O_CREAT|unix.O_RDWR, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Ftruncate(fd, 4096); err != nil {
+		t.Fatal(err)
+	}
+	p, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(p)
+	copy(p, "written through the map")
+	m.writeBack()
+	if n := dirtyPages(t, m); n != 0 {
+		t.Errorf("%d pages still dirty", n)
+	}
+}
+
+// dirtyPages asks the kernel how many pages of p are still to be written back.
+func dirtyPages(t *testing.T, m *HostMount) int {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(b), filepath.Join(m.Dir(), "mapped"))
+	if !ok {
+		t.Fatal("the map is not in smaps")
+	}
+	for _, line := range strings.Split(after, "\n") {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "Shared_Dirty:" {
+			if f[1] != "0" {
+				return 1
+			}
+			return 0
+		}
+	}
+	t.Fatal("smaps has no Shared_Dirty")
+	return 0
+}
+
+func TestClear(t *testing.T) {
+	needRoot(t)
+	dir := filepath.Join(t.TempDir(), "with space")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Clear(dir); err != nil {
+		t.Errorf("nothing mounted: %v", err)
+	}
+	cmd := helper(t, "bare", dir)
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "mounted\n" {
+		t.Fatalf("got %q", line)
+	}
+	if err := Clear(dir); err != nil {
+		t.Errorf("a mount that is alive: %v", err)
+	}
+	if _, ok, _ := findMount(dir); !ok {
+		t.Error("a mount that is alive was cleared")
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if _, err := os.ReadDir(dir); !errors.Is(err, syscall.ENOTCONN) {
+		t.Errorf("read the dead mount: %v", err)
+	}
+	if err := Clear(dir); err != nil {
+		t.Error(err)
+	}
+	if _, ok, _ := findMount(dir); ok {
+		t.Error("still mounted")
+	}
+	bareOn(t, dir)
+}
+
+func TestScanMounts(t *testing.T) {
+	const info = `22 1 8:1 / / rw - ext4 /dev/root rw
+90 22 0:41 / /mnt/a\040b rw,nosuid shared:5 - fuse.holt holt rw
+91 90 0:300 / /mnt/a\040b rw,nosuid - fuse.other holt rw
+short line
+`
+	m, ok, err := scanMounts(strings.NewReader(info), "/mnt/a b")
+	if err != nil || !ok || m.minor != 300 || m.kind != "fuse.other" {
+		t.Errorf("got %+v, %v, %v", m, ok, err)
+	}
+	if _, ok, _ := scanMounts(strings.NewReader(info), "/mnt"); ok {
+		t.Error("found a mount where there is none")
+	}
+}
