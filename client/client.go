@@ -1,0 +1,271 @@
+// Package client is the Go client of holt's API: over the unix socket of a
+// daemon on this machine, or over HTTP(S) with a token.
+//
+// It is not a cache and holds no state of the daemon. Its nouns (Computers,
+// Runs, …) have the method sets of the server's nouns, so that what is true on
+// one side of the wire is true on the other. Errors are [*holt.Error] as the
+// daemon made them; a daemon that does not answer is Unavailable.
+//
+// A daemon may be restarted under its clients: a call whose connection breaks
+// is sent again (with its idempotency key, which is made up when the caller
+// gives none) until Options.Patience has passed, and a followed run goes on at
+// the offset it had reached. Only when the very first connection is refused,
+// the call fails at once. Standard input and file uploads are never sent
+// twice.
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"holt"
+)
+
+const (
+	mostError = 1 << 20  // bytes of an error's JSON
+	mostReply = 64 << 20 // bytes of any other JSON answer
+	quiet     = 45 * time.Second
+)
+
+// Options say where the daemon is. Exactly one of Socket and Host is set.
+type Options struct {
+	Socket   string        // path of the daemon's unix socket, of any length
+	Host     string        // host:port, or a URL beginning with http:// or https://
+	Token    string        // bearer token for Host
+	Patience time.Duration // how long a daemon may be away before a call fails; 0: one minute
+}
+
+// Client calls one daemon. Its nouns may be used from many goroutines.
+type Client struct {
+	Computers  Computers
+	Runs       Runs
+	Files      Files
+	Workspaces Workspaces
+	Images     Images
+	Daemon     Daemon
+
+	http     *http.Client
+	url      string // without a trailing slash
+	place    string // for people: where the daemon should be
+	token    string
+	patience time.Duration
+}
+
+// New returns a client. It does no I/O.
+func New(opt Options) (*Client, error) {
+	c := &Client{token: opt.Token, patience: opt.Patience}
+	if c.patience == 0 {
+		c.patience = time.Minute
+	}
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: 8,
+		IdleConnTimeout:     time.Minute, // the server waits longer, so that it never closes under a call
+		DisableCompression:  true,
+		WriteBufferSize:     64 << 10,
+		ReadBufferSize:      64 << 10,
+	}
+	switch {
+	case (opt.Socket == "") == (opt.Host == ""):
+		return nil, holt.Errorf(holt.InvalidArgument, "a client needs either a socket or a host")
+	case opt.Socket != "":
+		c.url, c.place = "http://holt", opt.Socket
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, opt.Socket) }
+	default:
+		u, err := parseHost(opt.Host)
+		if err != nil {
+			return nil, err
+		}
+		c.url, c.place = u, opt.Host
+		transport.Proxy = http.ProxyFromEnvironment
+	}
+	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
+	}}
+	c.Computers, c.Runs, c.Files = Computers{c}, Runs{c}, Files{c}
+	c.Workspaces, c.Images, c.Daemon = Workspaces{c}, Images{c}, Daemon{c}
+	return c, nil
+}
+
+// Close lets idle connections go.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+func parseHost(host string) (string, error) {
+	if !strings.Contains(host, "://") {
+		host = "http://" + host
+	}
+	u, err := url.Parse(host)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+		return "", holt.Errorf(holt.InvalidArgument, "%q is not a daemon's address", host).
+			WithHint("%s is host:port, or http:// or https:// and that", holt.EnvHost)
+	}
+	return u.Scheme + "://" + u.Host, nil
+}
+
+// dialSocket connects through /proc/self/fd, since a socket's address holds at
+// most 107 bytes and paths may be longer.
+func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+	var d net.Dialer
+	if len(path) < 100 {
+		return d.DialContext(ctx, "unix", path)
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: "unix", Err: err}
+	}
+	defer dir.Close()
+	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+}
+
+// call is one HTTP request to make.
+type call struct {
+	method string
+	path   string // escaped; from join
+	query  url.Values
+	header http.Header
+	key    string    // idempotency key; keyed says whether one is sent
+	keyed  bool      // the call changes something
+	body   any       // sent as JSON
+	raw    io.Reader // sent as it comes, once
+}
+
+// join makes a path of literal and caller-given segments.
+func join(segments ...string) string {
+	var b strings.Builder
+	b.WriteString("/v1")
+	for _, s := range segments {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(s))
+	}
+	return b.String()
+}
+
+func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
+	body := k.raw
+	if k.body != nil {
+		data, err := json.Marshal(k.body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the call: %w", err)
+		}
+		body = bytes.NewReader(data)
+	}
+	target := c.url + k.path
+	if len(k.query) > 0 {
+		target += "?" + k.query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, k.method, target, body)
+	if err != nil {
+		return nil, fmt.Errorf("make the call: %w", err)
+	}
+	for name, values := range k.header {
+		r.Header[name] = values
+	}
+	if k.body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	} else if k.raw != nil {
+		r.Header.Set("Content-Type", "application/octet-stream")
+	}
+	if k.keyed && k.key != "" {
+		r.Header.Set("Idempotency-Key", k.key)
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return r, nil
+}
+
+// open makes one attempt at a call and returns the answer's body if the daemon
+// did not refuse.
+func (c *Client) open(ctx context.Context, k call) (*http.Response, error) {
+	r, err := c.request(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.broken(ctx, err)
+	}
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		return nil, decodeError(resp)
+	}
+	return resp, nil
+}
+
+// json makes a call whose answer is JSON, again and again if its connection
+// breaks. out may be nil.
+func (c *Client) json(ctx context.Context, k call, out any) error {
+	if k.keyed && k.key == "" {
+		k.key = newKey()
+	}
+	var w wait
+	for {
+		err := c.once(ctx, k, out)
+		var lost *lostError
+		if !errors.As(err, &lost) || !w.again(ctx, c.patience, lost) {
+			return err
+		}
+	}
+}
+
+func (c *Client) once(ctx context.Context, k call, out any) error {
+	resp, err := c.open(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, mostReply+1))
+	switch {
+	case err != nil:
+		return c.broken(ctx, err)
+	case len(data) > mostReply:
+		return holt.Errorf(holt.TooMany, "the daemon's answer is larger than %d MiB", mostReply>>20)
+	case out == nil:
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber() // what has no type may be a 64-bit integer
+	if err := dec.Decode(out); err != nil {
+		return holt.Errorf(holt.Internal, "the daemon's answer is not what was asked for: %w", err).
+			WithHint("are the command and the daemon of the same version? see holt version")
+	}
+	return nil
+}
+
+// list collects all pages.
+func list[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+	all := []T{}
+	if query == nil {
+		query = url.Values{}
+	}
+	query.Set("limit", "1000")
+	for {
+		var page holt.Page[T]
+		if err := c.json(ctx, call{method: http.MethodGet, path: path, query: query}, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if page.Next == "" || page.Next == query.Get("cursor") {
+			return all, nil
+		}
+		query.Set("cursor", page.Next)
+	}
+}
+
+func newKey() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
+}

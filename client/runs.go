@@ -1,0 +1,78 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"holt"
+)
+
+// Runs are commands in computers.
+type Runs struct{ c *Client }
+
+// Start starts a command and returns without waiting for it.
+func (n Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, key string) (out holt.Run, err error) {
+	err = n.c.json(ctx, call{method: http.MethodPost, path: join("computers", computer, "runs"), body: spec, keyed: true, key: key}, &out)
+	return out, err
+}
+
+// Get returns a run.
+func (n Runs) Get(ctx context.Context, id holt.RunID) (out holt.Run, err error) {
+	err = n.c.json(ctx, call{method: http.MethodGet, path: join("runs", string(id))}, &out)
+	return out, err
+}
+
+// List returns up to limit (at most 1000) runs of a computer, newest first,
+// beginning after the run with the given id ("": with the newest).
+func (n Runs) List(ctx context.Context, computer string, after holt.RunID, limit int) ([]holt.Run, error) {
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	if after != "" {
+		query.Set("cursor", string(after))
+	}
+	var page holt.Page[holt.Run]
+	err := n.c.json(ctx, call{method: http.MethodGet, path: join("computers", computer, "runs"), query: query}, &page)
+	return page.Items, err
+}
+
+// Signal sends a signal, as SIGTERM, to all processes of the run.
+func (n Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) error {
+	return n.c.json(ctx, call{method: http.MethodPost, path: join("runs", string(id), "signal"),
+		body: holt.SignalSpec{Signal: signal}, keyed: true, key: key}, nil)
+}
+
+// Input copies r to the run's standard input and returns how many bytes the
+// guest took; at the end of r, eof says whether to close the input. If the
+// connection breaks after the first byte, nobody knows how much of the rest
+// arrived: it returns Unavailable and the input stays open. A break before
+// that is mended.
+//
+// It may return while a Read of r is still blocked, when the run ends first.
+func (n Runs) Input(ctx context.Context, id holt.RunID, r io.Reader, eof bool) (int64, error) {
+	query := url.Values{"eof": {strconv.FormatBool(eof)}}
+	src := newSource(r)
+	defer src.stop()
+	var w wait
+	for {
+		var out struct {
+			Bytes int64 `json:"bytes"`
+		}
+		err := n.c.once(ctx, call{method: http.MethodPut, path: join("runs", string(id), "stdin"), query: query, raw: src.attempt()}, &out)
+		var lost *lostError
+		if errors.As(err, &lost) && src.given.Load() == 0 && w.again(ctx, n.c.patience, lost) {
+			continue
+		}
+		var e *holt.Error
+		if errors.As(err, &e) {
+			if detail, ok := e.Detail.(map[string]any); ok {
+				if taken, ok := detail["bytes"].(float64); ok {
+					out.Bytes = int64(taken)
+				}
+			}
+		}
+		return out.Bytes, err
+	}
+}
