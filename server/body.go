@@ -14,14 +14,25 @@ type slowBody struct {
 	io.ReadCloser
 	ctl     *http.ResponseController
 	patient time.Duration // 0: for ever
+	linger  time.Duration // how long an answer waits for the rest of the body
+	ended   bool
 }
 
 func (b *slowBody) Read(p []byte) (int, error) {
-	if b.patient == 0 {
-		return b.ReadCloser.Read(p)
+	if b.patient > 0 {
+		_ = b.ctl.SetReadDeadline(time.Now().Add(b.patient)) // only a test's recorder cannot
+		defer b.ctl.SetReadDeadline(time.Time{})
 	}
-	_ = b.ctl.SetReadDeadline(time.Now().Add(b.patient)) // only a test's recorder cannot
 	n, err := b.ReadCloser.Read(p)
-	_ = b.ctl.SetReadDeadline(time.Time{})
+	b.ended = b.ended || err == io.EOF
 	return n, err
+}
+
+// answering is called before an answer begins. net/http then reads what is
+// left of the body, so that the connection can be used again, and it would
+// wait for ever for a caller who sends no more.
+func (b *slowBody) answering() {
+	if !b.ended {
+		_ = b.ctl.SetReadDeadline(time.Now().Add(b.linger))
+	}
 }

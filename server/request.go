@@ -42,6 +42,7 @@ func (q *request) Unwrap() http.ResponseWriter { return q.ResponseWriter }
 func (q *request) WriteHeader(status int) {
 	if q.status == 0 {
 		q.status = status
+		q.body.answering()
 	}
 	q.ResponseWriter.WriteHeader(status)
 }
@@ -49,7 +50,7 @@ func (q *request) WriteHeader(status int) {
 // Write bounds slow clients: each write has to end within q.patient.
 func (q *request) Write(p []byte) (int, error) {
 	if q.status == 0 {
-		q.status = http.StatusOK
+		q.WriteHeader(http.StatusOK)
 	}
 	_ = q.ctl.SetWriteDeadline(time.Now().Add(q.patient)) // only a test's recorder cannot
 	n, err := q.ResponseWriter.Write(p)
@@ -83,7 +84,7 @@ func (s *Server) call(next http.Handler) http.Handler {
 		q.Header().Set("X-Content-Type-Options", "nosniff")
 		q.Header().Set("Cache-Control", "no-store")
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
-		q.body = &slowBody{ReadCloser: r.Body, ctl: q.ctl, patient: s.opt.Patience}
+		q.body = &slowBody{ReadCloser: r.Body, ctl: q.ctl, patient: s.opt.Patience, linger: time.Second, ended: r.ContentLength == 0}
 		r.Body = q.body
 		q.r = r
 		// A deadline of the connection's previous call must not hit this one.

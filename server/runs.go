@@ -149,7 +149,8 @@ func (s *Server) runInput(api huma.API) {
 		}
 		ctx, cancel := s.stream(ctx)
 		defer cancel()
-		requestOf(ctx).body.patient = 0 // a person may be typing
+		body := requestOf(ctx).body
+		body.patient, body.linger = 0, 0 // a person may be typing, or not
 		n, err := s.opt.Nouns.Runs.Input(ctx, id, in.r.Body, in.EOF)
 		if err != nil {
 			e := *failed(ctx, err).e // a copy: the noun may share its errors
