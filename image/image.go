@@ -1,8 +1,8 @@
 package image
 
 import (
-	"context"
 	"log/slog"
+	"path/filepath"
 
 	"holt"
 )
@@ -38,53 +38,27 @@ type Progress struct {
 }
 
 // Store is a directory of built images. Several stores, in several
-// processes, may share one directory.
+// processes, may share one directory. Its methods may be called at the same time.
 type Store struct {
 	dir string
 	opt Options
+	log *slog.Logger
 }
 
 // Open makes the directory if it is absent, removes what killed builds left
-// there, and returns the store.
+// there, and returns the store. There is nothing to close.
 func Open(dir string, opt Options) (*Store, error) {
-	return &Store{dir: dir, opt: opt}, nil
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, holt.Errorf(holt.InvalidArgument, "image directory: %w", err)
+	}
+	s := &Store{dir: dir, opt: opt, log: opt.Log}
+	if s.log == nil {
+		s.log = discard()
+	}
+	if err := s.openDirs(); err != nil {
+		return nil, err
+	}
+	s.sweep()
+	return s, nil
 }
-
-// Build returns the image that template's recipe denotes, building what is
-// missing; it takes milliseconds when nothing is. template is the name of an
-// embedded recipe or a path (with a slash) to a recipe file. Two builds of one
-// template wait for one another. progress may be nil; it is called from one
-// goroutine at a time.
-//
-// Errors: NotFound for an unknown template, InvalidArgument for a recipe that
-// cannot be right, Unsupported when the host lacks tools (the hint names
-// packages), OutOfSpace, Unavailable when packages cannot be fetched.
-func (s *Store) Build(ctx context.Context, template string, progress func(Progress)) (Image, error) {
-	return Image{}, holt.Errorf(holt.Unsupported, "images cannot be built yet")
-}
-
-// Get returns an image by template name, recipe path or root digest. A
-// template stands for what its last build left, even when its recipe or the
-// host has changed since (then Built is false: a Build would make a new one). The
-// initramfs is made anew when the guest binary has changed.
-//
-// Errors: NotFound for an unknown template, and for one that was never built.
-func (s *Store) Get(ctx context.Context, ref string) (Image, error) {
-	return Image{}, holt.Errorf(holt.Unsupported, "images cannot be built yet")
-}
-
-// List returns every embedded template, built or not, and every other image
-// that was built here, sorted by template.
-func (s *Store) List() ([]holt.Image, error) {
-	return nil, holt.Errorf(holt.Unsupported, "images cannot be listed yet")
-}
-
-// Delete removes a template's image, or the image with the given root digest.
-// inUse tells whether a computer's disk stands on a root; it may be nil. An
-// image in use is not removed: Conflict.
-func (s *Store) Delete(ctx context.Context, ref string, inUse func(digest string) bool) error {
-	return holt.Errorf(holt.Unsupported, "images cannot be deleted yet")
-}
-
-// Templates returns the names of the embedded recipes, sorted.
-func Templates() []string { return []string{"base", "coding-agent"} }

@@ -1,0 +1,165 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"holt"
+)
+
+// bootstrapOptions are mmdebstrap's, save for the paths of one build.
+func bootstrapOptions() []string {
+	return []string{"--variant=minbase", "--format=directory", "--skip=update", "--verbose"}
+}
+
+// bootstrap makes the tree of the root disk.
+func (b *build) bootstrap(ctx context.Context, k kernel) error {
+	t := b.scratch
+	if err := writeOverlay(t.path("overlay.tar"), b.plan.Overlay, k, filepath.Join(b.kernelDir(), kernelModules)); err != nil {
+		return err
+	}
+	dpkg, err := ground.ReadFile("ground/etc/dpkg/dpkg.cfg.d/holt")
+	if err != nil {
+		return err
+	}
+	acquire := strings.Join(append(b.apt.acquire, `Acquire::Languages "none";`), "\n") + "\n"
+	files := map[string]string{
+		"release": k.Release, "dpkg.cfg": string(dpkg), "apt.conf": acquire,
+		"holt.sources": string(formatSources(b.apt.sources)),
+	}
+	for name, text := range files {
+		if err := os.WriteFile(t.path(name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(t.path("hook"), []byte(hookScript), 0o755); err != nil {
+		return err
+	}
+	mode := "root"
+	if os.Geteuid() != 0 {
+		mode = "unshare"
+	}
+	args := append(b.plan.Bootstrap,
+		"--mode="+mode, "--architectures="+b.plan.Arch,
+		"--include="+strings.Join(b.plan.Packages, ","),
+		"--aptopt="+t.path("apt.conf"), "--dpkgopt="+t.path("dpkg.cfg"),
+		"--setup-hook="+t.path("hook"), "--customize-hook="+t.path("hook"),
+		suite, t.path("tree"), t.path("holt.sources"))
+	watch := &watcher{report: b.report, log: b.log}
+	if err := b.exec(ctx, nil, watch.line, "mmdebstrap", args...); err != nil {
+		return b.explain(err, watch)
+	}
+	return nil
+}
+
+// exec runs a program that may start others and gives each line that any of
+// them prints to line. It returns when all of them are gone: under root they
+// live in a PID namespace of their own, whose end, also by the death of this
+// process, ends them, and in a mount namespace that takes its mounts along.
+// Its descriptor 3 is the build's lock, 4 is file unless that is nil.
+func (b *build) exec(ctx context.Context, file *os.File, line func(string), name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = b.scratch.work
+	cmd.Env = append(buildEnv(), "TMPDIR="+b.scratch.work)
+	cmd.ExtraFiles = []*os.File{b.scratch.lock, file}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
+	} else {
+		// mmdebstrap makes namespaces by itself, and ends them when it is asked to.
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.WaitDelay = 10 * time.Second
+	}
+	out := &lineWriter{line: line}
+	cmd.Stdout, cmd.Stderr = out, out
+	runtime.LockOSThread() // the death signal is sent when the thread that forked ends
+	defer runtime.UnlockOSThread()
+	err := cmd.Run()
+	out.flush()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// explain turns the failure of mmdebstrap into what a person can act on.
+func (b *build) explain(err error, w *watcher) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if free, ferr := freeBytes(b.scratch.work); w.noSpace || ferr == nil && free < leastFree {
+		return noSpace(fmt.Errorf("install packages: %w", syscall.ENOSPC), b.store.dir)
+	}
+	var out *holt.Error
+	switch {
+	case w.unknownPackage != "":
+		out = holt.Errorf(holt.InvalidArgument, "recipe %s names a package %q that Debian %s does not have",
+			b.plan.Name, w.unknownPackage, suite).WithHint("see apt-cache search")
+	case w.unreachable != "":
+		out = holt.Errorf(holt.Unavailable, "packages could not be fetched: %s", w.unreachable).
+			WithHint("see whether apt-get update works on this host, then build again")
+	case strings.HasPrefix(w.step, "setup "):
+		out = holt.Errorf(holt.InvalidArgument, "%s of recipe %s failed", strings.Replace(w.step, "setup ", "setup command ", 1), b.plan.Name)
+	default:
+		out = holt.Errorf(holt.Internal, "install packages for %s: %w", b.plan.Name, err)
+	}
+	if out.Hint == "" {
+		out.Hint = "the log is " + b.logPath
+	}
+	out.Detail = map[string]any{"log": b.logPath, "printed": b.tail()}
+	return out
+}
+
+// lineWriter calls line for each line written to it. A line that is longer
+// than maxLine is cut.
+type lineWriter struct {
+	line    func(string)
+	pending []byte
+}
+
+const maxLine = 4096
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	for _, c := range p {
+		switch {
+		case c == '\n' || c == '\r':
+			w.flush()
+		case len(w.pending) < maxLine:
+			w.pending = append(w.pending, c)
+		}
+	}
+	return len(p), nil
+}
+
+func (w *lineWriter) flush() {
+	if len(w.pending) > 0 {
+		w.line(string(w.pending))
+		w.pending = w.pending[:0]
+	}
+}
+
+// treeBytes adds up what a tree takes on disk; what cannot be read counts as nothing.
+func treeBytes(dir string) int64 {
+	var n int64
+	filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if err == nil {
+			if info, err := d.Info(); err == nil {
+				if st, ok := info.Sys().(*syscall.Stat_t); ok {
+					n += st.Blocks * 512
+				}
+			}
+		}
+		return nil
+	})
+	return n
+}

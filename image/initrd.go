@@ -1,0 +1,82 @@
+package image
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"holt"
+)
+
+// initrdFormat goes into the digest of every initramfs; it counts up when
+// writeInitrd changes.
+const initrdFormat = "1"
+
+// unusedInitrd is how long an initramfs is kept that nobody asked for. Each
+// guest binary has its own, and a running machine does not need its file.
+const unusedInitrd = 14 * 24 * time.Hour
+
+// writeInitrd writes the initramfs: the guest binary as /init, the modules
+// under /m numbered in the order in which they must be loaded, and the
+// directories and the node that /init needs to start.
+func writeInitrd(w io.Writer, guest []byte, modules fs.FS, order []string) error {
+	c := &cpioWriter{w: w}
+	for _, dir := range []string{"dev", "proc", "sys", "run", "m", "new"} {
+		c.add(dir, cpioDir|0o755, nil, 0, 0)
+	}
+	c.add("dev/console", cpioChar|0o600, nil, 5, 1)
+	c.add("init", cpioFile|0o755, guest, 0, 0)
+	for i, name := range order {
+		data, err := fs.ReadFile(modules, name)
+		if err != nil {
+			return fmt.Errorf("read kernel module: %w", err)
+		}
+		c.add(fmt.Sprintf("m/%02d-%s", i, path.Base(name)), cpioFile|0o644, data, 0, 0)
+	}
+	return c.close()
+}
+
+// initrd returns the path of the initramfs for this image and the store's
+// guest binary, writing it if it is absent.
+func (s *Store) initrd(rec record) (string, error) {
+	if len(s.opt.GuestBinary) == 0 {
+		return "", holt.Errorf(holt.Internal, "no guest binary to make an initramfs from")
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "initrd %s\x00%s\x00%q\x00", initrdFormat, rec.Kernel, rec.BootModules)
+	sum.Write(s.opt.GuestBinary)
+	dir := filepath.Join(s.dir, "initrds")
+	name := filepath.Join(dir, hex.EncodeToString(sum.Sum(nil))+".cpio")
+	now := time.Now()
+	if err := os.Chtimes(name, now, now); err == nil { // also marks it as used
+		return name, nil
+	}
+	sweepInitrds(dir, now)
+	var b bytes.Buffer
+	if err := writeInitrd(&b, s.opt.GuestBinary, os.DirFS(filepath.Join(s.rootDir(rec.Digest), kernelModules)), rec.BootModules); err != nil {
+		return "", err
+	}
+	if err := writeWhole(name, b.Bytes()); err != nil {
+		return "", noSpace(err, s.dir)
+	}
+	return name, nil
+}
+
+func sweepInitrds(dir string, now time.Time) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // absent: nothing to sweep
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > unusedInitrd {
+			os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}

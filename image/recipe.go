@@ -1,0 +1,214 @@
+package image
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"holt"
+)
+
+// Limits of a recipe file. They are far above any real one; they keep a
+// hostile or broken file from costing memory.
+const (
+	maxRecipeBytes = 1 << 20
+	maxRecipeItems = 4096
+	maxExtends     = 4
+)
+
+// Recipe says declaratively what goes into an image. Its file is JSON in which
+// a line that starts with // is a comment. Unknown fields are errors.
+type Recipe struct {
+	Name    string `json:"name"`              // a DNS label; what computers name as their template
+	Summary string `json:"summary,omitempty"` // one line for a person
+	// Extends names an embedded recipe whose lists come before this one's and
+	// whose single values hold where this one has none.
+	Extends  string   `json:"extends,omitempty"`
+	Packages []string `json:"packages,omitempty"` // Debian package names
+	Files    []File   `json:"files,omitempty"`    // written after the packages are installed
+	Users    []User   `json:"users,omitempty"`    // made before the setup commands; one must be agent with uid 1000
+	// Setup commands run in order as root inside the tree, with /bin/sh -e and the
+	// host's network. The first that fails ends the build.
+	Setup    []string `json:"setup,omitempty"`
+	Services Services `json:"services,omitzero"`
+	// KernelArgs are added to the kernel's command line.
+	KernelArgs []string `json:"kernel_args,omitempty"`
+	// HostCertificates makes guests trust what the host trusts beyond Debian's
+	// own certificates, as hosts behind a TLS-inspecting proxy need. Default: true.
+	HostCertificates *bool `json:"host_certificates,omitempty"`
+	// DiskSizeMB is the size of the image's own disk in MiB, and so the smallest
+	// root disk a computer can have. Default: 2048.
+	DiskSizeMB int `json:"disk_size_mb,omitempty"`
+}
+
+// File is one regular file of the image, owned by root.
+type File struct {
+	Path    string `json:"path"`           // absolute
+	Mode    string `json:"mode,omitempty"` // octal permission bits; default: 0644
+	Content string `json:"content"`
+}
+
+// User is a Linux user of the image.
+type User struct {
+	Name   string   `json:"name"`
+	UID    int      `json:"uid"`              // also the number of the group of the same name
+	Groups []string `json:"groups,omitempty"` // further groups; made if they do not exist
+	Shell  string   `json:"shell,omitempty"`  // default: /bin/bash
+	Home   string   `json:"home,omitempty"`   // default: /home/NAME, made with Debian's skeleton unless it is /home/agent
+	Sudo   bool     `json:"sudo,omitempty"`   // may become root without a password
+}
+
+// Services names systemd units to enable, disable or mask.
+type Services struct {
+	Enable  []string `json:"enable,omitempty"`
+	Disable []string `json:"disable,omitempty"`
+	Mask    []string `json:"mask,omitempty"`
+}
+
+// ParseRecipe reads a recipe file. It checks the form only; the recipe is
+// complete once it has been resolved against what it extends.
+func ParseRecipe(data []byte) (Recipe, error) {
+	var r Recipe
+	if len(data) > maxRecipeBytes {
+		return r, holt.Errorf(holt.InvalidArgument, "a recipe of %d bytes is too long", len(data)).
+			WithHint("recipes are at most %d bytes", maxRecipeBytes)
+	}
+	dec := json.NewDecoder(bytes.NewReader(stripComments(data)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&r); err != nil {
+		return r, holt.Errorf(holt.InvalidArgument, "the recipe is not valid: %w", err).
+			WithHint("recipes are JSON; a line that starts with // is a comment")
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return r, holt.Errorf(holt.InvalidArgument, "the recipe goes on after its end")
+	}
+	if err := r.check(); err != nil {
+		return r, holt.Errorf(holt.InvalidArgument, "recipe %q: %w", clip(r.Name), err)
+	}
+	return r, nil
+}
+
+// stripComments empties comment lines and keeps the line count, so that a
+// syntax error's position still fits. No JSON string spans lines, so a line
+// that starts with // cannot be part of one.
+func stripComments(data []byte) []byte {
+	lines := bytes.Split(data, []byte("\n"))
+	for i, line := range lines {
+		if bytes.HasPrefix(bytes.TrimLeft(line, " \t\r"), []byte("//")) {
+			lines[i] = nil
+		}
+	}
+	return bytes.Join(lines, []byte("\n"))
+}
+
+var (
+	packageRE = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]{1,127}$`)
+	userRE    = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+	unitRE    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:_.@\\-]{0,254}$`)
+	argRE     = regexp.MustCompile(`^[!-~]{1,512}$`)
+)
+
+// check looks at one recipe by itself.
+func (r *Recipe) check() error {
+	if _, err := holt.ParseName(r.Name); err != nil {
+		return err
+	}
+	items := len(r.Packages) + len(r.Files) + len(r.Users) + len(r.Setup) + len(r.KernelArgs) +
+		len(r.Services.Enable) + len(r.Services.Disable) + len(r.Services.Mask)
+	if items > maxRecipeItems {
+		return errors.New("it has more than " + strconv.Itoa(maxRecipeItems) + " items")
+	}
+	for _, u := range r.Users {
+		if err := u.check(); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.Files {
+		if err := f.check(); err != nil {
+			return err
+		}
+	}
+	for _, command := range r.Setup {
+		if strings.ContainsRune(command, 0) || strings.TrimSpace(command) == "" {
+			return errors.New("a setup command is empty or has a NUL byte")
+		}
+	}
+	if r.DiskSizeMB != 0 && (r.DiskSizeMB < 256 || r.DiskSizeMB > 1<<20) {
+		return errors.New("disk_size_mb must be 256 to 1048576")
+	}
+	return errors.Join(
+		eachMatches("package", packageRE, r.Packages),
+		eachMatches("service", unitRE, slices.Concat(r.Services.Enable, r.Services.Disable, r.Services.Mask)),
+		eachMatches("kernel argument", argRE, r.KernelArgs))
+}
+
+func eachMatches(noun string, re *regexp.Regexp, values []string) error {
+	for _, v := range values {
+		if !re.MatchString(v) {
+			return errors.New(strconv.Quote(clip(v)) + " cannot be a " + noun)
+		}
+	}
+	return nil
+}
+
+func (u User) check() error {
+	if !userRE.MatchString(u.Name) || u.Name == "root" {
+		return errors.New(strconv.Quote(clip(u.Name)) + " cannot be a user")
+	}
+	if u.UID < 1000 || u.UID >= 60000 {
+		return errors.New("user " + u.Name + ": uid must be 1000 to 59999")
+	}
+	for _, p := range []string{u.Shell, u.Home} {
+		if p != "" && !cleanPath(p) {
+			return errors.New("user " + u.Name + ": " + strconv.Quote(clip(p)) + " is not an absolute, clean path")
+		}
+	}
+	return eachMatches("group", userRE, u.Groups)
+}
+
+func (f File) check() error {
+	if !cleanPath(f.Path) || f.Path == "/" {
+		return errors.New("file " + strconv.Quote(clip(f.Path)) + ": not an absolute, clean path")
+	}
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/run", "/tmp"} {
+		if strings.HasPrefix(f.Path+"/", dir+"/") {
+			return errors.New("file " + f.Path + ": " + dir + " is not on the disk")
+		}
+	}
+	if strings.HasPrefix(f.Path+"/", agentHome+"/") {
+		return errors.New("file " + f.Path + ": the workspace would hide it")
+	}
+	_, err := f.mode()
+	return err
+}
+
+func (f File) mode() (int64, error) {
+	if f.Mode == "" {
+		return 0o644, nil
+	}
+	mode, err := strconv.ParseUint(f.Mode, 8, 32)
+	if err != nil || mode > 0o7777 {
+		return 0, errors.New("file " + f.Path + ": mode " + strconv.Quote(clip(f.Mode)) + " is not octal permission bits")
+	}
+	return int64(mode), nil
+}
+
+// cleanPath tells whether p can go into a tar file and a shell script as it is.
+func cleanPath(p string) bool {
+	return path.IsAbs(p) && path.Clean(p) == p && len(p) <= 1024 &&
+		!strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\ufffd' })
+}
+
+// clip keeps a hostile value from filling a log or a terminal.
+func clip(s string) string {
+	if len(s) <= 64 {
+		return s
+	}
+	return s[:64] + "…"
+}

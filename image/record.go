@@ -1,0 +1,193 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"holt"
+)
+
+// record is roots/DIGEST/record.json: what a root disk is.
+type record struct {
+	Template string `json:"template"`
+	Summary  string `json:"summary,omitempty"`
+	Digest   string `json:"digest"`
+	Kernel   string `json:"kernel"` // version; its modules are on the disk
+	// BootModules are those of the initramfs, in load order.
+	BootModules []string  `json:"boot_modules"`
+	DiskMB      int       `json:"disk_mb"`
+	Args        []string  `json:"args,omitempty"`
+	Bytes       int64     `json:"bytes"` // allocated
+	BuiltAt     time.Time `json:"built_at"`
+}
+
+// current is templates/NAME.json: which root disk a template's last build left.
+type current struct {
+	Digest string `json:"digest"`
+}
+
+var digestRE = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Files of roots/DIGEST, beside those of its kernel.
+const (
+	rootDisk   = "root.ext4"
+	rootRecord = "record.json"
+)
+
+// record reads the record of a root disk; fs.ErrNotExist if it is not there.
+func (s *Store) record(digest string) (rec record, err error) {
+	return rec, readJSON(filepath.Join(s.rootDir(digest), rootRecord), &rec)
+}
+
+func (s *Store) templateFile(name string) string {
+	return filepath.Join(s.dir, "templates", name+".json")
+}
+
+func (s *Store) setTemplate(name, digest string) error {
+	var c current
+	if readJSON(s.templateFile(name), &c) == nil && c.Digest == digest {
+		return nil
+	}
+	return writeJSON(s.templateFile(name), current{Digest: digest})
+}
+
+// Get returns an image by template name, recipe path or root digest. A
+// template stands for what its last build left, even when its recipe or the
+// host has changed since (then Built is false: a Build would make a new one). The
+// initramfs is made anew when the guest binary has changed.
+//
+// Errors: NotFound for an unknown template, and for one that was never built.
+func (s *Store) Get(ctx context.Context, ref string) (Image, error) {
+	if err := ctx.Err(); err != nil {
+		return Image{}, err
+	}
+	rec, err := s.find(ref)
+	if err != nil {
+		return Image{}, err
+	}
+	return s.image(rec, s.isCurrent(rec))
+}
+
+// find returns the record that ref stands for.
+func (s *Store) find(ref string) (record, error) {
+	if digestRE.MatchString(ref) {
+		rec, err := s.record(ref)
+		if errors.Is(err, fs.ErrNotExist) {
+			return rec, holt.Errorf(holt.NotFound, "there is no image with digest %.12s…", ref)
+		}
+		return rec, err
+	}
+	name := ref
+	if isPath(ref) {
+		r, err := loadRecipe(ref)
+		if err != nil {
+			return record{}, err
+		}
+		name = r.Name
+	}
+	if _, err := holt.ParseName(name); err != nil {
+		return record{}, unknownTemplate(name)
+	}
+	var c current
+	err := readJSON(s.templateFile(name), &c)
+	if err == nil {
+		var rec record
+		if rec, err = s.record(c.Digest); err == nil {
+			return rec, nil
+		}
+	}
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+		return record{}, err
+	case slices.Contains(Templates(), name) || isPath(ref):
+		return record{}, holt.Errorf(holt.NotFound, "template %s was never built here", name).WithHint("holt image build %s", ref)
+	}
+	return record{}, unknownTemplate(name)
+}
+
+// isCurrent tells whether building rec's template would leave it as it is. Of
+// a template that came from a file nothing else is known.
+func (s *Store) isCurrent(rec record) bool {
+	if !slices.Contains(Templates(), rec.Template) {
+		return true
+	}
+	r, err := loadRecipe(rec.Template)
+	if err != nil {
+		return false
+	}
+	p, err := newPlan(r, s.opt, discard())
+	if err != nil {
+		return false
+	}
+	digest, err := p.digest()
+	return err == nil && digest == rec.Digest
+}
+
+// wire returns what the API says of a root disk.
+func (s *Store) wire(rec record, built bool) holt.Image {
+	return holt.Image{
+		Template: rec.Template, Built: built, Digest: rec.Digest, MinDiskMB: rec.DiskMB,
+		Bytes: rec.Bytes, BuiltAt: &rec.BuiltAt,
+	}
+}
+
+// image completes a root disk with what it boots from.
+func (s *Store) image(rec record, built bool) (Image, error) {
+	initrd, err := s.initrd(rec)
+	if err != nil {
+		return Image{}, err
+	}
+	dir := s.rootDir(rec.Digest)
+	return Image{
+		Image: s.wire(rec, built), Root: filepath.Join(dir, rootDisk), RootMB: rec.DiskMB,
+		Kernel: filepath.Join(dir, kernelBoot), Initrd: initrd, Args: rec.Args,
+	}, nil
+}
+
+// List returns every embedded template, built or not, and every other image
+// that was built here, sorted by template.
+func (s *Store) List() ([]holt.Image, error) {
+	records, err := s.records()
+	if err != nil {
+		return nil, err
+	}
+	var out []holt.Image
+	for _, rec := range records {
+		out = append(out, s.wire(rec, s.isCurrent(rec)))
+	}
+	for _, name := range Templates() {
+		if !slices.ContainsFunc(out, func(i holt.Image) bool { return i.Template == name }) {
+			out = append(out, holt.Image{Template: name})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b holt.Image) int { return strings.Compare(a.Template, b.Template) })
+	return out, nil
+}
+
+// records returns the records of all root disks, newest first.
+func (s *Store) records() ([]record, error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "roots"))
+	if err != nil {
+		return nil, err
+	}
+	var out []record
+	for _, e := range entries {
+		rec, err := s.record(e.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // being deleted
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rec)
+	}
+	slices.SortFunc(out, func(a, b record) int { return b.BuiltAt.Compare(a.BuiltAt) })
+	return out, nil
+}

@@ -1,0 +1,125 @@
+package image
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// scratch is the directory of one build under way. Beside it lies a lock file
+// that the builder holds, so that what a killed build left can be told from
+// what a living one uses. The children of the builder inherit the lock: it
+// ends with the last of them.
+type scratch struct {
+	dir  string // in the store, so that what it holds can be renamed into place
+	work string // where mmdebstrap works
+	lock *os.File
+}
+
+func (s *Store) scratchParent() string { return filepath.Join(s.dir, "tmp") }
+
+// workDir returns where mmdebstrap works for the scratch directory dir.
+// Without root the tree belongs to user ids of a namespace that cannot pass
+// through a home directory, so it stands in the system's directory for that.
+func workDir(dir string) string {
+	if os.Geteuid() == 0 {
+		return filepath.Join(dir, "work")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("holt-image-%d-%s", os.Geteuid(), filepath.Base(dir)))
+}
+
+func (s *Store) newScratch() (*scratch, error) {
+	parent := s.scratchParent()
+	for {
+		dir := filepath.Join(parent, rand.Text())
+		lock, err := os.OpenFile(dir+".lock", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("lock build directory: %w", err)
+		}
+		locked, err := tryLock(lock)
+		if err == nil && locked {
+			// Between creation and lock a sweep may have removed the file.
+			if _, err = os.Lstat(lock.Name()); err == nil {
+				t := &scratch{dir: dir, work: workDir(dir), lock: lock}
+				if err = errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(t.work, 0o755)); err == nil {
+					return t, nil
+				}
+				os.Remove(dir)
+			}
+		}
+		lock.Close()
+		os.Remove(lock.Name())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("make build directory: %w", err)
+		}
+	}
+}
+
+// path returns a path for mmdebstrap's work.
+func (t *scratch) path(name string) string { return filepath.Join(t.work, name) }
+
+// remove removes the directories and gives up the lock, in this order.
+func (t *scratch) remove() error {
+	err := errors.Join(removeTree(t.work), removeTree(t.dir))
+	if err == nil {
+		err = os.Remove(t.lock.Name())
+	}
+	t.lock.Close()
+	return err
+}
+
+// sweep removes what killed builds left behind.
+func (s *Store) sweep() {
+	entries, err := os.ReadDir(s.scratchParent())
+	if err != nil {
+		return // absent: nothing to sweep
+	}
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), ".lock")
+		if err := sweepOne(filepath.Join(s.scratchParent(), name)); err != nil {
+			s.log.Warn("remove what a killed build left", "dir", name, "error", err)
+		}
+	}
+}
+
+func sweepOne(dir string) error {
+	lock, err := os.OpenFile(dir+".lock", os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return removeTree(dir) // its lock was made first and removed last
+	}
+	if err != nil {
+		return err
+	}
+	if locked, err := tryLock(lock); err != nil || !locked {
+		lock.Close()
+		return err
+	}
+	return (&scratch{dir: dir, work: workDir(dir), lock: lock}).remove()
+}
+
+// removeTree removes a tree whose files may belong to the ids of a user
+// namespace, which only a process in such a namespace may remove.
+func removeTree(dir string) error {
+	var err error
+	// A process that was killed a moment ago may still be creating a file.
+	for range 5 {
+		if err = os.RemoveAll(dir); err == nil {
+			return nil
+		}
+		if os.Geteuid() != 0 {
+			exec.Command("mmdebstrap", "--unshare-helper", "rm", "-rf", dir).Run()
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
+}
+
+// discard is the log of a store that was given none.
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,127 @@
+package image
+
+import (
+	"fmt"
+	"strings"
+)
+
+// hookScript is called by mmdebstrap with the tree: first when it is empty, to
+// give it the lists of packages that the build has already fetched, then once
+// the packages are installed.
+const hookScript = `#!/bin/sh
+set -eu
+umask 022
+here=$(dirname "$0")
+case $MMDEBSTRAP_HOOK in
+setup)
+	mkdir -p "$1/var/lib/apt/lists/partial"
+	for f in "$here"/apt/lists/*Packages* "$here"/apt/lists/*Release*; do
+		[ ! -f "$f" ] || cp "$f" "$1/var/lib/apt/lists/"
+	done
+	;;
+customize)
+	echo "holt: files"
+	tar -C "$1" --keep-directory-symlink -xf "$here/overlay.tar"
+	env -u TMPDIR chroot "$1" /bin/sh -eu "/` + setupPath + `" "$(cat "$here/release")"
+	;;
+esac
+`
+
+// masked are units that cost boot time and do nothing for a computer: it has
+// no consoles to log in at, gets its network from the guest agent and its packages
+// when somebody asks for them.
+func masked() []string {
+	return []string{
+		"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
+		"e2scrub_reap.service", "man-db.timer",
+		"getty@tty1.service", "serial-getty@ttyS0.service", "console-getty.service",
+		"systemd-networkd-wait-online.service", "systemd-pstore.service", "systemd-firstboot.service",
+		"systemd-update-utmp.service", "systemd-update-utmp-runlevel.service",
+		"sys-kernel-debug.mount", "sys-kernel-tracing.mount", "sys-kernel-config.mount",
+		"modprobe@configfs.service", "modprobe@drm.service", "modprobe@efi_pstore.service",
+	}
+}
+
+// setupScript returns what runs as root inside the tree after its packages
+// and files are there. Its argument is the kernel's release.
+func setupScript(r Recipe, extra bool) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("umask 022")
+	line(`echo "holt: modules"`)
+	line(`depmod "$1"`)
+	line(`echo "holt: users"`)
+	for _, u := range r.Users {
+		b.WriteString(userScript(u))
+	}
+	if extra {
+		line(`echo "holt: certificates"`)
+		line("update-ca-certificates")
+	}
+	for i, command := range r.Setup {
+		line("echo \"holt: setup %d of %d\"", i+1, len(r.Setup))
+		line("/bin/sh -e -c %s", quote(command))
+	}
+	line(`echo "holt: services"`)
+	for _, c := range []struct {
+		verb  string
+		units []string
+	}{
+		{"enable", r.Services.Enable}, {"disable", r.Services.Disable},
+		{"mask", masked()}, {"mask", r.Services.Mask},
+	} {
+		for _, unit := range c.units {
+			line("systemctl %s %s", c.verb, quote(unit))
+		}
+	}
+	b.WriteString(finishScript)
+	return b.String()
+}
+
+// finishScript leaves no trace of the build in the tree. The stamps tell
+// systemd that nothing in /usr is newer than the caches made from it: otherwise
+// the first boot would make them again.
+const finishScript = `echo "holt: finish"
+rm -f /` + setupPath + ` /etc/resolv.conf /etc/apt/sources.list /etc/apt/apt.conf.d/99mmdebstrap
+rm -f /etc/apt/sources.list.d/0000* /etc/dpkg/dpkg.cfg.d/99mmdebstrap
+printf 'nameserver 10.0.2.3\n' > /etc/resolv.conf
+rm -rf /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/log/*.log /var/log/apt
+for d in /etc /var; do
+	printf '# holt\nTIMESTAMP_NSEC=%s\n' "$(date +%s%N)" > $d/.updated
+	touch $d/.updated
+done
+`
+
+func userScript(u User) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	home, shell := u.Home, u.Shell
+	if home == "" {
+		home = "/home/" + u.Name
+	}
+	if shell == "" {
+		shell = "/bin/bash"
+	}
+	line("groupadd -g %d %s", u.UID, u.Name)
+	line("useradd -M -u %d -g %d -s %s -d %s %s", u.UID, u.UID, quote(shell), quote(home), u.Name)
+	line("mkdir -p %s", quote(home))
+	// A mount point belongs to root: what is written while nothing is mounted
+	// there must fail, not land on the root disk.
+	if home != agentHome {
+		line("cp -a /etc/skel/. %s", quote(home))
+		line("chown -R %d:%d %s", u.UID, u.UID, quote(home))
+	}
+	for _, g := range u.Groups {
+		line("getent group %s >/dev/null || groupadd -r %s", g, g)
+		line("usermod -a -G %s %s", g, u.Name)
+	}
+	if u.Sudo {
+		line("mkdir -p /etc/sudoers.d")
+		line("echo '%s ALL=(ALL:ALL) NOPASSWD: ALL' > /etc/sudoers.d/%s", u.Name, u.Name)
+		line("chmod 0440 /etc/sudoers.d/%s", u.Name)
+	}
+	return b.String()
+}
+
+// quote makes one word of s for a POSIX shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,144 @@
+package image
+
+import (
+	"embed"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"holt"
+)
+
+const (
+	agentUser = "agent"
+	agentUID  = 1000
+	agentHome = "/home/agent"
+
+	defaultDiskMB = 2048
+)
+
+//go:embed recipes/*.json
+var recipeFiles embed.FS
+
+// Templates returns the names of the embedded recipes, sorted.
+func Templates() []string {
+	entries, err := fs.ReadDir(recipeFiles, "recipes")
+	if err != nil {
+		return nil // cannot be: the directory is embedded
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".json"))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isPath tells a recipe file from the name of a template.
+func isPath(template string) bool { return strings.Contains(template, "/") }
+
+// loadRecipe returns the recipe that template names, complete with what it extends.
+func loadRecipe(template string) (Recipe, error) {
+	var data []byte
+	var err error
+	if isPath(template) {
+		data, err = readBounded(template, maxRecipeBytes+1)
+		if errors.Is(err, fs.ErrNotExist) {
+			return Recipe{}, holt.Errorf(holt.NotFound, "there is no recipe file %s", template)
+		}
+	} else {
+		data, err = embeddedRecipe(template)
+	}
+	if err != nil {
+		return Recipe{}, err
+	}
+	recipe, err := ParseRecipe(data)
+	if err != nil {
+		return Recipe{}, err
+	}
+	if isPath(template) && slices.Contains(Templates(), recipe.Name) {
+		return Recipe{}, holt.Errorf(holt.InvalidArgument, "recipe %s is named %q as one of holt's own", template, recipe.Name).
+			WithHint("give it another name")
+	}
+	return recipe.resolve(0)
+}
+
+func embeddedRecipe(name string) ([]byte, error) {
+	data, err := recipeFiles.ReadFile("recipes/" + name + ".json")
+	if err != nil {
+		return nil, unknownTemplate(name)
+	}
+	return data, nil
+}
+
+func unknownTemplate(name string) error {
+	return holt.Errorf(holt.NotFound, "there is no template %q", clip(name)).
+		WithHint("templates are %s; a path to a recipe file works too", strings.Join(Templates(), ", "))
+}
+
+// readBounded reads at most limit bytes of a file.
+func readBounded(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// resolve merges what r extends into it, fills in the defaults and checks what
+// only a complete recipe can be asked for.
+func (r Recipe) resolve(depth int) (Recipe, error) {
+	if r.Extends != "" {
+		if depth >= maxExtends {
+			return r, holt.Errorf(holt.InvalidArgument, "recipe %q extends too many others", r.Name)
+		}
+		data, err := embeddedRecipe(r.Extends)
+		if err != nil {
+			return r, err
+		}
+		parent, err := ParseRecipe(data)
+		if err != nil {
+			return r, err
+		}
+		if parent, err = parent.resolve(depth + 1); err != nil {
+			return r, err
+		}
+		r = r.over(parent)
+	}
+	if r.DiskSizeMB == 0 {
+		r.DiskSizeMB = defaultDiskMB
+	}
+	if r.HostCertificates == nil {
+		yes := true
+		r.HostCertificates = &yes
+	}
+	if !slices.ContainsFunc(r.Users, func(u User) bool { return u.Name == agentUser && u.UID == agentUID }) {
+		return r, holt.Errorf(holt.InvalidArgument, "recipe %q has no user %s with uid %d", r.Name, agentUser, agentUID).
+			WithHint(`extend one that has, as with "extends": "base"`)
+	}
+	return r, nil
+}
+
+// over returns r laid over parent.
+func (r Recipe) over(parent Recipe) Recipe {
+	r.Packages = slices.Concat(parent.Packages, r.Packages)
+	r.Files = slices.Concat(parent.Files, r.Files)
+	r.Users = slices.Concat(parent.Users, r.Users)
+	r.Setup = slices.Concat(parent.Setup, r.Setup)
+	r.KernelArgs = slices.Concat(parent.KernelArgs, r.KernelArgs)
+	r.Services.Enable = slices.Concat(parent.Services.Enable, r.Services.Enable)
+	r.Services.Disable = slices.Concat(parent.Services.Disable, r.Services.Disable)
+	r.Services.Mask = slices.Concat(parent.Services.Mask, r.Services.Mask)
+	if r.DiskSizeMB == 0 {
+		r.DiskSizeMB = parent.DiskSizeMB
+	}
+	if r.HostCertificates == nil {
+		r.HostCertificates = parent.HostCertificates
+	}
+	r.Extends = ""
+	return r
+}
