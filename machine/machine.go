@@ -116,8 +116,8 @@ type Machine interface {
 	// dead machine is no error.
 	Kill() error
 	// Release lets go of the machine without ending it: it closes what this
-	// process holds of it and waits for the goroutines that watch it. Done is never
-	// closed after Release unless it was before.
+	// process holds of it and waits for the goroutines that watch it. Afterwards
+	// Done is not closed any more, and of the other methods only Kill works.
 	Release()
 	// Done is closed when the machine has ended, however it did.
 	Done() <-chan struct{}

@@ -145,15 +145,16 @@ func (h *Handle) wait() {
 // Done is closed when the process has ended; never after Close unless before.
 func (h *Handle) Done() <-chan struct{} { return h.done }
 
-// Signal sends sig. A process that has ended gives [ErrGone].
+// Signal sends sig. A process that has ended gives [ErrGone], a closed handle
+// [os.ErrClosed].
 func (h *Handle) Signal(sig unix.Signal) error {
 	conn, err := h.pidfd.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("signal process %d: %w", h.PID, err)
+		return os.ErrClosed
 	}
 	var errno error
-	if err := conn.Control(func(fd uintptr) { errno = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
-		return fmt.Errorf("signal process %d: %w", h.PID, err)
+	if conn.Control(func(fd uintptr) { errno = unix.PidfdSendSignal(int(fd), sig, nil, 0) }) != nil {
+		return os.ErrClosed
 	}
 	if errors.Is(errno, unix.ESRCH) {
 		return ErrGone

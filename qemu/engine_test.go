@@ -30,11 +30,12 @@ func TestConformance(t *testing.T) {
 			kernel, initrd := machinetest.Boot(t)
 			return machine.Spec{Kernel: kernel, Initrd: initrd, CPUs: 1, MemoryMB: 128, Network: true}
 		},
-		Broken: func(t *testing.T, spec *machine.Spec) {
+		Broken: func(t *testing.T, spec *machine.Spec) machine.Engine {
 			spec.Kernel = filepath.Join(t.TempDir(), "kernel")
 			if err := os.WriteFile(spec.Kernel, []byte("not a kernel"), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			return open(t)
 		},
 	})
 }

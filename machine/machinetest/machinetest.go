@@ -42,8 +42,9 @@ type Subject struct {
 	Open func(t *testing.T) machine.Engine
 	// Spec returns what boots the stand-in of [Guest]; the suite sets ID and Dir.
 	Spec func(t *testing.T) machine.Spec
-	// Broken changes a spec so that the start fails after a process was launched.
-	Broken func(t *testing.T, spec *machine.Spec)
+	// Broken returns an engine and changes the spec so that a start fails after a
+	// process was launched.
+	Broken func(t *testing.T, spec *machine.Spec) machine.Engine
 }
 
 // Run runs the suite. It must be called from a test function directly: it

@@ -186,11 +186,11 @@ func testStrays(t *testing.T, l *lab) {
 func testUndo(t *testing.T, l *lab) {
 	e := l.Open(t)
 	broken := l.next()
-	l.Broken(t, &broken)
+	failing := l.Broken(t, &broken)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, start := range map[string]func() (machine.Machine, error){
-		"broken":    func() (machine.Machine, error) { return e.Start(t.Context(), broken) },
+		"broken":    func() (machine.Machine, error) { return failing.Start(t.Context(), broken) },
 		"cancelled": func() (machine.Machine, error) { return e.Start(cancelled, l.next()) },
 		"no cpu":    func() (machine.Machine, error) { s := l.next(); s.CPUs = 0; return e.Start(t.Context(), s) },
 	} {

@@ -102,7 +102,11 @@ func asInit() error {
 		}
 		f.Close()
 	}
-	for _, name := range []string{"control", "files"} {
+	pressed, err := powerButton()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"control", "files"} { // whoever hears an echo may press the button
 		fd, err := openPort(name)
 		if err != nil {
 			return err
@@ -121,7 +125,7 @@ func asInit() error {
 	if bytes.Contains(line, []byte("test.flood")) {
 		go flood()
 	}
-	if err := powerButton(); err != nil {
+	if err := <-pressed; err != nil {
 		return err
 	}
 	fmt.Println("guest: power button")
@@ -181,8 +185,8 @@ func echo(fd int) {
 	}
 }
 
-// powerButton returns when it is pressed.
-func powerButton() error {
+// powerButton returns a channel that yields when it is pressed.
+func powerButton() (<-chan error, error) {
 	const (
 		size     = 24 // struct input_event
 		evKey    = 1
@@ -190,13 +194,13 @@ func powerButton() error {
 	)
 	events, err := filepath.Glob("/dev/input/event*")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pressed := make(chan error, len(events))
 	for _, e := range events {
 		f, err := os.Open(e)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		go func() {
 			b := make([]byte, size)
@@ -212,5 +216,5 @@ func powerButton() error {
 			}
 		}()
 	}
-	return <-pressed
+	return pressed, nil
 }

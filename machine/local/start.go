@@ -1,0 +1,189 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/machine"
+)
+
+const (
+	// maxConsole is what a console log may hold when a machine starts, bytes.
+	maxConsole = 1 << 20
+	// socketPoll is how often a start looks whether the agent listens.
+	socketPoll = 2 * time.Millisecond
+)
+
+// sockets are what the agent listens on.
+var sockets = [...]string{machine.PortControl + ".sock", machine.PortFiles + ".sock"}
+
+// script runs as PID 1 of the new namespaces and becomes the agent. File
+// descriptor 3 is the lock, which the agent holds by having it open; 4 is the agent's program.
+const script = `mount --make-rslave / &&
+mount -t proc proc /proc &&
+mount -t tmpfs -o mode=755,nosuid,nodev tmpfs /home &&
+exec /proc/self/fd/4 agent --control-socket control.sock --files-socket files.sock`
+
+// Start implements [machine.Engine]. It returns when the agent listens.
+//
+// Errors: Unsupported without root or without the holt-guest program.
+func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machine, err error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, holt.Errorf(holt.Unsupported, "the local engine needs root, to make namespaces and mounts").
+			WithHint("run holt as root, or use the engine qemu")
+	}
+	dir, err := machine.MakeDir(spec.Dir)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := dir.Lock()
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	defer lock.Close() // the agent's copy keeps it
+	g := &guest{engine: e, dir: dir, ports: machine.Ports{Dir: dir}}
+	defer func() {
+		if err != nil {
+			g.undo()
+		}
+	}()
+	if err := g.launch(lock); err != nil {
+		return nil, err
+	}
+	if err := g.listening(ctx); err != nil {
+		return nil, err
+	}
+	err = dir.WriteRecord(machine.Record{
+		Engine:    engineName,
+		Process:   g.handle.Process,
+		Spec:      spec,
+		StartedAt: time.Now().UTC(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.watch()
+	return g, nil
+}
+
+// launch starts the process.
+func (g *guest) launch(lock *os.File) error {
+	if err := g.dir.Remove(sockets[:]...); err != nil {
+		return fmt.Errorf("remove sockets of a former machine: %w", err)
+	}
+	program, err := os.Open(g.engine.guest)
+	if err != nil {
+		return holt.Errorf(holt.Unsupported, "open the guest agent: %w", err).
+			WithHint("the local engine runs the program holt-guest")
+	}
+	defer program.Close()
+	console, err := openConsole(g.Console())
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	cmd := exec.Command("/bin/sh", "-c", script, "holt-guest")
+	cmd.Dir, cmd.ExtraFiles = g.dir.Path, []*os.File{lock, program}
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.SysProcAttr = &unix.SysProcAttr{
+		Setsid:     true,
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+	}
+	if err := cmd.Start(); err != nil {
+		return holt.Errorf(holt.Unsupported, "start the guest agent in namespaces of its own: %w", err)
+	}
+	g.child = cmd.Process
+	// It is our child, and nobody has waited for it: its process id is its own.
+	p, err := machine.Identify(cmd.Process.Pid)
+	if err == nil {
+		g.handle, err = p.Open()
+	}
+	g.reaped.Go(func() { cmd.Wait() })
+	if err != nil {
+		return fmt.Errorf("hold on to the guest agent: %w", err)
+	}
+	g.engine.claims.Add(p)
+	return nil
+}
+
+// openConsole opens the log for appending, emptied if it has grown long.
+func openConsole(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open console log: %w", err)
+	}
+	if info, err := f.Stat(); err == nil && info.Size() > maxConsole {
+		f.Truncate(0)
+	}
+	return f, nil
+}
+
+// listening returns when both of the agent's sockets take connections.
+func (g *guest) listening(ctx context.Context) error {
+	tick := time.NewTicker(socketPoll)
+	defer tick.Stop()
+	for _, name := range sockets {
+		for {
+			conn, err := g.dir.Dial(ctx, name)
+			if err == nil {
+				conn.Close()
+				break
+			}
+			if !errors.Is(err, machine.ErrGone) && ctx.Err() == nil {
+				return err
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return holt.Errorf(holt.Timeout, "start the guest agent in %s: %w", g.dir.Path, ctx.Err())
+			case <-g.handle.Done():
+				return holt.Errorf(holt.Internal, "the guest agent in %s ended at once: %s", g.dir.Path, lastWords(g.Console()))
+			}
+		}
+	}
+	return nil
+}
+
+// lastWords is the end of a console log.
+func lastWords(path string) string {
+	const most = 1000
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if _, err := f.Seek(-most, io.SeekEnd); err != nil {
+		f.Seek(0, io.SeekStart) // it is shorter
+	}
+	b, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// undo ends what a failed start has begun, in reverse.
+func (g *guest) undo() {
+	if g.child != nil {
+		g.child.Kill()
+		g.reaped.Wait()
+	}
+	g.let()
+	if err := g.dir.Remove(append([]string{machine.RecordFile}, sockets[:]...)...); err != nil {
+		g.engine.log.Warn("undo start of machine", "dir", g.dir.Path, "err", err)
+	}
+	g.dir.Close()
+}
