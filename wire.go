@@ -10,6 +10,8 @@ const (
 	EnvSocket = "HOLT_SOCKET"
 	// EnvImageDir names the directory of built images; several daemons may share one.
 	EnvImageDir = "HOLT_IMAGE_DIR"
+	// EnvEngine is the engine that holt serve uses: auto, qemu or local.
+	EnvEngine = "HOLT_ENGINE"
 	// EnvHost is the address of a daemon reached over TCP: host:port or a URL.
 	EnvHost = "HOLT_HOST"
 	// EnvToken is the bearer token for EnvHost.

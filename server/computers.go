@@ -12,8 +12,8 @@ import (
 
 var errorType = reflect.TypeFor[holt.Error]()
 
-// one names a computer in a path.
-type oneComputer struct {
+// OneComputer names a computer in a path.
+type OneComputer struct {
 	Computer string `path:"computer" doc:"name or id"`
 }
 
@@ -25,7 +25,7 @@ func (s *Server) computers(api huma.API) {
 	op.DefaultStatus = http.StatusCreated
 	op.Description = "Answers when its agent does. A create that fails leaves nothing."
 	register(api, op, func(ctx context.Context, in *struct {
-		keyed
+		Keyed
 		Body holt.ComputerSpec
 	}) (*reply[holt.Computer], error) {
 		c, err := nouns.Create(ctx, in.Body, in.Key)
@@ -33,13 +33,13 @@ func (s *Server) computers(api huma.API) {
 	})
 
 	register(api, describe(http.MethodGet, "/v1/computers", "listComputers", tag, "List computers by name"),
-		func(ctx context.Context, in *paging) (*reply[holt.Page[holt.Computer]], error) {
+		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Computer]], error) {
 			all, err := nouns.List(ctx)
 			return pageOf(all, func(c holt.Computer) string { return c.Name }, *in), err
 		})
 
 	register(api, describe(http.MethodGet, "/v1/computers/{computer}", "getComputer", tag, "Get a computer"),
-		func(ctx context.Context, in *oneComputer) (*reply[holt.Computer], error) {
+		func(ctx context.Context, in *OneComputer) (*reply[holt.Computer], error) {
 			ref, err := parseRef(in.Computer)
 			if err != nil {
 				return nil, err
@@ -53,8 +53,8 @@ func (s *Server) computers(api huma.API) {
 
 	op = describe(http.MethodDelete, "/v1/computers/{computer}", "deleteComputer", tag, "Delete a computer with its root disk and the workspace that was made with it")
 	register(api, op, func(ctx context.Context, in *struct {
-		oneComputer
-		keyed
+		OneComputer
+		Keyed
 	}) (*noContent, error) {
 		ref, err := parseRef(in.Computer)
 		if err != nil {
@@ -69,8 +69,8 @@ func (s *Server) computers(api huma.API) {
 func (s *Server) life(api huma.API, verb, summary string, f func(context.Context, string, string) (holt.Computer, error)) {
 	op := describe(http.MethodPost, "/v1/computers/{computer}/"+verb, verb+"Computer", "computers", summary)
 	register(api, op, func(ctx context.Context, in *struct {
-		oneComputer
-		keyed
+		OneComputer
+		Keyed
 	}) (*reply[holt.Computer], error) {
 		ref, err := parseRef(in.Computer)
 		if err != nil {
@@ -85,7 +85,7 @@ func (s *Server) logs(api huma.API) {
 	op := describe(http.MethodGet, "/v1/computers/{computer}/logs", "computerLogs", "computers", "Read the machine's console log")
 	op.Responses = rawResponse("text/plain", "the log's bytes")
 	register(api, op, func(ctx context.Context, in *struct {
-		oneComputer
+		OneComputer
 		Tail   int64 `query:"tail_bytes" minimum:"0" doc:"only the last so many bytes; 0: everything"`
 		Follow bool  `query:"follow" doc:"go on with what is added"`
 	}) (*huma.StreamResponse, error) {

@@ -26,7 +26,7 @@ func (s *Server) daemon(api huma.API) {
 		})
 
 	register(api, describe(http.MethodGet, "/v1/images", "listImages", tag, "List templates and whether they are built"),
-		func(ctx context.Context, in *paging) (*reply[holt.Page[holt.Image]], error) {
+		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Image]], error) {
 			all, err := nouns.Images.List(ctx)
 			return pageOf(all, func(i holt.Image) string { return i.Template }, *in), err
 		})
@@ -34,7 +34,7 @@ func (s *Server) daemon(api huma.API) {
 	op := describe(http.MethodPost, "/v1/down", "endDaemon", tag, "End the daemon, its mounts and (unless kept) its computers")
 	op.Description = "Answers when computers and mounts have ended; the daemon ends right after."
 	register(api, op, func(ctx context.Context, in *struct {
-		keyed
+		Keyed
 		Body *holt.DownSpec
 	}) (*reply[holt.DownReport], error) {
 		spec := holt.DownSpec{}

@@ -14,14 +14,14 @@ import (
 	"holt"
 )
 
-// oneFile names a file in a computer.
-type oneFile struct {
-	oneComputer
+// OneFile names a file in a computer.
+type OneFile struct {
+	OneComputer
 	Path string `query:"path" required:"true" maxLength:"4096" doc:"absolute, inside the computer"`
 }
 
 // parse checks both parts at the door and returns them.
-func (f oneFile) parse() (ref, file string, err error) {
+func (f OneFile) parse() (ref, file string, err error) {
 	if ref, err = parseRef(f.Computer); err != nil {
 		return "", "", err
 	}
@@ -49,19 +49,19 @@ func (s *Server) files(api huma.API) {
 
 	register(api, describe(http.MethodGet, at, "listFiles", tag, "List a directory by name"),
 		func(ctx context.Context, in *struct {
-			oneFile
-			paging
+			OneFile
+			Paging
 		}) (*reply[holt.Page[holt.FileInfo]], error) {
 			ref, dir, err := in.parse()
 			if err != nil {
 				return nil, err
 			}
 			all, err := nouns.List(ctx, ref, dir)
-			return pageOf(all, func(f holt.FileInfo) string { return f.Name }, in.paging), err
+			return pageOf(all, func(f holt.FileInfo) string { return f.Name }, in.Paging), err
 		})
 
 	register(api, describe(http.MethodGet, at+"/stat", "statFile", tag, "Describe a file"),
-		func(ctx context.Context, in *oneFile) (*reply[holt.FileInfo], error) {
+		func(ctx context.Context, in *OneFile) (*reply[holt.FileInfo], error) {
 			ref, file, err := in.parse()
 			if err != nil {
 				return nil, err
@@ -72,8 +72,8 @@ func (s *Server) files(api huma.API) {
 
 	register(api, describe(http.MethodDelete, at, "removeFile", tag, "Remove a file or a directory"),
 		func(ctx context.Context, in *struct {
-			oneFile
-			keyed
+			OneFile
+			Keyed
 			Recursive bool `query:"recursive" doc:"also a directory with everything in it"`
 		}) (*noContent, error) {
 			ref, file, err := in.parse()
@@ -93,11 +93,11 @@ func (s *Server) makeFiles(api huma.API, at string) {
 	op := describe(http.MethodPost, at+"/mkdir", "makeDirectory", "files", "Make a directory")
 	op.DefaultStatus = http.StatusCreated
 	register(api, op, func(ctx context.Context, in *struct {
-		oneComputer
-		keyed
+		OneComputer
+		Keyed
 		Body holt.MkdirSpec
 	}) (*reply[holt.FileInfo], error) {
-		ref, dir, err := oneFile{in.oneComputer, in.Body.Path}.parse()
+		ref, dir, err := OneFile{in.OneComputer, in.Body.Path}.parse()
 		if err != nil {
 			return nil, err
 		}
@@ -108,11 +108,11 @@ func (s *Server) makeFiles(api huma.API, at string) {
 
 	op = describe(http.MethodPost, at+"/rename", "renameFile", "files", "Move a file; an existing one at the new path is replaced")
 	register(api, op, func(ctx context.Context, in *struct {
-		oneComputer
-		keyed
+		OneComputer
+		Keyed
 		Body holt.RenameSpec
 	}) (*noContent, error) {
-		ref, from, err := oneFile{in.oneComputer, in.Body.From}.parse()
+		ref, from, err := OneFile{in.OneComputer, in.Body.From}.parse()
 		if err != nil {
 			return nil, err
 		}
@@ -129,8 +129,8 @@ func (s *Server) writeFile(api huma.API, at string) {
 	op.Description = "The body is the new content. It is replaced as one step once all of it has arrived; a call that is cut off changes nothing."
 	op.RequestBody = rawBody("the file's bytes")
 	register(api, op, func(ctx context.Context, in *struct {
-		oneFile
-		rawRequest
+		OneFile
+		RawRequest
 		Mode    string `query:"mode" pattern:"^[0-7]{1,4}$" doc:"permission bits, octal; default: those of the replaced file, else 0644"`
 		User    string `query:"user" maxLength:"32" doc:"Linux user who will own it; default: agent"`
 		Parents bool   `query:"parents" doc:"create missing directories above it"`
@@ -158,7 +158,7 @@ func (s *Server) readFile(api huma.API, at string) {
 	op.Responses = rawResponse("application/octet-stream", "the file's bytes")
 	op.Responses["206"] = &huma.Response{Description: "the range's bytes"}
 	register(api, op, func(ctx context.Context, in *struct {
-		oneFile
+		OneFile
 		Range   string `header:"Range" maxLength:"128" doc:"bytes=FIRST-LAST, bytes=FIRST- or bytes=-LENGTH"`
 		IfRange string `header:"If-Range" maxLength:"128" doc:"an ETag: the range counts only while the file is that"`
 	}) (*huma.StreamResponse, error) {

@@ -8,11 +8,11 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// rawRequest gives a handler the call itself, for a body that is not JSON.
-type rawRequest struct{ r *http.Request }
+// RawRequest gives a handler the call itself, for a body that is not JSON.
+type RawRequest struct{ r *http.Request }
 
 // Resolve is huma's hook for it.
-func (in *rawRequest) Resolve(ctx huma.Context) []error {
+func (in *RawRequest) Resolve(ctx huma.Context) []error {
 	in.r, _ = humago.Unwrap(ctx)
 	return nil
 }

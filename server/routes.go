@@ -70,8 +70,8 @@ type noContent struct{}
 // reply is a JSON answer.
 type reply[T any] struct{ Body T }
 
-// keyed is the part of a call that changes something.
-type keyed struct {
+// Keyed is the part of a call that changes something.
+type Keyed struct {
 	Key string `header:"Idempotency-Key" maxLength:"128" doc:"any unique text: a repeated call with the same key and arguments does nothing more and gets the first answer"`
 }
 
@@ -128,14 +128,14 @@ func failed(ctx context.Context, err error) answer {
 	return answer{e, status(e.Code)}
 }
 
-// paging is the part of a call that lists.
-type paging struct {
+// Paging is the part of a call that lists.
+type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items in one answer"`
 	Cursor string `query:"cursor" maxLength:"256" doc:"next of the previous page"`
 }
 
 // pageOf cuts one page out of all items, in the order of their keys.
-func pageOf[T any](all []T, key func(T) string, p paging) *reply[holt.Page[T]] {
+func pageOf[T any](all []T, key func(T) string, p Paging) *reply[holt.Page[T]] {
 	all = slices.Clone(all) // the noun's may be shared
 	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
 	first, found := slices.BinarySearchFunc(all, p.Cursor, func(item T, cursor string) int { return cmp.Compare(key(item), cursor) })

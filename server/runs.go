@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// oneRun names a run in a path.
-type oneRun struct {
+// OneRun names a run in a path.
+type OneRun struct {
 	Run string `path:"run" doc:"run id"`
 }
 
@@ -23,8 +23,8 @@ func (s *Server) runs(api huma.API) {
 	op.DefaultStatus = http.StatusCreated
 	op.Description = "Answers once it has started; follow its events for output and end. A stopped computer is started first."
 	register(api, op, func(ctx context.Context, in *struct {
-		oneComputer
-		keyed
+		OneComputer
+		Keyed
 		Body holt.RunSpec
 	}) (*reply[holt.Run], error) {
 		ref, err := parseRef(in.Computer)
@@ -41,7 +41,7 @@ func (s *Server) runs(api huma.API) {
 	s.listRuns(api)
 
 	register(api, describe(http.MethodGet, "/v1/runs/{run}", "getRun", tag, "Get a run"),
-		func(ctx context.Context, in *oneRun) (*reply[holt.Run], error) {
+		func(ctx context.Context, in *OneRun) (*reply[holt.Run], error) {
 			id, err := holt.ParseRunID(in.Run)
 			if err != nil {
 				return nil, err
@@ -55,8 +55,8 @@ func (s *Server) runs(api huma.API) {
 
 	op = describe(http.MethodPost, "/v1/runs/{run}/signal", "signalRun", tag, "Send a signal to every process of a run")
 	register(api, op, func(ctx context.Context, in *struct {
-		oneRun
-		keyed
+		OneRun
+		Keyed
 		Body holt.SignalSpec
 	}) (*noContent, error) {
 		id, err := holt.ParseRunID(in.Run)
@@ -70,8 +70,8 @@ func (s *Server) runs(api huma.API) {
 func (s *Server) listRuns(api huma.API) {
 	op := describe(http.MethodGet, "/v1/computers/{computer}/runs", "listRuns", "runs", "List the runs of a computer, newest first")
 	register(api, op, func(ctx context.Context, in *struct {
-		oneComputer
-		paging
+		OneComputer
+		Paging
 	}) (*reply[holt.Page[holt.Run]], error) {
 		ref, err := parseRef(in.Computer)
 		if err != nil {
@@ -105,7 +105,7 @@ func (s *Server) runEvents(api huma.API) {
 		"text/event-stream": {Schema: huma.SchemaFromType(api.OpenAPI().Components.Schemas, eventType)},
 	}}}
 	register(api, op, func(ctx context.Context, in *struct {
-		oneRun
+		OneRun
 		Offset int64  `query:"offset" minimum:"0" doc:"where in the output to begin, bytes"`
 		LastID string `header:"Last-Event-ID" maxLength:"20" doc:"as offset, and goes before it"`
 	}) (*huma.StreamResponse, error) {
@@ -139,8 +139,8 @@ func (s *Server) runInput(api huma.API) {
 		"the one with eof closes the input. An error's detail says how many bytes the guest had taken."
 	op.RequestBody = rawBody("bytes for the standard input")
 	register(api, op, func(ctx context.Context, in *struct {
-		oneRun
-		rawRequest
+		OneRun
+		RawRequest
 		EOF bool `query:"eof" default:"true" doc:"close the input at the end of the body"`
 	}) (*reply[taken], error) {
 		id, err := holt.ParseRunID(in.Run)

@@ -13,7 +13,8 @@
 //
 // Traps: huma's BodyReadTimeout must stay off (-1): it sets a read deadline
 // and never lifts it, so that a handler that works longer is cancelled; see
-// slowBody. huma's own /openapi routes fill their cache without a lock and its
+// slowBody. huma ignores embedded types that are not exported, so the parts of
+// calls (Keyed, Paging, …) are. huma's own /openapi routes fill their cache without a lock and its
 // /docs loads scripts from elsewhere: both are replaced.
 package server
 

@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// oneWorkspace names a workspace in a path.
-type oneWorkspace struct {
+// OneWorkspace names a workspace in a path.
+type OneWorkspace struct {
 	Workspace string `path:"workspace" doc:"name or id"`
 }
 
@@ -22,7 +22,7 @@ func (s *Server) workspaces(api huma.API) {
 	op := describe(http.MethodPost, "/v1/workspaces", "createWorkspace", tag, "Create an empty workspace")
 	op.DefaultStatus = http.StatusCreated
 	register(api, op, func(ctx context.Context, in *struct {
-		keyed
+		Keyed
 		Body holt.WorkspaceSpec
 	}) (*reply[holt.Workspace], error) {
 		if _, err := holt.ParseName(in.Body.Name); err != nil {
@@ -33,13 +33,13 @@ func (s *Server) workspaces(api huma.API) {
 	})
 
 	register(api, describe(http.MethodGet, "/v1/workspaces", "listWorkspaces", tag, "List workspaces by name"),
-		func(ctx context.Context, in *paging) (*reply[holt.Page[holt.Workspace]], error) {
+		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Workspace]], error) {
 			all, err := nouns.List(ctx)
 			return pageOf(all, func(w holt.Workspace) string { return w.Name }, *in), err
 		})
 
 	register(api, describe(http.MethodGet, "/v1/workspaces/{workspace}", "getWorkspace", tag, "Get a workspace"),
-		func(ctx context.Context, in *oneWorkspace) (*reply[holt.Workspace], error) {
+		func(ctx context.Context, in *OneWorkspace) (*reply[holt.Workspace], error) {
 			ref, err := parseRef(in.Workspace)
 			if err != nil {
 				return nil, err
@@ -50,8 +50,8 @@ func (s *Server) workspaces(api huma.API) {
 
 	register(api, describe(http.MethodDelete, "/v1/workspaces/{workspace}", "deleteWorkspace", tag, "Delete a workspace with everything in it"),
 		func(ctx context.Context, in *struct {
-			oneWorkspace
-			keyed
+			OneWorkspace
+			Keyed
 		}) (*noContent, error) {
 			ref, err := parseRef(in.Workspace)
 			if err != nil {
@@ -68,7 +68,7 @@ func (s *Server) askWorkspaces(api huma.API) {
 	nouns := s.opt.Nouns.Workspaces
 	op := describe(http.MethodPost, "/v1/workspaces/{workspace}/check", "checkWorkspace", tag, "Recompute everything a workspace says about itself")
 	op.Description = "It changes nothing. A workspace is clean when the report has no problems."
-	register(api, op, func(ctx context.Context, in *oneWorkspace) (*reply[holt.CheckReport], error) {
+	register(api, op, func(ctx context.Context, in *OneWorkspace) (*reply[holt.CheckReport], error) {
 		ref, err := parseRef(in.Workspace)
 		if err != nil {
 			return nil, err
@@ -83,7 +83,7 @@ func (s *Server) askWorkspaces(api huma.API) {
 	op = describe(http.MethodPost, "/v1/workspaces/{workspace}/query", "queryWorkspace", tag, "Ask a question in SQL")
 	op.Description = "Read-only SQLite over the workspace as it is now; the view files(path, dir, name, kind, size, mode, mtime, ctime, writer, run, …) is for people."
 	register(api, op, func(ctx context.Context, in *struct {
-		oneWorkspace
+		OneWorkspace
 		Body holt.QuerySpec
 	}) (*reply[holt.QueryResult], error) {
 		ref, err := parseRef(in.Workspace)
@@ -111,8 +111,8 @@ func (s *Server) mounts(api huma.API) {
 	op := describe(http.MethodPost, "/v1/workspaces/{workspace}/mounts", "mountWorkspace", tag, "Mount a workspace on the daemon's host")
 	op.DefaultStatus = http.StatusCreated
 	register(api, op, func(ctx context.Context, in *struct {
-		oneWorkspace
-		keyed
+		OneWorkspace
+		Keyed
 		Body holt.MountSpec
 	}) (*reply[holt.Mount], error) {
 		ref, err := parseRef(in.Workspace)
@@ -128,7 +128,7 @@ func (s *Server) mounts(api huma.API) {
 
 	op = describe(http.MethodDelete, "/v1/mounts", "unmountWorkspace", tag, "End a mount on the daemon's host")
 	register(api, op, func(ctx context.Context, in *struct {
-		keyed
+		Keyed
 		Dir string `query:"dir" required:"true" maxLength:"4096" doc:"absolute path on the daemon's host"`
 	}) (*noContent, error) {
 		dir, err := parsePath(in.Dir)

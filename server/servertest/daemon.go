@@ -1,0 +1,64 @@
+package servertest
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"holt"
+)
+
+type images struct{ m *Memory }
+
+func (n images) List(context.Context) ([]holt.Image, error) {
+	at := n.m.began
+	return []holt.Image{
+		{Template: "coding-agent"},
+		{Template: "base", Built: true, Digest: "0123456789abcdef", MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at},
+	}, nil
+}
+
+type daemon struct{ m *Memory }
+
+func (n daemon) Health(context.Context) (holt.Health, error) {
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	running := 0
+	for _, c := range n.m.computers {
+		if c.State == holt.ComputerRunning {
+			running++
+		}
+	}
+	return holt.Health{Status: "ok", Version: n.m.Version, PID: os.Getpid(), DataDir: n.m.dir, Engine: "memory", StartedAt: n.m.began, Running: running}, nil
+}
+
+func (n daemon) Doctor(context.Context) ([]holt.Finding, error) {
+	return []holt.Finding{
+		{Name: "processor", Verdict: holt.VerdictOK, Found: "2 cores"},
+		{Name: "kvm", Verdict: holt.VerdictWarn, Found: "no hardware virtualisation", Do: "nothing: computers run in software, slowly"},
+	}, nil
+}
+
+func (n daemon) Down(_ context.Context, spec holt.DownSpec, key string) (holt.DownReport, error) {
+	return once(n.m, key, []any{"down", spec}, func() (holt.DownReport, error) {
+		var report holt.DownReport
+		if spec.Computers == holt.DownPause {
+			return report, holt.Errorf(holt.Unsupported, "computers cannot be paused yet").WithHint("use --stop, which keeps both disks")
+		}
+		for _, c := range n.m.computers {
+			if c.State != holt.ComputerRunning {
+				continue
+			}
+			if spec.Computers == holt.DownKeep {
+				report.Kept = append(report.Kept, c.Name)
+				continue
+			}
+			c.State = holt.ComputerStopped
+			report.Stopped = append(report.Stopped, c.Name)
+		}
+		slices.Sort(report.Stopped)
+		slices.Sort(report.Kept)
+		n.m.endOnce.Do(func() { close(n.m.ended) })
+		return report, nil
+	})
+}

@@ -1,0 +1,223 @@
+// Package servertest holds a real implementation of the server's nouns in
+// memory, and the conformance suite that every implementation passes: this
+// one, the daemon's, and package client in front of either.
+//
+// It is not an engine: its computers are directories, and a run is a process
+// of this host in that directory, with nothing around it. So a test may run
+// small shell commands that work on relative paths, and nothing else.
+package servertest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"holt"
+	"holt/server"
+)
+
+// Memory is a set of nouns. Its lock guards everything below it; runs have
+// their own, taken after it.
+type Memory struct {
+	Version string
+	Kept    int // bytes of output kept for each run; 0: 4 MiB
+
+	dir     string
+	began   time.Time
+	ended   chan struct{}
+	endOnce sync.Once
+
+	mu         sync.Mutex
+	computers  map[holt.ComputerID]*holt.Computer
+	runs       []*run
+	workspaces map[holt.WorkspaceID]*holt.Workspace
+	answers    map[string]answer // by idempotency key
+}
+
+// answer is what a call with an idempotency key got.
+type answer struct {
+	args   string
+	result any
+	err    error
+}
+
+// New returns empty nouns that keep files in dir.
+func New(dir string) *Memory {
+	return &Memory{
+		Version:    "test",
+		dir:        dir,
+		began:      time.Now().UTC(),
+		ended:      make(chan struct{}),
+		computers:  map[holt.ComputerID]*holt.Computer{},
+		workspaces: map[holt.WorkspaceID]*holt.Workspace{},
+		answers:    map[string]answer{},
+	}
+}
+
+// Nouns returns what a server needs.
+func (m *Memory) Nouns() server.Nouns {
+	return server.Nouns{
+		Computers: computers{m}, Runs: runs{m}, Files: files{m},
+		Workspaces: workspaces{m}, Images: images{m}, Daemon: daemon{m},
+	}
+}
+
+// Ended is closed by the noun Daemon's Down.
+func (m *Memory) Ended() <-chan struct{} { return m.ended }
+
+// Close ends all runs and waits for them.
+func (m *Memory) Close() {
+	m.mu.Lock()
+	all := slices.Clone(m.runs)
+	m.mu.Unlock()
+	for _, r := range all {
+		r.kill()
+		<-r.gone
+	}
+}
+
+// once gives a repeated call its first answer. f runs with m's lock held.
+func once[T any](m *Memory, key string, args []any, f func() (T, error)) (T, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if key == "" {
+		return f()
+	}
+	text, err := json.Marshal(args)
+	if err != nil {
+		panic(err) // arguments come off the wire
+	}
+	if a, ok := m.answers[key]; ok {
+		if a.args != string(text) {
+			var none T
+			return none, holt.Errorf(holt.Conflict, "the idempotency key was used for another call").
+				WithHint("use a fresh key for every call")
+		}
+		return a.result.(T), a.err
+	}
+	result, err := f()
+	m.answers[key] = answer{string(text), result, err}
+	return result, err
+}
+
+// computer finds one; the lock is held.
+func (m *Memory) computer(ref string) (*holt.Computer, error) {
+	for id, c := range m.computers {
+		if string(id) == ref || c.Name == ref {
+			return c, nil
+		}
+	}
+	return nil, holt.Errorf(holt.NotFound, "there is no computer %q", ref).WithHint("holt computer list shows what there is")
+}
+
+// root is the directory that stands for a computer's root.
+func (m *Memory) root(c *holt.Computer) string { return filepath.Join(m.dir, string(c.ID)) }
+
+// home is its workspace.
+func (m *Memory) home(c *holt.Computer) string { return filepath.Join(m.root(c), "home/agent") }
+
+type computers struct{ m *Memory }
+
+func (n computers) Create(_ context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error) {
+	return once(n.m, key, []any{"create computer", spec}, func() (holt.Computer, error) {
+		spec.Name, spec.Template = cmp.Or(spec.Name, "curie"), cmp.Or(spec.Template, "base")
+		if _, err := holt.ParseName(spec.Name); err != nil {
+			return holt.Computer{}, err
+		}
+		if spec.Template != "base" {
+			return holt.Computer{}, holt.Errorf(holt.NotFound, "there is no template %q", spec.Template).WithHint("templates are base")
+		}
+		if spec.CPUs < 0 || spec.MemoryMB < 0 || spec.DiskSizeMB < 0 {
+			return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "a computer cannot have less than nothing").WithHint("leave sizes out for their defaults")
+		}
+		if _, err := n.m.computer(spec.Name); err == nil {
+			return holt.Computer{}, holt.Errorf(holt.AlreadyExists, "there is a computer %q already", spec.Name).WithHint("choose another name")
+		}
+		now := time.Now().UTC()
+		c := &holt.Computer{
+			ID: holt.NewComputerID(), Name: spec.Name, Template: spec.Template, State: holt.ComputerRunning, Engine: "memory",
+			CPUs: cmp.Or(spec.CPUs, 1), MemoryMB: cmp.Or(spec.MemoryMB, 1024), DiskSizeMB: cmp.Or(spec.DiskSizeMB, 10240),
+			Workspace: cmp.Or(spec.Workspace, spec.Name), CreatedAt: now, StartedAt: &now, BootMS: 1,
+		}
+		if err := n.m.attach(c, spec.Workspace); err != nil {
+			return holt.Computer{}, err
+		}
+		n.m.computers[c.ID] = c
+		return *c, os.MkdirAll(n.m.home(c), 0o755)
+	})
+}
+
+func (n computers) Get(_ context.Context, ref string) (holt.Computer, error) {
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	c, err := n.m.computer(ref)
+	if err != nil {
+		return holt.Computer{}, err
+	}
+	return *c, nil
+}
+
+func (n computers) List(context.Context) ([]holt.Computer, error) {
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	var all []holt.Computer
+	for _, c := range n.m.computers {
+		all = append(all, *c)
+	}
+	return all, nil
+}
+
+func (n computers) Start(_ context.Context, ref, key string) (holt.Computer, error) {
+	return n.turn(ref, key, holt.ComputerRunning)
+}
+
+func (n computers) Stop(_ context.Context, ref, key string) (holt.Computer, error) {
+	return n.turn(ref, key, holt.ComputerStopped)
+}
+
+func (n computers) turn(ref, key string, state holt.ComputerState) (holt.Computer, error) {
+	return once(n.m, key, []any{state, ref}, func() (holt.Computer, error) {
+		c, err := n.m.computer(ref)
+		if err != nil {
+			return holt.Computer{}, err
+		}
+		c.State = state
+		return *c, nil
+	})
+}
+
+func (n computers) Delete(_ context.Context, ref, key string) error {
+	_, err := once(n.m, key, []any{"delete computer", ref}, func() (struct{}, error) {
+		c, err := n.m.computer(ref)
+		if err != nil {
+			return struct{}{}, err
+		}
+		n.m.detach(c)
+		delete(n.m.computers, c.ID)
+		return struct{}{}, os.RemoveAll(n.m.root(c))
+	})
+	return err
+}
+
+const console = "[    0.000000] Linux version 6.1.0\n[    0.900000] Run /init as init process\nready\n"
+
+func (n computers) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error {
+	if _, err := n.Get(ctx, ref); err != nil {
+		return err
+	}
+	text := console
+	if q.TailBytes > 0 && q.TailBytes < int64(len(text)) {
+		text = text[len(text)-int(q.TailBytes):]
+	}
+	_, err := io.WriteString(w, text)
+	if err == nil && q.Follow {
+		<-ctx.Done()
+	}
+	return err
+}

@@ -1,0 +1,112 @@
+package servertest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/access"
+	"holt/client"
+	"holt/server"
+)
+
+// Secret is the token that the server of [Serve] takes over TCP.
+const Secret = "holt_test_secret"
+
+// Tokens takes exactly [Secret].
+type Tokens struct{}
+
+// Check is server.Tokens.
+func (Tokens) Check(_ context.Context, secret string) (access.Token, error) {
+	if secret != Secret {
+		return access.Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").WithHint("make one with holt token create")
+	}
+	return access.Token{ID: "tok_aaaaaaaaaaaaaaaa"}, nil
+}
+
+// Door is a server on a unix socket and a TCP port.
+type Door struct {
+	Server *server.Server
+	Socket string
+	Addr   string // of TCP
+
+	wg sync.WaitGroup
+}
+
+// Options returns a test's server options for some nouns.
+func Options(t testing.TB, nouns server.Nouns) server.Options {
+	return server.Options{
+		Nouns: nouns, Tokens: Tokens{}, Version: "test",
+		Log: slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+}
+
+// logTo writes a log into a test's, as long as that runs.
+type logTo struct{ t testing.TB }
+
+func (l logTo) Write(p []byte) (int, error) {
+	if l.t.Context().Err() == nil {
+		l.t.Log(string(p))
+	}
+	return len(p), nil
+}
+
+// Serve starts a server at the given socket, or at a fresh one if it is "".
+// The test's end closes it.
+func Serve(t testing.TB, opt server.Options, socket string) *Door {
+	t.Helper()
+	if socket == "" {
+		socket = filepath.Join(t.TempDir(), "holt.sock")
+	}
+	local, err := server.ListenLocal(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Door{Server: server.New(opt), Socket: socket, Addr: tcp.Addr().String()}
+	d.wg.Go(func() { report(t, d.Server.ServeLocal(local)) })
+	d.wg.Go(func() { report(t, d.Server.ServeTCP(tcp)) })
+	t.Cleanup(d.Kill)
+	return d
+}
+
+func report(t testing.TB, err error) {
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Kill cuts all connections, as the daemon's death does, and waits until
+// nothing listens any more.
+func (d *Door) Kill() {
+	_ = d.Server.Close() // listeners that are closed twice
+	d.wg.Wait()
+}
+
+// Client returns a client of the unix socket that waits up to patience for a
+// daemon that is restarted.
+func (d *Door) Client(t testing.TB, patience time.Duration) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Options{Socket: d.Socket, Patience: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// ClientNouns are the server's nouns on the other side of the wire.
+func ClientNouns(c *client.Client) server.Nouns {
+	return server.Nouns{
+		Computers: c.Computers, Runs: c.Runs, Files: c.Files,
+		Workspaces: c.Workspaces, Images: c.Images, Daemon: c.Daemon,
+	}
+}
