@@ -1,16 +1,153 @@
-// Package computer is the central noun: a Linux machine with two disks, its
-// life, its runs and its files.
 package computer
 
 import (
 	"context"
-	"io"
+	"log/slog"
+	"sync"
 
 	"holt"
+	"holt/db"
+	"holt/machine"
+	"holt/workspace"
 )
 
+// Workspaces is the registry of workspaces, as far as computers need it.
+type Workspaces interface {
+	// Find returns the id and name of a workspace; NotFound.
+	Find(ctx context.Context, ref string) (holt.WorkspaceID, string, error)
+	// Make makes an empty workspace of that id. It is no error if it was made
+	// before. AlreadyExists when another has the name.
+	Make(ctx context.Context, id holt.WorkspaceID, name string) error
+	// Remove deletes it with its content; no error if there is none. Conflict
+	// while it is mounted on the host.
+	Remove(ctx context.Context, id holt.WorkspaceID) error
+	// Unmounted returns Conflict while the host has it mounted.
+	Unmounted(ctx context.Context, id holt.WorkspaceID) error
+	// Take opens it for the one computer that writes to it. Conflict when it is
+	// mounted read-write on the host.
+	Take(ctx context.Context, id holt.WorkspaceID) (ws *workspace.Workspace, release func(), err error)
+	// View opens it for reading.
+	View(ctx context.Context, id holt.WorkspaceID) (ws *workspace.Workspace, release func(), err error)
+}
+
+// Config is what a [Store] stands on. All fields without a default must be set.
+type Config struct {
+	DB         *db.DB // with [Schema]
+	Keys       *Keys
+	Dir        string // holds one directory a computer
+	Engine     machine.Engine
+	Images     Images // may be nil for an engine without root disks
+	Workspaces Workspaces
+	Serve      FileServer
+	Limits     Limits                   // zero fields take the engine's defaults
+	Log        *slog.Logger             // nil: slog.Default
+	Fail       func(point string) error // tests: called at each step; an error fails it there
+}
+
 // Store is the set of computers of one daemon.
-type Store struct{}
+type Store struct {
+	cfg Config
+	log *slog.Logger
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	ended bool // Close was called
+	seats map[holt.ComputerID]*seat
+}
+
+// seat is the place of one computer in memory.
+type seat struct {
+	lock  chan struct{} // holds one token while a verb is at work
+	users int           // holders and waiters of lock
+	live  *live         // nil while no machine runs
+}
+
+// Open takes the computers of the control database over: those that run are
+// adopted, what was half-done is undone or finished.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	s := &Store{cfg: cfg, log: cfg.Log, seats: map[holt.ComputerID]*seat{}}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := s.recover(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close lets go of all machines, which go on, and waits for the verbs at work;
+// what they leave half-done the next Open finishes.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.cancel()
+	s.wg.Wait()
+	s.mu.Lock()
+	var all []*live
+	for _, seat := range s.seats {
+		if seat.live != nil {
+			all = append(all, seat.live)
+			seat.live = nil
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range all {
+		l.close()
+		l.m.Release()
+		l.release()
+	}
+	return nil
+}
+
+// Get returns a computer by name or id.
+func (s *Store) Get(ctx context.Context, ref string) (holt.Computer, error) {
+	r, err := s.find(ctx, ref)
+	if err != nil {
+		return holt.Computer{}, err
+	}
+	return s.shown(r), nil
+}
+
+// List returns all computers in the order of their names.
+func (s *Store) List(ctx context.Context) ([]holt.Computer, error) {
+	all, err := s.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]holt.Computer, 0, len(all))
+	for _, r := range all {
+		list = append(list, s.shown(r))
+	}
+	return list, nil
+}
+
+// Having returns the computer that has a workspace; ok is false if none does.
+func (s *Store) Having(ctx context.Context, id holt.WorkspaceID) (c holt.Computer, ok bool, err error) {
+	r, ok, err := s.byWorkspace(ctx, id)
+	return r.Computer, ok, err
+}
+
+// shown adds to a record what only memory knows: that a running guest does not answer.
+func (s *Store) shown(r record) holt.Computer {
+	if r.State != holt.ComputerRunning || r.Reason != "" {
+		return r.Computer
+	}
+	l := s.live(r.ID)
+	if l == nil {
+		return r.Computer
+	}
+	if client, _, fault := l.state(); client == nil && fault != nil {
+		r.Reason = "the guest agent does not answer: " + fault.Error()
+	}
+	return r.Computer
+}
 
 // Change says what Update changes. Nil fields stay as they are.
 type Change struct {
@@ -19,127 +156,147 @@ type Change struct {
 	MemoryMB *int    `json:"memory_mb,omitempty" doc:"MiB; takes effect at the next start"`
 }
 
-var errNotYet = holt.Errorf(holt.Unsupported, "not built yet")
-
-// Create makes and starts a computer and returns once its guest agent answers
-// and its workspace is mounted. key is the idempotency key, or "". A create
-// that fails leaves nothing.
-func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error) {
-	return holt.Computer{}, errNotYet
-}
-
-// Get returns a computer by name or id.
-func (s *Store) Get(ctx context.Context, ref string) (holt.Computer, error) {
-	return holt.Computer{}, errNotYet
-}
-
-// List returns all computers, oldest first.
-func (s *Store) List(ctx context.Context) ([]holt.Computer, error) { return nil, errNotYet }
-
-// Update renames a computer or changes its shape for the next start.
+// Update renames a computer or changes its shape. Inside the guest both show
+// at the next start. Its workspace keeps its name.
 func (s *Store) Update(ctx context.Context, ref string, change Change) (holt.Computer, error) {
-	return holt.Computer{}, errNotYet
+	r, unlock, err := s.hold(ctx, ref)
+	if err != nil {
+		return holt.Computer{}, err
+	}
+	defer unlock()
+	if change.Name != nil {
+		if r.Name, err = holt.ParseName(*change.Name); err != nil {
+			return holt.Computer{}, err
+		}
+	}
+	if change.CPUs != nil {
+		r.CPUs = *change.CPUs
+	}
+	if change.MemoryMB != nil {
+		r.MemoryMB = *change.MemoryMB
+	}
+	if err := boundShape(r.CPUs, r.MemoryMB); err != nil {
+		return holt.Computer{}, err
+	}
+	if err := s.save(ctx, r); err != nil {
+		return holt.Computer{}, err
+	}
+	return s.shown(r), nil
 }
 
-// Delete ends the machine and removes its root disk, and the workspace that
-// was made with it.
-func (s *Store) Delete(ctx context.Context, ref, key string) error { return errNotYet }
-
-// Start boots a stopped computer; a running one is left as it is.
-func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return holt.Computer{}, errNotYet
+// live returns the running machine of a computer, or nil.
+func (s *Store) live(id holt.ComputerID) *live {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seat := s.seats[id]; seat != nil {
+		return seat.live
+	}
+	return nil
 }
 
-// Stop shuts a computer down and keeps both disks; a stopped one is left as it is.
-func (s *Store) Stop(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return holt.Computer{}, errNotYet
+// setLive publishes a computer's machine; nil: it has none.
+func (s *Store) setLive(id holt.ComputerID, l *live) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seat := s.seat(id)
+	seat.live = l
+	s.tidy(id, seat)
 }
 
-// Logs writes the last n bytes of the machine's console to w, whole lines.
-func (s *Store) Logs(ctx context.Context, ref string, n int64, w io.Writer) error { return errNotYet }
-
-// Runs returns the runs of all computers.
-func (s *Store) Runs() *Runs { return &Runs{s} }
-
-// Files returns the files of all computers.
-func (s *Store) Files() *Files { return &Files{s} }
-
-// Runs is the commands that were run in computers.
-type Runs struct{ s *Store }
-
-// Start runs a command; a stopped computer is started first. It returns as
-// soon as the command runs.
-func (r *Runs) Start(ctx context.Context, ref string, spec holt.RunSpec, key string) (holt.Run, error) {
-	return holt.Run{}, errNotYet
+// seat returns a computer's seat, a new one if need be. Store.mu is held.
+func (s *Store) seat(id holt.ComputerID) *seat {
+	if s.seats[id] == nil {
+		s.seats[id] = &seat{lock: make(chan struct{}, 1)}
+	}
+	return s.seats[id]
 }
 
-// Get returns a run.
-func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
-	return holt.Run{}, errNotYet
+// tidy drops a seat that nobody needs. Store.mu is held.
+func (s *Store) tidy(id holt.ComputerID, seat *seat) {
+	if seat.users == 0 && seat.live == nil {
+		delete(s.seats, id)
+	}
 }
 
-// List returns the runs of a computer, newest first, at most limit (0: 100).
-func (r *Runs) List(ctx context.Context, ref string, limit int) ([]holt.Run, error) {
-	return nil, errNotYet
+// lock waits for a computer's lock.
+func (s *Store) lock(ctx context.Context, id holt.ComputerID) (unlock func(), err error) {
+	s.mu.Lock()
+	seat := s.seat(id)
+	seat.users++
+	s.mu.Unlock()
+	leave := func() {
+		s.mu.Lock()
+		seat.users--
+		s.tidy(id, seat)
+		s.mu.Unlock()
+	}
+	select {
+	case seat.lock <- struct{}{}:
+		return func() { <-seat.lock; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, gone(ctx)
+	}
 }
 
-// Follow calls emit with the run's output from offset on, as it comes, and at
-// last with its exit. It goes on across restarts of the channel to the guest.
-// It returns the error of emit if that fails.
-func (r *Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error {
-	return errNotYet
+// hold finds a computer, locks it, and reads it again: it may have changed or
+// gone while the lock was waited for.
+func (s *Store) hold(ctx context.Context, ref string) (record, func(), error) {
+	r, err := s.find(ctx, ref)
+	if err != nil {
+		return record{}, nil, err
+	}
+	unlock, err := s.lock(ctx, r.ID)
+	if err != nil {
+		return record{}, nil, err
+	}
+	if r, err = s.find(ctx, string(r.ID)); err != nil {
+		unlock()
+		return record{}, nil, err
+	}
+	return r, unlock, nil
 }
 
-// Input returns the standard input of a run that was started with Stdin.
-// Closing it is the end of file.
-func (r *Runs) Input(ctx context.Context, id holt.RunID) (io.WriteCloser, error) {
-	return nil, errNotYet
+// detach runs a verb that goes on when its caller leaves, until the daemon ends.
+func detach[T any](ctx context.Context, s *Store, verb func(context.Context) (T, error)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	_, leave, err := s.enter(ctx)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		defer leave()
+		value, err := verb(s.ctx)
+		done <- outcome{value, err}
+	}()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-ctx.Done():
+		var zero T
+		return zero, gone(ctx)
+	}
 }
 
-// Signal sends a signal, as "SIGTERM" or "TERM", to all processes of a run.
-func (r *Runs) Signal(ctx context.Context, id holt.RunID, signal string) (holt.Run, error) {
-	return holt.Run{}, errNotYet
+// enter begins a verb: Close waits until leave is called, and ends the
+// returned context.
+func (s *Store) enter(ctx context.Context) (bounded context.Context, leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, nil, ending()
+	}
+	s.wg.Add(1)
+	bounded, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return bounded, func() { stop(); cancel(); s.wg.Done() }, nil
 }
 
-// Files is the files of computers. Paths are absolute paths in the guest. In
-// a stopped computer what lies under /home/agent can be read.
-type Files struct{ s *Store }
-
-// Read writes n bytes of a file from offset on to w (n < 0: to its end).
-func (f *Files) Read(ctx context.Context, ref, path string, offset, n int64, w io.Writer) error {
-	return errNotYet
+func ending() error {
+	return holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")
 }
-
-// WriteOptions says how a file is written.
-type WriteOptions struct {
-	Mode uint32 // permission bits; 0: 0644
-	User string // Linux user who owns it; "": agent
-}
-
-// Write replaces a file's content with what r yields, atomically.
-func (f *Files) Write(ctx context.Context, ref, path string, opt WriteOptions, r io.Reader) (holt.FileInfo, error) {
-	return holt.FileInfo{}, errNotYet
-}
-
-// Stat describes a file, not following a symlink.
-func (f *Files) Stat(ctx context.Context, ref, path string) (holt.FileInfo, error) {
-	return holt.FileInfo{}, errNotYet
-}
-
-// List returns the entries of a directory by name.
-func (f *Files) List(ctx context.Context, ref, path string) ([]holt.FileInfo, error) {
-	return nil, errNotYet
-}
-
-// Mkdir makes a directory and its parents.
-func (f *Files) Mkdir(ctx context.Context, ref, path string, opt WriteOptions) (holt.FileInfo, error) {
-	return holt.FileInfo{}, errNotYet
-}
-
-// Remove removes a file or an empty directory, or with recursive a whole tree.
-func (f *Files) Remove(ctx context.Context, ref, path string, recursive bool) error {
-	return errNotYet
-}
-
-// Rename moves a file within the computer.
-func (f *Files) Rename(ctx context.Context, ref, from, to string) error { return errNotYet }

@@ -1,0 +1,40 @@
+// Package computer is the central noun: a Linux machine with two disks, its
+// life, its runs and its files.
+//
+// [Store] is the set of computers of one daemon and the verbs of their life;
+// [Runs] and [Files] are what is done inside them. It knows neither QEMU (an
+// engine is a [machine.Engine]) nor FUSE (the file channel is served by a
+// [FileServer]) nor HTTP. It is not the registry of workspaces, which it
+// reaches through [Workspaces].
+//
+// # Format
+//
+// Tables computer, run and idempotency of the control database ([Schema]), and
+// one directory a computer, DIR/<id>, which is the machine's directory (see
+// package machine) and holds the root disk, root.qcow2.
+//
+// # Crash only
+//
+// Every change of a computer's state is written before the act and after it.
+// The acts are named steps ([Store.steps]) whose undoing is idempotent: a
+// create that fails undoes in reverse what it did, delete undoes everything in
+// reverse, and [Open] undoes what a killed daemon was creating or deleting,
+// finishes what was stopping, and adopts what was running.
+//
+// # Lock order
+//
+// The computer's own lock (one at a time, held over a whole verb), then the
+// lock of its workspace registry entry, then Store.mu or live.mu, which are
+// never held while anything is waited for. Reading a computer, and runs and
+// files in a running one, take no lock but the short ones.
+//
+// # Traps
+//
+// A guest is hostile: what its agent answers is data, the tags on its file
+// requests are text, and it may stop answering at any point. So every call into
+// it has a deadline or is watched by the heartbeat of [live.beat].
+//
+// Contexts: Create obeys its caller until the computer runs, and then is
+// undone. Start, Stop and Delete go on when their caller leaves, since others
+// wait for the same thing; they end with the daemon or their own deadline.
+package computer

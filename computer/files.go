@@ -1,0 +1,306 @@
+package computer
+
+import (
+	"context"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"holt"
+	"holt/agent"
+)
+
+// workspaceDir is where a computer's workspace is mounted.
+const workspaceDir = "/home/agent"
+
+// defaultUser owns what is written through the API.
+const defaultUser = "agent"
+
+// Files is the files of computers, through their guest agents: as root sees
+// them. Paths are absolute and are cleaned before use. A stopped computer is
+// started first, unless what is only read lies in its workspace.
+type Files struct{ s *Store }
+
+// Files returns the files of all computers.
+func (s *Store) Files() *Files { return &Files{s} }
+
+// Stat describes a file; it does not follow a symlink at the end of path.
+func (f *Files) Stat(ctx context.Context, computer, path string) (holt.FileInfo, error) {
+	p, err := cleanPath(path)
+	if err != nil {
+		return holt.FileInfo{}, err
+	}
+	if v, ok, err := f.s.view(ctx, computer, p); err != nil {
+		return holt.FileInfo{}, err
+	} else if ok {
+		defer v.close()
+		return v.stat(p)
+	}
+	var info holt.FileInfo
+	err = f.ask(ctx, computer, true, func(ctx context.Context, c *agent.Client) (err error) {
+		info, err = c.Stat(ctx, p)
+		return err
+	})
+	return info, err
+}
+
+// List returns the entries of a directory in the order of their names.
+func (f *Files) List(ctx context.Context, computer, path string) ([]holt.FileInfo, error) {
+	p, err := cleanPath(path)
+	if err != nil {
+		return nil, err
+	}
+	list := []holt.FileInfo{}
+	if v, ok, err := f.s.view(ctx, computer, p); err != nil {
+		return nil, err
+	} else if ok {
+		defer v.close()
+		list, err = v.list(p)
+		return sorted(list), err
+	}
+	err = f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, w *watchdog) error {
+		list = list[:0]
+		return c.List(ctx, p, func(info holt.FileInfo) error {
+			w.feed()
+			list = append(list, info)
+			return nil
+		})
+	})
+	return sorted(list), err
+}
+
+func sorted(list []holt.FileInfo) []holt.FileInfo {
+	slices.SortFunc(list, func(a, b holt.FileInfo) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Read writes n bytes of a file from offset off to w; n < 0: up to its end.
+func (f *Files) Read(ctx context.Context, computer, path string, off, n int64, w io.Writer) error {
+	p, err := cleanPath(path)
+	if err != nil {
+		return err
+	}
+	if off < 0 {
+		return holt.Errorf(holt.InvalidArgument, "a file cannot be read from offset %d", off)
+	}
+	if v, ok, err := f.s.view(ctx, computer, p); err != nil {
+		return err
+	} else if ok {
+		defer v.close()
+		return v.read(ctx, p, off, n, w)
+	}
+	return f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
+		_, err := c.ReadFile(ctx, p, off, n, &fedWriter{w, dog})
+		return err
+	})
+}
+
+// Write replaces a file as one step: who reads it sees the old or the new
+// content, and the old stays if r fails.
+func (f *Files) Write(ctx context.Context, computer, name string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
+	p, err := cleanPath(name)
+	if err != nil {
+		return holt.FileInfo{}, err
+	}
+	if p == "/" {
+		return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "/ is a directory, not a file")
+	}
+	if spec.Mode > 0o7777 {
+		return holt.FileInfo{}, badMode(spec.Mode)
+	}
+	if spec.User == "" {
+		spec.User = defaultUser
+	}
+	if spec.Parents {
+		if err := f.mkdir(ctx, computer, holt.MkdirSpec{Path: path.Dir(p), User: spec.User, Parents: true}); err != nil {
+			return holt.FileInfo{}, err
+		}
+	}
+	if spec.Mode == 0 {
+		if spec.Mode, err = f.modeFor(ctx, computer, p); err != nil {
+			return holt.FileInfo{}, err
+		}
+	}
+	err = f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
+		return c.WriteFile(ctx, p, spec.Mode, spec.User, &fedReader{r, dog})
+	})
+	if err != nil {
+		return holt.FileInfo{}, err
+	}
+	return f.Stat(ctx, computer, p)
+}
+
+// modeFor is the mode of the file that will be replaced, else 0644.
+func (f *Files) modeFor(ctx context.Context, computer, p string) (uint32, error) {
+	var info holt.FileInfo
+	err := f.ask(ctx, computer, true, func(ctx context.Context, c *agent.Client) (err error) {
+		info, err = c.Stat(ctx, p)
+		return err
+	})
+	switch {
+	case holt.CodeOf(err) == holt.NotFound:
+		return 0o644, nil
+	case err != nil:
+		return 0, err
+	case info.Kind != "file":
+		return 0o644, nil
+	}
+	return info.Mode, nil
+}
+
+// Mkdir makes a directory.
+func (f *Files) Mkdir(ctx context.Context, computer string, spec holt.MkdirSpec, key string) (holt.FileInfo, error) {
+	p, err := cleanPath(spec.Path)
+	if err != nil {
+		return holt.FileInfo{}, err
+	}
+	return Once(ctx, f.s.cfg.Keys, Call[holt.FileInfo]{
+		Key: key, Method: "file.mkdir", Request: []any{computer, spec},
+		Act: func(ctx context.Context, _ *Claim) (holt.FileInfo, error) {
+			if err := f.mkdir(ctx, computer, spec); err != nil {
+				return holt.FileInfo{}, err
+			}
+			return f.Stat(ctx, computer, p)
+		},
+	})
+}
+
+func (f *Files) mkdir(ctx context.Context, computer string, spec holt.MkdirSpec) error {
+	if spec.Mode > 0o7777 {
+		return badMode(spec.Mode)
+	}
+	if spec.Mode == 0 {
+		spec.Mode = 0o755
+	}
+	if spec.User == "" {
+		spec.User = defaultUser
+	}
+	return f.ask(ctx, computer, spec.Parents, func(ctx context.Context, c *agent.Client) error {
+		return c.Mkdir(ctx, path.Clean(spec.Path), spec.Mode, spec.User, spec.Parents)
+	})
+}
+
+func badMode(mode uint32) error {
+	return holt.Errorf(holt.InvalidArgument, "%#o is no file mode", mode).WithHint("give permission bits as chmod takes them, up to 07777")
+}
+
+// Remove removes a file or an empty directory; recursive: a whole tree.
+func (f *Files) Remove(ctx context.Context, computer, name string, recursive bool, key string) error {
+	p, err := cleanPath(name)
+	if err != nil {
+		return err
+	}
+	if p == "/" || p == workspaceDir {
+		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", p).
+			WithHint("remove what is in it, or delete the computer")
+	}
+	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
+		Key: key, Method: "file.remove", Request: []any{computer, p, recursive},
+		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+			return struct{}{}, f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
+				dog.hold() // a big tree takes its time and says nothing meanwhile
+				return c.Remove(ctx, p, recursive)
+			})
+		},
+	})
+	return err
+}
+
+// Rename moves a file within the computer, replacing what is there.
+func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpec, key string) error {
+	from, err := cleanPath(spec.From)
+	if err != nil {
+		return err
+	}
+	to, err := cleanPath(spec.To)
+	if err != nil {
+		return err
+	}
+	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
+		Key: key, Method: "file.rename", Request: []any{computer, spec},
+		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+			return struct{}{}, f.ask(ctx, computer, false, func(ctx context.Context, c *agent.Client) error {
+				return c.Rename(ctx, from, to)
+			})
+		},
+	})
+	return err
+}
+
+// ask calls act with the agent of a computer, woken if need be; repeat says
+// that it does no harm twice.
+func (f *Files) ask(ctx context.Context, computer string, repeat bool, act func(context.Context, *agent.Client) error) error {
+	_, l, err := f.s.wake(ctx, computer)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, l.limits.Answer, repeat, act)
+}
+
+// stream is ask for what takes as long as it takes: it is ended when the guest
+// stalls, not after a fixed time.
+func (f *Files) stream(ctx context.Context, computer string, act func(context.Context, *agent.Client, *watchdog) error) error {
+	_, l, err := f.s.wake(ctx, computer)
+	if err != nil {
+		return err
+	}
+	c, err := l.agent(ctx, l.limits.Reconnect)
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dog := newWatchdog(l.limits.Stall, cancel)
+	defer dog.hold()
+	err = act(bounded, c, dog)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return gone(ctx)
+	case bounded.Err() != nil || broken(c) && holt.CodeOf(err) == holt.Unavailable:
+		return silent(err)
+	default:
+		return err
+	}
+}
+
+// watchdog ends a transfer in which the guest has not moved for a while. The
+// caller's own time does not count.
+type watchdog struct {
+	limit time.Duration
+	timer *time.Timer
+}
+
+func newWatchdog(limit time.Duration, bark func()) *watchdog {
+	return &watchdog{limit, time.AfterFunc(limit, bark)}
+}
+
+func (w *watchdog) feed() { w.timer.Reset(w.limit) }
+func (w *watchdog) hold() { w.timer.Stop() }
+
+// fedWriter passes on what came from the guest.
+type fedWriter struct {
+	w   io.Writer
+	dog *watchdog
+}
+
+func (f *fedWriter) Write(p []byte) (int, error) {
+	f.dog.hold()
+	defer f.dog.feed()
+	return f.w.Write(p)
+}
+
+// fedReader passes on what goes to the guest.
+type fedReader struct {
+	r   io.Reader
+	dog *watchdog
+}
+
+func (f *fedReader) Read(p []byte) (int, error) {
+	f.dog.hold()
+	defer f.dog.feed()
+	return f.r.Read(p)
+}

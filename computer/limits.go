@@ -1,0 +1,45 @@
+package computer
+
+import (
+	"time"
+
+	"holt/machine"
+)
+
+// Limits are the deadlines of everything that waits for a guest.
+type Limits struct {
+	Boot      time.Duration // from the machine's launch to the agent's answer and the mounted workspace
+	Dial      time.Duration // for one try to reach the agent
+	Beat      time.Duration // between heartbeats
+	Answer    time.Duration // for one answer of the agent
+	Reconnect time.Duration // how long a call waits for a channel that is down
+	Stall     time.Duration // without a byte in a file's transfer
+	Shutdown  time.Duration // for a guest to end after it was asked
+	PowerDown time.Duration // for a guest to end after its power button was pressed
+}
+
+// defaultLimits are generous enough for a host that is fully loaded; software
+// emulation is 5 to 20 times slower than the processor.
+func defaultLimits(a machine.Acceleration) Limits {
+	l := Limits{
+		Boot: time.Minute, Dial: 30 * time.Second, Beat: 15 * time.Second, Answer: 20 * time.Second,
+		Reconnect: 10 * time.Second, Stall: 30 * time.Second, Shutdown: 45 * time.Second, PowerDown: 30 * time.Second,
+	}
+	if a == machine.AccelTCG {
+		l.Boot, l.Shutdown = 5*time.Minute, 90*time.Second
+	}
+	return l
+}
+
+// or fills the zero fields of l from d.
+func (l Limits) or(d Limits) Limits {
+	for _, f := range []struct{ mine, other *time.Duration }{
+		{&l.Boot, &d.Boot}, {&l.Dial, &d.Dial}, {&l.Beat, &d.Beat}, {&l.Answer, &d.Answer},
+		{&l.Reconnect, &d.Reconnect}, {&l.Stall, &d.Stall}, {&l.Shutdown, &d.Shutdown}, {&l.PowerDown, &d.PowerDown},
+	} {
+		if *f.mine == 0 {
+			*f.mine = *f.other
+		}
+	}
+	return l
+}

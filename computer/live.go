@@ -1,0 +1,319 @@
+package computer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"holt"
+	"holt/agent"
+	"holt/channel"
+	"holt/machine"
+	"holt/workspace"
+)
+
+// FileServer answers one session of a guest's file channel until conn ends or
+// ctx does, and closes conn. writer turns the tag of a request, hostile text,
+// into whom its change is attributed to.
+type FileServer func(ctx context.Context, ws *workspace.Workspace, conn net.Conn, writer func(tag string) workspace.Writer) error
+
+// live is a machine that runs now and the two channels into it. Its
+// goroutines redial a channel that breaks, until the machine ends or the
+// daemon lets go of it.
+type live struct {
+	id  holt.ComputerID
+	m   machine.Machine
+	ws  *workspace.Workspace
+	log *slog.Logger
+
+	release func() // of ws
+
+	serve     FileServer
+	writer    func(tag string) workspace.Writer
+	limits    Limits
+	reconcile func(ctx context.Context, c *agent.Client) error // settles what became of runs
+	launched  time.Time
+
+	hostname string
+	bootID   string // of the guest that was last greeted; used by controlLoop only
+	fresh    bool   // that guest has no identity yet
+
+	ctx    context.Context
+	cancel context.CancelFunc // nil before connect
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	client *agent.Client // nil while the control channel is down
+	up     chan struct{} // closed while client is set
+	fault  error         // why the control channel is down; nil when up or never tried
+
+	runs     map[holt.RunID]bool // that this daemon or one before it started here, as far as known
+	starting map[holt.RunID]bool // that the guest may not know yet
+}
+
+// connect begins to serve both channels.
+func (l *live) connect(ctx context.Context) {
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	l.wg.Go(l.controlLoop)
+	l.wg.Go(l.filesLoop)
+}
+
+// close lets go of the channels, not of the machine, and waits for the goroutines.
+func (l *live) close() {
+	l.cancel()
+	l.wg.Wait()
+}
+
+// backoff is the pause before a channel is dialled again.
+func backoff(ctx context.Context, try int) {
+	const first, most = 50 * time.Millisecond, 2 * time.Second
+	t := time.NewTimer(min(first<<min(try, 10), most))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// dial opens a resynced session on a port. The guest may be booting.
+func (l *live) dial(ctx context.Context, port string) (net.Conn, error) {
+	conn, err := l.m.Dial(ctx, port)
+	if err != nil {
+		return nil, err
+	}
+	return channel.Dial(ctx, conn) // closes conn when it fails
+}
+
+func (l *live) controlLoop() {
+	for try := 0; l.alive(); try++ {
+		client, err := l.dialControl()
+		if err != nil {
+			l.set(nil, err)
+			backoff(l.ctx, try)
+			continue
+		}
+		try = 0
+		l.set(client, nil)
+		err = l.beat(client)
+		l.set(nil, err)
+		client.Close()
+	}
+}
+
+// alive says whether redialling makes sense.
+func (l *live) alive() bool {
+	select {
+	case <-l.ctx.Done():
+		return false
+	case <-l.m.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+func (l *live) dialControl() (*agent.Client, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.limits.Dial)
+	defer cancel()
+	conn, err := l.dial(ctx, machine.PortControl)
+	if err != nil {
+		return nil, err
+	}
+	client, err := agent.NewClient(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	h, err := client.Hello(ctx)
+	if err == nil {
+		err = l.greet(ctx, client, h)
+	}
+	if err == nil {
+		err = l.reconcile(ctx, client)
+	}
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// greet gives a guest that has just booted, also by itself, its identity.
+func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) error {
+	if !l.fresh && (l.bootID == "" || l.bootID == h.BootID) {
+		l.bootID = h.BootID
+		return nil
+	}
+	entropy := make([]byte, 64)
+	rand.Read(entropy) // never fails, see crypto/rand
+	err := client.Configure(ctx, agent.Identity{
+		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
+		Hosts: []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
+	})
+	if err == nil {
+		l.bootID, l.fresh = h.BootID, false
+	}
+	return err
+}
+
+// beat returns when the channel has ended or the agent stops answering: a
+// connection to a guest that hangs breaks by itself never.
+func (l *live) beat(client *agent.Client) error {
+	tick := time.NewTicker(l.limits.Beat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return nil
+		case <-client.Done():
+			return errors.New("the control channel ended")
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(l.ctx, l.limits.Answer)
+		_, err := client.Hello(ctx)
+		cancel()
+		if err != nil && l.ctx.Err() == nil {
+			l.log.Warn("guest agent does not answer", "computer", l.id, "err", err)
+			return err
+		}
+	}
+}
+
+func (l *live) filesLoop() {
+	for try := 0; l.alive(); try++ {
+		conn, err := l.dialFiles()
+		if err == nil {
+			try = 0
+			err = l.serve(l.ctx, l.ws, conn, l.writer)
+		}
+		if err != nil && l.ctx.Err() == nil {
+			l.log.Warn("file channel broke", "computer", l.id, "err", err)
+		}
+		backoff(l.ctx, try)
+	}
+}
+
+func (l *live) dialFiles() (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.limits.Dial)
+	defer cancel()
+	return l.dial(ctx, machine.PortFiles)
+}
+
+// set publishes the control channel, or that it is down and why.
+func (l *live) set(client *agent.Client, fault error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if client != nil && l.client == nil {
+		close(l.up)
+	}
+	if client == nil && l.client != nil {
+		l.up = make(chan struct{})
+	}
+	l.client = client
+	if fault != nil || client != nil {
+		l.fault = fault
+	}
+}
+
+// drop takes back a client that was found broken before beat noticed.
+func (l *live) drop(client *agent.Client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.client == client {
+		l.client, l.up = nil, make(chan struct{})
+	}
+}
+
+func (l *live) state() (*agent.Client, <-chan struct{}, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.client, l.up, l.fault
+}
+
+// agent returns the guest agent's client, waiting up to limit for a channel
+// that is down to come back.
+func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, error) {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	for {
+		client, up, fault := l.state()
+		if client != nil && !broken(client) {
+			return client, nil
+		}
+		if client != nil {
+			l.drop(client)
+			continue
+		}
+		select {
+		case <-up:
+		case <-l.m.Done():
+			return nil, holt.Errorf(holt.Unavailable, "the computer's machine has ended").
+				WithHint("holt computer start starts it again")
+		case <-l.ctx.Done():
+			return nil, holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")
+		case <-ctx.Done():
+			return nil, gone(ctx)
+		case <-t.C:
+			if fault == nil {
+				fault = errors.New("no answer yet")
+			}
+			return nil, silent(fault)
+		}
+	}
+}
+
+// silent is the error for a guest agent that does not answer.
+func silent(cause error) *holt.Error {
+	return holt.Errorf(holt.Unavailable, "the guest agent does not answer: %w", cause).
+		WithHint("the guest may be overloaded, or its agent was ended; see holt computer logs, and mend it with holt computer stop and start")
+}
+
+// do calls act with the guest agent. Each attempt is bounded by limit. When
+// the channel breaks under it and repeat allows it, it is tried once more.
+func (l *live) do(ctx context.Context, limit time.Duration, repeat bool, act func(context.Context, *agent.Client) error) error {
+	for try := 0; ; try++ {
+		client, err := l.agent(ctx, l.limits.Reconnect)
+		if err != nil {
+			return err
+		}
+		bounded, cancel := context.WithTimeout(ctx, limit)
+		err = act(bounded, client)
+		expired := bounded.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return gone(ctx)
+		case expired:
+			return silent(err)
+		case !broken(client) || holt.CodeOf(err) != holt.Unavailable:
+			return err
+		case !repeat || try > 0:
+			return silent(err)
+		}
+	}
+}
+
+// gone is the error for a caller whose context has ended.
+func gone(ctx context.Context) error {
+	err := context.Cause(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return holt.Errorf(holt.Timeout, "it took longer than allowed: %w", err)
+	}
+	return err
+}
+
+// broken says whether the channel has ended.
+func broken(client *agent.Client) bool {
+	select {
+	case <-client.Done():
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,205 @@
+package computer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"holt"
+	"holt/db"
+)
+
+// keyLife is how long an idempotency key is remembered after its first use.
+const keyLife = 24 * time.Hour
+
+// mostKey bounds an idempotency key, bytes.
+const mostKey = 255
+
+// Keys remembers which mutating calls were answered, so that a call repeated
+// with the same idempotency key acts once and gets the first answer. A call
+// that failed changed nothing; its repeat acts anew.
+//
+// A daemon that is killed during a call leaves a key without an answer. If the
+// call had bound the key to what it made (see [Claim.Bind]) the repeat finishes
+// that; if not, nothing was made and the repeat acts anew.
+type Keys struct {
+	db *db.DB
+
+	mu     sync.Mutex
+	active map[string]*call
+}
+
+type call struct {
+	method string
+	hash   [32]byte
+	done   chan struct{}
+}
+
+// NewKeys returns the keys of a control database.
+func NewKeys(d *db.DB) *Keys { return &Keys{db: d, active: map[string]*call{}} }
+
+// Claim is the key of a call under way. The nil Claim is a call without one.
+type Claim struct{ key string }
+
+// Bind records, in the transaction that makes it, what the call makes.
+func (c *Claim) Bind(tx *db.Tx, ref string) error {
+	if c == nil {
+		return nil
+	}
+	return tx.Exec(`UPDATE idempotency SET ref = ? WHERE key = ?`, ref, c.key)
+}
+
+// Call is a mutating call with an idempotency key.
+type Call[T any] struct {
+	Key     string // "": no key, Act is simply called
+	Method  string // names the kind of call, as "computer.create"
+	Request any    // what makes two calls the same; marshalled to JSON
+	// Act does it. An error means that nothing was changed.
+	Act func(ctx context.Context, claim *Claim) (T, error)
+	// Again answers a repeat whose first call was cut off by a daemon's end
+	// after it had bound ref. Nil: Act is called.
+	Again func(ctx context.Context, ref string) (T, error)
+}
+
+// Once does a call unless it was done before.
+//
+// Errors: Conflict when the key was used for another call; those of Act.
+func Once[T any](ctx context.Context, k *Keys, c Call[T]) (T, error) {
+	var zero T
+	if c.Key == "" {
+		return c.Act(ctx, nil)
+	}
+	if len(c.Key) > mostKey {
+		return zero, holt.Errorf(holt.InvalidArgument, "the idempotency key has %d bytes", len(c.Key)).
+			WithHint("at most %d; a random identifier will do", mostKey)
+	}
+	request, err := json.Marshal(c.Request)
+	if err != nil {
+		return zero, fmt.Errorf("encode request: %w", err)
+	}
+	mine := &call{method: c.Method, hash: sha256.Sum256(request), done: make(chan struct{})}
+	if err := k.enter(ctx, c.Key, mine); err != nil {
+		return zero, err
+	}
+	defer k.leave(c.Key, mine)
+	return execute(ctx, k, c, mine)
+}
+
+// enter waits until no other call with this key is under way.
+func (k *Keys) enter(ctx context.Context, key string, mine *call) error {
+	for {
+		k.mu.Lock()
+		other := k.active[key]
+		if other == nil {
+			k.active[key] = mine
+		}
+		k.mu.Unlock()
+		if other == nil {
+			return nil
+		}
+		if other.method != mine.method || other.hash != mine.hash {
+			return keyConflict(key)
+		}
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+			return gone(ctx)
+		}
+	}
+}
+
+func (k *Keys) leave(key string, mine *call) {
+	k.mu.Lock()
+	delete(k.active, key)
+	k.mu.Unlock()
+	close(mine.done)
+}
+
+func keyConflict(key string) error {
+	return holt.Errorf(holt.Conflict, "the idempotency key %q was used for another request", clip(key)).
+		WithHint("use a new key for a new request")
+}
+
+func execute[T any](ctx context.Context, k *Keys, c Call[T], mine *call) (T, error) {
+	var zero T
+	first, err := k.claim(ctx, c.Key, mine)
+	if err != nil {
+		return zero, err
+	}
+	if first.answered {
+		var answer T
+		if err := json.Unmarshal(first.answer, &answer); err != nil {
+			return zero, fmt.Errorf("decode recorded answer: %w", err)
+		}
+		return answer, nil
+	}
+	var answer T
+	if first.ref != "" && c.Again != nil {
+		answer, err = c.Again(ctx, first.ref)
+	} else {
+		answer, err = c.Act(ctx, &Claim{c.Key})
+	}
+	// What was done or undone is recorded even if the caller is gone.
+	late := context.WithoutCancel(ctx)
+	if err != nil {
+		if lost := k.forget(late, c.Key); lost != nil {
+			return zero, errors.Join(err, lost)
+		}
+		return zero, err
+	}
+	b, err := json.Marshal(answer)
+	if err != nil {
+		return zero, fmt.Errorf("encode answer: %w", err)
+	}
+	return answer, k.record(late, c.Key, b)
+}
+
+// earlier is what is known of a key's first use.
+type earlier struct {
+	answered bool
+	answer   []byte
+	ref      string
+}
+
+// claim makes the key ours, or returns what its first use left.
+func (k *Keys) claim(ctx context.Context, key string, mine *call) (earlier, error) {
+	var e earlier
+	now := time.Now()
+	err := k.db.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Exec(`DELETE FROM idempotency WHERE created < ?`, now.Add(-keyLife).UnixNano()); err != nil {
+			return err
+		}
+		found := false
+		err := tx.Query(`SELECT method, request, ref, answer FROM idempotency WHERE key = ?`, []any{key}, func(r *db.Row) error {
+			found = true
+			if r.Text(0) != mine.method || string(r.Bytes(1)) != string(mine.hash[:]) {
+				return keyConflict(key)
+			}
+			e.ref, e.answered = r.Text(2), !r.Null(3)
+			e.answer = r.Bytes(3)
+			return nil
+		})
+		if err != nil || found {
+			return err
+		}
+		return tx.Exec(`INSERT INTO idempotency (key, method, request, ref, created) VALUES (?, ?, ?, '', ?)`,
+			key, mine.method, mine.hash[:], now.UnixNano())
+	})
+	return e, err
+}
+
+func (k *Keys) record(ctx context.Context, key string, answer []byte) error {
+	return k.db.Write(ctx, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE idempotency SET answer = ? WHERE key = ?`, answer, key)
+	})
+}
+
+func (k *Keys) forget(ctx context.Context, key string) error {
+	return k.db.Write(ctx, func(tx *db.Tx) error {
+		return tx.Exec(`DELETE FROM idempotency WHERE key = ? AND answer IS NULL`, key)
+	})
+}

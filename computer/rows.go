@@ -1,0 +1,256 @@
+package computer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"holt"
+	"holt/db"
+)
+
+// Schema makes the tables of this package in the control database. Times are
+// nanoseconds since 1970; 0 means never.
+const Schema = `
+CREATE TABLE computer (
+	id             TEXT PRIMARY KEY,
+	name           TEXT NOT NULL UNIQUE,
+	template       TEXT NOT NULL,
+	image          TEXT NOT NULL,        -- digest of the root its disk is laid over; '' without a root disk
+	state          TEXT NOT NULL,
+	reason         TEXT NOT NULL DEFAULT '',
+	engine         TEXT NOT NULL,
+	cpus           INTEGER NOT NULL,
+	memory_mb      INTEGER NOT NULL,
+	disk_mb        INTEGER NOT NULL,
+	workspace      TEXT NOT NULL UNIQUE, -- id
+	workspace_name TEXT NOT NULL,
+	owned          INTEGER NOT NULL,     -- the workspace was made with the computer and goes with it
+	created        INTEGER NOT NULL,
+	started        INTEGER NOT NULL DEFAULT 0,
+	boot_ms        INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE run (
+	seq        INTEGER PRIMARY KEY,      -- order of starting
+	id         TEXT NOT NULL UNIQUE,
+	computer   TEXT NOT NULL,
+	spec       TEXT NOT NULL,            -- JSON of holt.RunSpec
+	state      TEXT NOT NULL,
+	exit_code  INTEGER NOT NULL DEFAULT 0,
+	signal     TEXT NOT NULL DEFAULT '',
+	timed_out  INTEGER NOT NULL DEFAULT 0,
+	background INTEGER NOT NULL DEFAULT 0,
+	started    INTEGER NOT NULL,
+	ended      INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX run_computer ON run (computer, seq);
+CREATE INDEX run_running ON run (computer) WHERE state = 'running';
+CREATE TABLE idempotency (
+	key     TEXT PRIMARY KEY,
+	method  TEXT NOT NULL,
+	request BLOB NOT NULL,               -- SHA-256 of the request
+	ref     TEXT NOT NULL,               -- what the call made; '' if nothing yet
+	answer  BLOB,                        -- JSON; NULL until the call has ended
+	created INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX idempotency_created ON idempotency (created);
+CREATE INDEX idempotency_ref ON idempotency (ref);
+`
+
+// record is a computer as the control database has it.
+type record struct {
+	holt.Computer
+	image       string // digest of the root its disk is laid over
+	workspaceID holt.WorkspaceID
+	owned       bool // the workspace goes with the computer
+}
+
+const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
+	workspace, workspace_name, owned, created, started, boot_ms`
+
+func scanRecord(row *db.Row) record {
+	r := record{
+		Computer: holt.Computer{
+			ID: holt.ComputerID(row.Text(0)), Name: row.Text(1), Template: row.Text(2),
+			State: holt.ComputerState(row.Text(4)), Reason: row.Text(5), Engine: row.Text(6),
+			CPUs: int(row.Int64(7)), MemoryMB: int(row.Int64(8)), DiskSizeMB: int(row.Int64(9)),
+			Workspace: row.Text(11), CreatedAt: time.Unix(0, row.Int64(13)).UTC(), BootMS: row.Int64(15),
+		},
+		image:       row.Text(3),
+		workspaceID: holt.WorkspaceID(row.Text(10)),
+		owned:       row.Int64(12) != 0,
+	}
+	r.StartedAt = timeOf(row.Int64(14))
+	return r
+}
+
+func timeOf(ns int64) *time.Time {
+	if ns == 0 {
+		return nil
+	}
+	t := time.Unix(0, ns).UTC()
+	return &t
+}
+
+func nanos(t *time.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// selectRecords returns the computers that a condition selects.
+func (s *Store) selectRecords(ctx context.Context, condition string, args ...any) ([]record, error) {
+	var list []record
+	err := s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT `+recordColumns+` FROM computer `+condition, args, func(row *db.Row) error {
+			list = append(list, scanRecord(row))
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read computers: %w", err)
+	}
+	return list, nil
+}
+
+func (s *Store) all(ctx context.Context) ([]record, error) {
+	return s.selectRecords(ctx, `ORDER BY name`)
+}
+
+// find returns a computer by name or id.
+func (s *Store) find(ctx context.Context, ref string) (record, error) {
+	// No name holds an underscore, every id does.
+	list, err := s.selectRecords(ctx, `WHERE id = ?1 OR name = ?1`, ref)
+	if err != nil {
+		return record{}, err
+	}
+	if len(list) == 0 {
+		return record{}, holt.Errorf(holt.NotFound, "there is no computer %q", clip(ref)).
+			WithHint("holt computer list shows the computers there are")
+	}
+	return list[0], nil
+}
+
+func (s *Store) byWorkspace(ctx context.Context, id holt.WorkspaceID) (record, bool, error) {
+	list, err := s.selectRecords(ctx, `WHERE workspace = ?`, id)
+	if err != nil || len(list) == 0 {
+		return record{}, false, err
+	}
+	return list[0], true, nil
+}
+
+// insert makes a computer's row. A name of "" becomes a free scientist's.
+func (s *Store) insert(ctx context.Context, r *record, claim *Claim) error {
+	return s.writeSync(ctx, func(tx *db.Tx) error {
+		names, err := nameSet(tx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case r.Name == "":
+			r.Name = freeName(func(name string) bool { return names[name] || s.workspaceTaken(ctx, name) })
+		case names[r.Name]:
+			return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).
+				WithHint("choose another name, or leave it out to get a free one")
+		}
+		if r.Workspace == "" {
+			r.Workspace = r.Name
+		}
+		user, used, err := textOf(tx, `SELECT name FROM computer WHERE workspace = ?`, r.workspaceID)
+		if err != nil {
+			return err
+		}
+		if used {
+			return holt.Errorf(holt.Conflict, "the workspace %q belongs to the computer %q", r.Workspace, user).
+				WithHint("one computer at a time writes to a workspace; delete %s, or leave the workspace out to get a new one", user)
+		}
+		if err := claim.Bind(tx, string(r.ID)); err != nil {
+			return err
+		}
+		return tx.Exec(`INSERT INTO computer (`+recordColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+			r.ID, r.Name, r.Template, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB, r.DiskSizeMB,
+			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS)
+	})
+}
+
+// save writes what can change of a computer.
+func (s *Store) save(ctx context.Context, r record) error { return s.saveBound(ctx, r, nil) }
+
+// saveBound is save, and binds an idempotency key to the computer.
+func (s *Store) saveBound(ctx context.Context, r record, claim *Claim) error {
+	return s.writeSync(ctx, func(tx *db.Tx) error {
+		if err := claim.Bind(tx, string(r.ID)); err != nil {
+			return err
+		}
+		if _, used, err := textOf(tx, `SELECT 1 FROM computer WHERE name = ? AND id <> ?`, r.Name, r.ID); err != nil {
+			return err
+		} else if used {
+			return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).WithHint("choose another name")
+		}
+		return tx.Exec(`UPDATE computer SET name=?2, image=?3, state=?4, reason=?5, engine=?6, cpus=?7, memory_mb=?8,
+			disk_mb=?9, owned=?10, started=?11, boot_ms=?12 WHERE id=?1`,
+			r.ID, r.Name, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB,
+			r.DiskSizeMB, r.owned, nanos(r.StartedAt), r.BootMS)
+	})
+}
+
+// erase removes a computer's row, its runs, and keys that wait for it.
+func (s *Store) erase(ctx context.Context, id holt.ComputerID) error {
+	return s.writeSync(ctx, func(tx *db.Tx) error {
+		if err := tx.Exec(`DELETE FROM run WHERE computer = ?`, id); err != nil {
+			return err
+		}
+		return tx.Exec(`DELETE FROM computer WHERE id = ?`, id)
+	})
+}
+
+// write runs a write transaction of the control database.
+func (s *Store) write(ctx context.Context, fn func(*db.Tx) error) error {
+	return described(s.cfg.DB.Write(ctx, fn))
+}
+
+// writeSync is write that survives power loss: a computer's state must not be
+// older than its disks.
+func (s *Store) writeSync(ctx context.Context, fn func(*db.Tx) error) error {
+	return described(s.cfg.DB.WriteSync(ctx, fn))
+}
+
+func described(err error) error {
+	if err == nil || holt.CodeOf(err) != holt.Internal {
+		return err
+	}
+	return fmt.Errorf("write control database: %w", err)
+}
+
+func nameSet(tx *db.Tx) (map[string]bool, error) {
+	names := map[string]bool{}
+	err := tx.Query(`SELECT name FROM computer`, nil, func(row *db.Row) error {
+		names[row.Text(0)] = true
+		return nil
+	})
+	return names, err
+}
+
+// textOf returns the first column of the row a query yields; ok is false if it
+// yields none.
+func textOf(tx *db.Tx, sql string, args ...any) (text string, ok bool, err error) {
+	err = tx.Query(sql, args, func(row *db.Row) error {
+		text, ok = row.Text(0), true
+		return nil
+	})
+	return text, ok, err
+}
+
+func (s *Store) workspaceTaken(ctx context.Context, name string) bool {
+	_, _, err := s.cfg.Workspaces.Find(ctx, name)
+	return err == nil
+}
+
+// family is the engine's name without its acceleration: qemu-kvm and qemu-tcg
+// are the same to a disk.
+func family(engine string) string {
+	f, _, _ := strings.Cut(engine, "-")
+	return f
+}

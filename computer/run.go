@@ -1,0 +1,246 @@
+package computer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"holt"
+	"holt/agent"
+	"holt/db"
+)
+
+// Runs is the commands that were run in computers. A run survives its client
+// and the daemon; its record outlives the machine, its output does not.
+type Runs struct{ s *Store }
+
+// Runs returns the runs of all computers.
+func (s *Store) Runs() *Runs { return &Runs{s} }
+
+// mostListed bounds a list of runs.
+const mostListed = 1000
+
+// Start starts a command and returns without waiting for its end; a stopped
+// computer is started first. The run goes on when its caller leaves.
+//
+// Errors: InvalidArgument and NotFound (the guest has no such user, directory
+// or program), Conflict (the computer is being deleted), Unavailable.
+func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error) {
+	if err := checkRun(spec); err != nil {
+		return holt.Run{}, err
+	}
+	request := struct {
+		Computer string
+		Spec     holt.RunSpec
+	}{computer, spec}
+	return detach(ctx, r.s, func(ctx context.Context) (holt.Run, error) {
+		return Once(ctx, r.s.cfg.Keys, Call[holt.Run]{
+			Key: key, Method: "run.start", Request: request, Again: r.startAgain,
+			Act: func(ctx context.Context, claim *Claim) (holt.Run, error) {
+				return r.start(ctx, computer, spec, claim)
+			},
+		})
+	})
+}
+
+func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, claim *Claim) (holt.Run, error) {
+	c, l, err := r.s.wake(ctx, computer)
+	if err != nil {
+		return holt.Run{}, err
+	}
+	run := holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: spec, State: holt.RunRunning, StartedAt: time.Now().UTC()}
+	l.claimRun(run.ID)
+	defer l.runClaimed(run.ID)
+	if err := r.insert(ctx, run, claim); err != nil {
+		return holt.Run{}, err
+	}
+	if err := r.s.point("run/start"); err != nil {
+		return holt.Run{}, err
+	}
+	return run, r.launch(ctx, l, run)
+}
+
+// launch asks the guest to start a run that is recorded. If the guest refuses,
+// the record goes; if it does not answer, what became of the run is settled
+// when it does.
+func (r *Runs) launch(ctx context.Context, l *live, run holt.Run) error {
+	return l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) error {
+		_, err := c.StartRun(ctx, run.ID, run.Spec)
+		switch {
+		case err == nil:
+			l.attend(c, run.ID, r.s.recordExit)
+			return nil
+		case broken(c):
+			return err
+		case ctx.Err() != nil:
+			c.Close() // it hangs; the next session reconciles
+			return err
+		default:
+			return errors.Join(err, r.forget(ctx, run.ID))
+		}
+	})
+}
+
+// startAgain answers a repeated start whose first call a daemon's end cut off
+// after the run was recorded: the guest may have it or not.
+func (r *Runs) startAgain(ctx context.Context, ref string) (holt.Run, error) {
+	run, err := r.Get(ctx, holt.RunID(ref))
+	if err != nil || run.State == holt.RunExited {
+		return run, err
+	}
+	_, l, err := r.s.wake(ctx, string(run.ComputerID))
+	if err != nil {
+		return holt.Run{}, err
+	}
+	l.claimRun(run.ID)
+	defer l.runClaimed(run.ID)
+	if run.State == holt.RunLost {
+		run.State, run.EndedAt = holt.RunRunning, nil
+		if err := r.revive(ctx, run.ID); err != nil {
+			return holt.Run{}, err
+		}
+	}
+	return run, r.launch(ctx, l, run)
+}
+
+// Get returns a run.
+func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
+	list, err := r.selectRuns(ctx, `WHERE id = ?`, id)
+	if err != nil {
+		return holt.Run{}, err
+	}
+	if len(list) == 0 {
+		return holt.Run{}, holt.Errorf(holt.NotFound, "there is no run %q", clip(string(id))).
+			WithHint("holt run list shows the runs of a computer; they go when it is deleted")
+	}
+	return list[0], nil
+}
+
+// List returns up to limit runs of a computer, newest first, beginning after
+// the run with the given id ("": with the newest).
+func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limit int) ([]holt.Run, error) {
+	c, err := r.s.find(ctx, computer)
+	if err != nil {
+		return nil, err
+	}
+	if limit <= 0 || limit > mostListed {
+		limit = mostListed
+	}
+	return r.selectRuns(ctx, `WHERE computer = ?1 AND (?2 = '' OR seq < (SELECT seq FROM run WHERE id = ?2)) ORDER BY seq DESC LIMIT ?3`,
+		c.ID, after, limit)
+}
+
+// Input copies src to the standard input of a run that was started with Stdin
+// and returns how many bytes were taken. At the end of src, eof says whether
+// that ends the input; if not, or if src fails, it stays open.
+//
+// Errors: Conflict when the run has ended or its input has; those of src.
+func (r *Runs) Input(ctx context.Context, id holt.RunID, src io.Reader, eof bool) (int64, error) {
+	l, err := r.at(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	client, err := l.agent(ctx, l.limits.Reconnect)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancel(ctx) // without Close, the end of ctx leaves the input open
+	defer cancel()
+	in, err := client.RunInput(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(in, src)
+	if err != nil || !eof {
+		return n, err
+	}
+	return n, in.Close()
+}
+
+// Signal sends a signal, as SIGTERM or TERM, to all processes of a run.
+func (r *Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) error {
+	request := [2]string{string(id), signal}
+	_, err := Once(ctx, r.s.cfg.Keys, Call[struct{}]{
+		Key: key, Method: "run.signal", Request: request,
+		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+			l, err := r.at(ctx, id)
+			if err != nil {
+				return struct{}{}, err
+			}
+			return struct{}{}, l.do(ctx, l.limits.Answer, false, func(ctx context.Context, c *agent.Client) error {
+				return c.SignalRun(ctx, id, signal)
+			})
+		},
+	})
+	return err
+}
+
+// at returns the machine in which a run is, if it can still be reached.
+func (r *Runs) at(ctx context.Context, id holt.RunID) (*live, error) {
+	run, err := r.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	l := r.s.live(run.ComputerID)
+	if l == nil {
+		return nil, holt.Errorf(holt.Conflict, "the computer of the run %s does not run", id).
+			WithHint("a run ends with its machine")
+	}
+	return l, nil
+}
+
+const runColumns = `id, computer, spec, state, exit_code, signal, timed_out, background, started, ended`
+
+func (r *Runs) selectRuns(ctx context.Context, condition string, args ...any) ([]holt.Run, error) {
+	list := []holt.Run{}
+	err := r.s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT `+runColumns+` FROM run `+condition, args, func(row *db.Row) error {
+			run, err := scanRun(row)
+			list = append(list, run)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read runs: %w", err)
+	}
+	return list, nil
+}
+
+func scanRun(row *db.Row) (holt.Run, error) {
+	run := holt.Run{
+		ID: holt.RunID(row.Text(0)), ComputerID: holt.ComputerID(row.Text(1)), State: holt.RunState(row.Text(3)),
+		ExitCode: int(row.Int64(4)), Signal: row.Text(5), TimedOut: row.Int64(6) != 0, Background: int(row.Int64(7)),
+		StartedAt: time.Unix(0, row.Int64(8)).UTC(), EndedAt: timeOf(row.Int64(9)),
+	}
+	if err := json.Unmarshal(row.Bytes(2), &run.Spec); err != nil {
+		return run, fmt.Errorf("decode run %s: %w", run.ID, err)
+	}
+	return run, nil
+}
+
+func (r *Runs) insert(ctx context.Context, run holt.Run, claim *Claim) error {
+	spec, err := json.Marshal(run.Spec)
+	if err != nil {
+		return fmt.Errorf("encode run: %w", err)
+	}
+	return r.s.write(ctx, func(tx *db.Tx) error {
+		if err := claim.Bind(tx, string(run.ID)); err != nil {
+			return err
+		}
+		return tx.Exec(`INSERT INTO run (id, computer, spec, state, started) VALUES (?, ?, ?, ?, ?)`,
+			run.ID, run.ComputerID, string(spec), run.State, run.StartedAt.UnixNano())
+	})
+}
+
+func (r *Runs) forget(ctx context.Context, id holt.RunID) error {
+	return r.s.write(ctx, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM run WHERE id = ?`, id) })
+}
+
+func (r *Runs) revive(ctx context.Context, id holt.RunID) error {
+	return r.s.write(ctx, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE run SET state = 'running', ended = 0 WHERE id = ?`, id)
+	})
+}

@@ -1,0 +1,189 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holt"
+	"holt/agent"
+	"holt/machine"
+	"holt/workspace"
+)
+
+// Start boots a stopped computer and returns once its agent answers and its
+// workspace is mounted; a running one is left as it is. It goes on when its
+// caller leaves.
+//
+// Errors: NotFound, Conflict (it is being deleted; its workspace is mounted
+// read-write on the host), OutOfSpace, Unavailable.
+func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
+	return detach(ctx, s, func(ctx context.Context) (holt.Computer, error) {
+		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
+			Key: key, Method: "computer.start", Request: ref,
+			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return s.start(ctx, ref) },
+		})
+	})
+}
+
+func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
+	r, unlock, err := s.hold(ctx, ref)
+	if err != nil {
+		return holt.Computer{}, err
+	}
+	defer unlock()
+	switch r.State {
+	case holt.ComputerRunning:
+		if s.live(r.ID) == nil {
+			return holt.Computer{}, unreachable(r)
+		}
+		return s.shown(r), nil
+	case holt.ComputerStopped:
+	default:
+		return holt.Computer{}, inState(r)
+	}
+	if mine := s.cfg.Engine.Name(); family(r.Engine) != family(mine) {
+		return holt.Computer{}, holt.Errorf(holt.Conflict, "%s was made with the engine %s; this daemon runs %s", r.Name, r.Engine, mine).
+			WithHint("serve this data directory with --engine %s", family(r.Engine))
+	}
+	m := &making{s: s, r: &r}
+	if m.img, err = s.pick(ctx, s.imageRef(r)); err != nil {
+		return holt.Computer{}, err
+	}
+	r.State, r.Reason = holt.ComputerStarting, ""
+	if err := s.save(ctx, r); err != nil {
+		return holt.Computer{}, err
+	}
+	if err := m.forward(ctx, "start", append(m.boot(), step{"settle", m.settle, nothing})); err != nil {
+		m.stayStopped(ctx, err)
+		return holt.Computer{}, err
+	}
+	s.log.Info("computer started", "computer", r.ID, "name", r.Name, "boot_ms", r.BootMS)
+	return s.shown(r), nil
+}
+
+// imageRef names the image a computer's disk is laid over.
+func (s *Store) imageRef(r record) string {
+	if r.image != "" {
+		return r.image
+	}
+	return r.Template
+}
+
+// stayStopped records a start that failed.
+func (m *making) stayStopped(ctx context.Context, err error) {
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	m.r.State, m.r.Reason = holt.ComputerStopped, "the last start failed: "+err.Error()
+	if err := m.s.save(late, *m.r); err != nil {
+		m.s.log.Error("record failed start", "computer", m.r.ID, "err", err)
+	}
+}
+
+// inState is the error for a verb that the computer's state does not allow.
+func inState(r record) error {
+	e := holt.Errorf(holt.Conflict, "%s is %s", r.Name, r.State)
+	switch r.State {
+	case holt.ComputerFailed:
+		return e.WithHint("it is half-made (%s); holt computer delete removes what there is of it", r.Reason)
+	case holt.ComputerStopped:
+		return e.WithHint("holt computer start starts it")
+	default:
+		return e.WithHint("wait until that has ended, and try again")
+	}
+}
+
+// unreachable is the error for a machine that runs but could not be adopted.
+func unreachable(r record) error {
+	return holt.Errorf(holt.Unavailable, "the machine of %s cannot be reached: %s", r.Name, r.Reason).
+		WithHint("holt computer stop ends it, start boots it again")
+}
+
+// newLive is a machine about to run on an open workspace.
+func (s *Store) newLive(r record, ws *workspace.Workspace, release func()) *live {
+	l := &live{
+		id: r.ID, ws: ws, release: release, log: s.log, serve: s.cfg.Serve, limits: s.cfg.Limits,
+		hostname: r.Name, fresh: true, up: make(chan struct{}), runs: map[holt.RunID]bool{}, starting: map[holt.RunID]bool{},
+	}
+	l.writer = func(tag string) workspace.Writer { return s.writerOf(l, tag) }
+	l.reconcile = func(ctx context.Context, c *agent.Client) error { return s.reconcile(ctx, l, c) }
+	return l
+}
+
+// awaitAgent connects to the guest and waits until it can work: its agent
+// answers, has its identity, and has mounted the workspace.
+func (m *making) awaitAgent(ctx context.Context) error {
+	l := m.live
+	l.connect(m.s.ctx)
+	bounded, cancel := context.WithTimeout(ctx, m.s.cfg.Limits.Boot)
+	defer cancel()
+	if err := l.await(bounded, m.s.cfg.Limits.Boot); err != nil {
+		return m.explain(ctx, err)
+	}
+	m.s.setLive(m.r.ID, l)
+	m.s.watch(l)
+	return nil
+}
+
+// await returns when the agent answers and the workspace is mounted.
+func (l *live) await(ctx context.Context, limit time.Duration) error {
+	for try := 0; ; try++ {
+		client, err := l.agent(ctx, limit)
+		if err != nil {
+			return err
+		}
+		h, err := client.Hello(ctx)
+		switch {
+		case err == nil && h.Workspace:
+			return nil
+		case ctx.Err() != nil && err == nil:
+			return silent(errors.New("it has not mounted the workspace"))
+		case ctx.Err() != nil:
+			return silent(err)
+		case l.ctx.Err() != nil:
+			return ending()
+		}
+		backoff(ctx, min(try, 2))
+	}
+}
+
+// explain says why a boot failed, with the end of the console: the log goes
+// when a create is undone.
+func (m *making) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return gone(ctx)
+	}
+	tail, _ := tailOf(m.live.m.Console(), 4<<10)
+	m.s.log.Error("guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
+	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err).
+		WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", m.s.cfg.Limits.Boot)
+	e.Detail = map[string]string{"console": string(tail)}
+	return e
+}
+
+// tailOf returns the last n bytes of a file, from the beginning of a line.
+func tailOf(path string, n int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	skip := max(0, fi.Size()-n)
+	b, err := io.ReadAll(io.NewSectionReader(f, skip, n))
+	if skip > 0 {
+		b = wholeLines(b)
+	}
+	return b, err
+}
+
+// consolePath is where the console log of a computer lies, running or not.
+func (s *Store) consolePath(id holt.ComputerID) string {
+	return filepath.Join(s.dir(id), machine.ConsoleFile)
+}

@@ -1,0 +1,228 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holt"
+	"holt/image"
+	"holt/machine"
+	"holt/workspace"
+)
+
+// undoLimit bounds undoing: it is done even for a caller who has left.
+const undoLimit = 2 * time.Minute
+
+// diskName is the root disk's file in the machine's directory.
+const diskName = "root.qcow2"
+
+// step is one named part of making a computer. undo must be harmless when do
+// was never called, failed, or was undone before.
+type step struct {
+	name     string
+	do, undo func(context.Context) error
+}
+
+// making is a computer on its way into or out of being. What a killed daemon
+// held in memory is absent: its live is nil.
+type making struct {
+	s     *Store
+	r     *record
+	img   image.Image
+	claim *Claim
+	live  *live
+	stuck error // why undoing stopped half-way
+}
+
+// steps are all parts of a computer, in the order of making.
+func (m *making) steps() []step {
+	return append([]step{
+		{"row", m.makeRow, m.dropRow},
+		{"workspace", m.makeWorkspace, m.dropWorkspace},
+		{"disk", m.makeDisk, m.dropDisk},
+	}, m.boot()...)
+}
+
+// boot are the parts that make its machine run.
+func (m *making) boot() []step {
+	return []step{
+		{"open", m.openWorkspace, m.closeWorkspace},
+		{"machine", m.startMachine, m.killMachine},
+		{"agent", m.awaitAgent, m.hangUp},
+	}
+}
+
+// forward does steps; when one fails it undoes that one and those before it.
+func (m *making) forward(ctx context.Context, verb string, steps []step) error {
+	for i, st := range steps {
+		err := m.s.point(verb + "/" + st.name)
+		if err == nil {
+			err = st.do(ctx)
+		}
+		if err != nil {
+			m.s.log.Warn("undo", "verb", verb, "step", st.name, "computer", m.r.ID, "err", err)
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+			defer cancel()
+			if lost := m.back(late, "undo-"+verb, steps[:i+1]); lost != nil {
+				m.s.log.Error("cannot undo", "verb", verb, "computer", m.r.ID, "err", lost)
+				m.stuck = lost
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// back undoes steps, the last first. It stops at one that cannot be undone.
+func (m *making) back(ctx context.Context, verb string, steps []step) error {
+	for i := len(steps) - 1; i >= 0; i-- {
+		if err := m.s.point(verb + "/" + steps[i].name); err != nil {
+			return err
+		}
+		if err := steps[i].undo(ctx); err != nil {
+			return fmt.Errorf("undo %s: %w", steps[i].name, err)
+		}
+	}
+	return nil
+}
+
+// point is a place where a test can make things fail, or kill the process.
+func (s *Store) point(name string) error {
+	if s.cfg.Fail == nil {
+		return nil
+	}
+	return s.cfg.Fail(name)
+}
+
+func (s *Store) dir(id holt.ComputerID) string { return filepath.Join(s.cfg.Dir, string(id)) }
+
+func (m *making) makeRow(ctx context.Context) error { return m.s.insert(ctx, m.r, m.claim) }
+func (m *making) dropRow(ctx context.Context) error { return m.s.erase(ctx, m.r.ID) }
+
+func (m *making) makeWorkspace(ctx context.Context) error {
+	if !m.r.owned {
+		return nil
+	}
+	return m.s.cfg.Workspaces.Make(ctx, m.r.workspaceID, m.r.Workspace)
+}
+
+func (m *making) dropWorkspace(ctx context.Context) error {
+	if !m.r.owned {
+		return nil
+	}
+	return m.s.cfg.Workspaces.Remove(ctx, m.r.workspaceID)
+}
+
+func (m *making) makeDisk(ctx context.Context) error {
+	dir := m.s.dir(m.r.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make computer directory: %w", err)
+	}
+	if !m.s.cfg.Engine.Capabilities().RootDisk {
+		return nil
+	}
+	return m.s.cfg.Engine.CreateDisk(ctx, filepath.Join(dir, diskName), machine.Base{Path: m.img.Root}, m.r.DiskSizeMB)
+}
+
+func (m *making) dropDisk(context.Context) error {
+	if err := os.RemoveAll(m.s.dir(m.r.ID)); err != nil {
+		return fmt.Errorf("remove computer directory: %w", err)
+	}
+	return nil
+}
+
+// openWorkspace opens the workspace for this computer. No machine of it runs,
+// so a guest's mount that is still recorded ended without saying so.
+func (m *making) openWorkspace(ctx context.Context) error {
+	ws, release, err := m.s.cfg.Workspaces.Take(ctx, m.r.workspaceID)
+	if err != nil {
+		return err
+	}
+	m.live = m.s.newLive(*m.r, ws, release)
+	return endMounts(ws)
+}
+
+// closeWorkspace lets go of the workspace. That it cannot be synced (the host's
+// disk is full) is no reason to keep it: its journal holds what was answered.
+func (m *making) closeWorkspace(context.Context) error {
+	if m.live == nil {
+		return nil
+	}
+	if err := errors.Join(endMounts(m.live.ws), m.live.ws.Tree().Sync()); err != nil {
+		m.s.log.Warn("close workspace", "computer", m.r.ID, "workspace", m.r.workspaceID, "err", err)
+	}
+	m.live.release()
+	m.live = nil
+	return nil
+}
+
+// endMounts ends the mounts of a guest that is gone: what it had unlinked and
+// held open is freed.
+func endMounts(ws *workspace.Workspace) error {
+	for _, e := range ws.Epochs() {
+		if e.Kind != workspace.GuestMount {
+			continue
+		}
+		if err := ws.EndEpoch(e.Epoch); err != nil {
+			return fmt.Errorf("end mount of workspace: %w", err)
+		}
+	}
+	return nil
+}
+
+func (m *making) startMachine(ctx context.Context) error {
+	spec := machine.Spec{
+		ID: string(m.r.ID), Dir: m.s.dir(m.r.ID), Kernel: m.img.Kernel, Initrd: m.img.Initrd, Args: m.img.Args,
+		CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB, Network: true,
+	}
+	if m.s.cfg.Engine.Capabilities().RootDisk {
+		spec.Disk = filepath.Join(spec.Dir, diskName)
+	}
+	m.live.launched = time.Now()
+	vm, err := m.s.cfg.Engine.Start(ctx, spec)
+	m.live.m = vm
+	return err
+}
+
+// killMachine ends the machine, whether this daemon knows it or not.
+func (m *making) killMachine(ctx context.Context) error {
+	if m.live != nil && m.live.m != nil {
+		err := m.live.m.Kill()
+		m.live.m.Release()
+		return err
+	}
+	if m.live != nil {
+		return nil
+	}
+	dir := m.s.dir(m.r.ID)
+	vm, err := m.s.cfg.Engine.Adopt(ctx, dir)
+	switch {
+	case err == nil:
+		defer vm.Release()
+		return vm.Kill()
+	case errors.Is(err, machine.ErrGone):
+		return nil
+	}
+	strays, err2 := m.s.cfg.Engine.Strays(dir)
+	if err2 != nil || len(strays) == 0 {
+		return errors.Join(err, err2)
+	}
+	for _, stray := range strays {
+		if err := stray.Kill(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *making) hangUp(context.Context) error {
+	m.s.setLive(m.r.ID, nil)
+	if m.live != nil && m.live.cancel != nil {
+		m.live.close()
+	}
+	return nil
+}
