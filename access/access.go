@@ -5,18 +5,54 @@
 //
 // Format: a secret is "holt_", the 16 characters of the token's id, "_" and
 // 52 characters of base 32 (256 random bits). It is shown once, by
-// [Tokens.Create]; the table token keeps the SHA-256 of the whole secret.
-// A fast hash is enough, since nobody can guess 256 random bits.
+// [Tokens.Create]; the table token ([Schema]) keeps the SHA-256 of the whole
+// secret. A fast hash is enough, since nobody can guess 256 random bits.
 //
-// Trap: never log a secret, and never compare one with ==.
+// Traps: never log a secret, and never compare one with ==.
 package access
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"holt"
+	"holt/db"
 )
+
+// Schema makes the table of this package in the control database. Times are
+// nanoseconds since 1970; 0 means never.
+const Schema = `
+CREATE TABLE token (
+	id      TEXT PRIMARY KEY,
+	name    TEXT NOT NULL,
+	hash    BLOB NOT NULL,    -- SHA-256 of the secret
+	created INTEGER NOT NULL,
+	expires INTEGER NOT NULL,
+	used    INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+`
+
+const (
+	prefix   = "holt_"
+	idChars  = 16
+	keyBytes = 32
+	mostName = 128
+
+	// usedEvery is how precisely the last use of a token is kept.
+	usedEvery = time.Minute
+)
+
+var keyEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// secretChars is the length of every secret, bytes.
+var secretChars = len(prefix) + idChars + 1 + keyEncoding.EncodedLen(keyBytes)
 
 // Token is what is known about an API token, never its secret.
 type Token struct {
@@ -28,26 +64,141 @@ type Token struct {
 }
 
 // Tokens is the store of API tokens.
-type Tokens struct{}
+type Tokens struct {
+	db  *db.DB
+	now func() time.Time
+}
+
+// New returns the tokens of a control database with [Schema].
+func New(d *db.DB) *Tokens { return &Tokens{db: d, now: time.Now} }
 
 // Create makes a token and returns it with its secret, which cannot be had
-// again. A ttl of 0 means that it does not expire.
-func (t *Tokens) Create(ctx context.Context, name string, ttl time.Duration) (Token, string, error) {
-	return Token{}, "", holt.Errorf(holt.Unsupported, "not built yet")
+// again. A life of 0 means that it does not expire.
+func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (Token, string, error) {
+	if name == "" || len(name) > mostName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return Token{}, "", holt.Errorf(holt.InvalidArgument, "this cannot name a token").
+			WithHint("say what it is for in 1 to %d printable characters", mostName)
+	}
+	if life < 0 {
+		return Token{}, "", holt.Errorf(holt.InvalidArgument, "a token cannot live for %v", life).WithHint("0 means that it does not expire")
+	}
+	var key [keyBytes]byte
+	rand.Read(key[:]) // never fails, see crypto/rand
+	token := Token{ID: holt.NewTokenID(), Name: name, CreatedAt: t.now().UTC()}
+	secret := prefix + strings.TrimPrefix(string(token.ID), "tok_") + "_" + keyEncoding.EncodeToString(key[:])
+	hash := sha256.Sum256([]byte(secret))
+	var expires int64
+	if life > 0 {
+		at := token.CreatedAt.Add(life)
+		token.ExpiresAt, expires = &at, at.UnixNano()
+	}
+	err := t.db.WriteSync(ctx, func(tx *db.Tx) error {
+		return tx.Exec(`INSERT INTO token (id, name, hash, created, expires) VALUES (?, ?, ?, ?, ?)`,
+			token.ID, name, hash[:], token.CreatedAt.UnixNano(), expires)
+	})
+	if err != nil {
+		return Token{}, "", fmt.Errorf("create token: %w", err)
+	}
+	return token, secret, nil
 }
 
-// List returns all tokens, oldest first.
+// List returns all tokens, oldest first, also expired ones.
 func (t *Tokens) List(ctx context.Context) ([]Token, error) {
-	return nil, holt.Errorf(holt.Unsupported, "not built yet")
+	list := []Token{}
+	err := t.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT `+columns+` FROM token ORDER BY created, id`, nil, func(row *db.Row) error {
+			list = append(list, scan(row).Token)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list tokens: %w", err)
+	}
+	return list, nil
 }
 
-// Delete revokes a token.
+// Delete revokes a token at once.
 func (t *Tokens) Delete(ctx context.Context, id holt.TokenID) error {
-	return holt.Errorf(holt.Unsupported, "not built yet")
+	found := false
+	err := t.db.WriteSync(ctx, func(tx *db.Tx) error {
+		err := tx.Exec(`DELETE FROM token WHERE id = ?`, id)
+		found = tx.Changes() > 0
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delete token: %w", err)
+	}
+	if !found {
+		return holt.Errorf(holt.NotFound, "there is no token %q", id)
+	}
+	return nil
 }
 
-// Check returns the token of a secret, or an Unauthenticated error. It takes
-// the same time whatever the secret's bytes are.
+// Check returns the token of a secret, or an Unauthenticated error, which says
+// the same of every wrong secret: that the token is unknown, its key wrong, or
+// its time over. How long it takes does not depend on the secret's bytes.
 func (t *Tokens) Check(ctx context.Context, secret string) (Token, error) {
-	return Token{}, holt.Errorf(holt.Unauthenticated, "not built yet")
+	var s stored
+	if len(secret) == secretChars && strings.HasPrefix(secret, prefix) {
+		err := t.db.Read(ctx, func(tx *db.Tx) error {
+			id := "tok_" + secret[len(prefix):len(prefix)+idChars]
+			return tx.Query(`SELECT `+columns+` FROM token WHERE id = ?`, []any{id}, func(row *db.Row) error {
+				s = scan(row)
+				return nil
+			})
+		})
+		if err != nil {
+			return Token{}, fmt.Errorf("check token: %w", err)
+		}
+	}
+	// An unknown token is compared with 32 zero bytes, which no secret hashes to.
+	hash := sha256.Sum256([]byte(secret))
+	now := t.now()
+	right := subtle.ConstantTimeCompare(hash[:], s.hash[:]) == 1
+	if !right || s.ExpiresAt != nil && !now.Before(*s.ExpiresAt) {
+		return Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").
+			WithHint("it is wrong, was revoked or has expired; the daemon prints its first token when it first serves TCP")
+	}
+	return s.Token, t.touch(ctx, &s.Token, now)
+}
+
+// touch keeps when a token was used last.
+func (t *Tokens) touch(ctx context.Context, token *Token, now time.Time) error {
+	if token.LastUsedAt != nil && now.Sub(*token.LastUsedAt) < usedEvery {
+		return nil
+	}
+	used := now.UTC()
+	token.LastUsedAt = &used
+	err := t.db.Write(ctx, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE token SET used = ? WHERE id = ?`, used.UnixNano(), token.ID)
+	})
+	if err != nil {
+		return fmt.Errorf("record use of token: %w", err)
+	}
+	return nil
+}
+
+// stored is a token with the hash of its secret.
+type stored struct {
+	Token
+	hash [sha256.Size]byte
+}
+
+const columns = `id, name, hash, created, expires, used`
+
+func scan(row *db.Row) stored {
+	s := stored{Token: Token{
+		ID: holt.TokenID(row.Text(0)), Name: row.Text(1), CreatedAt: time.Unix(0, row.Int64(3)).UTC(),
+		ExpiresAt: timeOf(row.Int64(4)), LastUsedAt: timeOf(row.Int64(5)),
+	}}
+	copy(s.hash[:], row.Bytes(2))
+	return s
+}
+
+func timeOf(ns int64) *time.Time {
+	if ns == 0 {
+		return nil
+	}
+	at := time.Unix(0, ns).UTC()
+	return &at
 }

@@ -1,0 +1,155 @@
+package access
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"holt"
+	"holt/db"
+)
+
+func open(t *testing.T) (*Tokens, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "holt.db")
+	d, err := db.Open(path, []string{Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return New(d), path
+}
+
+func create(t *testing.T, tokens *Tokens, name string, life time.Duration) (Token, string) {
+	t.Helper()
+	token, secret, err := tokens.Create(t.Context(), name, life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, secret
+}
+
+func TestTokenLife(t *testing.T) {
+	tokens, _ := open(t)
+	now := time.Unix(1_000_000, 0).UTC()
+	tokens.now = func() time.Time { return now }
+	admin, secret := create(t, tokens, "admin", 0)
+	brief, briefSecret := create(t, tokens, "brief", time.Hour)
+	if secret == briefSecret || admin.ExpiresAt != nil || !brief.ExpiresAt.Equal(now.Add(time.Hour)) {
+		t.Fatal(admin, brief)
+	}
+	got, err := tokens.Check(t.Context(), secret)
+	if err != nil || got.ID != admin.ID || !got.LastUsedAt.Equal(now) {
+		t.Fatal(got, err)
+	}
+	now = now.Add(time.Hour - 1)
+	if got, err := tokens.Check(t.Context(), briefSecret); err != nil || got.ID != brief.ID {
+		t.Fatal(got, err)
+	}
+	now = now.Add(1)
+	if _, err := tokens.Check(t.Context(), briefSecret); holt.CodeOf(err) != holt.Unauthenticated {
+		t.Fatal("an expired token:", err)
+	}
+	list, err := tokens.List(t.Context())
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	if err := tokens.Delete(t.Context(), admin.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := tokens.Delete(t.Context(), admin.ID); holt.CodeOf(err) != holt.NotFound {
+		t.Fatal(err)
+	}
+	if _, err := tokens.Check(t.Context(), secret); holt.CodeOf(err) != holt.Unauthenticated {
+		t.Fatal("a revoked token:", err)
+	}
+}
+
+// TestWrongSecrets: every wrong secret gets the same error, whatever is wrong.
+func TestWrongSecrets(t *testing.T) {
+	tokens, _ := open(t)
+	_, secret := create(t, tokens, "admin", 0)
+	_, other := create(t, tokens, "other", 0)
+	var messages []string
+	for _, wrong := range []string{
+		"", "x", "holt_", secret[1:], secret + "a", strings.ToUpper(secret), secret[:len(secret)-1] + "!",
+		secret[:len(prefix)+idChars] + other[len(prefix)+idChars:],
+		prefix + strings.Repeat("a", idChars) + secret[len(prefix)+idChars:],
+		strings.Repeat("a", 1<<20), "holt_'; DROP TABLE token; --" + strings.Repeat("x", 46),
+	} {
+		_, err := tokens.Check(t.Context(), wrong)
+		if holt.CodeOf(err) != holt.Unauthenticated {
+			t.Errorf("%.40q: %v", wrong, err)
+			continue
+		}
+		messages = append(messages, err.Error())
+	}
+	for _, m := range messages {
+		if m != messages[0] {
+			t.Error(cmp.Diff(messages[0], m))
+		}
+	}
+	if _, err := tokens.Check(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSecretIsNotStored(t *testing.T) {
+	tokens, path := open(t)
+	_, secret := create(t, tokens, "admin", 0)
+	key := secret[len(prefix)+idChars+1:]
+	files, err := filepath.Glob(path + "*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b), key) {
+			t.Errorf("%s holds the secret", f)
+		}
+	}
+}
+
+func TestBadTokens(t *testing.T) {
+	tokens, _ := open(t)
+	for _, c := range []struct {
+		name string
+		life time.Duration
+	}{{"", 0}, {strings.Repeat("n", mostName+1), 0}, {"tab\t", 0}, {"escape\x1b[31m", 0}, {"ok", -1}} {
+		if _, _, err := tokens.Create(t.Context(), c.name, c.life); holt.CodeOf(err) != holt.InvalidArgument {
+			t.Errorf("%q %v: %v", c.name, c.life, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := tokens.Create(ctx, "late", 0); err == nil {
+		t.Error("created after its caller left")
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	d, err := db.Open(filepath.Join(f.TempDir(), "holt.db"), []string{Schema})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { d.Close() })
+	tokens := New(d)
+	_, secret, err := tokens.Create(context.Background(), "admin", 0)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("holt_aaaaaaaaaaaaaaaa_" + strings.Repeat("b", 52))
+	f.Fuzz(func(t *testing.T, s string) {
+		if _, err := tokens.Check(t.Context(), s); err == nil && s != secret {
+			t.Fatalf("%q is taken for a secret", s)
+		}
+	})
+}
