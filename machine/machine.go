@@ -22,23 +22,24 @@ const ArgNetwork = "holt.net"
 // Spec says what machine to start. Paths are absolute.
 type Spec struct {
 	// ID names the machine in process lists and logs; it carries no meaning.
-	ID string
+	ID string `json:"id"`
 	// Dir is the machine's own directory: sockets, record, logs. It is made,
 	// with mode 0700, if it is absent. One machine runs in it at a time.
-	Dir string
+	Dir string `json:"dir"`
 	// Kernel and Initrd are booted by engines with a kernel of their own.
-	Kernel, Initrd string
+	Kernel string `json:"kernel,omitempty"`
+	Initrd string `json:"initrd,omitempty"`
 	// Args are kernel arguments. The engine adds those that follow from the
 	// hardware it offers: console, reboot and panic behaviour, [ArgNetwork].
-	Args []string
+	Args []string `json:"args,omitempty"`
 	// Disk is a root disk made by [Engine.CreateDisk]. Empty: none.
-	Disk string
+	Disk string `json:"disk,omitempty"`
 	// CPUs is the number of virtual processors, at least 1.
-	CPUs int
+	CPUs int `json:"cpus"`
 	// MemoryMB is the guest's memory in MiB.
-	MemoryMB int
+	MemoryMB int `json:"memory_mb"`
 	// Network asks for outbound network.
-	Network bool
+	Network bool `json:"network"`
 }
 
 // Base is an immutable disk image that root disks are laid over.

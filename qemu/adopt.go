@@ -43,7 +43,7 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 
 // take connects to a machine that somebody else started.
 func (g *guest) take(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, monitorWait)
+	within, cancel := context.WithTimeout(ctx, g.engine.wait)
 	defer cancel()
 	if err := g.connect(within, "taken over; what it wrote while no daemon ran is lost,"); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {

@@ -65,6 +65,7 @@ func bootProbe(ctx context.Context, binary string, accel machine.Acceleration) e
 		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=1", debugExitPort),
 		"-drive", "if=ide,format=raw,file="+disk)
 	cmd.Stderr = &said
+	cmd.WaitDelay = time.Second / 2
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	// The buffer is read only if Wait has returned and so nobody writes to it.
 	ended := make(chan error, 1)

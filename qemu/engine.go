@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os/exec"
+	"time"
 
 	"holt"
 	"holt/machine"
@@ -23,6 +24,7 @@ type Engine struct {
 	verdict Verdict
 	img     string // qemu-img
 	log     *slog.Logger
+	wait    time.Duration // see monitorWait
 	claims  machine.Claims
 }
 
@@ -53,7 +55,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Engine{verdict: v, img: img, log: log}, nil
+	return &Engine{verdict: v, img: img, log: log, wait: monitorWait}, nil
 }
 
 // Verdict is what Open found.

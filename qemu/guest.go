@@ -138,7 +138,7 @@ func (g *guest) resume() bool {
 	if room(filepath.Dir(g.spec.Disk)) != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), monitorWait)
+	ctx, cancel := context.WithTimeout(context.Background(), g.engine.wait)
 	defer cancel()
 	if err := g.monitor.do(ctx, "cont", nil, nil); err != nil {
 		g.engine.log.Warn("resume guest", "machine", g.spec.ID, "err", err)

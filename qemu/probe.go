@@ -208,7 +208,7 @@ func parseVerdict(b []byte) (Verdict, error) {
 	if err := json.Unmarshal(b, &v); err != nil {
 		return Verdict{}, err
 	}
-	if (v.Accel != machine.AccelKVM && v.Accel != machine.AccelTCG) || !q35RE.MatchString(v.MachineType+"\n") {
+	if (v.Accel != machine.AccelKVM && v.Accel != machine.AccelTCG) || pickMachine(v.MachineType+"\n") != v.MachineType || v.MachineType == "" {
 		return Verdict{}, errors.New("not a verdict")
 	}
 	return v, nil

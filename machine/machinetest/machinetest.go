@@ -69,6 +69,7 @@ func Run(t *testing.T, s Subject) {
 		{"Kill", testKill},
 		{"Murder", testMurder},
 		{"Strays", testStrays},
+		{"HalfStarted", testHalfStarted},
 		{"Undo", testUndo},
 		{"NeverTrustAPID", testNeverTrustAPID},
 		{"Three", testThree},

@@ -216,6 +216,29 @@ func testUndo(t *testing.T, l *lab) {
 	}
 }
 
+// testHalfStarted: the starter died before it had recorded the machine.
+func testHalfStarted(t *testing.T, l *lab) {
+	e := l.Open(t)
+	spec := l.next()
+	m := l.launch(t, e, spec)
+	m.Release()
+	if err := os.Remove(filepath.Join(spec.Dir, machine.RecordFile)); err != nil {
+		t.Fatal(err)
+	}
+	l.gone(t, spec.Dir)
+	if _, err := e.Start(t.Context(), spec); holt.CodeOf(err) != holt.Conflict {
+		t.Errorf("start beside it: %v", err)
+	}
+	strays, err := e.Strays(l.root)
+	if err != nil || len(strays) != 1 {
+		t.Fatalf("strays: %v, %v", strays, err)
+	}
+	if err := strays[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	alive(t, l.launch(t, e, spec))
+}
+
 // testNeverTrustAPID: a record whose process id belongs to somebody else now.
 func testNeverTrustAPID(t *testing.T, l *lab) {
 	bystander := exec.Command("sleep", "infinity")

@@ -125,6 +125,9 @@ func asInit() error {
 	if bytes.Contains(line, []byte("test.flood")) {
 		go flood()
 	}
+	if bytes.Contains(line, []byte("test.write")) {
+		go func() { fmt.Println("guest: wrote all:", writeDisk(32)) }()
+	}
 	if err := <-pressed; err != nil {
 		return err
 	}
@@ -138,6 +141,22 @@ func flood() {
 	for {
 		os.Stdout.Write(append(line, '\n'))
 	}
+}
+
+// writeDisk writes mb MiB that are not zeros to the disk, past every cache.
+func writeDisk(mb int) error {
+	f, err := os.OpenFile("/dev/vda", os.O_WRONLY|unix.O_DSYNC, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := bytes.Repeat([]byte("holt"), 1<<18)
+	for range mb {
+		if _, err := f.Write(block); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func openPort(name string) (int, error) {

@@ -1,0 +1,178 @@
+package qemu_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"holt/machine"
+	"holt/machine/machinetest"
+	"holt/qemu"
+)
+
+// boot starts the test guest with kernel arguments, and ends it with the test.
+func boot(t *testing.T, e *qemu.Engine, spec machine.Spec) machine.Machine {
+	t.Helper()
+	spec.Kernel, spec.Initrd = machinetest.Boot(t)
+	spec.CPUs, spec.MemoryMB = 1, 128
+	if spec.Dir == "" {
+		spec.Dir = t.TempDir()
+	}
+	m, err := e.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			b, _ := os.ReadFile(m.Console())
+			t.Logf("console:\n%s", b[max(0, len(b)-2000):])
+		}
+		if err := m.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// until waits for what nobody announces.
+func until(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !yes(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func onConsole(m machine.Machine, text string) func() bool {
+	return func() bool {
+		b, err := os.ReadFile(m.Console())
+		return err == nil && bytes.Contains(b, []byte(text))
+	}
+}
+
+func TestRecordedHardware(t *testing.T) {
+	e := open(t)
+	dir := t.TempDir()
+	disk := filepath.Join(dir, "root.qcow2")
+	if err := e.CreateDisk(t.Context(), disk, machine.Base{Path: sparse(t, 10)}, 24); err != nil {
+		t.Fatal(err)
+	}
+	m := boot(t, e, machine.Spec{Dir: dir, Disk: disk, Network: true, Args: []string{"test.word=found"}})
+	until(t, "the guest", onConsole(m, "guest: ready"))
+	for _, want := range []string{"test.word=found", "holt.net=10.0.2.15/24,10.0.2.2,10.0.2.3", "24576 vda"} {
+		if !onConsole(m, want)() {
+			t.Errorf("the guest does not see %s", want)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(dir, machine.RecordFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r machine.Record
+	var hw qemu.Hardware
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(r.Hardware, &hw); err != nil {
+		t.Fatal(err)
+	}
+	if r.Engine != e.Name() || r.Process.PID != m.PID() || hw.MachineType != e.Verdict().MachineType ||
+		hw.Version == "" || hw.CPUModel == "" || hw.MemoryMB != 128 || len(hw.Devices) != 6 {
+		t.Errorf("record:\n%s", b)
+	}
+}
+
+// A guest that writes to its console for ever must not fill the host's disk.
+func TestConsoleIsBounded(t *testing.T) {
+	m := boot(t, open(t), machine.Spec{Args: []string{"test.flood"}})
+	var most int64
+	rotated := 0
+	for last := int64(0); rotated < 3; {
+		until(t, "the console to grow or to be cut", func() bool {
+			info, err := os.Stat(m.Console())
+			if err != nil || info.Size() == last {
+				return false
+			}
+			if info.Size() < last {
+				rotated++
+			}
+			last, most = info.Size(), max(most, info.Size())
+			return true
+		})
+	}
+	if most > 1<<20 {
+		t.Errorf("the console's log grew to %d bytes", most)
+	}
+}
+
+// journal collects a log.
+type journal struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(p)
+}
+
+func (j *journal) has(text string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Contains(j.b.String(), text)
+}
+
+// A guest whose disk the host has no room for waits, and loses nothing.
+func TestFullHostPausesGuest(t *testing.T) {
+	var log journal
+	e, err := qemu.Open(t.Context(), qemu.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Skip(err)
+	}
+	full := tinyDisk(t)
+	disk := filepath.Join(full, "root.qcow2")
+	if err := e.CreateDisk(t.Context(), disk, machine.Base{Path: sparse(t, 10)}, 64); err != nil {
+		t.Fatal(err)
+	}
+	filler := fill(t, full, 8)
+	dir := t.TempDir()
+	m := boot(t, e, machine.Spec{Dir: dir, Disk: disk, Args: []string{"test.write"}})
+	until(t, "the disk to be full", func() bool { return log.has("full=true") })
+	// A new daemon takes the paused machine over and cares for it as the old one did.
+	m.Release()
+	if m, err = e.Adopt(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Release)
+	if onConsole(m, "wrote all")() {
+		t.Error("the guest wrote what there was no room for")
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the guest to go on", onConsole(m, "wrote all: <nil>"))
+}
+
+func TestAdoptWhatIsControlled(t *testing.T) {
+	e := open(t)
+	dir := t.TempDir()
+	m := boot(t, e, machine.Spec{Dir: dir})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if other, err := open(t).Adopt(ctx, dir); err == nil {
+		other.Release()
+		t.Error("two daemons control one machine")
+	}
+	if err := m.PowerDown(t.Context()); err != nil {
+		t.Errorf("the first one lost control: %v", err)
+	}
+}
