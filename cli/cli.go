@@ -1,0 +1,191 @@
+// Package cli is the holt command.
+//
+// It links only the words and the API client: what must happen on this machine
+// itself (serving, building images, looking at the host) is handed in by
+// cmd/holt as a [Local]. It keeps no state and decides nothing that the API
+// does not.
+//
+// Form: tables on a terminal, JSON when piped or with --json; run, logs and cp
+// pass bytes as they are. Errors go to standard error as a sentence and a
+// hint. The exit statuses are in exit.go and in every help.
+//
+// Trap: text of the guest must pass visible before it reaches a terminal,
+// except the output of run, logs and cp, which is the user's own.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"holt"
+)
+
+// Streams are the program's own.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+}
+
+// app is one run of the program.
+type app struct {
+	Streams
+	local   Local
+	getenv  func(string) string
+	dataDir string // --data-dir
+	json    bool   // --json
+	began   bool   // past the parsing of arguments
+}
+
+// Main runs the program with its arguments and returns its exit status.
+func Main(ctx context.Context, args []string, s Streams, local Local) int {
+	a := &app{Streams: s, local: local, getenv: os.Getenv}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	return a.finish(root.ExecuteContext(ctx))
+}
+
+// finish reports an error and returns the exit status.
+func (a *app) finish(err error) int {
+	var status exitStatus
+	var own runFailure
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &status):
+		return int(status)
+	case !a.began && holt.CodeOf(err) == holt.Internal: // cobra's
+		err = holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("holt help shows the commands, holt COMMAND --help their flags")
+	}
+	e := holt.AsError(err)
+	fmt.Fprintf(a.Err, "%s %s\n", a.paint(a.Err, red, "holt:"), visible(e.Message))
+	if e.Hint != "" {
+		fmt.Fprintf(a.Err, "%s %s\n", a.paint(a.Err, bold, "hint:"), visible(e.Hint))
+	}
+	if errors.As(err, &own) {
+		return exitRun
+	}
+	return exitOf(e.Code)
+}
+
+// ownSignals marks commands that treat signals themselves.
+const ownSignals = "own-signals"
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "holt",
+		Short: "Computers for AI agents, on your own machines",
+		Long: `Holt gives AI agents computers they can trust, on your own machines: each gets
+a real Linux machine to work in and a durable workspace for its files.
+
+Begin with: holt up`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			a.began = true
+			if cmd.Annotations[ownSignals] == "" {
+				ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+				context.AfterFunc(ctx, stop) // a second one ends the program at once
+				cmd.SetContext(ctx)
+			}
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", "", "the daemon's data directory (default: $"+holt.EnvDataDir+", else /var/lib/holt or ~/.local/share/holt)")
+	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("%s --help shows the flags", cmd.CommandPath())
+	})
+	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
+		a.computerCommand(), a.workspaceCommand(), a.imageCommand(), a.versionCommand())
+	return root
+}
+
+// group makes a command that only holds others. Cobra alone would answer an
+// unknown one with help and success.
+func group(use, short string, children ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return holt.Errorf(holt.InvalidArgument, "%s has no command %q", cmd.CommandPath(), args[0]).
+					WithHint("%s --help shows its commands", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(children...)
+	return cmd
+}
+
+// exactly checks the number of arguments and says which are meant.
+func exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return holt.Errorf(holt.InvalidArgument, "%d arguments, want %d", len(args), n).WithHint("usage: %s", cmd.UseLine())
+	}
+}
+
+func (a *app) jsonFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON (the default when piped)")
+}
+
+// wantsJSON says how the answer is to be printed.
+func (a *app) wantsJSON() bool { return a.json || !isTerminal(a.Out) }
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+const (
+	bold   = "1"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+// paint colours text for a terminal that wants it (see no-color.org).
+func (a *app) paint(to io.Writer, colour, s string) string {
+	if !isTerminal(to) || a.getenv("NO_COLOR") != "" || a.getenv("TERM") == "dumb" {
+		return s
+	}
+	return "\x1b[" + colour + "m" + s + "\x1b[0m"
+}
+
+// say tells a person who watches what happens; it is not the answer.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.Err, format+"\n", args...)
+}
+
+// confirm asks before something is lost. Off a terminal nobody is asked.
+func (a *app) confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !isTerminal(a.In) || !isTerminal(a.Err) {
+		return nil // a script has decided
+	}
+	fmt.Fprintf(a.Err, "%s [y/N] ", question)
+	var reply string
+	if _, err := fmt.Fscanln(a.In, &reply); err == nil && (reply == "y" || reply == "yes" || reply == "Y") {
+		return nil
+	}
+	return holt.Errorf(holt.Denied, "nothing was done")
+}

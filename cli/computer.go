@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+func (a *app) computerCommand() *cobra.Command {
+	return group("computer", "Linux machines for agents",
+		a.computerCreate(), a.computerList(), a.computerGet(), a.computerRun(),
+		a.computerLife("start", "Start a stopped computer", client.Computers.Start),
+		a.computerLife("stop", "Shut a computer down; both disks stay", client.Computers.Stop),
+		a.computerDelete(), a.computerLogs(), a.computerCopy())
+}
+
+func (a *app) computerCreate() *cobra.Command {
+	var spec holt.ComputerSpec
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create and start a computer",
+		Example: `  holt computer create --name einstein --template coding-agent --disk-size-mb 10240
+  holt computer create --json | jq -r .name`,
+		Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if strings.Contains(spec.Template, "/") { // a recipe file; the daemon has another working directory
+				path, err := filepath.Abs(spec.Template)
+				if err != nil {
+					return err
+				}
+				spec.Template = path
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			var made holt.Computer
+			err = a.wait("creating", func() error {
+				made, err = c.Computers.Create(cmd.Context(), spec, "")
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, made)
+			}
+			fmt.Fprintf(a.Out, "%s runs, with workspace %s; ready after %.1f s\n", made.Name, made.Workspace, float64(made.BootMS)/1000)
+			a.say("next: holt computer run %s \"df -h / /home/agent\"", made.Name)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&spec.Name, "name", "", "its name, a DNS label (default: a scientist's)")
+	f.StringVar(&spec.Template, "template", "", "what its root disk is made from: a name or the path of a recipe (default: base)")
+	f.IntVar(&spec.CPUs, "cpus", 0, "virtual processors (default: 1)")
+	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
+	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")
+	f.StringVar(&spec.Workspace, "workspace", "", "an existing workspace to mount (default: a new one with the computer's name)")
+	a.jsonFlag(cmd)
+	a.completeFlag(cmd, "template", a.templateNames)
+	a.completeFlag(cmd, "workspace", a.workspaceNames)
+	return cmd
+}
+
+func (a *app) computerList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List computers", Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			all, err := c.Computers.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, all)
+			}
+			if len(all) == 0 {
+				a.say("no computers yet; make one: holt computer create")
+				return nil
+			}
+			rows := make([][]string, len(all))
+			for i, c := range all {
+				rows[i] = []string{c.Name, string(c.State), c.Template, fmt.Sprint(c.CPUs), size(int64(c.MemoryMB) << 20), size(int64(c.DiskSizeMB) << 20), c.Workspace, ago(c.CreatedAt)}
+			}
+			return printTable(a.Out, []string{"NAME", "STATE", "TEMPLATE", "CPUS", "MEMORY", "ROOT DISK", "WORKSPACE", "CREATED"}, rows)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) computerGet() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "get NAME", Short: "Show a computer", Args: exactly(1),
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			got, err := c.Computers.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.printComputer(got)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) printComputer(c holt.Computer) error {
+	if a.wantsJSON() {
+		return printJSON(a.Out, c)
+	}
+	state := string(c.State)
+	if c.Reason != "" {
+		state += " (" + c.Reason + ")"
+	}
+	rows := [][]string{
+		{"name", c.Name}, {"id", string(c.ID)}, {"state", state}, {"template", c.Template}, {"engine", c.Engine},
+		{"cpus", fmt.Sprint(c.CPUs)}, {"memory", size(int64(c.MemoryMB) << 20)}, {"root disk", size(int64(c.DiskSizeMB) << 20)},
+		{"workspace", c.Workspace}, {"created", ago(c.CreatedAt)},
+	}
+	if c.StartedAt != nil {
+		rows = append(rows, []string{"started", fmt.Sprintf("%s, ready after %.1f s", ago(*c.StartedAt), float64(c.BootMS)/1000)})
+	}
+	return printTable(a.Out, nil, rows)
+}
+
+// computerLife makes a verb that changes a computer's state.
+func (a *app) computerLife(verb, short string, call func(client.Computers, context.Context, string, string) (holt.Computer, error)) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: verb + " NAME", Short: short, Args: exactly(1),
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			var got holt.Computer
+			err = a.wait(verb, func() error {
+				got, err = call(c.Computers, cmd.Context(), args[0], "")
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, got)
+			}
+			fmt.Fprintf(a.Out, "%s is %s\n", got.Name, got.State)
+			return nil
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) computerDelete() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a computer with its root disk and the workspace that was made with it", Args: exactly(1),
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			got, err := c.Computers.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?", got.Name, got.Workspace)); err != nil {
+				return err
+			}
+			if err := a.wait("deleting", func() error { return c.Computers.Delete(cmd.Context(), args[0], "") }); err != nil {
+				return err
+			}
+			return a.deleted(got.Name)
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// deleted says that something is gone.
+func (a *app) deleted(name string) error {
+	if a.wantsJSON() {
+		return printJSON(a.Out, map[string]string{"deleted": name})
+	}
+	fmt.Fprintf(a.Out, "%s is deleted\n", name)
+	return nil
+}
+
+func (a *app) computerLogs() *cobra.Command {
+	var q holt.LogQuery
+	cmd := &cobra.Command{
+		Use: "logs NAME", Short: "Print the machine's console log", Args: exactly(1),
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			err = c.Computers.Logs(cmd.Context(), args[0], q, a.Out)
+			if q.Follow && cmd.Context().Err() != nil {
+				return nil // Ctrl-C is how one stops following
+			}
+			return err
+		},
+	}
+	cmd.Flags().Int64Var(&q.TailBytes, "tail-bytes", 0, "only the last so many bytes")
+	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what is added")
+	return cmd
+}

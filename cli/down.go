@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+func (a *app) downCommand() *cobra.Command {
+	var stop, pause, keep bool
+	cmd := &cobra.Command{
+		Use: "down", Short: "End the daemon, its mounts and its computers", Args: exactly(0),
+		Long: `Shuts all computers down (their disks stay), ends mounts on the host and then
+the daemon, and waits for it. Without a daemon there is nothing to do, which is
+not an error.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			spec := holt.DownSpec{Computers: holt.DownStop}
+			if pause {
+				spec.Computers = holt.DownPause
+			} else if keep {
+				spec.Computers = holt.DownKeep
+			}
+			return a.down(cmd.Context(), spec)
+		},
+	}
+	cmd.Flags().BoolVar(&stop, "stop", false, "shut computers down (the default)")
+	cmd.Flags().BoolVar(&pause, "pause", false, "keep their memory too (not in this release)")
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave computers running; the next daemon takes them over")
+	cmd.MarkFlagsMutuallyExclusive("stop", "pause", "keep")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) down(ctx context.Context, spec holt.DownSpec) error {
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	health, err := c.Daemon.Health(ctx)
+	if err != nil {
+		if holt.CodeOf(err) == holt.Unavailable && !a.remote() {
+			a.say("no daemon runs")
+			return nil
+		}
+		return err
+	}
+	var report holt.DownReport
+	err = a.wait("ending computers", func() error {
+		if report, err = c.Daemon.Down(ctx, spec, ""); err != nil {
+			return err
+		}
+		return a.gone(ctx, c, health.PID)
+	})
+	if err != nil {
+		return err
+	}
+	if a.wantsJSON() {
+		return printJSON(a.Out, report)
+	}
+	for _, line := range []struct {
+		what  string
+		names []string
+	}{{"stopped", report.Stopped}, {"left running", report.Kept}, {"unmounted", report.Unmounted}} {
+		if len(line.names) > 0 {
+			fmt.Fprintf(a.Out, "%s: %s\n", line.what, visible(strings.Join(line.names, ", ")))
+		}
+	}
+	fmt.Fprintln(a.Out, "the daemon has ended")
+	return nil
+}
+
+// gone waits until the daemon's process has ended, so that another may take
+// its data directory; for a daemon elsewhere, until it does not answer.
+func (a *app) gone(ctx context.Context, c *client.Client, pid int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	c.Close() // it would wait for idle connections
+	for {
+		if a.remote() {
+			if _, err := c.Daemon.Health(ctx); err != nil {
+				return nil
+			}
+		} else if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) || zombie(pid) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return holt.Errorf(holt.Timeout, "the daemon (process %d) has said goodbye but does not end", pid)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// zombie says that a process has ended and only its parent does not know yet.
+func zombie(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(rest, "Z")
+}

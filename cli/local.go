@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"context"
+
+	"holt"
+)
+
+// Local is what needs more than the API: work on this machine that cmd/holt
+// wires up from the packages that this one must not link. Every field is set.
+type Local struct {
+	Version string
+	// Serve runs the daemon until ctx ends or someone says down.
+	Serve func(ctx context.Context, opt ServeOptions) error
+	// Doctor examines this machine.
+	Doctor func(ctx context.Context, at Place) ([]holt.Finding, error)
+	// Install installs Debian packages.
+	Install func(ctx context.Context, packages []string, progress func(Progress)) error
+	// BuildImage builds a template's image, quickly if it is there already.
+	BuildImage func(ctx context.Context, at Place, template string, progress func(Progress)) (holt.Image, error)
+	// ListImages returns all templates, built or not.
+	ListImages func(ctx context.Context, at Place) ([]holt.Image, error)
+}
+
+// Place says where a daemon keeps its things.
+type Place struct {
+	DataDir  string // absolute
+	ImageDir string // absolute
+}
+
+// ServeOptions configure a daemon.
+type ServeOptions struct {
+	Place
+	Engine string   // auto, qemu or local
+	Listen string   // TCP address, "" for none
+	Hosts  []string // names under which TCP callers may reach it, besides IP addresses and localhost
+}
+
+// Progress is one step of long work.
+type Progress struct {
+	Stage    string  // a word for a person: kernel, packages, …
+	Detail   string  // what it is busy with now; may be empty
+	Fraction float64 // of the whole, 0 to 1; never falls
+}

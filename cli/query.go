@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+)
+
+func (a *app) workspaceQuery() *cobra.Command {
+	var q holt.QuerySpec
+	var asCSV bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   `query NAME "SELECT …"`,
+		Short: "Ask a question in SQL",
+		Long: `Asks the workspace, as it is now, one question in SQLite's SQL. The view files
+has path, dir, name, kind, size, mode, mtime, ctime, writer, run and more; the
+view tags has path, name and value.`,
+		Example: `  holt workspace query einstein "SELECT path FROM files WHERE mtime > '2026-06-09'"
+  holt workspace query einstein "SELECT dir, sum(size) FROM files GROUP BY dir ORDER BY 2 DESC"
+  holt workspace query einstein "SELECT path, run FROM files WHERE writer = 'agent' AND mtime > date('now','-7 days')"`,
+		Args:              exactly(2),
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asCSV && a.json {
+				return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other")
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			q.SQL, q.TimeoutMS = args[1], timeout.Milliseconds()
+			result, err := c.Workspaces.Query(cmd.Context(), args[0], q)
+			if err != nil {
+				return err
+			}
+			switch {
+			case asCSV:
+				err = printCSV(a.Out, result)
+			case a.wantsJSON():
+				err = printJSON(a.Out, result)
+			default:
+				err = printRows(a.Out, result)
+				a.say("%d rows in %.1f ms", len(result.Rows), result.ElapsedMS)
+			}
+			if result.Truncated && !a.json {
+				a.say("holt: there are more rows; --max-rows sets the limit")
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asCSV, "csv", false, "print CSV (RFC 4180) with a head")
+	f.IntVar(&q.MaxRows, "max-rows", 0, "most rows to return (default: 10000)")
+	f.DurationVar(&timeout, "timeout", 0, "most time to spend (default: 10s)")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// cell returns a value of a result as text.
+func cell(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}
+
+func cells(rows [][]any) [][]string {
+	out := make([][]string, len(rows))
+	for i, row := range rows {
+		out[i] = make([]string, len(row))
+		for j, v := range row {
+			out[i][j] = cell(v)
+		}
+	}
+	return out
+}
+
+func printRows(w io.Writer, r holt.QueryResult) error { return printTable(w, r.Columns, cells(r.Rows)) }
+
+func printCSV(w io.Writer, r holt.QueryResult) error {
+	out := csv.NewWriter(w)
+	if err := out.Write(r.Columns); err != nil {
+		return err
+	}
+	return out.WriteAll(cells(r.Rows)) // flushes
+}

@@ -1,0 +1,314 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/client"
+)
+
+// runFlags are what the flags of run say besides the [holt.RunSpec].
+type runFlags struct {
+	env         []string
+	timeout     time.Duration
+	interactive bool
+}
+
+func (a *app) computerRun() *cobra.Command {
+	var spec holt.RunSpec
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   `run NAME "shell command" | run NAME -- PROGRAM ARGS…`,
+		Short: "Run a command in a computer",
+		Long: `Runs a shell command (/bin/bash -l -c), or with -- a program without a shell,
+in the computer's workspace. Its output streams come through apart and as they
+are; its exit status is this command's. A stopped computer is started first.
+
+Standard input is passed when it is not a terminal, or with --interactive.
+Ctrl-C sends SIGINT to the command; a second one leaves it running.`,
+		Example: `  holt computer run einstein "df -h / /home/agent"
+  holt computer run einstein --cwd /tmp --env GREETING=hi -- /bin/echo 'no  shell'
+  tar c . | holt computer run einstein "tar x"`,
+		Annotations:       map[string]string{ownSignals: "yes"},
+		ValidArgsFunction: a.complete(a.computerNames),
+		Args: func(cmd *cobra.Command, args []string) error {
+			dash := cmd.ArgsLenAtDash()
+			if dash == 1 && len(args) > 1 || dash < 0 && len(args) == 2 {
+				return nil
+			}
+			return holt.Errorf(holt.InvalidArgument, "run needs a computer and one command").
+				WithHint(`quote a shell command: holt computer run NAME "ls -l | wc -l"; or run a program: holt computer run NAME -- ls -l`)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() == 1 {
+				spec.Argv = args[1:]
+			} else if spec.Command = args[1]; strings.TrimSpace(spec.Command) == "" {
+				return holt.Errorf(holt.InvalidArgument, "the command is empty")
+			}
+			if err := flags.into(&spec); err != nil {
+				return err
+			}
+			r := &remoteRun{a: a, input: a.input(flags.interactive)}
+			spec.Stdin = r.input != nil
+			if a.json {
+				r.kept = &keptOutput{}
+			}
+			return r.run(cmd.Context(), args[0], spec)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&spec.User, "user", "u", "", "Linux user (default: agent)")
+	f.StringVar(&spec.Cwd, "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
+	f.StringArrayVarP(&flags.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to pass this shell's; may be repeated")
+	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
+	f.BoolVarP(&flags.interactive, "interactive", "i", false, "pass standard input even if it is a terminal")
+	f.BoolVar(&a.json, "json", false, "at the end, print the run with its output as one JSON object")
+	return cmd
+}
+
+func (f *runFlags) into(spec *holt.RunSpec) error {
+	if f.timeout < 0 || f.timeout > 0 && f.timeout < time.Millisecond {
+		return holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", f.timeout).WithHint("as 90s or 10m; leave it out for none")
+	}
+	spec.TimeoutMS = f.timeout.Milliseconds()
+	spec.Env = map[string]string{}
+	for _, e := range f.env {
+		key, value, given := strings.Cut(e, "=")
+		if !given {
+			value = os.Getenv(key)
+		}
+		if key == "" {
+			return holt.Errorf(holt.InvalidArgument, "--env %q has no name", e).WithHint("as --env KEY=VALUE")
+		}
+		spec.Env[key] = value
+	}
+	return nil
+}
+
+// input returns what to pass as standard input, nil for nothing.
+func (a *app) input(interactive bool) io.Reader {
+	f, ok := a.In.(*os.File)
+	if !ok || interactive {
+		return a.In
+	}
+	info, err := f.Stat()
+	if err != nil || isTerminal(f) {
+		return nil // closed, or a person's
+	}
+	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
+		return nil
+	}
+	return f
+}
+
+// remoteRun is one command as this program follows it.
+type remoteRun struct {
+	a     *app
+	c     *client.Client
+	input io.Reader
+	kept  *keptOutput // with --json
+	id    holt.RunID
+	end   *holt.Run
+}
+
+// slack is how much longer than its timeout a run may seem to take: the guest
+// first asks its processes to end.
+const slack = 20 * time.Second
+
+func (r *remoteRun) run(ctx context.Context, computer string, spec holt.RunSpec) error {
+	c, err := r.a.connect()
+	if err != nil {
+		return runFailure{err}
+	}
+	r.c = c
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	signal.Ignore(syscall.SIGPIPE) // a write says so too, and then the run must end
+
+	var started holt.Run
+	err = r.a.wait("starting "+computer, func() error {
+		stop := cancelOn(signals, cancel)
+		defer stop()
+		started, err = c.Runs.Start(ctx, computer, spec, "")
+		return err
+	})
+	if err != nil {
+		return runFailure{err}
+	}
+	r.id = started.ID
+	go r.forward(ctx, signals, cancel)
+	if r.input != nil {
+		go r.feed(ctx, cancel)
+	}
+	following := ctx
+	if spec.TimeoutMS > 0 {
+		late, stop := context.WithTimeout(ctx, time.Duration(spec.TimeoutMS)*time.Millisecond+slack)
+		defer stop()
+		following = late
+	}
+	err = c.Runs.Follow(following, r.id, 0, r.event)
+	return r.finish(ctx, computer, err)
+}
+
+// finish turns the end of the run, or of following it, into this program's.
+func (r *remoteRun) finish(ctx context.Context, computer string, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(err, syscall.EPIPE): // nobody reads on
+		r.signal("SIGPIPE")
+		return exitStatus(128 + int(syscall.SIGPIPE))
+	case errors.Is(cause, errDetached):
+		r.a.say("holt: left run %s running in %s", r.id, computer)
+		return exitStatus(128 + int(syscall.SIGINT))
+	case cause != nil: // the input broke
+		return runFailure{cause}
+	case err != nil:
+		return runFailure{err}
+	case r.end.State != holt.RunExited:
+		return runFailure{holt.Errorf(holt.Unavailable, "%s ended under the run", computer).
+			WithHint("holt computer logs %s may say why", computer)}
+	}
+	if r.kept != nil {
+		if err := r.kept.print(r.a.Out, *r.end); err != nil {
+			return runFailure{err}
+		}
+	} else if r.end.TimedOut {
+		r.a.say("holt: the command ran out of time and was ended")
+	}
+	if n := r.end.Background; n > 0 && isTerminal(r.a.Err) {
+		r.a.say("holt: %d of its processes still run in the background", n)
+	}
+	if r.end.ExitCode != 0 {
+		return exitStatus(r.end.ExitCode)
+	}
+	return nil
+}
+
+// event handles one step of the run.
+func (r *remoteRun) event(e holt.RunEvent) error {
+	if e.Kind == holt.RunExit {
+		if r.end = e.Run; r.end == nil {
+			return holt.Errorf(holt.Internal, "the end of run %s came without a status", r.id)
+		}
+		return nil
+	}
+	if r.kept != nil {
+		r.kept.add(e)
+		return nil
+	}
+	var err error
+	switch e.Kind {
+	case holt.RunStdout:
+		_, err = r.a.Out.Write(e.Data)
+	case holt.RunStderr:
+		_, err = r.a.Err.Write(e.Data)
+	case holt.RunGap:
+		r.a.say("holt: %s of output came faster than it was read and are gone", size(e.Dropped))
+	}
+	return err
+}
+
+var (
+	errDetached = errors.New("left running")
+	errStopped  = errors.New("interrupted")
+)
+
+// cancelOn gives up when a signal comes, until the returned function is called.
+func cancelOn(signals <-chan os.Signal, cancel context.CancelCauseFunc) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-signals:
+			cancel(errStopped)
+		case <-done:
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+// forward passes signals on to the run. The second Ctrl-C leaves it alone.
+func (r *remoteRun) forward(ctx context.Context, signals <-chan os.Signal, cancel context.CancelCauseFunc) {
+	interrupts := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-signals:
+			if s == os.Interrupt {
+				interrupts++
+			}
+			if interrupts > 1 {
+				cancel(errDetached)
+				return
+			}
+			go r.signal(unix.SignalName(s.(syscall.Signal)))
+		}
+	}
+}
+
+// signal sends a signal to the run; that the run has ended by then is fine.
+func (r *remoteRun) signal(name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := r.c.Runs.Signal(ctx, r.id, name, ""); err != nil && holt.CodeOf(err) != holt.Conflict {
+		r.a.say("holt: %s did not reach the run: %s", name, visible(err.Error()))
+	}
+}
+
+// feed passes standard input on. When part of it is lost for good the run is
+// ended: with half of its input it could only do wrong.
+func (r *remoteRun) feed(ctx context.Context, cancel context.CancelCauseFunc) {
+	_, err := r.c.Runs.Input(ctx, r.id, r.input, true)
+	if err == nil || ctx.Err() != nil || holt.CodeOf(err) == holt.Conflict { // it has ended, or closed its input
+		return
+	}
+	r.signal("SIGKILL")
+	cancel(holt.Errorf(holt.CodeOf(err), "standard input was cut off, and the run was ended: %w", err).
+		WithHint("run it again"))
+}
+
+// mostKept bounds what --json keeps of each stream, in bytes.
+const mostKept = 8 << 20
+
+// keptOutput is the output of a run that is printed at its end.
+type keptOutput struct {
+	stdout, stderr strings.Builder
+	truncated      bool
+}
+
+func (k *keptOutput) add(e holt.RunEvent) {
+	into := &k.stdout
+	switch e.Kind {
+	case holt.RunGap:
+		k.truncated = true
+		return
+	case holt.RunStderr:
+		into = &k.stderr
+	}
+	room := mostKept - into.Len()
+	k.truncated = k.truncated || len(e.Data) > room
+	into.Write(e.Data[:min(room, len(e.Data))])
+}
+
+func (k *keptOutput) print(w io.Writer, run holt.Run) error {
+	return printJSON(w, struct {
+		Run       holt.Run `json:"run"`
+		Stdout    string   `json:"stdout"` // bytes that are not UTF-8 are replaced
+		Stderr    string   `json:"stderr"`
+		Truncated bool     `json:"truncated,omitempty"`
+	}{run, k.stdout.String(), k.stderr.String(), k.truncated})
+}

@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+// upFlags are the flags of up and serve that make a daemon.
+type upFlags struct {
+	engine, listen string
+	hosts          []string
+}
+
+func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
+	cmd.Flags().StringVar(&f.engine, "engine", cmp.Or(a.getenv(holt.EnvEngine), "auto"), "what runs machines: auto, qemu or local (no isolation; for tests)")
+	cmd.Flags().StringVar(&f.listen, "listen", "", "also listen on this TCP address, as 127.0.0.1:4646; every caller needs a token")
+	cmd.Flags().StringSliceVar(&f.hosts, "host", nil, "a name under which TCP callers may reach it, besides IP addresses and localhost")
+}
+
+func (f *upFlags) options(at Place) (ServeOptions, error) {
+	switch f.engine {
+	case "auto", "qemu", "local":
+		return ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts}, nil
+	}
+	return ServeOptions{}, holt.Errorf(holt.InvalidArgument, "there is no engine %q", f.engine).WithHint("engines are auto, qemu and local")
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var flags upFlags
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run the daemon in the foreground", Args: exactly(0),
+		Long: `Runs the daemon until it is told to end: by holt down, which ends its computers
+too, or by SIGTERM, which leaves them running for the next daemon to take over.
+There is one daemon for each data directory.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := a.place()
+			if err != nil {
+				return err
+			}
+			opt, err := flags.options(at)
+			if err != nil {
+				return err
+			}
+			return a.local.Serve(cmd.Context(), opt)
+		},
+	}
+	a.serveFlags(cmd, &flags)
+	return cmd
+}
+
+func (a *app) upCommand() *cobra.Command {
+	var flags upFlags
+	var yes bool
+	var template string
+	cmd := &cobra.Command{
+		Use: "up", Short: "Make everything ready and start the daemon", Args: exactly(0),
+		Long: `Examines this machine, installs what is missing (it asks, unless --yes), builds
+the image if it is not there, and starts the daemon. When all of that is done
+already it takes a moment.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := a.place()
+			if err != nil {
+				return err
+			}
+			opt, err := flags.options(at)
+			if err != nil {
+				return err
+			}
+			return a.up(cmd.Context(), opt, template, yes)
+		},
+	}
+	a.serveFlags(cmd, &flags)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before installing packages")
+	cmd.Flags().StringVar(&template, "template", "base", "the template to have an image of")
+	return cmd
+}
+
+// up is everything between a fresh machine and the first computer.
+func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes bool) error {
+	findings, err := a.local.Doctor(ctx, opt.Place)
+	if err != nil {
+		return err
+	}
+	if findings, err = a.mend(ctx, findings, yes); err != nil {
+		return err
+	}
+	for _, f := range findings {
+		if f.Verdict != holt.VerdictOK {
+			if err := a.printFindings(a.Err, []holt.Finding{f}); err != nil {
+				return err
+			}
+		}
+	}
+	if worst(findings) == holt.VerdictBad {
+		return holt.Errorf(holt.Unsupported, "holt cannot work on this machine yet").WithHint("mend what is bad above; holt doctor looks again")
+	}
+	if opt.Engine != "local" { // whose computers have no root disk
+		if _, err := a.build(ctx, opt.Place, template); err != nil {
+			return err
+		}
+	}
+	socket := filepath.Join(opt.DataDir, "holt.sock")
+	c, err := client.New(client.Options{Socket: socket})
+	if err != nil {
+		return err
+	}
+	health, err := c.Daemon.Health(ctx)
+	if err == nil {
+		a.say("the daemon runs already (process %d, engine %s)", health.PID, health.Engine)
+	} else if health, err = a.start(ctx, c, opt); err != nil {
+		return err
+	} else {
+		a.say("the daemon runs (process %d, engine %s); its log is %s", health.PID, health.Engine, logPath(opt.DataDir))
+	}
+	fmt.Fprintf(a.Out, `
+Next:
+  holt computer create --name einstein --template %s
+  holt computer run einstein "df -h / /home/agent"
+  holt down     ends the daemon and its computers; their disks stay
+`, template)
+	if def, err := (&app{getenv: a.getenv}).place(); err == nil && def.DataDir != opt.DataDir {
+		fmt.Fprintf(a.Out, "In this shell first: export %s=%s\n", holt.EnvDataDir, opt.DataDir)
+	}
+	return nil
+}
+
+func logPath(dataDir string) string { return filepath.Join(dataDir, "log", "daemon.log") }
+
+// start starts a daemon that outlives this program, and waits until it answers.
+func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (holt.Health, error) {
+	log, err := openLog(logPath(opt.DataDir))
+	if err != nil {
+		return holt.Health{}, err
+	}
+	defer log.Close()
+	size, err := log.Seek(0, 2)
+	if err != nil {
+		return holt.Health{}, err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return holt.Health{}, fmt.Errorf("find this program: %w", err)
+	}
+	args := []string{"serve", "--data-dir", opt.DataDir, "--engine", opt.Engine}
+	if opt.Listen != "" {
+		args = append(args, "--listen", opt.Listen)
+	}
+	for _, h := range opt.Hosts {
+		args = append(args, "--host", h)
+	}
+	cmd := exec.Command(exe, args...)
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C and hang-ups here are not for it
+	if err := cmd.Start(); err != nil {
+		return holt.Health{}, fmt.Errorf("start the daemon: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // it may outlive this program; then nobody waits
+	var health holt.Health
+	err = a.wait("starting the daemon", func() error {
+		health, err = a.await(ctx, c, ended)
+		return err
+	})
+	if errors.Is(err, errDaemonEnded) {
+		return health, holt.Errorf(holt.Unavailable, "the daemon ended at once:\n%s", logTail(log, size)).
+			WithHint("the whole log is %s", log.Name())
+	}
+	return health, err
+}
+
+var errDaemonEnded = errors.New("the daemon ended")
+
+// await asks until the daemon answers, ends, or has had two minutes.
+func (a *app) await(ctx context.Context, c *client.Client, ended <-chan error) (holt.Health, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		health, err := c.Daemon.Health(ctx)
+		if err == nil {
+			return health, nil
+		}
+		select {
+		case <-ended:
+			return health, errDaemonEnded
+		case <-ctx.Done():
+			return health, holt.Errorf(holt.Timeout, "the daemon does not answer: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// openLog opens the daemon's log for appending. One that has grown large makes
+// place for a new one.
+func openLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, here(err)
+	}
+	if info, err := os.Stat(path); err == nil && info.Size() > 64<<20 {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, here(err)
+		}
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	return f, here(err)
+}
+
+// logTail returns what the log says from an offset on, at most 4 KiB of it.
+func logTail(log *os.File, from int64) string {
+	end, err := log.Seek(0, 2)
+	if err != nil {
+		return err.Error()
+	}
+	from = max(from, end-4096)
+	buf := make([]byte, end-from)
+	n, _ := log.ReadAt(buf, from) // what there is will do
+	return strings.TrimSpace(string(buf[:n]))
+}

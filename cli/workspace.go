@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+)
+
+func (a *app) workspaceCommand() *cobra.Command {
+	return group("workspace", "Durable file systems",
+		a.workspaceCreate(), a.workspaceList(), a.workspaceGet(), a.workspaceDelete(),
+		a.workspaceMount(), a.workspaceUnmount(), a.workspaceCheck(), a.workspaceQuery())
+}
+
+func (a *app) workspaceCreate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Create an empty workspace", Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			w, err := c.Workspaces.Create(cmd.Context(), holt.WorkspaceSpec{Name: args[0]}, "")
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, w)
+			}
+			fmt.Fprintf(a.Out, "workspace %s is there\n", w.Name)
+			a.say("next: holt computer create --workspace %s, or holt workspace mount %s DIR", w.Name, w.Name)
+			return nil
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) workspaceList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List workspaces", Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			all, err := c.Workspaces.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, all)
+			}
+			if len(all) == 0 {
+				a.say("no workspaces yet; every new computer gets one")
+				return nil
+			}
+			rows := make([][]string, len(all))
+			for i, w := range all {
+				rows[i] = []string{w.Name, fmt.Sprint(w.Files), size(w.Bytes), w.Computer, mounts(w), ago(w.CreatedAt)}
+			}
+			return printTable(a.Out, []string{"NAME", "FILES", "SIZE", "COMPUTER", "MOUNTED AT", "CREATED"}, rows)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func mounts(w holt.Workspace) string {
+	var dirs []string
+	for _, m := range w.Mounts {
+		dir := m.Dir
+		if m.ReadOnly {
+			dir += " (read-only)"
+		}
+		dirs = append(dirs, dir)
+	}
+	return strings.Join(dirs, ", ")
+}
+
+func (a *app) workspaceGet() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "get NAME", Short: "Show a workspace", Args: exactly(1),
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			w, err := c.Workspaces.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, w)
+			}
+			return printTable(a.Out, nil, [][]string{
+				{"name", w.Name}, {"id", string(w.ID)}, {"files", fmt.Sprint(w.Files)}, {"size", size(w.Bytes)},
+				{"computer", w.Computer}, {"mounted at", mounts(w)}, {"created", ago(w.CreatedAt)},
+			})
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) workspaceDelete() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a workspace with everything in it", Args: exactly(1),
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			w, err := c.Workspaces.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(yes, fmt.Sprintf("Delete workspace %s with its %d files (%s)?", w.Name, w.Files, size(w.Bytes))); err != nil {
+				return err
+			}
+			if err := c.Workspaces.Delete(cmd.Context(), args[0], ""); err != nil {
+				return err
+			}
+			return a.deleted(w.Name)
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) workspaceMount() *cobra.Command {
+	var readOnly bool
+	cmd := &cobra.Command{
+		Use: "mount NAME DIR", Short: "Mount a workspace on the daemon's host", Args: exactly(2),
+		Long: `Mounts a workspace at an existing, empty directory of the daemon's host. While
+a computer has it, only read-only.`,
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := a.hostDir(args[1])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			m, err := c.Workspaces.Mount(cmd.Context(), args[0], holt.MountSpec{Dir: dir, ReadOnly: readOnly}, "")
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, m)
+			}
+			fmt.Fprintf(a.Out, "%s is mounted at %s\n", args[0], m.Dir)
+			a.say("end it with: holt workspace unmount %s", m.Dir)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "only to read")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// hostDir makes a directory's path one for the daemon, which has another
+// working directory, and may be on another machine.
+func (a *app) hostDir(dir string) (string, error) {
+	if a.remote() && !filepath.IsAbs(dir) {
+		return "", holt.Errorf(holt.InvalidArgument, "%q is not absolute", dir).WithHint("the daemon is not on this machine, or does not know")
+	}
+	return filepath.Abs(dir)
+}
+
+func (a *app) workspaceUnmount() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "unmount DIR", Aliases: []string{"umount"}, Short: "End a mount on the daemon's host", Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := a.hostDir(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if err := c.Workspaces.Unmount(cmd.Context(), dir, ""); err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, map[string]string{"unmounted": dir})
+			}
+			fmt.Fprintf(a.Out, "%s is unmounted\n", dir)
+			return nil
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) workspaceCheck() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "check NAME", Short: "Recompute everything a workspace says about itself", Args: exactly(1),
+		Long: `Recomputes link counts, sizes, extents and checksums, and reports what
+disagrees. It changes nothing. The exit status is 0 only when all agree.`,
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			var report holt.CheckReport
+			err = a.wait("checking", func() error {
+				report, err = c.Workspaces.Check(cmd.Context(), args[0])
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				err = printJSON(a.Out, report)
+			} else {
+				for _, p := range report.Problems {
+					fmt.Fprintln(a.Out, a.paint(a.Out, red, visible(p)))
+				}
+				_, err = fmt.Fprintf(a.Out, "%d inodes, %d entries, %d extents, %s of content: %d problems\n",
+					report.Inodes, report.Entries, report.Extents, size(report.Bytes), len(report.Problems))
+			}
+			if err == nil && len(report.Problems) > 0 {
+				return exitStatus(exitFailure)
+			}
+			return err
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
