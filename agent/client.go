@@ -2,9 +2,14 @@ package agent
 
 import (
 	"context"
-	"io"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
+	"os"
 	"time"
+
+	"github.com/hashicorp/yamux"
 
 	"holt"
 )
@@ -67,115 +72,115 @@ type Throughput struct {
 // Client is the host's side of one guest's control channel. Its methods may be
 // called concurrently. Their errors are *holt.Error: the guest's own, or
 // Unavailable when the channel has ended, or Timeout when ctx has.
-type Client struct{}
-
-var errSkeleton = holt.Errorf(holt.Unsupported, "not built yet")
+type Client struct {
+	mux *yamux.Session
+}
 
 // NewClient speaks to the guest over conn, a session made by channel.Dial. It
 // owns conn.
-func NewClient(conn net.Conn) (*Client, error) { return nil, errSkeleton }
+func NewClient(conn net.Conn) (*Client, error) {
+	mux, err := yamux.Client(&guardConn{muxConn: newMuxConn(conn)}, muxConfig())
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("open control channel: %w", err)
+	}
+	return &Client{mux: mux}, nil
+}
 
 // Close ends the channel. Runs go on.
-func (c *Client) Close() error { return nil }
+func (c *Client) Close() error { return c.mux.Close() }
 
 // Done is closed when the channel has ended.
-func (c *Client) Done() <-chan struct{} { return nil }
+func (c *Client) Done() <-chan struct{} { return c.mux.CloseChan() }
+
+// clientStream is the stream of one operation.
+type clientStream struct {
+	*yamux.Stream
+	ctx  context.Context
+	stop func() bool
+}
+
+// open asks for an operation and returns its stream once the guest has agreed.
+func (c *Client) open(ctx context.Context, op string, args, result any) (*clientStream, error) {
+	if ctx.Err() != nil {
+		return nil, describe(ctx, op, ctx.Err())
+	}
+	st, err := c.mux.OpenStream()
+	if err != nil {
+		return nil, describe(ctx, op, err)
+	}
+	s := &clientStream{Stream: st, ctx: ctx}
+	s.stop = context.AfterFunc(ctx, func() { st.SetDeadline(time.Unix(1, 0)) })
+	if err := s.ask(op, args, result); err != nil {
+		s.Close()
+		return nil, describe(ctx, op, err)
+	}
+	return s, nil
+}
+
+func (s *clientStream) ask(op string, args, result any) error {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	if err := writeMessage(s.Stream, request{V: Protocol, Op: op, Args: raw}); err != nil {
+		return err
+	}
+	return readAnswer(s.Stream, result)
+}
+
+// Close ends the stream on both sides.
+func (s *clientStream) Close() error {
+	s.stop()
+	return s.Stream.Close()
+}
+
+// call is an operation of one request and one answer.
+func (c *Client) call(ctx context.Context, op string, args, result any) error {
+	s, err := c.open(ctx, op, args, result)
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// describe turns what ended an operation into a holt.Error.
+func describe(ctx context.Context, op string, err error) error {
+	var known *holt.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return err
+	case ctx.Err() != nil:
+		return holt.Errorf(holt.Timeout, "guest agent, %s: gave up waiting: %w", op, context.Cause(ctx))
+	case errors.Is(err, yamux.ErrTimeout), errors.Is(err, os.ErrDeadlineExceeded):
+		return holt.Errorf(holt.Timeout, "guest agent, %s: %w", op, err)
+	}
+	return holt.Errorf(holt.Unavailable, "guest agent, %s: channel ended: %w", op, err)
+}
 
 // Hello asks who answers.
-func (c *Client) Hello(ctx context.Context) (Hello, error) { return Hello{}, errSkeleton }
-
-// Measure moves bytes each way and times them.
-func (c *Client) Measure(ctx context.Context, into, out int64) (Throughput, error) {
-	return Throughput{}, errSkeleton
+func (c *Client) Hello(ctx context.Context) (Hello, error) {
+	var h Hello
+	err := c.call(ctx, opHello, nil, &h)
+	return h, err
 }
 
 // Configure gives the machine its identity.
-func (c *Client) Configure(ctx context.Context, id Identity) error { return errSkeleton }
+func (c *Client) Configure(ctx context.Context, id Identity) error {
+	return c.call(ctx, opConfigure, id, nil)
+}
 
 // Freeze flushes and freezes the root file system until Thaw or until limit has
 // passed (zero: 10 s; at most 60 s).
-func (c *Client) Freeze(ctx context.Context, limit time.Duration) error { return errSkeleton }
+func (c *Client) Freeze(ctx context.Context, limit time.Duration) error {
+	return c.call(ctx, opFreeze, freezeArgs{LimitMS: limit.Milliseconds()}, nil)
+}
 
-// Thaw ends a freeze; it is no error if there is none.
-func (c *Client) Thaw(ctx context.Context) error { return errSkeleton }
+// Thaw ends a freeze. Without one, or when the limit has ended it, it is
+// Conflict: what was done meanwhile was not done on a frozen disk.
+func (c *Client) Thaw(ctx context.Context) error { return c.call(ctx, opThaw, nil, nil) }
 
 // Shutdown begins a clean power-off and returns.
-func (c *Client) Shutdown(ctx context.Context) error { return errSkeleton }
-
-// DialPort connects to an address in the guest: network tcp or unix. The
-// connection has CloseWrite.
-func (c *Client) DialPort(ctx context.Context, network, address string) (net.Conn, error) {
-	return nil, errSkeleton
-}
-
-// StartRun starts a run. Repeated with the same id it returns that run.
-func (c *Client) StartRun(ctx context.Context, id holt.RunID, spec holt.RunSpec) (holt.Run, error) {
-	return holt.Run{}, errSkeleton
-}
-
-// GetRun returns a run as it is now.
-func (c *Client) GetRun(ctx context.Context, id holt.RunID) (holt.Run, error) {
-	return holt.Run{}, errSkeleton
-}
-
-// Runs lists the runs the guest remembers, oldest first.
-func (c *Client) Runs(ctx context.Context) ([]holt.Run, error) { return nil, errSkeleton }
-
-// FollowRun calls event with the run's output from offset on, and at last with
-// its exit, after which it returns nil.
-func (c *Client) FollowRun(ctx context.Context, id holt.RunID, offset int64, event func(holt.RunEvent) error) error {
-	return errSkeleton
-}
-
-// RunInput opens the run's standard input. Close ends the input; a channel that
-// breaks does not.
-func (c *Client) RunInput(ctx context.Context, id holt.RunID) (io.WriteCloser, error) {
-	return nil, errSkeleton
-}
-
-// SignalRun sends a signal by name (SIGTERM or TERM) to every process of a run,
-// also to those that outlived it.
-func (c *Client) SignalRun(ctx context.Context, id holt.RunID, signal string) error {
-	return errSkeleton
-}
-
-// ReadFile copies up to n bytes (negative: all) from offset of a file to w and
-// returns how many.
-func (c *Client) ReadFile(ctx context.Context, path string, offset, n int64, w io.Writer) (int64, error) {
-	return 0, errSkeleton
-}
-
-// WriteFile writes a file whole or not at all: a temporary file beside it is
-// renamed over it. user owns it ("": root).
-func (c *Client) WriteFile(ctx context.Context, path string, mode uint32, user string, r io.Reader) error {
-	return errSkeleton
-}
-
-// Stat describes a file; it does not follow a symlink at the end of path.
-func (c *Client) Stat(ctx context.Context, path string) (holt.FileInfo, error) {
-	return holt.FileInfo{}, errSkeleton
-}
-
-// List calls entry for each entry of a directory, in no order.
-func (c *Client) List(ctx context.Context, path string, entry func(holt.FileInfo) error) error {
-	return errSkeleton
-}
-
-// Mkdir makes a directory, owned by user ("": root); with parents it also makes
-// missing parents and is content with what is there.
-func (c *Client) Mkdir(ctx context.Context, path string, mode uint32, user string, parents bool) error {
-	return errSkeleton
-}
-
-// Remove removes a file or an empty directory; with recursive a whole tree, and
-// what is not there is no error.
-func (c *Client) Remove(ctx context.Context, path string, recursive bool) error { return errSkeleton }
-
-// Rename renames a file, replacing what is there.
-func (c *Client) Rename(ctx context.Context, from, to string) error { return errSkeleton }
-
-// Watch calls event for each change under path until ctx ends. ready, if not
-// nil, is called when nothing that happens from then on is missed.
-func (c *Client) Watch(ctx context.Context, path string, recursive bool, ready func(), event func(FileEvent) error) error {
-	return errSkeleton
-}
+func (c *Client) Shutdown(ctx context.Context) error { return c.call(ctx, opShutdown, nil, nil) }

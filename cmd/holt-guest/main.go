@@ -3,4 +3,10 @@
 // logic; see package agent.
 package main
 
-func main() {}
+import (
+	"os"
+
+	"holt/agent"
+)
+
+func main() { os.Exit(agent.Main(os.Args[1:])) }

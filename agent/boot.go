@@ -1,0 +1,290 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kernel arguments that the initramfs understands.
+const (
+	argRoot = "holt.root" // the root device; default /dev/vda
+	argNet  = "holt.net"  // address/bits,gateway,nameserver
+)
+
+const (
+	// GuestPath is where the program is in a running machine.
+	GuestPath = "/run/holt/holt-guest"
+	// AgentName is its argv[0] there. systemd spares processes whose name
+	// begins with @ when it ends all others.
+	AgentName = "@holt-guest"
+
+	rootWait  = 10 * time.Second
+	agentOwn  = "holt-agent" // the agent's own cgroup
+	agentRAM  = "67108864"   // bytes the kernel does not take from it
+	agentCPU  = "10000"      // cgroup2's greatest weight; others have 100
+	openFiles = 1 << 16      // of a run, soft; as many as most programs want
+	mostFiles = 1 << 19      // hard
+)
+
+// step is one thing that boot does.
+type step struct {
+	name string
+	do   func() error
+}
+
+// Boot is PID 1 of the initramfs: it loads the modules, mounts the root file
+// system, starts the agent and becomes the root's init. It does not return: a
+// step that fails is told on the console, and the machine powered off, since
+// a machine that hangs helps nobody.
+func Boot() {
+	b := &boot{}
+	for _, s := range []step{
+		{"mount /proc, /sys and /dev", mountKernel},
+		{"read the kernel's arguments", b.readArgs},
+		{"load modules", loadModules},
+		{"mount the root file system", b.mountRoot},
+		{"prepare /run", prepareRun},
+		{"enter the root file system", enterRoot},
+		{"mount cgroups", mountCgroups},
+		{"start the agent", b.startAgent},
+		{"start /sbin/init", b.becomeInit},
+	} {
+		if err := s.do(); err != nil {
+			fail(s.name, err)
+		}
+	}
+}
+
+func fail(name string, err error) {
+	line := fmt.Sprintf("holt-guest: cannot %s: %v; powering off\n", name, err)
+	for _, path := range []string{"/dev/console", "/dev/kmsg"} {
+		if f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOCTTY, 0); err == nil {
+			f.WriteString(line)
+			f.Close()
+		}
+	}
+	powerOff()
+	for { // the kernel has not taken our word; nothing else is left to do
+		time.Sleep(time.Hour)
+	}
+}
+
+type boot struct {
+	args  map[string]string
+	agent int // pid
+}
+
+func mountKernel() error {
+	for _, m := range []struct{ dir, kind string }{{"/proc", "proc"}, {"/sys", "sysfs"}, {"/dev", "devtmpfs"}} {
+		if err := os.MkdirAll(m.dir, 0o755); err != nil {
+			return err
+		}
+		err := unix.Mount(m.kind, m.dir, m.kind, unix.MS_NOSUID, "")
+		if err != nil && !errors.Is(err, unix.EBUSY) { // the kernel may have mounted /dev
+			return fmt.Errorf("%s: %w", m.dir, err)
+		}
+	}
+	return nil
+}
+
+func (b *boot) readArgs() (err error) {
+	b.args, err = kernelArgs()
+	return err
+}
+
+func kernelArgs() (map[string]string, error) {
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	args := map[string]string{}
+	for _, f := range strings.Fields(string(line)) {
+		k, v, _ := strings.Cut(f, "=")
+		args[k] = v
+	}
+	return args, nil
+}
+
+// loadModules loads /m/*.ko in the order of their names, which is that of
+// their dependencies. One that fails is told and left out: what is truly
+// needed will be missed by a later step.
+func loadModules() error {
+	paths, err := filepath.Glob("/m/*.ko")
+	if err != nil {
+		return err
+	}
+	sort.Strings(paths)
+	for _, path := range paths {
+		if err := loadModule(path); err != nil && !errors.Is(err, unix.EEXIST) {
+			kmsg(3, fmt.Sprintf("load %s: %v", path, err))
+		}
+	}
+	return nil
+}
+
+func loadModule(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.FinitModule(int(f.Fd()), "", 0)
+}
+
+func (b *boot) mountRoot() error {
+	device := b.args[argRoot]
+	if device == "" {
+		device = "/dev/vda"
+	}
+	end := time.Now().Add(rootWait)
+	for {
+		if _, err := os.Stat(device); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s did not appear in %v", device, rootWait)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	if err := os.MkdirAll("/new", 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(device, "/new", "ext4", unix.MS_NOATIME, ""); err != nil {
+		return fmt.Errorf("%s: %w", device, err)
+	}
+	return nil
+}
+
+// prepareRun mounts the new root's /run and puts this program there, where
+// the root file system's fate does not concern it.
+func prepareRun() error {
+	if err := os.MkdirAll("/new/run", 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", "/new/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+		return err
+	}
+	if err := os.MkdirAll("/new"+filepath.Dir(GuestPath), 0o755); err != nil {
+		return err
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile("/new"+GuestPath, self, 0o755)
+}
+
+// enterRoot makes /new the root, as switch_root(8) does, and frees the
+// initramfs's memory.
+func enterRoot() error {
+	for _, dir := range []string{"/dev", "/proc", "/sys"} {
+		if err := os.MkdirAll("/new"+dir, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(dir, "/new"+dir, "", unix.MS_MOVE, ""); err != nil {
+			return fmt.Errorf("move %s: %w", dir, err)
+		}
+	}
+	os.RemoveAll("/m")
+	os.Remove("/init")
+	if err := unix.Chdir("/new"); err != nil {
+		return err
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("move root: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return err
+	}
+	return unix.Chdir("/")
+}
+
+// mountCgroups mounts cgroup2 as systemd would and sets the agent's share
+// aside before anything else runs.
+func mountCgroups() error {
+	const dir = "/sys/fs/cgroup"
+	err := unix.Mount("cgroup2", dir, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME,
+		"nsdelegate,memory_recursiveprot")
+	if err != nil && !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	for _, c := range []string{"+cpu", "+memory", "+pids", "+io"} {
+		os.WriteFile(dir+"/cgroup.subtree_control", []byte(c), 0)
+	}
+	own := filepath.Join(dir, agentOwn)
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		return err
+	}
+	// Without these controllers the agent has no reserve, but works.
+	os.WriteFile(own+"/cpu.weight", []byte(agentCPU), 0)
+	os.WriteFile(own+"/memory.min", []byte(agentRAM), 0)
+	return nil
+}
+
+// startAgent starts the agent in its own session and cgroup.
+func (b *boot) startAgent() error {
+	files := syscall.Rlimit{Cur: openFiles, Max: mostFiles}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return fmt.Errorf("set limit of open files: %w", err)
+	}
+	own, err := unix.Open(filepath.Join("/sys/fs/cgroup", agentOwn), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(own)
+	argv := []string{AgentName, "machine"}
+	if arg := b.args[argNet]; arg != "" {
+		argv = append(argv, "--net", arg)
+	}
+	b.agent, err = syscall.ForkExec(GuestPath, argv, &syscall.ProcAttr{
+		Dir: "/", Env: []string{"PATH=" + guestPath}, Files: []uintptr{0, 1, 2},
+		Sys: &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: own},
+	})
+	return err
+}
+
+// becomeInit runs the root's own init in this process. A root that has none is
+// looked after by this one.
+func (b *boot) becomeInit() error {
+	const init = "/sbin/init"
+	err := syscall.Exec(init, []string{init}, []string{"PATH=" + guestPath, "TERM=linux"})
+	if !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return b.ownInit()
+}
+
+// ownInit is all that a machine without an init needs: the usual mounts, and
+// somebody to reap orphans.
+func (b *boot) ownInit() error {
+	for _, m := range []struct{ source, dir, options string }{
+		{"devpts", "/dev/pts", "ptmxmode=666,mode=620,gid=5"},
+		{"tmpfs", "/dev/shm", "mode=1777"},
+		{"tmpfs", "/tmp", "mode=1777"},
+	} {
+		if err := os.MkdirAll(m.dir, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.source, m.dir, m.source, unix.MS_NOSUID, m.options); err != nil {
+			return fmt.Errorf("mount %s: %w", m.dir, err)
+		}
+	}
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		if err == nil && pid == b.agent {
+			return fmt.Errorf("keep the agent: it ended with status %d", status)
+		}
+		if errors.Is(err, unix.ECHILD) {
+			return errors.New("keep the agent: it is gone")
+		}
+	}
+}

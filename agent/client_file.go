@@ -1,0 +1,223 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"holt"
+)
+
+// ReadFile copies up to n bytes (negative: all) from offset of a file to w and
+// returns how many. An error of w is returned as it is.
+func (c *Client) ReadFile(ctx context.Context, path string, offset, n int64, w io.Writer) (int64, error) {
+	s, err := c.open(ctx, opRead, fileArgs{Path: path, Offset: offset, Length: n}, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	in := &chunkReader{r: s}
+	got, err := io.CopyBuffer(ownWriter{w}, in, make([]byte, maxChunk))
+	if own, ok := own(err); ok {
+		return got, own
+	}
+	if err == nil {
+		err = readAnswer(s, nil)
+	}
+	return got, describe(ctx, opRead, err)
+}
+
+type ownWriter struct{ io.Writer }
+
+func (w ownWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		err = stopped{err}
+	}
+	return n, err
+}
+
+// WriteFile writes a file whole or not at all: a temporary file beside it is
+// renamed over it. user owns it ("": root). An error of r is returned as it is,
+// and the file is left as it was.
+func (c *Client) WriteFile(ctx context.Context, path string, mode uint32, user string, r io.Reader) error {
+	s, err := c.open(ctx, opWrite, fileArgs{Path: path, Mode: mode, User: user}, nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	answered := make(chan error, 1)
+	go func() {
+		answered <- readAnswer(s, nil)
+		s.SetWriteDeadline(time.Unix(1, 0)) // the guest reads no more
+	}()
+	out := newChunkWriter(s, maxChunk)
+	_, err = out.ReadFrom(ownReader{r})
+	if own, ok := own(err); ok {
+		return own // the stream ends without an end, so the guest gives up
+	}
+	if err == nil {
+		out.end() // if it fails, the answer says why
+	}
+	return describe(ctx, opWrite, <-answered)
+}
+
+type ownReader struct{ io.Reader }
+
+func (r ownReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		err = stopped{err}
+	}
+	return n, err
+}
+
+// Stat describes a file; it does not follow a symlink at the end of path.
+func (c *Client) Stat(ctx context.Context, path string) (holt.FileInfo, error) {
+	var info holt.FileInfo
+	err := c.call(ctx, opStat, fileArgs{Path: path}, &info)
+	return info, err
+}
+
+// List calls entry for each entry of a directory, in no order. Names that are
+// not UTF-8 have their odd bytes replaced by U+FFFD. An error of entry ends it
+// and is returned.
+func (c *Client) List(ctx context.Context, path string, entry func(holt.FileInfo) error) error {
+	s, err := c.open(ctx, opList, fileArgs{Path: path}, nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	err = readItems(s, entry)
+	if own, ok := own(err); ok {
+		return own
+	}
+	return describe(ctx, opList, err)
+}
+
+// Mkdir makes a directory, owned by user ("": root); with parents it also makes
+// missing parents and is content with a directory that is there.
+func (c *Client) Mkdir(ctx context.Context, path string, mode uint32, user string, parents bool) error {
+	return c.call(ctx, opMkdir, fileArgs{Path: path, Mode: mode, User: user, Recursive: parents}, nil)
+}
+
+// Remove removes a file or an empty directory; with recursive a whole tree, and
+// what is not there is no error.
+func (c *Client) Remove(ctx context.Context, path string, recursive bool) error {
+	return c.call(ctx, opRemove, fileArgs{Path: path, Recursive: recursive}, nil)
+}
+
+// Rename renames a file, replacing what is there.
+func (c *Client) Rename(ctx context.Context, from, to string) error {
+	return c.call(ctx, opRename, fileArgs{Path: from, To: to}, nil)
+}
+
+// Watch calls event for each change under path until ctx ends, which it returns
+// as Timeout. ready, if not nil, is called when nothing that happens from then
+// on is missed. Recursive watches follow new directories, up to 8,192 in all.
+// An error of event ends it and is returned.
+func (c *Client) Watch(ctx context.Context, path string, recursive bool, ready func(), event func(FileEvent) error) error {
+	s, err := c.open(ctx, opWatch, fileArgs{Path: path, Recursive: recursive}, nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if ready != nil {
+		ready()
+	}
+	err = readItems(s, event)
+	if own, ok := own(err); ok {
+		return own
+	}
+	if err == nil { // the guest has nothing more to watch
+		return holt.Errorf(holt.NotFound, "watch %s: it is gone", path)
+	}
+	return describe(ctx, opWatch, err)
+}
+
+// Measure moves bytes each way through the channel and times them. A direction
+// with no bytes is not measured.
+func (c *Client) Measure(ctx context.Context, into, out int64) (Throughput, error) {
+	var t Throughput
+	s, err := c.open(ctx, opMeasure, measureArgs{Into: into, Out: out}, nil)
+	if err != nil {
+		return t, err
+	}
+	defer s.Close()
+	start := time.Now()
+	w := newChunkWriter(s, maxChunk)
+	if _, err = w.ReadFrom(io.LimitReader(zeros{}, into)); err == nil {
+		err = w.end()
+	}
+	if err == nil {
+		err = readAnswer(s, nil)
+	}
+	t.IntoGuest = rate(into, time.Since(start))
+	if err == nil {
+		start = time.Now()
+		_, err = io.CopyBuffer(io.Discard, struct{ io.Reader }{&chunkReader{r: s}}, make([]byte, maxChunk))
+		t.OutOfGuest = rate(out, time.Since(start))
+	}
+	return t, describe(ctx, opMeasure, err)
+}
+
+func rate(n int64, d time.Duration) float64 { return float64(n) / 1e6 / max(d.Seconds(), 1e-9) }
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// DialPort connects to an address in the guest: network "tcp" or "unix". The
+// connection has CloseWrite, and outlives ctx. Its errors are the guest's.
+func (c *Client) DialPort(ctx context.Context, network, address string) (net.Conn, error) {
+	s, err := c.open(ctx, opDial, dialArgs{Network: network, Address: address}, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.stop()
+	s.SetDeadline(time.Time{})
+	if ctx.Err() != nil {
+		s.Close()
+		return nil, describe(ctx, opDial, ctx.Err())
+	}
+	return newPortConn(s.Stream), nil
+}
+
+// portConn carries a dialled connection over a stream as chunks, so that the
+// end of one direction (a chunk of no bytes) is told from a broken connection.
+type portConn struct {
+	net.Conn // the stream
+	in       *chunkReader
+
+	mu    sync.Mutex
+	out   *chunkWriter
+	ended bool
+}
+
+func newPortConn(stream net.Conn) *portConn {
+	return &portConn{Conn: stream, in: &chunkReader{r: stream}, out: newChunkWriter(stream, smallChunk)}
+}
+
+func (p *portConn) Read(b []byte) (int, error) { return p.in.Read(b) }
+
+func (p *portConn) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return 0, net.ErrClosed
+	}
+	return p.out.Write(b)
+}
+
+// CloseWrite ends what this side sends; reading goes on.
+func (p *portConn) CloseWrite() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return nil
+	}
+	p.ended = true
+	return p.out.end()
+}

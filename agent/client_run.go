@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"holt"
+)
+
+// StartRun starts a run. Repeated with the same id it returns that run. A spec
+// that cannot be run (no such program, user or directory) is an error, and no
+// run.
+func (c *Client) StartRun(ctx context.Context, id holt.RunID, spec holt.RunSpec) (holt.Run, error) {
+	var r holt.Run
+	err := c.call(ctx, opRunStart, runArgs{ID: id, Spec: &spec}, &r)
+	return r, err
+}
+
+// GetRun returns a run as it is now, or NotFound.
+func (c *Client) GetRun(ctx context.Context, id holt.RunID) (holt.Run, error) {
+	var r holt.Run
+	err := c.call(ctx, opRunGet, runArgs{ID: id}, &r)
+	return r, err
+}
+
+// Runs lists the runs that the guest remembers, oldest first: those that run,
+// and ended ones for at least 10 minutes (up to 8,192).
+func (c *Client) Runs(ctx context.Context) ([]holt.Run, error) {
+	s, err := c.open(ctx, opRunList, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	var runs []holt.Run
+	err = readItems(s, func(r holt.Run) error {
+		if runs = append(runs, r); len(runs) > 2*maxRuns {
+			return holt.Errorf(holt.Corrupt, "guest lists more than %d runs", 2*maxRuns)
+		}
+		return nil
+	})
+	return runs, describe(ctx, opRunList, err)
+}
+
+// FollowRun calls event with the run's output from offset on, and at last with
+// its exit, after which it returns nil. A gap event stands where output was
+// dropped; the next event's offset lies behind it. Event data is valid during
+// the call only. An error from event ends the following and is returned.
+func (c *Client) FollowRun(ctx context.Context, id holt.RunID, offset int64, event func(holt.RunEvent) error) error {
+	s, err := c.open(ctx, opRunFollow, runArgs{ID: id, Offset: offset}, nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	buf := make([]byte, max(maxChunk, eventHeader))
+	for {
+		e, err := readEvent(s, buf)
+		if err != nil {
+			return describe(ctx, opRunFollow, err)
+		}
+		if err := event(e); err != nil {
+			return err
+		}
+		if e.Kind == holt.RunExit {
+			return nil
+		}
+	}
+}
+
+// RunInput opens the run's standard input. Close ends the input for ever; a
+// channel that breaks, or ctx ending, does not, and it can be opened again. A
+// run that was not started with Stdin, or whose input has ended, is Conflict.
+func (c *Client) RunInput(ctx context.Context, id holt.RunID) (io.WriteCloser, error) {
+	s, err := c.open(ctx, opRunInput, runArgs{ID: id}, nil)
+	if err != nil {
+		return nil, err
+	}
+	in := &runInput{s: s, w: newChunkWriter(s, smallChunk), done: make(chan struct{})}
+	go in.await()
+	return in, nil
+}
+
+// runInput writes chunks; the guest answers once, when the input has ended.
+type runInput struct {
+	s    *clientStream
+	w    *chunkWriter
+	once sync.Once
+	done chan struct{} // closed when the guest has answered; then err is set
+	err  error
+}
+
+func (in *runInput) await() {
+	in.err = describe(in.s.ctx, opRunInput, readAnswer(in.s, nil))
+	close(in.done)
+	in.s.SetWriteDeadline(time.Unix(1, 0)) // frees a write that the guest will not read
+	in.s.Close()
+}
+
+func (in *runInput) Write(p []byte) (int, error) {
+	n, err := in.w.Write(p)
+	if err == nil {
+		return n, nil
+	}
+	select {
+	case <-in.done: // the guest's reason is the better one
+		if in.err != nil {
+			return n, in.err
+		}
+	default:
+	}
+	return n, describe(in.s.ctx, opRunInput, err)
+}
+
+// Close ends the input and returns what the guest said about it.
+func (in *runInput) Close() error {
+	in.once.Do(func() { in.w.end() })
+	<-in.done
+	return in.err
+}
+
+// SignalRun sends a signal by name (SIGTERM or TERM) to every process of a run,
+// also to those that outlived it. It is Conflict when none is left.
+func (c *Client) SignalRun(ctx context.Context, id holt.RunID, signal string) error {
+	return c.call(ctx, opRunSignal, runArgs{ID: id, Signal: signal}, nil)
+}
+
+// readItems reads a list: messages, each an answer with an array of items; an
+// empty one is the end.
+func readItems[T any](r io.Reader, item func(T) error) error {
+	for {
+		var raw json.RawMessage
+		if err := readAnswer(r, &raw); err != nil {
+			return err
+		}
+		var batch []T
+		if err := json.Unmarshal(raw, &batch); err != nil {
+			return holt.Errorf(holt.Corrupt, "malformed list: %w", err)
+		}
+		if len(batch) == 0 {
+			return nil
+		}
+		for _, v := range batch {
+			if err := item(v); err != nil {
+				return stopped{err}
+			}
+		}
+	}
+}
+
+// stopped is a caller's own error on its way back through a reader.
+type stopped struct{ error }
+
+func (s stopped) Unwrap() error { return s.error }
+
+// own returns the caller's error, if that is what err is.
+func own(err error) (error, bool) {
+	var s stopped
+	if errors.As(err, &s) {
+		return s.error, true
+	}
+	return nil, false
+}

@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+const dialTimeout = 10 * time.Second
+
+// dialPort connects the stream to an address in the guest.
+func dialPort(ctx context.Context, st *serverStream) error {
+	args, err := decode[dialArgs](st.args)
+	if err != nil {
+		return err
+	}
+	if args.Network != "tcp" && args.Network != "unix" {
+		return holt.Errorf(holt.InvalidArgument, "dial %q: network must be tcp or unix", clip(args.Network))
+	}
+	d := net.Dialer{Timeout: dialTimeout}
+	conn, err := d.DialContext(ctx, args.Network, args.Address)
+	if err != nil {
+		return dialError(args, err)
+	}
+	defer conn.Close()
+	if err := st.agree(nil); err != nil {
+		return err
+	}
+	far := newPortConn(st)
+	host := make(chan struct{})
+	go func() { // host to port
+		defer close(host)
+		_, err := io.CopyBuffer(struct{ io.Writer }{conn}, struct{ io.Reader }{far}, make([]byte, smallChunk))
+		if err == nil {
+			conn.(interface{ CloseWrite() error }).CloseWrite()
+			io.ReadFull(st, make([]byte, 1)) // until the host lets go
+		}
+		conn.Close()
+		st.SetWriteDeadline(time.Unix(1, 0))
+	}()
+	if _, err = far.out.ReadFrom(conn); err == nil {
+		err = far.CloseWrite()
+	} else {
+		st.Close() // no end of chunks: the host learns that it broke
+	}
+	<-host
+	return err
+}
+
+func dialError(args dialArgs, err error) error {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
+		return holt.Errorf(holt.Unavailable, "dial %s %s: nothing listens there: %w", args.Network, args.Address, err)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return holt.Errorf(holt.Timeout, "dial %s %s: %w", args.Network, args.Address, err)
+	}
+	return holt.Errorf(holt.Unavailable, "dial %s %s: %w", args.Network, args.Address, err)
+}

@@ -1,0 +1,338 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+// File operations are done as root: who may ask for what is decided on the
+// host. Paths are absolute; symlinks within them are followed as usual.
+
+func checkPath(path string) error {
+	if !filepath.IsAbs(path) {
+		return holt.Errorf(holt.InvalidArgument, "path %q is not absolute", clip(path))
+	}
+	if strings.Contains(path, "\x00") {
+		return holt.Errorf(holt.InvalidArgument, "path %q holds a zero byte", clip(path))
+	}
+	return nil
+}
+
+func fileArguments(raw json.RawMessage) (fileArgs, error) {
+	args, err := decode[fileArgs](raw)
+	if err == nil {
+		err = checkPath(args.Path)
+	}
+	return args, err
+}
+
+// fileError gives an error of the operating system its code.
+func fileError(verb, path string, err error) error {
+	var known *holt.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err // the path is told by us
+	}
+	code := holt.Internal
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		code = holt.NotFound
+	case errors.Is(err, fs.ErrExist):
+		code = holt.AlreadyExists
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		code = holt.Denied
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		code = holt.OutOfSpace
+	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EBUSY):
+		code = holt.Conflict
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENAMETOOLONG),
+		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.EFBIG):
+		code = holt.InvalidArgument
+	case errors.Is(err, unix.ENOTCONN):
+		code = holt.Unavailable
+	}
+	return holt.Errorf(code, "%s %s: %w", verb, path, err)
+}
+
+func readFile(ctx context.Context, st *serverStream) error {
+	args, err := fileArguments(st.args)
+	if err != nil {
+		return err
+	}
+	if args.Offset < 0 {
+		return holt.Errorf(holt.InvalidArgument, "offset %d is negative", args.Offset)
+	}
+	// Non-blocking, so that a FIFO without a writer does not hold the agent.
+	f, err := os.OpenFile(args.Path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fileError("read", args.Path, err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return holt.Errorf(holt.InvalidArgument, "read %s: it is a directory", args.Path)
+	}
+	if args.Offset > 0 {
+		if _, err := f.Seek(args.Offset, io.SeekStart); err != nil {
+			return fileError("read", args.Path, err)
+		}
+	}
+	if err := st.agree(nil); err != nil {
+		return err
+	}
+	ctx, cancel := st.untilClosed(ctx)
+	defer cancel()
+	var r io.Reader = f
+	if args.Length >= 0 {
+		r = io.LimitReader(f, args.Length)
+	}
+	w := newChunkWriter(st, maxChunk)
+	if _, err = w.ReadFrom(r); ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := w.end(); err != nil {
+		return err
+	}
+	return writeAnswer(st, nil, fileError("read", args.Path, err))
+}
+
+// writeFile takes chunks into a temporary file beside the path and renames it.
+func writeFile(ctx context.Context, st *serverStream) error {
+	args, err := fileArguments(st.args)
+	if err != nil {
+		return err
+	}
+	owner, err := ownerOf(args.User)
+	if err != nil {
+		return err
+	}
+	path := args.Path
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // write what the link means, and leave the link
+	}
+	f, err := createTemp(path)
+	if err != nil {
+		return fileError("write", args.Path, err)
+	}
+	temp := f.Name()
+	defer os.Remove(temp) // when it has been renamed there is nothing there
+	defer f.Close()
+	if err := st.agree(nil); err != nil {
+		return err
+	}
+	in := struct{ io.Reader }{&chunkReader{r: st}}
+	if _, err := io.CopyBuffer(struct{ io.Writer }{f}, in, make([]byte, maxChunk)); err != nil {
+		return writeAnswer(st, nil, fileError("write", args.Path, err))
+	}
+	return writeAnswer(st, nil, fileError("write", args.Path, commitTemp(f, path, args.Mode, owner)))
+}
+
+// createTemp makes a file beside path that nothing else has.
+func createTemp(path string) (*os.File, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, unix.EISDIR
+	}
+	var b [8]byte
+	rand.Read(b[:])
+	name := filepath.Join(filepath.Dir(path), ".holt-"+hex.EncodeToString(b[:]))
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// commitTemp gives a written file its owner, mode and name. It is synced
+// before it is renamed: whole or not at all, also when power fails.
+func commitTemp(f *os.File, path string, mode uint32, owner account) error {
+	if err := f.Chown(int(owner.UID), int(owner.GID)); err != nil {
+		return err
+	}
+	if mode == 0 {
+		mode = 0o644
+	}
+	if err := unix.Fchmod(int(f.Fd()), mode&0o7777); err != nil { // after chown, which clears set-id bits
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// ownerOf returns the account of a file's owner; "" is root.
+func ownerOf(user string) (account, error) {
+	if user == "" {
+		return account{Name: "root"}, nil
+	}
+	return findAccount(user)
+}
+
+func statFile(ctx context.Context, raw json.RawMessage) (any, error) {
+	args, err := fileArguments(raw)
+	if err != nil {
+		return nil, err
+	}
+	info, err := describeFile(args.Path)
+	return info, fileError("stat", args.Path, err)
+}
+
+// describeFile is lstat in the words of the API.
+func describeFile(path string) (holt.FileInfo, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return holt.FileInfo{}, err
+	}
+	info := holt.FileInfo{
+		Path: path, Name: filepath.Base(path), Kind: fileKind(st.Mode), Size: st.Size,
+		Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid,
+		ModTime: time.Unix(st.Mtim.Unix()).UTC(),
+	}
+	if info.Kind == "symlink" {
+		info.Target, _ = os.Readlink(path)
+	}
+	return info, nil
+}
+
+func fileKind(mode uint32) string {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return "dir"
+	case unix.S_IFLNK:
+		return "symlink"
+	case unix.S_IFIFO:
+		return "fifo"
+	case unix.S_IFSOCK:
+		return "socket"
+	case unix.S_IFCHR:
+		return "char"
+	case unix.S_IFBLK:
+		return "block"
+	}
+	return "file"
+}
+
+// listDir streams a directory's entries; a directory of any size takes no
+// memory here.
+func listDir(ctx context.Context, st *serverStream) error {
+	args, err := fileArguments(st.args)
+	if err != nil {
+		return err
+	}
+	dir, err := os.OpenFile(args.Path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return fileError("list", args.Path, err)
+	}
+	defer dir.Close()
+	if err := st.agree(nil); err != nil {
+		return err
+	}
+	ctx, cancel := st.untilClosed(ctx)
+	defer cancel()
+	for ctx.Err() == nil {
+		names, err := dir.Readdirnames(listBatch)
+		batch := make([]holt.FileInfo, 0, len(names))
+		for _, name := range names {
+			info, err := describeFile(filepath.Join(args.Path, name))
+			if err == nil { // else it has just gone
+				batch = append(batch, info)
+			}
+		}
+		if len(batch) > 0 {
+			if err := writeAnswer(st, batch, nil); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return writeAnswer(st, []holt.FileInfo{}, nil)
+		} else if err != nil {
+			return writeAnswer(st, nil, fileError("list", args.Path, err))
+		}
+	}
+	return ctx.Err()
+}
+
+func makeDir(ctx context.Context, raw json.RawMessage) (any, error) {
+	args, err := fileArguments(raw)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := ownerOf(args.User)
+	if err != nil {
+		return nil, err
+	}
+	if args.Mode == 0 {
+		args.Mode = 0o755
+	}
+	path := filepath.Clean(args.Path)
+	return nil, fileError("mkdir", args.Path, mkdir(path, args.Mode, owner, args.Recursive))
+}
+
+// mkdir makes a directory and, if parents, the missing ones above it; all that
+// it makes gets the owner.
+func mkdir(path string, mode uint32, owner account, parents bool) error {
+	err := os.Mkdir(path, 0o700)
+	switch {
+	case err == nil:
+		if err := os.Lchown(path, int(owner.UID), int(owner.GID)); err != nil {
+			return err
+		}
+		return unix.Chmod(path, mode&0o7777)
+	case !parents:
+		return err
+	case errors.Is(err, fs.ErrExist):
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return nil
+		}
+		return err
+	case errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path):
+		if err := mkdir(filepath.Dir(path), 0o755, owner, true); err != nil {
+			return err
+		}
+		return mkdir(path, mode, owner, true)
+	}
+	return err
+}
+
+func removeFile(ctx context.Context, raw json.RawMessage) (any, error) {
+	args, err := fileArguments(raw)
+	if err != nil {
+		return nil, err
+	}
+	if filepath.Clean(args.Path) == "/" {
+		return nil, holt.Errorf(holt.InvalidArgument, "the root directory cannot be removed")
+	}
+	if args.Recursive {
+		return nil, fileError("remove", args.Path, os.RemoveAll(args.Path))
+	}
+	return nil, fileError("remove", args.Path, os.Remove(args.Path))
+}
+
+func renameFile(ctx context.Context, raw json.RawMessage) (any, error) {
+	args, err := fileArguments(raw)
+	if err == nil {
+		err = checkPath(args.To)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Rename(args.Path, args.To); err != nil {
+		return nil, fileError("rename", fmt.Sprintf("%s to %s", args.Path, args.To), err)
+	}
+	return nil, nil
+}

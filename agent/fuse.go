@@ -1,0 +1,131 @@
+package agent
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the pump must know of FUSE's wire format, linux/fuse.h.
+const (
+	fuseInHeader  = 40 // u32 len, u32 opcode, u64 unique, u64 nodeid, u32 uid, gid, pid, padding
+	fuseOutHeader = 16 // u32 len, i32 error, u64 unique
+	fuseMaxWrite  = 1 << 20
+
+	fuseSource = "workspace"
+	fuseType   = "fuse.holt"
+	// fuseReadahead is what a sequential reader has the kernel ask for ahead;
+	// the default of 128 KiB would cut every read to that.
+	fuseReadaheadKB = "2048"
+)
+
+const (
+	opcodeForget      = 2
+	opcodeInit        = 26
+	opcodeInterrupt   = 36
+	opcodeBatchForget = 42
+)
+
+// changes says whether an operation changes files, so that it matters who asks.
+func changes(opcode uint32) bool {
+	switch opcode {
+	case 4, 6, 8, 9, 10, 11, 12, 13, // setattr symlink mknod mkdir unlink rmdir rename link
+		16, 21, 24, 35, // write setxattr removexattr create
+		43, 45, 47, 51, 53: // fallocate rename2 copy_file_range tmpfile copy_file_range_64
+		return true
+	}
+	return false
+}
+
+// inHeader is the head of a request.
+type inHeader struct {
+	opcode uint32
+	unique uint64
+	pid    uint32
+}
+
+func parseIn(b []byte) (h inHeader, ok bool) {
+	if len(b) < fuseInHeader || int(binary.NativeEndian.Uint32(b)) != len(b) {
+		return h, false
+	}
+	return inHeader{
+		opcode: binary.NativeEndian.Uint32(b[4:]),
+		unique: binary.NativeEndian.Uint64(b[8:]),
+		pid:    binary.NativeEndian.Uint32(b[32:]),
+	}, true
+}
+
+// errorReply is the reply to a request that failed with errno.
+func errorReply(unique uint64, errno unix.Errno) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, fuseOutHeader)
+	b = binary.NativeEndian.AppendUint32(b, uint32(-int32(errno)))
+	return binary.NativeEndian.AppendUint64(b, unique)
+}
+
+// mountFuse mounts a new FUSE file system at dir and returns its descriptor,
+// which blocks: a thread that waits in the read is woken faster than one that
+// polls. The kernel's INIT waits there; the mount answers nobody before that
+// is answered.
+func mountFuse(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, unix.ENOTCONN) {
+		return nil, err
+	}
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open /dev/fuse: %w", err)
+	}
+	// The kernel checks modes (default_permissions) for all users.
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions,max_read=%d", fd, fuseMaxWrite)
+	if err := unix.Mount(fuseSource, dir, fuseType, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("mount %s: %w", dir, err)
+	}
+	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
+}
+
+// unmountFuse takes away all of this agent's mounts at dir, also dead ones of
+// an earlier agent. Force ends the connection: who waits for it gets an error,
+// and so does the reader of its descriptor.
+func unmountFuse(dir string) {
+	const flags = unix.MNT_FORCE | unix.MNT_DETACH | unix.UMOUNT_NOFOLLOW
+	for range 16 {
+		if findMount(dir) == "" || unix.Unmount(dir, flags) != nil {
+			return
+		}
+	}
+}
+
+// findMount returns the device number (major:minor) of the FUSE mount of ours
+// at dir, "" if there is none. It does not touch dir, which may hang.
+func findMount(dir string) string {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	found := ""
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		before, after, ok := strings.Cut(sc.Text(), " - ")
+		fields := strings.Fields(before)
+		if ok && len(fields) > 4 && fields[4] == dir && strings.HasPrefix(after, fuseType+" ") {
+			found = fields[2]
+		}
+	}
+	return found
+}
+
+// readAhead lets the kernel read ahead in large requests; it is set again by
+// the kernel when INIT is answered, so it must be called after that.
+func readAhead(dir string) error {
+	dev := findMount(dir)
+	if dev == "" {
+		return fmt.Errorf("set read-ahead: %s is not mounted", dir)
+	}
+	return os.WriteFile(filepath.Join("/sys/class/bdi", dev, "read_ahead_kb"), []byte(fuseReadaheadKB), 0)
+}

@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+// runEnv is the environment variable that carries a run's id. Where there is
+// no cgroup2 it is also how the processes of a run are found.
+const runEnv = "HOLT_RUN"
+
+// groups makes the sets of processes that runs are: a cgroup each or, without
+// cgroup2, all processes that have the run's id in their environment. The
+// latter misses what clears its environment; it is for hosts without cgroup2.
+type groups struct {
+	dir string // of the runs' cgroups; "" without cgroup2
+}
+
+// cgroupMount returns where cgroup2 is mounted, "" if it is not: on hosts with
+// cgroup v1 that may be beside it, at /sys/fs/cgroup/unified.
+func cgroupMount() string {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		// 36 35 98:0 /root /point options - type source options
+		before, after, ok := strings.Cut(sc.Text(), " - ")
+		fields := strings.Fields(before)
+		if ok && strings.HasPrefix(after, "cgroup2 ") && len(fields) > 4 {
+			return fields[4]
+		}
+	}
+	return ""
+}
+
+// findGroups prepares the directory of cgroups with that name and removes what
+// an earlier agent left empty there.
+func findGroups(name string) groups {
+	mount := cgroupMount()
+	if mount == "" {
+		return groups{}
+	}
+	dir := filepath.Join(mount, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return groups{}
+	}
+	g := groups{dir: dir}
+	// Not every controller is there on every host; a share for each run is
+	// good to have, not needed.
+	for _, c := range []string{"+cpu", "+memory", "+pids", "+io"} {
+		os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(c), 0)
+	}
+	g.sweep()
+	return g
+}
+
+// sweep removes cgroups of runs in which nothing lives.
+func (g groups) sweep() {
+	if g.dir == "" {
+		return
+	}
+	old, _ := filepath.Glob(filepath.Join(g.dir, "run_*"))
+	for _, dir := range old {
+		unix.Rmdir(dir)
+	}
+}
+
+// group is the processes of one run.
+type group struct {
+	id  holt.RunID
+	dir string // its cgroup; "" without cgroup2
+}
+
+func (g groups) of(id holt.RunID) group {
+	if g.dir == "" {
+		return group{id: id}
+	}
+	return group{id: id, dir: filepath.Join(g.dir, string(id))}
+}
+
+// join makes attr start its process in the group. done must be called after
+// the start.
+func (g group) join(attr *syscall.SysProcAttr) (done func(), err error) {
+	if g.dir == "" {
+		return func() {}, nil
+	}
+	if err := os.Mkdir(g.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("make cgroup: %w", err)
+	}
+	fd, err := unix.Open(g.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup: %w", err)
+	}
+	attr.UseCgroupFD, attr.CgroupFD = true, fd
+	return func() { unix.Close(fd) }, nil
+}
+
+// pids returns the group's living processes.
+func (g group) pids() []int {
+	if g.dir == "" {
+		return g.byEnvironment()
+	}
+	var pids []int
+	filepath.WalkDir(g.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil
+		}
+		b, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for _, f := range strings.Fields(string(b)) {
+			// 0 is a process that this PID namespace does not show.
+			if pid, err := strconv.Atoi(f); err == nil && pid > 0 && !dead(pid) {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+func (g group) byEnvironment() []int {
+	mark := []byte("\x00" + runEnv + "=" + string(g.id) + "\x00")
+	entries, _ := os.ReadDir("/proc")
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err == nil && bytes.Contains(append([]byte{0}, env...), mark) && !dead(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// dead says whether a process has ended and only waits to be reaped.
+func dead(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	// pid (name) state …; the name may hold anything
+	i := bytes.LastIndexByte(b, ')')
+	return i >= 0 && i+2 < len(b) && (b[i+2] == 'Z' || b[i+2] == 'X')
+}
+
+// signal sends sig to every process and returns how many there were.
+func (g group) signal(sig unix.Signal) int {
+	if sig == unix.SIGKILL {
+		return g.kill()
+	}
+	pids := g.pids()
+	for _, pid := range pids {
+		unix.Kill(pid, sig)
+	}
+	return len(pids)
+}
+
+// kill ends every process, those that are just being forked too.
+func (g group) kill() int {
+	pids := g.pids()
+	if g.dir != "" && os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) == nil {
+		return len(pids)
+	}
+	// Without cgroup.kill (before Linux 5.14): a process may fork while it
+	// is looked for, so look again until nothing is found.
+	for again, round := pids, 0; len(again) > 0 && round < 100; round++ {
+		for _, pid := range again {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+		again = g.pids()
+	}
+	return len(pids)
+}
+
+// remove removes the cgroup; one that is in use stays until a sweep.
+func (g group) remove() {
+	if g.dir != "" {
+		unix.Rmdir(g.dir)
+	}
+}

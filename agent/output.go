@@ -1,0 +1,223 @@
+package agent
+
+import (
+	"context"
+	"sort"
+	"sync"
+	"time"
+
+	"holt"
+)
+
+const (
+	ringSize = 4 << 20  // bytes of output kept for one run, at most
+	ringMin  = 64 << 10 // and at least, however many runs there are
+	ringAll  = 64 << 20 // for all running runs together, and again for ended ones
+	pieceMax = 32 << 10 // bytes in one piece of output
+
+	pieceCost = 128 // memory that a piece takes beside its data, bytes, roughly
+	// A full ring waits this long for a follower to come, or to come back,
+	// before output is dropped…
+	patienceNone = 5 * time.Second
+	// …and this long for one that is there but takes nothing.
+	patienceSlow = 30 * time.Second
+)
+
+// piece is a stretch of one stream's output. Its data grows at the end only,
+// so a reader may keep what it has seen of it.
+type piece struct {
+	kind   byte // eventStdout or eventStderr
+	offset int64
+	data   []byte
+}
+
+func (p *piece) end() int64 { return p.offset + int64(len(p.data)) }
+
+// output keeps the last bytes that a run wrote, both streams together, at
+// absolute offsets. Nothing that somebody is following is dropped while the
+// follower goes on reading; a run that writes faster is held back. Without a
+// follower the oldest bytes go.
+type output struct {
+	mu        sync.Mutex
+	changed   chan struct{} // closed and replaced at each change
+	pieces    []*piece
+	start     int64 // offset of the first byte kept
+	end       int64
+	cost      int // bytes kept, with pieceCost for each piece
+	limit     int
+	closed    bool
+	followers map[*follower]bool
+	dropFrom  time.Time // from then on bytes may be dropped that were not followed
+}
+
+// follower is where one reader of an output stands.
+type follower struct{ at int64 }
+
+func newOutput(limit int, now time.Time) *output {
+	return &output{
+		changed: make(chan struct{}), limit: limit,
+		followers: map[*follower]bool{}, dropFrom: now.Add(patienceNone),
+	}
+}
+
+func (o *output) notify() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// write appends what a run wrote. It waits while the ring is full of what a
+// follower has yet to read.
+func (o *output) write(kind byte, p []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(p) > 0 && !o.closed {
+		n := min(len(p), pieceMax)
+		o.room(n)
+		o.append(kind, p[:n])
+		p = p[n:]
+		o.notify()
+	}
+}
+
+// room makes room for n bytes. It is called with mu held and may let go of it.
+func (o *output) room(n int) {
+	for o.cost+n+pieceCost > o.limit && len(o.pieces) > 0 {
+		if wait := o.mustKeep(time.Now()); wait > 0 {
+			changed := o.changed
+			o.mu.Unlock()
+			select {
+			case <-changed:
+			case <-time.After(wait):
+			}
+			o.mu.Lock()
+			continue
+		}
+		o.dropOldest()
+	}
+}
+
+// mustKeep returns how long the oldest piece must still be kept.
+func (o *output) mustKeep(now time.Time) time.Duration {
+	wait := o.dropFrom.Sub(now)
+	if len(o.followers) == 0 {
+		return wait
+	}
+	for f := range o.followers {
+		if f.at < o.pieces[0].end() {
+			return wait
+		}
+	}
+	return 0 // all have it
+}
+
+func (o *output) dropOldest() {
+	o.cost -= len(o.pieces[0].data) + pieceCost
+	o.pieces[0] = nil
+	o.pieces = o.pieces[1:]
+	o.start = o.end
+	if len(o.pieces) > 0 {
+		o.start = o.pieces[0].offset
+	}
+}
+
+func (o *output) append(kind byte, p []byte) {
+	if n := len(o.pieces); n > 0 {
+		last := o.pieces[n-1]
+		if last.kind == kind && len(last.data)+len(p) <= pieceMax {
+			last.data = append(last.data, p...)
+			o.end += int64(len(p))
+			o.cost += len(p)
+			return
+		}
+	}
+	o.pieces = append(o.pieces, &piece{kind: kind, offset: o.end, data: append([]byte(nil), p...)})
+	o.end += int64(len(p))
+	o.cost += len(p) + pieceCost
+}
+
+// close says that no more will come.
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	o.notify()
+}
+
+// shrink drops the oldest pieces until at most limit bytes are left, and keeps
+// to that limit.
+func (o *output) shrink(limit int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.limit = limit
+	for o.closed && o.cost > limit {
+		o.dropOldest()
+	}
+}
+
+func (o *output) size() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.cost
+}
+
+// follow registers a reader at offset.
+func (o *output) follow(offset int64) (*follower, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if offset < 0 || offset > o.end {
+		return nil, holt.Errorf(holt.InvalidArgument, "offset %d is not in the run's output of %d bytes", offset, o.end)
+	}
+	f := &follower{at: offset}
+	o.followers[f] = true
+	o.dropFrom = time.Now().Add(patienceSlow)
+	return f, nil
+}
+
+func (o *output) unfollow(f *follower) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.followers, f)
+	if len(o.followers) == 0 {
+		o.dropFrom = time.Now().Add(patienceNone)
+	}
+	o.notify()
+}
+
+// next returns what follows f: a stretch of one stream, or a gap (kind
+// eventGap, with the bytes lost), or kind 0 when the output has ended. The
+// follower stands behind it only after advance.
+func (o *output) next(ctx context.Context, f *follower) (kind byte, offset int64, data []byte, lost int64, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		if f.at < o.start {
+			return eventGap, f.at, nil, o.start - f.at, nil
+		}
+		i := sort.Search(len(o.pieces), func(i int) bool { return f.at < o.pieces[i].end() })
+		if i < len(o.pieces) {
+			p := o.pieces[i]
+			return p.kind, f.at, p.data[f.at-p.offset:], 0, nil
+		}
+		if o.closed {
+			return 0, f.at, nil, 0, nil
+		}
+		changed := o.changed
+		o.mu.Unlock()
+		select {
+		case <-changed:
+			o.mu.Lock()
+		case <-ctx.Done():
+			o.mu.Lock()
+			return 0, 0, nil, 0, ctx.Err()
+		}
+	}
+}
+
+// advance says that f's reader has been given n more bytes.
+func (o *output) advance(f *follower, n int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f.at += n
+	o.dropFrom = time.Now().Add(patienceSlow)
+	o.notify()
+}

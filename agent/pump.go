@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"holt/channel"
+)
+
+const (
+	maxPending      = 1024     // requests without an answer
+	maxPendingBytes = 24 << 20 // memory they take
+	ackEvery        = 128      // answers between two acks
+	remountAfter    = time.Second
+)
+
+// pump carries the workspace's FUSE messages between the kernel and the host.
+//
+// Requests without an answer are kept, and sent again to the next host that
+// welcomes this mount. Each gets a number of the pump's own in place of the
+// kernel's unique: rising by one in the order of reading, so that "all below
+// this one are answered" is a fact (the kernel counts per processor).
+type pump struct {
+	dir  string
+	tags *tagger
+	log  *slog.Logger
+	bufs buffers
+
+	send sync.Mutex // orders what goes to the host
+
+	mu      sync.Mutex
+	room    *sync.Cond // pending has shrunk, or the mount is gone
+	mount   *fuseMount // nil between two mounts
+	conn    net.Conn   // the session; nil if there is none
+	host    net.Conn   // conn once it has been welcomed and sent what was pending
+	pending map[uint64]*pending
+	bytes   int
+	next    uint64 // number of the next request
+	answers int    // since the last ack
+}
+
+// fuseMount is one life of the mount.
+type fuseMount struct {
+	id    [16]byte
+	dev   *os.File // /dev/fuse
+	ready bool     // INIT has been answered
+	// greeted is the session in which hello has been said for this mount.
+	greeted net.Conn
+}
+
+// pending is a request on its way. Its buffer is given back when the host has
+// answered and no write of it is going on.
+type pending struct {
+	number uint64
+	unique uint64 // the kernel's
+	opcode uint32
+	frame  []byte
+	buf    []byte // that frame lies in
+	busy   bool   // being written
+	done   bool   // answered, or never to be
+}
+
+func newPump(dir string, tags *tagger, log *slog.Logger) *pump {
+	p := &pump{dir: dir, tags: tags, log: log, pending: map[uint64]*pending{}, next: 1}
+	p.room = sync.NewCond(&p.mu)
+	return p
+}
+
+// served says whether the workspace answers.
+func (p *pump) served() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.host != nil && p.mount != nil && p.mount.ready
+}
+
+// serve mounts the workspace and serves one host after the other until the
+// port is closed. Then the mount is taken away.
+func (p *pump) serve(ctx context.Context, port *channel.Port) error {
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer p.unmount()
+	work.Go(func() { p.mountFor(ctx, &work) })
+	for {
+		conn, err := port.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("accept on file port: %w", err)
+		}
+		err = p.session(ctx, conn, &work)
+		p.log.Debug("file session ended", "err", err)
+	}
+}
+
+// remount gives up the mount, if there is one, and makes a new one, whose
+// requests it begins to read.
+func (p *pump) remount(ctx context.Context, work *sync.WaitGroup) error {
+	p.unmount()
+	dev, err := mountFuse(p.dir)
+	if err != nil {
+		return fmt.Errorf("mount workspace: %w", err)
+	}
+	m := &fuseMount{dev: dev}
+	rand.Read(m.id[:])
+	p.mu.Lock()
+	p.mount = m
+	p.mu.Unlock()
+	work.Go(func() {
+		err := p.read(m)
+		dev.Close()
+		p.mu.Lock()
+		lost := p.mount == m // somebody in the guest has unmounted it
+		p.mu.Unlock()
+		if lost && ctx.Err() == nil {
+			p.log.Warn("workspace was unmounted; mounting it again", "err", err)
+			p.mountFor(ctx, work)
+		}
+	})
+	return nil
+}
+
+// mountFor mounts the workspace, trying until it works, and tells the host.
+func (p *pump) mountFor(ctx context.Context, work *sync.WaitGroup) {
+	var last string
+	for {
+		err := p.remount(ctx, work)
+		if err == nil {
+			p.greet()
+			return
+		}
+		if err.Error() != last {
+			last = err.Error()
+			p.log.Error("workspace is missing; trying on", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(remountAfter):
+		}
+	}
+}
+
+// unmount takes the mount away; requests without an answer fail.
+func (p *pump) unmount() {
+	p.mu.Lock()
+	p.mount = nil
+	for n, e := range p.pending {
+		e.done = true
+		delete(p.pending, n)
+		p.release(e)
+	}
+	p.room.Broadcast()
+	p.mu.Unlock()
+	unmountFuse(p.dir)
+}
+
+// release gives an answered request's buffer back. It is called with mu held.
+func (p *pump) release(e *pending) {
+	if e.done && !e.busy && e.buf != nil {
+		p.bytes -= cap(e.buf)
+		p.bufs.put(e.buf)
+		e.buf, e.frame = nil, nil
+		p.room.Broadcast()
+	}
+}
+
+// settle ends a write of e.
+func (p *pump) settle(e *pending) {
+	p.mu.Lock()
+	e.busy = false
+	p.release(e)
+	p.mu.Unlock()
+}

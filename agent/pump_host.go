@@ -1,0 +1,216 @@
+package agent
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/channel"
+)
+
+const (
+	maxNotices = 4096    // notifications that wait for the kernel
+	maxNotice  = 4 << 10 // bytes of one; they carry a name at most
+)
+
+// session serves one host: it says hello, sends what is pending once it is
+// welcome, and hands the host's replies to the kernel. If the workspace is
+// mounted anew meanwhile, hello is said again in the same session: a guest
+// cannot hang up a port.
+func (p *pump) session(ctx context.Context, conn net.Conn, work *sync.WaitGroup) error {
+	defer conn.Close()
+	p.mu.Lock()
+	p.conn = conn
+	p.mu.Unlock()
+	defer p.leave(conn)
+	notices := make(chan []byte, maxNotices)
+	defer close(notices)
+	work.Go(func() { p.notify(notices) })
+	p.greet()
+	frames := channel.NewFrameReader(conn)
+	buf := make([]byte, channel.MaxFrame)
+	for {
+		kind, payload, err := frames.Next(buf)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case channel.FrameReply:
+			err = p.reply(payload)
+		case channel.FrameNotify:
+			if len(payload) > maxNotice {
+				return holt.Errorf(holt.Corrupt, "notification of %d bytes", len(payload))
+			}
+			notices <- slices.Clone(payload)
+		case channel.FrameWelcome:
+			err = p.welcome(ctx, conn, payload, work)
+		default:
+			err = holt.Errorf(holt.Corrupt, "host sent a frame of kind %d", kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// greet says hello for the present mount, if there are a mount and a session
+// and it has not been said.
+func (p *pump) greet() {
+	p.send.Lock()
+	defer p.send.Unlock()
+	p.mu.Lock()
+	conn, m := p.conn, p.mount
+	if conn == nil || m == nil || m.greeted == conn {
+		p.mu.Unlock()
+		return
+	}
+	m.greeted = conn
+	p.host = nil // until it welcomes this mount
+	hello := channel.Hello{Mount: m.id, Version: channel.FrameVersion, Fresh: !m.ready}
+	p.mu.Unlock()
+	// If it fails, the session's reader learns it too.
+	channel.NewFrameWriter(conn).Write(channel.FrameHello, hello.Append(nil))
+}
+
+func (p *pump) current() *fuseMount {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mount
+}
+
+// leave forgets a session that is over.
+func (p *pump) leave(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conn = nil
+	if p.host == conn {
+		p.host = nil
+	}
+}
+
+// welcome is the host's answer to hello. If it names another mount than ours
+// the host cannot go on where we are: the workspace is mounted anew.
+func (p *pump) welcome(ctx context.Context, conn net.Conn, payload []byte, work *sync.WaitGroup) error {
+	accepted, err := channel.ParseWelcome(payload)
+	if err != nil {
+		return err
+	}
+	m := p.current()
+	if m == nil {
+		return nil // hello will be said again
+	}
+	if accepted != m.id {
+		p.log.Warn("host does not know this mount; mounting the workspace anew")
+		work.Go(func() { p.mountFor(ctx, work) })
+		return nil
+	}
+	// Not here: the host may be unable to read while we do not.
+	work.Go(func() { p.resend(m, conn) })
+	return nil
+}
+
+// resend sends all that is pending, oldest first, and lets new requests follow.
+func (p *pump) resend(m *fuseMount, conn net.Conn) {
+	p.send.Lock()
+	defer p.send.Unlock()
+	p.mu.Lock()
+	if p.conn != conn || p.mount != m || p.host == conn {
+		p.mu.Unlock()
+		return
+	}
+	list := make([]*pending, 0, len(p.pending))
+	for _, e := range p.pending {
+		e.busy = true
+		list = append(list, e)
+	}
+	ack := p.ack()
+	p.mu.Unlock()
+	slices.SortFunc(list, func(a, b *pending) int { return int(int64(a.number) - int64(b.number)) })
+	_, err := conn.Write(ack)
+	for _, e := range list {
+		if err == nil {
+			_, err = conn.Write(e.frame)
+		}
+		p.mu.Lock()
+		if err == nil && (e.opcode == opcodeForget || e.opcode == opcodeBatchForget) {
+			e.done = true
+			delete(p.pending, e.number)
+		}
+		p.mu.Unlock()
+		p.settle(e)
+	}
+	p.mu.Lock()
+	if err == nil && p.conn == conn && p.mount == m {
+		p.host = conn
+	}
+	p.mu.Unlock()
+}
+
+// reply hands a host's reply to the kernel. One that nobody waits for (the
+// second answer to a request that was sent twice) is dropped.
+func (p *pump) reply(b []byte) error {
+	if len(b) < fuseOutHeader || int(binary.NativeEndian.Uint32(b)) != len(b) {
+		return holt.Errorf(holt.Corrupt, "reply of %d bytes is malformed", len(b))
+	}
+	p.mu.Lock()
+	e := p.pending[binary.NativeEndian.Uint64(b[8:])]
+	m := p.mount
+	p.mu.Unlock()
+	if e == nil || m == nil {
+		return nil
+	}
+	binary.NativeEndian.PutUint64(b[8:], e.unique)
+	_, err := m.dev.Write(b)
+	if errors.Is(err, unix.EINVAL) {
+		// The kernel does not take it, and would wait for ever.
+		p.log.Error("host's reply is not valid", "opcode", e.opcode, "bytes", len(b))
+		_, err = m.dev.Write(errorReply(e.unique, unix.EIO))
+	}
+	if err == nil && e.opcode == opcodeInit {
+		p.begun(m)
+	}
+	p.mu.Lock()
+	if !e.done {
+		e.done = true
+		delete(p.pending, e.number)
+		p.answers++
+		p.release(e)
+	}
+	p.mu.Unlock()
+	if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the process has given up
+		p.log.Debug("write reply", "opcode", e.opcode, "err", err) // the mount is going
+	}
+	return nil
+}
+
+// begun notes that INIT has been answered.
+func (p *pump) begun(m *fuseMount) {
+	p.mu.Lock()
+	m.ready = true
+	p.mu.Unlock()
+	if err := readAhead(p.dir); err != nil {
+		p.log.Warn("large reads ahead are not possible", "err", err)
+	}
+}
+
+// notify hands notifications to the kernel. It has a goroutine of its own: the
+// kernel may make it wait for a lock that a process holds until its own
+// request is answered.
+func (p *pump) notify(notices <-chan []byte) {
+	for b := range notices {
+		m := p.current()
+		if m == nil {
+			continue
+		}
+		_, err := m.dev.Write(b)
+		if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the kernel does not know that inode
+			p.log.Warn("host's notification is not valid", "err", err)
+		}
+	}
+}

@@ -1,0 +1,410 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+const (
+	// exitGrace is how long output is still taken after a run's process has
+	// ended, if something else holds its streams.
+	exitGrace = 150 * time.Millisecond
+	// killGrace is what a run has between SIGTERM and SIGKILL at its timeout.
+	killGrace = 5 * time.Second
+	pipeSize  = 256 << 10
+	maxSpec   = 512 << 10 // bytes of arguments and environment
+	guestPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
+// run is one command, running or ended.
+type run struct {
+	group  group
+	output *output
+	end    <-chan unix.WaitStatus
+	ended  chan struct{} // closed when the run is over and its output complete
+	streams
+	inputMu sync.Mutex // held by the one client that sends input
+
+	mu   sync.Mutex
+	info holt.Run
+}
+
+// streams are the agent's ends of a run's standard streams.
+type streams struct {
+	stdin          *os.File // nil: /dev/null
+	stdout, stderr *os.File
+}
+
+func (r *run) snapshot() holt.Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.info
+}
+
+// command is what a spec comes down to.
+type command struct {
+	path string
+	argv []string
+	attr syscall.ProcAttr
+}
+
+// prepare finds the program, the user and the directory of a spec.
+func prepare(id holt.RunID, spec holt.RunSpec, workspace string) (command, error) {
+	var c command
+	if err := checkSpec(spec); err != nil {
+		return c, err
+	}
+	user, err := findAccount(spec.User)
+	if err != nil {
+		return c, err
+	}
+	c.attr.Dir = spec.Cwd
+	if c.attr.Dir == "" {
+		c.attr.Dir = workspace
+	}
+	if st, err := os.Stat(c.attr.Dir); errors.Is(err, os.ErrNotExist) {
+		return c, holt.Errorf(holt.NotFound, "working directory %s does not exist", c.attr.Dir)
+	} else if err != nil {
+		return c, holt.Errorf(holt.Unavailable, "working directory %s: %w", c.attr.Dir, err)
+	} else if !st.IsDir() {
+		return c, holt.Errorf(holt.InvalidArgument, "working directory %s is not a directory", c.attr.Dir)
+	}
+	c.attr.Env = environment(id, spec, user)
+	c.argv = spec.Argv
+	if spec.Command != "" {
+		c.argv = shell(spec.Command)
+	}
+	if c.path, err = findProgram(c.argv[0], c.attr.Dir, c.attr.Env); err != nil {
+		return c, err
+	}
+	c.attr.Sys = &syscall.SysProcAttr{
+		Setsid:     true, // a session of its own: no terminal, a process group to itself
+		Credential: &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups},
+	}
+	return c, nil
+}
+
+func checkSpec(spec holt.RunSpec) error {
+	if (spec.Command == "") == (len(spec.Argv) == 0) {
+		return holt.Errorf(holt.InvalidArgument, "a run needs either a command or an argv")
+	}
+	if spec.Cwd != "" && !filepath.IsAbs(spec.Cwd) {
+		return holt.Errorf(holt.InvalidArgument, "working directory %q is not absolute", clip(spec.Cwd))
+	}
+	if spec.TimeoutMS < 0 {
+		return holt.Errorf(holt.InvalidArgument, "timeout of %d ms is negative", spec.TimeoutMS)
+	}
+	words := append([]string{spec.Command, spec.Cwd}, spec.Argv...)
+	for k, v := range spec.Env {
+		if k == "" || strings.Contains(k, "=") {
+			return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(k))
+		}
+		words = append(words, k, v)
+	}
+	total := 0
+	for _, w := range words {
+		total += len(w) + 1
+		if strings.Contains(w, "\x00") {
+			return holt.Errorf(holt.InvalidArgument, "a command, argument or environment variable holds a zero byte")
+		}
+	}
+	if total > maxSpec {
+		return holt.Errorf(holt.InvalidArgument, "arguments and environment of %d bytes; at most %d are allowed", total, maxSpec)
+	}
+	return nil
+}
+
+// shell returns the argv that runs a command line.
+func shell(line string) []string {
+	if _, err := os.Stat("/bin/bash"); err == nil {
+		return []string{"/bin/bash", "-l", "-c", line}
+	}
+	return []string{"/bin/sh", "-c", line}
+}
+
+// environment is the user's, then /etc/environment, then the spec's.
+func environment(id holt.RunID, spec holt.RunSpec, user account) []string {
+	vars := map[string]string{
+		"PATH": guestPath, "LANG": "C.UTF-8",
+		"HOME": user.Home, "USER": user.Name, "LOGNAME": user.Name, "SHELL": user.Shell,
+	}
+	if b, err := os.ReadFile("/etc/environment"); err == nil && len(b) <= maxSpec {
+		for line := range strings.Lines(string(b)) {
+			k, v, ok := strings.Cut(strings.TrimSpace(line), "=")
+			if k = strings.TrimPrefix(k, "export "); ok && k != "" && !strings.HasPrefix(k, "#") {
+				vars[k] = strings.Trim(v, `"'`)
+			}
+		}
+	}
+	for k, v := range spec.Env {
+		vars[k] = v
+	}
+	vars[runEnv] = string(id)
+	env := make([]string, 0, len(vars))
+	for k, v := range vars {
+		env = append(env, k+"="+v)
+	}
+	return env
+}
+
+// findProgram resolves a program's name in PATH as a shell would.
+func findProgram(name, dir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, nil
+	}
+	for _, kv := range env {
+		path, ok := strings.CutPrefix(kv, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, d := range filepath.SplitList(path) {
+			p := filepath.Join(d, name)
+			if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+				return p, nil
+			}
+		}
+	}
+	return "", holt.Errorf(holt.NotFound, "program %q is not in the PATH", clip(name))
+}
+
+// launch starts a prepared command as a run.
+func launch(r *reaper, g group, c command, spec holt.RunSpec, limit int) (*run, error) {
+	s, files, err := openStreams(spec.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for _, f := range files {
+		c.attr.Files = append(c.attr.Files, f.Fd())
+	}
+	pid, end, err := startIn(r, g, &c)
+	if err != nil {
+		s.close()
+		g.remove()
+		return nil, launchError(c, err)
+	}
+	unprotect(g, pid)
+	now := time.Now()
+	return &run{
+		group: g, output: newOutput(limit, now), end: end, ended: make(chan struct{}), streams: s,
+		info: holt.Run{ID: g.id, Spec: spec, State: holt.RunRunning, StartedAt: now.UTC()},
+	}, nil
+}
+
+// startIn starts a command in its group. An empty cgroup may be swept away
+// between its making and the start, so it is made again once.
+func startIn(r *reaper, g group, c *command) (pid int, end <-chan unix.WaitStatus, err error) {
+	for range 2 {
+		var done func()
+		if done, err = g.join(c.attr.Sys); err != nil {
+			return 0, nil, err
+		}
+		pid, end, err = r.start(c.path, c.argv, &c.attr)
+		done()
+		if !errors.Is(err, unix.ENODEV) {
+			break
+		}
+	}
+	return pid, end, err
+}
+
+func launchError(c command, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return holt.Errorf(holt.NotFound, "program %s does not exist, or its interpreter does not", c.path)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return holt.Errorf(holt.Denied, "cannot run %s in %s: %w", c.path, c.attr.Dir, err).
+			WithHint("the user must be able to execute the one and enter the other")
+	case errors.Is(err, unix.ENOEXEC):
+		return holt.Errorf(holt.InvalidArgument, "%s is not a program", c.path)
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
+		return holt.Errorf(holt.TooMany, "cannot run %s: %w", c.path, err)
+	}
+	return fmt.Errorf("start %s: %w", c.path, err)
+}
+
+// unprotect takes back from a new run what [protect] gave the agent: it is
+// inherited. The program may have forked in that instant.
+func unprotect(g group, pid int) {
+	if b, err := os.ReadFile("/proc/self/oom_score_adj"); err != nil || strings.TrimSpace(string(b)) == "0" {
+		return
+	}
+	os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("0"), 0)
+	if g.dir == "" {
+		return
+	}
+	if pids := g.pids(); len(pids) > 1 {
+		for _, pid := range pids {
+			os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("0"), 0)
+		}
+	}
+}
+
+// openStreams makes a run's pipes: s are the agent's ends, files the child's,
+// in order.
+func openStreams(stdin bool) (s streams, files []*os.File, err error) {
+	defer func() {
+		if err != nil {
+			s.close()
+			for _, f := range files {
+				f.Close()
+			}
+			files = nil
+			err = holt.Errorf(holt.TooMany, "open the run's streams: %w", err)
+		}
+	}()
+	null, err := os.OpenFile(os.DevNull, os.O_RDONLY, 0)
+	if err != nil {
+		return s, files, err
+	}
+	files = append(files, null)
+	if stdin {
+		null.Close()
+		if files[0], s.stdin, err = pipe(1); err != nil {
+			return s, files[:0], err
+		}
+	}
+	for _, end := range []**os.File{&s.stdout, &s.stderr} {
+		var child *os.File
+		if *end, child, err = pipe(0); err != nil {
+			return s, files, err
+		}
+		files = append(files, child)
+	}
+	return s, files, nil
+}
+
+// pipe makes a pipe whose end number ours does not block this process's
+// threads, and whose other end behaves as programs expect.
+func pipe(ours int) (r, w *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, err
+	}
+	unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize) // fewer switches; the default will do
+	unix.SetNonblock(fds[ours], true)
+	return os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe"), nil
+}
+
+func (s *streams) close() {
+	for _, f := range []*os.File{s.stdin, s.stdout, s.stderr} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// supervise takes the run's output, enforces its timeout and ends it.
+func (r *run) supervise(log *slog.Logger) {
+	var readers sync.WaitGroup
+	readers.Go(func() { r.collect(eventStdout, r.stdout) })
+	readers.Go(func() { r.collect(eventStderr, r.stderr) })
+	var timer *time.Timer
+	if ms := r.info.Spec.TimeoutMS; ms > 0 {
+		timer = time.AfterFunc(time.Duration(ms)*time.Millisecond, r.expire)
+	}
+	status := <-r.end
+	if timer != nil {
+		timer.Stop()
+	}
+	grace := time.Now().Add(exitGrace)
+	r.stdout.SetReadDeadline(grace)
+	r.stderr.SetReadDeadline(grace)
+	if r.stdin != nil {
+		r.stdin.Close()
+	}
+	readers.Wait()
+	r.finish(status)
+	log.Debug("run ended", "run", r.group.id)
+}
+
+// finish makes the end known.
+func (r *run) finish(status unix.WaitStatus) {
+	left := len(r.group.pids())
+	if left == 0 {
+		r.group.remove()
+	}
+	now := time.Now().UTC()
+	r.mu.Lock()
+	r.info.State, r.info.EndedAt, r.info.Background = holt.RunExited, &now, left
+	r.info.ExitCode, r.info.Signal = ending(status)
+	r.mu.Unlock()
+	r.output.close()
+	close(r.ended)
+}
+
+// expire ends the whole run at its timeout.
+func (r *run) expire() {
+	r.mu.Lock()
+	r.info.TimedOut = true
+	r.mu.Unlock()
+	r.group.signal(unix.SIGTERM)
+	time.AfterFunc(killGrace, func() { r.group.kill() })
+}
+
+// collect moves one stream into the ring until its end, or until the grace
+// after the process's exit is over. Who then still holds the other end must
+// neither block nor die of SIGPIPE: its output is read on and thrown away.
+func (r *run) collect(kind byte, f *os.File) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := f.Read(buf)
+		if n > 0 {
+			r.output.write(kind, buf[:n])
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			r.drain(kind, f, buf)
+			go func() {
+				defer f.Close()
+				f.SetReadDeadline(time.Time{})
+				io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, buf)
+			}()
+			return
+		}
+		if err != nil {
+			f.Close()
+			return
+		}
+	}
+}
+
+// drain takes what a pipe holds at this moment: what was written before the
+// exit, even if the ring was full until now.
+func (r *run) drain(kind byte, f *os.File, buf []byte) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	f.SetReadDeadline(time.Time{})
+	for left := pipeSize; left > 0; {
+		n := 0
+		raw.Read(func(fd uintptr) bool {
+			n, _ = unix.Read(int(fd), buf[:min(len(buf), left)])
+			return true
+		})
+		if n <= 0 {
+			return
+		}
+		r.output.write(kind, buf[:n])
+		left -= n
+	}
+}

@@ -1,0 +1,309 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/channel"
+)
+
+// Version is the agent's own version, told in Hello.
+const Version = "1.0.0"
+
+const (
+	maxStreams     = 1024             // operations at once
+	requestTimeout = 30 * time.Second // for a request to arrive on its stream
+)
+
+// ServerOptions says how the guest's side is to be.
+type ServerOptions struct {
+	Control *channel.Port
+	Files   *channel.Port // nil: no workspace
+	// Workspace is the directory where the workspace is mounted and runs
+	// begin; "" means /home/agent.
+	Workspace string
+	// Machine says that this process may act for the whole machine: set its
+	// clock and host name, freeze its disk, power it off. An agent that is a
+	// process on somebody's host must not.
+	Machine bool
+	// Cgroup is the directory under the cgroup2 mount for runs; "" means
+	// "holt".
+	Cgroup string
+	Log    *slog.Logger // nil: slog.Default
+}
+
+// Server is the guest's side. See [Serve].
+type Server struct {
+	opt      ServerOptions
+	log      *slog.Logger
+	instance string
+	runs     *runTable
+	pump     *pump // nil without a workspace
+	frost    frost
+	streams  chan struct{} // a token for each operation
+	unary    map[string]func(context.Context, json.RawMessage) (any, error)
+	streamed map[string]func(context.Context, *serverStream) error
+	halted   chan struct{} // closed by a shutdown that ends this process
+	haltOnce sync.Once
+}
+
+// Serve answers hosts on the control port, one session after the other, and
+// pumps the workspace's requests to the file port, until ctx ends or a port
+// fails. Runs belong to the agent, not to a session. When it returns, ports
+// are closed; runs that still go on are not touched.
+func Serve(ctx context.Context, opt ServerOptions) error {
+	s, err := newServer(opt)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var work sync.WaitGroup
+	if s.pump != nil {
+		work.Go(func() { cancel(s.pump.serve(ctx, opt.Files)) })
+	}
+	work.Go(func() { cancel(s.serveControl(ctx)) })
+	select {
+	case <-ctx.Done():
+	case <-s.halted:
+	}
+	opt.Control.Close()
+	if opt.Files != nil {
+		opt.Files.Close()
+	}
+	cancel(nil)
+	work.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func newServer(opt ServerOptions) (*Server, error) {
+	if opt.Workspace == "" {
+		opt.Workspace = "/home/agent"
+	}
+	if opt.Cgroup == "" {
+		opt.Cgroup = "holt"
+	}
+	if opt.Log == nil {
+		opt.Log = slog.Default()
+	}
+	groups := findGroups(opt.Cgroup)
+	s := &Server{
+		opt:      opt,
+		log:      opt.Log,
+		instance: string(holt.NewRunID())[len("run_"):],
+		streams:  make(chan struct{}, maxStreams),
+		halted:   make(chan struct{}),
+	}
+	s.runs = newRunTable(groups, opt.Workspace, opt.Log)
+	if os.Getpid() == 1 {
+		s.runs.reaper.adopt()
+	}
+	if opt.Files != nil {
+		s.pump = newPump(opt.Workspace, newTagger(opt.Cgroup), opt.Log)
+	}
+	s.unary = map[string]func(context.Context, json.RawMessage) (any, error){
+		opHello:     s.hello,
+		opConfigure: s.configure,
+		opFreeze:    s.freeze,
+		opThaw:      s.thaw,
+		opShutdown:  s.shutdown,
+		opRunStart:  s.startRun,
+		opRunGet:    s.getRun,
+		opRunSignal: s.signalRun,
+		opStat:      statFile,
+		opMkdir:     makeDir,
+		opRemove:    removeFile,
+		opRename:    renameFile,
+	}
+	s.streamed = map[string]func(context.Context, *serverStream) error{
+		opMeasure:   measure,
+		opDial:      dialPort,
+		opRunList:   s.listRuns,
+		opRunFollow: s.followRun,
+		opRunInput:  s.inputRun,
+		opRead:      readFile,
+		opWrite:     writeFile,
+		opList:      listDir,
+		opWatch:     watchFiles,
+	}
+	return s, nil
+}
+
+func (s *Server) serveControl(ctx context.Context) error {
+	for {
+		conn, err := s.opt.Control.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("accept on control port: %w", err)
+		}
+		s.log.Debug("control session begins")
+		s.serveSession(ctx, conn)
+	}
+}
+
+// serveSession serves one host until it is gone. Operations of an old session
+// end by themselves: their streams are broken.
+func (s *Server) serveSession(ctx context.Context, conn net.Conn) {
+	mux, err := yamux.Server(newMuxConn(conn), muxConfig())
+	if err != nil {
+		s.log.Error("open control session", "err", err)
+		conn.Close()
+		return
+	}
+	defer mux.Close()
+	defer context.AfterFunc(ctx, func() { mux.Close() })()
+	for {
+		st, err := mux.AcceptStream()
+		if err != nil {
+			return
+		}
+		select {
+		case s.streams <- struct{}{}:
+			go func() {
+				defer func() { <-s.streams }()
+				s.serveStream(ctx, st)
+			}()
+		default:
+			go refuse(st)
+		}
+	}
+}
+
+func refuse(st *yamux.Stream) {
+	st.SetDeadline(time.Now().Add(requestTimeout))
+	writeAnswer(st, nil, holt.Errorf(holt.TooMany, "guest agent is busy with %d operations", maxStreams))
+	st.Close()
+}
+
+// serverStream is the stream of one operation that does more than answer.
+type serverStream struct {
+	*yamux.Stream
+	args     json.RawMessage
+	answered bool
+}
+
+// agree answers a request positively; the operation's own bytes follow.
+func (s *serverStream) agree(result any) error {
+	s.answered = true
+	return writeAnswer(s.Stream, result, nil)
+}
+
+// untilClosed returns a context that ends when the host closes the stream or
+// sends what it should not, for operations that only send; writes are freed.
+func (s *serverStream) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		io.ReadFull(s.Stream, make([]byte, 1))
+		cancel()
+	}()
+	context.AfterFunc(ctx, func() { s.SetWriteDeadline(time.Unix(1, 0)) })
+	return ctx, cancel
+}
+
+func (s *Server) serveStream(ctx context.Context, st *yamux.Stream) {
+	defer st.Close()
+	var q request
+	st.SetReadDeadline(time.Now().Add(requestTimeout))
+	if err := readMessage(st, &q); err != nil {
+		if holt.CodeOf(err) == holt.Corrupt {
+			writeAnswer(st, nil, err)
+		}
+		return
+	}
+	st.SetReadDeadline(time.Time{})
+	stream := &serverStream{Stream: st, args: q.Args}
+	result, err := s.serveRequest(ctx, q, stream)
+	if !stream.answered {
+		writeAnswer(st, result, err)
+	} else if err != nil {
+		s.log.Debug("operation ended", "op", q.Op, "err", err)
+	}
+}
+
+// serveRequest runs one operation. A panic is its own failure only.
+func (s *Server) serveRequest(ctx context.Context, q request, stream *serverStream) (result any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.Error("panic", "op", q.Op, "panic", v, "stack", string(debug.Stack()))
+			result, err = nil, holt.Errorf(holt.Internal, "guest agent, %s: internal failure", q.Op)
+		}
+	}()
+	if q.V != Protocol {
+		return nil, holt.Errorf(holt.Unsupported, "guest agent speaks protocol %d, not %d", Protocol, q.V).
+			WithHint("the computer was started by another version of holt; stop and start it")
+	}
+	if handle, ok := s.unary[q.Op]; ok {
+		return handle(ctx, q.Args)
+	}
+	if handle, ok := s.streamed[q.Op]; ok {
+		return nil, handle(ctx, stream)
+	}
+	return nil, holt.Errorf(holt.Unsupported, "guest agent knows no operation %q", clip(q.Op))
+}
+
+// decode reads an operation's arguments.
+func decode[T any](raw json.RawMessage) (T, error) {
+	var args T
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return args, holt.Errorf(holt.InvalidArgument, "malformed arguments: %w", err)
+	}
+	return args, nil
+}
+
+// clip keeps a hostile value from filling a log.
+func clip(s string) string { return s[:min(len(s), 64)] }
+
+func (s *Server) hello(ctx context.Context, _ json.RawMessage) (any, error) {
+	var up unix.Timespec
+	unix.ClockGettime(unix.CLOCK_BOOTTIME, &up)
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	host, _ := os.Hostname()
+	return Hello{
+		Protocol: Protocol, Version: Version, Instance: s.instance,
+		BootID: strings.TrimSpace(string(boot)), Hostname: host,
+		UptimeMS: up.Nano() / 1e6, Now: time.Now(),
+		Workspace: s.pump != nil && s.pump.served(), Runs: s.runs.running(),
+	}, nil
+}
+
+// measure takes the host's chunks, says so, and sends chunks of its own.
+func measure(ctx context.Context, st *serverStream) error {
+	args, err := decode[measureArgs](st.args)
+	if err != nil {
+		return err
+	}
+	if err := st.agree(nil); err != nil {
+		return err
+	}
+	buf := make([]byte, maxChunk)
+	if _, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{&chunkReader{r: st}}, buf); err != nil {
+		return err
+	}
+	if err := writeAnswer(st, nil, nil); err != nil {
+		return err
+	}
+	w := newChunkWriter(st, maxChunk)
+	if _, err := w.ReadFrom(io.LimitReader(zeros{}, args.Out)); err != nil {
+		return err
+	}
+	return w.end()
+}

@@ -1,0 +1,302 @@
+package agent
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+const (
+	ioctlFreeze = 0xc0045877 // FIFREEZE, linux/fs.h
+	ioctlThaw   = 0xc0045878 // FITHAW
+	ioctlAdd    = 0x40085203 // RNDADDENTROPY, linux/random.h
+	ioctlReseed = 0x5207     // RNDRESEEDCRNG
+
+	freezeDefault = 10 * time.Second
+	freezeMost    = time.Minute
+	maxEntropy    = 512 // bytes
+	maxHosts      = 256 // entries
+)
+
+// frost is the freeze of the root file system, if there is one.
+type frost struct {
+	mu    sync.Mutex
+	root  *os.File
+	timer *time.Timer
+}
+
+var errNoMachine = holt.Errorf(holt.Unsupported, "this agent does not own its machine").
+	WithHint("the local engine's machines share the host's disk, clock and power")
+
+func (s *Server) freeze(ctx context.Context, raw json.RawMessage) (any, error) {
+	args, err := decode[freezeArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	if !s.opt.Machine {
+		return nil, errNoMachine
+	}
+	limit := time.Duration(args.LimitMS) * time.Millisecond
+	if limit == 0 {
+		limit = freezeDefault
+	}
+	if limit < 0 || limit > freezeMost {
+		return nil, holt.Errorf(holt.InvalidArgument, "a freeze of %v is not allowed; at most %v", limit, freezeMost)
+	}
+	return nil, s.frost.freeze("/", limit, s.log)
+}
+
+// freeze holds the file system at path until thaw, or for limit.
+func (f *frost) freeze(path string, limit time.Duration, log *slog.Logger) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.root != nil {
+		return holt.Errorf(holt.Conflict, "the root file system is frozen already")
+	}
+	root, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlSetInt(int(root.Fd()), ioctlFreeze, 0); err != nil {
+		root.Close()
+		return holt.Errorf(holt.Unsupported, "freeze %s: %w", path, err)
+	}
+	f.root = root
+	f.timer = time.AfterFunc(limit, func() {
+		if f.thaw() == nil {
+			log.Warn("root file system thawed: nobody did in time", "limit", limit)
+		}
+	})
+	return nil
+}
+
+func (f *frost) thaw() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.root == nil {
+		return holt.Errorf(holt.Conflict, "the root file system is not frozen, or no longer")
+	}
+	f.timer.Stop()
+	err := unix.IoctlSetInt(int(f.root.Fd()), ioctlThaw, 0)
+	f.root.Close()
+	f.root = nil
+	if err != nil {
+		return fmt.Errorf("thaw: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) thaw(ctx context.Context, _ json.RawMessage) (any, error) {
+	if !s.opt.Machine {
+		return nil, errNoMachine
+	}
+	return nil, s.frost.thaw()
+}
+
+// shutdown begins a power-off and lets the answer out first.
+func (s *Server) shutdown(ctx context.Context, _ json.RawMessage) (any, error) {
+	s.frost.thaw() // a frozen disk cannot be unmounted
+	if !s.opt.Machine {
+		s.log.Info("shutting down")
+		time.AfterFunc(answerTime, s.halt)
+		return nil, nil
+	}
+	if systemdRuns() {
+		// SIGRTMIN+4 asks systemd to start poweroff.target, systemd(1).
+		if err := unix.Kill(1, syscall.Signal(34+4)); err != nil {
+			return nil, fmt.Errorf("ask systemd to power off: %w", err)
+		}
+		return nil, nil
+	}
+	time.AfterFunc(answerTime, func() {
+		s.runs.end()
+		powerOff()
+	})
+	return nil, nil
+}
+
+// answerTime is what an answer gets to leave before the line goes.
+const answerTime = 50 * time.Millisecond
+
+// halt ends the process: Serve returns, and with PID 1 its namespace ends.
+func (s *Server) halt() {
+	s.haltOnce.Do(func() {
+		s.runs.end()
+		close(s.halted)
+	})
+}
+
+func systemdRuns() bool {
+	b, err := os.ReadFile("/proc/1/comm")
+	return err == nil && strings.TrimSpace(string(b)) == "systemd"
+}
+
+func powerOff() {
+	unix.Sync()
+	unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// configure gives the machine its identity. An agent that does not own the
+// machine takes the host name only: it has a UTS namespace of its own.
+func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error) {
+	id, err := decode[Identity](raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkIdentity(id); err != nil {
+		return nil, err
+	}
+	if id.Hostname != "" {
+		if err := unix.Sethostname([]byte(id.Hostname)); err != nil {
+			return nil, fmt.Errorf("set host name: %w", err)
+		}
+	}
+	if !s.opt.Machine {
+		return nil, nil
+	}
+	return nil, errors.Join(setClock(id.Now), reseed(id.Entropy), setNames("/etc", id))
+}
+
+var (
+	hostRE    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+	addressRE = regexp.MustCompile(`^[0-9a-fA-F:.]{2,45}$`)
+)
+
+func checkIdentity(id Identity) error {
+	if id.Hostname != "" && (!hostRE.MatchString(id.Hostname) || len(id.Hostname) > 64) {
+		return holt.Errorf(holt.InvalidArgument, "%q cannot be a host name", clip(id.Hostname))
+	}
+	if len(id.Entropy) > maxEntropy || len(id.Hosts) > maxHosts {
+		return holt.Errorf(holt.InvalidArgument, "identity is too large")
+	}
+	for _, h := range id.Hosts {
+		if !addressRE.MatchString(h.Address) || len(h.Names) == 0 {
+			return holt.Errorf(holt.InvalidArgument, "%q cannot be an address", clip(h.Address))
+		}
+		for _, n := range h.Names {
+			if !hostRE.MatchString(n) {
+				return holt.Errorf(holt.InvalidArgument, "%q cannot be a host name", clip(n))
+			}
+		}
+	}
+	return nil
+}
+
+func setClock(now time.Time) error {
+	if now.IsZero() {
+		return nil
+	}
+	ts := unix.NsecToTimespec(now.UnixNano())
+	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
+		return fmt.Errorf("set clock: %w", err)
+	}
+	return nil
+}
+
+// reseed credits entropy to the kernel's generator and makes it use it at
+// once, as struct rand_pool_info wants it.
+func reseed(entropy []byte) error {
+	if len(entropy) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile("/dev/urandom", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("reseed: %w", err)
+	}
+	defer f.Close()
+	b := binary.NativeEndian.AppendUint32(nil, uint32(8*len(entropy)))
+	b = binary.NativeEndian.AppendUint32(b, uint32(len(entropy)))
+	b = append(b, entropy...)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlAdd, uintptr(unsafe.Pointer(&b[0]))); errno != 0 {
+		return fmt.Errorf("reseed: add entropy: %w", errno)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlReseed, 0); errno != 0 {
+		return fmt.Errorf("reseed: %w", errno)
+	}
+	return nil
+}
+
+const (
+	hostsBegin = "# begin holt"
+	hostsEnd   = "# end holt"
+)
+
+// setNames writes etc/hostname and holt's block in etc/hosts.
+func setNames(etc string, id Identity) error {
+	if id.Hostname != "" {
+		if err := replaceFile(etc+"/hostname", id.Hostname+"\n"); err != nil {
+			return fmt.Errorf("set host name: %w", err)
+		}
+	}
+	if id.Hostname == "" && id.Hosts == nil {
+		return nil
+	}
+	old, err := os.ReadFile(etc + "/hosts")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("set hosts: %w", err)
+	}
+	if err := replaceFile(etc+"/hosts", hostsFile(string(old), id)); err != nil {
+		return fmt.Errorf("set hosts: %w", err)
+	}
+	return nil
+}
+
+// hostsFile returns a hosts file with holt's block replaced.
+func hostsFile(old string, id Identity) string {
+	var out strings.Builder
+	inside := false
+	var name string
+	for line := range strings.Lines(old) {
+		trimmed := strings.TrimRight(line, "\n")
+		switch {
+		case trimmed == hostsBegin:
+			inside = true
+		case trimmed == hostsEnd:
+			inside = false
+		case inside && strings.HasPrefix(trimmed, "127.0.1.1 "):
+			name = strings.TrimPrefix(trimmed, "127.0.1.1 ")
+		case !inside:
+			out.WriteString(trimmed + "\n")
+		}
+	}
+	if id.Hostname != "" {
+		name = id.Hostname
+	}
+	out.WriteString(hostsBegin + "\n")
+	if name != "" {
+		out.WriteString("127.0.1.1 " + name + "\n") // or sudo complains
+	}
+	for _, h := range id.Hosts {
+		out.WriteString(h.Address + " " + strings.Join(h.Names, " ") + "\n")
+	}
+	out.WriteString(hostsEnd + "\n")
+	return out.String()
+}
+
+// replaceFile writes a small file of root's whole or not at all.
+func replaceFile(path, content string) error {
+	f, err := createTemp(path)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.WriteString(content); err != nil {
+		return err
+	}
+	return commitTemp(f, path, 0o644, account{})
+}

@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"holt"
+)
+
+const (
+	tagFor  = 250 * time.Millisecond // a pid is not reused that soon
+	maxTags = 1024
+)
+
+// tagger says whose process a pid is, in the words of a request's tag:
+// "run/<id>", "unit/<service>" or "". It must be asked while the process waits
+// for its request: later the pid may be another's.
+type tagger struct {
+	prefix string // of the runs' cgroups, as /proc tells them
+	now    func() time.Time
+	read   func(pid uint32, file string) ([]byte, error)
+
+	mu    sync.Mutex
+	cache map[uint32]cachedTag
+}
+
+type cachedTag struct {
+	tag   string
+	until time.Time
+}
+
+func newTagger(cgroup string) *tagger {
+	return &tagger{
+		prefix: "/" + cgroup + "/", now: time.Now, cache: map[uint32]cachedTag{},
+		read: func(pid uint32, file string) ([]byte, error) {
+			return os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+		},
+	}
+}
+
+// of returns the tag of a process; 0 is the kernel itself.
+func (t *tagger) of(pid uint32) string {
+	if pid == 0 {
+		return ""
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	if c, ok := t.cache[pid]; ok && now.Before(c.until) {
+		return c.tag
+	}
+	if len(t.cache) >= maxTags {
+		clear(t.cache)
+	}
+	tag := t.look(pid)
+	t.cache[pid] = cachedTag{tag, now.Add(tagFor)}
+	return tag
+}
+
+func (t *tagger) look(pid uint32) string {
+	b, _ := t.read(pid, "cgroup")
+	for line := range bytes.Lines(b) {
+		// 0::/holt/run_abc is cgroup2's line; the others are v1's.
+		if where, ok := bytes.CutPrefix(line, []byte("0::")); ok {
+			if tag := t.byCgroup(strings.TrimSpace(string(where))); tag != "" {
+				return tag
+			}
+		}
+	}
+	env, _ := t.read(pid, "environ")
+	for kv := range bytes.SplitSeq(env, []byte{0}) {
+		if id, ok := bytes.CutPrefix(kv, []byte(runEnv+"=")); ok {
+			if id, err := holt.ParseRunID(string(id)); err == nil {
+				return "run/" + string(id)
+			}
+		}
+	}
+	return ""
+}
+
+func (t *tagger) byCgroup(where string) string {
+	// A namespace of cgroups, or the host's own tree above ours, may stand
+	// before the prefix.
+	if _, rest, ok := strings.Cut(where, t.prefix+"run_"); ok {
+		id, _, _ := strings.Cut("run_"+rest, "/")
+		if id, err := holt.ParseRunID(id); err == nil {
+			return "run/" + string(id)
+		}
+	}
+	for dir := where; len(dir) > 1; dir = path.Dir(dir) {
+		name := path.Base(dir)
+		if strings.HasSuffix(name, ".service") && !strings.HasPrefix(name, "user@") && len(name) < 100 {
+			return "unit/" + name
+		}
+	}
+	return ""
+}

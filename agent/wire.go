@@ -1,0 +1,313 @@
+package agent
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"holt"
+)
+
+// Protocol is the version of what is spoken inside a session. An agent answers
+// only requests of its own version.
+const Protocol = 1
+
+const (
+	maxMessage = 1 << 20   // bytes of a JSON message
+	maxChunk   = 256 << 10 // bytes of a chunk or of one output event
+	smallChunk = 32 << 10  // for streams of which there may be many
+)
+
+// request opens a stream.
+type request struct {
+	V    int             `json:"v"`
+	Op   string          `json:"op"`
+	Args json.RawMessage `json:"args,omitempty"`
+}
+
+// answer follows a request, and ends streams of chunks.
+type answer struct {
+	Error  *holt.Error     `json:"error,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// writeMessage writes v as JSON behind its length.
+func writeMessage(w io.Writer, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	if len(body) > maxMessage {
+		return holt.Errorf(holt.TooMany, "message of %d bytes; at most %d are allowed", len(body), maxMessage)
+	}
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	_, err = w.Write(append(b, body...))
+	return err
+}
+
+// readMessage reads what writeMessage wrote.
+func readMessage(r io.Reader, v any) error {
+	var h [4]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(h[:])
+	if n > maxMessage {
+		return holt.Errorf(holt.Corrupt, "message of %d bytes; at most %d are allowed", n, maxMessage)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return unexpected(err)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return holt.Errorf(holt.Corrupt, "malformed message: %w", err)
+	}
+	return nil
+}
+
+// readAnswer reads an answer into result, if that is not nil, or returns the
+// error it carries.
+func readAnswer(r io.Reader, result any) error {
+	var a answer
+	if err := readMessage(r, &a); err != nil {
+		return unexpected(err)
+	}
+	if a.Error != nil {
+		return a.Error
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(a.Result, result); err != nil {
+		return holt.Errorf(holt.Corrupt, "malformed result: %w", err)
+	}
+	return nil
+}
+
+func writeAnswer(w io.Writer, result any, err error) error {
+	var a answer
+	if err != nil {
+		a.Error = holt.AsError(err)
+	} else if result != nil {
+		raw, err := json.Marshal(result)
+		if err != nil {
+			return fmt.Errorf("encode result: %w", err)
+		}
+		a.Result = raw
+	}
+	return writeMessage(w, a)
+}
+
+// unexpected makes an end of stream within something an error.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// chunkWriter writes a stream of chunks: u32 length, bytes; a length of 0 ends
+// it. What follows the end is the operation's business.
+type chunkWriter struct {
+	w   io.Writer
+	buf []byte // room for a header and a chunk
+}
+
+// newChunkWriter makes chunks of up to size bytes, at most maxChunk.
+func newChunkWriter(w io.Writer, size int) *chunkWriter {
+	return &chunkWriter{w: w, buf: make([]byte, 4+size)}
+}
+
+func (c *chunkWriter) Write(p []byte) (int, error) {
+	done := 0
+	for done < len(p) {
+		n := copy(c.buf[4:], p[done:])
+		if err := c.emit(n); err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// ReadFrom copies r until its end, without a second buffer.
+func (c *chunkWriter) ReadFrom(r io.Reader) (total int64, err error) {
+	for {
+		n, err := r.Read(c.buf[4:])
+		if n > 0 {
+			if err := c.emit(n); err != nil {
+				return total, err
+			}
+			total += int64(n)
+		}
+		if err == io.EOF {
+			return total, nil
+		} else if err != nil {
+			return total, err
+		}
+	}
+}
+
+// emit writes the n bytes that stand behind the header's place.
+func (c *chunkWriter) emit(n int) error {
+	binary.BigEndian.PutUint32(c.buf, uint32(n))
+	_, err := c.w.Write(c.buf[:4+n])
+	return err
+}
+
+func (c *chunkWriter) end() error {
+	_, err := c.w.Write(make([]byte, 4))
+	return err
+}
+
+// chunkReader reads a stream of chunks; io.EOF stands for its end, and
+// io.ErrUnexpectedEOF for a stream that broke before it.
+type chunkReader struct {
+	r    io.Reader
+	left int
+	over bool
+}
+
+func (c *chunkReader) Read(p []byte) (int, error) {
+	if c.over {
+		return 0, io.EOF
+	}
+	for c.left == 0 {
+		var h [4]byte
+		if _, err := io.ReadFull(c.r, h[:]); err != nil {
+			return 0, unexpected(err)
+		}
+		n := binary.BigEndian.Uint32(h[:])
+		if n > maxChunk {
+			return 0, holt.Errorf(holt.Corrupt, "chunk of %d bytes; at most %d are allowed", n, maxChunk)
+		}
+		if n == 0 {
+			c.over = true
+			return 0, io.EOF
+		}
+		c.left = int(n)
+	}
+	n, err := c.r.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, unexpected(err)
+}
+
+// Kinds of run events on the wire: u8 kind, i64 offset, u32 length, bytes.
+const (
+	eventStdout = 1
+	eventStderr = 2
+	eventGap    = 3 // i64 bytes dropped
+	eventExit   = 4 // the run as JSON; the last event
+	eventError  = 5 // a holt.Error as JSON; the last event
+)
+
+const eventHeader = 1 + 8 + 4
+
+func appendEvent(b []byte, kind byte, offset int64, data []byte) []byte {
+	b = append(b, kind)
+	b = binary.BigEndian.AppendUint64(b, uint64(offset))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
+	return append(b, data...)
+}
+
+// readEvent reads an event. Its data is in buf and valid until the next call.
+func readEvent(r io.Reader, buf []byte) (holt.RunEvent, error) {
+	var e holt.RunEvent
+	h := buf[:eventHeader]
+	if _, err := io.ReadFull(r, h); err != nil {
+		return e, unexpected(err)
+	}
+	kind, n := h[0], binary.BigEndian.Uint32(h[9:])
+	e.Offset = int64(binary.BigEndian.Uint64(h[1:]))
+	if n > maxChunk || e.Offset < 0 {
+		return e, holt.Errorf(holt.Corrupt, "run event of %d bytes at %d", n, e.Offset)
+	}
+	data := buf[:n]
+	if _, err := io.ReadFull(r, data); err != nil {
+		return e, unexpected(err)
+	}
+	switch kind {
+	case eventStdout:
+		e.Kind, e.Data = holt.RunStdout, data
+	case eventStderr:
+		e.Kind, e.Data = holt.RunStderr, data
+	case eventGap:
+		if len(data) != 8 {
+			return e, holt.Errorf(holt.Corrupt, "malformed gap event")
+		}
+		e.Kind, e.Dropped = holt.RunGap, int64(binary.BigEndian.Uint64(data))
+	case eventExit:
+		e.Kind, e.Run = holt.RunExit, new(holt.Run)
+		if err := json.Unmarshal(data, e.Run); err != nil {
+			return e, holt.Errorf(holt.Corrupt, "malformed exit event: %w", err)
+		}
+	case eventError:
+		var he holt.Error
+		if err := json.Unmarshal(data, &he); err != nil {
+			return e, holt.Errorf(holt.Corrupt, "malformed error event: %w", err)
+		}
+		return e, &he
+	default:
+		return e, holt.Errorf(holt.Corrupt, "run event of unknown kind %d", kind)
+	}
+	return e, nil
+}
+
+// Arguments and results of the operations. docs/design/agent.md is the table.
+
+type runArgs struct {
+	ID     holt.RunID    `json:"id"`
+	Spec   *holt.RunSpec `json:"spec,omitempty"`
+	Offset int64         `json:"offset,omitempty"`
+	Signal string        `json:"signal,omitempty"`
+}
+
+type fileArgs struct {
+	Path      string `json:"path"`
+	To        string `json:"to,omitempty"`
+	Offset    int64  `json:"offset,omitempty"`
+	Length    int64  `json:"length,omitempty"` // negative: to the end
+	Mode      uint32 `json:"mode,omitempty"`
+	User      string `json:"user,omitempty"`
+	Recursive bool   `json:"recursive,omitempty"`
+}
+
+type dialArgs struct {
+	Network string `json:"network"`
+	Address string `json:"address"`
+}
+
+type freezeArgs struct {
+	LimitMS int64 `json:"limit_ms,omitempty"`
+}
+
+type measureArgs struct {
+	Into int64 `json:"into"`
+	Out  int64 `json:"out"`
+}
+
+// Names of the operations.
+const (
+	opHello     = "hello"
+	opMeasure   = "measure"
+	opConfigure = "configure"
+	opFreeze    = "freeze"
+	opThaw      = "thaw"
+	opShutdown  = "shutdown"
+	opDial      = "dial"
+	opRunStart  = "run.start"
+	opRunGet    = "run.get"
+	opRunList   = "run.list"
+	opRunFollow = "run.follow"
+	opRunInput  = "run.input"
+	opRunSignal = "run.signal"
+	opRead      = "file.read"
+	opWrite     = "file.write"
+	opStat      = "file.stat"
+	opList      = "file.list"
+	opMkdir     = "file.mkdir"
+	opRemove    = "file.remove"
+	opRename    = "file.rename"
+	opWatch     = "file.watch"
+)
