@@ -8,51 +8,44 @@ import (
 )
 
 // Delete ends the machine and removes the computer with its root disk, and
-// with its workspace if Create made that, unless keepWorkspace. It goes on
-// when its caller leaves.
+// with its workspace if Create made that. It goes on when its caller leaves.
 //
 // Errors: NotFound, Conflict (its workspace is mounted on the host).
-func (s *Store) Delete(ctx context.Context, ref string, keepWorkspace bool, key string) error {
-	request := struct {
-		Ref  string
-		Keep bool
-	}{ref, keepWorkspace}
-	again := func(ctx context.Context, id string) (struct{}, error) {
-		err := s.delete(ctx, id, keepWorkspace, nil)
-		if holt.CodeOf(err) == holt.NotFound {
-			err = nil // the call that was cut off had got that far
-		}
-		return struct{}{}, err
-	}
+func (s *Store) Delete(ctx context.Context, ref, key string) error {
 	_, err := detach(ctx, s, func(ctx context.Context) (struct{}, error) {
 		return Once(ctx, s.cfg.Keys, Call[struct{}]{
-			Key: key, Method: "computer.delete", Request: request, Again: again,
+			Key: key, Method: "computer.delete", Request: ref,
 			Act: func(ctx context.Context, claim *Claim) (struct{}, error) {
-				return struct{}{}, s.delete(ctx, ref, keepWorkspace, claim)
+				return struct{}{}, s.delete(ctx, ref, claim)
+			},
+			Again: func(ctx context.Context, id string) (struct{}, error) {
+				err := s.delete(ctx, id, nil)
+				if holt.CodeOf(err) == holt.NotFound {
+					err = nil // the call that was cut off had got that far
+				}
+				return struct{}{}, err
 			},
 		})
 	})
 	return err
 }
 
-func (s *Store) delete(ctx context.Context, ref string, keepWorkspace bool, claim *Claim) error {
+func (s *Store) delete(ctx context.Context, ref string, claim *Claim) error {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	keeps := keepWorkspace || !r.owned
-	if !keeps {
+	if r.owned {
 		if err := s.cfg.Workspaces.Unmounted(ctx, r.workspaceID); err != nil {
 			return err
 		}
 	}
 	r.State, r.Reason = holt.ComputerDeleting, ""
-	r.owned = !keeps
 	if err := s.saveBound(ctx, r, claim); err != nil {
 		return err
 	}
-	if l := s.live(r.ID); l != nil && keeps {
+	if l := s.live(r.ID); l != nil && !r.owned {
 		s.halt(ctx, l) // the guest writes back what it has in memory
 	}
 	if err := s.unmake(ctx, r, "delete"); err != nil {
@@ -62,7 +55,7 @@ func (s *Store) delete(ctx context.Context, ref string, keepWorkspace bool, clai
 		s.markFailed(ctx, r, err)
 		return err
 	}
-	s.log.Info("computer deleted", "computer", r.ID, "name", r.Name, "workspace_kept", keeps)
+	s.log.Info("computer deleted", "computer", r.ID, "name", r.Name, "workspace_kept", !r.owned)
 	return nil
 }
 

@@ -143,7 +143,7 @@ func (m *making) openWorkspace(ctx context.Context) error {
 		return err
 	}
 	m.live = m.s.newLive(*m.r, ws, release)
-	return endMounts(ws)
+	return endMounts(ws) // if this fails closeWorkspace releases it
 }
 
 // closeWorkspace lets go of the workspace. That it cannot be synced (the host's

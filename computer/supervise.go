@@ -44,7 +44,7 @@ func (s *Store) takeOver(ctx context.Context, r record) error {
 func (s *Store) adopt(ctx context.Context, r record) error {
 	vm, err := s.cfg.Engine.Adopt(ctx, s.dir(r.ID))
 	if errors.Is(err, machine.ErrGone) {
-		return s.stopped(ctx, &r, "its machine ended while the daemon was away")
+		return s.foundGone(ctx, r)
 	}
 	if err != nil {
 		return s.cannotAdopt(ctx, r, err)
@@ -68,6 +68,22 @@ func (s *Store) adopt(ctx context.Context, r record) error {
 		return nil
 	}
 	return s.resume(ctx, r)
+}
+
+// foundGone records that a machine ended while no daemon watched.
+func (s *Store) foundGone(ctx context.Context, r record) error {
+	m := &making{s: s, r: &r}
+	if err := m.openWorkspace(ctx); err != nil { // it ends the guest's mount
+		s.log.Warn("end mount of a machine that is gone", "computer", r.ID, "err", err)
+	}
+	if err := m.closeWorkspace(ctx); err != nil {
+		return err
+	}
+	reason := "its machine ended while the daemon was away"
+	if r.State == holt.ComputerStopping {
+		reason = "" // as it was asked to
+	}
+	return s.stopped(ctx, &r, reason)
 }
 
 // cannotAdopt leaves a machine alone that runs and cannot be taken over.

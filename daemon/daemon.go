@@ -1,97 +1,170 @@
-// Package daemon wires the nouns together: it opens them in order, closes
-// them in reverse, and keeps the registry of workspaces and host mounts.
 package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
 	"time"
 
 	"holt"
 	"holt/access"
 	"holt/computer"
+	"holt/db"
+	"holt/image"
+	"holt/machine"
+	"holt/mount"
+	"holt/workspace"
 )
 
 // Config says where a daemon keeps its things and what it runs machines with.
 type Config struct {
 	DataDir     string
-	ImageDir    string       // default: DataDir/images
-	Engine      string       // "auto" (the default), "qemu" or "local"
-	GuestBinary []byte       // the guest agent, put into images and run by the local engine
-	TCP         bool         // a first token is made if there is none
-	Log         *slog.Logger // nil: slog.Default
+	ImageDir    string // default: DataDir/images
+	Engine      string // "auto" (the default), "qemu" or "local"
+	GuestBinary []byte // the guest agent, put into images and run by the local engine
+	TCP         bool   // it will be reached over TCP: a first token is made if there is none
+	Version     string // of holt
+	Log         *slog.Logger
+
+	Limits computer.Limits          // zero fields take the engine's defaults
+	Fail   func(point string) error // tests: called at each step of creating and deleting
 }
 
 // Daemon is everything one data directory holds, opened.
-type Daemon struct{}
+type Daemon struct {
+	cfg        Config
+	log        *slog.Logger
+	started    time.Time
+	lock       *os.File
+	db         *db.DB
+	keys       *computer.Keys
+	images     *image.Store
+	engine     machine.Engine
+	workspaces *Workspaces
+	computers  *computer.Store
+	tokens     *access.Tokens
+	firstToken string
+	done       chan struct{} // closed by Down
+	downs      chan struct{} // holds a token while Down works
+}
 
-// Open opens the data directory and takes its machines over again.
+// Open opens a data directory, undoes what a killed daemon left half-done, and
+// takes its machines and mounts over.
+//
+// Errors: Conflict when another daemon serves it, Unsupported when the engine
+// cannot work here, OutOfSpace, Denied.
 func Open(ctx context.Context, cfg Config) (*Daemon, error) {
-	return nil, holt.Errorf(holt.Unsupported, "not built yet")
+	dir, err := filepath.Abs(cfg.DataDir)
+	if err != nil || cfg.DataDir == "" {
+		return nil, holt.Errorf(holt.InvalidArgument, "a daemon needs a data directory")
+	}
+	cfg.DataDir = dir
+	if cfg.ImageDir == "" {
+		cfg.ImageDir = filepath.Join(dir, "images")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1)}
+	for _, part := range []func(context.Context) error{
+		d.openLock, d.openControl, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openTokens,
+	} {
+		if err := part(ctx); err != nil {
+			return nil, errors.Join(described(err), d.Close())
+		}
+	}
+	d.log.Info("daemon is up", "data_dir", dir, "engine", d.engine.Name(), "pid", os.Getpid())
+	return d, nil
 }
 
-// Close lets go of everything in reverse order; machines keep running.
-func (d *Daemon) Close() error { return nil }
-
-// Computers returns the computers.
-func (d *Daemon) Computers() *computer.Store { return nil }
-
-// Workspaces returns the registry of workspaces.
-func (d *Daemon) Workspaces() *Workspaces { return nil }
-
-// Tokens returns the API tokens.
-func (d *Daemon) Tokens() *access.Tokens { return nil }
-
-// FirstToken returns the secret of the token made by this Open, or "".
-func (d *Daemon) FirstToken() string { return "" }
-
-// Down stops all computers (mode "stop"; "pause" is Unsupported for now),
-// unmounts all host mounts, and makes Done ready.
-func (d *Daemon) Down(ctx context.Context, mode string) error { return nil }
-
-// Done is closed when Down has finished: the process should end.
-func (d *Daemon) Done() <-chan struct{} { return nil }
-
-// Workspaces is the registry of workspaces and their host mounts.
-type Workspaces struct{}
-
-// QueryLimits bounds a query; zero fields take the defaults.
-type QueryLimits struct {
-	Rows int
-	Time time.Duration
+func (d *Daemon) openLock(context.Context) (err error) {
+	d.lock, err = lockDir(d.cfg.DataDir)
+	return err
 }
 
-// Create makes an empty workspace. key is the idempotency key, or "".
-func (w *Workspaces) Create(ctx context.Context, name, key string) (holt.Workspace, error) {
-	return holt.Workspace{}, holt.Errorf(holt.Unsupported, "not built yet")
+func (d *Daemon) openControl(ctx context.Context) (err error) {
+	if d.db, err = openControl(ctx, filepath.Join(d.cfg.DataDir, "holt.db")); err != nil {
+		return err
+	}
+	d.keys = computer.NewKeys(d.db)
+	return nil
 }
 
-// Get returns a workspace by name or id.
-func (w *Workspaces) Get(ctx context.Context, ref string) (holt.Workspace, error) {
-	return holt.Workspace{}, holt.Errorf(holt.Unsupported, "not built yet")
+func (d *Daemon) openImages(context.Context) (err error) {
+	d.images, err = image.Open(d.cfg.ImageDir, image.Options{GuestBinary: d.cfg.GuestBinary, Log: d.log})
+	return err
 }
 
-// List returns all workspaces, oldest first.
-func (w *Workspaces) List(ctx context.Context) ([]holt.Workspace, error) { return nil, nil }
-
-// Delete removes a workspace that nothing uses.
-func (w *Workspaces) Delete(ctx context.Context, ref, key string) error { return nil }
-
-// Check recomputes everything the workspace says about itself.
-func (w *Workspaces) Check(ctx context.Context, ref string) (holt.CheckReport, error) {
-	return holt.CheckReport{}, nil
+func (d *Daemon) openEngine(ctx context.Context) (err error) {
+	d.engine, err = openEngine(ctx, d.cfg)
+	return err
 }
 
-// Query runs one SQL SELECT over the workspace.
-func (w *Workspaces) Query(ctx context.Context, ref, sql string, limits QueryLimits) (holt.QueryResult, error) {
-	return holt.QueryResult{}, nil
+func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
+	d.workspaces, err = openWorkspaces(ctx, d.db, d.keys, filepath.Join(d.cfg.DataDir, "workspaces"), d.log)
+	return err
 }
 
-// Mount mounts a workspace at a host directory; read-write only when no
-// computer and no other mount has it so.
-func (w *Workspaces) Mount(ctx context.Context, ref, dir string, readOnly bool) (holt.Mount, error) {
-	return holt.Mount{}, nil
+func (d *Daemon) openComputers(ctx context.Context) (err error) {
+	d.computers, err = computer.Open(ctx, computer.Config{
+		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Engine: d.engine, Images: d.images,
+		Workspaces: d.workspaces, Serve: d.serveFiles, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
+	})
+	if err == nil {
+		d.workspaces.setComputers(d.computers)
+	}
+	return err
 }
 
-// Unmount ends the host mount at dir.
-func (w *Workspaces) Unmount(ctx context.Context, dir string) error { return nil }
+// serveFiles answers a guest's file requests.
+func (d *Daemon) serveFiles(ctx context.Context, ws *workspace.Workspace, conn net.Conn, writer func(string) workspace.Writer) error {
+	return mount.Guest(ctx, ws, conn, mount.GuestOptions{Writer: writer, Log: d.log})
+}
+
+func (d *Daemon) openMounts(ctx context.Context) error { return d.workspaces.remount(ctx) }
+
+// openTokens makes the first token, when the daemon is to be reached from
+// elsewhere for the first time.
+func (d *Daemon) openTokens(ctx context.Context) error {
+	d.tokens = access.New(d.db)
+	if !d.cfg.TCP {
+		return nil
+	}
+	list, err := d.tokens.List(ctx)
+	if err != nil || len(list) > 0 {
+		return err
+	}
+	_, d.firstToken, err = d.tokens.Create(ctx, "admin", 0)
+	return err
+}
+
+// Close lets go of everything in reverse order. Machines keep running; host
+// mounts come back with the next daemon.
+func (d *Daemon) Close() error {
+	var errs []error
+	if d.workspaces != nil {
+		errs = append(errs, d.workspaces.hideMounts())
+	}
+	if d.computers != nil {
+		errs = append(errs, d.computers.Close())
+	}
+	if d.workspaces != nil {
+		errs = append(errs, d.workspaces.close())
+	}
+	if d.db != nil {
+		errs = append(errs, d.db.Close())
+	}
+	if d.lock != nil {
+		errs = append(errs, d.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// FirstToken returns the secret of the token that this Open made, or "".
+func (d *Daemon) FirstToken() string { return d.firstToken }
+
+// Done is closed when Down has ended everything: the process should end too.
+func (d *Daemon) Done() <-chan struct{} { return d.done }

@@ -1,0 +1,34 @@
+// Package daemon wires the nouns together. [Open] opens a data directory's
+// parts in order and [Daemon.Close] closes them in reverse; what stands on the
+// nouns (package server) gets them from [Daemon.Nouns]. It also keeps the
+// registry of workspaces and their host mounts ([Workspaces]), since both a
+// computer and a host directory may want the same one.
+//
+// It is not a server: it listens on nothing. It knows no verbs of computers.
+//
+// # Format
+//
+//	DATA/lock          held (flock) by the one daemon of the directory; holds its process id
+//	DATA/holt.db       the control database; see [migrations]
+//	DATA/images/       unless the images are elsewhere; see package image
+//	DATA/computers/ID  see package computer
+//	DATA/workspaces/ID see package workspace
+//	DATA/bin/          the guest agent, for the local engine
+//
+// # Order
+//
+// lock, control database, images, engine, registry of workspaces, computers
+// (which adopts machines), host mounts. The registry undoes half-made
+// workspaces before computers undoes half-made computers, which may name them.
+//
+// # Lock order
+//
+// A computer's own lock, then Workspaces.mounting, then entry.mu, then
+// Workspaces.mu, which is never held while anything is waited for.
+//
+// # Traps
+//
+// Machines outlive the daemon, so nothing it holds may be inherited by them:
+// every file is opened close-on-exec. Host mounts do not outlive it: after a
+// kill they answer ENOTCONN until the next daemon clears and remounts them.
+package daemon

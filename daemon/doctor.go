@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"context"
+	"path/filepath"
+
+	"holt"
+	"holt/doctor"
+	"holt/machine"
+	"holt/qemu"
+)
+
+// Doctor examines the host of this daemon.
+func (d *Daemon) Doctor(ctx context.Context) ([]holt.Finding, error) {
+	all, err := d.computers.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owned := map[string]bool{}
+	for _, c := range all {
+		owned[string(c.ID)] = true
+	}
+	return doctor.Examine(ctx, doctor.Options{
+		DataDir: d.cfg.DataDir, ImageDir: d.cfg.ImageDir,
+		Probe:  Probe(d.cfg.DataDir),
+		Strays: func(root string) ([]doctor.Stray, error) { return strays(d.engine, root) },
+		Owned:  func(dir string) bool { return owned[filepath.Base(dir)] },
+	}), nil
+}
+
+// Probe returns what tries KVM for [doctor.Examine]; the verdict is kept in dir.
+func Probe(dir string) func(context.Context) (doctor.Probe, error) {
+	return func(ctx context.Context) (doctor.Probe, error) {
+		v, err := qemu.Probe(ctx, qemu.Options{CacheDir: dir})
+		return doctor.Probe{KVM: v.Accel == machine.AccelKVM, Reason: v.Reason}, err
+	}
+}
+
+func strays(e machine.Engine, root string) ([]doctor.Stray, error) {
+	found, err := e.Strays(root)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]doctor.Stray, 0, len(found))
+	for _, s := range found {
+		list = append(list, doctor.Stray{PID: s.Process.PID, Dir: s.Dir})
+	}
+	return list, nil
+}

@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"holt"
+)
+
+// stopsAtOnce is how many guests are shut down at the same time.
+const stopsAtOnce = 4
+
+// Down ends computers as spec says, and all host mounts for good, and makes
+// Done ready. If a computer cannot be stopped the daemon stays.
+//
+// Errors: Unsupported for pause.
+func (d *Daemon) Down(ctx context.Context, spec holt.DownSpec, _ string) (holt.DownReport, error) {
+	report := holt.DownReport{Stopped: []string{}, Kept: []string{}, Unmounted: []string{}}
+	switch spec.Computers {
+	case "", holt.DownStop, holt.DownKeep:
+	case holt.DownPause:
+		return report, holt.Errorf(holt.Unsupported, "computers cannot be paused yet").
+			WithHint("holt down --stop shuts them down and keeps their disks; --keep leaves them running")
+	default:
+		return report, holt.Errorf(holt.InvalidArgument, "%q is no way to end computers", spec.Computers).
+			WithHint("give stop or keep")
+	}
+	select {
+	case d.downs <- struct{}{}: // a second call waits for the first
+		defer func() { <-d.downs }()
+	case <-ctx.Done():
+		return report, context.Cause(ctx)
+	}
+	if err := d.endComputers(ctx, spec.Computers, &report); err != nil {
+		return report, err
+	}
+	unmounted, err := d.workspaces.unmountAll(ctx)
+	report.Unmounted = append(report.Unmounted, unmounted...)
+	if err != nil {
+		return report, err
+	}
+	select {
+	case <-d.done:
+	default:
+		close(d.done)
+	}
+	return report, nil
+}
+
+func (d *Daemon) endComputers(ctx context.Context, action holt.DownAction, report *holt.DownReport) error {
+	all, err := d.computers.List(ctx)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var errs []error
+	var g errgroup.Group
+	g.SetLimit(stopsAtOnce)
+	for _, c := range all {
+		if c.State == holt.ComputerStopped || c.State == holt.ComputerFailed {
+			continue
+		}
+		if action == holt.DownKeep {
+			report.Kept = append(report.Kept, c.Name)
+			continue
+		}
+		g.Go(func() error {
+			err := d.endComputer(ctx, c)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("stop %s: %w", c.Name, err))
+			} else {
+				report.Stopped = append(report.Stopped, c.Name)
+			}
+			return nil
+		})
+	}
+	g.Wait()
+	slices.Sort(report.Stopped)
+	return errors.Join(errs...)
+}
+
+// endComputer stops a computer, whatever is being done with it now.
+func (d *Daemon) endComputer(ctx context.Context, c holt.Computer) error {
+	_, err := d.computers.Stop(ctx, string(c.ID), "")
+	if holt.CodeOf(err) == holt.NotFound {
+		return nil // it was being deleted, or its creation was undone
+	}
+	return err
+}

@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+// lockDir makes sure that one daemon serves a data directory. The lock is
+// held until the file is closed, or the process ends.
+func lockDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, described(fmt.Errorf("make data directory: %w", err))
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, described(fmt.Errorf("lock data directory: %w", err))
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		b, _ := io.ReadAll(io.LimitReader(f, 32))
+		f.Close()
+		return nil, holt.Errorf(holt.Conflict, "a daemon (process %s) serves %s already", strings.TrimSpace(string(b)), dir).
+			WithHint("use that one, end it with holt down, or name another directory with --data-dir")
+	}
+	if err == nil {
+		// The number is for people; that it cannot be written is no reason to stop.
+		if f.Truncate(0) == nil {
+			fmt.Fprintf(f, "%d\n", os.Getpid())
+		}
+		return f, nil
+	}
+	f.Close()
+	return nil, fmt.Errorf("lock data directory: %w", err)
+}
+
+// described gives an error of the host's file system the code that says what
+// to do about it.
+func described(err error) error {
+	switch {
+	case err == nil || holt.CodeOf(err) != holt.Internal:
+		return err
+	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
+		return holt.Errorf(holt.OutOfSpace, "%w", err).WithHint("make room on the disk of the data directory")
+	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS):
+		return holt.Errorf(holt.Denied, "%w", err).WithHint("run holt as a user who may write there, or name another directory with --data-dir")
+	}
+	return err
+}

@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"context"
+	"os"
+
+	"holt"
+	"holt/access"
+	"holt/computer"
+	"holt/image"
+	"holt/server"
+)
+
+// Computers returns the computers.
+func (d *Daemon) Computers() *computer.Store { return d.computers }
+
+// Workspaces returns the registry of workspaces.
+func (d *Daemon) Workspaces() *Workspaces { return d.workspaces }
+
+// Tokens returns the API tokens.
+func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
+
+// Nouns returns all that the API speaks of.
+func (d *Daemon) Nouns() server.Nouns {
+	return server.Nouns{
+		Computers: d.computers, Runs: d.computers.Runs(), Files: d.computers.Files(),
+		Workspaces: d.workspaces, Images: images{d.images}, Daemon: d,
+	}
+}
+
+// images are the built templates as the API shows them.
+type images struct{ store *image.Store }
+
+func (i images) List(context.Context) ([]holt.Image, error) { return i.store.List() }
+
+// Health says that the daemon answers, and what it is.
+func (d *Daemon) Health(ctx context.Context) (holt.Health, error) {
+	all, err := d.computers.List(ctx)
+	if err != nil {
+		return holt.Health{}, err
+	}
+	h := holt.Health{
+		Status: "ok", Version: d.cfg.Version, PID: os.Getpid(), DataDir: d.cfg.DataDir,
+		Engine: d.engine.Name(), StartedAt: d.started,
+	}
+	for _, c := range all {
+		if c.State == holt.ComputerRunning {
+			h.Running++
+		}
+	}
+	return h, nil
+}

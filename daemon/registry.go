@@ -1,0 +1,363 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"holt"
+	"holt/computer"
+	"holt/db"
+	"holt/workspace"
+)
+
+// agentUID is the user "agent" in every computer, who owns a workspace's root.
+const agentUID = 1000
+
+// row is a workspace as the control database has it.
+type row struct {
+	id           holt.WorkspaceID
+	name, state  string
+	created      time.Time
+	files, bytes int64 // when it was last closed
+}
+
+func (w *Workspaces) rows(ctx context.Context, condition string, args ...any) ([]row, error) {
+	var list []row
+	err := w.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT id, name, state, created, files, bytes FROM workspace `+condition, args, func(r *db.Row) error {
+			list = append(list, row{
+				id: holt.WorkspaceID(r.Text(0)), name: r.Text(1), state: r.Text(2),
+				created: time.Unix(0, r.Int64(3)).UTC(), files: r.Int64(4), bytes: r.Int64(5),
+			})
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read workspaces: %w", err)
+	}
+	return list, nil
+}
+
+// find returns a workspace by name or id.
+func (w *Workspaces) find(ctx context.Context, ref string) (row, error) {
+	// No name holds an underscore, every id does.
+	list, err := w.rows(ctx, `WHERE (id = ?1 OR name = ?1) AND state = 'ready'`, ref)
+	if err != nil {
+		return row{}, err
+	}
+	if len(list) == 0 {
+		return row{}, holt.Errorf(holt.NotFound, "there is no workspace %q", clip(ref)).
+			WithHint("holt workspace list shows the workspaces there are")
+	}
+	return list[0], nil
+}
+
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
+
+// write makes a durable change: a row must not be older than its directory.
+func (w *Workspaces) write(ctx context.Context, sql string, args ...any) error {
+	err := w.db.WriteSync(ctx, func(tx *db.Tx) error { return tx.Exec(sql, args...) })
+	if err != nil && holt.CodeOf(err) == holt.Internal {
+		return fmt.Errorf("write control database: %w", err)
+	}
+	return err
+}
+
+func (w *Workspaces) keepFigures(id holt.WorkspaceID, s workspace.Stats) error {
+	return w.db.Write(context.Background(), func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE workspace SET files = ?, bytes = ? WHERE id = ?`, s.Inodes, s.Bytes, id)
+	})
+}
+
+// Create makes an empty workspace.
+//
+// Errors: InvalidArgument, AlreadyExists, OutOfSpace.
+func (w *Workspaces) Create(ctx context.Context, spec holt.WorkspaceSpec, key string) (holt.Workspace, error) {
+	if _, err := holt.ParseName(spec.Name); err != nil {
+		return holt.Workspace{}, err
+	}
+	return computer.Once(ctx, w.keys, computer.Call[holt.Workspace]{
+		Key: key, Method: "workspace.create", Request: spec,
+		Act: func(ctx context.Context, claim *computer.Claim) (holt.Workspace, error) {
+			id := holt.NewWorkspaceID()
+			if err := w.make(ctx, id, spec.Name, claim); err != nil {
+				return holt.Workspace{}, err
+			}
+			return w.Get(ctx, string(id))
+		},
+		Again: func(ctx context.Context, ref string) (holt.Workspace, error) {
+			// A half-made one was removed when the daemon started.
+			if _, err := w.find(ctx, ref); err == nil {
+				return w.Get(ctx, ref)
+			}
+			id := holt.WorkspaceID(ref)
+			if err := w.make(ctx, id, spec.Name, nil); err != nil {
+				return holt.Workspace{}, err
+			}
+			return w.Get(ctx, ref)
+		},
+	})
+}
+
+// Make makes an empty workspace for a computer; see [computer.Workspaces].
+func (w *Workspaces) Make(ctx context.Context, id holt.WorkspaceID, name string) error {
+	if _, err := w.find(ctx, string(id)); err == nil {
+		return nil
+	}
+	return w.make(ctx, id, name, nil)
+}
+
+func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, name string, claim *computer.Claim) error {
+	err := w.db.WriteSync(ctx, func(tx *db.Tx) error {
+		taken := false
+		err := tx.Query(`SELECT 1 FROM workspace WHERE name = ?`, []any{name}, func(*db.Row) error { taken = true; return nil })
+		if err != nil {
+			return err
+		}
+		if taken {
+			return holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", name).
+				WithHint("choose another name, or give --workspace %s to work in that one", name)
+		}
+		if err := claim.Bind(tx, string(id)); err != nil {
+			return err
+		}
+		return tx.Exec(`INSERT INTO workspace (id, name, state, created) VALUES (?, ?, 'creating', ?)`,
+			id, name, time.Now().UnixNano())
+	})
+	if err != nil {
+		return err
+	}
+	err = w.fill(id)
+	if err == nil {
+		err = w.write(ctx, `UPDATE workspace SET state = 'ready' WHERE id = ?`, id)
+	}
+	if err != nil {
+		return errors.Join(described(err), w.remove(context.WithoutCancel(ctx), id))
+	}
+	return nil
+}
+
+// fill makes the files of a new workspace. Its top belongs to the user agent.
+func (w *Workspaces) fill(id holt.WorkspaceID) error {
+	ws, err := workspace.Create(w.path(id), workspace.Options{Log: w.log})
+	if err != nil {
+		return fmt.Errorf("create workspace: %w", err)
+	}
+	_, err = ws.Tree().SetAttr(workspace.Caller{Writer: workspace.Writer{Kind: "system", Name: "holt"}}, workspace.Root, workspace.SetAttrs{
+		Mask: workspace.SetMode | workspace.SetUID | workspace.SetGID, Mode: 0o755, UID: agentUID, GID: agentUID,
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("give workspace to its user: %w", err), ws.Close())
+	}
+	e := &entry{id: id, ws: ws, users: 1}
+	w.mu.Lock()
+	w.entries[id] = e
+	w.mu.Unlock()
+	w.release(e) // it stays open for who comes next
+	return nil
+}
+
+// remove deletes a workspace's files and its row, however much there is of it.
+func (w *Workspaces) remove(ctx context.Context, id holt.WorkspaceID) error {
+	if err := w.write(ctx, `UPDATE workspace SET state = 'deleting' WHERE id = ?`, id); err != nil && !outOfSpace(err) {
+		return err
+	}
+	w.mu.Lock()
+	e := w.entries[id]
+	delete(w.entries, id)
+	if e != nil && e.timer != nil {
+		e.timer.Stop()
+	}
+	w.mu.Unlock()
+	if e != nil {
+		if err := w.shut(e); err != nil {
+			w.log.Warn("close workspace to delete it", "workspace", id, "err", err)
+		}
+	}
+	if err := os.RemoveAll(w.path(id)); err != nil {
+		return fmt.Errorf("remove workspace: %w", err)
+	}
+	return w.write(ctx, `DELETE FROM workspace WHERE id = ?`, id)
+}
+
+// Remove deletes a computer's workspace; see [computer.Workspaces].
+func (w *Workspaces) Remove(ctx context.Context, id holt.WorkspaceID) error {
+	w.mounting.Lock()
+	defer w.mounting.Unlock()
+	if err := w.Unmounted(ctx, id); err != nil {
+		return err
+	}
+	return w.remove(ctx, id)
+}
+
+// Unmounted returns Conflict while the host has a workspace mounted.
+func (w *Workspaces) Unmounted(_ context.Context, id holt.WorkspaceID) error {
+	var dirs []string
+	for _, m := range w.mountsOf(id) {
+		dirs = append(dirs, m.Dir)
+	}
+	if len(dirs) == 0 {
+		return nil
+	}
+	return holt.Errorf(holt.Conflict, "the workspace is mounted on %s", strings.Join(dirs, ", ")).
+		WithHint("end that first: holt workspace unmount %s", dirs[0])
+}
+
+// Delete removes a workspace with everything in it.
+//
+// Errors: NotFound, Conflict while a computer has it or the host has it mounted.
+func (w *Workspaces) Delete(ctx context.Context, ref, key string) error {
+	_, err := computer.Once(ctx, w.keys, computer.Call[struct{}]{
+		Key: key, Method: "workspace.delete", Request: ref,
+		Act: func(ctx context.Context, claim *computer.Claim) (struct{}, error) {
+			return struct{}{}, w.delete(ctx, ref, claim)
+		},
+		// What was being deleted was removed when the daemon started.
+		Again: func(context.Context, string) (struct{}, error) { return struct{}{}, nil },
+	})
+	return err
+}
+
+func (w *Workspaces) delete(ctx context.Context, ref string, claim *computer.Claim) error {
+	r, err := w.find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	w.mounting.Lock()
+	defer w.mounting.Unlock()
+	c, has, err := w.computers.Having(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	if has {
+		return holt.Errorf(holt.Conflict, "the workspace %s belongs to the computer %s", r.name, c.Name).
+			WithHint("holt computer delete %s removes both", c.Name)
+	}
+	if err := w.Unmounted(ctx, r.id); err != nil {
+		return err
+	}
+	err = w.db.WriteSync(ctx, func(tx *db.Tx) error {
+		if err := claim.Bind(tx, string(r.id)); err != nil {
+			return err
+		}
+		return tx.Exec(`UPDATE workspace SET state = 'deleting' WHERE id = ?`, r.id)
+	})
+	if err != nil {
+		return err
+	}
+	return w.remove(context.WithoutCancel(ctx), r.id) // begun, it is finished
+}
+
+// Find returns the id and name of a workspace.
+func (w *Workspaces) Find(ctx context.Context, ref string) (holt.WorkspaceID, string, error) {
+	r, err := w.find(ctx, ref)
+	return r.id, r.name, err
+}
+
+// Get returns a workspace by name or id, with its figures as of now.
+func (w *Workspaces) Get(ctx context.Context, ref string) (holt.Workspace, error) {
+	r, err := w.find(ctx, ref)
+	if err != nil {
+		return holt.Workspace{}, err
+	}
+	e, err := w.acquire(r.id)
+	if err != nil {
+		return holt.Workspace{}, err
+	}
+	defer w.release(e)
+	return w.shown(ctx, r)
+}
+
+// List returns all workspaces in the order of their names. The figures of one
+// that is not open are those of when it was.
+func (w *Workspaces) List(ctx context.Context) ([]holt.Workspace, error) {
+	rows, err := w.rows(ctx, `WHERE state = 'ready' ORDER BY name`)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]holt.Workspace, 0, len(rows))
+	for _, r := range rows {
+		shown, err := w.shown(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, shown)
+	}
+	return list, nil
+}
+
+func (w *Workspaces) shown(ctx context.Context, r row) (holt.Workspace, error) {
+	c, _, err := w.computers.Having(ctx, r.id)
+	if err != nil {
+		return holt.Workspace{}, err
+	}
+	if stats, open := w.figures(r.id); open {
+		r.files, r.bytes = stats.Inodes, stats.Bytes
+	}
+	return holt.Workspace{
+		ID: r.id, Name: r.name, CreatedAt: r.created, Computer: c.Name, Mounts: w.mountsOf(r.id), Files: r.files, Bytes: r.bytes,
+	}, nil
+}
+
+func (w *Workspaces) figures(id holt.WorkspaceID) (stats workspace.Stats, open bool) {
+	w.mu.Lock()
+	e := w.entries[id]
+	w.mu.Unlock()
+	if e == nil {
+		return stats, false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ws == nil {
+		return stats, false
+	}
+	return e.ws.Stat(), true
+}
+
+// Take opens a workspace for the one computer that writes to it.
+func (w *Workspaces) Take(ctx context.Context, id holt.WorkspaceID) (*workspace.Workspace, func(), error) {
+	w.mounting.Lock()
+	defer w.mounting.Unlock()
+	for _, m := range w.mountsOf(id) {
+		if !m.ReadOnly {
+			return nil, nil, holt.Errorf(holt.Conflict, "the computer's workspace is mounted read-write on %s", m.Dir).
+				WithHint("end that first: holt workspace unmount %s; a read-only mount may stay", m.Dir)
+		}
+	}
+	e, err := w.acquire(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.taken {
+		e.users--
+		return nil, nil, holt.Errorf(holt.Conflict, "another computer has the workspace")
+	}
+	e.taken = true
+	return e.ws, func() {
+		w.mu.Lock()
+		e.taken = false
+		w.mu.Unlock()
+		w.release(e)
+	}, nil
+}
+
+// View opens a workspace for reading.
+func (w *Workspaces) View(_ context.Context, id holt.WorkspaceID) (*workspace.Workspace, func(), error) {
+	e, err := w.acquire(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return e.ws, func() { w.release(e) }, nil
+}

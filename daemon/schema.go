@@ -1,0 +1,67 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"holt"
+	"holt/access"
+	"holt/computer"
+	"holt/db"
+)
+
+// migrations bring the control database from version i to i+1. What was
+// released is never changed: a change is a new migration at the end.
+var migrations = []string{access.Schema + computer.Schema + workspaceSchema}
+
+const workspaceSchema = `
+CREATE TABLE workspace (
+	id      TEXT PRIMARY KEY,
+	name    TEXT NOT NULL UNIQUE,
+	state   TEXT NOT NULL,              -- creating, ready or deleting
+	created INTEGER NOT NULL,           -- nanoseconds since 1970
+	files   INTEGER NOT NULL DEFAULT 0, -- inodes and bytes when it was last closed
+	bytes   INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE host_mount (
+	dir       TEXT PRIMARY KEY,
+	workspace TEXT NOT NULL,
+	read_only INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE reserve (filler BLOB);
+`
+
+const (
+	// reserveBytes is the room that the control database keeps for itself.
+	reserveBytes = 4 << 20
+	// reservePages makes it checkpoint its log well before that is used up.
+	reservePages = 256
+)
+
+// openControl opens the control database and makes room in it, so that runs
+// and deletes can still be recorded when the host's disk is full: SQLite uses
+// free pages and the space of its log again before it asks for more.
+func openControl(ctx context.Context, path string) (*db.DB, error) {
+	d, err := db.Open(path, migrations)
+	if err != nil {
+		return nil, fmt.Errorf("open control database: %w", err)
+	}
+	err = d.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Query(fmt.Sprintf(`PRAGMA wal_autocheckpoint = %d`, reservePages), nil, func(*db.Row) error { return nil }); err != nil {
+			return err
+		}
+		return tx.Exec(`INSERT INTO reserve VALUES (zeroblob(?))`, reserveBytes)
+	})
+	full := outOfSpace(err)
+	if err == nil {
+		err = d.Write(ctx, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM reserve`) })
+	}
+	if err != nil && !full {
+		return nil, errors.Join(fmt.Errorf("make room in control database: %w", err), d.Close())
+	}
+	return d, nil
+}
+
+// outOfSpace tells whether an error says that the host's disk is full.
+func outOfSpace(err error) bool { return holt.CodeOf(err) == holt.OutOfSpace }
