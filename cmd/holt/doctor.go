@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holt"
+	"holt/cli"
+	"holt/client"
+	"holt/doctor"
+	"holt/machine"
+	"holt/qemu"
+)
+
+// examine looks at this machine. A daemon that runs here does it better: it
+// knows which machines are its own.
+func examine(ctx context.Context, at cli.Place) ([]holt.Finding, error) {
+	if c, err := client.New(client.Options{Socket: filepath.Join(at.DataDir, "holt.sock"), Patience: time.Second}); err == nil {
+		if _, err := c.Daemon.Health(ctx); err == nil {
+			return c.Daemon.Doctor(ctx)
+		}
+	}
+	opt := qemu.Options{}
+	if _, err := os.Stat(at.DataDir); err == nil {
+		opt.CacheDir = at.DataDir
+	}
+	return doctor.Examine(ctx, doctor.Options{
+		DataDir: at.DataDir, ImageDir: at.ImageDir,
+		Probe: func(ctx context.Context) (doctor.Probe, error) {
+			v, err := qemu.Probe(ctx, opt)
+			return doctor.Probe{KVM: v.Accel == machine.AccelKVM, Reason: v.Reason}, err
+		},
+		Strays: func(root string) ([]doctor.Stray, error) {
+			engine, err := qemu.Open(ctx, opt)
+			if err != nil {
+				return nil, nil // no QEMU, no machines of it
+			}
+			found, err := engine.Strays(root)
+			var strays []doctor.Stray
+			for _, s := range found {
+				strays = append(strays, doctor.Stray{PID: s.PID, Dir: s.Dir})
+			}
+			return strays, err
+		},
+		Owned: func(string) bool { return true }, // the next daemon takes them over, or ends them
+	}), nil
+}
+
+func install(ctx context.Context, packages []string, progress func(cli.Progress)) error {
+	return doctor.Install(ctx, packages, func(what string, fraction float64) {
+		progress(cli.Progress{Stage: "installing", Detail: what, Fraction: fraction})
+	})
+}

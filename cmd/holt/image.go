@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+
+	"holt"
+	"holt/cli"
+	"holt/image"
+)
+
+func buildImage(ctx context.Context, at cli.Place, template string, progress func(cli.Progress)) (holt.Image, error) {
+	guest, err := guestBinary()
+	if err != nil {
+		return holt.Image{}, err
+	}
+	store, err := image.Open(at.ImageDir, image.Options{GuestBinary: guest})
+	if err != nil {
+		return holt.Image{}, err
+	}
+	built, err := store.Build(ctx, template, func(p image.Progress) { progress(cli.Progress(p)) })
+	return built.Image, err
+}
+
+func listImages(_ context.Context, at cli.Place) ([]holt.Image, error) {
+	store, err := image.Open(at.ImageDir, image.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return store.List()
+}

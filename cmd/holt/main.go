@@ -1,0 +1,44 @@
+// Command holt is the one program: command line, daemon, and carrier of the
+// guest agent. It holds no logic; it hands to package cli what that must not
+// link.
+package main
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+
+	"holt/cli"
+)
+
+// release is what will be, or was, tagged.
+const release = "0.1.0"
+
+func main() {
+	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, cli.Local{
+		Version:    version(),
+		Serve:      serve,
+		Doctor:     examine,
+		Install:    install,
+		BuildImage: buildImage,
+		ListImages: listImages,
+	}))
+}
+
+// version returns the release and, as far as the build knows it, the commit.
+func version() string {
+	v := release
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return v
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12:
+			v += "+" + s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			v += ".modified"
+		}
+	}
+	return v
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
+	"holt"
+	"holt/cli"
+	"holt/daemon"
+	"holt/server"
+)
+
+// farewell bounds how long the daemon waits for calls in flight at its end.
+const farewell = 10 * time.Second
+
+// serve runs a daemon until ctx ends or someone says down.
+func serve(ctx context.Context, opt cli.ServeOptions) error {
+	guest, err := guestBinary()
+	if err != nil {
+		return err
+	}
+	log := logger()
+	d, err := daemon.Open(ctx, daemon.Config{
+		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
+		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(answer(ctx, d, opt, log), d.Close())
+}
+
+// logger writes to standard error: text for a person, JSON for a file.
+func logger() *slog.Logger {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		return slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	return slog.New(slog.NewJSONHandler(os.Stderr, nil))
+}
+
+// answer serves the API of an open daemon.
+func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *slog.Logger) error {
+	s := server.New(server.Options{Nouns: d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log})
+	socket := filepath.Join(opt.DataDir, "holt.sock")
+	local, err := server.ListenLocal(socket)
+	if err != nil {
+		return err
+	}
+	log.Info("listening", "socket", socket)
+	g, broken := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.ServeLocal(local) })
+	if opt.Listen != "" {
+		tcp, err := listen(d, opt, log)
+		if err != nil {
+			return errors.Join(err, s.Close(), local.Close(), g.Wait())
+		}
+		g.Go(func() error { return s.ServeTCP(tcp) })
+	}
+	select {
+	case <-broken.Done():
+		log.Info("ending; computers go on", "signal", ctx.Err() != nil)
+	case <-d.Done():
+		log.Info("ending: down")
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if err := s.Shutdown(late); err != nil {
+		log.Warn("calls in flight are cut off", "error", err)
+		_ = s.Close() // its listeners are closed already
+	}
+	return g.Wait()
+}
+
+// listen opens the TCP port and puts the first token where its owner finds it.
+func listen(d *daemon.Daemon, opt cli.ServeOptions, log *slog.Logger) (net.Listener, error) {
+	if secret := d.FirstToken(); secret != "" {
+		path := filepath.Join(opt.DataDir, "token")
+		if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
+			return nil, fmt.Errorf("write the first token: %w", err)
+		}
+		log.Info("made the first token", "file", path)
+	}
+	tcp, err := net.Listen("tcp", opt.Listen)
+	if err != nil {
+		return nil, holt.Errorf(holt.Unavailable, "cannot listen on %s: %w", opt.Listen, err).WithHint("choose another port with --listen")
+	}
+	log.Info("listening, every caller needs a token", "tcp", tcp.Addr().String())
+	return tcp, nil
+}
