@@ -159,23 +159,21 @@ func (t *Tokens) Check(ctx context.Context, secret string) (Token, error) {
 		return Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").
 			WithHint("it is wrong, was revoked or has expired; the daemon prints its first token when it first serves TCP")
 	}
-	return s.Token, t.touch(ctx, &s.Token, now)
+	t.touch(ctx, &s.Token, now)
+	return s.Token, nil
 }
 
-// touch keeps when a token was used last.
-func (t *Tokens) touch(ctx context.Context, token *Token, now time.Time) error {
+// touch keeps when a token was used last. It is no reason to turn a caller away
+// that this cannot be written (the host's disk is full): they may come to mend that.
+func (t *Tokens) touch(ctx context.Context, token *Token, now time.Time) {
 	if token.LastUsedAt != nil && now.Sub(*token.LastUsedAt) < usedEvery {
-		return nil
+		return
 	}
 	used := now.UTC()
 	token.LastUsedAt = &used
-	err := t.db.Write(ctx, func(tx *db.Tx) error {
+	_ = t.db.Write(ctx, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE token SET used = ? WHERE id = ?`, used.UnixNano(), token.ID)
 	})
-	if err != nil {
-		return fmt.Errorf("record use of token: %w", err)
-	}
-	return nil
 }
 
 // stored is a token with the hash of its secret.
