@@ -23,6 +23,9 @@ func (a *app) downCommand() *cobra.Command {
 the daemon, and waits for it. Without a daemon there is nothing to do, which is
 not an error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if stop && pause || stop && keep || pause && keep {
+				return holt.Errorf(holt.InvalidArgument, "--stop, --pause and --keep exclude each other")
+			}
 			spec := holt.DownSpec{Computers: holt.DownStop}
 			if pause {
 				spec.Computers = holt.DownPause
@@ -35,7 +38,6 @@ not an error.`,
 	cmd.Flags().BoolVar(&stop, "stop", false, "shut computers down (the default)")
 	cmd.Flags().BoolVar(&pause, "pause", false, "keep their memory too (not in this release)")
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave computers running; the next daemon takes them over")
-	cmd.MarkFlagsMutuallyExclusive("stop", "pause", "keep")
 	a.jsonFlag(cmd)
 	return cmd
 }

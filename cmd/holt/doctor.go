@@ -40,7 +40,7 @@ func examine(ctx context.Context, at cli.Place) ([]holt.Finding, error) {
 			found, err := engine.Strays(root)
 			var strays []doctor.Stray
 			for _, s := range found {
-				strays = append(strays, doctor.Stray{PID: s.PID, Dir: s.Dir})
+				strays = append(strays, doctor.Stray{PID: s.Process.PID, Dir: s.Dir})
 			}
 			return strays, err
 		},
