@@ -230,7 +230,29 @@ func parseRecord(b []byte) (Record, error) {
 
 // Find returns a handle on the machine's process and its record: the lock is
 // held, and the process of the record lives and has it open. Otherwise the error is [ErrGone].
-func (d *Dir) Find() (*Handle, Record, error) {
+//
+// A process that holds the lock without such a record is a machine whose
+// starter died half-way. Find ends it, if strays lists it: when it says that
+// the machine is gone, another can be started.
+func (d *Dir) Find(strays func(root string) ([]Stray, error)) (*Handle, Record, error) {
+	h, r, err := d.recorded()
+	if err == nil || !errors.Is(err, ErrGone) {
+		return h, r, err
+	}
+	half, strayErr := strays(d.Path)
+	if strayErr != nil {
+		return nil, Record{}, strayErr
+	}
+	for _, s := range half {
+		if err := s.Kill(); err != nil {
+			return nil, Record{}, err
+		}
+	}
+	return nil, Record{}, err
+}
+
+// recorded is what Find finds in order.
+func (d *Dir) recorded() (*Handle, Record, error) {
 	locked, err := d.Locked()
 	if err != nil {
 		return nil, Record{}, err

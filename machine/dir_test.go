@@ -72,7 +72,8 @@ func TestFind(t *testing.T) {
 	}
 	cmd := sleeper(t, lock)
 	lock.Close()
-	if _, _, err := d.Find(); !errors.Is(err, ErrGone) {
+	none := func(string) ([]Stray, error) { return nil, nil }
+	if _, _, err := d.Find(none); !errors.Is(err, ErrGone) {
 		t.Errorf("find without a record: %v", err)
 	}
 	p, err := Identify(cmd.Process.Pid)
@@ -87,7 +88,7 @@ func TestFind(t *testing.T) {
 	if err := d.WriteRecord(want); err != nil {
 		t.Fatal(err)
 	}
-	h, got, err := d.Find()
+	h, got, err := d.Find(none)
 	if err != nil {
 		t.Fatal(err)
 	}

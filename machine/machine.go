@@ -97,7 +97,8 @@ type Engine interface {
 	// socket. ctx bounds the start, not the machine.
 	Start(ctx context.Context, spec Spec) (Machine, error)
 	// Adopt takes over the machine that runs in dir, whoever started it. The
-	// error is [ErrGone] if none runs there, Conflict if another process controls it.
+	// error is [ErrGone] if none runs there, Conflict if another process controls
+	// it. A machine whose start was never finished is ended, and gone.
 	Adopt(ctx context.Context, dir string) (Machine, error)
 	// Strays lists the machines that run in directories under root and that
 	// this Engine value has neither started nor adopted.

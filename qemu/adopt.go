@@ -21,7 +21,7 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 	if err != nil {
 		return nil, err
 	}
-	handle, record, err := dir.Find()
+	handle, record, err := dir.Find(e.Strays)
 	if err == nil && !strings.HasPrefix(record.Engine, "qemu-") {
 		handle.Close()
 		err = holt.Errorf(holt.Conflict, "the machine in %s runs on engine %s, not on QEMU", path, clip(record.Engine))

@@ -37,7 +37,7 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 	if err != nil {
 		return nil, err
 	}
-	handle, record, err := dir.Find()
+	handle, record, err := dir.Find(e.Strays)
 	if err == nil && record.Engine != engineName {
 		handle.Close()
 		err = holt.Errorf(holt.Conflict, "the machine in %s runs on another engine, %.40q", path, record.Engine)

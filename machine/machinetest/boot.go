@@ -22,16 +22,44 @@ const kernelMeta = "linux-image-cloud-amd64"
 // modules are what the test guest needs; those they depend on come with them.
 var modules = []string{"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng", "evdev", "button"}
 
-// Guest builds the stand-in for the guest agent and returns its path.
+// Guest builds the stand-in for the guest agent and returns its path. It is
+// kept in .cache of the checkout, since a process that is killed removes nothing.
 func Guest(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "guest")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "holt/machine/machinetest/testdata/guest")
+	dir, unlock := cache(t)
+	defer unlock()
+	path := filepath.Join(dir, "guest")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path+".new", "holt/machine/machinetest/testdata/guest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build guest: %v\n%s", err, out)
 	}
+	if err := os.Rename(path+".new", path); err != nil { // the old one may be running
+		t.Fatal(err)
+	}
 	return path
+}
+
+// cache returns the directory where things are kept between tests, locked
+// because test processes run side by side.
+func cache(t testing.TB) (dir string, unlock func()) {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), ".cache", "machinetest")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	return dir, func() { lock.Close() }
 }
 
 // Boot returns a kernel, and an initramfs with the stand-in as its /init. The
@@ -72,25 +100,11 @@ func Boot(t testing.TB) (kernel, initrd string) {
 // kernelTree returns the unpacked kernel package.
 func kernelTree(t testing.TB) string {
 	t.Helper()
-	out, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache := filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), ".cache", "machinetest")
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	lock, err := os.Create(filepath.Join(cache, "lock")) // test processes run side by side
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	tree := filepath.Join(cache, "kernel")
+	dir, unlock := cache(t)
+	defer unlock()
+	tree := filepath.Join(dir, "kernel")
 	if _, err := os.Stat(tree); errors.Is(err, fs.ErrNotExist) {
-		if err := fetchKernel(cache, tree); err != nil {
+		if err := fetchKernel(dir, tree); err != nil {
 			t.Skipf("no kernel to boot: %v", err)
 		}
 	}
@@ -99,7 +113,7 @@ func kernelTree(t testing.TB) string {
 
 var dependsRE = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
 
-func fetchKernel(cache, tree string) error {
+func fetchKernel(dir, tree string) error {
 	out, err := exec.Command("apt-cache", "depends", kernelMeta).Output()
 	if err != nil {
 		return err
@@ -108,7 +122,7 @@ func fetchKernel(cache, tree string) error {
 	if m == nil {
 		return fmt.Errorf("apt knows no kernel behind %s", kernelMeta)
 	}
-	tmp, err := os.MkdirTemp(cache, "fetch-")
+	tmp, err := os.MkdirTemp(dir, "fetch-")
 	if err != nil {
 		return err
 	}
