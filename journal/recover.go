@@ -27,6 +27,16 @@ func (j *Journal) First() Pos {
 	return makePos(j.segs[0].ordinal, headerSize)
 }
 
+// Complete tells whether every segment since the first one made is there.
+func (j *Journal) Complete() bool {
+	for i, s := range j.segs {
+		if s.ordinal != uint32(i+1) || i > 0 && s.prev != j.segs[i-1].id {
+			return false
+		}
+	}
+	return true
+}
+
 // Whole tells whether a whole record starts at pos and ends at end.
 func (j *Journal) Whole(pos, end Pos) bool {
 	s := j.find(pos.Segment())
@@ -66,9 +76,7 @@ func (j *Journal) Recover(from Pos, fn func(Record) error) error {
 		if err != nil {
 			return err
 		}
-		// What was read may still be only in the page cache: the process may
-		// have died, not the machine. The sync in finish covers it.
-		s.end, s.synced, off = end, 0, 0
+		s.end, s.synced, off = end, end, 0
 		if i+1 < len(j.segs) && j.follows(s, j.segs[i+1]) {
 			continue
 		}
@@ -110,7 +118,8 @@ func (j *Journal) finish(i int, size int64) error {
 		j.log.Warn("journal ends in a torn record", "segment", s.id, "end", s.end, "bytes", size-s.end)
 	}
 	j.end.Store(uint64(makePos(s.ordinal, s.end)))
-	return j.Sync(j.End())
+	j.synced.Store(j.end.Load())
+	return nil
 }
 
 // scan reads the records of one segment from off up to limit and returns
@@ -121,6 +130,11 @@ func (j *Journal) scan(s *segment, off, limit int64, fn func(Record) error) (int
 		return 0, err
 	}
 	defer j.files.put(o)
+	// What is read may be only in the page cache: the process may have died,
+	// not the machine. The caller must be able to build on it.
+	if err := o.file.Sync(); err != nil {
+		return 0, fmt.Errorf("sync segment %s: %w", s.id, err)
+	}
 	r := window{f: o.file, limit: limit}
 	for off < limit {
 		b, err := r.record(off)

@@ -1,3 +1,94 @@
 // Package workspace is the file system of a workspace: names, inodes, bytes,
-// who wrote them, and what survives.
+// who wrote them, and what survives. It is POSIX without FUSE: package mount
+// turns kernel requests into calls of [Tree], package journal keeps the truth,
+// and a SQLite database is its index.
+//
+// It does not check permissions (the kernel does, default_permissions), keeps
+// no file handles (an inode number is all a caller needs) and no locks for
+// callers (one kernel serves them). Access times change only when they are
+// set: a read is never a change.
+//
+// # How an operation happens
+//
+// Validate, append one record to the journal, apply it to memory, answer: all
+// under Tree.mu. [Tree.apply] is the only code that changes state, live and in
+// recovery, and depends on nothing but the state and the record; validation
+// loads all that it needs, so that it cannot fail once the journal has the
+// record. A failed append changes nothing.
+//
+// Answered operations survive the death of the process. [Tree.Fsync] makes
+// them survive power loss. In the background [Tree.flush] cuts what is dirty
+// at one position of the journal, syncs the journal up to it, and commits rows
+// and position in one SQLite transaction. Recovery replays what lies behind
+// that position. If the position is not the end of a whole record, the index
+// is emptied and built again from the whole journal.
+//
+// # On disk
+//
+//	lock           flock'd by the one process that has the workspace open
+//	journal/       segments, see package journal; meta of a record: see [op.encode]
+//	index.db       SQLite, WAL; always some prefix of the journal
+//
+// Tables (schema.go has them to the letter, view.go the views files and tags):
+//
+//	entry(parent, name BLOB, ino, cookie, born)   a name in a directory. cookie: per directory, increasing, never
+//	                        reused; it is the entry's place in readdir.
+//	inode(ino, mode, uid, gid, nlink, size, alloc, rdev, atime, mtime, ctime, btime, target, parent, cookie, writer, born)
+//	                        mode has the type bits; times are ns since 1970 in one integer. size of a directory is the
+//	                        number of its entries; alloc the bytes that extents cover. target: of symlinks. parent and
+//	                        cookie: of directories, "..", and the last cookie given out. writer: who changed it last
+//	                        (0: nobody known). nlink 0: unlinked, kept while a mount epoch is open.
+//	extent(ino, off, len, segment, place, whole, delta, born)
+//	                        bytes off..off+len of a file are those from delta on of the data of a record in a segment:
+//	                        the data begins at byte place and is whole bytes long (journal.Data). What no extent covers
+//	                        up to size is a hole. Extents of a file do not overlap, nor cross a multiple of 8 MiB.
+//	segment(num, id)        num is the ordinal in this journal, id the 128 random bits that are unique everywhere
+//	xattr(ino, name BLOB, value, born)
+//	dir(ino, path)          the absolute path of every directory that has a name ("/" for the top): renaming a
+//	                        directory changes the rows of the directories below it and no file's
+//	writer(id, kind, name, run, terminal, token)
+//	version(id, generation, writer)
+//	                        born of a row is such an id: (generation, run) in one number. Ids grow with generations,
+//	                        so a range of ids is a range of generations.
+//	epoch(num, id, kind, request, reply)   open mounts, with their FUSE INIT and its answer
+//	meta(key, value)        applied (journal position of the rows), last (of the record that ends there), replies
+//	                        (position of the oldest record whose answer may be asked for again), generation, version,
+//	                        next_ino, next_writer, next_epoch, inodes, files, dirs, bytes, allocated
+//
+// Inode numbers, epochs, writers and cookies are never reused. The top
+// directory is inode 1.
+//
+// # Requests that come twice
+//
+// A mutating record carries (epoch, unique). Until a watermark acknowledges it,
+// a repeat gets the first answer: the inode with its attributes of now, or the
+// count of bytes. Recovery harvests answers from meta.replies on. A request
+// that failed left no record and is executed anew.
+//
+// # Inodes without a name
+//
+// They stay while an epoch is open, and go with the FORGET that drops the last
+// counted lookup. After a takeover the counts from before are unknown: then
+// only a FORGET of more lookups than were counted since frees one, and the end
+// of the last epoch frees all.
+//
+// # Memory
+//
+// Inodes and entries are a cache over the index with a clock; dirty ones stay
+// until written. Dirty values alternate between two stages (see batch), so
+// what changes while a batch is being written is kept apart. A directory made
+// here is known completely and asks SQLite nothing; one of up to 256 entries is
+// loaded whole. ReadDir of a larger one merges rows with what is cached.
+//
+// # Lock order
+//
+// flushMu, mu, then the journal's own. mu is never held during fdatasync or a
+// commit. The index's reading connection belongs to mu held exclusively.
+//
+// # Traps
+//
+// apply must never meet an error that validation could have met: it breaks the
+// tree on purpose. A value read from SQLite is stale as soon as mu is let go.
+// A segment may be collected between finding an extent and reading it: Read
+// looks again.
 package workspace

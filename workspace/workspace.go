@@ -2,7 +2,14 @@ package workspace
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
 	"time"
 
 	"holt"
@@ -31,6 +38,9 @@ type Options struct {
 	// MaxDirty is how many unwritten rows make operations wait for the index. Default 50,000.
 	MaxDirty int
 
+	// UID and GID own the top directory of a new workspace.
+	UID, GID uint32
+
 	// Now is the clock for file times. Default time.Now.
 	Now func() time.Time
 	// Disk is what the journal writes to. Default the real one.
@@ -38,6 +48,31 @@ type Options struct {
 	// Fail is called at each failpoint of workspace and journal, for tests. An
 	// error makes the step fail there.
 	Fail func(point string) error
+}
+
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	for _, d := range []struct {
+		v *int
+		n int
+	}{{&o.CacheInodes, 200_000}, {&o.CacheEntries, 400_000}, {&o.FlushOps, 1000}, {&o.MaxDirty, 50_000}} {
+		if *d.v <= 0 {
+			*d.v = d.n
+		}
+	}
+	if o.SegmentSize <= 0 {
+		o.SegmentSize = 256 << 20
+	}
+	o.SegmentSize = min(o.SegmentSize, 2<<30) // extents have 32 bits for a place
+	if o.FlushInterval <= 0 {
+		o.FlushInterval = 50 * time.Millisecond
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
 }
 
 // Stats are a workspace's figures, as of the last answered operation.
@@ -52,28 +87,131 @@ type Stats struct {
 	Segments      int         // journal segments on disk
 	JournalEnd    journal.Pos // where the next record goes
 	JournalSynced journal.Pos // everything before it survives power loss
-	Applied       journal.Pos // everything before it is in the index
 	CachedInodes  int
 	CachedEntries int
 	DirtyRows     int
 	Orphans       int // unlinked inodes kept for an open mount epoch
 }
 
-// Limits bound one user query. Zero fields take the defaults.
-type Limits struct {
-	Time  time.Duration // default 10 s
-	Rows  int           // default 10,000
-	Bytes int           // of values in the result; default 16 MiB
+// Workspace is an open workspace: its life, its figures, its epochs, its
+// queries. The files are its [Tree].
+type Workspace struct {
+	dir    string
+	tree   *Tree
+	lock   *os.File
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	once   sync.Once
+	err    error // of Close
 }
 
-// Check verifies the whole workspace against its invariants: link counts,
-// sizes, extents, references and the checksums of every byte. It returns an
-// error only when it could not look; what it found wrong is in the report.
-func (w *Workspace) Check(ctx context.Context) (holt.CheckReport, error) {
-	return holt.CheckReport{}, holt.Errorf(holt.Unsupported, "check workspace: not built yet")
+// Create makes an empty workspace in dir, which must be absent or empty, and
+// opens it. The top directory belongs to opt.UID and opt.GID.
+func Create(dir string, opt Options) (*Workspace, error) {
+	names, err := os.ReadDir(dir)
+	if err == nil && len(names) > 0 {
+		return nil, holt.Errorf(holt.AlreadyExists, "create workspace: %s is not empty", dir)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(filepath.Join(dir, "journal"), 0o700)
+	}
+	if err != nil {
+		return nil, diskError("create workspace", err)
+	}
+	return open(dir, opt, true)
 }
 
-// Query runs one read-only SELECT over the workspace as of now.
-func (w *Workspace) Query(ctx context.Context, sql string, limits Limits) (holt.QueryResult, error) {
-	return holt.QueryResult{}, holt.Errorf(holt.Unsupported, "query workspace: not built yet")
+// Open opens the workspace in dir, recovering what the journal holds. A second
+// opener, in this process or another, is refused with Conflict.
+func Open(dir string, opt Options) (*Workspace, error) {
+	if _, err := os.Stat(filepath.Join(dir, "journal")); err != nil {
+		return nil, holt.Errorf(holt.NotFound, "open workspace: %s holds none", dir)
+	}
+	return open(dir, opt, false)
+}
+
+func open(dir string, opt Options, create bool) (_ *Workspace, err error) {
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &Workspace{dir: dir, lock: lock}
+	if w.tree, err = openTree(dir, opt.withDefaults(), create); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	w.done.Go(func() { w.tree.flusher(ctx) })
+	return w, nil
+}
+
+// lockDir takes the lock that makes this the only daemon of the workspace. It
+// goes with the process, however that ends.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, diskError("lock workspace", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, holt.Errorf(holt.Conflict, "workspace %s is open already", dir).
+			WithHint("one daemon serves a workspace; end the other one first")
+	}
+	return f, nil
+}
+
+// diskError gives an error of the host's file system its code.
+func diskError(doing string, err error) error {
+	code := holt.Internal
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		code = holt.OutOfSpace
+	}
+	return holt.Errorf(code, "%s: %w", doing, err)
+}
+
+// Tree returns the POSIX side of the workspace.
+func (w *Workspace) Tree() *Tree { return w.tree }
+
+// Close writes everything to the index, syncs, and lets go of the lock. What
+// was answered is safe whether it succeeds or not.
+func (w *Workspace) Close() error {
+	w.once.Do(func() {
+		w.cancel()
+		w.done.Wait()
+		err := w.tree.flush()
+		if err := errors.Join(err, w.tree.close(), w.lock.Close()); err != nil {
+			w.err = fmt.Errorf("close workspace: %w", err)
+		}
+	})
+	return w.err
+}
+
+// close refuses every further operation and lets go of the files.
+func (t *Tree) close() error {
+	t.mu.Lock()
+	t.closed = true
+	t.flushed.Broadcast()
+	t.mu.Unlock()
+	err := t.journal.Sync(t.journal.End())
+	t.flushMu.Lock()
+	defer t.flushMu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return errors.Join(err, t.index.close(), t.journal.Close())
+}
+
+// Stat returns the workspace's figures.
+func (w *Workspace) Stat() Stats {
+	t := w.tree
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	s := Stats{Inodes: int64(t.count.Inodes), Files: int64(t.count.Files), Dirs: int64(t.count.Dirs), Bytes: int64(t.count.Bytes),
+		Allocated: int64(t.count.Allocated), JournalEnd: t.journal.End(), JournalSynced: t.journal.Synced(),
+		CachedInodes: len(t.inodes.ring), CachedEntries: t.entries, DirtyRows: t.batch.rows() + t.writing, Orphans: len(t.orphans)}
+	for _, seg := range t.journal.Segments() {
+		s.Segments++
+		s.JournalBytes += seg.Bytes
+	}
+	return s
 }

@@ -1,0 +1,113 @@
+package workspace
+
+// batch gathers what changed since the last cut: not values but where they
+// are, so that what changes often is written once.
+type batch struct {
+	stage    stage
+	ops      int
+	inodes   []*inode
+	entries  []entryKey
+	extents  map[extentKey]struct{}
+	xattrs   []xattrKey
+	dirs     []dirMove
+	writers  []namedWriter
+	versions []versionRow
+	epochs   map[Epoch]struct{}
+}
+
+type entryKey struct {
+	dir  *inode
+	name string
+}
+
+type extentKey struct {
+	ino Ino
+	off int64
+}
+
+type xattrKey struct {
+	in   *inode
+	name string
+}
+
+// dirMove is a step for table dir. Steps are done in order, so that paths come
+// out right without knowing any in memory.
+type dirMove struct {
+	ino    Ino
+	parent Ino // 0: the directory is gone
+	name   string
+	aside  bool // to a place no path can have, during an exchange
+}
+
+type namedWriter struct {
+	id uint32
+	Writer
+}
+
+type versionRow struct {
+	id, writer uint32
+	generation uint64
+}
+
+func newBatch(s stage) *batch {
+	return &batch{stage: s, extents: map[extentKey]struct{}{}, epochs: map[Epoch]struct{}{}}
+}
+
+func (b *batch) rows() int {
+	return len(b.inodes) + len(b.entries) + len(b.extents) + len(b.xattrs) + len(b.dirs)
+}
+
+// dirty says that an inode's row changed.
+func (b *batch) dirty(in *inode) {
+	if in.stage != b.stage {
+		in.stage = b.stage
+		b.inodes = append(b.inodes, in)
+	}
+}
+
+// setEntry changes what a directory holds under a name; e.ino 0: nothing.
+func (t *Tree) setEntry(d *inode, name string, e dentry) {
+	old, known := d.dir.entries[name]
+	if !known {
+		t.entries++
+		old.indexed = !d.dir.complete
+	}
+	if old.stage == clean {
+		d.dir.dirty++
+	}
+	if old.stage != t.batch.stage {
+		t.batch.entries = append(t.batch.entries, entryKey{d, name})
+	}
+	e.stage, e.indexed = t.batch.stage, old.indexed
+	d.dir.put(name, e)
+}
+
+// extentChange tells the batch which extents of in change.
+type extentChange struct {
+	t  *Tree
+	in *inode
+}
+
+func (c *extentChange) row(off int64) {
+	c.t.batch.extents[extentKey{c.in.ino, off}] = struct{}{}
+}
+
+func (c *extentChange) bytes(delta int64) {
+	c.in.alloc += delta
+	c.t.count.Allocated += uint64(delta)
+}
+
+// changing returns the listener for changes of in's extents.
+func (t *Tree) changing(in *inode) changes {
+	t.change = extentChange{t, in}
+	return &t.change
+}
+
+// setXattr changes an extended attribute, which must be loaded.
+func (t *Tree) setXattr(in *inode, name string, x xattr) {
+	if in.extra.xattrs[name].stage != t.batch.stage {
+		t.batch.xattrs = append(t.batch.xattrs, xattrKey{in, name})
+	}
+	x.stage = t.batch.stage
+	in.extra.xattrs[name] = x
+}

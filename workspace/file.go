@@ -1,0 +1,355 @@
+package workspace
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"syscall"
+
+	"holt/journal"
+)
+
+// chunk is how much one record of a large write holds, bytes.
+const chunk = 1 << 20
+
+// Write writes data at off, extending the file. More than 1 MiB is written in
+// pieces: an error after the first tells how much was.
+func (t *Tree) Write(c Caller, ino Ino, off int64, data []byte) (int, error) {
+	if off < 0 {
+		return 0, syscall.EINVAL
+	}
+	if off > maxSize-int64(len(data)) {
+		return 0, syscall.EFBIG
+	}
+	if len(data) <= chunk {
+		return t.write(c, ino, off, data)
+	}
+	if c.Unique != 0 {
+		return 0, syscall.EINVAL // one request, one record
+	}
+	done := 0
+	for done < len(data) {
+		n, err := t.write(c, ino, off+int64(done), data[done:min(len(data), done+chunk)])
+		if done += n; err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+var tables = sync.Pool{New: func() any { b := make([]byte, 0, 4*chunk/journal.BlockSize); return &b }}
+
+func (t *Tree) write(c Caller, ino Ino, off int64, data []byte) (int, error) {
+	table := tables.Get().(*[]byte)
+	defer tables.Put(table)
+	*table = journal.Sum((*table)[:0], data) // the costly part, before the lock
+	done, err := t.enter(c)
+	if err != nil {
+		return 0, err
+	}
+	defer t.leave()
+	if done != nil {
+		return int(done.n), nil
+	}
+	in, err := t.getFile(ino, off, off+int64(len(data)))
+	if err != nil || len(data) == 0 {
+		return 0, err
+	}
+	o, err := t.record(opWrite, c)
+	if err != nil {
+		return 0, err
+	}
+	o.ino, o.off, o.n = ino, off, int64(len(data))
+	t.killPriv(&o, in, c)
+	sum, bytes := *table, data
+	if merged := t.gather(in, &o, data); merged != nil {
+		sum, bytes = journal.Sum(nil, merged), merged
+	}
+	if err := t.commit(&o, sum, bytes); err != nil {
+		return 0, err
+	}
+	return len(data), nil
+}
+
+// killPriv clears set-id bits of a file that somebody but root writes.
+func (t *Tree) killPriv(o *op, in *inode, c Caller) {
+	if mode, changed := withoutSetID(in); changed && c.UID != 0 {
+		o.mode, o.mask = mode, uint32(SetMode)
+	}
+}
+
+// What a log that grows by lines costs is bounded by gathering: when gatherRun
+// extents in a row are smaller than gatherSmall, the next append takes them
+// along in its record. Each byte is so written at most about twice more.
+const (
+	gatherRun   = 32
+	gatherSmall = 4096
+)
+
+// gather returns the bytes of the small extents that end at o.off followed by
+// data, and moves o.off to where they begin; nil if there is nothing to gain.
+func (t *Tree) gather(in *inode, o *op, data []byte) []byte {
+	if o.off != in.size || len(data) >= gatherSmall {
+		return nil
+	}
+	i, ok := in.file.find((o.off - 1) / windowSize)
+	if !ok || o.off == 0 || o.off%windowSize == 0 {
+		return nil
+	}
+	tail := in.file.windows[i].extents
+	from, n := o.off, 0
+	for k := len(tail) - 1; k >= 0 && tail[k].end() == from && tail[k].n < gatherSmall && n < 2*gatherRun; k-- {
+		from, n = tail[k].off, n+1
+	}
+	if n < gatherRun {
+		return nil
+	}
+	tail = tail[len(tail)-n:]
+	merged := make([]byte, 0, int(o.off-from)+len(data))
+	for _, e := range tail {
+		at := len(merged)
+		merged = merged[:at+int(e.n)]
+		if err := t.journal.ReadData(e.source(), int(e.delta), merged[at:]); err != nil {
+			return nil // a read of it will say why
+		}
+	}
+	o.off = from
+	return append(merged, data...)
+}
+
+// source says where the data of e's record lies.
+func (e extent) source() journal.Data {
+	return journal.Data{Segment: e.segment, Off: int64(e.place), Len: int(e.whole)}
+}
+
+// Read fills p from offset off and returns how much; less than len(p) only at
+// the end of the file. EIO when stored bytes do not match their checksums.
+func (t *Tree) Read(ino Ino, off int64, p []byte) (int, error) {
+	if off < 0 {
+		return 0, syscall.EINVAL
+	}
+	var buf [16]extent
+	for try := 0; ; try++ {
+		n, parts, err := t.locate(ino, off, len(p), buf[:0])
+		if err != nil || n == 0 {
+			return 0, err
+		}
+		err = t.fill(p[:n], off, parts)
+		if errors.Is(err, journal.ErrGone) && try < 3 {
+			continue // overwritten and collected meanwhile
+		}
+		if err != nil {
+			t.log.Error("stored bytes cannot be read", "ino", ino, "offset", off, "bytes", n, "error", err)
+			return 0, syscall.EIO
+		}
+		return n, nil
+	}
+}
+
+// locate returns how many bytes there are to read, and the extents they are in.
+func (t *Tree) locate(ino Ino, off int64, want int, parts []extent) (int, []extent, error) {
+	t.mu.RLock()
+	in := t.inodes.m[ino]
+	if in != nil && !in.freed && in.isFile() && in.file != nil && in.file.loaded(off, min(off+int64(want), in.size)) {
+		in.touch()
+		n, parts := in.parts(off, want, parts)
+		t.mu.RUnlock()
+		return n, parts, nil
+	}
+	t.mu.RUnlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	in, err := t.get(ino)
+	if err != nil {
+		return 0, nil, err
+	}
+	if in, err = t.getFile(ino, off, min(off+int64(want), in.size)); err != nil {
+		return 0, nil, err
+	}
+	n, parts := in.parts(off, want, parts)
+	t.tidy()
+	return n, parts, nil
+}
+
+// parts returns the extents of up to want bytes from off on.
+func (in *inode) parts(off int64, want int, parts []extent) (int, []extent) {
+	end := min(off+int64(want), in.size)
+	if end <= off {
+		return 0, nil
+	}
+	in.file.each(off, end, func(e extent) bool {
+		parts = append(parts, e.cut(off, end))
+		return true
+	})
+	return int(end - off), parts
+}
+
+// fill reads parts into p, which begins at off, and zeroes the holes.
+func (t *Tree) fill(p []byte, off int64, parts []extent) error {
+	at := off
+	for _, e := range parts {
+		clear(p[at-off : e.off-off])
+		if err := t.journal.ReadData(e.source(), int(e.delta), p[e.off-off:e.end()-off]); err != nil {
+			return err
+		}
+		at = e.end()
+	}
+	clear(p[at-off:])
+	return nil
+}
+
+// Fallocate reserves, punches or zeroes a range. Space is not set aside: a
+// reservation only sets the size.
+func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
+	if off < 0 || n <= 0 {
+		return syscall.EINVAL
+	}
+	if off > maxSize-n {
+		return syscall.EFBIG
+	}
+	erase := mode&(FallocPunchHole|FallocZeroRange) != 0
+	switch mode {
+	case 0, FallocKeepSize, FallocPunchHole | FallocKeepSize, FallocZeroRange, FallocZeroRange | FallocKeepSize:
+	default:
+		return syscall.EOPNOTSUPP
+	}
+	done, err := t.enter(c)
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	if done != nil {
+		return nil
+	}
+	in, err := t.getFile(ino, off, off+n)
+	if err == syscall.EINVAL {
+		err = syscall.ENODEV
+	}
+	if err != nil {
+		return err
+	}
+	o, err := t.record(opPunch, c)
+	if err != nil {
+		return err
+	}
+	o.ino, o.off, o.from = ino, off, in.size
+	if mode&FallocKeepSize == 0 {
+		o.from = max(in.size, off+n)
+	}
+	if erase {
+		o.n = n
+	} else if o.from == in.size {
+		return nil
+	}
+	t.killPriv(&o, in, c)
+	return t.commit(&o, nil, nil)
+}
+
+// Lseek finds data or a hole at or after off. ENXIO past the end.
+func (t *Tree) Lseek(ino Ino, off int64, whence uint32) (int64, error) {
+	if whence != SeekData && whence != SeekHole {
+		return 0, syscall.EINVAL
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	in, err := t.get(ino)
+	if err != nil {
+		return 0, err
+	}
+	if off < 0 || off >= in.size {
+		return 0, syscall.ENXIO
+	}
+	// The whole map: a hole can span any number of windows.
+	if in, err = t.getFile(ino, 0, math.MaxInt64); err != nil {
+		return 0, err
+	}
+	at, found := off, int64(-1)
+	in.file.each(off, in.size, func(e extent) bool {
+		if whence == SeekData {
+			found = max(e.off, off)
+			return false
+		}
+		if e.off > at {
+			return false // a hole at at
+		}
+		at = e.end()
+		return true
+	})
+	t.tidy()
+	if whence == SeekHole {
+		return min(at, in.size), nil
+	}
+	if found < 0 {
+		return 0, syscall.ENXIO
+	}
+	return found, nil
+}
+
+// CopyRange makes n bytes of dst share what src holds, and returns how many it
+// did: only metadata is written.
+func (t *Tree) CopyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int64) (int64, error) {
+	if srcOff < 0 || dstOff < 0 || n < 0 {
+		return 0, syscall.EINVAL
+	}
+	done, err := t.enter(c)
+	if err != nil {
+		return 0, err
+	}
+	defer t.leave()
+	if done != nil {
+		return done.n, nil
+	}
+	from, err := t.getFile(src, 0, 0)
+	if err != nil {
+		return 0, err
+	}
+	// One record moves a bounded piece; copy_file_range(2) may do less than asked.
+	const most = 1 << 30
+	n = min(n, from.size-srcOff, most)
+	if n <= 0 {
+		_, err := t.getFile(dst, 0, 0)
+		return 0, err
+	}
+	if dstOff > maxSize-n {
+		return 0, syscall.EFBIG
+	}
+	if src == dst && srcOff < dstOff+n && dstOff < srcOff+n {
+		return 0, syscall.EINVAL
+	}
+	if err := t.load(from, srcOff, srcOff+n); err != nil {
+		return 0, err
+	}
+	to, err := t.getFile(dst, dstOff, dstOff+n)
+	if err != nil {
+		return 0, err
+	}
+	o, err := t.record(opCopy, c)
+	if err != nil {
+		return 0, err
+	}
+	o.ino, o.off, o.other, o.from, o.n = dst, dstOff, src, srcOff, n
+	t.killPriv(&o, to, c)
+	return n, t.commit(&o, nil, nil)
+}
+
+// Fsync makes everything answered so far survive power loss: all files share
+// one journal.
+func (t *Tree) Fsync(ino Ino) error { return t.Sync() }
+
+// Sync makes everything answered so far survive power loss.
+func (t *Tree) Sync() error {
+	return t.errno("sync journal", t.journal.Sync(t.journal.End()))
+}
+
+// pebibyte is what df shows, less what is used.
+const pebibyte = 1 << 50
+
+// StatFS is what df shows.
+func (t *Tree) StatFS() (StatFS, error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	const block = 4096
+	used := (t.count.Allocated + block - 1) / block
+	return StatFS{BlockSize: block, Blocks: pebibyte / block, BlocksFree: pebibyte/block - min(used, pebibyte/block),
+		Files: 1 << 40, FilesFree: 1<<40 - t.count.Inodes, NameMax: 255}, nil
+}

@@ -1,0 +1,371 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"holt/db"
+	"holt/journal"
+)
+
+// rows are the values of a batch, copied at one position of the journal.
+type rows struct {
+	batch    *batch
+	count    counters
+	freed    []Ino
+	inodes   []inodeRow
+	entries  []entryRow
+	extents  []extentRow
+	xattrs   []xattrRow
+	epochs   []epochRow
+	segments []journal.Segment
+}
+
+type inodeRow struct {
+	node
+	target string
+	parent Ino
+	cookie uint64
+}
+
+type entryRow struct {
+	parent Ino
+	name   string
+	dentry // ino 0: no row
+}
+
+type extentRow struct {
+	ino Ino
+	extent
+}
+
+type xattrRow struct {
+	ino  Ino
+	name string
+	xattr
+}
+
+type epochRow struct {
+	number         Epoch
+	open           bool
+	id             [16]byte
+	kind           MountKind
+	request, reply []byte
+}
+
+// Flush writes every answered operation to the index: queries then see it.
+func (w *Workspace) Flush() error {
+	if err := w.tree.flush(); err != nil {
+		return fmt.Errorf("flush workspace: %w", err)
+	}
+	return nil
+}
+
+// flush writes one batch. The order is what keeps the index behind the
+// journal: cut, sync the journal up to the cut, commit rows and position
+// together. It never runs on the way to an answer.
+func (t *Tree) flush() error {
+	t.flushMu.Lock()
+	defer t.flushMu.Unlock()
+	t.mu.Lock()
+	r := t.cut()
+	t.mu.Unlock()
+	err := t.store(r)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writing, t.failing = 0, err
+	if err != nil {
+		t.restore(r)
+	} else {
+		t.settle(r)
+	}
+	t.flushed.Broadcast()
+	return err
+}
+
+// store makes a cut durable in the journal, then commits it.
+func (t *Tree) store(r *rows) error {
+	if r.batch.ops == 0 {
+		return nil
+	}
+	if err := t.fail("flush.sync"); err != nil {
+		return err
+	}
+	if err := t.journal.Sync(journal.Pos(r.count.Applied)); err != nil {
+		return err
+	}
+	if err := t.fail("flush.commit"); err != nil {
+		return err
+	}
+	err := t.index.db.Write(context.Background(), r.write)
+	_ = t.fail("flush.committed") // a place to die, not to fail
+	return err
+}
+
+// cut copies the dirty values and starts a new batch.
+func (t *Tree) cut() *rows {
+	b := t.batch
+	r := &rows{batch: b, count: t.count}
+	if t.journal.End().Segment() != t.indexedSegment {
+		r.segments = t.journal.Segments()
+	}
+	r.count.Replies = t.oldestReply(t.count.Applied)
+	for _, in := range b.inodes {
+		if in.freed {
+			if in.indexed {
+				r.freed = append(r.freed, in.ino)
+			}
+			continue
+		}
+		in.indexed = true
+		row := inodeRow{node: in.node}
+		if in.extra != nil {
+			row.target = in.extra.target
+		}
+		if in.dir != nil {
+			row.parent, row.cookie = in.dir.parent, in.dir.cookie
+		}
+		r.inodes = append(r.inodes, row)
+	}
+	for _, k := range b.entries {
+		e, ok := k.dir.dir.entries[k.name]
+		if !ok || e.ino == 0 && !e.indexed {
+			continue
+		}
+		r.entries = append(r.entries, entryRow{k.dir.ino, k.name, e})
+		if !e.indexed {
+			e.indexed = true
+			k.dir.dir.entries[k.name] = e
+		}
+	}
+	for k := range b.extents {
+		in := t.inodes.m[k.ino]
+		if in == nil || in.file == nil {
+			continue // freed: all its rows go
+		}
+		e, ok := in.file.row(k.off)
+		if !ok {
+			e = extent{off: k.off}
+		}
+		r.extents = append(r.extents, extentRow{k.ino, e})
+	}
+	for _, k := range b.xattrs {
+		if k.in.extra != nil {
+			r.xattrs = append(r.xattrs, xattrRow{k.in.ino, k.name, k.in.extra.xattrs[k.name]})
+		}
+	}
+	for n := range b.epochs {
+		row := epochRow{number: n}
+		if e := t.epochs[n]; e != nil {
+			row = epochRow{n, true, e.id, e.kind, e.request, e.reply}
+		}
+		r.epochs = append(r.epochs, row)
+	}
+	t.writing = b.rows()
+	t.batch = newBatch(dirtyA + dirtyB - b.stage)
+	return r
+}
+
+// settle marks what was written as clean, unless it changed meanwhile.
+func (t *Tree) settle(r *rows) {
+	b := r.batch
+	if n := len(r.segments); n > 0 && b.ops > 0 {
+		t.indexedSegment = r.segments[n-1].Ordinal
+	}
+	for _, in := range b.inodes {
+		if in.stage != b.stage {
+			continue
+		}
+		in.stage = clean
+		if in.freed {
+			t.inodes.drop(in)
+		}
+	}
+	for _, k := range b.entries {
+		d := k.dir.dir
+		e, ok := d.entries[k.name]
+		if !ok || e.stage != b.stage {
+			continue
+		}
+		d.dirty--
+		if e.ino == 0 {
+			delete(d.entries, k.name)
+			t.entries--
+			continue
+		}
+		e.stage = clean
+		d.entries[k.name] = e
+	}
+	for _, k := range b.xattrs {
+		if k.in.extra == nil {
+			continue
+		}
+		x, ok := k.in.extra.xattrs[k.name]
+		if !ok || x.stage != b.stage {
+			continue
+		}
+		if x.gone {
+			delete(k.in.extra.xattrs, k.name)
+			continue
+		}
+		x.stage = clean
+		k.in.extra.xattrs[k.name] = x
+	}
+	if len(t.writers) > 4096 && len(t.batch.writers) == 0 {
+		clear(t.writers) // the index has them all
+	}
+	t.tidy()
+}
+
+// restore puts a batch that could not be written before the running one, so
+// that the next attempt writes both.
+func (t *Tree) restore(r *rows) {
+	b, n := r.batch, t.batch
+	n.ops += b.ops
+	for _, in := range b.inodes {
+		if in.stage == b.stage {
+			n.dirty(in)
+		}
+	}
+	for _, k := range b.entries {
+		if e, ok := k.dir.dir.entries[k.name]; ok && e.stage == b.stage {
+			e.stage = n.stage
+			k.dir.dir.entries[k.name] = e
+			n.entries = append(n.entries, k)
+		}
+	}
+	for k := range b.extents {
+		n.extents[k] = struct{}{}
+	}
+	for _, k := range b.xattrs {
+		if k.in.extra == nil {
+			continue
+		}
+		if x, ok := k.in.extra.xattrs[k.name]; ok && x.stage == b.stage {
+			x.stage = n.stage
+			k.in.extra.xattrs[k.name] = x
+			n.xattrs = append(n.xattrs, k)
+		}
+	}
+	for k := range b.epochs {
+		n.epochs[k] = struct{}{}
+	}
+	n.dirs = append(b.dirs, n.dirs...)
+	n.writers = append(b.writers, n.writers...)
+	n.versions = append(b.versions, n.versions...)
+}
+
+// flusher writes batches in the background until ctx ends.
+func (t *Tree) flusher(ctx context.Context) {
+	timer := time.NewTimer(t.opt.FlushInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.wake:
+		}
+		if !t.gatherOps(ctx, timer) {
+			return
+		}
+		err := t.flush()
+		if err == nil {
+			err = t.collect()
+		}
+		if err != nil {
+			t.log.Error("index cannot be written; trying again", "error", err)
+			timer.Reset(time.Second)
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
+			t.kick()
+		}
+	}
+}
+
+// gatherOps waits until a batch is worth writing: after FlushInterval, or
+// FlushOps operations, or when somebody waits for room.
+func (t *Tree) gatherOps(ctx context.Context, timer *time.Timer) bool {
+	timer.Reset(t.opt.FlushInterval)
+	for {
+		t.mu.RLock()
+		full := t.batch.ops >= t.opt.FlushOps || t.batch.rows()+t.writing > t.opt.MaxDirty
+		t.mu.RUnlock()
+		if full {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case <-t.wake:
+		}
+	}
+}
+
+// collect unlinks segments that no row refers to and that neither replay nor
+// a repeated request needs. It decides by a commit that is synced first, so
+// that power loss cannot bring back an index that still needs them.
+func (t *Tree) collect() error {
+	segs := t.journal.Segments()
+	t.mu.Lock()
+	if len(segs) < 2 || t.closed || segs[len(segs)-1].Ordinal == t.collected {
+		t.mu.Unlock()
+		return nil
+	}
+	t.collected = segs[len(segs)-1].Ordinal
+	t.mu.Unlock()
+	t.flushMu.Lock() // no commit in between
+	defer t.flushMu.Unlock()
+	dead, err := t.dead(segs)
+	if err != nil || len(dead) == 0 {
+		return err
+	}
+	err = t.index.db.WriteSync(context.Background(), func(tx *db.Tx) error {
+		for _, n := range dead {
+			if err := tx.Exec("DELETE FROM segment WHERE num = ?", int64(n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, n := range dead {
+		if err == nil {
+			err = t.journal.Remove(n)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("collect segments: %w", err)
+	}
+	return nil
+}
+
+// dead lists the segments that the committed index needs no more.
+func (t *Tree) dead(segs []journal.Segment) ([]uint32, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, err := t.index.counters()
+	if err != nil {
+		return nil, err
+	}
+	needed := min(journal.Pos(c.Applied), journal.Pos(c.Replies)).Segment()
+	needed = min(needed, journal.Pos(c.Last).Segment())
+	var dead []uint32
+	for _, s := range segs {
+		if !s.Sealed || s.Ordinal >= needed {
+			break
+		}
+		used, err := t.index.referenced(s.Ordinal)
+		if err != nil {
+			return nil, err
+		}
+		if !used {
+			dead = append(dead, s.Ordinal)
+		}
+	}
+	return dead, nil
+}

@@ -1,0 +1,127 @@
+package workspace
+
+import (
+	"sync/atomic"
+	"syscall"
+)
+
+// stage says whether a cached value still has to be written to the index.
+type stage uint8
+
+// Batches of dirty values alternate between two stages, so that what changes
+// while a batch is written is told from what the batch holds.
+const (
+	clean stage = iota
+	dirtyA
+	dirtyB
+)
+
+// node is what the index holds of an inode, but for what few have.
+type node struct {
+	ino    Ino
+	size   int64 // of a directory: its entries
+	alloc  int64 // bytes its extents cover
+	atime  int64
+	mtime  int64
+	ctime  int64
+	btime  int64
+	mode   uint32
+	uid    uint32
+	gid    uint32
+	nlink  uint32
+	rdev   uint32
+	writer uint32
+	born   uint32
+}
+
+// inode is a cached inode. There may be millions: every byte counts.
+type inode struct {
+	node
+
+	slot    uint32        // in the cache's ring
+	lookups atomic.Uint32 // what the kernels hold, as far as counted
+	used    atomic.Bool   // since the clock passed
+	stage   stage
+	freed   bool // gone, but the index does not know yet
+	indexed bool // the index may have rows of it
+
+	dir   *dir   // directories
+	file  *file  // regular files whose extents are (partly) loaded
+	extra *extra // symlink targets, xattrs
+}
+
+// extra is what few inodes have.
+type extra struct {
+	target string
+	xattrs map[string]xattr // nil: not loaded
+}
+
+type xattr struct {
+	value []byte
+	born  uint32
+	stage stage
+	gone  bool
+}
+
+func (in *inode) kind() uint32 { return in.mode & syscall.S_IFMT }
+func (in *inode) isDir() bool  { return in.kind() == syscall.S_IFDIR }
+func (in *inode) isFile() bool { return in.kind() == syscall.S_IFREG }
+
+func (in *inode) attr() Attr {
+	return Attr{Ino: in.ino, Mode: in.mode, UID: in.uid, GID: in.gid, Nlink: in.nlink, Rdev: in.rdev,
+		Size: in.size, Blocks: (in.alloc + 511) / 512, Atime: in.atime, Mtime: in.mtime, Ctime: in.ctime, Btime: in.btime}
+}
+
+func (in *inode) touch() {
+	if !in.used.Load() {
+		in.used.Store(true)
+	}
+}
+
+// inodeCache holds inodes by number, and a clock over them.
+type inodeCache struct {
+	m      map[Ino]*inode
+	ring   []*inode
+	hand   int
+	counts map[Ino]uint32 // lookups of inodes that were evicted
+}
+
+func (c *inodeCache) add(in *inode) {
+	if n, ok := c.counts[in.ino]; ok {
+		in.lookups.Store(n)
+		delete(c.counts, in.ino)
+	}
+	c.m[in.ino] = in
+	in.slot = uint32(len(c.ring))
+	c.ring = append(c.ring, in)
+}
+
+// evict drops clean inodes that were not used since the clock last passed,
+// until only most are left or it went round twice. A directory goes only
+// without cached entries: the pages of a directory go first.
+func (c *inodeCache) evict(most int) {
+	for steps := 2 * len(c.ring); len(c.ring) > most && steps > 0; steps-- {
+		if c.hand >= len(c.ring) {
+			c.hand = 0
+		}
+		in := c.ring[c.hand]
+		if in.stage != clean || in.ino == Root || in.used.Swap(false) || in.dir != nil && len(in.dir.entries) > 0 {
+			c.hand++
+			continue
+		}
+		if n := in.lookups.Load(); n > 0 && !in.freed {
+			c.counts[in.ino] = n
+		}
+		c.drop(in)
+	}
+}
+
+// drop takes an inode out.
+func (c *inodeCache) drop(in *inode) {
+	delete(c.m, in.ino)
+	last := len(c.ring) - 1
+	moved := c.ring[last]
+	c.ring[in.slot], moved.slot = moved, in.slot
+	c.ring[last] = nil
+	c.ring = c.ring[:last]
+}

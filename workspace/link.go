@@ -1,0 +1,134 @@
+package workspace
+
+import "syscall"
+
+// mostLinks is the most names an inode can have.
+const mostLinks = 1 << 31
+
+// Readlink returns a symbolic link's target.
+func (t *Tree) Readlink(ino Ino) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	in, err := t.get(ino)
+	if err != nil {
+		return "", err
+	}
+	if in.kind() != syscall.S_IFLNK || in.extra == nil {
+		return "", syscall.EINVAL
+	}
+	t.tidy()
+	return in.extra.target, nil
+}
+
+// Link gives ino another name. Through a mount it counts one lookup.
+func (t *Tree) Link(c Caller, ino, parent Ino, name string) (Attr, error) {
+	if err := validName(name); err != nil {
+		return Attr{}, err
+	}
+	done, err := t.enter(c)
+	if err != nil {
+		return Attr{}, err
+	}
+	defer t.leave()
+	if done != nil {
+		return t.again(done)
+	}
+	in, err := t.get(ino)
+	if err != nil {
+		return Attr{}, err
+	}
+	if in.isDir() {
+		return Attr{}, syscall.EPERM
+	}
+	if in.nlink == 0 {
+		return Attr{}, syscall.ENOENT
+	}
+	if in.nlink >= mostLinks {
+		return Attr{}, syscall.EMLINK
+	}
+	if _, err := t.room(parent, name); err != nil {
+		return Attr{}, err
+	}
+	o, err := t.record(opLink, c)
+	if err != nil {
+		return Attr{}, err
+	}
+	o.ino, o.parent, o.name = ino, parent, name
+	if err := t.commit(&o, nil, nil); err != nil {
+		return Attr{}, err
+	}
+	t.hold(c, in)
+	return in.attr(), nil
+}
+
+// Unlink removes a name of anything but a directory.
+func (t *Tree) Unlink(c Caller, parent Ino, name string) error {
+	return t.unlink(c, parent, name, func(in *inode) error {
+		if in.isDir() {
+			return syscall.EISDIR
+		}
+		return nil
+	})
+}
+
+// Rmdir removes an empty directory.
+func (t *Tree) Rmdir(c Caller, parent Ino, name string) error {
+	switch name {
+	case ".":
+		return syscall.EINVAL
+	case "..":
+		return syscall.ENOTEMPTY
+	}
+	return t.unlink(c, parent, name, func(in *inode) error {
+		if !in.isDir() {
+			return syscall.ENOTDIR
+		}
+		if in.size > 0 {
+			return syscall.ENOTEMPTY
+		}
+		return nil
+	})
+}
+
+func (t *Tree) unlink(c Caller, parent Ino, name string, allow func(*inode) error) error {
+	if err := validName(name); err != nil {
+		return err
+	}
+	done, err := t.enter(c)
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	if done != nil {
+		return nil
+	}
+	d, err := t.getDir(parent)
+	if err != nil {
+		return err
+	}
+	e, err := t.entry(d, name)
+	if err != nil {
+		return err
+	}
+	in, err := t.get(e.ino)
+	if err != nil {
+		return t.lost(d, name, err)
+	}
+	if err := allow(in); err != nil {
+		return err
+	}
+	o, err := t.record(opUnlink, c)
+	if err != nil {
+		return err
+	}
+	o.parent, o.name = parent, name
+	if t.lastName(in) {
+		o.mask = opFlagFree
+	}
+	return t.commit(&o, nil, nil)
+}
+
+// lastName tells whether taking one name away from in frees it.
+func (t *Tree) lastName(in *inode) bool {
+	return (in.nlink == 1 || in.isDir()) && t.freeNow(in)
+}

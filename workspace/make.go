@@ -1,0 +1,98 @@
+package workspace
+
+import "syscall"
+
+// Mknod makes a file, fifo, socket or device node; mode holds the type bits.
+// Through a mount the new inode counts one lookup, as with the other makers.
+func (t *Tree) Mknod(c Caller, parent Ino, name string, mode, rdev uint32) (Attr, error) {
+	switch mode & syscall.S_IFMT {
+	case 0:
+		mode |= syscall.S_IFREG
+	case syscall.S_IFREG, syscall.S_IFIFO, syscall.S_IFSOCK, syscall.S_IFCHR, syscall.S_IFBLK:
+	default:
+		return Attr{}, syscall.EINVAL
+	}
+	return t.make(c, parent, name, mode, rdev, "")
+}
+
+// Create makes a regular file; EEXIST if the name exists.
+func (t *Tree) Create(c Caller, parent Ino, name string, mode uint32) (Attr, error) {
+	return t.make(c, parent, name, syscall.S_IFREG|mode&07777, 0, "")
+}
+
+// Mkdir makes a directory.
+func (t *Tree) Mkdir(c Caller, parent Ino, name string, mode uint32) (Attr, error) {
+	return t.make(c, parent, name, syscall.S_IFDIR|mode&07777, 0, "")
+}
+
+// Symlink makes a symbolic link to target.
+func (t *Tree) Symlink(c Caller, parent Ino, name, target string) (Attr, error) {
+	const pathMax = 4096
+	if target == "" {
+		return Attr{}, syscall.ENOENT
+	}
+	if len(target) >= pathMax {
+		return Attr{}, syscall.ENAMETOOLONG
+	}
+	return t.make(c, parent, name, syscall.S_IFLNK|0777, 0, target)
+}
+
+// make gives a new inode a name. In a directory with the set-group-id bit it
+// gets the directory's group, and a directory the bit too.
+func (t *Tree) make(c Caller, parent Ino, name string, mode, rdev uint32, target string) (Attr, error) {
+	if err := validName(name); err != nil {
+		return Attr{}, err
+	}
+	done, err := t.enter(c)
+	if err != nil {
+		return Attr{}, err
+	}
+	defer t.leave()
+	if done != nil {
+		return t.again(done)
+	}
+	d, err := t.room(parent, name)
+	if err != nil {
+		return Attr{}, err
+	}
+	o, err := t.record(opMake, c)
+	if err != nil {
+		return Attr{}, err
+	}
+	o.parent, o.name, o.ino = parent, name, Ino(t.count.NextIno)
+	o.mode, o.uid, o.gid, o.rdev = mode, c.UID, c.GID, rdev
+	if target != "" {
+		o.blob = []byte(target)
+	}
+	if d.mode&syscall.S_ISGID != 0 {
+		o.gid = d.gid
+		if mode&syscall.S_IFMT == syscall.S_IFDIR {
+			o.mode |= syscall.S_ISGID
+		}
+	}
+	if err := t.commit(&o, nil, nil); err != nil {
+		return Attr{}, err
+	}
+	in := t.inodes.m[o.ino]
+	t.hold(c, in)
+	return in.attr(), nil
+}
+
+// room returns a directory that can take a new name.
+func (t *Tree) room(parent Ino, name string) (*inode, error) {
+	d, err := t.getDir(parent)
+	if err != nil {
+		return nil, err
+	}
+	if d.nlink == 0 {
+		return nil, syscall.ENOENT // removed, but somebody's working directory
+	}
+	_, err = t.entry(d, name)
+	if err == nil {
+		return nil, syscall.EEXIST
+	}
+	if err != syscall.ENOENT {
+		return nil, err
+	}
+	return d, nil
+}

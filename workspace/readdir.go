@@ -1,0 +1,114 @@
+package workspace
+
+import "syscall"
+
+// Cookies 1 and 2 are . and .., so the entries' own begin above them.
+const (
+	cookieDot    = 1
+	cookieDotDot = 2
+)
+
+// ReadDir calls fn for the entries after cookie (0: from the start, with . and
+// ..), until fn returns false: that entry counts as not taken. With plus the
+// attributes are filled and, through a mount, each taken entry but . and ..
+// counts one lookup. fn must not call the Tree.
+//
+// An entry that is there all the while is seen once, whatever changes beside
+// it: cookies only grow, and are never given twice.
+func (t *Tree) ReadDir(c Caller, ino Ino, cookie uint64, plus bool, fn func(DirEntry) bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d, err := t.getDir(ino)
+	if err != nil {
+		return err
+	}
+	if cookie < cookieDot && !fn(DirEntry{Name: ".", Ino: ino, Mode: syscall.S_IFDIR, Cookie: cookieDot, Attr: d.attr()}) {
+		return nil
+	}
+	if cookie < cookieDotDot {
+		up, err := t.getDir(d.dir.parent)
+		if err != nil {
+			up = d // a removed directory whose parent is gone too
+		}
+		if !fn(DirEntry{Name: "..", Ino: up.ino, Mode: syscall.S_IFDIR, Cookie: cookieDotDot, Attr: up.attr()}) {
+			return nil
+		}
+	}
+	if d.nlink == 0 || d.size == 0 {
+		return nil
+	}
+	if !d.dir.complete && d.size <= smallDir {
+		if err := t.loadDir(d); err != nil {
+			return err
+		}
+	}
+	l := listing{t: t, c: c, d: d, plus: plus, fn: fn}
+	err = l.run(max(cookie, cookieDotDot) - cookieDotDot)
+	t.tidy()
+	return err
+}
+
+// listing is one ReadDir over entries.
+type listing struct {
+	t    *Tree
+	c    Caller
+	d    *inode
+	plus bool
+	fn   func(DirEntry) bool
+	err  error
+}
+
+// run merges what is cached, which counts, with the rows of the index.
+func (l *listing) run(after uint64) error {
+	cached := l.d.dir.sorted()
+	i, _ := l.d.dir.place(after + 1)
+	// upTo emits the cached entries up to a cookie.
+	upTo := func(cookie uint64) bool {
+		for ; i < len(cached) && cached[i].cookie <= cookie; i++ {
+			e := l.d.dir.entries[cached[i].name]
+			if e.ino != 0 && e.cookie == cached[i].cookie && !l.emit(cached[i].name, e) {
+				return false
+			}
+		}
+		return true
+	}
+	if !l.d.dir.complete {
+		more := true
+		err := l.t.index.entries(l.d.ino, after, func(name string, e dentry) bool {
+			if _, known := l.d.dir.entries[name]; known {
+				return true
+			}
+			more = upTo(e.cookie) && l.emit(name, e)
+			return more
+		})
+		if err != nil {
+			return l.t.errno("read directory", err)
+		}
+		if !more {
+			return l.err
+		}
+	}
+	upTo(^uint64(0))
+	return l.err
+}
+
+// emit passes one entry on; false ends the listing.
+func (l *listing) emit(name string, e dentry) bool {
+	de := DirEntry{Name: name, Ino: e.ino, Mode: uint32(e.kind) << 12, Cookie: e.cookie + cookieDotDot}
+	if l.plus {
+		in, err := l.t.get(e.ino)
+		if err != nil {
+			l.err = l.t.lost(l.d, name, err)
+			return false
+		}
+		de.Attr = in.attr()
+		de.Mode = in.mode
+	}
+	if !l.fn(de) {
+		return false
+	}
+	if l.plus && l.c.Epoch != 0 {
+		l.t.inodes.setLookups(e.ino, l.t.inodes.lookups(e.ino)+1)
+	}
+	return true
+}

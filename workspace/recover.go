@@ -1,0 +1,178 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"holt"
+	"holt/journal"
+)
+
+// openTree opens index and journal and brings both to the same position.
+func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
+	x, err := openIndex(dir)
+	if err != nil {
+		return nil, diskError("open workspace", err)
+	}
+	j, err := journal.Open(filepath.Join(dir, "journal"), journal.Options{
+		SegmentSize: opt.SegmentSize, Disk: opt.Disk, Fail: opt.Fail, Log: opt.Log})
+	if err != nil {
+		return nil, errors.Join(diskError("open workspace", err), x.close())
+	}
+	t := &Tree{opt: opt, log: opt.Log, journal: j, index: x, wake: make(chan struct{}, 1)}
+	t.flushed = sync.NewCond(&t.mu)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, x.close(), j.Close())
+		}
+	}()
+	if err := t.recover(); err != nil {
+		return nil, err
+	}
+	if create {
+		err = t.format()
+	} else if t.count.NextIno == uint64(Root) {
+		err = holt.Errorf(holt.Corrupt, "open workspace: the journal in %s holds no record", dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, t.endHostMounts()
+}
+
+// format writes the first record.
+func (t *Tree) format() error {
+	o := op{kind: opFormat, time: t.now(), mode: syscall.S_IFDIR | 0o755, uid: t.opt.UID, gid: t.opt.GID}
+	if err := t.commit(&o, nil, nil); err != nil {
+		return diskError("create workspace", err)
+	}
+	if err := t.flush(); err != nil {
+		return diskError("create workspace", err)
+	}
+	return nil
+}
+
+// endHostMounts ends the epochs of mounts that died with their daemon.
+func (t *Tree) endHostMounts() error {
+	for _, e := range t.epochs {
+		if e.kind == HostMount {
+			if err := t.endEpoch(e.number); err != nil {
+				return diskError("end host mount", err)
+			}
+		}
+	}
+	return nil
+}
+
+// recover replays what the index has not seen. If the index says more than
+// the journal holds, it is of no use: it is emptied and built again.
+func (t *Tree) recover() error {
+	ok, err := t.trusted()
+	if err != nil {
+		return diskError("read index", err)
+	}
+	if ok {
+		err := t.replay()
+		if !errors.Is(err, journal.ErrPast) && !errors.Is(err, errApply) {
+			return err
+		}
+		t.log.Warn("index does not fit the journal", "error", err)
+	}
+	if !t.journal.Complete() {
+		return holt.Errorf(holt.Corrupt, "open workspace: the index does not fit the journal, and segments it could be rebuilt from are gone").
+			WithHint("restore the workspace's directory from a copy; nothing in it was changed")
+	}
+	t.log.Warn("index is rebuilt from the journal")
+	if err := t.index.wipe(); err != nil {
+		return diskError("rebuild index", err)
+	}
+	return t.replay()
+}
+
+// trusted tells whether the index ends where a whole record of this journal does.
+func (t *Tree) trusted() (bool, error) {
+	c, err := t.index.counters()
+	if err != nil {
+		return false, err
+	}
+	if c.Applied == 0 {
+		return t.journal.Complete(), nil
+	}
+	last, end := journal.Pos(c.Last), journal.Pos(c.Applied)
+	id, known, err := t.index.segmentID(end.Segment())
+	if err != nil || !known || !t.journal.Whole(last, end) {
+		return false, err
+	}
+	for _, s := range t.journal.Segments() {
+		if s.Ordinal == end.Segment() {
+			return s.ID == id, nil
+		}
+	}
+	return false, nil
+}
+
+// reset empties the memory and loads what is always there.
+func (t *Tree) reset() (err error) {
+	t.inodes = inodeCache{m: map[Ino]*inode{}, counts: map[Ino]uint32{}}
+	t.writers, t.entries, t.batch = map[Writer]uint32{}, 0, newBatch(dirtyA)
+	t.indexedSegment = 0
+	if t.count, err = t.index.counters(); err != nil {
+		return err
+	}
+	if t.orphans, err = t.index.orphans(); err != nil {
+		return err
+	}
+	if t.epochs, err = t.index.epochs(); err != nil {
+		return err
+	}
+	t.version, err = t.index.versions(t.count.Generation)
+	return err
+}
+
+// replay applies the records behind the index, and gathers the answers that
+// may be asked for again from the records before.
+func (t *Tree) replay() error {
+	if err := t.reset(); err != nil {
+		return diskError("read index", err)
+	}
+	applied := journal.Pos(t.count.Applied)
+	from := t.journal.First()
+	if applied != 0 {
+		from = min(applied, journal.Pos(t.count.Replies))
+	}
+	n := 0
+	err := t.journal.Recover(from, func(rec journal.Record) error {
+		o, err := decodeOp(rec.Meta)
+		if err != nil {
+			return fmt.Errorf("record at %v: %w", rec.Pos, err)
+		}
+		if rec.Pos < applied {
+			t.harvest(&o, rec)
+			return nil
+		}
+		if n++; n%t.opt.FlushOps == 0 {
+			if err := t.flush(); err != nil {
+				return err
+			}
+		}
+		if err := t.apply(&o, rec); err != nil {
+			return fmt.Errorf("record at %v: %w: %w", rec.Pos, errApply, err)
+		}
+		t.noted(&o, rec)
+		return nil
+	})
+	if err == nil {
+		err = t.flush()
+	}
+	if err != nil {
+		return fmt.Errorf("recover workspace: %w", err)
+	}
+	for _, e := range t.epochs {
+		e.resumed = true // whatever it was counted before, this process did not
+	}
+	t.log.Info("workspace recovered", "replayed", n, "end", t.journal.End().String())
+	return nil
+}

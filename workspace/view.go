@@ -1,0 +1,36 @@
+package workspace
+
+// views show the index to people: they use nothing but what any SQLite tool
+// has, so that they work in the sqlite3 shell too. The second part of the
+// time's text is exact to the millisecond; mtime_ns is exact.
+//
+// The index on the text of mtime is what makes `mtime > '2026-06-09'` a range
+// scan: the expression in the view must stay the same to the letter.
+const views = `
+CREATE INDEX inode_mtime ON inode(strftime('%Y-%m-%d %H:%M:%f', mtime / 1000000000.0, 'unixepoch'));
+CREATE INDEX inode_writer ON inode(writer);
+CREATE VIEW files AS SELECT
+  CASE d.path WHEN '/' THEN '/' ELSE d.path || '/' END || CAST(e.name AS TEXT) AS path,
+  d.path AS dir,
+  CAST(e.name AS TEXT) AS name,
+  CASE i.mode & 61440 WHEN 32768 THEN 'file' WHEN 16384 THEN 'dir' WHEN 40960 THEN 'symlink' WHEN 4096 THEN 'fifo'
+    WHEN 49152 THEN 'socket' WHEN 8192 THEN 'char' WHEN 24576 THEN 'block' END AS kind,
+  CASE i.mode & 61440 WHEN 16384 THEN 0 ELSE i.size END AS size,
+  printf('%04o', i.mode & 4095) AS mode,
+  strftime('%Y-%m-%d %H:%M:%f', i.mtime / 1000000000.0, 'unixepoch') AS mtime,
+  strftime('%Y-%m-%d %H:%M:%f', i.ctime / 1000000000.0, 'unixepoch') AS ctime,
+  strftime('%Y-%m-%d %H:%M:%f', i.btime / 1000000000.0, 'unixepoch') AS btime,
+  w.name AS writer,
+  w.kind AS writer_kind,
+  nullif(w.run, '') AS run,
+  nullif(w.terminal, '') AS terminal,
+  i.uid AS uid, i.gid AS gid, i.nlink AS nlink, i.ino AS ino, i.mtime AS mtime_ns,
+  CAST(i.target AS TEXT) AS target
+FROM inode i JOIN entry e ON e.ino = i.ino JOIN dir d ON d.ino = e.parent LEFT JOIN writer w ON w.id = i.writer;
+CREATE VIEW tags AS SELECT
+  CASE d.path WHEN '/' THEN '/' ELSE d.path || '/' END || CAST(e.name AS TEXT) AS path,
+  substr(CAST(x.name AS TEXT), 6) AS name,
+  CAST(x.value AS TEXT) AS value
+FROM xattr x JOIN entry e ON e.ino = x.ino JOIN dir d ON d.ino = e.parent
+WHERE x.name >= CAST('user.' AS BLOB) AND x.name < CAST('user/' AS BLOB);
+`
