@@ -36,9 +36,17 @@ const (
 	setattrCtime = 1 << 10
 )
 
-// pollName is a name that go-fuse answers by itself, in the root only; a file
-// of that name cannot be had through a mount.
-const pollName = ".go-fuse-epoll-hack"
+// pollName is a file that go-fuse answers for by itself, in the root only, with
+// a node of its own. Nothing else can be had under that name.
+//
+// A process in Go that uses a mount which it serves, or carries the messages
+// of, must once call poll(2) on that file: the refusal has the kernel never ask
+// again. Without it the runtime's epoll waits for an answer on a thread that
+// keeps others from giving it.
+const (
+	pollName = ".go-fuse-epoll-hack"
+	pollNode = math.MaxUint64
+)
 
 // message is one raw FUSE request, header and all, as it came off the
 // channel. Numbers are little-endian: host and guest are the same processor.
@@ -91,7 +99,23 @@ func admit(m message, t terms) (verdict, error) {
 	if err != nil || v.answer {
 		return v, err
 	}
+	if m.node() == pollNode {
+		return admitPoll(m)
+	}
 	return admitFields(m, t)
+}
+
+// admitPoll answers for pollName.
+func admitPoll(m message) (verdict, error) {
+	switch m.opcode() {
+	case opGetattr, opForget:
+		return verdict{}, nil // go-fuse knows it
+	case opOpen, opPoll, opFlush:
+		return answer(syscall.ENOSYS)
+	case opRelease:
+		return answer(0)
+	}
+	return answer(syscall.EPERM)
 }
 
 // refuse returns the error that ends a session.
@@ -116,7 +140,7 @@ func admitHeader(m message, t terms) error {
 		return refuse(m, "extensions were not negotiated")
 	case m.unique() == 0:
 		return refuse(m, "no unique")
-	case m.node() > maxNode:
+	case m.node() > maxNode && m.node() != pollNode:
 		return refuse(m, "node %d out of range", m.node())
 	case !t.ready && op != opInit:
 		return refuse(m, "before INIT")
@@ -155,7 +179,7 @@ func admitTail(m message, kind tail, size int, t terms) (verdict, error) {
 			return verdict{}, refuse(m, "%d bytes for %d entries", len(rest), n)
 		}
 		for ; len(rest) > 0; rest = rest[forgetOneSize:] {
-			if node := binary.LittleEndian.Uint64(rest); node == 0 || node > maxNode {
+			if node := binary.LittleEndian.Uint64(rest); node == 0 || node > maxNode && node != pollNode {
 				return verdict{}, refuse(m, "node %d out of range", node)
 			}
 		}
@@ -223,10 +247,7 @@ func admitName(m message, name []byte) (verdict, error) {
 		return verdict{}, refuse(m, "the name %q", name)
 	case len(name) > maxName:
 		return answer(syscall.ENAMETOOLONG)
-	case string(name) == pollName && m.node() == 1:
-		if m.opcode() == opLookup {
-			return answer(syscall.ENOENT)
-		}
+	case string(name) == pollName && m.node() == 1 && m.opcode() != opLookup:
 		return answer(syscall.EPERM)
 	}
 	return verdict{}, nil

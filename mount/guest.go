@@ -37,12 +37,13 @@ const (
 // begin; it takes over where this one ended.
 //
 // It returns nil when the other side closed the channel or ctx ended. It
-// returns InvalidArgument or Corrupt when the guest broke the protocol,
-// NotFound when it wants to go on with a mount that is not known (it is told,
-// and makes a new one), Conflict when a host mount has the workspace,
-// Unsupported when it speaks another version, Internal when a request met a
-// defect. The caller logs it, and waits a little before it serves that guest
-// again.
+// returns InvalidArgument or Corrupt when the guest broke the protocol (or
+// speaks another version of it), Conflict when a host mount has the workspace,
+// Internal when a request met a defect. The caller logs that, and waits a
+// little before it serves the guest again.
+//
+// A mount that is not known, or whose terms this program does not serve, is
+// refused with a line in the log; the guest then makes a new one.
 func Guest(ctx context.Context, ws *workspace.Workspace, conn net.Conn, opt GuestOptions) error {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -55,14 +56,12 @@ func Guest(ctx context.Context, ws *workspace.Workspace, conn net.Conn, opt Gues
 	defer cancel(nil)
 	s := newSession(ctx, cancel, ws, conn, opt)
 	defer context.AfterFunc(ctx, s.hurry)()
-	err := s.begin()
-	if err == nil {
-		err = s.serve()
-	}
+	err := s.run()
 	s.cancel(err)
-	s.running.Wait()
+	s.working.Wait()
+	s.notifying.Wait()
 	var e *holt.Error
-	if cause := context.Cause(ctx); errors.As(cause, &e) {
+	if errors.As(context.Cause(ctx), &e) {
 		return e
 	}
 	opt.Log.Debug("file channel session ended", "err", err)
@@ -76,14 +75,32 @@ func (s *session) hurry() {
 	s.conn.SetWriteDeadline(time.Now().Add(lastWords))
 }
 
-// begin reads the hello, finds or opens the mount's epoch and answers it.
-func (s *session) begin() error {
+// run serves one mount after the other: a guest whose mount was taken away
+// makes another, and says hello again.
+func (s *session) run() error {
+	s.conn.SetReadDeadline(time.Now().Add(helloWait))
 	hello, err := s.hello()
-	if err != nil {
-		return err
+	s.conn.SetReadDeadline(time.Time{})
+	if s.ctx.Err() != nil { // hurry may have come before
+		s.hurry()
 	}
+	for err == nil {
+		err = s.begin(hello)
+		switch holt.CodeOf(err) {
+		case "":
+			hello, err = s.serve()
+		case holt.NotFound, holt.Unsupported:
+			s.log.Warn("guest has to mount its workspace anew", "err", err)
+			hello, err = s.hello()
+		}
+	}
+	return err
+}
+
+// begin finds or opens the epoch of the mount that says hello, and answers.
+func (s *session) begin(hello channel.Hello) error {
 	if err := s.attach(hello); err != nil {
-		s.frames.Write(channel.FrameWelcome, make([]byte, len(hello.Mount))) // no mount; the guest makes a new one
+		s.frames.Write(channel.FrameWelcome, make([]byte, len(hello.Mount))) // no mount: the guest makes a new one
 		return err
 	}
 	if err := s.frames.Write(channel.FrameWelcome, hello.Mount[:]); err != nil {
@@ -91,26 +108,31 @@ func (s *session) begin() error {
 	}
 	// What changed while the guest was not served it must learn before its
 	// first answer.
-	_, err = s.notifier.drain(s.notify)
-	return err
+	if _, err := s.notifier.drain(s.notify); err != nil {
+		return err
+	}
+	s.notifyOnce.Do(func() {
+		s.notifying.Go(func() { s.send(s.notifier.run(s.ctx, s.notify)) })
+	})
+	return nil
 }
 
+// hello reads the frame that must be one.
 func (s *session) hello() (channel.Hello, error) {
-	s.conn.SetReadDeadline(time.Now().Add(helloWait))
 	kind, payload, err := s.requests.Next(nil)
 	if err != nil {
 		return channel.Hello{}, err
 	}
-	s.conn.SetReadDeadline(time.Time{})
-	if s.ctx.Err() != nil { // hurry may have come before
-		s.hurry()
-	}
 	if kind != channel.FrameHello {
 		return channel.Hello{}, holt.Errorf(holt.InvalidArgument, "a frame of kind %d before the hello", kind)
 	}
+	return parseHello(payload)
+}
+
+func parseHello(payload []byte) (channel.Hello, error) {
 	hello, err := channel.ParseHello(payload)
 	if err == nil && hello.Version != channel.FrameVersion {
-		err = holt.Errorf(holt.Unsupported, "the guest's file channel has version %d; this holt serves %d", hello.Version, channel.FrameVersion).
+		err = holt.Errorf(holt.InvalidArgument, "the guest's file channel has version %d; this holt serves %d", hello.Version, channel.FrameVersion).
 			WithHint("rebuild the image and restart the computer")
 	}
 	return hello, err
@@ -145,6 +167,5 @@ func (s *session) attach(hello channel.Hello) error {
 	if err != nil {
 		return holt.Errorf(holt.Internal, "begin the epoch of a mount: %w", err)
 	}
-	s.tree.epoch = epoch
-	return s.restore()
+	return s.restore(epoch)
 }

@@ -3,6 +3,7 @@ package mount
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -43,7 +44,10 @@ type HostMount struct {
 //
 // It returns InvalidArgument when dir is not a directory, Conflict when the
 // workspace is mounted read-write already, Unsupported when this host cannot
-// mount, Timeout when ctx ended first.
+// mount.
+//
+// This process must not use the mount itself: if it were killed while one of
+// its threads waits for another, neither could ever end.
 func Host(ctx context.Context, ws *workspace.Workspace, dir string, opt HostOptions) (*HostMount, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -63,7 +67,7 @@ func Host(ctx context.Context, ws *workspace.Workspace, dir string, opt HostOpti
 	} else if t.epoch, end, err = hostEpoch(ws); err != nil {
 		return nil, err
 	}
-	m, err := serveHost(ctx, t, dir, hostOptions(opt), opt.Log)
+	m, err := serveHost(ctx, t, dir, opt.ReadOnly, hostOptions(opt), opt.Log)
 	if err != nil {
 		end()
 		return nil, err
@@ -113,48 +117,26 @@ func hostOptions(opt HostOptions) *fuse.MountOptions {
 		opt.Log.Error("a request to a host mount met a defect", "panic", r, "stack", string(debug.Stack()))
 		return fuse.EIO
 	}
-	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV)
 	if opt.ReadOnly {
 		// Pages live until the file's time or size moves, or it is opened again.
 		o.ExplicitDataCacheControl = false
 		o.ExtraCapabilities &^= fuse.CAP_EXPLICIT_INVAL_DATA | fuse.CAP_CACHE_SYMLINKS | fuse.CAP_NO_OPENDIR_SUPPORT
-		flags |= syscall.MS_RDONLY
-	}
-	if os.Geteuid() == 0 {
-		o.DirectMountStrict, o.DirectMountFlags = true, flags
-		return o
-	}
-	o.AllowOther = false // fuse.conf may forbid it, and the mount is its user's own
-	o.Options = append(o.Options, "nosuid", "nodev")
-	if opt.ReadOnly {
-		o.Options = append(o.Options, "ro")
 	}
 	return o
 }
 
 // serveHost mounts fs on dir.
-func serveHost(ctx context.Context, fs fuse.RawFileSystem, dir string, opt *fuse.MountOptions, log *slog.Logger) (*HostMount, error) {
-	m := &HostMount{dir: dir, log: log, done: make(chan struct{})}
-	mounted := make(chan error, 1)
-	go func() {
-		var err error
-		m.server, err = fuse.NewServer(fs, dir, opt)
-		mounted <- err
-	}()
-	select {
-	case err := <-mounted:
-		if err != nil {
-			return nil, holt.Errorf(holt.Unsupported, "mount on %s: %w", dir, err).
-				WithHint("holt doctor says whether this host has FUSE; without root fusermount3 must be installed")
-		}
-	case <-ctx.Done():
-		go func() {
-			if <-mounted == nil {
-				detach(dir)
-			}
-		}()
-		return nil, holt.Errorf(holt.Timeout, "mount on %s: %w", dir, context.Cause(ctx))
+func serveHost(ctx context.Context, fs fuse.RawFileSystem, dir string, readOnly bool, opt *fuse.MountOptions, log *slog.Logger) (*HostMount, error) {
+	fd, err := openMount(ctx, dir, readOnly)
+	if err != nil {
+		return nil, holt.Errorf(holt.Unsupported, "mount on %s: %w", dir, err).
+			WithHint("holt doctor says whether this host has FUSE; without root fusermount3 must be installed")
 	}
+	server, err := fuse.NewServer(fs, fmt.Sprintf("/dev/fd/%d", fd), opt) // it owns fd
+	if err != nil {
+		return nil, errors.Join(holt.Errorf(holt.Unsupported, "mount on %s: %w", dir, err), detach(dir))
+	}
+	m := &HostMount{dir: dir, server: server, log: log, done: make(chan struct{})}
 	if mi, ok, err := findMount(dir); err == nil && ok {
 		m.dev = mi.minor
 	}
@@ -164,13 +146,6 @@ func serveHost(ctx context.Context, fs fuse.RawFileSystem, dir string, opt *fuse
 // run serves until the mount is gone, then ends its epoch.
 func (m *HostMount) run(n *Notifier, end func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		// Makes the kernel ask for poll(2) once and never again; without that a
-		// process that uses its own mount can block all its threads.
-		if err := m.server.WaitMount(); err != nil {
-			m.log.Debug("mount did not answer its own process", "dir", m.dir, "err", err)
-		}
-	}()
 	notified := make(chan struct{})
 	go func() {
 		defer close(notified)

@@ -35,10 +35,7 @@ const maxBackground = 64
 // protocolOptions are what both kinds of mount negotiate.
 func protocolOptions(l *slog.Logger) *fuse.MountOptions {
 	return &fuse.MountOptions{
-		FsName:                   "holt",
 		Name:                     "holt",
-		AllowOther:               true,
-		Options:                  []string{"default_permissions"},
 		MaxWrite:                 maxTransfer,
 		MaxBackground:            maxBackground,
 		DisableSplice:            true,

@@ -41,17 +41,20 @@ type session struct {
 	notifier *Notifier
 	log      *slog.Logger
 
+	// The mount. It changes only while nothing is working.
 	tree      *tree
 	server    *fuse.ProtocolServer
 	terms     terms
-	initSent  []byte // the mount's INIT request, nil until it came
+	initSent  []byte // its INIT request, nil until it came
 	initReply []byte
 
-	writer  func(tag string) workspace.Writer
-	tags    map[string]workspace.Writer
-	free    chan *slot
-	buffers sync.Pool // of *[]byte
-	running sync.WaitGroup
+	writer     func(tag string) workspace.Writer
+	tags       map[string]workspace.Writer
+	free       chan *slot
+	buffers    sync.Pool // of *[]byte
+	working    sync.WaitGroup
+	notifying  sync.WaitGroup
+	notifyOnce sync.Once
 }
 
 // slot is the place of one request in work; its number travels in the padding
@@ -69,15 +72,10 @@ func newSession(ctx context.Context, cancel context.CancelCauseFunc, ws *workspa
 		frames:   channel.NewFrameWriter(conn),
 		notifier: opt.Notifier,
 		log:      opt.Log,
-		tree: &tree{
-			RawFileSystem: fuse.NewDefaultRawFileSystem(),
-			ws:            ws.Tree(), identity: true, valid: forever, log: opt.Log,
-			writers: make([]workspace.Writer, maxServed),
-		},
-		writer:  opt.Writer,
-		tags:    make(map[string]workspace.Writer),
-		free:    make(chan *slot, maxServed),
-		buffers: sync.Pool{New: func() any { b := make([]byte, smallReply); return &b }},
+		writer:   opt.Writer,
+		tags:     make(map[string]workspace.Writer),
+		free:     make(chan *slot, maxServed),
+		buffers:  sync.Pool{New: func() any { b := make([]byte, smallReply); return &b }},
 	}
 	for i := range maxServed {
 		s.free <- &slot{id: uint16(i)}
@@ -87,10 +85,16 @@ func newSession(ctx context.Context, cancel context.CancelCauseFunc, ws *workspa
 
 // restore makes the protocol server that the mount began with, by giving it
 // the recorded INIT and dropping its reply. Without a record it waits for INIT.
-func (s *session) restore() error {
+func (s *session) restore(epoch workspace.Epoch) error {
 	opt := protocolOptions(s.log)
 	opt.PanicHandler = s.panicked
-	req, reply, ok := s.ws.EpochInit(s.tree.epoch)
+	s.tree = &tree{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(),
+		ws:            s.ws.Tree(), epoch: epoch, identity: true, valid: forever, log: s.log,
+		writers: make([]workspace.Writer, maxServed),
+	}
+	s.terms, s.initSent, s.initReply = terms{}, nil, nil
+	req, reply, ok := s.ws.EpochInit(epoch)
 	if !ok {
 		s.server = fuse.NewProtocolServer(s.tree, opt)
 		return nil
@@ -111,24 +115,20 @@ func (s *session) restore() error {
 	return nil
 }
 
-// serve reads frames until the session ends.
-func (s *session) serve() error {
-	s.running.Go(func() {
-		if err := s.notifier.run(s.ctx, s.notify); err != nil {
-			s.cancel(err)
-		}
-	})
+// serve reads frames until the session ends, or the guest says hello for
+// another mount and nothing of this one is left to do.
+func (s *session) serve() (next channel.Hello, err error) {
 	for {
 		var sl *slot
 		select {
 		case sl = <-s.free:
 		case <-s.ctx.Done():
-			return context.Cause(s.ctx)
+			return next, context.Cause(s.ctx)
 		}
 		sl.in = s.buffers.Get().(*[]byte)
 		kind, payload, err := s.requests.Next(*sl.in)
 		if err != nil {
-			return err
+			return next, err
 		}
 		if cap(payload) > cap(*sl.in) {
 			*sl.in = payload[:cap(payload)]
@@ -142,11 +142,16 @@ func (s *session) serve() error {
 			if watermark, err = channel.ParseAck(payload); err == nil {
 				s.ws.Acknowledge(s.tree.epoch, watermark)
 			}
+		case channel.FrameHello:
+			next, err = parseHello(payload)
+			s.release(sl)
+			s.working.Wait()
+			return next, err
 		default:
 			err = holt.Errorf(holt.InvalidArgument, "a guest may not send frames of kind %d", kind)
 		}
 		if err != nil {
-			return err
+			return next, err
 		}
 		if !started {
 			s.release(sl)
@@ -200,7 +205,7 @@ func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
 	}
 	m.setSlot(sl.id)
 	s.tree.writers[sl.id] = s.writerOf(tag)
-	s.running.Go(func() { s.work(sl, m) })
+	s.working.Go(func() { s.work(sl, m) })
 	return true, nil
 }
 

@@ -137,6 +137,9 @@ func (t *tree) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fus
 }
 
 func (t *tree) Forget(node, lookups uint64) {
+	if node > maxNode {
+		return // pollNode
+	}
 	t.ws.Forget(workspace.Caller{Epoch: t.epoch}, workspace.Ino(node), lookups)
 }
 

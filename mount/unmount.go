@@ -63,27 +63,22 @@ func (m *HostMount) waitDone(d time.Duration) bool {
 	}
 }
 
-// writeBack has the kernel write what memory maps hold.
+// writeBack has the kernel write what memory maps hold. Another process asks
+// for it: see Host.
 func (m *HostMount) writeBack() {
+	ctx, cancel := context.WithTimeout(context.Background(), syncWait)
+	defer cancel()
 	synced := make(chan struct{})
 	go func() {
 		defer close(synced)
-		fd, err := unix.Open(m.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return
-		}
-		defer unix.Close(fd)
-		var st unix.Stat_t
-		if unix.Fstat(fd, &st) == nil && unix.Minor(st.Dev) == m.dev {
-			unix.Syncfs(fd)
+		if out, err := exec.CommandContext(ctx, "sync", "-f", m.dir).CombinedOutput(); err != nil {
+			m.log.Warn("host mount could not be synced before its end", "dir", m.dir, "err", err, "output", string(out))
 		}
 	}()
-	t := time.NewTimer(syncWait)
-	defer t.Stop()
 	select {
 	case <-synced:
 	case <-m.done:
-	case <-t.C:
+	case <-ctx.Done(): // the process may be stuck until the connection is aborted
 	}
 }
 
