@@ -17,7 +17,8 @@
 //
 // # Lock order and traps
 //
-// Guest: runs.mu, then run.mu, then output.mu; the pump's send, then its mu.
+// Guest: runs.mu, then run.mu, then output.mu; the pump's mounting, then send,
+// then mu.
 // No lock is held while a process, the disk or the host is waited for, except
 // send, which orders what goes to the host.
 //

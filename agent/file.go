@@ -54,14 +54,14 @@ func fileError(verb, path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		code = holt.NotFound
-	case errors.Is(err, fs.ErrExist):
+	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EBUSY):
+		code = holt.Conflict
+	case errors.Is(err, fs.ErrExist): // ENOTEMPTY would be that too
 		code = holt.AlreadyExists
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
 		code = holt.Denied
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		code = holt.OutOfSpace
-	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EBUSY):
-		code = holt.Conflict
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENAMETOOLONG),
 		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.EFBIG):
 		code = holt.InvalidArgument
@@ -295,7 +295,9 @@ func mkdir(path string, mode uint32, owner account, parents bool) error {
 		return unix.Chmod(path, mode&0o7777)
 	case !parents:
 		return err
-	case errors.Is(err, fs.ErrExist):
+	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EBUSY):
+		code = holt.Conflict
+	case errors.Is(err, fs.ErrExist): // ENOTEMPTY would be that too
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			return nil
 		}

@@ -33,7 +33,8 @@ type pump struct {
 	log  *slog.Logger
 	bufs buffers
 
-	send sync.Mutex // orders what goes to the host
+	mounting sync.Mutex // held while a mount is being made
+	send     sync.Mutex // orders what goes to the host
 
 	mu      sync.Mutex
 	room    *sync.Cond // pending has shrunk, or the mount is gone
@@ -86,7 +87,9 @@ func (p *pump) serve(ctx context.Context, port *channel.Port) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer p.unmount()
-	work.Go(func() { p.mountFor(ctx, &work) })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	work.Go(func() { p.remount(ctx, &work, nil) })
 	for {
 		conn, err := port.Accept()
 		if err != nil {
@@ -100,39 +103,19 @@ func (p *pump) serve(ctx context.Context, port *channel.Port) error {
 	}
 }
 
-// remount gives up the mount, if there is one, and makes a new one, whose
-// requests it begins to read.
-func (p *pump) remount(ctx context.Context, work *sync.WaitGroup) error {
-	p.unmount()
-	dev, err := mountFuse(p.dir)
-	if err != nil {
-		return fmt.Errorf("mount workspace: %w", err)
+// remount makes a new mount in place of old (nil: none), trying until it
+// works, and tells the host. It does nothing if somebody else has done it.
+func (p *pump) remount(ctx context.Context, work *sync.WaitGroup, old *fuseMount) {
+	p.mounting.Lock()
+	defer p.mounting.Unlock()
+	if p.current() != old {
+		return
 	}
-	m := &fuseMount{dev: dev}
-	rand.Read(m.id[:])
-	p.mu.Lock()
-	p.mount = m
-	p.mu.Unlock()
-	work.Go(func() {
-		err := p.read(m)
-		dev.Close()
-		p.mu.Lock()
-		lost := p.mount == m // somebody in the guest has unmounted it
-		p.mu.Unlock()
-		if lost && ctx.Err() == nil {
-			p.log.Warn("workspace was unmounted; mounting it again", "err", err)
-			p.mountFor(ctx, work)
-		}
-	})
-	return nil
-}
-
-// mountFor mounts the workspace, trying until it works, and tells the host.
-func (p *pump) mountFor(ctx context.Context, work *sync.WaitGroup) {
-	var last string
-	for {
-		err := p.remount(ctx, work)
+	p.unmount()
+	for last := ""; ctx.Err() == nil; {
+		m, err := p.newMount()
 		if err == nil {
+			work.Go(func() { p.keep(ctx, work, m) })
 			p.greet()
 			return
 		}
@@ -142,10 +125,37 @@ func (p *pump) mountFor(ctx context.Context, work *sync.WaitGroup) {
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-time.After(remountAfter):
 		}
 	}
+}
+
+func (p *pump) newMount() (*fuseMount, error) {
+	dev, err := mountFuse(p.dir)
+	if err != nil {
+		return nil, fmt.Errorf("mount workspace: %w", err)
+	}
+	m := &fuseMount{dev: dev}
+	rand.Read(m.id[:])
+	p.mu.Lock()
+	p.mount = m
+	p.mu.Unlock()
+	return m, nil
+}
+
+// keep reads a mount's requests while it lasts.
+func (p *pump) keep(ctx context.Context, work *sync.WaitGroup, m *fuseMount) {
+	err := p.read(m)
+	m.dev.Close()
+	if ctx.Err() != nil || p.current() != m {
+		return
+	}
+	p.log.Warn("workspace was unmounted; mounting it again", "err", err)
+	select { // whoever did it may do it again at once
+	case <-ctx.Done():
+	case <-time.After(remountAfter):
+	}
+	p.remount(ctx, work, m)
 }
 
 // unmount takes the mount away; requests without an answer fail.

@@ -107,7 +107,7 @@ func (p *pump) welcome(ctx context.Context, conn net.Conn, payload []byte, work 
 	}
 	if accepted != m.id {
 		p.log.Warn("host does not know this mount; mounting the workspace anew")
-		work.Go(func() { p.mountFor(ctx, work) })
+		work.Go(func() { p.remount(ctx, work, m) })
 		return nil
 	}
 	// Not here: the host may be unable to read while we do not.

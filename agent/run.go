@@ -215,7 +215,9 @@ func launch(r *reaper, g group, c command, spec holt.RunSpec, limit int) (*run, 
 func startIn(r *reaper, g group, c *command) (pid int, end <-chan unix.WaitStatus, err error) {
 	for range 2 {
 		var done func()
-		if done, err = g.join(c.attr.Sys); err != nil {
+		if done, err = g.join(c.attr.Sys); errors.Is(err, unix.ENOENT) {
+			continue
+		} else if err != nil {
 			return 0, nil, err
 		}
 		pid, end, err = r.start(c.path, c.argv, &c.attr)

@@ -1,0 +1,289 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"holt"
+)
+
+func TestFiles(t *testing.T) {
+	c := startGuest(t).client(t)
+	ctx := t.Context()
+	dir := t.TempDir() // the guest's root is ours
+	path := filepath.Join(dir, "a", "b", "file")
+	if err := c.Mkdir(ctx, filepath.Dir(path), 0o750, "agent", true); err != nil {
+		t.Fatal(err)
+	}
+	data := bytes.Repeat([]byte("0123456789abcdef"), 100000)
+	if err := c.WriteFile(ctx, path, 0o4751, "agent", bytes.NewReader(data)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := c.Stat(ctx, path)
+	want := holt.FileInfo{Path: path, Name: "file", Kind: "file", Size: int64(len(data)), Mode: 0o4751, UID: 1000, GID: 1000, ModTime: info.ModTime}
+	if err != nil || info != want || info.ModTime.IsZero() {
+		t.Errorf("stat %+v, %v; want %+v", info, err, want)
+	}
+	for _, r := range [][2]int64{{0, -1}, {0, 0}, {5, 10}, {int64(len(data)) - 3, 100}, {int64(len(data)) + 3, 1}} {
+		var got bytes.Buffer
+		n, err := c.ReadFile(ctx, path, r[0], r[1], &got)
+		wantData := data[min(r[0], int64(len(data))):]
+		if r[1] >= 0 {
+			wantData = wantData[:min(r[1], int64(len(wantData)))]
+		}
+		if err != nil || n != int64(got.Len()) || !bytes.Equal(got.Bytes(), wantData) {
+			t.Errorf("read %v: %d bytes, %v; want %d", r, n, err, len(wantData))
+		}
+	}
+	if err := os.Symlink("file", filepath.Join(filepath.Dir(path), "link")); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(filepath.Dir(path), "link")
+	if err := c.WriteFile(ctx, link, 0, "", strings.NewReader("through the link")); err != nil {
+		t.Fatal(err)
+	}
+	if info, err = c.Stat(ctx, link); err != nil || info.Kind != "symlink" || info.Target != "file" {
+		t.Errorf("link %+v, %v", info, err)
+	}
+	var got bytes.Buffer
+	if _, err := c.ReadFile(ctx, path, 0, -1, &got); err != nil || got.String() != "through the link" {
+		t.Errorf("read %q, %v", got.String(), err)
+	}
+	if err := c.Rename(ctx, path, link); err != nil {
+		t.Error(err)
+	}
+	var names []string
+	err = c.List(ctx, filepath.Dir(path), func(f holt.FileInfo) error { names = append(names, f.Name); return nil })
+	if err != nil || !slices.Equal(names, []string{"link"}) {
+		t.Errorf("list %v, %v", names, err)
+	}
+	wantCode(t, "remove a full directory", c.Remove(ctx, filepath.Join(dir, "a"), false), holt.Conflict)
+	if err := c.Remove(ctx, filepath.Join(dir, "a"), true); err != nil {
+		t.Error(err)
+	}
+	_, err = c.Stat(ctx, filepath.Join(dir, "a"))
+	wantCode(t, "stat what is removed", err, holt.NotFound)
+}
+
+func TestFileErrors(t *testing.T) {
+	c := startGuest(t).client(t)
+	ctx := t.Context()
+	dir := t.TempDir()
+	write := func(path, user string) error {
+		return c.WriteFile(ctx, path, 0, user, strings.NewReader("x"))
+	}
+	_, err := c.ReadFile(ctx, dir+"/none", 0, -1, io.Discard)
+	wantCode(t, "read nothing", err, holt.NotFound)
+	_, err = c.ReadFile(ctx, dir, 0, -1, io.Discard)
+	wantCode(t, "read a directory", err, holt.InvalidArgument)
+	wantCode(t, "write over a directory", write(dir, ""), holt.InvalidArgument)
+	wantCode(t, "write nowhere", write(dir+"/no/such", ""), holt.NotFound)
+	wantCode(t, "write for nobody", write(dir+"/x", "no-such-user"), holt.NotFound)
+	wantCode(t, "write relative", write("x", ""), holt.InvalidArgument)
+	wantCode(t, "long name", write(dir+"/"+strings.Repeat("x", 300), ""), holt.InvalidArgument)
+	wantCode(t, "list a file", c.List(ctx, "/etc/passwd", nil), holt.InvalidArgument)
+	wantCode(t, "mkdir again", c.Mkdir(ctx, dir, 0, "", false), holt.AlreadyExists)
+	wantCode(t, "remove nothing", c.Remove(ctx, dir+"/none", false), holt.NotFound)
+	wantCode(t, "remove everything", c.Remove(ctx, "/..", true), holt.InvalidArgument)
+	wantCode(t, "rename nothing", c.Rename(ctx, dir+"/none", dir+"/x"), holt.NotFound)
+	wantCode(t, "freeze a host", c.Freeze(ctx, 0), holt.Unsupported)
+	if err := c.Configure(ctx, Identity{Hostname: "einstein"}); err != nil {
+		t.Error(err)
+	}
+	if h, _ := os.Hostname(); h == "einstein" || strings.TrimSpace(sh(t, c, "hostname")) != "einstein" {
+		t.Error("host name is not the guest's own")
+	}
+	wantCode(t, "host name", c.Configure(ctx, Identity{Hostname: "a b\nc"}), holt.InvalidArgument)
+
+	mine := errors.New("mine")
+	_, err = c.ReadFile(ctx, "/etc/passwd", 0, -1, failing{mine})
+	if err != mine {
+		t.Errorf("read with a failing writer: %v", err)
+	}
+	if err := c.WriteFile(ctx, dir+"/x", 0, "", failing{mine}); err != mine {
+		t.Errorf("write with a failing reader: %v", err)
+	}
+	// A disk that is full while the host still sends.
+	sh(t, c, "mkdir -p /home/small && mount -t tmpfs -o size=1m tmpfs /home/small")
+	err = c.WriteFile(ctx, "/home/small/big", 0, "", io.LimitReader(zeros{}, 64<<20))
+	wantCode(t, "write to a full disk", err, holt.OutOfSpace)
+	if out := sh(t, c, "ls -A /home/small; ls -A "+dir); out != "" {
+		t.Errorf("left behind: %s", out)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error)  { return 0, f.err }
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestListLarge(t *testing.T) {
+	c := startGuest(t).client(t)
+	dir := t.TempDir()
+	const files = 3000
+	for i := range files {
+		if err := os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	if err := c.List(t.Context(), dir, func(f holt.FileInfo) error { seen[f.Name] = true; return nil }); err != nil || len(seen) != files {
+		t.Errorf("listed %d of %d, %v", len(seen), files, err)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	c := startGuest(t).client(t)
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	steps := []struct {
+		do   func() error
+		want FileEvent
+	}{
+		{func() error { return os.Mkdir(dir+"/d", 0o755) }, FileEvent{Kind: FileCreated, Path: dir + "/d", Dir: true}},
+		{func() error { return os.WriteFile(dir+"/d/f", []byte("x"), 0o644) }, FileEvent{Kind: FileWritten, Path: dir + "/d/f"}},
+		{func() error { return os.Chmod(dir+"/d/f", 0o600) }, FileEvent{Kind: FileChanged, Path: dir + "/d/f"}},
+		{func() error { return os.Rename(dir+"/d/f", dir+"/g") }, FileEvent{Kind: FileRenamed, Path: dir + "/g", From: dir + "/d/f"}},
+		{func() error { return os.Rename(dir+"/d", dir+"/e") }, FileEvent{Kind: FileRenamed, Path: dir + "/e", From: dir + "/d", Dir: true}},
+		{func() error { return os.WriteFile(dir+"/e/h", nil, 0o644) }, FileEvent{Kind: FileWritten, Path: dir + "/e/h"}},
+		{func() error { return os.Remove(dir + "/e/h") }, FileEvent{Kind: FileRemoved, Path: dir + "/e/h"}},
+	}
+	step := -1
+	next := func() {
+		if step++; step < len(steps) {
+			if err := steps[step].do(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	done := errors.New("done")
+	err := c.Watch(ctx, dir, true, next, func(e FileEvent) error {
+		if e == steps[step].want {
+			if next(); step == len(steps) {
+				return done
+			}
+		}
+		return nil
+	})
+	if err != done {
+		t.Errorf("watch ended with %v at step %d: %v did not come", err, step, steps[min(step, len(steps)-1)].want)
+	}
+	err = c.Watch(ctx, dir, false, func() { os.RemoveAll(dir) }, func(FileEvent) error { return nil })
+	wantCode(t, "watch of what is removed", err, holt.NotFound)
+	wantCode(t, "watch of nothing", c.Watch(ctx, dir, false, nil, nil), holt.NotFound)
+}
+
+func TestDialPort(t *testing.T) {
+	c := startGuest(t).client(t)
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				all, _ := io.ReadAll(conn) // until the half-close
+				conn.Write(all)
+			}()
+		}
+	}()
+	data := bytes.Repeat([]byte("0123456789abcdef"), 50000)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			conn, err := c.DialPort(t.Context(), "unix", l.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			conn.Write(data)
+			conn.(interface{ CloseWrite() error }).CloseWrite()
+			if got, err := io.ReadAll(conn); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("echo of %d bytes, %v", len(got), err)
+			}
+		})
+	}
+	wg.Wait()
+
+	// A host that lets go ends the connection in the guest, though it sends.
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	ended := make(chan error)
+	go func() {
+		conn, err := tcp.Accept()
+		if err == nil {
+			_, err = io.Copy(conn, zeros{})
+		}
+		ended <- err
+	}()
+	conn, err := c.DialPort(t.Context(), "tcp", tcp.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.ReadFull(conn, make([]byte, 100000))
+	conn.(interface{ CloseWrite() error }).CloseWrite()
+	conn.Close()
+	if err := <-ended; err == nil {
+		t.Error("the guest's end goes on")
+	}
+	addr := tcp.Addr().String()
+	tcp.Close()
+	_, err = c.DialPort(t.Context(), "tcp", addr)
+	wantCode(t, "dial where nobody listens", err, holt.Unavailable)
+	_, err = c.DialPort(t.Context(), "udp", addr)
+	wantCode(t, "dial udp", err, holt.InvalidArgument)
+}
+
+func TestMeasure(t *testing.T) {
+	c := startGuest(t).client(t)
+	r, err := c.Measure(t.Context(), 32<<20, 32<<20)
+	if err != nil || r.IntoGuest <= 0 || r.OutOfGuest <= 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	t.Logf("over a unix socket: %+v", r)
+}
+
+func TestHostsFile(t *testing.T) {
+	id := Identity{Hostname: "curie", Hosts: []HostEntry{{"10.0.2.2", []string{"holt.internal"}}}}
+	first := hostsFile("127.0.0.1 localhost\n", id)
+	want := "127.0.0.1 localhost\n# begin holt\n127.0.1.1 curie\n10.0.2.2 holt.internal\n# end holt\n"
+	if first != want {
+		t.Errorf("got %q, want %q", first, want)
+	}
+	if again := hostsFile(first+"1.2.3.4 x\n", Identity{Hosts: id.Hosts}); again != "127.0.0.1 localhost\n1.2.3.4 x\n# begin holt\n127.0.1.1 curie\n10.0.2.2 holt.internal\n# end holt\n" {
+		t.Errorf("again %q", again)
+	}
+}
+
+func TestNetArgument(t *testing.T) {
+	n, err := parseNet("10.0.2.15/24,10.0.2.2,10.0.2.3")
+	if err != nil || n.address.String() != "10.0.2.15/24" || n.gateway.String() != "10.0.2.2" || n.nameserver.String() != "10.0.2.3" {
+		t.Errorf("%+v, %v", n, err)
+	}
+	for _, bad := range []string{"", "10.0.2.15/24", "10.0.2.15,10.0.2.2,10.0.2.3", "10.0.2.15/24,x,10.0.2.3", "10.0.2.15/24,10.0.2.2,"} {
+		if _, err := parseNet(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/channel"
+)
+
+// patience bounds how long a test waits for what must come; nothing asserts
+// how long it takes.
+const patience = 60 * time.Second
+
+// program is the real holt-guest, built once.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "holt-guest")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "holt-guest")
+	args := []string{"build", "-trimpath", "-o", program}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command("go", append(args, "holt/cmd/holt-guest")...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build holt-guest: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// script becomes the agent, as PID 1 of namespaces of its own.
+const script = `mount -t proc proc /proc && mount -t tmpfs tmpfs /home && mkdir -m 777 /home/agent && exec "$@"`
+
+// guest is an agent that runs as a process in namespaces of its own.
+type guest struct {
+	dir string
+	cmd *exec.Cmd
+	log *bytes.Buffer
+}
+
+// startGuest starts an agent, which is killed when the test ends. Most tests
+// need no workspace; those that do pass its flag.
+func startGuest(t *testing.T, extra ...string) *guest {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("namespaces and users need root")
+	}
+	g := &guest{dir: t.TempDir(), log: new(bytes.Buffer)}
+	args := append([]string{"-c", script, "sh", program, "agent", "--verbose", "--control-socket", "control.sock"}, extra...)
+	g.cmd = exec.Command("/bin/sh", args...)
+	g.cmd.Dir = g.dir
+	g.cmd.Stdout, g.cmd.Stderr = g.log, g.log
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:   unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+		Unshareflags: unix.CLONE_NEWNS, // and makes mounts private
+		Pdeathsig:    syscall.SIGKILL,
+	}
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		g.cmd.Process.Kill()
+		g.cmd.Wait()
+		if strings.Contains(g.log.String(), "panic") || t.Failed() {
+			t.Logf("agent's log:\n%s", g.log)
+		}
+		if strings.Contains(g.log.String(), "DATA RACE") || strings.Contains(g.log.String(), "panic") {
+			t.Error("agent misbehaved")
+		}
+	})
+	return g
+}
+
+// dial makes a session on one of the guest's sockets.
+func (g *guest) dial(t *testing.T, socket string) net.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var conn net.Conn
+	for {
+		var err error
+		if conn, err = net.Dial("unix", filepath.Join(g.dir, socket)); err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("agent does not listen: %v", err)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	s, err := channel.Dial(ctx, conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (g *guest) client(t *testing.T) *Client {
+	t.Helper()
+	c, err := NewClient(g.dial(t, "control.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// result is what following a run to its end gave.
+type result struct {
+	holt.Run
+	stdout, stderr string
+	gaps           int64
+}
+
+func follow(t *testing.T, c *Client, id holt.RunID, offset int64) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var r result
+	err := c.FollowRun(ctx, id, offset, func(e holt.RunEvent) error {
+		if e.Offset != offset {
+			t.Errorf("event %s at offset %d, want %d", e.Kind, e.Offset, offset)
+		}
+		switch e.Kind {
+		case holt.RunStdout:
+			r.stdout += string(e.Data)
+		case holt.RunStderr:
+			r.stderr += string(e.Data)
+		case holt.RunGap:
+			r.gaps += e.Dropped
+		case holt.RunExit:
+			r.Run = *e.Run
+		}
+		offset += int64(len(e.Data)) + e.Dropped
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("follow: %v", err)
+	}
+	return r
+}
+
+func runToEnd(t *testing.T, c *Client, spec holt.RunSpec) result {
+	t.Helper()
+	id := holt.NewRunID()
+	if _, err := c.StartRun(t.Context(), id, spec); err != nil {
+		t.Fatalf("start %v: %v", spec, err)
+	}
+	return follow(t, c, id, 0)
+}
+
+func sh(t *testing.T, c *Client, line string) string {
+	t.Helper()
+	r := runToEnd(t, c, holt.RunSpec{Command: line, User: "root", Cwd: "/"})
+	if r.ExitCode != 0 {
+		t.Errorf("%s: exit code %d\n%s%s", line, r.ExitCode, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+func wantCode(t *testing.T, what string, err error, code holt.Code) {
+	t.Helper()
+	if holt.CodeOf(err) != code {
+		t.Errorf("%s: %v (code %q), want code %q", what, err, holt.CodeOf(err), code)
+	}
+}
