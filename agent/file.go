@@ -295,9 +295,7 @@ func mkdir(path string, mode uint32, owner account, parents bool) error {
 		return unix.Chmod(path, mode&0o7777)
 	case !parents:
 		return err
-	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EBUSY):
-		code = holt.Conflict
-	case errors.Is(err, fs.ErrExist): // ENOTEMPTY would be that too
+	case errors.Is(err, fs.ErrExist):
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			return nil
 		}
