@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"holt"
 	"holt/cli"
+	"holt/client"
 	"holt/server"
 	"holt/server/servertest"
 )
@@ -98,6 +100,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
 			d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+			env.Defer(func() { endDaemons(t, env.WorkDir) })
 			env.Setenv("HOLT_SOCKET", d.Socket)
 			env.Setenv("ADDR", d.Addr)
 			env.Setenv("SECRET", servertest.Secret)
@@ -106,6 +109,23 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// endDaemons ends what a failed script may have left.
+func endDaemons(t *testing.T, dir string) {
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "holt.sock" {
+			return err
+		}
+		c, err := client.New(client.Options{Socket: path})
+		if err == nil {
+			_, err = c.Daemon.Down(context.Background(), holt.DownSpec{}, "")
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // quietT keeps servers' logs out of the scripts'.
