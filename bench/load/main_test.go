@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func loaded(t *testing.T, args ...string) result {
+	t.Helper()
+	var out bytes.Buffer
+	if err := run(args, &out); err != nil {
+		t.Fatalf("load %v: %v", args, err)
+	}
+	var r result
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatalf("load %v printed %q: %v", args, out.String(), err)
+	}
+	if r.Seconds <= 0 || r.Count <= 0 {
+		t.Errorf("load %v: %+v", args, r)
+	}
+	return r
+}
+
+func TestFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "files")
+	if r := loaded(t, "create", "-dir", dir, "-n", "1200"); r.Count != 1200 || r.Bytes != 1200*small {
+		t.Errorf("create: %+v", r)
+	}
+	if r := loaded(t, "stat", "-dir", dir, "-n", "1200", "-cold"); r.Count != 1200 {
+		t.Errorf("one pass of stat: %+v", r)
+	}
+	if r := loaded(t, "stat", "-dir", dir, "-n", "1200"); r.Count%1200 != 0 || r.Seconds < warmed.Seconds() {
+		t.Errorf("stat until warm: %+v", r)
+	}
+	if err := run([]string{"create", "-dir", dir, "-n", "1"}, io.Discard); err == nil {
+		t.Error("create over existing files succeeded")
+	}
+	loaded(t, "remove", "-dir", dir)
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("after remove: %v", err)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if r := loaded(t, "write", "-file", file, "-mb", "3"); r.Bytes != 3*piece || r.Synced < r.Seconds {
+		t.Errorf("write: %+v", r)
+	}
+	if r := loaded(t, "read", "-file", file, "-drop", "file"); r.Count != 3 {
+		t.Errorf("read: %+v", r)
+	}
+	if r := loaded(t, "random", "-file", file, "-mb", "3", "-n", "5"); r.Count != 5 {
+		t.Errorf("random: %+v", r)
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{9}, piece); err != nil {
+		t.Fatal(err)
+	}
+	if err := run([]string{"read", "-file", file}, io.Discard); err == nil {
+		t.Error("a piece with a wrong number was not noticed")
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{nil, {"nothing"}, {"create", "-x"}, {"read", "-file", "/does/not/exist"}} {
+		if err := run(args, io.Discard); err == nil {
+			t.Errorf("load %v succeeded", args)
+		}
+	}
+}
+
+func TestPort(t *testing.T) {
+	host, guest := net.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- servePort(guest) }()
+	say := func(b ...byte) {
+		t.Helper()
+		if _, err := host.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear := func(n int) []byte {
+		t.Helper()
+		b := make([]byte, n)
+		if _, err := io.ReadFull(host, b); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	say('?')
+	if got := hear(1); got[0] != '?' {
+		t.Errorf("echo: %q", got)
+	}
+	const n = 100_000
+	say(binary.LittleEndian.AppendUint64([]byte{orderIn}, n)...)
+	say(make([]byte, n)...)
+	if got := hear(1); got[0] != orderIn {
+		t.Errorf("answer: %q", got)
+	}
+	say(binary.LittleEndian.AppendUint64([]byte{orderOut}, n)...)
+	hear(n)
+	host.Close()
+	if err := <-ended; err == nil {
+		t.Error("the end of the port is no error")
+	}
+}

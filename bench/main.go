@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime/pprof"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+// groups are the parts of the document in its order.
+var groups = []group{
+	{"host", hostGroup},
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == childArg {
+		exit(child(os.Args[2:]))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	exit(run(ctx, os.Args[1:]))
+}
+
+func exit(err error) {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run measures what the arguments ask for and writes the document.
+func run(ctx context.Context, args []string) (err error) {
+	b := &bench{said: os.Stderr}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	out := flags.String("out", "", "file to write; default: standard output")
+	small := flags.Bool("quick", false, "small counts, one round: to see that it works")
+	large := flags.Bool("full", false, "large counts")
+	profile := flags.String("cpuprofile", "", "file for a CPU profile of this process, which serves the mounts")
+	verbose := flags.Bool("v", false, "show what the parts log")
+	flags.StringVar(&b.only, "only", "", "a group ("+groupNames()+"), or GROUP/PART of a work's name")
+	flags.StringVar(&b.holt, "holt", "bin/holt", "the program under test")
+	flags.StringVar(&b.template, "template", "base", "of the machines that are measured")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	b.sizes = normal
+	if *small {
+		b.sizes = quick
+	} else if *large {
+		b.sizes = full
+	}
+	b.log = slog.New(slog.DiscardHandler)
+	if *verbose {
+		b.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	if *profile != "" {
+		stop, err := startProfile(*profile)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	document, err := b.measure(ctx, args)
+	if err != nil {
+		return err
+	}
+	if *out == "" {
+		_, err = os.Stdout.Write(document)
+		return err
+	}
+	return os.WriteFile(*out, document, 0o644)
+}
+
+func groupNames() string {
+	var names []string
+	for _, g := range groups {
+		names = append(names, g.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func startProfile(name string) (stop func(), err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { pprof.StopCPUProfile(); f.Close() }, nil
+}
+
+// measure runs the groups and returns the document.
+func (b *bench) measure(ctx context.Context, args []string) (document []byte, err error) {
+	if err := b.open(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	var sections []*section
+	for _, g := range groups {
+		if !b.wants(g.name, "") && !strings.HasPrefix(b.only, g.name+"/") {
+			continue
+		}
+		b.say("## %s", g.name)
+		s, err := g.run(ctx, b)
+		if err != nil {
+			return nil, fmt.Errorf("measure %s: %w", g.name, err)
+		}
+		sections = append(sections, s)
+	}
+	if len(sections) == 0 {
+		return nil, fmt.Errorf("there is no group %q; there are %s", b.only, groupNames())
+	}
+	var doc bytes.Buffer
+	writeDocument(&doc, args, shape(ctx, b.dir, b.accelerator), sections)
+	return doc.Bytes(), nil
+}
+
+// open makes the bench's directory in the checkout, so that it lies on the
+// same disk, removes what killed benches left, and builds the load generator.
+func (b *bench) open(ctx context.Context) error {
+	root, err := filepath.Abs(".cache/bench")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.Create(filepath.Join(root, "lock"))
+	if err != nil {
+		return err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return errors.Join(fmt.Errorf("another bench runs in this checkout: %w", err), lock.Close())
+	}
+	b.own("the lock", lock.Close)
+	b.dir = filepath.Join(root, "run")
+	if err := sweep(b.dir); err != nil {
+		return err
+	}
+	b.own("its directory", func() error { return sweep(b.dir) })
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return err
+	}
+	if b.holt, err = filepath.Abs(b.holt); err != nil {
+		return err
+	}
+	b.imageDir = os.Getenv(holt.EnvImageDir)
+	if b.imageDir == "" {
+		b.imageDir = filepath.Join(filepath.Dir(root), "images")
+	}
+	b.load = filepath.Join(b.dir, "load")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.load, "holt/bench/load")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the load generator: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// writeDocument writes the Markdown.
+func writeDocument(w io.Writer, args []string, shape [][2]string, sections []*section) {
+	fmt.Fprintf(w, documentHead, strings.Join(append([]string{"go run ./bench"}, args...), " "))
+	for _, s := range shape {
+		row(w, []string{s[0], s[1]})
+	}
+	fmt.Fprintln(w)
+	for _, s := range sections {
+		s.write(w)
+	}
+	fmt.Fprint(w, missed(sections))
+}
+
+const documentHead = `# Performance
+
+Written by ` + "`%s`" + `; do not edit. All figures are of one run on one machine. Each is the median of its rounds,
+with the least and the most in parentheses; a ratio is the median of the ratios of each round. Targets are those of
+the design; ratios carry over to other machines, absolute figures do not.
+
+| machine | |
+| --- | --- |
+`
+
+// missed lists the targets that were not reached.
+func missed(sections []*section) string {
+	var b strings.Builder
+	count := 0
+	for _, s := range sections {
+		for _, f := range s.figures {
+			for _, t := range f.targets {
+				count++
+				if !f.met(t) {
+					fmt.Fprintf(&b, "- %s: %s, %s; wanted %s\n", s.title, f.name, f.found(t), f.wanted(t))
+				}
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return fmt.Sprintf("## Targets\n\nAll %d are met.\n", count)
+	}
+	return fmt.Sprintf("## Targets missed\n\n%s", b.String())
+}
