@@ -154,26 +154,32 @@ func (b *build) linkKernel(out string, k kernel) error {
 	return nil
 }
 
-// checkTools tells which programs of the host are missing and what to install.
-func checkTools(look func(string) (string, error)) error {
-	var missing, packages []string
+// Missing returns the programs and files that building images needs and this
+// host lacks, and the Debian packages that bring them. look finds a program, as
+// [exec.LookPath] does.
+func Missing(look func(string) (string, error)) (programs, packages []string) {
 	for _, t := range [][2]string{
 		{"mmdebstrap", "mmdebstrap"}, {"mkfs.ext4", "e2fsprogs"}, {"tune2fs", "e2fsprogs"}, {"dpkg-deb", "dpkg"},
 		{"apt-get", "apt"}, {"tar", "tar"},
 	} {
 		if _, err := look(t[0]); err != nil {
-			missing, packages = append(missing, t[0]), append(packages, t[1])
+			programs, packages = append(programs, t[0]), append(packages, t[1])
 		}
 	}
 	if _, err := os.Stat(debianKeyring); err != nil {
-		missing, packages = append(missing, debianKeyring), append(packages, "debian-archive-keyring")
+		programs, packages = append(programs, debianKeyring), append(packages, "debian-archive-keyring")
 	}
-	if len(missing) == 0 {
+	return programs, uniq(packages)
+}
+
+func checkTools(look func(string) (string, error)) error {
+	programs, packages := Missing(look)
+	if len(programs) == 0 {
 		return nil
 	}
-	err := holt.Errorf(holt.Unsupported, "images cannot be built here: %s missing", strings.Join(missing, ", ")).
-		WithHint("apt-get install %s", strings.Join(uniq(packages), " "))
-	err.Detail = map[string]any{"install": uniq(packages)}
+	err := holt.Errorf(holt.Unsupported, "images cannot be built here: missing %s", strings.Join(programs, ", ")).
+		WithHint("apt-get install %s", strings.Join(packages, " "))
+	err.Detail = map[string]any{"install": packages}
 	return err
 }
 

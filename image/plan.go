@@ -41,12 +41,16 @@ func groundPackages() []string {
 	}
 }
 
+// groundArgs are kernel arguments for every image. The guest agent configures the
+// one network link before udev could rename it, so it keeps its name.
+func groundArgs() []string { return []string{"net.ifnames=0"} }
+
 // newPlan works out what the recipe means on this host.
 func newPlan(r Recipe, opt Options, log *slog.Logger) (plan, error) {
 	p := plan{
 		Name: r.Name, Summary: r.Summary, Arch: runtime.GOARCH,
 		Packages: uniq(slices.Concat(groundPackages(), r.Packages)),
-		DiskMB:   r.DiskSizeMB, Kernel: kernelPackage(), Pruned: needless(), Args: r.KernelArgs,
+		DiskMB:   r.DiskSizeMB, Kernel: kernelPackage(), Pruned: needless(), Args: slices.Concat(groundArgs(), r.KernelArgs),
 		Bootstrap: bootstrapOptions(), Mkfs: mkfsOptions(),
 	}
 	var err error

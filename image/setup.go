@@ -27,18 +27,34 @@ customize)
 esac
 `
 
-// masked are units that cost boot time and do nothing for a computer: it has
-// no consoles to log in at, gets its network from the guest agent and its packages
-// when somebody asks for them.
+// masked are units that cost boot time and do nothing for a computer. It has
+// no consoles to log in at, gets its network from the guest agent, its entropy
+// from the host, and its packages when somebody asks for them; its log is in
+// memory; modules load when they are needed.
 func masked() []string {
 	return []string{
 		"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
 		"e2scrub_reap.service", "man-db.timer",
 		"getty@tty1.service", "serial-getty@ttyS0.service", "console-getty.service",
+		"systemd-ask-password-console.path", "systemd-ask-password-wall.path",
 		"systemd-networkd-wait-online.service", "systemd-pstore.service", "systemd-firstboot.service",
-		"systemd-update-utmp.service", "systemd-update-utmp-runlevel.service",
-		"sys-kernel-debug.mount", "sys-kernel-tracing.mount", "sys-kernel-config.mount",
+		"systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "systemd-initctl.socket",
+		"systemd-binfmt.service", "proc-sys-fs-binfmt_misc.automount", "systemd-repart.service",
+		"systemd-pcrphase.service", "systemd-pcrphase-sysinit.service", "systemd-hwdb-update.service",
+		"systemd-journal-flush.service", "systemd-random-seed.service", "systemd-machine-id-commit.service",
+		"sys-kernel-debug.mount", "sys-kernel-tracing.mount", "sys-kernel-config.mount", "dev-hugepages.mount",
 		"modprobe@configfs.service", "modprobe@drm.service", "modprobe@efi_pstore.service",
+		"modprobe@dm_mod.service", "modprobe@loop.service", "modprobe@fuse.service",
+	}
+}
+
+// maskedGenerators are systemd's generators for what a computer cannot have:
+// encrypted or verified disks, partitions, consoles, hibernation. Each is a process
+// that systemd waits for before it starts anything.
+func maskedGenerators() []string {
+	return []string{
+		"bless-boot", "cryptsetup", "debug", "getty", "gpt-auto", "hibernate-resume", "integritysetup",
+		"rc-local", "run", "system-update", "veritysetup",
 	}
 }
 
@@ -74,6 +90,10 @@ func setupScript(r Recipe, extra bool) string {
 			line("systemctl %s %s", c.verb, quote(unit))
 		}
 	}
+	line("mkdir -p /etc/systemd/system-generators")
+	for _, g := range maskedGenerators() {
+		line("ln -sf /dev/null /etc/systemd/system-generators/systemd-%s-generator", g)
+	}
 	b.WriteString(finishScript)
 	return b.String()
 }
@@ -83,7 +103,7 @@ func setupScript(r Recipe, extra bool) string {
 // the first boot would make them again.
 const finishScript = `echo "holt: finish"
 rm -f /` + setupPath + ` /etc/resolv.conf /etc/apt/sources.list /etc/apt/apt.conf.d/99mmdebstrap
-rm -f /etc/apt/sources.list.d/0000* /etc/dpkg/dpkg.cfg.d/99mmdebstrap
+rm -f /etc/apt/sources.list.d/0000* /etc/dpkg/dpkg.cfg.d/99mmdebstrap /etc/modules-load.d/modules.conf
 printf 'nameserver 10.0.2.3\n' > /etc/resolv.conf
 rm -rf /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/log/*.log /var/log/apt
 for d in /etc /var; do

@@ -1,0 +1,281 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holt"
+)
+
+// fakeHost returns a host whose files are those given, below a directory.
+func fakeHost(t *testing.T, files map[string]string) host {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return host{root: root, look: func(string) (string, error) { return "/bin/true", nil }, arch: "amd64"}
+}
+
+const intel = "processor\t: 0\nmodel name\t: Xeon\nflags\t\t: fpu vmx sse\n\nprocessor\t: 1\nmodel name\t: Xeon\nflags\t\t: fpu vmx sse\n"
+
+func TestProcessor(t *testing.T) {
+	for _, c := range []struct {
+		name, info string
+		want       holt.Verdict
+		found      string
+	}{
+		{"intel", intel, holt.VerdictOK, "2 × Xeon, vmx"},
+		{"no virtualisation", strings.ReplaceAll(intel, "vmx", "mmx"), holt.VerdictWarn, "2 × Xeon, without hardware virtualisation"},
+		{"a word that contains it", strings.ReplaceAll(intel, "vmx", "svmx"), holt.VerdictWarn, "2 × Xeon, without hardware virtualisation"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := fakeHost(t, map[string]string{"proc/cpuinfo": c.info}).processor(t.Context(), Options{})
+			if f.Verdict != c.want || f.Found != c.found {
+				t.Errorf("got %+v", f)
+			}
+		})
+	}
+	h := fakeHost(t, nil)
+	h.arch = "arm64"
+	if f := h.processor(t.Context(), Options{}); f.Verdict != holt.VerdictBad {
+		t.Errorf("arm64: got %+v", f)
+	}
+}
+
+func TestKVM(t *testing.T) {
+	probe := func(p Probe, err error) Options {
+		return Options{Probe: func(context.Context) (Probe, error) { return p, err }}
+	}
+	with := map[string]string{"dev/kvm": "", "proc/cpuinfo": intel}
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		opt   Options
+		want  holt.Verdict
+	}{
+		{"absent", nil, probe(Probe{KVM: true}, nil), holt.VerdictWarn},
+		{"device and flags, no probe", with, Options{}, holt.VerdictOK},
+		{"device without flags", map[string]string{"dev/kvm": "", "proc/cpuinfo": "flags: fpu"}, Options{}, holt.VerdictWarn},
+		{"booted", with, probe(Probe{KVM: true, Reason: "it booted"}, nil), holt.VerdictOK},
+		{"does not boot", with, probe(Probe{Reason: "it hung"}, nil), holt.VerdictWarn},
+		{"probe fails", with, probe(Probe{}, errors.New("no")), holt.VerdictWarn},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if f := fakeHost(t, c.files).kvm(t.Context(), c.opt); f.Verdict != c.want {
+				t.Errorf("got %+v", f)
+			}
+		})
+	}
+}
+
+func TestQEMUVersion(t *testing.T) {
+	for out, want := range map[string]int{
+		"QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright": 7,
+		"QEMU emulator version 10.0.2":                                  10,
+		"QEMU emulator version x":                                       0,
+		"":                                                              0,
+	} {
+		if _, got := parseQEMUVersion(out); got != want {
+			t.Errorf("%q: major %d, want %d", out, got, want)
+		}
+	}
+}
+
+func TestMissingProgramsNamePackages(t *testing.T) {
+	h := fakeHost(t, map[string]string{"dev/fuse": ""})
+	h.look = func(string) (string, error) { return "", os.ErrNotExist }
+	if f := h.qemu(t.Context(), Options{}); f.Verdict != holt.VerdictBad || !slices.Contains(f.Install, "qemu-system-x86") {
+		t.Errorf("qemu: %+v", f)
+	}
+	if f := h.imageTools(t.Context(), Options{}); f.Verdict != holt.VerdictBad || !slices.Contains(f.Install, "mmdebstrap") {
+		t.Errorf("image tools: %+v", f)
+	}
+	if f := h.fuse(t.Context(), Options{}); f.Verdict != holt.VerdictWarn || !slices.Contains(f.Install, "fuse3") {
+		t.Errorf("fuse as root: %+v", f)
+	}
+	h.uid = 1000
+	if f := h.fuse(t.Context(), Options{}); f.Verdict != holt.VerdictBad {
+		t.Errorf("fuse as a user: %+v", f)
+	}
+	if f := fakeHost(t, nil).fuse(t.Context(), Options{}); f.Verdict != holt.VerdictBad {
+		t.Errorf("no device: %+v", f)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	for text, want := range map[string]holt.Verdict{
+		"MemTotal: 16000000 kB\nMemAvailable: 8000000 kB\n": holt.VerdictOK,
+		"MemTotal: 16000000 kB\nMemAvailable: 2000000 kB\n": holt.VerdictWarn,
+		"MemTotal: 16000000 kB\nMemAvailable: 100000 kB\n":  holt.VerdictBad,
+		"nonsense": holt.VerdictBad,
+	} {
+		if f := fakeHost(t, map[string]string{"proc/meminfo": text}).memory(t.Context(), Options{}); f.Verdict != want {
+			t.Errorf("%q: got %+v", text, f)
+		}
+	}
+}
+
+func TestSocket(t *testing.T) {
+	h := fakeHost(t, nil)
+	dir, err := os.MkdirTemp("", "holt") // shorter than the test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if f := h.socket(t.Context(), Options{DataDir: dir}); f.Verdict != holt.VerdictOK || !strings.HasPrefix(f.Found, "free") {
+		t.Errorf("absent: %+v", f)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := h.socket(t.Context(), Options{DataDir: dir}); f.Verdict != holt.VerdictOK || !strings.HasPrefix(f.Found, "a daemon answers") {
+		t.Errorf("answered: %+v", f)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	if f := h.socket(t.Context(), Options{DataDir: dir}); f.Verdict != holt.VerdictOK || !strings.Contains(f.Found, "left behind") {
+		t.Errorf("left behind: %+v", f)
+	}
+	if f := h.socket(t.Context(), Options{DataDir: "/" + strings.Repeat("x", 120)}); f.Verdict != holt.VerdictBad {
+		t.Errorf("too long: %+v", f)
+	}
+}
+
+func TestMachines(t *testing.T) {
+	h := fakeHost(t, nil)
+	strays := func(list []Stray, err error) Options {
+		return Options{DataDir: "/d", Strays: func(string) ([]Stray, error) { return list, err }}
+	}
+	if f := h.machines(t.Context(), strays(nil, nil)); f.Verdict != holt.VerdictOK {
+		t.Errorf("none: %+v", f)
+	}
+	f := h.machines(t.Context(), strays([]Stray{{PID: 7}, {PID: 8}}, nil))
+	if f.Verdict != holt.VerdictWarn || f.Do != "end them: kill 7 8" {
+		t.Errorf("two: %+v", f)
+	}
+	if f := h.machines(t.Context(), strays(nil, errors.New("no"))); f.Verdict != holt.VerdictWarn {
+		t.Errorf("error: %+v", f)
+	}
+}
+
+func TestMounts(t *testing.T) {
+	const info = `22 1 254:0 / / rw - ext4 /dev/vda rw
+40 22 0:40 / /mnt/a\040b rw,nosuid - fuse.holt holt rw
+41 22 0:41 / /mnt/sshfs rw - fuse.sshfs me@host rw
+42 22 0:42 / /nowhere/at/all rw - fuse holt-wsp_x rw
+short line
+`
+	if got := holtMounts(info); !slices.Equal(got, []string{"/mnt/a b", "/nowhere/at/all"}) {
+		t.Errorf("holtMounts: %q", got)
+	}
+	f := fakeHost(t, map[string]string{"proc/self/mountinfo": info}).mounts(t.Context(), Options{})
+	if f.Verdict != holt.VerdictWarn || !strings.Contains(f.Do, "/nowhere/at/all") {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestDisk(t *testing.T) {
+	dir := t.TempDir()
+	f := fakeHost(t, nil).disk(t.Context(), Options{DataDir: filepath.Join(dir, "not/there/yet"), ImageDir: dir})
+	if !strings.Contains(f.Found, "free at "+dir) || strings.Contains(f.Found, ";") {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// TestStuckCheck shows that a check that never returns holds nothing up but
+// its own line.
+func TestStuckCheck(t *testing.T) {
+	stuck := make(chan struct{})
+	defer close(stuck)
+	findings := runChecks(t.Context(), Options{}, []check{
+		{"stuck", time.Millisecond, func(context.Context, Options) holt.Finding { <-stuck; return ok("") }},
+		{"fine", time.Minute, func(context.Context, Options) holt.Finding { return ok("yes") }},
+	})
+	if findings[0].Verdict != holt.VerdictWarn || !strings.Contains(findings[0].Found, "did not answer") {
+		t.Errorf("stuck: %+v", findings[0])
+	}
+	if findings[1].Found != "yes" || findings[1].Name != "fine" {
+		t.Errorf("fine: %+v", findings[1])
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	findings = runChecks(ctx, Options{}, []check{
+		{"stuck", time.Hour, func(context.Context, Options) holt.Finding { <-stuck; return ok("") }},
+	})
+	if findings[0].Verdict != holt.VerdictWarn {
+		t.Errorf("cancelled: %+v", findings[0])
+	}
+}
+
+// TestExamineThisHost runs the real checks on whatever host this is.
+func TestExamineThisHost(t *testing.T) {
+	findings := Examine(t.Context(), Options{DataDir: t.TempDir()})
+	var names []string
+	for _, f := range findings {
+		names = append(names, f.Name)
+		if f.Verdict == "" || f.Found == "" {
+			t.Errorf("empty finding %+v", f)
+		}
+		if f.Verdict == holt.VerdictBad && f.Do == "" {
+			t.Errorf("%+v says not what to do", f)
+		}
+	}
+	want := []string{"processor", "kvm", "qemu", "image tools", "fuse", "user", "memory", "disk", "socket", "machines", "mounts"}
+	if !slices.Equal(names, want) {
+		t.Errorf("checks: %q", names)
+	}
+}
+
+func TestInstallRefuses(t *testing.T) {
+	err := Install(t.Context(), []string{"--allow-downgrades"}, nil)
+	if holt.CodeOf(err) != holt.InvalidArgument {
+		t.Errorf("an option: %v", err)
+	}
+	if err := Install(t.Context(), nil, nil); err != nil {
+		t.Errorf("nothing: %v", err)
+	}
+}
+
+func TestAptError(t *testing.T) {
+	for printed, want := range map[string]holt.Code{
+		"E: Unable to locate package nope":                         holt.NotFound,
+		"E: Failed to fetch x  Could not resolve 'y'":              holt.Unavailable,
+		"E: You don't have enough free space in /var/cache":        holt.OutOfSpace,
+		"E: Could not get lock /var/lib/dpkg/lock-frontend.":       holt.Conflict,
+		"E: Sub-process /usr/bin/dpkg returned an error code (1)":  holt.Internal,
+		"dpkg: write error: No space left on device\nE: something": holt.OutOfSpace,
+	} {
+		if err := aptError([]string{"install"}, printed, errors.New("exit status 100")); holt.CodeOf(err) != want {
+			t.Errorf("%q: %v", printed, holt.CodeOf(err))
+		}
+	}
+}
+
+func FuzzParseStatus(f *testing.F) {
+	f.Add("pmstatus:fuse3:42.5:Unpacking fuse3 (amd64)")
+	f.Add("dlstatus:1:NaN:Retrieving")
+	f.Fuzz(func(t *testing.T, line string) {
+		if _, percent, ok := parseStatus(line); ok && !(percent >= 0 && percent <= 100) {
+			t.Errorf("%q: %v percent", line, percent)
+		}
+	})
+}
+
+func FuzzHoltMounts(f *testing.F) {
+	f.Add("40 22 0:40 / /mnt/a rw - fuse.holt holt rw\n")
+	f.Fuzz(func(t *testing.T, info string) { holtMounts(info) })
+}
