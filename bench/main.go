@@ -24,11 +24,12 @@ import (
 // groups are the parts of the document in its order.
 var groups = []group{
 	{"host", hostGroup},
+	{"engine", engineGroup},
 }
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == childArg {
-		exit(child(os.Args[2:]))
+		exit(killedChild(os.Args[2:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
