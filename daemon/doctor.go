@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"path/filepath"
+	"slices"
 
 	"holt"
 	"holt/doctor"
@@ -22,14 +23,16 @@ func (d *Daemon) Doctor(ctx context.Context) ([]holt.Finding, error) {
 	}
 	return doctor.Examine(ctx, doctor.Options{
 		DataDir: d.cfg.DataDir, ImageDir: d.cfg.ImageDir,
-		Probe:  Probe(d.cfg.DataDir),
-		Strays: func(root string) ([]doctor.Stray, error) { return strays(d.engine, root) },
-		Owned:  func(dir string) bool { return owned[filepath.Base(dir)] },
+		Probe:  probe(d.cfg.DataDir),
+		Strays: func(root string) ([]doctor.Stray, error) {
+			found, err := strays(d.engine, root)
+			return slices.DeleteFunc(found, func(s doctor.Stray) bool { return owned[filepath.Base(s.Dir)] }), err
+		},
 	}), nil
 }
 
-// Probe returns what tries KVM for [doctor.Examine]; the verdict is kept in dir.
-func Probe(dir string) func(context.Context) (doctor.Probe, error) {
+// probe returns what tries KVM for [doctor.Examine]; the verdict is kept in dir.
+func probe(dir string) func(context.Context) (doctor.Probe, error) {
 	return func(ctx context.Context) (doctor.Probe, error) {
 		v, err := qemu.Probe(ctx, qemu.Options{CacheDir: dir})
 		return doctor.Probe{KVM: v.Accel == machine.AccelKVM, Reason: v.Reason}, err

@@ -32,19 +32,7 @@ func examine(ctx context.Context, at cli.Place) ([]holt.Finding, error) {
 			v, err := qemu.Probe(ctx, opt)
 			return doctor.Probe{KVM: v.Accel == machine.AccelKVM, Reason: v.Reason}, err
 		},
-		Strays: func(root string) ([]doctor.Stray, error) {
-			engine, err := qemu.Open(ctx, opt)
-			if err != nil {
-				return nil, nil // no QEMU, no machines of it
-			}
-			found, err := engine.Strays(root)
-			var strays []doctor.Stray
-			for _, s := range found {
-				strays = append(strays, doctor.Stray{PID: s.Process.PID, Dir: s.Dir})
-			}
-			return strays, err
-		},
-		Owned: func(string) bool { return true }, // the next daemon takes them over, or ends them
+		// Machines without a daemon are no strays: the next daemon takes them over, or ends them.
 	}), nil
 }
 
