@@ -1,0 +1,747 @@
+package mount
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/posixtest"
+	"golang.org/x/sys/unix"
+)
+
+// TestPosix runs go-fuse's own tests of what a file system owes to POSIX.
+func TestPosix(t *testing.T) {
+	for name, test := range posixtest.All {
+		if name == "FcntlFlockLocksFile" {
+			continue // wants a process to be refused by its own POSIX lock
+		}
+		t.Run(name, func(t *testing.T) {
+			_, dir := mountedWorkspace(t)
+			test(t, dir)
+		})
+	}
+}
+
+func openFile(t testing.TB, path string, flags int) int {
+	t.Helper()
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		t.Fatalf("open %s: %v", path, err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+func writeFile(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+func stat(t testing.TB, path string) unix.Stat_t {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		t.Fatalf("stat %s: %v", path, err)
+	}
+	return st
+}
+
+func TestRenameFlags(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	a, b, sub := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "sub")
+	writeFile(t, a, "A")
+	writeFile(t, b, "B")
+	rename := func(from, to string, flags uint) error {
+		return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
+	}
+	if err := rename(a, b, unix.RENAME_NOREPLACE); err != unix.EEXIST {
+		t.Errorf("NOREPLACE over a file: %v", err)
+	}
+	if err := rename(a, b, unix.RENAME_EXCHANGE); err != nil {
+		t.Errorf("EXCHANGE: %v", err)
+	}
+	if readFile(t, a) != "B" || readFile(t, b) != "A" {
+		t.Error("EXCHANGE did not exchange")
+	}
+	if err := rename(a, filepath.Join(dir, "c"), unix.RENAME_EXCHANGE); err != unix.ENOENT {
+		t.Errorf("EXCHANGE with nothing: %v", err)
+	}
+	if err := rename(a, filepath.Join(dir, "c"), unix.RENAME_NOREPLACE); err != nil {
+		t.Errorf("NOREPLACE to a free name: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(sub, "deep"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := rename(sub, filepath.Join(sub, "deep", "loop"), 0); err != unix.EINVAL {
+		t.Errorf("into itself: %v", err)
+	}
+	if err := rename(b, sub, 0); err != unix.EISDIR {
+		t.Errorf("file over directory: %v", err)
+	}
+	if err := rename(sub, b, 0); err != unix.ENOTDIR {
+		t.Errorf("directory over file: %v", err)
+	}
+	full := filepath.Join(dir, "full")
+	if err := os.MkdirAll(filepath.Join(full, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := rename(sub, full, 0); err != unix.ENOTEMPTY && err != unix.EEXIST {
+		t.Errorf("over a directory that is not empty: %v", err)
+	}
+	// A file and a directory exchange places, and a directory moves to another parent.
+	if err := rename(b, full, unix.RENAME_EXCHANGE); err != nil {
+		t.Errorf("EXCHANGE of file and directory: %v", err)
+	}
+	if st := stat(t, filepath.Join(b, "x")); st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		t.Error("the directory did not move")
+	}
+	before := stat(t, dir).Nlink
+	if err := rename(sub, filepath.Join(b, "sub"), 0); err != nil {
+		t.Error(err)
+	}
+	if after := stat(t, dir).Nlink; after != before-1 {
+		t.Errorf("parent has %d links after a subdirectory left, had %d", after, before)
+	}
+}
+
+func TestAppendFromTwoProcesses(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	const each = 500
+	sh(t, dir, fmt.Sprintf(`w() { for i in $(seq %d); do echo "$1 $i"; done >> log; }; w a & w b & wait`, each))
+	seen := map[string]bool{}
+	for _, line := range strings.Split(strings.TrimSpace(readFile(t, filepath.Join(dir, "log"))), "\n") {
+		seen[line] = true
+	}
+	if len(seen) != 2*each {
+		t.Errorf("%d whole lines, want %d", len(seen), 2*each)
+	}
+	// The same with O_APPEND descriptors that each write in small pieces.
+	var writers sync.WaitGroup
+	for w := range 4 {
+		fd := openFile(t, filepath.Join(dir, "log2"), unix.O_CREAT|unix.O_WRONLY|unix.O_APPEND)
+		writers.Go(func() {
+			for i := range each {
+				if _, err := unix.Write(fd, []byte(fmt.Sprintf("%d-%04d\n", w, i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	lines := strings.Split(strings.TrimSpace(readFile(t, filepath.Join(dir, "log2"))), "\n")
+	sort.Strings(lines)
+	if len(lines) != 4*each || lines[0] != "0-0000" || lines[len(lines)-1] != fmt.Sprintf("3-%04d", each-1) {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
+func TestSharedMap(t *testing.T) {
+	ws, dir := mountedWorkspace(t)
+	path := filepath.Join(dir, "mapped")
+	const size = 3*4096 + 100
+	fd := openFile(t, path, unix.O_CREAT|unix.O_RDWR)
+	if err := unix.Ftruncate(fd, size); err != nil {
+		t.Fatal(err)
+	}
+	p, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(p[4090:], "across pages")
+	p[size-1] = 'z'
+	if got := readFile(t, path); got[4090:4102] != "across pages" || got[size-1] != 'z' {
+		t.Error("read(2) does not see the map")
+	}
+	if _, err := unix.Pwrite(fd, []byte("by write"), 8192); err != nil {
+		t.Fatal(err)
+	}
+	if string(p[8192:8200]) != "by write" {
+		t.Error("the map does not see write(2)")
+	}
+	if err := unix.Msync(p, unix.MS_SYNC); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, size)
+	a, err := ws.Tree().GetAttr(2)
+	if err != nil || a.Size != size {
+		t.Errorf("workspace: size %d, %v", a.Size, err)
+	}
+	if n, err := ws.Tree().Read(2, 0, buf); err != nil || n != size || !bytes.Equal(buf, p) {
+		t.Errorf("the workspace has not what the map has: %d, %v", n, err)
+	}
+	if err := unix.Munmap(p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLocks(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	path := filepath.Join(dir, "lock")
+	writeFile(t, path, "x")
+	one, two := openFile(t, path, unix.O_RDWR), openFile(t, path, unix.O_RDWR)
+	if err := unix.Flock(one, unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(two, unix.LOCK_SH|unix.LOCK_NB); err != unix.EWOULDBLOCK {
+		t.Errorf("flock held twice: %v", err)
+	}
+	if err := unix.Flock(one, unix.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	whole := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(uintptr(one), unix.F_OFD_SETLK, &whole); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.FcntlFlock(uintptr(two), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK}); err != unix.EAGAIN && err != unix.EACCES {
+		t.Errorf("OFD lock held twice: %v", err)
+	}
+	unlock := unix.Flock_t{Type: unix.F_UNLCK}
+	if err := unix.FcntlFlock(uintptr(one), unix.F_OFD_SETLK, &unlock); err != nil {
+		t.Fatal(err)
+	}
+	// POSIX locks belong to processes: another one must be refused.
+	if err := unix.FcntlFlock(uintptr(one), unix.F_SETLK, &whole); err != nil {
+		t.Fatal(err)
+	}
+	const try = `import fcntl,sys
+f=open(sys.argv[1],'r+')
+try:
+    fcntl.lockf(f, fcntl.LOCK_EX|fcntl.LOCK_NB); print("got")
+except OSError: print("refused")`
+	if out, err := exec.Command("python3", "-c", try, path).CombinedOutput(); err != nil || string(out) != "refused\n" {
+		t.Errorf("POSIX lock of another process: %q, %v", out, err)
+	}
+}
+
+func TestUnlinkedButOpen(t *testing.T) {
+	ws, dir := mountedWorkspace(t)
+	path := filepath.Join(dir, "gone")
+	fd := openFile(t, path, unix.O_CREAT|unix.O_RDWR)
+	if _, err := unix.Write(fd, []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Nlink != 0 {
+		t.Errorf("fstat: %d links, %v", st.Nlink, err)
+	}
+	if _, err := unix.Write(fd, []byte(" and after")); err != nil {
+		t.Errorf("write: %v", err)
+	}
+	if err := unix.Ftruncate(fd, 12); err != nil {
+		t.Errorf("truncate: %v", err)
+	}
+	// Nothing may come from the kernel's memory.
+	if err := unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Error(err)
+	}
+	buf := make([]byte, 64)
+	if n, err := unix.Pread(fd, buf, 0); err != nil || string(buf[:n]) != "before and a" {
+		t.Errorf("read %q, %v", buf[:n], err)
+	}
+	if n := ws.Stat().Orphans; n != 1 {
+		t.Errorf("%d orphans", n)
+	}
+	// A directory that is removed while it is somebody's own.
+	sub := filepath.Join(dir, "cwd")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, sub, `rmdir "$PWD"; ! touch x 2>/dev/null; [ -z "$(ls -A)" ]`)
+}
+
+func TestTruncate(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	path := filepath.Join(dir, "f")
+	writeFile(t, path, strings.Repeat("x", 10000))
+	if err := os.Truncate(path, 5000); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 9000); err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Repeat("x", 5000) + strings.Repeat("\x00", 4000); readFile(t, path) != want {
+		t.Error("a grown file does not read as zeros where it was cut")
+	}
+	fd := openFile(t, path, unix.O_WRONLY|unix.O_TRUNC)
+	if st := stat(t, path); st.Size != 0 {
+		t.Errorf("O_TRUNC left %d bytes", st.Size)
+	}
+	if _, err := unix.Pwrite(fd, []byte("end"), 6000); err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Repeat("\x00", 6000) + "end"; readFile(t, path) != want {
+		t.Error("what was before O_TRUNC came back")
+	}
+	ro := openFile(t, path, unix.O_RDONLY)
+	if err := unix.Ftruncate(ro, 0); err != unix.EINVAL {
+		t.Errorf("truncate of what was opened for reading: %v", err)
+	}
+}
+
+func TestSparse(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	path := filepath.Join(dir, "sparse")
+	fd := openFile(t, path, unix.O_CREAT|unix.O_RDWR)
+	const far = 100 << 30
+	if _, err := unix.Pwrite(fd, []byte("data"), far); err != nil {
+		t.Fatal(err)
+	}
+	if st := stat(t, path); st.Size != far+4 || st.Blocks > 16 {
+		t.Errorf("size %d, %d blocks", st.Size, st.Blocks)
+	}
+	seek := func(off int64, whence int) int64 {
+		n, err := unix.Seek(fd, off, whence)
+		if err != nil {
+			t.Errorf("seek %d from %d: %v", whence, off, err)
+		}
+		return n
+	}
+	if at := seek(0, unix.SEEK_DATA); at > far || at < far-1<<20 {
+		t.Errorf("data at %d, want %d", at, int64(far))
+	}
+	if at := seek(0, unix.SEEK_HOLE); at != 0 {
+		t.Errorf("hole at %d", at)
+	}
+	if at := seek(far, unix.SEEK_HOLE); at != far+4 {
+		t.Errorf("last hole at %d", at)
+	}
+	if _, err := unix.Seek(fd, far+4, unix.SEEK_DATA); err != unix.ENXIO {
+		t.Errorf("data behind the end: %v", err)
+	}
+	const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	if err := unix.Fallocate(fd, punch, far-4096, 4096+2); err != nil {
+		t.Fatalf("punch: %v", err)
+	}
+	buf := make([]byte, 8)
+	if n, err := unix.Pread(fd, buf, far); err != nil || string(buf[:n]) != "\x00\x00ta" {
+		t.Errorf("after the punch: %q, %v", buf[:n], err)
+	}
+	if err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, 1<<20); err != nil {
+		t.Errorf("preallocate: %v", err)
+	}
+	if err := unix.Fallocate(fd, 0, far, 1<<20); err != nil || stat(t, path).Size != far+1<<20 {
+		t.Errorf("allocate: size %d, %v", stat(t, path).Size, err)
+	}
+	if err := unix.Fallocate(fd, unix.FALLOC_FL_ZERO_RANGE, far, 4); err != nil {
+		t.Errorf("zero: %v", err)
+	}
+	if n, err := unix.Pread(fd, buf[:4], far); err != nil || n != 4 || string(buf[:4]) != "\x00\x00\x00\x00" {
+		t.Errorf("after the zeroing: %q, %v", buf[:n], err)
+	}
+}
+
+func TestCopyRange(t *testing.T) {
+	ws, dir := mountedWorkspace(t)
+	content := make([]byte, 3<<20)
+	rand.NewChaCha8([32]byte{1}).Read(content)
+	writeFile(t, filepath.Join(dir, "src"), string(content))
+	before := ws.Stat().Allocated
+	sh(t, dir, "cp --reflink=never --sparse=never src plain; cmp src plain")
+	in, out := openFile(t, filepath.Join(dir, "src"), unix.O_RDONLY), openFile(t, filepath.Join(dir, "dst"), unix.O_CREAT|unix.O_RDWR)
+	for left := len(content); left > 0; {
+		n, err := unix.CopyFileRange(in, nil, out, nil, left, 0)
+		if err != nil || n == 0 {
+			t.Fatalf("copy_file_range: %d, %v", n, err)
+		}
+		left -= n
+	}
+	if readFile(t, filepath.Join(dir, "dst")) != string(content) {
+		t.Error("the copy differs")
+	}
+	journal := ws.Stat().JournalBytes
+	t.Logf("allocated %d before, %d after; journal %d", before, ws.Stat().Allocated, journal)
+	if journal > 8<<20 {
+		t.Errorf("copies wrote bytes: the journal has %d", journal)
+	}
+}
+
+func TestHardLinks(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	writeFile(t, a, "one inode")
+	if err := os.Link(a, b); err != nil {
+		t.Fatal(err)
+	}
+	sa, sb := stat(t, a), stat(t, b)
+	if sa.Ino != sb.Ino || sa.Nlink != 2 || sb.Nlink != 2 {
+		t.Errorf("inodes %d and %d, links %d and %d", sa.Ino, sb.Ino, sa.Nlink, sb.Nlink)
+	}
+	writeFile(t, b, "changed")
+	if readFile(t, a) != "changed" {
+		t.Error("the names do not share their bytes")
+	}
+	if err := os.Remove(a); err != nil {
+		t.Fatal(err)
+	}
+	if st := stat(t, b); st.Nlink != 1 || readFile(t, b) != "changed" {
+		t.Errorf("%d links after one is gone", st.Nlink)
+	}
+	if err := os.Link(dir, filepath.Join(dir, "c")); !errors.Is(err, unix.EPERM) {
+		t.Errorf("link to a directory: %v", err)
+	}
+}
+
+func TestXattrs(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	path := filepath.Join(dir, "f")
+	writeFile(t, path, "x")
+	buf := make([]byte, 1<<16)
+	if _, err := unix.Getxattr(path, "user.none", buf); err != unix.ENODATA {
+		t.Errorf("absent: %v", err)
+	}
+	big := strings.Repeat("v", 60000)
+	for name, value := range map[string]string{"user.tag": "urgent", "user.empty": "", "user.big": big, "trusted.t": "\x00\xff"} {
+		if err := unix.Setxattr(path, name, []byte(value), unix.XATTR_CREATE); err != nil {
+			t.Errorf("set %s: %v", name, err)
+		}
+		if n, err := unix.Getxattr(path, name, buf); err != nil || string(buf[:n]) != value {
+			t.Errorf("get %s: %d bytes, %v", name, n, err)
+		}
+		if n, err := unix.Getxattr(path, name, nil); err != nil || n != len(value) {
+			t.Errorf("size of %s: %d, %v", name, n, err)
+		}
+	}
+	if err := unix.Setxattr(path, "user.tag", []byte("x"), unix.XATTR_CREATE); err != unix.EEXIST {
+		t.Errorf("create twice: %v", err)
+	}
+	if err := unix.Setxattr(path, "user.none", []byte("x"), unix.XATTR_REPLACE); err != unix.ENODATA {
+		t.Errorf("replace nothing: %v", err)
+	}
+	if _, err := unix.Getxattr(path, "user.big", buf[:100]); err != unix.ERANGE {
+		t.Errorf("short buffer: %v", err)
+	}
+	n, err := unix.Listxattr(path, buf)
+	names := strings.Split(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00")
+	if want := []string{"trusted.t", "user.big", "user.empty", "user.tag"}; err != nil || strings.Join(names, " ") != strings.Join(want, " ") {
+		t.Errorf("list: %q, %v", names, err)
+	}
+	if err := unix.Removexattr(path, "user.tag"); err != nil {
+		t.Error(err)
+	}
+	if err := unix.Removexattr(path, "user.tag"); err != unix.ENODATA {
+		t.Errorf("remove twice: %v", err)
+	}
+	if err := unix.Setxattr(path, "system.posix_acl_access", []byte{2, 0, 0, 0}, 0); err != unix.ENOTSUP {
+		t.Errorf("an ACL: %v", err)
+	}
+}
+
+func TestTimes(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	path := filepath.Join(dir, "f")
+	writeFile(t, path, "x")
+	at := func(a, m unix.Timespec) unix.Stat_t {
+		t.Helper()
+		if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{a, m}, 0); err != nil {
+			t.Fatal(err)
+		}
+		return stat(t, path)
+	}
+	omit := unix.Timespec{Nsec: unix.UTIME_OMIT}
+	late, early := unix.Timespec{Sec: 4102444800, Nsec: 123456789}, unix.Timespec{Sec: -12345, Nsec: 999999999}
+	if st := at(late, early); st.Atim != late || st.Mtim != early {
+		t.Errorf("times %v and %v", st.Atim, st.Mtim)
+	}
+	before := stat(t, path)
+	if st := at(omit, late); st.Atim != late || st.Mtim != late || st.Ctim == before.Ctim {
+		t.Errorf("omit: %v, %v; ctime %v, was %v", st.Atim, st.Mtim, st.Ctim, before.Ctim)
+	}
+	now := time.Now().Unix()
+	if st := at(unix.Timespec{Nsec: unix.UTIME_NOW}, omit); st.Atim.Sec < now-1 || st.Mtim != late {
+		t.Errorf("now: %v, %v", st.Atim, st.Mtim)
+	}
+	var sx unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BTIME|unix.STATX_BASIC_STATS, &sx); err != nil {
+		t.Fatal(err)
+	}
+	if sx.Mask&unix.STATX_BTIME == 0 || sx.Btime.Sec < now-3600 || sx.Btime.Sec > now+1 {
+		t.Errorf("born at %d (mask %#x), now is %d", sx.Btime.Sec, sx.Mask, now)
+	}
+	// Each change moves ctime; a write moves mtime.
+	old := stat(t, path)
+	for _, script := range []string{"chmod 600 f", "ln f g", "mv g h", "setfattr -n user.a -v b f 2>/dev/null || python3 -c 'import os; os.setxattr(\"f\", \"user.a\", b\"b\")'", "echo y >> f"} {
+		sh(t, dir, script)
+		st := stat(t, path)
+		if st.Ctim == old.Ctim {
+			t.Errorf("%s: ctime did not move", script)
+		}
+		old = st
+	}
+	if old.Mtim.Sec < now-1 || old.Mtim == late {
+		t.Errorf("the write left mtime at %v", old.Mtim)
+	}
+}
+
+func TestNames(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	var odd []string
+	for c := 1; c < 256; c++ {
+		if c != '/' {
+			odd = append(odd, strings.Repeat(string([]byte{byte(c)}), 255), "x"+string([]byte{byte(c)}))
+		}
+	}
+	odd = append(odd, "...", " ", "new\nline", "ünïcödé", `quo"te'`, `back\slash`, pollName+"2")
+	for _, name := range odd {
+		fd, err := unix.Open(dir+"/"+name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+		if err != nil {
+			t.Fatalf("create %q: %v", name, err)
+		}
+		unix.Close(fd)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != len(odd) {
+		t.Errorf("%d entries, want %d; %v", len(entries), len(odd), err)
+	}
+	long := strings.Repeat("n", 256)
+	if err := os.Mkdir(filepath.Join(dir, long), 0o755); !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Errorf("a name of 256 bytes: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, strings.Repeat("n", 300))); !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Errorf("stat of a name of 300 bytes: %v", err)
+	}
+	if err := os.Symlink(strings.Repeat("t/", 2047), filepath.Join(dir, "link")); err != nil {
+		t.Error(err)
+	}
+	if target, err := os.Readlink(filepath.Join(dir, "link")); err != nil || len(target) != 4094 {
+		t.Errorf("a target of %d bytes, %v", len(target), err)
+	}
+}
+
+// TestReaddirWhileChanging reads a directory to its end while others make and
+// remove names in it: each name that stays is seen exactly once.
+func TestReaddirWhileChanging(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	const stay = 2000
+	for i := range stay {
+		writeFile(t, filepath.Join(dir, fmt.Sprintf("stay-%d", i)), "")
+	}
+	stop := make(chan struct{})
+	var churn sync.WaitGroup
+	churn.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			name := filepath.Join(dir, fmt.Sprintf("come-%d", i%50))
+			os.WriteFile(name, nil, 0o644)
+			os.Rename(name, name+"x")
+			os.Remove(name + "x")
+		}
+	})
+	for range 5 {
+		d, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]int{}
+		for {
+			names, err := d.Readdirnames(97)
+			for _, n := range names {
+				if strings.HasPrefix(n, "stay-") {
+					seen[n]++
+				}
+			}
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.Close()
+		if len(seen) != stay {
+			t.Errorf("saw %d names that stayed, want %d", len(seen), stay)
+		}
+		for n, k := range seen {
+			if k != 1 {
+				t.Errorf("saw %s %d times", n, k)
+			}
+		}
+	}
+	close(stop)
+	churn.Wait()
+}
+
+func TestLargeDirectory(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	count := 100_000
+	if testing.Short() {
+		count = 5_000
+	}
+	sub := filepath.Join(dir, "large")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fd := openFile(t, sub, unix.O_RDONLY|unix.O_DIRECTORY)
+	for i := range count {
+		if err := unix.Mknodat(fd, fmt.Sprintf("file-%06d", i), unix.S_IFREG|0o644, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moved := filepath.Join(dir, "moved")
+	if err := os.Rename(sub, moved); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(moved)
+	if err != nil || len(entries) != count {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	for i, e := range entries {
+		if e.Name() != fmt.Sprintf("file-%06d", i) {
+			t.Fatalf("entry %d is %s", i, e.Name())
+		}
+	}
+	if out := strings.TrimSpace(sh(t, dir, "find moved -type f | wc -l")); out != fmt.Sprint(count) {
+		t.Errorf("find sees %s", out)
+	}
+	sh(t, dir, "rm -r moved")
+	if _, err := os.Stat(moved); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("still there: %v", err)
+	}
+}
+
+// as runs a shell script as an ordinary user.
+func as(t testing.TB, uid uint32, dir, script string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", script)
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("as %d: %s: %v\n%s", uid, script, err, out)
+	}
+	return string(out)
+}
+
+// TestSetIDBits checks that set-id bits go when somebody else changes a file.
+func TestSetIDBits(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "f")
+	arm := func(mode uint32) {
+		t.Helper()
+		writeFile(t, path, "content")
+		if err := unix.Chown(path, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if st := stat(t, path); st.Mode&0o7777 != mode {
+			t.Fatalf("mode %#o, want %#o", st.Mode&0o7777, mode)
+		}
+	}
+	for script, kept := range map[string]bool{"echo x >> f": false, "truncate -s 3 f": false, ": > f": false, "cat f": true} {
+		arm(0o6777)
+		as(t, 1234, dir, script)
+		if st := stat(t, path); (st.Mode&0o6000 == 0o6000) != kept || !kept && st.Mode&0o6000 != 0 {
+			t.Errorf("%s by another: mode %#o", script, st.Mode)
+		}
+	}
+	arm(0o6755)
+	if err := unix.Chown(path, 1234, 1234); err != nil {
+		t.Fatal(err)
+	}
+	if st := stat(t, path); st.Mode&0o6000 != 0 {
+		t.Errorf("after chown: mode %#o", st.Mode)
+	}
+	// Group execute off: set-gid means locking and stays.
+	arm(0o2666)
+	as(t, 1234, dir, "echo x >> f")
+	if st := stat(t, path); st.Mode&0o2000 == 0 {
+		t.Errorf("set-gid without group execute: mode %#o", st.Mode)
+	}
+	// Root may write without losing them.
+	arm(0o6755)
+	sh(t, dir, "echo x >> f")
+	if st := stat(t, path); st.Mode&0o6000 != 0o6000 {
+		t.Errorf("after a write by root: mode %#o", st.Mode)
+	}
+	// security.capability goes too.
+	arm(0o777)
+	if err := unix.Setxattr(path, "security.capability", []byte("\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0); err != nil {
+		t.Fatal(err)
+	}
+	as(t, 1234, dir, "echo x >> f")
+	if _, err := unix.Getxattr(path, "security.capability", make([]byte, 64)); err != unix.ENODATA {
+		t.Errorf("security.capability after a write: %v", err)
+	}
+}
+
+// TestOwnership checks whose what is that is made.
+func TestOwnership(t *testing.T) {
+	_, dir := mountedWorkspace(t)
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	as(t, 1234, dir, "umask 027; touch f; mkdir d; ln -s x l; mkfifo p")
+	for name, mode := range map[string]uint32{"f": unix.S_IFREG | 0o640, "d": unix.S_IFDIR | 0o750, "l": unix.S_IFLNK | 0o777, "p": unix.S_IFIFO | 0o640} {
+		if st := stat(t, filepath.Join(dir, name)); st.Uid != 1234 || st.Gid != 1234 || st.Mode != mode {
+			t.Errorf("%s: %d:%d %#o, want %#o", name, st.Uid, st.Gid, st.Mode, mode)
+		}
+	}
+	team := filepath.Join(dir, "team")
+	if err := os.Mkdir(team, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Chown(team, 0, 4321); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Chmod(team, 0o2777); err != nil {
+		t.Fatal(err)
+	}
+	as(t, 1234, team, "touch f; mkdir d")
+	if st := stat(t, filepath.Join(team, "f")); st.Gid != 4321 {
+		t.Errorf("file in a set-gid directory has group %d", st.Gid)
+	}
+	if st := stat(t, filepath.Join(team, "d")); st.Gid != 4321 || st.Mode&0o2000 == 0 {
+		t.Errorf("directory in a set-gid directory: group %d, mode %#o", st.Gid, st.Mode)
+	}
+	// The kernel checks modes.
+	writeFile(t, filepath.Join(dir, "private"), "x")
+	if err := os.Chmod(filepath.Join(dir, "private"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	as(t, 1234, dir, "! cat private 2>/dev/null; ! echo x 2>/dev/null >> private")
+	sticky := filepath.Join(dir, "tmp")
+	if err := os.Mkdir(sticky, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Chmod(sticky, 0o1777); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(sticky, "mine"), "x")
+	as(t, 1234, sticky, "! rm -f mine 2>/dev/null; ! mv mine yours 2>/dev/null")
+}
