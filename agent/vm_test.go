@@ -146,6 +146,7 @@ func TestMachine(t *testing.T) {
 		t.Logf("%s\n%s%s", line, r.stdout, r.stderr)
 	}
 	t.Logf("requests by opcode: %v", fs.counts())
+	c.Close() // QEMU takes one connection at a time
 	// Reconnect in the middle of a transfer.
 	t.Logf("reconnect median %v", median(t, 10, func() error {
 		conn := v.dial(t, ControlPort)

@@ -1,0 +1,288 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/yamux"
+
+	"holt"
+)
+
+// FuzzMessages gives both sides any bytes where a message should be.
+func FuzzMessages(f *testing.F) {
+	var b bytes.Buffer
+	writeMessage(&b, request{V: 1, Op: opRunStart, Args: []byte(`{"id":"run_x"}`)})
+	f.Add(b.Bytes())
+	b.Reset()
+	writeAnswer(&b, nil, holt.Errorf(holt.NotFound, "no").WithHint("look"))
+	f.Add(b.Bytes())
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0, 0, 0, 2, '[', ']'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var q request
+		if err := readMessage(bytes.NewReader(b), &q); err == nil {
+			decode[runArgs](q.Args)
+			decode[Identity](q.Args)
+			if args, err := decode[fileArgs](q.Args); err == nil {
+				checkPath(args.Path)
+			}
+		}
+		var r holt.Run
+		readAnswer(bytes.NewReader(b), &r)
+		readItems(bytes.NewReader(b), func(holt.FileInfo) error { return nil })
+	})
+}
+
+// FuzzEvents: what is read is what was written, and nothing else is accepted
+// without an error.
+func FuzzEvents(f *testing.F) {
+	f.Add(appendEvent(nil, eventStdout, 7, []byte("out")))
+	f.Add(appendEvent(nil, eventGap, 0, binary.BigEndian.AppendUint64(nil, 9)))
+	f.Add(appendEvent(nil, eventExit, 10, []byte(`{"id":"run_x","exit_code":3}`)))
+	f.Add(appendEvent(nil, eventError, 10, []byte(`{"code":"internal"}`)))
+	f.Add(appendEvent(nil, 99, 1<<62, nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		buf := make([]byte, maxChunk)
+		e, err := readEvent(bytes.NewReader(b), buf)
+		if err != nil {
+			return
+		}
+		if e.Kind == holt.RunStdout && !bytes.HasPrefix(b, appendEvent(nil, eventStdout, e.Offset, e.Data)) {
+			t.Fatalf("event changed: %+v", e)
+		}
+		if e.Kind == holt.RunExit && e.Run == nil {
+			t.Fatal("exit without a run")
+		}
+	})
+}
+
+func FuzzChunks(f *testing.F) {
+	var b bytes.Buffer
+	w := newChunkWriter(&b, 4)
+	w.Write([]byte("0123456789"))
+	w.end()
+	f.Add(b.Bytes())
+	f.Add([]byte{0xff, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := io.ReadAll(&chunkReader{r: bytes.NewReader(b)})
+		if len(got) > len(b) {
+			t.Fatal("more came out than went in")
+		}
+		if err == nil && !bytes.Contains(b, make([]byte, 4)) {
+			t.Fatal("an end that is not there")
+		}
+	})
+}
+
+// FuzzGuard: the guard lets the same frames through however they are cut, and
+// never a stream or a ping of the guest's.
+func FuzzGuard(f *testing.F) {
+	frame := func(kind byte, flags uint16, length uint32, body int) []byte {
+		b := []byte{0, kind}
+		b = binary.BigEndian.AppendUint16(b, flags)
+		b = binary.BigEndian.AppendUint32(b, 1)
+		return append(binary.BigEndian.AppendUint32(b, length), make([]byte, body)...)
+	}
+	f.Add(append(frame(0, 0, 5, 5), frame(1, 0, 100, 0)...), uint(3))
+	f.Add(frame(1, muxSYN, 0, 0), uint(1))
+	f.Add(frame(2, muxSYN, 0, 0), uint(12))
+	f.Add(frame(3, 0, 0, 0), uint(5))
+	f.Fuzz(func(t *testing.T, b []byte, cut uint) {
+		whole := guardConn{}
+		want := whole.admit(b)
+		parts, got := guardConn{}, true
+		for rest := b; len(rest) > 0 && got; {
+			n := min(len(rest), int(cut%64)+1)
+			got = parts.admit(rest[:n])
+			rest = rest[n:]
+		}
+		if got != want {
+			t.Fatalf("cut: %v, whole: %v", got, want)
+		}
+		if want && len(b) >= muxHeader && (b[1] > 1 || b[3]&muxSYN != 0) {
+			t.Fatal("let through what no agent sends")
+		}
+	})
+}
+
+// FuzzHosts: a hosts file keeps its own lines and has one block of ours.
+func FuzzHosts(f *testing.F) {
+	f.Add("127.0.0.1 localhost\n# begin holt\n127.0.1.1 a\n# end holt\n")
+	f.Add("# begin holt\n# begin holt\nno end")
+	f.Fuzz(func(t *testing.T, old string) {
+		id := Identity{Hostname: "x"}
+		once := hostsFile(old, id)
+		if twice := hostsFile(once, id); twice != once {
+			t.Fatalf("not stable: %s", cmp.Diff(once, twice))
+		}
+	})
+}
+
+// hostile is a guest that answers a client with its own bytes.
+func hostile(t *testing.T, serve func(net.Conn)) *Client {
+	near, far := net.Pipe()
+	t.Cleanup(func() { far.Close() })
+	go serve(far)
+	c, err := NewClient(near)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A guest that opens streams, pings or talks nonsense loses its channel.
+func TestHostileGuest(t *testing.T) {
+	frames := map[string][]byte{
+		"stream":  {0, 1, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0},
+		"ping":    {0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+		"version": {9, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0},
+		"window":  {0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff},
+	}
+	for name, frame := range frames {
+		t.Run(name, func(t *testing.T) {
+			c := hostile(t, func(conn net.Conn) {
+				go io.Copy(io.Discard, conn)
+				for {
+					if _, err := conn.Write(frame); err != nil {
+						return
+					}
+				}
+			})
+			_, err := c.Hello(t.Context())
+			if name != "window" { // data for a stream that is not there is dropped
+				wantCode(t, "hello", err, holt.Unavailable)
+				<-c.Done()
+			}
+			c.Close()
+		})
+	}
+}
+
+// A guest that answers each request with random messages.
+func TestHostileAnswers(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	c := hostile(t, func(conn net.Conn) {
+		mux, err := yamux.Server(conn, muxConfig())
+		if err != nil {
+			return
+		}
+		for {
+			st, err := mux.Accept()
+			if err != nil {
+				return
+			}
+			b := make([]byte, random.IntN(200))
+			for i := range b {
+				b[i] = byte(random.IntN(256))
+			}
+			if random.IntN(2) == 0 { // agree first
+				var ok bytes.Buffer
+				writeAnswer(&ok, nil, nil)
+				b = append(ok.Bytes(), b...)
+			}
+			go func() {
+				defer st.Close()
+				st.Write(b)
+			}()
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 200 {
+		id := holt.NewRunID()
+		c.Hello(ctx)
+		c.StartRun(ctx, id, holt.RunSpec{})
+		c.FollowRun(ctx, id, 0, func(holt.RunEvent) error { return nil })
+		c.ReadFile(ctx, "/x", 0, -1, io.Discard)
+		c.WriteFile(ctx, "/x", 0, "", bytes.NewReader(make([]byte, 1000)))
+		c.List(ctx, "/x", func(holt.FileInfo) error { return nil })
+		c.Runs(ctx)
+		if in, err := c.RunInput(ctx, id); err == nil {
+			in.Write([]byte("x"))
+			in.Close()
+		}
+		if conn, err := c.DialPort(ctx, "tcp", "x"); err == nil {
+			conn.SetDeadline(time.Now().Add(patience))
+			io.Copy(io.Discard, conn)
+			conn.Close()
+		}
+	}
+	if ctx.Err() != nil {
+		t.Error("the client was held up")
+	}
+}
+
+// A guest that answers nothing holds nobody longer than their patience.
+func TestSilentGuest(t *testing.T) {
+	c := hostile(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	mine := errors.New("mine")
+	time.AfterFunc(10*time.Millisecond, func() { cancel(mine) })
+	_, err := c.Hello(ctx)
+	wantCode(t, "hello", err, holt.Timeout)
+	if !errors.Is(err, mine) {
+		t.Errorf("%v does not say why", err)
+	}
+}
+
+// A host that talks nonsense on the control port loses its session; the agent
+// serves the next.
+func TestHostileControlHost(t *testing.T) {
+	g := startGuest(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 20 {
+		conn := g.dial(t, "control.sock")
+		b := make([]byte, 1000)
+		for i := range b {
+			b[i] = byte(random.IntN(256)) & byte(random.IntN(256)) & byte(random.IntN(256))
+		}
+		b[0] = 0
+		conn.Write(b)
+		conn.Close()
+	}
+	// Well-formed streams with bad requests in them.
+	conn := g.dial(t, "control.sock")
+	mux, err := yamux.Client(newMuxConn(conn), muxConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(b []byte) error {
+		st, err := mux.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer st.Close()
+		st.Write(b)
+		st.SetReadDeadline(time.Now().Add(patience))
+		return readAnswer(st, nil)
+	}
+	message := func(v any) []byte {
+		var b bytes.Buffer
+		writeMessage(&b, v)
+		return b.Bytes()
+	}
+	wantCode(t, "length", ask([]byte{0xff, 0, 0, 0}), holt.Corrupt)
+	wantCode(t, "no JSON", ask([]byte{0, 0, 0, 1, '{'}), holt.Corrupt)
+	wantCode(t, "version", ask(message(request{V: 99, Op: opHello})), holt.Unsupported)
+	wantCode(t, "operation", ask(message(request{V: Protocol, Op: "nonsense"})), holt.Unsupported)
+	wantCode(t, "arguments", ask(message(request{V: Protocol, Op: opStat, Args: []byte(`"x"`)})), holt.InvalidArgument)
+	wantCode(t, "no arguments", ask(message(request{V: Protocol, Op: opRunStart})), holt.InvalidArgument)
+	mux.Close()
+	if _, err := g.client(t).Hello(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

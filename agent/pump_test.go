@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/channel"
+)
+
+// until waits for a condition on the file system.
+func (f *testFS) until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		done := ok()
+		f.mu.Unlock()
+		if done {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}
+
+func workspaceGuest(t *testing.T) (*guest, *Client) {
+	t.Helper()
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		t.Skip(err)
+	}
+	g := startGuest(t, "--files-socket", "files.sock")
+	return g, g.client(t)
+}
+
+func TestWorkspace(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
+	<-fs.begun
+	id := holt.NewRunID()
+	line := "head -c 5000000 /dev/zero | tr '\\0' x > big && echo hello > small && cat small && sha256sum < big"
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: line}); err != nil {
+		t.Fatal(err)
+	}
+	r := follow(t, c, id, 0)
+	if !strings.HasPrefix(r.stdout, "hello\n") || r.ExitCode != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if h, err := c.Hello(t.Context()); err != nil || !h.Workspace {
+		t.Errorf("hello %+v, %v", h, err)
+	}
+	fs.until(t, "write of big", func() bool { return len(fs.files[fs.names["big"]].data) == 5000000 })
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.tags["big"] != "run/"+string(id) || fs.tags["small"] != "run/"+string(id) {
+		t.Errorf("tags %v, want run/%s", fs.tags, id)
+	}
+	for number, n := range fs.seen {
+		if n != 1 {
+			t.Errorf("request %d came %d times", number, n)
+		}
+	}
+	if h := fs.hellos[0]; !h.Fresh || h.Version != channel.FrameVersion {
+		t.Errorf("hello %+v", h)
+	}
+}
+
+// The host is killed while a process waits for it. The next host is asked
+// again, and the process goes on.
+func TestHostDiesMidRequest(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := newTestFS()
+	const write = 16
+	fs.hold = func(op uint32) bool { return op == write }
+	first := g.dial(t, "files.sock")
+	serveFS(t, first, fs)
+	<-fs.begun
+	id := holt.NewRunID()
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: "echo kept > file; cat file"}); err != nil {
+		t.Fatal(err)
+	}
+	fs.until(t, "write", func() bool { return fs.ops[write] == 1 })
+	first.Close()
+	// While no host is there, requests wait in the kernel and in the agent.
+	other := holt.NewRunID()
+	if _, err := c.StartRun(t.Context(), other, holt.RunSpec{Command: "ls /home/agent/none", Cwd: "/"}); err != nil {
+		t.Fatal(err)
+	}
+	fs.mu.Lock()
+	fs.hold = func(uint32) bool { return false }
+	fs.mu.Unlock()
+	serveFS(t, g.dial(t, "files.sock"), fs)
+	if r := follow(t, c, id, 0); r.stdout != "kept\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := follow(t, c, other, 0); r.ExitCode == 0 {
+		t.Errorf("%+v", r)
+	}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if len(fs.hellos) != 2 || fs.hellos[0].Mount != fs.hellos[1].Mount || fs.hellos[1].Fresh {
+		t.Errorf("hellos %+v", fs.hellos)
+	}
+	if fs.ops[opcodeInit] != 1 {
+		t.Errorf("INIT came %d times", fs.ops[opcodeInit])
+	}
+	again := 0
+	for _, n := range fs.seen {
+		again += n - 1
+	}
+	if again != 1 {
+		t.Errorf("%d requests were repeated, want the one write", again)
+	}
+}
+
+// Many hosts, one after the other, while the guest works.
+func TestHostsComeAndGo(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := newTestFS()
+	conn := g.dial(t, "files.sock")
+	serveFS(t, conn, fs)
+	<-fs.begun
+	id := holt.NewRunID()
+	line := `for i in $(seq 300); do echo "$i" > "f$i"; [ "$(cat "f$i")" = "$i" ] || echo wrong; done; echo end`
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: line}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		fs.until(t, "progress", func() bool { return len(fs.names) > 30*i })
+		conn.Close()
+		conn = g.dial(t, "files.sock")
+		serveFS(t, conn, fs)
+	}
+	if r := follow(t, c, id, 0); r.stdout != "end\n" || r.stderr != "" {
+		t.Errorf("%+v", r)
+	}
+	fs.until(t, "ack", func() bool { return fs.ack > 300 })
+}
+
+// A host that does not know the mount gets a new one.
+func TestUnknownMount(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := newTestFS()
+	fs.accept = func(h channel.Hello) [16]byte {
+		if len(fs.hellos) == 1 {
+			return [16]byte{1}
+		}
+		return h.Mount
+	}
+	serveFS(t, g.dial(t, "files.sock"), fs)
+	<-fs.begun
+	if r := runToEnd(t, c, holt.RunSpec{Command: "echo x > f; cat f"}); r.stdout != "x\n" {
+		t.Errorf("%+v", r)
+	}
+	if len(fs.hellos) != 2 || fs.hellos[0].Mount == fs.hellos[1].Mount || !fs.hellos[1].Fresh {
+		t.Errorf("hellos %+v", fs.hellos)
+	}
+}
+
+// Somebody in the guest unmounts the workspace: it comes back.
+func TestUnmountedInGuest(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := newTestFS()
+	serveFS(t, g.dial(t, "files.sock"), fs)
+	<-fs.begun
+	sh(t, c, "umount /home/agent; until mountpoint -q /home/agent; do sleep 0.01; done; echo y > /home/agent/f; cat /home/agent/f")
+	fs.until(t, "second hello", func() bool { return len(fs.hellos) == 2 })
+}
+
+// A host that sends nonsense loses its session, nothing more.
+func TestHostileFileHost(t *testing.T) {
+	g, c := workspaceGuest(t)
+	for _, b := range [][]byte{
+		{0, 0, 0, 0, 0}, {0xff, 0xff, 0xff, 0xff, 1}, {1, 0, 0, 0, 99}, {5, 0, 0, 0, 17, 1, 2, 3, 4}, {2, 0, 0, 0, 16, 0},
+	} {
+		conn := g.dial(t, "files.sock")
+		conn.Write(b)
+		conn.Close()
+	}
+	fs := newTestFS()
+	fs.accept = func(h channel.Hello) [16]byte { return h.Mount }
+	conn := g.dial(t, "files.sock")
+	w := channel.NewFrameWriter(conn)
+	w.Write(channel.FrameNotify, []byte("this is no notification"))
+	w.Write(channel.FrameReply, errorReply(12345, 5)) // nobody asked
+	serveFS(t, conn, fs)
+	<-fs.begun
+	if r := runToEnd(t, c, holt.RunSpec{Command: "echo x > f; cat f"}); r.stdout != "x\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// When the agent is asked to end, its mount goes with it.
+func TestAgentEnds(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
+	<-fs.begun
+	if err := c.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.cmd.Wait()
+	<-c.Done()
+	if code := g.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("agent ended with %d", code)
+	}
+	left, _ := filepath.Glob(filepath.Join(g.dir, "*"))
+	if len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestTags(t *testing.T) {
+	run := string(holt.NewRunID())
+	files := map[string]string{
+		"1/cgroup": "12:cpu:/user\n0::/holt/" + run + "\n", "2/cgroup": "0::/holt/" + run + "/docker/x\n",
+		"3/cgroup": "0::/system.slice/cron.service\n", "4/cgroup": "0::/\n", "5/cgroup": "0::/holt/run_../../x\n",
+		"6/cgroup": "0::/\n", "6/environ": "A=b\x00" + runEnv + "=" + run + "\x00",
+		"7/cgroup":  "0::/user.slice/user-1000.slice/user@1000.service/app.slice/x.scope\n",
+		"8/environ": runEnv + "=" + strings.Repeat("x", 1000) + "\x00",
+	}
+	tags := newTagger("holt")
+	tags.read = func(pid uint32, file string) ([]byte, error) {
+		s, ok := files[fmt.Sprintf("%d/%s", pid, file)]
+		if !ok {
+			return nil, errors.New("gone")
+		}
+		return []byte(s), nil
+	}
+	for pid, want := range []string{"", "run/" + run, "run/" + run, "unit/cron.service", "", "", "run/" + run, "", "", ""} {
+		if got := tags.of(uint32(pid)); got != want {
+			t.Errorf("pid %d: tag %q, want %q", pid, got, want)
+		}
+	}
+	for pid := range uint32(5 * maxTags) {
+		tags.of(pid)
+	}
+	if len(tags.cache) > maxTags {
+		t.Errorf("cache of %d", len(tags.cache))
+	}
+}
