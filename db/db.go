@@ -110,6 +110,13 @@ func migrate(c *Conn, migrations []string) error {
 	return nil
 }
 
+// IsCorrupt tells whether an error says that a file is no database, or a
+// damaged one.
+func IsCorrupt(err error) bool {
+	code := sqlite.ErrCode(err).ToPrimary()
+	return err != nil && (code == sqlite.ResultCorrupt || code == sqlite.ResultNotADB)
+}
+
 // Write runs fn in a write transaction, which is rolled back if fn fails.
 // Waiting for the transaction that runs is not cut short by ctx.
 func (d *DB) Write(ctx context.Context, fn func(*Tx) error) (err error) {

@@ -224,11 +224,8 @@ func (t *Tree) free(in *inode) {
 	case syscall.S_IFDIR:
 		t.count.Dirs--
 	}
-	if in.dir != nil {
-		t.entries -= len(in.dir.entries)
-		in.dir.entries, in.dir.order, in.dir.dirty = nil, nil, 0
-	}
-	in.freed, in.file, in.extra = true, nil, nil
+	t.dropExtents(in)
+	in.freed, in.extra = true, nil
 	t.batch.dirty(in)
 }
 

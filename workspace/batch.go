@@ -97,6 +97,8 @@ func (c *extentChange) bytes(delta int64) {
 	c.t.count.Allocated += uint64(delta)
 }
 
+func (c *extentChange) extents(delta int) { c.t.extents += delta }
+
 // changing returns the listener for changes of in's extents.
 func (t *Tree) changing(in *inode) changes {
 	t.change = extentChange{t, in}

@@ -10,7 +10,7 @@ import (
 
 // A cache of a few inodes must behave as one that holds all.
 func TestTinyCache(t *testing.T) {
-	f := newFixture(t, Options{CacheInodes: 8, CacheEntries: 8, FlushOps: 10})
+	f := newFixture(t, Options{CacheInodes: 8, CacheEntries: 8, CacheExtents: 8, FlushOps: 10})
 	rng := rand.New(rand.NewPCG(4, 4))
 	model := map[string]string{}
 	var dirs []string
@@ -51,7 +51,7 @@ func TestTinyCache(t *testing.T) {
 		}
 		if i%500 == 499 {
 			f.ok(f.w.Flush())
-			if s := f.w.Stat(); s.CachedInodes > 30 || s.CachedEntries > 30 {
+			if s := f.w.Stat(); s.CachedInodes > 30 || s.CachedEntries > 30 || f.t.extents > 30 {
 				t.Fatalf("the cache grows: %+v", s)
 			}
 		}

@@ -2,13 +2,102 @@ package workspace
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 
 	"holt"
+	"holt/db"
+	"holt/journal"
 )
 
+// mostProblems bounds a report: a damaged disk damages everything.
+const mostProblems = 100
+
 // Check verifies the whole workspace against its invariants: link counts,
-// sizes, extents, references and the checksums of every byte. It returns an
-// error only when it could not look; what it found wrong is in the report.
+// sizes, extents, references, paths and the checksums of every byte that an
+// extent refers to. It works on one state of the index, beside running
+// operations. It returns an error only when it could not look; what it found
+// wrong is in the report, at most 100 sentences.
 func (w *Workspace) Check(ctx context.Context) (holt.CheckReport, error) {
-	return holt.CheckReport{}, holt.Errorf(holt.Unsupported, "check workspace: not built yet")
+	c := checker{ctx: ctx, tree: w.tree, report: holt.CheckReport{Problems: []string{}}}
+	if err := w.Flush(); err != nil {
+		return c.report, diskError("check workspace", err)
+	}
+	if err := w.tree.index.db.Read(ctx, c.check); err != nil {
+		return c.report, fmt.Errorf("check workspace: %w", err)
+	}
+	return c.report, nil
+}
+
+// checker is one check as it goes on.
+type checker struct {
+	ctx    context.Context
+	tree   *Tree
+	report holt.CheckReport
+	buf    []byte
+}
+
+func (c *checker) full() bool { return len(c.report.Problems) >= mostProblems }
+
+func (c *checker) problem(format string, args ...any) {
+	if !c.full() {
+		c.report.Problems = append(c.report.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *checker) check(tx *db.Tx) error {
+	for _, sql := range invariants {
+		if err := c.ctx.Err(); err != nil || c.full() {
+			return err
+		}
+		err := tx.Query(sql, nil, func(r *db.Row) error {
+			c.problem("%s", r.Text(0))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for table, n := range map[string]*int64{"inode": &c.report.Inodes, "entry": &c.report.Entries, "extent": &c.report.Extents} {
+		err := tx.Query("SELECT count(*) FROM "+table, nil, func(r *db.Row) error { *n = r.Int64(0); return nil })
+		if err != nil {
+			return err
+		}
+	}
+	return tx.Query("SELECT ino, off, len, segment, place, whole, delta FROM extent", nil, c.extent)
+}
+
+// extent verifies the bytes of one row.
+func (c *checker) extent(r *db.Row) error {
+	if err := c.ctx.Err(); err != nil || c.full() {
+		return err
+	}
+	ino, off, n := r.Int64(0), r.Int64(1), r.Int64(2)
+	data := journal.Data{Segment: uint32(r.Int64(3)), Off: r.Int64(4), Len: int(r.Int64(5))}
+	delta := int(r.Int64(6))
+	if n < 1 || n > windowSize || delta < 0 || delta+int(n) > data.Len {
+		return nil // an invariant has named it
+	}
+	c.buf = slices.Grow(c.buf[:0], int(n))[:n]
+	switch err := c.tree.journal.ReadData(data, delta, c.buf); {
+	case err == nil:
+		c.report.Bytes += n
+	case errors.Is(err, journal.ErrGone) && !c.still(r):
+		// overwritten, and its segment collected, while we looked
+	default:
+		c.problem("bytes %d..%d of inode %d: %v", off, off+n, ino, err)
+	}
+	return nil
+}
+
+// still tells whether the newest index has the same row.
+func (c *checker) still(r *db.Row) bool {
+	there := false
+	err := c.tree.index.db.Read(c.ctx, func(tx *db.Tx) error {
+		return tx.Query("SELECT 1 FROM extent WHERE ino = ?1 AND off = ?2 AND segment = ?3 AND place = ?4 AND delta = ?5",
+			[]any{r.Int64(0), r.Int64(1), r.Int64(3), r.Int64(4), r.Int64(6)},
+			func(*db.Row) error { there = true; return nil })
+	})
+	return err != nil || there
 }

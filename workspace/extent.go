@@ -82,10 +82,11 @@ func (w *window) first(off int64) int {
 }
 
 // changes hears which rows of the extent table a change touches, and how many
-// bytes it adds or takes.
+// bytes and extents it adds or takes.
 type changes interface {
 	row(off int64)
 	bytes(delta int64)
+	extents(delta int)
 }
 
 // remove takes lo..hi out, inside one window.
@@ -114,6 +115,7 @@ func (w *window) remove(lo, hi int64, c changes) {
 		c.row(e.off)
 		c.bytes(int64(e.n))
 	}
+	c.extents(n - (j - i))
 	w.extents = slices.Replace(w.extents, i, j, keep[:n]...)
 }
 
@@ -127,6 +129,7 @@ func (w *window) insert(e extent, c changes) {
 		return
 	}
 	c.row(e.off)
+	c.extents(1)
 	w.extents = slices.Insert(w.extents, i, e)
 }
 
@@ -162,6 +165,14 @@ func (f *file) each(lo, hi int64, fn func(extent) bool) {
 			}
 		}
 	}
+}
+
+// count returns how many extents are loaded.
+func (f *file) count() (n int) {
+	for _, w := range f.windows {
+		n += len(w.extents)
+	}
+	return n
 }
 
 // row returns the extent that starts at off.

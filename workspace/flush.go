@@ -1,8 +1,10 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"holt/db"
@@ -150,6 +152,9 @@ func (t *Tree) cut() *rows {
 		}
 		r.extents = append(r.extents, extentRow{k.ino, e})
 	}
+	slices.SortFunc(r.extents, func(a, b extentRow) int { // neighbours share pages
+		return cmp.Or(cmp.Compare(a.ino, b.ino), cmp.Compare(a.off, b.off))
+	})
 	for _, k := range b.xattrs {
 		if k.in.extra != nil {
 			r.xattrs = append(r.xattrs, xattrRow{k.in.ino, k.name, k.in.extra.xattrs[k.name]})
@@ -344,28 +349,29 @@ func (t *Tree) collect() error {
 	return nil
 }
 
-// dead lists the segments that the committed index needs no more.
-func (t *Tree) dead(segs []journal.Segment) ([]uint32, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c, err := t.index.counters()
-	if err != nil {
-		return nil, err
-	}
-	needed := min(journal.Pos(c.Applied), journal.Pos(c.Replies)).Segment()
-	needed = min(needed, journal.Pos(c.Last).Segment())
-	var dead []uint32
-	for _, s := range segs {
-		if !s.Sealed || s.Ordinal >= needed {
-			break
+// dead lists the segments that the committed index needs no more: what it
+// does not refer to, nothing later can. It runs under flushMu.
+func (t *Tree) dead(segs []journal.Segment) (dead []uint32, err error) {
+	err = t.index.db.Read(context.Background(), func(tx *db.Tx) error {
+		needed := ^uint32(0)
+		err := tx.Query("SELECT value FROM meta WHERE key IN ('applied', 'last', 'replies')", nil, func(r *db.Row) error {
+			needed = min(needed, journal.Pos(r.Int64(0)).Segment())
+			return nil
+		})
+		for _, s := range segs {
+			if err != nil || !s.Sealed || s.Ordinal >= needed {
+				break
+			}
+			used := false
+			err = tx.Query("SELECT 1 FROM extent WHERE segment = ? LIMIT 1", []any{int64(s.Ordinal)}, func(*db.Row) error {
+				used = true
+				return nil
+			})
+			if !used {
+				dead = append(dead, s.Ordinal)
+			}
 		}
-		used, err := t.index.referenced(s.Ordinal)
-		if err != nil {
-			return nil, err
-		}
-		if !used {
-			dead = append(dead, s.Ordinal)
-		}
-	}
-	return dead, nil
+		return err
+	})
+	return dead, err
 }

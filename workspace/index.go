@@ -192,14 +192,6 @@ func (x *index) segmentID(num uint32) (id journal.ID, ok bool, err error) {
 	return id, ok, err
 }
 
-// referenced tells whether an extent lies in a segment.
-func (x *index) referenced(num uint32) (found bool, err error) {
-	err = x.rows("SELECT 1 FROM extent WHERE segment = ?1 LIMIT 1",
-		func(s *db.Stmt) { s.BindInt64(1, int64(num)) },
-		func(s *db.Stmt) bool { found = true; return false })
-	return found, err
-}
-
 // counters are the numbers of table meta.
 type counters struct {
 	Applied    uint64 // journal.Pos: records before it are in the rows

@@ -99,7 +99,7 @@ func (c *inodeCache) add(in *inode) {
 // evict drops clean inodes that were not used since the clock last passed,
 // until only most are left or it went round twice. A directory goes only
 // without cached entries: the pages of a directory go first.
-func (c *inodeCache) evict(most int) {
+func (c *inodeCache) evict(most int, gone func(*inode)) {
 	for steps := 2 * len(c.ring); len(c.ring) > most && steps > 0; steps-- {
 		if c.hand >= len(c.ring) {
 			c.hand = 0
@@ -112,6 +112,7 @@ func (c *inodeCache) evict(most int) {
 		if n := in.lookups.Load(); n > 0 && !in.freed {
 			c.counts[in.ino] = n
 		}
+		gone(in)
 		c.drop(in)
 	}
 }

@@ -385,7 +385,7 @@ func TestRandomBytes(t *testing.T) {
 	const size = 2*windowSize + 100_000
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			f := newFixture(t, Options{CacheInodes: 1, CacheEntries: 1, FlushOps: 7, SegmentSize: 4 << 20})
+			f := newFixture(t, Options{CacheInodes: 1, CacheEntries: 1, CacheExtents: 40, FlushOps: 7, SegmentSize: 4 << 20})
 			rng := rand.New(rand.NewPCG(seed, 1))
 			a := f.put("f", "")
 			other := f.put("g", "")

@@ -3,24 +3,31 @@ package workspace
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
 
 	"holt"
+	"holt/db"
 	"holt/journal"
 )
 
 // openTree opens index and journal and brings both to the same position.
 func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
-	x, err := openIndex(dir)
-	if err != nil {
-		return nil, diskError("open workspace", err)
-	}
 	j, err := journal.Open(filepath.Join(dir, "journal"), journal.Options{
 		SegmentSize: opt.SegmentSize, Disk: opt.Disk, Fail: opt.Fail, Log: opt.Log})
 	if err != nil {
-		return nil, errors.Join(diskError("open workspace", err), x.close())
+		return nil, diskError("open workspace", err)
+	}
+	x, err := openIndex(dir)
+	if db.IsCorrupt(err) && j.Complete() {
+		opt.Log.Warn("index is damaged and put aside", "error", err)
+		x, err = freshIndex(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(diskError("open workspace", err), j.Close())
 	}
 	t := &Tree{opt: opt, log: opt.Log, journal: j, index: x, wake: make(chan struct{}, 1)}
 	t.flushed = sync.NewCond(&t.mu)
@@ -41,6 +48,17 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 		return nil, err
 	}
 	return t, t.endHostMounts()
+}
+
+// freshIndex renames a damaged index and opens an empty one.
+func freshIndex(dir string) (*index, error) {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		name := filepath.Join(dir, "index.db"+suffix)
+		if err := os.Rename(name, name+".damaged"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return openIndex(dir)
 }
 
 // format writes the first record.
@@ -117,7 +135,7 @@ func (t *Tree) trusted() (bool, error) {
 // reset empties the memory and loads what is always there.
 func (t *Tree) reset() (err error) {
 	t.inodes = inodeCache{m: map[Ino]*inode{}, counts: map[Ino]uint32{}}
-	t.writers, t.entries, t.batch = map[Writer]uint32{}, 0, newBatch(dirtyA)
+	t.writers, t.entries, t.extents, t.batch = map[Writer]uint32{}, 0, 0, newBatch(dirtyA)
 	t.indexedSegment = 0
 	if t.count, err = t.index.counters(); err != nil {
 		return err

@@ -222,6 +222,43 @@ func TestIndexAheadOfJournalIsRebuilt(t *testing.T) {
 	f.must("again")
 }
 
+func TestDamagedIndexIsRebuilt(t *testing.T) {
+	f := newFixture(t, quiet(Options{}))
+	f.mkdir("d")
+	f.put("d/f", "content")
+	f.ok(f.w.Flush())
+	want := f.dump()
+	f.abandon()
+	_ = os.Remove(filepath.Join(f.dir, "index.db-wal"))
+	f.ok(os.WriteFile(filepath.Join(f.dir, "index.db"), bytes.Repeat([]byte("junk"), 5000), 0o600))
+	f.open()
+	if d := cmp.Diff(want, f.dump()); d != "" {
+		t.Fatal(d)
+	}
+}
+
+// What is removed before the index heard of the rest must leave no row.
+func TestRemovedDirectoriesLeaveNoRows(t *testing.T) {
+	f := newFixture(t, quiet(Options{}))
+	f.mkdir("d")
+	f.mkdir("d/e")
+	f.put("d/e/f", "x")
+	f.ok(f.w.Flush())
+	f.ok(f.unlink("d/e/f"))
+	f.ok(f.rmdir("d/e"))
+	f.put("d/g", "x")
+	f.ok(f.unlink("d/g"))
+	f.ok(f.rmdir("d"))
+	for _, table := range []string{"entry", "extent", "xattr"} {
+		if got := f.sql("SELECT count(*) FROM " + table); got[0] != "0" {
+			t.Fatal(table, got)
+		}
+	}
+	if s := f.w.Stat(); s.CachedEntries != 0 || s.DirtyRows != 0 {
+		t.Fatalf("%+v", s)
+	}
+}
+
 func TestFailedAppendChangesNothing(t *testing.T) {
 	disk := journal.NewFaultDisk()
 	f := newFixture(t, quiet(Options{Disk: disk}))

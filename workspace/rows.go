@@ -91,7 +91,9 @@ func (r *rows) writeFreed(tx *db.Tx) error {
 }
 
 func (r *rows) writeInodes(tx *db.Tx) error {
-	s, err := prepare(tx, "INSERT OR REPLACE INTO inode(ino, mode, uid, gid, nlink, size, alloc, rdev, atime, mtime, ctime, btime, parent, cookie, writer, born, target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+	s, err := prepare(tx, "INSERT INTO inode(ino, mode, uid, gid, nlink, size, alloc, rdev, atime, mtime, ctime, btime, parent, cookie, writer, born, target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"+
+		" ON CONFLICT DO UPDATE SET mode = excluded.mode, uid = excluded.uid, gid = excluded.gid, nlink = excluded.nlink, size = excluded.size, alloc = excluded.alloc,"+
+		" atime = excluded.atime, mtime = excluded.mtime, ctime = excluded.ctime, parent = excluded.parent, cookie = excluded.cookie, writer = excluded.writer, born = excluded.born")
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type Tree struct {
 	version map[uint32]uint32 // of this generation, by writer
 	count   counters
 	entries int   // cached directory entries
+	extents int   // loaded extents
 	broken  error // memory and journal no longer agree: nothing is accepted
 	metaBuf []byte
 	change  extentChange
@@ -143,6 +144,7 @@ func (t *Tree) load(in *inode, lo, hi int64) error {
 	for _, w := range found {
 		if _, ok := f.find(w.number); !ok {
 			f.window(w.number).extents = w.extents
+			t.extents += len(w.extents)
 		}
 	}
 	f.complete = f.complete || whole
@@ -319,7 +321,10 @@ func (t *Tree) GetAttr(ino Ino) (Attr, error) {
 func (t *Tree) tidy() {
 	if len(t.inodes.ring) > t.opt.CacheInodes+t.opt.CacheInodes/16 {
 		t.tidyDirs(t.opt.CacheEntries / 2)
-		t.inodes.evict(t.opt.CacheInodes)
+		t.inodes.evict(t.opt.CacheInodes, t.dropExtents)
+	}
+	if t.extents > t.opt.CacheExtents+t.opt.CacheExtents/16 {
+		t.tidyExtents()
 	}
 	if t.entries > t.opt.CacheEntries+t.opt.CacheEntries/16 {
 		t.tidyDirs(t.opt.CacheEntries)
@@ -338,6 +343,26 @@ func (t *Tree) tidyDirs(most int) {
 				t.entries -= in.dir.evict()
 			}
 		}
+	}
+}
+
+// tidyExtents forgets the extents of clean files, until half is left.
+func (t *Tree) tidyExtents() {
+	for _, in := range t.inodes.ring {
+		if t.extents <= t.opt.CacheExtents/2 {
+			return
+		}
+		if in.stage == clean {
+			t.dropExtents(in)
+		}
+	}
+}
+
+// dropExtents forgets the extents of a file that is clean, or gone.
+func (t *Tree) dropExtents(in *inode) {
+	if in.file != nil {
+		t.extents -= in.file.count()
+		in.file = nil
 	}
 }
 

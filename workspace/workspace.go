@@ -27,6 +27,9 @@ type Options struct {
 	// CacheEntries is how many clean directory entries stay in memory. Default 400,000.
 	CacheEntries int
 
+	// CacheExtents is how many extents of clean files stay in memory. Default 1,000,000.
+	CacheExtents int
+
 	// SegmentSize is the size at which a journal segment is sealed, bytes. Default 256 MiB.
 	SegmentSize int64
 	// FlushOps is how many operations are gathered before rows are written to
@@ -57,7 +60,8 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		v *int
 		n int
-	}{{&o.CacheInodes, 200_000}, {&o.CacheEntries, 400_000}, {&o.FlushOps, 1000}, {&o.MaxDirty, 50_000}} {
+	}{{&o.CacheInodes, 200_000}, {&o.CacheEntries, 400_000}, {&o.CacheExtents, 1_000_000},
+		{&o.FlushOps, 1000}, {&o.MaxDirty, 50_000}} {
 		if *d.v <= 0 {
 			*d.v = d.n
 		}

@@ -12,6 +12,8 @@ const (
 	xattrNameMax = 255
 	xattrSizeMax = 64 << 10
 	xattrListMax = 64 << 10
+
+	xattrTotal = 1 << 20 // of names and values of one inode: they are loaded together
 )
 
 // getXattrs returns an inode with all its attributes loaded.
@@ -88,13 +90,14 @@ func (t *Tree) SetXattr(c Caller, ino Ino, name string, value []byte, flags uint
 		if !exists && flags == XattrReplace {
 			return syscall.ENODATA
 		}
-		list := len(name) + 1
+		list, total := len(name)+1, len(value)
 		for n, x := range all {
 			if n != name && !x.gone {
 				list += len(n) + 1
+				total += len(x.value)
 			}
 		}
-		if list > xattrListMax {
+		if list > xattrListMax || list+total > xattrTotal {
 			return syscall.ENOSPC
 		}
 		return nil

@@ -1,0 +1,54 @@
+package workspace
+
+// invariants are queries that return nothing on a sound index: each row is a
+// problem, its first column a sentence.
+var invariants = []string{
+	`SELECT 'entry '||parent||'/'||quote(name)||' names inode '||ino||', which does not exist'
+	 FROM entry e WHERE NOT EXISTS (SELECT 1 FROM inode WHERE ino = e.ino)`,
+	`SELECT 'entry '||parent||'/'||quote(name)||' is in no directory'
+	 FROM entry e WHERE NOT EXISTS (SELECT 1 FROM inode WHERE ino = e.parent AND mode & 61440 = 16384)`,
+	`SELECT 'entry '||e.parent||'/'||quote(e.name)||' has cookie '||e.cookie||', its directory has given out '||i.cookie
+	 FROM entry e JOIN inode i ON i.ino = e.parent WHERE e.cookie > i.cookie OR e.cookie < 1`,
+	`SELECT 'inode '||ino||' has link count '||nlink||' but '||names||' names' FROM
+	  (SELECT i.ino, i.nlink, (SELECT count(*) FROM entry e WHERE e.ino = i.ino) AS names
+	   FROM inode i WHERE i.mode & 61440 <> 16384) WHERE nlink <> names`,
+	`SELECT 'directory '||ino||' has link count '||nlink||' but '||subdirs||' subdirectories' FROM
+	  (SELECT i.ino, i.nlink, (SELECT count(*) FROM entry e JOIN inode c ON c.ino = e.ino
+	     WHERE e.parent = i.ino AND c.mode & 61440 = 16384) AS subdirs
+	   FROM inode i WHERE i.mode & 61440 = 16384) WHERE nlink <> 0 AND nlink <> 2 + subdirs OR nlink = 0 AND subdirs <> 0`,
+	`SELECT 'directory '||ino||' says '||size||' entries but has '||n FROM
+	  (SELECT i.ino, i.size, (SELECT count(*) FROM entry e WHERE e.parent = i.ino) AS n
+	   FROM inode i WHERE i.mode & 61440 = 16384) WHERE size <> n`,
+	`SELECT 'directory '||i.ino||' has '||count(e.ino)||' names' FROM inode i LEFT JOIN entry e ON e.ino = i.ino
+	 WHERE i.mode & 61440 = 16384 AND i.nlink > 0 AND i.ino <> 1 GROUP BY i.ino HAVING count(e.ino) <> 1`,
+	`SELECT 'directory '||e.ino||' says its parent is '||i.parent||' but it is in '||e.parent
+	 FROM entry e JOIN inode i ON i.ino = e.ino WHERE i.mode & 61440 = 16384 AND i.parent <> e.parent`,
+	`SELECT 'there is no root directory' WHERE NOT EXISTS (SELECT 1 FROM inode WHERE ino = 1 AND mode & 61440 = 16384 AND nlink >= 2)`,
+	`WITH RECURSIVE reach(ino, path) AS (SELECT 1, '/' UNION
+	   SELECT e.ino, CASE r.path WHEN '/' THEN '/' ELSE r.path||'/' END || CAST(e.name AS TEXT)
+	   FROM reach r JOIN entry e ON e.parent = r.ino JOIN inode i ON i.ino = e.ino AND i.mode & 61440 = 16384 LIMIT 50000000)
+	 SELECT 'directory '||i.ino||' cannot be reached from the root' FROM inode i
+	   WHERE i.mode & 61440 = 16384 AND i.nlink > 0 AND i.ino NOT IN (SELECT ino FROM reach)
+	 UNION ALL SELECT 'directory '||r.ino||' is at '||quote(r.path)||' but its row says '||quote(d.path)
+	   FROM reach r LEFT JOIN dir d ON d.ino = r.ino WHERE d.path IS NOT r.path
+	 UNION ALL SELECT 'there is a path for inode '||d.ino||', which is no directory in use'
+	   FROM dir d WHERE d.ino NOT IN (SELECT ino FROM reach)`,
+	`SELECT 'extent at '||x.off||' of inode '||x.ino||', which is no regular file'
+	 FROM extent x WHERE NOT EXISTS (SELECT 1 FROM inode i WHERE i.ino = x.ino AND i.mode & 61440 = 32768)`,
+	`SELECT 'extent at '||off||' of inode '||ino||' overlaps the one before' FROM
+	  (SELECT ino, off, lag(off + len) OVER (PARTITION BY ino ORDER BY off) AS before FROM extent) WHERE before > off`,
+	`SELECT 'extent at '||off||' of inode '||ino||' lies outside its record'
+	 FROM extent WHERE len < 1 OR off < 0 OR delta < 0 OR delta + len > whole`,
+	`SELECT 'extent at '||off||' of inode '||ino||' is in segment '||segment||', which is not known'
+	 FROM extent x WHERE NOT EXISTS (SELECT 1 FROM segment s WHERE s.num = x.segment)`,
+	`SELECT 'inode '||i.ino||' has size '||i.size||' but bytes up to '||x.e
+	 FROM inode i JOIN (SELECT ino, max(off + len) AS e FROM extent GROUP BY ino) x ON x.ino = i.ino WHERE x.e > i.size`,
+	`SELECT 'inode '||ino||' says '||alloc||' bytes are allocated but has '||n FROM
+	  (SELECT i.ino, i.alloc, (SELECT coalesce(sum(len), 0) FROM extent x WHERE x.ino = i.ino) AS n FROM inode i) WHERE alloc <> n`,
+	`SELECT 'attribute '||quote(name)||' belongs to inode '||ino||', which does not exist'
+	 FROM xattr x WHERE NOT EXISTS (SELECT 1 FROM inode WHERE ino = x.ino)`,
+	`SELECT 'inode '||i.ino||' was written by writer '||i.writer||', who is not known'
+	 FROM inode i WHERE i.writer <> 0 AND NOT EXISTS (SELECT 1 FROM writer WHERE id = i.writer)`,
+	`SELECT 'inode '||ino||' has no name and no mount is open that could hold it'
+	 FROM inode WHERE nlink = 0 AND NOT EXISTS (SELECT 1 FROM epoch)`,
+}
