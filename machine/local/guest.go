@@ -43,6 +43,9 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 		err = holt.Errorf(holt.Conflict, "the machine in %s runs on another engine, %.40q", path, record.Engine)
 	}
 	if err != nil {
+		if errors.Is(err, machine.ErrGone) {
+			sweepCgroups(path)
+		}
 		dir.Close()
 		return nil, err
 	}
@@ -63,6 +66,7 @@ func (g *guest) supervise() {
 	defer close(g.stopped)
 	select {
 	case <-g.handle.Done():
+		sweepCgroups(g.dir.Path)
 		defer close(g.done)
 	case <-g.stop:
 	}
@@ -103,6 +107,7 @@ func (g *guest) Kill() error {
 		return err
 	}
 	<-g.stopped // ended, or released before
+	sweepCgroups(g.dir.Path)
 	return machine.Clear(g.dir.Path, sockets[:]...)
 }
 

@@ -27,11 +27,12 @@ const (
 var sockets = [...]string{machine.PortControl + ".sock", machine.PortFiles + ".sock"}
 
 // script runs as PID 1 of the new namespaces and becomes the agent. File
-// descriptor 3 is the lock, which the agent holds by having it open; 4 is the agent's program.
+// descriptor 3 is the lock, which the agent holds by having it open; 4 is the
+// agent's program. $1 names its cgroups.
 const script = `mount --make-rslave / &&
 mount -t proc proc /proc &&
 mount -t tmpfs -o mode=755,nosuid,nodev tmpfs /home &&
-exec /proc/self/fd/4 agent --control-socket control.sock --files-socket files.sock`
+exec /proc/self/fd/4 agent --control-socket control.sock --files-socket files.sock --cgroup "$1"`
 
 // Start implements [machine.Engine]. It returns when the agent listens.
 //
@@ -95,7 +96,7 @@ func (g *guest) launch(lock *os.File) error {
 		return err
 	}
 	defer console.Close()
-	cmd := exec.Command("/bin/sh", "-c", script, "holt-guest")
+	cmd := exec.Command("/bin/sh", "-c", script, "holt-guest", cgroupName(g.dir.Path))
 	cmd.Dir, cmd.ExtraFiles = g.dir.Path, []*os.File{lock, program}
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &unix.SysProcAttr{
@@ -182,6 +183,7 @@ func (g *guest) undo() {
 		g.reaped.Wait()
 	}
 	g.let()
+	sweepCgroups(g.dir.Path)
 	if err := g.dir.Remove(append([]string{machine.RecordFile}, sockets[:]...)...); err != nil {
 		g.engine.log.Warn("undo start of machine", "dir", g.dir.Path, "err", err)
 	}

@@ -38,6 +38,7 @@ func asProcess(args []string) error {
 	flags := flag.NewFlagSet("agent", flag.ExitOnError)
 	control := flags.String("control-socket", "", "")
 	files := flags.String("files-socket", "", "")
+	cgroup := flags.String("cgroup", "", "")
 	flags.Parse(args)
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, unix.SIGTERM)
@@ -63,7 +64,7 @@ func asProcess(args []string) error {
 			}
 		}()
 	}
-	fmt.Println("guest: ready: pid", os.Getpid(), "mounts", mounted())
+	fmt.Println("guest: ready: pid", os.Getpid(), "mounts", mounted(), "cgroup", *cgroup)
 	<-term
 	return nil
 }

@@ -1,0 +1,124 @@
+package local_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/agent"
+	"holt/channel"
+	"holt/machine"
+	"holt/machine/local"
+)
+
+// TestAgent runs the real guest agent and then kills its machine in the midst
+// of runs: nothing of them may stay.
+func TestAgent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("this engine needs root")
+	}
+	guest := filepath.Join(t.TempDir(), "holt-guest")
+	build := exec.Command("go", "build", "-o", guest, "holt/cmd/holt-guest")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build holt-guest: %v\n%s", err, out)
+	}
+	e := local.New(local.Options{Guest: guest})
+	spec := machine.Spec{Dir: t.TempDir(), CPUs: 1, MemoryMB: 64}
+	m, err := e.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	client := control(t, m)
+	h, err := client.Hello(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", h)
+
+	marker := fmt.Sprint("31", time.Now().UnixNano()) // an argument that nobody else has
+	id := holt.NewRunID()
+	if _, err := client.StartRun(t.Context(), id, holt.RunSpec{
+		Command: "(setsid sleep " + marker + " &) ; echo $$; sleep " + marker, User: "root", Cwd: "/",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the run", func() bool { return living(t, marker) == 2 })
+	t.Logf("cgroups: %v", cgroups(t, id))
+	if err := m.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if n := living(t, marker); n != 0 {
+		t.Errorf("%d processes of the run live on", n)
+	}
+	if left := cgroups(t, id); len(left) != 0 {
+		t.Errorf("cgroups left: %v", left)
+	}
+}
+
+func control(t *testing.T, m machine.Machine) *agent.Client {
+	t.Helper()
+	conn, err := m.Dial(t.Context(), machine.PortControl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := channel.Dial(t.Context(), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := agent.NewClient(session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func until(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !yes(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// living counts the processes that sleep for marker.
+func living(t *testing.T, marker string) int {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, path := range lines {
+		if b, err := os.ReadFile(path); err == nil && bytes.Equal(b, []byte("sleep\x00"+marker+"\x00")) {
+			n++
+		}
+	}
+	return n
+}
+
+// cgroups returns those of a run.
+func cgroups(t *testing.T, id holt.RunID) []string {
+	t.Helper()
+	var found []string
+	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		dirs, err := filepath.Glob(filepath.Join(mount, "holt-local-*", string(id)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, dirs...)
+	}
+	return found
+}
