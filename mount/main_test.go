@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"testing"
+
+	"holt/workspace"
 )
 
 // TestMain lets this program be started again as another one: see helper.
@@ -31,6 +34,21 @@ func helpers() map[string]func(args []string) error {
 			}
 			fmt.Println("mounted")
 			select {}
+		},
+		// serves the workspace in args[0] to the guest at descriptor 3
+		"serve": func(args []string) error {
+			conn, err := net.FileConn(os.NewFile(3, "guest"))
+			if err != nil {
+				return err
+			}
+			ws, err := workspace.Open(args[0], workspace.Options{})
+			if err != nil {
+				return err
+			}
+			if err := Guest(context.Background(), ws, conn, GuestOptions{}); err != nil {
+				return err
+			}
+			return ws.Close()
 		},
 	}
 }
