@@ -66,7 +66,7 @@ var (
 // group is one part of the document.
 type group struct {
 	name string
-	run  func(context.Context, *bench) (*section, error)
+	run  func(context.Context, *bench) ([]*section, error)
 }
 
 // owned is something that must be gone when the bench ends.

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/client"
+)
+
+// daemon is a `holt serve` with a data directory of its own.
+type daemon struct {
+	b      *bench
+	data   string
+	client *client.Client
+	cmd    *exec.Cmd
+	exited chan struct{}
+	said   bytes.Buffer // read once it has exited
+}
+
+// startDaemon starts the program under test, with its image built.
+func startDaemon(ctx context.Context, b *bench, data string) (*daemon, error) {
+	if _, err := os.Stat(b.holt); err != nil {
+		return nil, fmt.Errorf("no program to test (make build makes it): %w", err)
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, err
+	}
+	d := &daemon{b: b, data: data, exited: make(chan struct{})}
+	b.say("image of %s", b.template)
+	if _, err := d.cli(ctx, "image", "build", b.template); err != nil {
+		return nil, err
+	}
+	d.cmd = exec.Command(b.holt, "serve", "--engine", "qemu")
+	d.cmd.Env = d.env()
+	d.cmd.Stdout, d.cmd.Stderr = &d.said, &d.said
+	d.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
+	if err := d.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { d.cmd.Wait(); close(d.exited) }()
+	b.own("the daemon", d.stop)
+	c, err := client.New(client.Options{Socket: filepath.Join(data, "holt.sock")})
+	if err != nil {
+		return nil, err
+	}
+	d.client = c
+	return d, d.await(ctx)
+}
+
+func (d *daemon) env() []string {
+	return append(os.Environ(), holt.EnvDataDir+"="+d.data, holt.EnvImageDir+"="+d.b.imageDir,
+		holt.EnvSocket+"="+filepath.Join(d.data, "holt.sock"), holt.EnvHost+"=")
+}
+
+// await returns when the daemon answers.
+func (d *daemon) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		h, err := d.client.Daemon.Health(ctx)
+		if err == nil {
+			d.b.accelerator = h.Engine
+			return nil
+		}
+		select {
+		case <-d.exited:
+			return fmt.Errorf("the daemon ended: %s", d.said.String())
+		case <-ctx.Done():
+			return fmt.Errorf("the daemon does not answer: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// stop ends computers and daemon; what does not end by itself is killed, and
+// the machines are left to the sweep.
+func (d *daemon) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	_, err := d.client.Daemon.Down(ctx, holt.DownSpec{Computers: holt.DownStop}, "")
+	d.client.Close()
+	select {
+	case <-d.exited:
+		return err
+	case <-ctx.Done():
+	}
+	err = errors.Join(err, d.cmd.Process.Kill(), errors.New("the daemon did not end by itself"))
+	<-d.exited
+	return err
+}
+
+// cli runs the command line and returns what it printed.
+func (d *daemon) cli(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, d.b.holt, args...)
+	cmd.Env = d.env()
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("holt %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
+	}
+	return out, nil
+}
+
+// run runs a program in a computer as root and returns its standard output.
+func (d *daemon) run(ctx context.Context, computer string, argv ...string) ([]byte, error) {
+	r, err := d.client.Runs.Start(ctx, computer, holt.RunSpec{Argv: argv, User: "root", Cwd: "/"}, "")
+	if err != nil {
+		return nil, err
+	}
+	var out, complaint bytes.Buffer
+	err = d.client.Runs.Follow(ctx, r.ID, 0, func(e holt.RunEvent) error {
+		switch e.Kind {
+		case holt.RunStdout:
+			out.Write(e.Data)
+		case holt.RunStderr:
+			complaint.Write(e.Data)
+		case holt.RunExit:
+			r = *e.Run
+		}
+		return nil
+	})
+	if err == nil && r.ExitCode != 0 {
+		err = fmt.Errorf("%s in the guest: exit status %d: %s", filepath.Base(argv[0]), r.ExitCode, firstLine(complaint.String()))
+	}
+	return out.Bytes(), err
+}
+
+// settle waits until the guest has finished its start, which goes on long
+// after its agent answers.
+func (d *daemon) settle(ctx context.Context, computer string) error {
+	_, err := d.run(ctx, computer, "sh", "-c", "systemctl is-system-running --wait; true")
+	return err
+}
