@@ -28,6 +28,15 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close reads what is left of the body, as net/http does, but not for ever.
+func (b *slowBody) Close() error {
+	if !b.ended {
+		_ = b.ctl.SetReadDeadline(time.Now().Add(b.linger))
+		defer b.ctl.SetReadDeadline(time.Time{})
+	}
+	return b.ReadCloser.Close()
+}
+
 // answering is called before an answer begins. net/http then reads what is
 // left of the body, so that the connection can be used again, and it would
 // wait for ever for a caller who sends no more.

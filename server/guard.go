@@ -28,7 +28,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if !public(r) {
 			if err := s.authenticate(q, r); err != nil {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				q.fail(err, status(holt.CodeOf(err)))
+				q.fail(err, Status(holt.CodeOf(err)))
 				return
 			}
 		}

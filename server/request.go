@@ -104,8 +104,11 @@ func (s *Server) ended(q *request, began time.Time, panicked any) {
 	attrs := []any{"request", q.id, "method", r.Method, "path", clip(r.URL.Path)}
 	if panicked != nil && panicked != http.ErrAbortHandler {
 		s.opt.Log.Error("panic", append(attrs, "panic", panicked, "stack", string(debug.Stack()))...)
-		q.fail(q.internal(), http.StatusInternalServerError)
-		panicked = http.ErrAbortHandler
+		if panicked = http.ErrAbortHandler; q.status == 0 {
+			q.Header().Set("Connection", "close")
+			q.fail(q.internal(), http.StatusInternalServerError)
+			panicked = nil // it has its answer
+		}
 	}
 	if q.token != "" {
 		attrs = append(attrs, "token", q.token)

@@ -35,7 +35,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 			},
 			Security: []map[string][]string{{"token": {}}, {}},
 		},
-		Formats:                      map[string]huma.Format{"application/json": huma.DefaultJSONFormat},
+		Formats:                      map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{translate},
@@ -46,7 +46,9 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.files(api)
 	s.workspaces(api)
 	s.daemon(api)
-	delete(api.OpenAPI().Components.Schemas.Map(), "ErrorModel") // huma's, never sent: see translate
+	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
+		delete(api.OpenAPI().Components.Schemas.Map(), unused)
+	}
 	document, err := json.MarshalIndent(api.OpenAPI(), "", "  ")
 	if err != nil {
 		panic(err) // the document is made of our own types
@@ -90,7 +92,7 @@ func register[I, O any](api huma.API, op huma.Operation, f func(context.Context,
 	op.Responses["default"] = &huma.Response{
 		Description: "error",
 		Content: map[string]*huma.MediaType{"application/json": {
-			Schema: huma.SchemaFromType(api.OpenAPI().Components.Schemas, errorType),
+			Schema: api.OpenAPI().Components.Schemas.Schema(errorType, true, ""),
 		}},
 	}
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
@@ -125,7 +127,7 @@ func failed(ctx context.Context, err error) answer {
 		own := *e
 		e = own.WithHint("the daemon's log has more under request %s", q.id)
 	}
-	return answer{e, status(e.Code)}
+	return answer{e, Status(e.Code)}
 }
 
 // Paging is the part of a call that lists.

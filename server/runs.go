@@ -102,7 +102,7 @@ func (s *Server) runEvents(api huma.API) {
 		"A client that comes again with that id as Last-Event-ID (or offset) misses nothing. The stream is complete " +
 		"only when it ended with an exit event; one named error carries an Error. Comments keep a quiet stream alive."
 	op.Responses = map[string]*huma.Response{"200": {Description: "events", Content: map[string]*huma.MediaType{
-		"text/event-stream": {Schema: huma.SchemaFromType(api.OpenAPI().Components.Schemas, eventType)},
+		"text/event-stream": {Schema: api.OpenAPI().Components.Schemas.Schema(eventType, true, "")},
 	}}}
 	register(api, op, func(ctx context.Context, in *struct {
 		OneRun

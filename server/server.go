@@ -4,7 +4,7 @@
 //
 // Form: JSON under /v1, described by /openapi.json (OpenAPI 3.1, generated
 // from the Go types) and /docs. Errors are a [holt.Error] with the status of
-// [status]. File contents and standard input are raw bodies, streamed; output
+// [Status]. File contents and standard input are raw bodies, streamed; output
 // of runs is server-sent events whose id is the offset to go on from.
 //
 // Doors: the unix socket asks no token, its permissions are the check; TCP

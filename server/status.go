@@ -10,10 +10,10 @@ import (
 	"holt"
 )
 
-// status is the one table from codes to HTTP status; docs/words.md shows it.
+// Status is the one table from codes to HTTP status; docs/words.md shows it.
 // Besides, what HTTP itself refuses (405, 406, 408, 413, 415, 416, 431) keeps
 // its own status, with code invalid_argument in the body.
-func status(code holt.Code) int {
+func Status(code holt.Code) int {
 	switch code {
 	case holt.InvalidArgument:
 		return http.StatusBadRequest

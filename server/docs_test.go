@@ -1,0 +1,133 @@
+package server_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"holt"
+	"holt/server"
+	"holt/server/servertest"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func decode[T any](t *testing.T, text string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return v
+}
+
+// golden compares with a file, or rewrites it.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s is not in step (go test -update):\n%s", path, d)
+	}
+}
+
+func TestOpenAPI(t *testing.T) {
+	s := server.New(server.Options{Nouns: memory(t).Nouns(), Version: "1"})
+	golden(t, "../docs/openapi.json", string(s.Document())+"\n")
+	doc := decode[struct {
+		OpenAPI    string
+		Components struct{ Schemas map[string]any }
+		Paths      map[string]map[string]struct {
+			OperationID string
+			Responses   map[string]any
+			Parameters  []struct{ Name string }
+		}
+	}](t, string(s.Document()))
+	if doc.OpenAPI != "3.1.0" || doc.Components.Schemas["Error"] == nil {
+		t.Errorf("version %q, schemas %v", doc.OpenAPI, doc.Components.Schemas)
+	}
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			if op.Responses["default"] == nil {
+				t.Errorf("%s %s does not say what an error is", method, path)
+			}
+			keyed := false
+			for _, p := range op.Parameters {
+				keyed = keyed || p.Name == "Idempotency-Key"
+			}
+			reads := method == "get" || strings.HasSuffix(path, "/check") || strings.HasSuffix(path, "/query")
+			streams := method == "put"
+			if keyed == (reads || streams) {
+				t.Errorf("%s %s: idempotency key %v", method, path, keyed)
+			}
+		}
+	}
+}
+
+func TestDocsPage(t *testing.T) {
+	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	status, header, text := overSocket(t, d).do("GET", "/docs", "")
+	if status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/html") || !strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("status %d, %v", status, header)
+	}
+	for _, want := range []string{"/v1/computers/{computer}/runs", "Idempotency-Key", `id="schema-Error"`, `href="#schema-Computer"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if found := regexp.MustCompile(`(?i)(src|href)="?(https?:)?//|@import|<script|url\(`).FindString(text); found != "" {
+		t.Errorf("the page loads something: %s", found)
+	}
+}
+
+// TestWire pins the JSON of everything that travels: a change of it breaks
+// clients that people have.
+func TestWire(t *testing.T) {
+	at := time.Date(2026, 6, 9, 12, 30, 0, 123456789, time.UTC)
+	run := holt.Run{
+		ID: "run_aaaaaaaaaaaaaaaa", ComputerID: "cmp_aaaaaaaaaaaaaaaa", State: holt.RunExited, ExitCode: 143, Signal: "SIGTERM", TimedOut: true, Background: 2, StartedAt: at, EndedAt: &at,
+		Spec: holt.RunSpec{Command: "make", Argv: []string{"make"}, Env: map[string]string{"A": "b"}, Cwd: "/tmp", User: "root", Stdin: true, TimeoutMS: 1000},
+	}
+	wire := map[string]any{
+		"computer":      holt.Computer{ID: "cmp_aaaaaaaaaaaaaaaa", Name: "curie", Template: "base", State: holt.ComputerRunning, Reason: "r", Engine: "qemu-tcg", CPUs: 1, MemoryMB: 1024, DiskSizeMB: 10240, Workspace: "curie", CreatedAt: at, StartedAt: &at, BootMS: 2500},
+		"computer_bare": holt.Computer{},
+		"computer_spec": holt.ComputerSpec{Name: "curie", Template: "base", CPUs: 1, MemoryMB: 2, DiskSizeMB: 3, Workspace: "w"},
+		"run":           run, "run_bare": holt.Run{}, "signal_spec": holt.SignalSpec{Signal: "SIGINT"},
+		"event_stdout": holt.RunEvent{Kind: holt.RunStdout, Offset: 5, Data: []byte("hello\x00\xff")},
+		"event_gap":    holt.RunEvent{Kind: holt.RunGap, Offset: 5, Dropped: 7},
+		"event_exit":   holt.RunEvent{Kind: holt.RunExit, Offset: 12, Run: &run},
+		"file":         holt.FileInfo{Path: "/a/b", Name: "b", Kind: "symlink", Size: 1, Mode: 0o777, UID: 1000, GID: 1000, ModTime: at, Target: "c"},
+		"mkdir_spec":   holt.MkdirSpec{Path: "/a", Mode: 0o700, User: "agent", Parents: true},
+		"rename_spec":  holt.RenameSpec{From: "/a", To: "/b"},
+		"workspace":    holt.Workspace{ID: "wsp_aaaaaaaaaaaaaaaa", Name: "w", CreatedAt: at, Computer: "curie", Mounts: []holt.Mount{{Dir: "/mnt", ReadOnly: true}}, Files: 3, Bytes: 4},
+		"query_spec":   holt.QuerySpec{SQL: "SELECT 1", MaxRows: 5, TimeoutMS: 6},
+		"query_result": holt.QueryResult{Columns: []string{"path", "n"}, Rows: [][]any{{"a", 1}, {nil, 2.5}}, Truncated: true, ElapsedMS: 0.25},
+		"check_report": holt.CheckReport{Inodes: 1, Entries: 2, Extents: 3, Bytes: 4, Problems: []string{"p"}},
+		"image":        holt.Image{Template: "base", Built: true, Digest: "d", MinDiskMB: 2048, Bytes: 5, BuiltAt: &at},
+		"finding":      holt.Finding{Name: "kvm", Verdict: holt.VerdictWarn, Found: "none", Do: "nothing", Install: []string{"qemu-system-x86"}},
+		"health":       holt.Health{Status: "ok", Version: "1", PID: 7, DataDir: "/var/lib/holt", Engine: "local", StartedAt: at, Running: 2},
+		"down_spec":    holt.DownSpec{Computers: holt.DownKeep},
+		"down_report":  holt.DownReport{Stopped: []string{"a"}, Kept: []string{}, Unmounted: []string{"/mnt"}},
+		"page":         holt.Page[string]{Items: []string{"a"}, Next: "a"},
+		"error":        holt.Errorf(holt.OutOfSpace, "the disk is full").WithHint("make room"),
+	}
+	data, err := json.MarshalIndent(wire, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, filepath.Join("testdata", "wire.json"), string(data)+"\n")
+}
