@@ -271,6 +271,10 @@ func TestHostsFile(t *testing.T) {
 	if first != want {
 		t.Errorf("got %q, want %q", first, want)
 	}
+	given := Identity{Hostname: "curie", Hosts: []HostEntry{{"127.0.1.1", []string{"curie.local", "curie"}}}}
+	if got := hostsFile("", given); got != "# begin holt\n127.0.1.1 curie.local curie\n# end holt\n" {
+		t.Errorf("given %q", got)
+	}
 	if again := hostsFile(first+"1.2.3.4 x\n", Identity{Hosts: id.Hosts}); again != "127.0.0.1 localhost\n1.2.3.4 x\n# begin holt\n127.0.1.1 curie\n10.0.2.2 holt.internal\n# end holt\n" {
 		t.Errorf("again %q", again)
 	}

@@ -34,7 +34,6 @@ type testFile struct {
 	name string
 	data []byte
 	mode uint32
-	uid  uint32
 }
 
 func newTestFS() *testFS {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -40,6 +41,8 @@ const (
 
 // Main is the program holt-guest. It returns the exit status.
 func Main(args []string) int {
+	// What the starter left open (a lock, this program) is not for runs.
+	unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	var err error
 	switch {
 	case len(args) == 0 && os.Getpid() == 1:

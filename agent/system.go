@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -233,6 +234,7 @@ func reseed(entropy []byte) error {
 const (
 	hostsBegin = "# begin holt"
 	hostsEnd   = "# end holt"
+	hostSelf   = "127.0.1.1" // where Debian puts a machine's own name
 )
 
 // setNames writes etc/hostname and holt's block in etc/hosts.
@@ -267,8 +269,8 @@ func hostsFile(old string, id Identity) string {
 			inside = true
 		case trimmed == hostsEnd:
 			inside = false
-		case inside && strings.HasPrefix(trimmed, "127.0.1.1 "):
-			name = strings.TrimPrefix(trimmed, "127.0.1.1 ")
+		case inside && strings.HasPrefix(trimmed, hostSelf+" "):
+			name = strings.TrimPrefix(trimmed, hostSelf+" ")
 		case !inside:
 			out.WriteString(trimmed + "\n")
 		}
@@ -277,8 +279,9 @@ func hostsFile(old string, id Identity) string {
 		name = id.Hostname
 	}
 	out.WriteString(hostsBegin + "\n")
-	if name != "" {
-		out.WriteString("127.0.1.1 " + name + "\n") // or sudo complains
+	given := slices.ContainsFunc(id.Hosts, func(h HostEntry) bool { return h.Address == hostSelf })
+	if name != "" && !given {
+		out.WriteString(hostSelf + " " + name + "\n") // or sudo complains
 	}
 	for _, h := range id.Hosts {
 		out.WriteString(h.Address + " " + strings.Join(h.Names, " ") + "\n")
