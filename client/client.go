@@ -82,7 +82,9 @@ func New(opt Options) (*Client, error) {
 		return nil, holt.Errorf(holt.InvalidArgument, "a client needs either a socket or a host")
 	case opt.Socket != "":
 		c.url, c.place = "http://holt", opt.Socket
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, opt.Socket) }
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return watched(dialSocket(ctx, opt.Socket))
+		}
 	default:
 		u, err := parseHost(opt.Host)
 		if err != nil {
@@ -90,6 +92,9 @@ func New(opt Options) (*Client, error) {
 		}
 		c.url, c.place = u, opt.Host
 		transport.Proxy = http.ProxyFromEnvironment
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			return watched(new(net.Dialer).DialContext(ctx, network, address))
+		}
 	}
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -100,6 +101,9 @@ func (f *follower) event(name string, data []byte) error {
 	var e holt.RunEvent
 	if err := json.Unmarshal(data, &e); err != nil {
 		return holt.Errorf(holt.Corrupt, "an event of the run cannot be read: %w", err)
+	}
+	if e.Offset < 0 || e.Dropped < 0 || e.Dropped > math.MaxInt64-e.Offset-int64(len(e.Data)) {
+		return holt.Errorf(holt.Corrupt, "an event of the run lies nowhere: %d bytes and %d dropped at %d", len(e.Data), e.Dropped, e.Offset)
 	}
 	f.heard = true
 	end := e.Offset + int64(len(e.Data)) + e.Dropped

@@ -60,7 +60,8 @@ func (n Runs) Input(ctx context.Context, id holt.RunID, r io.Reader, eof bool) (
 		var out struct {
 			Bytes int64 `json:"bytes"`
 		}
-		err := n.c.once(ctx, call{method: http.MethodPut, path: join("runs", string(id), "stdin"), query: query, raw: src.attempt()}, &out)
+		body := src.attempt()
+		err := n.c.once(closeWithConn(ctx, body), call{method: http.MethodPut, path: join("runs", string(id), "stdin"), query: query, raw: body}, &out)
 		var lost *lostError
 		if errors.As(err, &lost) && src.given.Load() == 0 && w.again(ctx, n.c.patience, lost) {
 			continue

@@ -47,7 +47,7 @@ func (s *source) pump(r io.Reader) {
 func (s *source) stop() { close(s.stopped) }
 
 // attempt returns the body of one call.
-func (s *source) attempt() io.ReadCloser { return &attempt{s: s, closed: make(chan struct{})} }
+func (s *source) attempt() *attempt { return &attempt{s: s, closed: make(chan struct{})} }
 
 type attempt struct {
 	s      *source
@@ -58,6 +58,11 @@ type attempt struct {
 
 func (a *attempt) Read(p []byte) (int, error) {
 	if len(a.rest) == 0 {
+		select {
+		case <-a.closed: // first: nothing may be taken for a broken connection
+			return 0, os.ErrClosed
+		default:
+		}
 		select {
 		case <-a.closed:
 			return 0, os.ErrClosed

@@ -1,0 +1,359 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"holt"
+	"holt/client"
+	"holt/server"
+	"holt/server/servertest"
+)
+
+func memory(t testing.TB) *servertest.Memory {
+	m := servertest.New(t.TempDir())
+	t.Cleanup(m.Close)
+	return m
+}
+
+// failing answers every Get with err.
+type failing struct {
+	server.Computers
+	err error
+}
+
+func (f failing) Get(context.Context, string) (holt.Computer, error) {
+	return holt.Computer{}, f.err
+}
+
+func TestErrorsCrossTheWire(t *testing.T) {
+	for _, code := range []holt.Code{
+		holt.InvalidArgument, holt.NotFound, holt.AlreadyExists, holt.Conflict, holt.Unauthenticated, holt.Denied, holt.OutOfSpace,
+		holt.TooMany, holt.Unsupported, holt.Unavailable, holt.Timeout, holt.Corrupt, holt.Internal,
+	} {
+		want := &holt.Error{Code: code, Message: "a sentence", Hint: "a hint", Detail: map[string]any{"left": "some"}}
+		nouns := memory(t).Nouns()
+		nouns.Computers = failing{nouns.Computers, fmt.Errorf("get computer: %w", want)}
+		d := servertest.Serve(t, servertest.Options(t, nouns), "")
+		_, err := d.Client(t, time.Minute).Computers.Get(t.Context(), "curie")
+		var got *holt.Error
+		if !errors.As(err, &got) {
+			t.Fatalf("%s: %v", code, err)
+		}
+		want.Message = "get computer: a sentence"
+		if d := cmp.Diff([]any{want.Code, want.Message, want.Hint, want.Detail}, []any{got.Code, got.Message, got.Hint, got.Detail}); d != "" {
+			t.Errorf("%s: %s", code, d)
+		}
+	}
+}
+
+func TestNoDaemon(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "holt.sock")
+	dead := filepath.Join(t.TempDir(), "holt.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	for _, opt := range []client.Options{{Socket: missing}, {Socket: dead}, {Host: "127.0.0.1:1", Token: "x"}} {
+		c, err := client.New(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for _, err := range []error{
+			errOf(c.Daemon.Health(t.Context())),
+			errOf(c.Computers.Create(t.Context(), holt.ComputerSpec{}, "")),
+			c.Runs.Follow(t.Context(), holt.NewRunID(), 0, nil),
+			errOf(c.Runs.Input(t.Context(), holt.NewRunID(), strings.NewReader("x"), true)),
+			c.Files.Read(t.Context(), "x", "/", 0, -1, io.Discard),
+		} {
+			var e *holt.Error
+			if !errors.As(err, &e) || e.Code != holt.Unavailable || !strings.Contains(e.Hint, "holt up") {
+				t.Errorf("%+v: %v", opt, err)
+			}
+		}
+		if took := time.Since(began); took > 30*time.Second { // it is not waited for
+			t.Errorf("%+v: took %s", opt, took)
+		}
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+func TestWrongAddresses(t *testing.T) {
+	for _, opt := range []client.Options{
+		{}, {Socket: "/x", Host: "y"}, {Host: "ftp://x"}, {Host: "http://x/path"}, {Host: "http://user:pw@x"}, {Host: "http://"}, {Host: "a b"},
+	} {
+		if _, err := client.New(opt); holt.CodeOf(err) != holt.InvalidArgument {
+			t.Errorf("%+v: %v", opt, err)
+		}
+	}
+	// Something else answers there, or sends the caller and its token elsewhere.
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("the token went elsewhere: %s", r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	for name, handler := range map[string]http.HandlerFunc{
+		"html": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404); io.WriteString(w, "<html>") },
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		},
+		"empty": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) },
+	} {
+		s := httptest.NewServer(handler)
+		c, err := client.New(client.Options{Host: s.URL, Token: "secret"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Daemon.Health(t.Context()); holt.CodeOf(err) != holt.Unavailable || !strings.Contains(err.Error(), "not a holt daemon") {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.Close()
+		s.Close()
+	}
+}
+
+func TestLongSocketPath(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 30))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "holt.sock")
+	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), socket)
+	if _, err := d.Client(t, time.Minute).Daemon.Health(t.Context()); err != nil {
+		t.Error(err)
+	}
+	info, err := os.Stat(socket)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("socket: %v, %v; want mode 600", info.Mode(), err)
+	}
+	d.Kill()
+	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+		t.Errorf("after its end the socket is there: %v", err)
+	}
+}
+
+// TestFollowOverRestarts kills the server again and again under a client that
+// follows: it gets each byte once.
+func TestFollowOverRestarts(t *testing.T) {
+	nouns := memory(t).Nouns()
+	opt := servertest.Options(t, nouns)
+	d := servertest.Serve(t, opt, "")
+	c := d.Client(t, time.Minute)
+	if _, err := c.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	const restarts = 5
+	// It goes on only when the test has made the file go, which it does after each restart.
+	run, err := c.Runs.Start(t.Context(), "curie", holt.RunSpec{
+		Command: fmt.Sprintf("for i in $(seq %d); do echo $i; while [ ! -e go$i ]; do sleep 0.005; done; done; exit 9", restarts),
+	}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	var end *holt.Run
+	round := 0
+	err = c.Runs.Follow(t.Context(), run.ID, 0, func(e holt.RunEvent) error {
+		got.Write(e.Data)
+		if e.Kind == holt.RunExit {
+			end = e.Run
+			return nil
+		}
+		round++
+		if round == 3 { // an end with notice, not a kill
+			if err := d.Server.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		d.Kill()
+		_, err := nouns.Files.Write(t.Context(), "curie", fmt.Sprintf("/home/agent/go%d", round), holt.WriteSpec{}, strings.NewReader(""))
+		time.AfterFunc(time.Duration(round)*10*time.Millisecond, func() { d = servertest.Serve(t, opt, d.Socket) })
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "1\n2\n3\n4\n5\n"; got.String() != want || end == nil || end.ExitCode != 9 {
+		t.Errorf("followed %q, %+v; want %q", got.String(), end, want)
+	}
+}
+
+// lossy loses the answers of the first calls to Start, after they have worked.
+type lossy struct {
+	server.Runs
+	lose func()
+	n    *int
+}
+
+func (l lossy) Start(ctx context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error) {
+	run, err := l.Runs.Start(ctx, computer, spec, key)
+	if *l.n--; *l.n >= 0 {
+		l.lose()
+	}
+	return run, err
+}
+
+// TestLostAnswers has the connection break after the work was done: the work
+// is not done twice.
+func TestLostAnswers(t *testing.T) {
+	nouns := memory(t).Nouns()
+	lost := 3
+	opt := servertest.Options(t, nouns)
+	opt.Nouns.Runs = lossy{nouns.Runs, func() { panic(http.ErrAbortHandler) }, &lost}
+	c := servertest.Serve(t, opt, "").Client(t, time.Minute)
+	if _, err := c.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: "true"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := nouns.Runs.List(t.Context(), "curie", "", 10)
+	if err != nil || len(runs) != 1 || runs[0].ID != run.ID || lost != -1 {
+		t.Errorf("%d runs, %v; %d answers were left to lose", len(runs), err, lost)
+	}
+}
+
+func TestPatienceEnds(t *testing.T) {
+	nouns := memory(t).Nouns()
+	lost := 1 << 30
+	opt := servertest.Options(t, nouns)
+	opt.Nouns.Runs = lossy{nouns.Runs, func() { panic(http.ErrAbortHandler) }, &lost}
+	c := servertest.Serve(t, opt, "").Client(t, 50*time.Millisecond)
+	if _, err := c.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: "true"}, ""); holt.CodeOf(err) != holt.Unavailable {
+		t.Errorf("got %v", err)
+	}
+}
+
+// awayRuns is a daemon whose guest is away: it says so each time.
+type awayRuns struct {
+	server.Runs
+	tries *int
+	back  int
+}
+
+func (a awayRuns) Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error {
+	if *a.tries++; *a.tries < a.back {
+		return holt.Errorf(holt.Unavailable, "the guest agent does not answer")
+	}
+	return a.Runs.Follow(ctx, id, offset, emit)
+}
+
+func TestGuestAway(t *testing.T) {
+	for _, back := range []int{3, 1 << 30} {
+		nouns := memory(t).Nouns()
+		tries := 0
+		opt := servertest.Options(t, nouns)
+		opt.Nouns.Runs = awayRuns{nouns.Runs, &tries, back}
+		c := servertest.Serve(t, opt, "").Client(t, 200*time.Millisecond)
+		if _, err := c.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+			t.Fatal(err)
+		}
+		run, err := c.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: "true"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Runs.Follow(t.Context(), run.ID, 0, func(holt.RunEvent) error { return nil })
+		if back == 3 && err != nil {
+			t.Errorf("a guest that came back: %v", err)
+		}
+		if back > 3 && (holt.CodeOf(err) != holt.Unavailable || !strings.Contains(err.Error(), "guest agent")) {
+			t.Errorf("a guest that stays away: %v", err)
+		}
+	}
+}
+
+// blockedReader is a terminal at which nobody types until open is closed.
+type blockedReader struct {
+	open chan struct{}
+	r    io.Reader
+}
+
+func (b blockedReader) Read(p []byte) (int, error) {
+	<-b.open
+	return b.r.Read(p)
+}
+
+// TestInputOverRestart has a person who has not typed anything yet when the
+// daemon is restarted.
+func TestInputOverRestart(t *testing.T) {
+	nouns := memory(t).Nouns()
+	opt := servertest.Options(t, nouns)
+	d := servertest.Serve(t, opt, "")
+	c := d.Client(t, time.Minute)
+	if _, err := c.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: "cat", Stdin: true}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan struct{}, 2)
+	opt.Nouns.Runs = tellInput{nouns.Runs, arrived}
+	d.Kill()
+	d = servertest.Serve(t, opt, d.Socket)
+	in := blockedReader{make(chan struct{}), strings.NewReader("typed late\n")}
+	fed := make(chan error, 1)
+	go func() {
+		_, err := c.Runs.Input(t.Context(), run.ID, in, true)
+		fed <- err
+	}()
+	<-arrived
+	d.Kill()
+	servertest.Serve(t, opt, d.Socket)
+	<-arrived
+	close(in.open)
+	if err := <-fed; err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := servertest.Collect(t, nouns, run.ID); out[holt.RunStdout] != "typed late\n" {
+		t.Errorf("output %q", out)
+	}
+}
+
+// tellInput says when a call for input has come.
+type tellInput struct {
+	server.Runs
+	arrived chan<- struct{}
+}
+
+func (n tellInput) Input(ctx context.Context, id holt.RunID, r io.Reader, eof bool) (int64, error) {
+	n.arrived <- struct{}{}
+	return n.Runs.Input(ctx, id, r, eof)
+}
+
+func TestIntegersKeepTheirDigits(t *testing.T) {
+	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	c := d.Client(t, time.Minute)
+	if _, err := c.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Files.Write(t.Context(), "curie", "/home/agent/f", holt.WriteSpec{}, strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	result, err := c.Workspaces.Query(t.Context(), "curie", holt.QuerySpec{SQL: "SELECT * FROM files"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(result.Rows[0][2]); got != "9007199254740993" {
+		t.Errorf("got %s, want 2^53 + 1", got)
+	}
+}
