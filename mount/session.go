@@ -176,6 +176,11 @@ func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
 		return false, err
 	}
 	m := message(raw)
+	defer func() {
+		if r := recover(); r != nil {
+			err = s.reply(m, errnoOf(s.panicked(r)))
+		}
+	}()
 	if s.initSent != nil && bytes.Equal(m, s.initSent) {
 		return false, s.frames.Write(channel.FrameReply, s.initReply) // it was lost on its way
 	}
@@ -246,7 +251,7 @@ func (s *session) init(m message) error {
 func (s *session) work(sl *slot, m message) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.reply(m, syscall.Errno(s.panicked(r)))
+			s.reply(m, errnoOf(s.panicked(r)))
 		}
 		s.release(sl)
 	}()
