@@ -12,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"holt"
 )
 
 // fixture is a workspace under test, and paths for it.
@@ -52,9 +50,6 @@ func newFixture(t *testing.T, opt Options) *fixture {
 func (f *fixture) check() {
 	f.Helper()
 	report, err := f.w.Check(context.Background())
-	if holt.CodeOf(err) == holt.Unsupported {
-		return
-	}
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -24,15 +24,16 @@ var invariants = []string{
 	`SELECT 'directory '||e.ino||' says its parent is '||i.parent||' but it is in '||e.parent
 	 FROM entry e JOIN inode i ON i.ino = e.ino WHERE i.mode & 61440 = 16384 AND i.parent <> e.parent`,
 	`SELECT 'there is no root directory' WHERE NOT EXISTS (SELECT 1 FROM inode WHERE ino = 1 AND mode & 61440 = 16384 AND nlink >= 2)`,
-	`WITH RECURSIVE reach(ino, path) AS (SELECT 1, '/' UNION
-	   SELECT e.ino, CASE r.path WHEN '/' THEN '/' ELSE r.path||'/' END || CAST(e.name AS TEXT)
-	   FROM reach r JOIN entry e ON e.parent = r.ino JOIN inode i ON i.ino = e.ino AND i.mode & 61440 = 16384 LIMIT 50000000)
+	`WITH RECURSIVE reach(ino) AS (SELECT 1 UNION
+	   SELECT e.ino FROM reach r JOIN entry e ON e.parent = r.ino JOIN inode i ON i.ino = e.ino AND i.mode & 61440 = 16384)
 	 SELECT 'directory '||i.ino||' cannot be reached from the root' FROM inode i
-	   WHERE i.mode & 61440 = 16384 AND i.nlink > 0 AND i.ino NOT IN (SELECT ino FROM reach)
-	 UNION ALL SELECT 'directory '||r.ino||' is at '||quote(r.path)||' but its row says '||quote(d.path)
-	   FROM reach r LEFT JOIN dir d ON d.ino = r.ino WHERE d.path IS NOT r.path
-	 UNION ALL SELECT 'there is a path for inode '||d.ino||', which is no directory in use'
-	   FROM dir d WHERE d.ino NOT IN (SELECT ino FROM reach)`,
+	   WHERE i.mode & 61440 = 16384 AND i.nlink > 0 AND i.ino NOT IN (SELECT ino FROM reach)`,
+	`SELECT 'directory '||i.ino||' has no path' FROM inode i WHERE i.mode & 61440 = 16384 AND i.nlink > 0 AND NOT EXISTS (SELECT 1 FROM dir d WHERE d.ino = i.ino)`,
+	`SELECT 'directory '||e.ino||' is at '||quote(should)||' but its row says '||quote(path) FROM
+	  (SELECT e.ino, d.path, CASE p.path WHEN '/' THEN '/' ELSE p.path||'/' END || CAST(e.name AS TEXT) AS should
+	   FROM dir d JOIN entry e ON e.ino = d.ino JOIN dir p ON p.ino = e.parent) e WHERE should <> path`,
+	`SELECT 'there is a path for inode '||d.ino||', which is no directory in use'
+	 FROM dir d WHERE NOT EXISTS (SELECT 1 FROM inode i WHERE i.ino = d.ino AND i.mode & 61440 = 16384 AND i.nlink > 0)`,
 	`SELECT 'extent at '||x.off||' of inode '||x.ino||', which is no regular file'
 	 FROM extent x WHERE NOT EXISTS (SELECT 1 FROM inode i WHERE i.ino = x.ino AND i.mode & 61440 = 32768)`,
 	`SELECT 'extent at '||off||' of inode '||ino||' overlaps the one before' FROM
