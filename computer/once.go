@@ -35,7 +35,7 @@ type Keys struct {
 
 type call struct {
 	method string
-	hash   [32]byte
+	hash   [sha256.Size]byte
 	done   chan struct{}
 }
 
@@ -77,16 +77,24 @@ func Once[T any](ctx context.Context, k *Keys, c Call[T]) (T, error) {
 		return zero, holt.Errorf(holt.InvalidArgument, "the idempotency key has %d bytes", len(c.Key)).
 			WithHint("at most %d; a random identifier will do", mostKey)
 	}
-	request, err := json.Marshal(c.Request)
+	hash, err := requestHash(c.Request)
 	if err != nil {
-		return zero, fmt.Errorf("encode request: %w", err)
+		return zero, err
 	}
-	mine := &call{method: c.Method, hash: sha256.Sum256(request), done: make(chan struct{})}
+	mine := &call{method: c.Method, hash: hash, done: make(chan struct{})}
 	if err := k.enter(ctx, c.Key, mine); err != nil {
 		return zero, err
 	}
 	defer k.leave(c.Key, mine)
 	return execute(ctx, k, c, mine)
+}
+
+func requestHash(request any) ([sha256.Size]byte, error) {
+	b, err := json.Marshal(request) // maps come out sorted
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("encode request: %w", err)
+	}
+	return sha256.Sum256(b), nil
 }
 
 // enter waits until no other call with this key is under way.

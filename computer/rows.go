@@ -196,10 +196,14 @@ func (s *Store) saveBound(ctx context.Context, r record, claim *Claim) error {
 	})
 }
 
-// erase removes a computer's row, its runs, and keys that wait for it.
+// erase removes a computer's row and its runs. The key of the call that was
+// creating it is free again: its repeat creates anew.
 func (s *Store) erase(ctx context.Context, id holt.ComputerID) error {
 	return s.writeSync(ctx, func(tx *db.Tx) error {
 		if err := tx.Exec(`DELETE FROM run WHERE computer = ?`, id); err != nil {
+			return err
+		}
+		if err := tx.Exec(`DELETE FROM idempotency WHERE ref = ? AND method = 'computer.create' AND answer IS NULL`, id); err != nil {
 			return err
 		}
 		return tx.Exec(`DELETE FROM computer WHERE id = ?`, id)

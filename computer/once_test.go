@@ -1,0 +1,149 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/db"
+)
+
+func openKeys(t *testing.T) (*Keys, *db.DB) {
+	t.Helper()
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return NewKeys(d), d
+}
+
+// counter is a call that counts how often it acts.
+func counter(key string, request any, acts *int) Call[int] {
+	return Call[int]{Key: key, Method: "count", Request: request, Act: func(context.Context, *Claim) (int, error) {
+		*acts++
+		return *acts, nil
+	}}
+}
+
+func TestOnce(t *testing.T) {
+	keys, d := openKeys(t)
+	acts := 0
+	do := func(k *Keys, key string, request any) (int, error) {
+		return Once(t.Context(), k, counter(key, request, &acts))
+	}
+	for _, k := range []*Keys{keys, keys, NewKeys(d)} { // the last as after a restart
+		if got, err := do(k, "a", "x"); got != 1 || err != nil {
+			t.Fatal(got, err)
+		}
+	}
+	if got, err := do(keys, "b", "x"); got != 2 || err != nil {
+		t.Fatal("another key:", got, err)
+	}
+	if _, err := do(keys, "a", "y"); holt.CodeOf(err) != holt.Conflict {
+		t.Fatal("another request:", err)
+	}
+	if _, err := Once(t.Context(), keys, Call[int]{Key: "a", Method: "other", Request: "x"}); holt.CodeOf(err) != holt.Conflict {
+		t.Fatal("another method:", err)
+	}
+	for range 2 {
+		if _, err := do(keys, "", "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if acts != 4 {
+		t.Fatal("calls without a key:", acts)
+	}
+	if _, err := do(keys, string(make([]byte, mostKey+1)), "x"); holt.CodeOf(err) != holt.InvalidArgument {
+		t.Fatal("a long key:", err)
+	}
+}
+
+func TestOnceAfterFailure(t *testing.T) {
+	keys, _ := openKeys(t)
+	fails := errors.New("no")
+	call := Call[int]{Key: "k", Method: "m", Request: 1, Act: func(context.Context, *Claim) (int, error) { return 0, fails }}
+	if _, err := Once(t.Context(), keys, call); !errors.Is(err, fails) {
+		t.Fatal(err)
+	}
+	call.Act = func(context.Context, *Claim) (int, error) { return 7, nil }
+	if got, err := Once(t.Context(), keys, call); got != 7 || err != nil {
+		t.Fatal("the repeat of a failed call:", got, err)
+	}
+}
+
+func TestOnceConcurrent(t *testing.T) {
+	keys, _ := openKeys(t)
+	acts := 0
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if got, err := Once(t.Context(), keys, counter("k", 1, &acts)); got != 1 || err != nil {
+				t.Error(got, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestOnceCutOff: a daemon died between making something and its answer.
+func TestOnceCutOff(t *testing.T) {
+	keys, d := openKeys(t)
+	cut := func(key string, bind bool) {
+		t.Helper()
+		call := &call{method: "m", done: make(chan struct{})}
+		call.hash = hashOf(t, 1)
+		if _, err := keys.claim(t.Context(), key, call); err != nil {
+			t.Fatal(err)
+		}
+		if !bind {
+			return
+		}
+		err := d.Write(t.Context(), func(tx *db.Tx) error { return (&Claim{key}).Bind(tx, "thing") })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	call := Call[string]{Method: "m", Request: 1,
+		Act:   func(context.Context, *Claim) (string, error) { return "made", nil },
+		Again: func(_ context.Context, ref string) (string, error) { return "found " + ref, nil },
+	}
+	for key, want := range map[string]string{"bound": "found thing", "free": "made"} {
+		cut(key, key == "bound")
+		call.Key = key
+		for range 2 {
+			if got, err := Once(t.Context(), NewKeys(d), call); got != want || err != nil {
+				t.Fatal(key, got, err)
+			}
+		}
+	}
+}
+
+func TestOnceExpires(t *testing.T) {
+	keys, d := openKeys(t)
+	acts := 0
+	if _, err := Once(t.Context(), keys, counter("k", 1, &acts)); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-keyLife - time.Second).UnixNano()
+	err := d.Write(t.Context(), func(tx *db.Tx) error { return tx.Exec(`UPDATE idempotency SET created = ?`, old) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Once(t.Context(), keys, counter("k", 2, &acts)); err != nil || acts != 2 {
+		t.Fatal("a key older than a day:", acts, err)
+	}
+}
+
+func hashOf(t *testing.T, request any) [32]byte {
+	t.Helper()
+	h, err := requestHash(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}

@@ -1,0 +1,136 @@
+package daemon_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"holt"
+	"holt/daemon"
+)
+
+// TestFiles: what the API does shows in the guest, running or not.
+func TestFiles(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	ctx, files := t.Context(), d.Computers().Files()
+	write := func(path, content string, spec holt.WriteSpec) holt.FileInfo {
+		t.Helper()
+		spec.User = "root"
+		info, err := files.Write(ctx, "curie", path, spec, strings.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	info := write("/home/agent/a/b/../b/notes.md", "first", holt.WriteSpec{Parents: true, Mode: 0o600})
+	if info.Path != "/home/agent/a/b/notes.md" || info.Size != 5 || info.Mode != 0o600 || info.Kind != "file" {
+		t.Errorf("%+v", info)
+	}
+	if info = write("/home/agent/a/b/notes.md", "second!", holt.WriteSpec{}); info.Mode != 0o600 || info.Size != 7 {
+		t.Errorf("the mode of the replaced file: %+v", info)
+	}
+	if info = write("/home/agent/plain", "", holt.WriteSpec{}); info.Mode != 0o644 {
+		t.Errorf("the mode of a new file: %+v", info)
+	}
+	if out := succeeds(t, d, "curie", "cat a/b/notes.md"); out != "second!" {
+		t.Errorf("%q", out)
+	}
+	if _, err := files.Mkdir(ctx, "curie", holt.MkdirSpec{Path: "/home/agent/dir", User: "root"}, ""); err != nil {
+		t.Error(err)
+	}
+	if err := files.Rename(ctx, "curie", holt.RenameSpec{From: "/home/agent/plain", To: "/home/agent/dir/moved"}, ""); err != nil {
+		t.Error(err)
+	}
+	succeeds(t, d, "curie", "ln -s dir/moved link; ln -s /home/agent/a/b abs; ln -s /etc/hostname out; ln -s loop loop; mkfifo fifo")
+	running := view(t, d)
+	if _, err := d.Computers().Stop(ctx, "curie", ""); err != nil {
+		t.Fatal(err)
+	}
+	stopped := view(t, d)
+	if diff := cmp.Diff(running, stopped); diff != "" {
+		t.Errorf("running and stopped (-running +stopped):\n%s", diff)
+	}
+	if got := read(t, d, "curie", "/home/agent/abs/notes.md"); got != "second!" {
+		t.Errorf("through an absolute symlink: %q", got)
+	}
+	var part strings.Builder
+	if err := files.Read(ctx, "curie", "/home/agent/a/b/notes.md", 2, 3, &part); err != nil || part.String() != "con" {
+		t.Errorf("a range: %q %v", part.String(), err)
+	}
+	_, err := files.Stat(ctx, "curie", "/home/agent/nothing")
+	wantCode(t, err, holt.NotFound)
+	if err := files.Read(ctx, "curie", "/home/agent/loop", 0, -1, io.Discard); err == nil {
+		t.Error("a loop of symlinks was read")
+	}
+	if c, _ := d.Computers().Get(ctx, "curie"); c.State != holt.ComputerStopped {
+		t.Error("reading started the computer")
+	}
+	if err := files.Remove(ctx, "curie", "/home/agent/a", false, ""); err == nil { // wakes it
+		t.Error("a directory that is not empty was removed")
+	}
+	if err := files.Remove(ctx, "curie", "/home/agent/a", true, ""); err != nil {
+		t.Error(err)
+	}
+	_, err = files.Stat(ctx, "curie", "/home/agent/a/b/notes.md")
+	wantCode(t, err, holt.NotFound)
+	if got := read(t, d, "curie", "/proc/sys/kernel/ostype"); got != "Linux\n" {
+		t.Errorf("outside of the workspace: %q", got)
+	}
+}
+
+// view lists the workspace as the API shows it.
+func view(t *testing.T, d *daemon.Daemon) (all []holt.FileInfo) {
+	t.Helper()
+	for _, dir := range []string{"/home/agent", "/home/agent/a/b", "/home/agent/dir"} {
+		list, err := d.Computers().Files().List(t.Context(), "curie", dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, list...)
+	}
+	return all
+}
+
+// TestBigFile: what goes in comes out, and a source that fails leaves what was there.
+func TestBigFile(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	ctx, files := t.Context(), d.Computers().Files()
+	big := make([]byte, 20<<20+17)
+	for i := range big {
+		big[i] = byte(rand.Uint32())
+	}
+	if _, err := files.Write(ctx, "curie", "/home/agent/big", holt.WriteSpec{User: "root"}, bytes.NewReader(big)); err != nil {
+		t.Fatal(err)
+	}
+	h := sha256.New()
+	if err := files.Read(ctx, "curie", "/home/agent/big", 0, -1, h); err != nil || [32]byte(h.Sum(nil)) != sha256.Sum256(big) {
+		t.Error("it came out otherwise:", err)
+	}
+	broken := errors.New("the source broke")
+	src := io.MultiReader(strings.NewReader("half"), &failing{broken})
+	if _, err := files.Write(ctx, "curie", "/home/agent/big", holt.WriteSpec{User: "root"}, src); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	sink := &failing{errors.New("the sink broke")}
+	if err := files.Read(ctx, "curie", "/home/agent/big", 0, -1, sink); !errors.Is(err, sink.err) {
+		t.Error(err)
+	}
+	list, err := files.List(ctx, "curie", "/home/agent")
+	if err != nil || len(list) != 1 || list[0].Size != int64(len(big)) {
+		t.Errorf("%+v %v", list, err)
+	}
+}
+
+// failing is a source and a sink that fails.
+type failing struct{ err error }
+
+func (f *failing) Read([]byte) (int, error)  { return 0, f.err }
+func (f *failing) Write([]byte) (int, error) { return 0, f.err }

@@ -1,0 +1,128 @@
+package daemon_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"holt/client"
+	"holt/daemon"
+	"holt/server"
+)
+
+// The environment of a daemon that is a process of its own: this test binary
+// executed again.
+const (
+	envDaemon = "HOLT_TEST_DAEMON" // its data directory
+	envGuest  = "HOLT_TEST_GUEST"  // the guest agent's file
+	envKill   = "HOLT_TEST_KILL"   // the step at which it kills itself
+)
+
+// serveMain is that process: a daemon behind its unix socket.
+func serveMain(dir string) int {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	guest, err := os.ReadFile(os.Getenv(envGuest))
+	if err != nil {
+		log.Error("read guest", "err", err)
+		return 1
+	}
+	d, err := daemon.Open(context.Background(), daemon.Config{
+		DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest, Log: log,
+		Fail: func(point string) error {
+			if point == os.Getenv(envKill) {
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		log.Error("open daemon", "err", err)
+		return 1
+	}
+	l, err := server.ListenLocal(filepath.Join(dir, "holt.sock"))
+	if err != nil {
+		log.Error("listen", "err", err)
+		return 1
+	}
+	s := server.New(server.Options{Nouns: d.Nouns(), Log: log})
+	go func() {
+		<-d.Done()
+		late, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		s.Shutdown(late)
+	}()
+	fmt.Println("up")
+	if err := s.ServeLocal(l); err != nil {
+		log.Error("serve", "err", err)
+		return 1
+	}
+	if err := d.Close(); err != nil {
+		log.Error("close", "err", err)
+		return 1
+	}
+	return 0
+}
+
+// process is a daemon in a process of its own.
+type process struct {
+	*client.Client
+	cmd  *exec.Cmd
+	done chan error
+}
+
+// spawn starts a daemon process, which kills itself at a step if kill names one,
+// and returns when it answers or has ended.
+func spawn(t *testing.T, dir, kill string) *process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), envDaemon+"="+dir, envGuest+"="+guestFile, envKill+"="+kill)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = logWriter{t}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: cmd, done: make(chan error, 1)}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	go func() { p.done <- cmd.Wait() }()
+	t.Cleanup(func() { p.kill() })
+	if strings.TrimSpace(line) != "up" && kill == "" {
+		t.Fatal("the daemon did not come up")
+	}
+	p.Client = connect(t, dir)
+	return p
+}
+
+// connect returns a client that has no connection yet.
+func connect(t *testing.T, dir string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Options{Socket: filepath.Join(dir, "holt.sock"), Patience: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// kill ends the daemon as a power cut would, and waits.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	p.wait()
+}
+
+func (p *process) wait() error {
+	err := <-p.done
+	p.done <- err
+	return err
+}
