@@ -42,24 +42,24 @@ func TestLockOutlivesItsTaker(t *testing.T) {
 	}
 	all := func(Process) bool { return true }
 	root := filepath.Dir(d.Path)
-	strays, err := FindStrays(root, all)
+	strays, err := FindStrays(root, all, Process.Kill)
 	if err != nil || len(strays) != 1 || strays[0].Dir != d.Path || strays[0].Process.PID != cmd.Process.Pid {
 		t.Fatalf("strays: %+v, %v", strays, err)
 	}
 	if err := os.RemoveAll(d.Path); err != nil {
 		t.Fatal(err)
 	}
-	if after, err := FindStrays(root, all); err != nil || !cmp.Equal(after, strays) {
+	if after, err := FindStrays(root, all, Process.Kill); err != nil || len(after) != 1 || after[0].Dir != d.Path || after[0].Process != strays[0].Process {
 		t.Errorf("strays of a removed directory: %+v, %v", after, err)
 	}
-	if none, err := FindStrays(root+"x", all); err != nil || len(none) != 0 {
+	if none, err := FindStrays(root+"x", all, Process.Kill); err != nil || len(none) != 0 {
 		t.Errorf("strays beside the root: %+v, %v", none, err)
 	}
 	if err := strays[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	if after, err := FindStrays(root, all); err != nil || len(after) != 0 {
+	if after, err := FindStrays(root, all, Process.Kill); err != nil || len(after) != 0 {
 		t.Errorf("strays after the kill: %+v, %v", after, err)
 	}
 }

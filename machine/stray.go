@@ -12,15 +12,18 @@ import (
 type Stray struct {
 	Dir     string  // the machine's directory, which may have been removed
 	Process Process // who it is
+
+	kill func(Process) error
 }
 
 // Kill ends it and returns when it is gone.
-func (s Stray) Kill() error { return s.Process.Kill() }
+func (s Stray) Kill() error { return s.kill(s.Process) }
 
 // FindStrays returns the processes that hold the lock of a machine directory
 // under root and for which is says yes; this process is never one. Processes
-// that may not be looked at (another user's) are not found.
-func FindStrays(root string, is func(Process) bool) ([]Stray, error) {
+// that may not be looked at (another user's) are not found. Kill is how an
+// engine ends them: [Process.Kill], or more.
+func FindStrays(root string, is func(Process) bool, kill func(Process) error) ([]Stray, error) {
 	root, err := filepath.EvalSymlinks(root) // /proc shows resolved paths
 	if os.IsNotExist(err) {
 		return nil, nil
@@ -44,7 +47,7 @@ func FindStrays(root string, is func(Process) bool) ([]Stray, error) {
 		}
 		for _, lock := range locks(pid) {
 			if dir := filepath.Dir(lock); under(root, dir) && is(p) {
-				strays = append(strays, Stray{Dir: dir, Process: p})
+				strays = append(strays, Stray{Dir: dir, Process: p, kill: kill})
 				break
 			}
 		}

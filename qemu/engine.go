@@ -81,5 +81,5 @@ func (e *Engine) Capabilities() machine.Capabilities {
 func (e *Engine) Strays(root string) ([]machine.Stray, error) {
 	return machine.FindStrays(root, func(p machine.Process) bool {
 		return !e.claims.Has(p) && isQEMU(p.PID)
-	})
+	}, machine.Process.Kill)
 }

@@ -16,9 +16,9 @@ import (
 	"holt/machine/local"
 )
 
-// TestAgent runs the real guest agent and then kills its machine in the midst
-// of runs: nothing of them may stay.
-func TestAgent(t *testing.T) {
+// startAgent starts a machine with the real guest agent and connects to it.
+func startAgent(t *testing.T) (machine.Machine, *agent.Client) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("this engine needs root")
 	}
@@ -29,8 +29,7 @@ func TestAgent(t *testing.T) {
 		t.Fatalf("build holt-guest: %v\n%s", err, out)
 	}
 	e := local.New(local.Options{Guest: guest})
-	spec := machine.Spec{Dir: t.TempDir(), CPUs: 1, MemoryMB: 64}
-	m, err := e.Start(t.Context(), spec)
+	m, err := e.Start(t.Context(), machine.Spec{Dir: t.TempDir(), CPUs: 1, MemoryMB: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +38,12 @@ func TestAgent(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	client := control(t, m)
+	return m, control(t, m)
+}
+
+// TestAgent kills a machine in the midst of runs: nothing of them may stay.
+func TestAgent(t *testing.T) {
+	m, client := startAgent(t)
 	h, err := client.Hello(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -66,5 +66,5 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 func (e *Engine) Strays(root string) ([]machine.Stray, error) {
 	return machine.FindStrays(root, func(p machine.Process) bool {
 		return !e.claims.Has(p) && isInit(p.PID)
-	})
+	}, kill)
 }

@@ -101,9 +101,9 @@ func (g *guest) PowerDown(ctx context.Context) error {
 }
 
 // Kill kills PID 1 of the machine; the kernel kills all others of its PID
-// namespace before that one is gone.
+// namespace before that one is gone. See [kill].
 func (g *guest) Kill() error {
-	if err := g.handle.Process.Kill(); err != nil {
+	if err := kill(g.handle.Process); err != nil {
 		return err
 	}
 	<-g.stopped // ended, or released before

@@ -99,7 +99,7 @@ func newLab(t *testing.T, s Subject, spec machine.Spec) *lab {
 	l := &lab{Subject: s, spec: spec, root: root, start: top}
 	t.Cleanup(func() {
 		// Whatever went wrong above, no process stays.
-		left, err := machine.FindStrays(root, func(machine.Process) bool { return true })
+		left, err := machine.FindStrays(root, func(machine.Process) bool { return true }, machine.Process.Kill)
 		if err != nil {
 			t.Error(err)
 		}
