@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 
 	"holt"
 	"holt/db"
@@ -15,5 +16,10 @@ func (w *Workspace) Query(ctx context.Context, sql string, limits Limits) (holt.
 	if err := w.Flush(); err != nil {
 		return holt.QueryResult{}, diskError("query workspace", err)
 	}
-	return w.tree.index.db.Query(ctx, sql, limits)
+	r, err := w.tree.index.db.Query(ctx, sql, limits)
+	var e *holt.Error
+	if errors.As(err, &e) && e.Hint == "" {
+		e.Hint = "ask the views files(path, dir, name, kind, size, mode, mtime, writer, run, …) and tags(path, name, value)"
+	}
+	return r, err
 }
