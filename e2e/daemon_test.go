@@ -141,15 +141,13 @@ func (d *daemon) check() error {
 	if err != nil {
 		return fmt.Errorf("list workspaces: %w\n%s", err, out)
 	}
-	var list struct {
-		Workspaces []struct {
-			Name string `json:"name"`
-		} `json:"workspaces"`
+	var list []struct {
+		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(out, &list); err != nil {
 		return fmt.Errorf("list workspaces: %w\n%s", err, out)
 	}
-	for _, w := range list.Workspaces {
+	for _, w := range list {
 		if out, err := d.holt("workspace", "check", w.Name); err != nil {
 			return fmt.Errorf("check %s: %w\n%s", w.Name, err, out)
 		}
