@@ -18,7 +18,11 @@ func TestTinyCache(t *testing.T) {
 		dirs = append(dirs, fmt.Sprint("d", i))
 		f.mkdir(dirs[i])
 	}
-	for i := range 3000 {
+	rounds := 3000
+	if underRace {
+		rounds = 1000
+	}
+	for i := range rounds {
 		path := fmt.Sprintf("%s/f%d", dirs[rng.IntN(20)], rng.IntN(30))
 		content, exists := model[path]
 		switch rng.IntN(4) {
@@ -104,8 +108,8 @@ func TestEvictedInodesKeepTheirCounts(t *testing.T) {
 
 func TestHugeDirectory(t *testing.T) {
 	n := 100_000
-	if testing.Short() {
-		n = 10_000
+	if underRace {
+		n = 5_000
 	}
 	f := newFixture(t, Options{CacheInodes: 1000, CacheEntries: 1000})
 	d := f.mkdir("big").Ino

@@ -66,6 +66,9 @@ func (t *Tree) writerID(w Writer) (uint32, error) {
 	if id, ok := t.writers[w]; ok {
 		return id, nil
 	}
+	if b := w.bounded(); b != w {
+		return t.writerID(b)
+	}
 	id, err := t.index.writer(w)
 	if err != nil {
 		return 0, t.errno("read writer", err)

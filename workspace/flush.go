@@ -220,6 +220,7 @@ func (t *Tree) settle(r *rows) {
 	if len(t.writers) > 4096 && len(t.batch.writers) == 0 {
 		clear(t.writers) // the index has them all
 	}
+	t.inodesMark, t.entriesMark, t.extentsMark = 0, 0, 0
 	t.tidy()
 }
 

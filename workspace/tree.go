@@ -26,8 +26,11 @@ type Tree struct {
 	writers map[Writer]uint32
 	version map[uint32]uint32 // of this generation, by writer
 	count   counters
-	entries int   // cached directory entries
-	extents int   // loaded extents
+	entries int // cached directory entries
+	extents int // loaded extents
+
+	inodesMark, entriesMark, extentsMark mark
+
 	broken  error // memory and journal no longer agree: nothing is accepted
 	metaBuf []byte
 	change  extentChange
@@ -319,17 +322,28 @@ func (t *Tree) GetAttr(ino Ino) (Attr, error) {
 // tidy keeps the caches within their bounds. It runs at the end of an
 // operation, when nothing is being looked at.
 func (t *Tree) tidy() {
-	if len(t.inodes.ring) > t.opt.CacheInodes+t.opt.CacheInodes/16 {
-		t.tidyDirs(t.opt.CacheEntries / 2)
-		t.inodes.evict(t.opt.CacheInodes, t.dropExtents)
+	if m := t.opt.CacheInodes; t.inodesMark.over(len(t.inodes.ring), m) {
+		t.tidyDirs(t.opt.CacheEntries / 2) // a directory goes only without entries
+		t.inodes.evict(m, t.dropExtents)
+		t.inodesMark.set(len(t.inodes.ring), m)
 	}
-	if t.extents > t.opt.CacheExtents+t.opt.CacheExtents/16 {
+	if m := t.opt.CacheEntries; t.entriesMark.over(t.entries, m) {
+		t.tidyDirs(m)
+		t.entriesMark.set(t.entries, m)
+	}
+	if m := t.opt.CacheExtents; t.extentsMark.over(t.extents, m) {
 		t.tidyExtents()
-	}
-	if t.entries > t.opt.CacheEntries+t.opt.CacheEntries/16 {
-		t.tidyDirs(t.opt.CacheEntries)
+		t.extentsMark.set(t.extents, m)
 	}
 }
+
+// mark is the size at which a cache is looked through again. What is dirty
+// cannot go, so without it a cache full of dirty values would be looked
+// through by every operation.
+type mark int
+
+func (m mark) over(n, most int) bool { return n > max(int(m), most+most/16) }
+func (m *mark) set(n, most int)      { *m = mark(n + most/16 + 1) }
 
 // tidyDirs drops clean directory entries until about most are left, those of
 // directories that were not used lately first.
