@@ -25,7 +25,9 @@ type testFS struct {
 	ack    uint64
 	hold   func(opcode uint32) bool // true: never answer
 	begun  chan struct{}            // closed when INIT has been answered
+	ended  chan struct{}            // closed when the first session has ended
 	once   sync.Once
+	last   sync.Once
 	hellos []channel.Hello
 	accept func(channel.Hello) [16]byte
 }
@@ -39,7 +41,7 @@ type testFile struct {
 func newTestFS() *testFS {
 	return &testFS{
 		files: map[uint64]*testFile{}, names: map[string]uint64{}, ops: map[uint32]int{},
-		tags: map[string]string{}, seen: map[uint64]int{}, begun: make(chan struct{}),
+		tags: map[string]string{}, seen: map[uint64]int{}, begun: make(chan struct{}), ended: make(chan struct{}),
 		hold: func(uint32) bool { return false }, accept: func(h channel.Hello) [16]byte { return h.Mount },
 	}
 }
@@ -57,6 +59,8 @@ func serveFS(t *testing.T, conn net.Conn, f *testFS) *testFS {
 	go func() {
 		defer close(done)
 		f.serve(conn)
+		conn.Close()
+		f.last.Do(func() { close(f.ended) })
 	}()
 	return f
 }

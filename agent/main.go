@@ -75,8 +75,9 @@ func Main(args []string) int {
 func supervise(args []string) error {
 	protect(slog.New(slog.NewTextHandler(kernelLog{}, nil)))
 	disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT) // systemd's, at the end
-	for {
-		pid, err := syscall.ForkExec(GuestPath, append([]string{AgentName, "serve"}, args...), &syscall.ProcAttr{
+	argv := append([]string{AgentName, "serve"}, args...)
+	for ; ; argv = append([]string{AgentName, "serve", "--again"}, args...) {
+		pid, err := syscall.ForkExec(GuestPath, argv, &syscall.ProcAttr{
 			Dir: "/", Env: os.Environ(), Files: []uintptr{0, 1, 2},
 		})
 		if err != nil {
@@ -98,6 +99,7 @@ func supervise(args []string) error {
 func serveMachine(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	netArg := flags.String("net", "", "static network")
+	again := flags.Bool("again", false, "an earlier agent has ended; its sessions may stand")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -113,6 +115,12 @@ func serveMachine(args []string) error {
 	files, err := openPort(FilesPort)
 	if err != nil {
 		log.Warn("no workspace", "err", err)
+	}
+	if *again {
+		go control.HangUp()
+		if files != nil {
+			go files.HangUp()
+		}
 	}
 	return Serve(context.Background(), ServerOptions{Control: control, Files: files, Machine: true, Log: log})
 }

@@ -57,7 +57,7 @@ func startVM(t *testing.T) *vm {
 		v.cmd.Wait()
 		if t.Failed() {
 			b, _ := os.ReadFile(filepath.Join(v.dir, "console.log"))
-			t.Logf("console:\n%s", b[max(0, len(b)-4000):])
+			t.Logf("console:\n%s", b[max(0, len(b)-20000):])
 		}
 	})
 	return v
@@ -192,5 +192,37 @@ func TestMachineWithoutRoot(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(v.dir, "console.log"))
 	if err != nil || !strings.Contains(string(b), "cannot mount the root file system") {
 		t.Errorf("console: %s, %v", b, err)
+	}
+}
+
+// The agent is killed: another comes, and both channels notice.
+func TestMachineAgentRestart(t *testing.T) {
+	v := startVM(t)
+	fs := serveFS(t, v.dial(t, FilesPort), newTestFS())
+	c := v.client(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	<-fs.begun
+	h, err := c.Hello(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := holt.NewRunID()
+	kill := `for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline | grep -q '^@holt-guest serve' && kill -9 ${p#/proc/}; done`
+	c.StartRun(ctx, id, holt.RunSpec{Command: kill, User: "root", Cwd: "/"}) // its answer may be lost
+	for name, end := range map[string]<-chan struct{}{"control": c.Done(), "files": fs.ended} {
+		select {
+		case <-end:
+		case <-ctx.Done():
+			t.Fatalf("%s channel does not notice", name)
+		}
+	}
+	c = v.client(t)
+	serveFS(t, v.dial(t, FilesPort), newTestFS())
+	if again, err := c.Hello(ctx); err != nil || again.Instance == h.Instance || again.BootID != h.BootID {
+		t.Errorf("hello of the second agent: %+v, %v", again, err)
+	}
+	if r := runToEnd(t, c, holt.RunSpec{Command: "echo back > f; cat f"}); r.stdout != "back\n" {
+		t.Errorf("%+v", r)
 	}
 }

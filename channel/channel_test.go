@@ -340,6 +340,31 @@ func TestNewSessionFreesBlockedWriter(t *testing.T) {
 	}
 }
 
+// An agent is killed while it sends a frame; its successor ends the session
+// that the host still believes in.
+func TestHangUp(t *testing.T) {
+	w := newWire()
+	p := NewPort(w)
+	go func() {
+		if s, err := p.Accept(); err == nil {
+			s.Write(appendHeader(nil, FrameRequest, MaxFrame)) // and no more
+		}
+	}()
+	c := dial(t, w.host(t))
+	heir := NewPort(w)
+	go heir.HangUp()
+	r := NewFrameReader(c)
+	if _, _, err := r.Next(nil); err != nil {
+		t.Errorf("the frame that was being sent: %v", err)
+	}
+	if _, _, err := r.Next(nil); holt.CodeOf(err) != holt.Corrupt {
+		t.Errorf("next frame: %v, want code %s", err, holt.Corrupt)
+	}
+	c.Close()
+	echoes(t, heir)
+	roundTrip(t, dial(t, w.host(t)), random(1000))
+}
+
 func TestGuestClosesSession(t *testing.T) {
 	w := newWire()
 	p := NewPort(w)

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -44,6 +45,24 @@ func NewPort(line Line) *Port {
 
 // Close ends the session, if there is one, and the line.
 func (p *Port) Close() error { return p.line.Close() }
+
+// HangUp tells a host that is in a session with an agent that is no more (its
+// process was killed; a port cannot be hung up) that the session is over: with
+// so many bytes 0xff that whatever message was being sent is full and what
+// follows is none, neither a frame nor one of yamux. A host that is dialling
+// drops them. It returns [ErrHungUp] when there is no host to tell.
+func (p *Port) HangUp() error {
+	p.wr.Lock()
+	defer p.wr.Unlock()
+	b := bytes.Repeat([]byte{0xff}, 32<<10)
+	for left := MaxFrame + FrameHeader; left > 0; {
+		n, err := p.line.Write(b)
+		if left -= n; err != nil && !errors.Is(err, errWoken) {
+			return err
+		}
+	}
+	return nil
+}
 
 // Accept waits until the present session is over and a host has begun the
 // next, answers the host, and returns it. Its errors are the line's and final.
