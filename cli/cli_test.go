@@ -3,7 +3,6 @@ package cli_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -20,8 +19,6 @@ import (
 	"holt/server"
 	"holt/server/servertest"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"holt": func() {
@@ -97,7 +94,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		UpdateScripts:       *update,
+		UpdateScripts:       *cli.Rewrite,
 		Setup: func(env *testscript.Env) error {
 			d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
 			env.Defer(func() { endDaemons(t, env.WorkDir) })
