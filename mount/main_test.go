@@ -3,6 +3,7 @@ package mount
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -34,6 +35,16 @@ func helpers() map[string]func(args []string) error {
 			}
 			fmt.Println("mounted")
 			select {}
+		},
+		// mounts a bare file system on args[0] until its input ends
+		"bare-once": func(args []string) error {
+			m, err := Bare(context.Background(), args[0], nil)
+			if err != nil {
+				return err
+			}
+			fmt.Println("mounted")
+			io.Copy(io.Discard, os.Stdin)
+			return m.Unmount()
 		},
 		// serves the workspace in args[0] to the guest at descriptor 3
 		"serve": func(args []string) error {

@@ -164,3 +164,54 @@ short line
 		t.Error("found a mount where there is none")
 	}
 }
+
+// TestOrdinaryUser mounts with fuse3's helper.
+func TestOrdinaryUser(t *testing.T) {
+	needRoot(t)
+	need(t, "fusermount3")
+	if st, err := os.Stat("/dev/fuse"); err != nil || st.Mode()&0o006 != 0o006 {
+		t.Skip("/dev/fuse is not for everyone here")
+	}
+	const uid = 65534
+	dir := filepath.Join(t.TempDir(), "mnt")
+	for d := filepath.Dir(dir); d != "/tmp" && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	exe := filepath.Join(filepath.Dir(dir), "mount.test")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "/", "cp "+self+" "+exe)
+	user := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd := exec.Command(exe, dir)
+	cmd.Env = append(os.Environ(), "MOUNT_TEST_HELPER=bare-once")
+	cmd.SysProcAttr, cmd.Stderr = user, t.Output()
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "mounted\n" {
+		t.Fatalf("got %q", line)
+	}
+	t.Cleanup(func() { detach(dir) })
+	if out := as(t, uid, dir, "echo hello > f; cat f; mkdir d; mv f d/g; ls d"); out != "hello\ng\n" {
+		t.Errorf("got %q", out)
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("unmount: %v", err)
+	}
+	if _, ok, _ := findMount(dir); ok {
+		t.Error("still mounted")
+	}
+}
