@@ -1,0 +1,180 @@
+package daemon_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"holt"
+)
+
+// cat and put use a file from another process: one that waits for its own mount
+// cannot be trusted to answer.
+func cat(path string) (string, error) {
+	b, err := exec.Command("cat", path).Output()
+	return string(b), err
+}
+
+func put(path, content string) error {
+	cmd := exec.Command("tee", path)
+	cmd.Stdin = strings.NewReader(content)
+	return cmd.Run()
+}
+
+// TestHostMount: a workspace is used from the host and by a computer, and
+// never written by both.
+func TestHostMount(t *testing.T) {
+	dir := home(t)
+	d := up(t, config(t, dir))
+	ctx, spaces := t.Context(), d.Workspaces()
+	if _, err := spaces.Create(ctx, holt.WorkspaceSpec{Name: "notes"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	at, other := t.TempDir(), t.TempDir()
+	m, err := spaces.Mount(ctx, "notes", holt.MountSpec{Dir: at}, "")
+	if err != nil || m.Dir != at || m.ReadOnly {
+		t.Fatal(m, err)
+	}
+	if err := put(filepath.Join(at, "f"), "from the host"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = spaces.Mount(ctx, "notes", holt.MountSpec{Dir: other}, "")
+	wantCode(t, err, holt.Conflict)
+	_, err = spaces.Mount(ctx, "notes", holt.MountSpec{Dir: at}, "")
+	wantCode(t, err, holt.AlreadyExists)
+	_, err = d.Computers().Create(ctx, holt.ComputerSpec{Name: "curie", Workspace: "notes"}, "")
+	wantCode(t, err, holt.Conflict)
+	if !strings.Contains(holt.AsError(err).Hint, "holt workspace unmount "+at) {
+		t.Error(holt.AsError(err).Hint)
+	}
+	wantCode(t, spaces.Delete(ctx, "notes", ""), holt.Conflict)
+	if w, err := spaces.Get(ctx, "notes"); err != nil || len(w.Mounts) != 1 || w.Computer != "" || w.Files != 2 {
+		t.Errorf("%+v %v", w, err)
+	}
+	if err := spaces.Unmount(ctx, at, ""); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, spaces.Unmount(ctx, at, ""), holt.NotFound)
+
+	create(t, d, holt.ComputerSpec{Name: "curie", Workspace: "notes"})
+	if out := succeeds(t, d, "curie", "cat f; echo more >> f; cat f"); out != "from the hostfrom the hostmore\n" {
+		t.Errorf("%q", out)
+	}
+	_, err = spaces.Mount(ctx, "notes", holt.MountSpec{Dir: at}, "")
+	wantCode(t, err, holt.Conflict)
+	if _, err := spaces.Mount(ctx, "notes", holt.MountSpec{Dir: at, ReadOnly: true}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := cat(filepath.Join(at, "f")); err != nil || b != "from the hostmore\n" {
+		t.Errorf("%q %v", b, err)
+	}
+	succeeds(t, d, "curie", "echo new > g")
+	if b, err := cat(filepath.Join(at, "g")); err != nil || b != "new\n" {
+		t.Errorf("%q %v", b, err)
+	}
+	if err := put(filepath.Join(at, "h"), ""); err == nil {
+		t.Error("a read-only mount was written to")
+	}
+	// The workspace was there before the computer and stays.
+	if err := spaces.Unmount(ctx, at, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Computers().Delete(ctx, "curie", ""); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := spaces.Get(ctx, "notes"); err != nil || w.Computer != "" {
+		t.Errorf("%+v %v", w, err)
+	}
+	if err := spaces.Delete(ctx, "notes", ""); err != nil {
+		t.Fatal(err)
+	}
+	empty(t, dir)
+}
+
+func TestBadMounts(t *testing.T) {
+	dir := home(t)
+	d := up(t, config(t, dir))
+	ctx, spaces := t.Context(), d.Workspaces()
+	if _, err := spaces.Create(ctx, holt.WorkspaceSpec{Name: "notes"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	full := t.TempDir()
+	file := filepath.Join(full, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"relative", "", full, file, full + "/nothing", dir, dir + "/images", "/"} {
+		_, err := spaces.Mount(ctx, "notes", holt.MountSpec{Dir: bad}, "")
+		wantCode(t, err, holt.InvalidArgument)
+	}
+	_, err := spaces.Mount(ctx, "nothing", holt.MountSpec{Dir: t.TempDir()}, "")
+	wantCode(t, err, holt.NotFound)
+	wantCode(t, spaces.Unmount(ctx, "relative", ""), holt.InvalidArgument)
+	wantCode(t, spaces.Unmount(ctx, full, ""), holt.NotFound)
+}
+
+// TestMountsComeBack: host mounts outlive the daemon, killed or ended, until
+// they are unmounted.
+func TestMountsComeBack(t *testing.T) {
+	dir := home(t)
+	at := t.TempDir()
+	ctx := t.Context()
+	p := spawn(t, dir, "")
+	if _, err := p.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "notes"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Workspaces.Mount(ctx, "notes", holt.MountSpec{Dir: at}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(filepath.Join(at, "f"), "kept"); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	if _, err := cat(filepath.Join(at, "f")); err == nil {
+		t.Error("the mount of a killed daemon answers")
+	}
+	p = spawn(t, dir, "")
+	if b, err := cat(filepath.Join(at, "f")); err != nil || b != "kept" {
+		t.Errorf("after the restart: %q %v", b, err)
+	}
+	// Someone else unmounts: that is noticed, and for good.
+	if err := syscall.Unmount(at, 0); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		w, err := p.Workspaces.Get(ctx, "notes")
+		if err != nil || time.Now().After(deadline) {
+			t.Fatal(w, err)
+		}
+		if len(w.Mounts) == 0 {
+			break
+		}
+	}
+	if _, err := p.Workspaces.Mount(ctx, "notes", holt.MountSpec{Dir: at, ReadOnly: true}, ""); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	p = spawn(t, dir, "")
+	if w, err := p.Workspaces.Get(ctx, "notes"); err != nil || len(w.Mounts) != 1 || !w.Mounts[0].ReadOnly {
+		t.Errorf("%+v %v", w, err)
+	}
+	report, err := p.Daemon.Down(ctx, holt.DownSpec{}, "")
+	if err != nil || len(report.Unmounted) != 1 {
+		t.Errorf("%+v %v", report, err)
+	}
+	if err := p.wait(); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(at); err != nil || len(entries) != 0 {
+		t.Errorf("after down: %v %v", entries, err)
+	}
+	p = spawn(t, dir, "")
+	if w, err := p.Workspaces.Get(ctx, "notes"); err != nil || len(w.Mounts) != 0 {
+		t.Errorf("down is for good: %+v %v", w, err)
+	}
+	endAll(t, p)
+}
