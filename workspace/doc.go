@@ -38,6 +38,7 @@
 //	                        number of its entries; alloc the bytes that extents cover. target: of symlinks. parent and
 //	                        cookie: of directories, "..", and the last cookie given out. writer: who changed it last
 //	                        (0: nobody known). nlink 0: unlinked, kept while a mount epoch is open.
+//	orphan(ino)             the inodes with nlink 0
 //	extent(ino, off, len, segment, place, whole, delta, born)
 //	                        bytes off..off+len of a file are those from delta on of the data of a record in a segment:
 //	                        the data begins at byte place and is whole bytes long (journal.Data). What no extent covers

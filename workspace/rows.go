@@ -75,7 +75,8 @@ func (r *rows) writeFreed(tx *db.Tx) error {
 	if len(r.freed) == 0 {
 		return nil
 	}
-	for _, sql := range []string{"DELETE FROM inode WHERE ino = ?", "DELETE FROM extent WHERE ino = ?", "DELETE FROM xattr WHERE ino = ?"} {
+	for _, sql := range []string{"DELETE FROM inode WHERE ino = ?", "DELETE FROM extent WHERE ino = ?", "DELETE FROM xattr WHERE ino = ?",
+		"DELETE FROM orphan WHERE ino = ?"} {
 		s, err := prepare(tx, sql)
 		if err != nil {
 			return err
@@ -107,6 +108,12 @@ func (r *rows) writeInodes(tx *db.Tx) error {
 			s.BindBytes(17, []byte(in.target))
 		}
 		if err := s.run(); err != nil {
+			return err
+		}
+		if in.nlink > 0 {
+			continue
+		}
+		if err := tx.Exec("INSERT OR IGNORE INTO orphan VALUES (?)", int64(in.ino)); err != nil {
 			return err
 		}
 	}

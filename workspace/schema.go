@@ -2,6 +2,9 @@ package workspace
 
 // migrations build the index (see doc.go for what the columns mean). A
 // released one is never changed.
+//
+// No partial index on a table of the hot path: SQLite may then compile a
+// statement anew whenever a parameter changes.
 var migrations = []string{`
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE writer(id INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, run TEXT NOT NULL,
@@ -15,7 +18,7 @@ CREATE TABLE inode(ino INTEGER PRIMARY KEY, mode INTEGER NOT NULL, uid INTEGER N
   nlink INTEGER NOT NULL, size INTEGER NOT NULL, alloc INTEGER NOT NULL, rdev INTEGER NOT NULL,
   atime INTEGER NOT NULL, mtime INTEGER NOT NULL, ctime INTEGER NOT NULL, btime INTEGER NOT NULL,
   target BLOB, parent INTEGER NOT NULL, cookie INTEGER NOT NULL, writer INTEGER NOT NULL, born INTEGER NOT NULL);
-CREATE INDEX inode_orphan ON inode(ino) WHERE nlink = 0;
+CREATE TABLE orphan(ino INTEGER PRIMARY KEY);
 CREATE TABLE entry(parent INTEGER NOT NULL, name BLOB NOT NULL, ino INTEGER NOT NULL, cookie INTEGER NOT NULL,
   born INTEGER NOT NULL, PRIMARY KEY(parent, name)) WITHOUT ROWID;
 CREATE UNIQUE INDEX entry_cookie ON entry(parent, cookie);
