@@ -16,7 +16,7 @@ import (
 // sweep ends the machines and the mounts below dir, which only a killed bench
 // leaves, and removes it.
 func sweep(dir string) error {
-	strays, err := machine.FindStrays(dir, func(machine.Process) bool { return true })
+	strays, err := machine.FindStrays(dir, func(machine.Process) bool { return true }, machine.Process.Kill)
 	if err != nil {
 		return fmt.Errorf("look for machines of an earlier bench: %w", err)
 	}
