@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 
 	"holt"
 )
@@ -117,7 +116,7 @@ func (a *apt) output(ctx context.Context, dir, name string, args ...string) (str
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(buildEnv(), "APT_CONFIG="+filepath.Join(a.dir, "apt.conf"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	contain(cmd)
 	runtime.LockOSThread() // the death signal is sent when the thread that forked ends
 	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()

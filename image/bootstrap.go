@@ -70,16 +70,7 @@ func (b *build) exec(ctx context.Context, file *os.File, line func(string), name
 	cmd.Dir = b.scratch.work
 	cmd.Env = append(buildEnv(), "TMPDIR="+b.scratch.work)
 	cmd.ExtraFiles = []*os.File{b.scratch.lock, file}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if os.Geteuid() == 0 {
-		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
-		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
-	} else {
-		// mmdebstrap makes namespaces by itself, and ends them when it is asked to.
-		cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-		cmd.WaitDelay = 10 * time.Second
-	}
+	contain(cmd)
 	out := &lineWriter{line: line}
 	cmd.Stdout, cmd.Stderr = out, out
 	runtime.LockOSThread() // the death signal is sent when the thread that forked ends
@@ -92,6 +83,21 @@ func (b *build) exec(ctx context.Context, file *os.File, line func(string), name
 	return err
 }
 
+// contain makes cmd and all that it starts end with this thread, and all that
+// it starts end with cmd: under root it is PID 1 of a namespace.
+func contain(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = 10 * time.Second
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
+		return
+	}
+	// mmdebstrap makes namespaces by itself, and ends them when it is asked to.
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+}
+
 // explain turns the failure of mmdebstrap into what a person can act on.
 func (b *build) explain(err error, w *watcher) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -102,9 +108,6 @@ func (b *build) explain(err error, w *watcher) error {
 	}
 	var out *holt.Error
 	switch {
-	case w.unknownPackage != "":
-		out = holt.Errorf(holt.InvalidArgument, "recipe %s names a package %q that Debian %s does not have",
-			b.plan.Name, w.unknownPackage, suite).WithHint("see apt-cache search")
 	case w.unreachable != "":
 		out = holt.Errorf(holt.Unavailable, "packages could not be fetched: %s", w.unreachable).
 			WithHint("see whether apt-get update works on this host, then build again")

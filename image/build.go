@@ -118,6 +118,9 @@ func (b *build) makeRoot(ctx context.Context, digest string) (rec record, err er
 	if b.apt, err = newApt(ctx, b.scratch.path("apt"), b.plan.Sources, b.log); err != nil {
 		return rec, err
 	}
+	if err := b.checkPackages(ctx); err != nil {
+		return rec, err
+	}
 	k, err := b.kernel(ctx)
 	if err != nil {
 		return rec, err
@@ -142,6 +145,31 @@ func (b *build) makeRoot(ctx context.Context, digest string) (rec record, err er
 		return rec, err
 	}
 	return rec, publish(out, b.store.rootDir(digest))
+}
+
+// checkPackages finds misspelt packages before half a minute is spent on the
+// others. Names that only other packages provide do not count as packages.
+func (b *build) checkPackages(ctx context.Context) error {
+	out, _ := b.apt.output(ctx, b.scratch.work, "apt-cache", append([]string{"show", "--no-all-versions"}, b.plan.Packages...)...)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	known := map[string]bool{}
+	for line := range strings.Lines(out) {
+		if name, ok := strings.CutPrefix(line, "Package: "); ok {
+			known[strings.TrimSpace(name)] = true
+		}
+	}
+	if len(known) == 0 { // not even one that every image has
+		return fetchError("apt-cache show", out)
+	}
+	for _, name := range b.plan.Packages {
+		if !known[name] {
+			return holt.Errorf(holt.InvalidArgument, "recipe %s names a package %q that Debian %s does not have", b.plan.Name, name, suite).
+				WithHint("see apt-cache search")
+		}
+	}
+	return nil
 }
 
 // linkKernel gives the image its own names of what it boots from.

@@ -106,11 +106,15 @@ func unpackKernel(ctx context.Context, deb, dir string, k *kernel) error {
 	if err != nil {
 		return err
 	}
+	contain(cmd)
+	runtime.LockOSThread() // the death signal is sent when the thread that forked ends
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start dpkg-deb: %w", err)
 	}
 	modules, err := readKernelTar(bufio.NewReaderSize(out, 1<<20), dir, k.Release)
 	if err != nil {
+		out.Close() // its decompressor may be writing still
 		cmd.Process.Kill()
 	}
 	if werr := cmd.Wait(); err == nil && werr != nil {

@@ -16,10 +16,9 @@ type watcher struct {
 	expected int // packages of this phase
 	done     int // packages fetched, unpacked or set up in this phase
 
-	step           string // last "holt: …"
-	noSpace        bool
-	unknownPackage string
-	unreachable    string
+	step        string // last "holt: …"
+	noSpace     bool
+	unreachable string
 }
 
 // phase is a part of mmdebstrap's work: it begins with the line that starts
@@ -43,8 +42,7 @@ func phases() []phase {
 }
 
 var (
-	newlyRE   = regexp.MustCompile(`^\d+ upgraded, (\d+) newly installed`)
-	unknownRE = regexp.MustCompile(`^E: (?:Unable to locate package|Package '?)\s*([a-z0-9][a-z0-9+.-]*)`)
+	newlyRE = regexp.MustCompile(`^\d+ upgraded, (\d+) newly installed`)
 )
 
 func (w *watcher) line(s string) {
@@ -88,9 +86,6 @@ func packageLine(s string) (verb, name string) {
 func (w *watcher) diagnose(s string) {
 	if strings.Contains(s, "No space left on device") || strings.Contains(s, "You don't have enough free space") {
 		w.noSpace = true
-	}
-	if m := unknownRE.FindStringSubmatch(s); m != nil && w.unknownPackage == "" {
-		w.unknownPackage = m[1]
 	}
 	if w.unreachable == "" && (strings.HasPrefix(s, "E: Failed to fetch") || strings.HasPrefix(s, "E: Unable to fetch") ||
 		strings.Contains(s, "Could not resolve") || strings.Contains(s, "Hash Sum mismatch")) {

@@ -1,0 +1,161 @@
+package image_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/agent"
+	"holt/channel"
+	"holt/image"
+	"holt/machine"
+	"holt/qemu"
+)
+
+// bootLimit bounds one boot and what is run in it. Under software emulation
+// on a busy host it takes a minute.
+const bootLimit = 8 * time.Minute
+
+// guestBinary builds the real guest agent.
+func guestBinary(t *testing.T) []byte {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "holt-guest")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", name, "holt/cmd/holt-guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// run runs a shell command as root in the guest and returns what it printed.
+func run(ctx context.Context, t *testing.T, c *agent.Client, command string) string {
+	t.Helper()
+	id := holt.NewRunID()
+	if _, err := c.StartRun(ctx, id, holt.RunSpec{Command: command, User: "root", Cwd: "/"}); err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	var out strings.Builder
+	err := c.FollowRun(ctx, id, 0, func(e holt.RunEvent) error {
+		out.Write(e.Data)
+		if e.Kind == holt.RunExit && e.Run.ExitCode != 0 {
+			t.Errorf("%s: exit status %d", command, e.Run.ExitCode)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// TestBoot boots the image base on a real machine whose disk is larger than
+// the image, and looks around in it.
+func TestBoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
+	defer cancel()
+	dir := os.Getenv(holt.EnvImageDir)
+	if dir == "" {
+		dir = "../.cache/images"
+	}
+	store, err := image.Open(dir, image.Options{GuestBinary: guestBinary(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	im, err := store.Build(ctx, "base", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := qemu.Open(ctx, qemu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := t.TempDir()
+	disk := filepath.Join(work, "root.qcow2")
+	if err := engine.CreateDisk(ctx, disk, machine.Base{Path: im.Root}, 10240); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	m, err := engine.Start(ctx, machine.Spec{
+		ID: "image-test", Dir: work, Kernel: im.Kernel, Initrd: im.Initrd, Args: im.Args,
+		Disk: disk, CPUs: 1, MemoryMB: 1024, Network: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if console, err := os.ReadFile(m.Console()); t.Failed() && err == nil {
+			t.Logf("console:\n%s", console)
+		}
+		if err := m.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	raw, err := m.Dial(ctx, machine.PortControl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := channel.Dial(ctx, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := agent.NewClient(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Hello(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the agent answers after %v", time.Since(began).Round(time.Millisecond))
+	run(ctx, t, c, "true")
+	t.Logf("first command done after %v", time.Since(began).Round(time.Millisecond))
+	// systemd is not there yet to be asked when the agent is.
+	const up = "until test -S /run/systemd/private; do sleep 0.2; done; systemctl is-system-running --wait; systemctl --failed --no-legend"
+	if got := run(ctx, t, c, up); got != "running" {
+		t.Errorf("the system is %s", got)
+	}
+	t.Logf("all services up after %v", time.Since(began).Round(time.Millisecond))
+	lookAround(ctx, t, c)
+	if err := c.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-m.Done():
+	case <-ctx.Done():
+		t.Error("it does not shut down")
+	}
+}
+
+// lookAround does all as root and by sudo: nobody serves the files of this
+// machine, and a login of agent waits for them.
+func lookAround(ctx context.Context, t *testing.T, c *agent.Client) {
+	t.Helper()
+	for command, want := range map[string]string{
+		"df --output=size -h / | tail -n 1 | tr -d ' '":                   "10G",
+		"sudo -n -u agent sudo -n id -un; id -u agent; echo $LANG":        "root\n1000\nC.UTF-8",
+		"python3 -c 'print(6*7)'; git --version | cut -c1-11":             "42\ngit version",
+		"modinfo -F name overlay && sudo modprobe overlay && echo loaded": "overlay\nloaded",
+		"test -s /etc/machine-id && echo yes":                             "yes",
+		"cat /etc/resolv.conf | grep -c nameserver":                       "1",
+		"ip -o -4 addr show eth0 | grep -c 10.0.2.15/24":                  "1",
+		"test -c /dev/fuse && test -c /dev/net/tun && echo yes":           "yes",
+		"journalctl --no-pager -q -n 1 | wc -l":                           "1",
+	} {
+		if got := run(ctx, t, c, command); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+}
