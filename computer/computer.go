@@ -55,6 +55,7 @@ type Store struct {
 
 	mu    sync.Mutex
 	ended bool // Close was called
+	drain bool // see Drain
 	seats map[holt.ComputerID]*seat
 }
 
@@ -102,6 +103,24 @@ func (s *Store) Close() error {
 		l.close()
 		l.m.Release()
 		l.release()
+	}
+	return nil
+}
+
+// Drain says that no machine may start any more, or that they may again: the
+// daemon is about to end with all machines stopped.
+func (s *Store) Drain(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drain = on
+}
+
+// mayStart refuses while the store is drained.
+func (s *Store) mayStart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drain {
+		return ending()
 	}
 	return nil
 }

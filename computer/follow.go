@@ -2,7 +2,6 @@ package computer
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"holt"
@@ -36,7 +35,7 @@ type follower struct {
 
 // session follows until the channel breaks; done says that all was emitted.
 func (f *follower) session(ctx context.Context) (done bool, err error) {
-	run, err := f.r.Get(ctx, f.id)
+	run, err := f.r.get(ctx, f.id)
 	if err != nil {
 		return false, err
 	}
@@ -81,9 +80,10 @@ func (f *follower) event(e holt.RunEvent) error {
 		f.offset = e.Offset + e.Dropped
 	case holt.RunExit:
 		if e.Run != nil {
+			e.Run.ID = f.id
 			f.r.s.recordExit(*e.Run)
 		}
-		run, err := f.r.Get(context.Background(), f.id)
+		run, err := f.r.get(context.Background(), f.id)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (f *follower) unknown(ctx context.Context, run holt.Run) error {
 			return err
 		}
 		var err error
-		if run, err = f.r.Get(ctx, f.id); err != nil {
+		if run, err = f.r.get(ctx, f.id); err != nil {
 			return err
 		}
 	}
@@ -129,18 +129,52 @@ func (s *Store) settled(ctx context.Context, id holt.ComputerID) error {
 	return nil
 }
 
-// attend waits, on a channel of its own within the session, for the end of a
-// run, so that it is on record even if nobody follows it.
-func (l *live) attend(c *agent.Client, id holt.RunID, record func(holt.Run)) {
-	l.spawn(func() {
-		// Past the end of any output there is only the exit.
-		c.FollowRun(l.ctx, id, math.MaxInt64, func(e holt.RunEvent) error {
-			if e.Kind == holt.RunExit && e.Run != nil {
-				record(*e.Run)
-			}
-			return nil
-		}) // an error means that the session ended; the next one attends anew
-	})
+// attendEvery is how often the guest is asked whether runs have ended. It keeps
+// what it knows of an ended run for at least 10 minutes.
+const attendEvery = time.Second
+
+// attend puts on record how runs end that nobody follows, for as long as a
+// session lasts. (To follow them would carry all output over the channel.)
+func (s *Store) attend(l *live, c *agent.Client) {
+	tick := time.NewTicker(attendEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-c.Done():
+			return
+		case <-tick.C:
+			s.collect(l.ctx, l, c)
+		}
+	}
+}
+
+// collect asks the guest once about every run that is not known to have ended.
+func (s *Store) collect(ctx context.Context, l *live, c *agent.Client) {
+	for _, id := range l.openRuns() {
+		if _, err := s.ask(ctx, l, c, id); err != nil {
+			return // the heartbeat, or the next round, finds out more
+		}
+	}
+}
+
+// ask asks the guest about one run, and puts its end on record.
+func (s *Store) ask(ctx context.Context, l *live, c *agent.Client, id holt.RunID) (ended bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.limits.Answer)
+	defer cancel()
+	run, err := c.GetRun(ctx, id)
+	switch {
+	case holt.CodeOf(err) == holt.NotFound && !l.claimed(id):
+		l.runEnded(id)
+		return true, s.lose(ctx, `id = ?2`, id)
+	case err != nil || run.State != holt.RunExited:
+		return false, err
+	}
+	run.ID = id
+	s.recordExit(run)
+	l.runEnded(id)
+	return true, nil
 }
 
 // recordExit writes down how a run ended, as the guest tells it.
@@ -197,13 +231,14 @@ func (s *Store) reconcile(ctx context.Context, l *live, c *agent.Client) error {
 		case known && guest.State == holt.RunExited:
 			s.recordExit(guest)
 		case known:
-			l.attend(c, run.ID, s.recordExit)
+			l.runOpen(run.ID)
 		case !l.claimed(run.ID):
 			if err := s.lose(ctx, `id = ?2`, run.ID); err != nil {
 				return err
 			}
 		}
 	}
+	l.spawn(func() { s.attend(l, c) })
 	return nil
 }
 

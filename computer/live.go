@@ -53,6 +53,7 @@ type live struct {
 
 	runs     map[holt.RunID]bool // that this daemon or one before it started here, as far as known
 	starting map[holt.RunID]bool // that the guest may not know yet
+	open     map[holt.RunID]bool // that the guest has, and that are not known to have ended
 }
 
 // connect begins to serve both channels.

@@ -163,7 +163,10 @@ func execute[T any](ctx context.Context, k *Keys, c Call[T], mine *call) (T, err
 	if err != nil {
 		return zero, fmt.Errorf("encode answer: %w", err)
 	}
-	return answer, k.record(late, c.Key, b)
+	// Without its answer on record the repeat finds what the claim was bound to. To
+	// say now that the call failed would be wrong.
+	_ = k.record(late, c.Key, b)
+	return answer, nil
 }
 
 // earlier is what is known of a key's first use.
@@ -197,7 +200,7 @@ func (k *Keys) claim(ctx context.Context, key string, mine *call) (earlier, erro
 		return tx.Exec(`INSERT INTO idempotency (key, method, request, ref, created) VALUES (?, ?, ?, '', ?)`,
 			key, mine.method, mine.hash[:], now.UnixNano())
 	})
-	return e, err
+	return e, named(err)
 }
 
 func (k *Keys) record(ctx context.Context, key string, answer []byte) error {

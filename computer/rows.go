@@ -212,20 +212,21 @@ func (s *Store) erase(ctx context.Context, id holt.ComputerID) error {
 
 // write runs a write transaction of the control database.
 func (s *Store) write(ctx context.Context, fn func(*db.Tx) error) error {
-	return described(s.cfg.DB.Write(ctx, fn))
+	return named(s.cfg.DB.Write(ctx, fn))
 }
 
 // writeSync is write that survives power loss: a computer's state must not be
 // older than its disks.
 func (s *Store) writeSync(ctx context.Context, fn func(*db.Tx) error) error {
-	return described(s.cfg.DB.WriteSync(ctx, fn))
+	return named(s.cfg.DB.WriteSync(ctx, fn))
 }
 
-func described(err error) error {
+// named says of an error without a code where it comes from.
+func named(err error) error {
 	if err == nil || holt.CodeOf(err) != holt.Internal {
 		return err
 	}
-	return fmt.Errorf("write control database: %w", err)
+	return HostError(fmt.Errorf("write control database: %w", err))
 }
 
 func nameSet(tx *db.Tx) (map[string]bool, error) {

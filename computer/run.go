@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"holt"
@@ -71,7 +70,7 @@ func (r *Runs) launch(ctx context.Context, l *live, run holt.Run) error {
 		_, err := c.StartRun(ctx, run.ID, run.Spec)
 		switch {
 		case err == nil:
-			l.attend(c, run.ID, r.s.recordExit)
+			l.runOpen(run.ID)
 			return nil
 		case broken(c):
 			return err
@@ -87,7 +86,7 @@ func (r *Runs) launch(ctx context.Context, l *live, run holt.Run) error {
 // startAgain answers a repeated start whose first call a daemon's end cut off
 // after the run was recorded: the guest may have it or not.
 func (r *Runs) startAgain(ctx context.Context, ref string) (holt.Run, error) {
-	run, err := r.Get(ctx, holt.RunID(ref))
+	run, err := r.get(ctx, holt.RunID(ref))
 	if err != nil || run.State == holt.RunExited {
 		return run, err
 	}
@@ -106,8 +105,24 @@ func (r *Runs) startAgain(ctx context.Context, ref string) (holt.Run, error) {
 	return run, r.launch(ctx, l, run)
 }
 
-// Get returns a run.
+// Get returns a run as it is now, as far as the guest answers.
 func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
+	run, err := r.get(ctx, id)
+	if err != nil || run.State != holt.RunRunning {
+		return run, err
+	}
+	if l := r.s.live(run.ComputerID); l != nil {
+		if c, _, _ := l.state(); c != nil {
+			if ended, err := r.s.ask(ctx, l, c, id); err == nil && ended {
+				return r.get(ctx, id)
+			}
+		}
+	}
+	return run, nil
+}
+
+// get returns a run as it is on record.
+func (r *Runs) get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 	list, err := r.selectRuns(ctx, `WHERE id = ?`, id)
 	if err != nil {
 		return holt.Run{}, err
@@ -126,38 +141,16 @@ func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limi
 	if err != nil {
 		return nil, err
 	}
+	if l := r.s.live(c.ID); l != nil {
+		if agent, _, _ := l.state(); agent != nil {
+			r.s.collect(ctx, l, agent)
+		}
+	}
 	if limit <= 0 || limit > mostListed {
 		limit = mostListed
 	}
 	return r.selectRuns(ctx, `WHERE computer = ?1 AND (?2 = '' OR seq < (SELECT seq FROM run WHERE id = ?2)) ORDER BY seq DESC LIMIT ?3`,
 		c.ID, after, limit)
-}
-
-// Input copies src to the standard input of a run that was started with Stdin
-// and returns how many bytes were taken. At the end of src, eof says whether
-// that ends the input; if not, or if src fails, it stays open.
-//
-// Errors: Conflict when the run has ended or its input has; those of src.
-func (r *Runs) Input(ctx context.Context, id holt.RunID, src io.Reader, eof bool) (int64, error) {
-	l, err := r.at(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	client, err := l.agent(ctx, l.limits.Reconnect)
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithCancel(ctx) // without Close, the end of ctx leaves the input open
-	defer cancel()
-	in, err := client.RunInput(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	n, err := io.Copy(in, src)
-	if err != nil || !eof {
-		return n, err
-	}
-	return n, in.Close()
 }
 
 // Signal sends a signal, as SIGTERM or TERM, to all processes of a run.
@@ -180,7 +173,7 @@ func (r *Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) er
 
 // at returns the machine in which a run is, if it can still be reached.
 func (r *Runs) at(ctx context.Context, id holt.RunID) (*live, error) {
-	run, err := r.Get(ctx, id)
+	run, err := r.get(ctx, id)
 	if err != nil {
 		return nil, err
 	}

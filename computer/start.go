@@ -106,7 +106,8 @@ func unreachable(r record) error {
 func (s *Store) newLive(r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
 		id: r.ID, ws: ws, release: release, log: s.log, serve: s.cfg.Serve, limits: s.cfg.Limits,
-		hostname: r.Name, fresh: true, up: make(chan struct{}), runs: map[holt.RunID]bool{}, starting: map[holt.RunID]bool{},
+		hostname: r.Name, fresh: true, up: make(chan struct{}),
+		runs: map[holt.RunID]bool{}, starting: map[holt.RunID]bool{}, open: map[holt.RunID]bool{},
 	}
 	l.writer = func(tag string) workspace.Writer { return s.writerOf(l, tag) }
 	l.reconcile = func(ctx context.Context, c *agent.Client) error { return s.reconcile(ctx, l, c) }

@@ -120,12 +120,12 @@ func (m *making) dropWorkspace(ctx context.Context) error {
 func (m *making) makeDisk(ctx context.Context) error {
 	dir := m.s.dir(m.r.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make computer directory: %w", err)
+		return HostError(fmt.Errorf("make computer directory: %w", err))
 	}
 	if !m.s.cfg.Engine.Capabilities().RootDisk {
 		return nil
 	}
-	return m.s.cfg.Engine.CreateDisk(ctx, filepath.Join(dir, diskName), machine.Base{Path: m.img.Root}, m.r.DiskSizeMB)
+	return HostError(m.s.cfg.Engine.CreateDisk(ctx, filepath.Join(dir, diskName), machine.Base{Path: m.img.Root}, m.r.DiskSizeMB))
 }
 
 func (m *making) dropDisk(context.Context) error {
@@ -175,6 +175,9 @@ func endMounts(ws *workspace.Workspace) error {
 }
 
 func (m *making) startMachine(ctx context.Context) error {
+	if err := m.s.mayStart(); err != nil {
+		return err
+	}
 	spec := machine.Spec{
 		ID: string(m.r.ID), Dir: m.s.dir(m.r.ID), Kernel: m.img.Kernel, Initrd: m.img.Initrd, Args: m.img.Args,
 		CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB, Network: true,
@@ -185,7 +188,7 @@ func (m *making) startMachine(ctx context.Context) error {
 	m.live.launched = time.Now()
 	vm, err := m.s.cfg.Engine.Start(ctx, spec)
 	m.live.m = vm
-	return err
+	return HostError(err)
 }
 
 // killMachine ends the machine, whether this daemon knows it or not.

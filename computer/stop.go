@@ -80,7 +80,10 @@ func (s *Store) stopped(ctx context.Context, r *record, reason string) error {
 // served. It returns what a person should know about how it ended.
 func (s *Store) halt(ctx context.Context, l *live) (reason string) {
 	limits := s.cfg.Limits
-	asked := l.do(ctx, limits.Answer, false, func(ctx context.Context, c *agent.Client) error { return c.Shutdown(ctx) })
+	asked := l.do(ctx, limits.Answer, false, func(ctx context.Context, c *agent.Client) error {
+		s.collect(ctx, l, c) // what has ended was not lost
+		return c.Shutdown(ctx)
+	})
 	if asked == nil && ended(ctx, l, limits.Shutdown) {
 		return ""
 	}

@@ -2,6 +2,8 @@ package computer
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"holt"
@@ -73,6 +75,25 @@ func (l *live) runClaimed(id holt.RunID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.starting, id)
+}
+
+// runOpen says that the guest has a run that is not known to have ended.
+func (l *live) runOpen(id holt.RunID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[id] = true
+}
+
+func (l *live) runEnded(id holt.RunID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, id)
+}
+
+func (l *live) openRuns() []holt.RunID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.open))
 }
 
 func (l *live) claimed(id holt.RunID) bool {

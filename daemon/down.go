@@ -36,12 +36,15 @@ func (d *Daemon) Down(ctx context.Context, spec holt.DownSpec, _ string) (holt.D
 	case <-ctx.Done():
 		return report, context.Cause(ctx)
 	}
-	if err := d.endComputers(ctx, spec.Computers, &report); err != nil {
-		return report, err
+	d.computers.Drain(spec.Computers != holt.DownKeep) // or a run could wake what was stopped
+	err := d.endComputers(ctx, spec.Computers, &report)
+	if err == nil {
+		var unmounted []string
+		unmounted, err = d.workspaces.unmountAll(ctx)
+		report.Unmounted = append(report.Unmounted, unmounted...)
 	}
-	unmounted, err := d.workspaces.unmountAll(ctx)
-	report.Unmounted = append(report.Unmounted, unmounted...)
 	if err != nil {
+		d.computers.Drain(false)
 		return report, err
 	}
 	select {

@@ -62,7 +62,7 @@ func (w *Workspaces) mount(ctx context.Context, ref string, spec holt.MountSpec,
 		return holt.Mount{}, err
 	}
 	// On record first: a mount that a killed daemon leaves must be cleared.
-	err = w.db.WriteSync(ctx, func(tx *db.Tx) error {
+	err = w.change(ctx, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, dir); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/computer"
 )
 
 // lockDir makes sure that one daemon serves a data directory. The lock is
@@ -44,12 +45,8 @@ func lockDir(dir string) (*os.File, error) {
 // described gives an error of the host's file system the code that says what
 // to do about it.
 func described(err error) error {
-	switch {
-	case err == nil || holt.CodeOf(err) != holt.Internal:
-		return err
-	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
-		return holt.Errorf(holt.OutOfSpace, "%w", err).WithHint("make room on the disk of the data directory")
-	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS):
+	err = computer.HostError(err)
+	if holt.CodeOf(err) == holt.Internal && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS)) {
 		return holt.Errorf(holt.Denied, "%w", err).WithHint("run holt as a user who may write there, or name another directory with --data-dir")
 	}
 	return err

@@ -66,11 +66,15 @@ func clip(s string) string {
 
 // write makes a durable change: a row must not be older than its directory.
 func (w *Workspaces) write(ctx context.Context, sql string, args ...any) error {
-	err := w.db.WriteSync(ctx, func(tx *db.Tx) error { return tx.Exec(sql, args...) })
+	return w.change(ctx, func(tx *db.Tx) error { return tx.Exec(sql, args...) })
+}
+
+func (w *Workspaces) change(ctx context.Context, fn func(*db.Tx) error) error {
+	err := w.db.WriteSync(ctx, fn)
 	if err != nil && holt.CodeOf(err) == holt.Internal {
-		return fmt.Errorf("write control database: %w", err)
+		err = fmt.Errorf("write control database: %w", err)
 	}
-	return err
+	return described(err)
 }
 
 func (w *Workspaces) keepFigures(id holt.WorkspaceID, s workspace.Stats) error {
@@ -118,7 +122,7 @@ func (w *Workspaces) Make(ctx context.Context, id holt.WorkspaceID, name string)
 }
 
 func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, name string, claim *computer.Claim) error {
-	err := w.db.WriteSync(ctx, func(tx *db.Tx) error {
+	err := w.change(ctx, func(tx *db.Tx) error {
 		taken := false
 		err := tx.Query(`SELECT 1 FROM workspace WHERE name = ?`, []any{name}, func(*db.Row) error { taken = true; return nil })
 		if err != nil {
@@ -246,7 +250,7 @@ func (w *Workspaces) delete(ctx context.Context, ref string, claim *computer.Cla
 	if err := w.Unmounted(ctx, r.id); err != nil {
 		return err
 	}
-	err = w.db.WriteSync(ctx, func(tx *db.Tx) error {
+	err = w.change(ctx, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(r.id)); err != nil {
 			return err
 		}

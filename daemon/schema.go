@@ -53,7 +53,7 @@ func openControl(ctx context.Context, path string) (*db.DB, error) {
 		}
 		return tx.Exec(`INSERT INTO reserve VALUES (zeroblob(?))`, reserveBytes)
 	})
-	full := outOfSpace(err)
+	full := outOfSpace(described(err)) // then what was reserved earlier has to do
 	if err == nil {
 		err = d.Write(ctx, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM reserve`) })
 	}

@@ -1,0 +1,62 @@
+package computer
+
+import (
+	"context"
+	"io"
+
+	"holt"
+	"holt/agent"
+)
+
+// inputTries is how often the guest is asked to take input again while it
+// still minds an earlier call's.
+const inputTries = 5
+
+// Input copies src to the standard input of a run that was started with Stdin
+// and returns how many bytes were taken. At the end of src, eof says whether
+// that ends the input; if not, or if src fails, it stays open.
+//
+// Errors: Conflict when the run has ended or its input has; those of src.
+func (r *Runs) Input(ctx context.Context, id holt.RunID, src io.Reader, eof bool) (int64, error) {
+	run, err := r.get(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	if !run.Spec.Stdin {
+		return 0, holt.Errorf(holt.Conflict, "the run %s takes no input", id).WithHint("start it with stdin set")
+	}
+	l, err := r.at(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	client, err := l.agent(ctx, l.limits.Reconnect)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancel(ctx) // without Close, the end of ctx leaves the input open
+	defer cancel()
+	in, err := openInput(ctx, client, id)
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(in, src)
+	if err != nil || !eof {
+		return n, err
+	}
+	return n, in.Close()
+}
+
+// openInput opens a run's input. That an earlier call has left it open reaches
+// the guest a moment after that call has returned.
+func openInput(ctx context.Context, c *agent.Client, id holt.RunID) (io.WriteCloser, error) {
+	for try := 0; ; try++ {
+		in, err := c.RunInput(ctx, id)
+		if holt.CodeOf(err) != holt.Conflict || try == inputTries {
+			return in, err
+		}
+		if run, lost := c.GetRun(ctx, id); lost != nil || run.State != holt.RunRunning {
+			return nil, err
+		}
+		backoff(ctx, try)
+	}
+}

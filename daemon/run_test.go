@@ -1,0 +1,201 @@
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/computer"
+	"holt/daemon"
+)
+
+func TestInputAndSignals(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	ctx, runs := t.Context(), d.Computers().Runs()
+	start := func(spec holt.RunSpec) holt.Run {
+		t.Helper()
+		spec.User = "root"
+		r, err := runs.Start(ctx, "curie", spec, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := start(holt.RunSpec{Command: "tr a-z A-Z", Stdin: true})
+	for _, part := range []struct {
+		text string
+		eof  bool
+	}{{"one ", false}, {"two ", false}, {"three", true}} {
+		if n, err := runs.Input(ctx, r.ID, strings.NewReader(part.text), part.eof); err != nil || n != int64(len(part.text)) {
+			t.Fatal(n, err)
+		}
+	}
+	if res := follow(t, d, r.ID, 0); res.out != "ONE TWO THREE" || res.ExitCode != 0 {
+		t.Errorf("%q %+v", res.out, res.Run)
+	}
+	_, err := runs.Input(ctx, r.ID, strings.NewReader("late"), true)
+	wantCode(t, err, holt.Conflict)
+
+	broken := errors.New("the source broke")
+	r = start(holt.RunSpec{Command: "cat", Stdin: true})
+	if _, err := runs.Input(ctx, r.ID, io.MultiReader(strings.NewReader("a"), &failing{broken}), true); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if _, err := runs.Input(ctx, r.ID, strings.NewReader("b"), true); err != nil {
+		t.Error(err)
+	}
+	if res := follow(t, d, r.ID, 0); res.out != "ab" {
+		t.Errorf("after a broken source: %q", res.out)
+	}
+
+	r = start(holt.RunSpec{Argv: []string{"sleep", "1000"}})
+	wantCode(t, runs.Signal(ctx, r.ID, "SIGNONSENSE", ""), holt.InvalidArgument)
+	if err := runs.Signal(ctx, r.ID, "SIGTERM", ""); err != nil {
+		t.Fatal(err)
+	}
+	if res := follow(t, d, r.ID, 0); res.Signal != "SIGTERM" || res.ExitCode != 128+15 {
+		t.Errorf("%+v", res.Run)
+	}
+	if err := runs.Signal(ctx, r.ID, "TERM", ""); err == nil {
+		t.Error("a run that has ended was signalled")
+	}
+	r = start(holt.RunSpec{Argv: []string{"sleep", "1000"}, TimeoutMS: 100})
+	if res := follow(t, d, r.ID, 0); !res.TimedOut {
+		t.Errorf("%+v", res.Run)
+	}
+}
+
+// TestRunRecords: a run is on record though nobody followed it, in pages, and
+// after its output is gone.
+func TestRunRecords(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	ctx, runs := t.Context(), d.Computers().Runs()
+	var ids []holt.RunID
+	for range 5 {
+		r, err := runs.Start(ctx, "curie", holt.RunSpec{Command: "echo out; exit 3", User: "root"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	for _, id := range ids[:2] {
+		follow(t, d, id, 0)
+		if res := follow(t, d, id, 2); res.out != "t\n" {
+			t.Errorf("from an offset: %q", res.out)
+		}
+	}
+	for _, id := range ids { // nobody follows the last ones
+		awaitExit(t, d, id)
+	}
+	if _, err := d.Computers().Stop(ctx, "curie", ""); err != nil {
+		t.Fatal(err)
+	}
+	page, err := runs.List(ctx, "curie", "", 2)
+	if err != nil || len(page) != 2 || page[0].ID != ids[4] || page[1].ID != ids[3] {
+		t.Fatalf("%+v %v", page, err)
+	}
+	page, err = runs.List(ctx, "curie", ids[3], 10)
+	if err != nil || len(page) != 3 || page[2].ID != ids[0] {
+		t.Fatalf("%+v %v", page, err)
+	}
+	for _, id := range ids {
+		if res := follow(t, d, id, 0); res.out != "" || res.State != holt.RunExited || res.ExitCode != 3 || res.EndedAt == nil {
+			t.Errorf("%+v", res)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := runs.Start(ctx, "curie", holt.RunSpec{Command: "echo x; sleep 1000", User: "root"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := errors.New("enough")
+	if err := runs.Follow(ctx, r.ID, 0, func(holt.RunEvent) error { return stop }); err != stop {
+		t.Error(err)
+	}
+	cancel()
+	if err := runs.Follow(ctx, r.ID, 2, func(holt.RunEvent) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// awaitExit waits until the end of a run is on record.
+func awaitExit(t *testing.T, d *daemon.Daemon, id holt.RunID) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		r, err := d.Computers().Runs().Get(t.Context(), id)
+		if err != nil || r.State == holt.RunLost || time.Now().After(deadline) {
+			t.Fatalf("%+v %v", r, err)
+		}
+		if r.State == holt.RunExited {
+			return
+		}
+	}
+}
+
+// TestWriters: a guest can claim no run but its own computer's.
+func TestWriters(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	succeeds(t, d, "curie", "(setsid sh -c 'sleep 0.2; echo late > late' >/dev/null 2>&1 &) ; echo early > early")
+	succeeds(t, d, "curie", "while ! test -s late; do sleep 0.05; done")
+	q, err := d.Workspaces().Query(t.Context(), "curie", holt.QuerySpec{
+		SQL: `SELECT count(DISTINCT run), group_concat(DISTINCT writer) FROM files WHERE name IN ('early', 'late')`,
+	})
+	if err != nil || len(q.Rows) != 1 || q.Rows[0][0] != int64(1) || q.Rows[0][1] != "agent" {
+		t.Errorf("a child that outlives its run writes as that run: %v %v", q.Rows, err)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all bytes.Buffer
+	if err := d.Computers().Logs(ctx, "curie", holt.LogQuery{}, &all); err != nil {
+		t.Fatal(err)
+	}
+	var tail bytes.Buffer
+	if err := d.Computers().Logs(ctx, "curie", holt.LogQuery{TailBytes: 10}, &tail); err != nil || !bytes.HasSuffix(all.Bytes(), tail.Bytes()) {
+		t.Errorf("%q is not the end of %q: %v", tail.String(), all.String(), err)
+	}
+	followed := make(chan error)
+	go func() { followed <- d.Computers().Logs(ctx, "curie", holt.LogQuery{Follow: true}, io.Discard) }()
+	if err := d.Computers().Delete(t.Context(), "curie", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-followed; holt.CodeOf(err) != holt.NotFound {
+		t.Error("following the log of a deleted computer:", err)
+	}
+	wantCode(t, d.Computers().Logs(ctx, "nobody", holt.LogQuery{}, io.Discard), holt.NotFound)
+}
+
+func TestUpdate(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	create(t, d, holt.ComputerSpec{Name: "other"})
+	name, cpus, bad := "marie", 2, -1
+	c, err := d.Computers().Update(t.Context(), "curie", computer.Change{Name: &name, CPUs: &cpus})
+	if err != nil || c.Name != "marie" || c.CPUs != 2 || c.Workspace != "curie" {
+		t.Errorf("%+v %v", c, err)
+	}
+	name = "other"
+	_, err = d.Computers().Update(t.Context(), "marie", computer.Change{Name: &name})
+	wantCode(t, err, holt.AlreadyExists)
+	_, err = d.Computers().Update(t.Context(), "marie", computer.Change{MemoryMB: &bad})
+	wantCode(t, err, holt.InvalidArgument)
+	if _, err := d.Computers().Stop(t.Context(), "marie", ""); err != nil {
+		t.Fatal(err)
+	}
+	if out := succeeds(t, d, "marie", "hostname"); out != "marie\n" {
+		t.Errorf("%q", out)
+	}
+}
