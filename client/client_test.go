@@ -168,6 +168,8 @@ func TestFollowOverRestarts(t *testing.T) {
 	var got strings.Builder
 	var end *holt.Run
 	round := 0
+	doors := make(chan *servertest.Door, 1)
+	doors <- d
 	err = c.Runs.Follow(t.Context(), run.ID, 0, func(e holt.RunEvent) error {
 		got.Write(e.Data)
 		if e.Kind == holt.RunExit {
@@ -175,6 +177,7 @@ func TestFollowOverRestarts(t *testing.T) {
 			return nil
 		}
 		round++
+		d := <-doors
 		if round == 3 { // an end with notice, not a kill
 			if err := d.Server.Shutdown(t.Context()); err != nil {
 				t.Error(err)
@@ -182,7 +185,7 @@ func TestFollowOverRestarts(t *testing.T) {
 		}
 		d.Kill()
 		_, err := nouns.Files.Write(t.Context(), "curie", fmt.Sprintf("/home/agent/go%d", round), holt.WriteSpec{}, strings.NewReader(""))
-		time.AfterFunc(time.Duration(round)*10*time.Millisecond, func() { d = servertest.Serve(t, opt, d.Socket) })
+		time.AfterFunc(time.Duration(round)*10*time.Millisecond, func() { doors <- servertest.Serve(t, opt, d.Socket) })
 		return err
 	})
 	if err != nil {

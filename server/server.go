@@ -41,7 +41,6 @@ type Options struct {
 // Server answers the API on any number of listeners.
 type Server struct {
 	opt        Options
-	handler    http.Handler
 	document   []byte // the OpenAPI document
 	local, tcp *http.Server
 

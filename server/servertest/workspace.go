@@ -150,7 +150,7 @@ func (n workspaces) Mount(_ context.Context, ref string, spec holt.MountSpec, ke
 		if info, err := os.Stat(spec.Dir); err != nil || !info.IsDir() {
 			return holt.Mount{}, holt.Errorf(holt.InvalidArgument, "%s is not a directory", spec.Dir).WithHint("make it first")
 		}
-		mount := holt.Mount{Dir: spec.Dir, ReadOnly: spec.ReadOnly}
+		mount := holt.Mount(spec)
 		w.Mounts = append(w.Mounts, mount)
 		return mount, nil
 	})
