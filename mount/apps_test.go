@@ -60,8 +60,7 @@ func TestInotify(t *testing.T) {
 	_, dir := mountedWorkspace(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "inotifywait", "-m", "-r", "--format", "%e %f", ".")
-	cmd.Dir = dir
+	cmd := exec.CommandContext(ctx, "inotifywait", "-m", "-r", "--format", "%e %f", dir)
 	out, _ := cmd.StdoutPipe()
 	errs, _ := cmd.StderrPipe()
 	if err := cmd.Start(); err != nil {

@@ -43,6 +43,10 @@
 //     thread whose processor is not given to another goroutine meanwhile. A
 //     process that uses its own mount all the same (a test, the agent in a
 //     guest) must first get the refusal of poll(2): see pollName.
+//   - For the same reason such a process must not start a child whose directory
+//     or program lies in that mount: Go's fork keeps its processor until the
+//     child has called execve, and the child waits for an answer. Start a helper
+//     elsewhere that changes directory and executes the program.
 //   - /dev/fuse must not be inherited by children that outlive the daemon, as
 //     machines do; go-fuse leaves it inheritable when it mounts directly.
 //   - stat(2) of a dead mount succeeds from the kernel's memory; statfs(2) does

@@ -82,12 +82,12 @@ func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }
 
-// sh runs a shell script in dir and returns its output.
+// sh runs a shell script in dir and returns its output. The shell goes there
+// by itself: a child that this process starts in a mount of its own keeps a
+// processor of the runtime until the mount has answered.
 func sh(t testing.TB, dir, script string) string {
 	t.Helper()
-	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
+	out, err := exec.Command("bash", "-euo", "pipefail", "-c", "cd "+dir+"; "+script).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", script, err, out)
 	}

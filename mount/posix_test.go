@@ -630,8 +630,7 @@ func TestLargeDirectory(t *testing.T) {
 // as runs a shell script as an ordinary user.
 func as(t testing.TB, uid uint32, dir, script string) string {
 	t.Helper()
-	cmd := exec.Command("sh", "-euc", script)
-	cmd.Dir = dir
+	cmd := exec.Command("sh", "-euc", "cd "+dir+"; "+script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
