@@ -1,8 +1,9 @@
 // Package agent is what runs inside a computer and the host's way to speak to
-// it. [Server] is the guest's side: it runs commands, handles files, dials
-// ports, freezes the disk, shuts the machine down and pumps the workspace's
-// FUSE messages to the host; as PID 1 of an initramfs it also brings the
-// machine up ([Boot]). [Client] is the host's side of the control channel.
+// it. [Serve] is the guest's side of the control channel: it runs commands,
+// handles files, dials ports, freezes the disk and shuts the machine down.
+// [ServeFiles] pumps the workspace's FUSE messages to the host. [Boot], as PID 1
+// of an initramfs, brings the machine up. [Client] is the host's side of the
+// control channel.
 //
 // It does not answer FUSE requests (package mount does, on the host) and does
 // not know how bytes get out of the machine (package channel does).
@@ -22,8 +23,13 @@
 // No lock is held while a process, the disk or the host is waited for, except
 // send, which orders what goes to the host.
 //
-// A child that is PID 1's orphan must be reaped, and os/exec must not lose its
-// children to that: all processes are started and waited for in proc.go.
+// The agent is two processes: [ServeFiles] and [Serve] must not share one. Go
+// starts programs by vfork, and until the kernel has read the program the
+// starter's runtime may stand still, while what lies in the workspace is read
+// through the pump. The pump's process starts nothing but the other one.
+//
+// An agent that is PID 1 inherits orphans, and os/exec must not lose its
+// children to their reaper: all processes are started and waited for in proc.go.
 //
 // The root file system may be frozen: between freeze and thaw the agent
 // writes to no file on it.

@@ -25,9 +25,7 @@ type testFS struct {
 	ack    uint64
 	hold   func(opcode uint32) bool // true: never answer
 	begun  chan struct{}            // closed when INIT has been answered
-	ended  chan struct{}            // closed when the first session has ended
 	once   sync.Once
-	last   sync.Once
 	hellos []channel.Hello
 	accept func(channel.Hello) [16]byte
 }
@@ -41,7 +39,7 @@ type testFile struct {
 func newTestFS() *testFS {
 	return &testFS{
 		files: map[uint64]*testFile{}, names: map[string]uint64{}, ops: map[uint32]int{},
-		tags: map[string]string{}, seen: map[uint64]int{}, begun: make(chan struct{}), ended: make(chan struct{}),
+		tags: map[string]string{}, seen: map[uint64]int{}, begun: make(chan struct{}),
 		hold: func(uint32) bool { return false }, accept: func(h channel.Hello) [16]byte { return h.Mount },
 	}
 }
@@ -59,8 +57,6 @@ func serveFS(t *testing.T, conn net.Conn, f *testFS) *testFS {
 	go func() {
 		defer close(done)
 		f.serve(conn)
-		conn.Close()
-		f.last.Do(func() { close(f.ended) })
 	}()
 	return f
 }
@@ -153,7 +149,7 @@ func (f *testFS) do(op uint32, node uint64, in []byte, tag string) ([]byte, unix
 	case 35: // create: flags, mode, umask, open_flags, name
 		name := cstr(in[16:])
 		n := uint64(len(f.files) + 2)
-		f.files[n] = &testFile{name: name, mode: unix.S_IFREG | 0o644}
+		f.files[n] = &testFile{name: name, mode: unix.S_IFREG | 0o755}
 		f.names[name] = n
 		f.tags[name] = tag
 		return append(f.entry(n), make([]byte, 16)...), 0

@@ -26,16 +26,14 @@ const (
 )
 
 const (
-	portWait     = 10 * time.Second
-	restartAfter = 500 * time.Millisecond
-	usage        = `holt-guest runs inside a computer.
+	portWait = 10 * time.Second
+	usage    = `holt-guest runs inside a computer.
 
   holt-guest                as PID 1 of an initramfs: bring the machine up
   holt-guest machine [--net ADDRESS/BITS,GATEWAY,NAMESERVER]
-                            the machine's agent, on virtio-serial ports, started again if it ends
-  holt-guest agent --control-socket S [--files-socket S] [--workspace DIR] [--cgroup NAME] [--verbose]
-                            an agent on unix sockets, for machines that are local processes;
-                            S is a path, or fd:N for an inherited listening socket
+                            the machine's agent, on virtio-serial ports
+  holt-guest agent --control-socket PATH [--files-socket PATH] [--workspace DIR] [--cgroup NAME] [--verbose]
+                            an agent on unix sockets, for machines that are local processes
 `
 )
 
@@ -47,20 +45,17 @@ func Main(args []string) int {
 	switch {
 	case len(args) == 0 && os.Getpid() == 1:
 		Boot()
-	case len(args) == 0:
-		fmt.Fprint(os.Stderr, usage)
-		return 2
-	case args[0] == "machine":
-		err = supervise(args[1:])
-	case args[0] == "serve":
-		err = serveMachine(args[1:])
-	case args[0] == "agent":
-		err = serveSockets(args[1:])
+	case len(args) > 0 && args[0] == "machine":
+		err = keepMachine(args[1:])
+	case len(args) > 0 && args[0] == "agent":
+		err = keepSockets(args[1:])
+	case len(args) > 0 && args[0] == "serve":
+		err = serve(args[1:])
 	default:
-		fmt.Fprint(os.Stderr, usage)
-		return 2
+		err = flag.ErrHelp
 	}
 	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(os.Stderr, usage)
 		return 2
 	}
 	if err != nil {
@@ -70,59 +65,115 @@ func Main(args []string) int {
 	return 0
 }
 
-// supervise keeps a machine's agent alive. The agent's own process can be
-// ended by a defect; this one does nothing that could fail.
-func supervise(args []string) error {
-	protect(slog.New(slog.NewTextHandler(kernelLog{}, nil)))
-	disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT) // systemd's, at the end
-	argv := append([]string{AgentName, "serve"}, args...)
-	for ; ; argv = append([]string{AgentName, "serve", "--again"}, args...) {
-		pid, err := syscall.ForkExec(GuestPath, argv, &syscall.ProcAttr{
-			Dir: "/", Env: os.Environ(), Files: []uintptr{0, 1, 2},
-		})
-		if err != nil {
-			kmsg(3, fmt.Sprintf("start agent: %v", err))
-		} else {
-			var status unix.WaitStatus
-			for {
-				if _, err := unix.Wait4(pid, &status, 0, nil); err != unix.EINTR {
-					break
-				}
-			}
-			kmsg(3, fmt.Sprintf("agent ended with status %d; starting it again", status))
-		}
-		time.Sleep(restartAfter)
-	}
-}
-
-// serveMachine is the agent of a virtual machine.
-func serveMachine(args []string) error {
-	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+// keepMachine is the first process of a virtual machine's agent.
+func keepMachine(args []string) error {
+	flags := flag.NewFlagSet("machine", flag.ContinueOnError)
 	netArg := flags.String("net", "", "static network")
-	again := flags.Bool("again", false, "an earlier agent has ended; its sessions may stand")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(kernelLog{}, nil))
-	disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
+	disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE) // systemd's, at the end
 	unix.Umask(0o022)
 	protect(log)
 	go raiseNetwork(*netArg, log)
-	control, err := openPort(ControlPort)
-	if err != nil {
+	k := keeper{name: AgentName, args: []string{"--machine"}, log: log}
+	k.serveFiles = func(ctx context.Context, served func(bool)) {
+		port, err := openPort(FilesPort)
+		if err == nil {
+			err = ServeFiles(ctx, FilesOptions{Port: port, Served: served, Log: log})
+		}
+		log.Error("no workspace", "err", err)
+	}
+	return k.run(context.Background())
+}
+
+// keepSockets is the first process of the agent of a machine that is a local
+// process: PID 1 of a namespace or, in tests, any process.
+func keepSockets(args []string) error {
+	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
+	control := flags.String("control-socket", "", "where the host's control channel connects")
+	files := flags.String("files-socket", "", "where the host's file channel connects")
+	workspace := flags.String("workspace", "", "where the workspace is mounted")
+	cgroup := flags.String("cgroup", "", "directory of the runs' cgroups, under the cgroup2 mount")
+	verbose := flags.Bool("verbose", false, "log what is of interest only in tests")
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	files, err := openPort(FilesPort)
-	if err != nil {
-		log.Warn("no workspace", "err", err)
+	if *control == "" {
+		return errors.New("--control-socket is missing")
 	}
-	if *again {
-		go control.HangUp()
-		if files != nil {
-			go files.HangUp()
+	disregard(syscall.SIGPIPE)
+	unix.Umask(0o022)
+	log := socketLog(*verbose)
+	k := keeper{name: "holt-guest", log: log, args: []string{
+		"--control-socket=" + *control, "--workspace=" + *workspace, "--cgroup=" + *cgroup,
+		fmt.Sprintf("--verbose=%v", *verbose),
+	}}
+	if *files != "" {
+		line, err := channel.ListenSocket(*files)
+		if err != nil {
+			return err
+		}
+		k.serveFiles = func(ctx context.Context, served func(bool)) {
+			err := ServeFiles(ctx, FilesOptions{
+				Port: channel.NewPort(line), Workspace: *workspace, Cgroup: *cgroup, Served: served, Log: log,
+			})
+			if err != nil {
+				log.Error("no workspace", "err", err)
+			}
 		}
 	}
-	return Serve(context.Background(), ServerOptions{Control: control, Files: files, Machine: true, Log: log})
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return k.run(ctx)
+}
+
+// serve is the second process: the control channel and the runs.
+func serve(args []string) error {
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	machine := flags.Bool("machine", false, "this is a virtual machine's agent")
+	control := flags.String("control-socket", "", "as of agent")
+	workspace := flags.String("workspace", "", "as of agent")
+	cgroup := flags.String("cgroup", "", "as of agent")
+	verbose := flags.Bool("verbose", false, "as of agent")
+	again := flags.Bool("again", false, "an earlier process has ended; its session may stand")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	opt := ServerOptions{Machine: *machine, Workspace: *workspace, Cgroup: *cgroup, Served: servedState()}
+	ctx, stop := context.Background(), func() {}
+	disregard(syscall.SIGPIPE)
+	if *machine {
+		disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+		opt.Log = slog.New(slog.NewTextHandler(kernelLog{}, nil))
+		port, err := openPort(ControlPort)
+		if err != nil {
+			return err
+		}
+		opt.Control = port
+	} else {
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+		opt.Log = socketLog(*verbose)
+		line, err := channel.ListenSocket(*control)
+		if err != nil {
+			return err
+		}
+		opt.Control = channel.NewPort(line)
+	}
+	defer stop()
+	if *again {
+		go opt.Control.HangUp()
+	}
+	return Serve(ctx, opt)
+}
+
+func socketLog(verbose bool) *slog.Logger {
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
 // disregard drops signals. Ignoring them (SIG_IGN) would be inherited by runs.
@@ -168,54 +219,6 @@ func openPort(name string) (*channel.Port, error) {
 			return nil, err
 		}
 	}
-}
-
-// serveSockets is the agent of a machine that is a local process: PID 1 of a
-// namespace, or (in tests) any process.
-func serveSockets(args []string) error {
-	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
-	control := flags.String("control-socket", "", "where the host's control channel connects")
-	files := flags.String("files-socket", "", "where the host's file channel connects")
-	workspace := flags.String("workspace", "", "where the workspace is mounted")
-	cgroup := flags.String("cgroup", "", "directory of the runs' cgroups, under the cgroup2 mount")
-	verbose := flags.Bool("verbose", false, "log what is of interest only in tests")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if *control == "" {
-		return errors.New("--control-socket is missing")
-	}
-	level := slog.LevelInfo
-	if *verbose {
-		level = slog.LevelDebug
-	}
-	opt := ServerOptions{
-		Workspace: *workspace, Cgroup: *cgroup,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
-	}
-	disregard(syscall.SIGPIPE)
-	unix.Umask(0o022)
-	line, err := listen(*control)
-	if err != nil {
-		return err
-	}
-	opt.Control = channel.NewPort(line)
-	if *files != "" {
-		if line, err = listen(*files); err != nil {
-			return err
-		}
-		opt.Files = channel.NewPort(line)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	return Serve(ctx, opt)
-}
-
-func listen(where string) (*channel.Socket, error) {
-	if fd, ok := strings.CutPrefix(where, "fd:"); ok {
-		return channel.InheritSocket(fd)
-	}
-	return channel.ListenSocket(where)
 }
 
 // kernelLog writes log lines to the kernel's ring, which the console shows.

@@ -66,6 +66,7 @@ func startGuest(t *testing.T, extra ...string) *guest {
 	args := append([]string{"-c", script, "sh", program, "agent", "--verbose", "--control-socket", "control.sock"}, extra...)
 	g.cmd = exec.Command("/bin/sh", args...)
 	g.cmd.Dir = g.dir
+	g.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // as in a machine with one processor
 	g.cmd.Stdout, g.cmd.Stderr = g.log, g.log
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:   unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
@@ -159,8 +160,10 @@ func follow(t *testing.T, c *Client, id holt.RunID, offset int64) result {
 
 func runToEnd(t *testing.T, c *Client, spec holt.RunSpec) result {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	id := holt.NewRunID()
-	if _, err := c.StartRun(t.Context(), id, spec); err != nil {
+	if _, err := c.StartRun(ctx, id, spec); err != nil {
 		t.Fatalf("start %v: %v", spec, err)
 	}
 	return follow(t, c, id, 0)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -31,7 +32,7 @@ type pump struct {
 	dir  string
 	tags *tagger
 	log  *slog.Logger
-	bufs buffers
+	tell func(served bool)
 
 	mounting sync.Mutex // held while a mount is being made
 	send     sync.Mutex // orders what goes to the host
@@ -45,6 +46,8 @@ type pump struct {
 	bytes   int
 	next    uint64 // number of the next request
 	answers int    // since the last ack
+	told    bool   // whether the workspace answers
+	bufs    buffers
 }
 
 // fuseMount is one life of the mount.
@@ -68,17 +71,51 @@ type pending struct {
 	done   bool   // answered, or never to be
 }
 
-func newPump(dir string, tags *tagger, log *slog.Logger) *pump {
-	p := &pump{dir: dir, tags: tags, log: log, pending: map[uint64]*pending{}, next: 1}
+// FilesOptions says how the workspace's requests are pumped.
+type FilesOptions struct {
+	Port      *channel.Port
+	Workspace string            // the directory to mount it at; "" means /home/agent
+	Cgroup    string            // of the runs, as in ServerOptions
+	Served    func(served bool) // told when the workspace begins or ceases to answer; nil: nobody
+	Log       *slog.Logger      // nil: slog.Default
+}
+
+// ServeFiles mounts the workspace and carries its requests to the hosts that
+// come on the port, until ctx ends or the port fails; then the workspace is
+// unmounted and the port closed.
+//
+// It must not share a process with [Serve]: while a program is being started,
+// the Go runtime that starts it may stand still, and a program in the
+// workspace is read through this.
+func ServeFiles(ctx context.Context, opt FilesOptions) error {
+	defer opt.Port.Close()
+	defer context.AfterFunc(ctx, func() { opt.Port.Close() })()
+	return newPump(opt).serve(ctx, opt.Port)
+}
+
+func newPump(opt FilesOptions) *pump {
+	p := &pump{
+		dir:     cmp.Or(opt.Workspace, defaultWorkspace),
+		tags:    newTagger(cmp.Or(opt.Cgroup, defaultCgroup)),
+		log:     cmp.Or(opt.Log, slog.Default()),
+		tell:    opt.Served,
+		pending: map[uint64]*pending{}, next: 1,
+	}
+	if p.tell == nil {
+		p.tell = func(bool) {}
+	}
 	p.room = sync.NewCond(&p.mu)
 	return p
 }
 
-// served says whether the workspace answers.
-func (p *pump) served() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.host != nil && p.mount != nil && p.mount.ready
+// note tells whether the workspace answers, if that has changed. It is called
+// with mu held.
+func (p *pump) note() {
+	served := p.host != nil && p.mount != nil && p.mount.ready
+	if served != p.told {
+		p.told = served
+		p.tell(served)
+	}
 }
 
 // serve mounts the workspace and serves one host after the other until the
@@ -162,6 +199,7 @@ func (p *pump) keep(ctx context.Context, work *sync.WaitGroup, m *fuseMount) {
 func (p *pump) unmount() {
 	p.mu.Lock()
 	p.mount = nil
+	p.note()
 	for n, e := range p.pending {
 		e.done = true
 		delete(p.pending, n)

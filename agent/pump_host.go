@@ -72,6 +72,7 @@ func (p *pump) greet() {
 	}
 	m.greeted = conn
 	p.host = nil // until it welcomes this mount
+	p.note()
 	hello := channel.Hello{Mount: m.id, Version: channel.FrameVersion, Fresh: !m.ready}
 	p.mu.Unlock()
 	// If it fails, the session's reader learns it too.
@@ -91,6 +92,7 @@ func (p *pump) leave(conn net.Conn) {
 	p.conn = nil
 	if p.host == conn {
 		p.host = nil
+		p.note()
 	}
 }
 
@@ -148,6 +150,7 @@ func (p *pump) resend(m *fuseMount, conn net.Conn) {
 	p.mu.Lock()
 	if err == nil && p.conn == conn && p.mount == m {
 		p.host = conn
+		p.note()
 	}
 	p.mu.Unlock()
 }
@@ -193,6 +196,7 @@ func (p *pump) reply(b []byte) error {
 func (p *pump) begun(m *fuseMount) {
 	p.mu.Lock()
 	m.ready = true
+	p.note()
 	p.mu.Unlock()
 	if err := readAhead(p.dir); err != nil {
 		p.log.Warn("large reads ahead are not possible", "err", err)

@@ -70,6 +70,23 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
+// A program that lies in the workspace is read through the agent that starts
+// it, which must not wait for itself.
+func TestProgramInWorkspace(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
+	<-fs.begun
+	sh(t, c, "cp /bin/echo /home/agent/prog; printf '#!/home/agent/prog script\n' > /home/agent/script")
+	for range 20 {
+		if r := runToEnd(t, c, holt.RunSpec{Argv: []string{"./prog", "hello"}}); r.stdout != "hello\n" {
+			t.Fatalf("%+v", r)
+		}
+		if r := runToEnd(t, c, holt.RunSpec{Argv: []string{"./script"}}); !strings.HasPrefix(r.stdout, "script ") {
+			t.Fatalf("%+v", r)
+		}
+	}
+}
+
 // The host is killed while a process waits for it. The next host is asked
 // again, and the process goes on.
 func TestHostDiesMidRequest(t *testing.T) {
@@ -219,7 +236,7 @@ func TestTags(t *testing.T) {
 	files := map[string]string{
 		"1/cgroup": "12:cpu:/user\n0::/holt/" + run + "\n", "2/cgroup": "0::/holt/" + run + "/docker/x\n",
 		"3/cgroup": "0::/system.slice/cron.service\n", "4/cgroup": "0::/\n", "5/cgroup": "0::/holt/run_../../x\n",
-		"6/cgroup": "0::/\n", "6/environ": "A=b\x00" + runEnv + "=" + run + "\x00",
+		"6/cgroup": "1:cpu:/\n", "6/environ": "A=b\x00" + runEnv + "=" + run + "\x00",
 		"7/cgroup":  "0::/user.slice/user-1000.slice/user@1000.service/app.slice/x.scope\n",
 		"8/environ": runEnv + "=" + strings.Repeat("x", 1000) + "\x00",
 	}

@@ -89,6 +89,7 @@ func prepare(id holt.RunID, spec holt.RunSpec, workspace string) (command, error
 	if c.path, err = findProgram(c.argv[0], c.attr.Dir, c.attr.Env); err != nil {
 		return c, err
 	}
+	warm(c.path)
 	c.attr.Sys = &syscall.SysProcAttr{
 		Setsid:     true, // a session of its own: no terminal, a process group to itself
 		Credential: &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups},
@@ -180,6 +181,16 @@ func findProgram(name, dir string, env []string) (string, error) {
 		}
 	}
 	return "", holt.Errorf(holt.NotFound, "program %q is not in the PATH", clip(name))
+}
+
+// warm reads a program's first page. While the kernel starts a program, this
+// whole process may stand still (Go shares its memory with the child until
+// then), so what lies in the workspace should not be waited for at that time.
+func warm(path string) {
+	if f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
+		f.Read(make([]byte, 4<<10))
+		f.Close()
+	}
 }
 
 // launch starts a prepared command as a run.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,13 +30,13 @@ const (
 	requestTimeout = 30 * time.Second // for a request to arrive on its stream
 )
 
-// ServerOptions says how the guest's side is to be.
+// ServerOptions says how the guest's side of the control channel is to be.
 type ServerOptions struct {
 	Control *channel.Port
-	Files   *channel.Port // nil: no workspace
-	// Workspace is the directory where the workspace is mounted and runs
-	// begin; "" means /home/agent.
+	// Workspace is the directory where runs begin; "" means /home/agent.
 	Workspace string
+	// Served says whether the workspace is mounted and answers; nil: never.
+	Served func() bool
 	// Machine says that this process may act for the whole machine: set its
 	// clock and host name, freeze its disk, power it off. An agent that is a
 	// process on somebody's host must not.
@@ -46,13 +47,17 @@ type ServerOptions struct {
 	Log    *slog.Logger // nil: slog.Default
 }
 
+const (
+	defaultWorkspace = "/home/agent"
+	defaultCgroup    = "holt"
+)
+
 // Server is the guest's side. See [Serve].
 type Server struct {
 	opt      ServerOptions
 	log      *slog.Logger
 	instance string
 	runs     *runTable
-	pump     *pump // nil without a workspace
 	frost    frost
 	streams  chan struct{} // a token for each operation
 	unary    map[string]func(context.Context, json.RawMessage) (any, error)
@@ -61,49 +66,34 @@ type Server struct {
 	haltOnce sync.Once
 }
 
-// Serve answers hosts on the control port, one session after the other, and
-// pumps the workspace's requests to the file port, until ctx ends or a port
-// fails. Runs belong to the agent, not to a session. When it returns, ports
-// are closed; runs that still go on are not touched.
+// Serve answers hosts on the control port, one session after the other, until
+// ctx ends, a host asks for a shutdown, or the port fails. Runs belong to the
+// agent, not to a session. It closes the port; when ctx ends, runs that still
+// go on are not touched.
 func Serve(ctx context.Context, opt ServerOptions) error {
-	s, err := newServer(opt)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var work sync.WaitGroup
-	if s.pump != nil {
-		work.Go(func() { cancel(s.pump.serve(ctx, opt.Files)) })
-	}
-	work.Go(func() { cancel(s.serveControl(ctx)) })
+	s := newServer(opt)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- s.serveControl(ctx) }()
 	select {
+	case err := <-ended:
+		return err
 	case <-ctx.Done():
 	case <-s.halted:
 	}
+	cancel()
 	opt.Control.Close()
-	if opt.Files != nil {
-		opt.Files.Close()
-	}
-	cancel(nil)
-	work.Wait()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return nil
+	return <-ended
 }
 
-func newServer(opt ServerOptions) (*Server, error) {
-	if opt.Workspace == "" {
-		opt.Workspace = "/home/agent"
+func newServer(opt ServerOptions) *Server {
+	opt.Workspace = cmp.Or(opt.Workspace, defaultWorkspace)
+	opt.Cgroup = cmp.Or(opt.Cgroup, defaultCgroup)
+	opt.Log = cmp.Or(opt.Log, slog.Default())
+	if opt.Served == nil {
+		opt.Served = func() bool { return false }
 	}
-	if opt.Cgroup == "" {
-		opt.Cgroup = "holt"
-	}
-	if opt.Log == nil {
-		opt.Log = slog.Default()
-	}
-	groups := findGroups(opt.Cgroup)
 	s := &Server{
 		opt:      opt,
 		log:      opt.Log,
@@ -111,13 +101,7 @@ func newServer(opt ServerOptions) (*Server, error) {
 		streams:  make(chan struct{}, maxStreams),
 		halted:   make(chan struct{}),
 	}
-	s.runs = newRunTable(groups, opt.Workspace, opt.Log)
-	if os.Getpid() == 1 {
-		s.runs.reaper.adopt()
-	}
-	if opt.Files != nil {
-		s.pump = newPump(opt.Workspace, newTagger(opt.Cgroup), opt.Log)
-	}
+	s.runs = newRunTable(findGroups(opt.Cgroup), opt.Workspace, opt.Log)
 	s.unary = map[string]func(context.Context, json.RawMessage) (any, error){
 		opHello:     s.hello,
 		opConfigure: s.configure,
@@ -143,7 +127,7 @@ func newServer(opt ServerOptions) (*Server, error) {
 		opList:      listDir,
 		opWatch:     watchFiles,
 	}
-	return s, nil
+	return s
 }
 
 func (s *Server) serveControl(ctx context.Context) error {
@@ -281,7 +265,7 @@ func (s *Server) hello(ctx context.Context, _ json.RawMessage) (any, error) {
 		Protocol: Protocol, Version: Version, Instance: s.instance,
 		BootID: strings.TrimSpace(string(boot)), Hostname: host,
 		UptimeMS: up.Nano() / 1e6, Now: time.Now(),
-		Workspace: s.pump != nil && s.pump.served(), Runs: s.runs.running(),
+		Workspace: s.opt.Served(), Runs: s.runs.running(),
 	}, nil
 }
 

@@ -67,11 +67,12 @@ func (t *tagger) look(pid uint32) string {
 	for line := range bytes.Lines(b) {
 		// 0::/holt/run_abc is cgroup2's line; the others are v1's.
 		if where, ok := bytes.CutPrefix(line, []byte("0::")); ok {
-			if tag := t.byCgroup(strings.TrimSpace(string(where))); tag != "" {
-				return tag
-			}
+			return t.byCgroup(strings.TrimSpace(string(where)))
 		}
 	}
+	// No cgroup2, so runs are told by their environment. (Not otherwise: it
+	// is read from the process's memory, whose lock may be held by one that
+	// waits for us.)
 	env, _ := t.read(pid, "environ")
 	for kv := range bytes.SplitSeq(env, []byte{0}) {
 		if id, ok := bytes.CutPrefix(kv, []byte(runEnv+"=")); ok {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -114,29 +113,4 @@ func (s *Socket) Close() error {
 		c.Close()
 	}
 	return err
-}
-
-// InheritSocket takes a listening unix socket by the number of an inherited
-// descriptor.
-func InheritSocket(fd string) (*Socket, error) {
-	n, err := strconv.Atoi(fd)
-	if err != nil || n < 3 {
-		return nil, fmt.Errorf("inherit port socket: %q is not a descriptor", fd)
-	}
-	f := os.NewFile(uintptr(n), "fd:"+fd)
-	if f == nil {
-		return nil, fmt.Errorf("inherit port socket: descriptor %d is not open", n)
-	}
-	defer f.Close()
-	l, err := net.FileListener(f)
-	if err != nil {
-		return nil, fmt.Errorf("inherit port socket: %w", err)
-	}
-	u, ok := l.(*net.UnixListener)
-	if !ok {
-		l.Close()
-		return nil, fmt.Errorf("inherit port socket: descriptor %d is not a unix socket", n)
-	}
-	u.SetUnlinkOnClose(false)
-	return &Socket{listener: u}, nil
 }
