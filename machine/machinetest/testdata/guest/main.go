@@ -7,9 +7,11 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -118,11 +120,8 @@ func asInit() error {
 	if err != nil {
 		return err
 	}
-	disks, err := os.ReadFile("/proc/partitions")
-	if err != nil {
-		return err
-	}
-	fmt.Printf("guest: ready: %s%s", line, disks)
+	fmt.Printf("guest: ready: %s", line)
+	go reportDisk()
 	if bytes.Contains(line, []byte("test.flood")) {
 		go flood()
 	}
@@ -144,9 +143,24 @@ func flood() {
 	}
 }
 
+// reportDisk tells the disk's size once the kernel has found it, if there is one.
+func reportDisk() {
+	for {
+		if sectors, err := os.ReadFile("/sys/block/vda/size"); err == nil {
+			fmt.Printf("guest: vda has sectors: %s", sectors)
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // writeDisk writes mb MiB that are not zeros to the disk, past every cache.
 func writeDisk(mb int) error {
 	f, err := os.OpenFile("/dev/vda", os.O_WRONLY|unix.O_DSYNC, 0)
+	for errors.Is(err, fs.ErrNotExist) { // the kernel is still looking
+		time.Sleep(5 * time.Millisecond)
+		f, err = os.OpenFile("/dev/vda", os.O_WRONLY|unix.O_DSYNC, 0)
+	}
 	if err != nil {
 		return err
 	}
