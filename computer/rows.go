@@ -103,7 +103,7 @@ func nanos(t *time.Time) int64 {
 // selectRecords returns the computers that a condition selects.
 func (s *Store) selectRecords(ctx context.Context, condition string, args ...any) ([]record, error) {
 	var list []record
-	err := s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
+	err := s.read(ctx, func(tx *db.Tx) error {
 		return tx.Query(`SELECT `+recordColumns+` FROM computer `+condition, args, func(row *db.Row) error {
 			list = append(list, scanRecord(row))
 			return nil
@@ -208,6 +208,15 @@ func (s *Store) erase(ctx context.Context, id holt.ComputerID) error {
 		}
 		return tx.Exec(`DELETE FROM computer WHERE id = ?`, id)
 	})
+}
+
+// read runs a read transaction of the control database.
+func (s *Store) read(ctx context.Context, fn func(*db.Tx) error) error {
+	err := s.cfg.DB.Read(ctx, fn)
+	if err != nil && ctx.Err() != nil {
+		return gone(ctx) // SQLite says only that it was interrupted
+	}
+	return err
 }
 
 // write runs a write transaction of the control database.

@@ -189,7 +189,7 @@ const runColumns = `id, computer, spec, state, exit_code, signal, timed_out, bac
 
 func (r *Runs) selectRuns(ctx context.Context, condition string, args ...any) ([]holt.Run, error) {
 	list := []holt.Run{}
-	err := r.s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
+	err := r.s.read(ctx, func(tx *db.Tx) error {
 		return tx.Query(`SELECT `+runColumns+` FROM run `+condition, args, func(row *db.Row) error {
 			run, err := scanRun(row)
 			list = append(list, run)
