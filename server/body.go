@@ -3,6 +3,7 @@ package server
 import (
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,7 +16,7 @@ type slowBody struct {
 	ctl     *http.ResponseController
 	patient time.Duration // 0: for ever
 	linger  time.Duration // how long an answer waits for the rest of the body
-	ended   bool
+	ended   atomic.Bool   // a noun may still be reading when the answer begins
 }
 
 func (b *slowBody) Read(p []byte) (int, error) {
@@ -24,13 +25,15 @@ func (b *slowBody) Read(p []byte) (int, error) {
 		defer b.ctl.SetReadDeadline(time.Time{})
 	}
 	n, err := b.ReadCloser.Read(p)
-	b.ended = b.ended || err == io.EOF
+	if err == io.EOF {
+		b.ended.Store(true)
+	}
 	return n, err
 }
 
 // Close reads what is left of the body, as net/http does, but not for ever.
 func (b *slowBody) Close() error {
-	if !b.ended {
+	if !b.ended.Load() {
 		_ = b.ctl.SetReadDeadline(time.Now().Add(b.linger))
 		defer b.ctl.SetReadDeadline(time.Time{})
 	}
@@ -41,7 +44,7 @@ func (b *slowBody) Close() error {
 // left of the body, so that the connection can be used again, and it would
 // wait for ever for a caller who sends no more.
 func (b *slowBody) answering() {
-	if !b.ended {
+	if !b.ended.Load() {
 		_ = b.ctl.SetReadDeadline(time.Now().Add(b.linger))
 	}
 }

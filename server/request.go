@@ -84,7 +84,8 @@ func (s *Server) call(next http.Handler) http.Handler {
 		q.Header().Set("X-Content-Type-Options", "nosniff")
 		q.Header().Set("Cache-Control", "no-store")
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
-		q.body = &slowBody{ReadCloser: r.Body, ctl: q.ctl, patient: s.opt.Patience, linger: time.Second, ended: r.ContentLength == 0}
+		q.body = &slowBody{ReadCloser: r.Body, ctl: q.ctl, patient: s.opt.Patience, linger: time.Second}
+		q.body.ended.Store(r.ContentLength == 0)
 		r.Body = q.body
 		q.r = r
 		// A deadline of the connection's previous call must not hit this one.
