@@ -221,23 +221,13 @@ func launch(r *reaper, g group, c command, spec holt.RunSpec, limit int) (*run, 
 	}, nil
 }
 
-// startIn starts a command in its group. An empty cgroup may be swept away
-// between its making and the start, so it is made again once.
 func startIn(r *reaper, g group, c *command) (pid int, end <-chan unix.WaitStatus, err error) {
-	for range 2 {
-		var done func()
-		if done, err = g.join(c.attr.Sys); errors.Is(err, unix.ENOENT) {
-			continue
-		} else if err != nil {
-			return 0, nil, err
-		}
-		pid, end, err = r.start(c.path, c.argv, &c.attr)
-		done()
-		if !errors.Is(err, unix.ENODEV) {
-			break
-		}
+	done, err := g.join(c.attr.Sys)
+	if err != nil {
+		return 0, nil, err
 	}
-	return pid, end, err
+	defer done()
+	return r.start(c.path, c.argv, &c.attr)
 }
 
 func launchError(c command, err error) error {

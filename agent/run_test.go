@@ -111,6 +111,24 @@ func TestStartIsIdempotent(t *testing.T) {
 	}
 }
 
+func TestManyAtOnce(t *testing.T) {
+	c := startGuest(t).client(t)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			id := holt.NewRunID()
+			if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Argv: []string{"echo", fmt.Sprint(i)}}); err != nil {
+				t.Error(err)
+				return
+			}
+			if r := follow(t, c, id, 0); r.stdout != fmt.Sprintln(i) {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // A run ends with its process, though a child holds its output; the child
 // lives on, even when it writes.
 func TestBackgroundChild(t *testing.T) {

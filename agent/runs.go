@@ -30,6 +30,9 @@ type runTable struct {
 	workspace string
 	log       *slog.Logger
 	reaper    reaper
+	// starting is held for reading between the making of a run's cgroup and
+	// its first process: an empty cgroup may be swept away.
+	starting sync.RWMutex
 
 	mu    sync.Mutex
 	byID  map[holt.RunID]*runEntry
@@ -74,7 +77,10 @@ func (t *runTable) start(ctx context.Context, id holt.RunID, spec holt.RunSpec) 
 	t.order = append(t.order, e)
 	t.mu.Unlock()
 
-	t.groups.sweep()
+	if t.starting.TryLock() {
+		t.groups.sweep()
+		t.starting.Unlock()
+	}
 	run, err := t.launch(id, spec, running+1)
 	t.mu.Lock()
 	e.run, e.err = run, err
@@ -95,6 +101,8 @@ func (t *runTable) launch(id holt.RunID, spec holt.RunSpec, running int) (*run, 
 	if running > ringAll/ringSize {
 		limit = max(ringMin, ringAll/running)
 	}
+	t.starting.RLock()
+	defer t.starting.RUnlock()
 	r, err := launch(&t.reaper, t.groups.of(id), c, spec, limit)
 	if err != nil {
 		return nil, err
