@@ -1,7 +1,6 @@
 package mount
 
 import (
-	"bytes"
 	"encoding/binary"
 	"log"
 	"log/slog"
@@ -94,9 +93,4 @@ func (r initReply) restore(opt *fuse.MountOptions) *fuse.MountOptions {
 	o.ExtraCapabilities = r.flags
 	o.DisabledCapabilities = ^r.flags
 	return &o
-}
-
-// sameTerms tells whether two INIT replies agree in all but their header.
-func sameTerms(a, b []byte) bool {
-	return len(a) == len(b) && len(a) == initReplySize && bytes.Equal(a[outHeaderSize:], b[outHeaderSize:])
 }
