@@ -3,9 +3,11 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -161,13 +163,7 @@ func TestDeadAgent(t *testing.T) {
 	d := up(t, cfg)
 	c := create(t, d, holt.ComputerSpec{Name: "curie"})
 	succeeds(t, d, "curie", "echo kept > kept; sync kept")
-	pid := 0
-	for _, s := range allMachines(t, filepath.Join(dir, "computers", string(c.ID))) {
-		pid = s
-	}
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, filepath.Join(dir, "computers", string(c.ID)))
 	for _, call := range []func() error{
 		func() error {
 			_, err := d.Computers().Runs().Start(t.Context(), "curie", holt.RunSpec{Command: "true"}, "")
@@ -205,17 +201,33 @@ func TestDeadAgent(t *testing.T) {
 	}
 }
 
-// allMachines returns the processes of the machine in dir that this daemon controls.
-func allMachines(t *testing.T, dir string) []int {
+// freeze stops every process of the machine in dir, as a guest that hangs.
+func freeze(t *testing.T, dir string) {
 	t.Helper()
-	var list []int
-	for _, s := range machines(t, dir) {
-		list = append(list, s.Process.PID)
+	all := machines(t, dir)
+	if len(all) != 1 {
+		t.Fatalf("machines in %s: %v", dir, all)
 	}
-	if len(list) == 0 {
-		t.Fatal("no machine in", dir)
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", all[0].Process.PID))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return list
+	procs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, proc := range procs {
+		if in, err := os.Readlink(proc + "/ns/pid"); err != nil || in != ns {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(proc))
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestFullDisk: what runs goes on, what needs room says so, and deleting makes
