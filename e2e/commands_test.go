@@ -65,13 +65,15 @@ func cmdKillVM(ts *testscript.TestScript, neg bool, args []string) {
 	b, err := os.ReadFile(filepath.Join(dir, "machine.json"))
 	ts.Check(err)
 	var m struct {
-		PID int `json:"pid"`
+		Process struct {
+			PID int `json:"pid"`
+		} `json:"process"`
 	}
 	ts.Check(json.Unmarshal(b, &m))
-	if m.PID <= 1 {
+	if m.Process.PID <= 1 {
 		ts.Fatalf("no pid in machine.json: %s", b)
 	}
-	ts.Check(syscall.Kill(m.PID, syscall.SIGKILL))
+	ts.Check(syscall.Kill(m.Process.PID, syscall.SIGKILL))
 }
 
 // cmdEventually: eventually DURATION PROGRAM ARGS… runs the program until it
