@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -63,7 +64,8 @@ func startGuest(t *testing.T, extra ...string) *guest {
 		t.Skip("namespaces and users need root")
 	}
 	g := &guest{dir: t.TempDir(), log: new(bytes.Buffer)}
-	args := append([]string{"-c", script, "sh", program, "agent", "--verbose", "--control-socket", "control.sock"}, extra...)
+	cgroup := "holt-test-" + filepath.Base(filepath.Dir(g.dir))
+	args := append([]string{"-c", script, "sh", program, "agent", "--verbose", "--control-socket", "control.sock", "--cgroup", cgroup}, extra...)
 	g.cmd = exec.Command("/bin/sh", args...)
 	g.cmd.Dir = g.dir
 	g.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // as in a machine with one processor
@@ -79,6 +81,7 @@ func startGuest(t *testing.T, extra ...string) *guest {
 	t.Cleanup(func() {
 		g.cmd.Process.Kill()
 		g.cmd.Wait()
+		removeCgroups(t, cgroup)
 		if strings.Contains(g.log.String(), "panic") || t.Failed() {
 			t.Logf("agent's log:\n%s", g.log)
 		}
@@ -87,6 +90,27 @@ func startGuest(t *testing.T, extra ...string) *guest {
 		}
 	})
 	return g
+}
+
+// removeCgroups removes the cgroups of a guest that was killed, once its
+// processes are gone.
+func removeCgroups(t *testing.T, name string) {
+	mount := cgroupMount()
+	if mount == "" {
+		return
+	}
+	dir := filepath.Join(mount, name)
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		groups{dir: dir}.sweep()
+		err := os.Remove(dir)
+		if err == nil || errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Errorf("left: %v", err)
+			return
+		}
+	}
 }
 
 // dial makes a session on one of the guest's sockets.
