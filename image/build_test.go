@@ -356,11 +356,26 @@ func TestKilledBuild(t *testing.T) {
 	if !reached {
 		t.Fatalf("the build ended before it was killed: %s", stderr.String())
 	}
-	if entries, err := os.ReadDir(filepath.Join(dir, "tmp")); err != nil || len(entries) == 0 {
-		t.Errorf("the killed build had nothing under way: %v", err)
-	}
+	awaitEnd(t, filepath.Join(dir, "tmp"))
 	if _, err := Open(dir, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	leavesNothing(t, dir)
+}
+
+// awaitEnd waits for the last process of a killed build: they hold its lock.
+func awaitEnd(t *testing.T, tmp string) {
+	t.Helper()
+	locks, err := filepath.Glob(filepath.Join(tmp, "*.lock"))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("builds under way: %q, %v", locks, err)
+	}
+	f, err := os.Open(locks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
 }
