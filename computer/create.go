@@ -20,7 +20,7 @@ func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) 
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	ctx, leave, err := s.enter(ctx)
+	ctx, leave, err := s.gate.enter(ctx)
 	if err != nil {
 		return holt.Computer{}, err
 	}
@@ -33,7 +33,7 @@ func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) 
 }
 
 func (s *Store) create(ctx context.Context, spec holt.ComputerSpec, claim *Claim) (holt.Computer, error) {
-	img, err := s.pick(ctx, spec.Template)
+	img, err := s.cfg.pick(ctx, spec.Template)
 	if err != nil {
 		return holt.Computer{}, err
 	}
@@ -41,11 +41,11 @@ func (s *Store) create(ctx context.Context, spec holt.ComputerSpec, claim *Claim
 		return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "a root disk of %d MiB is too small for the template %s", spec.DiskSizeMB, spec.Template).
 			WithHint("give at least %d MiB", img.MinDiskMB)
 	}
-	r, err := s.draft(ctx, spec, img)
+	r, err := draft(ctx, s, spec, img)
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	unlock, err := s.lock(ctx, r.ID)
+	unlock, err := s.seats.lock(ctx, r.ID)
 	if err != nil {
 		return holt.Computer{}, err
 	}
@@ -54,7 +54,7 @@ func (s *Store) create(ctx context.Context, spec holt.ComputerSpec, claim *Claim
 	steps := append(m.steps(), step{"settle", m.settle, nothing})
 	if err := m.forward(ctx, "create", steps); err != nil {
 		if m.stuck != nil {
-			s.markFailed(ctx, *r, m.stuck)
+			m.markFailed(ctx, m.stuck)
 		}
 		return holt.Computer{}, err
 	}
@@ -63,7 +63,7 @@ func (s *Store) create(ctx context.Context, spec holt.ComputerSpec, claim *Claim
 }
 
 // draft is the record of a computer to be.
-func (s *Store) draft(ctx context.Context, spec holt.ComputerSpec, img image.Image) (*record, error) {
+func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Image) (*record, error) {
 	r := &record{
 		Computer: holt.Computer{
 			ID: holt.NewComputerID(), Name: spec.Name, Template: img.Template, State: holt.ComputerCreating,
@@ -78,9 +78,9 @@ func (s *Store) draft(ctx context.Context, spec holt.ComputerSpec, img image.Ima
 		return r, err
 	}
 	r.workspaceID, r.owned = holt.NewWorkspaceID(), true
-	if spec.Name != "" && s.workspaceTaken(ctx, spec.Name) {
+	if spec.Name != "" && s.cfg.taken(ctx, spec.Name) {
 		// The computer of that name, if there is one, is the better reason.
-		if _, err := s.find(ctx, spec.Name); err == nil {
+		if _, err := s.table.find(ctx, spec.Name); err == nil {
 			return r, nil
 		}
 		return nil, holt.Errorf(holt.AlreadyExists, "there is a workspace %q already, and no computer has that name", spec.Name).
@@ -97,17 +97,17 @@ func (m *making) settle(ctx context.Context) error {
 	if !m.live.launched.IsZero() { // by a daemon before this one
 		m.r.BootMS = now.Sub(m.live.launched).Milliseconds()
 	}
-	return m.s.save(ctx, *m.r)
+	return m.s.table.save(ctx, *m.r)
 }
 
 func nothing(context.Context) error { return nil }
 
-// markFailed records that a computer is half-made and could not be undone.
-func (s *Store) markFailed(ctx context.Context, r record, reason error) {
+// markFailed records that the computer is half-made and could not be undone.
+func (m *making) markFailed(ctx context.Context, reason error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
-	r.State, r.Reason = holt.ComputerFailed, reason.Error()
-	if err := s.save(late, r); err != nil {
-		s.log.Error("record failed computer", "computer", r.ID, "err", err)
+	m.r.State, m.r.Reason = holt.ComputerFailed, reason.Error()
+	if err := m.s.table.save(late, *m.r); err != nil {
+		m.s.log.Error("record failed computer", "computer", m.r.ID, "err", err)
 	}
 }

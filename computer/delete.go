@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"holt"
-	"holt/image"
 )
 
 // Delete ends the machine and removes the computer with its root disk, and
@@ -12,7 +11,7 @@ import (
 //
 // Errors: NotFound, Conflict (its workspace is mounted on the host).
 func (s *Store) Delete(ctx context.Context, ref, key string) error {
-	_, err := detach(ctx, s, func(ctx context.Context) (struct{}, error) {
+	_, err := detach(ctx, s.gate, func(ctx context.Context) (struct{}, error) {
 		return Once(ctx, s.cfg.Keys, Call[struct{}]{
 			Key: key, Method: "computer.delete", Request: ref,
 			Act: func(ctx context.Context, claim *Claim) (struct{}, error) {
@@ -42,17 +41,18 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) error {
 		}
 	}
 	r.State, r.Reason = holt.ComputerDeleting, ""
-	if err := s.saveBound(ctx, r, claim); err != nil {
+	if err := s.table.saveBound(ctx, r, claim); err != nil {
 		return err
 	}
-	if l := s.live(r.ID); l != nil && !r.owned {
-		s.halt(ctx, l) // the guest writes back what it has in memory
+	if l := s.seats.live(r.ID); l != nil && !r.owned {
+		l.halt(ctx, s.cfg.Engine.Capabilities().PowerButton) // the guest writes back what it has in memory
 	}
-	if err := s.unmake(ctx, r, "delete"); err != nil {
+	m := &making{s: s, r: &r}
+	if err := m.unmake(ctx, "delete"); err != nil {
 		if ctx.Err() != nil {
 			return ending() // the next daemon goes on
 		}
-		s.markFailed(ctx, r, err)
+		m.markFailed(ctx, err)
 		return err
 	}
 	s.log.Info("computer deleted", "computer", r.ID, "name", r.Name, "workspace_kept", !r.owned)
@@ -60,7 +60,7 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) error {
 }
 
 // unmake removes all there is of a computer, the last made first.
-func (s *Store) unmake(ctx context.Context, r record, verb string) error {
-	m := &making{s: s, r: &r, img: image.Image{}, live: s.live(r.ID)}
+func (m *making) unmake(ctx context.Context, verb string) error {
+	m.live = m.s.seats.live(m.r.ID)
 	return m.back(ctx, verb, m.steps())
 }

@@ -16,17 +16,17 @@
 // # Crash only
 //
 // Every change of a computer's state is written before the act and after it.
-// The acts are named steps ([Store.steps]) whose undoing is idempotent: a
+// The acts are named steps (see making) whose undoing is idempotent: a
 // create that fails undoes in reverse what it did, delete undoes everything in
 // reverse, and [Open] undoes what a killed daemon was creating or deleting,
 // finishes what was stopping, and adopts what was running.
 //
 // # Lock order
 //
-// The computer's own lock (one at a time, held over a whole verb), then the
-// lock of its workspace registry entry, then Store.mu or live.mu, which are
-// never held while anything is waited for. Reading a computer, and runs and
-// files in a running one, take no lock but the short ones.
+// The computer's own lock (seats.lock; one at a time, held over a whole verb),
+// then those of the workspace registry, then the short ones (seats.mu, gate.mu,
+// live.mu, runSet.mu), which are never held while anything is waited for.
+// Reading a computer, and runs and files in a running one, take only short ones.
 //
 // # Traps
 //

@@ -23,16 +23,13 @@ const defaultUser = "agent"
 // started first, unless what is only read lies in its workspace.
 type Files struct{ s *Store }
 
-// Files returns the files of all computers.
-func (s *Store) Files() *Files { return &Files{s} }
-
 // Stat describes a file; it does not follow a symlink at the end of path.
 func (f *Files) Stat(ctx context.Context, computer, path string) (holt.FileInfo, error) {
 	p, err := cleanPath(path)
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
-	if v, ok, err := f.s.view(ctx, computer, p); err != nil {
+	if v, ok, err := f.view(ctx, computer, p); err != nil {
 		return holt.FileInfo{}, err
 	} else if ok {
 		defer v.close()
@@ -53,7 +50,7 @@ func (f *Files) List(ctx context.Context, computer, path string) ([]holt.FileInf
 		return nil, err
 	}
 	list := []holt.FileInfo{}
-	if v, ok, err := f.s.view(ctx, computer, p); err != nil {
+	if v, ok, err := f.view(ctx, computer, p); err != nil {
 		return nil, err
 	} else if ok {
 		defer v.close()
@@ -85,7 +82,7 @@ func (f *Files) Read(ctx context.Context, computer, path string, off, n int64, w
 	if off < 0 {
 		return holt.Errorf(holt.InvalidArgument, "a file cannot be read from offset %d", off)
 	}
-	if v, ok, err := f.s.view(ctx, computer, p); err != nil {
+	if v, ok, err := f.view(ctx, computer, p); err != nil {
 		return err
 	} else if ok {
 		defer v.close()

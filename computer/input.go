@@ -18,7 +18,7 @@ const inputTries = 5
 //
 // Errors: Conflict when the run has ended or its input has; those of src.
 func (r *Runs) Input(ctx context.Context, id holt.RunID, src io.Reader, eof bool) (int64, error) {
-	run, err := r.get(ctx, id)
+	run, err := r.s.runs.get(ctx, id)
 	if err != nil {
 		return 0, err
 	}

@@ -33,9 +33,9 @@ type live struct {
 	release func() // of ws
 
 	serve     FileServer
-	writer    func(tag string) workspace.Writer
 	limits    Limits
-	reconcile func(ctx context.Context, c *agent.Client) error // settles what became of runs
+	attendant *attendant
+	runs      *runSet
 	launched  time.Time
 
 	hostname string
@@ -50,10 +50,6 @@ type live struct {
 	client *agent.Client // nil while the control channel is down
 	up     chan struct{} // closed while client is set
 	fault  error         // why the control channel is down; nil when up or never tried
-
-	runs     map[holt.RunID]bool // that this daemon or one before it started here, as far as known
-	starting map[holt.RunID]bool // that the guest may not know yet
-	open     map[holt.RunID]bool // that the guest has, and that are not known to have ended
 }
 
 // connect begins to serve both channels.
@@ -134,7 +130,7 @@ func (l *live) dialControl() (*agent.Client, error) {
 		err = l.greet(ctx, client, h)
 	}
 	if err == nil {
-		err = l.reconcile(ctx, client)
+		err = l.attendant.reconcile(ctx, client)
 	}
 	if err != nil {
 		client.Close()
@@ -189,7 +185,7 @@ func (l *live) filesLoop() {
 		conn, err := l.dialFiles()
 		if err == nil {
 			try = 0
-			err = l.serve(l.ctx, l.ws, conn, l.writer)
+			err = l.serve(l.ctx, l.ws, conn, l.attendant.writer)
 		}
 		if err != nil && l.ctx.Err() == nil {
 			l.log.Warn("file channel broke", "computer", l.id, "err", err)

@@ -8,9 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"holt"
+	"holt/machine"
 )
 
 // logPoll is how often a followed console log is looked at.
@@ -19,11 +21,11 @@ const logPoll = 200 * time.Millisecond
 // Logs writes the console log of a computer's machine to w: all that is kept,
 // or its last whole lines, and with Follow what is added until ctx ends.
 func (s *Store) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error {
-	r, err := s.find(ctx, ref)
+	r, err := s.table.find(ctx, ref)
 	if err != nil {
 		return err
 	}
-	path := s.consolePath(r.ID)
+	path := filepath.Join(s.cfg.dir(r.ID), machine.ConsoleFile)
 	log := &logReader{path: path, w: w}
 	defer log.close()
 	if err := log.begin(q.TailBytes); err != nil {
@@ -36,11 +38,11 @@ func (s *Store) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writ
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.ctx.Done():
+		case <-s.gate.ctx.Done():
 			return ending()
 		case <-time.After(logPoll):
 		}
-		if _, err := s.find(ctx, string(r.ID)); err != nil {
+		if _, err := s.table.find(ctx, string(r.ID)); err != nil {
 			return err
 		}
 	}

@@ -20,18 +20,18 @@ type offline struct {
 
 // view returns the workspace of a computer that is off, if path lies in it and
 // can be read there. A path that a symlink leads out of the workspace cannot.
-func (s *Store) view(ctx context.Context, computer, path string) (v *offline, ok bool, err error) {
+func (f *Files) view(ctx context.Context, computer, path string) (v *offline, ok bool, err error) {
 	if path != workspaceDir && !strings.HasPrefix(path, workspaceDir+"/") {
 		return nil, false, nil
 	}
-	r, err := s.find(ctx, computer)
+	r, err := f.s.table.find(ctx, computer)
 	if err != nil {
 		return nil, false, err
 	}
 	if r.State != holt.ComputerStopped {
 		return nil, false, nil
 	}
-	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
+	ws, release, err := f.s.cfg.Workspaces.View(ctx, r.workspaceID)
 	if err != nil {
 		return nil, false, err
 	}

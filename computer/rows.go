@@ -100,10 +100,21 @@ func nanos(t *time.Time) int64 {
 	return t.UnixNano()
 }
 
-// selectRecords returns the computers that a condition selects.
-func (s *Store) selectRecords(ctx context.Context, condition string, args ...any) ([]record, error) {
+// imageRef names the image its disk is laid over.
+func (r record) imageRef() string {
+	if r.image != "" {
+		return r.image
+	}
+	return r.Template
+}
+
+// table is the table computer of the control database.
+type table struct{ d *db.DB }
+
+// list returns the computers that a condition selects.
+func (t table) list(ctx context.Context, condition string, args ...any) ([]record, error) {
 	var list []record
-	err := s.read(ctx, func(tx *db.Tx) error {
+	err := read(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Query(`SELECT `+recordColumns+` FROM computer `+condition, args, func(row *db.Row) error {
 			list = append(list, scanRecord(row))
 			return nil
@@ -115,14 +126,14 @@ func (s *Store) selectRecords(ctx context.Context, condition string, args ...any
 	return list, nil
 }
 
-func (s *Store) all(ctx context.Context) ([]record, error) {
-	return s.selectRecords(ctx, `ORDER BY name`)
+func (t table) all(ctx context.Context) ([]record, error) {
+	return t.list(ctx, `ORDER BY name`)
 }
 
 // find returns a computer by name or id.
-func (s *Store) find(ctx context.Context, ref string) (record, error) {
+func (t table) find(ctx context.Context, ref string) (record, error) {
 	// No name holds an underscore, every id does.
-	list, err := s.selectRecords(ctx, `WHERE id = ?1 OR name = ?1`, ref)
+	list, err := t.list(ctx, `WHERE id = ?1 OR name = ?1`, ref)
 	if err != nil {
 		return record{}, err
 	}
@@ -133,24 +144,25 @@ func (s *Store) find(ctx context.Context, ref string) (record, error) {
 	return list[0], nil
 }
 
-func (s *Store) byWorkspace(ctx context.Context, id holt.WorkspaceID) (record, bool, error) {
-	list, err := s.selectRecords(ctx, `WHERE workspace = ?`, id)
+func (t table) byWorkspace(ctx context.Context, id holt.WorkspaceID) (record, bool, error) {
+	list, err := t.list(ctx, `WHERE workspace = ?`, id)
 	if err != nil || len(list) == 0 {
 		return record{}, false, err
 	}
 	return list[0], true, nil
 }
 
-// insert makes a computer's row. A name of "" becomes a free scientist's.
-func (s *Store) insert(ctx context.Context, r *record, claim *Claim) error {
-	return s.writeSync(ctx, func(tx *db.Tx) error {
+// insert makes a computer's row. A name of "" becomes a free scientist's, which
+// avoid does not hold.
+func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(name string) bool) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		names, err := nameSet(tx)
 		if err != nil {
 			return err
 		}
 		switch {
 		case r.Name == "":
-			r.Name = freeName(func(name string) bool { return names[name] || s.workspaceTaken(ctx, name) })
+			r.Name = freeName(func(name string) bool { return names[name] || avoid(name) })
 		case names[r.Name]:
 			return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).
 				WithHint("choose another name, or leave it out to get a free one")
@@ -176,11 +188,11 @@ func (s *Store) insert(ctx context.Context, r *record, claim *Claim) error {
 }
 
 // save writes what can change of a computer.
-func (s *Store) save(ctx context.Context, r record) error { return s.saveBound(ctx, r, nil) }
+func (t table) save(ctx context.Context, r record) error { return t.saveBound(ctx, r, nil) }
 
 // saveBound is save, and binds an idempotency key to the computer.
-func (s *Store) saveBound(ctx context.Context, r record, claim *Claim) error {
-	return s.writeSync(ctx, func(tx *db.Tx) error {
+func (t table) saveBound(ctx context.Context, r record, claim *Claim) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
 		}
@@ -198,8 +210,8 @@ func (s *Store) saveBound(ctx context.Context, r record, claim *Claim) error {
 
 // erase removes a computer's row and its runs. The key of the call that was
 // creating it is free again: its repeat creates anew.
-func (s *Store) erase(ctx context.Context, id holt.ComputerID) error {
-	return s.writeSync(ctx, func(tx *db.Tx) error {
+func (t table) erase(ctx context.Context, id holt.ComputerID) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := tx.Exec(`DELETE FROM run WHERE computer = ?`, id); err != nil {
 			return err
 		}
@@ -211,8 +223,8 @@ func (s *Store) erase(ctx context.Context, id holt.ComputerID) error {
 }
 
 // read runs a read transaction of the control database.
-func (s *Store) read(ctx context.Context, fn func(*db.Tx) error) error {
-	err := s.cfg.DB.Read(ctx, fn)
+func read(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
+	err := d.Read(ctx, fn)
 	if err != nil && ctx.Err() != nil {
 		return gone(ctx) // SQLite says only that it was interrupted
 	}
@@ -220,14 +232,14 @@ func (s *Store) read(ctx context.Context, fn func(*db.Tx) error) error {
 }
 
 // write runs a write transaction of the control database.
-func (s *Store) write(ctx context.Context, fn func(*db.Tx) error) error {
-	return named(s.cfg.DB.Write(ctx, fn))
+func write(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
+	return named(d.Write(ctx, fn))
 }
 
 // writeSync is write that survives power loss: a computer's state must not be
 // older than its disks.
-func (s *Store) writeSync(ctx context.Context, fn func(*db.Tx) error) error {
-	return named(s.cfg.DB.WriteSync(ctx, fn))
+func writeSync(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
+	return named(d.WriteSync(ctx, fn))
 }
 
 // named says of an error without a code where it comes from.
@@ -255,11 +267,6 @@ func textOf(tx *db.Tx, sql string, args ...any) (text string, ok bool, err error
 		return nil
 	})
 	return text, ok, err
-}
-
-func (s *Store) workspaceTaken(ctx context.Context, name string) bool {
-	_, _, err := s.cfg.Workspaces.Find(ctx, name)
-	return err == nil
 }
 
 // family is the engine's name without its acceleration: qemu-kvm and qemu-tcg

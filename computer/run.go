@@ -2,22 +2,16 @@ package computer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"holt"
 	"holt/agent"
-	"holt/db"
 )
 
 // Runs is the commands that were run in computers. A run survives its client
 // and the daemon; its record outlives the machine, its output does not.
 type Runs struct{ s *Store }
-
-// Runs returns the runs of all computers.
-func (s *Store) Runs() *Runs { return &Runs{s} }
 
 // mostListed bounds a list of runs.
 const mostListed = 1000
@@ -35,7 +29,7 @@ func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 		Computer string
 		Spec     holt.RunSpec
 	}{computer, spec}
-	return detach(ctx, r.s, func(ctx context.Context) (holt.Run, error) {
+	return detach(ctx, r.s.gate, func(ctx context.Context) (holt.Run, error) {
 		return Once(ctx, r.s.cfg.Keys, Call[holt.Run]{
 			Key: key, Method: "run.start", Request: request, Again: r.startAgain,
 			Act: func(ctx context.Context, claim *Claim) (holt.Run, error) {
@@ -51,12 +45,12 @@ func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, cl
 		return holt.Run{}, err
 	}
 	run := holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: spec, State: holt.RunRunning, StartedAt: time.Now().UTC()}
-	l.claimRun(run.ID)
-	defer l.runClaimed(run.ID)
-	if err := r.insert(ctx, run, claim); err != nil {
+	l.runs.claim(run.ID)
+	defer l.runs.launched(run.ID)
+	if err := r.s.runs.insert(ctx, run, claim); err != nil {
 		return holt.Run{}, err
 	}
-	if err := r.s.point("run/start"); err != nil {
+	if err := r.s.cfg.point("run/start"); err != nil {
 		return holt.Run{}, err
 	}
 	return run, r.launch(ctx, l, run)
@@ -70,7 +64,7 @@ func (r *Runs) launch(ctx context.Context, l *live, run holt.Run) error {
 		_, err := c.StartRun(ctx, run.ID, run.Spec)
 		switch {
 		case err == nil:
-			l.runOpen(run.ID)
+			l.runs.opened(run.ID)
 			return nil
 		case broken(c):
 			return err
@@ -78,7 +72,7 @@ func (r *Runs) launch(ctx context.Context, l *live, run holt.Run) error {
 			c.Close() // it hangs; the next session reconciles
 			return err
 		default:
-			return errors.Join(err, r.forget(ctx, run.ID))
+			return errors.Join(err, r.s.runs.forget(ctx, run.ID))
 		}
 	})
 }
@@ -86,7 +80,7 @@ func (r *Runs) launch(ctx context.Context, l *live, run holt.Run) error {
 // startAgain answers a repeated start whose first call a daemon's end cut off
 // after the run was recorded: the guest may have it or not.
 func (r *Runs) startAgain(ctx context.Context, ref string) (holt.Run, error) {
-	run, err := r.get(ctx, holt.RunID(ref))
+	run, err := r.s.runs.get(ctx, holt.RunID(ref))
 	if err != nil || run.State == holt.RunExited {
 		return run, err
 	}
@@ -94,11 +88,11 @@ func (r *Runs) startAgain(ctx context.Context, ref string) (holt.Run, error) {
 	if err != nil {
 		return holt.Run{}, err
 	}
-	l.claimRun(run.ID)
-	defer l.runClaimed(run.ID)
+	l.runs.claim(run.ID)
+	defer l.runs.launched(run.ID)
 	if run.State == holt.RunLost {
 		run.State, run.EndedAt = holt.RunRunning, nil
-		if err := r.revive(ctx, run.ID); err != nil {
+		if err := r.s.runs.revive(ctx, run.ID); err != nil {
 			return holt.Run{}, err
 		}
 	}
@@ -107,49 +101,36 @@ func (r *Runs) startAgain(ctx context.Context, ref string) (holt.Run, error) {
 
 // Get returns a run as it is now, as far as the guest answers.
 func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
-	run, err := r.get(ctx, id)
+	run, err := r.s.runs.get(ctx, id)
 	if err != nil || run.State != holt.RunRunning {
 		return run, err
 	}
-	if l := r.s.live(run.ComputerID); l != nil {
+	if l := r.s.seats.live(run.ComputerID); l != nil {
 		if c, _, _ := l.state(); c != nil {
-			if ended, err := r.s.ask(ctx, l, c, id); err == nil && ended {
-				return r.get(ctx, id)
+			if ended, err := l.attendant.ask(ctx, c, id); err == nil && ended {
+				return r.s.runs.get(ctx, id)
 			}
 		}
 	}
 	return run, nil
 }
 
-// get returns a run as it is on record.
-func (r *Runs) get(ctx context.Context, id holt.RunID) (holt.Run, error) {
-	list, err := r.selectRuns(ctx, `WHERE id = ?`, id)
-	if err != nil {
-		return holt.Run{}, err
-	}
-	if len(list) == 0 {
-		return holt.Run{}, holt.Errorf(holt.NotFound, "there is no run %q", clip(string(id))).
-			WithHint("holt run list shows the runs of a computer; they go when it is deleted")
-	}
-	return list[0], nil
-}
-
 // List returns up to limit runs of a computer, newest first, beginning after
 // the run with the given id ("": with the newest).
 func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limit int) ([]holt.Run, error) {
-	c, err := r.s.find(ctx, computer)
+	c, err := r.s.table.find(ctx, computer)
 	if err != nil {
 		return nil, err
 	}
-	if l := r.s.live(c.ID); l != nil {
+	if l := r.s.seats.live(c.ID); l != nil {
 		if agent, _, _ := l.state(); agent != nil {
-			r.s.collect(ctx, l, agent)
+			l.attendant.collect(ctx, agent)
 		}
 	}
 	if limit <= 0 || limit > mostListed {
 		limit = mostListed
 	}
-	return r.selectRuns(ctx, `WHERE computer = ?1 AND (?2 = '' OR seq < (SELECT seq FROM run WHERE id = ?2)) ORDER BY seq DESC LIMIT ?3`,
+	return r.s.runs.list(ctx, `WHERE computer = ?1 AND (?2 = '' OR seq < (SELECT seq FROM run WHERE id = ?2)) ORDER BY seq DESC LIMIT ?3`,
 		c.ID, after, limit)
 }
 
@@ -173,67 +154,14 @@ func (r *Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) er
 
 // at returns the machine in which a run is, if it can still be reached.
 func (r *Runs) at(ctx context.Context, id holt.RunID) (*live, error) {
-	run, err := r.get(ctx, id)
+	run, err := r.s.runs.get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	l := r.s.live(run.ComputerID)
+	l := r.s.seats.live(run.ComputerID)
 	if l == nil {
 		return nil, holt.Errorf(holt.Conflict, "the computer of the run %s does not run", id).
 			WithHint("a run ends with its machine")
 	}
 	return l, nil
-}
-
-const runColumns = `id, computer, spec, state, exit_code, signal, timed_out, background, started, ended`
-
-func (r *Runs) selectRuns(ctx context.Context, condition string, args ...any) ([]holt.Run, error) {
-	list := []holt.Run{}
-	err := r.s.read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT `+runColumns+` FROM run `+condition, args, func(row *db.Row) error {
-			run, err := scanRun(row)
-			list = append(list, run)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read runs: %w", err)
-	}
-	return list, nil
-}
-
-func scanRun(row *db.Row) (holt.Run, error) {
-	run := holt.Run{
-		ID: holt.RunID(row.Text(0)), ComputerID: holt.ComputerID(row.Text(1)), State: holt.RunState(row.Text(3)),
-		ExitCode: int(row.Int64(4)), Signal: row.Text(5), TimedOut: row.Int64(6) != 0, Background: int(row.Int64(7)),
-		StartedAt: time.Unix(0, row.Int64(8)).UTC(), EndedAt: timeOf(row.Int64(9)),
-	}
-	if err := json.Unmarshal(row.Bytes(2), &run.Spec); err != nil {
-		return run, fmt.Errorf("decode run %s: %w", run.ID, err)
-	}
-	return run, nil
-}
-
-func (r *Runs) insert(ctx context.Context, run holt.Run, claim *Claim) error {
-	spec, err := json.Marshal(run.Spec)
-	if err != nil {
-		return fmt.Errorf("encode run: %w", err)
-	}
-	return r.s.write(ctx, func(tx *db.Tx) error {
-		if err := claim.Bind(tx, string(run.ID)); err != nil {
-			return err
-		}
-		return tx.Exec(`INSERT INTO run (id, computer, spec, state, started) VALUES (?, ?, ?, ?, ?)`,
-			run.ID, run.ComputerID, string(spec), run.State, run.StartedAt.UnixNano())
-	})
-}
-
-func (r *Runs) forget(ctx context.Context, id holt.RunID) error {
-	return r.s.write(ctx, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM run WHERE id = ?`, id) })
-}
-
-func (r *Runs) revive(ctx context.Context, id holt.RunID) error {
-	return r.s.write(ctx, func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE run SET state = 'running', ended = 0 WHERE id = ?`, id)
-	})
 }

@@ -92,9 +92,9 @@ func hostMemoryMB() int {
 
 // pick returns the image for a template. An engine without root disks needs
 // none, only a template that exists.
-func (s *Store) pick(ctx context.Context, template string) (image.Image, error) {
-	if s.cfg.Engine.Capabilities().RootDisk {
-		return s.cfg.Images.Get(ctx, template)
+func (c *Config) pick(ctx context.Context, template string) (image.Image, error) {
+	if c.Engine.Capabilities().RootDisk {
+		return c.Images.Get(ctx, template)
 	}
 	known := image.Templates()
 	for _, t := range known {

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"holt"
-	"holt/agent"
-	"holt/machine"
 	"holt/workspace"
 )
 
@@ -21,7 +18,7 @@ import (
 // Errors: NotFound, Conflict (it is being deleted; its workspace is mounted
 // read-write on the host), OutOfSpace, Unavailable.
 func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return detach(ctx, s, func(ctx context.Context) (holt.Computer, error) {
+	return detach(ctx, s.gate, func(ctx context.Context) (holt.Computer, error) {
 		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
 			Key: key, Method: "computer.start", Request: ref,
 			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return s.start(ctx, ref) },
@@ -37,7 +34,7 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 	defer unlock()
 	switch r.State {
 	case holt.ComputerRunning:
-		if s.live(r.ID) == nil {
+		if s.seats.live(r.ID) == nil {
 			return holt.Computer{}, unreachable(r)
 		}
 		return s.shown(r), nil
@@ -50,11 +47,11 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 			WithHint("serve this data directory with --engine %s", family(r.Engine))
 	}
 	m := &making{s: s, r: &r}
-	if m.img, err = s.pick(ctx, s.imageRef(r)); err != nil {
+	if m.img, err = s.cfg.pick(ctx, r.imageRef()); err != nil {
 		return holt.Computer{}, err
 	}
 	r.State, r.Reason = holt.ComputerStarting, ""
-	if err := s.save(ctx, r); err != nil {
+	if err := s.table.save(ctx, r); err != nil {
 		return holt.Computer{}, err
 	}
 	if err := m.forward(ctx, "start", append(m.boot(), step{"settle", m.settle, nothing})); err != nil {
@@ -65,20 +62,12 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 	return s.shown(r), nil
 }
 
-// imageRef names the image a computer's disk is laid over.
-func (s *Store) imageRef(r record) string {
-	if r.image != "" {
-		return r.image
-	}
-	return r.Template
-}
-
 // stayStopped records a start that failed.
 func (m *making) stayStopped(ctx context.Context, err error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	m.r.State, m.r.Reason = holt.ComputerStopped, "the last start failed: "+err.Error()
-	if err := m.s.save(late, *m.r); err != nil {
+	if err := m.s.table.save(late, *m.r); err != nil {
 		m.s.log.Error("record failed start", "computer", m.r.ID, "err", err)
 	}
 }
@@ -103,14 +92,12 @@ func unreachable(r record) error {
 }
 
 // newLive is a machine about to run on an open workspace.
-func (s *Store) newLive(r record, ws *workspace.Workspace, release func()) *live {
+func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
 		id: r.ID, ws: ws, release: release, log: s.log, serve: s.cfg.Serve, limits: s.cfg.Limits,
-		hostname: r.Name, fresh: true, up: make(chan struct{}),
-		runs: map[holt.RunID]bool{}, starting: map[holt.RunID]bool{}, open: map[holt.RunID]bool{},
+		hostname: r.Name, fresh: true, up: make(chan struct{}), runs: newRunSet(),
 	}
-	l.writer = func(tag string) workspace.Writer { return s.writerOf(l, tag) }
-	l.reconcile = func(ctx context.Context, c *agent.Client) error { return s.reconcile(ctx, l, c) }
+	l.attendant = &attendant{l, s.runs}
 	return l
 }
 
@@ -118,13 +105,13 @@ func (s *Store) newLive(r record, ws *workspace.Workspace, release func()) *live
 // answers, has its identity, and has mounted the workspace.
 func (m *making) awaitAgent(ctx context.Context) error {
 	l := m.live
-	l.connect(m.s.ctx)
+	l.connect(m.s.gate.ctx)
 	bounded, cancel := context.WithTimeout(ctx, m.s.cfg.Limits.Boot)
 	defer cancel()
 	if err := l.await(bounded, m.s.cfg.Limits.Boot); err != nil {
 		return m.explain(ctx, err)
 	}
-	m.s.setLive(m.r.ID, l)
+	m.s.seats.put(m.r.ID, l)
 	m.s.watch(l)
 	return nil
 }
@@ -182,9 +169,4 @@ func tailOf(path string, n int64) ([]byte, error) {
 		b = wholeLines(b)
 	}
 	return b, err
-}
-
-// consolePath is where the console log of a computer lies, running or not.
-func (s *Store) consolePath(id holt.ComputerID) string {
-	return filepath.Join(s.dir(id), machine.ConsoleFile)
 }

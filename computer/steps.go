@@ -59,7 +59,7 @@ func (m *making) boot() []step {
 // forward does steps; when one fails it undoes that one and those before it.
 func (m *making) forward(ctx context.Context, verb string, steps []step) error {
 	for i, st := range steps {
-		err := m.s.point(verb + "/" + st.name)
+		err := m.s.cfg.point(verb + "/" + st.name)
 		if err == nil {
 			err = st.do(ctx)
 		}
@@ -80,7 +80,7 @@ func (m *making) forward(ctx context.Context, verb string, steps []step) error {
 // back undoes steps, the last first. It stops at one that cannot be undone.
 func (m *making) back(ctx context.Context, verb string, steps []step) error {
 	for i := len(steps) - 1; i >= 0; i-- {
-		if err := m.s.point(verb + "/" + steps[i].name); err != nil {
+		if err := m.s.cfg.point(verb + "/" + steps[i].name); err != nil {
 			return err
 		}
 		if err := steps[i].undo(ctx); err != nil {
@@ -91,17 +91,27 @@ func (m *making) back(ctx context.Context, verb string, steps []step) error {
 }
 
 // point is a place where a test can make things fail, or kill the process.
-func (s *Store) point(name string) error {
-	if s.cfg.Fail == nil {
+func (c *Config) point(name string) error {
+	if c.Fail == nil {
 		return nil
 	}
-	return s.cfg.Fail(name)
+	return c.Fail(name)
 }
 
-func (s *Store) dir(id holt.ComputerID) string { return filepath.Join(s.cfg.Dir, string(id)) }
+// dir is the machine's directory of a computer.
+func (c *Config) dir(id holt.ComputerID) string { return filepath.Join(c.Dir, string(id)) }
 
-func (m *making) makeRow(ctx context.Context) error { return m.s.insert(ctx, m.r, m.claim) }
-func (m *making) dropRow(ctx context.Context) error { return m.s.erase(ctx, m.r.ID) }
+// taken says whether a workspace has a name.
+func (c *Config) taken(ctx context.Context, name string) bool {
+	_, _, err := c.Workspaces.Find(ctx, name)
+	return err == nil
+}
+
+func (m *making) makeRow(ctx context.Context) error {
+	return m.s.table.insert(ctx, m.r, m.claim, func(name string) bool { return m.s.cfg.taken(ctx, name) })
+}
+
+func (m *making) dropRow(ctx context.Context) error { return m.s.table.erase(ctx, m.r.ID) }
 
 func (m *making) makeWorkspace(ctx context.Context) error {
 	if !m.r.owned {
@@ -118,7 +128,7 @@ func (m *making) dropWorkspace(ctx context.Context) error {
 }
 
 func (m *making) makeDisk(ctx context.Context) error {
-	dir := m.s.dir(m.r.ID)
+	dir := m.s.cfg.dir(m.r.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return HostError(fmt.Errorf("make computer directory: %w", err))
 	}
@@ -129,7 +139,7 @@ func (m *making) makeDisk(ctx context.Context) error {
 }
 
 func (m *making) dropDisk(context.Context) error {
-	if err := os.RemoveAll(m.s.dir(m.r.ID)); err != nil {
+	if err := os.RemoveAll(m.s.cfg.dir(m.r.ID)); err != nil {
 		return fmt.Errorf("remove computer directory: %w", err)
 	}
 	return nil
@@ -142,7 +152,7 @@ func (m *making) openWorkspace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.live = m.s.newLive(*m.r, ws, release)
+	m.live = newLive(m.s, *m.r, ws, release)
 	return endMounts(ws) // if this fails closeWorkspace releases it
 }
 
@@ -175,11 +185,11 @@ func endMounts(ws *workspace.Workspace) error {
 }
 
 func (m *making) startMachine(ctx context.Context) error {
-	if err := m.s.mayStart(); err != nil {
+	if err := m.s.gate.mayStart(); err != nil {
 		return err
 	}
 	spec := machine.Spec{
-		ID: string(m.r.ID), Dir: m.s.dir(m.r.ID), Kernel: m.img.Kernel, Initrd: m.img.Initrd, Args: m.img.Args,
+		ID: string(m.r.ID), Dir: m.s.cfg.dir(m.r.ID), Kernel: m.img.Kernel, Initrd: m.img.Initrd, Args: m.img.Args,
 		CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB, Network: true,
 	}
 	if m.s.cfg.Engine.Capabilities().RootDisk {
@@ -201,7 +211,7 @@ func (m *making) killMachine(ctx context.Context) error {
 	if m.live != nil {
 		return nil
 	}
-	dir := m.s.dir(m.r.ID)
+	dir := m.s.cfg.dir(m.r.ID)
 	vm, err := m.s.cfg.Engine.Adopt(ctx, dir)
 	switch {
 	case err == nil:
@@ -223,7 +233,7 @@ func (m *making) killMachine(ctx context.Context) error {
 }
 
 func (m *making) hangUp(context.Context) error {
-	m.s.setLive(m.r.ID, nil)
+	m.s.seats.put(m.r.ID, nil)
 	if m.live != nil && m.live.cancel != nil {
 		m.live.close()
 	}

@@ -14,7 +14,7 @@ import (
 //
 // Errors: NotFound, Conflict (it is being deleted).
 func (s *Store) Stop(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return detach(ctx, s, func(ctx context.Context) (holt.Computer, error) {
+	return detach(ctx, s.gate, func(ctx context.Context) (holt.Computer, error) {
 		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
 			Key: key, Method: "computer.stop", Request: ref,
 			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return s.stop(ctx, ref) },
@@ -36,23 +36,24 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 		return holt.Computer{}, inState(r)
 	}
 	r.State, r.Reason = holt.ComputerStopping, ""
-	if err := s.save(ctx, r); err != nil {
+	if err := s.table.save(ctx, r); err != nil {
 		return holt.Computer{}, err
 	}
-	if err := s.point("stop/halt"); err != nil {
+	if err := s.cfg.point("stop/halt"); err != nil {
 		return holt.Computer{}, err
 	}
-	err = s.finishStop(ctx, &r)
+	m := &making{s: s, r: &r}
+	err = m.finishStop(ctx)
 	return s.shown(r), err
 }
 
 // finishStop ends the machine of a computer that is stopping. The computer's
 // lock is held.
-func (s *Store) finishStop(ctx context.Context, r *record) error {
-	m := &making{s: s, r: r, live: s.live(r.ID)}
+func (m *making) finishStop(ctx context.Context) error {
+	m.live = m.s.seats.live(m.r.ID)
 	reason := ""
 	if m.live != nil {
-		reason = s.halt(ctx, m.live)
+		reason = m.live.halt(ctx, m.s.cfg.Engine.Capabilities().PowerButton)
 	}
 	if ctx.Err() != nil {
 		return ending() // the next daemon goes on
@@ -60,36 +61,35 @@ func (s *Store) finishStop(ctx context.Context, r *record) error {
 	if err := m.back(ctx, "stop", m.boot()); err != nil {
 		return err
 	}
-	return s.stopped(ctx, r, reason)
+	return m.stopped(ctx, reason)
 }
 
-// stopped records that a computer's machine has ended.
-func (s *Store) stopped(ctx context.Context, r *record, reason string) error {
-	if err := s.loseRuns(ctx, r.ID); err != nil {
+// stopped records that the computer's machine has ended.
+func (m *making) stopped(ctx context.Context, reason string) error {
+	if err := m.s.runs.loseAll(ctx, m.r.ID); err != nil {
 		return err
 	}
-	r.State, r.Reason = holt.ComputerStopped, reason
-	if err := s.save(ctx, *r); err != nil {
+	m.r.State, m.r.Reason = holt.ComputerStopped, reason
+	if err := m.s.table.save(ctx, *m.r); err != nil {
 		return err
 	}
-	s.log.Info("computer stopped", "computer", r.ID, "name", r.Name, "reason", reason)
+	m.s.log.Info("computer stopped", "computer", m.r.ID, "name", m.r.Name, "reason", reason)
 	return nil
 }
 
 // halt asks the guest to end, ever more firmly, while its workspace is still
 // served. It returns what a person should know about how it ended.
-func (s *Store) halt(ctx context.Context, l *live) (reason string) {
-	limits := s.cfg.Limits
-	asked := l.do(ctx, limits.Answer, false, func(ctx context.Context, c *agent.Client) error {
-		s.collect(ctx, l, c) // what has ended was not lost
+func (l *live) halt(ctx context.Context, powerButton bool) (reason string) {
+	asked := l.do(ctx, l.limits.Answer, false, func(ctx context.Context, c *agent.Client) error {
+		l.attendant.collect(ctx, c) // what has ended was not lost
 		return c.Shutdown(ctx)
 	})
-	if asked == nil && ended(ctx, l, limits.Shutdown) {
+	if asked == nil && l.ended(ctx, l.limits.Shutdown) {
 		return ""
 	}
-	s.log.Warn("guest does not shut down", "computer", l.id, "err", asked)
-	if s.cfg.Engine.Capabilities().PowerButton {
-		if err := l.m.PowerDown(ctx); err == nil && ended(ctx, l, limits.PowerDown) {
+	l.log.Warn("guest does not shut down", "computer", l.id, "err", asked)
+	if powerButton {
+		if err := l.m.PowerDown(ctx); err == nil && l.ended(ctx, l.limits.PowerDown) {
 			return ""
 		}
 	}
@@ -99,8 +99,8 @@ func (s *Store) halt(ctx context.Context, l *live) (reason string) {
 	return "its guest did not shut down when asked, so its machine was ended; what it had not synced may be lost"
 }
 
-// ended waits until the machine has ended.
-func ended(ctx context.Context, l *live, limit time.Duration) bool {
+// ended waits until the machine has ended, for at most limit.
+func (l *live) ended(ctx context.Context, limit time.Duration) bool {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	select {

@@ -2,9 +2,6 @@ package computer
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"strings"
 
 	"holt"
 )
@@ -13,13 +10,13 @@ import (
 // verb at work on it is waited for.
 func (s *Store) wake(ctx context.Context, ref string) (record, *live, error) {
 	for {
-		r, err := s.find(ctx, ref)
+		r, err := s.table.find(ctx, ref)
 		if err != nil {
 			return record{}, nil, err
 		}
 		switch r.State {
 		case holt.ComputerRunning:
-			l := s.live(r.ID)
+			l := s.seats.live(r.ID)
 			if l != nil && l.running() {
 				return r, l, nil
 			}
@@ -43,6 +40,23 @@ func (s *Store) wake(ctx context.Context, ref string) (record, *live, error) {
 	}
 }
 
+// settled waits for the verb that is at work on a computer. If its machine
+// can then not be reached though it should run, that is the error.
+func (s *Store) settled(ctx context.Context, id holt.ComputerID) error {
+	r, unlock, err := s.hold(ctx, string(id))
+	if err != nil {
+		return err
+	}
+	unlock()
+	if r.State == holt.ComputerRunning && s.seats.live(id) == nil {
+		if s.gate.ctx.Err() != nil {
+			return ending()
+		}
+		return unreachable(r)
+	}
+	return nil
+}
+
 // running says whether the machine has not ended.
 func (l *live) running() bool {
 	select {
@@ -60,73 +74,4 @@ func (l *live) spawn(fn func()) {
 	if l.ctx.Err() == nil {
 		l.wg.Go(fn)
 	}
-}
-
-// claimRun says that a run of this id is being started: a session that begins
-// meanwhile must not take it for lost.
-func (l *live) claimRun(id holt.RunID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.runs[id] = true
-	l.starting[id] = true
-}
-
-func (l *live) runClaimed(id holt.RunID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.starting, id)
-}
-
-// runOpen says that the guest has a run that is not known to have ended.
-func (l *live) runOpen(id holt.RunID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open[id] = true
-}
-
-func (l *live) runEnded(id holt.RunID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.open, id)
-}
-
-func (l *live) openRuns() []holt.RunID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.open))
-}
-
-func (l *live) claimed(id holt.RunID) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.starting[id]
-}
-
-// runTag returns the run that a tag names.
-func runTag(tag string) (holt.RunID, bool) {
-	rest, ok := strings.CutPrefix(tag, "run/")
-	if !ok {
-		return "", false
-	}
-	id, err := holt.ParseRunID(rest)
-	return id, err == nil
-}
-
-// startedHere says whether a run was started in this computer, by this daemon
-// or one before it.
-func (s *Store) startedHere(l *live, id holt.RunID) bool {
-	l.mu.Lock()
-	known := l.runs[id]
-	l.mu.Unlock()
-	if known {
-		return true
-	}
-	run, err := s.Runs().Get(context.WithoutCancel(l.ctx), id)
-	if err != nil || run.ComputerID != l.id {
-		return false
-	}
-	l.mu.Lock()
-	l.runs[id] = true
-	l.mu.Unlock()
-	return true
 }

@@ -1,0 +1,131 @@
+package computer
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"holt"
+	"holt/agent"
+	"holt/workspace"
+)
+
+// attendant keeps the record of one machine's runs true.
+type attendant struct {
+	l     *live
+	table runTable
+}
+
+// attendEvery is how often the guest is asked whether runs have ended. It keeps
+// what it knows of an ended run for at least 10 minutes.
+const attendEvery = time.Second
+
+// attend puts on record how runs end that nobody follows, for as long as a
+// session lasts. (To follow them would carry all output over the channel.)
+func (a *attendant) attend(c *agent.Client) {
+	tick := time.NewTicker(attendEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-a.l.ctx.Done():
+			return
+		case <-c.Done():
+			return
+		case <-tick.C:
+			a.collect(a.l.ctx, c)
+		}
+	}
+}
+
+// collect asks the guest once about every run that is not known to have ended.
+func (a *attendant) collect(ctx context.Context, c *agent.Client) {
+	for _, id := range a.l.runs.all() {
+		if _, err := a.ask(ctx, c, id); err != nil {
+			return // the heartbeat, or the next round, finds out more
+		}
+	}
+}
+
+// ask asks the guest about one run, and puts its end on record.
+func (a *attendant) ask(ctx context.Context, c *agent.Client, id holt.RunID) (ended bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
+	defer cancel()
+	run, err := c.GetRun(ctx, id)
+	switch {
+	case holt.CodeOf(err) == holt.NotFound && !a.l.runs.claimed(id):
+		a.l.runs.ended(id)
+		return true, a.table.lose(ctx, `id = ?2`, id)
+	case err != nil || run.State != holt.RunExited:
+		return false, err
+	}
+	run.ID = id
+	a.table.exited(run)
+	a.l.runs.ended(id)
+	return true, nil
+}
+
+// reconcile compares the runs on record with those the guest has: at the start
+// of every session, since a run may have ended, or a guest booted, meanwhile.
+func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
+	told, err := c.Runs(ctx)
+	if err != nil {
+		return err
+	}
+	has := make(map[holt.RunID]holt.Run, len(told))
+	for _, run := range told {
+		has[run.ID] = run
+	}
+	recorded, err := a.table.list(ctx, `WHERE computer = ? AND state = 'running'`, a.l.id)
+	if err != nil {
+		return err
+	}
+	for _, run := range recorded {
+		guest, known := has[run.ID]
+		switch {
+		case known && guest.State == holt.RunExited:
+			a.table.exited(guest)
+		case known:
+			a.l.runs.opened(run.ID)
+		case !a.l.runs.claimed(run.ID):
+			if err := a.table.lose(ctx, `id = ?2`, run.ID); err != nil {
+				return err
+			}
+		}
+	}
+	a.l.spawn(func() { a.attend(c) })
+	return nil
+}
+
+// writer turns the tag of a guest's file request into whom its change is
+// attributed to. The tag is hostile text: only runs that were started in this
+// very computer count.
+func (a *attendant) writer(tag string) workspace.Writer {
+	if id, ok := runTag(tag); ok && a.startedHere(id) {
+		return workspace.Writer{Kind: "run", Name: "agent", Run: string(id)}
+	}
+	return workspace.Writer{Kind: "system", Name: "guest"}
+}
+
+// runTag returns the run that a tag names.
+func runTag(tag string) (holt.RunID, bool) {
+	rest, ok := strings.CutPrefix(tag, "run/")
+	if !ok {
+		return "", false
+	}
+	id, err := holt.ParseRunID(rest)
+	return id, err == nil
+}
+
+// startedHere says whether a run was started in this computer, by this daemon
+// or one before it.
+func (a *attendant) startedHere(id holt.RunID) bool {
+	if a.l.runs.known(id) {
+		return true
+	}
+	run, err := a.table.get(context.WithoutCancel(a.l.ctx), id)
+	if err != nil || run.ComputerID != a.l.id {
+		return false
+	}
+	a.l.runs.know(id)
+	return true
+}

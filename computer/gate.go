@@ -1,0 +1,94 @@
+package computer
+
+import (
+	"context"
+	"sync"
+
+	"holt"
+)
+
+// gate is where verbs come in, so that the store can wait for them at its end.
+type gate struct {
+	ctx    context.Context // ends with close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	drained bool // no machine may start
+}
+
+func newGate(ctx context.Context) *gate {
+	g := &gate{}
+	g.ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return g
+}
+
+// enter begins a verb: close waits until leave is called, and ends the
+// returned context.
+func (g *gate) enter(ctx context.Context) (bounded context.Context, leave func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, nil, ending()
+	}
+	g.wg.Add(1)
+	bounded, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(g.ctx, cancel)
+	return bounded, func() { stop(); cancel(); g.wg.Done() }, nil
+}
+
+// close ends the verbs at work and waits for them.
+func (g *gate) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.cancel()
+	g.wg.Wait()
+}
+
+func (g *gate) setDrained(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.drained = on
+}
+
+// mayStart refuses while the store is drained.
+func (g *gate) mayStart() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.drained {
+		return ending()
+	}
+	return nil
+}
+
+// detach runs a verb that goes on when its caller leaves, until the gate is closed.
+func detach[T any](ctx context.Context, g *gate, verb func(context.Context) (T, error)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	_, leave, err := g.enter(ctx)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		defer leave()
+		value, err := verb(g.ctx)
+		done <- outcome{value, err}
+	}()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-ctx.Done():
+		var zero T
+		return zero, gone(ctx)
+	}
+}
+
+func ending() error {
+	return holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")
+}

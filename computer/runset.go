@@ -1,0 +1,75 @@
+package computer
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"holt"
+)
+
+// runSet is what memory knows of one machine's runs.
+type runSet struct {
+	mu       sync.Mutex
+	here     map[holt.RunID]bool // that were started here, by this daemon or one before it, as far as was asked
+	starting map[holt.RunID]bool // that the guest may not know yet
+	open     map[holt.RunID]bool // that the guest has, and that are not known to have ended
+}
+
+func newRunSet() *runSet {
+	return &runSet{here: map[holt.RunID]bool{}, starting: map[holt.RunID]bool{}, open: map[holt.RunID]bool{}}
+}
+
+// claim says that a run of this id is being started: a session that begins
+// meanwhile must not take it for lost.
+func (s *runSet) claim(id holt.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.here[id], s.starting[id] = true, true
+}
+
+// launched says that a claimed run was started, or was not.
+func (s *runSet) launched(id holt.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.starting, id)
+}
+
+func (s *runSet) claimed(id holt.RunID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starting[id]
+}
+
+// opened says that the guest has a run that is not known to have ended.
+func (s *runSet) opened(id holt.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[id] = true
+}
+
+func (s *runSet) ended(id holt.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, id)
+}
+
+// all returns the open runs.
+func (s *runSet) all() []holt.RunID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.open))
+}
+
+// know says that a run was started here.
+func (s *runSet) know(id holt.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.here[id] = true
+}
+
+func (s *runSet) known(id holt.RunID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.here[id]
+}

@@ -1,0 +1,90 @@
+package computer
+
+import (
+	"context"
+	"sync"
+
+	"holt"
+)
+
+// seats are the places of computers in memory: each has a lock, and a machine
+// while one runs. A computer that needs neither has none.
+type seats struct {
+	mu  sync.Mutex
+	set map[holt.ComputerID]*seat
+}
+
+type seat struct {
+	lock  chan struct{} // holds one token while a verb is at work
+	users int           // holders and waiters of lock
+	live  *live         // nil while no machine runs
+}
+
+func newSeats() *seats { return &seats{set: map[holt.ComputerID]*seat{}} }
+
+// live returns the running machine of a computer, or nil.
+func (s *seats) live(id holt.ComputerID) *live {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seat := s.set[id]; seat != nil {
+		return seat.live
+	}
+	return nil
+}
+
+// put publishes a computer's machine; nil: it has none.
+func (s *seats) put(id holt.ComputerID, l *live) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at(id).live = l
+	s.tidy(id)
+}
+
+// lock waits for a computer's lock.
+func (s *seats) lock(ctx context.Context, id holt.ComputerID) (unlock func(), err error) {
+	s.mu.Lock()
+	seat := s.at(id)
+	seat.users++
+	s.mu.Unlock()
+	leave := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		seat.users--
+		s.tidy(id)
+	}
+	select {
+	case seat.lock <- struct{}{}:
+		return func() { <-seat.lock; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, gone(ctx)
+	}
+}
+
+// clear takes all machines off their seats.
+func (s *seats) clear() (all []*live) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seat := range s.set {
+		if seat.live != nil {
+			all = append(all, seat.live)
+			seat.live = nil
+		}
+	}
+	return all
+}
+
+// at returns a computer's seat, a new one if need be. mu is held.
+func (s *seats) at(id holt.ComputerID) *seat {
+	if s.set[id] == nil {
+		s.set[id] = &seat{lock: make(chan struct{}, 1)}
+	}
+	return s.set[id]
+}
+
+// tidy drops a seat that nobody needs. mu is held.
+func (s *seats) tidy(id holt.ComputerID) {
+	if seat := s.set[id]; seat.users == 0 && seat.live == nil {
+		delete(s.set, id)
+	}
+}

@@ -1,0 +1,142 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"holt"
+	"holt/machine"
+)
+
+// takeOverAll finishes or undoes what a daemon before this one left half-done,
+// and adopts the machines that run.
+func takeOverAll(ctx context.Context, s *Store) error {
+	all, err := s.table.all(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		t := &takeover{making{s: s, r: &r}}
+		if err := t.run(ctx); err != nil {
+			return fmt.Errorf("take over computer %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// takeover is what a new daemon does with one computer of the old one's.
+type takeover struct{ making }
+
+func (t *takeover) run(ctx context.Context) error {
+	switch t.r.State {
+	case holt.ComputerCreating, holt.ComputerDeleting:
+		t.s.log.Info("remove half-made computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State)
+		if err := t.unmake(ctx, "recover"); err != nil {
+			t.markFailed(ctx, err)
+		}
+		return nil
+	case holt.ComputerRunning, holt.ComputerStarting, holt.ComputerStopping:
+		return t.adopt(ctx)
+	default:
+		return nil
+	}
+}
+
+// adopt takes the computer's machine over, if it still runs. Whatever waits for
+// its guest goes on after this returns.
+func (t *takeover) adopt(ctx context.Context) error {
+	vm, err := t.s.cfg.Engine.Adopt(ctx, t.s.cfg.dir(t.r.ID))
+	if errors.Is(err, machine.ErrGone) {
+		return t.foundGone(ctx)
+	}
+	if err != nil {
+		return t.cannotAdopt(ctx, err)
+	}
+	ws, release, err := t.s.cfg.Workspaces.Take(ctx, t.r.workspaceID)
+	if err != nil {
+		vm.Release()
+		return t.cannotAdopt(ctx, err)
+	}
+	l := newLive(t.s, *t.r, ws, release)
+	l.m, l.fresh = vm, t.r.State == holt.ComputerStarting
+	t.live = l
+	l.connect(t.s.gate.ctx)
+	t.s.seats.put(t.r.ID, l)
+	t.s.watch(l)
+	t.s.log.Info("computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())
+	if t.r.State != holt.ComputerRunning {
+		return t.resume(ctx)
+	}
+	if t.r.Reason == "" {
+		return nil
+	}
+	t.r.Reason = ""
+	return t.s.table.save(ctx, *t.r)
+}
+
+// foundGone records that the machine ended while no daemon watched.
+func (t *takeover) foundGone(ctx context.Context) error {
+	if err := t.openWorkspace(ctx); err != nil { // it ends the guest's mount
+		t.s.log.Warn("end mount of a machine that is gone", "computer", t.r.ID, "err", err)
+	}
+	if err := t.closeWorkspace(ctx); err != nil {
+		return err
+	}
+	reason := "its machine ended while the daemon was away"
+	if t.r.State == holt.ComputerStopping {
+		reason = "" // as it was asked to
+	}
+	return t.stopped(ctx, reason)
+}
+
+// cannotAdopt leaves a machine alone that runs and cannot be taken over.
+func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
+	t.s.log.Error("cannot adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
+	t.r.State, t.r.Reason = holt.ComputerRunning, "its machine cannot be taken over: "+err.Error()
+	return t.s.table.save(ctx, *t.r)
+}
+
+// resume goes on, in the background, with the start or stop that a daemon
+// before this one began.
+func (t *takeover) resume(ctx context.Context) error {
+	unlock, err := t.s.seats.lock(ctx, t.r.ID)
+	if err != nil {
+		return err
+	}
+	_, leave, err := t.s.gate.enter(ctx)
+	if err != nil {
+		unlock()
+		return err
+	}
+	go func() {
+		defer leave()
+		defer unlock()
+		finish := t.finishStart
+		if t.r.State == holt.ComputerStopping {
+			finish = t.finishStop
+		}
+		if err := finish(t.s.gate.ctx); err != nil && t.s.gate.ctx.Err() == nil {
+			t.s.log.Error("go on with what was begun", "computer", t.r.ID, "state", t.r.State, "err", err)
+		}
+	}()
+	return nil
+}
+
+// finishStart waits for the guest of an adopted machine that was starting; one
+// that does not come up is ended. The computer's lock is held.
+func (t *takeover) finishStart(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, t.s.cfg.Limits.Boot)
+	defer cancel()
+	came := t.live.await(bounded, t.s.cfg.Limits.Boot)
+	if came == nil {
+		return t.settle(ctx)
+	}
+	if ctx.Err() != nil {
+		return ending()
+	}
+	if err := t.back(ctx, "undo-start", t.boot()); err != nil {
+		return err
+	}
+	return t.stopped(ctx, "the last start failed: "+came.Error())
+}
