@@ -24,10 +24,11 @@ run: build
 
 # Everything, at the small counts; needs root for real mounts and machines.
 test: build check
-	$(BIN)/holt doctor --install --yes
+	$(BIN)/holt doctor --install --yes --data-dir $(CACHE)
 	$(BIN)/holt image build base
 	$(BIN)/holt image build coding-agent
-	$(GO) test -race -timeout 20m -count=1 $(PACKAGES)
+	$(GO) test -race -count=1 -timeout 20m $$($(GO) list $(PACKAGES) | grep -v /e2e)
+	$(GO) test -count=1 -timeout 20m -v ./e2e
 
 check:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo 'gofmt: run gofmt -w on the files above' && false)
