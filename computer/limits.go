@@ -27,6 +27,7 @@ func defaultLimits(a machine.Acceleration) Limits {
 	}
 	if a == machine.AccelTCG {
 		l.Boot, l.Shutdown = 5*time.Minute, 90*time.Second
+		l.Answer, l.Reconnect, l.Stall = 40*time.Second, 20*time.Second, time.Minute
 	}
 	return l
 }

@@ -124,7 +124,7 @@ func (d *Daemon) serveFiles(ctx context.Context, ws *workspace.Workspace, conn n
 	return mount.Guest(ctx, ws, conn, mount.GuestOptions{Writer: writer, Log: d.log})
 }
 
-func (d *Daemon) openMounts(ctx context.Context) error { return d.workspaces.remount(ctx) }
+func (d *Daemon) openMounts(ctx context.Context) error { return d.workspaces.mounts.remount(ctx) }
 
 // openTokens makes the first token, when the daemon is to be reached from
 // elsewhere for the first time.
@@ -146,7 +146,7 @@ func (d *Daemon) openTokens(ctx context.Context) error {
 func (d *Daemon) Close() error {
 	var errs []error
 	if d.workspaces != nil {
-		errs = append(errs, d.workspaces.hideMounts())
+		errs = append(errs, d.workspaces.mounts.endForNow())
 	}
 	if d.computers != nil {
 		errs = append(errs, d.computers.Close())

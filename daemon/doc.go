@@ -23,8 +23,8 @@
 //
 // # Lock order
 //
-// A computer's own lock, then Workspaces.mounting, then entry.mu, then
-// Workspaces.mu, which is never held while anything is waited for.
+// A computer's own lock, then hostMounts.changing, then entry.mu, then shelf.mu
+// or hostMounts.mu, which are never held while anything is waited for.
 //
 // # Traps
 //

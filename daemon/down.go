@@ -40,7 +40,7 @@ func (d *Daemon) Down(ctx context.Context, spec holt.DownSpec, _ string) (holt.D
 	err := d.endComputers(ctx, spec.Computers, &report)
 	if err == nil {
 		var unmounted []string
-		unmounted, err = d.workspaces.unmountAll(ctx)
+		unmounted, err = d.workspaces.mounts.unmountAll(ctx)
 		report.Unmounted = append(report.Unmounted, unmounted...)
 	}
 	if err != nil {

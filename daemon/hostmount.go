@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"holt"
@@ -30,39 +32,38 @@ type hostMount struct {
 	e  *entry
 }
 
-// Mount mounts a workspace on a directory of the host, also after restarts of
-// the daemon, until Unmount. It is read-write only if nothing else has it so.
-//
-// Errors: NotFound, InvalidArgument (the directory), AlreadyExists (something
-// is mounted there), Conflict (the workspace is in use), Unsupported.
-func (w *Workspaces) Mount(ctx context.Context, ref string, spec holt.MountSpec, key string) (holt.Mount, error) {
-	return computer.Once(ctx, w.keys, computer.Call[holt.Mount]{
-		Key: key, Method: "workspace.mount", Request: []any{ref, spec},
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.Mount, error) {
-			return w.mount(ctx, ref, spec, claim)
-		},
-		Again: func(_ context.Context, dir string) (holt.Mount, error) { // remade when the daemon started
-			return holt.Mount{Dir: dir, ReadOnly: spec.ReadOnly}, nil
-		},
-	})
+// hostMounts are the workspaces mounted on directories of the host.
+type hostMounts struct {
+	data  string // the daemon's own directory, which cannot be mounted on
+	log   *slog.Logger
+	table workspaceTable
+	shelf *shelf
+	// having returns the computer that has a workspace.
+	having func(context.Context, holt.WorkspaceID) (holt.Computer, bool, error)
+
+	changing sync.Mutex // held over a whole change
+
+	mu     sync.Mutex
+	mounts map[string]*hostMount // by directory
+	wg     sync.WaitGroup        // watchers
 }
 
-func (w *Workspaces) mount(ctx context.Context, ref string, spec holt.MountSpec, claim *computer.Claim) (holt.Mount, error) {
-	r, err := w.find(ctx, ref)
+func (h *hostMounts) mount(ctx context.Context, ref string, spec holt.MountSpec, claim *computer.Claim) (holt.Mount, error) {
+	r, err := h.table.find(ctx, ref)
 	if err != nil {
 		return holt.Mount{}, err
 	}
-	dir, err := w.mountDir(spec.Dir)
+	dir, err := h.mountDir(spec.Dir)
 	if err != nil {
 		return holt.Mount{}, err
 	}
-	w.mounting.Lock()
-	defer w.mounting.Unlock()
-	if err := w.mayMount(ctx, r, spec.ReadOnly); err != nil {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	if err := h.mayMount(ctx, r, spec.ReadOnly); err != nil {
 		return holt.Mount{}, err
 	}
 	// On record first: a mount that a killed daemon leaves must be cleared.
-	err = w.change(ctx, func(tx *db.Tx) error {
+	err = h.table.change(ctx, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, dir); err != nil {
 			return err
 		}
@@ -73,14 +74,14 @@ func (w *Workspaces) mount(ctx context.Context, ref string, spec holt.MountSpec,
 		return holt.Mount{}, err
 	}
 	m := holt.Mount{Dir: dir, ReadOnly: spec.ReadOnly}
-	if err := w.serve(ctx, r.id, m); err != nil {
-		return holt.Mount{}, errors.Join(err, w.forgetMount(context.WithoutCancel(ctx), dir))
+	if err := h.serve(ctx, r.id, m); err != nil {
+		return holt.Mount{}, errors.Join(err, h.table.forgetMount(context.WithoutCancel(ctx), dir))
 	}
 	return m, nil
 }
 
 // mountDir returns the directory without symlinks, if it can be mounted on.
-func (w *Workspaces) mountDir(dir string) (string, error) {
+func (h *hostMounts) mountDir(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", holt.Errorf(holt.InvalidArgument, "the directory %q is not absolute", clip(dir)).WithHint("begin it with /")
 	}
@@ -88,13 +89,13 @@ func (w *Workspaces) mountDir(dir string) (string, error) {
 	if err != nil {
 		return "", holt.Errorf(holt.InvalidArgument, "%s cannot be mounted on: %w", dir, err).WithHint("make the directory first")
 	}
-	if data := filepath.Dir(w.dir); real == data || strings.HasPrefix(real+"/", data+"/") || strings.HasPrefix(data+"/", real+"/") {
+	if within(real, h.data) || within(h.data, real) {
 		return "", holt.Errorf(holt.InvalidArgument, "%s cannot be mounted on: it holds the daemon's own data, or lies in it", dir).
 			WithHint("choose a directory elsewhere")
 	}
-	w.mu.Lock()
-	at := w.mounts[real]
-	w.mu.Unlock()
+	h.mu.Lock()
+	at := h.mounts[real]
+	h.mu.Unlock()
 	if at != nil {
 		return "", holt.Errorf(holt.AlreadyExists, "a workspace is mounted on %s already", dir).
 			WithHint("end that first: holt workspace unmount %s", dir)
@@ -113,18 +114,23 @@ func (w *Workspaces) mountDir(dir string) (string, error) {
 	return real, nil
 }
 
+// within says whether a clean path is dir or lies in it.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
 // mayMount refuses a second writer.
-func (w *Workspaces) mayMount(ctx context.Context, r row, readOnly bool) error {
+func (h *hostMounts) mayMount(ctx context.Context, r row, readOnly bool) error {
 	if readOnly {
 		return nil
 	}
-	for _, m := range w.mountsOf(r.id) {
+	for _, m := range h.of(r.id) {
 		if !m.ReadOnly {
 			return holt.Errorf(holt.Conflict, "the workspace %s is mounted read-write on %s", r.name, m.Dir).
 				WithHint("mount it with --read-only, or end that first: holt workspace unmount %s", m.Dir)
 		}
 	}
-	c, has, err := w.computers.Having(ctx, r.id)
+	c, has, err := h.having(ctx, r.id)
 	if err != nil {
 		return err
 	}
@@ -136,23 +142,23 @@ func (w *Workspaces) mayMount(ctx context.Context, r row, readOnly bool) error {
 }
 
 // serve mounts and watches the mount.
-func (w *Workspaces) serve(ctx context.Context, id holt.WorkspaceID, m holt.Mount) error {
-	e, err := w.acquire(id)
+func (h *hostMounts) serve(ctx context.Context, id holt.WorkspaceID, m holt.Mount) error {
+	e, ws, err := h.shelf.acquire(id)
 	if err != nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, mountLimit)
 	defer cancel()
-	hm, err := mount.Host(bounded, e.ws, m.Dir, mount.HostOptions{ReadOnly: m.ReadOnly, Writer: person(), Log: w.log})
+	hm, err := mount.Host(bounded, ws, m.Dir, mount.HostOptions{ReadOnly: m.ReadOnly, Writer: person(), Log: h.log})
 	if err != nil {
-		w.release(e)
+		h.shelf.release(e)
 		return err
 	}
-	h := &hostMount{Mount: m, id: id, m: hm, e: e}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mounts[m.Dir] = h
-	w.wg.Go(func() { w.watch(h) })
+	at := &hostMount{Mount: m, id: id, m: hm, e: e}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mounts[m.Dir] = at
+	h.wg.Go(func() { h.watch(at) })
 	return nil
 }
 
@@ -166,65 +172,56 @@ func person() workspace.Writer {
 }
 
 // watch notices when someone else unmounts.
-func (w *Workspaces) watch(h *hostMount) {
-	<-h.m.Done()
-	w.mu.Lock()
-	mine := w.mounts[h.Dir] == h
+func (h *hostMounts) watch(at *hostMount) {
+	<-at.m.Done()
+	h.mu.Lock()
+	mine := h.mounts[at.Dir] == at
 	if mine {
-		delete(w.mounts, h.Dir)
+		delete(h.mounts, at.Dir)
 	}
-	w.mu.Unlock()
-	w.release(h.e)
+	h.mu.Unlock()
+	h.shelf.release(at.e)
 	if !mine {
-		return // Unmount or hideMounts did it
+		return // Unmount or endForNow did it
 	}
-	w.log.Info("host mount was ended from outside", "dir", h.Dir, "workspace", h.id)
-	if err := w.forgetMount(context.Background(), h.Dir); err != nil {
-		w.log.Error("forget host mount", "dir", h.Dir, "err", err)
+	h.log.Info("host mount was ended from outside", "dir", at.Dir, "workspace", at.id)
+	if err := h.table.forgetMount(context.Background(), at.Dir); err != nil {
+		h.log.Error("forget host mount", "dir", at.Dir, "err", err)
 	}
 }
 
-// Unmount ends the host mount at dir, busy or not.
-func (w *Workspaces) Unmount(ctx context.Context, dir, key string) error {
-	_, err := computer.Once(ctx, w.keys, computer.Call[struct{}]{
-		Key: key, Method: "workspace.unmount", Request: dir,
-		Act: func(ctx context.Context, _ *computer.Claim) (struct{}, error) { return struct{}{}, w.unmount(ctx, dir) },
-	})
-	return err
-}
-
-func (w *Workspaces) unmount(ctx context.Context, dir string) error {
+func (h *hostMounts) unmount(ctx context.Context, dir string) error {
 	if !filepath.IsAbs(dir) {
 		return holt.Errorf(holt.InvalidArgument, "the directory %q is not absolute", clip(dir)).WithHint("begin it with /")
 	}
 	dir = filepath.Clean(dir)
-	w.mounting.Lock()
-	defer w.mounting.Unlock()
-	h := w.hide(dir)
-	if h == nil {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	at := h.hide(dir)
+	if at == nil {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			dir = real
-			h = w.hide(dir)
+			at = h.hide(dir)
 		}
 	}
-	if h == nil {
-		return w.unmountDead(ctx, dir)
+	if at == nil {
+		return h.unmountDead(ctx, dir)
 	}
-	if err := h.m.Unmount(); err != nil {
+	if err := at.m.Unmount(); err != nil {
 		return fmt.Errorf("unmount %s: %w", dir, err)
 	}
-	return w.forgetMount(ctx, dir)
+	return h.table.forgetMount(ctx, dir)
 }
 
 // unmountDead forgets a mount that is on record only: it could not be remade.
-func (w *Workspaces) unmountDead(ctx context.Context, dir string) error {
-	rows, err := w.mountRows(ctx)
+func (h *hostMounts) unmountDead(ctx context.Context, dir string) error {
+	rows, err := h.table.mountRows(ctx)
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
 		if r.dir == dir {
-			return errors.Join(mount.Clear(dir), w.forgetMount(ctx, dir))
+			return errors.Join(mount.Clear(dir), h.table.forgetMount(ctx, dir))
 		}
 	}
 	return holt.Errorf(holt.NotFound, "no workspace is mounted on %s", dir).
@@ -232,117 +229,93 @@ func (w *Workspaces) unmountDead(ctx context.Context, dir string) error {
 }
 
 // hide takes a mount off the list, so that its end is no surprise.
-func (w *Workspaces) hide(dir string) *hostMount {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	h := w.mounts[dir]
-	delete(w.mounts, dir)
-	return h
+func (h *hostMounts) hide(dir string) *hostMount {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.mounts[dir]
+	delete(h.mounts, dir)
+	return at
 }
 
-func (w *Workspaces) forgetMount(ctx context.Context, dir string) error {
-	return w.write(ctx, `DELETE FROM host_mount WHERE dir = ?`, dir)
-}
-
-// mountsOf lists the host mounts of a workspace.
-func (w *Workspaces) mountsOf(id holt.WorkspaceID) []holt.Mount {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// of lists the host mounts of a workspace.
+func (h *hostMounts) of(id holt.WorkspaceID) []holt.Mount {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var list []holt.Mount
-	for _, h := range w.mounts {
-		if h.id == id {
-			list = append(list, h.Mount)
+	for _, at := range h.mounts {
+		if at.id == id {
+			list = append(list, at.Mount)
 		}
 	}
 	slices.SortFunc(list, func(a, b holt.Mount) int { return strings.Compare(a.Dir, b.Dir) })
 	return list
 }
 
-type mountRow struct {
-	dir      string
-	id       holt.WorkspaceID
-	readOnly bool
-}
-
-func (w *Workspaces) mountRows(ctx context.Context) ([]mountRow, error) {
-	var list []mountRow
-	err := w.db.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT dir, workspace, read_only FROM host_mount ORDER BY dir`, nil, func(r *db.Row) error {
-			list = append(list, mountRow{r.Text(0), holt.WorkspaceID(r.Text(1)), r.Int64(2) != 0})
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read host mounts: %w", err)
-	}
-	return list, nil
-}
-
 // remount makes the host mounts of the daemon before this one again. One that
 // cannot be is logged and stays on record: the next start tries again.
-func (w *Workspaces) remount(ctx context.Context) error {
-	rows, err := w.mountRows(ctx)
+func (h *hostMounts) remount(ctx context.Context) error {
+	rows, err := h.table.mountRows(ctx)
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
-		if err := w.remake(ctx, r); err != nil {
-			w.log.Error("remake host mount", "dir", r.dir, "workspace", r.id, "err", err)
+		if err := h.remake(ctx, r); err != nil {
+			h.log.Error("remake host mount", "dir", r.dir, "workspace", r.id, "err", err)
 		}
 	}
 	return nil
 }
 
-func (w *Workspaces) remake(ctx context.Context, r mountRow) error {
-	w.mounting.Lock()
-	defer w.mounting.Unlock()
+func (h *hostMounts) remake(ctx context.Context, r mountRow) error {
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	if err := mount.Clear(r.dir); err != nil {
 		return err
 	}
-	found, err := w.find(ctx, string(r.id))
+	found, err := h.table.find(ctx, string(r.id))
 	if holt.CodeOf(err) == holt.NotFound {
-		return w.forgetMount(ctx, r.dir)
+		return h.table.forgetMount(ctx, r.dir)
 	}
 	if err != nil {
 		return err
 	}
-	if err := w.mayMount(ctx, found, r.readOnly); err != nil {
+	if err := h.mayMount(ctx, found, r.readOnly); err != nil {
 		return err
 	}
-	return w.serve(ctx, r.id, holt.Mount{Dir: r.dir, ReadOnly: r.readOnly})
+	return h.serve(ctx, r.id, holt.Mount{Dir: r.dir, ReadOnly: r.readOnly})
 }
 
-// hideMounts ends the mounts of this process; the next daemon makes them again.
-func (w *Workspaces) hideMounts() error {
-	w.mounting.Lock()
-	defer w.mounting.Unlock()
-	_, err := w.endAll()
+// endForNow ends the mounts of this process; the next daemon makes them again.
+func (h *hostMounts) endForNow() error {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	_, err := h.endAll()
 	return err
 }
 
 // unmountAll ends all host mounts for good and returns their directories.
-func (w *Workspaces) unmountAll(ctx context.Context) ([]string, error) {
-	w.mounting.Lock()
-	defer w.mounting.Unlock()
-	dirs, err := w.endAll()
-	return dirs, errors.Join(err, w.write(ctx, `DELETE FROM host_mount`))
+func (h *hostMounts) unmountAll(ctx context.Context) ([]string, error) {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	dirs, err := h.endAll()
+	return dirs, errors.Join(err, h.table.write(ctx, `DELETE FROM host_mount`))
 }
 
-func (w *Workspaces) endAll() (dirs []string, err error) {
-	w.mu.Lock()
+func (h *hostMounts) endAll() (dirs []string, err error) {
+	h.mu.Lock()
 	var all []*hostMount
-	for dir, h := range w.mounts {
-		all = append(all, h)
-		delete(w.mounts, dir)
+	for dir, at := range h.mounts {
+		all = append(all, at)
+		delete(h.mounts, dir)
 	}
-	w.mu.Unlock()
+	h.mu.Unlock()
 	slices.SortFunc(all, func(a, b *hostMount) int { return strings.Compare(a.Dir, b.Dir) })
-	for _, h := range all {
-		if one := h.m.Unmount(); one != nil {
-			err = errors.Join(err, fmt.Errorf("unmount %s: %w", h.Dir, one))
+	for _, at := range all {
+		if one := at.m.Unmount(); one != nil {
+			err = errors.Join(err, fmt.Errorf("unmount %s: %w", at.Dir, one))
 			continue
 		}
-		dirs = append(dirs, h.Dir)
+		dirs = append(dirs, at.Dir)
 	}
 	return dirs, err
 }

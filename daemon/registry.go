@@ -17,72 +17,6 @@ import (
 // agentUID is the user "agent" in every computer, who owns a workspace's root.
 const agentUID = 1000
 
-// row is a workspace as the control database has it.
-type row struct {
-	id           holt.WorkspaceID
-	name, state  string
-	created      time.Time
-	files, bytes int64 // when it was last closed
-}
-
-func (w *Workspaces) rows(ctx context.Context, condition string, args ...any) ([]row, error) {
-	var list []row
-	err := w.db.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT id, name, state, created, files, bytes FROM workspace `+condition, args, func(r *db.Row) error {
-			list = append(list, row{
-				id: holt.WorkspaceID(r.Text(0)), name: r.Text(1), state: r.Text(2),
-				created: time.Unix(0, r.Int64(3)).UTC(), files: r.Int64(4), bytes: r.Int64(5),
-			})
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read workspaces: %w", err)
-	}
-	return list, nil
-}
-
-// find returns a workspace by name or id.
-func (w *Workspaces) find(ctx context.Context, ref string) (row, error) {
-	// No name holds an underscore, every id does.
-	list, err := w.rows(ctx, `WHERE (id = ?1 OR name = ?1) AND state = 'ready'`, ref)
-	if err != nil {
-		return row{}, err
-	}
-	if len(list) == 0 {
-		return row{}, holt.Errorf(holt.NotFound, "there is no workspace %q", clip(ref)).
-			WithHint("holt workspace list shows the workspaces there are")
-	}
-	return list[0], nil
-}
-
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
-
-// write makes a durable change: a row must not be older than its directory.
-func (w *Workspaces) write(ctx context.Context, sql string, args ...any) error {
-	return w.change(ctx, func(tx *db.Tx) error { return tx.Exec(sql, args...) })
-}
-
-func (w *Workspaces) change(ctx context.Context, fn func(*db.Tx) error) error {
-	err := w.db.WriteSync(ctx, fn)
-	if err != nil && holt.CodeOf(err) == holt.Internal {
-		err = fmt.Errorf("write control database: %w", err)
-	}
-	return described(err)
-}
-
-func (w *Workspaces) keepFigures(id holt.WorkspaceID, s workspace.Stats) error {
-	return w.db.Write(context.Background(), func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE workspace SET files = ?, bytes = ? WHERE id = ?`, s.Inodes, s.Bytes, id)
-	})
-}
-
 // Create makes an empty workspace.
 //
 // Errors: InvalidArgument, AlreadyExists, OutOfSpace.
@@ -101,7 +35,7 @@ func (w *Workspaces) Create(ctx context.Context, spec holt.WorkspaceSpec, key st
 		},
 		Again: func(ctx context.Context, ref string) (holt.Workspace, error) {
 			// A half-made one was removed when the daemon started.
-			if _, err := w.find(ctx, ref); err == nil {
+			if _, err := w.table.find(ctx, ref); err == nil {
 				return w.Get(ctx, ref)
 			}
 			id := holt.WorkspaceID(ref)
@@ -115,14 +49,14 @@ func (w *Workspaces) Create(ctx context.Context, spec holt.WorkspaceSpec, key st
 
 // Make makes an empty workspace for a computer; see [computer.Workspaces].
 func (w *Workspaces) Make(ctx context.Context, id holt.WorkspaceID, name string) error {
-	if _, err := w.find(ctx, string(id)); err == nil {
+	if _, err := w.table.find(ctx, string(id)); err == nil {
 		return nil
 	}
 	return w.make(ctx, id, name, nil)
 }
 
 func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, name string, claim *computer.Claim) error {
-	err := w.change(ctx, func(tx *db.Tx) error {
+	err := w.table.change(ctx, func(tx *db.Tx) error {
 		taken := false
 		err := tx.Query(`SELECT 1 FROM workspace WHERE name = ?`, []any{name}, func(*db.Row) error { taken = true; return nil })
 		if err != nil {
@@ -143,7 +77,7 @@ func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, name string,
 	}
 	err = w.fill(id)
 	if err == nil {
-		err = w.write(ctx, `UPDATE workspace SET state = 'ready' WHERE id = ?`, id)
+		err = w.table.write(ctx, `UPDATE workspace SET state = 'ready' WHERE id = ?`, id)
 	}
 	if err != nil {
 		return errors.Join(described(err), w.remove(context.WithoutCancel(ctx), id))
@@ -153,7 +87,7 @@ func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, name string,
 
 // fill makes the files of a new workspace. Its top belongs to the user agent.
 func (w *Workspaces) fill(id holt.WorkspaceID) error {
-	ws, err := workspace.Create(w.path(id), workspace.Options{Log: w.log})
+	ws, err := workspace.Create(w.shelf.path(id), workspace.Options{Log: w.log})
 	if err != nil {
 		return fmt.Errorf("create workspace: %w", err)
 	}
@@ -163,41 +97,26 @@ func (w *Workspaces) fill(id holt.WorkspaceID) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("give workspace to its user: %w", err), ws.Close())
 	}
-	e := &entry{id: id, ws: ws, users: 1}
-	w.mu.Lock()
-	w.entries[id] = e
-	w.mu.Unlock()
-	w.release(e) // it stays open for who comes next
+	w.shelf.put(id, ws) // it stays open for who comes next
 	return nil
 }
 
 // remove deletes a workspace's files and its row, however much there is of it.
 func (w *Workspaces) remove(ctx context.Context, id holt.WorkspaceID) error {
-	if err := w.write(ctx, `UPDATE workspace SET state = 'deleting' WHERE id = ?`, id); err != nil && !outOfSpace(err) {
+	if err := w.table.write(ctx, `UPDATE workspace SET state = 'deleting' WHERE id = ?`, id); err != nil && !outOfSpace(err) {
 		return err
 	}
-	w.mu.Lock()
-	e := w.entries[id]
-	delete(w.entries, id)
-	if e != nil && e.timer != nil {
-		e.timer.Stop()
-	}
-	w.mu.Unlock()
-	if e != nil {
-		if err := w.shut(e); err != nil {
-			w.log.Warn("close workspace to delete it", "workspace", id, "err", err)
-		}
-	}
-	if err := os.RemoveAll(w.path(id)); err != nil {
+	w.shelf.drop(id)
+	if err := os.RemoveAll(w.shelf.path(id)); err != nil {
 		return fmt.Errorf("remove workspace: %w", err)
 	}
-	return w.write(ctx, `DELETE FROM workspace WHERE id = ?`, id)
+	return w.table.write(ctx, `DELETE FROM workspace WHERE id = ?`, id)
 }
 
 // Remove deletes a computer's workspace; see [computer.Workspaces].
 func (w *Workspaces) Remove(ctx context.Context, id holt.WorkspaceID) error {
-	w.mounting.Lock()
-	defer w.mounting.Unlock()
+	w.mounts.changing.Lock()
+	defer w.mounts.changing.Unlock()
 	if err := w.Unmounted(ctx, id); err != nil {
 		return err
 	}
@@ -207,7 +126,7 @@ func (w *Workspaces) Remove(ctx context.Context, id holt.WorkspaceID) error {
 // Unmounted returns Conflict while the host has a workspace mounted.
 func (w *Workspaces) Unmounted(_ context.Context, id holt.WorkspaceID) error {
 	var dirs []string
-	for _, m := range w.mountsOf(id) {
+	for _, m := range w.mounts.of(id) {
 		dirs = append(dirs, m.Dir)
 	}
 	if len(dirs) == 0 {
@@ -233,13 +152,13 @@ func (w *Workspaces) Delete(ctx context.Context, ref, key string) error {
 }
 
 func (w *Workspaces) delete(ctx context.Context, ref string, claim *computer.Claim) error {
-	r, err := w.find(ctx, ref)
+	r, err := w.table.find(ctx, ref)
 	if err != nil {
 		return err
 	}
-	w.mounting.Lock()
-	defer w.mounting.Unlock()
-	c, has, err := w.computers.Having(ctx, r.id)
+	w.mounts.changing.Lock()
+	defer w.mounts.changing.Unlock()
+	c, has, err := w.mounts.having(ctx, r.id)
 	if err != nil {
 		return err
 	}
@@ -250,7 +169,7 @@ func (w *Workspaces) delete(ctx context.Context, ref string, claim *computer.Cla
 	if err := w.Unmounted(ctx, r.id); err != nil {
 		return err
 	}
-	err = w.change(ctx, func(tx *db.Tx) error {
+	err = w.table.change(ctx, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(r.id)); err != nil {
 			return err
 		}
@@ -264,28 +183,28 @@ func (w *Workspaces) delete(ctx context.Context, ref string, claim *computer.Cla
 
 // Find returns the id and name of a workspace.
 func (w *Workspaces) Find(ctx context.Context, ref string) (holt.WorkspaceID, string, error) {
-	r, err := w.find(ctx, ref)
+	r, err := w.table.find(ctx, ref)
 	return r.id, r.name, err
 }
 
 // Get returns a workspace by name or id, with its figures as of now.
 func (w *Workspaces) Get(ctx context.Context, ref string) (holt.Workspace, error) {
-	r, err := w.find(ctx, ref)
+	r, err := w.table.find(ctx, ref)
 	if err != nil {
 		return holt.Workspace{}, err
 	}
-	e, err := w.acquire(r.id)
+	e, _, err := w.shelf.acquire(r.id)
 	if err != nil {
 		return holt.Workspace{}, err
 	}
-	defer w.release(e)
+	defer w.shelf.release(e)
 	return w.shown(ctx, r)
 }
 
 // List returns all workspaces in the order of their names. The figures of one
 // that is not open are those of when it was.
 func (w *Workspaces) List(ctx context.Context) ([]holt.Workspace, error) {
-	rows, err := w.rows(ctx, `WHERE state = 'ready' ORDER BY name`)
+	rows, err := w.table.rows(ctx, `WHERE state = 'ready' ORDER BY name`)
 	if err != nil {
 		return nil, err
 	}
@@ -301,67 +220,47 @@ func (w *Workspaces) List(ctx context.Context) ([]holt.Workspace, error) {
 }
 
 func (w *Workspaces) shown(ctx context.Context, r row) (holt.Workspace, error) {
-	c, _, err := w.computers.Having(ctx, r.id)
+	c, _, err := w.mounts.having(ctx, r.id)
 	if err != nil {
 		return holt.Workspace{}, err
 	}
-	if stats, open := w.figures(r.id); open {
+	if stats, open := w.shelf.figures(r.id); open {
 		r.files, r.bytes = stats.Inodes, stats.Bytes
 	}
 	return holt.Workspace{
-		ID: r.id, Name: r.name, CreatedAt: r.created, Computer: c.Name, Mounts: w.mountsOf(r.id), Files: r.files, Bytes: r.bytes,
+		ID: r.id, Name: r.name, CreatedAt: r.created, Computer: c.Name, Mounts: w.mounts.of(r.id), Files: r.files, Bytes: r.bytes,
 	}, nil
-}
-
-func (w *Workspaces) figures(id holt.WorkspaceID) (stats workspace.Stats, open bool) {
-	w.mu.Lock()
-	e := w.entries[id]
-	w.mu.Unlock()
-	if e == nil {
-		return stats, false
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.ws == nil {
-		return stats, false
-	}
-	return e.ws.Stat(), true
 }
 
 // Take opens a workspace for the one computer that writes to it.
 func (w *Workspaces) Take(ctx context.Context, id holt.WorkspaceID) (*workspace.Workspace, func(), error) {
-	w.mounting.Lock()
-	defer w.mounting.Unlock()
-	for _, m := range w.mountsOf(id) {
+	w.mounts.changing.Lock()
+	defer w.mounts.changing.Unlock()
+	for _, m := range w.mounts.of(id) {
 		if !m.ReadOnly {
 			return nil, nil, holt.Errorf(holt.Conflict, "the computer's workspace is mounted read-write on %s", m.Dir).
 				WithHint("end that first: holt workspace unmount %s; a read-only mount may stay", m.Dir)
 		}
 	}
-	e, err := w.acquire(id)
+	e, ws, err := w.shelf.acquire(id)
 	if err != nil {
 		return nil, nil, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if e.taken {
-		e.users--
+	if !w.shelf.take(e) {
+		w.shelf.release(e)
 		return nil, nil, holt.Errorf(holt.Conflict, "another computer has the workspace")
 	}
-	e.taken = true
-	return e.ws, func() {
-		w.mu.Lock()
-		e.taken = false
-		w.mu.Unlock()
-		w.release(e)
+	return ws, func() {
+		w.shelf.untake(e)
+		w.shelf.release(e)
 	}, nil
 }
 
 // View opens a workspace for reading.
 func (w *Workspaces) View(_ context.Context, id holt.WorkspaceID) (*workspace.Workspace, func(), error) {
-	e, err := w.acquire(id)
+	e, ws, err := w.shelf.acquire(id)
 	if err != nil {
 		return nil, nil, err
 	}
-	return e.ws, func() { w.release(e) }, nil
+	return ws, func() { w.shelf.release(e) }, nil
 }

@@ -1,0 +1,239 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"holt"
+	"holt/workspace"
+)
+
+// idleFor is how long a workspace that nothing uses stays open.
+const idleFor = 30 * time.Second
+
+// shelf holds the open workspaces. One is opened when something wants it and
+// closed when nothing has for a while.
+type shelf struct {
+	dir   string
+	log   *slog.Logger
+	table workspaceTable
+	idle  time.Duration
+
+	mu      sync.Mutex
+	closed  bool
+	entries map[holt.WorkspaceID]*entry
+	wg      sync.WaitGroup // closers of idle workspaces
+}
+
+// entry is a workspace that is or was open.
+type entry struct {
+	id holt.WorkspaceID
+
+	mu sync.Mutex // held while it is opened or closed
+	ws *workspace.Workspace
+
+	// The rest is guarded by shelf.mu.
+	users int
+	taken bool // by the computer that writes to it
+	timer *time.Timer
+	left  chan struct{} // closed when the last user has left; set by drop
+}
+
+// close closes all workspaces; nobody uses them any more.
+func (s *shelf) close() error {
+	s.mu.Lock()
+	s.closed = true
+	var all []*entry
+	for _, e := range s.entries {
+		if e.timer != nil {
+			e.timer.Stop()
+		}
+		all = append(all, e)
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	var first error
+	for _, e := range all {
+		if err := s.shut(e); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (s *shelf) path(id holt.WorkspaceID) string { return filepath.Join(s.dir, string(id)) }
+
+// acquire opens a workspace, or finds it open. It stays open until its user
+// calls release.
+func (s *shelf) acquire(id holt.WorkspaceID) (*entry, *workspace.Workspace, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, nil, holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")
+	}
+	e := s.entries[id]
+	if e == nil {
+		e = &entry{id: id}
+		s.entries[id] = e
+	}
+	e.users++
+	s.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ws != nil {
+		return e, e.ws, nil
+	}
+	ws, err := workspace.Open(s.path(id), workspace.Options{Log: s.log})
+	if err != nil {
+		s.release(e)
+		return nil, nil, described(fmt.Errorf("open workspace: %w", err))
+	}
+	e.ws = ws
+	return e, ws, nil
+}
+
+// release says that one user of a workspace needs it no more.
+func (s *shelf) release(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.users--
+	if e.users == 0 && e.left != nil {
+		close(e.left)
+		return
+	}
+	if e.users > 0 || s.closed {
+		return
+	}
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	e.timer = time.AfterFunc(s.idle, func() { s.expire(e) })
+}
+
+// expire closes a workspace that is still unused.
+func (s *shelf) expire(e *entry) {
+	s.mu.Lock()
+	if s.closed || e.users > 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.wg.Add(1)
+	s.mu.Unlock()
+	defer s.wg.Done()
+	if err := s.shutIdle(e); err != nil {
+		s.log.Error("close idle workspace", "workspace", e.id, "err", err)
+	}
+}
+
+func (s *shelf) shutIdle(e *entry) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.mu.Lock()
+	used := e.users > 0
+	s.mu.Unlock()
+	if used || e.ws == nil {
+		return nil
+	}
+	return s.closeEntry(e)
+}
+
+// shut closes a workspace whoever uses it.
+func (s *shelf) shut(e *entry) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ws == nil {
+		return nil
+	}
+	return s.closeEntry(e)
+}
+
+// closeEntry closes the open workspace of an entry, whose lock is held, and
+// keeps its figures for lists.
+func (s *shelf) closeEntry(e *entry) error {
+	stats := e.ws.Stat()
+	err := e.ws.Close()
+	e.ws = nil
+	if lost := s.table.keepFigures(e.id, stats); lost != nil {
+		s.log.Warn("keep figures of workspace", "workspace", e.id, "err", lost)
+	}
+	if err != nil {
+		return fmt.Errorf("close workspace %s: %w", e.id, err)
+	}
+	return nil
+}
+
+// put adds a new open workspace that nobody uses yet.
+func (s *shelf) put(id holt.WorkspaceID, ws *workspace.Workspace) {
+	e := &entry{id: id, ws: ws, users: 1}
+	s.mu.Lock()
+	s.entries[id] = e
+	s.mu.Unlock()
+	s.release(e)
+}
+
+// dropWait is how long users of a workspace that is deleted may take to finish.
+const dropWait = 30 * time.Second
+
+// drop closes a workspace that is being deleted, once its users have left.
+func (s *shelf) drop(id holt.WorkspaceID) {
+	s.mu.Lock()
+	e := s.entries[id]
+	delete(s.entries, id)
+	if e == nil {
+		s.mu.Unlock()
+		return
+	}
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	left := make(chan struct{})
+	if e.left = left; e.users == 0 {
+		close(left)
+	}
+	s.mu.Unlock()
+	t := time.NewTimer(dropWait)
+	defer t.Stop()
+	select {
+	case <-left:
+	case <-t.C:
+		s.log.Warn("workspace is deleted while it is used", "workspace", id)
+	}
+	if err := s.shut(e); err != nil {
+		s.log.Warn("close workspace to delete it", "workspace", id, "err", err)
+	}
+}
+
+// take marks an open workspace as the one that a computer writes to; false if
+// one does.
+func (s *shelf) take(e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mine := !e.taken
+	e.taken = true
+	return mine
+}
+
+func (s *shelf) untake(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.taken = false
+}
+
+// figures returns those of a workspace that is open.
+func (s *shelf) figures(id holt.WorkspaceID) (stats workspace.Stats, open bool) {
+	s.mu.Lock()
+	e := s.entries[id]
+	s.mu.Unlock()
+	if e == nil {
+		return stats, false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ws == nil {
+		return stats, false
+	}
+	return e.ws.Stat(), true
+}

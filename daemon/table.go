@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"holt"
+	"holt/db"
+	"holt/workspace"
+)
+
+// row is a workspace as the control database has it.
+type row struct {
+	id           holt.WorkspaceID
+	name, state  string
+	created      time.Time
+	files, bytes int64 // when it was last closed
+}
+
+// workspaceTable is the tables workspace and host_mount of the control database.
+type workspaceTable struct{ db *db.DB }
+
+func (t workspaceTable) rows(ctx context.Context, condition string, args ...any) ([]row, error) {
+	var list []row
+	err := t.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT id, name, state, created, files, bytes FROM workspace `+condition, args, func(r *db.Row) error {
+			list = append(list, row{
+				id: holt.WorkspaceID(r.Text(0)), name: r.Text(1), state: r.Text(2),
+				created: time.Unix(0, r.Int64(3)).UTC(), files: r.Int64(4), bytes: r.Int64(5),
+			})
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read workspaces: %w", err)
+	}
+	return list, nil
+}
+
+// find returns a workspace by name or id.
+func (t workspaceTable) find(ctx context.Context, ref string) (row, error) {
+	// No name holds an underscore, every id does.
+	list, err := t.rows(ctx, `WHERE (id = ?1 OR name = ?1) AND state = 'ready'`, ref)
+	if err != nil {
+		return row{}, err
+	}
+	if len(list) == 0 {
+		return row{}, holt.Errorf(holt.NotFound, "there is no workspace %q", clip(ref)).
+			WithHint("holt workspace list shows the workspaces there are")
+	}
+	return list[0], nil
+}
+
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
+
+// write makes a durable change: a row must not be older than its directory.
+func (t workspaceTable) write(ctx context.Context, sql string, args ...any) error {
+	return t.change(ctx, func(tx *db.Tx) error { return tx.Exec(sql, args...) })
+}
+
+func (t workspaceTable) change(ctx context.Context, fn func(*db.Tx) error) error {
+	err := t.db.WriteSync(ctx, fn)
+	if err != nil && holt.CodeOf(err) == holt.Internal {
+		err = fmt.Errorf("write control database: %w", err)
+	}
+	return described(err)
+}
+
+func (t workspaceTable) keepFigures(id holt.WorkspaceID, s workspace.Stats) error {
+	return t.db.Write(context.Background(), func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE workspace SET files = ?, bytes = ? WHERE id = ?`, s.Inodes, s.Bytes, id)
+	})
+}
+
+type mountRow struct {
+	dir      string
+	id       holt.WorkspaceID
+	readOnly bool
+}
+
+func (t workspaceTable) mountRows(ctx context.Context) ([]mountRow, error) {
+	var list []mountRow
+	err := t.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT dir, workspace, read_only FROM host_mount ORDER BY dir`, nil, func(r *db.Row) error {
+			list = append(list, mountRow{r.Text(0), holt.WorkspaceID(r.Text(1)), r.Int64(2) != 0})
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read host mounts: %w", err)
+	}
+	return list, nil
+}
+
+func (t workspaceTable) forgetMount(ctx context.Context, dir string) error {
+	return t.write(ctx, `DELETE FROM host_mount WHERE dir = ?`, dir)
+}
