@@ -52,10 +52,12 @@ func (r *rows) writeNames(tx *db.Tx) error {
 			return err
 		}
 	}
-	for _, e := range r.epochs {
+	for _, e := range r.epochs { // all first: an id may have ended and begun anew
 		if err := tx.Exec("DELETE FROM epoch WHERE num = ?", int64(e.number)); err != nil {
 			return err
 		}
+	}
+	for _, e := range r.epochs {
 		if !e.open {
 			continue
 		}

@@ -1,0 +1,615 @@
+package workspace
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"holt/journal"
+)
+
+var modelSeed = flag.Uint64("seed", 0, "the first seed of TestModel; 0: of the clock")
+
+// TestModel does random operations on a workspace and on a plain tree, with
+// every kind of end in between. HOLT_SOAK=1 makes it run five minutes, or for
+// HOLT_SOAK_TIME; -seed repeats a run.
+func TestModel(t *testing.T) {
+	seed, rounds, calls, until := *modelSeed, 6, 700, time.Time{}
+	if underRace || testing.Short() {
+		rounds, calls = 2, 300
+	}
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) % 1e9
+	}
+	if os.Getenv("HOLT_SOAK") != "" {
+		long, err := time.ParseDuration(os.Getenv("HOLT_SOAK_TIME"))
+		if err != nil {
+			long = 5 * time.Minute
+		}
+		rounds, calls, until = 1<<30, 3000, time.Now().Add(long)
+	}
+	total := map[string]int{}
+	for i := range uint64(rounds) {
+		if !until.IsZero() && time.Now().After(until) {
+			break
+		}
+		t.Run(fmt.Sprint("seed=", seed+i), func(t *testing.T) {
+			r := newModelRun(t, seed+i)
+			for r.did < calls && !t.Failed() {
+				r.step()
+			}
+			r.compare()
+			for k, n := range r.count {
+				total[k] += n
+			}
+		})
+		if t.Failed() {
+			t.Fatalf("repeat with -run TestModel -seed %d", seed+i)
+		}
+	}
+	t.Logf("seeds from %d: %v", seed, total)
+}
+
+// call is one operation with all its arguments.
+type call struct {
+	kind         string
+	c            Caller
+	now          int64
+	ino, ino2    Ino
+	name, name2  string
+	mode, flags  uint32
+	off, n, from int64
+	data         []byte
+	set          SetAttrs
+	id           byte
+}
+
+// result is what a call answers, as far as it is compared.
+type result struct {
+	ino Ino
+	n   int64
+	err error
+}
+
+// on does the call on a workspace.
+func (k *call) on(w *Workspace) (r result) {
+	t := w.Tree()
+	var a Attr
+	switch k.kind {
+	case "make":
+		switch k.mode & syscall.S_IFMT {
+		case syscall.S_IFREG:
+			a, r.err = t.Create(k.c, k.ino, k.name, k.mode)
+		case syscall.S_IFDIR:
+			a, r.err = t.Mkdir(k.c, k.ino, k.name, k.mode&07777)
+		case syscall.S_IFLNK:
+			a, r.err = t.Symlink(k.c, k.ino, k.name, k.name2)
+		default:
+			a, r.err = t.Mknod(k.c, k.ino, k.name, k.mode, k.flags)
+		}
+	case "link":
+		a, r.err = t.Link(k.c, k.ino2, k.ino, k.name)
+	case "unlink":
+		r.err = t.Unlink(k.c, k.ino, k.name)
+	case "rmdir":
+		r.err = t.Rmdir(k.c, k.ino, k.name)
+	case "rename":
+		r.err = t.Rename(k.c, k.ino, k.name, k.ino2, k.name2, k.flags)
+	case "setattr":
+		a, r.err = t.SetAttr(k.c, k.ino, k.set)
+	case "write":
+		var n int
+		n, r.err = t.Write(k.c, k.ino, k.off, k.data)
+		r.n = int64(n)
+	case "fallocate":
+		r.err = t.Fallocate(k.c, k.ino, k.off, k.n, k.flags)
+	case "copy":
+		r.n, r.err = t.CopyRange(k.c, k.ino, k.off, k.ino2, k.from, k.n)
+	case "setxattr":
+		r.err = t.SetXattr(k.c, k.ino, k.name, k.data, k.flags)
+	case "delxattr":
+		r.err = t.RemoveXattr(k.c, k.ino, k.name)
+	case "lookup":
+		a, r.err = t.Lookup(k.c, k.ino, k.name)
+	case "forget":
+		t.Forget(k.c, k.ino, uint64(k.n))
+	case "begin":
+		var e Epoch
+		e, _, r.err = w.BeginEpoch([16]byte{k.id}, []MountKind{HostMount, GuestMount}[k.id%2])
+		r.n = int64(e)
+	case "end":
+		r.err = w.EndEpoch(k.c.Epoch)
+	}
+	r.ino = a.Ino
+	return r
+}
+
+// model does the call on a model.
+func (m *model) do(k *call) (r result) {
+	switch k.kind {
+	case "make":
+		r.ino, r.err = m.make(k)
+	case "link":
+		r.ino, r.err = m.link(k)
+	case "unlink", "rmdir":
+		r.err = m.unlink(k, k.kind == "rmdir")
+	case "rename":
+		r.err = m.rename(k)
+	case "setattr":
+		r.ino, r.err = m.setAttr(k)
+	case "write":
+		r.n, r.err = m.write(k)
+	case "fallocate":
+		r.err = m.fallocate(k)
+	case "copy":
+		r.n, r.err = m.copyRange(k)
+	case "setxattr":
+		r.err = m.setXattr(k)
+	case "delxattr":
+		r.err = m.delXattr(k)
+	case "lookup":
+		d, err := m.dir(k.ino)
+		if r.err = err; err != nil {
+			break
+		}
+		e, ok := d.entries[k.name]
+		if !ok {
+			r.err = syscall.ENOENT
+			break
+		}
+		r.ino = e.ino
+		m.hold(k.c, e.ino)
+	case "forget":
+		m.forget(k.ino, uint64(k.n))
+	case "begin":
+		for number, e := range m.epochs {
+			if e.id == k.id {
+				return result{n: int64(number)}
+			}
+		}
+		r.n = int64(m.nextEpoch)
+		m.epochs[m.nextEpoch] = modelEpoch{id: k.id, kind: []MountKind{HostMount, GuestMount}[k.id%2]}
+		m.nextEpoch++
+	case "end":
+		m.endEpoch(k.c.Epoch)
+	}
+	return r
+}
+
+// crash is what a crash in the middle of a call would leave.
+type crash struct {
+	dir   string
+	power bool
+	base  *model // a state that must not be lost
+	since []*call
+}
+
+// modelRun is a workspace and the model of it.
+type modelRun struct {
+	*fixture
+	rng   *rand.Rand
+	m     *model
+	disk  *journal.FaultDisk
+	hash  func([]byte) uint64
+	clock atomic.Int64
+	base  *model  // the state that is known to be synced
+	since []*call // what was answered since
+
+	unique   uint64
+	unacked  map[Epoch][]*call // answered, with a record
+	answers  map[*call]result
+	armed    bool // faults may happen
+	wreck    int  // failpoints until an image is taken; 0: none
+	power    bool // of that image
+	image    *crash
+	faulted  bool
+	collects bool // since the index was last one file
+	did      int
+	count    map[string]int
+	images   int
+}
+
+func newModelRun(t *testing.T, seed uint64) *modelRun {
+	r := &modelRun{rng: rand.New(rand.NewPCG(seed, 7)), hash: hasher(), disk: journal.NewFaultDisk(), count: map[string]int{},
+		unacked: map[Epoch][]*call{}, answers: map[*call]result{}}
+	r.clock.Store(1e18)
+	opt := quiet(Options{Disk: r.disk, Fail: r.fail, SegmentSize: 1 << uint(16+r.rng.IntN(6)),
+		Now: func() time.Time { return time.Unix(0, r.clock.Load()) }})
+	if r.rng.IntN(2) == 0 {
+		opt.CacheInodes, opt.CacheEntries, opt.CacheExtents = 8, 16, 16
+	}
+	r.fixture = newFixture(t, opt)
+	r.disk.SetHook(r.hook)
+	r.m = newModel(r.clock.Load())
+	r.base = r.m.clone()
+	return r
+}
+
+// fail is called at every failpoint.
+func (r *modelRun) fail(point string) error {
+	if r.wreck > 0 {
+		if r.wreck--; r.wreck == 0 {
+			r.images++
+			r.image = &crash{filepath.Join(r.TempDir(), fmt.Sprint("image", r.images)), r.power, r.base, slices.Clone(r.since)}
+			r.takeImage()
+		}
+	}
+	if r.armed && r.rng.IntN(150) == 0 && point != "commit.apply" && point != "flush.committed" {
+		r.faulted = true
+		return []error{syscall.ENOSPC, syscall.EIO}[r.rng.IntN(2)]
+	}
+	return nil
+}
+
+// hook is called at every call of the disk.
+func (r *modelRun) hook(op journal.Op, _ string, n int) (int, error) {
+	if !r.armed || op == journal.OpRead || r.rng.IntN(300) != 0 {
+		return n, nil
+	}
+	r.faulted = true
+	return r.rng.IntN(n + 1), syscall.ENOSPC
+}
+
+// takeImage copies the workspace as a crash now would leave it.
+func (r *modelRun) takeImage() {
+	armed := r.armed
+	r.armed = false
+	defer func() { r.armed = armed }()
+	disk := r.disk
+	if !r.image.power {
+		disk = nil
+	}
+	var wal []byte
+	if fi, err := os.Stat(filepath.Join(r.dir, "index.db-wal")); err == nil && (r.collects || fi.Size() > 12<<20) {
+		// The collector synced it, or SQLite did to start over in it.
+		wal, _ = os.ReadFile(filepath.Join(r.dir, "index.db-wal"))
+	}
+	image(r.T, r.dir, r.image.dir, disk, r.rng)
+	if wal != nil {
+		r.ok(os.WriteFile(filepath.Join(r.image.dir, "index.db-wal"), wal, 0o600))
+	}
+}
+
+// step does one random thing.
+func (r *modelRun) step() {
+	r.did++
+	r.clock.Add(1 + r.rng.Int64N(1e6))
+	switch n := r.rng.IntN(1000); {
+	case n < 12:
+		r.count["flush"]++
+		r.faulty(r.w.Flush)
+	case n < 24:
+		r.count["sync"]++
+		r.faulty(r.t.Sync)
+	case n < 28:
+		r.count["collect"]++
+		r.collects = true
+		r.faulty(func() error { r.t.collected = 0; return r.t.collect() })
+	case n < 31:
+		r.restart("close", r.reopen)
+		r.collects = false
+	case n < 36:
+		r.restart("kill", r.kill)
+	case n < 41:
+		r.count["power"]++
+		r.image = r.now(true)
+		r.takeImage()
+		r.crash(nil, result{})
+	case n < 50:
+		r.wreck, r.power = 1+r.rng.IntN(4), r.rng.IntN(2) == 0
+	case n < 100:
+		r.count["read"]++
+		r.read()
+	case n < 130:
+		r.count["readdir"]++
+		r.readDir()
+	case n < 160:
+		r.repeat()
+	case n < 165:
+		r.compare()
+	default:
+		r.call(r.random())
+	}
+	if r.t.journal.Synced() == r.t.journal.End() && len(r.since) > 0 {
+		r.base, r.since = r.m.clone(), nil
+	}
+}
+
+func (r *modelRun) now(power bool) *crash {
+	r.images++
+	return &crash{filepath.Join(r.TempDir(), fmt.Sprint("image", r.images)), power, r.base, slices.Clone(r.since)}
+}
+
+// faulty runs what may meet a fault.
+func (r *modelRun) faulty(fn func() error) {
+	r.Helper()
+	r.armed, r.faulted = true, false
+	err := fn()
+	r.armed = false
+	if err != nil && !r.faulted {
+		r.Fatal(err)
+	}
+	if r.image != nil {
+		r.crash(nil, result{})
+	}
+}
+
+// call does one call on both sides.
+func (r *modelRun) call(k *call) {
+	r.Helper()
+	r.count[k.kind]++
+	k.now = r.clock.Load()
+	end := r.t.journal.End()
+	r.armed, r.faulted = k.kind != "forget", false
+	got := k.on(r.w)
+	r.armed = false
+	if got.err != nil && r.faulted {
+		r.count["fault"]++
+		if r.image != nil {
+			r.crash(nil, result{})
+		}
+		return
+	}
+	want := r.m.do(k)
+	if got != want {
+		r.Fatalf("%+v: got %+v, want %+v", k.brief(), got, want)
+	}
+	r.since = append(r.since, k)
+	if got.err == nil && k.c.Unique != 0 && r.t.journal.End() != end {
+		r.answers[k] = got
+		r.unacked[k.c.Epoch] = append(r.unacked[k.c.Epoch], k)
+	}
+	if r.image != nil {
+		r.crash(k, got)
+	}
+}
+
+func (k *call) brief() call {
+	b := *k
+	b.data = b.data[:min(len(b.data), 20)]
+	return b
+}
+
+// repeat asks something again that was answered.
+func (r *modelRun) repeat() {
+	r.count["repeat"]++
+	for e, calls := range r.unacked {
+		if _, open := r.m.epochs[e]; !open {
+			delete(r.unacked, e)
+			continue
+		}
+		k := calls[r.rng.IntN(len(calls))]
+		got, want := k.on(r.w), r.answers[k]
+		if want.ino != 0 && r.m.nodes[want.ino] == nil {
+			want = result{err: syscall.ENOENT}
+		}
+		if got != want {
+			r.Fatalf("repeated %+v: got %+v, want %+v", k.brief(), got, want)
+		}
+		if r.rng.IntN(4) == 0 {
+			r.w.Acknowledge(e, k.c.Unique+1)
+			calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.c.Unique <= k.c.Unique })
+			if r.unacked[e] = calls; len(calls) == 0 {
+				delete(r.unacked, e)
+			}
+		}
+		return
+	}
+}
+
+// restart ends the process and begins another: nothing may be lost.
+func (r *modelRun) restart(how string, fn func()) {
+	r.count[how]++
+	fn()
+	r.opened()
+	r.compare()
+}
+
+// opened is what is known once a workspace was opened.
+func (r *modelRun) opened() {
+	r.m.restart()
+	r.base, r.since, r.wreck, r.image = r.m.clone(), nil, 0, nil
+}
+
+// crash goes on with the image that was taken. k was done meanwhile.
+func (r *modelRun) crash(k *call, answer result) {
+	c := r.image
+	r.image = nil
+	r.abandon()
+	r.ok(os.RemoveAll(r.dir))
+	r.dir, r.disk = c.dir, journal.NewFaultDisk()
+	r.opt.Disk = r.disk
+	r.open()
+	r.disk.SetHook(r.hook)
+	count := "wreck"
+	if c.power {
+		count = "wreck, power"
+	}
+	r.count[count]++
+	got := r.state()
+	if k != nil && (len(c.since) == 0 || c.since[len(c.since)-1] != k) {
+		c.since = append(c.since, k)
+	}
+	m := c.base.clone()
+	first := 0
+	if !c.power && k != nil {
+		first = len(c.since) - 1
+	} else if !c.power {
+		first = len(c.since)
+	}
+	for i := 0; ; i++ {
+		if i >= first {
+			after := m.clone()
+			after.restart()
+			if after.dump(r.hash) == got {
+				r.m = m
+				r.opened()
+				r.settleAnswers(c, k, answer, i)
+				return
+			}
+		}
+		if i == len(c.since) {
+			break
+		}
+		m.do(c.since[i])
+	}
+	m.restart()
+	r.Fatalf("power %v: the recovered state is none of those after %d to %d calls; against the last:\n%s", c.power, first, len(c.since), cmp.Diff(m.dump(r.hash), got))
+}
+
+// settleAnswers does again what a kernel would ask again, after i calls of the
+// crash were found.
+func (r *modelRun) settleAnswers(c *crash, k *call, answer result, i int) {
+	if c.power {
+		clear(r.unacked) // the guest is gone too
+		return
+	}
+	if k == nil || k.c.Unique == 0 || answer.err != nil {
+		return
+	}
+	if _, open := r.m.epochs[k.c.Epoch]; !open {
+		return
+	}
+	r.clock.Store(k.now)
+	if got := k.on(r.w); got != answer {
+		r.Fatalf("%+v, asked again after a crash: got %+v, want %+v", k.brief(), got, answer)
+	}
+	if i < len(c.since) {
+		r.m.do(k)
+	}
+	r.base, r.since = r.m.clone(), nil
+	r.ok(r.t.Sync())
+	r.compare()
+}
+
+// compare compares the whole state.
+func (r *modelRun) compare() {
+	r.Helper()
+	r.count["compare"]++
+	if want, got := r.m.dump(r.hash), r.state(); want != got {
+		r.Fatalf("after %d steps:\n%s", r.did, cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
+	}
+}
+
+// state describes the workspace as model.dump does.
+func (r *modelRun) state() string {
+	r.Helper()
+	nodes := map[Ino]*modelNode{}
+	todo := []Ino{Root}
+	for ino := range r.t.orphans {
+		todo = append(todo, ino)
+	}
+	for len(todo) > 0 {
+		ino := todo[0]
+		todo = todo[1:]
+		if nodes[ino] != nil {
+			continue
+		}
+		n := r.node(ino)
+		nodes[ino] = n
+		for _, e := range n.entries {
+			todo = append(todo, e.ino)
+		}
+	}
+	m := &model{nodes: nodes, next: Ino(r.t.count.NextIno), nextEpoch: Epoch(r.t.count.NextEpoch), epochs: map[Epoch]modelEpoch{}}
+	for number, e := range r.t.epochs {
+		m.epochs[number] = modelEpoch{e.id[0], e.kind, e.resumed}
+	}
+	return m.dump(r.hash)
+}
+
+// node reads one inode whole.
+func (r *modelRun) node(ino Ino) *modelNode {
+	r.Helper()
+	a, err := r.t.GetAttr(ino)
+	r.ok(err)
+	a.Blocks = 0 // how bytes lie in records is no business of the model
+	n := &modelNode{Attr: a, xattrs: map[string]string{}}
+	names, err := r.t.ListXattr(ino)
+	r.ok(err)
+	for _, name := range names {
+		v, err := r.t.GetXattr(ino, name)
+		r.ok(err)
+		n.xattrs[name] = string(v)
+	}
+	switch a.Mode & syscall.S_IFMT {
+	case syscall.S_IFREG:
+		n.content = []byte(r.fixture.read(ino))
+	case syscall.S_IFLNK:
+		n.target, err = r.t.Readlink(ino)
+		r.ok(err)
+	case syscall.S_IFDIR:
+		n.entries = map[string]modelEntry{}
+		r.ok(r.t.ReadDir(Caller{}, ino, cookieDotDot, r.rng.IntN(2) == 0, func(e DirEntry) bool {
+			n.entries[e.Name] = modelEntry{e.Ino, e.Cookie - cookieDotDot}
+			return true
+		}))
+	}
+	return n
+}
+
+// read compares a piece of a file, and where its holes are.
+func (r *modelRun) read() {
+	n := r.m.nodes[r.pick(func(n *modelNode) bool { return n.IsRegular() })]
+	if n == nil {
+		return
+	}
+	off := r.rng.Int64N(n.Size + 10)
+	p := make([]byte, 1+r.rng.IntN(100_000))
+	got, err := r.t.Read(n.Ino, off, p)
+	r.ok(err)
+	if want := n.content[min(off, n.Size):min(off+int64(len(p)), n.Size)]; !bytes.Equal(p[:got], want) {
+		r.Fatalf("read %d bytes at %d of inode %d: %d bytes differ from %d", len(p), off, n.Ino, got, len(want))
+	}
+	data, err := r.t.Lseek(n.Ino, off, SeekData)
+	if err == syscall.ENXIO {
+		data, err = n.Size, nil
+	}
+	r.ok(err)
+	if off < n.Size && (data < off || len(bytes.Trim(n.content[off:data], "\x00")) > 0) {
+		r.Fatalf("inode %d has data between %d and %d", n.Ino, off, data)
+	}
+	hole, err := r.t.Lseek(n.Ino, off, SeekHole)
+	if off < n.Size && (err != nil || hole < off || hole > n.Size || hole < n.Size && n.content[hole] != 0) {
+		r.Fatalf("inode %d has no hole at %d: %v", n.Ino, hole, err)
+	}
+}
+
+// readDir compares a piece of a directory, from any cookie on.
+func (r *modelRun) readDir() {
+	d := r.m.nodes[r.pick(func(n *modelNode) bool { return n.IsDir() })]
+	from, most, k := r.rng.Uint64N(d.cookie+2), 1+r.rng.IntN(20), &call{kind: "lookup"}
+	c := r.caller()
+	c.Unique = 0
+	var got []string
+	r.ok(r.t.ReadDir(c, d.Ino, from+cookieDotDot, true, func(e DirEntry) bool {
+		if len(got) == most {
+			return false
+		}
+		got = append(got, e.Name)
+		return true
+	}))
+	var want []string
+	for _, name := range d.sorted() {
+		if e := d.entries[name]; e.cookie > from && len(want) < most {
+			want = append(want, name)
+			k = &call{kind: "lookup", c: c, ino: d.Ino, name: name}
+			r.m.do(k)
+			r.since = append(r.since, k)
+		}
+	}
+	if !slices.Equal(got, want) {
+		r.Fatalf("readdir of %d from %d: got %q, want %q", d.Ino, from, got, want)
+	}
+}
