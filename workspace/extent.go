@@ -53,14 +53,19 @@ func (f *file) find(number int64) (int, bool) {
 	return slices.BinarySearchFunc(f.windows, number, func(w window, n int64) int { return cmp.Compare(w.number, n) })
 }
 
-// window returns the window with a number; it must be loaded or complete.
-func (f *file) window(number int64) *window {
+// window returns the window with a number; it must be loaded or complete. A
+// new one counts as an extent: empty ones need bounds too.
+func (f *file) window(number int64, c counter) *window {
 	i, ok := f.find(number)
 	if !ok {
 		f.windows = slices.Insert(f.windows, i, window{number: number})
+		c.extents(1)
 	}
 	return &f.windows[i]
 }
+
+// counter hears how many extents are loaded or dropped.
+type counter interface{ extents(delta int) }
 
 // loaded tells whether lo..hi is known.
 func (f *file) loaded(lo, hi int64) bool {
@@ -84,9 +89,9 @@ func (w *window) first(off int64) int {
 // changes hears which rows of the extent table a change touches, and how many
 // bytes and extents it adds or takes.
 type changes interface {
+	counter
 	row(off int64)
 	bytes(delta int64)
-	extents(delta int)
 }
 
 // remove takes lo..hi out, inside one window.
@@ -137,7 +142,7 @@ func (w *window) insert(e extent, c changes) {
 func (f *file) put(e extent, c changes) {
 	for e.n > 0 {
 		number := e.off / windowSize
-		w := f.window(number)
+		w := f.window(number, c)
 		part := e.cut(e.off, (number+1)*windowSize)
 		w.remove(part.off, part.end(), c)
 		w.insert(part, c)
@@ -167,10 +172,10 @@ func (f *file) each(lo, hi int64, fn func(extent) bool) {
 	}
 }
 
-// count returns how many extents are loaded.
+// count returns how many extents and windows are loaded.
 func (f *file) count() (n int) {
 	for _, w := range f.windows {
-		n += len(w.extents)
+		n += 1 + len(w.extents)
 	}
 	return n
 }

@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"errors"
-	"math"
 	"sync"
 	"syscall"
 
@@ -213,6 +212,11 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 	default:
 		return syscall.EOPNOTSUPP
 	}
+	if erase {
+		if err := t.thin(c, ino, off, off+n); err != nil {
+			return err
+		}
+	}
 	done, err := t.enter(c)
 	if err != nil {
 		return err
@@ -243,46 +247,6 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 	}
 	t.killPriv(&o, in, c)
 	return t.commit(&o, nil, nil)
-}
-
-// Lseek finds data or a hole at or after off. ENXIO past the end.
-func (t *Tree) Lseek(ino Ino, off int64, whence uint32) (int64, error) {
-	if whence != SeekData && whence != SeekHole {
-		return 0, syscall.EINVAL
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	in, err := t.get(ino)
-	if err != nil {
-		return 0, err
-	}
-	if off < 0 || off >= in.size {
-		return 0, syscall.ENXIO
-	}
-	// The whole map: a hole can span any number of windows.
-	if in, err = t.getFile(ino, 0, math.MaxInt64); err != nil {
-		return 0, err
-	}
-	at, found := off, int64(-1)
-	in.file.each(off, in.size, func(e extent) bool {
-		if whence == SeekData {
-			found = max(e.off, off)
-			return false
-		}
-		if e.off > at {
-			return false // a hole at at
-		}
-		at = e.end()
-		return true
-	})
-	t.tidy()
-	if whence == SeekHole {
-		return min(at, in.size), nil
-	}
-	if found < 0 {
-		return 0, syscall.ENXIO
-	}
-	return found, nil
 }
 
 // CopyRange makes n bytes of dst share what src holds, and returns how many it
@@ -316,12 +280,22 @@ func (t *Tree) CopyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 	if src == dst && srcOff < dstOff+n && dstOff < srcOff+n {
 		return 0, syscall.EINVAL
 	}
-	if err := t.load(from, srcOff, srcOff+n); err != nil {
-		return 0, err
-	}
-	to, err := t.getFile(dst, dstOff, dstOff+n)
+	to, err := t.getFile(dst, 0, 0)
 	if err != nil {
 		return 0, err
+	}
+	for _, side := range []struct {
+		in  *inode
+		off int64
+	}{{from, srcOff}, {to, dstOff}} {
+		end, err := t.stride(side.in, side.off, side.off+n, false)
+		if err != nil {
+			return 0, err
+		}
+		n = end - side.off
+	}
+	if err := errors.Join(t.load(from, srcOff, srcOff+n), t.load(to, dstOff, dstOff+n)); err != nil {
+		return 0, errnoOf(err)
 	}
 	o, err := t.record(opCopy, c)
 	if err != nil {

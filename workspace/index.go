@@ -138,6 +138,23 @@ func (x *index) extents(ino Ino, lo, hi int64, fn func(extent) bool) error {
 		})
 }
 
+// nthExtent returns where the nth row (from 0) of those that begin in lo..hi
+// begins, counted from the end with back.
+func (x *index) nthExtent(ino Ino, lo, hi int64, n int, back bool) (off int64, ok bool, err error) {
+	sql := "SELECT off FROM extent WHERE ino = ?1 AND off >= ?2 AND off < ?3 ORDER BY off LIMIT 1 OFFSET ?4"
+	if back {
+		sql = "SELECT off FROM extent WHERE ino = ?1 AND off >= ?2 AND off < ?3 ORDER BY off DESC LIMIT 1 OFFSET ?4"
+	}
+	err = x.rows(sql,
+		func(s *db.Stmt) {
+			for i, v := range []int64{int64(ino), lo, hi, int64(n)} {
+				s.BindInt64(i+1, v)
+			}
+		},
+		func(s *db.Stmt) bool { off, ok = s.ColumnInt64(0), true; return false })
+	return off, ok, err
+}
+
 // xattrs returns all of an inode's.
 func (x *index) xattrs(ino Ino) (map[string]xattr, error) {
 	m := map[string]xattr{}

@@ -15,6 +15,11 @@ func (t *Tree) SetAttr(c Caller, ino Ino, set SetAttrs) (Attr, error) {
 	if set.Mask&SetSize != 0 && set.Size > maxSize {
 		return Attr{}, syscall.EFBIG
 	}
+	if set.Mask&SetSize != 0 {
+		if err := t.thin(c, ino, set.Size, maxSize); err != nil {
+			return Attr{}, err
+		}
+	}
 	done, err := t.enter(c)
 	if err != nil {
 		return Attr{}, err

@@ -127,10 +127,6 @@ func (t *Tree) load(in *inode, lo, hi int64) error {
 		return nil
 	}
 	first, last := lo/windowSize, (hi-1)/windowSize
-	whole := last-first > 64 // a huge range: its holes must not cost a window each
-	if whole {
-		first, last = 0, maxSize/windowSize
-	}
 	var found []window
 	err := t.index.extents(in.ino, first*windowSize, (last+1)*windowSize, func(e extent) bool {
 		number := e.off / windowSize
@@ -144,15 +140,20 @@ func (t *Tree) load(in *inode, lo, hi int64) error {
 	if err != nil {
 		return t.errno("read extents", err)
 	}
+	c := t.changing(in)
 	for _, w := range found {
 		if _, ok := f.find(w.number); !ok {
-			f.window(w.number).extents = w.extents
+			f.window(w.number, c).extents = w.extents
 			t.extents += len(w.extents)
 		}
 	}
-	f.complete = f.complete || whole
-	for n := first; n <= last && !whole; n++ {
-		f.window(n)
+	if first == 0 && (last+1)*windowSize >= in.size {
+		f.complete = true
+	}
+	// The holes of a huge range must not cost a window each: what is done to
+	// the range now finds all its extents, and later it is looked at again.
+	for n := first; n <= last && last-first <= 64 && !f.complete; n++ {
+		f.window(n, c)
 	}
 	return nil
 }

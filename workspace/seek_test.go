@@ -1,0 +1,71 @@
+package workspace
+
+import (
+	"syscall"
+	"testing"
+)
+
+// A file in very many pieces, or with very large holes, costs no operation
+// more than a bounded stretch of work under the lock, nor memory.
+func TestHugeFiles(t *testing.T) {
+	for _, evicted := range []bool{false, true} {
+		f := newFixture(t, quiet(Options{CacheExtents: 100}))
+		pieces := 3*mostStride + 500
+		a := f.put("f", "")
+		for i := range pieces {
+			_, err := f.t.Write(f.c, a.Ino, int64(i)*1000, []byte("12345678"))
+			f.ok(err)
+		}
+		far := int64(maxSize - 8)
+		_, err := f.t.Write(f.c, a.Ino, far, []byte("12345678"))
+		f.ok(err)
+		forget := func() {
+			if evicted {
+				f.ok(f.w.Flush())
+				f.t.tidy()
+			}
+		}
+		forget()
+		at, err := f.t.Lseek(a.Ino, int64(pieces)*1000, SeekData)
+		if err != nil || at != far {
+			t.Fatal(at, err)
+		}
+		if at, err = f.t.Lseek(a.Ino, 8001, SeekHole); err != nil || at != 8008 {
+			t.Fatal(at, err)
+		}
+		if at, err = f.t.Lseek(a.Ino, far, SeekHole); err != nil || at != maxSize {
+			t.Fatal(at, err)
+		}
+		for i := range int64(1000) { // holes everywhere
+			_, err := f.t.Read(a.Ino, i<<40+123<<23, make([]byte, 10))
+			f.ok(err)
+			if evicted && f.t.extents > 5000 {
+				t.Fatal(f.t.extents)
+			}
+		}
+		forget()
+		b := f.put("copy", "")
+		n, err := f.t.CopyRange(f.c, a.Ino, 0, b.Ino, 0, 1<<30)
+		if err != nil || n != mostStride*1000 {
+			t.Fatal(n, err)
+		}
+		forget()
+		end := f.t.journal.End()
+		f.ok(f.t.Fallocate(f.c, a.Ino, 1000, 500, FallocPunchHole|FallocKeepSize))
+		one := f.t.journal.End() - end
+		_, err = f.t.SetAttr(f.c, a.Ino, SetAttrs{Mask: SetSize, Size: 4})
+		f.ok(err)
+		if f.t.journal.End()-end < 4*one {
+			t.Error("a huge file was cut in one piece")
+		}
+		if got := f.get("f"); got != "1234" {
+			t.Fatalf("%q", got)
+		}
+		if s := f.w.Stat(); s.Allocated != 4+8*mostStride {
+			t.Fatal(s.Allocated)
+		}
+		if _, err = f.t.Lseek(a.Ino, 4, SeekData); err != syscall.ENXIO {
+			t.Fatal(err)
+		}
+	}
+}
