@@ -117,6 +117,11 @@ func IsCorrupt(err error) bool {
 	return err != nil && (code == sqlite.ResultCorrupt || code == sqlite.ResultNotADB)
 }
 
+// IsFull tells whether an error says that there is no room on the disk.
+func IsFull(err error) bool {
+	return err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull
+}
+
 // Write runs fn in a write transaction, which is rolled back if fn fails.
 // Waiting for the transaction that runs is not cut short by ctx.
 func (d *DB) Write(ctx context.Context, fn func(*Tx) error) (err error) {

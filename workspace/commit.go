@@ -91,7 +91,7 @@ func (t *Tree) commit(o *op, table, data []byte) error {
 	if err := t.fail("commit.append"); err != nil {
 		return errnoOf(err)
 	}
-	ref, err := t.journal.Append(t.metaBuf, table, data)
+	ref, err := t.append(o, table, data)
 	if err != nil {
 		return t.errno("append to journal", err)
 	}

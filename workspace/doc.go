@@ -28,6 +28,7 @@
 //	lock           flock'd by the one process that has the workspace open
 //	journal/       segments, see package journal; meta of a record: see [op.encode]
 //	index.db       SQLite, WAL; always some prefix of the journal
+//	reserve        16 MiB of nothing, given up when the host's disk is full so that deleting still works
 //
 // Tables (schema.go has them to the letter, view.go the views files and tags):
 //

@@ -74,8 +74,13 @@ func (t *Tree) flush() error {
 	r := t.cut()
 	t.mu.Unlock()
 	err := t.store(r)
+	released := full(err) && t.reserve.release()
+	if released {
+		err = t.store(r)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.short = t.short || released
 	t.writing, t.failing = 0, err
 	if err != nil {
 		t.restore(r)

@@ -22,6 +22,10 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 		return nil, diskError("open workspace", err)
 	}
 	x, err := openIndex(dir)
+	spare := newReserve(dir)
+	if full(err) && spare.release() {
+		x, err = openIndex(dir)
+	}
 	if db.IsCorrupt(err) && j.Complete() {
 		opt.Log.Warn("index is damaged and put aside", "error", err)
 		x, err = freshIndex(dir)
@@ -29,7 +33,7 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if err != nil {
 		return nil, errors.Join(diskError("open workspace", err), j.Close())
 	}
-	t := &Tree{opt: opt, log: opt.Log, journal: j, index: x, wake: make(chan struct{}, 1)}
+	t := &Tree{opt: opt, log: opt.Log, journal: j, index: x, reserve: spare, wake: make(chan struct{}, 1)}
 	t.flushed = sync.NewCond(&t.mu)
 	defer func() {
 		if err != nil {
@@ -39,6 +43,7 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if err := t.recover(); err != nil {
 		return nil, err
 	}
+	t.short = !t.reserve.take()
 	if create {
 		err = t.format()
 	} else if t.count.NextIno == uint64(Root) {

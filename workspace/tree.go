@@ -5,6 +5,7 @@ import (
 	"sync"
 	"syscall"
 
+	"holt/db"
 	"holt/journal"
 )
 
@@ -30,6 +31,9 @@ type Tree struct {
 	extents int // loaded extents
 
 	inodesMark, entriesMark, extentsMark mark
+
+	reserve *reserve
+	short   bool // the reserve was given back, and could not be taken again yet
 
 	broken  error // memory and journal no longer agree: nothing is accepted
 	metaBuf []byte
@@ -383,6 +387,9 @@ func (t *Tree) dropExtents(in *inode) {
 
 // errnoOf finds the errno inside an error; EIO if there is none.
 func errnoOf(err error) syscall.Errno {
+	if db.IsFull(err) {
+		return syscall.ENOSPC
+	}
 	for err != nil {
 		if e, ok := err.(syscall.Errno); ok {
 			return e

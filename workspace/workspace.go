@@ -168,7 +168,7 @@ func lockDir(dir string) (*os.File, error) {
 // diskError gives an error of the host's file system its code.
 func diskError(doing string, err error) error {
 	code := holt.Internal
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if full(err) {
 		code = holt.OutOfSpace
 	}
 	return holt.Errorf(code, "%s: %w", doing, err)
