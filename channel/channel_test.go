@@ -376,8 +376,8 @@ func TestGuestClosesSession(t *testing.T) {
 		}
 		time.AfterFunc(0, func() { s.Close() }) // while it reads
 		io.Copy(io.Discard, s)
-		if s, err = p.Accept(); err == nil {
-			io.Copy(s, s)
+		if next, err := p.Accept(); err == nil {
+			io.Copy(next, next)
 		}
 	}()
 	dial(t, w.host(t)).Write(random(100))
