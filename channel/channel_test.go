@@ -108,6 +108,9 @@ func (w *wire) Close() error {
 // what it had not yet passed on.
 func (w *wire) host(t *testing.T) net.Conn {
 	near, far := net.Pipe()
+	w.mu.Lock()
+	w.hangup = false // as on a virtio port: a read asks whether a host is there now
+	w.mu.Unlock()
 	go func() { // host to guest
 		buf := make([]byte, 4096)
 		for {
