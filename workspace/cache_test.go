@@ -109,7 +109,7 @@ func TestEvictedInodesKeepTheirCounts(t *testing.T) {
 func TestHugeDirectory(t *testing.T) {
 	n := 100_000
 	if underRace {
-		n = 5_000
+		n = 3_000
 	}
 	f := newFixture(t, Options{CacheInodes: 1000, CacheEntries: 1000})
 	d := f.mkdir("big").Ino

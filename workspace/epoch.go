@@ -9,9 +9,13 @@ import (
 	"holt/journal"
 )
 
-// mostReplies bounds what is remembered for a mount that never acknowledges.
-// The oldest answers go first: a repeat of such a request is executed anew.
-const mostReplies = 1 << 16
+// mostReplies bounds what is remembered for a mount that never acknowledges,
+// and mostSpan how many segments are kept from the collector for its sake. The
+// oldest answers go first: a repeat of such a request is executed anew.
+const (
+	mostReplies = 1 << 16
+	mostSpan    = 8
+)
 
 // epoch is one mount, from BeginEpoch to EndEpoch.
 type epoch struct {
@@ -50,7 +54,7 @@ func (e *epoch) remember(unique uint64, r reply, pos journal.Pos) {
 	}
 	e.replies[unique] = r
 	e.queue = append(e.queue, replyAt{unique, pos})
-	for len(e.replies) > mostReplies {
+	for len(e.replies) > mostReplies || pos.Segment()-e.queue[0].pos.Segment() > mostSpan {
 		delete(e.replies, e.queue[0].unique)
 		e.queue = e.queue[1:]
 	}
@@ -246,16 +250,32 @@ func (t *Tree) Forget(c Caller, ino Ino, n uint64) {
 		return
 	}
 	counted := uint64(t.inodes.lookups(ino))
-	t.inodes.setLookups(ino, uint32(counted-min(n, counted)))
+	if counted < mostLookups {
+		t.inodes.setLookups(ino, uint32(counted-min(n, counted)))
+	}
 	if _, orphan := t.orphans[ino]; !orphan {
 		return
 	}
-	if n > counted || n == counted && t.certain() {
+	if counted < mostLookups && (n > counted || n == counted && t.certain()) {
 		if _, err := t.get(ino); err != nil {
 			return
 		}
 		o := op{kind: opFree, time: t.now(), ino: ino}
 		_ = t.commit(&o, nil, nil) // logged; the end of the epoch frees it too
+	}
+}
+
+// mostLookups is where counting stops: such an inode waits for the end of the
+// epoch, however many lookups are forgotten.
+const mostLookups = 1<<32 - 1
+
+// looked counts one more lookup.
+func (in *inode) looked() {
+	for {
+		n := in.lookups.Load()
+		if n == mostLookups || in.lookups.CompareAndSwap(n, n+1) {
+			return
+		}
 	}
 }
 

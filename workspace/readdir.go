@@ -108,7 +108,7 @@ func (l *listing) emit(name string, e dentry) bool {
 		return false
 	}
 	if l.plus && l.c.Epoch != 0 {
-		l.t.inodes.setLookups(e.ino, l.t.inodes.lookups(e.ino)+1)
+		l.t.inodes.setLookups(e.ino, min(l.t.inodes.lookups(e.ino), mostLookups-1)+1)
 	}
 	return true
 }

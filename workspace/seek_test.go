@@ -8,6 +8,9 @@ import (
 // A file in very many pieces, or with very large holes, costs no operation
 // more than a bounded stretch of work under the lock, nor memory.
 func TestHugeFiles(t *testing.T) {
+	if underRace {
+		t.Skip("one goroutine and very many rows")
+	}
 	for _, evicted := range []bool{false, true} {
 		f := newFixture(t, quiet(Options{CacheExtents: 100}))
 		pieces := 3*mostStride + 500
@@ -68,4 +71,39 @@ func TestHugeFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A mount that never acknowledges keeps few answers and few segments, and one
+// that never forgets does not count around.
+func TestHostileMount(t *testing.T) {
+	f := newFixture(t, quiet(Options{SegmentSize: 1 << 12}))
+	e, _, err := f.w.BeginEpoch([16]byte{1}, GuestMount)
+	f.ok(err)
+	a := f.put("f", "")
+	for i := range uint64(200) {
+		_, err := f.t.Write(Caller{Epoch: e, Unique: i + 1}, a.Ino, 0, make([]byte, 1000))
+		f.ok(err)
+	}
+	f.ok(f.w.Flush())
+	f.ok(f.t.collect())
+	if s := f.w.Stat(); s.Segments > mostSpan+3 || len(f.t.epochs[e].queue) > 8*mostSpan {
+		t.Fatalf("%+v", s)
+	}
+	f.kill()
+	if len(f.t.epochs[e].queue) > 8*mostSpan {
+		t.Fatal(len(f.t.epochs[e].queue))
+	}
+	c := Caller{Epoch: e}
+	_, err = f.t.Lookup(c, Root, "f")
+	f.ok(err)
+	f.t.inodes.setLookups(a.Ino, mostLookups)
+	_, err = f.t.Lookup(c, Root, "f")
+	f.ok(err)
+	f.ok(f.t.Unlink(c, Root, "f"))
+	f.t.Forget(c, a.Ino, 1<<63)
+	_, err = f.t.GetAttr(a.Ino)
+	f.ok(err)
+	f.ok(f.w.EndEpoch(e))
+	_, err = f.t.GetAttr(a.Ino)
+	f.want(err, syscall.ENOENT)
 }

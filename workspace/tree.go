@@ -300,7 +300,7 @@ func (t *Tree) lost(d *inode, name string, err error) error {
 // hold counts a lookup that a mount's kernel will hold.
 func (t *Tree) hold(c Caller, in *inode) {
 	if c.Epoch != 0 && in.ino != Root {
-		in.lookups.Add(1)
+		in.looked()
 	}
 }
 

@@ -1,0 +1,148 @@
+package workspace
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/google/go-cmp/cmp"
+
+	"holt/journal"
+)
+
+// fail is called at every failpoint.
+func (r *modelRun) fail(point string) error {
+	if r.wreck > 0 {
+		if r.wreck--; r.wreck == 0 {
+			r.images++
+			r.image = &crash{filepath.Join(r.TempDir(), fmt.Sprint("image", r.images)), r.power, r.base, slices.Clone(r.since)}
+			r.takeImage()
+		}
+	}
+	if r.armed && r.rng.IntN(150) == 0 && point != "commit.apply" && point != "flush.committed" {
+		r.faulted = true
+		return []error{syscall.ENOSPC, syscall.EIO}[r.rng.IntN(2)]
+	}
+	return nil
+}
+
+// hook is called at every call of the disk.
+func (r *modelRun) hook(op journal.Op, _ string, n int) (int, error) {
+	if !r.armed || op == journal.OpRead || r.rng.IntN(300) != 0 {
+		return n, nil
+	}
+	r.faulted = true
+	return r.rng.IntN(n + 1), syscall.ENOSPC
+}
+
+// takeImage copies the workspace as a crash now would leave it.
+func (r *modelRun) takeImage() {
+	armed := r.armed
+	r.armed = false
+	defer func() { r.armed = armed }()
+	disk := r.disk
+	if !r.image.power {
+		disk = nil
+	}
+	var wal []byte
+	if fi, err := os.Stat(filepath.Join(r.dir, "index.db-wal")); err == nil && (r.collects || fi.Size() > 12<<20) {
+		// The collector synced it, or SQLite did to start over in it.
+		wal, _ = os.ReadFile(filepath.Join(r.dir, "index.db-wal"))
+	}
+	image(r.T, r.dir, r.image.dir, disk, r.rng)
+	if wal != nil {
+		r.ok(os.WriteFile(filepath.Join(r.image.dir, "index.db-wal"), wal, 0o600))
+	}
+}
+
+func (r *modelRun) now(power bool) *crash {
+	r.images++
+	return &crash{filepath.Join(r.TempDir(), fmt.Sprint("image", r.images)), power, r.base, slices.Clone(r.since)}
+}
+
+// restart ends the process and begins another: nothing may be lost.
+func (r *modelRun) restart(how string, fn func()) {
+	r.count[how]++
+	fn()
+	r.opened()
+	r.compare()
+}
+
+// opened is what is known once a workspace was opened.
+func (r *modelRun) opened() {
+	r.m.restart()
+	r.base, r.since, r.wreck, r.image = r.m.clone(), nil, 0, nil
+}
+
+// crash goes on with the image that was taken. k was done meanwhile.
+func (r *modelRun) crash(k *call, answer result) {
+	c := r.image
+	r.image = nil
+	r.abandon()
+	r.ok(os.RemoveAll(r.dir))
+	r.dir, r.disk = c.dir, journal.NewFaultDisk()
+	r.opt.Disk = r.disk
+	r.open()
+	r.disk.SetHook(r.hook)
+	count := "wreck"
+	if c.power {
+		count = "wreck, power"
+	}
+	r.count[count]++
+	got := r.state()
+	if k != nil && (len(c.since) == 0 || c.since[len(c.since)-1] != k) {
+		c.since = append(c.since, k)
+	}
+	m := c.base.clone()
+	first := 0
+	if !c.power && k != nil {
+		first = len(c.since) - 1
+	} else if !c.power {
+		first = len(c.since)
+	}
+	for i := 0; ; i++ {
+		if i >= first {
+			after := m.clone()
+			after.restart()
+			if after.dump(r.hash) == got {
+				r.m = m
+				r.opened()
+				r.settleAnswers(c, k, answer, i)
+				return
+			}
+		}
+		if i == len(c.since) {
+			break
+		}
+		m.do(c.since[i])
+	}
+	m.restart()
+	r.Fatalf("power %v: the recovered state is none of those after %d to %d calls; against the last:\n%s", c.power, first, len(c.since), cmp.Diff(m.dump(r.hash), got))
+}
+
+// settleAnswers does again what a kernel would ask again, after i calls of the
+// crash were found.
+func (r *modelRun) settleAnswers(c *crash, k *call, answer result, i int) {
+	if c.power {
+		clear(r.unacked) // the guest is gone too
+		return
+	}
+	if k == nil || k.c.Unique == 0 || answer.err != nil {
+		return
+	}
+	if _, open := r.m.epochs[k.c.Epoch]; !open {
+		return
+	}
+	r.clock.Store(k.now)
+	if got := k.on(r.w); got != answer {
+		r.Fatalf("%+v, asked again after a crash: got %+v, want %+v", k.brief(), got, answer)
+	}
+	if i < len(c.since) {
+		r.m.do(k)
+	}
+	r.base, r.since = r.m.clone(), nil
+	r.ok(r.t.Sync())
+	r.compare()
+}
