@@ -94,10 +94,11 @@ func (j *Journal) rewrite(s *segment, f File, end int64) error {
 		}
 		off += int64(len(b))
 	}
-	if _, err := f.WriteVec([][]byte{s.encode()}, 0); err != nil {
-		return err
+	if s.synced > 0 {
+		return nil // and so is the header
 	}
-	return nil
+	_, err := f.WriteVec([][]byte{s.encode()}, 0)
+	return err
 }
 
 // readRecord returns the bytes of the record at off, verified.

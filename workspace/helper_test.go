@@ -27,7 +27,7 @@ type fixture struct {
 func newFixture(t *testing.T, opt Options) *fixture {
 	t.Helper()
 	f := &fixture{T: t, dir: filepath.Join(t.TempDir(), "ws"), opt: opt, c: Caller{UID: 1000, GID: 1000}}
-	if testing.Verbose() {
+	if testing.Verbose() && opt.Log == nil {
 		f.opt.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	w, err := Create(f.dir, f.opt)
