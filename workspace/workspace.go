@@ -167,11 +167,11 @@ func lockDir(dir string) (*os.File, error) {
 
 // diskError gives an error of the host's file system its code.
 func diskError(doing string, err error) error {
-	code := holt.Internal
 	if full(err) {
-		code = holt.OutOfSpace
+		return holt.Errorf(holt.OutOfSpace, "%s: %w", doing, err).
+			WithHint("free some space on the disk that holds the workspaces; what was written before is safe")
 	}
-	return holt.Errorf(code, "%s: %w", doing, err)
+	return holt.Errorf(holt.Internal, "%s: %w", doing, err)
 }
 
 // Tree returns the POSIX side of the workspace.
