@@ -65,7 +65,7 @@ func makeSources(ctx context.Context, b *bench, dir string) (sources, error) {
 		{"git", "init", "-q", repo},
 		{"tar", "-xf", archive, "-C", repo},
 		{"git", "-C", repo, "add", "-A"},
-		{"git", "-C", repo, "-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q", "-m", "tree"},
+		{"git", "-C", repo, "-c", "gc.auto=0", "-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q", "-m", "tree"},
 		{"git", "-C", repo, "gc", "-q"},
 	} {
 		if _, err := command(ctx, args[0], args[1:]...); err != nil {
