@@ -88,7 +88,13 @@ func (a *app) gone(ctx context.Context, c *client.Client, pid int) error {
 	c.Close() // it would wait for idle connections
 	for {
 		if a.remote() {
-			if _, err := c.Daemon.Health(ctx); err != nil {
+			fresh, err := a.connect() // c would wait for it to be restarted
+			if err != nil {
+				return err
+			}
+			_, err = fresh.Daemon.Health(ctx)
+			fresh.Close()
+			if err != nil {
 				return nil
 			}
 		} else if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) || zombie(pid) {

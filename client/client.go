@@ -9,9 +9,10 @@
 // A daemon may be restarted under its clients: a call whose connection breaks
 // is sent again (with its idempotency key, which is made up when the caller
 // gives none) until Options.Patience has passed, and a followed run goes on at
-// the offset it had reached. Only when the very first connection is refused,
-// the call fails at once. Standard input and file uploads are never sent
-// twice.
+// the offset it had reached. Only a client that never had an answer, of any
+// call, fails at once when its connection is refused: then there is no daemon.
+// Standard input and file uploads are never sent twice, but they too wait for
+// a daemon that was there to take the connection.
 package client
 
 import (
@@ -29,6 +30,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"holt"
@@ -62,6 +64,7 @@ type Client struct {
 	place    string // for people: where the daemon should be
 	token    string
 	patience time.Duration
+	reached  atomic.Bool // something answered once
 }
 
 // New returns a client. It does no I/O.
@@ -157,7 +160,21 @@ func join(segments ...string) string {
 	return b.String()
 }
 
+// checkPath refuses what the way to the server would take for another path.
+func checkPath(p string) error {
+	for s := range strings.SplitSeq(p[1:], "/") {
+		if s == "" || s == "." || s == ".." {
+			return holt.Errorf(holt.InvalidArgument, "%q cannot be a name", s).
+				WithHint("names are 1 to 63 characters a-z, 0-9 and -, and neither start nor end with -")
+		}
+	}
+	return nil
+}
+
 func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
+	if err := checkPath(k.path); err != nil {
+		return nil, err
+	}
 	body := k.raw
 	if k.body != nil {
 		data, err := json.Marshal(k.body)
@@ -202,6 +219,7 @@ func (c *Client) open(ctx context.Context, k call) (*http.Response, error) {
 	if err != nil {
 		return nil, c.broken(ctx, err)
 	}
+	c.reached.Store(true)
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
 		return nil, decodeError(resp)
@@ -219,7 +237,7 @@ func (c *Client) json(ctx context.Context, k call, out any) error {
 	for {
 		err := c.once(ctx, k, out)
 		var lost *lostError
-		if !errors.As(err, &lost) || !w.again(ctx, c.patience, lost) {
+		if !errors.As(err, &lost) || !c.again(ctx, &w, lost) {
 			return err
 		}
 	}
@@ -247,6 +265,19 @@ func (c *Client) once(ctx context.Context, k call, out any) error {
 			WithHint("are the command and the daemon of the same version? see holt version")
 	}
 	return nil
+}
+
+// sent makes a call that cannot be sent twice. It waits for a daemon that is
+// being restarted only as long as no connection was made.
+func sent[T any](ctx context.Context, c *Client, attempt func() (T, error)) (T, error) {
+	var w wait
+	for {
+		out, err := attempt()
+		var lost *lostError
+		if !errors.As(err, &lost) || !lost.dial || !c.again(ctx, &w, lost) {
+			return out, err
+		}
+	}
 }
 
 // list collects all pages.

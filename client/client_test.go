@@ -102,6 +102,15 @@ func TestWrongAddresses(t *testing.T) {
 			t.Errorf("%+v: %v", opt, err)
 		}
 	}
+	c, err := client.New(client.Options{Socket: "/no/socket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", ".", ".."} { // another path once a server has cleaned it
+		if err := c.Computers.Delete(t.Context(), name, ""); holt.CodeOf(err) != holt.InvalidArgument {
+			t.Errorf("delete %q: %v", name, err)
+		}
+	}
 	// Something else answers there, or sends the caller and its token elsewhere.
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("the token went elsewhere: %s", r.Header.Get("Authorization"))
@@ -193,6 +202,42 @@ func TestFollowOverRestarts(t *testing.T) {
 	}
 	if want := "1\n2\n3\n4\n5\n"; got.String() != want || end == nil || end.ExitCode != 9 {
 		t.Errorf("followed %q, %+v; want %q", got.String(), end, want)
+	}
+}
+
+// TestRefusedAfterAnAnswer: a daemon that has answered before is waited for,
+// although nothing listens when the next call begins.
+func TestRefusedAfterAnAnswer(t *testing.T) {
+	nouns := memory(t).Nouns()
+	opt := servertest.Options(t, nouns)
+	d := servertest.Serve(t, opt, "")
+	c := d.Client(t, time.Minute)
+	if _, err := c.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	file := servertest.Must(c.Files.Write(t.Context(), "curie", "/home/agent/f", holt.WriteSpec{}, strings.NewReader("x")))(t)
+	run := servertest.Must(c.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: "echo hi; cat", Stdin: true}, ""))(t)
+	seen := errors.New("seen")
+	for name, call := range map[string]func() error{
+		"get":   func() error { return errOf(c.Computers.Get(t.Context(), "curie")) },
+		"start": func() error { return errOf(c.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: "true"}, "")) },
+		"input": func() error { return errOf(c.Runs.Input(t.Context(), run.ID, strings.NewReader("x"), false)) },
+		"follow": func() error {
+			return c.Runs.Follow(t.Context(), run.ID, 0, func(holt.RunEvent) error { return seen })
+		},
+		"read": func() error { return c.Files.Read(t.Context(), "curie", file.Path, 0, -1, io.Discard) },
+		"write": func() error {
+			return errOf(c.Files.Write(t.Context(), "curie", file.Path, holt.WriteSpec{}, strings.NewReader("y")))
+		},
+	} {
+		d.Kill()
+		c.Close() // nothing is left to reuse, so that the call's first connection is refused
+		back := make(chan *servertest.Door, 1)
+		time.AfterFunc(50*time.Millisecond, func() { back <- servertest.Serve(t, opt, d.Socket) })
+		if err := call(); err != nil && !errors.Is(err, seen) {
+			t.Errorf("%s: %v", name, err)
+		}
+		d = <-back
 	}
 }
 

@@ -61,7 +61,7 @@ func (n Computers) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.W
 
 // copyTo writes an answer that is not JSON to w.
 func (c *Client) copyTo(ctx context.Context, k call, w io.Writer) error {
-	resp, err := c.open(ctx, k)
+	resp, err := sent(ctx, c, func() (*http.Response, error) { return c.open(ctx, k) })
 	if err != nil {
 		return err
 	}

@@ -53,8 +53,11 @@ func (n Files) Write(ctx context.Context, computer, path string, spec holt.Write
 	if spec.Parents {
 		query.Set("parents", "true")
 	}
-	err = n.c.once(ctx, call{method: http.MethodPut, path: join("computers", computer, "files", "content"), query: query, raw: r}, &out)
-	return out, err
+	body := struct{ io.Reader }{r} // a failed attempt closes what it can
+	return sent(ctx, n.c, func() (out holt.FileInfo, err error) {
+		err = n.c.once(ctx, call{method: http.MethodPut, path: join("computers", computer, "files", "content"), query: query, raw: body}, &out)
+		return out, err
+	})
 }
 
 // Mkdir makes a directory.

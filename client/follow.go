@@ -39,7 +39,7 @@ func (n Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func
 		if !errors.As(err, &lost) && holt.CodeOf(err) != holt.Unavailable {
 			return err
 		}
-		if !w.again(ctx, n.c.patience, lost) {
+		if !n.c.again(ctx, &w, lost) {
 			return err
 		}
 	}

@@ -50,16 +50,16 @@ type wait struct {
 }
 
 // again waits and says whether to try once more. A daemon that refuses the
-// very first connection is not being restarted: it is not there.
-func (w *wait) again(ctx context.Context, patience time.Duration, lost *lostError) bool {
+// connection and never answered is not being restarted: it is not there.
+func (c *Client) again(ctx context.Context, w *wait, lost *lostError) bool {
 	now := time.Now()
 	if w.since.IsZero() {
-		if lost != nil && lost.dial {
+		if lost != nil && lost.dial && !c.reached.Load() {
 			return false
 		}
 		w.since = now
 	}
-	if now.Sub(w.since) >= patience {
+	if now.Sub(w.since) >= c.patience {
 		return false
 	}
 	w.pause = min(max(2*w.pause, 20*time.Millisecond), time.Second)

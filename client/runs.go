@@ -63,7 +63,7 @@ func (n Runs) Input(ctx context.Context, id holt.RunID, r io.Reader, eof bool) (
 		body := src.attempt()
 		err := n.c.once(closeWithConn(ctx, body), call{method: http.MethodPut, path: join("runs", string(id), "stdin"), query: query, raw: body}, &out)
 		var lost *lostError
-		if errors.As(err, &lost) && src.given.Load() == 0 && w.again(ctx, n.c.patience, lost) {
+		if errors.As(err, &lost) && src.given.Load() == 0 && n.c.again(ctx, &w, lost) {
 			continue
 		}
 		var e *holt.Error
