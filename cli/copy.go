@@ -87,6 +87,10 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 	} else if err != nil && holt.CodeOf(err) != holt.NotFound {
 		return err
 	}
+	if !info.IsDir() && !info.Mode().IsRegular() { // to open a named pipe could take for ever
+		return holt.Errorf(holt.InvalidArgument, "%s is not a file or directory", from).
+			WithHint("pass what it holds through standard input: holt computer cp - %s:%s", to.computer, to.path)
+	}
 	if !info.IsDir() {
 		return k.putFile(ctx, from, info, to)
 	}

@@ -2,10 +2,10 @@ package computer
 
 import (
 	"errors"
-	"strings"
 	"syscall"
 
 	"holt"
+	"holt/db"
 )
 
 // HostError gives an error of the host's file system, or of a database on it,
@@ -14,8 +14,7 @@ func HostError(err error) error {
 	if err == nil || holt.CodeOf(err) != holt.Internal {
 		return err
 	}
-	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
-		strings.Contains(err.Error(), "database or disk is full") // SQLITE_FULL in SQLite's words
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || db.IsFull(err)
 	if !full {
 		return err
 	}

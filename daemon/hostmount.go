@@ -95,7 +95,17 @@ func (h *hostMounts) mountDir(dir string) (string, error) {
 	}
 	h.mu.Lock()
 	at := h.mounts[real]
+	above := ""
+	for m := range h.mounts {
+		if m != real && within(real, m) {
+			above = m
+		}
+	}
 	h.mu.Unlock()
+	if above != "" { // which could not end before this one
+		return "", holt.Errorf(holt.InvalidArgument, "%s cannot be mounted on: it lies in the workspace mounted on %s", dir, above).
+			WithHint("choose a directory elsewhere")
+	}
 	if at != nil {
 		return "", holt.Errorf(holt.AlreadyExists, "a workspace is mounted on %s already", dir).
 			WithHint("end that first: holt workspace unmount %s", dir)

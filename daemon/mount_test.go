@@ -115,6 +115,21 @@ func TestBadMounts(t *testing.T) {
 	wantCode(t, err, holt.NotFound)
 	wantCode(t, spaces.Unmount(ctx, "relative", ""), holt.InvalidArgument)
 	wantCode(t, spaces.Unmount(ctx, full, ""), holt.NotFound)
+	at := t.TempDir()
+	if _, err := spaces.Mount(ctx, "notes", holt.MountSpec{Dir: at}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(at, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := spaces.Create(ctx, holt.WorkspaceSpec{Name: "nested"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err = spaces.Mount(ctx, "nested", holt.MountSpec{Dir: filepath.Join(at, "sub")}, "")
+	wantCode(t, err, holt.InvalidArgument)
+	if err := spaces.Unmount(ctx, at, ""); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestMountsComeBack: host mounts outlive the daemon, killed or ended, until
