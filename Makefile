@@ -27,7 +27,7 @@ test: build check
 	$(BIN)/holt doctor --install --yes --data-dir $(CACHE)
 	$(BIN)/holt image build base
 	$(BIN)/holt image build coding-agent
-	$(GO) test -race -count=1 -timeout 20m $$($(GO) list $(PACKAGES) | grep -v /e2e)
+	$(GO) test -race -short -count=1 -timeout 20m $$($(GO) list $(PACKAGES) | grep -v /e2e)
 	$(GO) test -count=1 -timeout 20m -v ./e2e
 
 check:

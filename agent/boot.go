@@ -63,14 +63,18 @@ func Boot() {
 	}
 }
 
-func fail(name string, err error) {
-	line := fmt.Sprintf("holt-guest: cannot %s: %v; powering off\n", name, err)
+// note tells the console and the kernel's log.
+func note(format string, args ...any) {
 	for _, path := range []string{"/dev/console", "/dev/kmsg"} {
 		if f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOCTTY, 0); err == nil {
-			f.WriteString(line)
+			fmt.Fprintf(f, format, args...)
 			f.Close()
 		}
 	}
+}
+
+func fail(name string, err error) {
+	note("holt-guest: cannot %s: %v; powering off\n", name, err)
 	powerOff()
 	for { // the kernel has not taken our word; nothing else is left to do
 		time.Sleep(time.Hour)
@@ -159,6 +163,9 @@ func (b *boot) mountRoot() error {
 	}
 	if err := unix.Mount(device, "/new", "ext4", unix.MS_NOATIME, ""); err != nil {
 		return fmt.Errorf("%s: %w", device, err)
+	}
+	if err := growRoot(device, "/new"); err != nil {
+		note("holt-guest: root file system keeps its size: %v\n", err) // a small root is better than none
 	}
 	return nil
 }

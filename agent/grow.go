@@ -1,0 +1,51 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// From linux/fs.h and fs/ext4/ext4.h.
+const (
+	ioctlDeviceSize = 0x80081272 // BLKGETSIZE64: bytes
+	ioctlResize     = 0x40086610 // EXT4_IOC_RESIZE_FS: the new size, blocks
+)
+
+// growRoot makes the ext4 file system mounted on dir as large as its device,
+// so that the first command sees the disk that was asked for. A file system
+// that fills its device is left as it is.
+func growRoot(device, dir string) error {
+	disk, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	var size uint64
+	if err := ioctl(disk, ioctlDeviceSize, &size); err != nil {
+		return fmt.Errorf("size of %s: %w", device, err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("statfs %s: %w", dir, err)
+	}
+	root, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	blocks := size / uint64(fs.Bsize)
+	if err := ioctl(root, ioctlResize, &blocks); err != nil {
+		return fmt.Errorf("grow to %d blocks of %d bytes: %w", blocks, fs.Bsize, err)
+	}
+	return nil
+}
+
+func ioctl(f *os.File, request uintptr, value *uint64) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(value))); errno != 0 {
+		return errno
+	}
+	return nil
+}
