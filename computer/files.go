@@ -197,6 +197,11 @@ func (f *Files) Remove(ctx context.Context, computer, name string, recursive boo
 		Key: key, Method: "file.remove", Request: []any{computer, p, recursive},
 		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
 			return struct{}{}, f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
+				if recursive { // the agent calls it done when nothing is there
+					if _, err := c.Stat(ctx, p); err != nil {
+						return err
+					}
+				}
 				dog.hold() // a big tree takes its time and says nothing meanwhile
 				return c.Remove(ctx, p, recursive)
 			})
