@@ -88,15 +88,17 @@ func begin(ctx context.Context, p *place) error {
 	return forget(ctx, p)
 }
 
-// openPlaces makes the columns of the file works below dir.
-func openPlaces(ctx context.Context, b *bench, dir string) ([]column[*place], error) {
+// opener makes a kind of place below a directory.
+type opener struct {
+	name string
+	open func(ctx context.Context, b *bench, below string, p *place) error
+}
+
+// openPlaces makes columns of file works below dir. A kind whose program is
+// not installed is left out.
+func openPlaces(ctx context.Context, b *bench, dir string, kinds ...opener) ([]column[*place], error) {
 	var out []column[*place]
-	for _, kind := range []struct {
-		name string
-		open func(context.Context, *bench, string, *place) error
-	}{
-		{fileSystem(dir), openDirect}, {bareColumn, openBare}, {workspaceColumn, openWorkspace}, {rcloneColumn, openRclone},
-	} {
+	for _, kind := range kinds {
 		below := filepath.Join(dir, kind.name)
 		p := &place{dir: filepath.Join(below, "dir"), load: b.load}
 		if err := os.MkdirAll(p.dir, 0o755); err != nil {
