@@ -138,7 +138,7 @@ func exactly(n int) cobra.PositionalArgs {
 		if len(args) == n {
 			return nil
 		}
-		return holt.Errorf(holt.InvalidArgument, "%d arguments, want %d", len(args), n).WithHint("usage: %s", cmd.UseLine())
+		return holt.Errorf(holt.InvalidArgument, "%s takes %d arguments, not %d", cmd.Name(), n, len(args)).WithHint("usage: %s", cmd.UseLine())
 	}
 }
 

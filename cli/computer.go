@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"holt"
 	"holt/client"
@@ -29,6 +30,9 @@ func (a *app) computerCreate() *cobra.Command {
   holt computer create --json | jq -r .name`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseEmptyFlags(cmd); err != nil {
+				return err
+			}
 			if strings.Contains(spec.Template, "/") { // a recipe file; the daemon has another working directory
 				path, err := filepath.Abs(spec.Template)
 				if err != nil {
@@ -224,4 +228,15 @@ func (a *app) computerLogs() *cobra.Command {
 	cmd.Flags().Int64Var(&q.TailBytes, "tail-bytes", 0, "only the last so many bytes")
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what is added")
 	return cmd
+}
+
+// refuseEmptyFlags is for flags whose zero value means the default: an unset
+// shell variable must not silently choose it.
+func refuseEmptyFlags(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if v := f.Value.String(); v == "" || v == "0" {
+			err = holt.Errorf(holt.InvalidArgument, "--%s is %q", f.Name, v).WithHint("leave --%s out for its default", f.Name)
+		}
+	})
+	return err
 }

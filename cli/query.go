@@ -94,9 +94,13 @@ func cells(rows [][]any) [][]string {
 func printRows(w io.Writer, r holt.QueryResult) error { return printTable(w, r.Columns, cells(r.Rows)) }
 
 func printCSV(w io.Writer, r holt.QueryResult) error {
-	out := csv.NewWriter(w)
-	if err := out.Write(r.Columns); err != nil {
-		return err
+	rows := append([][]string{r.Columns}, cells(r.Rows)...)
+	if isTerminal(w) { // a guest chose these bytes
+		for _, row := range rows {
+			for i := range row {
+				row[i] = visible(row[i])
+			}
+		}
 	}
-	return out.WriteAll(cells(r.Rows)) // flushes
+	return csv.NewWriter(w).WriteAll(rows) // flushes
 }
