@@ -28,7 +28,7 @@ test: build check
 	$(BIN)/holt image build base
 	$(BIN)/holt image build coding-agent
 	$(GO) test -race -short -count=1 -timeout 20m $$($(GO) list $(PACKAGES) | grep -v /e2e)
-	$(GO) test -count=1 -timeout 20m -v ./e2e
+	$(GO) test -count=1 -timeout 40m -v ./e2e
 
 check:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo 'gofmt: run gofmt -w on the files above' && false)
