@@ -88,8 +88,9 @@ func TestBuiltImage(t *testing.T) {
 	if err != nil || info.Size() != int64(im.RootMB)<<20 || info.Mode().Perm()&0o222 != 0 {
 		t.Errorf("root disk: %v, %v", info, err)
 	}
-	if im.Bytes != allocated(im.Root) || im.Bytes > 700<<20 {
-		t.Errorf("takes %d bytes, recorded %d", allocated(im.Root), im.Bytes)
+	// The host's file system may still be laying out the file, or a copy of it.
+	if now := allocated(im.Root); max(im.Bytes-now, now-im.Bytes) > 4<<20 || im.Bytes > 700<<20 {
+		t.Errorf("takes %d bytes, recorded %d", now, im.Bytes)
 	}
 	if out, err := exec.Command("e2fsck", "-fn", im.Root).CombinedOutput(); err != nil {
 		t.Errorf("e2fsck: %v: %s", err, out)
