@@ -46,6 +46,9 @@ func helpers() map[string]func(args []string) error {
 			io.Copy(io.Discard, os.Stdin)
 			return m.Unmount()
 		},
+		// writes through a map of args[0], says so, and then says for each
+		// line of its input how many KiB of the map are still dirty
+		"map": func(args []string) error { return mapFile(args[0]) },
 		// serves the workspace in args[0] to the guest at descriptor 3
 		"serve": func(args []string) error {
 			conn, err := net.FileConn(os.NewFile(3, "guest"))

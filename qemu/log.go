@@ -39,18 +39,19 @@ func openLog(path string) (*tailLog, error) {
 	return &tailLog{path: path, file: f, size: info.Size()}, nil
 }
 
-// Write appends p, as far as the disk allows.
+// Write appends p, as far as the disk allows. At most half of maxLog at a time
+// keeps the bound; drain writes far less.
 func (l *tailLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.size+int64(len(p)) > maxLog {
+		l.halve()
+	}
 	n, _ := l.file.Write(p)
 	l.size += int64(n)
 	l.last = append(l.last, p...)
 	if over := len(l.last) - maxLast; over > 0 {
 		l.last = append(l.last[:0], l.last[over:]...)
-	}
-	if l.size > maxLog {
-		l.halve()
 	}
 	return len(p), nil
 }
