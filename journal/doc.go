@@ -36,8 +36,8 @@
 //
 // [Journal.Recover] yields records from a position on and stops at the first
 // that is not whole: an exact prefix. Segments behind that point are put aside
-// as <id>.lost. If the last segment has bytes behind its last record, the next
-// append starts a new segment and leaves them as they are.
+// as <id>.lost. If the last segment has bytes behind its last record that are
+// not all zero, the next append starts a new segment and leaves them as they are.
 //
 // # Durability
 //
@@ -46,6 +46,10 @@
 // loss; concurrent calls share one fdatasync. After a failed fdatasync the
 // kernel may have dropped dirty pages while calling them clean, so the next
 // Sync first verifies and writes again what was not known to be synced.
+//
+// While syncs are small, zeros are written ahead of the end, so that fdatasync
+// need not commit the file's size each time; a segment may end in up to 256 KiB
+// of them.
 //
 // # Lock order
 //

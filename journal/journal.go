@@ -183,6 +183,7 @@ func (j *Journal) write(s *segment, front, data []byte) error {
 	if err != nil && wrote > 0 {
 		// Tidiness only: the salt keeps leftovers from being read as records.
 		_ = o.file.Truncate(s.end)
+		s.blank = 0
 	}
 	return err
 }

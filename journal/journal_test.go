@@ -275,12 +275,46 @@ func TestLostBytesAfterFailedSyncBreakTheJournal(t *testing.T) {
 	}
 }
 
+// A program that syncs each write must not pay for a growing file each time.
+func TestSmallSyncsLeaveTheSizeAlone(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, Options{})
+	replay(t, j, j.First())
+	var want []string
+	sizes := map[int64]bool{}
+	const count, each = 200, 4100
+	for i := range count {
+		want = append(want, fmt.Sprint(i))
+		add(t, j, want[i], pattern(each, byte(i)))
+		if err := j.Sync(j.End()); err != nil {
+			t.Fatal(err)
+		}
+		st, err := os.Stat(filepath.Join(dir, j.Segments()[0].ID.String()+".seg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[st.Size()] = true
+	}
+	if most := count*each/(blankSize-blankLow) + 2; len(sizes) > most {
+		t.Errorf("the file grew %d times in %d small syncs, want at most %d", len(sizes), count, most)
+	}
+	j.Close()
+	j = open(t, dir, Options{})
+	if got, _ := replay(t, j, j.First()); !cmp.Equal(got, want) {
+		t.Fatal(cmp.Diff(want, got))
+	}
+	add(t, j, "more", nil)
+	if n := len(j.Segments()); n != 1 {
+		t.Errorf("%d segments: zeros behind the end were taken for a torn record", n)
+	}
+}
+
 func TestPowerLossKeepsSyncedPrefix(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		disk := NewFaultDisk()
 		dir := t.TempDir()
-		j := open(t, dir, Options{Disk: disk, SegmentSize: 40 << 10})
+		j := open(t, dir, Options{Disk: disk, SegmentSize: 40 << (10 + seed%2*5)})
 		replay(t, j, j.First())
 		var want []string
 		synced := 0

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -112,14 +113,43 @@ func (j *Journal) finish(i int, size int64) error {
 	}
 	s := j.segs[i]
 	j.last = s
-	if size == s.end {
-		j.active = s
+	blank, err := j.blank(s, size)
+	if err != nil {
+		return err
+	}
+	if blank {
+		j.active, s.blank = s, size
 	} else {
 		j.log.Warn("journal ends in a torn record", "segment", s.id, "end", s.end, "bytes", size-s.end)
 	}
 	j.end.Store(uint64(makePos(s.ordinal, s.end)))
 	j.synced.Store(j.end.Load())
 	return nil
+}
+
+// blank tells whether what lies behind the end of s is nothing, or zeros that
+// were laid out for records to come: nothing that could be taken for a record
+// once others stand before it.
+func (j *Journal) blank(s *segment, size int64) (bool, error) {
+	if size == s.end {
+		return true, nil
+	}
+	o, err := j.files.get(s)
+	if err != nil {
+		return false, err
+	}
+	defer j.files.put(o)
+	b := make([]byte, blankSize)
+	for off := s.end; off < size; off += int64(len(b)) {
+		b = b[:min(int64(len(b)), size-off)]
+		if err := o.file.ReadVec([][]byte{b}, off); err != nil {
+			return false, fmt.Errorf("read segment %s at %d: %w", s.id, off, err)
+		}
+		if len(bytes.TrimLeft(b, "\x00")) > 0 {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // scan reads the records of one segment from off up to limit and returns

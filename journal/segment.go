@@ -17,6 +17,7 @@ type segment struct {
 	// Guarded by Journal.mu.
 	end    int64 // records end here; for the active one, the next goes here
 	synced int64 // bytes before this survive power loss
+	blank  int64 // end..blank are zeros that the disk holds already; below end: none are
 	redo   bool  // an fdatasync failed: write synced..end again before the next
 }
 
