@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"sync"
 	"time"
 
@@ -50,6 +51,30 @@ const busy = 10 * time.Second
 // schema: migrations[i] takes it from version i to i+1, each in a transaction.
 // A migration that was released is never changed.
 func Open(path string, migrations []string) (*DB, error) {
+	return open(path, func(w *Conn) error { return migrate(w, migrations) })
+}
+
+// ErrSchema says that a database was made from another schema.
+var ErrSchema = errors.New("the database was made from another schema")
+
+// OpenDerived opens or creates a database whose rows can be made again: it has
+// no migrations, one schema, and a number computed from its text. One made
+// from another schema is left as it is and refused with [ErrSchema].
+func OpenDerived(path, schema string) (*DB, error) {
+	number := int(crc32.ChecksumIEEE([]byte(schema))>>2) + 1<<29 // never a migration's
+	return open(path, func(w *Conn) error {
+		version, err := sqlitex.ResultInt(w.Prep("PRAGMA user_version"))
+		if err != nil || version == number {
+			return err
+		}
+		if version != 0 {
+			return ErrSchema
+		}
+		return sqlitex.ExecuteScript(w, fmt.Sprintf("%s; PRAGMA user_version = %d;", schema, number), nil)
+	})
+}
+
+func open(path string, prepare func(*Conn) error) (*DB, error) {
 	w, err := connect(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
 	if err != nil {
 		return nil, err
@@ -61,7 +86,7 @@ func Open(path string, migrations []string) (*DB, error) {
 			return nil, fmt.Errorf("open %s: %w", path, err)
 		}
 	}
-	if err := migrate(w, migrations); err != nil {
+	if err := prepare(w); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}

@@ -27,7 +27,8 @@
 //
 //	lock           flock'd by the one process that has the workspace open
 //	journal/       segments, see package journal; meta of a record: see [op.encode]
-//	index.db       SQLite, WAL; always some prefix of the journal
+//	index.db       SQLite, WAL; always some prefix of the journal. One made from another schema is put aside
+//	               (index.db.old) and built again from the journal, while the journal is whole
 //	reserve        16 MiB of nothing, given up when the host's disk is full so that deleting still works
 //
 // Tables (schema.go has them to the letter, view.go the views files and tags):

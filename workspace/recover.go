@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -26,9 +27,8 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if full(err) && spare.release() {
 		x, err = openIndex(dir)
 	}
-	if db.IsCorrupt(err) && j.Complete() {
-		opt.Log.Warn("index is damaged and put aside", "error", err)
-		x, err = freshIndex(dir)
+	if db.IsCorrupt(err) || errors.Is(err, db.ErrSchema) {
+		x, err = freshIndex(dir, j, err, opt.Log)
 	}
 	if err != nil {
 		return nil, errors.Join(diskError("open workspace", err), j.Close())
@@ -55,11 +55,21 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	return t, t.endHostMounts()
 }
 
-// freshIndex renames a damaged index and opens an empty one.
-func freshIndex(dir string) (*index, error) {
+// freshIndex puts an index aside that cannot be read, and opens an empty one,
+// if the journal still holds all that it said.
+func freshIndex(dir string, j *journal.Journal, why error, log *slog.Logger) (*index, error) {
+	if !j.Complete() {
+		if errors.Is(why, db.ErrSchema) {
+			return nil, holt.Errorf(holt.Unsupported, "open workspace: its index was made by another version of holt, and segments it could be rebuilt from are gone").
+				WithHint("use the version of holt that made it; nothing in the workspace was changed")
+		}
+		return nil, holt.Errorf(holt.Corrupt, "open workspace: its index is damaged, and segments it could be rebuilt from are gone: %w", why).
+			WithHint("restore the workspace's directory from a copy; nothing in it was changed")
+	}
+	log.Warn("index is put aside and rebuilt from the journal", "reason", why)
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		name := filepath.Join(dir, "index.db"+suffix)
-		if err := os.Rename(name, name+".damaged"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(name, name+".old"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"holt"
+	"holt/db"
 	"holt/journal"
 )
 
@@ -245,6 +246,35 @@ func TestDamagedIndexIsRebuilt(t *testing.T) {
 	}
 }
 
+// otherSchema replaces the index by one that another version of holt made.
+func (f *fixture) otherSchema() {
+	f.Helper()
+	for _, s := range []string{"", "-wal", "-shm"} {
+		_ = os.Remove(filepath.Join(f.dir, "index.db"+s))
+	}
+	d, err := db.Open(filepath.Join(f.dir, "index.db"), []string{"CREATE TABLE meta(key TEXT PRIMARY KEY, value); CREATE TABLE inode(x)"})
+	f.ok(err)
+	f.ok(d.Close())
+}
+
+func TestIndexOfAnotherVersionIsRebuilt(t *testing.T) {
+	f := newFixture(t, quiet(Options{SegmentSize: 100_000}))
+	f.mkdir("d")
+	f.put("d/f", strings.Repeat("content", 10_000))
+	f.put("g", strings.Repeat("more", 10_000))
+	want := f.dump()
+	f.abandon()
+	f.otherSchema()
+	f.open()
+	if d := cmp.Diff(want, f.dump()); d != "" {
+		t.Fatal(d)
+	}
+	f.kill() // and it is this version's from then on
+	if d := cmp.Diff(want, f.dump()); d != "" {
+		t.Fatal(d)
+	}
+}
+
 // What is removed before the index heard of the rest must leave no row.
 func TestRemovedDirectoriesLeaveNoRows(t *testing.T) {
 	f := newFixture(t, quiet(Options{}))
@@ -357,6 +387,10 @@ func TestCollector(t *testing.T) {
 	}
 	if again, _ := filepath.Glob(filepath.Join(f.dir, "journal", "*")); !cmp.Equal(segs, again) {
 		t.Fatal(again)
+	}
+	f.otherSchema()
+	if _, err := Open(f.dir, Options{}); holt.CodeOf(err) != holt.Unsupported {
+		t.Fatal(err)
 	}
 	for _, s := range []string{"", "-wal", "-shm"} {
 		_ = os.Remove(filepath.Join(f.dir, "index.db"+s))

@@ -1,11 +1,11 @@
 package workspace
 
-// migrations build the index (see doc.go for what the columns mean). A
-// released one is never changed.
+// schema is the index (see doc.go for what the columns mean). An index that
+// was made from any other text is rebuilt from the journal.
 //
 // No partial index on a table of the hot path: SQLite may then compile a
 // statement anew whenever a parameter changes.
-var migrations = []string{`
+const schema = `
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE writer(id INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, run TEXT NOT NULL,
   terminal TEXT NOT NULL, token TEXT NOT NULL, UNIQUE(kind, name, run, terminal, token));
@@ -31,4 +31,4 @@ CREATE TABLE xattr(ino INTEGER NOT NULL, name BLOB NOT NULL, value BLOB NOT NULL
   PRIMARY KEY(ino, name)) WITHOUT ROWID;
 CREATE TABLE dir(ino INTEGER PRIMARY KEY, path TEXT NOT NULL);
 CREATE INDEX dir_path ON dir(path);
-` + views}
+` + views

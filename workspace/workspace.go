@@ -165,8 +165,12 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// diskError gives an error of the host's file system its code.
+// diskError gives an error of the host's file system its code. One that has a
+// code already stays as it is.
 func diskError(doing string, err error) error {
+	if coded := (*holt.Error)(nil); errors.As(err, &coded) {
+		return err
+	}
 	if full(err) {
 		return holt.Errorf(holt.OutOfSpace, "%s: %w", doing, err).
 			WithHint("free some space on the disk that holds the workspaces; what was written before is safe")
