@@ -49,6 +49,14 @@ func TestMain(m *testing.M) {
 // script becomes the agent, as PID 1 of namespaces of its own.
 const script = `mount -t proc proc /proc && mount -t tmpfs tmpfs /home && mkdir -m 777 /home/agent && exec "$@"`
 
+// needRoot ends a test that makes namespaces, users or mounts.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Fatal("this test makes namespaces, users or mounts: run it as root")
+	}
+}
+
 // guest is an agent that runs as a process in namespaces of its own.
 type guest struct {
 	dir string
@@ -60,9 +68,7 @@ type guest struct {
 // need no workspace; those that do pass its flag.
 func startGuest(t *testing.T, extra ...string) *guest {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("namespaces and users need root")
-	}
+	needRoot(t)
 	g := &guest{dir: t.TempDir(), log: new(bytes.Buffer)}
 	cgroup := "holt-test-" + filepath.Base(filepath.Dir(g.dir))
 	args := append([]string{"-c", script, "sh", program, "agent", "--verbose", "--control-socket", "control.sock", "--cgroup", cgroup}, extra...)

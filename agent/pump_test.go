@@ -32,7 +32,7 @@ func (f *testFS) until(t *testing.T, what string, ok func() bool) {
 func workspaceGuest(t *testing.T) (*guest, *Client) {
 	t.Helper()
 	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skip(err)
+		t.Fatalf("%v: modprobe fuse", err)
 	}
 	g := startGuest(t, "--files-socket", "files.sock")
 	return g, g.client(t)

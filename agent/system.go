@@ -108,7 +108,8 @@ func (s *Server) thaw(ctx context.Context, _ json.RawMessage) (any, error) {
 	return nil, s.frost.thaw()
 }
 
-// shutdown begins a power-off and lets the answer out first.
+// shutdown begins a power-off and lets the answer out first, unless systemd
+// begins it: that ends the agent last.
 func (s *Server) shutdown(ctx context.Context, _ json.RawMessage) (any, error) {
 	s.frost.thaw() // a frozen disk cannot be unmounted
 	if !s.opt.Machine {
@@ -117,11 +118,7 @@ func (s *Server) shutdown(ctx context.Context, _ json.RawMessage) (any, error) {
 		return nil, nil
 	}
 	if systemdRuns() {
-		// SIGRTMIN+4 asks systemd to start poweroff.target, systemd(1).
-		if err := unix.Kill(1, syscall.Signal(34+4)); err != nil {
-			return nil, fmt.Errorf("ask systemd to power off: %w", err)
-		}
-		return nil, nil
+		return nil, askSystemd(ctx)
 	}
 	time.AfterFunc(answerTime, func() {
 		s.runs.end()
@@ -139,6 +136,31 @@ func (s *Server) halt() {
 		s.runs.end()
 		close(s.halted)
 	})
+}
+
+// systemdSocket is what systemd listens on once it heeds signals. Before that
+// the kernel drops those that come, as for any PID 1 without a handler.
+const systemdSocket = "/run/systemd/private"
+
+// askSystemd has systemd start poweroff.target (SIGRTMIN+4, systemd(1)). A
+// machine that has just come up may have to wait for it.
+func askSystemd(ctx context.Context) error {
+	poll := time.NewTicker(answerTime)
+	defer poll.Stop()
+	for {
+		if _, err := os.Stat(systemdSocket); err == nil {
+			break
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for systemd: %w", ctx.Err())
+		}
+	}
+	if err := unix.Kill(1, syscall.Signal(34+4)); err != nil {
+		return fmt.Errorf("ask systemd to power off: %w", err)
+	}
+	return nil
 }
 
 func systemdRuns() bool {

@@ -3,7 +3,6 @@ package image_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,30 +11,14 @@ import (
 	"holt"
 	"holt/agent"
 	"holt/channel"
-	"holt/image"
 	"holt/machine"
+	"holt/machine/machinetest"
 	"holt/qemu"
 )
 
 // bootLimit bounds one boot and what is run in it. Under software emulation
 // on a busy host it takes a minute.
 const bootLimit = 8 * time.Minute
-
-// guestBinary builds the real guest agent.
-func guestBinary(t *testing.T) []byte {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "holt-guest")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", name, "holt/cmd/holt-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
 
 // run runs a shell command as root in the guest and returns what it printed.
 func run(ctx context.Context, t *testing.T, c *agent.Client, command string) string {
@@ -61,23 +44,9 @@ func run(ctx context.Context, t *testing.T, c *agent.Client, command string) str
 // TestBoot boots the image base on a real machine whose disk is larger than
 // the image, and looks around in it.
 func TestBoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
 	defer cancel()
-	dir := os.Getenv(holt.EnvImageDir)
-	if dir == "" {
-		dir = "../.cache/images"
-	}
-	store, err := image.Open(dir, image.Options{GuestBinary: guestBinary(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	im, err := store.Build(ctx, "base", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	im := machinetest.Base(t, machinetest.Agent(t))
 	engine, err := qemu.Open(ctx, qemu.Options{})
 	if err != nil {
 		t.Fatal(err)

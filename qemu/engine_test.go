@@ -14,11 +14,8 @@ import (
 func open(t *testing.T) *qemu.Engine {
 	t.Helper()
 	e, err := qemu.Open(t.Context(), qemu.Options{})
-	if holt.CodeOf(err) == holt.Unsupported {
-		t.Skip(err)
-	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v; %s", err, holt.AsError(err).Hint)
 	}
 	return e
 }

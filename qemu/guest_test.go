@@ -133,7 +133,7 @@ func TestFullHostPausesGuest(t *testing.T) {
 	var log journal
 	e, err := qemu.Open(t.Context(), qemu.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	full := tinyDisk(t)
 	disk := filepath.Join(full, "root.qcow2")

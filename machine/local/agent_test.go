@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,21 +13,13 @@ import (
 	"holt/channel"
 	"holt/machine"
 	"holt/machine/local"
+	"holt/machine/machinetest"
 )
 
 // startAgent starts a machine with the real guest agent and connects to it.
 func startAgent(t *testing.T) (machine.Machine, *agent.Client) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("this engine needs root")
-	}
-	guest := filepath.Join(t.TempDir(), "holt-guest")
-	build := exec.Command("go", "build", "-o", guest, "holt/cmd/holt-guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build holt-guest: %v\n%s", err, out)
-	}
-	e := local.New(local.Options{Guest: guest})
+	e := local.New(local.Options{Guest: machinetest.Agent(t)})
 	m, err := e.Start(t.Context(), machine.Spec{Dir: t.TempDir(), CPUs: 1, MemoryMB: 64})
 	if err != nil {
 		t.Fatal(err)

@@ -2,10 +2,7 @@ package machinetest
 
 import (
 	"bytes"
-	"debug/elf"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,25 +11,44 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/image"
 )
 
-// kernelMeta is Debian's package that depends on its newest kernel for virtual machines.
-const kernelMeta = "linux-image-cloud-amd64"
-
-// modules are what the test guest needs; those they depend on come with them.
-var modules = []string{"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng", "evdev", "button"}
-
-// Guest builds the stand-in for the guest agent and returns its path. It is
-// kept in .cache of the checkout, since a process that is killed removes nothing.
+// Guest builds the stand-in for the guest agent and returns its path.
 func Guest(t testing.TB) string {
 	t.Helper()
-	dir, unlock := cache(t)
-	defer unlock()
-	path := filepath.Join(dir, "guest")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path+".new", "holt/machine/machinetest/testdata/guest")
+	return program(t, "guest", "holt/machine/machinetest/testdata/guest")
+}
+
+// Agent builds the real guest agent and returns its path.
+func Agent(t testing.TB) string {
+	t.Helper()
+	return program(t, "holt-guest", "holt/cmd/holt-guest")
+}
+
+// program builds a package as a guest's program. It is kept in .cache of the
+// checkout, since a process that is killed removes nothing.
+func program(t testing.TB, name, pkg string) string {
+	t.Helper()
+	dir := filepath.Join(cache(t), "machinetest")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(dir, "lock")) // test processes run side by side
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path+".new", pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build guest: %v\n%s", err, out)
+		t.Fatalf("build %s: %v\n%s", pkg, err, out)
 	}
 	if err := os.Rename(path+".new", path); err != nil { // the old one may be running
 		t.Fatal(err)
@@ -40,151 +56,87 @@ func Guest(t testing.TB) string {
 	return path
 }
 
-// cache returns the directory where things are kept between tests, locked
-// because test processes run side by side.
-func cache(t testing.TB) (dir string, unlock func()) {
+// cache returns the directory where the checkout keeps things between tests.
+func cache(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir = filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), ".cache", "machinetest")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
+	return filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), ".cache")
+}
+
+// Images returns the directory of built images: HOLT_IMAGE_DIR, or .cache/images
+// of the checkout.
+func Images(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv(holt.EnvImageDir); dir != "" {
+		return dir
 	}
-	lock, err := os.Create(filepath.Join(dir, "lock"))
+	return filepath.Join(cache(t), "images")
+}
+
+// Base returns the built image base, whose initramfs has the program at path
+// guest as its /init. If the image is not there it is built, which takes minutes.
+func Base(t testing.TB, guest string) image.Image {
+	t.Helper()
+	binary, err := os.ReadFile(guest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+	store, err := image.Open(Images(t), image.Options{GuestBinary: binary})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return dir, func() { lock.Close() }
+	im, err := store.Build(t.Context(), "base", nil)
+	if err != nil {
+		e := holt.AsError(err)
+		t.Fatalf("image base: %v\nhint: %s\n%v", err, e.Hint, e.Detail)
+	}
+	return im
 }
 
-// Boot returns a kernel, and an initramfs with the stand-in as its /init. The
-// kernel is fetched with apt-get once and kept in .cache of the checkout; a
-// host where that cannot be done skips the test.
+// Boot returns the kernel of the image base and an initramfs with the
+// stand-in as its /init: the image's own, and after it a second archive with
+// the modules that hear the power button, which a real machine loads from its root disk.
 func Boot(t testing.TB) (kernel, initrd string) {
 	t.Helper()
-	tree := kernelTree(t)
-	kernels, err := filepath.Glob(filepath.Join(tree, "boot/vmlinuz-*"))
-	if err != nil || len(kernels) != 1 {
-		t.Fatalf("kernels in %s: %v, %v", tree, kernels, err)
-	}
-	init, err := os.ReadFile(Guest(t))
+	im := Base(t, Guest(t))
+	first, err := os.ReadFile(im.Initrd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var archive cpio
-	archive.add("dev", unix.S_IFDIR|0o755, nil)
-	archive.add("proc", unix.S_IFDIR|0o755, nil)
-	archive.add("sys", unix.S_IFDIR|0o755, nil)
-	archive.add("m", unix.S_IFDIR|0o755, nil)
-	archive.add("init", unix.S_IFREG|0o755, init)
-	for i, path := range loadOrder(t, filepath.Join(tree, "lib/modules")) {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		archive.add(fmt.Sprintf("m/%02d-%s", i, filepath.Base(path)), unix.S_IFREG|0o644, b)
+	archive.Write(first)
+	archive.pad()
+	// A line is /INODE/MODE/UID/GID/NAME/SIZE/; a kernel's release begins with a digit.
+	release := regexp.MustCompile(`/([0-9][^/]*)//`).FindSubmatch(debugfs(t, im.Root, "ls -p /usr/lib/modules"))
+	if release == nil {
+		t.Fatal("the image has no kernel modules")
+	}
+	for i, name := range []string{"drivers/acpi/button.ko", "drivers/input/evdev.ko"} {
+		module := debugfs(t, im.Root, fmt.Sprintf("cat /usr/lib/modules/%s/kernel/%s", release[1], name))
+		archive.add(fmt.Sprintf("m/9%d-%s", i, filepath.Base(name)), unix.S_IFREG|0o644, module)
 	}
 	archive.add("TRAILER!!!", 0, nil)
 	initrd = filepath.Join(t.TempDir(), "initrd")
 	if err := os.WriteFile(initrd, archive.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return kernels[0], initrd
+	return im.Kernel, initrd
 }
 
-// kernelTree returns the unpacked kernel package.
-func kernelTree(t testing.TB) string {
+// debugfs asks for something inside of an ext4 image.
+func debugfs(t testing.TB, disk, request string) []byte {
 	t.Helper()
-	dir, unlock := cache(t)
-	defer unlock()
-	tree := filepath.Join(dir, "kernel")
-	if _, err := os.Stat(tree); errors.Is(err, fs.ErrNotExist) {
-		if err := fetchKernel(dir, tree); err != nil {
-			t.Skipf("no kernel to boot: %v", err)
-		}
+	var said bytes.Buffer
+	cmd := exec.Command("debugfs", "-R", request, disk)
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil || len(out) == 0 { // it succeeds also where there is nothing
+		t.Fatalf("debugfs %s: %v: %s", request, err, said.String())
 	}
-	return tree
-}
-
-var dependsRE = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
-
-func fetchKernel(dir, tree string) error {
-	out, err := exec.Command("apt-cache", "depends", kernelMeta).Output()
-	if err != nil {
-		return err
-	}
-	m := dependsRE.FindSubmatch(out)
-	if m == nil {
-		return fmt.Errorf("apt knows no kernel behind %s", kernelMeta)
-	}
-	tmp, err := os.MkdirTemp(dir, "fetch-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	script := `apt-get download -qq "$1" && dpkg-deb -x ./*.deb tree`
-	cmd := exec.Command("sh", "-c", script, "sh", string(m[1]))
-	cmd.Dir = tmp
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return os.Rename(filepath.Join(tmp, "tree"), tree)
-}
-
-// loadOrder returns the paths of the modules, each after those it needs. What a
-// module needs is in its own .modinfo section.
-func loadOrder(t testing.TB, dir string) []string {
-	t.Helper()
-	paths := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {
-			paths[strings.ReplaceAll(name, "-", "_")] = path
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var order []string
-	seen := map[string]bool{}
-	var visit func(name string)
-	visit = func(name string) {
-		name = strings.ReplaceAll(name, "-", "_")
-		if name == "" || seen[name] {
-			return
-		}
-		seen[name] = true
-		file, err := elf.Open(paths[name])
-		if err != nil {
-			t.Fatalf("module %s: %v", name, err)
-		}
-		defer file.Close()
-		section := file.Section(".modinfo")
-		if section == nil {
-			t.Fatalf("module %s has no .modinfo", name)
-		}
-		info, err := section.Data()
-		if err != nil {
-			t.Fatalf("module %s: %v", name, err)
-		}
-		for field := range bytes.SplitSeq(info, []byte{0}) {
-			if needs, ok := bytes.CutPrefix(field, []byte("depends=")); ok {
-				for need := range strings.SplitSeq(string(needs), ",") {
-					visit(need)
-				}
-			}
-		}
-		order = append(order, paths[name])
-	}
-	for _, m := range modules {
-		visit(m)
-	}
-	return order
+	return out
 }
 
 // cpio is an archive in the "newc" format, as the kernel unpacks it
