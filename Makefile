@@ -9,8 +9,10 @@ LDFLAGS  := -s -w
 
 export HOLT_TEST_CACHE := $(CACHE)
 export HOLT_IMAGE_DIR  ?= $(CACHE)/images
+# By default a program under the race detector sleeps for a second before it exits.
+export GORACE          ?= atexit_sleep_ms=10
 
-.PHONY: build guest run test check e2e bench soak clean
+.PHONY: build guest run deps test check e2e bench soak clean
 
 guest:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(GUEST) ./cmd/holt-guest
@@ -23,26 +25,30 @@ run: build
 	HOLT_DATA_DIR=$(DATA) ./scripts/first-session
 
 # Everything, at the small counts; needs root for real mounts and machines.
-test: build check
+test: deps build check
 	$(BIN)/holt doctor --install --yes --data-dir $(CACHE)
 	$(BIN)/holt image build base
 	$(BIN)/holt image build coding-agent
 	$(GO) test -race -short -count=1 -timeout 20m $$($(GO) list $(PACKAGES) | grep -v /e2e)
 	$(GO) test -count=1 -timeout 40m -v ./e2e
 
+# Programs that only the tests use.
+deps:
+	./scripts/test-deps
+
 check:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo 'gofmt: run gofmt -w on the files above' && false)
 	$(GO) vet $(PACKAGES)
 	$(GO) tool staticcheck $(PACKAGES)
 
-e2e: build
+e2e: deps build
 	$(GO) test -count=1 -timeout 30m -v ./e2e/...
 
 bench: build
 	$(GO) run ./bench -out docs/performance.md
 
 # The stories at their full counts; prints the seed.
-soak: build
+soak: deps build
 	HOLT_SOAK=1 $(GO) test -count=1 -timeout 5h -v ./e2e/... ./workspace/... ./mount/...
 
 clean:

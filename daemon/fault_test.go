@@ -235,7 +235,7 @@ func freeze(t *testing.T, dir string) {
 func TestFullDisk(t *testing.T) {
 	dir := home(t)
 	if err := syscall.Mount("holt-test", dir, "tmpfs", 0, "size=64m"); err != nil {
-		t.Skip("needs a small disk:", err)
+		t.Fatal("mount a small disk:", err)
 	}
 	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
 	d := open(t, config(t, dir))
