@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -70,21 +72,33 @@ type Throughput struct {
 }
 
 // Client is the host's side of one guest's control channel. Its methods may be
-// called concurrently. Their errors are *holt.Error: the guest's own, or
+// called concurrently; at most 1,024 operations go on at once (TooMany). Their
+// errors are *holt.Error: the guest's own, in words that are safe to show, or
 // Unavailable when the channel has ended, or Timeout when ctx has.
+//
+// Each returns soon after its ctx ends, whatever the guest does. If a guest
+// that neither reads nor finishes what it has begun to send keeps one longer,
+// the channel is ended for all.
 type Client struct {
-	mux *yamux.Session
+	mux     *yamux.Session
+	streams chan struct{} // a token for each stream
+	stuck   time.Duration // stuckAfter, but in tests
 }
+
+// stuckAfter is how long an operation whose context has ended may be held up
+// in the channel before the channel is ended. yamux's own waits (for a frame
+// that was begun, for room to send) know no deadline.
+const stuckAfter = 10 * time.Second
 
 // NewClient speaks to the guest over conn, a session made by channel.Dial. It
 // owns conn.
 func NewClient(conn net.Conn) (*Client, error) {
-	mux, err := yamux.Client(&guardConn{muxConn: newMuxConn(conn)}, muxConfig())
+	mux, err := yamux.Client(newGuardConn(conn), hostMuxConfig())
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("open control channel: %w", err)
 	}
-	return &Client{mux: mux}, nil
+	return &Client{mux: mux, streams: make(chan struct{}, maxStreams), stuck: stuckAfter}, nil
 }
 
 // Close ends the channel. Runs go on.
@@ -95,9 +109,15 @@ func (c *Client) Done() <-chan struct{} { return c.mux.CloseChan() }
 
 // clientStream is the stream of one operation.
 type clientStream struct {
-	*yamux.Stream
-	ctx  context.Context
-	stop func() bool
+	*yamux.Stream // nil until it was opened
+	client        *Client
+	ctx           context.Context
+	stop          func() bool
+	busy          atomic.Int32 // calls into yamux that have not returned
+
+	mu    sync.Mutex // guards what follows, and Stream until begin returns
+	ended bool
+	doom  *time.Timer // ends the channel if the operation does not come back
 }
 
 // open asks for an operation and returns its stream once the guest has agreed.
@@ -105,17 +125,36 @@ func (c *Client) open(ctx context.Context, op string, args, result any) (*client
 	if ctx.Err() != nil {
 		return nil, describe(ctx, op, ctx.Err())
 	}
-	st, err := c.mux.OpenStream()
-	if err != nil {
-		return nil, describe(ctx, op, err)
+	select {
+	case c.streams <- struct{}{}:
+	default:
+		return nil, holt.Errorf(holt.TooMany, "%d operations go on in this guest already", maxStreams).
+			WithHint("wait until some have ended")
 	}
-	s := &clientStream{Stream: st, ctx: ctx}
-	s.stop = context.AfterFunc(ctx, func() { st.SetDeadline(time.Unix(1, 0)) })
-	if err := s.ask(op, args, result); err != nil {
+	s := &clientStream{client: c, ctx: ctx}
+	s.stop = context.AfterFunc(ctx, s.giveUp)
+	err := s.begin()
+	if err == nil {
+		err = s.ask(op, args, result)
+	}
+	if err != nil {
 		s.Close()
 		return nil, describe(ctx, op, err)
 	}
 	return s, nil
+}
+
+func (s *clientStream) begin() error {
+	s.busy.Add(1)
+	defer s.busy.Add(-1)
+	st, err := s.client.mux.OpenStream()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Stream = st
+	return s.ctx.Err() // giveUp may have come before
 }
 
 func (s *clientStream) ask(op string, args, result any) error {
@@ -123,16 +162,64 @@ func (s *clientStream) ask(op string, args, result any) error {
 	if err != nil {
 		return err
 	}
-	if err := writeMessage(s.Stream, request{V: Protocol, Op: op, Args: raw}); err != nil {
+	if err := writeMessage(s, request{V: Protocol, Op: op, Args: raw}); err != nil {
 		return err
 	}
-	return readAnswer(s.Stream, result)
+	return readAnswer(s, result)
 }
 
-// Close ends the stream on both sides.
+func (s *clientStream) Read(p []byte) (int, error) {
+	s.busy.Add(1)
+	defer s.busy.Add(-1)
+	return s.Stream.Read(p)
+}
+
+func (s *clientStream) Write(p []byte) (int, error) {
+	s.busy.Add(1)
+	defer s.busy.Add(-1)
+	return s.Stream.Write(p)
+}
+
+// giveUp is called when ctx has ended.
+func (s *clientStream) giveUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	if s.Stream != nil {
+		s.SetDeadline(time.Unix(1, 0))
+	}
+	s.doom = time.AfterFunc(s.client.stuck, func() {
+		if s.busy.Load() > 0 {
+			s.client.mux.Close()
+		}
+	})
+}
+
+// Close ends the stream on both sides. It does not wait for the guest, and
+// what still reads from the stream or writes to it returns.
 func (s *clientStream) Close() error {
 	s.stop()
-	return s.Stream.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil
+	}
+	s.ended = true
+	if s.doom != nil {
+		s.doom.Stop()
+	}
+	if s.Stream == nil {
+		<-s.client.streams
+		return nil
+	}
+	s.SetDeadline(time.Unix(1, 0))
+	go func() {
+		s.Stream.Close()
+		<-s.client.streams
+	}()
+	return nil
 }
 
 // call is an operation of one request and one answer.
@@ -164,7 +251,7 @@ func describe(ctx context.Context, op string, err error) error {
 func (c *Client) Hello(ctx context.Context) (Hello, error) {
 	var h Hello
 	err := c.call(ctx, opHello, nil, &h)
-	return h, err
+	return vetHello(h), err
 }
 
 // Configure gives the machine its identity.

@@ -18,7 +18,10 @@ func (c *Client) ReadFile(ctx context.Context, path string, offset, n int64, w i
 		return 0, err
 	}
 	defer s.Close()
-	in := &chunkReader{r: s}
+	in := io.Reader(&chunkReader{r: s})
+	if n >= 0 {
+		in = &atMost{in, n}
+	}
 	got, err := io.CopyBuffer(ownWriter{w}, in, make([]byte, maxChunk))
 	if own, ok := own(err); ok {
 		return got, own
@@ -27,6 +30,20 @@ func (c *Client) ReadFile(ctx context.Context, path string, offset, n int64, w i
 		err = readAnswer(s, nil)
 	}
 	return got, describe(ctx, opRead, err)
+}
+
+// atMost refuses what a guest sends beyond what it was asked for.
+type atMost struct {
+	r    io.Reader
+	left int64
+}
+
+func (m *atMost) Read(p []byte) (int, error) {
+	n, err := m.r.Read(p)
+	if m.left -= int64(n); m.left < 0 {
+		return 0, holt.Errorf(holt.Corrupt, "guest sends more of a file than it was asked for")
+	}
+	return n, err
 }
 
 type ownWriter struct{ io.Writer }
@@ -77,12 +94,21 @@ func (r ownReader) Read(p []byte) (int, error) {
 // Stat describes a file; it does not follow a symlink at the end of path.
 func (c *Client) Stat(ctx context.Context, path string) (holt.FileInfo, error) {
 	var info holt.FileInfo
-	err := c.call(ctx, opStat, fileArgs{Path: path}, &info)
-	return info, err
+	if err := c.call(ctx, opStat, fileArgs{Path: path}, &info); err != nil {
+		return holt.FileInfo{}, err
+	}
+	return vetFile(info, path)
 }
 
-// List calls entry for each entry of a directory, in no order. Names that are
-// not UTF-8 have their odd bytes replaced by U+FFFD. An error of entry ends it
+// Bounds of the list of a directory.
+const (
+	mostEntries   = 1 << 20
+	mostListBytes = 256 << 20
+)
+
+// List calls entry for each entry of a directory, in no order; more than
+// 1,048,576 of them are TooMany. Names that are not UTF-8 have their odd bytes
+// replaced by U+FFFD; each is one name, never a path. An error of entry ends it
 // and is returned.
 func (c *Client) List(ctx context.Context, path string, entry func(holt.FileInfo) error) error {
 	s, err := c.open(ctx, opList, fileArgs{Path: path}, nil)
@@ -90,7 +116,18 @@ func (c *Client) List(ctx context.Context, path string, entry func(holt.FileInfo
 		return err
 	}
 	defer s.Close()
-	err = readItems(s, entry)
+	entries := 0
+	err = readList(s, mostListBytes, func(info holt.FileInfo) error {
+		if entries++; entries > mostEntries {
+			return holt.Errorf(holt.TooMany, "%s has more than %d entries", path, mostEntries).
+				WithHint("list it in the guest: holt computer run")
+		}
+		info, err := vetEntry(info, path)
+		if err != nil {
+			return err
+		}
+		return entry(info)
+	})
 	if own, ok := own(err); ok {
 		return own
 	}
@@ -176,31 +213,45 @@ func (c *Client) DialPort(ctx context.Context, network, address string) (net.Con
 	if err != nil {
 		return nil, err
 	}
-	s.stop()
-	s.SetDeadline(time.Time{})
-	if ctx.Err() != nil {
+	if !s.stop() { // giveUp has come, or comes
 		s.Close()
 		return nil, describe(ctx, opDial, ctx.Err())
 	}
-	return newPortConn(s.Stream), nil
+	return newPortConn(s), nil
 }
+
+// lingerFor is how long a connection whose end was sent is kept for the guest
+// to take in what came before: a stream that was closed is soon cut off.
+const lingerFor = 30 * time.Second
 
 // portConn carries a dialled connection over a stream as chunks, so that the
 // end of one direction (a chunk of no bytes) is told from a broken connection.
 type portConn struct {
 	net.Conn // the stream
-	in       *chunkReader
+
+	reading sync.Mutex // held by Read
+	in      *chunkReader
+	closed  bool
 
 	mu    sync.Mutex
 	out   *chunkWriter
 	ended bool
+
+	closing sync.Once
 }
 
 func newPortConn(stream net.Conn) *portConn {
 	return &portConn{Conn: stream, in: &chunkReader{r: stream}, out: newChunkWriter(stream, smallChunk)}
 }
 
-func (p *portConn) Read(b []byte) (int, error) { return p.in.Read(b) }
+func (p *portConn) Read(b []byte) (int, error) {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	if p.closed {
+		return 0, net.ErrClosed
+	}
+	return p.in.Read(b)
+}
 
 func (p *portConn) Write(b []byte) (int, error) {
 	p.mu.Lock()
@@ -220,4 +271,29 @@ func (p *portConn) CloseWrite() error {
 	}
 	p.ended = true
 	return p.out.end()
+}
+
+// Close ends the connection. The far end still gets what was written if
+// CloseWrite came before; otherwise it learns that the connection broke.
+func (p *portConn) Close() (err error) {
+	p.closing.Do(func() {
+		p.mu.Lock()
+		ended := p.ended
+		p.ended = true
+		p.mu.Unlock()
+		if !ended {
+			err = p.Conn.Close()
+			return
+		}
+		p.SetReadDeadline(time.Unix(1, 0))
+		go func() {
+			p.reading.Lock() // whoever read has returned, and nobody will again
+			p.closed = true
+			p.reading.Unlock()
+			p.SetReadDeadline(time.Now().Add(lingerFor))
+			io.Copy(io.Discard, p.Conn)
+			p.Conn.Close()
+		}()
+	})
+	return err
 }

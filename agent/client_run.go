@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -15,17 +16,25 @@ import (
 // that cannot be run (no such program, user or directory) is an error, and no
 // run.
 func (c *Client) StartRun(ctx context.Context, id holt.RunID, spec holt.RunSpec) (holt.Run, error) {
-	var r holt.Run
-	err := c.call(ctx, opRunStart, runArgs{ID: id, Spec: &spec}, &r)
-	return r, err
+	return c.run(ctx, opRunStart, runArgs{ID: id, Spec: &spec})
 }
 
 // GetRun returns a run as it is now, or NotFound.
 func (c *Client) GetRun(ctx context.Context, id holt.RunID) (holt.Run, error) {
-	var r holt.Run
-	err := c.call(ctx, opRunGet, runArgs{ID: id}, &r)
-	return r, err
+	return c.run(ctx, opRunGet, runArgs{ID: id})
 }
+
+// run is an operation that is answered with a run.
+func (c *Client) run(ctx context.Context, op string, args runArgs) (holt.Run, error) {
+	var r holt.Run
+	if err := c.call(ctx, op, args, &r); err != nil {
+		return holt.Run{}, err
+	}
+	return vetRun(r)
+}
+
+// mostRuns bounds a list of runs, bytes: what they are told to run is in it.
+const mostRuns = 64 << 20
 
 // Runs lists the runs that the guest remembers, oldest first: those that run,
 // and ended ones for at least 10 minutes (up to 8,192).
@@ -36,13 +45,18 @@ func (c *Client) Runs(ctx context.Context) ([]holt.Run, error) {
 	}
 	defer s.Close()
 	var runs []holt.Run
-	err = readItems(s, func(r holt.Run) error {
-		if runs = append(runs, r); len(runs) > 2*maxRuns {
+	err = readList(s, mostRuns, func(r holt.Run) error {
+		if len(runs) == 2*maxRuns {
 			return holt.Errorf(holt.Corrupt, "guest lists more than %d runs", 2*maxRuns)
 		}
-		return nil
+		r, err := vetRun(r)
+		runs = append(runs, r)
+		return err
 	})
-	return runs, describe(ctx, opRunList, err)
+	if err != nil {
+		return nil, describe(ctx, opRunList, err)
+	}
+	return runs, nil
 }
 
 // FollowRun calls event with the run's output from offset on, and at last with
@@ -56,8 +70,11 @@ func (c *Client) FollowRun(ctx context.Context, id holt.RunID, offset int64, eve
 	}
 	defer s.Close()
 	buf := make([]byte, max(maxChunk, eventHeader))
-	for {
+	for at := offset; ; {
 		e, err := readEvent(s, buf)
+		if err == nil {
+			at, err = vetEvent(e, at)
+		}
 		if err != nil {
 			return describe(ctx, opRunFollow, err)
 		}
@@ -68,6 +85,23 @@ func (c *Client) FollowRun(ctx context.Context, id holt.RunID, offset int64, eve
 			return nil
 		}
 	}
+}
+
+// vetEvent returns the offset behind an event, which must begin at offset at:
+// who follows goes on from there in the next session.
+func vetEvent(e holt.RunEvent, at int64) (int64, error) {
+	step := int64(len(e.Data))
+	if e.Kind == holt.RunGap {
+		step = e.Dropped
+	}
+	if e.Offset != at || step < 0 || step > math.MaxInt64-at || step == 0 && e.Kind != holt.RunExit {
+		return at, holt.Errorf(holt.Corrupt, "run event (%s) of %d bytes at %d, where %d comes next", e.Kind, step, e.Offset, at)
+	}
+	if e.Kind == holt.RunExit {
+		_, err := vetRun(*e.Run)
+		return at, err
+	}
+	return at + step, nil
 }
 
 // RunInput opens the run's standard input. Close ends the input for ever; a
@@ -127,22 +161,42 @@ func (c *Client) SignalRun(ctx context.Context, id holt.RunID, signal string) er
 	return c.call(ctx, opRunSignal, runArgs{ID: id, Signal: signal}, nil)
 }
 
+// mostItems bounds one message of a list. Agents send far fewer; two bytes of
+// JSON can make an item of hundreds.
+const mostItems = 1024
+
 // readItems reads a list: messages, each an answer with an array of items; an
 // empty one is the end.
 func readItems[T any](r io.Reader, item func(T) error) error {
+	return readList(r, math.MaxInt64, item)
+}
+
+// readList is readItems of at most so many bytes; more are TooMany.
+func readList[T any](r io.Reader, most int64, item func(T) error) error {
 	for {
 		var raw json.RawMessage
 		if err := readAnswer(r, &raw); err != nil {
 			return err
 		}
-		var batch []T
+		if most -= int64(len(raw)); most < 0 {
+			return holt.Errorf(holt.TooMany, "guest's list is too long to be taken in").
+				WithHint("make it in the guest: holt computer run")
+		}
+		var batch []json.RawMessage
 		if err := json.Unmarshal(raw, &batch); err != nil {
 			return holt.Errorf(holt.Corrupt, "malformed list: %w", err)
 		}
 		if len(batch) == 0 {
 			return nil
 		}
-		for _, v := range batch {
+		if len(batch) > mostItems {
+			return holt.Errorf(holt.Corrupt, "malformed list: %d items in one message", len(batch))
+		}
+		for _, one := range batch {
+			var v T
+			if err := json.Unmarshal(one, &v); err != nil {
+				return holt.Errorf(holt.Corrupt, "malformed list: %w", err)
+			}
 			if err := item(v); err != nil {
 				return stopped{err}
 			}

@@ -34,12 +34,13 @@ func dialPort(ctx context.Context, st *serverStream) error {
 		return err
 	}
 	far := newPortConn(st)
-	host := make(chan struct{})
+	taken, host := make(chan struct{}), make(chan struct{})
 	go func() { // host to port
 		defer close(host)
 		_, err := io.CopyBuffer(struct{ io.Writer }{conn}, struct{ io.Reader }{far}, make([]byte, smallChunk))
 		if err == nil {
 			conn.(interface{ CloseWrite() error }).CloseWrite()
+			close(taken)
 			io.ReadFull(st, make([]byte, 1)) // until the host lets go
 		}
 		conn.Close()
@@ -50,7 +51,10 @@ func dialPort(ctx context.Context, st *serverStream) error {
 	} else {
 		st.Close() // no end of chunks: the host learns that it broke
 	}
-	<-host
+	select { // both ends were sent, or the host is gone
+	case <-taken:
+	case <-host:
+	}
 	return err
 }
 

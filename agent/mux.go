@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -15,6 +16,8 @@ const (
 	muxData   = 0
 	muxWindow = 1
 	muxSYN    = 1
+	muxACK    = 2
+	muxRST    = 8
 	// joinSize is how much of a body is copied so that a frame's header does
 	// not go out on its own. It is what a virtio-serial port takes at once.
 	joinSize = 32 << 10
@@ -33,6 +36,19 @@ func muxConfig() *yamux.Config {
 		StreamCloseTimeout:     5 * time.Minute,
 		LogOutput:              io.Discard,
 	}
+}
+
+// hostMuxConfig is muxConfig for the side that trusts the other one with
+// nothing.
+func hostMuxConfig() *yamux.Config {
+	c := muxConfig()
+	// yamux would wait, deaf to contexts, for a guest that acknowledges no
+	// stream; with maxStreams open and as many on their way out it never does.
+	c.AcceptBacklog = 2 * maxStreams
+	// A stream that was closed here is of no more interest. Until it is
+	// forgotten a guest can fill its window, 4 MiB, and each answer is a stream.
+	c.StreamCloseTimeout = 100 * time.Millisecond
+	return c
 }
 
 // muxConn stands between yamux and a session. It joins a data frame's header,
@@ -83,12 +99,20 @@ var errHostile = errors.New("guest sent what no agent sends")
 
 // guardConn lets through to the host's yamux only what an agent sends: data
 // and window updates of streams that the host opened. Streams of the guest's
-// own would take memory, and each ping would start a goroutine.
+// own would take memory, each ping would start a goroutine, and of a stream
+// that carries data without having been acknowledged yamux keeps a trace for ever.
 type guardConn struct {
 	*muxConn
 	header [muxHeader]byte
 	have   int    // bytes of the header seen
 	body   uint32 // bytes of the frame's body to come
+
+	mu      sync.Mutex
+	unacked map[uint32]struct{} // streams that the guest has not acknowledged
+}
+
+func newGuardConn(conn net.Conn) *guardConn {
+	return &guardConn{muxConn: newMuxConn(conn), unacked: map[uint32]struct{}{}}
 }
 
 func (c *guardConn) Read(p []byte) (int, error) {
@@ -97,6 +121,30 @@ func (c *guardConn) Read(p []byte) (int, error) {
 		return 0, errHostile
 	}
 	return n, err
+}
+
+func (c *guardConn) Write(p []byte) (int, error) {
+	if !c.held { // a header, before the guest can see it
+		c.note(p)
+	}
+	return c.muxConn.Write(p)
+}
+
+// note remembers the streams that a header of ours opens, and forgets those
+// that it ends.
+func (c *guardConn) note(header []byte) {
+	if len(header) != muxHeader {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	flags, id := binary.BigEndian.Uint16(header[2:]), binary.BigEndian.Uint32(header[4:])
+	if flags&muxSYN != 0 {
+		c.unacked[id] = struct{}{}
+	}
+	if flags&muxRST != 0 {
+		delete(c.unacked, id)
+	}
 }
 
 func (c *guardConn) admit(p []byte) bool {
@@ -112,13 +160,29 @@ func (c *guardConn) admit(p []byte) bool {
 			return true
 		}
 		c.have = 0
-		kind, flags := c.header[1], binary.BigEndian.Uint16(c.header[2:])
-		if kind > muxWindow || flags&muxSYN != 0 {
+		if !c.admitHeader() {
 			return false
 		}
-		if kind == muxData {
-			c.body = binary.BigEndian.Uint32(c.header[8:])
+	}
+	return true
+}
+
+func (c *guardConn) admitHeader() bool {
+	kind, flags := c.header[1], binary.BigEndian.Uint16(c.header[2:])
+	if kind > muxWindow || flags&muxSYN != 0 {
+		return false
+	}
+	id, length := binary.BigEndian.Uint32(c.header[4:]), binary.BigEndian.Uint32(c.header[8:])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if flags&(muxACK|muxRST) != 0 {
+		delete(c.unacked, id)
+	}
+	if kind == muxData {
+		if _, early := c.unacked[id]; early {
+			return false
 		}
+		c.body = length
 	}
 	return true
 }

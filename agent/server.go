@@ -26,7 +26,7 @@ import (
 const Version = "1.0.0"
 
 const (
-	maxStreams     = 1024             // operations at once
+	maxStreams     = 1024             // operations at once, for either side
 	requestTimeout = 30 * time.Second // for a request to arrive on its stream
 )
 

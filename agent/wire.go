@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -56,11 +57,11 @@ func readMessage(r io.Reader, v any) error {
 	if n > maxMessage {
 		return holt.Errorf(holt.Corrupt, "message of %d bytes; at most %d are allowed", n, maxMessage)
 	}
-	body := make([]byte, n)
-	if _, err := io.ReadFull(r, body); err != nil {
+	var body bytes.Buffer // it grows with what comes: a length is only a word
+	if _, err := io.CopyN(&body, r, int64(n)); err != nil {
 		return unexpected(err)
 	}
-	if err := json.Unmarshal(body, v); err != nil {
+	if err := json.Unmarshal(body.Bytes(), v); err != nil {
 		return holt.Errorf(holt.Corrupt, "malformed message: %w", err)
 	}
 	return nil
@@ -74,7 +75,7 @@ func readAnswer(r io.Reader, result any) error {
 		return unexpected(err)
 	}
 	if a.Error != nil {
-		return a.Error
+		return foreign(a.Error)
 	}
 	if result == nil {
 		return nil
@@ -247,7 +248,7 @@ func readEvent(r io.Reader, buf []byte) (holt.RunEvent, error) {
 		if err := json.Unmarshal(data, &he); err != nil {
 			return e, holt.Errorf(holt.Corrupt, "malformed error event: %w", err)
 		}
-		return e, &he
+		return e, foreign(&he)
 	default:
 		return e, holt.Errorf(holt.Corrupt, "run event of unknown kind %d", kind)
 	}

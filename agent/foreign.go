@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"math"
+	"path"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"holt"
+)
+
+// What a guest says is shown to people and stored. These are the bounds of it,
+// bytes.
+const (
+	maxSentence = 4 << 10 // an error's message or hint
+	maxWord     = 255     // a host name, a version
+)
+
+// foreign returns a guest's error as the host passes it on: with a code that
+// there is and that a guest may use, in bounded words that do nothing to a
+// terminal, and without details, which nobody would have looked at.
+func foreign(e *holt.Error) *holt.Error {
+	code := e.Code
+	switch code {
+	case holt.InvalidArgument, holt.NotFound, holt.AlreadyExists, holt.Conflict, holt.Denied, holt.OutOfSpace,
+		holt.TooMany, holt.Unsupported, holt.Unavailable, holt.Timeout, holt.Corrupt:
+	default: // who may call, and with which token, is never the guest's to say
+		code = holt.Internal
+	}
+	return &holt.Error{Code: code, Message: plain(e.Message, maxSentence), Hint: plain(e.Hint, maxSentence)}
+}
+
+// plain returns at most n bytes of a guest's text in one line of printable
+// characters; others become U+FFFD.
+func plain(s string, n int) string {
+	if len(s) > n {
+		s = s[:n]
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}
+
+// vetHello bounds what a guest says of itself.
+func vetHello(h Hello) Hello {
+	for _, word := range []*string{&h.Version, &h.Instance, &h.BootID, &h.Hostname} {
+		*word = plain(*word, maxWord)
+	}
+	h.Runs = max(0, h.Runs)
+	return h
+}
+
+var signalRE = regexp.MustCompile(`^SIG[A-Z0-9+-]{1,16}$`)
+
+// vetRun bounds what a guest says of a run that is returned by itself.
+func vetRun(r holt.Run) (holt.Run, error) {
+	if r.State != holt.RunRunning && r.State != holt.RunExited {
+		return holt.Run{}, holt.Errorf(holt.Corrupt, "guest says that a run is %q", clip(string(r.State)))
+	}
+	if r.Signal != "" && !signalRE.MatchString(r.Signal) {
+		return holt.Run{}, holt.Errorf(holt.Corrupt, "guest says that a run was ended by %q", clip(r.Signal))
+	}
+	r.Background = min(max(0, r.Background), math.MaxInt32)
+	return r, nil
+}
+
+// vetFile takes a guest's description of the file at path.
+func vetFile(info holt.FileInfo, at string) (holt.FileInfo, error) {
+	switch info.Kind {
+	case "file", "dir", "symlink", "fifo", "socket", "char", "block":
+	default:
+		return holt.FileInfo{}, holt.Errorf(holt.Corrupt, "guest says that a file is a %q", clip(info.Kind))
+	}
+	if info.Size < 0 || info.Mode > 0o7777 || len(info.Target) > maxTarget {
+		return holt.FileInfo{}, holt.Errorf(holt.Corrupt, "guest's description of a file cannot be right")
+	}
+	info.Path, info.Name = at, path.Base(at)
+	return info, nil
+}
+
+const (
+	// maxTarget bounds what a symbolic link says: PATH_MAX, of which each odd
+	// byte takes three (U+FFFD).
+	maxTarget = 3 * 4096
+	maxName   = 3 * 255 // likewise NAME_MAX
+)
+
+// vetEntry takes a guest's description of an entry of dir. The name goes into
+// paths, also of the host: it must be one name.
+func vetEntry(info holt.FileInfo, dir string) (holt.FileInfo, error) {
+	name := info.Name
+	if name == "" || name == "." || name == ".." || len(name) > maxName || strings.ContainsAny(name, "/\x00") {
+		return holt.FileInfo{}, holt.Errorf(holt.Corrupt, "guest lists a file named %q", clip(name))
+	}
+	return vetFile(info, path.Join(dir, name))
+}
