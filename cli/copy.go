@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -23,7 +22,9 @@ func (a *app) computerCopy() *cobra.Command {
 		Short: "Copy files into or out of a computer",
 		Long: `Copies a file between this machine and a computer. One side is NAME:PATH,
 the other a path here, or - for standard input or output. PATH is absolute or
-relative to the workspace, /home/agent. A directory needs --recursive.`,
+relative to the workspace, /home/agent. A directory needs --recursive. A symlink
+that is named is followed; what lies in a directory and is neither file nor
+directory is left out, named, and makes the exit status 1.`,
 		Example: `  holt computer cp notes.md einstein:notes.md
   holt computer cp -r einstein:/home/agent/results ./results`,
 		Args: exactly(2),
@@ -38,11 +39,16 @@ relative to the workspace, /home/agent. A directory needs --recursive.`,
 				return err
 			}
 			k := &copier{a: a, c: c, recursive: recursive, bar: a.begin("copying")}
-			defer k.bar.end()
 			if to.computer != "" {
-				return k.put(cmd.Context(), from.path, to)
+				err = k.put(cmd.Context(), from.path, to)
+			} else {
+				err = k.get(cmd.Context(), from, to.path)
 			}
-			return k.get(cmd.Context(), from, to.path)
+			k.bar.end()
+			if err == nil && k.left > 0 {
+				return exitStatus(exitFailure)
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also directories")
@@ -50,18 +56,25 @@ relative to the workspace, /home/agent. A directory needs --recursive.`,
 }
 
 // end is one side of a copy.
-type end struct{ computer, path string }
+type end struct {
+	computer, path string
+	slash          bool // named with a slash at the end: it must be a directory
+}
 
 func parseEnd(s string) end {
 	name, p, found := strings.Cut(s, ":")
 	if !found || strings.ContainsRune(name, '/') || name == "" {
 		return end{path: s}
 	}
+	e := end{computer: name, path: p, slash: strings.HasSuffix(p, "/")}
 	if !path.IsAbs(p) {
-		p = path.Join("/home/agent", p)
+		e.path = path.Join("/home/agent", p)
 	}
-	return end{name, p}
+	return e
 }
+
+// in returns the end below a directory.
+func (e end) in(name string) end { return end{computer: e.computer, path: path.Join(e.path, name)} }
 
 // copier copies files one after the other.
 type copier struct {
@@ -69,145 +82,104 @@ type copier struct {
 	c         *client.Client
 	recursive bool
 	bar       *bar
+	left      int // how many were left out
+}
+
+// leave says that something in a directory is not copied.
+func (k *copier) leave(name, kind string) {
+	k.left++
+	k.a.say("holt: left out %s: it is a %s", visible(name), kind)
 }
 
 // put copies from this machine into a computer.
 func (k *copier) put(ctx context.Context, from string, to end) error {
 	if from == "-" {
 		_, err := k.c.Files.Write(ctx, to.computer, to.path, holt.WriteSpec{}, k.a.In)
-		return err
+		return noDirectory(err, to)
 	}
 	info, err := os.Stat(from)
 	if err != nil {
-		return here(err)
+		return here(err, from)
 	}
-	there, err := k.c.Files.Stat(ctx, to.computer, to.path)
-	if err == nil && there.Kind == "dir" {
-		to.path = path.Join(to.path, filepath.Base(from))
-	} else if err != nil && holt.CodeOf(err) != holt.NotFound {
-		return err
-	}
-	if !info.IsDir() && !info.Mode().IsRegular() { // to open a named pipe could take for ever
+	switch {
+	case info.IsDir() && !k.recursive:
+		return isDirectory(from)
+	case !info.IsDir() && !info.Mode().IsRegular(): // to open a named pipe could take for ever
 		return holt.Errorf(holt.InvalidArgument, "%s is not a file or directory", from).
 			WithHint("pass what it holds through standard input: holt computer cp - %s:%s", to.computer, to.path)
+	}
+	there, err := k.c.Files.Stat(ctx, to.computer, to.path)
+	switch {
+	case err == nil && there.Kind == "dir":
+		if to = to.in(filepath.Base(from)); filepath.Base(from) == ".." {
+			return holt.Errorf(holt.InvalidArgument, "%q has no name to copy it under", from)
+		}
+	case err != nil && holt.CodeOf(err) != holt.NotFound:
+		return err
+	case err != nil && to.slash && !info.IsDir():
+		return noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.computer, to.path), to.in("x"))
 	}
 	if !info.IsDir() {
 		return k.putFile(ctx, from, info, to)
 	}
-	if !k.recursive {
-		return isDirectory(from)
+	if from, err = filepath.EvalSymlinks(from); err != nil { // WalkDir does not follow one
+		return here(err, from)
 	}
 	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return here(err)
+			return here(err, p)
 		}
 		rel, err := filepath.Rel(from, p)
 		if err != nil {
 			return err
 		}
-		target := end{to.computer, path.Join(to.path, filepath.ToSlash(rel))}
+		target := to.in(filepath.ToSlash(rel))
 		info, err := d.Info()
 		switch {
 		case err != nil:
-			return here(err)
+			return here(err, p)
 		case d.IsDir():
 			_, err = k.c.Files.Mkdir(ctx, target.computer, holt.MkdirSpec{Path: target.path, Mode: uint32(info.Mode().Perm()), Parents: true}, "")
 			return err
 		case !info.Mode().IsRegular():
-			k.a.say("holt: left out %s, which is not a file or directory", visible(p))
+			k.leave(p, kindHere(info.Mode()))
 			return nil
 		}
 		return k.putFile(ctx, p, info, target)
 	})
 }
 
+// noDirectory says what to do when the directory above a target is missing.
+func noDirectory(err error, to end) error {
+	if holt.CodeOf(err) != holt.NotFound || holt.AsError(err).Hint != "" {
+		return err
+	}
+	return holt.Errorf(holt.NotFound, "%w", err).WithHint("make the directory first: holt computer run %s -- mkdir -p %s", to.computer, path.Dir(to.path))
+}
+
+// kindHere names what kind of file something on this machine is, as
+// [holt.FileInfo] does.
+func kindHere(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "symlink"
+	case mode&fs.ModeNamedPipe != 0:
+		return "fifo"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
+}
+
 func (k *copier) putFile(ctx context.Context, from string, info fs.FileInfo, to end) error {
 	f, err := os.Open(from)
 	if err != nil {
-		return here(err)
+		return here(err, from)
 	}
 	defer f.Close()
 	m := &meter{bar: k.bar, name: path.Base(to.path), total: info.Size(), r: f}
 	_, err = k.c.Files.Write(ctx, to.computer, to.path, holt.WriteSpec{Mode: uint32(info.Mode().Perm())}, m)
-	return err
-}
-
-// get copies from a computer to this machine.
-func (k *copier) get(ctx context.Context, from end, to string) error {
-	if to == "-" {
-		return k.c.Files.Read(ctx, from.computer, from.path, 0, -1, k.a.Out)
-	}
-	info, err := k.c.Files.Stat(ctx, from.computer, from.path)
-	if err != nil {
-		return err
-	}
-	if there, err := os.Stat(to); err == nil && there.IsDir() {
-		to = filepath.Join(to, path.Base(from.path))
-	}
-	if info.Kind == "dir" && !k.recursive {
-		return isDirectory(from.path)
-	}
-	return k.getAny(ctx, from, info, to)
-}
-
-func (k *copier) getAny(ctx context.Context, from end, info holt.FileInfo, to string) error {
-	switch info.Kind {
-	case "file":
-		return k.getFile(ctx, from, info, to)
-	case "dir":
-	default:
-		k.a.say("holt: left out %s, which is not a file or directory", visible(from.path))
-		return nil
-	}
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		return here(err)
-	}
-	entries, err := k.c.Files.List(ctx, from.computer, from.path)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.ContainsAny(e.Name, "/\x00") { // the guest is hostile
-			return holt.Errorf(holt.Corrupt, "the computer sent the file name %q", e.Name)
-		}
-		if err := k.getAny(ctx, end{from.computer, path.Join(from.path, e.Name)}, e, filepath.Join(to, e.Name)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// getFile writes beside the target and renames, so that a copy that is cut off
-// leaves what was there. It never writes through a link that stands there.
-func (k *copier) getFile(ctx context.Context, from end, info holt.FileInfo, to string) error {
-	f, err := os.CreateTemp(filepath.Dir(to), ".holt-cp-*")
-	if err != nil {
-		return here(err)
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	m := &meter{bar: k.bar, name: info.Name, total: info.Size, w: f}
-	if err := k.c.Files.Read(ctx, from.computer, from.path, 0, -1, m); err != nil {
-		return err
-	}
-	return here(errors.Join(f.Chmod(fs.FileMode(info.Mode).Perm()), f.Close(), os.Rename(f.Name(), to)))
-}
-
-func isDirectory(name string) error {
-	return holt.Errorf(holt.InvalidArgument, "%s is a directory", name).WithHint("add --recursive")
-}
-
-// here makes an error of this machine's files one with a code.
-func here(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return holt.Errorf(holt.NotFound, "%w", err)
-	case errors.Is(err, fs.ErrPermission):
-		return holt.Errorf(holt.Denied, "%w", err)
-	}
-	return err
+	return noDirectory(err, to)
 }
 
 // meter shows how much of a file has passed.

@@ -139,12 +139,13 @@ func TestSizes(t *testing.T) {
 
 func TestEnds(t *testing.T) {
 	for in, want := range map[string]end{
-		"a":            {"", "a"},
-		"./a:b":        {"", "./a:b"},
-		"curie:":       {"curie", "/home/agent"},
-		"curie:x/y":    {"curie", "/home/agent/x/y"},
-		"curie:/etc/x": {"curie", "/etc/x"},
-		":x":           {"", ":x"},
+		"a":            {"", "a", false},
+		"./a:b":        {"", "./a:b", false},
+		"curie:":       {"curie", "/home/agent", false},
+		"curie:x/y":    {"curie", "/home/agent/x/y", false},
+		"curie:/etc/x": {"curie", "/etc/x", false},
+		"curie:x/":     {"curie", "/home/agent/x", true},
+		":x":           {"", ":x", false},
 	} {
 		if got := parseEnd(in); got != want {
 			t.Errorf("%q is %+v, want %+v", in, got, want)

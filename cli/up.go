@@ -207,15 +207,15 @@ func (a *app) await(ctx context.Context, c *client.Client, ended <-chan error) (
 // place for a new one.
 func openLog(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, here(err)
+		return nil, here(err, path)
 	}
 	if info, err := os.Stat(path); err == nil && info.Size() > 64<<20 {
 		if err := os.Rename(path, path+".1"); err != nil {
-			return nil, here(err)
+			return nil, here(err, path)
 		}
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
-	return f, here(err)
+	return f, here(err, path)
 }
 
 // logTail returns what the log says from an offset on, at most 4 KiB of it.

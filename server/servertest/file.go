@@ -69,7 +69,11 @@ func (n files) Stat(_ context.Context, computer, file string) (holt.FileInfo, er
 	if err != nil {
 		return holt.FileInfo{}, spoken(err, file)
 	}
-	return describe(file, info), nil
+	out := describe(file, info)
+	if out.Kind == "symlink" {
+		out.Target, err = os.Readlink(at)
+	}
+	return out, err
 }
 
 func (n files) List(_ context.Context, computer, dir string) ([]holt.FileInfo, error) {

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"holt"
+)
+
+// get copies from a computer to this machine.
+func (k *copier) get(ctx context.Context, from end, to string) error {
+	if to == "-" {
+		return k.c.Files.Read(ctx, from.computer, from.path, 0, -1, k.a.Out)
+	}
+	from, info, err := k.named(ctx, from)
+	if err != nil {
+		return err
+	}
+	if info.Kind == "dir" && !k.recursive {
+		return isDirectory(from.path)
+	}
+	there, err := os.Stat(to)
+	switch {
+	case err == nil && there.IsDir():
+		to = filepath.Join(to, path.Base(info.Name))
+	case err == nil && !there.Mode().IsRegular() && info.Kind == "file": // as /dev/stdout
+		return k.pour(ctx, from, info, to)
+	case err == nil: // a link that the user named is followed, unlike those below
+		if to, err = filepath.EvalSymlinks(to); err != nil {
+			return here(err, to)
+		}
+	case strings.HasSuffix(to, "/") && info.Kind != "dir":
+		return holt.Errorf(holt.NotFound, "there is no directory %s", to)
+	}
+	return k.getAny(ctx, from, info, to)
+}
+
+// mostLinks is how many symlinks Linux follows in one path.
+const mostLinks = 40
+
+// named returns what the user named: a symlink there is followed. The copy has
+// the name that was given.
+func (k *copier) named(ctx context.Context, from end) (end, holt.FileInfo, error) {
+	name := path.Base(from.path)
+	for range mostLinks {
+		info, err := k.c.Files.Stat(ctx, from.computer, from.path)
+		if err != nil || info.Kind != "symlink" {
+			info.Name = name
+			return from, info, err
+		}
+		if !path.IsAbs(info.Target) {
+			info.Target = path.Join(path.Dir(from.path), info.Target)
+		}
+		from.path = info.Target
+	}
+	return from, holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "%s: too many symlinks", from.path)
+}
+
+func (k *copier) getAny(ctx context.Context, from end, info holt.FileInfo, to string) error {
+	switch info.Kind {
+	case "file":
+		return k.getFile(ctx, from, info, to)
+	case "dir":
+	default:
+		k.leave(from.path, info.Kind)
+		return nil
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return here(err, to)
+	}
+	entries, err := k.c.Files.List(ctx, from.computer, from.path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.ContainsAny(e.Name, "/\x00") { // the guest is hostile
+			return holt.Errorf(holt.Corrupt, "the computer sent the file name %q", e.Name)
+		}
+		if err := k.getAny(ctx, from.in(e.Name), e, filepath.Join(to, e.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// getFile writes beside the target and renames, so that a copy that is cut off
+// leaves what was there. It never writes through a link that stands there.
+func (k *copier) getFile(ctx context.Context, from end, info holt.FileInfo, to string) error {
+	f, err := os.CreateTemp(filepath.Dir(to), ".holt-cp-*")
+	if err != nil {
+		return here(err, to)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	m := &meter{bar: k.bar, name: info.Name, total: info.Size, w: f}
+	if err := k.c.Files.Read(ctx, from.computer, from.path, 0, -1, m); err != nil {
+		return here(err, to)
+	}
+	return here(errors.Join(f.Chmod(fs.FileMode(info.Mode).Perm()), f.Close(), os.Rename(f.Name(), to)), to)
+}
+
+// pour writes into what is no file, as a device or a pipe.
+func (k *copier) pour(ctx context.Context, from end, info holt.FileInfo, to string) error {
+	f, err := os.OpenFile(to, os.O_WRONLY, 0)
+	if err != nil {
+		return here(err, to)
+	}
+	err = k.c.Files.Read(ctx, from.computer, from.path, 0, -1, &meter{bar: k.bar, name: info.Name, total: info.Size, w: f})
+	return here(errors.Join(err, f.Close()), to)
+}
+
+func isDirectory(name string) error {
+	return holt.Errorf(holt.InvalidArgument, "%s is a directory", name).WithHint("add --recursive")
+}
+
+// here makes an error of this machine's file at path one with a code. It names
+// the path that the user knows, not a temporary file's.
+func here(err error, path string) error {
+	var errno syscall.Errno
+	if coded := (*holt.Error)(nil); err == nil || errors.As(err, &coded) || !errors.As(err, &errno) {
+		return err
+	}
+	code := holt.Internal
+	switch errno {
+	case syscall.ENOENT:
+		code = holt.NotFound
+	case syscall.EACCES, syscall.EPERM, syscall.EROFS:
+		code = holt.Denied
+	case syscall.ENOSPC, syscall.EDQUOT:
+		code = holt.OutOfSpace
+	case syscall.EEXIST:
+		code = holt.AlreadyExists
+	case syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG, syscall.ELOOP, syscall.EINVAL, syscall.ENXIO:
+		code = holt.InvalidArgument
+	}
+	return holt.Errorf(code, "%s: %w", path, errno)
+}
