@@ -214,6 +214,9 @@ func (a *app) computerLogs() *cobra.Command {
 		Use: "logs NAME", Short: "Print the machine's console log", Args: exactly(1),
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmptyFlags(cmd); err != nil {
+				return err
+			}
 			c, err := a.connect()
 			if err != nil {
 				return err
@@ -231,10 +234,12 @@ func (a *app) computerLogs() *cobra.Command {
 }
 
 // refuseEmptyFlags is for flags whose zero value means the default: an unset
-// shell variable must not silently choose it.
+// shell variable must not silently choose it. None of them can be negative.
 func refuseEmptyFlags(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if v := f.Value.String(); v == "" || v == "0" {
+		v := f.Value.String()
+		number := f.Value.Type() != "string" && strings.HasPrefix(v, "-")
+		if v == "" || v == "0" || v == "0s" || number {
 			err = holt.Errorf(holt.InvalidArgument, "--%s is %q", f.Name, v).WithHint("leave --%s out for its default", f.Name)
 		}
 	})

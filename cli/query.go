@@ -28,6 +28,9 @@ view tags has path, name and value.`,
 		Args:              exactly(2),
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmptyFlags(cmd); err != nil {
+				return err
+			}
 			if asCSV && a.json {
 				return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other")
 			}

@@ -50,6 +50,9 @@ Ctrl-C sends SIGINT to the command; a second one leaves it running.`,
 				WithHint(`quote a shell command: holt computer run NAME "ls -l | wc -l"; or run a program: holt computer run NAME -- ls -l`)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmptyFlags(cmd); err != nil {
+				return err
+			}
 			if cmd.ArgsLenAtDash() == 1 {
 				spec.Argv = args[1:]
 			} else if spec.Command = args[1]; strings.TrimSpace(spec.Command) == "" {
@@ -77,7 +80,7 @@ Ctrl-C sends SIGINT to the command; a second one leaves it running.`,
 }
 
 func (f *runFlags) into(spec *holt.RunSpec) error {
-	if f.timeout < 0 || f.timeout > 0 && f.timeout < time.Millisecond {
+	if f.timeout > 0 && f.timeout < time.Millisecond {
 		return holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", f.timeout).WithHint("as 90s or 10m; leave it out for none")
 	}
 	spec.TimeoutMS = f.timeout.Milliseconds()

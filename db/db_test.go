@@ -96,6 +96,26 @@ func TestQueryGuard(t *testing.T) {
 	}
 }
 
+func TestQueryErrorsAreSentences(t *testing.T) {
+	d := openTest(t)
+	for sql, want := range map[string]string{
+		"selec v from a":                    `in the query: near "selec": syntax error, at line 1, column 1`,
+		"SELECT 'ü', nope\nFROM a":          "in the query: no such column: nope, at line 1, column 13",
+		"SELECT 1\nFROM a\nWHERE wrong = 1": "in the query: no such column: wrong, at line 3, column 7",
+		"SELECT * FROM files":               "in the query: no such table: files",
+		"SELECT v FROM a WHERE":             "in the query: the statement is not complete",
+		"SELECT f(1)":                       "in the query: no such function: f, at line 1, column 8",
+		"PRAGMA user_version":               "a query can only read",
+		"DELETE FROM a":                     "a query can only read",
+		"SELECT randomblob(100000000)":      "the query made a value of more than 32 MiB",
+		"SELECT 1; SELECT 2":                "the query holds more than one statement",
+	} {
+		if _, err := d.Query(context.Background(), sql, Limits{}); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+}
+
 func TestQueryLimits(t *testing.T) {
 	d := openTest(t)
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) "

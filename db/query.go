@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -52,27 +53,49 @@ func (d *DB) Query(ctx context.Context, sql string, limits Limits) (holt.QueryRe
 	defer c.SetInterrupt(nil)
 	res, err := run(c, sql, limits)
 	if err != nil {
-		return holt.QueryResult{}, queryError(ctx, err, limits)
+		return holt.QueryResult{}, queryError(ctx, sql, err, limits)
 	}
 	res.ElapsedMS = float64(time.Since(start).Microseconds()) / 1000
 	return res, nil
 }
 
-func queryError(ctx context.Context, err error, limits Limits) error {
+// queryError says what is wrong with a query as its author can use it.
+func queryError(ctx context.Context, sql string, err error, limits Limits) error {
 	var e *holt.Error
 	switch {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return holt.Errorf(holt.Timeout, "query took longer than %v", limits.Time).
+		return holt.Errorf(holt.Timeout, "the query took longer than %v", limits.Time).
 			WithHint("ask for less, or allow more time")
 	case ctx.Err() != nil:
-		return holt.Errorf(holt.Timeout, "query was given up: %w", ctx.Err())
-	case sqlite.ErrCode(err).ToPrimary() == sqlite.ResultAuth:
-		return holt.Errorf(holt.InvalidArgument, "query may only read: %w", err).
-			WithHint("one SELECT; no PRAGMA, ATTACH or change of any kind")
+		return holt.Errorf(holt.Timeout, "the query was given up: %w", ctx.Err())
 	}
-	return holt.Errorf(holt.InvalidArgument, "query: %w", err)
+	const only = "one SELECT; no PRAGMA, ATTACH or change of any kind"
+	reason := reasonOf(err)
+	switch code := sqlite.ErrCode(err).ToPrimary(); {
+	case code == sqlite.ResultAuth, strings.HasPrefix(reason, "cannot modify"):
+		return holt.Errorf(holt.InvalidArgument, "a query can only read").WithHint(only)
+	case code == sqlite.ResultTooBig:
+		return holt.Errorf(holt.InvalidArgument, "the query made a value of more than %d MiB", mostValue>>20)
+	case reason == "incomplete input":
+		reason = "the statement is not complete"
+	}
+	if at, ok := sqlite.ErrorOffset(err); ok && at <= len(sql) {
+		before := sql[:at]
+		line := strings.LastIndexByte(before, '\n') + 1
+		reason = fmt.Sprintf("%s, at line %d, column %d", reason, strings.Count(before, "\n")+1, utf8.RuneCountInString(before[line:])+1)
+	}
+	return holt.Errorf(holt.InvalidArgument, "in the query: %s", strings.ToValidUTF8(reason, "\uFFFD"))
+}
+
+// reasonOf is SQLite's own sentence, without what the driver puts before it.
+func reasonOf(err error) string {
+	code := sqlite.ErrCode(err).Message()
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return strings.TrimPrefix(err.Error(), code+": ")
 }
 
 // run prepares and steps one statement.
@@ -84,11 +107,11 @@ func run(c *Conn, sql string, limits Limits) (holt.QueryResult, error) {
 	}
 	defer stmt.Finalize()
 	if strings.Trim(sql[len(sql)-trailing:], "; \t\r\n") != "" {
-		return res, holt.Errorf(holt.InvalidArgument, "query holds more than one statement").WithHint("send them one by one")
+		return res, holt.Errorf(holt.InvalidArgument, "the query holds more than one statement").WithHint("send them one by one")
 	}
 	n := stmt.ColumnCount()
 	if n == 0 {
-		return res, holt.Errorf(holt.InvalidArgument, "query returns no columns").WithHint("send one SELECT")
+		return res, holt.Errorf(holt.InvalidArgument, "the query returns no columns").WithHint("send one SELECT")
 	}
 	for i := range n {
 		res.Columns = append(res.Columns, strings.ToValidUTF8(stmt.ColumnName(i), "\uFFFD"))
@@ -138,6 +161,9 @@ func value(stmt *Stmt, i int) any {
 	return map[string]string{"base64": base64.StdEncoding.EncodeToString(b)}
 }
 
+// mostValue bounds one value of a query, in bytes.
+const mostValue = 32 << 20
+
 // takeGuarded returns a connection that can only read.
 func (d *DB) takeGuarded() (*Conn, error) {
 	select {
@@ -149,7 +175,7 @@ func (d *DB) takeGuarded() (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Limit(sqlite.LimitLength, 32<<20)
+	c.Limit(sqlite.LimitLength, mostValue)
 	c.Limit(sqlite.LimitSQLLength, 1<<20)
 	c.Limit(sqlite.LimitAttached, 0)
 	if err := c.SetDefensive(true); err != nil {

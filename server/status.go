@@ -73,7 +73,7 @@ func translate(ctx huma.Context, _ string, v any) (any, error) {
 		if d == nil {
 			continue
 		}
-		p := problem{Where: clip(d.Location), Message: clip(d.Message)}
+		p := problem{Where: clip(strings.TrimPrefix(d.Location, "body.")), Message: clip(d.Message)}
 		problems = append(problems, p)
 		if p.Where != "" {
 			texts = append(texts, p.Where+": "+p.Message)
