@@ -145,8 +145,10 @@ func serveHost(ctx context.Context, fs fuse.RawFileSystem, dir string, readOnly 
 }
 
 // readAheadKB is how far a kernel reads ahead of a sequential reader, KiB. FUSE
-// alone gets to 128; a request of 1 MiB costs little more than one of 128 KiB.
-const readAheadKB = "2048"
+// alone gets to 128; a request of 1 MiB costs little more than one of 128 KiB,
+// and several at a time let the disk read while others are being answered: a
+// cold file is read half as fast again with 8 MiB as with 2.
+const readAheadKB = "8192"
 
 // readAhead has the kernel read further ahead. Only root may ask for it.
 func (m *HostMount) readAhead() {
