@@ -81,7 +81,9 @@
 // until written. Dirty values alternate between two stages (see batch), so
 // what changes while a batch is being written is kept apart. A directory made
 // here is known completely and asks SQLite nothing; one of up to 256 entries is
-// loaded whole. ReadDir of a larger one merges rows with what is cached.
+// loaded whole. ReadDir of a larger one merges rows with what is cached. The
+// extents of a file are loaded by windows of 8 MiB; a block of 1 MiB that
+// holds 1,024 of them is written anew, as one, before the next change to it.
 //
 // # Lock order
 //

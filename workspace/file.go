@@ -54,6 +54,7 @@ func (t *Tree) write(c Caller, ino Ino, off int64, data []byte) (int, error) {
 	if err != nil || len(data) == 0 {
 		return 0, err
 	}
+	t.thicken(c, in, off, off+int64(len(data)))
 	o, err := t.record(opWrite, c)
 	if err != nil {
 		return 0, err
@@ -75,45 +76,6 @@ func (t *Tree) killPriv(o *op, in *inode, c Caller) {
 	if mode, changed := withoutSetID(in); changed && c.UID != 0 {
 		o.mode, o.mask = mode, uint32(SetMode)
 	}
-}
-
-// What a log that grows by lines costs is bounded by gathering: when gatherRun
-// extents in a row are smaller than gatherSmall, the next append takes them
-// along in its record. Each byte is so written at most about twice more.
-const (
-	gatherRun   = 32
-	gatherSmall = 4096
-)
-
-// gather returns the bytes of the small extents that end at o.off followed by
-// data, and moves o.off to where they begin; nil if there is nothing to gain.
-func (t *Tree) gather(in *inode, o *op, data []byte) []byte {
-	if o.off != in.size || len(data) >= gatherSmall {
-		return nil
-	}
-	i, ok := in.file.find((o.off - 1) / windowSize)
-	if !ok || o.off == 0 || o.off%windowSize == 0 {
-		return nil
-	}
-	tail := in.file.windows[i].extents
-	from, n := o.off, 0
-	for k := len(tail) - 1; k >= 0 && tail[k].end() == from && tail[k].n < gatherSmall && n < 2*gatherRun; k-- {
-		from, n = tail[k].off, n+1
-	}
-	if n < gatherRun {
-		return nil
-	}
-	tail = tail[len(tail)-n:]
-	merged := make([]byte, 0, int(o.off-from)+len(data))
-	for _, e := range tail {
-		at := len(merged)
-		merged = merged[:at+int(e.n)]
-		if err := t.journal.ReadData(e.source(), int(e.delta), merged[at:]); err != nil {
-			return nil // a read of it will say why
-		}
-	}
-	o.off = from
-	return append(merged, data...)
 }
 
 // source says where the data of e's record lies.
@@ -232,6 +194,9 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 	if err != nil {
 		return err
 	}
+	if erase {
+		t.thicken(c, in, off, off+n)
+	}
 	o, err := t.record(opPunch, c)
 	if err != nil {
 		return err
@@ -285,10 +250,11 @@ func (t *Tree) CopyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 		return 0, err
 	}
 	for _, side := range []struct {
-		in  *inode
-		off int64
-	}{{from, srcOff}, {to, dstOff}} {
-		end, err := t.stride(side.in, side.off, side.off+n, false)
+		in   *inode
+		off  int64
+		most int
+	}{{from, srcOff, crowd}, {to, dstOff, mostStride}} {
+		end, err := t.stride(side.in, side.off, side.off+n, side.most, false)
 		if err != nil {
 			return 0, err
 		}
@@ -297,6 +263,7 @@ func (t *Tree) CopyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 	if err := errors.Join(t.load(from, srcOff, srcOff+n), t.load(to, dstOff, dstOff+n)); err != nil {
 		return 0, errnoOf(err)
 	}
+	t.thicken(c, to, dstOff, dstOff+n)
 	o, err := t.record(opCopy, c)
 	if err != nil {
 		return 0, err

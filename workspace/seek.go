@@ -95,9 +95,9 @@ func (t *Tree) nextWindow(in *inode, number int64) (*window, error) {
 }
 
 // stride returns how far one may go from lo towards hi, or with back from hi
-// towards lo, without meeting many more than mostStride extents. Only rows of
+// towards lo, without meeting many more than most extents. Only rows of
 // a window that is dirty can make it more: MaxDirty bounds those.
-func (t *Tree) stride(in *inode, lo, hi int64, back bool) (int64, error) {
+func (t *Tree) stride(in *inode, lo, hi int64, most int, back bool) (int64, error) {
 	all := hi
 	if back {
 		all = lo
@@ -107,17 +107,17 @@ func (t *Tree) stride(in *inode, lo, hi int64, back bool) (int64, error) {
 		offs := make([]int64, 0, 64)
 		f.each(lo, hi, func(e extent) bool {
 			offs = append(offs, e.off)
-			return back || len(offs) <= mostStride
+			return back || len(offs) <= most
 		})
 		switch {
-		case len(offs) <= mostStride:
+		case len(offs) <= most:
 			return all, nil
 		case back:
-			return max(lo, offs[len(offs)-mostStride]), nil
+			return max(lo, offs[len(offs)-most]), nil
 		}
-		return offs[mostStride], nil
+		return offs[most], nil
 	}
-	off, ok, err := t.index.nthExtent(in.ino, lo, hi, mostStride, back)
+	off, ok, err := t.index.nthExtent(in.ino, lo, hi, most, back)
 	if err != nil {
 		return 0, t.errno("read extents", err)
 	}
@@ -157,7 +157,7 @@ func (t *Tree) thinOnce(c Caller, ino Ino, lo, hi int64) (int64, error) {
 	if hi = min(hi, in.size); lo >= hi {
 		return lo, nil
 	}
-	at, err := t.stride(in, lo, hi, true)
+	at, err := t.stride(in, lo, hi, mostStride, true)
 	if err != nil || at <= lo {
 		return lo, err
 	}
