@@ -45,12 +45,21 @@ type Dir struct {
 	fd   *os.File
 }
 
-// MakeDir makes the directory, with mode 0700, if it is absent, and opens it.
+// MakeDir makes the directory if it is absent, and opens it. Its mode is 0700
+// afterwards: whoever can enter it can speak to the machine.
 func MakeDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("make machine directory: %w", err)
 	}
-	return OpenDir(path)
+	d, err := OpenDir(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.fd.Chmod(0o700); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("close machine directory to others: %w", err)
+	}
+	return d, nil
 }
 
 // OpenDir opens the directory. One that does not exist gives [ErrGone].

@@ -29,6 +29,9 @@ const (
 	// lastWords is how long a session that ends may take to send the answers it
 	// owes. What is lost is asked for again in the next session.
 	lastWords = 2 * time.Second
+	// maxRefused is how many mounts of one session may be refused. An agent makes
+	// a new one each time; each costs a line in the log.
+	maxRefused = 8
 )
 
 // Guest serves one session of the file channel on conn, which was resynced,
@@ -84,12 +87,15 @@ func (s *session) run() error {
 	if s.ctx.Err() != nil { // hurry may have come before
 		s.hurry()
 	}
-	for err == nil {
+	for refused := 0; err == nil; {
 		err = s.begin(hello)
 		switch holt.CodeOf(err) {
 		case "":
 			hello, err = s.serve()
 		case holt.NotFound, holt.Unsupported:
+			if refused++; refused > maxRefused {
+				return holt.Errorf(holt.InvalidArgument, "the guest says hello for ever more mounts that cannot be served: %w", err)
+			}
 			s.log.Warn("guest has to mount its workspace anew", "err", err)
 			hello, err = s.hello()
 		}

@@ -26,6 +26,8 @@ type Engine struct {
 	log     *slog.Logger
 	wait    time.Duration // see monitorWait
 	claims  machine.Claims
+
+	startWait time.Duration // see the constant
 }
 
 // Open probes the host and returns an engine.
@@ -55,7 +57,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Engine{verdict: v, img: img, log: log, wait: monitorWait}, nil
+	return &Engine{verdict: v, img: img, log: log, wait: monitorWait, startWait: startWait}, nil
 }
 
 // Verdict is what Open found.

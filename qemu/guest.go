@@ -174,8 +174,11 @@ func (g *guest) Dial(ctx context.Context, port string) (net.Conn, error) {
 	return g.ports.Dial(ctx, port)
 }
 
-// PowerDown presses the ACPI power button.
+// PowerDown presses the ACPI power button. A QEMU that does not answer is given
+// up soon.
 func (g *guest) PowerDown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, g.engine.wait)
+	defer cancel()
 	if err := g.monitor.do(ctx, "system_powerdown", nil, nil); err != nil {
 		select {
 		case <-g.stopped:

@@ -25,8 +25,16 @@ type tailLog struct {
 // maxLast bounds what is kept in memory, bytes.
 const maxLast = 2 << 10
 
-// openLog opens the log for appending.
+// openLog opens the log for appending, and removes what a process that was
+// killed while it halved the log left beside it.
 func openLog(path string) (*tailLog, error) {
+	left, err := filepath.Glob(path + ".*")
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	for _, name := range left {
+		os.Remove(name)
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)

@@ -188,7 +188,7 @@ func (q *qmp) do(ctx context.Context, command string, args, result any) error {
 		case !ok:
 			return fmt.Errorf("%s: %w", command, errMonitorClosed)
 		case m.Error != nil:
-			return holt.Errorf(holt.Internal, "QEMU refused %s: %s", command, m.Error.Desc)
+			return holt.Errorf(holt.Internal, "QEMU refused %s: %s", command, clip(m.Error.Desc))
 		case result == nil:
 			return nil
 		}

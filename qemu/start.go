@@ -20,6 +20,16 @@ import (
 // logFile keeps what QEMU itself says.
 const logFile = "qemu.log"
 
+// startWait bounds a start that nobody else bounds: QEMU has to be loaded and
+// to make the guest's memory. It takes 0.1 s, longer on a host that is busy.
+const startWait = time.Minute
+
+// environ is all that QEMU gets of an environment. A guest that takes QEMU over
+// can read it, and the daemon's may hold secrets.
+func environ() []string {
+	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
+}
+
 // Start implements [machine.Engine]. The guest's processors run only when the
 // machine has been recorded, so a daemon that is killed meanwhile leaves a
 // process that has done nothing, and that Strays finds.
@@ -48,8 +58,10 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	if err != nil {
 		return nil, err
 	}
-	if err := g.begin(ctx, spec, hw); err != nil {
-		return nil, g.explain(ctx, err, said)
+	bounded, cancel := context.WithTimeout(ctx, e.startWait)
+	defer cancel()
+	if err := g.begin(bounded, spec, hw); err != nil {
+		return nil, g.explain(bounded, err, said)
 	}
 	g.watch()
 	return g, nil
@@ -107,6 +119,7 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	cmd := exec.Command(g.engine.verdict.Binary, args...)
 	cmd.Dir, cmd.ExtraFiles = g.dir.Path, inherit
 	cmd.Stdout, cmd.Stderr = w, w
+	cmd.Env = environ()
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the machine's
 	if err := cmd.Start(); err != nil {
 		r.Close()
@@ -126,7 +139,16 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 		return said, fmt.Errorf("hold on to QEMU: %w", err)
 	}
 	g.engine.claims.Add(p)
-	return said, nil
+	return said, g.confine()
+}
+
+// confine takes from QEMU, whose guest has not run yet, what a hostile guest
+// could use: a crash that it provokes leaves no image of its memory on the disk.
+func (g *guest) confine() error {
+	if err := unix.Prlimit(g.handle.PID, unix.RLIMIT_CORE, &unix.Rlimit{}, nil); err != nil {
+		return fmt.Errorf("forbid QEMU core dumps: %w", err)
+	}
+	return nil
 }
 
 // begin connects, records the machine and lets its processors run.
@@ -161,11 +183,16 @@ func (g *guest) undo() {
 	g.dir.Close()
 }
 
-// end kills the child of a failed start and waits for its last words.
+// end kills the child of a failed start. A process that cannot be killed (it
+// waits for a dead disk) is left behind.
 func (g *guest) end() {
-	if g.child != nil {
+	switch {
+	case g.handle != nil:
+		if err := g.handle.Kill(); err != nil {
+			g.engine.log.Warn("undo start of machine", "dir", g.dir.Path, "err", err)
+		}
+	case g.child != nil:
 		g.child.Kill()
-		g.reaped.Wait()
 	}
 	g.hush()
 }
@@ -175,7 +202,8 @@ func (g *guest) explain(ctx context.Context, err error, said *tailLog) error {
 	if ctx.Err() != nil {
 		return holt.Errorf(holt.Timeout, "start machine in %s: %w", g.dir.Path, err)
 	}
-	g.child.Kill()
-	g.readers.Wait() // to the end of the pipe
+	if g.handle.Kill() == nil {
+		g.readers.Wait() // to the end of the pipe
+	}
 	return holt.Errorf(holt.Internal, "start machine in %s: %w: %s", g.dir.Path, err, strings.TrimSpace(said.Last()))
 }

@@ -19,6 +19,8 @@ import (
 const (
 	// maxConsole is what a console log may hold when a machine starts, bytes.
 	maxConsole = 1 << 20
+	// startWait bounds a start that nobody else bounds.
+	startWait = time.Minute
 	// socketPoll is how often a start looks whether the agent listens.
 	socketPoll = 2 * time.Millisecond
 )
@@ -64,7 +66,9 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	if err := g.launch(lock); err != nil {
 		return nil, err
 	}
-	if err := g.listening(ctx); err != nil {
+	bounded, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	if err := g.listening(bounded); err != nil {
 		return nil, err
 	}
 	err = dir.WriteRecord(machine.Record{
@@ -99,6 +103,7 @@ func (g *guest) launch(lock *os.File) error {
 	cmd := exec.Command("/bin/sh", "-c", script, "holt-guest", cgroupName(g.dir.Path))
 	cmd.Dir, cmd.ExtraFiles = g.dir.Path, []*os.File{lock, program}
 	cmd.Stdout, cmd.Stderr = console, console
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"} // the daemon's may hold secrets
 	cmd.SysProcAttr = &unix.SysProcAttr{
 		Setsid:     true,
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
@@ -178,7 +183,12 @@ func lastWords(path string) string {
 
 // undo ends what a failed start has begun, in reverse.
 func (g *guest) undo() {
-	if g.child != nil {
+	switch {
+	case g.handle != nil: // its mounts may have to be aborted
+		if err := kill(g.handle.Process); err != nil {
+			g.engine.log.Warn("undo start of machine", "dir", g.dir.Path, "err", err)
+		}
+	case g.child != nil:
 		g.child.Kill()
 		g.reaped.Wait()
 	}

@@ -1,0 +1,41 @@
+package local
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"holt/machine"
+	"holt/machine/machinetest"
+)
+
+// The agent, whose environment every run can read, gets nothing of the daemon's.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("HOLT_TEST_SECRET", "hunter2")
+	e := New(Options{Guest: machinetest.Guest(t)})
+	m, err := e.Start(t.Context(), machine.Spec{Dir: t.TempDir(), CPUs: 1, MemoryMB: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Kill()
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(m.PID()) + "/environ")
+	if err != nil || strings.Contains(string(b), "hunter2") {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// FuzzMountinfo: what is aborted is the number of a connection, never a path.
+func FuzzMountinfo(f *testing.F) {
+	f.Add([]byte("36 35 0:51 / /home/agent rw - fuse.holt workspace rw\n"))
+	f.Add([]byte("36 35 0:../51 / /x rw - fuse x\n36 35 0:+1 / /x rw - fuse x\n1 1 0:7 / / rw - fusectl x\n"))
+	f.Fuzz(func(t *testing.T, table []byte) {
+		found := map[string]bool{}
+		addFuse(found, table)
+		for c := range found {
+			if _, err := strconv.ParseUint(c, 10, 32); err != nil {
+				t.Errorf("%q", c)
+			}
+		}
+	})
+}
