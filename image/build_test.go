@@ -284,16 +284,37 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func TestCancelledBuild(t *testing.T) {
-	needsRoot(t)
+// barest returns a recipe of nothing but what every image has.
+func barest(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "barest.json")
+	if err := os.WriteFile(name, []byte(`{"name": "barest"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// withKernel is the directory of a store that has a kernel already: fetching
+// one is most of a small build.
+func withKernel(t *testing.T) string {
+	t.Helper()
+	buildBase(t, "guest")
 	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "kernels"), os.DirFS(filepath.Join(sharedDir(t), "kernels"))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestCancelledBuild(t *testing.T) {
+	dir := withKernel(t)
 	s, err := Open(dir, Options{GuestBinary: []byte("guest")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err = s.Build(ctx, "base", func(p Progress) {
+	_, err = s.Build(ctx, barest(t), func(p Progress) {
 		if strings.HasPrefix(p.Detail, "unpacking ") && p.Stage == "packages" {
 			cancel()
 		}
@@ -326,15 +347,14 @@ func TestUnknownPackage(t *testing.T) {
 const envKilled = "HOLT_TEST_BUILD_IN"
 
 func TestKilledBuild(t *testing.T) {
-	needsRoot(t)
 	if dir := os.Getenv(envKilled); dir != "" {
 		s, err := Open(dir, Options{GuestBinary: []byte("guest")})
 		if err == nil {
-			_, err = s.Build(t.Context(), "base", func(p Progress) { fmt.Println("progress:", p.Stage, p.Detail) })
+			_, err = s.Build(t.Context(), barest(t), func(p Progress) { fmt.Println("progress:", p.Stage, p.Detail) })
 		}
 		t.Fatalf("the build ended by itself: %v", err)
 	}
-	dir := t.TempDir()
+	dir := withKernel(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledBuild$")
 	cmd.Env = append(os.Environ(), envKilled+"="+dir)
 	var stderr bytes.Buffer

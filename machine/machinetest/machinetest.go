@@ -56,37 +56,71 @@ func Run(t *testing.T, s Subject) {
 	}
 	s.checkRoot(t)
 	spec := s.Spec(t)
-	for _, test := range []struct {
+	type test struct {
 		name string
 		run  func(*testing.T, *lab)
-	}{
+	}
+	// A boot takes seconds, so these use one machine. Those that end it show that
+	// its directory serves again.
+	shared := newLab(t, s, spec)
+	for _, test := range []test{
 		{"Echo", testEcho},
 		{"DialAgain", testDialAgain},
 		{"SecondStart", testSecondStart},
-		{"AdoptAfterKill9", testAdoptAfterKill9},
 		{"Release", testRelease},
 		{"PowerDown", testPowerDown},
-		{"Kill", testKill},
 		{"Murder", testMurder},
+		{"Kill", testKill},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, shared) })
+	}
+	for _, test := range []test{
+		{"AdoptAfterKill9", testAdoptAfterKill9},
 		{"Strays", testStrays},
 		{"HalfStarted", testHalfStarted},
 		{"Undo", testUndo},
 		{"NeverTrustAPID", testNeverTrustAPID},
 		{"Three", testThree},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			test.run(t, newLab(t, s, spec))
-		})
+		t.Run(test.name, func(t *testing.T) { test.run(t, newLab(t, s, spec)) })
 	}
 }
 
-// lab is one test's directory of machines.
+// lab is a directory of machines, which are gone when its test ends.
 type lab struct {
 	Subject
+	test  *testing.T // whose lab it is
 	spec  machine.Spec
 	root  string
 	start string // name of the test function
 	count int
+
+	engine  machine.Engine // of the shared machine
+	machine machine.Machine
+	where   machine.Spec // its own
+}
+
+// shared returns the machine that tests have in common, alive: what the test
+// before has left, or a new one in the same directory.
+func (l *lab) shared(t *testing.T) machine.Machine {
+	t.Helper()
+	if l.engine == nil {
+		l.engine, l.where = l.Open(l.test), l.next()
+	}
+	if l.machine == nil || ended(l.machine) {
+		l.machine = l.launch(t, l.engine, l.where)
+	}
+	alive(t, l.machine)
+	return l.machine
+}
+
+func ended(m machine.Machine) bool {
+	select {
+	case <-m.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 func newLab(t *testing.T, s Subject, spec machine.Spec) *lab {
@@ -96,7 +130,7 @@ func newLab(t *testing.T, s Subject, spec machine.Spec) *lab {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{Subject: s, spec: spec, root: root, start: top}
+	l := &lab{Subject: s, test: t, spec: spec, root: root, start: top}
 	t.Cleanup(func() {
 		// Whatever went wrong above, no process stays.
 		left, err := machine.FindStrays(root, func(machine.Process) bool { return true }, machine.Process.Kill)
@@ -122,7 +156,7 @@ func (l *lab) next() machine.Spec {
 	return spec
 }
 
-// launch starts a machine that ends with the test.
+// launch starts a machine that ends with the lab.
 func (l *lab) launch(t *testing.T, e machine.Engine, spec machine.Spec) machine.Machine {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -131,7 +165,7 @@ func (l *lab) launch(t *testing.T, e machine.Engine, spec machine.Spec) machine.
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
-	l.own(t, m)
+	l.own(m)
 	return m
 }
 
@@ -143,19 +177,19 @@ func (l *lab) adopt(t *testing.T, e machine.Engine, dir string) machine.Machine 
 	if err != nil {
 		t.Fatalf("adopt: %v", err)
 	}
-	l.own(t, m)
+	l.own(m)
 	return m
 }
 
-func (l *lab) own(t *testing.T, m machine.Machine) {
-	t.Cleanup(func() {
-		if t.Failed() {
+func (l *lab) own(m machine.Machine) {
+	l.test.Cleanup(func() {
+		if l.test.Failed() {
 			b, _ := os.ReadFile(m.Console())
-			t.Logf("console of %d:\n%s", m.PID(), b[max(0, len(b)-4096):])
+			l.test.Logf("console of %d:\n%s", m.PID(), b[max(0, len(b)-4096):])
 		}
 		m.Release()
 		if err := m.Kill(); err != nil {
-			t.Errorf("kill at the end: %v", err)
+			l.test.Errorf("kill at the end: %v", err)
 		}
 	})
 }

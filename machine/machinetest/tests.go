@@ -19,9 +19,7 @@ import (
 )
 
 func testEcho(t *testing.T, l *lab) {
-	spec := l.next()
-	m := l.launch(t, l.Open(t), spec)
-	alive(t, m)
+	m := l.shared(t)
 	if err := unix.Kill(m.PID(), 0); err != nil {
 		t.Errorf("process %d: %v", m.PID(), err)
 	}
@@ -32,13 +30,13 @@ func testEcho(t *testing.T, l *lab) {
 	if _, err := m.Dial(t.Context(), "other"); holt.CodeOf(err) != holt.InvalidArgument {
 		t.Errorf("dial an unknown port: %v", err)
 	}
-	if info, err := os.Stat(spec.Dir); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(l.where.Dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("machine directory: %v, %v", info.Mode(), err)
 	}
 }
 
 func testDialAgain(t *testing.T, l *lab) {
-	m := l.launch(t, l.Open(t), l.next())
+	m := l.shared(t)
 	first := dial(t, m, machine.PortFiles)
 	if err := echo(first); err != nil {
 		t.Fatal(err)
@@ -55,11 +53,9 @@ func testDialAgain(t *testing.T, l *lab) {
 }
 
 func testSecondStart(t *testing.T, l *lab) {
-	e := l.Open(t)
-	spec := l.next()
-	m := l.launch(t, e, spec)
-	for _, e := range []machine.Engine{e, l.Open(t)} {
-		if _, err := e.Start(t.Context(), spec); holt.CodeOf(err) != holt.Conflict {
+	m := l.shared(t)
+	for _, e := range []machine.Engine{l.engine, l.Open(t)} {
+		if _, err := e.Start(t.Context(), l.where); holt.CodeOf(err) != holt.Conflict {
 			t.Errorf("second start: %v", err)
 		}
 	}
@@ -84,48 +80,36 @@ func testAdoptAfterKill9(t *testing.T, l *lab) {
 }
 
 func testRelease(t *testing.T, l *lab) {
-	e := l.Open(t)
-	spec := l.next()
-	m := l.launch(t, e, spec)
-	alive(t, m)
+	m := l.shared(t)
 	m.Release()
 	m.Release() // twice is once
 	if _, err := m.Dial(t.Context(), machine.PortControl); err == nil {
 		t.Error("a released machine can be dialled")
 	}
-	select {
-	case <-m.Done():
+	if ended(m) {
 		t.Error("release ended the machine")
-	default:
 	}
-	again := l.adopt(t, e, spec.Dir)
-	alive(t, again)
-	if again.PID() != m.PID() {
-		t.Errorf("adopted process %d instead of %d", again.PID(), m.PID())
+	l.machine = l.adopt(t, l.engine, l.where.Dir)
+	alive(t, l.machine)
+	if l.machine.PID() != m.PID() {
+		t.Errorf("adopted process %d instead of %d", l.machine.PID(), m.PID())
 	}
 }
 
 func testPowerDown(t *testing.T, l *lab) {
-	e := l.Open(t)
-	spec := l.next()
-	m := l.launch(t, e, spec)
-	alive(t, m)
+	m := l.shared(t)
 	if err := m.PowerDown(t.Context()); err != nil {
 		t.Fatalf("power down: %v", err)
 	}
 	ends(t, m)
-	l.gone(t, spec.Dir)
+	l.gone(t, l.where.Dir)
 	if err := m.PowerDown(t.Context()); !errors.Is(err, machine.ErrGone) {
 		t.Errorf("power down of a dead machine: %v", err)
 	}
-	alive(t, l.launch(t, e, spec)) // the same directory serves again
 }
 
 func testKill(t *testing.T, l *lab) {
-	e := l.Open(t)
-	spec := l.next()
-	m := l.launch(t, e, spec)
-	alive(t, m)
+	m := l.shared(t)
 	for range 2 { // the second finds it dead
 		if err := m.Kill(); err != nil {
 			t.Fatalf("kill: %v", err)
@@ -135,25 +119,21 @@ func testKill(t *testing.T, l *lab) {
 	if _, err := m.Dial(t.Context(), machine.PortControl); !errors.Is(err, machine.ErrGone) {
 		t.Errorf("dial a dead machine: %v", err)
 	}
-	if left, err := filepath.Glob(filepath.Join(spec.Dir, "*.sock")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(l.where.Dir, "*.sock")); err != nil || len(left) > 0 {
 		t.Errorf("sockets left: %v, %v", left, err)
 	}
-	l.gone(t, spec.Dir)
+	l.gone(t, l.where.Dir)
 	l.gone(t, filepath.Join(l.root, "never-was"))
 }
 
 func testMurder(t *testing.T, l *lab) {
-	e := l.Open(t)
-	spec := l.next()
-	m := l.launch(t, e, spec)
-	alive(t, m)
+	m := l.shared(t)
 	if err := unix.Kill(m.PID(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	ends(t, m)
-	l.gone(t, spec.Dir)
+	l.gone(t, l.where.Dir)
 	m.Release()
-	alive(t, l.launch(t, e, spec))
 }
 
 func testStrays(t *testing.T, l *lab) {
@@ -232,7 +212,7 @@ func testHalfStarted(t *testing.T, l *lab) {
 		t.Errorf("strays: %v, %v", strays, err)
 	}
 	l.gone(t, spec.Dir) // which ends it
-	alive(t, l.launch(t, e, spec))
+	l.launch(t, e, spec)
 }
 
 // testNeverTrustAPID: a record whose process id belongs to somebody else now.
@@ -274,6 +254,8 @@ func testNeverTrustAPID(t *testing.T, l *lab) {
 	}
 }
 
+// testThree starts machines at once. That their guests work side by side
+// is for the stories of package e2e to show.
 func testThree(t *testing.T, l *lab) {
 	e := l.Open(t)
 	var machines [3]machine.Machine
@@ -285,27 +267,20 @@ func testThree(t *testing.T, l *lab) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			machines[i], errs[i] = e.Start(ctx, spec)
-			if errs[i] != nil {
-				return
-			}
-			conn, err := machines[i].Dial(ctx, machine.PortControl)
-			if err == nil {
-				err = echo(conn)
-			}
-			errs[i] = err
 		})
 	}
 	wg.Wait()
+	processes := map[int]bool{}
 	for i, m := range machines {
-		if m != nil {
-			l.own(t, m)
-		}
 		if errs[i] != nil {
 			t.Errorf("machine %d: %v", i, errs[i])
+			continue
 		}
+		l.own(m)
+		processes[m.PID()] = true
 	}
-	if t.Failed() {
-		return
+	if len(processes) != len(specs) {
+		t.Fatalf("processes %v", processes)
 	}
 	for _, m := range machines {
 		if err := m.Kill(); err != nil {
