@@ -288,7 +288,7 @@ func TestFullDisk(t *testing.T) {
 func barest(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "barest.json")
-	if err := os.WriteFile(name, []byte(`{"name": "barest"}`), 0o644); err != nil {
+	if err := os.WriteFile(name, []byte(`{"name": "barest", "users": [{"name": "agent", "uid": 1000}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return name
