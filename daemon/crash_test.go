@@ -124,6 +124,7 @@ func TestKilledAtEachStep(t *testing.T) {
 		"create/row", "create/workspace", "create/disk", "create/open", "create/machine", "create/agent", "create/settle",
 	} {
 		t.Run(point, func(t *testing.T) {
+			t.Parallel()
 			dir := home(t)
 			p := spawn(t, dir, point)
 			// The client comes again, with the same key, and the next daemon creates.
@@ -153,6 +154,7 @@ func TestKilledAtEachStep(t *testing.T) {
 		"delete/agent", "delete/machine", "delete/open", "delete/disk", "delete/workspace", "delete/row",
 	} {
 		t.Run(point, func(t *testing.T) {
+			t.Parallel()
 			dir := home(t)
 			p := spawn(t, dir, point)
 			if _, err := p.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
@@ -192,6 +194,7 @@ func TestKilledWhileStartingAndStopping(t *testing.T) {
 		"stop/open": holt.ComputerStopped,
 	} {
 		t.Run(point, func(t *testing.T) {
+			t.Parallel()
 			dir := home(t)
 			p := spawn(t, dir, point)
 			ctx, cancel := context.WithCancel(t.Context())

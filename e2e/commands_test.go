@@ -17,7 +17,7 @@ import (
 type permanent struct{ error }
 
 // poll calls try until it succeeds, fails for good, or the limit passes.
-func poll(limit time.Duration, try func() error) error {
+func poll(limit, pause time.Duration, try func() error) error {
 	deadline := time.Now().Add(limit)
 	for {
 		err := try()
@@ -25,7 +25,7 @@ func poll(limit time.Duration, try func() error) error {
 		if err == nil || errors.As(err, &final) || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
@@ -86,7 +86,7 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	d := daemonOf(ts)
 	var out []byte
-	err = poll(limit, func() error {
+	err = poll(limit, 250*time.Millisecond, func() error {
 		cmd := exec.Command(args[1], args[2:]...)
 		if args[1] == "holt" {
 			cmd.Path = filepath.Join(binDir, "holt")

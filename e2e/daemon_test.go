@@ -52,7 +52,7 @@ func (d *daemon) start() error {
 
 // await returns when the daemon answers.
 func (d *daemon) await(limit time.Duration) error {
-	return poll(limit, func() error {
+	return poll(limit, 50*time.Millisecond, func() error {
 		select {
 		case err := <-d.exited:
 			d.cmd = nil

@@ -112,7 +112,7 @@ func Counts(full bool) []string {
 		}
 	}
 	return []string{
-		"BIG_FILE_MB=64",
+		"BIG_FILE_MB=16", // a minute of the emulated processor for each 64
 		"COMPUTERS=10",
 		"DAEMON_KILLS=3",
 		"VM_KILLS=1",

@@ -29,7 +29,7 @@ func TestGit(t *testing.T) {
 	out := sh(t, dir, `export HOME=$PWD GIT_CONFIG_NOSYSTEM=1
 		git init -q repo; cd repo
 		git config user.email a@example.org; git config user.name a
-		for d in $(seq 20); do mkdir -p src/$d; for f in $(seq 20); do echo "$d $f" > src/$d/$f.txt; done; done
+		for d in $(seq 12); do mkdir -p src/$d; for f in $(seq 12); do echo "$d $f" > src/$d/$f.txt; done; done
 		git add .; git commit -qm first
 		git checkout -q -b other; sed -i s/1/one/ src/1/*.txt; git commit -qam second
 		git checkout -q -; git merge -q other; git gc -q

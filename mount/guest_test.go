@@ -68,8 +68,8 @@ func TestGuestServesPrograms(t *testing.T) {
 	_, k := guestWorkspace(t)
 	sh(t, k.dir, `export HOME=$PWD
 		git init -q repo; cd repo; git config user.email a@b; git config user.name n
-		for i in $(seq 200); do echo $i > f$i; done; git add .; git commit -qm first; git fsck --strict
-		dd if=/dev/urandom of=big bs=1M count=24 status=none; cp big copy; cmp big copy
+		for i in $(seq 60); do echo $i > f$i; done; git add .; git commit -qm first; git fsck --strict
+		dd if=/dev/urandom of=big bs=1M count=8 status=none; cp big copy; cmp big copy
 		sync -f .; python3 -c '
 import mmap, os
 f = os.open("map", os.O_CREAT | os.O_RDWR); os.ftruncate(f, 1 << 20)

@@ -595,7 +595,7 @@ func TestLargeDirectory(t *testing.T) {
 	_, dir := mountedWorkspace(t)
 	count := 100_000
 	if testing.Short() {
-		count = 5_000
+		count = 2_000
 	}
 	sub := filepath.Join(dir, "large")
 	if err := os.Mkdir(sub, 0o755); err != nil {

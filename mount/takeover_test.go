@@ -181,8 +181,12 @@ func TestTakeoverAfterKill(t *testing.T) {
 	if err := ws.Close(); err != nil {
 		t.Fatal(err)
 	}
+	steps := 60
+	if testing.Short() {
+		steps = 20
+	}
 	k := newKernel(t)
-	takeover(t, k, 60, func() func() {
+	takeover(t, k, steps, func() func() {
 		host, guest, err := socketFiles()
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +226,7 @@ func TestTakeoverAfterKill(t *testing.T) {
 	}
 	pollOnce(t, dir)
 	for w := range 4 {
-		inspect(t, filepath.Join(dir, fmt.Sprintf("w%d", w)), 60)
+		inspect(t, filepath.Join(dir, fmt.Sprintf("w%d", w)), steps)
 	}
 	if err := m.Unmount(); err != nil {
 		t.Error(err)
