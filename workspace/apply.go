@@ -113,6 +113,7 @@ func (t *Tree) applyWriter(o *op) error {
 func (t *Tree) newInode(ino Ino, o *op) *inode {
 	in := &inode{node: node{ino: ino, mode: o.mode, uid: o.uid, gid: o.gid, nlink: 1, rdev: o.rdev,
 		atime: o.time, mtime: o.time, ctime: o.time, btime: o.time, writer: o.writer}}
+	in.plain = true
 	in.born = t.born(o.writer)
 	t.count.NextIno = uint64(ino) + 1
 	t.count.Inodes++

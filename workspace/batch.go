@@ -105,8 +105,15 @@ func (t *Tree) changing(in *inode) changes {
 	return &t.change
 }
 
-// setXattr changes an extended attribute, which must be loaded.
+// setXattr changes an extended attribute; they must have been looked at ([Tree.xattrs]).
 func (t *Tree) setXattr(in *inode, name string, x xattr) {
+	if in.extra == nil {
+		in.extra = &extra{}
+	}
+	if in.extra.xattrs == nil {
+		in.extra.xattrs = map[string]xattr{}
+	}
+	in.plain = false
 	if in.extra.xattrs[name].stage != t.batch.stage {
 		t.batch.xattrs = append(t.batch.xattrs, xattrKey{in, name})
 	}

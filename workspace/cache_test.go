@@ -318,3 +318,31 @@ func BenchmarkCachedInode(b *testing.B) {
 		b.ReportMetric(float64(cached), "cached")
 	}
 }
+
+// A kernel asks each file that it writes for security.capability. That there
+// is none must cost neither memory nor, after the first time, the index.
+func TestNoAttributesCostNothing(t *testing.T) {
+	f := newFixture(t, Options{})
+	made := f.put("made", "x").Ino
+	f.reopen()
+	for _, ino := range []Ino{made, f.put("new", "x").Ino} {
+		for range 2 {
+			_, err := f.t.GetXattr(ino, "security.capability")
+			f.want(err, syscall.ENODATA)
+			if in := f.t.inodes.m[ino]; !in.plain || in.extra != nil {
+				t.Errorf("inode %d: plain %v, extra %v", ino, in.plain, in.extra)
+			}
+		}
+		f.ok(f.t.SetXattr(f.c, ino, "user.a", []byte("1"), 0))
+		if v, err := f.t.GetXattr(ino, "user.a"); err != nil || string(v) != "1" {
+			t.Error(ino, v, err)
+		}
+		f.ok(f.w.Flush())
+		f.ok(f.t.RemoveXattr(f.c, ino, "user.a"))
+		_, err := f.t.GetXattr(ino, "user.a")
+		f.want(err, syscall.ENODATA)
+	}
+	f.reopen()
+	_, err := f.t.GetXattr(made, "user.a")
+	f.want(err, syscall.ENODATA)
+}

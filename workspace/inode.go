@@ -44,6 +44,7 @@ type inode struct {
 	stage   stage
 	freed   bool // gone, but the index does not know yet
 	indexed bool // the index may have rows of it
+	plain   bool // it is known to have no extended attributes
 
 	dir   *dir   // directories
 	file  *file  // regular files whose extents are (partly) loaded
@@ -53,7 +54,7 @@ type inode struct {
 // extra is what few inodes have.
 type extra struct {
 	target string
-	xattrs map[string]xattr // nil: not loaded
+	xattrs map[string]xattr // nil: not loaded, or none
 }
 
 type xattr struct {

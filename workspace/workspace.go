@@ -33,10 +33,10 @@ type Options struct {
 	// SegmentSize is the size at which a journal segment is sealed, bytes. Default 256 MiB.
 	SegmentSize int64
 	// FlushOps is how many operations are gathered before rows are written to
-	// the index. Default 1000.
+	// the index. Default 4000.
 	FlushOps int
 	// FlushInterval is the longest time an operation waits before its rows are
-	// written to the index. Default 50 ms.
+	// written to the index. Default 200 ms.
 	FlushInterval time.Duration
 	// MaxDirty is how many unwritten rows make operations wait for the index. Default 50,000.
 	MaxDirty int
@@ -61,7 +61,7 @@ func (o Options) withDefaults() Options {
 		v *int
 		n int
 	}{{&o.CacheInodes, 200_000}, {&o.CacheEntries, 400_000}, {&o.CacheExtents, 1_000_000},
-		{&o.FlushOps, 1000}, {&o.MaxDirty, 50_000}} {
+		{&o.FlushOps, 4000}, {&o.MaxDirty, 50_000}} {
 		if *d.v <= 0 {
 			*d.v = d.n
 		}
@@ -71,7 +71,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.SegmentSize = min(o.SegmentSize, 2<<30) // extents have 32 bits for a place
 	if o.FlushInterval <= 0 {
-		o.FlushInterval = 50 * time.Millisecond
+		o.FlushInterval = 200 * time.Millisecond
 	}
 	if o.Now == nil {
 		o.Now = time.Now

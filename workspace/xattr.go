@@ -16,37 +16,62 @@ const (
 	xattrTotal = 1 << 20 // of names and values of one inode: they are loaded together
 )
 
-// getXattrs returns an inode with all its attributes loaded.
-func (t *Tree) getXattrs(ino Ino) (*inode, error) {
-	in, err := t.get(ino)
+// xattrs returns an inode's attributes, for reading only. Those that never had
+// one, nearly all, cost neither memory nor a look at the index: a kernel asks
+// each new file for security.capability.
+func (t *Tree) xattrs(in *inode) (map[string]xattr, error) {
+	if in.plain {
+		return nil, nil
+	}
+	if in.extra != nil && in.extra.xattrs != nil {
+		return in.extra.xattrs, nil
+	}
+	m, err := t.index.xattrs(in.ino)
 	if err != nil {
-		return nil, err
+		return nil, t.errno("read xattrs", err)
+	}
+	if len(m) == 0 {
+		in.plain = true
+		return nil, nil
 	}
 	if in.extra == nil {
 		in.extra = &extra{}
 	}
-	if in.extra.xattrs == nil {
-		m := map[string]xattr{}
-		if in.indexed {
-			if m, err = t.index.xattrs(ino); err != nil {
-				return nil, t.errno("read xattrs", err)
-			}
-		}
-		in.extra.xattrs = m
+	in.extra.xattrs = m
+	return m, nil
+}
+
+// getXattrs is xattrs by number.
+func (t *Tree) getXattrs(ino Ino) (map[string]xattr, error) {
+	in, err := t.get(ino)
+	if err != nil {
+		return nil, err
 	}
-	return in, nil
+	return t.xattrs(in)
+}
+
+// isPlain tells whether it is known, without a look at the index, that an
+// inode has no attributes.
+func (t *Tree) isPlain(ino Ino) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	in := t.inodes.m[ino]
+	return in != nil && in.plain && !in.freed
 }
 
 // GetXattr returns the value; ENODATA if there is none.
 func (t *Tree) GetXattr(ino Ino, name string) ([]byte, error) {
+	if t.isPlain(ino) {
+		return nil, syscall.ENODATA
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	in, err := t.getXattrs(ino)
+	all, err := t.getXattrs(ino)
 	if err != nil {
 		return nil, err
 	}
 	t.tidy()
-	if x, ok := in.extra.xattrs[name]; ok && !x.gone {
+	if x, ok := all[name]; ok && !x.gone {
 		return slices.Clone(x.value), nil
 	}
 	return nil, syscall.ENODATA
@@ -54,16 +79,19 @@ func (t *Tree) GetXattr(ino Ino, name string) ([]byte, error) {
 
 // ListXattr returns the names, sorted.
 func (t *Tree) ListXattr(ino Ino) ([]string, error) {
+	if t.isPlain(ino) {
+		return nil, nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	in, err := t.getXattrs(ino)
+	all, err := t.getXattrs(ino)
 	if err != nil {
 		return nil, err
 	}
 	t.tidy()
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(in.extra.xattrs)) {
-		if !in.extra.xattrs[name].gone {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !all[name].gone {
 			names = append(names, name)
 		}
 	}
@@ -123,11 +151,11 @@ func (t *Tree) changeXattr(c Caller, ino Ino, kind opKind, name string, value []
 	if done != nil {
 		return nil
 	}
-	in, err := t.getXattrs(ino)
+	all, err := t.getXattrs(ino)
 	if err != nil {
 		return err
 	}
-	if err := allow(in.extra.xattrs); err != nil {
+	if err := allow(all); err != nil {
 		return err
 	}
 	o, err := t.record(kind, c)
@@ -139,11 +167,15 @@ func (t *Tree) changeXattr(c Caller, ino Ino, kind opKind, name string, value []
 }
 
 func (t *Tree) applyXattr(o *op) error {
-	in, err := t.getXattrs(o.ino)
+	in, err := t.get(o.ino)
 	if err != nil {
 		return err
 	}
-	x, ok := in.extra.xattrs[o.name]
+	all, err := t.xattrs(in)
+	if err != nil {
+		return err
+	}
+	x, ok := all[o.name]
 	if o.kind == opDelXattr && (!ok || x.gone) {
 		return fmt.Errorf("%w: no such attribute", errApply)
 	}
