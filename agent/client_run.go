@@ -104,36 +104,41 @@ func vetEvent(e holt.RunEvent, at int64) (int64, error) {
 	return at + step, nil
 }
 
-// RunInput opens the run's standard input. Close ends the input for ever; a
+// RunInput opens the run's standard input at offset, counted from its start;
+// bytes that the run has already are skipped. A negative offset goes on where
+// it stands. [RunInput.End] ends the writing and, unless keep is set, the input for ever; a
 // channel that breaks, or ctx ending, does not, and it can be opened again. A
 // run that was not started with Stdin, or whose input has ended, is Conflict.
-func (c *Client) RunInput(ctx context.Context, id holt.RunID) (io.WriteCloser, error) {
-	s, err := c.open(ctx, opRunInput, runArgs{ID: id}, nil)
+//
+// Whoever gives an offset takes the place of one that is still sending.
+func (c *Client) RunInput(ctx context.Context, id holt.RunID, offset int64, keep bool) (*RunInput, error) {
+	s, err := c.open(ctx, opRunInput, runArgs{ID: id, Offset: offset, Keep: keep}, nil)
 	if err != nil {
 		return nil, err
 	}
-	in := &runInput{s: s, w: newChunkWriter(s, smallChunk), done: make(chan struct{})}
+	in := &RunInput{s: s, w: newChunkWriter(s, smallChunk), done: make(chan struct{})}
 	go in.await()
 	return in, nil
 }
 
-// runInput writes chunks; the guest answers once, when the input has ended.
-type runInput struct {
-	s    *clientStream
-	w    *chunkWriter
-	once sync.Once
-	done chan struct{} // closed when the guest has answered; then err is set
-	err  error
+// RunInput writes chunks; the guest answers once, when the input has ended.
+type RunInput struct {
+	s      *clientStream
+	w      *chunkWriter
+	once   sync.Once
+	done   chan struct{} // closed when the guest has answered; then these are set
+	err    error
+	answer inputAnswer
 }
 
-func (in *runInput) await() {
-	in.err = describe(in.s.ctx, opRunInput, readAnswer(in.s, nil))
+func (in *RunInput) await() {
+	in.err = describe(in.s.ctx, opRunInput, readAnswer(in.s, &in.answer))
 	close(in.done)
 	in.s.SetWriteDeadline(time.Unix(1, 0)) // frees a write that the guest will not read
 	in.s.Close()
 }
 
-func (in *runInput) Write(p []byte) (int, error) {
+func (in *RunInput) Write(p []byte) (int, error) {
 	n, err := in.w.Write(p)
 	if err == nil {
 		return n, nil
@@ -148,11 +153,15 @@ func (in *runInput) Write(p []byte) (int, error) {
 	return n, describe(in.s.ctx, opRunInput, err)
 }
 
-// Close ends the input and returns what the guest said about it.
-func (in *runInput) Close() error {
+// End ends the writing and returns how many bytes the run has taken since its
+// start.
+func (in *RunInput) End() (taken int64, err error) {
 	in.once.Do(func() { in.w.end() })
 	<-in.done
-	return in.err
+	if in.err == nil && in.answer.Taken < 0 {
+		in.err = holt.Errorf(holt.Corrupt, "guest has taken %d bytes of input", in.answer.Taken)
+	}
+	return in.answer.Taken, in.err
 }
 
 // SignalRun sends a signal by name (SIGTERM or TERM) to every process of a run,

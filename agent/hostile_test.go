@@ -209,9 +209,9 @@ func TestHostileAnswers(t *testing.T) {
 		c.WriteFile(ctx, "/x", 0, "", bytes.NewReader(make([]byte, 1000)))
 		c.List(ctx, "/x", func(holt.FileInfo) error { return nil })
 		c.Runs(ctx)
-		if in, err := c.RunInput(ctx, id); err == nil {
+		if in, err := c.RunInput(ctx, id, -1, false); err == nil {
 			in.Write([]byte("x"))
-			in.Close()
+			in.End()
 		}
 		if conn, err := c.DialPort(ctx, "tcp", "x"); err == nil {
 			conn.SetDeadline(time.Now().Add(patience))

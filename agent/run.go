@@ -35,7 +35,7 @@ type run struct {
 	end    <-chan unix.WaitStatus
 	ended  chan struct{} // closed when the run is over and its output complete
 	streams
-	inputMu sync.Mutex // held by the one client that sends input
+	input input
 
 	mu   sync.Mutex
 	info holt.Run

@@ -201,25 +201,25 @@ func TestInput(t *testing.T) {
 	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Argv: []string{"sha256sum"}, Stdin: true}); err != nil {
 		t.Fatal(err)
 	}
-	in, err := c.RunInput(t.Context(), id)
+	in, err := c.RunInput(t.Context(), id, -1, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.RunInput(t.Context(), id)
+	_, err = c.RunInput(t.Context(), id, -1, false)
 	wantCode(t, "second input", err, holt.Conflict)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	if _, err := in.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	if err := in.Close(); err != nil {
-		t.Fatal(err)
+	if taken, err := in.End(); err != nil || taken != int64(len(data)) {
+		t.Fatal(taken, err)
 	}
 	if r := follow(t, c, id, 0); r.stdout != fmt.Sprintf("%x  -\n", sha256.Sum256(data)) {
 		t.Errorf("output %q", r.stdout)
 	}
 
 	r := runToEnd(t, c, holt.RunSpec{Argv: []string{"true"}})
-	_, err = c.RunInput(t.Context(), r.ID)
+	_, err = c.RunInput(t.Context(), r.ID, -1, false)
 	wantCode(t, "input of a run without", err, holt.Conflict)
 
 	// A process that ends without reading must not hold the writer.
@@ -227,10 +227,76 @@ func TestInput(t *testing.T) {
 	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Argv: []string{"sh", "-c", "exec <&-; sleep 0.1"}, Stdin: true}); err != nil {
 		t.Fatal(err)
 	}
-	if in, err = c.RunInput(t.Context(), id); err == nil {
+	if in, err = c.RunInput(t.Context(), id, 0, false); err == nil {
 		_, err = io.Copy(in, io.LimitReader(zeros{}, 64<<20))
 	}
 	wantCode(t, "input nobody reads", err, holt.Conflict)
+}
+
+// What a host that was cut off had sent is not taken twice, though the agent
+// is still at it: the run does not read.
+func TestInputAgain(t *testing.T) {
+	c := startGuest(t).client(t)
+	id := holt.NewRunID()
+	gate := "/tmp/" + string(id) // where the guest's user may write
+	script := fmt.Sprintf("until [ -e %s ]; do sleep 0.01; done; exec sha256sum", gate)
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Argv: []string{"sh", "-c", script}, Stdin: true}); err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, 3<<20)
+	for i := range data {
+		data[i] = byte(i >> 10)
+	}
+	open := func(offset int, keep bool) *RunInput {
+		t.Helper()
+		in, err := c.RunInput(t.Context(), id, int64(offset), keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	send := func(in *RunInput, data []byte) int {
+		t.Helper()
+		if _, err := in.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		taken, err := in.End()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(taken)
+	}
+	first := open(0, true)
+	stuck := make(chan error)
+	go func() {
+		first.Write(data) // more than the pipe holds
+		_, err := first.End()
+		stuck <- err
+	}()
+	second := open(0, true)
+	wantCode(t, "the first input", <-stuck, holt.Conflict)
+	sh(t, c, "touch "+gate)
+	defer sh(t, c, "rm "+gate)
+	if taken := send(second, data[:2<<20]); taken != 2<<20 {
+		t.Errorf("%d bytes taken", taken)
+	}
+	_, err := c.RunInput(t.Context(), id, 2<<20+1, true)
+	wantCode(t, "input behind a gap", err, holt.InvalidArgument)
+	if taken := send(open(1<<20, true), data[1<<20:]); taken != len(data) {
+		t.Errorf("%d bytes taken", taken)
+	}
+	for range 2 { // a repeated end is one
+		if taken := send(open(-1, false), nil); taken != len(data) {
+			t.Errorf("%d bytes taken", taken)
+		}
+	}
+	if r := follow(t, c, id, 0); r.stdout != fmt.Sprintf("%x  -\n", sha256.Sum256(data)) {
+		t.Errorf("output %q", r.stdout)
+	}
+	late := open(len(data), false)
+	late.Write([]byte("more"))
+	_, err = late.End()
+	wantCode(t, "input behind the end", err, holt.Conflict)
 }
 
 // A host that is killed takes no run with it, and the next one reads on where

@@ -4,14 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"holt"
 )
@@ -351,39 +347,5 @@ func sendExit(ctx context.Context, st *serverStream, r *run, offset int64) error
 		return err
 	}
 	_, err = st.Write(appendEvent(nil, kind, offset, body))
-	return err
-}
-
-// inputRun copies chunks to a run's standard input.
-func (s *Server) inputRun(ctx context.Context, st *serverStream) error {
-	args, err := decode[runArgs](st.args)
-	if err != nil {
-		return err
-	}
-	r, err := s.runs.get(args.ID)
-	if err != nil {
-		return err
-	}
-	if r.stdin == nil {
-		return holt.Errorf(holt.Conflict, "run %s has no standard input", args.ID).
-			WithHint("start it with stdin set")
-	}
-	if !r.inputMu.TryLock() {
-		return holt.Errorf(holt.Conflict, "another client is sending input to run %s", args.ID)
-	}
-	defer r.inputMu.Unlock()
-	if err := st.agree(nil); err != nil {
-		return err
-	}
-	in := &chunkReader{r: st}
-	_, err = io.CopyBuffer(struct{ io.Writer }{r.stdin}, struct{ io.Reader }{in}, make([]byte, smallChunk))
-	if err == nil {
-		r.stdin.Close() // a second time is an error that says nothing new
-		return writeAnswer(st, nil, nil)
-	}
-	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EPIPE) {
-		err = holt.Errorf(holt.Conflict, "run %s takes no more input", args.ID)
-	}
-	writeAnswer(st, nil, err)
 	return err
 }

@@ -12,7 +12,7 @@ import (
 
 // Protocol is the version of what is spoken inside a session. An agent answers
 // only requests of its own version.
-const Protocol = 1
+const Protocol = 2
 
 const (
 	maxMessage = 1 << 20   // bytes of a JSON message
@@ -260,8 +260,14 @@ func readEvent(r io.Reader, buf []byte) (holt.RunEvent, error) {
 type runArgs struct {
 	ID     holt.RunID    `json:"id"`
 	Spec   *holt.RunSpec `json:"spec,omitempty"`
-	Offset int64         `json:"offset,omitempty"`
+	Offset int64         `json:"offset,omitempty"` // run.input: negative: where it stands
+	Keep   bool          `json:"keep,omitempty"`   // run.input: its end does not end the run's
 	Signal string        `json:"signal,omitempty"`
+}
+
+// inputAnswer ends run.input.
+type inputAnswer struct {
+	Taken int64 `json:"taken"` // bytes that the run has taken since its start
 }
 
 type fileArgs struct {

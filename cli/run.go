@@ -275,7 +275,7 @@ func (r *remoteRun) signal(name string) {
 // feed passes standard input on. When part of it is lost for good the run is
 // ended: with half of its input it could only do wrong.
 func (r *remoteRun) feed(ctx context.Context, cancel context.CancelCauseFunc) {
-	_, err := r.c.Runs.Input(ctx, r.id, r.input, true)
+	_, err := r.c.Runs.Input(ctx, r.id, 0, r.input, true)
 	if err == nil || ctx.Err() != nil || holt.CodeOf(err) == holt.Conflict { // it has ended, or closed its input
 		return
 	}

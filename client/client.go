@@ -86,7 +86,7 @@ func New(opt Options) (*Client, error) {
 	case opt.Socket != "":
 		c.url, c.place = "http://holt", opt.Socket
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return watched(dialSocket(ctx, opt.Socket))
+			return dialSocket(ctx, opt.Socket)
 		}
 	default:
 		u, err := parseHost(opt.Host)
@@ -95,9 +95,7 @@ func New(opt Options) (*Client, error) {
 		}
 		c.url, c.place = u, opt.Host
 		transport.Proxy = http.ProxyFromEnvironment
-		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-			return watched(new(net.Dialer).DialContext(ctx, network, address))
-		}
+		transport.DialContext = new(net.Dialer).DialContext
 	}
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere

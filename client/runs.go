@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -42,38 +40,4 @@ func (n Runs) List(ctx context.Context, computer string, after holt.RunID, limit
 func (n Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) error {
 	return n.c.json(ctx, call{method: http.MethodPost, path: join("runs", string(id), "signal"),
 		body: holt.SignalSpec{Signal: signal}, keyed: true, key: key}, nil)
-}
-
-// Input copies r to the run's standard input and returns how many bytes the
-// guest took; at the end of r, eof says whether to close the input. If the
-// connection breaks after the first byte, nobody knows how much of the rest
-// arrived: it returns Unavailable and the input stays open. A break before
-// that is mended.
-//
-// It may return while a Read of r is still blocked, when the run ends first.
-func (n Runs) Input(ctx context.Context, id holt.RunID, r io.Reader, eof bool) (int64, error) {
-	query := url.Values{"eof": {strconv.FormatBool(eof)}}
-	src := newSource(r)
-	defer src.stop()
-	var w wait
-	for {
-		var out struct {
-			Bytes int64 `json:"bytes"`
-		}
-		body := src.attempt()
-		err := n.c.once(closeWithConn(ctx, body), call{method: http.MethodPut, path: join("runs", string(id), "stdin"), query: query, raw: body}, &out)
-		var lost *lostError
-		if errors.As(err, &lost) && src.given.Load() == 0 && n.c.again(ctx, &w, lost) {
-			continue
-		}
-		var e *holt.Error
-		if errors.As(err, &e) {
-			if detail, ok := e.Detail.(map[string]any); ok {
-				if taken, ok := detail["bytes"].(float64); ok {
-					out.Bytes = int64(taken)
-				}
-			}
-		}
-		return out.Bytes, err
-	}
 }

@@ -12,12 +12,16 @@ import (
 // still minds an earlier call's.
 const inputTries = 5
 
-// Input copies src to the standard input of a run that was started with Stdin
-// and returns how many bytes were taken. At the end of src, eof says whether
-// that ends the input; if not, or if src fails, it stays open.
+// Input copies src to the standard input of a run that was started with Stdin,
+// at an offset counted from the input's start: bytes that the run has already
+// are skipped, so that a call that was cut off can be repeated. A negative
+// offset goes on where the input stands. It returns where the next call goes
+// on. At the end of src, eof says whether that ends the input; if not, or if
+// src fails, it stays open.
 //
-// Errors: Conflict when the run has ended or its input has; those of src.
-func (r *Runs) Input(ctx context.Context, id holt.RunID, src io.Reader, eof bool) (int64, error) {
+// Errors: Conflict when the run has ended or its input has, InvalidArgument
+// when bytes before offset are missing; those of src.
+func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Reader, eof bool) (int64, error) {
 	run, err := r.s.runs.get(ctx, id)
 	if err != nil {
 		return 0, err
@@ -33,24 +37,23 @@ func (r *Runs) Input(ctx context.Context, id holt.RunID, src io.Reader, eof bool
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithCancel(ctx) // without Close, the end of ctx leaves the input open
+	ctx, cancel := context.WithCancel(ctx) // without End, the end of ctx leaves the input open
 	defer cancel()
-	in, err := openInput(ctx, client, id)
+	in, err := openInput(ctx, client, id, offset, !eof)
 	if err != nil {
 		return 0, err
 	}
-	n, err := io.Copy(in, src)
-	if err != nil || !eof {
-		return n, err
+	if _, err := io.Copy(in, src); err != nil {
+		return 0, err
 	}
-	return n, in.Close()
+	return in.End()
 }
 
 // openInput opens a run's input. That an earlier call has left it open reaches
 // the guest a moment after that call has returned.
-func openInput(ctx context.Context, c *agent.Client, id holt.RunID) (io.WriteCloser, error) {
+func openInput(ctx context.Context, c *agent.Client, id holt.RunID, offset int64, keep bool) (*agent.RunInput, error) {
 	for try := 0; ; try++ {
-		in, err := c.RunInput(ctx, id)
+		in, err := c.RunInput(ctx, id, offset, keep)
 		if holt.CodeOf(err) != holt.Conflict || try == inputTries {
 			return in, err
 		}

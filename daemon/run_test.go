@@ -28,26 +28,28 @@ func TestInputAndSignals(t *testing.T) {
 		return r
 	}
 	r := start(holt.RunSpec{Command: "tr a-z A-Z", Stdin: true})
+	at := int64(0)
 	for _, part := range []struct {
 		text string
 		eof  bool
 	}{{"one ", false}, {"two ", false}, {"three", true}} {
-		if n, err := runs.Input(ctx, r.ID, strings.NewReader(part.text), part.eof); err != nil || n != int64(len(part.text)) {
+		n, err := runs.Input(ctx, r.ID, at, strings.NewReader(part.text), part.eof)
+		if at += int64(len(part.text)); err != nil || n != at {
 			t.Fatal(n, err)
 		}
 	}
 	if res := follow(t, d, r.ID, 0); res.out != "ONE TWO THREE" || res.ExitCode != 0 {
 		t.Errorf("%q %+v", res.out, res.Run)
 	}
-	_, err := runs.Input(ctx, r.ID, strings.NewReader("late"), true)
+	_, err := runs.Input(ctx, r.ID, at, strings.NewReader("late"), true)
 	wantCode(t, err, holt.Conflict)
 
 	broken := errors.New("the source broke")
 	r = start(holt.RunSpec{Command: "cat", Stdin: true})
-	if _, err := runs.Input(ctx, r.ID, io.MultiReader(strings.NewReader("a"), &failing{broken}), true); !errors.Is(err, broken) {
+	if _, err := runs.Input(ctx, r.ID, 0, io.MultiReader(strings.NewReader("a"), &failing{broken}), true); !errors.Is(err, broken) {
 		t.Error(err)
 	}
-	if _, err := runs.Input(ctx, r.ID, strings.NewReader("b"), true); err != nil {
+	if _, err := runs.Input(ctx, r.ID, -1, strings.NewReader("b"), true); err != nil {
 		t.Error(err)
 	}
 	if res := follow(t, d, r.ID, 0); res.out != "ab" {

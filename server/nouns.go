@@ -66,11 +66,13 @@ type Runs interface {
 	// guest goes away it waits or returns Unavailable; a follower may then
 	// come again with the offset it has reached.
 	Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error
-	// Input copies r to the run's standard input and returns how many bytes
-	// the guest took. At the end of r, eof says whether to close the input; if
-	// not, or if r fails, it stays open for a later call. It returns Conflict
-	// when the run has ended or its input is closed.
-	Input(ctx context.Context, id holt.RunID, r io.Reader, eof bool) (int64, error)
+	// Input copies r to the run's standard input at offset, counted from the
+	// input's start, and returns where the next call goes on. Bytes that the
+	// run has already are skipped, bytes that it lacks are InvalidArgument; a
+	// negative offset goes on where it stands. At the end of r, eof says
+	// whether to close the input; if not, or if r fails, it stays open. It
+	// returns Conflict when the run has ended or its input is closed.
+	Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof bool) (int64, error)
 	// Signal sends a signal, as SIGTERM, to all processes of the run.
 	Signal(ctx context.Context, id holt.RunID, signal, key string) error
 }

@@ -128,35 +128,37 @@ func (s *Server) runEvents(api huma.API) {
 	})
 }
 
-// taken says how much of an input the guest took.
-type taken struct {
-	Bytes int64 `json:"bytes" doc:"bytes that the guest took"`
+// inputEnd says where an input stands.
+type inputEnd struct {
+	Offset int64 `json:"offset" doc:"bytes that the run has taken since its start: where the next call goes on"`
 }
 
 func (s *Server) runInput(api huma.API) {
 	op := describe(http.MethodPut, "/v1/runs/{run}/stdin", "writeRunInput", "runs", "Write to the standard input of a run")
 	op.Description = "The body goes to the run as it comes. It may be sent in any number of calls, one after the other; " +
-		"the one with eof closes the input. An error's detail says how many bytes the guest had taken."
+		"the one with eof closes the input. A call that was cut off can be repeated with its offset: what the run has already is skipped."
 	op.RequestBody = rawBody("bytes for the standard input")
 	register(api, op, func(ctx context.Context, in *struct {
 		OneRun
 		RawRequest
-		EOF bool `query:"eof" default:"true" doc:"close the input at the end of the body"`
-	}) (*reply[taken], error) {
+		Offset string `query:"offset" pattern:"^[0-9]{1,18}$" doc:"where in the input the body begins, bytes from its start; default: where it stands"`
+		EOF    bool   `query:"eof" default:"true" doc:"close the input at the end of the body"`
+	}) (*reply[inputEnd], error) {
 		id, err := holt.ParseRunID(in.Run)
 		if err != nil {
 			return nil, err
+		}
+		offset := int64(-1)
+		if in.Offset != "" {
+			if offset, err = strconv.ParseInt(in.Offset, 10, 64); err != nil {
+				return nil, holt.Errorf(holt.InvalidArgument, "%q is not an offset", in.Offset)
+			}
 		}
 		ctx, cancel := s.stream(ctx)
 		defer cancel()
 		body := requestOf(ctx).body
 		body.patient, body.linger = 0, 0 // a person may be typing, or not
-		n, err := s.opt.Nouns.Runs.Input(ctx, id, in.r.Body, in.EOF)
-		if err != nil {
-			e := *failed(ctx, err).e // a copy: the noun may share its errors
-			e.Detail = taken{n}
-			return nil, &e
-		}
-		return &reply[taken]{taken{n}}, nil
+		end, err := s.opt.Nouns.Runs.Input(ctx, id, offset, in.r.Body, in.EOF)
+		return &reply[inputEnd]{inputEnd{end}}, err
 	})
 }

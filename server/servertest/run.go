@@ -33,7 +33,10 @@ type run struct {
 	chunks  []holt.RunEvent
 	kept    int
 	end     int64 // offset behind all output so far
-	input   io.WriteCloser
+
+	stdin   io.WriteCloser // nil: none
+	sending sync.Mutex     // held by the one that sends
+	taken   int64          // of input, bytes; guarded by sending
 }
 
 func (n runs) Start(_ context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error) {
@@ -74,7 +77,7 @@ func (r *run) start() error {
 		if err != nil {
 			return err
 		}
-		r.input = in
+		r.stdin = in
 	}
 	r.cmd.Stdout, r.cmd.Stderr = tap{r, holt.RunStdout}, tap{r, holt.RunStderr}
 	r.cmd.WaitDelay = 50 * time.Millisecond // a background child may hold the output
@@ -221,39 +224,50 @@ func (n runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func
 	}
 }
 
-func (n runs) Input(ctx context.Context, id holt.RunID, in io.Reader, eof bool) (int64, error) {
+func (n runs) Input(ctx context.Context, id holt.RunID, offset int64, in io.Reader, eof bool) (int64, error) {
 	r, err := n.find(id)
 	if err != nil {
 		return 0, err
 	}
-	r.mu.Lock()
-	w := r.input
-	r.mu.Unlock()
-	if w == nil {
+	if r.stdin == nil {
 		return 0, holt.Errorf(holt.Conflict, "the run takes no input")
 	}
-	var taken int64
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	ended := holt.Errorf(holt.Conflict, "the run has ended")
+	select {
+	case <-r.gone: // an earlier call may still be at it
+		return 0, ended
+	default:
+	}
+	if offset < 0 {
+		offset = r.taken
+	}
+	if offset > r.taken {
+		return 0, holt.Errorf(holt.InvalidArgument, "the run has taken %d bytes only", r.taken)
+	}
 	failed := make(chan error, 1)
 	go func() {
-		var err error
-		taken, err = io.Copy(w, in)
+		_, err := io.CopyN(io.Discard, in, r.taken-offset)
+		if err == nil || err == io.EOF {
+			var n int64
+			n, err = io.Copy(r.stdin, in)
+			r.taken += n
+		}
 		failed <- err
 	}()
 	select {
 	case err = <-failed:
 	case <-r.gone:
-		return 0, holt.Errorf(holt.Conflict, "the run has ended")
+		return 0, ended
 	}
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EPIPE) {
-		return taken, holt.Errorf(holt.Conflict, "the run's input is closed")
+		return 0, holt.Errorf(holt.Conflict, "the run's input is closed")
 	}
 	if err == nil && eof {
-		err = w.Close()
-		r.mu.Lock()
-		r.input = nil
-		r.mu.Unlock()
+		_ = r.stdin.Close() // a second time is an error that says nothing new
 	}
-	return taken, err
+	return r.taken, err
 }
 
 func (n runs) Signal(_ context.Context, id holt.RunID, signal, key string) error {
