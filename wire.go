@@ -77,11 +77,12 @@ type QuerySpec struct {
 // Image is a built template: what the root disks of new computers start from.
 type Image struct {
 	Template  string     `json:"template"`
-	Built     bool       `json:"built" doc:"false: a known recipe that was not built yet, or has changed since"`
+	Built     bool       `json:"built" doc:"false: a known recipe that was not built yet, or has changed since it was"`
 	Digest    string     `json:"digest,omitempty" doc:"of everything that went into it"`
 	MinDiskMB int        `json:"min_disk_mb,omitempty" doc:"smallest root disk it fits on, MiB"`
 	Bytes     int64      `json:"bytes,omitempty" doc:"what it takes on the host"`
 	BuiltAt   *time.Time `json:"built_at,omitempty"`
+	Computers int        `json:"computers,omitempty" doc:"how many computers' disks stand on it, of every daemon that shares the images"`
 }
 
 // Health says that the daemon answers, and what it is.

@@ -53,7 +53,16 @@ func local() cli.Local {
 		},
 		ListImages: func(context.Context, cli.Place) ([]holt.Image, error) {
 			at := time.Now().Add(-3 * time.Hour)
-			return []holt.Image{{Template: "base", Built: true, Digest: "0123456789abcdef", MinDiskMB: 2048, Bytes: 1 << 30, BuiltAt: &at}, {Template: "coding-agent"}}, nil
+			return []holt.Image{{Template: "base", Built: true, Digest: "0123456789abcdef", MinDiskMB: 2048, Bytes: 1 << 30, BuiltAt: &at}, {Template: "base", Digest: "fedcba9876543210", MinDiskMB: 2048, Bytes: 2 << 30, BuiltAt: &at, Computers: 2}, {Template: "coding-agent"}}, nil
+		},
+		DeleteImage: func(_ context.Context, _ cli.Place, ref string) (holt.Image, error) {
+			if ref != "base" {
+				return holt.Image{}, holt.Errorf(holt.Conflict, "the image %s is in use", ref).WithHint("delete those computers first")
+			}
+			return holt.Image{Template: ref, Digest: "0123456789abcdef", Bytes: 1 << 30}, nil
+		},
+		PruneImages: func(context.Context, cli.Place) ([]holt.Image, error) {
+			return []holt.Image{{Template: "base", Digest: "fedcba9876543210", Bytes: 2 << 30}}, nil
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -11,7 +10,7 @@ import (
 )
 
 func (a *app) imageCommand() *cobra.Command {
-	return group("image", "What computers' root disks are made from", a.imageBuild(), a.imageList())
+	return group("image", "What computers' root disks are made from", a.imageBuild(), a.imageList(), a.imageDelete(), a.imagePrune())
 }
 
 func (a *app) imageBuild() *cobra.Command {
@@ -50,6 +49,9 @@ func (a *app) build(ctx context.Context, at Place, template string) (holt.Image,
 func (a *app) imageList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List templates and whether they are built", Args: exactly(0),
+		Long: `Lists every template, built or not, and every image that is there. One is
+outdated when its template's recipe, or the host, has changed since. COMPUTERS
+counts the disks that stand on it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.images(cmd.Context())
 			if err != nil {
@@ -60,12 +62,16 @@ func (a *app) imageList() *cobra.Command {
 			}
 			rows := make([][]string, len(all))
 			for i, im := range all {
-				rows[i] = []string{im.Template, "no", "-", "-", "-"}
-				if im.Built && im.BuiltAt != nil {
-					rows[i] = []string{im.Template, ago(*im.BuiltAt), size(im.Bytes), fmt.Sprintf("%d MiB", im.MinDiskMB), cmp.Or(im.Digest, "-")[:min(12, len(cmp.Or(im.Digest, "-")))]}
+				rows[i] = []string{im.Template, "no", "-", "-", "-", "-"}
+				if im.BuiltAt != nil {
+					built := ago(*im.BuiltAt)
+					if !im.Built {
+						built += ", outdated"
+					}
+					rows[i] = []string{im.Template, built, size(im.Bytes), fmt.Sprintf("%d MiB", im.MinDiskMB), fmt.Sprint(im.Computers), im.Digest[:min(12, len(im.Digest))]}
 				}
 			}
-			return printTable(a.Out, []string{"TEMPLATE", "BUILT", "SIZE", "SMALLEST DISK", "DIGEST"}, rows)
+			return printTable(a.Out, []string{"TEMPLATE", "BUILT", "SIZE", "SMALLEST DISK", "COMPUTERS", "DIGEST"}, rows)
 		},
 	}
 	a.jsonFlag(cmd)
@@ -86,4 +92,73 @@ func (a *app) images(ctx context.Context) ([]holt.Image, error) {
 		return nil, err
 	}
 	return a.local.ListImages(ctx, at)
+}
+
+func (a *app) imageDelete() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete TEMPLATE|DIGEST", Aliases: []string{"rm"}, Short: "Delete an image that no computer stands on", Args: exactly(1),
+		ValidArgsFunction: a.complete(a.templateNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := a.imagesHere()
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(yes, fmt.Sprintf("Delete the image %s? To build it again takes minutes.", visible(args[0]))); err != nil {
+				return err
+			}
+			gone, err := a.local.DeleteImage(cmd.Context(), at, args[0])
+			if err != nil {
+				return err
+			}
+			return a.imagesGone([]holt.Image{gone})
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) imagePrune() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "prune", Short: "Delete images that nothing needs any more", Args: exactly(0),
+		Long: `Deletes the images that a later build of their template has replaced and that
+no computer's disk stands on, whichever daemon it belongs to.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := a.imagesHere()
+			if err != nil {
+				return err
+			}
+			gone, err := a.local.PruneImages(cmd.Context(), at)
+			if err != nil {
+				return err
+			}
+			return a.imagesGone(gone)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// imagesHere says where this machine's images are.
+func (a *app) imagesHere() (Place, error) {
+	if a.remote() {
+		return Place{}, holt.Errorf(holt.Unsupported, "images are deleted on the machine where they are").
+			WithHint("call it there, without %s", holt.EnvHost)
+	}
+	return a.place()
+}
+
+// imagesGone says which images were deleted.
+func (a *app) imagesGone(gone []holt.Image) error {
+	if a.wantsJSON() {
+		return printJSON(a.Out, gone)
+	}
+	bytes := int64(0)
+	for _, im := range gone {
+		bytes += im.Bytes
+		fmt.Fprintf(a.Out, "%s (%s) is deleted\n", visible(im.Template), im.Digest[:min(12, len(im.Digest))])
+	}
+	fmt.Fprintf(a.Out, "%d images, %s\n", len(gone), size(bytes))
+	return nil
 }

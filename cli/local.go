@@ -20,6 +20,10 @@ type Local struct {
 	BuildImage func(ctx context.Context, at Place, template string, progress func(Progress)) (holt.Image, error)
 	// ListImages returns all templates, built or not.
 	ListImages func(ctx context.Context, at Place) ([]holt.Image, error)
+	// DeleteImage removes one image that no computer's disk stands on.
+	DeleteImage func(ctx context.Context, at Place, ref string) (holt.Image, error)
+	// PruneImages removes those that nothing needs any more.
+	PruneImages func(ctx context.Context, at Place) ([]holt.Image, error)
 }
 
 // Place says where a daemon keeps its things.

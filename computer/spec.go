@@ -36,6 +36,9 @@ const (
 type Images interface {
 	// Get returns an image by template or by the digest of its root.
 	Get(ctx context.Context, ref string) (image.Image, error)
+	// Hold keeps the root with a digest from being removed while dir, an
+	// absolute path, is there.
+	Hold(ctx context.Context, digest, dir string) error
 }
 
 // shape fills in the defaults of spec and refuses what can never be right.

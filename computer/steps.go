@@ -135,6 +135,9 @@ func (m *making) makeDisk(ctx context.Context) error {
 	if !m.s.cfg.Engine.Capabilities().RootDisk {
 		return nil
 	}
+	if err := m.s.cfg.Images.Hold(ctx, m.r.image, dir); err != nil {
+		return err
+	}
 	return HostError(m.s.cfg.Engine.CreateDisk(ctx, filepath.Join(dir, diskName), machine.Base{Path: m.img.Root}, m.r.DiskSizeMB))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"holt"
 	"holt/machine"
@@ -18,11 +19,24 @@ func takeOverAll(ctx context.Context, s *Store) error {
 	}
 	for _, r := range all {
 		t := &takeover{making{s: s, r: &r}}
+		t.holdImage(ctx)
 		if err := t.run(ctx); err != nil {
 			return fmt.Errorf("take over computer %s: %w", r.Name, err)
 		}
 	}
 	return nil
+}
+
+// holdImage says anew where the computer's disk is: the data directory may
+// have been moved.
+func (t *takeover) holdImage(ctx context.Context) {
+	dir := t.s.cfg.dir(t.r.ID)
+	if _, err := os.Stat(dir); err != nil || t.r.image == "" {
+		return
+	}
+	if err := t.s.cfg.Images.Hold(ctx, t.r.image, dir); err != nil {
+		t.s.log.Error("hold image", "computer", t.r.ID, "image", t.r.image, "error", err)
+	}
 }
 
 // takeover is what a new daemon does with one computer of the old one's.

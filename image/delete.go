@@ -7,56 +7,137 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"holt"
 )
 
-// Delete removes a template's image, or the image with the given root digest.
-// inUse tells whether a computer's disk stands on a root; it may be nil. An
-// image in use is not removed: Conflict.
-func (s *Store) Delete(ctx context.Context, ref string, inUse func(digest string) bool) error {
-	rec, err := s.find(ref)
-	if err != nil {
-		return err
-	}
-	if inUse != nil && inUse(rec.Digest) {
-		return holt.Errorf(holt.Conflict, "image %s is in use: disks of computers stand on it", rec.Template).
-			WithHint("delete those computers first")
-	}
-	release, err := s.lock(ctx, rec.Template, func() {})
+// holders is the directory in a root's own of links to what stands on it.
+const holders = "holders"
+
+// Hold records that the disk in dir, an absolute path, stands on a root: as
+// long as dir is there, no daemon and no command that shares this store removes
+// the root. Nothing has to be undone: a link to what is gone holds nothing.
+//
+// Errors: NotFound when there is no such root (any more).
+func (s *Store) Hold(ctx context.Context, digest, dir string) error {
+	release, err := s.lock(ctx, digest, func() {})
 	if err != nil {
 		return err
 	}
 	defer release()
-	var c current
-	if readJSON(s.templateFile(rec.Template), &c) == nil && c.Digest == rec.Digest {
-		if err := os.Remove(s.templateFile(rec.Template)); err != nil {
-			return fmt.Errorf("delete image: %w", err)
+	if _, err := s.find(digest); err != nil {
+		return err
+	}
+	links := filepath.Join(s.rootDir(digest), holders)
+	link := filepath.Join(links, filepath.Base(dir))
+	if to, err := os.Readlink(link); err == nil && to == dir {
+		return nil
+	}
+	err = os.MkdirAll(links, 0o755)
+	if err == nil {
+		if err = os.Remove(link); errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
 	}
-	return s.removeWhole(s.rootDir(rec.Digest))
+	if err == nil {
+		err = os.Symlink(dir, link)
+	}
+	if err == nil {
+		err = syncDir(links)
+	}
+	if err != nil {
+		return noSpace(fmt.Errorf("hold image: %w", err), s.dir)
+	}
+	return nil
 }
 
-// Prune removes the images that no template stands for any more and that are
-// not in use, and returns their digests.
-func (s *Store) Prune(ctx context.Context, inUse func(digest string) bool) ([]string, error) {
+// held returns the directories whose disks stand on a root.
+func (s *Store) held(digest string) ([]string, error) {
+	links := filepath.Join(s.rootDir(digest), holders)
+	entries, err := os.ReadDir(links)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look who uses an image: %w", err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		link := filepath.Join(links, e.Name())
+		if _, err := os.Stat(link); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} // any other error: it may be there
+		to, err := os.Readlink(link)
+		if err != nil {
+			return nil, fmt.Errorf("look who uses an image: %w", err)
+		}
+		dirs = append(dirs, to)
+	}
+	return dirs, nil
+}
+
+// Delete removes a template's image, or the one with the given digest, and
+// returns it. One that a computer's disk stands on is not removed: Conflict.
+func (s *Store) Delete(ctx context.Context, ref string) (holt.Image, error) {
+	rec, err := s.find(ref)
+	if err != nil {
+		return holt.Image{}, err
+	}
+	_, err = s.drop(ctx, rec, false)
+	return s.wire(rec, false), err
+}
+
+// Prune removes the images that no template stands for any more and that no
+// computer's disk stands on, and returns them.
+func (s *Store) Prune(ctx context.Context) ([]holt.Image, error) {
 	records, err := s.records()
 	if err != nil {
 		return nil, err
 	}
-	var gone []string
+	gone := []holt.Image{}
 	for _, rec := range records {
-		var c current
-		err := readJSON(s.templateFile(rec.Template), &c)
-		if err == nil && c.Digest == rec.Digest || err != nil && !errors.Is(err, fs.ErrNotExist) || inUse(rec.Digest) {
-			continue
-		}
-		if err := s.Delete(ctx, rec.Digest, inUse); err != nil {
+		dropped, err := s.drop(ctx, rec, true)
+		switch {
+		case holt.CodeOf(err) == holt.Conflict:
+		case err != nil:
 			return gone, err
+		case dropped:
+			gone = append(gone, s.wire(rec, false))
 		}
-		gone = append(gone, rec.Digest)
 	}
 	return gone, nil
+}
+
+// drop removes a root, with old only if its template stands for another one.
+func (s *Store) drop(ctx context.Context, rec record, old bool) (bool, error) {
+	release, err := s.lock(ctx, rec.Template, func() {})
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	var c current
+	err = readJSON(s.templateFile(rec.Template), &c)
+	isCurrent := err == nil && c.Digest == rec.Digest
+	if old && (isCurrent || err != nil && !errors.Is(err, fs.ErrNotExist)) {
+		return false, nil
+	}
+	free, err := s.lock(ctx, rec.Digest, func() {}) // always after the template's
+	if err != nil {
+		return false, err
+	}
+	defer free()
+	dirs, err := s.held(rec.Digest)
+	if err != nil {
+		return false, err
+	}
+	if len(dirs) > 0 {
+		return false, holt.Errorf(holt.Conflict, "the image %s (%.12s) is in use by the disk in %s", rec.Template, rec.Digest, strings.Join(dirs, ", ")).
+			WithHint("delete those computers first")
+	}
+	if isCurrent {
+		if err := os.Remove(s.templateFile(rec.Template)); err != nil {
+			return false, fmt.Errorf("delete image: %w", err)
+		}
+	}
+	return true, s.removeWhole(s.rootDir(rec.Digest))
 }
 
 // dropKernels removes every kernel of the store. The caller holds the lock

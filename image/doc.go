@@ -18,12 +18,14 @@
 //
 //	roots/DIGEST/root.ext4     root disk, sparse, raw
 //	roots/DIGEST/record.json   what it is: template, kernel version, sizes
+//	roots/DIGEST/holders/NAME  a link to each directory whose disk stands on it (see [Store.Hold])
 //	kernels/VERSION/vmlinuz    Debian's cloud kernel
 //	kernels/VERSION/modules/   its modules, pruned
 //	initrds/DIGEST.cpio        initramfs: guest binary and modules in load order
 //	templates/NAME.json        which root a template's last build left
 //	logs/NAME.log              what the last build printed
-//	locks/NAME.lock            held (flock) while NAME is built
+//	locks/NAME.lock            held (flock) while NAME is built or deleted
+//	locks/DIGEST.lock          held while it is decided whether a root is in use
 //	tmp/RANDOM/                a build under way; its file lock is held by the builder
 //
 // A root's DIGEST covers the recipe, this package's version of the builder,
@@ -35,7 +37,7 @@
 // # Locks
 //
 // locks/NAME.lock before the lock of a kernel or an initrd, never the reverse;
-// at most one of each kind. tmp locks are only ever tried, never waited for.
+// at most one of each kind; that of a digest comes last. tmp locks are only ever tried, never waited for.
 //
 // # Traps
 //

@@ -33,7 +33,10 @@ type current struct {
 	Digest string `json:"digest"`
 }
 
-var digestRE = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var (
+	digestRE = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	prefixRE = regexp.MustCompile(`^[0-9a-f]{12,63}$`)
+)
 
 // Files of roots/DIGEST, beside those of its kernel.
 const (
@@ -58,7 +61,7 @@ func (s *Store) setTemplate(name, digest string) error {
 	return writeJSON(s.templateFile(name), current{Digest: digest})
 }
 
-// Get returns an image by template name, recipe path or root digest. A
+// Get returns an image by template name, recipe path or root digest (12 digits are enough). A
 // template stands for what its last build left, even when its recipe or the
 // host has changed since (then Built is false: a Build would make a new one). The
 // initramfs is made anew when the guest binary has changed.
@@ -73,6 +76,20 @@ func (s *Store) Get(ctx context.Context, ref string) (Image, error) {
 		return Image{}, err
 	}
 	return s.image(rec, s.isCurrent(rec))
+}
+
+// abbreviated returns the root whose digest begins as holt image list shows it.
+func (s *Store) abbreviated(prefix string) (record, bool, error) {
+	records, err := s.records()
+	if err != nil {
+		return record{}, false, err
+	}
+	for _, rec := range records {
+		if strings.HasPrefix(rec.Digest, prefix) { // 48 bits are enough to tell them apart
+			return rec, true, nil
+		}
+	}
+	return record{}, false, nil
 }
 
 // find returns the record that ref stands for.
@@ -95,6 +112,11 @@ func (s *Store) find(ref string) (record, error) {
 	if _, err := holt.ParseName(name); err != nil {
 		return record{}, unknownTemplate(name)
 	}
+	if prefixRE.MatchString(ref) {
+		if rec, ok, err := s.abbreviated(ref); ok || err != nil {
+			return rec, err
+		}
+	}
 	var c current
 	err := readJSON(s.templateFile(name), &c)
 	if err == nil {
@@ -110,6 +132,12 @@ func (s *Store) find(ref string) (record, error) {
 		return record{}, holt.Errorf(holt.NotFound, "template %s was never built here", name).WithHint("holt image build %s", ref)
 	}
 	return record{}, unknownTemplate(name)
+}
+
+// stands tells whether rec is what its template's last build left.
+func (s *Store) stands(rec record) bool {
+	var c current
+	return readJSON(s.templateFile(rec.Template), &c) == nil && c.Digest == rec.Digest
 }
 
 // isCurrent tells whether building rec's template would leave it as it is. Of
@@ -160,7 +188,13 @@ func (s *Store) List() ([]holt.Image, error) {
 	}
 	var out []holt.Image
 	for _, rec := range records {
-		out = append(out, s.wire(rec, s.isCurrent(rec)))
+		dirs, err := s.held(rec.Digest)
+		if err != nil {
+			return nil, err
+		}
+		shown := s.wire(rec, s.stands(rec) && s.isCurrent(rec))
+		shown.Computers = len(dirs)
+		out = append(out, shown)
 	}
 	for _, name := range Templates() {
 		if !slices.ContainsFunc(out, func(i holt.Image) bool { return i.Template == name }) {

@@ -57,7 +57,7 @@ func TestGetBeforeBuild(t *testing.T) {
 		if _, err := s.Get(t.Context(), ref); holt.CodeOf(err) != holt.NotFound {
 			t.Errorf("Get(%.20q): %v", ref, err)
 		}
-		if err := s.Delete(t.Context(), ref, nil); holt.CodeOf(err) != holt.NotFound {
+		if _, err := s.Delete(t.Context(), ref); holt.CodeOf(err) != holt.NotFound {
 			t.Errorf("Delete(%.20q): %v", ref, err)
 		}
 	}
@@ -87,24 +87,65 @@ func TestLife(t *testing.T) {
 	if diff := cmp.Diff([]string{"base", "coding-agent", "mine", "mine"}, names); diff != "" {
 		t.Error(diff)
 	}
-	used := func(d string) bool { return d == old }
-	if gone, err := s.Prune(t.Context(), used); err != nil || len(gone) != 0 {
-		t.Errorf("pruned what is in use: %q, %v", gone, err)
+	if gone, err := s.Prune(t.Context()); err != nil || len(gone) != 1 || gone[0].Digest != old {
+		t.Errorf("pruned %+v, %v", gone, err)
 	}
-	if err := s.Delete(t.Context(), old, used); holt.CodeOf(err) != holt.Conflict {
-		t.Errorf("deleted what is in use: %v", err)
-	}
-	if gone, err := s.Prune(t.Context(), func(string) bool { return false }); err != nil || !slices.Equal(gone, []string{old}) {
-		t.Errorf("pruned %q, %v", gone, err)
-	}
-	if err := s.Delete(t.Context(), "mine", nil); err != nil {
-		t.Fatal(err)
+	if gone, err := s.Delete(t.Context(), "mine"); err != nil || gone.Digest != now {
+		t.Fatal(gone, err)
 	}
 	if _, err := s.Get(t.Context(), now); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("deleted, yet: %v", err)
 	}
 	if entries, err := os.ReadDir(filepath.Join(s.dir, "tmp")); err != nil || len(entries) != 0 {
 		t.Errorf("tmp has %d entries, %v", len(entries), err)
+	}
+}
+
+// Two daemons share a store: neither may remove what the other's disks stand on.
+func TestHeldImagesStay(t *testing.T) {
+	s := openStore(t)
+	other, err := Open(s.dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, now := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	plant(t, s, "mine", old)
+	computer := filepath.Join(t.TempDir(), "computers", "cmp_x")
+	if err := os.MkdirAll(computer, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Hold(t.Context(), old, computer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plant(t, s, "mine", now)
+	if gone, err := other.Prune(t.Context()); err != nil || len(gone) != 0 {
+		t.Errorf("pruned what is in use: %+v, %v", gone, err)
+	}
+	if _, err := other.Delete(t.Context(), old[:12]); holt.CodeOf(err) != holt.Conflict || !strings.Contains(err.Error(), computer) {
+		t.Errorf("deleted what is in use: %v", err)
+	}
+	list, err := other.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range list {
+		if want := map[string]int{old: 1}[i.Digest]; i.Computers != want {
+			t.Errorf("%s has %d computers, want %d", i.Digest, i.Computers, want)
+		}
+	}
+	if err := os.RemoveAll(filepath.Dir(computer)); err != nil { // the whole data directory may go
+		t.Fatal(err)
+	}
+	if gone, err := other.Prune(t.Context()); err != nil || len(gone) != 1 || gone[0].Digest != old {
+		t.Errorf("pruned %+v, %v", gone, err)
+	}
+	if err := s.Hold(t.Context(), old, computer); holt.CodeOf(err) != holt.NotFound {
+		t.Errorf("held what is gone: %v", err)
+	}
+	if _, err := s.Get(t.Context(), now); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -28,3 +28,19 @@ func listImages(_ context.Context, at cli.Place) ([]holt.Image, error) {
 	}
 	return store.List()
 }
+
+func deleteImage(ctx context.Context, at cli.Place, ref string) (holt.Image, error) {
+	store, err := image.Open(at.ImageDir, image.Options{})
+	if err != nil {
+		return holt.Image{}, err
+	}
+	return store.Delete(ctx, ref)
+}
+
+func pruneImages(ctx context.Context, at cli.Place) ([]holt.Image, error) {
+	store, err := image.Open(at.ImageDir, image.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return store.Prune(ctx)
+}

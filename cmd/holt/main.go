@@ -21,7 +21,7 @@ func main() {
 		Doctor:     examine,
 		Install:    install,
 		BuildImage: buildImage,
-		ListImages: listImages,
+		ListImages: listImages, DeleteImage: deleteImage, PruneImages: pruneImages,
 	}))
 }
 
