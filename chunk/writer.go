@@ -1,0 +1,252 @@
+package chunk
+
+import (
+	"context"
+
+	"holt"
+	"holt/db"
+)
+
+// Writer makes one part of a space. It belongs to one goroutine. Nothing of
+// it is seen before Commit.
+type Writer struct {
+	a           *Archive
+	space, part string
+
+	cutter *cutter
+	run    []byte // what was not cut yet
+	spans  []span // where its bytes belong
+
+	m      *manifest
+	known  map[ID]int // index into m.ids
+	packs  []packed   // in the store
+	b      builder
+	stats  Written
+	closed bool
+}
+
+type span struct {
+	off int64
+	n   int
+}
+
+// Written says what a writer did.
+type Written struct {
+	Bytes  int64 // of content
+	Chunks int   // different ones
+	New    int   // chunks that the archive did not have
+	Stored int64 // bytes of packs
+}
+
+// Create begins a part, which replaces the one with that name, if any, on
+// Commit. Commit or Abort must follow.
+func (a *Archive) Create(space, part string) *Writer {
+	return &Writer{a: a, space: space, part: part, cutter: newCutter(), m: newManifest(), known: map[ID]int{}}
+}
+
+// Append adds p as bytes off and on of the part. Calls may come in any order
+// of offsets: bytes of calls that follow each other form a run, which is cut
+// into chunks by its content, until EndRun.
+func (w *Writer) Append(ctx context.Context, off int64, p []byte) error {
+	if off < 0 || off > maxOffset-int64(len(p)) {
+		return holt.Errorf(holt.InvalidArgument, "offset %d is out of range", off)
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	w.run = append(w.run, p...)
+	w.spans = append(w.spans, span{off, len(p)})
+	return w.cut(ctx, MaxChunk)
+}
+
+// EndRun says that what comes next has nothing to do with what came before: a
+// file ends.
+func (w *Writer) EndRun(ctx context.Context) error { return w.cut(ctx, 1) }
+
+// cut makes chunks while at least least bytes are left.
+func (w *Writer) cut(ctx context.Context, least int) error {
+	at := 0
+	for len(w.run)-at >= least {
+		n := w.cutter.cut(w.run[at:])
+		if err := w.add(ctx, w.run[at:at+n]); err != nil {
+			return err
+		}
+		at += n
+	}
+	w.run = append(w.run[:0], w.run[at:]...)
+	return nil
+}
+
+// add makes one chunk of b, the first bytes of the run.
+func (w *Writer) add(ctx context.Context, b []byte) error {
+	id := Sum(b)
+	i, ok := w.known[id]
+	if !ok {
+		i = len(w.m.ids)
+		w.m.ids = append(w.m.ids, id)
+		w.known[id] = i
+		has, err := w.a.pin(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !has {
+			if err := w.keep(ctx, id, b); err != nil {
+				return err
+			}
+		}
+	}
+	w.stats.Bytes += int64(len(b))
+	for delta := 0; delta < len(b); {
+		s := &w.spans[0]
+		n := min(s.n, len(b)-delta)
+		w.m.pieces = append(w.m.pieces, piece{s.off, n, i, delta})
+		delta, s.off, s.n = delta+n, s.off+int64(n), s.n-n
+		if s.n == 0 {
+			w.spans = w.spans[1:]
+		}
+	}
+	return nil
+}
+
+// keep puts a chunk that is new into the pack that is being made.
+func (w *Writer) keep(ctx context.Context, id ID, b []byte) error {
+	if len(w.b.b) == 0 {
+		w.b.begin()
+	}
+	w.b.b = w.a.codec.pack(w.b.b, b)
+	w.b.close(id, len(b))
+	w.stats.New++
+	if len(w.b.b) < w.a.opt.packBytes && !w.b.full() {
+		return nil
+	}
+	return w.putPack(ctx)
+}
+
+func (w *Writer) putPack(ctx context.Context) error {
+	if len(w.b.entries) == 0 {
+		return nil
+	}
+	p := packed{id: w.b.id, entries: append([]entry(nil), w.b.entries...)}
+	w.packs = append(w.packs, p)
+	if err := w.a.putPack(ctx, &w.b); err != nil {
+		return err
+	}
+	w.packs[len(w.packs)-1].size = int64(len(w.b.b))
+	w.stats.Stored += int64(len(w.b.b))
+	w.b.b, w.b.entries = w.b.b[:0], w.b.entries[:0]
+	return nil
+}
+
+// Commit makes the part what it is from now on. When it returns nil the part
+// survives power loss. After an error it may have happened; doing it again
+// does no harm.
+func (w *Writer) Commit(ctx context.Context) (Written, error) {
+	defer w.Abort()
+	if err := w.EndRun(ctx); err != nil {
+		return w.stats, err
+	}
+	if err := w.putPack(ctx); err != nil {
+		return w.stats, err
+	}
+	if err := w.m.settle(); err != nil {
+		return w.stats, err
+	}
+	w.stats.Chunks = len(w.m.ids)
+	err := w.a.update(ctx, w.space, update{made: w.m, packs: w.packs, change: func(s *space) error {
+		s.parts[w.part] = w.m.id
+		return nil
+	}})
+	return w.stats, err
+}
+
+// Abort gives up what was not committed. What it put in the store is found and
+// removed by [Archive.Collect].
+func (w *Writer) Abort() {
+	if w.closed {
+		return
+	}
+	w.closed = true
+	w.a.land(w.packs)
+	w.a.unpin(w.m.ids)
+}
+
+// update is a change of one space.
+type update struct {
+	made   *manifest // new, to be stored first
+	packs  []packed  // new, in the store already
+	change func(*space) error
+	gone   bool // the space ends
+}
+
+// update changes a space: the manifest, the space's next version, then the
+// index. Crashes between the steps are put right by reconcile.
+func (a *Archive) update(ctx context.Context, name string, u update) error {
+	a.change.Lock()
+	defer a.change.Unlock()
+	s, err := a.space(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := u.change(s); err != nil {
+		return err
+	}
+	if u.made != nil {
+		b, err := u.made.encode()
+		if err == nil {
+			err = a.fail("manifest.put")
+		}
+		if err == nil {
+			err = a.store.Put(ctx, u.made.id.object(), b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := a.fail("space.put"); err != nil {
+		return err
+	}
+	if err := a.putSpace(ctx, s, u.gone); err != nil {
+		return err
+	}
+	if err := a.fail("index.commit"); err != nil {
+		return err
+	}
+	err = a.index.WriteSync(ctx, func(tx *db.Tx) error {
+		for i := range u.packs {
+			if err := u.packs[i].insert(tx); err != nil {
+				return err
+			}
+		}
+		if u.made != nil {
+			if err := u.made.insert(tx); err != nil {
+				return err
+			}
+		}
+		return s.replace(tx, u.gone)
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.fail("index.committed"); err != nil {
+		return err
+	}
+	if err := a.clear(ctx); err != nil {
+		a.log.Warn("what is replaced cannot be removed yet", "space", name, "error", err)
+	}
+	return nil
+}
+
+// putSpace stores the next version of a space, under a number that is free: a
+// crash may have left one that the index does not know.
+func (a *Archive) putSpace(ctx context.Context, s *space, gone bool) error {
+	if s.seq++; gone {
+		return nil
+	}
+	for {
+		err := a.store.Put(ctx, s.object(), s.encode())
+		if holt.CodeOf(err) != holt.AlreadyExists {
+			return err
+		}
+		s.seq++
+	}
+}
