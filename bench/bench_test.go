@@ -163,6 +163,26 @@ func TestWithInit(t *testing.T) {
 	}
 }
 
+// The budget's operations without a mount come to their end over each kind of
+// journal and index.
+func TestEngineCosts(t *testing.T) {
+	ops := budgetOps(quick)
+	got, err := engineCosts(t.Context(), filepath.Join(t.TempDir(), "engine"), ops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, costs := range got {
+		for i, v := range costs {
+			if math.IsNaN(v) || v < 0 {
+				t.Errorf("kind %d, %s: %v", kind, ops[i].name, v)
+			}
+		}
+		if len(costs) != len(ops) {
+			t.Errorf("kind %d has %d figures of %d", kind, len(costs), len(ops))
+		}
+	}
+}
+
 func TestEngineWorks(t *testing.T) {
 	b := quiet()
 	room := &engineRoom{b: b, dir: t.TempDir()}

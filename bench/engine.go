@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -86,6 +87,10 @@ func engineWorks(z sizes) []work[*engineRoom] {
 		work[*engineRoom]{
 			name: "memory of a cached inode and its name", unit: bytesEach, setup: makeLibrary, measure: measureMemory(lookUpAll),
 		},
+		work[*engineRoom]{
+			name: fmt.Sprintf("resident size after %s files were made", number(float64(z.resident))), unit: megabytesHeld,
+			measure: measureResident(z.resident), after: clearRoom,
+		},
 		work[*engineRoom]{name: "check of the files of the questions", unit: seconds, setup: makeLibrary, measure: measureCheck},
 	)
 }
@@ -150,11 +155,11 @@ func measureFill(ctx context.Context, r *engineRoom) (v float64, err error) {
 const childArg = "-child"
 
 // killedChild makes n files in a workspace, says so, and goes on with its work
-// ("on") or waits ("behind", with an index that has taken in nothing) until it
-// is killed.
+// ("on") or waits ("behind", with an index that has taken in nothing, or
+// "idle", with one that has taken in all) until it is killed.
 func killedChild(args []string) error {
 	if len(args) != 3 {
-		return errors.New("usage: bench -child DIR N on|behind")
+		return errors.New("usage: bench -child DIR N on|behind|idle")
 	}
 	n, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -169,9 +174,20 @@ func killedChild(args []string) error {
 		return err
 	}
 	f := newFiller(ws)
+	if args[2] == "idle" {
+		f.content = []byte("a few bytes")
+	}
 	for f.made < n || args[2] == "on" {
 		if err := f.next(); err != nil {
 			return err
+		}
+		if f.made < n {
+			continue
+		}
+		if args[2] == "idle" {
+			if err := ws.Flush(); err != nil {
+				return err
+			}
 		}
 		if f.made == n {
 			fmt.Println("made")
@@ -184,29 +200,59 @@ func killedChild(args []string) error {
 // killed leaves a workspace whose daemon was killed after n files.
 func killed(n int, how string) func(context.Context, *engineRoom) error {
 	return func(ctx context.Context, r *engineRoom) error {
-		self, err := os.Executable()
-		if err != nil {
+		return r.child(ctx, n, how, func(int) error { return nil })
+	}
+}
+
+// child starts a killedChild, and kills it after a look at it.
+func (r *engineRoom) child(ctx context.Context, n int, how string, look func(pid int) error) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, childArg, r.path(), strconv.Itoa(n), how)
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	_, err = bufio.NewReader(out).ReadString('\n')
+	if err == nil {
+		err = look(cmd.Process.Pid)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	return err
+}
+
+// measureResident returns the resident size of a process that made n files
+// with the daemon's own caches, MB.
+func measureResident(n int) func(context.Context, *engineRoom) (float64, error) {
+	return func(ctx context.Context, r *engineRoom) (v float64, err error) {
+		err = r.child(ctx, n, "idle", func(pid int) error {
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			if err != nil {
+				return err
+			}
+			_, rest, ok := strings.Cut(string(status), "VmRSS:")
+			if !ok {
+				return errors.New("the kernel does not say its resident size")
+			}
+			var kib int64
+			_, err = fmt.Sscan(rest, &kib)
+			v = float64(kib<<10) / 1e6
 			return err
-		}
-		cmd := exec.CommandContext(ctx, self, childArg, r.path(), strconv.Itoa(n), how)
-		cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return err
-		}
-		if err := cmd.Start(); err != nil {
-			return err
-		}
-		_, said := bufio.NewReader(out).ReadString('\n')
-		cmd.Process.Kill()
-		cmd.Wait()
-		return said
+		})
+		return v, err
 	}
 }
 

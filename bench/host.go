@@ -14,7 +14,8 @@ a few lines behind it: the ceiling for any file system in user space. *workspace
 serves: journal, index and all; everything it has answered survives ` + "`kill -9`" + ` of the daemon.
 *Kernel cold* drops the kernel's pages, names and inodes before; *all cold* also restarts the server (except
 bare, which would lose its files). A file's *pages dropped* leaves what lies below the mount in the host's cache.
-*rclone* mounts a local directory, and is measured afterwards, in two rounds at most.`
+*rclone* mounts a local directory, *s3fs* a bucket in the memory of this process; they are measured afterwards, with
+a tenth of the files, in two rounds at most.`
 
 // hostGroup measures file work on mounts of the host's own kernel.
 func hostGroup(ctx context.Context, b *bench) (*section, error) {
@@ -31,14 +32,21 @@ func hostGroup(ctx context.Context, b *bench) (*section, error) {
 		title: "Files on the host", about: hostAbout,
 		ratios: [][2]string{{workspaceColumn, bareColumn}, {workspaceColumn, disk}},
 	}
-	works := slices.DeleteFunc(hostWorks(b.sizes, disk, src), func(w placeWork) bool { return !b.wants("host", w.name) })
-	// Others come afterwards, since what they put off would burden us.
+	works := func(z sizes) []placeWork {
+		return slices.DeleteFunc(hostWorks(z, disk, src), func(w placeWork) bool { return !b.wants("host", w.name) })
+	}
+	// Others come afterwards, since what they put off would burden us, and only
+	// for rates, which a tenth of the files shows as well.
+	fewer := b.sizes
+	fewer.files, fewer.syncs = b.files/10, max(10, b.syncs/10)
 	for _, pass := range []struct {
+		others bool
+		works  []placeWork
 		rounds int
 		kinds  []opener
 	}{
-		{b.rounds, []opener{{disk, openDirect}, {bareColumn, openBare}, {workspaceColumn, openWorkspace}}},
-		{min(b.rounds, 2), []opener{{rcloneColumn, openRclone}}},
+		{false, works(b.sizes), b.rounds, []opener{{disk, openDirect}, {bareColumn, openBare}, {workspaceColumn, openWorkspace}}},
+		{true, works(fewer), min(b.rounds, 2), []opener{{rcloneColumn, openRclone}, {s3fsColumn, openS3fs}}},
 	} {
 		columns, err := openPlaces(ctx, b, dir, pass.kinds...)
 		if err != nil {
@@ -47,12 +55,15 @@ func hostGroup(ctx context.Context, b *bench) (*section, error) {
 		for _, c := range columns {
 			s.columns = append(s.columns, c.name)
 		}
-		for i, w := range works {
+		for i, w := range pass.works {
+			if pass.others && w.unit == seconds {
+				continue
+			}
 			f, err := rounds(ctx, b, pass.rounds, w, columns)
 			if err != nil {
 				return nil, err
 			}
-			if i < len(s.figures) {
+			if pass.others {
 				s.figures[i].take(f)
 			} else {
 				s.figures = append(s.figures, f)

@@ -22,6 +22,7 @@ const (
 	bareColumn      = "bare"
 	workspaceColumn = "workspace"
 	rcloneColumn    = "rclone"
+	s3fsColumn      = "s3fs"
 )
 
 // place is a directory in which file work is done.
@@ -31,6 +32,7 @@ type place struct {
 	// restart ends what serves the directory and starts it again, knowing
 	// nothing. It is nil where nothing serves it or what does would lose it.
 	restart func(context.Context) error
+	flush   func() error // writes what is put off; may be nil
 }
 
 // loaded is what the load generator prints.
@@ -137,6 +139,7 @@ func openWorkspace(ctx context.Context, b *bench, below string, p *place) error 
 	}
 	s.ws = ws
 	b.own("the workspace's mount", s.stop)
+	p.flush = func() error { return s.ws.Flush() }
 	p.restart = func(ctx context.Context) error {
 		if err := s.stop(); err != nil {
 			return err
@@ -194,15 +197,21 @@ func openRclone(ctx context.Context, b *bench, below string, p *place) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	b.own("rclone", func() error {
-		unix.Unmount(p.dir, unix.MNT_DETACH) // rclone ends when its mount is gone
+	b.own("rclone", ending(cmd, p.dir))
+	return awaitMount(ctx, p.dir)
+}
+
+// ending returns what ends a program that serves a mount: it does so by itself
+// when the mount is gone.
+func ending(cmd *exec.Cmd, dir string) func() error {
+	return func() error {
+		unix.Unmount(dir, unix.MNT_DETACH)
 		cmd.Process.Signal(unix.SIGTERM)
 		kill := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
 		defer kill.Stop()
 		cmd.Wait()
 		return nil
-	})
-	return awaitMount(ctx, p.dir)
+	}
 }
 
 // awaitMount returns when something is mounted on dir.

@@ -24,8 +24,10 @@ func shape(ctx context.Context, dir, accelerator string) [][2]string {
 		{"accelerator", accelerator},
 		{"Git", version(ctx, "git", "--version")},
 	}
-	if path, err := exec.LookPath("rclone"); err == nil {
-		out = append(out, [2]string{"rclone", version(ctx, path, "version")})
+	for _, p := range [][2]string{{"rclone", "version"}, {"s3fs", "--version"}} {
+		if path, err := exec.LookPath(p[0]); err == nil {
+			out = append(out, [2]string{p[0], version(ctx, path, p[1])})
+		}
 	}
 	return out
 }

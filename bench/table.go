@@ -22,7 +22,10 @@ var (
 	megabytes = unit{"MB/s", false} // 10⁶ bytes a second
 	seconds   = unit{"s", true}
 	millis    = unit{"ms", true}
+	micros    = unit{"µs", true}
 	bytesEach = unit{"bytes", true}
+
+	megabytesHeld = unit{"MB", true}
 )
 
 // target is what a figure should reach: a column's value itself, or its ratio
