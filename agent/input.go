@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -80,19 +81,17 @@ func (s *Server) inputRun(ctx context.Context, st *serverStream) error {
 // take copies in, less the bytes to skip, and ends the input unless it is to be
 // kept open.
 func (r *run) take(in *chunkReader, skip int64, keep bool) error {
+	var n int64
 	_, err := io.CopyN(io.Discard, in, skip)
-	if err == io.EOF { // all of it was there
-		err = nil
+	if err == nil || err == io.EOF { // at the end: all of it was there
+		n, err = io.CopyBuffer(struct{ io.Writer }{r.stdin}, struct{ io.Reader }{in}, make([]byte, smallChunk))
 	}
-	if err != nil {
-		return err
-	}
-	n, err := io.CopyBuffer(struct{ io.Writer }{r.stdin}, struct{ io.Reader }{in}, make([]byte, smallChunk))
 	r.input.taken += n
+	var late net.Error
 	switch {
 	case errors.Is(err, os.ErrClosed), errors.Is(err, unix.EPIPE):
 		return holt.Errorf(holt.Conflict, "run %s takes no more input", r.group.id)
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.As(err, &late) && late.Timeout(): // the deadlines of enter
 		return holt.Errorf(holt.Conflict, "another client took over the input of run %s", r.group.id)
 	case err == nil && !keep:
 		r.stdin.Close() // a second time is an error that says nothing new
