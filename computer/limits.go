@@ -12,7 +12,7 @@ type Limits struct {
 	Dial      time.Duration // for one try to reach the agent
 	Beat      time.Duration // between heartbeats
 	Answer    time.Duration // for one answer of the agent
-	Reconnect time.Duration // how long a call waits for a channel that is down
+	Reconnect time.Duration // how long a call waits for a channel that is down, and a stop for the agent
 	Stall     time.Duration // without a byte in a file's transfer
 	Shutdown  time.Duration // for a guest to end after it was asked
 	PowerDown time.Duration // for a guest to end after its power button was pressed
@@ -23,10 +23,10 @@ type Limits struct {
 func defaultLimits(a machine.Acceleration) Limits {
 	l := Limits{
 		Boot: time.Minute, Dial: 30 * time.Second, Beat: 15 * time.Second, Answer: 20 * time.Second,
-		Reconnect: 10 * time.Second, Stall: 30 * time.Second, Shutdown: 45 * time.Second, PowerDown: 30 * time.Second,
+		Reconnect: 10 * time.Second, Stall: 30 * time.Second, Shutdown: 30 * time.Second, PowerDown: 20 * time.Second,
 	}
 	if a == machine.AccelTCG {
-		l.Boot, l.Shutdown = 5*time.Minute, 90*time.Second
+		l.Boot, l.Shutdown, l.PowerDown = 5*time.Minute, time.Minute, 45*time.Second
 		l.Answer, l.Reconnect, l.Stall = 40*time.Second, 20*time.Second, time.Minute
 	}
 	return l

@@ -85,19 +85,31 @@ func (l *live) dial(ctx context.Context, port string) (net.Conn, error) {
 	return channel.Dial(ctx, conn) // closes conn when it fails
 }
 
+// steady is how long a session lasts that was not broken on purpose. What
+// follows a shorter one is dialled ever more slowly, since each costs work and
+// perhaps a line in the log.
+const steady = 10 * time.Second
+
+// again counts the tries since the last steady session.
+func again(try int, lasted time.Duration) int {
+	if lasted >= steady {
+		return 0
+	}
+	return try + 1
+}
+
 func (l *live) controlLoop() {
-	for try := 0; l.alive(); try++ {
+	for try := 0; l.alive(); {
 		client, err := l.dialControl()
-		if err != nil {
-			l.set(nil, err)
-			backoff(l.ctx, try)
-			continue
+		began := time.Now()
+		if err == nil {
+			l.set(client, nil)
+			err = l.beat(client)
+			client.Close()
 		}
-		try = 0
-		l.set(client, nil)
-		err = l.beat(client)
 		l.set(nil, err)
-		client.Close()
+		backoff(l.ctx, try)
+		try = again(try, time.Since(began))
 	}
 }
 
@@ -181,16 +193,17 @@ func (l *live) beat(client *agent.Client) error {
 }
 
 func (l *live) filesLoop() {
-	for try := 0; l.alive(); try++ {
+	for try := 0; l.alive(); {
 		conn, err := l.dialFiles()
+		began := time.Now()
 		if err == nil {
-			try = 0
 			err = l.serve(l.ctx, l.ws, conn, l.attendant.writer)
 		}
 		if err != nil && l.ctx.Err() == nil {
 			l.log.Warn("file channel broke", "computer", l.id, "err", err)
 		}
 		backoff(l.ctx, try)
+		try = again(try, time.Since(began))
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // Stop shuts a computer down and keeps both disks; a stopped one is left as
-// it is. A guest that does not end when asked is powered down, then killed. It
-// goes on when its caller leaves.
+// it is. A guest that cannot be asked is powered down; one that does not end is
+// killed, at most a minute and a half later. It goes on when its caller leaves.
 //
 // Errors: NotFound, Conflict (it is being deleted).
 func (s *Store) Stop(ctx context.Context, ref, key string) (holt.Computer, error) {
@@ -77,26 +77,34 @@ func (m *making) stopped(ctx context.Context, reason string) error {
 	return nil
 }
 
-// halt asks the guest to end, ever more firmly, while its workspace is still
-// served. It returns what a person should know about how it ended.
+// halt asks the guest to end while its workspace is still served: through its
+// agent or, if that does not answer, by the power button. Whoever was asked and
+// does not end is not asked again. It returns what a person should know about
+// how it ended.
 func (l *live) halt(ctx context.Context, powerButton bool) (reason string) {
-	asked := l.do(ctx, l.limits.Answer, false, func(ctx context.Context, c *agent.Client) error {
-		l.attendant.collect(ctx, c) // what has ended was not lost
-		return c.Shutdown(ctx)
-	})
-	if asked == nil && l.ended(ctx, l.limits.Shutdown) {
-		return ""
-	}
-	l.log.Warn("guest does not shut down", "computer", l.id, "err", asked)
-	if powerButton {
-		if err := l.m.PowerDown(ctx); err == nil && l.ended(ctx, l.limits.PowerDown) {
-			return ""
+	asked := l.askToEnd(ctx)
+	limit := l.limits.Shutdown
+	if asked != nil {
+		l.log.Warn("guest agent does not take a shutdown", "computer", l.id, "err", asked)
+		if limit = l.limits.PowerDown; powerButton {
+			asked = l.m.PowerDown(ctx)
 		}
 	}
-	if ctx.Err() != nil {
+	if asked == nil && l.ended(ctx, limit) || ctx.Err() != nil || !l.running() {
 		return ""
 	}
 	return "its guest did not shut down when asked, so its machine was ended; what it had not synced may be lost"
+}
+
+// askToEnd asks the agent to shut the guest down. Whatever state the channel is
+// in, that takes no longer than a channel may take to come back.
+func (l *live) askToEnd(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, l.limits.Reconnect)
+	defer cancel()
+	return l.do(bounded, l.limits.Reconnect, false, func(ctx context.Context, c *agent.Client) error {
+		l.attendant.collect(ctx, c) // what has ended was not lost
+		return c.Shutdown(ctx)
+	})
 }
 
 // ended waits until the machine has ended, for at most limit.

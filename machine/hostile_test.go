@@ -1,0 +1,31 @@
+package machine
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// FuzzParseStart: a process names itself, also in the table in which it is looked up.
+func FuzzParseStart(f *testing.F) {
+	f.Add([]byte("7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 424242 20"))
+	f.Add([]byte("7 (sleep"))
+	f.Add([]byte(")"))
+	f.Fuzz(func(t *testing.T, stat []byte) { parseStart(stat) })
+}
+
+// A machine's directory is its owner's alone, whoever made it.
+func TestMakeDirClosesIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	if err := os.Mkdir(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	d, err := MakeDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
