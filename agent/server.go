@@ -266,6 +266,7 @@ func (s *Server) hello(ctx context.Context, _ json.RawMessage) (any, error) {
 		BootID: strings.TrimSpace(string(boot)), Hostname: host,
 		UptimeMS: up.Nano() / 1e6, Now: time.Now(),
 		Workspace: s.opt.Served(), Runs: s.runs.running(),
+		Booting: s.opt.Machine && booting("/"),
 	}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -395,6 +396,28 @@ func TestPortLingers(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	})
+}
+
+// A guest says that it boots until systemd and its bus can be spoken to.
+func TestBooting(t *testing.T) {
+	root := t.TempDir() + "/"
+	step := func(want bool, name, content string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(root+name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(root+name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := booting(root); got != want {
+			t.Errorf("with %s: booting %v", name, got)
+		}
+	}
+	step(false, "proc/1/comm", "sh\n")
+	step(true, "proc/1/comm", "systemd\n")
+	step(false, "run/systemd/private", "")
+	step(true, "usr/lib/systemd/system/dbus.socket", "")
+	step(false, "run/dbus/system_bus_socket", "")
 }
 
 // FuzzGuest gives the host any frames where an agent's should be.

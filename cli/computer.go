@@ -221,7 +221,11 @@ func (a *app) computerLogs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = c.Computers.Logs(cmd.Context(), args[0], q, a.Out)
+			out := a.Out
+			if isTerminal(out) { // a guest chose these bytes
+				out = &consoleWriter{w: out}
+			}
+			err = c.Computers.Logs(cmd.Context(), args[0], q, out)
 			if q.Follow && cmd.Context().Err() != nil {
 				return nil // Ctrl-C is how one stops following
 			}
