@@ -61,14 +61,6 @@ func newManifest() *manifest {
 	return m
 }
 
-// bytes returns how many bytes the pieces hold.
-func (m *manifest) bytes() (n int64) {
-	for _, p := range m.pieces {
-		n += int64(p.n)
-	}
-	return n
-}
-
 // settle sorts the pieces and joins neighbours.
 func (m *manifest) settle() error {
 	slices.SortFunc(m.pieces, func(a, b piece) int { return cmp.Compare(a.off, b.off) })
