@@ -87,6 +87,9 @@ func (t *Tree) writerID(w Writer) (uint32, error) {
 // commit makes an operation happen: journal first, then memory. An error says
 // that nothing changed.
 func (t *Tree) commit(o *op, table, data []byte) error {
+	if err := t.overQuota(o, data); err != nil {
+		return err
+	}
 	t.metaBuf = o.encode(t.metaBuf[:0])
 	if err := t.fail("commit.append"); err != nil {
 		return errnoOf(err)

@@ -291,6 +291,6 @@ func (t *Tree) StatFS() (StatFS, error) {
 	defer t.mu.RUnlock()
 	const block = 4096
 	used := (t.count.Allocated + block - 1) / block
-	return StatFS{BlockSize: block, Blocks: pebibyte / block, BlocksFree: pebibyte/block - min(used, pebibyte/block),
-		Files: 1 << 40, FilesFree: 1<<40 - t.count.Inodes, NameMax: 255}, nil
+	return t.bounded(StatFS{BlockSize: block, Blocks: pebibyte / block, BlocksFree: pebibyte/block - min(used, pebibyte/block),
+		Files: 1 << 40, FilesFree: 1<<40 - t.count.Inodes, NameMax: 255}), nil
 }

@@ -43,6 +43,8 @@ type Options struct {
 
 	// UID and GID own the top directory of a new workspace.
 	UID, GID uint32
+	// Quota bounds what is stored; see SetQuota. Default: none.
+	Quota holt.Quota
 
 	// Now is the clock for file times. Default time.Now.
 	Now func() time.Time

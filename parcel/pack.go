@@ -1,0 +1,288 @@
+package parcel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say what of a tree travels. The zero value is what is safe.
+type Options struct {
+	Devices bool // device nodes too
+	SetID   bool // keep set-user-id and set-group-id bits
+	Owner   bool // Unpack: give files to the owners they had (numbers); needs root
+
+	// Progress is called now and then with how much has passed; name is the
+	// file that is at work. May be nil.
+	Progress func(name string, done Totals)
+}
+
+// Report says what passed.
+type Report struct {
+	Totals
+	LeftOut []string // device nodes that were not asked for, at most 100 paths
+	Devices int64    // how many those are
+}
+
+func (r *Report) leaveOut(path string) {
+	if r.Devices++; len(r.LeftOut) < 100 {
+		r.LeftOut = append(r.LeftOut, path)
+	}
+}
+
+// Measure counts what Pack would send. A tree that changes meanwhile is
+// counted as it was met.
+func Measure(ctx context.Context, dir string) (t Totals, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		t.Entries++
+		if d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				t.Bytes += info.Size()
+			}
+		}
+		return ctx.Err()
+	})
+	return t, err
+}
+
+// Pack writes the directory dir with everything in it. Nothing is followed:
+// a symbolic link travels as one. A file that cannot be read ends it with an
+// error that names the file.
+func Pack(ctx context.Context, dir string, w *Writer, opt Options) (Report, error) {
+	p := &packer{ctx: ctx, w: w, opt: opt, linked: map[[2]uint64]uint64{}, buf: make([]byte, MostData)}
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return p.report, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	err = p.dir(fd, "", dir)
+	p.report.Totals = w.Sent
+	return p.report, err
+}
+
+type packer struct {
+	ctx    context.Context
+	w      *Writer
+	opt    Options
+	linked map[[2]uint64]uint64 // (device, inode) of files with several names
+	buf    []byte
+	report Report
+}
+
+// dir sends the directory that fd is open on, and closes it.
+func (p *packer) dir(fd int, name, path string) error {
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	e := p.entry(Dir, name, &st)
+	if err := p.send(fd, path, &e); err != nil {
+		return err
+	}
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
+		if err := p.child(fd, name, path+"/"+name); err != nil {
+			return err
+		}
+	}
+	return p.w.Up()
+}
+
+func (p *packer) entry(kind Kind, name string, st *unix.Stat_t) Entry {
+	e := Entry{Kind: kind, Name: name, Mode: st.Mode & 07777, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano(), Atime: st.Atim.Nano()}
+	if !p.opt.SetID && kind != Dir {
+		e.Mode &^= syscall.S_ISUID | syscall.S_ISGID
+	}
+	if kind.Device() {
+		e.Rdev = uint32(st.Rdev)
+	}
+	return e
+}
+
+func (p *packer) child(dir int, name, path string) error {
+	if p.opt.Progress != nil {
+		p.opt.Progress(path, p.w.Sent)
+	}
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return nil // removed meanwhile
+	}
+	if err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	kind := KindOf(st.Mode)
+	switch {
+	case kind == Dir, kind == File:
+		return p.open(dir, name, path, kind)
+	case kind.Device() && !p.opt.Devices:
+		p.report.leaveOut(path)
+		return nil
+	case kind == 0:
+		return fmt.Errorf("%s is of a kind that is not known", path)
+	}
+	e := p.entry(kind, name, &st)
+	if kind == Symlink {
+		buf := make([]byte, mostTarget+1)
+		n, err := unix.Readlinkat(dir, name, buf)
+		if err != nil {
+			return &os.PathError{Op: "readlink", Path: path, Err: err}
+		}
+		e.Target = string(buf[:n])
+	}
+	return p.w.Entry(&e)
+}
+
+// open opens a directory or a file and sends what was opened, if it still is
+// what it was.
+func (p *packer) open(dir int, name, path string, kind Kind) error {
+	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	if kind == Dir {
+		flags |= unix.O_DIRECTORY
+	}
+	fd, err := unix.Openat(dir, name, flags, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	if kind == Dir {
+		return p.dir(fd, name, path)
+	}
+	defer unix.Close(fd)
+	return p.file(fd, name, path)
+}
+
+func (p *packer) file(fd int, name, path string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if KindOf(st.Mode) != File {
+		return fmt.Errorf("%s was replaced while it was read", path)
+	}
+	e := p.entry(File, name, &st)
+	e.Size = st.Size
+	if st.Nlink > 1 {
+		key := [2]uint64{uint64(st.Dev), st.Ino}
+		if id, ok := p.linked[key]; ok {
+			return p.w.Entry(&Entry{Kind: Link, Name: name, ID: id})
+		}
+		if len(p.linked) < mostLinked {
+			e.ID = uint64(len(p.linked) + 1)
+			p.linked[key] = e.ID
+		}
+	}
+	if err := p.send(fd, path, &e); err != nil {
+		return err
+	}
+	if err := p.content(fd, &st); err != nil {
+		return &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return nil
+}
+
+// send writes the entry with the attributes of what fd is open on.
+func (p *packer) send(fd int, path string, e *Entry) error {
+	var err error
+	if e.Xattrs, err = xattrsOf(fd); err != nil {
+		return &os.PathError{Op: "read attributes of", Path: path, Err: err}
+	}
+	return p.w.Entry(e)
+}
+
+// content sends the bytes, without the holes.
+func (p *packer) content(fd int, st *unix.Stat_t) error {
+	sparse := st.Blocks*512 < st.Size
+	for off, end := int64(0), int64(0); off < st.Size; {
+		if off >= end {
+			end = st.Size
+			if sparse {
+				var err error
+				if off, end, err = nextData(fd, off, st.Size); err != nil || off >= st.Size {
+					return err
+				}
+			}
+		}
+		n, err := unix.Pread(fd, p.buf[:min(int64(len(p.buf)), end-off)], off)
+		if err != nil || n == 0 { // 0: it became shorter
+			return err
+		}
+		if err := p.w.Data(off, p.buf[:n]); err != nil {
+			return err
+		}
+		off += int64(n)
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nextData returns the next range that is no hole; from size on if there is none.
+func nextData(fd int, off, size int64) (from, to int64, err error) {
+	from, err = unix.Seek(fd, off, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		return size, size, nil
+	}
+	if errors.Is(err, unix.EINVAL) { // a file system without holes
+		return off, size, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	to, err = unix.Seek(fd, from, unix.SEEK_HOLE)
+	return from, min(to, size), err
+}
+
+// xattrsOf returns the user attributes.
+func xattrsOf(fd int) ([]Xattr, error) {
+	var small [512]byte
+	buf := small[:]
+	n, err := unix.Flistxattr(fd, buf)
+	if errors.Is(err, unix.ERANGE) {
+		buf = make([]byte, 64<<10)
+		n, err = unix.Flistxattr(fd, buf)
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, nil
+	}
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	var all []Xattr
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00") {
+		if !strings.HasPrefix(name, xattrPrefix) {
+			continue
+		}
+		value := make([]byte, 64<<10)
+		n, err := unix.Fgetxattr(fd, name, value)
+		if errors.Is(err, unix.ENODATA) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Xattr{name, slices.Clone(value[:n])})
+	}
+	return all, nil
+}

@@ -1,0 +1,287 @@
+package parcel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Unpack writes a parcel into dir, which is made if it is not there. What is
+// there under a name that comes is replaced, directories are joined; nothing
+// else is touched. On an error what was written so far stays, and the Report
+// says how much that is.
+func Unpack(ctx context.Context, r *Reader, dir string, opt Options) (Report, error) {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return Report{}, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	defer root.Close()
+	u := &unpacker{ctx: ctx, r: r, opt: opt, root: root, linked: map[uint64]string{}, file: -1}
+	defer u.close()
+	err = u.run(dir)
+	u.report.Totals = r.Got
+	return u.report, err
+}
+
+// unpacker holds the directories from the top to the one that is open; all
+// that is made is made relative to the last.
+type unpacker struct {
+	ctx    context.Context
+	r      *Reader
+	opt    Options
+	root   *os.Root
+	dirs   []openDir
+	linked map[uint64]string // paths of files with several names, below the root
+	file   int               // being written; -1: none
+	entry  Entry             // of it
+	report Report
+}
+
+type openDir struct {
+	fd    int
+	path  string // below the root
+	entry Entry
+}
+
+func (u *unpacker) close() {
+	if u.file >= 0 {
+		unix.Close(u.file)
+	}
+	for _, d := range u.dirs {
+		unix.Close(d.fd)
+	}
+}
+
+func (u *unpacker) run(dir string) error {
+	for {
+		event, err := u.r.Next()
+		if err == nil {
+			err = u.ctx.Err()
+		}
+		if err == nil && event != Bytes {
+			err = u.endFile()
+		}
+		if err != nil {
+			return err
+		}
+		switch event {
+		case Entered:
+			if u.opt.Progress != nil {
+				u.opt.Progress(u.r.Entry.Name, u.r.Got)
+			}
+			err = u.enter(dir)
+		case Bytes:
+			err = u.write()
+		case Up:
+			err = u.up()
+		case End:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// at returns the directory that is open.
+func (u *unpacker) at() *openDir { return &u.dirs[len(u.dirs)-1] }
+
+func (u *unpacker) fail(doing, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	path := name
+	if len(u.dirs) > 0 {
+		path = u.path(name)
+	}
+	return &os.PathError{Op: doing, Path: path, Err: err}
+}
+
+// path is where name lies, below the root.
+func (u *unpacker) path(name string) string {
+	if p := u.at().path; p != "" {
+		return p + "/" + name
+	}
+	return name
+}
+
+func (u *unpacker) enter(dir string) error {
+	e := u.r.Entry
+	if !u.opt.SetID && e.Kind != Dir {
+		e.Mode &^= syscall.S_ISUID | syscall.S_ISGID
+	}
+	if len(u.dirs) == 0 {
+		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return &os.PathError{Op: "open", Path: dir, Err: err}
+		}
+		u.dirs = append(u.dirs, openDir{fd: fd, entry: e})
+		return nil
+	}
+	in := u.at().fd
+	switch e.Kind {
+	case Dir:
+		return u.fail("make", e.Name, u.makeDir(in, e))
+	case File:
+		return u.fail("make", e.Name, u.makeFile(in, e))
+	case Link:
+		return u.fail("link", e.Name, u.makeLink(in, e))
+	}
+	if e.Kind.Device() && !u.opt.Devices {
+		u.report.leaveOut(u.path(e.Name))
+		return nil
+	}
+	return u.fail("make", e.Name, u.makeOther(in, e))
+}
+
+// vacate removes what has the name, unless it is a directory.
+func vacate(in int, name string) error {
+	if err := unix.Unlinkat(in, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+func (u *unpacker) makeDir(in int, e Entry) error {
+	if len(u.dirs) > mostDepth {
+		return formatError("more than %d directories in each other", mostDepth)
+	}
+	// Its own mode may forbid to write into it; it gets that when it is complete.
+	if err := unix.Mkdirat(in, e.Name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	fd, err := unix.Openat(in, e.Name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	u.dirs = append(u.dirs, openDir{fd: fd, path: u.path(e.Name), entry: e})
+	return nil
+}
+
+func (u *unpacker) makeFile(in int, e Entry) error {
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(in, e.Name, flags, 0o600)
+	if errors.Is(err, unix.EEXIST) {
+		if err = vacate(in, e.Name); err == nil {
+			fd, err = unix.Openat(in, e.Name, flags, 0o600)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	u.file, u.entry = fd, e
+	if e.ID != 0 {
+		if len(u.linked) >= mostLinked {
+			return formatError("more than %d files with several names", mostLinked)
+		}
+		u.linked[e.ID] = u.path(e.Name)
+	}
+	return nil
+}
+
+func (u *unpacker) makeLink(in int, e Entry) error {
+	first, ok := u.linked[e.ID]
+	if !ok {
+		return formatError("a link to a file that did not come")
+	}
+	if err := vacate(in, e.Name); err != nil {
+		return err
+	}
+	return u.root.Link(first, u.path(e.Name)) // never outside of the root
+}
+
+func (u *unpacker) makeOther(in int, e Entry) error {
+	err := vacate(in, e.Name)
+	if err != nil {
+		return err
+	}
+	if e.Kind == Symlink {
+		err = unix.Symlinkat(e.Target, in, e.Name)
+	} else {
+		err = unix.Mknodat(in, e.Name, e.Kind.TypeBits()|e.Mode&0o777, int(e.Rdev))
+	}
+	if err == nil && u.opt.Owner {
+		err = unix.Fchownat(in, e.Name, int(e.UID), int(e.GID), unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err == nil && e.Kind != Symlink {
+		err = unix.Fchmodat(in, e.Name, e.Mode, 0) // past the umask; what has the name is not a link
+	}
+	if err == nil {
+		err = setTimes(in, e)
+	}
+	return err
+}
+
+func setTimes(in int, e Entry) error {
+	times := []unix.Timespec{unix.NsecToTimespec(e.Atime), unix.NsecToTimespec(e.Mtime)}
+	return unix.UtimesNanoAt(in, e.Name, times, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// write puts bytes of the file at their place; what is skipped is a hole.
+func (u *unpacker) write() error {
+	for data, off := u.r.Data, u.r.Off; len(data) > 0; {
+		n, err := unix.Pwrite(u.file, data, off)
+		if err != nil {
+			return u.fail("write", u.entry.Name, err)
+		}
+		data, off = data[n:], off+int64(n)
+	}
+	return nil
+}
+
+// endFile gives the file that is being written its size and attributes.
+func (u *unpacker) endFile() error {
+	if u.file < 0 {
+		return nil
+	}
+	fd := u.file
+	u.file = -1
+	err := unix.Ftruncate(fd, u.entry.Size)
+	if err == nil {
+		err = u.attributes(fd, u.entry)
+	}
+	if err == nil {
+		err = setTimes(u.at().fd, u.entry)
+	}
+	return u.fail("finish", u.entry.Name, errors.Join(err, unix.Close(fd)))
+}
+
+// attributes sets owner, mode and user attributes. A file system that has no
+// attributes is no reason to lose the rest.
+func (u *unpacker) attributes(fd int, e Entry) error {
+	if u.opt.Owner {
+		if err := unix.Fchown(fd, int(e.UID), int(e.GID)); err != nil {
+			return err
+		}
+	}
+	for _, x := range e.Xattrs {
+		if err := unix.Fsetxattr(fd, x.Name, x.Value, 0); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("attribute %s: %w", strings.ToValidUTF8(x.Name, "?"), err)
+		}
+	}
+	return unix.Fchmod(fd, e.Mode)
+}
+
+// up completes a directory: its mode and times count from now on. The top one
+// keeps its own mode.
+func (u *unpacker) up() error {
+	d := *u.at()
+	u.dirs = u.dirs[:len(u.dirs)-1]
+	defer unix.Close(d.fd)
+	if len(u.dirs) == 0 {
+		return nil
+	}
+	err := u.attributes(d.fd, d.entry)
+	if err == nil {
+		err = setTimes(u.at().fd, d.entry)
+	}
+	return u.fail("finish", d.entry.Name, err)
+}

@@ -1,0 +1,390 @@
+package workspace
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"holt"
+)
+
+// Files is a workspace by paths, for callers that are no kernel: the API. All
+// paths are absolute in the workspace; symbolic links on the way are followed,
+// unless they lead out. Errors are [holt.Error].
+//
+// It takes effect at once, also under a mount; Changed says what the mount's
+// kernel must be told.
+type Files struct {
+	Tree   *Tree
+	Caller Caller
+	// Changed is told what a kernel that has the workspace mounted may no longer
+	// believe: the entry name of a directory, or with name "" an inode itself.
+	Changed func(ino Ino, name string)
+}
+
+func (f Files) changed(ino Ino, name string) {
+	if f.Changed != nil {
+		f.Changed(ino, name)
+		f.Changed(ino, "")
+	}
+}
+
+// Stat describes what a path names; a symbolic link at its end is not followed.
+func (f Files) Stat(path string) (holt.FileInfo, error) {
+	a, err := f.Tree.Resolve(path, false)
+	if err != nil {
+		return holt.FileInfo{}, fileError("look at", path, err)
+	}
+	info, err := f.describe(path, a)
+	return info, fileError("look at", path, err)
+}
+
+func (f Files) describe(path string, a Attr) (holt.FileInfo, error) {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	info := holt.FileInfo{Path: spoken(path), Name: spoken(name), Kind: kindName(a.Mode), Mode: a.Mode & 07777,
+		UID: a.UID, GID: a.GID, ModTime: time.Unix(0, a.Mtime).UTC()}
+	if info.Path != path {
+		info.RawPath = []byte(path)
+	}
+	if !a.IsDir() {
+		info.Size = a.Size
+	}
+	if info.Kind != "symlink" {
+		return info, nil
+	}
+	target, err := f.Tree.Readlink(a.Ino)
+	info.Target = spoken(target)
+	return info, err
+}
+
+// spoken makes a name that may be any bytes one that JSON can carry.
+func spoken(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// kindName is the kind as the view files has it.
+func kindName(mode uint32) string {
+	switch mode & syscall.S_IFMT {
+	case syscall.S_IFDIR:
+		return "dir"
+	case syscall.S_IFLNK:
+		return "symlink"
+	case syscall.S_IFIFO:
+		return "fifo"
+	case syscall.S_IFSOCK:
+		return "socket"
+	case syscall.S_IFCHR:
+		return "char"
+	case syscall.S_IFBLK:
+		return "block"
+	}
+	return "file"
+}
+
+// List returns the entries of a directory in the order of their names.
+func (f Files) List(path string) ([]holt.FileInfo, error) {
+	d, err := f.Tree.Resolve(path, true)
+	if err == nil && !d.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	var entries []DirEntry
+	if err == nil {
+		err = f.Tree.ReadDir(Caller{}, d.Ino, 0, true, func(e DirEntry) bool {
+			if e.Name != "." && e.Name != ".." {
+				entries = append(entries, e)
+			}
+			return true
+		})
+	}
+	if err != nil {
+		return nil, fileError("list", path, err)
+	}
+	slices.SortFunc(entries, func(a, b DirEntry) int { return strings.Compare(a.Name, b.Name) })
+	list := make([]holt.FileInfo, 0, len(entries))
+	for _, e := range entries {
+		info, err := f.describe(strings.TrimSuffix(path, "/")+"/"+e.Name, e.Attr)
+		if err == syscall.ENOENT { // removed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, fileError("list", path, err)
+		}
+		list = append(list, info)
+	}
+	return list, nil
+}
+
+// Read writes n bytes of a file from offset off to w; n < 0: up to its end.
+func (f Files) Read(ctx context.Context, path string, off, n int64, w io.Writer) error {
+	a, err := f.Tree.Resolve(path, true)
+	switch {
+	case err != nil:
+	case off < 0:
+		err = syscall.EINVAL
+	case a.IsDir():
+		err = syscall.EISDIR
+	case !a.IsRegular():
+		err = syscall.ENXIO
+	}
+	if err != nil {
+		return fileError("read", path, err)
+	}
+	buf := make([]byte, chunk)
+	for n != 0 && ctx.Err() == nil {
+		want := int64(len(buf))
+		if n > 0 {
+			want = min(want, n)
+		}
+		got, err := f.Tree.Read(a.Ino, off, buf[:want])
+		if err != nil {
+			return fileError("read", path, err)
+		}
+		if got == 0 {
+			return nil
+		}
+		if _, err := w.Write(buf[:got]); err != nil {
+			return err
+		}
+		if off += int64(got); n > 0 {
+			n -= int64(got)
+		}
+	}
+	return ctx.Err()
+}
+
+// Write replaces a file as one step: who reads it sees the old or the new
+// content, and the old stays if r fails. spec.User is not for here.
+func (f Files) Write(ctx context.Context, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
+	if spec.Parents {
+		if err := f.mkdirs(parentOf(path), 0o755); err != nil {
+			return holt.FileInfo{}, fileError("make", parentOf(path), err)
+		}
+	}
+	path, err := f.follow(path)
+	if err != nil {
+		return holt.FileInfo{}, fileError("write", path, err)
+	}
+	d, name, err := f.Tree.parent(path)
+	if err == nil {
+		err = f.replace(ctx, d.Ino, name, spec.Mode, r)
+	}
+	if err != nil {
+		return holt.FileInfo{}, fileError("write", path, err)
+	}
+	f.changed(d.Ino, name)
+	return f.Stat(path)
+}
+
+// follow returns where a path leads whose last name is a symbolic link to
+// something in the same directory or below; writing replaces what it names,
+// not the link.
+func (f Files) follow(path string) (string, error) {
+	a, err := f.Tree.Resolve(path, false)
+	if err != nil || a.Mode&syscall.S_IFMT != syscall.S_IFLNK {
+		return path, nil // what is wrong with it shows in a moment
+	}
+	target, err := f.Tree.Readlink(a.Ino)
+	if err != nil {
+		return path, err
+	}
+	if inside, ok := strings.CutPrefix(target, Home+"/"); ok {
+		return "/" + inside, nil
+	}
+	if strings.HasPrefix(target, "/") {
+		return path, errLeaves
+	}
+	return parentOf(path) + "/" + target, nil
+}
+
+// replace writes beside the target and renames.
+func (f Files) replace(ctx context.Context, dir Ino, name string, mode uint32, r io.Reader) error {
+	old, err := f.Tree.Lookup(Caller{}, dir, name)
+	switch {
+	case err == nil && old.IsDir():
+		return syscall.EISDIR
+	case err != nil && err != syscall.ENOENT:
+		return err
+	case mode == 0 && err == nil && old.IsRegular():
+		mode = old.Mode & 07777
+	case mode == 0:
+		mode = 0o644
+	}
+	var random [8]byte
+	rand.Read(random[:]) // never fails, see crypto/rand
+	beside := ".holt-put-" + hex.EncodeToString(random[:])
+	a, err := f.Tree.Create(f.Caller, dir, beside, mode)
+	if err != nil {
+		return err
+	}
+	err = f.fill(ctx, a.Ino, r)
+	if err == nil && mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 { // writing took them away
+		_, err = f.Tree.SetAttr(f.Caller, a.Ino, SetAttrs{Mask: SetMode, Mode: mode})
+	}
+	if err == nil {
+		err = f.Tree.Fsync(a.Ino)
+	}
+	if err == nil {
+		err = f.Tree.Rename(f.Caller, dir, beside, dir, name, 0)
+	}
+	if err != nil {
+		return errors.Join(err, f.Tree.Unlink(f.Caller, dir, beside))
+	}
+	return f.Tree.Sync()
+}
+
+func (f Files) fill(ctx context.Context, ino Ino, r io.Reader) error {
+	buf := make([]byte, chunk)
+	for off := int64(0); ; {
+		n, err := io.ReadFull(r, buf)
+		if n > 0 {
+			if _, err := f.Tree.Write(f.Caller, ino, off, buf[:n]); err != nil {
+				return err
+			}
+			off += int64(n)
+		}
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return ctx.Err()
+		}
+		if err != nil {
+			return holt.Errorf(holt.Unavailable, "the new content did not arrive: %w", err)
+		}
+	}
+}
+
+func parentOf(path string) string {
+	return path[:max(0, strings.LastIndexByte(strings.TrimRight(path, "/"), '/'))]
+}
+
+// Mkdir makes a directory; with parents, those above it too, and then one that
+// is there is no error.
+func (f Files) Mkdir(path string, mode uint32, parents bool) (holt.FileInfo, error) {
+	if mode == 0 {
+		mode = 0o755
+	}
+	var err error
+	if parents {
+		err = f.mkdirs(path, mode)
+	} else {
+		var d Attr
+		var name string
+		if d, name, err = f.Tree.parent(path); err == nil {
+			if _, err = f.Tree.Mkdir(f.Caller, d.Ino, name, mode); err == nil {
+				f.changed(d.Ino, name)
+			}
+		}
+	}
+	if err != nil {
+		return holt.FileInfo{}, fileError("make", path, err)
+	}
+	return f.Stat(path)
+}
+
+// mkdirs makes every directory of a path that is not there.
+func (f Files) mkdirs(path string, mode uint32) error {
+	at := []Ino{Root}
+	for _, name := range pathNames(path) {
+		next, err := f.Tree.resolve(at, []string{name}, true)
+		in := at[len(at)-1]
+		if err == syscall.ENOENT {
+			var a Attr
+			if a, err = f.Tree.Mkdir(f.Caller, in, name, mode); err == nil {
+				f.changed(in, name)
+				next = append(at, a.Ino)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		at = next
+	}
+	a, err := f.Tree.GetAttr(at[len(at)-1])
+	if err == nil && !a.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	return err
+}
+
+// Remove removes a file or an empty directory; recursive: a whole tree. A
+// symbolic link is removed itself.
+func (f Files) Remove(ctx context.Context, path string, recursive bool) error {
+	d, name, err := f.Tree.parent(path)
+	if err == syscall.EINVAL {
+		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", path).WithHint("remove what is in it, or delete the workspace")
+	}
+	var a Attr
+	if err == nil {
+		a, err = f.Tree.Lookup(Caller{}, d.Ino, name)
+	}
+	if err == nil && a.IsDir() && recursive {
+		err = f.removeIn(ctx, a.Ino, 0)
+	}
+	if err == nil {
+		err = f.remove(d.Ino, name, a)
+	}
+	f.changed(d.Ino, name)
+	return fileError("remove", path, err)
+}
+
+func (f Files) remove(dir Ino, name string, a Attr) error {
+	if a.IsDir() {
+		return f.Tree.Rmdir(f.Caller, dir, name)
+	}
+	return f.Tree.Unlink(f.Caller, dir, name)
+}
+
+// removeIn empties a directory.
+func (f Files) removeIn(ctx context.Context, dir Ino, depth int) error {
+	if depth > 10_000 {
+		return syscall.ELOOP
+	}
+	for {
+		var page []DirEntry
+		err := f.Tree.ReadDir(Caller{}, dir, cookieDotDot, true, func(e DirEntry) bool {
+			page = append(page, e)
+			return len(page) < pageOfDir
+		})
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, e := range page {
+			err := ctx.Err()
+			if err == nil && e.Attr.IsDir() {
+				err = f.removeIn(ctx, e.Ino, depth+1)
+			}
+			if err == nil {
+				err = f.remove(dir, e.Name, e.Attr)
+			}
+			if err != nil && err != syscall.ENOENT {
+				return err
+			}
+			if f.Changed != nil {
+				f.Changed(dir, e.Name)
+			}
+		}
+	}
+}
+
+// Rename moves a name; a file at the new one is replaced.
+func (f Files) Rename(from, to string) error {
+	d, name, err := f.Tree.parent(from)
+	if err != nil {
+		return fileError("move", from, err)
+	}
+	d2, name2, err := f.Tree.parent(to)
+	if err == nil {
+		err = f.Tree.Rename(f.Caller, d.Ino, name, d2.Ino, name2, 0)
+	}
+	if err == syscall.ENOENT {
+		return fileError("move", from, err)
+	}
+	if err != nil {
+		return fileError("move", to, err)
+	}
+	f.changed(d.Ino, name)
+	f.changed(d2.Ino, name2)
+	return nil
+}

@@ -1,0 +1,127 @@
+package workspace
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+
+	"holt"
+)
+
+// Home is where a computer has its workspace mounted: absolute symbolic links
+// that begin with it lead into the workspace.
+const Home = "/home/agent"
+
+// mostFollowed is how many symbolic links Linux follows in one path.
+const mostFollowed = 40
+
+// errLeaves says that a symbolic link leads out of the workspace.
+var errLeaves = errors.New("a symbolic link leads out of the workspace")
+
+// Resolve finds the inode of a path; "/" is the top. Symbolic links on the way
+// are followed, one at the end only with follow. ".." at the top stays there.
+// Errors are errnos, or say that a link leads out of the workspace.
+func (t *Tree) Resolve(path string, follow bool) (Attr, error) {
+	at, err := t.resolve([]Ino{Root}, pathNames(path), follow)
+	if err != nil {
+		return Attr{}, err
+	}
+	return t.GetAttr(at[len(at)-1])
+}
+
+// resolve returns the inodes from the top to what names lead to from at on.
+func (t *Tree) resolve(at []Ino, names []string, follow bool) ([]Ino, error) {
+	for links := 0; len(names) > 0; {
+		name := names[0]
+		names = names[1:]
+		if name == ".." {
+			at = at[:max(1, len(at)-1)]
+			continue
+		}
+		a, err := t.Lookup(Caller{}, at[len(at)-1], name)
+		if err != nil {
+			return nil, err
+		}
+		if a.Mode&syscall.S_IFMT != syscall.S_IFLNK || len(names) == 0 && !follow {
+			at = append(at, a.Ino)
+			continue
+		}
+		if links++; links > mostFollowed {
+			return nil, syscall.ELOOP
+		}
+		target, err := t.Readlink(a.Ino)
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(target, "/") {
+			inside, ok := strings.CutPrefix(target, Home)
+			if !ok || inside != "" && inside[0] != '/' {
+				return nil, errLeaves
+			}
+			at, target = at[:1], inside
+		}
+		names = append(pathNames(target), names...)
+	}
+	return at, nil
+}
+
+// parent finds the directory that a path's last name lies in.
+func (t *Tree) parent(path string) (Attr, string, error) {
+	names := pathNames(path)
+	if len(names) == 0 || names[len(names)-1] == ".." {
+		return Attr{}, "", syscall.EINVAL
+	}
+	last := len(names) - 1
+	at, err := t.resolve([]Ino{Root}, names[:last], true)
+	if err != nil {
+		return Attr{}, "", err
+	}
+	d, err := t.GetAttr(at[len(at)-1])
+	if err == nil && !d.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	return d, names[last], err
+}
+
+// pathNames splits a path into its names, without empty ones and ".".
+func pathNames(path string) []string {
+	var names []string
+	for name := range strings.SplitSeq(path, "/") {
+		if name != "" && name != "." {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// fileError gives what a call on a path returned its code.
+func fileError(doing, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *holt.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	path = strings.ToValidUTF8(path, "\uFFFD")
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return holt.Errorf(holt.InvalidArgument, "%s %s: %w", doing, path, err)
+	}
+	switch errno {
+	case syscall.ENOENT:
+		return holt.Errorf(holt.NotFound, "there is no %s", path).WithHint("list the directory above it to see what is there")
+	case syscall.EEXIST:
+		return holt.Errorf(holt.AlreadyExists, "%s exists", path)
+	case syscall.ENOTEMPTY:
+		return holt.Errorf(holt.Conflict, "%s is not empty", path).WithHint("remove it recursively")
+	case syscall.EDQUOT:
+		return holt.Errorf(holt.OutOfSpace, "%s %s: the workspace's quota is used up", doing, path).
+			WithHint("remove files, or raise the quota: holt workspace quota")
+	case syscall.ENOSPC:
+		return holt.Errorf(holt.OutOfSpace, "%s %s: %w", doing, path, errno).WithHint("free some space on the host's disk")
+	case syscall.EIO:
+		return holt.Errorf(holt.Corrupt, "%s %s: %w", doing, path, errno).WithHint("holt workspace check says what is damaged")
+	}
+	return holt.Errorf(holt.InvalidArgument, "%s %s: %w", doing, path, errno)
+}
