@@ -58,7 +58,8 @@ type SignalSpec struct {
 
 // WorkspaceSpec says what workspace to create.
 type WorkspaceSpec struct {
-	Name string `json:"name" doc:"a DNS label, unique among workspaces"`
+	Name  string `json:"name" doc:"a DNS label, unique among workspaces"`
+	Quota Quota  `json:"quota,omitzero" doc:"bounds it; default: nothing does"`
 }
 
 // MountSpec says where on the daemon's host to mount a workspace.

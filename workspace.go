@@ -12,6 +12,7 @@ type Workspace struct {
 	Mounts    []Mount     `json:"mounts,omitempty" doc:"host directories where it is mounted"`
 	Files     int64       `json:"files" doc:"inodes in use"`
 	Bytes     int64       `json:"bytes" doc:"bytes of file content"`
+	Quota     Quota       `json:"quota,omitzero" doc:"what bounds it"`
 }
 
 // Mount is a host directory through which a workspace is used.

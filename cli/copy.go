@@ -29,26 +29,7 @@ directory is left out, named, and makes the exit status 1.`,
   holt computer cp -r einstein:/home/agent/results ./results`,
 		Args: exactly(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, to := parseEnd(args[0]), parseEnd(args[1])
-			if (from.computer == "") == (to.computer == "") {
-				return holt.Errorf(holt.InvalidArgument, "one of %q and %q must be in a computer", args[0], args[1]).
-					WithHint("as einstein:path; put ./ before a path here that holds a colon")
-			}
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			k := &copier{a: a, c: c, recursive: recursive, bar: a.begin("copying")}
-			if to.computer != "" {
-				err = k.put(cmd.Context(), from.path, to)
-			} else {
-				err = k.get(cmd.Context(), from, to.path)
-			}
-			k.bar.end()
-			if err == nil && k.left > 0 {
-				return exitStatus(exitFailure)
-			}
-			return err
+			return a.copy(cmd.Context(), args[0], args[1], recursive, inComputers)
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also directories")
@@ -57,29 +38,30 @@ directory is left out, named, and makes the exit status 1.`,
 
 // end is one side of a copy.
 type end struct {
-	computer, path string
-	slash          bool // named with a slash at the end: it must be a directory
+	owner, path string // owner: a computer or a workspace
+	slash       bool // named with a slash at the end: it must be a directory
 }
 
-func parseEnd(s string) end {
+func (n copyNoun) parseEnd(s string) end {
 	name, p, found := strings.Cut(s, ":")
 	if !found || strings.ContainsRune(name, '/') || name == "" {
 		return end{path: s}
 	}
-	e := end{computer: name, path: p, slash: strings.HasSuffix(p, "/")}
+	e := end{owner: name, path: p, slash: strings.HasSuffix(p, "/")}
 	if !path.IsAbs(p) {
-		e.path = path.Join("/home/agent", p)
+		e.path = path.Join(n.home, p)
 	}
 	return e
 }
 
 // in returns the end below a directory.
-func (e end) in(name string) end { return end{computer: e.computer, path: path.Join(e.path, name)} }
+func (e end) in(name string) end { return end{owner: e.owner, path: path.Join(e.path, name)} }
 
 // copier copies files one after the other.
 type copier struct {
 	a         *app
-	c         *client.Client
+	files     client.Files
+	noun      copyNoun
 	recursive bool
 	bar       *bar
 	left      int // how many were left out
@@ -94,7 +76,7 @@ func (k *copier) leave(name, kind string) {
 // put copies from this machine into a computer.
 func (k *copier) put(ctx context.Context, from string, to end) error {
 	if from == "-" {
-		_, err := k.c.Files.Write(ctx, to.computer, to.path, holt.WriteSpec{}, k.a.In)
+		_, err := k.files.Write(ctx, to.owner, to.path, holt.WriteSpec{}, k.a.In)
 		return noDirectory(err, to)
 	}
 	info, err := os.Stat(from)
@@ -106,9 +88,9 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 		return isDirectory(from)
 	case !info.IsDir() && !info.Mode().IsRegular(): // to open a named pipe could take for ever
 		return holt.Errorf(holt.InvalidArgument, "%s is not a file or directory", from).
-			WithHint("pass what it holds through standard input: holt computer cp - %s:%s", to.computer, to.path)
+			WithHint("pass what it holds through standard input: holt %s cp - %s:%s", k.noun.word, to.owner, to.path)
 	}
-	there, err := k.c.Files.Stat(ctx, to.computer, to.path)
+	there, err := k.files.Stat(ctx, to.owner, to.path)
 	switch {
 	case err == nil && there.Kind == "dir":
 		if to = to.in(filepath.Base(from)); filepath.Base(from) == ".." {
@@ -117,7 +99,7 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 	case err != nil && holt.CodeOf(err) != holt.NotFound:
 		return err
 	case err != nil && to.slash && !info.IsDir():
-		return noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.computer, to.path), to.in("x"))
+		return noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path), to.in("x"))
 	}
 	if !info.IsDir() {
 		return k.putFile(ctx, from, info, to)
@@ -139,7 +121,7 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 		case err != nil:
 			return here(err, p)
 		case d.IsDir():
-			_, err = k.c.Files.Mkdir(ctx, target.computer, holt.MkdirSpec{Path: target.path, Mode: uint32(info.Mode().Perm()), Parents: true}, "")
+			_, err = k.files.Mkdir(ctx, target.owner, holt.MkdirSpec{Path: target.path, Mode: uint32(info.Mode().Perm()), Parents: true}, "")
 			return err
 		case !info.Mode().IsRegular():
 			k.leave(p, kindHere(info.Mode()))
@@ -154,7 +136,7 @@ func noDirectory(err error, to end) error {
 	if holt.CodeOf(err) != holt.NotFound || holt.AsError(err).Hint != "" {
 		return err
 	}
-	return holt.Errorf(holt.NotFound, "%w", err).WithHint("make the directory first: holt computer run %s -- mkdir -p %s", to.computer, path.Dir(to.path))
+	return holt.Errorf(holt.NotFound, "%w", err).WithHint("make the directory first: holt computer run %s -- mkdir -p %s", to.owner, path.Dir(to.path))
 }
 
 // kindHere names what kind of file something on this machine is, as
@@ -178,7 +160,7 @@ func (k *copier) putFile(ctx context.Context, from string, info fs.FileInfo, to 
 	}
 	defer f.Close()
 	m := &meter{bar: k.bar, name: path.Base(to.path), total: info.Size(), r: f}
-	_, err = k.c.Files.Write(ctx, to.computer, to.path, holt.WriteSpec{Mode: uint32(info.Mode().Perm())}, m)
+	_, err = k.files.Write(ctx, to.owner, to.path, holt.WriteSpec{Mode: uint32(info.Mode().Perm())}, m)
 	return noDirectory(err, to)
 }
 

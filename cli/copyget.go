@@ -16,7 +16,7 @@ import (
 // get copies from a computer to this machine.
 func (k *copier) get(ctx context.Context, from end, to string) error {
 	if to == "-" {
-		return k.c.Files.Read(ctx, from.computer, from.path, 0, -1, k.a.Out)
+		return k.files.Read(ctx, from.owner, from.path, 0, -1, k.a.Out)
 	}
 	from, info, err := k.named(ctx, from)
 	if err != nil {
@@ -49,7 +49,7 @@ const mostLinks = 40
 func (k *copier) named(ctx context.Context, from end) (end, holt.FileInfo, error) {
 	name := path.Base(from.path)
 	for range mostLinks {
-		info, err := k.c.Files.Stat(ctx, from.computer, from.path)
+		info, err := k.files.Stat(ctx, from.owner, from.path)
 		if err != nil || info.Kind != "symlink" {
 			info.Name = name
 			return from, info, err
@@ -74,13 +74,13 @@ func (k *copier) getAny(ctx context.Context, from end, info holt.FileInfo, to st
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return here(err, to)
 	}
-	entries, err := k.c.Files.List(ctx, from.computer, from.path)
+	entries, err := k.files.List(ctx, from.owner, from.path)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.ContainsAny(e.Name, "/\x00") { // the guest is hostile
-			return holt.Errorf(holt.Corrupt, "the computer sent the file name %q", e.Name)
+			return holt.Errorf(holt.Corrupt, "the %s sent the file name %q", k.noun.word, e.Name)
 		}
 		if err := k.getAny(ctx, from.in(e.Name), e, filepath.Join(to, e.Name)); err != nil {
 			return err
@@ -99,7 +99,7 @@ func (k *copier) getFile(ctx context.Context, from end, info holt.FileInfo, to s
 	defer os.Remove(f.Name())
 	defer f.Close()
 	m := &meter{bar: k.bar, name: info.Name, total: info.Size, w: f}
-	if err := k.c.Files.Read(ctx, from.computer, from.path, 0, -1, m); err != nil {
+	if err := k.files.Read(ctx, from.owner, from.path, 0, -1, m); err != nil {
 		return here(err, to)
 	}
 	return here(errors.Join(f.Chmod(fs.FileMode(info.Mode).Perm()), f.Close(), os.Rename(f.Name(), to)), to)
@@ -111,7 +111,7 @@ func (k *copier) pour(ctx context.Context, from end, info holt.FileInfo, to stri
 	if err != nil {
 		return here(err, to)
 	}
-	err = k.c.Files.Read(ctx, from.computer, from.path, 0, -1, &meter{bar: k.bar, name: info.Name, total: info.Size, w: f})
+	err = k.files.Read(ctx, from.owner, from.path, 0, -1, &meter{bar: k.bar, name: info.Name, total: info.Size, w: f})
 	return here(errors.Join(err, f.Close()), to)
 }
 

@@ -147,7 +147,7 @@ func TestEnds(t *testing.T) {
 		"curie:x/":     {"curie", "/home/agent/x", true},
 		":x":           {"", ":x", false},
 	} {
-		if got := parseEnd(in); got != want {
+		if got := inComputers.parseEnd(in); got != want {
 			t.Errorf("%q is %+v, want %+v", in, got, want)
 		}
 	}

@@ -13,10 +13,13 @@ import (
 func (a *app) workspaceCommand() *cobra.Command {
 	return group("workspace", "Durable file systems",
 		a.workspaceCreate(), a.workspaceList(), a.workspaceGet(), a.workspaceDelete(),
-		a.workspaceMount(), a.workspaceUnmount(), a.workspaceCheck(), a.workspaceQuery())
+		a.workspaceMount(), a.workspaceUnmount(), a.workspaceCheck(), a.workspaceQuery(), a.workspaceQuota(),
+		a.workspaceLs(), a.workspaceCat(), a.workspaceCopy(), a.workspacePut(), a.workspaceRm(), a.workspaceMkdir(), a.workspaceMv(),
+		a.workspaceDu(), a.workspaceTag(), a.workspaceImport(), a.workspaceExport())
 }
 
 func (a *app) workspaceCreate() *cobra.Command {
+	var bytes, files string
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create an empty workspace", Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -24,7 +27,11 @@ func (a *app) workspaceCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w, err := c.Workspaces.Create(cmd.Context(), holt.WorkspaceSpec{Name: args[0]}, "")
+			spec := holt.WorkspaceSpec{Name: args[0]}
+			if err := readQuota(&spec.Quota, bytes, files); err != nil {
+				return err
+			}
+			w, err := c.Workspaces.Create(cmd.Context(), spec, "")
 			if err != nil {
 				return err
 			}
@@ -32,17 +39,18 @@ func (a *app) workspaceCreate() *cobra.Command {
 				return printJSON(a.Out, w)
 			}
 			fmt.Fprintf(a.Out, "workspace %s is there\n", w.Name)
-			a.say("next: holt computer create --workspace %s, or holt workspace mount %s DIR", w.Name, w.Name)
+			a.say("next: holt computer create --workspace %s, or holt workspace import %s DIR", w.Name, w.Name)
 			return nil
 		},
 	}
+	quotaFlags(cmd, &bytes, &files)
 	a.jsonFlag(cmd)
 	return cmd
 }
 
 func (a *app) workspaceList() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List workspaces", Args: exactly(0),
+		Use: "list", Short: "List workspaces", Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -84,9 +92,17 @@ func mounts(w holt.Workspace) string {
 
 func (a *app) workspaceGet() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "get NAME", Short: "Show a workspace", Args: exactly(1),
+		Use: "get NAME | NAME:PATH [FILE]", Short: "Show a workspace, or copy a file of it to this machine", Args: atLeast(1, 2),
+		Long: `Shows a workspace; or, with a path, copies that file to FILE here (default: its
+name, in the working directory; - is standard output).`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.ContainsRune(args[0], ':') {
+				return a.copy(cmd.Context(), args[0], append(args, ".")[1], false, inWorkspaces)
+			}
+			if len(args) == 2 {
+				return holt.Errorf(holt.InvalidArgument, "%q names no file", args[0]).WithHint("as %s:notes/plan.md", args[0])
+			}
 			c, err := a.connect()
 			if err != nil {
 				return err
@@ -100,6 +116,7 @@ func (a *app) workspaceGet() *cobra.Command {
 			}
 			return printTable(a.Out, nil, [][]string{
 				{"name", w.Name}, {"id", string(w.ID)}, {"files", fmt.Sprint(w.Files)}, {"size", size(w.Bytes)},
+				{"quota", bound(w.Quota.Bytes, size) + ", " + bound(w.Quota.Files, func(n int64) string { return fmt.Sprintf("%d files", n) })},
 				{"computer", w.Computer}, {"mounted at", mounts(w)}, {"created", ago(w.CreatedAt)},
 			})
 		},
@@ -111,7 +128,7 @@ func (a *app) workspaceGet() *cobra.Command {
 func (a *app) workspaceDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a workspace with everything in it", Args: exactly(1),
+		Use: "delete NAME", Short: "Delete a workspace with everything in it", Args: exactly(1),
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()

@@ -52,12 +52,13 @@ type Options struct {
 
 // Client calls one daemon. Its nouns may be used from many goroutines.
 type Client struct {
-	Computers  Computers
-	Runs       Runs
-	Files      Files
-	Workspaces Workspaces
-	Images     Images
-	Daemon     Daemon
+	Computers      Computers
+	Runs           Runs
+	Files          Files
+	Workspaces     Workspaces
+	WorkspaceFiles Files // of workspaces: / is the top of one
+	Images         Images
+	Daemon         Daemon
 
 	http     *http.Client
 	url      string // without a trailing slash
@@ -100,8 +101,9 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Runs, c.Files = Computers{c}, Runs{c}, Files{c}
-	c.Workspaces, c.Images, c.Daemon = Workspaces{c}, Images{c}, Daemon{c}
+	c.Computers, c.Runs, c.Files = Computers{c}, Runs{c}, Files{c, "computers"}
+	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
+	c.Images, c.Daemon = Images{c}, Daemon{c}
 	return c, nil
 }
 

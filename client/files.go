@@ -11,28 +11,31 @@ import (
 	"holt"
 )
 
-// Files are the files inside computers.
-type Files struct{ c *Client }
+// Files are the files inside computers, or of workspaces.
+type Files struct {
+	c    *Client
+	noun string // computers or workspaces
+}
 
 func at(path string) url.Values { return url.Values{"path": {path}} }
 
 // Stat describes a file.
-func (n Files) Stat(ctx context.Context, computer, path string) (out holt.FileInfo, err error) {
-	err = n.c.json(ctx, call{method: http.MethodGet, path: join("computers", computer, "files", "stat"), query: at(path)}, &out)
+func (n Files) Stat(ctx context.Context, of, path string) (out holt.FileInfo, err error) {
+	err = n.c.json(ctx, call{method: http.MethodGet, path: join(n.noun, of, "files", "stat"), query: at(path)}, &out)
 	return out, err
 }
 
 // List returns the entries of a directory in the order of their names.
-func (n Files) List(ctx context.Context, computer, path string) ([]holt.FileInfo, error) {
-	return list[holt.FileInfo](ctx, n.c, join("computers", computer, "files"), at(path))
+func (n Files) List(ctx context.Context, of, path string) ([]holt.FileInfo, error) {
+	return list[holt.FileInfo](ctx, n.c, join(n.noun, of, "files"), at(path))
 }
 
 // Read writes n bytes of a file from offset off to w; n < 0: up to the end.
-func (n Files) Read(ctx context.Context, computer, path string, off, length int64, w io.Writer) error {
+func (n Files) Read(ctx context.Context, of, path string, off, length int64, w io.Writer) error {
 	if length == 0 {
 		return nil
 	}
-	k := call{method: http.MethodGet, path: join("computers", computer, "files", "content"), query: at(path), header: http.Header{}}
+	k := call{method: http.MethodGet, path: join(n.noun, of, "files", "content"), query: at(path), header: http.Header{}}
 	if length > 0 {
 		k.header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+length-1))
 	} else if off > 0 {
@@ -42,7 +45,7 @@ func (n Files) Read(ctx context.Context, computer, path string, off, length int6
 }
 
 // Write replaces a file with what r holds, as one step. It is never sent twice.
-func (n Files) Write(ctx context.Context, computer, path string, spec holt.WriteSpec, r io.Reader) (out holt.FileInfo, err error) {
+func (n Files) Write(ctx context.Context, of, path string, spec holt.WriteSpec, r io.Reader) (out holt.FileInfo, err error) {
 	query := at(path)
 	if spec.Mode != 0 {
 		query.Set("mode", strconv.FormatUint(uint64(spec.Mode), 8))
@@ -55,27 +58,27 @@ func (n Files) Write(ctx context.Context, computer, path string, spec holt.Write
 	}
 	body := struct{ io.Reader }{r} // a failed attempt closes what it can
 	return sent(ctx, n.c, func() (out holt.FileInfo, err error) {
-		err = n.c.once(ctx, call{method: http.MethodPut, path: join("computers", computer, "files", "content"), query: query, raw: body}, &out)
+		err = n.c.once(ctx, call{method: http.MethodPut, path: join(n.noun, of, "files", "content"), query: query, raw: body}, &out)
 		return out, err
 	})
 }
 
 // Mkdir makes a directory.
-func (n Files) Mkdir(ctx context.Context, computer string, spec holt.MkdirSpec, key string) (out holt.FileInfo, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join("computers", computer, "files", "mkdir"), body: spec, keyed: true, key: key}, &out)
+func (n Files) Mkdir(ctx context.Context, of string, spec holt.MkdirSpec, key string) (out holt.FileInfo, err error) {
+	err = n.c.json(ctx, call{method: http.MethodPost, path: join(n.noun, of, "files", "mkdir"), body: spec, keyed: true, key: key}, &out)
 	return out, err
 }
 
 // Remove removes a file or an empty directory; recursive: any directory.
-func (n Files) Remove(ctx context.Context, computer, path string, recursive bool, key string) error {
+func (n Files) Remove(ctx context.Context, of, path string, recursive bool, key string) error {
 	query := at(path)
 	if recursive {
 		query.Set("recursive", "true")
 	}
-	return n.c.json(ctx, call{method: http.MethodDelete, path: join("computers", computer, "files"), query: query, keyed: true, key: key}, nil)
+	return n.c.json(ctx, call{method: http.MethodDelete, path: join(n.noun, of, "files"), query: query, keyed: true, key: key}, nil)
 }
 
 // Rename moves a file; an existing one at the new path is replaced.
-func (n Files) Rename(ctx context.Context, computer string, spec holt.RenameSpec, key string) error {
-	return n.c.json(ctx, call{method: http.MethodPost, path: join("computers", computer, "files", "rename"), body: spec, keyed: true, key: key}, nil)
+func (n Files) Rename(ctx context.Context, of string, spec holt.RenameSpec, key string) error {
+	return n.c.json(ctx, call{method: http.MethodPost, path: join(n.noun, of, "files", "rename"), body: spec, keyed: true, key: key}, nil)
 }

@@ -28,7 +28,7 @@ func (w *Workspaces) Create(ctx context.Context, spec holt.WorkspaceSpec, key st
 		Key: key, Method: "workspace.create", Request: spec,
 		Act: func(ctx context.Context, claim *computer.Claim) (holt.Workspace, error) {
 			id := holt.NewWorkspaceID()
-			if err := w.make(ctx, id, spec.Name, claim); err != nil {
+			if err := w.make(ctx, id, spec, claim); err != nil {
 				return holt.Workspace{}, err
 			}
 			return w.Get(ctx, string(id))
@@ -39,7 +39,7 @@ func (w *Workspaces) Create(ctx context.Context, spec holt.WorkspaceSpec, key st
 				return w.Get(ctx, ref)
 			}
 			id := holt.WorkspaceID(ref)
-			if err := w.make(ctx, id, spec.Name, nil); err != nil {
+			if err := w.make(ctx, id, spec, nil); err != nil {
 				return holt.Workspace{}, err
 			}
 			return w.Get(ctx, ref)
@@ -52,10 +52,14 @@ func (w *Workspaces) Make(ctx context.Context, id holt.WorkspaceID, name string)
 	if _, err := w.table.find(ctx, string(id)); err == nil {
 		return nil
 	}
-	return w.make(ctx, id, name, nil)
+	return w.make(ctx, id, holt.WorkspaceSpec{Name: name}, nil)
 }
 
-func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, name string, claim *computer.Claim) error {
+func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, spec holt.WorkspaceSpec, claim *computer.Claim) error {
+	if spec.Quota.Bytes < 0 || spec.Quota.Files < 0 {
+		return badQuota()
+	}
+	name := spec.Name
 	err := w.table.change(ctx, func(tx *db.Tx) error {
 		taken := false
 		err := tx.Query(`SELECT 1 FROM workspace WHERE name = ?`, []any{name}, func(*db.Row) error { taken = true; return nil })
@@ -69,13 +73,13 @@ func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, name string,
 		if err := claim.Bind(tx, string(id)); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO workspace (id, name, state, created) VALUES (?, ?, 'creating', ?)`,
-			id, name, time.Now().UnixNano())
+		return tx.Exec(`INSERT INTO workspace (id, name, state, created, max_bytes, max_files) VALUES (?, ?, 'creating', ?, ?, ?)`,
+			id, name, time.Now().UnixNano(), spec.Quota.Bytes, spec.Quota.Files)
 	})
 	if err != nil {
 		return err
 	}
-	err = w.fill(id)
+	err = w.fill(id, spec.Quota)
 	if err == nil {
 		err = w.table.write(ctx, `UPDATE workspace SET state = 'ready' WHERE id = ?`, id)
 	}
@@ -85,18 +89,23 @@ func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, name string,
 	return nil
 }
 
-// fill makes the files of a new workspace. Its top belongs to the user agent.
-func (w *Workspaces) fill(id holt.WorkspaceID) error {
+// fill makes the files of a new workspace. They belong to the user agent.
+func (w *Workspaces) fill(id holt.WorkspaceID, quota holt.Quota) error {
 	ws, err := workspace.Create(w.shelf.path(id), workspace.Options{Log: w.log})
 	if err != nil {
 		return fmt.Errorf("create workspace: %w", err)
 	}
-	_, err = ws.Tree().SetAttr(workspace.Caller{Writer: workspace.Writer{Kind: "system", Name: "holt"}}, workspace.Root, workspace.SetAttrs{
+	by := workspace.Caller{UID: agentUID, GID: agentUID, Writer: workspace.Writer{Kind: "system", Name: "holt"}}
+	_, err = ws.Tree().SetAttr(by, workspace.Root, workspace.SetAttrs{
 		Mask: workspace.SetMode | workspace.SetUID | workspace.SetGID, Mode: 0o755, UID: agentUID, GID: agentUID,
 	})
+	if err == nil {
+		err = ws.Seed(by)
+	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("give workspace to its user: %w", err), ws.Close())
 	}
+	ws.SetQuota(quota)
 	w.shelf.put(id, ws) // it stays open for who comes next
 	return nil
 }
@@ -229,6 +238,7 @@ func (w *Workspaces) shown(ctx context.Context, r row) (holt.Workspace, error) {
 	}
 	return holt.Workspace{
 		ID: r.id, Name: r.name, CreatedAt: r.created, Computer: c.Name, Mounts: w.mounts.of(r.id), Files: r.files, Bytes: r.bytes,
+		Quota: r.quota,
 	}, nil
 }
 

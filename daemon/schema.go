@@ -13,7 +13,7 @@ import (
 
 // migrations bring the control database from version i to i+1. What was
 // released is never changed: a change is a new migration at the end.
-var migrations = []string{access.Schema + computer.Schema + workspaceSchema}
+var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (
@@ -30,6 +30,11 @@ CREATE TABLE host_mount (
 	read_only INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE reserve (filler BLOB);
+`
+
+const quotaSchema = `
+ALTER TABLE workspace ADD COLUMN max_bytes INTEGER NOT NULL DEFAULT 0; -- 0: no bound
+ALTER TABLE workspace ADD COLUMN max_files INTEGER NOT NULL DEFAULT 0;
 `
 
 const (

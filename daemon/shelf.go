@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -86,7 +87,11 @@ func (s *shelf) acquire(id holt.WorkspaceID) (*entry, *workspace.Workspace, erro
 	if e.ws != nil {
 		return e, e.ws, nil
 	}
-	ws, err := workspace.Open(s.path(id), workspace.Options{Log: s.log})
+	quota, err := s.table.quota(context.Background(), id)
+	var ws *workspace.Workspace
+	if err == nil {
+		ws, err = workspace.Open(s.path(id), workspace.Options{Log: s.log, Quota: quota})
+	}
 	if err != nil {
 		s.release(e)
 		return nil, nil, described(fmt.Errorf("open workspace: %w", err))

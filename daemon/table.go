@@ -16,6 +16,7 @@ type row struct {
 	name, state  string
 	created      time.Time
 	files, bytes int64 // when it was last closed
+	quota        holt.Quota
 }
 
 // workspaceTable is the tables workspace and host_mount of the control database.
@@ -24,10 +25,11 @@ type workspaceTable struct{ db *db.DB }
 func (t workspaceTable) rows(ctx context.Context, condition string, args ...any) ([]row, error) {
 	var list []row
 	err := t.db.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT id, name, state, created, files, bytes FROM workspace `+condition, args, func(r *db.Row) error {
+		return tx.Query(`SELECT id, name, state, created, files, bytes, max_bytes, max_files FROM workspace `+condition, args, func(r *db.Row) error {
 			list = append(list, row{
 				id: holt.WorkspaceID(r.Text(0)), name: r.Text(1), state: r.Text(2),
 				created: time.Unix(0, r.Int64(3)).UTC(), files: r.Int64(4), bytes: r.Int64(5),
+				quota: holt.Quota{Bytes: r.Int64(6), Files: r.Int64(7)},
 			})
 			return nil
 		})
@@ -77,6 +79,15 @@ func (t workspaceTable) keepFigures(id holt.WorkspaceID, s workspace.Stats) erro
 	return t.db.Write(context.Background(), func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE workspace SET files = ?, bytes = ? WHERE id = ?`, s.Inodes, s.Bytes, id)
 	})
+}
+
+// quota returns what bounds a workspace, made or half-made.
+func (t workspaceTable) quota(ctx context.Context, id holt.WorkspaceID) (holt.Quota, error) {
+	list, err := t.rows(ctx, `WHERE id = ?`, string(id))
+	if err != nil || len(list) == 0 {
+		return holt.Quota{}, err
+	}
+	return list[0].quota, nil
 }
 
 type mountRow struct {

@@ -22,6 +22,7 @@ type Workspaces struct {
 	table  workspaceTable
 	shelf  *shelf
 	mounts *hostMounts
+	guests *computer.Files // of running computers; set by setComputers
 }
 
 // openWorkspaces opens the registry and removes half-made workspaces.
@@ -49,7 +50,9 @@ func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir stri
 }
 
 // setComputers says who may have workspaces. Until then nobody has.
-func (w *Workspaces) setComputers(s *computer.Store) { w.mounts.having = s.Having }
+func (w *Workspaces) setComputers(s *computer.Store) {
+	w.mounts.having, w.guests = s.Having, s.Files()
+}
 
 // close closes all workspaces; nobody uses them any more.
 func (w *Workspaces) close() error {

@@ -232,8 +232,13 @@ func TestHostile(t *testing.T) {
 		},
 		"link to what did not come": func(w *Writer) { w.Entry(top); w.Entry(&Entry{Kind: Link, Name: "l", ID: 7}); up(w) },
 		"mode":                      func(w *Writer) { w.Entry(top); w.Entry(&Entry{Kind: File, Name: "x", Mode: 1 << 20}); up(w) },
-		"bytes behind the end":      func(w *Writer) { w.Entry(top); w.Entry(&Entry{Kind: File, Name: "x", Size: 1}); w.Data(0, []byte("ab")); up(w) },
-		"bytes of a directory":      func(w *Writer) { w.Entry(top); w.Data(0, []byte("ab")); up(w) },
+		"bytes behind the end": func(w *Writer) {
+			w.Entry(top)
+			w.Entry(&Entry{Kind: File, Name: "x", Size: 1})
+			w.Data(0, []byte("ab"))
+			up(w)
+		},
+		"bytes of a directory": func(w *Writer) { w.Entry(top); w.Data(0, []byte("ab")); up(w) },
 		"bytes twice": func(w *Writer) {
 			w.Entry(top)
 			w.Entry(&Entry{Kind: File, Name: "x", Size: 4})

@@ -10,23 +10,59 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"holt"
 )
 
-// OneFile names a file in a computer.
+// FileOwner is the computer or the workspace in a path: the same routes exist
+// for the files of both. It gives the call itself too, since huma asks only one
+// embedded type to resolve.
+type FileOwner struct {
+	ref string
+	r   *http.Request
+}
+
+// Resolve is huma's hook for it.
+func (o *FileOwner) Resolve(ctx huma.Context) []error {
+	if o.ref = ctx.Param("computer"); o.ref == "" {
+		o.ref = ctx.Param("workspace")
+	}
+	o.r, _ = humago.Unwrap(ctx)
+	return nil
+}
+
+// OneFile names a file.
 type OneFile struct {
-	OneComputer
-	Path string `query:"path" required:"true" maxLength:"4096" doc:"absolute, inside the computer"`
+	FileOwner
+	Path string `query:"path" required:"true" maxLength:"4096" doc:"absolute, inside the computer or from the workspace's top"`
 }
 
 // parse checks both parts at the door and returns them.
-func (f OneFile) parse() (ref, file string, err error) {
-	if ref, err = parseRef(f.Computer); err != nil {
+func (f OneFile) parse() (ref, file string, err error) { return f.parsePath(f.Path) }
+
+func (o FileOwner) parsePath(path string) (ref, file string, err error) {
+	if ref, err = parseRef(o.ref); err != nil {
 		return "", "", err
 	}
-	file, err = parsePath(f.Path)
+	file, err = parsePath(path)
 	return ref, file, err
+}
+
+// fileRoutes are the routes of one noun's files.
+type fileRoutes struct {
+	*Server
+	nouns Files
+	at    string // the path they are under
+	owner *huma.Param
+	noun  string // put before File in operation ids
+}
+
+// describe says what an operation is called.
+func (s fileRoutes) describe(method, path, verb, noun, summary string) huma.Operation {
+	op := describe(method, s.at+path, verb+s.noun+noun, "files", summary)
+	op.Parameters = []*huma.Param{s.owner}
+	return op
 }
 
 // parsePath returns a clean absolute path.
@@ -43,11 +79,23 @@ func parsePath(p string) (string, error) {
 }
 
 func (s *Server) files(api huma.API) {
-	const tag = "files"
-	const at = "/v1/computers/{computer}/files"
-	nouns := s.opt.Nouns.Files
+	named := func(noun string) *huma.Param {
+		return &huma.Param{Name: noun, In: "path", Required: true, Description: "name or id", Schema: &huma.Schema{Type: "string"}}
+	}
+	for _, r := range []fileRoutes{
+		{s, s.opt.Nouns.Files, "/v1/computers/{computer}/files", named("computer"), ""},
+		{s, s.opt.Nouns.WorkspaceFiles, "/v1/workspaces/{workspace}/files", named("workspace"), "Workspace"},
+	} {
+		r.names(api)
+		r.makeFiles(api)
+		r.readFile(api)
+		r.writeFile(api)
+	}
+}
 
-	register(api, describe(http.MethodGet, at, "listFiles", tag, "List a directory by name"),
+func (s fileRoutes) names(api huma.API) {
+	nouns := s.nouns
+	register(api, s.describe(http.MethodGet, "", "list", "Files", "List a directory by name"),
 		func(ctx context.Context, in *struct {
 			OneFile
 			Paging
@@ -60,7 +108,7 @@ func (s *Server) files(api huma.API) {
 			return pageOf(all, func(f holt.FileInfo) string { return f.Name }, in.Paging), err
 		})
 
-	register(api, describe(http.MethodGet, at+"/stat", "statFile", tag, "Describe a file"),
+	register(api, s.describe(http.MethodGet, "/stat", "stat", "File", "Describe a file"),
 		func(ctx context.Context, in *OneFile) (*reply[holt.FileInfo], error) {
 			ref, file, err := in.parse()
 			if err != nil {
@@ -70,7 +118,7 @@ func (s *Server) files(api huma.API) {
 			return &reply[holt.FileInfo]{info}, err
 		})
 
-	register(api, describe(http.MethodDelete, at, "removeFile", tag, "Remove a file or a directory"),
+	register(api, s.describe(http.MethodDelete, "", "remove", "File", "Remove a file or a directory"),
 		func(ctx context.Context, in *struct {
 			OneFile
 			Keyed
@@ -82,22 +130,18 @@ func (s *Server) files(api huma.API) {
 			}
 			return &noContent{}, nouns.Remove(ctx, ref, file, in.Recursive, in.Key)
 		})
-
-	s.makeFiles(api, at)
-	s.readFile(api, at)
-	s.writeFile(api, at)
 }
 
-func (s *Server) makeFiles(api huma.API, at string) {
-	nouns := s.opt.Nouns.Files
-	op := describe(http.MethodPost, at+"/mkdir", "makeDirectory", "files", "Make a directory")
+func (s fileRoutes) makeFiles(api huma.API) {
+	nouns := s.nouns
+	op := s.describe(http.MethodPost, "/mkdir", "make", "Directory", "Make a directory")
 	op.DefaultStatus = http.StatusCreated
 	register(api, op, func(ctx context.Context, in *struct {
-		OneComputer
+		FileOwner
 		Keyed
 		Body holt.MkdirSpec
 	}) (*reply[holt.FileInfo], error) {
-		ref, dir, err := OneFile{in.OneComputer, in.Body.Path}.parse()
+		ref, dir, err := in.parsePath(in.Body.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -106,13 +150,13 @@ func (s *Server) makeFiles(api huma.API, at string) {
 		return &reply[holt.FileInfo]{info}, err
 	})
 
-	op = describe(http.MethodPost, at+"/rename", "renameFile", "files", "Move a file; an existing one at the new path is replaced")
+	op = s.describe(http.MethodPost, "/rename", "rename", "File", "Move a file; an existing one at the new path is replaced")
 	register(api, op, func(ctx context.Context, in *struct {
-		OneComputer
+		FileOwner
 		Keyed
 		Body holt.RenameSpec
 	}) (*noContent, error) {
-		ref, from, err := OneFile{in.OneComputer, in.Body.From}.parse()
+		ref, from, err := in.parsePath(in.Body.From)
 		if err != nil {
 			return nil, err
 		}
@@ -124,13 +168,12 @@ func (s *Server) makeFiles(api huma.API, at string) {
 	})
 }
 
-func (s *Server) writeFile(api huma.API, at string) {
-	op := describe(http.MethodPut, at+"/content", "writeFile", "files", "Replace the content of a file")
+func (s fileRoutes) writeFile(api huma.API) {
+	op := s.describe(http.MethodPut, "/content", "write", "File", "Replace the content of a file")
 	op.Description = "The body is the new content. It is replaced as one step once all of it has arrived; a call that is cut off changes nothing."
 	op.RequestBody = rawBody("the file's bytes")
 	register(api, op, func(ctx context.Context, in *struct {
 		OneFile
-		RawRequest
 		Mode    string `query:"mode" pattern:"^[0-7]{1,4}$" doc:"permission bits, octal; default: those of the replaced file, else 0644"`
 		User    string `query:"user" maxLength:"32" doc:"Linux user who will own it; default: agent"`
 		Parents bool   `query:"parents" doc:"create missing directories above it"`
@@ -147,13 +190,13 @@ func (s *Server) writeFile(api huma.API, at string) {
 			}
 			spec.Mode = uint32(mode)
 		}
-		info, err := s.opt.Nouns.Files.Write(ctx, ref, file, spec, in.r.Body)
+		info, err := s.nouns.Write(ctx, ref, file, spec, in.r.Body)
 		return &reply[holt.FileInfo]{info}, err
 	})
 }
 
-func (s *Server) readFile(api huma.API, at string) {
-	op := describe(http.MethodGet, at+"/content", "readFile", "files", "Read a file, or a range of it")
+func (s fileRoutes) readFile(api huma.API) {
+	op := s.describe(http.MethodGet, "/content", "read", "File", "Read a file, or a range of it")
 	op.Description = "Takes one byte range (RFC 9110). The ETag changes with the file's size and modification time."
 	op.Responses = rawResponse("application/octet-stream", "the file's bytes")
 	op.Responses["206"] = &huma.Response{Description: "the range's bytes"}
@@ -166,7 +209,7 @@ func (s *Server) readFile(api huma.API, at string) {
 		if err != nil {
 			return nil, err
 		}
-		info, err := s.opt.Nouns.Files.Stat(ctx, ref, file)
+		info, err := s.nouns.Stat(ctx, ref, file)
 		if err != nil {
 			return nil, err
 		}
@@ -194,7 +237,7 @@ func (s *Server) readFile(api huma.API, at string) {
 		}
 		return s.raw(ctx, "application/octet-stream", func(ctx context.Context, w *rawWriter) error {
 			exact := &exactWriter{w: w, left: want.n}
-			err := s.opt.Nouns.Files.Read(ctx, ref, file, want.off, want.n, exact)
+			err := s.nouns.Read(ctx, ref, file, want.off, want.n, exact)
 			if err == nil && exact.left > 0 {
 				err = holt.Errorf(holt.Conflict, "%s became shorter while it was read", clip(file))
 			}

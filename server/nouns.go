@@ -21,12 +21,13 @@ import (
 // the request, so a caller who hangs up cancels; work that must not be
 // cancelled half-way is the noun's to detach or to undo.
 type Nouns struct {
-	Computers  Computers
-	Runs       Runs
-	Files      Files
-	Workspaces Workspaces
-	Images     Images
-	Daemon     Daemon
+	Computers      Computers
+	Runs           Runs
+	Files          Files
+	Workspaces     Workspaces
+	WorkspaceFiles Files // of workspaces: ref names one, and / is its top
+	Images         Images
+	Daemon         Daemon
 }
 
 // Computers are the machines.
@@ -108,6 +109,22 @@ type Workspaces interface {
 	Mount(ctx context.Context, ref string, spec holt.MountSpec, key string) (holt.Mount, error)
 	// Unmount ends the mount at dir, whichever workspace it shows.
 	Unmount(ctx context.Context, dir, key string) error
+	Transfers
+}
+
+// Transfers are what a workspace does with many files at once.
+type Transfers interface {
+	// Import puts a parcel (see package parcel) into a directory. An error's
+	// Detail is the report of what is there by then.
+	Import(ctx context.Context, ref string, spec holt.ImportSpec, r io.Reader) (holt.TransferReport, error)
+	// Export writes a directory as a parcel.
+	Export(ctx context.Context, ref string, spec holt.ExportSpec, w io.Writer) error
+	// Usage adds up a directory: first itself, then those in it down to depth levels.
+	Usage(ctx context.Context, ref, path string, depth int) ([]holt.Usage, error)
+	Tags(ctx context.Context, ref, path string) ([]holt.Tag, error)
+	// Tag changes tags of a file and returns what it has then.
+	Tag(ctx context.Context, ref string, spec holt.TagSpec, key string) ([]holt.Tag, error)
+	SetQuota(ctx context.Context, ref string, q holt.Quota) (holt.Workspace, error)
 }
 
 // Images are the built templates.

@@ -60,6 +60,8 @@ func (s *Server) workspaces(api huma.API) {
 			return &noContent{}, nouns.Delete(ctx, ref, in.Key)
 		})
 	s.askWorkspaces(api)
+	s.transfers(api)
+	s.tags(api)
 	s.mounts(api)
 }
 

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -213,6 +214,12 @@ func (f Files) replace(ctx context.Context, dir Ino, name string, mode uint32, r
 	case mode == 0:
 		mode = 0o644
 	}
+	// A file that is cut off early is never seen, not even beside its name.
+	first := make([]byte, chunk)
+	n, err := io.ReadFull(r, first)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return arrival(err)
+	}
 	var random [8]byte
 	rand.Read(random[:]) // never fails, see crypto/rand
 	beside := ".holt-put-" + hex.EncodeToString(random[:])
@@ -220,7 +227,7 @@ func (f Files) replace(ctx context.Context, dir Ino, name string, mode uint32, r
 	if err != nil {
 		return err
 	}
-	err = f.fill(ctx, a.Ino, r)
+	err = f.fill(ctx, a.Ino, io.MultiReader(bytes.NewReader(first[:n]), r))
 	if err == nil && mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 { // writing took them away
 		_, err = f.Tree.SetAttr(f.Caller, a.Ino, SetAttrs{Mask: SetMode, Mode: mode})
 	}
@@ -250,9 +257,13 @@ func (f Files) fill(ctx context.Context, ino Ino, r io.Reader) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			return holt.Errorf(holt.Unavailable, "the new content did not arrive: %w", err)
+			return arrival(err)
 		}
 	}
+}
+
+func arrival(err error) error {
+	return holt.Errorf(holt.Unavailable, "the new content did not arrive: %w", err)
 }
 
 func parentOf(path string) string {

@@ -310,4 +310,3 @@ func BenchmarkExport(b *testing.B) {
 	}
 	b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "files/s")
 }
-

@@ -4,7 +4,9 @@
 //
 // It is not an engine: its computers are directories, and a run is a process
 // of this host in that directory, with nothing around it. So a test may run
-// small shell commands that work on relative paths, and nothing else.
+// small shell commands that work on relative paths, and nothing else. Its
+// workspaces are real ones, but no computer has them mounted: what a computer
+// does is not seen in its workspace.
 package servertest
 
 import (
@@ -20,6 +22,7 @@ import (
 
 	"holt"
 	"holt/server"
+	"holt/workspace"
 )
 
 // Memory is a set of nouns. Its lock guards everything below it; runs have
@@ -37,7 +40,8 @@ type Memory struct {
 	computers  map[holt.ComputerID]*holt.Computer
 	runs       []*run
 	workspaces map[holt.WorkspaceID]*holt.Workspace
-	answers    map[string]answer // by idempotency key
+	trees      map[holt.WorkspaceID]*workspace.Workspace // opened when first used
+	answers    map[string]answer                         // by idempotency key
 }
 
 // answer is what a call with an idempotency key got.
@@ -56,6 +60,7 @@ func New(dir string) *Memory {
 		ended:      make(chan struct{}),
 		computers:  map[holt.ComputerID]*holt.Computer{},
 		workspaces: map[holt.WorkspaceID]*holt.Workspace{},
+		trees:      map[holt.WorkspaceID]*workspace.Workspace{},
 		answers:    map[string]answer{},
 	}
 }
@@ -64,7 +69,7 @@ func New(dir string) *Memory {
 func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Runs: runs{m}, Files: files{m},
-		Workspaces: workspaces{m}, Images: images{m}, Daemon: daemon{m},
+		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, Images: images{m}, Daemon: daemon{m},
 	}
 }
 
@@ -79,6 +84,12 @@ func (m *Memory) Close() {
 	for _, r := range all {
 		r.kill()
 		<-r.gone
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, w := range m.trees {
+		_ = w.Close() // its directory goes with the test
+		delete(m.trees, id)
 	}
 }
 

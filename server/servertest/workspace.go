@@ -59,7 +59,7 @@ func (n workspaces) Create(_ context.Context, spec holt.WorkspaceSpec, key strin
 		if _, err := n.m.workspace(spec.Name); err == nil {
 			return holt.Workspace{}, holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", spec.Name)
 		}
-		w := &holt.Workspace{ID: holt.NewWorkspaceID(), Name: spec.Name, CreatedAt: time.Now().UTC()}
+		w := &holt.Workspace{ID: holt.NewWorkspaceID(), Name: spec.Name, CreatedAt: time.Now().UTC(), Quota: spec.Quota}
 		n.m.workspaces[w.ID] = w
 		return *w, nil
 	})

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+	"holt/parcel"
+)
+
+// transferFlags are what import and export share.
+type transferFlags struct{ owner, devices, setID bool }
+
+func (f *transferFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.owner, "owner", false, "keep the numbers of owners (export: needs root)")
+	cmd.Flags().BoolVar(&f.devices, "devices", false, "device nodes too")
+	cmd.Flags().BoolVar(&f.setID, "set-id", false, "keep set-user-id and set-group-id bits")
+}
+
+func (a *app) workspaceImport() *cobra.Command {
+	var flags transferFlags
+	cmd := &cobra.Command{
+		Use: "import NAME[:PATH] DIR", Short: "Copy a directory of this machine into a workspace", Args: exactly(2),
+		Long: `Copies what is in DIR into the workspace, with modes, times, links, user
+attributes and holes. A file replaces what has its name, directories are
+joined, nothing is removed. Files belong to the agent unless --owner is given.
+When it is cut off, what came stays, and importing again completes it.`,
+		Example:           "  holt workspace import einstein ~/project\n  holt workspace import einstein:data /srv/data",
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := parseSpot(args[0])
+			if err != nil {
+				return err
+			}
+			if info, err := os.Stat(args[1]); err != nil {
+				return here(err, args[1])
+			} else if !info.IsDir() {
+				return holt.Errorf(holt.InvalidArgument, "%s is not a directory", args[1]).WithHint("a file goes in with holt workspace put")
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			report, err := a.importDir(cmd.Context(), c, at, args[1], flags)
+			if err != nil {
+				return err
+			}
+			return a.reportTransfer("imported", report)
+		},
+	}
+	flags.add(cmd)
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// importDir packs a directory while it is sent. Whichever side fails first has
+// the cause.
+func (a *app) importDir(ctx context.Context, c *client.Client, at spot, dir string, flags transferFlags) (holt.TransferReport, error) {
+	bar := a.begin("importing")
+	defer bar.end()
+	total, err := parcel.Measure(ctx, dir)
+	if err != nil {
+		return holt.TransferReport{}, located(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, w := io.Pipe()
+	packed := make(chan error, 1)
+	var local parcel.Report
+	go func() {
+		out, err := parcel.NewWriter(w, total)
+		if err == nil {
+			local, err = parcel.Pack(ctx, dir, out, parcel.Options{Devices: flags.devices, SetID: flags.setID, Progress: bar.passing(total)})
+		}
+		if err == nil {
+			err = out.Close()
+		}
+		w.CloseWithError(err)
+		packed <- err
+	}()
+	report, err := c.Workspaces.Import(ctx, at.workspace,
+		holt.ImportSpec{Path: at.path, Owner: flags.owner, Devices: flags.devices, SetID: flags.setID}, r)
+	r.CloseWithError(io.ErrClosedPipe)
+	if mine := <-packed; mine != nil && !errors.Is(mine, io.ErrClosedPipe) {
+		return report, partly(located(mine))
+	}
+	report.Devices += local.Devices
+	report.LeftOut = append(report.LeftOut, local.LeftOut...)
+	return report, err
+}
+
+// located gives an error of this machine's files its code and its path.
+func located(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return here(err, at.Path)
+	}
+	return err
+}
+
+// partly says what a local failure leaves on the other side.
+func partly(err error) error {
+	e := *holt.AsError(err)
+	if e.Hint == "" {
+		e.Hint = "what came before stays; doing it again completes it"
+	}
+	return &e
+}
+
+// passing shows how much of total has passed.
+func (b *bar) passing(total parcel.Totals) func(string, parcel.Totals) {
+	if b.bar == nil {
+		return nil
+	}
+	next := time.Now()
+	return func(name string, done parcel.Totals) {
+		now := time.Now()
+		if now.Before(next) {
+			return
+		}
+		next = now.Add(100 * time.Millisecond)
+		part := float64(done.Entries) / float64(max(total.Entries, done.Entries, 1))
+		if total.Bytes > 0 { // a file counts as much as 4 KiB of content
+			part = float64(done.Bytes+4096*done.Entries) / float64(max(total.Bytes+4096*total.Entries, done.Bytes+4096*done.Entries, 1))
+		}
+		b.show(Progress{Stage: fmt.Sprintf("%d of about %d, %s", done.Entries, total.Entries, size(done.Bytes)), Detail: filepath.Base(name), Fraction: part})
+	}
+}
+
+func (a *app) workspaceExport() *cobra.Command {
+	var flags transferFlags
+	cmd := &cobra.Command{
+		Use: "export NAME[:PATH] DIR", Short: "Copy a workspace into a directory of this machine", Args: exactly(2),
+		Long: `Copies what is in the workspace into DIR, which is made if it is not there, with
+modes, times, links, user attributes and holes. A file replaces what has its
+name, directories are joined, nothing is removed. Nothing is ever written
+outside of DIR, whatever links the workspace holds.`,
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := parseSpot(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			report, err := a.exportDir(cmd.Context(), c, at, args[1], flags)
+			if err != nil {
+				return err
+			}
+			return a.reportTransfer("exported", report)
+		},
+	}
+	flags.add(cmd)
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// exportDir unpacks a directory while it arrives. Nothing is made before the
+// workspace has begun to send.
+func (a *app) exportDir(ctx context.Context, c *client.Client, at spot, dir string, flags transferFlags) (holt.TransferReport, error) {
+	began := time.Now()
+	bar := a.begin("exporting")
+	defer bar.end()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, w := io.Pipe()
+	sent := make(chan error, 1)
+	go func() {
+		err := c.Workspaces.Export(ctx, at.workspace, holt.ExportSpec{Path: at.path, Devices: flags.devices, SetID: flags.setID}, w)
+		w.CloseWithError(err)
+		sent <- err
+	}()
+	in, err := parcel.NewReader(r)
+	var local parcel.Report
+	if err == nil {
+		local, err = parcel.Unpack(ctx, in, dir, parcel.Options{Owner: flags.owner, Devices: flags.devices, SetID: flags.setID, Progress: bar.passing(in.Total)})
+	}
+	r.CloseWithError(io.ErrClosedPipe)
+	if theirs := <-sent; theirs != nil && (err == nil || errors.Is(err, theirs)) {
+		return holt.TransferReport{}, theirs
+	}
+	if err != nil {
+		return holt.TransferReport{}, partly(located(err))
+	}
+	return holt.TransferReport{Entries: local.Entries, Bytes: local.Bytes, Devices: local.Devices, LeftOut: local.LeftOut,
+		ElapsedMS: float64(time.Since(began).Microseconds()) / 1000}, nil
+}
+
+func (a *app) reportTransfer(verb string, r holt.TransferReport) error {
+	if a.wantsJSON() {
+		return printJSON(a.Out, r)
+	}
+	fmt.Fprintf(a.Out, "%s %d files and directories, %s, in %.1f s\n", verb, r.Entries, size(r.Bytes), r.ElapsedMS/1000)
+	if r.Devices > 0 {
+		a.say("holt: left out %d device nodes; --devices takes them too", r.Devices)
+	}
+	return nil
+}

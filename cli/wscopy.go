@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+func (a *app) workspaceCopy() *cobra.Command {
+	var recursive bool
+	cmd := &cobra.Command{
+		Use:   "cp FROM TO",
+		Short: "Copy files into or out of a workspace",
+		Long: `Copies a file between this machine and a workspace. One side is NAME:PATH, from
+the workspace's top, the other a path here, or - for standard input or output. A
+directory needs --recursive; import and export keep times, links and holes too.`,
+		Example: `  holt workspace cp notes.md einstein:notes.md
+  holt workspace cp -r einstein:results ./results`,
+		Args: exactly(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.copy(cmd.Context(), args[0], args[1], recursive, inWorkspaces)
+		},
+	}
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also directories")
+	return cmd
+}
+
+func (a *app) workspacePut() *cobra.Command {
+	return &cobra.Command{
+		Use: "put FILE NAME:PATH", Short: "Copy a file of this machine into a workspace", Args: exactly(2),
+		Long: "Copies one file, or standard input if FILE is -. It is replaced as one step.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.copy(cmd.Context(), args[0], args[1], false, inWorkspaces)
+		},
+	}
+}
+
+// copyNoun is what a copy goes into or out of.
+type copyNoun struct {
+	word string
+	home string // where relative paths begin
+}
+
+var (
+	inComputers  = copyNoun{"computer", "/home/agent"}
+	inWorkspaces = copyNoun{"workspace", "/"}
+)
+
+func (n copyNoun) files(c *client.Client) client.Files {
+	if n == inWorkspaces {
+		return c.WorkspaceFiles
+	}
+	return c.Files
+}
+
+// copy copies between two ends, of which one is here.
+func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, noun copyNoun) error {
+	from, to := noun.parseEnd(fromArg), noun.parseEnd(toArg)
+	if (from.owner == "") == (to.owner == "") {
+		return holt.Errorf(holt.InvalidArgument, "one of %q and %q must be in a %s", fromArg, toArg, noun.word).
+			WithHint("as einstein:path; put ./ before a path here that holds a colon")
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	k := &copier{a: a, files: noun.files(c), noun: noun, recursive: recursive, bar: a.begin("copying")}
+	if to.owner != "" {
+		err = k.put(ctx, from.path, to)
+	} else {
+		err = k.get(ctx, from, to.path)
+	}
+	k.bar.end()
+	if err == nil && k.left > 0 {
+		return exitStatus(exitFailure)
+	}
+	return err
+}

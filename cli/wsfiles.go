@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+// onSpot makes a command about one place in a workspace.
+func (a *app) onSpot(use, short string, most int, run func(cmd *cobra.Command, c *client.Client, at spot, rest []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: atLeast(1, most), ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, rest, err := takeSpot(args)
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			return run(cmd, c, at, rest)
+		},
+	}
+}
+
+func (a *app) workspaceLs() *cobra.Command {
+	var long bool
+	cmd := a.onSpot("ls NAME[:PATH]", "List files of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
+		info, err := c.WorkspaceFiles.Stat(cmd.Context(), at.workspace, at.path)
+		if err != nil {
+			return err
+		}
+		list := []holt.FileInfo{info}
+		if info.Kind == "dir" {
+			if list, err = c.WorkspaceFiles.List(cmd.Context(), at.workspace, at.path); err != nil {
+				return err
+			}
+		}
+		if a.wantsJSON() {
+			return printJSON(a.Out, list)
+		}
+		if !long {
+			for _, f := range list {
+				fmt.Fprintln(a.Out, a.shownName(f))
+			}
+			return nil
+		}
+		rows := make([][]string, len(list))
+		for i, f := range list {
+			rows[i] = []string{fmt.Sprintf("%s %04o", f.Kind, f.Mode), fmt.Sprintf("%d:%d", f.UID, f.GID), size(f.Size),
+				f.ModTime.Local().Format("2006-01-02 15:04:05"), a.shownName(f)}
+		}
+		return printTable(a.Out, []string{"KIND", "OWNER", "SIZE", "CHANGED", "NAME"}, rows)
+	})
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "with mode, owner, size and time")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// shownName is a file's name as ls -F shows it.
+func (a *app) shownName(f holt.FileInfo) string {
+	name := strings.NewReplacer("\n", "␊", "\t", "␉").Replace(visible(f.Name))
+	switch f.Kind {
+	case "dir":
+		return name + "/"
+	case "symlink":
+		return name + " -> " + visible(f.Target)
+	}
+	return name
+}
+
+func (a *app) workspaceCat() *cobra.Command {
+	return a.onSpot("cat NAME:PATH", "Print a file of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
+		return c.WorkspaceFiles.Read(cmd.Context(), at.workspace, at.path, 0, -1, a.Out)
+	})
+}
+
+func (a *app) workspaceRm() *cobra.Command {
+	var recursive bool
+	cmd := a.onSpot("rm NAME:PATH", "Remove a file of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
+		if err := c.WorkspaceFiles.Remove(cmd.Context(), at.workspace, at.path, recursive, ""); err != nil {
+			return err
+		}
+		return a.deleted(at.path)
+	})
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also a directory with everything in it")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) workspaceMkdir() *cobra.Command {
+	var parents bool
+	cmd := a.onSpot("mkdir NAME:PATH", "Make a directory in a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
+		info, err := c.WorkspaceFiles.Mkdir(cmd.Context(), at.workspace, holt.MkdirSpec{Path: at.path, Parents: parents}, "")
+		if err != nil {
+			return err
+		}
+		if a.wantsJSON() {
+			return printJSON(a.Out, info)
+		}
+		return nil
+	})
+	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "also those above it; one that is there is no error")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) workspaceMv() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "mv NAME:FROM NAME:TO", Short: "Move a file within a workspace", Args: exactly(2),
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, err := parseSpot(args[0])
+			if err != nil {
+				return err
+			}
+			to, err := parseSpot(args[1])
+			if err != nil {
+				return err
+			}
+			if from.workspace != to.workspace {
+				return holt.Errorf(holt.InvalidArgument, "%s and %s are two workspaces", from.workspace, to.workspace).
+					WithHint("export from the one and import into the other")
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			return c.WorkspaceFiles.Rename(cmd.Context(), from.workspace, holt.RenameSpec{From: from.path, To: to.path}, "")
+		},
+	}
+	return cmd
+}
+
+func (a *app) workspaceDu() *cobra.Command {
+	var depth int
+	cmd := a.onSpot("du NAME[:PATH]", "Show what directories take", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
+		list, err := c.Workspaces.Usage(cmd.Context(), at.workspace, at.path, depth)
+		if err != nil {
+			return err
+		}
+		if a.wantsJSON() {
+			return printJSON(a.Out, list)
+		}
+		rows := make([][]string, len(list))
+		for i, u := range list {
+			rows[i] = []string{size(u.Bytes), size(u.Allocated), fmt.Sprint(u.Files), fmt.Sprint(u.Dirs), u.Path}
+		}
+		return printTable(a.Out, []string{"SIZE", "STORED", "FILES", "DIRS", "PATH"}, rows)
+	})
+	cmd.Flags().IntVarP(&depth, "depth", "d", 1, "also the directories below it, down to so many levels")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) workspaceTag() *cobra.Command {
+	var remove []string
+	cmd := a.onSpot("tag NAME PATH [TAG=VALUE]…", "Show, set and remove tags of a file", -1, func(cmd *cobra.Command, c *client.Client, at spot, rest []string) error {
+		spec := holt.TagSpec{Path: at.path, Set: map[string]string{}, Remove: remove}
+		for _, arg := range rest {
+			name, value, ok := strings.Cut(arg, "=")
+			if !ok || name == "" {
+				return holt.Errorf(holt.InvalidArgument, "%q sets no tag", arg).WithHint("as urgent=yes; --remove takes one away")
+			}
+			spec.Set[name] = value
+		}
+		var tags []holt.Tag
+		var err error
+		if len(spec.Set)+len(remove) == 0 {
+			tags, err = c.Workspaces.Tags(cmd.Context(), at.workspace, at.path)
+		} else {
+			tags, err = c.Workspaces.Tag(cmd.Context(), at.workspace, spec, "")
+		}
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(tags, func(x, y holt.Tag) int { return strings.Compare(x.Name, y.Name) })
+		if a.wantsJSON() {
+			return printJSON(a.Out, tags)
+		}
+		rows := make([][]string, len(tags))
+		for i, t := range tags {
+			rows[i] = []string{t.Name, t.Value}
+		}
+		return printTable(a.Out, nil, rows)
+	})
+	cmd.Long = `Shows the tags of a file, or sets and removes some first. A tag is the user
+attribute user.TAG, which setfattr and getfattr in a computer see too. All
+files with a tag: holt workspace query NAME "SELECT path FROM tags WHERE name = 'urgent'"`
+	cmd.Flags().StringArrayVar(&remove, "remove", nil, "take the tag away (may be given several times)")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) workspaceQuota() *cobra.Command {
+	var bytes, files string
+	cmd := &cobra.Command{
+		Use: "quota NAME", Short: "Show or set what a workspace may hold", Args: exactly(1),
+		Long: `Shows the quota of a workspace, or sets it. Programs that want more get EDQUOT
+("Disk quota exceeded"), and df shows the quota. What is over a quota stays; it
+can only not grow. Holes in files do not count.`,
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			w, err := c.Workspaces.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			q := w.Quota
+			if err := readQuota(&q, bytes, files); err != nil {
+				return err
+			}
+			if q != w.Quota {
+				if w, err = c.Workspaces.SetQuota(cmd.Context(), args[0], q); err != nil {
+					return err
+				}
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, w.Quota)
+			}
+			return printTable(a.Out, nil, [][]string{{"bytes", bound(w.Quota.Bytes, size)}, {"files", bound(w.Quota.Files, func(n int64) string { return fmt.Sprint(n) })}})
+		},
+	}
+	quotaFlags(cmd, &bytes, &files)
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func quotaFlags(cmd *cobra.Command, bytes, files *string) {
+	cmd.Flags().StringVar(bytes, "max-bytes", "", "most bytes of content, as 20G; none: no bound")
+	cmd.Flags().StringVar(files, "max-files", "", "most files and directories; none: no bound")
+}
+
+// readQuota changes what was given.
+func readQuota(q *holt.Quota, bytes, files string) (err error) {
+	if bytes != "" {
+		if q.Bytes, err = parseSize(bytes); err != nil {
+			return err
+		}
+	}
+	if files != "" {
+		q.Files, err = parseSize(files)
+	}
+	return err
+}
+
+func bound(n int64, show func(int64) string) string {
+	if n == 0 {
+		return "none"
+	}
+	return show(n)
+}

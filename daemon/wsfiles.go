@@ -1,0 +1,159 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+
+	"holt"
+	"holt/computer"
+	"holt/workspace"
+)
+
+// workspaceFiles are the files of workspaces by paths that begin at their top,
+// whoever has them mounted. What is read comes from the workspace itself. What
+// is changed goes through the guest of a computer that runs with it, so that
+// watchers there see it; else straight to the workspace.
+type workspaceFiles struct{ w *Workspaces }
+
+// Files returns the files of workspaces; see [holt/server.Files].
+func (w *Workspaces) Files() workspaceFiles { return workspaceFiles{w} }
+
+// guest returns the running computer that has a workspace, "" if none does.
+func (f workspaceFiles) guest(ctx context.Context, ref string) (string, error) {
+	r, err := f.w.table.find(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	c, has, err := f.w.mounts.having(ctx, r.id)
+	if err != nil || !has || c.State != holt.ComputerRunning {
+		return "", err
+	}
+	return string(c.ID), nil
+}
+
+// inGuest is where a computer has a file of its workspace.
+func inGuest(p string) string { return path.Join(workspace.Home, p) }
+
+// fromGuest makes a path of a computer one of its workspace.
+func fromGuest(info holt.FileInfo, err error) (holt.FileInfo, error) {
+	if info.Path = strings.TrimPrefix(info.Path, workspace.Home); info.Path == "" {
+		info.Path, info.Name = "/", ""
+	}
+	return info, err
+}
+
+// use calls fn with a workspace's files.
+func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(workspace.Files) error) error {
+	c := workspace.Caller{UID: agentUID, GID: agentUID, Writer: person()}
+	switch id, err := strconv.ParseUint(owner, 10, 32); {
+	case owner == "root":
+		c.UID, c.GID = 0, 0
+	case owner == "" || owner == "agent":
+	case err == nil:
+		c.UID, c.GID = uint32(id), uint32(id)
+	default:
+		return holt.Errorf(holt.InvalidArgument, "the user %q is known only while its computer runs", clip(owner)).
+			WithHint("give agent, root, or a number")
+	}
+	return f.w.use(ctx, ref, func(ws *workspace.Workspace) error {
+		return fn(workspace.Files{Tree: ws.Tree(), Caller: c, Changed: f.w.changed(ws)})
+	})
+}
+
+// changed returns what tells the kernels that have ws mounted of a change.
+func (w *Workspaces) changed(*workspace.Workspace) func(workspace.Ino, string) { return nil }
+
+func (f workspaceFiles) Stat(ctx context.Context, ref, path string) (info holt.FileInfo, err error) {
+	err = f.use(ctx, ref, "", func(files workspace.Files) error {
+		info, err = files.Stat(path)
+		return err
+	})
+	return info, err
+}
+
+func (f workspaceFiles) List(ctx context.Context, ref, path string) (list []holt.FileInfo, err error) {
+	err = f.use(ctx, ref, "", func(files workspace.Files) error {
+		list, err = files.List(path)
+		return err
+	})
+	return list, err
+}
+
+func (f workspaceFiles) Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error {
+	return f.use(ctx, ref, "", func(files workspace.Files) error { return files.Read(ctx, path, off, n, w) })
+}
+
+func (f workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (info holt.FileInfo, err error) {
+	if spec.Mode > 0o7777 {
+		return info, holt.Errorf(holt.InvalidArgument, "%#o is no file mode", spec.Mode).WithHint("give permission bits as chmod takes them, up to 07777")
+	}
+	guest, err := f.guest(ctx, ref)
+	if err != nil {
+		return info, err
+	}
+	if guest != "" {
+		return fromGuest(f.w.guests.Write(ctx, guest, inGuest(path), spec, r))
+	}
+	err = f.use(ctx, ref, spec.User, func(files workspace.Files) error {
+		info, err = files.Write(ctx, path, spec, r)
+		return err
+	})
+	return info, err
+}
+
+func (f workspaceFiles) Mkdir(ctx context.Context, ref string, spec holt.MkdirSpec, key string) (holt.FileInfo, error) {
+	return once(ctx, f, "mkdir", key, []any{ref, spec}, func(ctx context.Context) (info holt.FileInfo, err error) {
+		guest, err := f.guest(ctx, ref)
+		if err != nil {
+			return info, err
+		}
+		if guest != "" {
+			spec.Path = inGuest(spec.Path)
+			return fromGuest(f.w.guests.Mkdir(ctx, guest, spec, ""))
+		}
+		err = f.use(ctx, ref, spec.User, func(files workspace.Files) error {
+			info, err = files.Mkdir(spec.Path, spec.Mode, spec.Parents)
+			return err
+		})
+		return info, err
+	})
+}
+
+func (f workspaceFiles) Remove(ctx context.Context, ref, path string, recursive bool, key string) error {
+	_, err := once(ctx, f, "remove", key, []any{ref, path, recursive}, func(ctx context.Context) (struct{}, error) {
+		guest, err := f.guest(ctx, ref)
+		if err != nil {
+			return struct{}{}, err
+		}
+		if guest != "" && path != "/" { // which the workspace refuses
+			return struct{}{}, f.w.guests.Remove(ctx, guest, inGuest(path), recursive, "")
+		}
+		return struct{}{}, f.use(ctx, ref, "", func(files workspace.Files) error { return files.Remove(ctx, path, recursive) })
+	})
+	return err
+}
+
+func (f workspaceFiles) Rename(ctx context.Context, ref string, spec holt.RenameSpec, key string) error {
+	_, err := once(ctx, f, "rename", key, []any{ref, spec}, func(ctx context.Context) (struct{}, error) {
+		guest, err := f.guest(ctx, ref)
+		if err != nil {
+			return struct{}{}, err
+		}
+		if guest != "" {
+			return struct{}{}, f.w.guests.Rename(ctx, guest, holt.RenameSpec{From: inGuest(spec.From), To: inGuest(spec.To)}, "")
+		}
+		return struct{}{}, f.use(ctx, ref, "", func(files workspace.Files) error { return files.Rename(spec.From, spec.To) })
+	})
+	return err
+}
+
+// once gives a repeated call its first answer.
+func once[T any](ctx context.Context, f workspaceFiles, verb, key string, request any, act func(context.Context) (T, error)) (T, error) {
+	return computer.Once(ctx, f.w.keys, computer.Call[T]{
+		Key: key, Method: "workspace.file." + verb, Request: request,
+		Act: func(ctx context.Context, _ *computer.Claim) (T, error) { return act(ctx) },
+	})
+}
