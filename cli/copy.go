@@ -39,7 +39,7 @@ directory is left out, named, and makes the exit status 1.`,
 // end is one side of a copy.
 type end struct {
 	owner, path string // owner: a computer or a workspace
-	slash       bool // named with a slash at the end: it must be a directory
+	slash       bool   // named with a slash at the end: it must be a directory
 }
 
 func (n copyNoun) parseEnd(s string) end {
