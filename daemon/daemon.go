@@ -121,7 +121,7 @@ func (d *Daemon) openComputers(ctx context.Context) (err error) {
 
 // serveFiles answers a guest's file requests.
 func (d *Daemon) serveFiles(ctx context.Context, ws *workspace.Workspace, conn net.Conn, writer func(string) workspace.Writer) error {
-	return mount.Guest(ctx, ws, conn, mount.GuestOptions{Writer: writer, Log: d.log})
+	return mount.Guest(ctx, ws, conn, mount.GuestOptions{Writer: writer, Notifier: d.workspaces.shelf.kernels.of(ws), Log: d.log})
 }
 
 func (d *Daemon) openMounts(ctx context.Context) error { return d.workspaces.mounts.remount(ctx) }

@@ -124,7 +124,7 @@ func TestBigFile(t *testing.T) {
 		t.Error(err)
 	}
 	list, err := files.List(ctx, "curie", "/home/agent")
-	if err != nil || len(list) != 1 || list[0].Size != int64(len(big)) {
+	if err != nil || len(list) != 2 || list[1].Size != int64(len(big)) {
 		t.Errorf("%+v %v", list, err)
 	}
 }

@@ -159,7 +159,8 @@ func (h *hostMounts) serve(ctx context.Context, id holt.WorkspaceID, m holt.Moun
 	}
 	bounded, cancel := context.WithTimeout(ctx, mountLimit)
 	defer cancel()
-	hm, err := mount.Host(bounded, ws, m.Dir, mount.HostOptions{ReadOnly: m.ReadOnly, Writer: person(), Log: h.log})
+	hm, err := mount.Host(bounded, ws, m.Dir, mount.HostOptions{
+		ReadOnly: m.ReadOnly, Writer: person(), Notifier: h.notifier(ws, m.ReadOnly), Log: h.log})
 	if err != nil {
 		h.shelf.release(e)
 		return err
@@ -170,6 +171,15 @@ func (h *hostMounts) serve(ctx context.Context, id holt.WorkspaceID, m holt.Moun
 	h.mounts[m.Dir] = at
 	h.wg.Go(func() { h.watch(at) })
 	return nil
+}
+
+// notifier brings the kernel what is changed beside its mount. One that only
+// reads believes nothing for long.
+func (h *hostMounts) notifier(ws *workspace.Workspace, readOnly bool) *mount.Notifier {
+	if readOnly {
+		return nil
+	}
+	return h.shelf.kernels.of(ws)
 }
 
 // person is whom changes through a host mount are attributed to.

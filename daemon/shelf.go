@@ -23,6 +23,8 @@ type shelf struct {
 	table workspaceTable
 	idle  time.Duration
 
+	kernels kernels
+
 	mu      sync.Mutex
 	closed  bool
 	entries map[holt.WorkspaceID]*entry
@@ -160,6 +162,7 @@ func (s *shelf) shut(e *entry) error {
 func (s *shelf) closeEntry(e *entry) error {
 	stats := e.ws.Stat()
 	err := e.ws.Close()
+	s.kernels.drop(e.ws)
 	e.ws = nil
 	if lost := s.table.keepFigures(e.id, stats); lost != nil {
 		s.log.Warn("keep figures of workspace", "workspace", e.id, "err", lost)

@@ -22,9 +22,10 @@ func (w *Workspaces) Import(ctx context.Context, ref string, spec holt.ImportSpe
 		return report, holt.Errorf(holt.InvalidArgument, "import: %w", err)
 	}
 	err = w.use(ctx, ref, func(ws *workspace.Workspace) error {
+		defer w.shelf.kernels.settle(ctx, ws)
 		report, err = ws.Import(ctx, r, workspace.ImportSpec{
 			Path: spec.Path, Writer: person(), UID: agentUID, GID: agentUID, Owner: spec.Owner, Devices: spec.Devices, SetID: spec.SetID,
-			Changed: w.changed(ws),
+			Changed: w.shelf.kernels.changed(ws),
 		})
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"holt"
 	"holt/computer"
 	"holt/db"
+	"holt/mount"
 	"holt/workspace"
 )
 
@@ -28,7 +29,8 @@ type Workspaces struct {
 // openWorkspaces opens the registry and removes half-made workspaces.
 func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir string, log *slog.Logger) (*Workspaces, error) {
 	table := workspaceTable{d}
-	shelf := &shelf{dir: dir, log: log, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{}}
+	shelf := &shelf{dir: dir, log: log, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{},
+		kernels: kernels{log: log, set: map[*workspace.Workspace]*mount.Notifier{}}}
 	w := &Workspaces{
 		keys: keys, log: log, table: table, shelf: shelf,
 		mounts: &hostMounts{data: filepath.Dir(dir), log: log, table: table, shelf: shelf, mounts: map[string]*hostMount{}},

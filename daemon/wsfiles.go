@@ -59,12 +59,10 @@ func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(work
 			WithHint("give agent, root, or a number")
 	}
 	return f.w.use(ctx, ref, func(ws *workspace.Workspace) error {
-		return fn(workspace.Files{Tree: ws.Tree(), Caller: c, Changed: f.w.changed(ws)})
+		defer f.w.shelf.kernels.settle(ctx, ws)
+		return fn(workspace.Files{Tree: ws.Tree(), Caller: c, Changed: f.w.shelf.kernels.changed(ws)})
 	})
 }
-
-// changed returns what tells the kernels that have ws mounted of a change.
-func (w *Workspaces) changed(*workspace.Workspace) func(workspace.Ino, string) { return nil }
 
 func (f workspaceFiles) Stat(ctx context.Context, ref, path string) (info holt.FileInfo, err error) {
 	err = f.use(ctx, ref, "", func(files workspace.Files) error {
