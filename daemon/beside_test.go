@@ -102,11 +102,11 @@ func beside(t *testing.T, d *daemon.Daemon, ref string, see func(name string) st
 
 // TestBesideHostMount: what the API changes is seen through a host mount.
 func TestBesideHostMount(t *testing.T) {
+	at := t.TempDir() // goes after the daemon, and with it the mount, has ended
 	d := up(t, config(t, home(t)))
 	if _, err := d.Workspaces().Create(t.Context(), holt.WorkspaceSpec{Name: "notes"}, ""); err != nil {
 		t.Fatal(err)
 	}
-	at := t.TempDir()
 	if _, err := d.Workspaces().Mount(t.Context(), "notes", holt.MountSpec{Dir: at}, ""); err != nil {
 		t.Fatal(err)
 	}
