@@ -113,5 +113,5 @@ type FileInfo struct {
 	GID     uint32    `json:"gid"`
 	ModTime time.Time `json:"mtime"`
 	Target  string    `json:"target,omitempty" doc:"for symlinks"`
-	RawPath []byte    `json:"raw_path,omitempty" doc:"the path's bytes (base64), if they are not UTF-8"`
+	RawPath string    `json:"raw_path,omitempty" doc:"the path's bytes in base64, if they are not UTF-8"`
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -51,7 +52,7 @@ func (f Files) describe(path string, a Attr) (holt.FileInfo, error) {
 	info := holt.FileInfo{Path: spoken(path), Name: spoken(name), Kind: kindName(a.Mode), Mode: a.Mode & 07777,
 		UID: a.UID, GID: a.GID, ModTime: time.Unix(0, a.Mtime).UTC()}
 	if info.Path != path {
-		info.RawPath = []byte(path)
+		info.RawPath = base64.StdEncoding.EncodeToString([]byte(path))
 	}
 	if !a.IsDir() {
 		info.Size = a.Size
