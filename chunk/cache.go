@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -49,11 +50,12 @@ type Cache struct {
 	running sync.WaitGroup
 	fetches singleflight.Group // by block
 
+	temp atomic.Uint64 // numbers half-made files
+
 	mu    sync.Mutex
 	used  int64
 	m     map[blockKey]*list.Element
 	order list.List // of *block, last used first
-	temp  uint64
 
 	closed bool
 }
@@ -133,7 +135,11 @@ func (c *Cache) scan() error {
 	}
 	slices.SortFunc(all, func(a, b aged) int { return a.used.Compare(b.used) })
 	for i := range all {
-		c.keep(all[i].block)
+		if b := all[i].block; c.reserve(b.size) {
+			c.keep(b)
+		} else {
+			_ = os.Remove(filepath.Join(c.dir, b.file()))
+		}
 	}
 	return nil
 }
@@ -153,7 +159,7 @@ func parseBlock(file string) (k blockKey, ok bool) {
 	return k, err == nil && k.file() == file
 }
 
-// keep notes a block as the one used last and evicts until all fit.
+// keep notes a block, whose room is reserved, as the one used last.
 func (c *Cache) keep(b block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,9 +167,22 @@ func (c *Cache) keep(b block) {
 		c.drop(e, false)
 	}
 	c.m[b.blockKey] = c.order.PushFront(&b)
-	for c.used += b.size; c.used > c.opt.Bytes; {
+}
+
+// reserve evicts blocks until size more bytes fit, and counts them as used;
+// false if they cannot fit now. Reserving before writing is what keeps the
+// bound at all times.
+func (c *Cache) reserve(size int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.used+size > c.opt.Bytes && c.order.Len() > 0 {
 		c.drop(c.order.Back(), true)
 	}
+	if c.used+size > c.opt.Bytes {
+		return false
+	}
+	c.used += size
+	return true
 }
 
 // drop forgets a block, under mu.
@@ -378,22 +397,19 @@ func (k blockKey) sum(b []byte) uint32 { return checksum([]byte(k.file())) ^ che
 // store keeps a block. A cache that cannot write is no reason to fail.
 func (c *Cache) store(k blockKey, b []byte) {
 	size := int64(len(b)) + blockTail
-	if size > c.opt.Bytes {
+	if !c.reserve(size) {
 		return
 	}
-	c.mu.Lock()
-	c.temp++
-	temp := filepath.Join(c.dir, fmt.Sprintf("new-%d", c.temp))
-	for c.used+size > c.opt.Bytes { // before it is written: the bound holds at all times
-		c.drop(c.order.Back(), true)
-	}
-	c.mu.Unlock()
+	temp := filepath.Join(c.dir, fmt.Sprintf("new-%d", c.temp.Add(1)))
 	err := os.WriteFile(temp, binary.LittleEndian.AppendUint32(slices.Clip(b), k.sum(b)), 0o600)
 	if err == nil {
 		err = os.Rename(temp, filepath.Join(c.dir, k.file()))
 	}
 	if err != nil {
 		_ = os.Remove(temp)
+		c.mu.Lock()
+		c.used -= size
+		c.mu.Unlock()
 		c.log.Warn("block cannot be cached", "object", k.object, "error", err)
 		return
 	}
