@@ -126,6 +126,10 @@ func setup(env *testscript.Env, engine string) error {
 	if err != nil {
 		return err
 	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return err
+	}
 	if dir := os.Getenv("HOLT_IMAGE_DIR"); dir != "" {
 		images = dir
 	}
@@ -136,6 +140,8 @@ func setup(env *testscript.Env, engine string) error {
 		"HOLT_SOCKET="+filepath.Join(data, "holt.sock"),
 		"HOLT_IMAGE_DIR="+images,
 		"HOLT_ENGINE="+engine,
+		"CHECKOUT="+root,
+		"HOLT="+filepath.Join(binDir, "holt"),
 		fmt.Sprintf("SEED=%d", *seed),
 	)
 	env.Vars = append(env.Vars, Counts(soak())...)
