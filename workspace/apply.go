@@ -41,36 +41,40 @@ func (t *Tree) apply(o *op, rec journal.Record) error {
 		return t.applyFree(o)
 	case opBegin, opInit, opEnd:
 		return t.applyEpoch(o)
+	case opCheckpoint:
+		return t.applyCheckpoint(o)
+	case opDropCheckpoint:
+		return t.applyDropCheckpoint(o)
 	}
 	return fmt.Errorf("%w: kind %d", errApply, o.kind)
 }
 
-// born returns the version of a change: (generation, writer) in one number.
-func (t *Tree) born(writer uint32) uint32 {
-	if v, ok := t.version[writer]; ok {
-		return v
-	}
-	t.count.Version++
-	v := uint32(t.count.Version)
-	t.version[writer] = v
-	t.batch.versions = append(t.batch.versions, versionRow{v, writer, t.count.Generation})
-	return v
+// alter comes before every change of an inode: it moves what the inode was to
+// the past, unless it was that for this version only, and stamps it: ctime,
+// writer, version.
+func (t *Tree) alter(in *inode, o *op) {
+	t.renew(in, t.bornAfter(in.born, o.writer))
+	in.stamp(o)
 }
 
-// changed stamps an inode that o changes: ctime, writer, version.
-func (t *Tree) changed(in *inode, o *op) {
+func (in *inode) stamp(o *op) {
 	if o.writer != 0 {
 		in.writer = o.writer
 	}
 	in.ctime = o.time
-	in.born = t.born(in.writer)
-	t.batch.dirty(in)
 }
 
-// changedDir stamps a directory whose entries o changes.
-func (t *Tree) changedDir(d *inode, o *op) {
+// alterDir is alter for a directory whose entries o changes. They have
+// versions of their own, so that it keeps its version within a generation,
+// however many write in it by turns.
+func (t *Tree) alterDir(d *inode, o *op) {
+	if uint64(d.born) > t.count.Sealed {
+		t.batch.dirty(d)
+	} else {
+		t.renew(d, t.born(o.writer))
+	}
+	d.stamp(o)
 	d.mtime = o.time
-	t.changed(d, o)
 }
 
 // enterName gives a directory an entry that it does not have.
@@ -81,7 +85,8 @@ func (t *Tree) enterName(d *inode, name string, in *inode, o *op) {
 }
 
 // eraseName takes an entry out of a directory.
-func (t *Tree) eraseName(d *inode, name string) {
+func (t *Tree) eraseName(d *inode, name string, o *op) {
+	t.bury(d, name, d.dir.entries[name], o.writer)
 	t.setEntry(d, name, dentry{})
 	d.size--
 }
@@ -93,7 +98,7 @@ func (t *Tree) applyFormat(o *op) error {
 	in := t.newInode(Root, o)
 	in.nlink, in.dir = 2, newDir(Root, 0, true)
 	t.count.Dirs++
-	t.batch.dirs = append(t.batch.dirs, dirMove{ino: Root, parent: Root})
+	t.moveDir(in, Root, "")
 	return nil
 }
 
@@ -111,10 +116,10 @@ func (t *Tree) applyWriter(o *op) error {
 // newInode makes an inode of a record. Its number is the next one: numbers are
 // never reused.
 func (t *Tree) newInode(ino Ino, o *op) *inode {
+	v := t.born(o.writer)
 	in := &inode{node: node{ino: ino, mode: o.mode, uid: o.uid, gid: o.gid, nlink: 1, rdev: o.rdev,
-		atime: o.time, mtime: o.time, ctime: o.time, btime: o.time, writer: o.writer}}
+		atime: o.time, mtime: o.time, ctime: o.time, btime: o.time, writer: o.writer, born: v, data: v}}
 	in.plain = true
-	in.born = t.born(o.writer)
 	t.count.NextIno = uint64(ino) + 1
 	t.count.Inodes++
 	t.inodes.add(in)
@@ -134,13 +139,14 @@ func (t *Tree) applyMake(o *op) error {
 	if _, err := t.entry(d, o.name); err != syscall.ENOENT {
 		return fmt.Errorf("%w: name exists", errApply)
 	}
+	t.alterDir(d, o)
 	in := t.newInode(o.ino, o)
 	switch in.kind() {
 	case syscall.S_IFDIR:
 		in.nlink, in.dir = 2, newDir(d.ino, 0, true)
 		d.nlink++
 		t.count.Dirs++
-		t.batch.dirs = append(t.batch.dirs, dirMove{ino: in.ino, parent: d.ino, name: o.name})
+		t.moveDir(in, d.ino, o.name)
 	case syscall.S_IFREG:
 		t.count.Files++
 	case syscall.S_IFLNK:
@@ -148,7 +154,6 @@ func (t *Tree) applyMake(o *op) error {
 		in.size = int64(len(o.blob))
 	}
 	t.enterName(d, o.name, in, o)
-	t.changedDir(d, o)
 	return nil
 }
 
@@ -167,10 +172,10 @@ func (t *Tree) applyLink(o *op) error {
 	if in.nlink == 0 {
 		delete(t.orphans, in.ino)
 	}
+	t.alterDir(d, o)
+	t.alter(in, o)
 	in.nlink++
-	t.changed(in, o)
 	t.enterName(d, o.name, in, o)
-	t.changedDir(d, o)
 	return nil
 }
 
@@ -187,34 +192,36 @@ func (t *Tree) applyUnlink(o *op) error {
 	if err != nil {
 		return err
 	}
-	t.eraseName(d, o.name)
-	t.changedDir(d, o)
+	t.alterDir(d, o)
+	t.eraseName(d, o.name, o)
 	t.unlinked(d, in, o)
 	return nil
 }
 
 // unlinked takes a name away from in, which was in directory d.
 func (t *Tree) unlinked(d, in *inode, o *op) {
+	t.alter(in, o)
 	if in.isDir() {
 		d.nlink--
 		in.nlink = 0
-		t.batch.dirs = append(t.batch.dirs, dirMove{ino: in.ino})
+		t.batch.dirs = append(t.batch.dirs, dirMove{ino: in.ino, version: in.born})
 	} else {
 		in.nlink--
 	}
-	t.changed(in, o)
 	if in.nlink > 0 {
 		return
 	}
 	if o.mask&opFlagFree != 0 {
-		t.free(in)
+		t.free(in, in.born)
 		return
 	}
 	t.orphans[in.ino] = struct{}{}
 }
 
-// free ends an inode without a name.
-func (t *Tree) free(in *inode) {
+// free ends an inode without a name in a version. Its extents and attributes
+// stay in memory until they are in the past, or nowhere.
+func (t *Tree) free(in *inode, v uint32) {
+	t.renew(in, v)
 	delete(t.orphans, in.ino)
 	t.count.Inodes--
 	t.count.Allocated -= uint64(in.alloc)
@@ -225,9 +232,17 @@ func (t *Tree) free(in *inode) {
 	case syscall.S_IFDIR:
 		t.count.Dirs--
 	}
-	t.dropExtents(in)
-	in.freed, in.extra = true, nil
-	t.batch.dirty(in)
+	in.freed = true
+}
+
+// lastVersion is the version in which an inode without a name ends. Nobody
+// could see it any more, so that it is not a change that a checkpoint is for.
+func (t *Tree) lastVersion(in *inode) uint32 {
+	v, ok := t.version[0]
+	if !ok || v < in.born {
+		v = t.newVersion(0)
+	}
+	return v
 }
 
 func (t *Tree) applyFree(o *op) error {
@@ -238,7 +253,7 @@ func (t *Tree) applyFree(o *op) error {
 	if in.nlink != 0 {
 		return fmt.Errorf("%w: inode %d has a name", errApply, in.ino)
 	}
-	t.free(in)
+	t.free(in, t.lastVersion(in))
 	return nil
 }
 
@@ -263,16 +278,16 @@ func (t *Tree) applyRename(o *op) error {
 	if err != nil {
 		return err
 	}
+	if o.mask&RenameExchange != 0 && victim == nil {
+		return errApply
+	}
+	t.alterDir(from, o)
+	t.alterDir(to, o)
 	if o.mask&RenameExchange != 0 {
-		if victim == nil {
-			return errApply
-		}
 		t.exchange(o, from, to, in, victim)
 	} else {
 		t.move(o, from, to, in, victim)
 	}
-	t.changedDir(from, o)
-	t.changedDir(to, o)
 	return nil
 }
 
@@ -291,36 +306,37 @@ func (t *Tree) victim(d *inode, name string) (*inode, error) {
 
 func (t *Tree) move(o *op, from, to, in, victim *inode) {
 	if victim != nil {
-		t.eraseName(to, o.name2)
+		t.eraseName(to, o.name2, o)
 		t.unlinked(to, victim, o)
 	}
-	t.eraseName(from, o.name)
+	t.eraseName(from, o.name, o)
+	t.alter(in, o)
 	t.enterName(to, o.name2, in, o)
-	t.changed(in, o)
 	if in.isDir() {
 		t.reparent(in, from, to)
-		t.batch.dirs = append(t.batch.dirs, dirMove{ino: in.ino, parent: to.ino, name: o.name2})
+		t.moveDir(in, to.ino, o.name2)
 	}
 }
 
-// exchange swaps two names; both keep their cookies.
+// exchange swaps two names. They are new entries, with new cookies: a cookie
+// stands for one entry for ever.
 func (t *Tree) exchange(o *op, from, to, a, b *inode) {
-	ea, eb := from.dir.entries[o.name], to.dir.entries[o.name2]
-	v := t.born(o.writer)
-	t.setEntry(from, o.name, dentry{ino: b.ino, cookie: ea.cookie, born: v, kind: eb.kind})
-	t.setEntry(to, o.name2, dentry{ino: a.ino, cookie: eb.cookie, born: v, kind: ea.kind})
-	t.changed(a, o)
-	t.changed(b, o)
+	t.eraseName(from, o.name, o)
+	t.eraseName(to, o.name2, o)
+	t.alter(a, o)
+	t.alter(b, o)
+	t.enterName(from, o.name, b, o)
+	t.enterName(to, o.name2, a, o)
 	if a.isDir() {
 		t.reparent(a, from, to)
-		t.batch.dirs = append(t.batch.dirs, dirMove{ino: a.ino, aside: true})
+		t.batch.dirs = append(t.batch.dirs, dirMove{ino: a.ino, version: a.born, aside: true})
 	}
 	if b.isDir() {
 		t.reparent(b, to, from)
-		t.batch.dirs = append(t.batch.dirs, dirMove{ino: b.ino, parent: from.ino, name: o.name})
+		t.moveDir(b, from.ino, o.name)
 	}
 	if a.isDir() {
-		t.batch.dirs = append(t.batch.dirs, dirMove{ino: a.ino, parent: to.ino, name: o.name2})
+		t.moveDir(a, to.ino, o.name2)
 	}
 }
 
@@ -337,6 +353,7 @@ func (t *Tree) applySetAttr(o *op) error {
 	if err != nil {
 		return err
 	}
+	t.alter(in, o)
 	if mask&SetSize != 0 {
 		if err := t.resize(in, o.n); err != nil {
 			return err
@@ -357,7 +374,6 @@ func (t *Tree) applySetAttr(o *op) error {
 	if mask&SetMtime != 0 {
 		in.mtime = o.mtime
 	}
-	t.changed(in, o)
 	if mask&SetCtime != 0 {
 		in.ctime = o.ctime
 	}
@@ -373,7 +389,7 @@ func (t *Tree) resize(in *inode, size int64) error {
 		in.file.remove(size, in.size, t.changing(in))
 	}
 	t.count.Bytes += uint64(size - in.size)
-	in.size = size
+	in.size, in.data = size, in.born
 	return nil
 }
 
@@ -395,11 +411,11 @@ func (t *Tree) applyWrite(o *op, rec journal.Record) error {
 
 // wrote stamps a file whose bytes o changes, and clears set-id bits if o says so.
 func (t *Tree) wrote(in *inode, o *op) {
-	in.mtime = o.time
+	t.alter(in, o)
+	in.mtime, in.data = o.time, in.born
 	if o.mask&uint32(SetMode) != 0 {
 		in.mode = in.kind() | o.mode&07777
 	}
-	t.changed(in, o)
 }
 
 // grow makes a file at least size long.

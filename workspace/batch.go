@@ -12,7 +12,11 @@ type batch struct {
 	dirs     []dirMove
 	writers  []namedWriter
 	versions []versionRow
-	epochs   map[Epoch]struct{}
+	past     past
+
+	checkpoints []Checkpoint
+	dropped     []droppedCheckpoint
+	epochs      map[Epoch]struct{}
 }
 
 type entryKey struct {
@@ -33,10 +37,16 @@ type xattrKey struct {
 // dirMove is a step for table dir. Steps are done in order, so that paths come
 // out right without knowing any in memory.
 type dirMove struct {
-	ino    Ino
-	parent Ino // 0: the directory is gone
-	name   string
-	aside  bool // to a place no path can have, during an exchange
+	ino     Ino
+	parent  Ino // 0: the directory is gone
+	name    string
+	version uint32
+	aside   bool // to a place no path can have, until it gets another
+}
+
+// moveDir says that a directory has another path since its version.
+func (t *Tree) moveDir(in *inode, parent Ino, name string) {
+	t.batch.dirs = append(t.batch.dirs, dirMove{ino: in.ino, parent: parent, name: name, version: in.born})
 }
 
 type namedWriter struct {
@@ -54,7 +64,7 @@ func newBatch(s stage) *batch {
 }
 
 func (b *batch) rows() int {
-	return len(b.inodes) + len(b.entries) + len(b.extents) + len(b.xattrs) + len(b.dirs)
+	return len(b.inodes) + len(b.entries) + len(b.extents) + len(b.xattrs) + len(b.dirs) + b.past.rows()
 }
 
 // dirty says that an inode's row changed.
@@ -114,7 +124,11 @@ func (t *Tree) setXattr(in *inode, name string, x xattr) {
 		in.extra.xattrs = map[string]xattr{}
 	}
 	in.plain = false
-	if in.extra.xattrs[name].stage != t.batch.stage {
+	old, ok := in.extra.xattrs[name]
+	if ok && !old.gone && old.born < x.born {
+		t.batch.past.xattrs = append(t.batch.past.xattrs, pastXattr{in.ino, name, old, x.born})
+	}
+	if old.stage != t.batch.stage {
 		t.batch.xattrs = append(t.batch.xattrs, xattrKey{in, name})
 	}
 	x.stage = t.batch.stage

@@ -24,7 +24,7 @@ var damage = []struct{ name, sql, want string }{
 	{"parent", "UPDATE inode SET parent = 7 WHERE ino = (SELECT ino FROM entry WHERE name = CAST('sub' AS BLOB))", "says its parent is 7"},
 	{"path", "UPDATE dir SET path = '/elsewhere' WHERE path = '/sub'", "but its row says '/elsewhere'"},
 	{"no path", "DELETE FROM dir WHERE path = '/sub'", "has no path"},
-	{"stale path", "INSERT INTO dir VALUES (424242, '/ghost')", "no directory in use"},
+	{"stale path", "INSERT INTO dir VALUES (424242, '/ghost', 1)", "no directory in use"},
 	{"extent of nothing", "UPDATE extent SET ino = 424242", "no regular file"},
 	{"outside", "UPDATE extent SET delta = whole", "outside its record"},
 	{"segment", "UPDATE extent SET segment = 99", "which is not known"},

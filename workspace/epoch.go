@@ -214,7 +214,7 @@ func (t *Tree) freeOrphans() error {
 		if err != nil {
 			return err
 		}
-		t.free(in)
+		t.free(in, t.lastVersion(in))
 	}
 	for _, in := range t.inodes.ring {
 		in.lookups.Store(0)

@@ -92,6 +92,7 @@ type changes interface {
 	counter
 	row(off int64)
 	bytes(delta int64)
+	replaced(e extent) (born uint32) // what is left of e is born then
 }
 
 // remove takes lo..hi out, inside one window.
@@ -104,6 +105,7 @@ func (w *window) remove(lo, hi int64, c changes) {
 		e := w.extents[j]
 		c.row(e.off)
 		c.bytes(-int64(e.n))
+		e.born = c.replaced(e)
 		if e.off < lo {
 			keep[n] = e.cut(e.off, lo)
 			n++

@@ -15,7 +15,7 @@ import (
 type rows struct {
 	batch    *batch
 	count    counters
-	freed    []Ino
+	freed    []freedRow
 	inodes   []inodeRow
 	entries  []entryRow
 	extents  []extentRow
@@ -118,22 +118,18 @@ func (t *Tree) cut() *rows {
 		r.segments = t.journal.Segments()
 	}
 	r.count.Replies = t.oldestReply(t.count.Applied)
+	unseen := map[Ino]struct{}{} // made and gone between two batches, and nobody's past
 	for _, in := range b.inodes {
 		if in.freed {
-			if in.indexed {
-				r.freed = append(r.freed, in.ino)
+			if !in.indexed && !in.outlived() {
+				unseen[in.ino] = struct{}{}
+				continue
 			}
+			r.freed = append(r.freed, freedRow{in.ino, in.born})
 			continue
 		}
 		in.indexed = true
-		row := inodeRow{node: in.node}
-		if in.extra != nil {
-			row.target = in.extra.target
-		}
-		if in.dir != nil {
-			row.parent, row.cookie = in.dir.parent, in.dir.cookie
-		}
-		r.inodes = append(r.inodes, row)
+		r.inodes = append(r.inodes, in.row())
 	}
 	for _, k := range b.entries {
 		e, ok := k.dir.dir.entries[k.name]
@@ -148,8 +144,8 @@ func (t *Tree) cut() *rows {
 	}
 	for k := range b.extents {
 		in := t.inodes.m[k.ino]
-		if in == nil || in.file == nil {
-			continue // freed: all its rows go
+		if _, ok := unseen[k.ino]; ok || in == nil || in.file == nil {
+			continue
 		}
 		e, ok := in.file.row(k.off)
 		if !ok {
@@ -161,7 +157,7 @@ func (t *Tree) cut() *rows {
 		return cmp.Or(cmp.Compare(a.ino, b.ino), cmp.Compare(a.off, b.off))
 	})
 	for _, k := range b.xattrs {
-		if k.in.extra != nil {
+		if _, ok := unseen[k.in.ino]; !ok && k.in.extra != nil {
 			r.xattrs = append(r.xattrs, xattrRow{k.in.ino, k.name, k.in.extra.xattrs[k.name]})
 		}
 	}
@@ -189,6 +185,7 @@ func (t *Tree) settle(r *rows) {
 		}
 		in.stage = clean
 		if in.freed {
+			t.dropExtents(in)
 			t.inodes.drop(in)
 		}
 	}
@@ -265,6 +262,9 @@ func (t *Tree) restore(r *rows) {
 	n.dirs = append(b.dirs, n.dirs...)
 	n.writers = append(b.writers, n.writers...)
 	n.versions = append(b.versions, n.versions...)
+	n.past.before(&b.past)
+	n.checkpoints = append(b.checkpoints, n.checkpoints...)
+	n.dropped = append(b.dropped, n.dropped...)
 }
 
 // flusher writes batches in the background until ctx ends.
@@ -369,7 +369,7 @@ func (t *Tree) dead(segs []journal.Segment) (dead []uint32, err error) {
 				break
 			}
 			used := false
-			err = tx.Query("SELECT 1 FROM extent WHERE segment = ? LIMIT 1", []any{int64(s.Ordinal)}, func(*db.Row) error {
+			err = tx.Query("SELECT 1 FROM extent WHERE segment = ?1 UNION ALL SELECT 1 FROM past_extent WHERE segment = ?1 LIMIT 1", []any{int64(s.Ordinal)}, func(*db.Row) error {
 				used = true
 				return nil
 			})

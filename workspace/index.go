@@ -71,7 +71,7 @@ func (x *index) rows(sql string, bind func(*db.Stmt), fn func(*db.Stmt) bool) er
 	}
 }
 
-const inodeColumns = "i.ino, i.mode, i.uid, i.gid, i.nlink, i.size, i.alloc, i.rdev, i.atime, i.mtime, i.ctime, i.btime, i.target, i.parent, i.cookie, i.writer, i.born"
+const inodeColumns = "i.ino, i.mode, i.uid, i.gid, i.nlink, i.size, i.alloc, i.rdev, i.atime, i.mtime, i.ctime, i.btime, i.target, i.parent, i.cookie, i.writer, i.born, i.data"
 
 // scanInode reads inodeColumns from column c on.
 func scanInode(s *db.Stmt, c int) *inode {
@@ -80,7 +80,7 @@ func scanInode(s *db.Stmt, c int) *inode {
 		gid: uint32(s.ColumnInt64(c + 3)), nlink: uint32(s.ColumnInt64(c + 4)), size: s.ColumnInt64(c + 5),
 		alloc: s.ColumnInt64(c + 6), rdev: uint32(s.ColumnInt64(c + 7)), atime: s.ColumnInt64(c + 8),
 		mtime: s.ColumnInt64(c + 9), ctime: s.ColumnInt64(c + 10), btime: s.ColumnInt64(c + 11),
-		writer: uint32(s.ColumnInt64(c + 15)), born: uint32(s.ColumnInt64(c + 16))}
+		writer: uint32(s.ColumnInt64(c + 15)), born: uint32(s.ColumnInt64(c + 16)), data: uint32(s.ColumnInt64(c + 17))}
 	if in.isDir() {
 		in.dir = newDir(Ino(s.ColumnInt64(c+13)), uint64(s.ColumnInt64(c+14)), false)
 	}
@@ -190,7 +190,7 @@ func (x *index) writer(w Writer) (id uint32, err error) {
 // versions returns the versions of a generation by writer.
 func (x *index) versions(generation uint64) (map[uint32]uint32, error) {
 	m := map[uint32]uint32{}
-	err := x.rows("SELECT writer, id FROM version WHERE generation = ?1",
+	err := x.rows("SELECT writer, id FROM version WHERE generation = ?1 ORDER BY id",
 		func(s *db.Stmt) { s.BindInt64(1, int64(generation)) },
 		func(s *db.Stmt) bool { m[uint32(s.ColumnInt64(0))] = uint32(s.ColumnInt64(1)); return true })
 	return m, err
@@ -226,6 +226,10 @@ type counters struct {
 	NextEpoch  uint64
 	Generation uint64
 	Version    uint64 // the last one given out
+	Changed    uint64 // the last one in which something changed that can be seen
+	Sealed     uint64 // the last one of the generation that was closed last
+	Head       uint64 // the checkpoint that the present descends from; 0: none
+	NextCheck  uint64 // checkpoint
 	Inodes     uint64
 	Files      uint64
 	Dirs       uint64
@@ -237,11 +241,12 @@ type counters struct {
 func (c *counters) fields() map[string]*uint64 {
 	return map[string]*uint64{"applied": &c.Applied, "last": &c.Last, "replies": &c.Replies, "next_ino": &c.NextIno,
 		"next_writer": &c.NextWriter, "next_epoch": &c.NextEpoch, "generation": &c.Generation, "version": &c.Version,
+		"changed": &c.Changed, "sealed": &c.Sealed, "head": &c.Head, "next_checkpoint": &c.NextCheck,
 		"inodes": &c.Inodes, "files": &c.Files, "dirs": &c.Dirs, "bytes": &c.Bytes, "allocated": &c.Allocated}
 }
 
 func (x *index) counters() (counters, error) {
-	c := counters{NextIno: uint64(Root), NextWriter: 1, NextEpoch: 1, Generation: 1}
+	c := counters{NextIno: uint64(Root), NextWriter: 1, NextEpoch: 1, Generation: 1, NextCheck: 1}
 	fields := c.fields()
 	err := x.rows("SELECT key, value FROM meta", nil, func(s *db.Stmt) bool {
 		if p := fields[s.ColumnText(0)]; p != nil {
@@ -255,7 +260,8 @@ func (x *index) counters() (counters, error) {
 // wipe empties every table, for a rebuild from the journal.
 func (x *index) wipe() error {
 	return x.db.Write(context.Background(), func(tx *db.Tx) error {
-		for _, table := range []string{"meta", "writer", "version", "segment", "epoch", "inode", "orphan", "entry", "extent", "xattr", "dir"} {
+		for _, table := range []string{"meta", "writer", "version", "segment", "epoch", "inode", "orphan", "entry", "extent", "xattr", "dir",
+			"checkpoint", "past_inode", "past_entry", "past_extent", "past_xattr", "past_dir"} {
 			if err := tx.Exec("DELETE FROM " + table); err != nil {
 				return err
 			}

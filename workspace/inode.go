@@ -32,6 +32,7 @@ type node struct {
 	rdev   uint32
 	writer uint32
 	born   uint32
+	data   uint32 // version that its bytes are from: where it is the same, they are
 }
 
 // inode is a cached inode. There may be millions: every byte counts.

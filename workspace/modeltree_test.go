@@ -357,9 +357,10 @@ func (m *model) rename(k *call) error {
 }
 
 func (m *model) exchange(k *call, from, to, a, b *modelNode) {
-	ca, cb := from.entries[k.name].cookie, to.entries[k.name2].cookie
-	from.entries[k.name] = modelEntry{b.Ino, ca}
-	to.entries[k.name2] = modelEntry{a.Ino, cb}
+	from.cookie++
+	from.entries[k.name] = modelEntry{b.Ino, from.cookie}
+	to.cookie++
+	to.entries[k.name2] = modelEntry{a.Ino, to.cookie}
 	a.Ctime, b.Ctime = k.now, k.now
 	a.moved(from, to)
 	b.moved(to, from)

@@ -10,23 +10,25 @@ import (
 type opKind uint8
 
 const (
-	opFormat   opKind = 1 // first record: makes the root
-	opWriter   opKind = 2 // names writer n
-	opMake     opKind = 3 // makes an inode and an entry
-	opLink     opKind = 4
-	opUnlink   opKind = 5 // removes an entry; also rmdir
-	opRename   opKind = 6
-	opSetAttr  opKind = 7
-	opWrite    opKind = 8
-	opPunch    opKind = 9 // a hole, and a new size
-	opCopy     opKind = 10
-	opSetXattr opKind = 11
-	opDelXattr opKind = 12
-	opFree     opKind = 13 // ends an unlinked inode
-	opBegin    opKind = 14 // opens an epoch
-	opInit     opKind = 15 // records an epoch's INIT
-	opEnd      opKind = 16 // ends an epoch
-	opLast            = opEnd
+	opFormat         opKind = 1 // first record: makes the root
+	opWriter         opKind = 2 // names writer n
+	opMake           opKind = 3 // makes an inode and an entry
+	opLink           opKind = 4
+	opUnlink         opKind = 5 // removes an entry; also rmdir
+	opRename         opKind = 6
+	opSetAttr        opKind = 7
+	opWrite          opKind = 8
+	opPunch          opKind = 9 // a hole, and a new size
+	opCopy           opKind = 10
+	opSetXattr       opKind = 11
+	opDelXattr       opKind = 12
+	opFree           opKind = 13 // ends an unlinked inode
+	opBegin          opKind = 14 // opens an epoch
+	opInit           opKind = 15 // records an epoch's INIT
+	opEnd            opKind = 16 // ends an epoch
+	opCheckpoint     opKind = 17 // closes the generation
+	opDropCheckpoint opKind = 18
+	opLast                  = opDropCheckpoint
 )
 
 // opFlagFree in op.mask: the inode that loses its last name is freed at once.

@@ -161,6 +161,9 @@ func (t *Tree) reset() (err error) {
 	if t.epochs, err = t.index.epochs(); err != nil {
 		return err
 	}
+	if t.checkpoints, err = t.index.checkpoints(); err != nil {
+		return err
+	}
 	t.version, err = t.index.versions(t.count.Generation)
 	return err
 }

@@ -314,7 +314,7 @@ func TestWriters(t *testing.T) {
 	c, err := f.t.Create(by(person), Root, "h", 0o644)
 	f.ok(err)
 	const q = "SELECT i.ino || ' ' || w.name || ' ' || w.run || ' ' || (SELECT writer FROM version WHERE id = i.born) FROM inode i JOIN writer w ON w.id = i.writer ORDER BY i.ino"
-	want := []string{fmt.Sprintf("%d ada  2", Root), fmt.Sprintf("%d agent run_abc 1", a.Ino), fmt.Sprintf("%d agent run_abc 1", b.Ino), fmt.Sprintf("%d ada  2", c.Ino)}
+	want := []string{fmt.Sprintf("%d ada  0", Root), fmt.Sprintf("%d agent run_abc 0", a.Ino), fmt.Sprintf("%d agent run_abc 1", b.Ino), fmt.Sprintf("%d ada  2", c.Ino)}
 	if got := f.sql(q); !cmp.Equal(got, want) {
 		t.Fatal(got)
 	}

@@ -72,7 +72,7 @@ func (t *Tree) append(o *op, table, data []byte) (journal.Ref, error) {
 // gives tells whether an operation may use the reserve.
 func (o *op) gives(in *inode) bool {
 	switch o.kind {
-	case opUnlink, opFree, opEnd, opDelXattr, opBegin, opInit, opWriter:
+	case opUnlink, opFree, opEnd, opDelXattr, opBegin, opInit, opWriter, opDropCheckpoint:
 		return true
 	case opPunch:
 		return o.n > 0

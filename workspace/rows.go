@@ -10,7 +10,7 @@ import (
 // write puts rows and position into one transaction.
 func (r *rows) write(tx *db.Tx) error {
 	for _, step := range []func(*db.Tx) error{
-		r.writeNames, r.writeFreed, r.writeInodes, r.writeEntries, r.writeExtents, r.writeXattrs, r.writeDirs, r.writeMeta,
+		r.writeNames, r.writeExtents, r.writeXattrs, r.writeFreed, r.writeInodes, r.writeEntries, r.writePast, r.writeDirs, r.writeCheckpoints, r.writeMeta,
 	} {
 		if err := step(tx); err != nil {
 			return fmt.Errorf("write index: %w", err)
@@ -39,6 +39,21 @@ func (s stmt) run() error {
 		return err
 	}
 	return s.Reset()
+}
+
+// inodeRowColumns are the columns that stmt.inode binds.
+const inodeRowColumns = "ino, mode, uid, gid, nlink, size, alloc, rdev, atime, mtime, ctime, btime, parent, cookie, writer, born, data, target"
+
+// inode binds the columns of an inode and returns the next parameter.
+func (s stmt) inode(in *inodeRow) int {
+	s.ints(1, int64(in.ino), int64(in.mode), int64(in.uid), int64(in.gid), int64(in.nlink), in.size, in.alloc, int64(in.rdev),
+		in.atime, in.mtime, in.ctime, in.btime, int64(in.parent), int64(in.cookie), int64(in.writer), int64(in.born), int64(in.data))
+	if in.target == "" {
+		s.BindNull(18)
+	} else {
+		s.BindBytes(18, []byte(in.target))
+	}
+	return 19
 }
 
 func (r *rows) writeNames(tx *db.Tx) error {
@@ -73,42 +88,16 @@ func (r *rows) writeNames(tx *db.Tx) error {
 	return nil
 }
 
-func (r *rows) writeFreed(tx *db.Tx) error {
-	if len(r.freed) == 0 {
-		return nil
-	}
-	for _, sql := range []string{"DELETE FROM inode WHERE ino = ?", "DELETE FROM extent WHERE ino = ?", "DELETE FROM xattr WHERE ino = ?",
-		"DELETE FROM orphan WHERE ino = ?"} {
-		s, err := prepare(tx, sql)
-		if err != nil {
-			return err
-		}
-		for _, ino := range r.freed {
-			s.ints(1, int64(ino))
-			if err := s.run(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 func (r *rows) writeInodes(tx *db.Tx) error {
-	s, err := prepare(tx, "INSERT INTO inode(ino, mode, uid, gid, nlink, size, alloc, rdev, atime, mtime, ctime, btime, parent, cookie, writer, born, target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"+
+	s, err := prepare(tx, "INSERT INTO inode("+inodeRowColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"+
 		" ON CONFLICT DO UPDATE SET mode = excluded.mode, uid = excluded.uid, gid = excluded.gid, nlink = excluded.nlink, size = excluded.size, alloc = excluded.alloc,"+
-		" atime = excluded.atime, mtime = excluded.mtime, ctime = excluded.ctime, parent = excluded.parent, cookie = excluded.cookie, writer = excluded.writer, born = excluded.born")
+		" atime = excluded.atime, mtime = excluded.mtime, ctime = excluded.ctime, parent = excluded.parent, cookie = excluded.cookie, writer = excluded.writer, born = excluded.born, data = excluded.data")
 	if err != nil {
 		return err
 	}
 	for i := range r.inodes {
 		in := &r.inodes[i]
-		s.ints(1, int64(in.ino), int64(in.mode), int64(in.uid), int64(in.gid), int64(in.nlink), in.size, in.alloc, int64(in.rdev),
-			in.atime, in.mtime, in.ctime, in.btime, int64(in.parent), int64(in.cookie), int64(in.writer), int64(in.born))
-		if in.target == "" {
-			s.BindNull(17)
-		} else {
-			s.BindBytes(17, []byte(in.target))
-		}
+		s.inode(in)
 		if err := s.run(); err != nil {
 			return err
 		}
@@ -189,7 +178,8 @@ func (r *rows) writeXattrs(tx *db.Tx) error {
 	return nil
 }
 
-// asidePath begins the path of a directory during an exchange: no name holds a NUL.
+// asidePath begins the path of a directory that has no place for the moment: no
+// name holds a NUL.
 const asidePath = "\x00"
 
 // writeDirs keeps the paths of directories, step by step.
@@ -198,15 +188,17 @@ func (r *rows) writeDirs(tx *db.Tx) error {
 		var err error
 		switch {
 		case m.aside:
-			err = movePath(tx, m.ino, asidePath)
+			err = movePath(tx, m.ino, fmt.Sprint(asidePath, m.ino), m.version)
 		case m.parent == 0:
-			err = tx.Exec("DELETE FROM dir WHERE ino = ?", int64(m.ino))
+			if err = pastPaths(tx, "ino = ?2", m.version, int64(m.ino)); err == nil {
+				err = tx.Exec("DELETE FROM dir WHERE ino = ?", int64(m.ino))
+			}
 		case m.ino == Root:
-			err = tx.Exec("INSERT OR REPLACE INTO dir(ino, path) VALUES (?, '/')", int64(Root))
+			err = tx.Exec("INSERT OR REPLACE INTO dir(ino, path, born) VALUES (?, '/', ?)", int64(Root), int64(m.version))
 		default:
 			var path string
 			if path, err = pathOf(tx, m.parent); err == nil {
-				err = movePath(tx, m.ino, strings.TrimSuffix(path, "/")+"/"+m.name)
+				err = movePath(tx, m.ino, strings.TrimSuffix(path, "/")+"/"+m.name, m.version)
 			}
 		}
 		if err != nil {
@@ -228,8 +220,15 @@ func pathOf(tx *db.Tx, ino Ino) (path string, err error) {
 	return path, err
 }
 
+// pastPaths moves the paths of some directories to the past that they have lost
+// in a version; ?1 is the version. A path aside is nobody's past.
+func pastPaths(tx *db.Tx, which string, version uint32, args ...any) error {
+	return tx.Exec("INSERT OR REPLACE INTO past_dir(ino, path, born, died) SELECT ino, path, born, ?1 FROM dir WHERE born < ?1 AND "+which,
+		append([]any{int64(version)}, args...)...)
+}
+
 // movePath sets a directory's path and moves those below it along.
-func movePath(tx *db.Tx, ino Ino, path string) error {
+func movePath(tx *db.Tx, ino Ino, path string, version uint32) error {
 	old := ""
 	err := tx.Query("SELECT CAST(path AS BLOB) FROM dir WHERE ino = ?", []any{int64(ino)}, func(row *db.Row) error {
 		old = string(row.Bytes(0))
@@ -240,13 +239,16 @@ func movePath(tx *db.Tx, ino Ino, path string) error {
 	}
 	if old != "" {
 		// '0' follows '/': the range is everything below old.
-		err := tx.Exec("UPDATE dir SET path = CAST(CAST(?1 AS BLOB) || substr(CAST(path AS BLOB), ?2) AS TEXT) WHERE path > ?3 AND path < ?4",
-			[]byte(path), int64(len(old)+1), old+"/", old+"0")
+		if err := pastPaths(tx, "(ino = ?2 OR path > ?3 AND path < ?4)", version, int64(ino), old+"/", old+"0"); err != nil {
+			return err
+		}
+		err := tx.Exec("UPDATE dir SET path = CAST(CAST(?1 AS BLOB) || substr(CAST(path AS BLOB), ?2) AS TEXT), born = max(born, ?5) WHERE path > ?3 AND path < ?4",
+			[]byte(path), int64(len(old)+1), old+"/", old+"0", int64(version))
 		if err != nil {
 			return err
 		}
 	}
-	return tx.Exec("INSERT OR REPLACE INTO dir(ino, path) VALUES (?, ?)", int64(ino), path)
+	return tx.Exec("INSERT INTO dir(ino, path, born) VALUES (?1, ?2, ?3) ON CONFLICT(ino) DO UPDATE SET path = ?2, born = max(born, ?3)", int64(ino), path, int64(version))
 }
 
 func (r *rows) writeMeta(tx *db.Tx) error {

@@ -20,15 +20,16 @@ type Tree struct {
 	// mu orders everything: it is held exclusively from validation until an
 	// operation is visible, and while the index is read. Reads of what is
 	// cached hold it shared.
-	mu      sync.RWMutex
-	inodes  inodeCache
-	orphans map[Ino]struct{} // inodes without a name that are kept
-	epochs  map[Epoch]*epoch
-	writers map[Writer]uint32
-	version map[uint32]uint32 // of this generation, by writer
-	count   counters
-	entries int // cached directory entries
-	extents int // loaded extents
+	mu          sync.RWMutex
+	inodes      inodeCache
+	orphans     map[Ino]struct{} // inodes without a name that are kept
+	epochs      map[Epoch]*epoch
+	writers     map[Writer]uint32
+	version     map[uint32]uint32 // of this generation, by writer
+	count       counters
+	checkpoints []Checkpoint // by ID
+	entries     int          // cached directory entries
+	extents     int          // loaded extents
 
 	inodesMark, entriesMark, extentsMark mark
 

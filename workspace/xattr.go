@@ -179,7 +179,7 @@ func (t *Tree) applyXattr(o *op) error {
 	if o.kind == opDelXattr && (!ok || x.gone) {
 		return fmt.Errorf("%w: no such attribute", errApply)
 	}
-	t.changed(in, o)
+	t.alter(in, o)
 	t.setXattr(in, o.name, xattr{value: slices.Clone(o.blob), born: in.born, gone: o.kind == opDelXattr})
 	return nil
 }

@@ -1,0 +1,336 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"holt"
+	"holt/db"
+)
+
+// CheckpointID numbers a checkpoint of a workspace. It is never reused.
+type CheckpointID uint64
+
+// Checkpoint is a state of the workspace that can be looked at, compared and
+// gone back to.
+type Checkpoint struct {
+	ID     CheckpointID
+	Name   string       // unique; "auto-ID" if none was given
+	Parent CheckpointID // what it descends from; 0: nothing. After a restore of X the next one descends from X.
+	CheckpointNote
+	CreatedAt  time.Time
+	Generation uint64 // that it closed
+	Files      int64  // regular files
+	Bytes      int64  // sum of their sizes
+
+	version uint64 // the last one that it sees
+	nextIno Ino    // what was made later has this number or a higher one
+}
+
+// CheckpointNote is what the one who asks for a checkpoint says about it.
+type CheckpointNote struct {
+	Auto    bool   `json:"auto,omitempty"`    // nobody asked for it by name
+	Reason  string `json:"reason,omitempty"`  // "after run …", "before restore of …", or what a person wrote
+	Run     string `json:"run,omitempty"`     // that it was taken for
+	Flushed bool   `json:"flushed,omitempty"` // pages that a guest had not written were flushed first
+}
+
+// CheckpointOptions say what checkpoint to take.
+type CheckpointOptions struct {
+	Name string // empty: an automatic name
+	CheckpointNote
+	// IfChanged returns the checkpoint that the present is equal to, if it is.
+	IfChanged bool
+}
+
+// mostReason bounds what is said about a checkpoint, bytes.
+const mostReason = 1000
+
+// Live names the present wherever a checkpoint's name may stand.
+const Live = "live"
+
+// Checkpoint closes the generation: whatever changes from now on leaves the
+// state as it is now for this checkpoint. It costs one record of the journal,
+// whatever the size of the workspace. Errors: InvalidArgument, AlreadyExists.
+func (w *Workspace) Checkpoint(opt CheckpointOptions) (Checkpoint, error) {
+	if err := opt.valid(); err != nil {
+		return Checkpoint{}, err
+	}
+	t := w.tree
+	if _, err := t.enter(Caller{}); err != nil {
+		return Checkpoint{}, diskError("checkpoint workspace", err)
+	}
+	defer t.leave()
+	return t.checkpoint(opt)
+}
+
+func (opt *CheckpointOptions) valid() error {
+	bad := func(why string) error {
+		return holt.Errorf(holt.InvalidArgument, "checkpoint %q: %s", opt.Name, why).
+			WithHint("choose a name such as before-upgrade; \"live\", and what begins with # or auto-, have meanings of their own")
+	}
+	if opt.Name != "" {
+		unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+		switch {
+		case validName(opt.Name) != nil || !utf8.ValidString(opt.Name) || strings.ContainsFunc(opt.Name, unprintable):
+			return bad("a name is 1 to 255 bytes of printable text without /")
+		case opt.Name == Live || opt.Name[0] == '#' || strings.HasPrefix(opt.Name, "auto-"):
+			return bad("the name is reserved")
+		}
+	}
+	if len(opt.Reason) > mostReason || len(opt.Run) > mostWriterField {
+		return bad("the reason or the run's id is too long")
+	}
+	opt.Reason, opt.Run = strings.ToValidUTF8(opt.Reason, "?"), strings.ToValidUTF8(opt.Run, "?")
+	return nil
+}
+
+// checkpoint takes one; mu is held.
+func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
+	if opt.IfChanged && t.count.Changed <= t.count.Sealed {
+		if c, ok := t.checkpointByID(CheckpointID(t.count.Head)); ok && c.version == t.count.Sealed {
+			return c, nil
+		}
+	}
+	if opt.Name == "" {
+		opt.Name = fmt.Sprint("auto-", t.count.NextCheck)
+	}
+	if c, ok := t.checkpointByName(opt.Name); ok {
+		return Checkpoint{}, holt.Errorf(holt.AlreadyExists, "checkpoint %q exists since %s", c.Name, c.CreatedAt.Format(time.RFC3339)).
+			WithHint("choose another name, or delete that one first")
+	}
+	note, err := json.Marshal(opt.CheckpointNote)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	o := op{kind: opCheckpoint, time: t.now(), n: int64(t.count.NextCheck), name: opt.Name, blob: note}
+	if err := t.commit(&o, nil, nil); err != nil {
+		return Checkpoint{}, diskError("checkpoint workspace", err)
+	}
+	return t.checkpoints[len(t.checkpoints)-1], nil
+}
+
+func (t *Tree) applyCheckpoint(o *op) error {
+	c := Checkpoint{ID: CheckpointID(o.n), Name: o.name, Parent: CheckpointID(t.count.Head), CreatedAt: time.Unix(0, o.time).UTC(),
+		Generation: t.count.Generation, Files: int64(t.count.Files), Bytes: int64(t.count.Bytes),
+		version: t.count.Version, nextIno: Ino(t.count.NextIno)}
+	if err := json.Unmarshal(o.blob, &c.CheckpointNote); err != nil || uint64(o.n) != t.count.NextCheck {
+		return fmt.Errorf("%w: checkpoint %d", errApply, o.n)
+	}
+	t.checkpoints = append(t.checkpoints, c)
+	t.batch.checkpoints = append(t.batch.checkpoints, c)
+	t.count.NextCheck, t.count.Head = uint64(c.ID)+1, uint64(c.ID)
+	t.count.Generation++
+	t.count.Sealed = t.count.Version
+	clear(t.version)
+	return nil
+}
+
+// Checkpoints lists the checkpoints, oldest first.
+func (w *Workspace) Checkpoints() []Checkpoint {
+	w.tree.mu.RLock()
+	defer w.tree.mu.RUnlock()
+	return slices.Clone(w.tree.checkpoints)
+}
+
+// Present tells what checkpoint the present descends from (0: none), and
+// whether anything changed since.
+func (w *Workspace) Present() (parent CheckpointID, changed bool) {
+	w.tree.mu.RLock()
+	defer w.tree.mu.RUnlock()
+	return CheckpointID(w.tree.count.Head), w.tree.count.Changed > w.tree.count.Sealed
+}
+
+// FindCheckpoint returns the checkpoint with a name, or with a number written
+// as "#12". NotFound if there is none.
+func (w *Workspace) FindCheckpoint(ref string) (Checkpoint, error) {
+	w.tree.mu.RLock()
+	defer w.tree.mu.RUnlock()
+	return w.tree.findCheckpoint(ref)
+}
+
+func (t *Tree) findCheckpoint(ref string) (Checkpoint, error) {
+	c, ok := t.checkpointByName(ref)
+	if number, is := strings.CutPrefix(ref, "#"); is {
+		id, _ := strconv.ParseUint(number, 10, 64)
+		c, ok = t.checkpointByID(CheckpointID(id))
+	}
+	if !ok {
+		return Checkpoint{}, holt.Errorf(holt.NotFound, "there is no checkpoint %q", ref).
+			WithHint("list the checkpoints; one is named by its name, or by # and its number")
+	}
+	return c, nil
+}
+
+func (t *Tree) checkpointByID(id CheckpointID) (Checkpoint, bool) {
+	i, ok := slices.BinarySearchFunc(t.checkpoints, id, func(c Checkpoint, id CheckpointID) int { return cmp.Compare(c.ID, id) })
+	if !ok {
+		return Checkpoint{}, false
+	}
+	return t.checkpoints[i], true
+}
+
+func (t *Tree) checkpointByName(name string) (Checkpoint, bool) {
+	for i := len(t.checkpoints) - 1; i >= 0; i-- {
+		if t.checkpoints[i].Name == name {
+			return t.checkpoints[i], true
+		}
+	}
+	return Checkpoint{}, false
+}
+
+// Freed is what deleting a checkpoint frees: what only it can see.
+type Freed struct {
+	Rows  int64 // of the past: names, attributes, places of bytes
+	Bytes int64 // of content that nothing else refers to; the disk gets it back with the segments it lies in
+}
+
+// DeleteCheckpoint removes a checkpoint and what only it can see. Those that
+// descend from it then descend from its parent. With dryRun it only says what
+// that would free.
+func (w *Workspace) DeleteCheckpoint(ctx context.Context, ref string, dryRun bool) (Freed, error) {
+	if err := w.Flush(); err != nil {
+		return Freed{}, diskError("delete checkpoint", err)
+	}
+	t := w.tree
+	t.mu.RLock()
+	c, err := t.findCheckpoint(ref)
+	gap := t.gap(c)
+	t.mu.RUnlock()
+	if err != nil {
+		return Freed{}, err
+	}
+	freed, err := t.measure(ctx, gap)
+	if err != nil || dryRun {
+		return freed, err
+	}
+	if _, err := t.enter(Caller{}); err != nil {
+		return Freed{}, diskError("delete checkpoint", err)
+	}
+	defer t.leave()
+	if _, ok := t.checkpointByID(c.ID); !ok {
+		return Freed{}, nil // somebody else did
+	}
+	o := op{kind: opDropCheckpoint, time: t.now(), n: int64(c.ID)}
+	if err := t.commit(&o, nil, nil); err != nil {
+		return Freed{}, diskError("delete checkpoint", err)
+	}
+	return freed, nil
+}
+
+// span is a range of versions: from is not in it, to is.
+type span struct{ from, to uint64 }
+
+// gap returns the versions between the neighbours of a checkpoint. What was
+// born and died in it, nobody else sees.
+func (t *Tree) gap(c Checkpoint) span {
+	s := span{0, t.count.Version}
+	for _, o := range t.checkpoints {
+		if o.ID < c.ID {
+			s.from = o.version
+		} else if o.ID > c.ID {
+			s.to = o.version
+			break
+		}
+	}
+	return s
+}
+
+// measure counts what lies in a gap.
+func (t *Tree) measure(ctx context.Context, s span) (f Freed, err error) {
+	args := []any{int64(s.from), int64(s.to)}
+	err = t.index.db.Read(ctx, func(tx *db.Tx) error {
+		for _, table := range pastTables {
+			err := tx.Query("SELECT count(*) FROM "+table+" WHERE "+inGap, args, func(r *db.Row) error { f.Rows += r.Int64(0); return nil })
+			if err != nil {
+				return err
+			}
+		}
+		return tx.Query("SELECT coalesce(sum(len), 0) FROM past_extent p WHERE "+inGap+
+			" AND NOT EXISTS (SELECT 1 FROM extent e WHERE e.segment = p.segment AND e.place = p.place)"+
+			" AND NOT EXISTS (SELECT 1 FROM past_extent q WHERE q.segment = p.segment AND q.place = p.place AND (q.born <= ?1 OR q.died > ?2))",
+			args, func(r *db.Row) error { f.Bytes = r.Int64(0); return nil })
+	})
+	return f, err
+}
+
+// pastTables hold what checkpoints see and the present does not.
+var pastTables = []string{"past_inode", "past_entry", "past_extent", "past_xattr", "past_dir"}
+
+// inGap is true for the rows of the past that were born and died in a gap
+// between two checkpoints: ?1 and ?2 are its span.
+const inGap = "died > ?1 AND died <= ?2 AND born > ?1"
+
+func (t *Tree) applyDropCheckpoint(o *op) error {
+	c, ok := t.checkpointByID(CheckpointID(o.n))
+	if !ok {
+		return fmt.Errorf("%w: no checkpoint %d", errApply, o.n)
+	}
+	t.batch.dropped = append(t.batch.dropped, droppedCheckpoint{c, t.gap(c)})
+	t.checkpoints = slices.DeleteFunc(t.checkpoints, func(o Checkpoint) bool { return o.ID == c.ID })
+	for i := range t.checkpoints {
+		if t.checkpoints[i].Parent == c.ID {
+			t.checkpoints[i].Parent = c.Parent
+		}
+	}
+	if t.count.Head == uint64(c.ID) {
+		t.count.Head = uint64(c.Parent)
+	}
+	t.collected = 0 // its segments may be dead now
+	return nil
+}
+
+// droppedCheckpoint is one that a batch removes.
+type droppedCheckpoint struct {
+	Checkpoint
+	gap span
+}
+
+// writeCheckpoints comes after the rows of the past, which a dropped
+// checkpoint may have been the only one to see.
+func (r *rows) writeCheckpoints(tx *db.Tx) error {
+	for _, c := range r.batch.checkpoints {
+		err := tx.Exec("INSERT OR REPLACE INTO checkpoint(id, name, parent, auto, reason, run, flushed, time, generation, version, next_ino, files, bytes)"+
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", int64(c.ID), c.Name, int64(c.Parent), c.Auto, c.Reason, c.Run, c.Flushed,
+			c.CreatedAt.UnixNano(), int64(c.Generation), int64(c.version), int64(c.nextIno), c.Files, c.Bytes)
+		if err != nil {
+			return err
+		}
+	}
+	for _, c := range r.batch.dropped {
+		if err := tx.Exec("DELETE FROM checkpoint WHERE id = ?", int64(c.ID)); err != nil {
+			return err
+		}
+		if err := tx.Exec("UPDATE checkpoint SET parent = ?2 WHERE parent = ?1", int64(c.ID), int64(c.Parent)); err != nil {
+			return err
+		}
+		for _, table := range pastTables {
+			if err := tx.Exec("DELETE FROM "+table+" WHERE "+inGap, int64(c.gap.from), int64(c.gap.to)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkpoints returns the rows, oldest first.
+func (x *index) checkpoints() (all []Checkpoint, err error) {
+	err = x.rows("SELECT id, name, parent, auto, reason, run, flushed, time, generation, version, next_ino, files, bytes FROM checkpoint ORDER BY id", nil,
+		func(s *db.Stmt) bool {
+			all = append(all, Checkpoint{ID: CheckpointID(s.ColumnInt64(0)), Name: columnString(s, 1), Parent: CheckpointID(s.ColumnInt64(2)),
+				CheckpointNote: CheckpointNote{s.ColumnInt64(3) != 0, columnString(s, 4), columnString(s, 5), s.ColumnInt64(6) != 0},
+				CreatedAt:      time.Unix(0, s.ColumnInt64(7)).UTC(), Generation: uint64(s.ColumnInt64(8)), version: uint64(s.ColumnInt64(9)),
+				nextIno: Ino(s.ColumnInt64(10)), Files: s.ColumnInt64(11), Bytes: s.ColumnInt64(12)})
+			return true
+		})
+	return all, err
+}
+
