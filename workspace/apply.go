@@ -14,6 +14,9 @@ var errApply = errors.New("record does not fit the tree")
 // apply does what a record says. It is the only way that state changes, live
 // and in recovery, and depends on nothing but the state and the record.
 func (t *Tree) apply(o *op, rec journal.Record) error {
+	if o.kind != opParts && o.kind != opTurn {
+		t.parts, t.partRecords = nil, 0 // their end never came
+	}
 	switch o.kind {
 	case opFormat:
 		return t.applyFormat(o)
@@ -45,6 +48,10 @@ func (t *Tree) apply(o *op, rec journal.Record) error {
 		return t.applyCheckpoint(o)
 	case opDropCheckpoint:
 		return t.applyDropCheckpoint(o)
+	case opParts:
+		return t.applyParts(o)
+	case opTurn:
+		return t.applyTurn(o)
 	}
 	return fmt.Errorf("%w: kind %d", errApply, o.kind)
 }

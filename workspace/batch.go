@@ -14,6 +14,7 @@ type batch struct {
 	versions []versionRow
 	past     past
 
+	named       []Ino // they had no name, and have one again
 	checkpoints []Checkpoint
 	dropped     []droppedCheckpoint
 	epochs      map[Epoch]struct{}

@@ -15,8 +15,8 @@ import (
 const mostProblems = 100
 
 // Check verifies the whole workspace against its invariants: link counts,
-// sizes, extents, references, paths and the checksums of every byte that an
-// extent refers to. It works on one state of the index, beside running
+// sizes, extents, references, paths, the past, and the checksums of every byte
+// that an extent refers to. It works on one state of the index, beside running
 // operations. It returns an error only when it could not look; what it found
 // wrong is in the report, at most 100 sentences.
 func (w *Workspace) Check(ctx context.Context) (holt.CheckReport, error) {
@@ -65,7 +65,8 @@ func (c *checker) check(tx *db.Tx) error {
 			return err
 		}
 	}
-	return tx.Query("SELECT ino, off, len, segment, place, whole, delta FROM extent", nil, c.extent)
+	const columns = "SELECT ino, off, len, segment, place, whole, delta FROM "
+	return tx.Query(columns+"extent UNION ALL "+columns+"past_extent", nil, c.extent)
 }
 
 // extent verifies the bytes of one row.
@@ -95,7 +96,8 @@ func (c *checker) extent(r *db.Row) error {
 func (c *checker) still(r *db.Row) bool {
 	there := false
 	err := c.tree.index.db.Read(c.ctx, func(tx *db.Tx) error {
-		return tx.Query("SELECT 1 FROM extent WHERE ino = ?1 AND off = ?2 AND segment = ?3 AND place = ?4 AND delta = ?5",
+		const same = "ino = ?1 AND off = ?2 AND segment = ?3 AND place = ?4 AND delta = ?5"
+		return tx.Query("SELECT 1 FROM extent WHERE "+same+" UNION ALL SELECT 1 FROM past_extent WHERE "+same,
 			[]any{r.Int64(0), r.Int64(1), r.Int64(3), r.Int64(4), r.Int64(6)},
 			func(*db.Row) error { there = true; return nil })
 	})

@@ -333,4 +333,3 @@ func (x *index) checkpoints() (all []Checkpoint, err error) {
 		})
 	return all, err
 }
-

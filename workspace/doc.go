@@ -35,11 +35,12 @@
 //
 //	entry(parent, name BLOB, ino, cookie, born)   a name in a directory. cookie: per directory, increasing, never
 //	                        reused; it is the entry's place in readdir.
-//	inode(ino, mode, uid, gid, nlink, size, alloc, rdev, atime, mtime, ctime, btime, target, parent, cookie, writer, born)
+//	inode(ino, mode, uid, gid, nlink, size, alloc, rdev, atime, mtime, ctime, btime, target, parent, cookie, writer, born, data)
 //	                        mode has the type bits; times are ns since 1970 in one integer. size of a directory is the
 //	                        number of its entries; alloc the bytes that extents cover. target: of symlinks. parent and
 //	                        cookie: of directories, "..", and the last cookie given out. writer: who changed it last
-//	                        (0: nobody known). nlink 0: unlinked, kept while a mount epoch is open.
+//	                        (0: nobody known). nlink 0: unlinked, kept while a mount epoch is open. data: the version its
+//	                        bytes are from; where it is the same, they are.
 //	orphan(ino)             the inodes with nlink 0
 //	extent(ino, off, len, segment, place, whole, delta, born)
 //	                        bytes off..off+len of a file are those from delta on of the data of a record in a segment:
@@ -47,19 +48,40 @@
 //	                        up to size is a hole. Extents of a file do not overlap, nor cross a multiple of 8 MiB.
 //	segment(num, id)        num is the ordinal in this journal, id the 128 random bits that are unique everywhere
 //	xattr(ino, name BLOB, value, born)
-//	dir(ino, path)          the absolute path of every directory that has a name ("/" for the top): renaming a
+//	dir(ino, path, born)    the absolute path of every directory that has a name ("/" for the top): renaming a
 //	                        directory changes the rows of the directories below it and no file's
 //	writer(id, kind, name, run, terminal, token)
 //	version(id, generation, writer)
 //	                        born of a row is such an id: (generation, run) in one number. Ids grow with generations,
-//	                        so a range of ids is a range of generations.
+//	                        so a range of ids is a range of generations. A writer who changes a row that another has
+//	                        changed since gets a new id, so that born of a row only grows.
+//	past_inode, past_entry, past_extent, past_xattr, past_dir
+//	                        the same rows with died: what was true from version born until version died. See Generations.
+//	checkpoint(id, name, parent, auto, reason, run, flushed, time, generation, version, next_ino, files, bytes)
+//	                        sees the rows born by version and not dead by then; inodes made later have next_ino or higher
 //	epoch(num, id, kind, request, reply)   open mounts, with their FUSE INIT and its answer
 //	meta(key, value)        applied (journal position of the rows), last (of the record that ends there), replies
 //	                        (position of the oldest record whose answer may be asked for again), generation, version,
+//	                        changed, sealed (versions: the last that changed something, the last before the newest
+//	                        checkpoint), head (checkpoint the present descends from), next_checkpoint,
 //	                        next_ino, next_writer, next_epoch, inodes, files, dirs, bytes, allocated
 //
 // Inode numbers, epochs, writers and cookies are never reused. The top
 // directory is inode 1.
+//
+// # Generations
+//
+// The first change of a row in a new version moves the old row to the past
+// ([Tree.renew], before anything changes). A checkpoint closes the generation,
+// which is one record: later changes have higher versions. What a checkpoint
+// sees is then one query over a table and its past (see point). A row that was
+// born and died in one version is nobody's past. Directories keep their version
+// within a generation while entries come and go: those have their own. A cookie
+// is never given to another entry, not even by an exchange, so that the entries
+// that came since a checkpoint are those with higher cookies.
+//
+// Deleting a checkpoint deletes the rows that were born and died between its
+// neighbours. What runs did in between can then no longer be undone exactly.
 //
 // # Requests that come twice
 //

@@ -73,13 +73,31 @@ func (t *Tree) flush() error {
 	t.mu.Lock()
 	r := t.cut()
 	t.mu.Unlock()
-	err := t.store(r)
-	released := full(err) && t.reserve.release()
-	if released {
-		err = t.store(r)
-	}
+	released, err := t.storeHard(r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.stored(r, released, err)
+}
+
+// flushHeld is flush for a caller that holds flushMu and mu, and keeps them:
+// everybody waits for the disk. It is for the rare operation that needs the
+// index to say exactly what memory does.
+func (t *Tree) flushHeld() error {
+	r := t.cut()
+	released, err := t.storeHard(r)
+	return t.stored(r, released, err)
+}
+
+// storeHard is store, with the reserve if the disk is full.
+func (t *Tree) storeHard(r *rows) (released bool, err error) {
+	if err = t.store(r); full(err) && t.reserve.release() {
+		return true, t.store(r)
+	}
+	return false, err
+}
+
+// stored notes what became of a cut; mu is held.
+func (t *Tree) stored(r *rows, released bool, err error) error {
 	t.short = t.short || released
 	t.writing, t.failing = 0, err
 	if err != nil {
@@ -263,6 +281,7 @@ func (t *Tree) restore(r *rows) {
 	n.writers = append(b.writers, n.writers...)
 	n.versions = append(b.versions, n.versions...)
 	n.past.before(&b.past)
+	n.named = append(b.named, n.named...)
 	n.checkpoints = append(b.checkpoints, n.checkpoints...)
 	n.dropped = append(b.dropped, n.dropped...)
 }

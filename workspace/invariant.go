@@ -23,6 +23,37 @@ var invariants = []string{
 	 WHERE i.mode & 61440 = 16384 AND i.nlink > 0 AND i.ino <> 1 GROUP BY i.ino HAVING count(e.ino) <> 1`,
 	`SELECT 'directory '||e.ino||' says its parent is '||i.parent||' but it is in '||e.parent
 	 FROM entry e JOIN inode i ON i.ino = e.ino WHERE i.mode & 61440 = 16384 AND i.parent <> e.parent`,
+	`SELECT 'the past of inode '||ino||' from version '||born||' to '||died||' does not end before the next begins' FROM
+	  (SELECT ino, born, died, coalesce(lead(born) OVER (PARTITION BY ino ORDER BY born), (SELECT born FROM inode i WHERE i.ino = p.ino)) AS next FROM past_inode p)
+	  WHERE died <= born OR died > next`,
+	`SELECT 'the past entry '||parent||'/'||quote(name)||' is one of the present too'
+	 FROM past_entry p WHERE EXISTS (SELECT 1 FROM entry e WHERE e.parent = p.parent AND e.cookie = p.cookie)`,
+	`SELECT 'the past of entry '||parent||'/'||quote(name)||' from version '||born||' to '||died||' does not end before the next begins' FROM
+	  (SELECT parent, name, born, died, lead(born) OVER (PARTITION BY parent, name ORDER BY born, died) AS next FROM past_entry) WHERE died <= born OR died > next`,
+	`SELECT 'the past extent at '||off||' of inode '||ino||' from version '||born||' to '||died||' does not end before the next begins' FROM
+	  (SELECT ino, off, born, died, lead(born) OVER (PARTITION BY ino, off ORDER BY born) AS next FROM past_extent) WHERE died <= born OR died > next`,
+	`SELECT 'the past extent at '||off||' of inode '||ino||' lies outside its record'
+	 FROM past_extent WHERE len < 1 OR off < 0 OR delta < 0 OR delta + len > whole`,
+	`SELECT 'the past extent at '||off||' of inode '||ino||' is in segment '||segment||', which is not known'
+	 FROM past_extent x WHERE NOT EXISTS (SELECT 1 FROM segment s WHERE s.num = x.segment)`,
+	`SELECT 'the past attribute '||quote(name)||' of inode '||ino||' does not end before the next begins' FROM
+	  (SELECT ino, name, born, died, lead(born) OVER (PARTITION BY ino, name ORDER BY born) AS next FROM past_xattr) WHERE died <= born OR died > next`,
+	`SELECT 'the past path of directory '||ino||' does not end before the next begins' FROM
+	  (SELECT ino, born, died, lead(born) OVER (PARTITION BY ino ORDER BY born) AS next FROM past_dir) WHERE died <= born OR died > next`,
+	`SELECT 'checkpoint '||c.id||' sees the name '||quote(e.name)||' of inode '||e.ino||', which it does not see' FROM past_entry e
+	 JOIN checkpoint c ON c.id = (SELECT min(id) FROM checkpoint WHERE version >= e.born) AND c.version < e.died
+	 WHERE NOT EXISTS (SELECT 1 FROM inode i WHERE i.ino = e.ino AND i.born <= c.version)
+	 AND NOT EXISTS (SELECT 1 FROM past_inode i WHERE i.ino = e.ino AND i.born <= c.version AND i.died > c.version)`,
+	`SELECT 'checkpoint '||c.id||' sees bytes at '||x.off||' of inode '||x.ino||', which is not that long then' FROM past_extent x
+	 JOIN checkpoint c ON c.id = (SELECT min(id) FROM checkpoint WHERE version >= x.born) AND c.version < x.died
+	 WHERE NOT EXISTS (SELECT 1 FROM inode i WHERE i.ino = x.ino AND i.born <= c.version AND i.size >= x.off + x.len)
+	 AND NOT EXISTS (SELECT 1 FROM past_inode i WHERE i.ino = x.ino AND i.born <= c.version AND i.died > c.version AND i.size >= x.off + x.len)`,
+	`SELECT 'checkpoint '||id||' descends from '||parent||', which is not there' FROM checkpoint c
+	 WHERE parent <> 0 AND NOT EXISTS (SELECT 1 FROM checkpoint p WHERE p.id = c.parent AND p.id < c.id)`,
+	`SELECT 'version '||version||' of checkpoint '||id||' comes before that of an earlier one' FROM
+	  (SELECT id, version, max(version) OVER (ORDER BY id) AS newest FROM checkpoint) WHERE version < newest`,
+	`SELECT 'a row of the present has version '||born||', which is not known' FROM (SELECT born FROM inode UNION SELECT born FROM entry)
+	 WHERE born NOT IN (SELECT id FROM version)`,
 	`SELECT 'there is no root directory' WHERE NOT EXISTS (SELECT 1 FROM inode WHERE ino = 1 AND mode & 61440 = 16384 AND nlink >= 2)`,
 	`WITH RECURSIVE reach(ino) AS (SELECT 1 UNION
 	   SELECT e.ino FROM reach r JOIN entry e ON e.parent = r.ino JOIN inode i ON i.ino = e.ino AND i.mode & 61440 = 16384)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -129,6 +130,8 @@ func (k *call) on(w *Workspace) (r result) {
 		r.n = int64(e)
 	case "end":
 		r.err = w.EndEpoch(k.c.Epoch)
+	case "checkpoint", "drop":
+		r = k.onHistory(w)
 	}
 	r.ino = a.Ino
 	return r
@@ -182,6 +185,8 @@ func (m *model) do(k *call) (r result) {
 		m.nextEpoch++
 	case "end":
 		m.endEpoch(k.c.Epoch)
+	case "checkpoint", "drop":
+		r = m.doHistory(k)
 	}
 	return r
 }
@@ -369,53 +374,43 @@ func (r *modelRun) compare() {
 // state describes the workspace as model.dump does.
 func (r *modelRun) state() string {
 	r.Helper()
-	nodes := map[Ino]*modelNode{}
-	todo := []Ino{Root}
-	for ino := range r.t.orphans {
-		todo = append(todo, ino)
-	}
-	for len(todo) > 0 {
-		ino := todo[0]
-		todo = todo[1:]
-		if nodes[ino] != nil {
-			continue
-		}
-		n := r.node(ino)
-		nodes[ino] = n
-		for _, e := range n.entries {
-			todo = append(todo, e.ino)
-		}
-	}
+	nodes := r.nodes(treeReader{r.t}, append(slices.Collect(maps.Keys(r.t.orphans)), Root))
 	m := &model{nodes: nodes, next: Ino(r.t.count.NextIno), nextEpoch: Epoch(r.t.count.NextEpoch), epochs: map[Epoch]modelEpoch{}}
 	for number, e := range r.t.epochs {
 		m.epochs[number] = modelEpoch{e.id[0], e.kind, e.resumed}
 	}
+	r.history(m)
 	return m.dump(r.hash)
 }
 
 // node reads one inode whole.
-func (r *modelRun) node(ino Ino) *modelNode {
+func (r *modelRun) node(t reader, ino Ino) *modelNode {
 	r.Helper()
-	a, err := r.t.GetAttr(ino)
+	a, err := t.GetAttr(ino)
 	r.ok(err)
 	a.Blocks = 0 // how bytes lie in records is no business of the model
 	n := &modelNode{Attr: a, xattrs: map[string]string{}}
-	names, err := r.t.ListXattr(ino)
+	names, err := t.ListXattr(ino)
 	r.ok(err)
 	for _, name := range names {
-		v, err := r.t.GetXattr(ino, name)
+		v, err := t.GetXattr(ino, name)
 		r.ok(err)
 		n.xattrs[name] = string(v)
 	}
 	switch a.Mode & syscall.S_IFMT {
 	case syscall.S_IFREG:
-		n.content = []byte(r.fixture.read(ino))
+		n.content = make([]byte, a.Size)
+		got, err := t.Read(ino, 0, n.content)
+		r.ok(err)
+		if got < len(n.content) {
+			r.Fatalf("read %d of %d bytes of inode %d", got, len(n.content), ino)
+		}
 	case syscall.S_IFLNK:
-		n.target, err = r.t.Readlink(ino)
+		n.target, err = t.Readlink(ino)
 		r.ok(err)
 	case syscall.S_IFDIR:
 		n.entries = map[string]modelEntry{}
-		r.ok(r.t.ReadDir(Caller{}, ino, cookieDotDot, r.rng.IntN(2) == 0, func(e DirEntry) bool {
+		r.ok(t.ReadDir(ino, cookieDotDot, r.rng.IntN(2) == 0, func(e DirEntry) bool {
 			n.entries[e.Name] = modelEntry{e.Ino, e.Cookie - cookieDotDot}
 			return true
 		}))

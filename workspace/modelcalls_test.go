@@ -121,6 +121,8 @@ func (r *modelRun) random() *call {
 		k.kind, k.ino, k.ino2 = "rename", r.aDir(), r.aDir()
 		k.name, k.name2 = r.aName(k.ino), r.aName(k.ino2)
 		k.flags = []uint32{0, 0, RenameNoReplace, RenameExchange}[r.rng.IntN(4)]
+	case n < 51:
+		return r.randomHistory(k)
 	case n < 55:
 		k.kind, k.ino = "lookup", r.aDir()
 		k.c.Unique = 0

@@ -17,6 +17,10 @@ type model struct {
 	nextEpoch Epoch
 	epochs    map[Epoch]modelEpoch
 	lookups   map[Ino]uint64
+
+	checkpoints []modelCheckpoint
+	nextCheck   CheckpointID
+	head        CheckpointID
 }
 
 type modelEpoch struct {
@@ -42,7 +46,7 @@ type modelEntry struct {
 }
 
 func newModel(now int64) *model {
-	m := &model{nodes: map[Ino]*modelNode{}, next: Root, nextEpoch: 1, epochs: map[Epoch]modelEpoch{}, lookups: map[Ino]uint64{}}
+	m := &model{nodes: map[Ino]*modelNode{}, next: Root, nextEpoch: 1, epochs: map[Epoch]modelEpoch{}, lookups: map[Ino]uint64{}, nextCheck: 1}
 	m.add(&modelNode{Attr: Attr{Mode: syscall.S_IFDIR | 0o755}}, now)
 	m.nodes[Root].parent = Root
 	return m
@@ -50,7 +54,7 @@ func newModel(now int64) *model {
 
 func (m *model) clone() *model {
 	c := &model{nodes: make(map[Ino]*modelNode, len(m.nodes)), next: m.next, nextEpoch: m.nextEpoch,
-		epochs: maps.Clone(m.epochs), lookups: maps.Clone(m.lookups)}
+		epochs: maps.Clone(m.epochs), lookups: maps.Clone(m.lookups), checkpoints: slices.Clone(m.checkpoints), nextCheck: m.nextCheck, head: m.head}
 	for ino, n := range m.nodes {
 		d := *n
 		d.xattrs, d.entries = maps.Clone(n.xattrs), maps.Clone(n.entries)
@@ -75,6 +79,15 @@ func (m *model) add(n *modelNode, now int64) *modelNode {
 func (m *model) dump(content func([]byte) uint64) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "next %d epoch %d of %v\n", m.next, m.nextEpoch, m.epochs)
+	for _, c := range m.checkpoints {
+		fmt.Fprintf(&b, "checkpoint %d %q from %d\n%s", c.id, c.name, c.parent, (&model{nodes: c.nodes}).dumpNodes(content))
+	}
+	b.WriteString(m.dumpNodes(content))
+	return b.String()
+}
+
+func (m *model) dumpNodes(content func([]byte) uint64) string {
+	var b bytes.Buffer
 	for _, ino := range slices.Sorted(maps.Keys(m.nodes)) {
 		n := m.nodes[ino]
 		fmt.Fprintf(&b, "%+v", n.Attr)

@@ -28,7 +28,14 @@ const (
 	opEnd            opKind = 16 // ends an epoch
 	opCheckpoint     opKind = 17 // closes the generation
 	opDropCheckpoint opKind = 18
-	opLast                  = opDropCheckpoint
+	opParts          opKind = 19 // parts that happen with the opTurn behind them
+	opTurn           opKind = 20
+	opRevive         opKind = 21 // what follows are parts only
+	opErase          opKind = 22
+	opEnter          opKind = 23
+	opExtents        opKind = 24
+	opImage          opKind = 25
+	opLast                  = opImage
 )
 
 // opFlagFree in op.mask: the inode that loses its last name is freed at once.
@@ -57,19 +64,22 @@ type op struct {
 	atime  int64
 	mtime  int64
 	ctime  int64
+	btime  int64
+	author uint32 // whom an image is attributed to
+	data   uint32 // version
 	name   string
 	name2  string
 	blob   []byte // target, value, INIT
 	blob2  []byte
 }
 
-const opNumbers = 17
+const opNumbers = 20
 
 // numbers lists the integer fields in the order of the format.
 func (o *op) numbers() [opNumbers]uint64 {
 	return [opNumbers]uint64{o.epoch, o.unique, uint64(o.writer), uint64(o.ino), uint64(o.parent), uint64(o.other),
 		uint64(o.mode), uint64(o.uid), uint64(o.gid), uint64(o.rdev), uint64(o.mask), uint64(o.off), uint64(o.n),
-		uint64(o.from), zigzag(o.atime), zigzag(o.mtime), zigzag(o.ctime)}
+		uint64(o.from), zigzag(o.atime), zigzag(o.mtime), zigzag(o.ctime), zigzag(o.btime), uint64(o.author), uint64(o.data)}
 }
 
 func zigzag(v int64) uint64   { return uint64(v)<<1 ^ uint64(v>>63) }
@@ -153,7 +163,7 @@ func decodeOp(b []byte) (op, error) {
 
 // setNumbers is the inverse of numbers; false if one is out of range.
 func (o *op) setNumbers(v [opNumbers]uint64) bool {
-	for _, i := range []int{2, 6, 7, 8, 9, 10} {
+	for _, i := range []int{2, 6, 7, 8, 9, 10, 18, 19} {
 		if v[i] > 1<<32-1 {
 			return false
 		}
@@ -168,5 +178,6 @@ func (o *op) setNumbers(v [opNumbers]uint64) bool {
 	o.mode, o.uid, o.gid, o.rdev, o.mask = uint32(v[6]), uint32(v[7]), uint32(v[8]), uint32(v[9]), uint32(v[10])
 	o.off, o.n, o.from = int64(v[11]), int64(v[12]), int64(v[13])
 	o.atime, o.mtime, o.ctime = unzigzag(v[14]), unzigzag(v[15]), unzigzag(v[16])
+	o.btime, o.author, o.data = unzigzag(v[17]), uint32(v[18]), uint32(v[19])
 	return true
 }

@@ -189,7 +189,7 @@ func (t *Tree) replay() error {
 			t.harvest(&o, rec)
 			return nil
 		}
-		if n++; n%t.opt.FlushOps == 0 {
+		if n++; n%t.opt.FlushOps == 0 && t.partRecords == 0 {
 			if err := t.flush(); err != nil {
 				return err
 			}
@@ -200,6 +200,7 @@ func (t *Tree) replay() error {
 		t.noted(&o, rec)
 		return nil
 	})
+	t.parts, t.partRecords = nil, 0
 	if err == nil {
 		err = t.flush()
 	}

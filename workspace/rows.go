@@ -108,6 +108,11 @@ func (r *rows) writeInodes(tx *db.Tx) error {
 			return err
 		}
 	}
+	for _, ino := range r.batch.named {
+		if err := tx.Exec("DELETE FROM orphan WHERE ino = ?1 AND NOT EXISTS (SELECT 1 FROM inode WHERE ino = ?1 AND nlink = 0)", int64(ino)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

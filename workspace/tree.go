@@ -36,6 +36,9 @@ type Tree struct {
 	reserve *reserve
 	short   bool // the reserve was given back, and could not be taken again yet
 
+	parts       []op // whose end has not come yet
+	partRecords int  // that they came in
+
 	broken  error // memory and journal no longer agree: nothing is accepted
 	metaBuf []byte
 	change  extentChange

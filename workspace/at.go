@@ -1,0 +1,275 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"syscall"
+
+	"holt/db"
+	"holt/journal"
+)
+
+// View is a workspace as it was at a checkpoint. Its methods are those of
+// [Tree] that change nothing, with the same inode numbers and errors; ESTALE
+// once the checkpoint was deleted. They may be called from any number of
+// goroutines. A View holds nothing that has to be let go.
+type View struct {
+	t  *Tree
+	at Checkpoint
+}
+
+// At returns the view at a checkpoint; see [Workspace.FindCheckpoint] for ref.
+func (w *Workspace) At(ref string) (*View, error) {
+	c, err := w.FindCheckpoint(ref)
+	if err != nil {
+		return nil, err
+	}
+	// What the checkpoint sees must be in the index; what comes later need not.
+	if err := w.Flush(); err != nil {
+		return nil, diskError("look at checkpoint", err)
+	}
+	return &View{w.tree, c}, nil
+}
+
+// Checkpoint returns what is looked at.
+func (v *View) Checkpoint() Checkpoint { return v.at }
+
+// read runs fn on one state of the index.
+func (v *View) read(doing string, fn func(point) error) error {
+	v.t.mu.RLock()
+	_, ok := v.t.checkpointByID(v.at.ID)
+	v.t.mu.RUnlock()
+	if !ok {
+		return syscall.ESTALE
+	}
+	err := v.t.index.db.Read(context.Background(), func(tx *db.Tx) error { return fn(point{tx, int64(v.at.version)}) })
+	return v.t.errno(doing, err)
+}
+
+// get returns an inode, or ENOENT.
+func (p point) get(ino Ino) (*inodeRow, error) {
+	in, err := p.inode(ino)
+	if err == nil && in == nil {
+		err = syscall.ENOENT
+	}
+	return in, err
+}
+
+func (in *inodeRow) attr() Attr {
+	i := inode{node: in.node}
+	return i.attr()
+}
+
+// GetAttr returns the attributes of ino.
+func (v *View) GetAttr(ino Ino) (a Attr, err error) {
+	err = v.read("read inode at checkpoint", func(p point) error {
+		in, err := p.get(ino)
+		if err == nil {
+			a = in.attr()
+		}
+		return err
+	})
+	return a, err
+}
+
+// Lookup finds name in parent; "." and ".." too.
+func (v *View) Lookup(parent Ino, name string) (a Attr, err error) {
+	if len(name) > 255 {
+		return Attr{}, syscall.ENAMETOOLONG
+	}
+	err = v.read("look up at checkpoint", func(p point) error {
+		d, err := p.get(parent)
+		if err != nil {
+			return err
+		}
+		if !d.attr().IsDir() {
+			return syscall.ENOTDIR
+		}
+		ino := parent
+		switch name {
+		case ".":
+		case "..":
+			ino = d.parent
+		default:
+			e, err := p.entry(parent, name)
+			if err != nil {
+				return err
+			}
+			ino = e.ino
+		}
+		in, err := p.get(ino)
+		if err == nil {
+			a = in.attr()
+		}
+		return err
+	})
+	return a, err
+}
+
+// Walk finds an absolute path and follows no symbolic links.
+func (v *View) Walk(path string) (a Attr, err error) {
+	err = v.read("look up at checkpoint", func(p point) error {
+		e, err := p.walk(path)
+		if err != nil {
+			return err
+		}
+		in, err := p.get(e.ino)
+		if err == nil {
+			a = in.attr()
+		}
+		return err
+	})
+	return a, err
+}
+
+// viewPage is how many entries ReadDir reads at a time.
+const viewPage = 1024
+
+var errPage = errors.New("page is full")
+
+// ReadDir is Tree.ReadDir. fn may call the View.
+func (v *View) ReadDir(ino Ino, cookie uint64, plus bool, fn func(DirEntry) bool) error {
+	for {
+		page, err := v.page(ino, cookie, plus)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			if !fn(e) {
+				return nil
+			}
+			cookie = e.Cookie
+		}
+		if len(page) < viewPage {
+			return nil
+		}
+	}
+}
+
+// page reads the next entries after a cookie.
+func (v *View) page(ino Ino, cookie uint64, plus bool) (page []DirEntry, err error) {
+	err = v.read("read directory at checkpoint", func(p point) error {
+		d, err := p.get(ino)
+		if err != nil {
+			return err
+		}
+		if !d.attr().IsDir() {
+			return syscall.ENOTDIR
+		}
+		if cookie < cookieDot {
+			page = append(page, DirEntry{Name: ".", Ino: ino, Mode: syscall.S_IFDIR, Cookie: cookieDot, Attr: d.attr()})
+		}
+		if cookie < cookieDotDot {
+			up, err := p.get(d.parent)
+			if err != nil {
+				up = d
+			}
+			page = append(page, DirEntry{Name: "..", Ino: up.ino, Mode: syscall.S_IFDIR, Cookie: cookieDotDot, Attr: up.attr()})
+		}
+		err = p.entries(ino, max(cookie, cookieDotDot)-cookieDotDot, func(e placedEntry) error {
+			in, err := p.get(e.ino)
+			if err != nil {
+				return err
+			}
+			de := DirEntry{Name: e.name, Ino: e.ino, Mode: in.mode & syscall.S_IFMT, Cookie: e.cookie + cookieDotDot}
+			if plus {
+				de.Mode, de.Attr = in.mode, in.attr()
+			}
+			if page = append(page, de); len(page) == viewPage {
+				return errPage
+			}
+			return nil
+		})
+		if errors.Is(err, errPage) {
+			err = nil
+		}
+		return err
+	})
+	return page, err
+}
+
+// Read fills p from offset off and returns how much.
+func (v *View) Read(ino Ino, off int64, b []byte) (n int, err error) {
+	if off < 0 {
+		return 0, syscall.EINVAL
+	}
+	for try := 0; ; try++ {
+		var parts []extent
+		err = v.read("read at checkpoint", func(p point) error {
+			in, err := p.get(ino)
+			switch {
+			case err != nil:
+				return err
+			case in.attr().IsDir():
+				return syscall.EISDIR
+			case !in.attr().IsRegular():
+				return syscall.EINVAL
+			}
+			n = int(max(0, min(int64(len(b)), in.size-off)))
+			parts, err = p.extents(ino, off, off+int64(n))
+			return err
+		})
+		if err != nil || n == 0 {
+			return 0, err
+		}
+		for i := range parts {
+			parts[i] = parts[i].cut(off, off+int64(n))
+		}
+		err = v.t.fill(b[:n], off, parts)
+		if errors.Is(err, journal.ErrGone) && try < 3 {
+			continue // the checkpoint was deleted meanwhile: that is what the next look says
+		}
+		if err != nil {
+			v.t.log.Error("stored bytes cannot be read", "ino", ino, "checkpoint", v.at.Name, "offset", off, "bytes", n, "error", err)
+			return 0, syscall.EIO
+		}
+		return n, nil
+	}
+}
+
+// Readlink returns a symbolic link's target.
+func (v *View) Readlink(ino Ino) (target string, err error) {
+	err = v.read("read link at checkpoint", func(p point) error {
+		in, err := p.get(ino)
+		if err == nil && in.mode&syscall.S_IFMT != syscall.S_IFLNK {
+			err = syscall.EINVAL
+		}
+		if err == nil {
+			target = in.target
+		}
+		return err
+	})
+	return target, err
+}
+
+// GetXattr returns the value; ENODATA if there is none.
+func (v *View) GetXattr(ino Ino, name string) ([]byte, error) {
+	all, err := v.xattrs(ino)
+	if err != nil {
+		return nil, err
+	}
+	value, ok := all[name]
+	if !ok {
+		return nil, syscall.ENODATA
+	}
+	return []byte(value), nil
+}
+
+// ListXattr returns the names, sorted.
+func (v *View) ListXattr(ino Ino) ([]string, error) {
+	all, err := v.xattrs(ino)
+	return slices.Sorted(maps.Keys(all)), err
+}
+
+func (v *View) xattrs(ino Ino) (all map[string]string, err error) {
+	err = v.read("read attributes at checkpoint", func(p point) error {
+		if _, err := p.get(ino); err != nil {
+			return err
+		}
+		all, err = p.xattrs(ino)
+		return err
+	})
+	return all, err
+}

@@ -1,0 +1,353 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"holt"
+	"holt/db"
+)
+
+// ChangeKind says what happened to a path.
+type ChangeKind string
+
+// The kinds of changes, in the order in which Diff reports them: done in this
+// order they make the one state from the other.
+const (
+	ChangeDeleted  ChangeKind = "deleted"
+	ChangeRenamed  ChangeKind = "renamed"
+	ChangeCreated  ChangeKind = "created"
+	ChangeContent  ChangeKind = "changed"
+	ChangeMetadata ChangeKind = "metadata"
+)
+
+func (k ChangeKind) rank() int {
+	return slices.Index([]ChangeKind{ChangeDeleted, ChangeRenamed, ChangeCreated, ChangeContent, ChangeMetadata}, k)
+}
+
+// Change is one path that differs between two states. What is below a renamed
+// directory has not changed for that.
+type Change struct {
+	Kind       ChangeKind
+	Path       string
+	From       string // the path before, of what was renamed
+	Type       string // file, dir, symlink, fifo, socket, char, block
+	Ino        Ino
+	Content    bool // bytes or target differ
+	Metadata   bool // mode, owner, time of change or extended attributes differ
+	SizeBefore int64
+	SizeAfter  int64
+	By         Writer // who did it; of what is deleted or renamed too
+}
+
+// DiffOptions narrow a diff.
+type DiffOptions struct {
+	Paths []string // only what is, or was, at or below one of these absolute paths
+}
+
+// Diff calls fn for every path that differs between two states, until it
+// fails: from and to are checkpoints (see [Workspace.FindCheckpoint]) or
+// [Live]. Deletions come first, what is in a directory before the directory
+// itself. It costs what changed, not what there is.
+func (w *Workspace) Diff(ctx context.Context, from, to string, opt DiffOptions, fn func(Change) error) error {
+	paths, err := cleanPaths(opt.Paths)
+	if err != nil {
+		return err
+	}
+	var all []Change
+	err = w.compare(ctx, from, to, func(d *delta) error {
+		all, err = d.changes(paths)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		if err := fn(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanPaths brings paths to the form in which Change has them.
+func cleanPaths(paths []string) ([]string, error) {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		if p == "" || strings.ContainsRune(p, 0) {
+			return nil, holt.Errorf(holt.InvalidArgument, "path %q cannot be", p).WithHint("paths begin at the top of the workspace: /src/main.go")
+		}
+		out[i] = path.Clean("/" + p)
+	}
+	return out, nil
+}
+
+// moment finds a point of the history by its name; the index must be flushed.
+func (t *Tree) moment(ref string) (moment, error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if ref == "" || ref == Live {
+		return moment{nowVersion, 1 << 62}, nil
+	}
+	c, err := t.findCheckpoint(ref)
+	return moment{int64(c.version), c.nextIno}, err
+}
+
+// compare runs fn on what differs between two states.
+func (w *Workspace) compare(ctx context.Context, from, to string, fn func(*delta) error) error {
+	a, err := w.tree.moment(from)
+	if err != nil {
+		return err
+	}
+	b, err := w.tree.moment(to)
+	if err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return diskError("compare", err)
+	}
+	return w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
+		d, err := difference(tx, a, b)
+		if err != nil {
+			return err
+		}
+		return fn(d)
+	})
+}
+
+// changes says a delta in paths, in order.
+func (d *delta) changes(paths []string) ([]Change, error) {
+	l := changeList{d: d, paths: paths, named: map[Ino]bool{}, dirs: map[dirKey]string{}, writers: map[uint32]Writer{}}
+	if err := l.names(); err != nil {
+		return nil, err
+	}
+	if err := l.inPlace(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(l.all, func(a, b Change) int {
+		if r := cmp.Compare(a.Kind.rank(), b.Kind.rank()); r != 0 {
+			return r
+		}
+		if a.Kind == ChangeDeleted {
+			return cmp.Compare(b.Path, a.Path)
+		}
+		return cmp.Compare(a.Path, b.Path)
+	})
+	return l.all, nil
+}
+
+// changeList gathers the changes of a delta.
+type changeList struct {
+	d       *delta
+	paths   []string
+	all     []Change
+	named   map[Ino]bool // a change of its names was reported, with what else changed
+	dirs    map[dirKey]string
+	writers map[uint32]Writer
+}
+
+type dirKey struct {
+	dir   Ino
+	after bool
+}
+
+// path returns the path of an entry on one side.
+func (l *changeList) path(e placedEntry, after bool) (string, error) {
+	p, k := l.d.before, dirKey{e.parent, after}
+	if after {
+		p = l.d.after
+	}
+	dir, ok := l.dirs[k]
+	if !ok {
+		var err error
+		if dir, err = p.dirPath(e.parent); err != nil {
+			return "", err
+		}
+		l.dirs[k] = dir
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + e.name, nil
+}
+
+// names reports the entries that are gone or came.
+func (l *changeList) names() error {
+	came := map[Ino][]placedEntry{}
+	at := map[dirName]placedEntry{}
+	for _, e := range l.d.came {
+		came[e.ino] = append(came[e.ino], e)
+		at[dirName{e.parent, e.name}] = e
+	}
+	taken := map[dirName]bool{}
+	for _, e := range l.d.gone {
+		p := l.d.inodes[e.ino]
+		if p == nil {
+			// Only a name of it went: it is as it was.
+			if err := l.d.add(e.ino); err != nil {
+				return err
+			}
+			p = l.d.inodes[e.ino]
+		}
+		other, replaced := at[dirName{e.parent, e.name}]
+		var err error
+		switch moves := came[e.ino]; {
+		case len(moves) > 0:
+			came[e.ino] = moves[1:]
+			taken[dirName{moves[0].parent, moves[0].name}] = true
+			err = l.add(ChangeRenamed, e, moves[0], *p)
+		case replaced && p.after == nil && l.d.inodes[other.ino].before == nil && l.d.inodes[other.ino].after.sameType(p.before):
+			taken[dirName{e.parent, e.name}] = true
+			err = l.add(ChangeContent, e, other, pair{p.before, l.d.inodes[other.ino].after})
+		default:
+			err = l.add(ChangeDeleted, e, placedEntry{}, *p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range l.d.came {
+		if !taken[dirName{e.parent, e.name}] {
+			if err := l.add(ChangeCreated, placedEntry{}, e, *l.d.inodes[e.ino]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type dirName struct {
+	dir  Ino
+	name string
+}
+
+func (in *inodeRow) sameType(o *inodeRow) bool {
+	return o != nil && in.mode&syscall.S_IFMT == o.mode&syscall.S_IFMT && !in.isDir()
+}
+
+// inPlace reports the inodes that changed under names that did not.
+func (l *changeList) inPlace() error {
+	for ino, p := range l.d.inodes {
+		if p.before == nil || p.after == nil || l.named[ino] {
+			continue
+		}
+		content, err := l.d.content(p)
+		if err != nil {
+			return err
+		}
+		kind := ChangeContent
+		if !content {
+			meta, err := l.d.metadata(p)
+			if err != nil {
+				return err
+			}
+			if kind = ChangeMetadata; !meta {
+				continue
+			}
+		}
+		names, err := l.d.after.names(ino)
+		if err != nil {
+			return err
+		}
+		if ino == Root {
+			names = []placedEntry{{ino: Root, parent: Root, born: p.after.born}}
+		}
+		for _, e := range names {
+			if err := l.add(kind, e, e, *p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add reports one change: of the entry before to that after.
+func (l *changeList) add(kind ChangeKind, before, after placedEntry, p pair) (err error) {
+	c := Change{Kind: kind}
+	in, version := p.after, after.born
+	if before.ino != 0 {
+		if c.From, err = l.path(before, false); err != nil {
+			return err
+		}
+	}
+	if after.ino == 0 {
+		in, version, c.Path, c.From = p.before, before.died, c.From, ""
+	} else if c.Path, err = l.path(after, true); err != nil {
+		return err
+	}
+	if !within(c.Path, l.paths) && (c.From == "" || !within(c.From, l.paths)) {
+		return nil
+	}
+	if p.before != nil {
+		c.SizeBefore = p.before.bytes()
+	}
+	if p.after != nil && after.ino != 0 {
+		c.SizeAfter = p.after.bytes()
+	}
+	if kind != ChangeRenamed {
+		c.From = ""
+	}
+	if p.before != nil && p.after != nil && before.ino != 0 && after.ino != 0 {
+		if c.Content, err = l.d.content(&p); err != nil {
+			return err
+		}
+		if c.Metadata, err = l.d.metadata(&p); err != nil {
+			return err
+		}
+		if kind != ChangeRenamed {
+			version = p.after.born
+		}
+		l.named[after.ino] = true
+	}
+	c.Ino, c.Type = in.ino, in.typeName()
+	c.By, err = l.writer(version)
+	l.all = append(l.all, c)
+	return err
+}
+
+// bytes is the size of what has one.
+func (in *inodeRow) bytes() int64 {
+	if in.isDir() {
+		return 0
+	}
+	return in.size
+}
+
+// typeName is what the view files calls the kind.
+func (in *inodeRow) typeName() string {
+	switch in.mode & syscall.S_IFMT {
+	case syscall.S_IFREG:
+		return "file"
+	case syscall.S_IFDIR:
+		return "dir"
+	case syscall.S_IFLNK:
+		return "symlink"
+	case syscall.S_IFIFO:
+		return "fifo"
+	case syscall.S_IFSOCK:
+		return "socket"
+	case syscall.S_IFCHR:
+		return "char"
+	}
+	return "block"
+}
+
+// writer returns who a version is of.
+func (l *changeList) writer(version uint32) (Writer, error) {
+	if w, ok := l.writers[version]; ok {
+		return w, nil
+	}
+	w, err := l.d.after.writerOf(version)
+	l.writers[version] = w
+	return w, err
+}
+
+func (p point) writerOf(version uint32) (w Writer, err error) {
+	err = p.tx.Query("SELECT w.kind, w.name, w.run, w.terminal, w.token FROM version v JOIN writer w ON w.id = v.writer WHERE v.id = ?1",
+		[]any{int64(version)}, func(r *db.Row) error {
+			w = Writer{r.Text(0), r.Text(1), r.Text(2), r.Text(3), r.Text(4)}
+			return nil
+		})
+	return w, err
+}

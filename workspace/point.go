@@ -1,0 +1,145 @@
+package workspace
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"holt/db"
+)
+
+// point reads the index as it was at a version, in one transaction: a row
+// counts if it was born by then and has not died by then. What the index does
+// not hold yet is later than any version that one may ask for.
+type point struct {
+	tx      *db.Tx
+	version int64
+}
+
+// now is the version of the present.
+const nowVersion = math.MaxInt64
+
+// seen is true for a row of the past that a version sees.
+const seen = "born <= ?1 AND died > ?1"
+
+// inode returns an inode, or nil.
+func (p point) inode(ino Ino) (in *inodeRow, err error) {
+	for _, from := range []string{"inode WHERE ino = ?2 AND born <= ?1", "past_inode WHERE ino = ?2 AND " + seen} {
+		err := p.tx.Query("SELECT "+inodeRowColumns+" FROM "+from, []any{p.version, int64(ino)}, func(r *db.Row) error {
+			in = scanInodeRow(r)
+			return nil
+		})
+		if err != nil || in != nil {
+			return in, err
+		}
+	}
+	return nil, nil
+}
+
+// scanInodeRow reads inodeRowColumns.
+func scanInodeRow(r *db.Row) *inodeRow {
+	n := func(i int) int64 { return r.Int64(i) }
+	in := &inodeRow{node: node{ino: Ino(n(0)), mode: uint32(n(1)), uid: uint32(n(2)), gid: uint32(n(3)), nlink: uint32(n(4)), size: n(5),
+		alloc: n(6), rdev: uint32(n(7)), atime: n(8), mtime: n(9), ctime: n(10), btime: n(11), writer: uint32(n(14)),
+		born: uint32(n(15)), data: uint32(n(16))}, parent: Ino(n(12)), cookie: uint64(n(13))}
+	if !r.Null(17) {
+		in.target = string(r.Bytes(17))
+	}
+	return in
+}
+
+// placedEntry is a name in a directory.
+type placedEntry struct {
+	parent Ino
+	name   string
+	ino    Ino
+	cookie uint64
+	born   uint32
+	died   uint32 // 0: not yet
+}
+
+const entryColumns = "parent, name, ino, cookie, born"
+
+func scanEntry(r *db.Row) placedEntry {
+	return placedEntry{Ino(r.Int64(0)), string(r.Bytes(1)), Ino(r.Int64(2)), uint64(r.Int64(3)), uint32(r.Int64(4)), 0}
+}
+
+// each calls fn for the rows of entry and past_entry that fit.
+func (p point) each(where, order string, args []any, fn func(placedEntry) error) error {
+	return p.tx.Query("SELECT "+entryColumns+" FROM entry WHERE "+where+" AND born <= ?1 UNION ALL SELECT "+entryColumns+
+		" FROM past_entry WHERE "+where+" AND "+seen+order, append([]any{p.version}, args...), func(r *db.Row) error { return fn(scanEntry(r)) })
+}
+
+// entry returns what a directory holds under a name; ino 0: nothing.
+func (p point) entry(parent Ino, name string) (e placedEntry, err error) {
+	err = p.each("parent = ?2 AND name = ?3", "", []any{int64(parent), []byte(name)}, func(x placedEntry) error { e = x; return nil })
+	return e, err
+}
+
+// entries calls fn for the entries of a directory after a cookie, in order.
+func (p point) entries(parent Ino, after uint64, fn func(placedEntry) error) error {
+	return p.each("parent = ?2 AND cookie > ?3", " ORDER BY cookie", []any{int64(parent), int64(after)}, fn)
+}
+
+// names returns the names of an inode.
+func (p point) names(ino Ino) (all []placedEntry, err error) {
+	err = p.each("ino = ?2", "", []any{int64(ino)}, func(e placedEntry) error { all = append(all, e); return nil })
+	return all, err
+}
+
+// dirPath returns the path of a directory; "" if it has none.
+func (p point) dirPath(ino Ino) (path string, err error) {
+	err = p.tx.Query("SELECT CAST(path AS BLOB) FROM dir WHERE ino = ?2 AND born <= ?1 UNION ALL SELECT CAST(path AS BLOB) FROM past_dir WHERE ino = ?2 AND "+seen,
+		[]any{p.version, int64(ino)}, func(r *db.Row) error { path = string(r.Bytes(0)); return nil })
+	return path, err
+}
+
+// path returns the path of an entry.
+func (p point) path(e placedEntry) (string, error) {
+	dir, err := p.dirPath(e.parent)
+	if err == nil && dir == "" {
+		err = fmt.Errorf("directory %d has no path at version %d", e.parent, p.version)
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + e.name, err
+}
+
+// walk returns the entry at an absolute path (ino 0: none), following no links;
+// that of "/" has only an inode.
+func (p point) walk(path string) (placedEntry, error) {
+	e := placedEntry{ino: Root}
+	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		if name == "" {
+			continue
+		}
+		next, err := p.entry(e.ino, name)
+		if err != nil || next.ino == 0 {
+			return placedEntry{}, err
+		}
+		e = next
+	}
+	return e, nil
+}
+
+// extents returns those of a file that overlap lo..hi, in order.
+func (p point) extents(ino Ino, lo, hi int64) (all []extent, err error) {
+	const columns = "off, len, segment, place, whole, delta, born"
+	err = p.tx.Query("SELECT "+columns+" FROM extent WHERE ino = ?2 AND off >= ?3 AND off < ?4 AND born <= ?1 UNION ALL SELECT "+columns+
+		" FROM past_extent WHERE ino = ?2 AND off >= ?3 AND off < ?4 AND "+seen+" ORDER BY off",
+		[]any{p.version, int64(ino), lo / windowSize * windowSize, hi}, func(r *db.Row) error {
+			e := extent{off: r.Int64(0), n: uint32(r.Int64(1)), segment: uint32(r.Int64(2)), place: uint32(r.Int64(3)),
+				whole: uint32(r.Int64(4)), delta: uint32(r.Int64(5)), born: uint32(r.Int64(6))}
+			if e.end() > lo {
+				all = append(all, e)
+			}
+			return nil
+		})
+	return all, err
+}
+
+// xattrs returns an inode's extended attributes.
+func (p point) xattrs(ino Ino) (map[string]string, error) {
+	m := map[string]string{}
+	err := p.tx.Query("SELECT name, value FROM xattr WHERE ino = ?2 AND born <= ?1 UNION ALL SELECT name, value FROM past_xattr WHERE ino = ?2 AND "+seen,
+		[]any{p.version, int64(ino)}, func(r *db.Row) error { m[string(r.Bytes(0))] = string(r.Bytes(1)); return nil })
+	return m, err
+}
