@@ -351,3 +351,11 @@ func (p point) writerOf(version uint32) (w Writer, err error) {
 		})
 	return w, err
 }
+
+// String says a change on one line.
+func (c Change) String() string {
+	if c.From != "" {
+		return string(c.Kind) + " " + c.From + " -> " + c.Path
+	}
+	return string(c.Kind) + " " + c.Path
+}

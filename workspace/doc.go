@@ -83,6 +83,17 @@
 // Deleting a checkpoint deletes the rows that were born and died between its
 // neighbours. What runs did in between can then no longer be undone exactly.
 //
+// # Restores
+//
+// A restore or an undo is worked out as a goal (names to take and to give,
+// inodes to make as they were), turned into parts, and journaled as one group:
+// records of parts that change nothing, and an end that makes all of them
+// happen ([Tree.commitParts]). A group without its end is read over. flushMu
+// and mu are held from the checkpoint before it to its end, so that the index
+// says exactly what memory does: the one place where mu is held during a
+// commit. Extents are shared with the past, and an inode that comes back has
+// its old number.
+//
 // # Requests that come twice
 //
 // A mutating record carries (epoch, unique). Until a watermark acknowledges it,
@@ -110,7 +121,7 @@
 // # Lock order
 //
 // flushMu, mu, then the journal's own. mu is never held during fdatasync or a
-// commit. The index's reading connection belongs to mu held exclusively.
+// commit, but for restores. The index's reading connection belongs to mu held exclusively.
 //
 // # Traps
 //

@@ -28,8 +28,9 @@ var invariants = []string{
 	  WHERE died <= born OR died > next`,
 	`SELECT 'the past entry '||parent||'/'||quote(name)||' is one of the present too'
 	 FROM past_entry p WHERE EXISTS (SELECT 1 FROM entry e WHERE e.parent = p.parent AND e.cookie = p.cookie)`,
-	`SELECT 'the past of entry '||parent||'/'||quote(name)||' from version '||born||' to '||died||' does not end before the next begins' FROM
-	  (SELECT parent, name, born, died, lead(born) OVER (PARTITION BY parent, name ORDER BY born, died) AS next FROM past_entry) WHERE died <= born OR died > next`,
+	`SELECT 'the past of entry '||parent||'/'||quote(name)||' from version '||born||' to '||died||' is seen with the next' FROM
+	  (SELECT parent, name, born, died, lead(born) OVER (PARTITION BY parent, name ORDER BY cookie) AS next FROM past_entry)
+	  WHERE died <= born OR EXISTS (SELECT 1 FROM checkpoint WHERE version >= next AND version < died)`,
 	`SELECT 'the past extent at '||off||' of inode '||ino||' from version '||born||' to '||died||' does not end before the next begins' FROM
 	  (SELECT ino, off, born, died, lead(born) OVER (PARTITION BY ino, off ORDER BY born) AS next FROM past_extent) WHERE died <= born OR died > next`,
 	`SELECT 'the past extent at '||off||' of inode '||ino||' lies outside its record'

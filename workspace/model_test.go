@@ -73,6 +73,7 @@ type call struct {
 	data         []byte
 	set          SetAttrs
 	id           byte
+	cookies      map[Ino]dirCookies // of a restore: which ones it gives is the workspace's business
 }
 
 // result is what a call answers, as far as it is compared.
@@ -130,7 +131,7 @@ func (k *call) on(w *Workspace) (r result) {
 		r.n = int64(e)
 	case "end":
 		r.err = w.EndEpoch(k.c.Epoch)
-	case "checkpoint", "drop":
+	case "checkpoint", "drop", "restore":
 		r = k.onHistory(w)
 	}
 	r.ino = a.Ino
@@ -185,7 +186,7 @@ func (m *model) do(k *call) (r result) {
 		m.nextEpoch++
 	case "end":
 		m.endEpoch(k.c.Epoch)
-	case "checkpoint", "drop":
+	case "checkpoint", "drop", "restore":
 		r = m.doHistory(k)
 	}
 	return r
@@ -278,7 +279,15 @@ func (r *modelRun) step() {
 	case n < 165:
 		r.compare()
 	default:
-		r.call(r.random())
+		k := r.random()
+		if k.kind == "restore" {
+			// Of its own it would be a restore's first step, and power could go between the two.
+			r.call(&call{kind: "checkpoint"})
+			if _, changed := r.w.Present(); changed {
+				break
+			}
+		}
+		r.call(k)
 	}
 	if r.t.journal.Synced() == r.t.journal.End() && len(r.since) > 0 {
 		r.base, r.since = r.m.clone(), nil

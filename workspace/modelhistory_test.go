@@ -1,7 +1,9 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"syscall"
@@ -79,6 +81,9 @@ func (k *call) onHistory(w *Workspace) (r result) {
 		r.n, r.err = int64(c.ID), err
 	case "drop":
 		_, r.err = w.DeleteCheckpoint(context.Background(), k.name, false)
+	case "restore":
+		_, r.err = w.Restore(context.Background(), k.c, k.name, RestoreOptions{})
+		k.cookies = cookiesOf(w.Tree())
 	}
 	if r.err != nil {
 		r.err = errnoOfCode(r.err)
@@ -92,13 +97,15 @@ func (m *model) doHistory(k *call) (r result) {
 	case k.kind == "checkpoint" && i >= 0:
 		r.err = syscall.EEXIST
 	case k.kind == "checkpoint":
-		c := modelCheckpoint{m.nextCheck, m.head, k.name, m.clone().nodes}
+		c := modelCheckpoint{m.nextCheck, m.head, cmp.Or(k.name, fmt.Sprint("auto-", m.nextCheck)), m.clone().nodes}
 		maps.DeleteFunc(c.nodes, func(_ Ino, n *modelNode) bool { return n.Nlink == 0 })
 		m.checkpoints = append(m.checkpoints, c)
 		m.head, r.n = c.id, int64(c.id)
 		m.nextCheck++
 	case i < 0:
 		r.err = syscall.ENOENT
+	case k.kind == "restore":
+		m.restore(k, m.checkpoints[i])
 	default:
 		c := m.checkpoints[i]
 		m.checkpoints = slices.Delete(m.checkpoints, i, i+1)
@@ -119,8 +126,69 @@ func (r *modelRun) randomHistory(k *call) *call {
 	k.c = Caller{}
 	k.name = string(rune('A' + r.rng.IntN(6)))
 	k.kind = "checkpoint"
-	if len(r.m.checkpoints) > 3 && r.rng.IntN(2) == 0 {
+	switch n := len(r.m.checkpoints); {
+	case n > 3 && r.rng.IntN(2) == 0:
 		k.kind = "drop"
+	case n > 0 && r.rng.IntN(2) == 0:
+		k.kind = "restore"
+	default:
+		return k
+	}
+	if r.rng.IntN(8) > 0 {
+		k.name = r.m.checkpoints[r.rng.IntN(len(r.m.checkpoints))].name
 	}
 	return k
+}
+
+// dirCookies are the last cookie of a directory and those of its entries.
+type dirCookies struct {
+	last    uint64
+	entries map[string]uint64
+}
+
+func cookiesOf(t *Tree) map[Ino]dirCookies {
+	all := map[Ino]dirCookies{}
+	for todo := []Ino{Root}; len(todo) > 0; {
+		c := dirCookies{entries: map[string]uint64{}}
+		_ = t.ReadDir(Caller{}, todo[0], cookieDotDot, false, func(e DirEntry) bool {
+			c.entries[e.Name] = e.Cookie - cookieDotDot
+			if e.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+				todo = append(todo, e.Ino)
+			}
+			return true
+		})
+		t.mu.Lock()
+		if d, err := t.getDir(todo[0]); err == nil {
+			c.last = d.dir.cookie
+		}
+		t.mu.Unlock()
+		all[todo[0]] = c
+		todo = todo[1:]
+	}
+	return all
+}
+
+// restore makes the tree what it was; what is not of it and held by a mount
+// stays without a name.
+func (m *model) restore(k *call, c modelCheckpoint) {
+	for ino, n := range m.nodes {
+		switch {
+		case c.nodes[ino] != nil || n.Nlink == 0:
+		case len(m.epochs) == 0 || m.certain() && m.lookups[ino] == 0:
+			delete(m.nodes, ino)
+		default:
+			if n.Nlink, n.Ctime = 0, k.now; len(n.entries) > 0 {
+				n.Mtime, n.Size = k.now, 0
+				clear(n.entries)
+			}
+		}
+	}
+	for ino, n := range (&model{nodes: c.nodes}).clone().nodes {
+		m.nodes[ino] = n
+		n.cookie = k.cookies[ino].last
+		for name, e := range n.entries {
+			n.entries[name] = modelEntry{e.ino, k.cookies[ino].entries[name]}
+		}
+	}
+	m.head = c.id
 }

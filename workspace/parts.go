@@ -180,7 +180,8 @@ func (t *Tree) applyPart(o *op, touched map[Ino]*inode) error {
 	return fmt.Errorf("%w: part of kind %d", errApply, o.kind)
 }
 
-// applyRevive makes an inode without a name, often one that was there before.
+// applyRevive makes an inode without a name, often one that was there before:
+// a directory goes on with the cookies it had given out.
 func (t *Tree) applyRevive(o *op, touched map[Ino]*inode) error {
 	if in := t.inodes.m[o.ino]; in != nil && in.freed {
 		// The index must forget the one that is gone first.
@@ -197,7 +198,7 @@ func (t *Tree) applyRevive(o *op, touched map[Ino]*inode) error {
 	in.nlink, in.btime = 0, o.btime
 	switch in.kind() {
 	case syscall.S_IFDIR:
-		in.dir = newDir(Root, 0, true)
+		in.dir = newDir(Root, uint64(o.off), true)
 		t.count.Dirs++
 	case syscall.S_IFREG:
 		in.file = &file{complete: true}

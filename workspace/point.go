@@ -48,6 +48,13 @@ func scanInodeRow(r *db.Row) *inodeRow {
 	return in
 }
 
+// lastCookie returns the last cookie that a directory had given out which is
+// gone; 0 if it never was.
+func (p point) lastCookie(ino Ino) (cookie int64, err error) {
+	err = p.tx.Query("SELECT coalesce(max(cookie), 0) FROM (SELECT max(cookie) AS cookie FROM past_inode WHERE ino = ?1 UNION ALL SELECT max(cookie) FROM past_entry WHERE parent = ?1)", []any{int64(ino)}, func(r *db.Row) error { cookie = r.Int64(0); return nil })
+	return cookie, err
+}
+
 // placedEntry is a name in a directory.
 type placedEntry struct {
 	parent Ino

@@ -109,6 +109,10 @@ type Workspace struct {
 	done   sync.WaitGroup
 	once   sync.Once
 	err    error // of Close
+
+	staleMu   sync.Mutex
+	stale     map[int]func([]Stale)
+	staleNext int
 }
 
 // Create makes an empty workspace in dir, which must be absent or empty, and

@@ -1,0 +1,354 @@
+package workspace
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+
+	"holt"
+)
+
+// goal is what a restore or an undo wants of the present: names to take away,
+// names to give, and inodes to make as they were.
+type goal struct {
+	now    point
+	erase  []placedEntry
+	enter  []placedEntry
+	inodes map[Ino]was // what they shall be; one that is not there is made
+}
+
+// was is an inode as it was at a version.
+type was struct {
+	row *inodeRow
+	at  point
+}
+
+// plan turns a goal into parts. It runs with mu held and an index that says
+// what memory does, and loads all that the parts touch.
+type plan struct {
+	t     *Tree
+	goal  *goal
+	parts []op
+	next  Ino         // for copies
+	links map[Ino]int // names taken (-) and given (+)
+	seen  map[dirName]bool
+	stale []Stale
+}
+
+// Stale names what a kernel that has the workspace mounted may no longer
+// believe: with a Name that entry of directory Ino, else the attributes and
+// the bytes of Ino.
+type Stale struct {
+	Ino  Ino
+	Name string
+}
+
+func (t *Tree) plan(g *goal) (*plan, error) {
+	p := &plan{t: t, goal: g, next: Ino(t.count.NextIno), links: map[Ino]int{}, seen: map[dirName]bool{}}
+	for _, step := range []func() error{p.revive, p.eraseNames, p.enterNames, p.fill, p.images, p.drop} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (p *plan) add(o op) { p.parts = append(p.parts, o) }
+
+// sorted lists the inodes of the goal.
+func (g *goal) sorted() []Ino { return slices.Sorted(maps.Keys(g.inodes)) }
+
+// revive makes the inodes that are not there.
+func (p *plan) revive() error {
+	for _, ino := range p.goal.sorted() {
+		w := p.goal.inodes[ino]
+		_, err := p.t.get(ino)
+		if err == nil {
+			continue
+		}
+		if err != syscall.ENOENT {
+			return err
+		}
+		p.next = max(p.next, ino+1)
+		o := op{kind: opRevive, ino: ino, mode: w.row.mode, rdev: w.row.rdev, btime: w.row.btime}
+		if w.row.target != "" {
+			o.blob = []byte(w.row.target)
+		}
+		if w.row.isDir() {
+			if o.off, err = p.goal.now.lastCookie(ino); err != nil {
+				return err
+			}
+		}
+		p.add(o)
+	}
+	return nil
+}
+
+// depth orders names so that what is in a directory comes after it.
+func (p *plan) depth(at point, entries []placedEntry) (map[Ino]int, error) {
+	depth := map[Ino]int{}
+	for _, e := range entries {
+		if _, ok := depth[e.parent]; ok {
+			continue
+		}
+		path, err := at.dirPath(e.parent)
+		if err != nil {
+			return nil, err
+		}
+		depth[e.parent] = strings.Count(strings.TrimSuffix(path, "/"), "/")
+	}
+	return depth, nil
+}
+
+// eraseNames takes names away, the deepest first.
+func (p *plan) eraseNames() error {
+	depth, err := p.depth(p.goal.now, p.goal.erase)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(p.goal.erase, func(a, b placedEntry) int { return cmp.Compare(depth[b.parent], depth[a.parent]) })
+	for _, e := range p.goal.erase {
+		if p.seen[dirName{e.parent, e.name}] {
+			continue
+		}
+		p.seen[dirName{e.parent, e.name}] = true
+		d, err := p.t.getDir(e.parent)
+		if err != nil {
+			return err
+		}
+		if _, err := p.t.entry(d, e.name); err != nil {
+			return err
+		}
+		in, err := p.t.get(e.ino)
+		if err != nil {
+			return err
+		}
+		p.links[e.ino] -= in.link()
+		p.add(op{kind: opErase, parent: e.parent, name: e.name})
+		p.stale = append(p.stale, Stale{Ino: e.parent, Name: e.name}, Stale{Ino: e.parent}, Stale{Ino: e.ino})
+	}
+	return nil
+}
+
+// link is what one name adds to the link count.
+func (in *node) link() int {
+	if in.mode&syscall.S_IFMT == syscall.S_IFDIR {
+		return 2
+	}
+	return 1
+}
+
+// enterNames gives names: those of directories that are there first, then what
+// is in the directories that came so.
+func (p *plan) enterNames() error {
+	waiting := map[Ino][]placedEntry{}
+	coming := map[Ino]bool{}
+	for _, e := range p.goal.enter {
+		coming[e.ino] = true
+	}
+	var ready []placedEntry
+	for _, e := range p.goal.enter {
+		if coming[e.parent] {
+			waiting[e.parent] = append(waiting[e.parent], e)
+		} else {
+			ready = append(ready, e)
+		}
+	}
+	for len(ready) > 0 {
+		e := ready[0]
+		ready = append(ready[1:], waiting[e.ino]...)
+		delete(waiting, e.ino)
+		d, err := p.t.getDir(e.parent)
+		if err == nil {
+			if _, err = p.t.entry(d, e.name); err == syscall.ENOENT {
+				err = nil
+			}
+		} else if err == syscall.ENOENT && p.goal.inodes[e.parent].row != nil {
+			err = nil // it is revived
+		}
+		if err != nil {
+			return err
+		}
+		in, err := p.t.get(e.ino)
+		n := p.goal.inodes[e.ino].row
+		switch {
+		case err == nil:
+			p.links[e.ino] += in.link()
+		case err == syscall.ENOENT && n != nil:
+			p.links[e.ino] += n.link()
+		default:
+			return err
+		}
+		p.add(op{kind: opEnter, parent: e.parent, name: e.name, ino: e.ino})
+		p.stale = append(p.stale, Stale{Ino: e.parent, Name: e.name}, Stale{Ino: e.parent}, Stale{Ino: e.ino})
+	}
+	for _, e := range waiting {
+		return holt.Errorf(holt.Conflict, "%q would lie in itself", e[0].name).WithHint("restore fewer paths")
+	}
+	return nil
+}
+
+// fill gives files their bytes back, where they differ, and inodes their
+// extended attributes.
+func (p *plan) fill() error {
+	for _, ino := range p.goal.sorted() {
+		w := p.goal.inodes[ino]
+		in, err := p.t.get(ino)
+		if err != nil && err != syscall.ENOENT {
+			return err
+		}
+		if w.row.isFile() {
+			if err := p.bytes(ino, in, w); err != nil {
+				return err
+			}
+		}
+		if err := p.xattrs(ino, in, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mostExtents bounds what one part says.
+const mostExtents = 4000
+
+func (p *plan) bytes(ino Ino, in *inode, w was) error {
+	var have []extent
+	var err error
+	size := w.row.size
+	if in != nil {
+		if in.data == w.row.data && in.size == w.row.size && ino == w.row.ino {
+			return nil
+		}
+		size = max(size, in.size)
+		if have, err = p.goal.now.extents(ino, 0, in.size); err != nil {
+			return err
+		}
+		if _, err := p.t.getFile(ino, 0, size); err != nil {
+			return err
+		}
+	}
+	want, err := w.at.extents(w.row.ino, 0, w.row.size)
+	if err != nil {
+		return err
+	}
+	for _, r := range replacements(have, want) {
+		for first := true; first || len(r.extents) > 0; first = false {
+			n, end := len(r.extents), r.hi
+			if n > mostExtents {
+				n = mostExtents
+				end = r.extents[n].off
+			}
+			p.add(op{kind: opExtents, ino: ino, off: r.lo, n: end - r.lo, blob: packExtents(r.lo, r.extents[:n])})
+			r.lo, r.extents = end, r.extents[n:]
+		}
+	}
+	return nil
+}
+
+// replacement is a range of a file whose extents shall be others.
+type replacement struct {
+	lo, hi  int64
+	extents []extent
+}
+
+// replacements returns the ranges that make have into want, and leaves alone
+// what is the same in both.
+func replacements(have, want []extent) (all []replacement) {
+	key := func(e extent) extent { e.born = 0; return e }
+	in := func(list []extent) map[extent]bool {
+		m := make(map[extent]bool, len(list))
+		for _, e := range list {
+			m[key(e)] = true
+		}
+		return m
+	}
+	had, wanted := in(have), in(want)
+	var changed []extent
+	for _, e := range have {
+		if !wanted[key(e)] {
+			changed = append(changed, e)
+		}
+	}
+	fresh := slices.DeleteFunc(slices.Clone(want), func(e extent) bool { return had[key(e)] })
+	changed = append(changed, fresh...)
+	slices.SortFunc(changed, func(a, b extent) int { return cmp.Compare(a.off, b.off) })
+	for _, e := range changed {
+		if n := len(all); n > 0 && e.off <= all[n-1].hi {
+			all[n-1].hi = max(all[n-1].hi, e.end())
+		} else {
+			all = append(all, replacement{lo: e.off, hi: e.end()})
+		}
+	}
+	i := 0
+	for k := range all {
+		for ; i < len(fresh) && fresh[i].off < all[k].hi; i++ {
+			all[k].extents = append(all[k].extents, fresh[i])
+		}
+	}
+	return all
+}
+
+func (p *plan) xattrs(ino Ino, in *inode, w was) error {
+	want, err := w.at.xattrs(w.row.ino)
+	if err != nil {
+		return err
+	}
+	have := map[string]xattr{}
+	if in != nil {
+		if in, err = p.t.getXattrs(ino); err != nil {
+			return err
+		}
+		have = in.extra.xattrs
+	}
+	for _, name := range slices.Sorted(maps.Keys(have)) {
+		if _, ok := want[name]; !ok && !have[name].gone {
+			p.add(op{kind: opDelXattr, ino: ino, name: name})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if x, ok := have[name]; !ok || x.gone || string(x.value) != want[name] {
+			p.add(op{kind: opSetXattr, ino: ino, name: name, blob: []byte(want[name])})
+		}
+	}
+	return nil
+}
+
+// images sets attributes, after all that stamps times.
+func (p *plan) images() error {
+	for _, ino := range p.goal.sorted() {
+		row := p.goal.inodes[ino].row
+		p.add(op{kind: opImage, ino: ino, mode: row.mode & 07777, uid: row.uid, gid: row.gid, n: row.size, atime: row.atime,
+			mtime: row.mtime, ctime: row.ctime, author: row.writer, data: row.data})
+		p.stale = append(p.stale, Stale{Ino: ino})
+	}
+	return nil
+}
+
+// drop ends the inodes that lost their last name, unless a mount holds them.
+func (p *plan) drop() error {
+	for _, ino := range slices.Sorted(maps.Keys(p.links)) {
+		in, err := p.t.get(ino)
+		if err == syscall.ENOENT {
+			continue // revived, and named
+		}
+		if err != nil {
+			return err
+		}
+		if p.named(in) == 0 && p.t.freeNow(in) {
+			p.add(op{kind: opFree, ino: ino})
+		}
+	}
+	return nil
+}
+
+// named counts the names an inode will have.
+func (p *plan) named(in *inode) int {
+	names := int(in.nlink)
+	if in.isDir() {
+		names = 2 * min(1, names) // the others are its subdirectories
+	}
+	return names + p.links[in.ino]
+}

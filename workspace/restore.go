@@ -1,0 +1,406 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"holt"
+	"holt/db"
+)
+
+// RestoreOptions say what to restore or undo.
+type RestoreOptions struct {
+	Paths  []string // only what is, or was, at or below these absolute paths; none: everything
+	DryRun bool     // change nothing, only say what would
+}
+
+// Report says what a restore or an undo did, or would do.
+type Report struct {
+	Before    CheckpointID // the present as it was, checkpointed first; 0 after a dry run, or if there was nothing to do
+	Changes   []Change     // from what was to what is
+	Conflicts []Conflict   // what was left as it is, and why
+}
+
+// Conflict is a path that cannot be undone without losing what came later.
+type Conflict struct {
+	Path   string
+	Reason string
+}
+
+// Restore makes the workspace, or some paths of it, what it was at a
+// checkpoint (see [Workspace.FindCheckpoint]). The present is checkpointed
+// first, and what a restore changes is a new generation: nothing is lost.
+// Files keep their inode numbers and times and share their bytes with what
+// they were. It happens wholly or not at all, and everything else waits until
+// it has; so does a crash: recovery finds the one or the other.
+//
+// With paths, what has since moved out of them stays where it is, and comes
+// back as a copy with a new inode number.
+func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt RestoreOptions) (Report, error) {
+	paths, err := cleanPaths(opt.Paths)
+	if err != nil {
+		return Report{}, err
+	}
+	target, err := w.FindCheckpoint(ref)
+	if err != nil {
+		return Report{}, err
+	}
+	build := func(tx *db.Tx) (*goal, Report, error) {
+		d, err := difference(tx, moment{nowVersion, 1 << 62}, moment{int64(target.version), target.nextIno})
+		if err != nil {
+			return nil, Report{}, err
+		}
+		changes, err := d.changes(paths)
+		if err != nil {
+			return nil, Report{}, err
+		}
+		s := &scope{t: w.tree, d: d, paths: paths}
+		g, err := s.goal()
+		return g, Report{Changes: changes}, err
+	}
+	head := CheckpointID(0)
+	if len(paths) == 0 {
+		head = target.ID
+	}
+	return w.change(ctx, c, opt.DryRun, "before restore of "+target.Name, head, build)
+}
+
+// change works out a goal and reaches it: the present is checkpointed, and the
+// parts happen with everything else standing still. head is what the present
+// descends from then; 0: what it did before.
+func (w *Workspace) change(ctx context.Context, c Caller, dryRun bool, reason string, head CheckpointID,
+	build func(*db.Tx) (*goal, Report, error)) (report Report, err error) {
+	if err := w.Flush(); err != nil { // so that little is left to do with everything standing still
+		return Report{}, diskError("change workspace", err)
+	}
+	t := w.tree
+	if dryRun {
+		err := t.index.db.Read(ctx, func(tx *db.Tx) error {
+			_, report, err = build(tx)
+			return err
+		})
+		return report, err
+	}
+	stale, report, err := t.turn(ctx, c, reason, head, build)
+	if err == nil && len(stale) > 0 {
+		w.announce(stale)
+	}
+	return report, err
+}
+
+// turn is change without the announcement.
+func (t *Tree) turn(ctx context.Context, c Caller, reason string, head CheckpointID,
+	build func(*db.Tx) (*goal, Report, error)) (stale []Stale, report Report, err error) {
+	t.flushMu.Lock()
+	defer t.flushMu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.broken != nil || t.closed {
+		return nil, Report{}, diskError("change workspace", syscall.EIO)
+	}
+	defer t.tidy()
+	before, err := t.checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: reason}, IfChanged: true})
+	if err != nil {
+		return nil, Report{}, err
+	}
+	end, err := t.record(opTurn, Caller{Writer: c.Writer})
+	if err == nil {
+		err = t.flushHeld()
+	}
+	if err != nil {
+		return nil, Report{}, diskError("change workspace", err)
+	}
+	err = t.index.db.Read(ctx, func(tx *db.Tx) error {
+		g, r, err := build(tx)
+		if err != nil {
+			return err
+		}
+		report = r
+		p, err := t.plan(g)
+		if err != nil {
+			return err
+		}
+		end.n, stale = int64(head), p.stale
+		if len(p.parts) == 0 && (head == 0 || uint64(head) == t.count.Head) {
+			return nil
+		}
+		report.Before = before.ID
+		return t.commitParts(p.parts, end)
+	})
+	if err != nil {
+		if _, ok := err.(*holt.Error); !ok {
+			err = diskError("change workspace", err)
+		}
+		return nil, Report{}, err
+	}
+	return compact(stale), report, nil
+}
+
+// compact sorts notices and drops repeated ones.
+func compact(all []Stale) []Stale {
+	seen := make(map[Stale]bool, len(all))
+	return slices.DeleteFunc(all, func(s Stale) bool {
+		was := seen[s]
+		seen[s] = true
+		return was
+	})
+}
+
+// OnStale makes fn hear of everything that kernels may no longer believe
+// because it was not changed through a mount: restores and undos. It is called
+// after the change, with no lock held, and should not wait for a kernel. cancel
+// ends that.
+func (w *Workspace) OnStale(fn func([]Stale)) (cancel func()) {
+	w.staleMu.Lock()
+	defer w.staleMu.Unlock()
+	w.staleNext++
+	id := w.staleNext
+	if w.stale == nil {
+		w.stale = map[int]func([]Stale){}
+	}
+	w.stale[id] = fn
+	return func() {
+		w.staleMu.Lock()
+		defer w.staleMu.Unlock()
+		delete(w.stale, id)
+	}
+}
+
+func (w *Workspace) announce(stale []Stale) {
+	w.staleMu.Lock()
+	var all []func([]Stale)
+	for _, fn := range w.stale {
+		all = append(all, fn)
+	}
+	w.staleMu.Unlock()
+	for _, fn := range all {
+		fn(stale)
+	}
+}
+
+// scope turns what differs between the present and a checkpoint into a goal,
+// for some paths.
+type scope struct {
+	t      *Tree
+	d      *delta // from the present to the checkpoint
+	paths  []string
+	g      *goal
+	erased map[dirName]bool
+	copies Ino // the next number for a copy
+}
+
+func (s *scope) goal() (*goal, error) {
+	s.g = &goal{now: s.d.before, inodes: map[Ino]was{}}
+	s.erased, s.copies = map[dirName]bool{}, Ino(s.t.count.NextIno)
+	if len(s.paths) == 0 {
+		s.g.erase, s.g.enter = s.d.gone, s.d.came
+		for ino, p := range s.d.inodes {
+			if p.after != nil && !p.same() {
+				s.g.inodes[ino] = was{p.after, s.d.after}
+			}
+		}
+		return s.g, nil
+	}
+	for _, step := range []func() error{s.erase, s.enter, s.inPlace} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return s.g, nil
+}
+
+// same tells whether a row says on both sides the same, but for what follows
+// from names.
+func (p *pair) same() bool {
+	if p.before == nil || p.after == nil {
+		return false
+	}
+	a, b := p.before.node, p.after.node
+	return p.before.born == p.after.born && a == b
+}
+
+// erase takes away the names in scope that were not there then, and what is in
+// a directory that was elsewhere then.
+func (s *scope) erase() error {
+	for _, e := range s.d.gone {
+		path, err := s.d.before.path(e)
+		if err != nil {
+			return err
+		}
+		if within(path, s.paths) {
+			if err := s.eraseTree(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *scope) eraseTree(e placedEntry) error {
+	if s.erased[dirName{e.parent, e.name}] {
+		return nil
+	}
+	s.erased[dirName{e.parent, e.name}] = true
+	s.g.erase = append(s.g.erase, e)
+	in, err := s.d.before.inode(e.ino)
+	if err != nil || in == nil || !in.isDir() {
+		return err
+	}
+	was, err := s.cameInScope(e.ino)
+	if err != nil || was {
+		return err // it only moves
+	}
+	var below []placedEntry
+	if err := s.d.before.entries(e.ino, 0, func(b placedEntry) error { below = append(below, b); return nil }); err != nil {
+		return err
+	}
+	for _, b := range below {
+		if err := s.eraseTree(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cameInScope tells whether an inode gets a name in scope.
+func (s *scope) cameInScope(ino Ino) (bool, error) {
+	for _, e := range s.d.came {
+		if e.ino != ino {
+			continue
+		}
+		path, err := s.d.after.path(e)
+		if err != nil || within(path, s.paths) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// enter gives the names in scope that were there then.
+func (s *scope) enter() error {
+	for _, e := range s.d.came {
+		path, err := s.d.after.path(e)
+		if err != nil {
+			return err
+		}
+		if !within(path, s.paths) {
+			continue
+		}
+		if err := s.missingParent(e); err != nil {
+			return err
+		}
+		if err := s.enterTree(e, e.parent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missingParent refuses a path in a directory that is not there now.
+func (s *scope) missingParent(e placedEntry) error {
+	in, err := s.d.before.named(e.parent)
+	if err != nil || in != nil {
+		return err
+	}
+	dir, err := s.d.after.dirPath(e.parent)
+	if err != nil || within(dir, s.paths) {
+		return err
+	}
+	return holt.Errorf(holt.Conflict, "restore %s: directory %s is not there now", dir+"/"+e.name, dir).
+		WithHint("restore %s too", dir)
+}
+
+// enterTree enters e in a directory: as it was, or as a copy if it has a name
+// out of scope now.
+func (s *scope) enterTree(e placedEntry, parent Ino) error {
+	if parent == e.parent {
+		elsewhere, err := s.elsewhere(e.ino)
+		if err != nil {
+			return err
+		}
+		if !elsewhere {
+			s.g.enter = append(s.g.enter, e)
+			return s.want(e.ino, e.ino)
+		}
+	}
+	ino := s.copies
+	s.copies++
+	if err := s.want(ino, e.ino); err != nil {
+		return err
+	}
+	s.g.enter = append(s.g.enter, placedEntry{parent: parent, name: e.name, ino: ino})
+	if !s.g.inodes[ino].row.isDir() {
+		return nil
+	}
+	var below []placedEntry
+	if err := s.d.after.entries(e.ino, 0, func(b placedEntry) error { below = append(below, b); return nil }); err != nil {
+		return err
+	}
+	for _, b := range below {
+		if err := s.enterTree(b, ino); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elsewhere tells whether an inode has a name now that it keeps and did not
+// have then.
+func (s *scope) elsewhere(ino Ino) (bool, error) {
+	now, err := s.d.before.names(ino)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range now {
+		if s.erased[dirName{e.parent, e.name}] {
+			continue
+		}
+		then, err := s.d.after.entry(e.parent, e.name)
+		if err != nil || then.ino != ino {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// want makes ino what another was then.
+func (s *scope) want(ino, like Ino) error {
+	row, err := s.d.after.inode(like)
+	if err != nil || row == nil {
+		return fmt.Errorf("inode %d is not there: %w", like, err)
+	}
+	s.g.inodes[ino] = was{row, s.d.after}
+	return nil
+}
+
+// inPlace wants what changed under names that did not, in scope.
+func (s *scope) inPlace() error {
+	for ino, p := range s.d.inodes {
+		if p.before == nil || p.after == nil || p.same() || s.g.inodes[ino].row != nil {
+			continue
+		}
+		names, err := s.d.after.names(ino)
+		if err != nil {
+			return err
+		}
+		for _, e := range names {
+			now, err := s.d.before.entry(e.parent, e.name)
+			if err != nil {
+				return err
+			}
+			if now.ino != ino {
+				continue
+			}
+			path, err := s.d.before.path(now) // its directory may have moved out of scope
+			if err != nil {
+				return err
+			}
+			if within(path, s.paths) {
+				s.g.inodes[ino] = was{p.after, s.d.after}
+			}
+		}
+	}
+	return nil
+}

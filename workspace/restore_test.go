@@ -1,0 +1,175 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"holt"
+)
+
+// changes says a diff in lines.
+func (f *fixture) changes(from, to string, paths ...string) (lines []string) {
+	f.Helper()
+	f.ok(f.w.Diff(context.Background(), from, to, DiffOptions{Paths: paths}, func(c Change) error {
+		lines = append(lines, c.String())
+		return nil
+	}))
+	return lines
+}
+
+func (f *fixture) checkpoint(name string) Checkpoint {
+	f.Helper()
+	c, err := f.w.Checkpoint(CheckpointOptions{Name: name})
+	f.ok(err)
+	return c
+}
+
+func (f *fixture) restore(ref string, paths ...string) Report {
+	f.Helper()
+	r, err := f.w.Restore(context.Background(), f.c, ref, RestoreOptions{Paths: paths})
+	f.ok(err)
+	return r
+}
+
+func (f *fixture) wantLines(got []string, want ...string) {
+	f.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		f.Fatal(d)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.mkdir("src")
+	f.mkdir("src/deep")
+	for _, name := range []string{"src/a", "src/b", "src/c", "src/deep/x", "keep", "mode", "tag", "saved"} {
+		f.put(name, "old "+name)
+	}
+	f.checkpoint("one")
+	if got := f.changes("one", Live); got != nil {
+		t.Fatal(got)
+	}
+	f.ok(f.unlink("src/a"))
+	f.put("src/b", "new")
+	f.ok(f.rename("src/c", "moved", 0))
+	f.ok(f.rename("src/deep", "depth", 0))
+	f.put("made", "here")
+	_, err := f.t.SetAttr(f.c, f.must("mode").Ino, SetAttrs{Mask: SetMode, Mode: 0o600})
+	f.ok(err)
+	f.ok(f.t.SetXattr(f.c, f.must("tag").Ino, "user.t", []byte("1"), 0))
+	f.put("temporary", "save")
+	f.ok(f.rename("temporary", "saved", 0))
+	want := []string{"deleted /src/a", "renamed /src/deep -> /depth", "renamed /src/c -> /moved", "created /made",
+		"changed /saved", "changed /src/b", "metadata /mode", "metadata /tag"}
+	f.wantLines(f.changes("one", Live), want...)
+	f.checkpoint("two")
+	f.put("later", "")
+	f.ok(f.unlink("keep"))
+	f.wantLines(f.changes("one", "two"), want...)
+	f.wantLines(f.changes("two", Live), "deleted /keep", "created /later")
+	f.wantLines(f.changes("two", "one", "/src"), "renamed /moved -> /src/c", "renamed /depth -> /src/deep", "created /src/a", "changed /src/b")
+	f.reopen()
+	f.wantLines(f.changes("one", "two"), want...)
+}
+
+func TestRestore(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.mkdir("src")
+	f.mkdir("src/deep")
+	f.put("src/a", "a")
+	f.put("src/deep/x", strings.Repeat("x", 100_000))
+	f.put("file", "file")
+	f.ok(f.t.SetXattr(f.c, f.must("file").Ino, "user.t", []byte("1"), 0))
+	f.checkpoint("one")
+	before := f.dump()
+
+	var stale []Stale
+	defer f.w.OnStale(func(s []Stale) { stale = append(stale, s...) })()
+	deep := f.must("src/deep/x")
+	f.ok(f.unlink("src/deep/x"))
+	f.ok(f.rmdir("src/deep"))
+	f.ok(f.rename("src", "elsewhere", 0))
+	f.put("file", "other")
+	f.ok(f.t.RemoveXattr(f.c, f.must("file").Ino, "user.t"))
+	f.put("new", "new")
+	after := f.dump()
+	dry, err := f.w.Restore(context.Background(), f.c, "one", RestoreOptions{DryRun: true})
+	f.ok(err)
+	if f.dump() != after || len(stale) > 0 || dry.Before != 0 {
+		t.Fatal("a dry run changed something")
+	}
+	report := f.restore("one")
+	if d := cmp.Diff(dry.Changes, report.Changes); d != "" {
+		t.Fatal(d)
+	}
+	if d := cmp.Diff(strings.Split(before, "\n"), strings.Split(f.dump(), "\n")); d != "" {
+		t.Fatal(d)
+	}
+	if f.must("src/deep/x") != deep {
+		t.Fatal("the inode is another one")
+	}
+	if len(stale) == 0 {
+		t.Fatal("no kernel was told")
+	}
+	if got := f.changes("one", Live); got != nil {
+		t.Fatal(got)
+	}
+	if parent, _ := f.w.Present(); parent != 1 {
+		t.Fatal("the present descends from", parent)
+	}
+	f.check()
+	f.kill()
+	if d := cmp.Diff(strings.Split(before, "\n"), strings.Split(f.dump(), "\n")); d != "" {
+		t.Fatal(d)
+	}
+	f.restore(fmt.Sprint("#", report.Before))
+	if d := cmp.Diff(strings.Split(after, "\n"), strings.Split(f.dump(), "\n")); d != "" {
+		t.Fatal(d)
+	}
+}
+
+func TestRestorePaths(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.mkdir("src")
+	f.mkdir("src/sub")
+	f.mkdir("other")
+	f.put("src/sub/x", "x")
+	f.put("src/a", "a")
+	f.put("other/b", "b")
+	f.put("top", "t")
+	f.checkpoint("one")
+	f.ok(f.rename("src/sub", "other/sub", 0)) // moved out of what is restored
+	f.ok(f.rename("other/b", "src/b", 0))     // and into it
+	f.put("other/sub/x", "changed")
+	f.put("src/a", "changed")
+	f.put("top", "changed")
+	report := f.restore("one", "/src")
+	if report.Before == 0 {
+		t.Fatal("the present was not checkpointed")
+	}
+	if got := f.get("src/sub/x") + f.get("other/sub/x") + f.get("src/a") + f.get("top"); got != "xchangedachanged" {
+		t.Fatal(got)
+	}
+	if f.must("src/sub/x").Ino == f.must("other/sub/x").Ino {
+		t.Fatal("the copy is the original")
+	}
+	if got := f.list("src"); !cmp.Equal(got, []string{"a", "sub"}) && !cmp.Equal(got, []string{"sub", "a"}) {
+		t.Fatal(got)
+	}
+	f.check()
+	f.kill()
+	f.restore("one", "/top", "/other")
+	if f.get("top") != "t" || f.get("other/b") != "b" {
+		t.Fatal("not restored")
+	}
+	f.ok(f.unlink("other/b"))
+	f.ok(f.rmdir("other"))
+	_, err := f.w.Restore(context.Background(), f.c, "one", RestoreOptions{Paths: []string{"/other/b"}})
+	if holt.CodeOf(err) != holt.Conflict {
+		t.Fatal(err)
+	}
+}

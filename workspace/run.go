@@ -1,0 +1,158 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"holt"
+	"holt/db"
+)
+
+// Receipt says what a run changed.
+type Receipt struct {
+	Run      string
+	Before   CheckpointID // the state that it began with; 0: the empty workspace
+	After    CheckpointID // the state that it left; 0: it is still the present
+	Created  int
+	Changed  int
+	Deleted  int
+	Renamed  int
+	Metadata int
+	Bytes    int64    // in what it created or changed
+	Changes  []Change // all of them, deletions first
+}
+
+// BeginRun says that a run begins: what was changed before it gets a
+// checkpoint of its own, so that the run can be undone exactly. It returns the
+// checkpoint that the run begins with.
+func (w *Workspace) BeginRun(run string) (Checkpoint, error) {
+	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before run " + run, Run: run}, IfChanged: true})
+}
+
+// EndRun says that a run is over: if it changed something that gets a
+// checkpoint. flushed: what the guest held in memory was written first.
+func (w *Workspace) EndRun(ctx context.Context, run string, flushed bool) (Receipt, error) {
+	r, err := w.Receipt(ctx, run)
+	if err != nil || len(r.Changes) == 0 || r.After != 0 {
+		return r, err
+	}
+	c, err := w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "after run " + run, Run: run, Flushed: flushed}, IfChanged: true})
+	r.After = c.ID
+	return r, err
+}
+
+// Receipt says what a run changed, as long as the checkpoints around it are
+// kept. What somebody else changed again at the same time counts as theirs. A
+// run that changed nothing has an empty one.
+func (w *Workspace) Receipt(ctx context.Context, run string) (r Receipt, err error) {
+	err = w.window(ctx, run, func(win *runWindow) error {
+		r, err = win.receipt()
+		return err
+	})
+	if errors.Is(err, errNoChanges) {
+		return Receipt{Run: run}, nil
+	}
+	return r, err
+}
+
+var errNoChanges = errors.New("the run changed nothing")
+
+// runWindow is the stretch of history in which a run changed something: from
+// the checkpoint before it to that after it, or to the present.
+type runWindow struct {
+	run           string
+	versions      map[uint32]bool // the run's
+	before, after Checkpoint      // zero: the beginning, the present
+	delta         *delta
+}
+
+// window runs fn on the window of a run.
+func (w *Workspace) window(ctx context.Context, run string, fn func(*runWindow) error) error {
+	if run == "" {
+		return holt.Errorf(holt.InvalidArgument, "no run is named").WithHint("name one by its id, as the column run of files does")
+	}
+	if err := w.Flush(); err != nil {
+		return diskError("look at run", err)
+	}
+	return w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
+		w.tree.mu.RLock()
+		checkpoints, generation := slices.Clone(w.tree.checkpoints), w.tree.count.Generation
+		w.tree.mu.RUnlock()
+		win, err := findWindow(tx, run, checkpoints, generation)
+		if err != nil {
+			return err
+		}
+		return fn(win)
+	})
+}
+
+// findWindow finds the checkpoints right before and after a run. generation is
+// the one that is open.
+func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint64) (*runWindow, error) {
+	win := &runWindow{run: run, versions: map[uint32]bool{}}
+	first, last := uint64(0), uint64(0)
+	err := tx.Query("SELECT v.id, v.generation FROM writer w JOIN version v ON v.writer = w.id WHERE w.run = ?1 ORDER BY v.id", []any{run}, func(r *db.Row) error {
+		if win.versions[uint32(r.Int64(0))] = true; first == 0 {
+			first = uint64(r.Int64(1))
+		}
+		last = uint64(r.Int64(1))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if first == 0 {
+		return nil, errNoChanges
+	}
+	closes := func(g uint64) (Checkpoint, bool) {
+		i := slices.IndexFunc(checkpoints, func(c Checkpoint) bool { return c.Generation == g })
+		if i < 0 {
+			return Checkpoint{}, false
+		}
+		return checkpoints[i], true
+	}
+	known := true
+	if first > 1 {
+		win.before, known = closes(first - 1)
+	}
+	if known && last < generation {
+		win.after, known = closes(last)
+	}
+	if !known {
+		return nil, holt.Errorf(holt.Conflict, "what run %s changed is no longer known exactly: a checkpoint around it was deleted", run).
+			WithHint("restore paths from the checkpoints that are left")
+	}
+	a, b := moment{int64(win.before.version), win.before.nextIno}, moment{nowVersion, 1 << 62}
+	if win.after.ID != 0 {
+		b = moment{int64(win.after.version), win.after.nextIno}
+	}
+	win.delta, err = difference(tx, a, b)
+	return win, err
+}
+
+func (win *runWindow) receipt() (Receipt, error) {
+	r := Receipt{Run: win.run, Before: win.before.ID, After: win.after.ID}
+	all, err := win.delta.changes(nil)
+	for _, c := range all {
+		if c.By.Run != win.run {
+			continue
+		}
+		r.Changes = append(r.Changes, c)
+		switch c.Kind {
+		case ChangeDeleted:
+			r.Deleted++
+		case ChangeRenamed:
+			r.Renamed++
+		case ChangeCreated:
+			r.Created++
+			r.Bytes += c.SizeAfter
+		case ChangeContent:
+			r.Changed++
+			r.Bytes += c.SizeAfter
+		case ChangeMetadata:
+			r.Metadata++
+		}
+	}
+	return r, err
+}

@@ -1,0 +1,256 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"syscall"
+
+	"holt"
+	"holt/db"
+)
+
+// mostText is the largest file that is compared by lines, bytes.
+const mostText = 16 << 20
+
+// TextDiff writes what differs between two states of a file as a unified diff
+// with three lines of context; nothing if its bytes are the same. Files that
+// are not text (a NUL in their first 8000 bytes, as Git decides) and those
+// above 16 MiB are only named. NotFound if path is a file in neither state.
+func (w *Workspace) TextDiff(ctx context.Context, from, to, path string, out io.Writer) error {
+	paths, err := cleanPaths([]string{path})
+	if err != nil {
+		return err
+	}
+	a, err := w.tree.moment(from)
+	if err != nil {
+		return err
+	}
+	b, err := w.tree.moment(to)
+	if err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return diskError("compare text", err)
+	}
+	var old, new *text
+	err = w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
+		if old, err = w.tree.text(point{tx, a.version}, paths[0]); err == nil {
+			new, err = w.tree.text(point{tx, b.version}, paths[0])
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return diskError("compare text", err)
+	case old == nil && new == nil:
+		return holt.Errorf(holt.NotFound, "%s is a file in neither state", paths[0])
+	}
+	return unified(out, paths[0], old, new)
+}
+
+// text is a file's content for a diff; nil where there is no such file.
+type text struct {
+	data   []byte
+	binary bool
+}
+
+func (t *Tree) text(p point, path string) (*text, error) {
+	e, err := p.walk(path)
+	if err != nil || e.ino == 0 {
+		return nil, err
+	}
+	in, err := p.inode(e.ino)
+	if err != nil || in == nil || !in.isFile() {
+		return nil, err
+	}
+	if in.size > mostText {
+		return &text{data: []byte(fmt.Sprint(in.ino, in.data)), binary: true}, nil
+	}
+	parts, err := p.extents(in.ino, 0, in.size)
+	if err != nil {
+		return nil, err
+	}
+	x := &text{data: make([]byte, in.size)}
+	if err := t.fill(x.data, 0, parts); err != nil {
+		return nil, errors.Join(err, syscall.EIO)
+	}
+	x.binary = bytes.IndexByte(x.data[:min(8000, len(x.data))], 0) >= 0
+	return x, nil
+}
+
+// unified writes the diff of two texts.
+func unified(out io.Writer, path string, old, new *text) error {
+	names := [2]string{"a" + path, "b" + path}
+	for i, x := range []**text{&old, &new} {
+		if *x == nil {
+			names[i], *x = "/dev/null", &text{}
+		}
+	}
+	if bytes.Equal(old.data, new.data) && names[0] != "/dev/null" && names[1] != "/dev/null" {
+		return nil
+	}
+	if old.binary || new.binary {
+		_, err := fmt.Fprintf(out, "Binary files %s and %s differ\n", names[0], names[1])
+		return err
+	}
+	a, b := splitLines(old.data), splitLines(new.data)
+	if _, err := fmt.Fprintf(out, "--- %s\n+++ %s\n", names[0], names[1]); err != nil {
+		return err
+	}
+	for _, h := range hunks(edits(a, b), len(a)) {
+		if err := h.write(out, a, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// splitLines returns lines with their newlines.
+func splitLines(b []byte) []string {
+	var lines []string
+	for line := range bytes.Lines(b) {
+		lines = append(lines, string(line))
+	}
+	return lines
+}
+
+// edit replaces lines a0..a1 of one text by b0..b1 of the other.
+type edit struct{ a0, a1, b0, b1 int }
+
+// mostSteps bounds the search for the shortest script: beyond it what is left
+// in the middle is one replacement, which is right but not the shortest.
+const mostSteps = 2000
+
+// edits returns what makes a into b, in order (Myers, "An O(ND) difference
+// algorithm and its variations", 1986, the greedy form).
+func edits(a, b []string) []edit {
+	lo := 0
+	for lo < len(a) && lo < len(b) && a[lo] == b[lo] {
+		lo++
+	}
+	ea, eb := len(a), len(b)
+	for ea > lo && eb > lo && a[ea-1] == b[eb-1] {
+		ea, eb = ea-1, eb-1
+	}
+	if lo == ea && lo == eb {
+		return nil
+	}
+	found := shortest(a[lo:ea], b[lo:eb])
+	for i := range found {
+		found[i] = edit{found[i].a0 + lo, found[i].a1 + lo, found[i].b0 + lo, found[i].b1 + lo}
+	}
+	return found
+}
+
+func shortest(a, b []string) []edit {
+	n, m := len(a), len(b)
+	most := min(n+m, mostSteps)
+	v := make([]int, 2*most+3)
+	var trace [][]int
+	for d := 0; d <= most; d++ {
+		// Only -d..d is used: a step's copy costs its own size.
+		trace = append(trace, slices.Clone(v[most+1-d-1:most+1+d+2]))
+		for k := -d; k <= d; k += 2 {
+			x := v[most+1+k-1] + 1
+			if k == -d || k != d && v[most+1+k-1] < v[most+1+k+1] {
+				x = v[most+1+k+1]
+			}
+			for x < n && x-k < m && a[x] == b[x-k] {
+				x++
+			}
+			if v[most+1+k] = x; x >= n && x-k >= m {
+				return backtrack(trace, n, m)
+			}
+		}
+	}
+	return []edit{{0, n, 0, m}}
+}
+
+// backtrack reads the script out of what each step had reached.
+func backtrack(trace [][]int, x, y int) (found []edit) {
+	for d := len(trace) - 1; d > 0; d-- {
+		v := func(k int) int { return trace[d][d+1+k] }
+		k := x - y
+		prev := k - 1
+		if k == -d || k != d && v(k-1) < v(k+1) {
+			prev = k + 1
+		}
+		px := v(prev)
+		py := px - prev
+		one := edit{px, px + 1, py, py}
+		if prev == k+1 {
+			one = edit{px, px, py, py + 1}
+		}
+		if n := len(found); n > 0 && found[n-1].a0 == one.a1 && found[n-1].b0 == one.b1 {
+			found[n-1].a0, found[n-1].b0 = one.a0, one.b0
+		} else {
+			found = append(found, one)
+		}
+		x, y = px, py
+	}
+	slices.Reverse(found)
+	return found
+}
+
+// hunk is a run of edits that are near each other, with their context.
+type hunk struct {
+	edits []edit
+	a0    int // with context
+	a1    int
+}
+
+const contextLines = 3
+
+func hunks(all []edit, lines int) (out []hunk) {
+	for _, e := range all {
+		a0, a1 := max(0, e.a0-contextLines), min(lines, e.a1+contextLines)
+		if n := len(out); n > 0 && a0 <= out[n-1].a1 {
+			out[n-1].edits, out[n-1].a1 = append(out[n-1].edits, e), a1
+		} else {
+			out = append(out, hunk{[]edit{e}, a0, a1})
+		}
+	}
+	return out
+}
+
+func (h hunk) write(out io.Writer, a, b []string) error {
+	first, last := h.edits[0], h.edits[len(h.edits)-1]
+	b0, b1 := first.b0-(first.a0-h.a0), last.b1+(h.a1-last.a1)
+	var w bytes.Buffer
+	fmt.Fprintf(&w, "@@ -%s +%s @@\n", rangeOf(h.a0, h.a1), rangeOf(b0, b1))
+	lines := func(mark byte, lines []string) {
+		for _, l := range lines {
+			w.WriteByte(mark)
+			w.WriteString(l)
+			if l[len(l)-1] != '\n' {
+				w.WriteString("\n\\ No newline at end of file\n")
+			}
+		}
+	}
+	at := h.a0
+	for _, e := range h.edits {
+		lines(' ', a[at:e.a0])
+		lines('-', a[e.a0:e.a1])
+		lines('+', b[e.b0:e.b1])
+		at = e.a1
+	}
+	lines(' ', a[at:h.a1])
+	_, err := out.Write(w.Bytes())
+	return err
+}
+
+// rangeOf writes lines from..to as a unified diff does: from 1, and an empty
+// range by the line before it.
+func rangeOf(from, to int) string {
+	switch to - from {
+	case 0:
+		return fmt.Sprintf("%d,0", from)
+	case 1:
+		return fmt.Sprint(from + 1)
+	}
+	return fmt.Sprintf("%d,%d", from+1, to-from)
+}

@@ -1,0 +1,167 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"holt"
+)
+
+// as makes the fixture act as a run, begun and ended around fn.
+func (f *fixture) run(id string, fn func()) Receipt {
+	f.Helper()
+	_, err := f.w.BeginRun(id)
+	f.ok(err)
+	was := f.c
+	f.c.Writer = Writer{Kind: "run", Name: "agent", Run: id}
+	fn()
+	f.c = was
+	r, err := f.w.EndRun(context.Background(), id, true)
+	f.ok(err)
+	return r
+}
+
+func (f *fixture) undo(run string, opt RestoreOptions) (Report, []string) {
+	f.Helper()
+	r, err := f.w.Undo(context.Background(), f.c, run, opt)
+	f.ok(err)
+	var conflicts []string
+	for _, c := range r.Conflicts {
+		conflicts = append(conflicts, c.Path+": "+c.Reason)
+	}
+	return r, conflicts
+}
+
+// TestBadAfternoon has three runs do harm, one after the other, and takes back
+// the first of them only; then everything.
+func TestBadAfternoon(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.mkdir("src")
+	for i := range 50 {
+		f.mkdir(fmt.Sprint("src/d", i))
+		for k := range 4 {
+			f.put(fmt.Sprint("src/d", i, "/f", k), fmt.Sprint("file ", i, k))
+		}
+	}
+	f.put("data.db", strings.Repeat("good", 10_000))
+	f.put("README", "read me")
+	begun := f.checkpoint("begun")
+	morning := f.dump()
+
+	deleted := f.run("deletes", func() {
+		for i := range 50 {
+			for k := range 4 {
+				f.ok(f.unlink(fmt.Sprint("src/d", i, "/f", k)))
+			}
+			f.ok(f.rmdir(fmt.Sprint("src/d", i)))
+		}
+		f.ok(f.rmdir("src"))
+	})
+	if deleted.Deleted != 251 || deleted.Created != 0 || deleted.Before != begun.ID || deleted.After == 0 {
+		t.Fatalf("%+v", deleted)
+	}
+	trashed := f.run("trashes", func() {
+		_, err := f.t.Write(f.c, f.must("data.db").Ino, 100, []byte("BAD"))
+		f.ok(err)
+	})
+	if trashed.Changed != 1 || trashed.Bytes != 40_000 || trashed.Changes[0].Path != "/data.db" || trashed.Before != deleted.After {
+		t.Fatalf("%+v", trashed)
+	}
+	f.run("moves", func() {
+		f.mkdir("old")
+		f.ok(f.rename("README", "old/README", 0))
+		f.ok(f.rename("data.db", "old/data.db", 0))
+	})
+	if nothing := f.run("looks", func() {}); len(nothing.Changes) != 0 || nothing.After != 0 {
+		t.Fatalf("%+v", nothing)
+	}
+
+	before := f.dump()
+	dry, conflicts := f.undo("deletes", RestoreOptions{DryRun: true})
+	if f.dump() != before || len(conflicts) > 0 || len(dry.Changes) != 251 {
+		t.Fatal("the dry run:", len(dry.Changes), conflicts)
+	}
+	report, conflicts := f.undo("deletes", RestoreOptions{})
+	if d := cmp.Diff(dry.Changes, report.Changes); d != "" || len(conflicts) > 0 {
+		t.Fatal(d, conflicts)
+	}
+	f.wantLines(f.changes("begun", Live), "renamed /README -> /old/README", "renamed /data.db -> /old/data.db", "created /old")
+	f.check()
+	if _, conflicts := f.undo("trashes", RestoreOptions{}); !cmp.Equal(conflicts, []string{"/data.db: it was changed since"}) {
+		t.Fatal(conflicts)
+	}
+	if _, conflicts := f.undo("moves", RestoreOptions{}); len(conflicts) > 0 {
+		t.Fatal(conflicts)
+	}
+	f.wantLines(f.changes("begun", Live), "changed /data.db")
+	f.kill()
+	f.restore("begun")
+	if d := cmp.Diff(strings.Split(morning, "\n"), strings.Split(f.dump(), "\n")); d != "" {
+		t.Fatal(d)
+	}
+}
+
+func TestUndoConflicts(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.put("a", "a")
+	f.put("b", "b")
+	f.put("gone", "gone")
+	f.run("r", func() {
+		f.mkdir("made")
+		f.put("made/mine", "mine")
+		f.put("a", "by r")
+		f.put("b", "by r")
+		f.ok(f.unlink("gone"))
+		f.put("new", "new")
+	})
+	f.put("made/other", "other") // came later: the directory must stay
+	f.put("b", "by somebody else")
+	f.put("gone", "another") // its name is taken
+	_, conflicts := f.undo("r", RestoreOptions{})
+	f.wantLines(conflicts, "/b: it was changed since", "/gone: something else has its name now", "/made: it holds what came later")
+	if got := f.get("a") + f.get("b") + f.get("gone") + f.get("made/other"); got != "aby somebody elseanotherother" {
+		t.Fatal(got)
+	}
+	if got := f.list("made"); !cmp.Equal(got, []string{"other"}) {
+		t.Fatal(got)
+	}
+	if _, err := f.stat("new"); err == nil {
+		t.Fatal("what the run made is still there")
+	}
+	for _, c := range f.w.Checkpoints() {
+		_, err := f.w.DeleteCheckpoint(context.Background(), c.Name, false)
+		f.ok(err)
+	}
+	if _, err := f.w.Undo(context.Background(), f.c, "r", RestoreOptions{}); holt.CodeOf(err) != holt.Conflict {
+		t.Fatal(err)
+	}
+	if _, err := f.w.Undo(context.Background(), f.c, "none", RestoreOptions{}); holt.CodeOf(err) != holt.NotFound {
+		t.Fatal(err)
+	}
+}
+
+// TestUndoBeside has two runs write at the same time.
+func TestUndoBeside(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.put("both", "0")
+	f.checkpoint("c")
+	a, b := f.c, f.c
+	a.Writer, b.Writer = Writer{Kind: "run", Name: "agent", Run: "a"}, Writer{Kind: "run", Name: "agent", Run: "b"}
+	ino := f.must("both").Ino
+	for i, c := range []Caller{a, b, a, b} {
+		f.c = c
+		f.put(fmt.Sprint("by ", c.Writer.Run, i), "x")
+		_, err := f.t.Write(c, ino, int64(i), []byte("x"))
+		f.ok(err)
+	}
+	f.c = Caller{}
+	_, conflicts := f.undo("a", RestoreOptions{})
+	f.wantLines(conflicts, "/both: it was changed since")
+	if got := f.list(""); !cmp.Equal(got, []string{"both", "by b1", "by b3"}) {
+		t.Fatal(got)
+	}
+}
