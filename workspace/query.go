@@ -19,7 +19,7 @@ func (w *Workspace) Query(ctx context.Context, sql string, limits Limits) (holt.
 	r, err := w.tree.index.db.Query(ctx, sql, limits)
 	var e *holt.Error
 	if errors.As(err, &e) && e.Hint == "" {
-		e.Hint = "ask the views files(path, dir, name, kind, size, mode, mtime, writer, run, …) and tags(path, name, value)"
+		e.Hint = "ask the views files(path, dir, name, kind, size, mode, mtime, writer, run, …), tags(path, name, value), and files_at, which has a column checkpoint too"
 	}
 	return r, err
 }

@@ -74,6 +74,43 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
+// TestFilesAt asks what there was at checkpoints, through Query and in the
+// sqlite3 shell.
+func TestFilesAt(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.mkdir("dir")
+	f.put("dir/a", "old")
+	f.put("b", "b")
+	f.checkpoint("one")
+	f.put("dir/a", "newer")
+	f.ok(f.unlink("b"))
+	f.ok(f.rename("dir", "moved", 0))
+	f.checkpoint("two")
+	f.ok(f.unlink("moved/a"))
+	for sql, want := range map[string]string{
+		"SELECT path, size FROM files_at WHERE checkpoint = 'one' ORDER BY 1":              "/b|1\n/dir|0\n/dir/a|3\n",
+		"SELECT path, size FROM files_at WHERE checkpoint = 'two' AND kind = 'file'":       "/moved/a|5\n",
+		"SELECT checkpoint, count(*) FROM files_at GROUP BY 1 ORDER BY 1":                  "one|3\ntwo|2\n",
+		"SELECT path FROM files_at WHERE checkpoint = 'two' EXCEPT SELECT path FROM files": "/moved/a\n",
+		"SELECT path FROM files_at WHERE checkpoint = 'none'":                              "",
+	} {
+		r, err := f.w.Query(context.Background(), sql, Limits{})
+		f.ok(err)
+		if got := lines(r); got != want {
+			t.Errorf("%s\n got %q\nwant %q", sql, got, want)
+		}
+		out, err := exec.Command("sqlite3", "-readonly", filepath.Join(f.dir, "index.db"), sql).CombinedOutput()
+		if err != nil || string(out) != want {
+			t.Errorf("sqlite3: %s\n got %q, %v\nwant %q", sql, out, err, want)
+		}
+	}
+	r, err := f.w.Query(context.Background(), "EXPLAIN QUERY PLAN SELECT path FROM files_at WHERE checkpoint = 'one' AND path = '/b'", Limits{})
+	f.ok(err)
+	if plan := lines(r); strings.Contains(plan, "SCAN p ") || strings.Contains(plan, "SCAN i ") || strings.Contains(plan, "MATERIALIZE") {
+		t.Fatal(plan)
+	}
+}
+
 // TestQuestionsUseIndexes wants the range and the writer to come from indexes.
 func TestQuestionsUseIndexes(t *testing.T) {
 	w := small(t, filepath.Join(t.TempDir(), "ws"))

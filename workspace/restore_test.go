@@ -3,7 +3,9 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -172,4 +174,63 @@ func TestRestorePaths(t *testing.T) {
 	if holt.CodeOf(err) != holt.Conflict {
 		t.Fatal(err)
 	}
+}
+
+func FuzzUnpackParts(f *testing.F) {
+	o := op{kind: opEnter, parent: 1, name: "x", ino: 7}
+	f.Add(packParts([]op{o, {kind: opImage, ino: 7, mode: 0o644, btime: -5}})[0])
+	f.Add(packExtents(5, []extent{{off: 10, n: 4, segment: 1, place: 200, whole: 8, delta: 4}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		parts, err := unpackParts(b)
+		if err == nil && len(parts) > 0 {
+			again, err := unpackParts(packParts(parts)[0])
+			if err != nil || len(again) == 0 {
+				t.Fatal(err)
+			}
+		}
+		const end = 3 * windowSize
+		extents, err := unpackExtents(5, end, b)
+		at := int64(5)
+		for _, e := range extents {
+			if e.off < at || e.end() > end || e.n == 0 || uint64(e.delta)+uint64(e.n) > uint64(e.whole) {
+				t.Fatalf("%+v", e)
+			}
+			at = e.end()
+		}
+		if err == nil {
+			if again, err := unpackExtents(5, end, packExtents(5, extents)); err != nil || !slices.Equal(again, extents) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestGroupWithoutEnd leaves the parts of a restore in the journal without
+// their end: they are nothing, and a later restore does not take them for its own.
+func TestGroupWithoutEnd(t *testing.T) {
+	fail := false
+	f := newFixture(t, Options{})
+	f.t.opt.Fail = func(point string) error {
+		if fail && point == "commit.append" && f.t.partRecords > 0 {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	f.put("a", "old")
+	f.checkpoint("c")
+	f.put("a", "new")
+	f.put("b", "new")
+	before := f.changes("c", Live)
+	fail = true
+	if _, err := f.w.Restore(context.Background(), f.c, "c", RestoreOptions{}); holt.CodeOf(err) != holt.OutOfSpace {
+		t.Fatal(err)
+	}
+	fail = false
+	f.wantLines(f.changes("c", Live), before...)
+	f.kill()
+	f.wantLines(f.changes("c", Live), before...)
+	f.restore("c", "/a")
+	f.wantLines(f.changes("c", Live), "created /b")
+	f.kill()
+	f.wantLines(f.changes("c", Live), "created /b")
 }

@@ -165,3 +165,40 @@ func TestUndoBeside(t *testing.T) {
 		t.Fatal(got)
 	}
 }
+
+func TestHistory(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.put("f", "1")
+	c := f.checkpoint("c")
+	f.run("r", func() { f.put("f", "22") })
+	f.run("s", func() { f.ok(f.unlink("f")) })
+	events, err := f.w.History(context.Background(), "/f")
+	f.ok(err)
+	var got []string
+	for _, e := range events {
+		got = append(got, fmt.Sprint(e.By.Run, " ", e.Size, " ", e.Gone, " ", e.Checkpoint))
+	}
+	f.wantLines(got, "s 0 true 0", "r 2 false 2", " 1 false 1")
+	f.restore("#2")
+	if w, err := f.w.Blame(context.Background(), "/f"); err != nil || w.Run != "r" {
+		t.Fatal(w, err)
+	}
+	if events, err = f.w.History(context.Background(), "/f"); err != nil || len(events) != 3 || events[0].By.Run != "" || events[0].Author.Run != "r" {
+		t.Fatal(events, err)
+	}
+	freed, err := f.w.DeleteCheckpoint(context.Background(), c.Name, true)
+	f.ok(err)
+	again, err := f.w.DeleteCheckpoint(context.Background(), c.Name, false)
+	if err != nil || freed != again || freed.Bytes != 1 || freed.Rows == 0 {
+		t.Fatal(freed, again, err)
+	}
+	if _, err := f.w.At("c"); holt.CodeOf(err) != holt.NotFound {
+		t.Fatal(err)
+	}
+	f.check()
+	for _, path := range []string{"/none", "/none/below"} {
+		if _, err := f.w.History(context.Background(), path); holt.CodeOf(err) != holt.NotFound {
+			t.Fatal(err)
+		}
+	}
+}

@@ -7,7 +7,9 @@ package workspace
 // The index on the text of mtime is what makes `mtime > '2026-06-09'` a range
 // scan: the expression in the view must stay the same to the letter, and CROSS
 // JOIN keeps the planner, which has no statistics, from scanning entry first.
-const views = `
+const views = nowViews + pastViews
+
+const nowViews = `
 CREATE INDEX inode_mtime ON inode(strftime('%Y-%m-%d %H:%M:%f', mtime / 1000000000.0, 'unixepoch'));
 CREATE INDEX inode_writer ON inode(writer);
 CREATE VIEW files AS SELECT
@@ -35,3 +37,37 @@ CREATE VIEW tags AS SELECT
 FROM xattr x JOIN entry e ON e.ino = x.ino JOIN dir d ON d.ino = e.parent
 WHERE x.name >= CAST('user.' AS BLOB) AND x.name < CAST('user/' AS BLOB);
 `
+
+// pastViews show every checkpoint: an entry of the present or of the past, and
+// the one row of its inode, and of its directory's path, that the checkpoint
+// sees. Each is found by a key; the planner cannot do that with a union inside
+// a join, hence the pairs of LEFT JOIN.
+const pastViews = `
+CREATE VIEW files_at AS ` + filesAt + `entry e ON e.born <= c.version ` + filesAtRows + `
+UNION ALL ` + filesAt + `past_entry e ON e.born <= c.version AND e.died > c.version ` + filesAtRows + `;
+`
+
+const filesAt = `SELECT
+  c.name AS checkpoint,
+  CASE coalesce(d.path, pd.path) WHEN '/' THEN '/' ELSE coalesce(d.path, pd.path) || '/' END || CAST(e.name AS TEXT) AS path,
+  coalesce(d.path, pd.path) AS dir,
+  CAST(e.name AS TEXT) AS name,
+  CASE coalesce(i.mode, p.mode) & 61440 WHEN 32768 THEN 'file' WHEN 16384 THEN 'dir' WHEN 40960 THEN 'symlink' WHEN 4096 THEN 'fifo'
+    WHEN 49152 THEN 'socket' WHEN 8192 THEN 'char' WHEN 24576 THEN 'block' END AS kind,
+  CASE coalesce(i.mode, p.mode) & 61440 WHEN 16384 THEN 0 ELSE coalesce(i.size, p.size) END AS size,
+  printf('%04o', coalesce(i.mode, p.mode) & 4095) AS mode,
+  strftime('%Y-%m-%d %H:%M:%f', coalesce(i.mtime, p.mtime) / 1000000000.0, 'unixepoch') AS mtime,
+  strftime('%Y-%m-%d %H:%M:%f', coalesce(i.ctime, p.ctime) / 1000000000.0, 'unixepoch') AS ctime,
+  w.name AS writer,
+  w.kind AS writer_kind,
+  nullif(w.run, '') AS run,
+  coalesce(i.uid, p.uid) AS uid, coalesce(i.gid, p.gid) AS gid, coalesce(i.nlink, p.nlink) AS nlink, e.ino AS ino,
+  coalesce(i.mtime, p.mtime) AS mtime_ns,
+  CAST(coalesce(i.target, p.target) AS TEXT) AS target
+FROM checkpoint c CROSS JOIN `
+
+const filesAtRows = `LEFT JOIN inode i ON i.ino = e.ino AND i.born <= c.version
+  LEFT JOIN past_inode p ON p.ino = e.ino AND p.born <= c.version AND p.died > c.version
+  LEFT JOIN dir d ON d.ino = e.parent AND d.born <= c.version
+  LEFT JOIN past_dir pd ON pd.ino = e.parent AND pd.born <= c.version AND pd.died > c.version
+  LEFT JOIN writer w ON w.id = coalesce(i.writer, p.writer)`

@@ -1,0 +1,102 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+)
+
+// large makes a workspace of n files in directories of 1000 and returns their
+// inodes.
+func large(b *testing.B, n int) (*Workspace, []Ino) {
+	b.Helper()
+	w, err := Create(filepath.Join(b.TempDir(), "ws"), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { w.Close() })
+	t, dir, files := w.Tree(), Root, make([]Ino, 0, n)
+	for i := range n {
+		if i%1000 == 0 {
+			a, err := t.Mkdir(Caller{}, Root, fmt.Sprint("d", i), 0o755)
+			if err != nil {
+				b.Fatal(err)
+			}
+			dir = a.Ino
+		}
+		a, err := t.Create(Caller{}, dir, fmt.Sprint("f", i), 0o644)
+		if err == nil {
+			_, err = t.Write(Caller{}, a.Ino, 0, []byte("content"))
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		files = append(files, a.Ino)
+	}
+	return w, files
+}
+
+// dirty writes 100 files.
+func dirty(b *testing.B, w *Workspace, files []Ino, round int) {
+	b.Helper()
+	for k := range 100 {
+		if _, err := w.Tree().Write(Caller{}, files[(round*100+k*997)%len(files)], 0, fmt.Append(nil, round)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCheckpoint takes checkpoints of 100,000 files, 100 of them dirty:
+// run it with -benchtime 10000x to see that they stay as cheap.
+func BenchmarkCheckpoint(b *testing.B) {
+	w, files := large(b, 100_000)
+	b.ResetTimer()
+	for i := range b.N {
+		b.StopTimer()
+		dirty(b, w, files, i)
+		b.StartTimer()
+		if _, err := w.Checkpoint(CheckpointOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkDiff compares two checkpoints of 100,000 files that 100 differ in.
+func BenchmarkDiff(b *testing.B) {
+	w, files := large(b, 100_000)
+	for round, name := range []string{"a", "b"} {
+		dirty(b, w, files, round)
+		if _, err := w.Checkpoint(CheckpointOptions{Name: name}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		n := 0
+		err := w.Diff(context.Background(), "a", "b", DiffOptions{}, func(Change) error { n++; return nil })
+		if err != nil || n != 100 {
+			b.Fatal(n, err)
+		}
+	}
+}
+
+// BenchmarkRestore goes back and forth between two states of 100,000 files
+// that 100 differ in.
+func BenchmarkRestore(b *testing.B) {
+	w, files := large(b, 100_000)
+	for round, name := range []string{"a", "b"} {
+		dirty(b, w, files, round)
+		if _, err := w.Checkpoint(CheckpointOptions{Name: name}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := 0; b.Loop(); i++ {
+		r, err := w.Restore(context.Background(), Caller{}, []string{"a", "b"}[i%2], RestoreOptions{})
+		if err != nil || len(r.Changes) != 100 {
+			b.Fatal(len(r.Changes), err)
+		}
+	}
+}
