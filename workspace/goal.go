@@ -298,10 +298,9 @@ func (p *plan) xattrs(ino Ino, in *inode, w was) error {
 	}
 	have := map[string]xattr{}
 	if in != nil {
-		if in, err = p.t.getXattrs(ino); err != nil {
+		if have, err = p.t.xattrs(in); err != nil {
 			return err
 		}
-		have = in.extra.xattrs
 	}
 	for _, name := range slices.Sorted(maps.Keys(have)) {
 		if _, ok := want[name]; !ok && !have[name].gone {
