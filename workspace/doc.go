@@ -120,7 +120,7 @@
 //
 // # Lock order
 //
-// flushMu, mu, then the journal's own. mu is never held during fdatasync or a
+// flushMu, mu, then a reading connection of the index, then the journal's own. mu is never held during fdatasync or a
 // commit, but for restores. The index's reading connection belongs to mu held exclusively.
 //
 // # Traps

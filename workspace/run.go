@@ -75,16 +75,21 @@ func (w *Workspace) window(ctx context.Context, run string, fn func(*runWindow) 
 	if err := w.Flush(); err != nil {
 		return diskError("look at run", err)
 	}
+	checkpoints, generation := w.tree.generations()
 	return w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
-		w.tree.mu.RLock()
-		checkpoints, generation := slices.Clone(w.tree.checkpoints), w.tree.count.Generation
-		w.tree.mu.RUnlock()
 		win, err := findWindow(tx, run, checkpoints, generation)
 		if err != nil {
 			return err
 		}
 		return fn(win)
 	})
+}
+
+// generations returns the checkpoints and the generation that is open.
+func (t *Tree) generations() ([]Checkpoint, uint64) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Clone(t.checkpoints), t.count.Generation
 }
 
 // findWindow finds the checkpoints right before and after a run. generation is

@@ -25,21 +25,19 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 	} else if err != nil {
 		return Report{}, err
 	}
+	now := func() ([]Checkpoint, uint64) { return w.tree.checkpoints, w.tree.count.Generation } // mu is held
+	if opt.DryRun {
+		checkpoints, generation := w.tree.generations()
+		now = func() ([]Checkpoint, uint64) { return checkpoints, generation }
+	}
 	build := func(tx *db.Tx) (*goal, Report, error) {
-		win, err := findWindow(tx, run, w.tree.checkpoints, w.tree.count.Generation)
+		checkpoints, generation := now()
+		win, err := findWindow(tx, run, checkpoints, generation)
 		if err != nil {
 			return nil, Report{}, err
 		}
 		u := &undo{win: win, now: point{tx, nowVersion}, units: map[Ino]*undoUnit{}}
 		return u.build(paths)
-	}
-	if opt.DryRun {
-		locked := build
-		build = func(tx *db.Tx) (*goal, Report, error) {
-			w.tree.mu.RLock()
-			defer w.tree.mu.RUnlock()
-			return locked(tx)
-		}
 	}
 	return w.change(ctx, c, opt.DryRun, "before undo of run "+run, 0, build)
 }
