@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -191,7 +192,7 @@ func TestWritersPin(t *testing.T) {
 	if w.stats.New != 0 {
 		t.Fatal("not found:", w.stats)
 	}
-	c, err := a.Collect(lazy, time.Now())
+	c, err := a.Collect(lazy, time.Now().Add(time.Hour))
 	ok(t, err)
 	if c.Packs != 0 {
 		t.Fatal(c)
@@ -301,7 +302,7 @@ func TestManyAtOnce(t *testing.T) {
 					t.Error("read:", err)
 				}
 				if i%4 == 3 {
-					if _, err := a.Collect(lazy, time.Now()); err != nil {
+					if _, err := a.Collect(lazy, time.Now().Add(time.Hour)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -310,4 +311,55 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	clean(t, a)
+}
+
+// A commit that died before the index had it leaves a version of the space
+// that the next commit must step over, and that must not come back.
+func TestDeadCommitIsSteppedOver(t *testing.T) {
+	dead := false
+	a := openAt(t, t.TempDir(), Options{Fail: func(point string) error {
+		if dead && point == "index.commit" {
+			return errDead
+		}
+		return nil
+	}})
+	for i := range 3 {
+		dead = true
+		if _, err := put(t, a, "w", "p", noise(uint64(i), 1000)); err == nil {
+			t.Fatal("the failpoint was not reached")
+		}
+		dead = false
+		want := noise(uint64(100+i), 1000)
+		_, err := put(t, a, "w", "p", want)
+		ok(t, err)
+		for range 2 {
+			holds(t, a, "w", "p", want)
+			_, err = a.Collect(lazy, time.Now().Add(time.Hour))
+			ok(t, err)
+		}
+		clean(t, a)
+		ok(t, a.Rebuild(lazy))
+		holds(t, a, "w", "p", want)
+	}
+}
+
+// What refers goes before what is referred to.
+func TestOrderOfRemoval(t *testing.T) {
+	s := &Fault{Under: &Memory{}}
+	a := openAt(t, t.TempDir(), Options{Store: s})
+	_, err := put(t, a, "w", "p", noise(1, 1000))
+	ok(t, err)
+	var removed []string
+	s.SetHook(func(call, name string) Failure {
+		if call == "delete" {
+			removed = append(removed, strings.Split(name, "/")[0])
+		}
+		return Failure{}
+	})
+	ok(t, a.Drop(lazy, "w"))
+	_, err = a.Collect(lazy, time.Now().Add(time.Hour))
+	ok(t, err)
+	if got := strings.Join(removed, " "); got != "space manifest pack" {
+		t.Fatal("removed:", got)
+	}
 }
