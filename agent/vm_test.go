@@ -108,7 +108,7 @@ func hello(t *testing.T, c *Client) Hello {
 }
 
 // TestMachine does on a machine what other tests do in namespaces, and what
-// only a machine has: its power, its clock, its root disk.
+// only a machine has: its clock, its root disk, an agent that comes again.
 func TestMachine(t *testing.T) {
 	v := startVM(t)
 	fs := serveFS(t, v.dial(t, machine.PortFiles), newTestFS())
@@ -155,10 +155,6 @@ func TestMachine(t *testing.T) {
 	if r := runToEnd(t, c, holt.RunSpec{Command: "echo back > f; cat f"}); r.stdout != "back\n" {
 		t.Errorf("%+v", r)
 	}
-	if err := c.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	v.ends(t)
 }
 
 // identity freezes and thaws the machine and gives it another name and time.
