@@ -51,7 +51,7 @@ bench: build
 
 # The stories at their full counts; prints the seed.
 soak: deps build
-	HOLT_SOAK=1 $(GO) test -count=1 -timeout 5h -v ./e2e/... ./workspace/... ./mount/...
+	HOLT_SOAK=1 $(GO) test -count=1 -timeout 5h -v ./e2e/... ./workspace/... ./mount/... ./chunk/...
 
 clean:
 	rm -rf $(BIN) $(GUEST)
