@@ -193,6 +193,15 @@ func (m *manifest) insert(tx *db.Tx) error {
 	return nil
 }
 
+// Names lists the names of a space's parts, sorted.
+func (a *Archive) Names(ctx context.Context, space string) (names []string, err error) {
+	err = a.index.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query("SELECT part.name FROM space JOIN part ON part.space = space.n WHERE space.name = ? ORDER BY part.name", []any{space},
+			func(r *db.Row) error { names = append(names, r.Text(0)); return nil })
+	})
+	return names, err
+}
+
 // Part is one part of a space.
 type Part struct {
 	Name   string

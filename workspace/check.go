@@ -81,7 +81,7 @@ func (c *checker) extent(r *db.Row) error {
 		return nil // an invariant has named it
 	}
 	c.buf = slices.Grow(c.buf[:0], int(n))[:n]
-	switch err := c.tree.journal.ReadData(data, delta, c.buf); {
+	switch err := c.tree.readData(data, delta, c.buf); {
 	case err == nil:
 		c.report.Bytes += n
 	case errors.Is(err, journal.ErrGone) && !c.still(r):

@@ -29,6 +29,7 @@
 //	journal/       segments, see package journal; meta of a record: see [op.encode]
 //	index.db       SQLite, WAL; always some prefix of the journal. One made from another schema is put aside
 //	               (index.db.old) and built again from the journal, while the journal is whole
+//	index.copy     of the index, while it is made for the archive
 //	reserve        16 MiB of nothing, given up when the host's disk is full so that deleting still works
 //
 // Tables (schema.go has them to the letter, view.go the views files and tags):
@@ -94,6 +95,19 @@
 // commit. Extents are shared with the past, and an inode that comes back has
 // its old number.
 //
+// # The archive
+//
+// Sealed segments that replay does not need go to the archive (package chunk),
+// where the workspace is a space: the bytes that rows refer to, under the
+// segment's id and at their offsets. No row and no record says so: an extent
+// whose segment is not there is read from the archive. That is enough, since
+// what may refer to a sealed segment only becomes less. Records are not
+// archived: a segment is unlinked only once the archive has a copy of the index
+// (part index.N) that needs none of segments before N. With that and the
+// segments from N on the index can be made again at any time. Order: bytes,
+// copy of the index, synced commit, unlink; and for what rows refer to no more:
+// synced commit, then its part.
+//
 // # Requests that come twice
 //
 // A mutating record carries (epoch, unique). Until a watermark acknowledges it,
@@ -120,7 +134,7 @@
 //
 // # Lock order
 //
-// flushMu, mu, then a reading connection of the index, then the journal's own. mu is never held during fdatasync or a
+// packMu, flushMu, mu, then a reading connection of the index, then the journal's own. mu is never held during fdatasync or a
 // commit, but for restores. The index's reading connection belongs to mu held exclusively.
 //
 // # Traps

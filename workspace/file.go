@@ -150,7 +150,7 @@ func (t *Tree) fill(p []byte, off int64, parts []extent) error {
 	at := off
 	for _, e := range parts {
 		clear(p[at-off : e.off-off])
-		if err := t.journal.ReadData(e.source(), int(e.delta), p[e.off-off:e.end()-off]); err != nil {
+		if err := t.readData(e.source(), int(e.delta), p[e.off-off:e.end()-off]); err != nil {
 			return err
 		}
 		at = e.end()

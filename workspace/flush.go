@@ -349,20 +349,28 @@ func (t *Tree) collect() error {
 	}
 	t.collected = segs[len(segs)-1].Ordinal
 	t.mu.Unlock()
-	t.flushMu.Lock() // no commit in between
+	select {
+	case t.sealed <- struct{}{}:
+	default:
+	}
+	return t.collectNow()
+}
+
+// collectNow is collect, even if no segment is new.
+func (t *Tree) collectNow() error {
+	t.flushMu.Lock() // no commit in between, and nobody else who collects
 	defer t.flushMu.Unlock()
-	dead, err := t.dead(segs)
+	segs := t.journal.Segments()
+	dead, packed, err := t.dead(segs)
 	if err != nil || len(dead) == 0 {
 		return err
 	}
 	err = t.index.db.WriteSync(context.Background(), func(tx *db.Tx) error {
-		for _, n := range dead {
-			if err := tx.Exec("DELETE FROM segment WHERE num = ?", int64(n)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return forgetSegments(tx, slices.DeleteFunc(slices.Clone(dead), func(n uint32) bool { return slices.Contains(packed, n) }))
 	})
+	if err == nil {
+		err = t.fail("collect.unlink")
+	}
 	for _, n := range dead {
 		if err == nil {
 			err = t.journal.Remove(n)
@@ -375,28 +383,33 @@ func (t *Tree) collect() error {
 }
 
 // dead lists the segments that the committed index needs no more: what it
-// does not refer to, nothing later can. It runs under flushMu.
-func (t *Tree) dead(segs []journal.Segment) (dead []uint32, err error) {
+// does not refer to, nothing later can. Of them, it refers to those in packed,
+// whose bytes the archive has. With an archive the records must be in its copy
+// of the index as well, so that losing the index loses nothing. It runs under
+// flushMu.
+func (t *Tree) dead(segs []journal.Segment) (dead, packed []uint32, err error) {
 	err = t.index.db.Read(context.Background(), func(tx *db.Tx) error {
-		needed := ^uint32(0)
-		err := tx.Query("SELECT value FROM meta WHERE key IN ('applied', 'last', 'replies')", nil, func(r *db.Row) error {
-			needed = min(needed, journal.Pos(r.Int64(0)).Segment())
-			return nil
-		})
+		needed, err := neededBy(tx)
+		if t.opt.Archive != nil {
+			needed = min(needed, t.packed.bound())
+		}
 		for _, s := range segs {
 			if err != nil || !s.Sealed || s.Ordinal >= needed {
 				break
 			}
 			used := false
-			err = tx.Query("SELECT 1 FROM extent WHERE segment = ?1 UNION ALL SELECT 1 FROM past_extent WHERE segment = ?1 LIMIT 1", []any{int64(s.Ordinal)}, func(*db.Row) error {
+			err = tx.Query(usedExtents+" LIMIT 1", []any{int64(s.Ordinal)}, func(*db.Row) error {
 				used = true
 				return nil
 			})
-			if !used {
-				dead = append(dead, s.Ordinal)
+			if used && t.packed.part(s.Ordinal) != "" {
+				packed = append(packed, s.Ordinal)
+			} else if used {
+				continue
 			}
+			dead = append(dead, s.Ordinal)
 		}
 		return err
 	})
-	return dead, err
+	return dead, packed, err
 }

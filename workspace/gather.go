@@ -33,7 +33,7 @@ func (t *Tree) gather(in *inode, o *op, data []byte) []byte {
 	for _, e := range tail {
 		at := len(merged)
 		merged = merged[:at+int(e.n)]
-		if err := t.journal.ReadData(e.source(), int(e.delta), merged[at:]); err != nil {
+		if err := t.readData(e.source(), int(e.delta), merged[at:]); err != nil {
 			return nil // a read of it will say why
 		}
 	}

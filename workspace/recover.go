@@ -1,10 +1,10 @@
 package workspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,20 +28,23 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 		x, err = openIndex(dir)
 	}
 	if db.IsCorrupt(err) || errors.Is(err, db.ErrSchema) {
-		x, err = freshIndex(dir, j, err, opt.Log)
+		x, err = freshIndex(dir, j, err, opt)
 	}
 	if err != nil {
 		return nil, errors.Join(diskError("open workspace", err), j.Close())
 	}
-	t := &Tree{opt: opt, log: opt.Log, journal: j, index: x, reserve: spare, wake: make(chan struct{}, 1)}
+	t := &Tree{dir: dir, opt: opt, log: opt.Log, journal: j, index: x, reserve: spare, wake: make(chan struct{}, 1), sealed: make(chan struct{}, 1)}
 	t.flushed = sync.NewCond(&t.mu)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, x.close(), j.Close())
+			err = errors.Join(err, t.index.close(), j.Close())
 		}
 	}()
 	if err := t.recover(); err != nil {
 		return nil, err
+	}
+	if err := t.findPacked(context.Background()); err != nil {
+		return nil, diskError("open workspace", err)
 	}
 	t.short = !t.reserve.take()
 	if create {
@@ -57,23 +60,37 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 
 // freshIndex puts an index aside that cannot be read, and opens an empty one,
 // if the journal still holds all that it said.
-func freshIndex(dir string, j *journal.Journal, why error, log *slog.Logger) (*index, error) {
+func freshIndex(dir string, j *journal.Journal, why error, opt Options) (*index, error) {
 	if !j.Complete() {
-		if errors.Is(why, db.ErrSchema) {
+		if errors.Is(why, db.ErrSchema) { // so was the archive's copy, most likely
 			return nil, holt.Errorf(holt.Unsupported, "open workspace: its index was made by another version of holt, and segments it could be rebuilt from are gone").
 				WithHint("use the version of holt that made it; nothing in the workspace was changed")
+		}
+		opt.Log.Warn("index cannot be used", "reason", why)
+		if found, err := fetchIndex(dir, opt); found || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			return openIndex(dir)
 		}
 		return nil, holt.Errorf(holt.Corrupt, "open workspace: its index is damaged, and segments it could be rebuilt from are gone: %w", why).
 			WithHint("restore the workspace's directory from a copy; nothing in it was changed")
 	}
-	log.Warn("index is put aside and rebuilt from the journal", "reason", why)
+	opt.Log.Warn("index is put aside and rebuilt from the journal", "reason", why)
+	if err := putIndexAside(dir); err != nil {
+		return nil, err
+	}
+	return openIndex(dir)
+}
+
+func putIndexAside(dir string) error {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		name := filepath.Join(dir, "index.db"+suffix)
 		if err := os.Rename(name, name+".old"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return err
 		}
 	}
-	return openIndex(dir)
+	return nil
 }
 
 // format writes the first record.
@@ -115,6 +132,11 @@ func (t *Tree) recover() error {
 		t.log.Warn("index does not fit the journal", "error", err)
 	}
 	if !t.journal.Complete() {
+		if found, err := t.restoreIndex(); err != nil {
+			return diskError("restore index", err)
+		} else if ok, err = t.trusted(); found && ok && err == nil {
+			return t.replay()
+		}
 		return holt.Errorf(holt.Corrupt, "open workspace: the index does not fit the journal, and segments it could be rebuilt from are gone").
 			WithHint("restore the workspace's directory from a copy; nothing in it was changed")
 	}

@@ -12,6 +12,7 @@ import (
 // Tree is the POSIX side of a workspace: one method per FUSE operation. Errors
 // are syscall.Errno. Its methods may be called from any number of goroutines.
 type Tree struct {
+	dir     string
 	opt     Options
 	log     *slog.Logger
 	journal *journal.Journal
@@ -54,6 +55,10 @@ type Tree struct {
 
 	flushMu sync.Mutex    // one batch is written at a time; before mu
 	wake    chan struct{} // to the flusher, capacity 1
+
+	packMu sync.Mutex    // one packs at a time; before flushMu
+	packed packed        // its own lock is a leaf
+	sealed chan struct{} // to the packer, capacity 1
 }
 
 // now returns the file time of an operation.

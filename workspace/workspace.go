@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"holt"
+	archive "holt/chunk"
 	"holt/journal"
 )
 
@@ -41,6 +42,14 @@ type Options struct {
 	// MaxDirty is how many unwritten rows make operations wait for the index. Default 50,000.
 	MaxDirty int
 
+	// Archive takes the bytes of sealed segments, under the name Space. Nil:
+	// they stay in the journal. It must stay open longer than the workspace.
+	Archive *archive.Archive
+	Space   string
+	// KeepSegments is how many sealed segments that replay does not need stay
+	// on the disk. Default 4; below 0 only Pack moves any.
+	KeepSegments int
+
 	// UID and GID own the top directory of a new workspace.
 	UID, GID uint32
 	// Quota bounds what is stored; see SetQuota. Default: none.
@@ -67,6 +76,9 @@ func (o Options) withDefaults() Options {
 		if *d.v <= 0 {
 			*d.v = d.n
 		}
+	}
+	if o.KeepSegments == 0 {
+		o.KeepSegments = 4
 	}
 	if o.SegmentSize <= 0 {
 		o.SegmentSize = 256 << 20
@@ -153,6 +165,9 @@ func open(dir string, opt Options, create bool) (_ *Workspace, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
 	w.done.Go(func() { w.tree.flusher(ctx) })
+	if w.tree.opt.Archive != nil && w.tree.opt.KeepSegments > 0 {
+		w.done.Go(func() { w.packer(ctx) })
+	}
 	return w, nil
 }
 
