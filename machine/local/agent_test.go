@@ -61,6 +61,49 @@ func TestAgent(t *testing.T) {
 	}
 }
 
+// What a guest writes outside of its workspace the host never sees, and is gone
+// with the machine.
+func TestRootIsScratch(t *testing.T) {
+	m, client := startAgent(t)
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "kept")
+	if err := os.WriteFile(kept, []byte("host"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(m *agent.Client, command string) string {
+		t.Helper()
+		id := holt.NewRunID()
+		if _, err := m.StartRun(t.Context(), id, holt.RunSpec{Command: command, User: "root", Cwd: "/"}); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err := m.FollowRun(t.Context(), id, 0, func(e holt.RunEvent) error { out.Write(e.Data); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	marks := []string{filepath.Join(dir, "mark"), "/root/" + filepath.Base(m.Console()) + fmt.Sprint(os.Getpid()), fmt.Sprintf("/run/holt-mark-%d", os.Getpid())}
+	for _, mark := range marks {
+		if got := run(client, fmt.Sprintf("echo guest >%s; cat %s", mark, mark)); got != "guest\n" {
+			t.Fatalf("%s: %q", mark, got)
+		}
+		if _, err := os.Stat(mark); err == nil {
+			os.Remove(mark)
+			t.Errorf("the guest wrote %s on the host", mark)
+		}
+	}
+	if got := run(client, fmt.Sprintf("cat %s; echo guest >%s; cat %s", kept, kept, kept)); got != "hostguest\n" {
+		t.Errorf("%q", got)
+	}
+	if b, err := os.ReadFile(kept); err != nil || string(b) != "host" {
+		t.Errorf("the host's file holds %q, %v", b, err)
+	}
+	if got := run(client, "grep -c /.host /proc/self/mounts; ls /dev/fuse"); got != "0\n/dev/fuse\n" {
+		t.Errorf("mounts of the host are in the guest: %q", got)
+	}
+}
+
 func control(t *testing.T, m machine.Machine) *agent.Client {
 	t.Helper()
 	conn, err := m.Dial(t.Context(), machine.PortControl)

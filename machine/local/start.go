@@ -31,8 +31,33 @@ var sockets = [...]string{machine.PortControl + ".sock", machine.PortFiles + ".s
 // script runs as PID 1 of the new namespaces and becomes the agent. File
 // descriptor 3 is the lock, which the agent holds by having it open; 4 is the
 // agent's program. $1 names its cgroups.
-const script = `mount --make-rslave / &&
-mount -t proc proc /proc &&
+//
+// The working directory stays the machine's: the agent's sockets are made
+// there, whatever root it has. Paths given to overlayfs are relative, since its
+// options have no way to quote a comma.
+const script = `mount --make-rslave / || exit
+lay() { # lay DIR: the host's DIR, to be written on without its knowing
+	mkdir -p "upper$1" "work$1" "root$1" && mount -t overlay -o lowerdir="$1",upperdir="upper$1",workdir="work$1" overlay "root$1"
+}
+view() {
+	mkdir -p scratch && mount -t tmpfs -o mode=755 holt scratch && cd scratch && lay / || return
+	while read -r _ d _; do
+		case $d in
+		/|/*/*|/proc|/home) ;;
+		/dev|/sys) mount --rbind "$d" "root$d" || return ;;
+		*) lay "$d" || echo "holt: $d of the host is not there" >&2 ;;
+		esac
+	done </proc/self/mounts
+	mount -t proc proc root/proc && mkdir -p root/.host && cd ..
+}
+here=$(pwd)
+if view; then
+	pivot_root scratch/root scratch/root/.host && umount -l /.host && rmdir /.host || exit
+else
+	cd "$here"
+	echo 'holt: there is no overlayfs: what the guest writes outside of its workspace, it writes on the host' >&2
+	mount -t proc proc /proc || exit
+fi
 mount -t tmpfs -o mode=755,nosuid,nodev tmpfs /home &&
 exec /proc/self/fd/4 agent --control-socket control.sock --files-socket files.sock --cgroup "$1"`
 
