@@ -120,7 +120,7 @@ func (v *offline) stat(path string) (holt.FileInfo, error) {
 
 func (v *offline) describe(path string, attr workspace.Attr) (holt.FileInfo, error) {
 	info := holt.FileInfo{
-		Path: path, Name: path[strings.LastIndexByte(path, '/')+1:], Kind: kindOf(attr.Mode), Size: attr.Size,
+		Path: path, Name: path[strings.LastIndexByte(path, '/')+1:], Kind: workspace.KindName(attr.Mode), Size: attr.Size,
 		Mode: attr.Mode & 0o7777, UID: attr.UID, GID: attr.GID, ModTime: time.Unix(0, attr.Mtime).UTC(),
 	}
 	if info.Kind != "symlink" {
@@ -132,25 +132,6 @@ func (v *offline) describe(path string, attr workspace.Attr) (holt.FileInfo, err
 	}
 	info.Target = strings.ToValidUTF8(target, "\uFFFD")
 	return info, nil
-}
-
-func kindOf(mode uint32) string {
-	switch mode & syscall.S_IFMT {
-	case syscall.S_IFDIR:
-		return "dir"
-	case syscall.S_IFLNK:
-		return "symlink"
-	case syscall.S_IFIFO:
-		return "fifo"
-	case syscall.S_IFSOCK:
-		return "socket"
-	case syscall.S_IFCHR:
-		return "char"
-	case syscall.S_IFBLK:
-		return "block"
-	default:
-		return "file"
-	}
 }
 
 func (v *offline) list(path string) ([]holt.FileInfo, error) {

@@ -300,7 +300,7 @@ func (l *changeList) add(kind ChangeKind, before, after placedEntry, p pair) (er
 		}
 		l.named[after.ino] = true
 	}
-	c.Ino, c.Type = in.ino, in.typeName()
+	c.Ino, c.Type = in.ino, KindName(in.mode)
 	c.By, err = l.writer(version)
 	l.all = append(l.all, c)
 	return err
@@ -312,25 +312,6 @@ func (in *inodeRow) bytes() int64 {
 		return 0
 	}
 	return in.size
-}
-
-// typeName is what the view files calls the kind.
-func (in *inodeRow) typeName() string {
-	switch in.mode & syscall.S_IFMT {
-	case syscall.S_IFREG:
-		return "file"
-	case syscall.S_IFDIR:
-		return "dir"
-	case syscall.S_IFLNK:
-		return "symlink"
-	case syscall.S_IFIFO:
-		return "fifo"
-	case syscall.S_IFSOCK:
-		return "socket"
-	case syscall.S_IFCHR:
-		return "char"
-	}
-	return "block"
 }
 
 // writer returns who a version is of.

@@ -49,7 +49,7 @@ func (f Files) Stat(path string) (holt.FileInfo, error) {
 
 func (f Files) describe(path string, a Attr) (holt.FileInfo, error) {
 	name := path[strings.LastIndexByte(path, '/')+1:]
-	info := holt.FileInfo{Path: spoken(path), Name: spoken(name), Kind: kindName(a.Mode), Mode: a.Mode & 07777,
+	info := holt.FileInfo{Path: spoken(path), Name: spoken(name), Kind: KindName(a.Mode), Mode: a.Mode & 07777,
 		UID: a.UID, GID: a.GID, ModTime: time.Unix(0, a.Mtime).UTC()}
 	if info.Path != path {
 		info.RawPath = base64.StdEncoding.EncodeToString([]byte(path))
@@ -68,8 +68,8 @@ func (f Files) describe(path string, a Attr) (holt.FileInfo, error) {
 // spoken makes a name that may be any bytes one that JSON can carry.
 func spoken(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// kindName is the kind as the view files has it.
-func kindName(mode uint32) string {
+// KindName is the kind of an inode with that mode, as the view files has it.
+func KindName(mode uint32) string {
 	switch mode & syscall.S_IFMT {
 	case syscall.S_IFDIR:
 		return "dir"
