@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -247,12 +248,12 @@ func TestRefusedAfterAnAnswer(t *testing.T) {
 type lossy struct {
 	server.Runs
 	lose func()
-	n    *int
+	n    *atomic.Int32
 }
 
 func (l lossy) Start(ctx context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error) {
 	run, err := l.Runs.Start(ctx, computer, spec, key)
-	if *l.n--; *l.n >= 0 {
+	if l.n.Add(-1) >= 0 {
 		l.lose()
 	}
 	return run, err
@@ -262,7 +263,8 @@ func (l lossy) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 // is not done twice.
 func TestLostAnswers(t *testing.T) {
 	nouns := memory(t).Nouns()
-	lost := 3
+	var lost atomic.Int32
+	lost.Store(3)
 	opt := servertest.Options(t, nouns)
 	opt.Nouns.Runs = lossy{nouns.Runs, func() { panic(http.ErrAbortHandler) }, &lost}
 	c := servertest.Serve(t, opt, "").Client(t, time.Minute)
@@ -274,14 +276,15 @@ func TestLostAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs, err := nouns.Runs.List(t.Context(), "curie", "", 10)
-	if err != nil || len(runs) != 1 || runs[0].ID != run.ID || lost != -1 {
-		t.Errorf("%d runs, %v; %d answers were left to lose", len(runs), err, lost)
+	if err != nil || len(runs) != 1 || runs[0].ID != run.ID || lost.Load() != -1 {
+		t.Errorf("%d runs, %v; %d answers were left to lose", len(runs), err, lost.Load())
 	}
 }
 
 func TestPatienceEnds(t *testing.T) {
 	nouns := memory(t).Nouns()
-	lost := 1 << 30
+	var lost atomic.Int32
+	lost.Store(1 << 30)
 	opt := servertest.Options(t, nouns)
 	opt.Nouns.Runs = lossy{nouns.Runs, func() { panic(http.ErrAbortHandler) }, &lost}
 	c := servertest.Serve(t, opt, "").Client(t, 50*time.Millisecond)
@@ -296,21 +299,21 @@ func TestPatienceEnds(t *testing.T) {
 // awayRuns is a daemon whose guest is away: it says so each time.
 type awayRuns struct {
 	server.Runs
-	tries *int
-	back  int
+	tries *atomic.Int32
+	back  int32
 }
 
 func (a awayRuns) Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error {
-	if *a.tries++; *a.tries < a.back {
+	if a.tries.Add(1) < a.back {
 		return holt.Errorf(holt.Unavailable, "the guest agent does not answer")
 	}
 	return a.Runs.Follow(ctx, id, offset, emit)
 }
 
 func TestGuestAway(t *testing.T) {
-	for _, back := range []int{3, 1 << 30} {
+	for _, back := range []int32{3, 1 << 30} {
 		nouns := memory(t).Nouns()
-		tries := 0
+		var tries atomic.Int32
 		opt := servertest.Options(t, nouns)
 		opt.Nouns.Runs = awayRuns{nouns.Runs, &tries, back}
 		c := servertest.Serve(t, opt, "").Client(t, 200*time.Millisecond)
