@@ -83,6 +83,12 @@ type result struct {
 	err error
 }
 
+// answer is a result, and the segment that the journal was in then.
+type answer struct {
+	result
+	segment uint32
+}
+
 // on does the call on a workspace.
 func (k *call) on(w *Workspace) (r result) {
 	t := w.Tree()
@@ -213,7 +219,7 @@ type modelRun struct {
 
 	unique   uint64
 	unacked  map[Epoch][]*call // answered, with a record
-	answers  map[*call]result
+	answers  map[*call]answer
 	armed    bool // faults may happen
 	wreck    int  // failpoints until an image is taken; 0: none
 	power    bool // of that image
@@ -227,7 +233,7 @@ type modelRun struct {
 
 func newModelRun(t *testing.T, seed uint64) *modelRun {
 	r := &modelRun{rng: rand.New(rand.NewPCG(seed, 7)), hash: hasher(), disk: journal.NewFaultDisk(), count: map[string]int{},
-		unacked: map[Epoch][]*call{}, answers: map[*call]result{}}
+		unacked: map[Epoch][]*call{}, answers: map[*call]answer{}}
 	r.clock.Store(1e18)
 	opt := quiet(Options{Disk: r.disk, Fail: r.fail, SegmentSize: 1 << uint(16+r.rng.IntN(6)),
 		Now: func() time.Time { return time.Unix(0, r.clock.Load()) }})
@@ -330,7 +336,7 @@ func (r *modelRun) call(k *call) {
 	}
 	r.since = append(r.since, k)
 	if got.err == nil && k.c.Unique != 0 && r.t.journal.End() != end {
-		r.answers[k] = got
+		r.answers[k] = answer{got, r.t.journal.End().Segment()}
 		r.unacked[k.c.Epoch] = append(r.unacked[k.c.Epoch], k)
 	}
 	if r.image != nil {
@@ -352,8 +358,15 @@ func (r *modelRun) repeat() {
 			delete(r.unacked, e)
 			continue
 		}
+		// Answers this old may be forgotten: see mostSpan.
+		now := r.t.journal.End().Segment()
+		calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return now-r.answers[c].segment >= mostSpan })
+		if r.unacked[e] = calls; len(calls) == 0 {
+			delete(r.unacked, e)
+			continue
+		}
 		k := calls[r.rng.IntN(len(calls))]
-		got, want := k.on(r.w), r.answers[k]
+		got, want := k.on(r.w), r.answers[k].result
 		if want.ino != 0 && r.m.nodes[want.ino] == nil {
 			want = result{err: syscall.ENOENT}
 		}
