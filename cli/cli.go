@@ -53,16 +53,21 @@ func Main(ctx context.Context, args []string, s Streams, local Local) int {
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	return a.finish(root.ExecuteContext(ctx))
+	cmd, err := root.ExecuteContextC(ctx)
+	return a.finish(cmd.Context(), err)
 }
 
 // finish reports an error and returns the exit status.
-func (a *app) finish(err error) int {
+func (a *app) finish(ctx context.Context, err error) int {
 	var status exitStatus
 	var own runFailure
+	var end interruption
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &end):
+		fmt.Fprintf(a.Err, "%s %s\n", a.paint(a.Err, red, "holt:"), end)
+		return end.status()
 	case errors.As(err, &status):
 		return int(status)
 	case !a.began && holt.CodeOf(err) == holt.Internal: // cobra's
@@ -97,9 +102,7 @@ Begin with: holt up`,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			a.began = true
 			if cmd.Annotations[ownSignals] == "" {
-				ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-				context.AfterFunc(ctx, stop) // a second one ends the program at once
-				cmd.SetContext(ctx)
+				cmd.SetContext(heed(cmd.Context()))
 			}
 		},
 	}
@@ -112,6 +115,27 @@ Begin with: holt up`,
 	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
 		a.computerCommand(), a.workspaceCommand(), a.imageCommand(), a.versionCommand())
 	return root
+}
+
+// interruption is the signal that ended the program's work.
+type interruption syscall.Signal
+
+func (interruption) Error() string { return "interrupted" }
+
+// status is what a shell makes of a program that a signal ended.
+func (i interruption) status() int { return 128 + int(i) }
+
+// heed returns a context that a signal ends. A second one ends the program at once.
+func heed(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		signal.Stop(signals)
+		cancel(interruption(s.(syscall.Signal)))
+	}()
+	return ctx
 }
 
 // group makes a command that only holds others. Cobra alone would answer an

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,7 +70,8 @@ func (a *app) templateNames(ctx context.Context, c *client.Client) []string {
 	all, _ := c.Images.List(ctx)
 	var out []string
 	for _, one := range all {
-		out = append(out, one.Template)
+		out = append(out, one.Template) // twice, where an older build of it is still there
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -94,9 +95,9 @@ func (a *app) computerList() *cobra.Command {
 			}
 			rows := make([][]string, len(all))
 			for i, c := range all {
-				rows[i] = []string{c.Name, string(c.State), c.Template, fmt.Sprint(c.CPUs), size(int64(c.MemoryMB) << 20), size(int64(c.DiskSizeMB) << 20), c.Workspace, ago(c.CreatedAt)}
+				rows[i] = []string{c.Name, string(c.State), c.Template, fmt.Sprint(c.CPUs), size(int64(c.MemoryMB) << 20), size(int64(c.DiskSizeMB) << 20), c.Workspace, uptime(c), ago(c.CreatedAt)}
 			}
-			return printTable(a.Out, []string{"NAME", "STATE", "TEMPLATE", "CPUS", "MEMORY", "ROOT DISK", "WORKSPACE", "CREATED"}, rows)
+			return printTable(a.Out, []string{"NAME", "STATE", "TEMPLATE", "CPUS", "MEMORY", "ROOT DISK", "WORKSPACE", "UPTIME", "CREATED"}, rows)
 		},
 	}
 	a.jsonFlag(cmd)
@@ -137,9 +138,17 @@ func (a *app) printComputer(c holt.Computer) error {
 		{"workspace", c.Workspace}, {"created", ago(c.CreatedAt)},
 	}
 	if c.StartedAt != nil {
-		rows = append(rows, []string{"started", fmt.Sprintf("%s, ready after %.1f s", ago(*c.StartedAt), float64(c.BootMS)/1000)})
+		rows = append(rows, []string{"started", fmt.Sprintf("%s, ready after %.1f s", ago(*c.StartedAt), float64(c.BootMS)/1000)}, []string{"uptime", uptime(c)})
 	}
 	return printTable(a.Out, nil, rows)
+}
+
+// uptime says how long a computer has been running.
+func uptime(c holt.Computer) string {
+	if c.State != holt.ComputerRunning || c.StartedAt == nil {
+		return "-"
+	}
+	return span(time.Since(*c.StartedAt))
 }
 
 // computerLife makes a verb that changes a computer's state.

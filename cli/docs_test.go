@@ -155,10 +155,10 @@ func TestEnds(t *testing.T) {
 
 func TestFailuresOfRunAre125(t *testing.T) {
 	a := &app{Streams: Streams{Err: new(bytes.Buffer)}, getenv: os.Getenv, began: true}
-	if got := a.finish(runFailure{holt.Errorf(holt.NotFound, "x")}); got != exitRun {
+	if got := a.finish(t.Context(), runFailure{holt.Errorf(holt.NotFound, "x")}); got != exitRun {
 		t.Errorf("status %d", got)
 	}
-	if got := a.finish(fmt.Errorf("get: %w", context.Canceled)); got != exitFailure {
+	if got := a.finish(t.Context(), fmt.Errorf("get: %w", context.Canceled)); got != exitFailure {
 		t.Errorf("status %d", got)
 	}
 }

@@ -15,17 +15,18 @@ import (
 
 func (a *app) doctorCommand() *cobra.Command {
 	var install, yes bool
+	var listen string
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Examine this machine", Args: exactly(0),
 		Long: `Looks at everything holt needs of this machine and says what to do about what
 is missing. The exit status is 0 unless something is bad.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings, err := a.examine(cmd.Context())
+			findings, err := a.examine(cmd.Context(), listen)
 			if err != nil {
 				return err
 			}
 			if install && !a.remote() {
-				if findings, err = a.mend(cmd.Context(), findings, yes); err != nil {
+				if findings, err = a.mend(cmd.Context(), findings, listen, yes); err != nil {
 					return err
 				}
 			}
@@ -42,12 +43,13 @@ is missing. The exit status is 0 unless something is bad.`,
 	}
 	cmd.Flags().BoolVar(&install, "install", false, "install the Debian packages that are missing")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before installing")
+	cmd.Flags().StringVar(&listen, "listen", "", "see also whether a daemon could listen on this TCP address")
 	a.jsonFlag(cmd)
 	return cmd
 }
 
 // examine asks the doctor of the daemon's machine.
-func (a *app) examine(ctx context.Context) (findings []holt.Finding, err error) {
+func (a *app) examine(ctx context.Context, listen string) (findings []holt.Finding, err error) {
 	err = a.wait("examining", func() error {
 		if a.remote() {
 			c, err := a.connect()
@@ -61,14 +63,14 @@ func (a *app) examine(ctx context.Context) (findings []holt.Finding, err error) 
 		if err != nil {
 			return err
 		}
-		findings, err = a.local.Doctor(ctx, at)
+		findings, err = a.local.Doctor(ctx, at, listen)
 		return err
 	})
 	return findings, err
 }
 
 // mend installs the packages that findings ask for, and looks again.
-func (a *app) mend(ctx context.Context, findings []holt.Finding, yes bool) ([]holt.Finding, error) {
+func (a *app) mend(ctx context.Context, findings []holt.Finding, listen string, yes bool) ([]holt.Finding, error) {
 	var missing []string
 	for _, f := range findings {
 		if f.Verdict != holt.VerdictOK {
@@ -94,7 +96,7 @@ func (a *app) mend(ctx context.Context, findings []holt.Finding, yes bool) ([]ho
 	if err != nil {
 		return nil, err
 	}
-	return a.examine(ctx)
+	return a.examine(ctx, listen)
 }
 
 func worst(findings []holt.Finding) holt.Verdict {

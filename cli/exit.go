@@ -53,6 +53,7 @@ const exitHelp = `Exit status:
   2  usage or invalid argument     7  not authenticated or not allowed
   3  not found                     8  not supported here
   4  exists already, or conflict   computer run: the command's, or 125 if holt itself fails
+                                   130  interrupted
 `
 
 // exitStatus ends the program with a status and no message.

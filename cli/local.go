@@ -12,8 +12,8 @@ type Local struct {
 	Version string
 	// Serve runs the daemon until ctx ends or someone says down.
 	Serve func(ctx context.Context, opt ServeOptions) error
-	// Doctor examines this machine.
-	Doctor func(ctx context.Context, at Place) ([]holt.Finding, error)
+	// Doctor examines this machine; listen is the TCP address a daemon is to have, "" for none.
+	Doctor func(ctx context.Context, at Place, listen string) ([]holt.Finding, error)
 	// Install installs Debian packages.
 	Install func(ctx context.Context, packages []string, progress func(Progress)) error
 	// BuildImage builds a template's image, quickly if it is there already.

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"github.com/mattn/go-runewidth"
 )
 
 // printJSON writes v as people can read it too.
@@ -17,20 +18,41 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// printTable writes rows under a head, aligned.
+// printTable writes rows under a head, aligned as a terminal shows them: an
+// emoji takes two columns, an accent none.
 func printTable(w io.Writer, head []string, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	var table [][]string
 	if len(head) > 0 {
-		fmt.Fprintln(t, strings.Join(head, "\t"))
+		table = append(table, head)
 	}
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, c := range row {
 			cells[i] = strings.NewReplacer("\t", "␉", "\n", "␊").Replace(visible(c))
 		}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
+		table = append(table, cells)
 	}
-	return t.Flush()
+	var widths []int
+	for _, row := range table {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], runewidth.StringWidth(c))
+		}
+	}
+	var out strings.Builder
+	for _, row := range table {
+		for i, c := range row {
+			if i == len(row)-1 {
+				out.WriteString(c + "\n")
+				break
+			}
+			out.WriteString(runewidth.FillRight(c, widths[i]+2))
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
 }
 
 // size says how much n bytes are.
@@ -51,14 +73,18 @@ func ago(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	d := time.Since(t)
+	return span(time.Since(t)) + " ago"
+}
+
+// span says how long d is, in its greatest unit.
+func span(d time.Duration) string {
 	switch {
 	case d < time.Minute:
-		return fmt.Sprintf("%d s ago", max(0, int(d.Seconds())))
+		return fmt.Sprintf("%d s", max(0, int(d.Seconds())))
 	case d < time.Hour:
-		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+		return fmt.Sprintf("%d min", int(d.Minutes()))
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h ago", int(d.Hours()))
+		return fmt.Sprintf("%d h", int(d.Hours()))
 	}
-	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }

@@ -148,7 +148,12 @@ func (r *remoteRun) run(ctx context.Context, computer string, spec holt.RunSpec)
 		started, err = c.Runs.Start(ctx, computer, spec, "")
 		return err
 	})
-	if err != nil {
+	var end interruption
+	switch {
+	case err != nil && errors.As(context.Cause(ctx), &end):
+		r.a.say("holt: %v before the command began", end)
+		return exitStatus(end.status())
+	case err != nil:
 		return runFailure{err}
 	}
 	r.id = started.ID
@@ -224,10 +229,7 @@ func (r *remoteRun) event(e holt.RunEvent) error {
 	return err
 }
 
-var (
-	errDetached = errors.New("left running")
-	errStopped  = errors.New("interrupted")
-)
+var errDetached = errors.New("left running")
 
 // cancelOn gives up when a signal comes, until the returned function is called.
 func cancelOn(signals <-chan os.Signal, cancel context.CancelCauseFunc) (stop func()) {
@@ -235,8 +237,8 @@ func cancelOn(signals <-chan os.Signal, cancel context.CancelCauseFunc) (stop fu
 	go func() {
 		defer close(ended)
 		select {
-		case <-signals:
-			cancel(errStopped)
+		case s := <-signals:
+			cancel(interruption(s.(syscall.Signal)))
 		case <-done:
 		}
 	}()

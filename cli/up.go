@@ -90,11 +90,11 @@ already it takes a moment.`,
 
 // up is everything between a fresh machine and the first computer.
 func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes bool) error {
-	findings, err := a.local.Doctor(ctx, opt.Place)
+	findings, err := a.local.Doctor(ctx, opt.Place, opt.Listen)
 	if err != nil {
 		return err
 	}
-	if findings, err = a.mend(ctx, findings, yes); err != nil {
+	if findings, err = a.mend(ctx, findings, opt.Listen, yes); err != nil {
 		return err
 	}
 	for _, f := range findings {
@@ -120,6 +120,9 @@ func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes boo
 	health, err := c.Daemon.Health(ctx)
 	if err == nil {
 		a.say("the daemon runs already (process %d, engine %s)", health.PID, health.Engine)
+		if opt.Listen != "" {
+			a.say("it goes on as it was started; for --listen to count: holt down, then holt up again")
+		}
 	} else if health, err = a.start(ctx, c, opt); err != nil {
 		return err
 	} else {
@@ -176,7 +179,7 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 		return err
 	})
 	if errors.Is(err, errDaemonEnded) {
-		return health, holt.Errorf(holt.Unavailable, "the daemon ended at once:\n%s", logTail(log, size)).
+		return health, holt.Errorf(holt.Unavailable, "the daemon ended at once: %s", lastWords(logTail(log, size))).
 			WithHint("the whole log is %s", log.Name())
 	}
 	return health, err
@@ -228,4 +231,15 @@ func logTail(log *os.File, from int64) string {
 	buf := make([]byte, end-from)
 	n, _ := log.ReadAt(buf, from) // what there is will do
 	return strings.TrimSpace(string(buf[:n]))
+}
+
+// lastWords returns the error that a daemon ended with, or all of its log's
+// tail where there is none.
+func lastWords(tail string) string {
+	const prefix = "holt: "
+	i := strings.LastIndex("\n"+tail, "\n"+prefix)
+	if i < 0 {
+		return "\n" + tail
+	}
+	return tail[i+len(prefix):]
 }

@@ -36,6 +36,7 @@ type Stray struct {
 type Options struct {
 	DataDir  string // of the daemon; need not exist
 	ImageDir string // where images are built; empty: in DataDir
+	Listen   string // the TCP address that a daemon is to listen on; empty: none
 	// Probe boots a test program under KVM; nil: judge by processor flags and device alone.
 	Probe func(ctx context.Context) (Probe, error)
 	// Strays finds machine processes whose directories lie under root and that
@@ -76,7 +77,7 @@ func (h host) examine(ctx context.Context, opt Options) []holt.Finding {
 	if opt.ImageDir == "" && opt.DataDir != "" {
 		opt.ImageDir = filepath.Join(opt.DataDir, "images")
 	}
-	return runChecks(ctx, opt, []check{
+	checks := []check{
 		{"processor", opt.Timeout, h.processor},
 		{"kvm", 3 * opt.Timeout, h.kvm},
 		{"qemu", opt.Timeout, h.qemu},
@@ -88,7 +89,11 @@ func (h host) examine(ctx context.Context, opt Options) []holt.Finding {
 		{"socket", opt.Timeout, h.socket},
 		{"machines", opt.Timeout, h.machines},
 		{"mounts", opt.Timeout, h.mounts},
-	})
+	}
+	if opt.Listen != "" {
+		checks = append(checks, check{"port", opt.Timeout, h.port})
+	}
+	return runChecks(ctx, opt, checks)
 }
 
 // runChecks gives each check a goroutine and a deadline. A goroutine that does

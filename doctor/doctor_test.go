@@ -155,6 +155,26 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+func TestPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, at := fakeHost(t, nil), l.Addr().String()
+	if f := h.port(t.Context(), Options{Listen: at}); f.Verdict != holt.VerdictBad || !strings.Contains(f.Found, "taken") || f.Do == "" {
+		t.Errorf("taken: %+v", f)
+	}
+	l.Close()
+	if f := h.port(t.Context(), Options{Listen: "127.0.0.1:0"}); f.Verdict != holt.VerdictOK {
+		t.Errorf("free: %+v", f)
+	}
+	for _, none := range []string{"nowhere", "127.0.0.1:99999", "192.0.2.1:1"} { // the last is TEST-NET-1 of RFC 5737
+		if f := h.port(t.Context(), Options{Listen: none}); f.Verdict != holt.VerdictBad || f.Do == "" {
+			t.Errorf("%s: %+v", none, f)
+		}
+	}
+}
+
 func TestMachines(t *testing.T) {
 	h := fakeHost(t, nil)
 	strays := func(list []Stray, err error) Options {

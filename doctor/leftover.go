@@ -48,6 +48,20 @@ func (h host) socket(ctx context.Context, opt Options) holt.Finding {
 	return bad("cannot connect to "+name+": "+err.Error(), "see who owns the data directory")
 }
 
+// port looks whether the address that a daemon is told to listen on is free.
+func (h host) port(ctx context.Context, opt Options) holt.Finding {
+	var l net.ListenConfig
+	tcp, err := l.Listen(ctx, "tcp", opt.Listen)
+	switch {
+	case err == nil:
+		tcp.Close()
+		return ok("free: " + opt.Listen)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return bad(opt.Listen+" is taken by another program", "choose another port with --listen, or see who has it: ss -ltnp")
+	}
+	return bad("cannot listen on "+opt.Listen+": "+err.Error(), "name an address of this machine and a port, as 127.0.0.1:4646")
+}
+
 func (h host) machines(_ context.Context, opt Options) holt.Finding {
 	if opt.Strays == nil || opt.DataDir == "" {
 		return ok("not looked for")

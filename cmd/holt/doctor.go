@@ -15,8 +15,8 @@ import (
 )
 
 // examine looks at this machine. A daemon that runs here does it better: it
-// knows which machines are its own.
-func examine(ctx context.Context, at cli.Place) ([]holt.Finding, error) {
+// knows which machines are its own, and its port is its own affair.
+func examine(ctx context.Context, at cli.Place, listen string) ([]holt.Finding, error) {
 	if c, err := client.New(client.Options{Socket: filepath.Join(at.DataDir, "holt.sock"), Patience: time.Second}); err == nil {
 		if _, err := c.Daemon.Health(ctx); err == nil {
 			return c.Daemon.Doctor(ctx)
@@ -27,7 +27,7 @@ func examine(ctx context.Context, at cli.Place) ([]holt.Finding, error) {
 		opt.CacheDir = at.DataDir
 	}
 	return doctor.Examine(ctx, doctor.Options{
-		DataDir: at.DataDir, ImageDir: at.ImageDir,
+		DataDir: at.DataDir, ImageDir: at.ImageDir, Listen: listen,
 		Probe: func(ctx context.Context) (doctor.Probe, error) {
 			v, err := qemu.Probe(ctx, opt)
 			return doctor.Probe{KVM: v.Accel == machine.AccelKVM, Reason: v.Reason}, err

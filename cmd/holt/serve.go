@@ -55,14 +55,16 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	if err != nil {
 		return err
 	}
+	var tcp net.Listener // both are there before anything is answered
+	if opt.Listen != "" {
+		if tcp, err = listen(d, opt, log); err != nil {
+			return errors.Join(err, local.Close())
+		}
+	}
 	log.Info("listening", "socket", socket)
 	g, broken := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.ServeLocal(local) })
-	if opt.Listen != "" {
-		tcp, err := listen(d, opt, log)
-		if err != nil {
-			return errors.Join(err, s.Close(), local.Close(), g.Wait())
-		}
+	if tcp != nil {
 		g.Go(func() error { return s.ServeTCP(tcp) })
 	}
 	select {
@@ -82,16 +84,20 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 
 // listen opens the TCP port and puts the first token where its owner finds it.
 func listen(d *daemon.Daemon, opt cli.ServeOptions, log *slog.Logger) (net.Listener, error) {
+	tcp, err := net.Listen("tcp", opt.Listen)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err // the rest says where, again
+		}
+		return nil, holt.Errorf(holt.Unavailable, "cannot listen on %s: %w", opt.Listen, err).WithHint("choose another port with --listen")
+	}
 	if secret := d.FirstToken(); secret != "" {
 		path := filepath.Join(opt.DataDir, "token")
 		if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
-			return nil, fmt.Errorf("write the first token: %w", err)
+			return nil, errors.Join(fmt.Errorf("write the first token: %w", err), tcp.Close())
 		}
 		log.Info("made the first token", "file", path)
-	}
-	tcp, err := net.Listen("tcp", opt.Listen)
-	if err != nil {
-		return nil, holt.Errorf(holt.Unavailable, "cannot listen on %s: %w", opt.Listen, err).WithHint("choose another port with --listen")
 	}
 	log.Info("listening, every caller needs a token", "tcp", tcp.Addr().String())
 	return tcp, nil

@@ -14,6 +14,7 @@ func (n images) List(context.Context) ([]holt.Image, error) {
 	at := n.m.began
 	return []holt.Image{
 		{Template: "coding-agent"},
+		{Template: "base", Built: true, Digest: "fedcba9876543210", MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at}, // an older one
 		{Template: "base", Built: true, Digest: "0123456789abcdef", MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at},
 	}, nil
 }
