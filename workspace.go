@@ -13,6 +13,36 @@ type Workspace struct {
 	Files     int64       `json:"files" doc:"inodes in use"`
 	Bytes     int64       `json:"bytes" doc:"bytes of file content"`
 	Quota     Quota       `json:"quota,omitzero" doc:"what bounds it"`
+	Packed    Packed      `json:"packed,omitzero" doc:"what the archive has of it; not in lists"`
+}
+
+// Packed says what the archive has of a workspace.
+type Packed struct {
+	Bytes   int64 `json:"bytes" doc:"bytes of content, of the present and of checkpoints, that lie in packs"`
+	Stored  int64 `json:"stored" doc:"what their chunks take there, compressed; chunks that other workspaces need too count in each"`
+	Waiting int64 `json:"waiting" doc:"bytes of the journal that are to be packed and are not yet"`
+}
+
+// Archive says what the archive of a daemon holds. Sizes are bytes.
+type Archive struct {
+	Place   string  `json:"place" doc:"directory of the packs"`
+	Spaces  int64   `json:"spaces" doc:"workspaces that have something in it"`
+	Chunks  int64   `json:"chunks"`
+	Packs   int64   `json:"packs"`
+	Content int64   `json:"content" doc:"content of all workspaces together that lies in packs"`
+	Unique  int64   `json:"unique" doc:"the same, with what is there several times counted once"`
+	Stored  int64   `json:"stored" doc:"what the packs take, garbage included"`
+	Garbage int64   `json:"garbage" doc:"of them, what nothing needs any more and a collection will remove"`
+	Ratio   float64 `json:"ratio" doc:"content for each byte that is stored and needed; 0 while there is none"`
+	Waiting int64   `json:"waiting" doc:"bytes in journals of open workspaces that are to be packed and are not yet"`
+	Cached  int64   `json:"cached,omitempty" doc:"what the cache of a far archive takes on the local disk"`
+}
+
+// Collected says what a collection of the archive's garbage did.
+type Collected struct {
+	Packs    int   `json:"packs" doc:"packs that were removed"`
+	Repacked int   `json:"repacked" doc:"of them, those whose live chunks were moved first"`
+	Freed    int64 `json:"freed" doc:"bytes by which the store shrank"`
 }
 
 // Mount is a host directory through which a workspace is used.

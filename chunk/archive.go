@@ -18,12 +18,16 @@ import (
 
 // Options say how to open an archive.
 type Options struct {
-	Store     Store                    // where packs and manifests lie
-	HotBytes  int                      // content kept in memory for reads, bytes; default 32 MiB
-	Now       func() time.Time         // default time.Now
-	Fail      func(point string) error // called at failpoints, for tests
-	Log       *slog.Logger             // default: discard
-	packBytes int                      // a smaller pack, for tests
+	Store    Store                    // where packs and manifests lie
+	HotBytes int                      // content kept in memory for reads, bytes; default 32 MiB
+	Now      func() time.Time         // default time.Now
+	Fail     func(point string) error // called at failpoints, for tests
+	Log      *slog.Logger             // default: discard
+	// Pace is called by long work after each MiB, with no lock held, and
+	// returns when it may go on. Nil: at once.
+	Pace func(ctx context.Context) error
+
+	packBytes int // a smaller pack, for tests
 }
 
 // Archive keeps the parts of spaces as chunks in packs. One process has it
@@ -37,6 +41,7 @@ type Archive struct {
 	hot   hot
 
 	lookups lookups
+	turn    chan struct{} // holds a token while long work goes on
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
@@ -84,7 +89,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Archive, error) {
 		return nil, diskError("open archive", err)
 	}
 	a := &Archive{opt: opt, log: opt.Log, store: opt.Store, index: x, codec: c, hot: hot{most: opt.HotBytes},
-		pinned: map[ID]int{}, flying: map[PackID]struct{}{}}
+		pinned: map[ID]int{}, flying: map[PackID]struct{}{}, turn: make(chan struct{}, 1)}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.lookups = lookups{index: x, idle: make(chan *lookup, 4)}
 	whole := false

@@ -36,6 +36,36 @@ func (a *Archive) Usage(ctx context.Context) (u Usage, err error) {
 	return u, err
 }
 
+// SpaceUsage says what one space holds. Sizes are bytes.
+type SpaceUsage struct {
+	Bytes  int64 // of content, of all parts together
+	Stored int64 // of the chunks that the parts need, wherever else they are needed
+}
+
+// SpaceUsage counts what a space holds; nothing if there is none.
+func (a *Archive) SpaceUsage(ctx context.Context, space string) (u SpaceUsage, err error) {
+	const pieces = " FROM space JOIN part ON part.space = space.n JOIN piece ON piece.manifest = part.manifest WHERE space.name = ?1"
+	err = a.index.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query("SELECT (SELECT COALESCE(SUM(len), 0)"+pieces+"),"+
+			" (SELECT COALESCE(SUM(stored), 0) FROM chunk WHERE n IN (SELECT piece.chunk"+pieces+"))", []any{space}, func(r *db.Row) error {
+			u = SpaceUsage{r.Int64(0), r.Int64(1)}
+			return nil
+		})
+	})
+	return u, err
+}
+
+// Spaces lists the names of all spaces.
+func (a *Archive) Spaces(ctx context.Context) (names []string, err error) {
+	err = a.index.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query("SELECT name FROM space WHERE NOT gone ORDER BY name", nil, func(r *db.Row) error {
+			names = append(names, r.Text(0))
+			return nil
+		})
+	})
+	return names, err
+}
+
 // Check compares the index with the store and reports what disagrees; with
 // content it reads every chunk that a part needs and verifies it. space limits
 // it to the chunks of one space, "" to none. The error is for what kept it from looking.

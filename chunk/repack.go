@@ -35,6 +35,7 @@ func (a *Archive) sparse(packs []surveyed) (sparse []surveyed) {
 func (a *Archive) repack(ctx context.Context, packs []surveyed, horizon time.Time, c *Collected) error {
 	var b builder
 	var drained []surveyed
+	pace := pacer{a: a}
 	flush := func() error {
 		if len(drained) == 0 {
 			return nil
@@ -64,7 +65,7 @@ func (a *Archive) repack(ctx context.Context, packs []surveyed, horizon time.Tim
 		if len(b.b) == 0 {
 			b.begin()
 		}
-		err := a.drain(ctx, p, horizon, &b)
+		err := a.drain(ctx, p, horizon, &b, &pace)
 		if holt.CodeOf(err) == holt.Corrupt {
 			a.log.Error("pack is damaged and is not written anew", "pack", p.id.String(), "error", err)
 			continue
@@ -78,7 +79,7 @@ func (a *Archive) repack(ctx context.Context, packs []surveyed, horizon time.Tim
 }
 
 // drain copies the live chunks of a pack to b; all of them or none.
-func (a *Archive) drain(ctx context.Context, p surveyed, horizon time.Time, b *builder) error {
+func (a *Archive) drain(ctx context.Context, p surveyed, horizon time.Time, b *builder, pace *pacer) error {
 	var places []place
 	err := a.index.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT chunk.id, off, stored, length, sum, pack.id FROM chunk JOIN pack ON pack.n = chunk.pack"+
@@ -96,6 +97,7 @@ func (a *Archive) drain(ctx context.Context, p surveyed, horizon time.Time, b *b
 		if stored, err = readStored(ctx, a.store, at.pack, at.entry); err == nil {
 			b.b = append(b.b, stored...)
 			b.close(at.id, at.length)
+			err = pace.did(ctx, len(stored))
 		}
 	}
 	if err != nil {

@@ -22,6 +22,7 @@ type Writer struct {
 	packs  []packed   // in the store
 	b      builder
 	stats  Written
+	pace   pacer
 	closed bool
 }
 
@@ -41,7 +42,7 @@ type Written struct {
 // Create begins a part, which replaces the one with that name, if any, on
 // Commit. Commit or Abort must follow.
 func (a *Archive) Create(space, part string) *Writer {
-	return &Writer{a: a, space: space, part: part, cutter: newCutter(), m: newManifest(), known: map[ID]int{}}
+	return &Writer{a: a, space: space, part: part, cutter: newCutter(), m: newManifest(), known: map[ID]int{}, pace: pacer{a: a}}
 }
 
 // Append adds p as bytes off and on of the part. Calls may come in any order
@@ -56,6 +57,9 @@ func (w *Writer) Append(ctx context.Context, off int64, p []byte) error {
 	}
 	w.run = append(w.run, p...)
 	w.spans = append(w.spans, span{off, len(p)})
+	if err := w.pace.did(ctx, len(p)); err != nil {
+		return err
+	}
 	return w.cut(ctx, MaxChunk)
 }
 

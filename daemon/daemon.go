@@ -29,8 +29,11 @@ type Config struct {
 	Version     string // of holt
 	Log         *slog.Logger
 
+	Archive   ArchiveConfig
+	Workspace workspace.Options // what every workspace is opened with; the daemon sets Log, Archive, Space and Quota itself
+
 	Limits computer.Limits          // zero fields take the engine's defaults
-	Fail   func(point string) error // tests: called at each step of creating and deleting
+	Fail   func(point string) error // tests: called at each step of creating and deleting, packing and collecting
 }
 
 // Daemon is everything one data directory holds, opened.
@@ -41,6 +44,7 @@ type Daemon struct {
 	lock       *os.File
 	db         *db.DB
 	keys       *computer.Keys
+	archive    *Archive
 	images     *image.Store
 	engine     machine.Engine
 	workspaces *Workspaces
@@ -70,7 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openTokens,
+		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openTokens,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())
@@ -104,7 +108,12 @@ func (d *Daemon) openEngine(ctx context.Context) (err error) {
 }
 
 func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
-	d.workspaces, err = openWorkspaces(ctx, d.db, d.keys, filepath.Join(d.cfg.DataDir, "workspaces"), d.log)
+	base := d.cfg.Workspace
+	base.Log, base.Archive = d.log, d.archive.Archive
+	d.workspaces, err = openWorkspaces(ctx, d.db, d.keys, filepath.Join(d.cfg.DataDir, "workspaces"), base)
+	if err == nil {
+		d.archive.start(d.workspaces)
+	}
 	return err
 }
 
@@ -151,8 +160,14 @@ func (d *Daemon) Close() error {
 	if d.computers != nil {
 		errs = append(errs, d.computers.Close())
 	}
+	if d.archive != nil {
+		d.archive.stop()
+	}
 	if d.workspaces != nil {
 		errs = append(errs, d.workspaces.close())
+	}
+	if d.archive != nil {
+		errs = append(errs, d.archive.close())
 	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())

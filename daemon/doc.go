@@ -10,6 +10,7 @@
 //
 //	DATA/lock          held (flock) by the one daemon of the directory; holds its process id
 //	DATA/holt.db       the control database; see [migrations]
+//	DATA/archive/      see package chunk: chunks.db, and store/ with the packs or, if those are elsewhere, cache/
 //	DATA/images/       unless the images are elsewhere; see package image
 //	DATA/computers/ID  see package computer
 //	DATA/workspaces/ID see package workspace
@@ -17,7 +18,7 @@
 //
 // # Order
 //
-// lock, control database, images, engine, registry of workspaces, computers
+// lock, control database, archive, images, engine, registry of workspaces, computers
 // (which adopts machines), host mounts. The registry undoes half-made
 // workspaces before computers undoes half-made computers, which may name them.
 //
@@ -25,6 +26,13 @@
 //
 // A computer's own lock, then hostMounts.changing, then entry.mu, then shelf.mu
 // or hostMounts.mu, which are never held while anything is waited for.
+//
+// # The archive
+//
+// All workspaces share one, each with a space named by its id: its row comes
+// before its space and goes after it. Who forks a workspace forks its space
+// too ([chunk.Archive.Fork]). Background work there rests while others wait
+// for a processor ([pace]).
 //
 // # Traps
 //

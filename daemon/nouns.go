@@ -17,6 +17,9 @@ func (d *Daemon) Computers() *computer.Store { return d.computers }
 // Workspaces returns the registry of workspaces.
 func (d *Daemon) Workspaces() *Workspaces { return d.workspaces }
 
+// Archive returns the archive of the workspaces.
+func (d *Daemon) Archive() *Archive { return d.archive }
+
 // Tokens returns the API tokens.
 func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
 

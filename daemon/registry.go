@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/chunk"
 	"holt/computer"
 	"holt/db"
 	"holt/workspace"
@@ -91,7 +92,7 @@ func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, spec holt.Wo
 
 // fill makes the files of a new workspace. They belong to the user agent.
 func (w *Workspaces) fill(id holt.WorkspaceID, quota holt.Quota) error {
-	ws, err := workspace.Create(w.shelf.path(id), workspace.Options{Log: w.log})
+	ws, err := workspace.Create(w.shelf.path(id), w.shelf.options(id, holt.Quota{}))
 	if err != nil {
 		return fmt.Errorf("create workspace: %w", err)
 	}
@@ -110,7 +111,7 @@ func (w *Workspaces) fill(id holt.WorkspaceID, quota holt.Quota) error {
 	return nil
 }
 
-// remove deletes a workspace's files and its row, however much there is of it.
+// remove deletes a workspace's files, its share of the archive and its row, however much there is of it.
 func (w *Workspaces) remove(ctx context.Context, id holt.WorkspaceID) error {
 	if err := w.table.write(ctx, `UPDATE workspace SET state = 'deleting' WHERE id = ?`, id); err != nil && !outOfSpace(err) {
 		return err
@@ -118,6 +119,9 @@ func (w *Workspaces) remove(ctx context.Context, id holt.WorkspaceID) error {
 	w.shelf.drop(id)
 	if err := os.RemoveAll(w.shelf.path(id)); err != nil {
 		return fmt.Errorf("remove workspace: %w", err)
+	}
+	if err := w.shelf.base.Archive.Drop(ctx, string(id)); err != nil && !outOfSpace(err) {
+		return fmt.Errorf("remove workspace from the archive: %w", err)
 	}
 	return w.table.write(ctx, `DELETE FROM workspace WHERE id = ?`, id)
 }
@@ -202,12 +206,18 @@ func (w *Workspaces) Get(ctx context.Context, ref string) (holt.Workspace, error
 	if err != nil {
 		return holt.Workspace{}, err
 	}
-	e, _, err := w.shelf.acquire(r.id)
+	e, ws, err := w.shelf.acquire(r.id)
 	if err != nil {
 		return holt.Workspace{}, err
 	}
 	defer w.shelf.release(e)
-	return w.shown(ctx, r)
+	shown, err := w.shown(ctx, r)
+	if err == nil {
+		var u chunk.SpaceUsage
+		u, err = w.shelf.base.Archive.SpaceUsage(ctx, string(r.id))
+		shown.Packed = holt.Packed{Bytes: u.Bytes, Stored: u.Stored, Waiting: ws.Stat().Waiting}
+	}
+	return shown, err
 }
 
 // List returns all workspaces in the order of their names. The figures of one

@@ -20,6 +20,7 @@ const idleFor = 30 * time.Second
 type shelf struct {
 	dir   string
 	log   *slog.Logger
+	base  workspace.Options // for all workspaces
 	table workspaceTable
 	idle  time.Duration
 
@@ -69,6 +70,13 @@ func (s *shelf) close() error {
 
 func (s *shelf) path(id holt.WorkspaceID) string { return filepath.Join(s.dir, string(id)) }
 
+// options are what a workspace is opened with.
+func (s *shelf) options(id holt.WorkspaceID, quota holt.Quota) workspace.Options {
+	opt := s.base
+	opt.Space, opt.Quota = string(id), quota
+	return opt
+}
+
 // acquire opens a workspace, or finds it open. It stays open until its user
 // calls release.
 func (s *shelf) acquire(id holt.WorkspaceID) (*entry, *workspace.Workspace, error) {
@@ -92,7 +100,7 @@ func (s *shelf) acquire(id holt.WorkspaceID) (*entry, *workspace.Workspace, erro
 	quota, err := s.table.quota(context.Background(), id)
 	var ws *workspace.Workspace
 	if err == nil {
-		ws, err = workspace.Open(s.path(id), workspace.Options{Log: s.log, Quota: quota})
+		ws, err = workspace.Open(s.path(id), s.options(id, quota))
 	}
 	if err != nil {
 		s.release(e)
@@ -120,7 +128,7 @@ func (s *shelf) release(e *entry) {
 	e.timer = time.AfterFunc(s.idle, func() { s.expire(e) })
 }
 
-// expire closes a workspace that is still unused.
+// expire closes a workspace that is still unused and has packed what it can.
 func (s *shelf) expire(e *entry) {
 	s.mu.Lock()
 	if s.closed || e.users > 0 {
@@ -142,6 +150,14 @@ func (s *shelf) shutIdle(e *entry) error {
 	used := e.users > 0
 	s.mu.Unlock()
 	if used || e.ws == nil {
+		return nil
+	}
+	if e.ws.Stat().Waiting > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.closed && e.left == nil {
+			e.timer = time.AfterFunc(s.idle, func() { s.expire(e) })
+		}
 		return nil
 	}
 	return s.closeEntry(e)

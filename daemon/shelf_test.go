@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/chunk"
 	"holt/computer"
 	"holt/db"
 	"holt/workspace"
@@ -21,7 +22,16 @@ func openRegistry(t *testing.T, idle time.Duration) *Workspaces {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	w, err := openWorkspaces(t.Context(), d, computer.NewKeys(d), filepath.Join(dir, "workspaces"), slog.New(slog.DiscardHandler))
+	store, err := chunk.OpenDir(filepath.Join(dir, "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := chunk.Open(t.Context(), dir, chunk.Options{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	w, err := openWorkspaces(t.Context(), d, computer.NewKeys(d), filepath.Join(dir, "workspaces"), workspace.Options{Log: slog.New(slog.DiscardHandler), Archive: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +137,7 @@ func TestHalfMadeWorkspaces(t *testing.T) {
 	if err := w.shelf.close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := openWorkspaces(t.Context(), w.table.db, w.keys, w.shelf.dir, w.log)
+	again, err := openWorkspaces(t.Context(), w.table.db, w.keys, w.shelf.dir, w.shelf.base)
 	if err != nil {
 		t.Fatal(err)
 	}

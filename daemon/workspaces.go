@@ -27,9 +27,10 @@ type Workspaces struct {
 }
 
 // openWorkspaces opens the registry and removes half-made workspaces.
-func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir string, log *slog.Logger) (*Workspaces, error) {
+func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir string, base workspace.Options) (*Workspaces, error) {
+	log := base.Log
 	table := workspaceTable{d}
-	shelf := &shelf{dir: dir, log: log, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{},
+	shelf := &shelf{dir: dir, log: log, base: base, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{},
 		kernels: kernels{log: log, set: map[*workspace.Workspace]*mount.Notifier{}}}
 	w := &Workspaces{
 		keys: keys, log: log, table: table, shelf: shelf,

@@ -349,19 +349,17 @@ func (t *Tree) collect() error {
 	}
 	t.collected = segs[len(segs)-1].Ordinal
 	t.mu.Unlock()
-	select {
-	case t.sealed <- struct{}{}:
-	default:
-	}
-	return t.collectNow()
+	t.wakePacker()
+	return t.collectNow(false)
 }
 
-// collectNow is collect, even if no segment is new.
-func (t *Tree) collectNow() error {
+// collectNow is collect, even if no segment is new. With force it does not ask
+// whether the archive has a copy of the index.
+func (t *Tree) collectNow(force bool) error {
 	t.flushMu.Lock() // no commit in between, and nobody else who collects
 	defer t.flushMu.Unlock()
 	segs := t.journal.Segments()
-	dead, packed, err := t.dead(segs)
+	dead, packed, err := t.dead(segs, force)
 	if err != nil || len(dead) == 0 {
 		return err
 	}
@@ -385,12 +383,12 @@ func (t *Tree) collectNow() error {
 // dead lists the segments that the committed index needs no more: what it
 // does not refer to, nothing later can. Of them, it refers to those in packed,
 // whose bytes the archive has. With an archive the records must be in its copy
-// of the index as well, so that losing the index loses nothing. It runs under
-// flushMu.
-func (t *Tree) dead(segs []journal.Segment) (dead, packed []uint32, err error) {
+// of the index as well, so that losing the index loses nothing, unless it is
+// forced. It runs under flushMu.
+func (t *Tree) dead(segs []journal.Segment, force bool) (dead, packed []uint32, err error) {
 	err = t.index.db.Read(context.Background(), func(tx *db.Tx) error {
 		needed, err := neededBy(tx)
-		if t.opt.Archive != nil {
+		if t.opt.Archive != nil && !force {
 			needed = min(needed, t.packed.bound())
 		}
 		for _, s := range segs {

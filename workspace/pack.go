@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"holt"
 	archive "holt/chunk"
@@ -80,21 +81,35 @@ func (t *Tree) findPacked(ctx context.Context) error {
 // keep of them, and unlinks the segments. What is read from them afterwards
 // comes from packs; no row changes, since the archive has the bytes under the
 // segment's id and their offsets. Before a segment goes, the archive also gets
-// a copy of the index that needs none of its records. Conflict without an archive.
+// a copy of the index that needs none of its records; only on a full disk those
+// without live bytes go at once. One workspace of an archive packs at a time.
+// Conflict without an archive.
 func (w *Workspace) Pack(ctx context.Context, keep int) (p Packed, err error) {
 	t := w.tree
 	if t.opt.Archive == nil {
 		return p, holt.Errorf(holt.Conflict, "pack workspace: it has no archive")
 	}
+	end, err := t.opt.Archive.Turn(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer end()
 	t.packMu.Lock()
 	defer t.packMu.Unlock()
-	if err := w.Flush(); err != nil {
-		return p, diskError("pack workspace", err)
+	before := len(t.journal.Segments())
+	err = w.Flush()
+	if err == nil {
+		err = t.pack(ctx, keep, &p)
 	}
-	if err := t.pack(ctx, keep, &p); err != nil {
-		return p, diskError("pack workspace", err)
+	if err != nil {
+		err = diskError("pack workspace", err)
 	}
-	return p, nil
+	if holt.CodeOf(err) == holt.OutOfSpace {
+		t.log.Warn("disk is full: segments without live bytes go before the archive has a copy of the index")
+		err = errors.Join(err, t.collectNow(true))
+	}
+	p.Unlinked = max(0, before-len(t.journal.Segments()))
+	return p, err
 }
 
 func (t *Tree) pack(ctx context.Context, keep int, p *Packed) error {
@@ -122,11 +137,9 @@ func (t *Tree) pack(ctx context.Context, keep int, p *Packed) error {
 			return fmt.Errorf("copy index to the archive: %w", err)
 		}
 	}
-	before := len(t.journal.Segments())
-	if err := t.collectNow(); err != nil {
+	if err := t.collectNow(false); err != nil {
 		return err
 	}
-	p.Unlinked = before - len(t.journal.Segments())
 	if err := t.forget(ctx); err != nil {
 		return err
 	}
@@ -318,19 +331,45 @@ func (t *Tree) readData(d journal.Data, delta int, p []byte) error {
 	return far
 }
 
-// packer packs whenever a segment was sealed, until ctx ends.
+// packer packs whenever a segment was sealed or the disk is full, and what an
+// earlier process left, until ctx ends.
 func (w *Workspace) packer(ctx context.Context) {
-	for {
+	t := w.tree
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for sealed := t.sealed; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.tree.sealed:
+		case <-sealed:
+		case <-again.C:
 		}
-		p, err := w.Pack(ctx, w.tree.opt.KeepSegments)
+		keep := t.opt.KeepSegments
+		if t.tight.Swap(false) {
+			keep = 0
+		}
+		sealed = t.sealed
+		if w.Stat().Waiting == 0 && keep > 0 {
+			continue
+		}
+		p, err := w.Pack(ctx, keep)
 		if err != nil && ctx.Err() == nil {
-			w.tree.log.Error("segments cannot be packed; trying again after the next one", "error", err)
-		} else if p.Segments > 0 {
-			w.tree.log.Info("segments packed", "segments", p.Segments, "bytes", p.Bytes, "stored", p.Stored, "unlinked", p.Unlinked)
+			t.log.Error("segments cannot be packed", "again_in", packAgain, "error", err)
+			sealed = nil // until then
+			again.Reset(packAgain)
+		} else if p.Unlinked > 0 {
+			t.log.Info("segments packed", "segments", p.Segments, "bytes", p.Bytes, "stored", p.Stored, "unlinked", p.Unlinked)
 		}
+	}
+}
+
+// packAgain is when packing is tried again after it has failed.
+const packAgain = time.Minute
+
+// wakePacker says that there may be something to pack.
+func (t *Tree) wakePacker() {
+	select {
+	case t.sealed <- struct{}{}:
+	default:
 	}
 }

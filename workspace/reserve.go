@@ -66,6 +66,10 @@ func (t *Tree) append(o *op, table, data []byte) (journal.Ref, error) {
 		t.log.Warn("disk is full: the reserve is used for deletions")
 		ref, err = t.journal.Append(t.metaBuf, table, data)
 	}
+	if full(err) || t.short {
+		t.tight.Store(true)
+		t.wakePacker()
+	}
 	return ref, err
 }
 

@@ -3,6 +3,7 @@ package workspace
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"holt/db"
@@ -59,6 +60,7 @@ type Tree struct {
 	packMu sync.Mutex    // one packs at a time; before flushMu
 	packed packed        // its own lock is a leaf
 	sealed chan struct{} // to the packer, capacity 1
+	tight  atomic.Bool   // an append found the disk full: the packer keeps no segments back
 }
 
 // now returns the file time of an operation.

@@ -103,6 +103,7 @@ type Stats struct {
 	Allocated     int64       // bytes of content that extents refer to
 	JournalBytes  int64       // bytes of all segments on disk
 	Segments      int         // journal segments on disk
+	Waiting       int64       // bytes of sealed segments that are to be packed, and of packed ones to be unlinked
 	JournalEnd    journal.Pos // where the next record goes
 	JournalSynced journal.Pos // everything before it survives power loss
 	CachedInodes  int
@@ -238,9 +239,14 @@ func (w *Workspace) Stat() Stats {
 	s := Stats{Inodes: int64(t.count.Inodes), Files: int64(t.count.Files), Dirs: int64(t.count.Dirs), Bytes: int64(t.count.Bytes),
 		Allocated: int64(t.count.Allocated), JournalEnd: t.journal.End(), JournalSynced: t.journal.Synced(),
 		CachedInodes: len(t.inodes.ring), CachedEntries: t.entries, DirtyRows: t.batch.rows() + t.writing, Orphans: len(t.orphans)}
-	for _, seg := range t.journal.Segments() {
+	segs := t.journal.Segments()
+	applied := journal.Pos(t.oldestReply(t.count.Applied)).Segment()
+	for i, seg := range segs {
 		s.Segments++
 		s.JournalBytes += seg.Bytes
+		if t.opt.Archive != nil && seg.Sealed && seg.Ordinal < applied && i < len(segs)-1-max(0, t.opt.KeepSegments) {
+			s.Waiting += seg.Bytes
+		}
 	}
 	return s
 }
