@@ -68,15 +68,13 @@ func errorReply(unique uint64, errno unix.Errno) []byte {
 	return binary.NativeEndian.AppendUint64(b, unique)
 }
 
-// mountFuse mounts a new FUSE file system at dir and returns its descriptor,
-// which blocks: a thread that waits in the read is woken faster than one that
-// polls. The kernel's INIT waits there; the mount answers nobody before that
-// is answered.
-func mountFuse(dir string) (*os.File, error) {
+// mountFuse mounts a new FUSE file system at dir and returns its device. The
+// kernel's INIT waits there; the mount answers nobody before that is answered.
+func mountFuse(dir string) (*fuseDevice, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, unix.ENOTCONN) {
 		return nil, err
 	}
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/fuse: %w", err)
 	}
@@ -86,7 +84,7 @@ func mountFuse(dir string) (*os.File, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
 	}
-	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
+	return newFuseDevice(fd)
 }
 
 // unmountFuse takes away all of this agent's mounts at dir, also dead ones of

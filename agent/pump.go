@@ -53,8 +53,8 @@ type pump struct {
 // fuseMount is one life of the mount.
 type fuseMount struct {
 	id    [16]byte
-	dev   *os.File // /dev/fuse
-	ready bool     // INIT has been answered
+	dev   *fuseDevice
+	ready bool // INIT has been answered
 	// greeted is the session in which hello has been said for this mount.
 	greeted net.Conn
 }

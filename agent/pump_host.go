@@ -169,11 +169,11 @@ func (p *pump) reply(b []byte) error {
 		return nil
 	}
 	binary.NativeEndian.PutUint64(b[8:], e.unique)
-	_, err := m.dev.Write(b)
+	err := m.dev.reply(b)
 	if errors.Is(err, unix.EINVAL) {
 		// The kernel does not take it, and would wait for ever.
 		p.log.Error("host's reply is not valid", "opcode", e.opcode, "bytes", len(b))
-		_, err = m.dev.Write(errorReply(e.unique, unix.EIO))
+		err = m.dev.reply(errorReply(e.unique, unix.EIO))
 	}
 	if err == nil && e.opcode == opcodeInit {
 		p.begun(m)
@@ -212,7 +212,10 @@ func (p *pump) notify(notices <-chan []byte) {
 		if m == nil {
 			continue
 		}
-		_, err := m.dev.Write(b)
+		if len(b) == 0 {
+			continue
+		}
+		err := m.dev.notify(b)
 		if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the kernel does not know that inode
 			p.log.Warn("host's notification is not valid", "err", err)
 		}

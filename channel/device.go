@@ -120,20 +120,20 @@ func (d *Device) readAll(fd uintptr, p []byte) (n int, err error) {
 func (d *Device) Write(p []byte) (n int, err error) {
 	waitErr := d.raw.Write(func(fd uintptr) bool {
 		for n < len(p) {
-			got, e := unix.Write(int(fd), p[n:])
-			switch {
-			case e == unix.EINTR:
-			case e == unix.EAGAIN:
+			got, _, errno := unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&p[n])), uintptr(len(p)-n))
+			switch errno {
+			case 0:
+				n += int(got)
+			case unix.EINTR:
+			case unix.EAGAIN:
 				if hungUp(fd) {
 					err = ErrHungUp
 					return true
 				}
 				return false
-			case e != nil:
-				err = e
-				return true
 			default:
-				n += got
+				err = errno
+				return true
 			}
 		}
 		return true
