@@ -74,8 +74,19 @@ func cpuModel(accel machine.Acceleration) string {
 	if accel == machine.AccelKVM {
 		return "host"
 	}
-	return "max,la57=off" // with five-level page tables every software page walk is longer
+	return emulatedCPU
 }
+
+// emulatedCPU is what QEMU can emulate, without what only costs there:
+//
+//   - with five-level page tables (la57) every software page walk is longer;
+//   - where "rep movsb" is fast (erms, fsrm) kernel and C library copy and clear
+//     memory with it: QEMU does so byte by byte, and with other instructions eight
+//     and sixteen at a time;
+//   - whoever touches user memory in the kernel with smap looks addresses up in
+//     another table, which like all is emptied at each change of process, and pku
+//     is one more check of each.
+const emulatedCPU = "max,la57=off,erms=off,fsrm=off,smap=off,pku=off"
 
 // arguments is QEMU's command line.
 func (h Hardware) arguments(spec machine.Spec) []string {
@@ -118,15 +129,18 @@ func (h Hardware) arguments(spec machine.Spec) []string {
 // kernelArgs is the kernel's command line. A panic or a reboot ends QEMU. The
 // console is quiet because every byte of it costs dearly under TCG.
 //
-// Without KVM the guest's defences against speculation are off: no processor
-// speculates across an emulator, and they made programs a quarter dearer to
-// start. Nor does the kernel test its timer there, as it does not under KVM: on a
-// busy host an emulated timer is late, and the kernel would panic. What the spec
-// says comes later, and so wins.
+// Without KVM some of the guest's own defences are off, which the host does not
+// rest on. No processor speculates across an emulator (mitigations made programs
+// a quarter dearer to start). QEMU translates a program anew wherever it lies
+// anew: at addresses that change, a program of a C library's size costs as much
+// again at each start, and memory for each translation. And memory is not cleared
+// when the kernel takes it for itself, only for programs. Nor does the kernel test
+// its timer there, as it does not under KVM: on a busy host an emulated timer is
+// late, and the kernel would panic. What the spec says comes later, and so wins.
 func kernelArgs(spec machine.Spec, accel machine.Acceleration) string {
 	args := []string{"console=ttyS0", "quiet", "panic=-1", "reboot=t"}
 	if accel != machine.AccelKVM {
-		args = append(args, "mitigations=off", "no_timer_check")
+		args = append(args, "mitigations=off", "norandmaps", "init_on_alloc=0", "no_timer_check")
 	}
 	args = append(args, spec.Args...)
 	if spec.Network {
