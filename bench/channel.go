@@ -249,7 +249,7 @@ func openControl(ctx context.Context, b *bench, dir string) (*controlMover, erro
 	}
 	c := &controlMover{client: client, bytes: int64(b.channelMB) << 20}
 	c.close = func() error { return errors.Join(client.Close(), end()) }
-	spec := holt.RunSpec{Argv: []string{"systemctl", "is-system-running", "--wait"}, User: "root", Cwd: "/"}
+	spec := holt.RunSpec{Argv: settled, User: "root", Cwd: "/"}
 	id := holt.NewRunID()
 	if _, err := client.StartRun(bounded, id, spec); err != nil {
 		return nil, err

@@ -139,6 +139,10 @@ func (d *daemon) run(ctx context.Context, computer string, argv ...string) ([]by
 // settle waits until the guest has finished its start, which goes on long
 // after its agent answers.
 func (d *daemon) settle(ctx context.Context, computer string) error {
-	_, err := d.run(ctx, computer, "sh", "-c", "systemctl is-system-running --wait; true")
+	_, err := d.run(ctx, computer, settled...)
 	return err
 }
+
+// settled is a program that returns when the guest has finished its start. At
+// first there is no bus to ask on, and systemctl would say "offline" at once.
+var settled = []string{"sh", "-c", "until [ -S /run/dbus/system_bus_socket ]; do sleep 0.1; done; systemctl is-system-running --wait; true"}
