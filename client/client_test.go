@@ -338,6 +338,40 @@ func TestGuestAway(t *testing.T) {
 	}
 }
 
+// cutRuns is a daemon that is killed before a quiet run has said anything.
+type cutRuns struct {
+	server.Runs
+	cuts *atomic.Int32
+}
+
+func (c cutRuns) Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error {
+	if c.cuts.Add(-1) >= 0 {
+		panic(http.ErrAbortHandler)
+	}
+	return c.Runs.Follow(ctx, id, offset, emit)
+}
+
+// TestQuietRun: each new daemon that answers is waited for anew, however long
+// the restarts take together.
+func TestQuietRun(t *testing.T) {
+	nouns := memory(t).Nouns()
+	var cuts atomic.Int32
+	cuts.Store(8) // pauses of 2.5 s in sum
+	opt := servertest.Options(t, nouns)
+	opt.Nouns.Runs = cutRuns{nouns.Runs, &cuts}
+	c := servertest.Serve(t, opt, "").Client(t, time.Second)
+	if _, err := c.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: "true"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Runs.Follow(t.Context(), run.ID, 0, func(holt.RunEvent) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestInputOverRestart kills the daemon while input flows: nothing is lost,
 // nothing comes twice.
 func TestInputOverRestart(t *testing.T) {

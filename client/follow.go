@@ -27,17 +27,20 @@ func (n Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func
 	f := follower{c: n.c, id: id, next: offset, emit: emit}
 	var w wait
 	for {
-		f.heard = false
+		f.heard, f.answered = false, false
 		err := f.once(ctx)
 		if f.done || f.failed != nil {
 			return f.failed
 		}
-		if f.heard {
-			w = wait{since: time.Now()}
-		}
 		var lost *lostError
 		if !errors.As(err, &lost) && holt.CodeOf(err) != holt.Unavailable {
 			return err
+		}
+		switch {
+		case f.heard:
+			w = wait{since: time.Now()}
+		case f.answered && lost != nil:
+			w.since = time.Now() // a quiet run, and another daemon than the time before
 		}
 		if !n.c.again(ctx, &w, lost) {
 			return err
@@ -47,13 +50,14 @@ func (n Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func
 
 // follower is one Follow, over any number of connections.
 type follower struct {
-	c      *Client
-	id     holt.RunID
-	next   int64 // offset of the first byte that was not emitted
-	emit   func(holt.RunEvent) error
-	heard  bool  // this connection brought more than an error
-	done   bool  // the exit event was emitted
-	failed error // of emit
+	c        *Client
+	id       holt.RunID
+	next     int64 // offset of the first byte that was not emitted
+	emit     func(holt.RunEvent) error
+	answered bool  // the daemon took this connection's request
+	heard    bool  // this connection brought more than an error
+	done     bool  // the exit event was emitted
+	failed   error // of emit
 }
 
 // once follows over one connection until it ends.
@@ -66,6 +70,7 @@ func (f *follower) once(ctx context.Context) error {
 		return err
 	}
 	defer resp.Body.Close()
+	f.answered = true
 	// The server beats; a connection that is silent for longer is dead.
 	silence := time.AfterFunc(quiet, func() { cancel(errSilent) })
 	defer silence.Stop()

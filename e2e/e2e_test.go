@@ -106,7 +106,7 @@ func Counts(full bool) []string {
 		return []string{
 			"BIG_FILE_MB=2560", // larger than the 2 GiB root disk
 			"COMPUTERS=10",     // created at once on the local engine
-			"DAEMON_KILLS=25",  // SIGKILLs of the daemon under load
+			"DAEMON_KILLS=100", // SIGKILLs of the daemon under load
 			"VM_KILLS=10",      // SIGKILLs of the machine under load
 			"VENV=",            // a whole virtual environment, pip and all
 		}

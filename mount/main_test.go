@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 
 	"holt/workspace"
@@ -49,6 +50,14 @@ func helpers() map[string]func(args []string) error {
 		// writes through a map of args[0], says so, and then says for each
 		// line of its input how many KiB of the map are still dirty
 		"map": func(args []string) error { return mapFile(args[0]) },
+		// writes args[1] random bytes to the new file args[0] and says their hash
+		"fill": func(args []string) error {
+			n, err := strconv.ParseInt(args[1], 10, 64)
+			if err != nil {
+				return err
+			}
+			return fillFile(args[0], n)
+		},
 		// serves the workspace in args[0] to the guest at descriptor 3
 		"serve": func(args []string) error {
 			conn, err := net.FileConn(os.NewFile(3, "guest"))

@@ -593,17 +593,14 @@ func TestReaddirWhileChanging(t *testing.T) {
 
 func TestLargeDirectory(t *testing.T) {
 	_, dir := mountedWorkspace(t)
-	count := 100_000
-	if testing.Short() {
-		count = 2_000
-	}
+	count := full(2_000, 1_000_000)
 	sub := filepath.Join(dir, "large")
 	if err := os.Mkdir(sub, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	fd := openFile(t, sub, unix.O_RDONLY|unix.O_DIRECTORY)
 	for i := range count {
-		if err := unix.Mknodat(fd, fmt.Sprintf("file-%06d", i), unix.S_IFREG|0o644, 0); err != nil {
+		if err := unix.Mknodat(fd, fmt.Sprintf("file-%07d", i), unix.S_IFREG|0o644, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -616,7 +613,7 @@ func TestLargeDirectory(t *testing.T) {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
 	for i, e := range entries {
-		if e.Name() != fmt.Sprintf("file-%06d", i) {
+		if e.Name() != fmt.Sprintf("file-%07d", i) {
 			t.Fatalf("entry %d is %s", i, e.Name())
 		}
 	}

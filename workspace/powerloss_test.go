@@ -1,0 +1,41 @@
+package workspace
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// TestPowerLosses takes the power away at random failpoints of a workspace at
+// work, with whatever of the journal and the index was not synced: what comes
+// back holds every synced operation, is a state that there was, and checks
+// clean. HOLT_SOAK=1 does it 200 times.
+func TestPowerLosses(t *testing.T) {
+	const each, perSeed = 25, 20 // steps between two, losses of one workspace
+	losses, seed := 20, max(*modelSeed, 1)
+	if os.Getenv("HOLT_SOAK") != "" {
+		losses = 200
+	}
+	for done := 0; done < losses && !t.Failed(); seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			r := newModelRun(t, seed)
+			lost := 0
+			for lost < min(perSeed, losses-done) && !t.Failed() {
+				for range r.rng.IntN(each) {
+					r.step()
+				}
+				if r.wreck == 0 {
+					r.wreck, r.power = 1+r.rng.IntN(40), true
+				}
+				if n := r.count["power"] + r.count["wreck, power"]; n > lost {
+					lost = n
+					r.check()
+				}
+			}
+			done += lost
+		})
+	}
+	if !t.Failed() {
+		t.Logf("seeds from %d: %d losses of power, nothing synced was lost", max(*modelSeed, 1), losses)
+	}
+}
