@@ -348,12 +348,15 @@ func TestNewSessionFreesBlockedWriter(t *testing.T) {
 func TestHangUp(t *testing.T) {
 	w := newWire()
 	p := NewPort(w)
+	killed := make(chan struct{})
 	go func() {
+		defer close(killed)
 		if s, err := p.Accept(); err == nil {
 			s.Write(appendHeader(nil, FrameRequest, MaxFrame)) // and no more
 		}
 	}()
 	c := dial(t, w.host(t))
+	<-killed
 	heir := NewPort(w)
 	go heir.HangUp()
 	r := NewFrameReader(c)
