@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt/channel"
+	"holt/fusectl"
 )
 
 // kernel is what a guest has: a FUSE mount of the real kernel whose messages
@@ -64,7 +65,7 @@ func (k *kernel) unmount() {
 		return
 	}
 	detach(k.dir)
-	abort(mi.minor)
+	fusectl.Abort(mi.minor)
 	<-k.done
 	unix.Close(k.dev)
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/fusectl"
 )
 
 const (
@@ -43,7 +44,7 @@ func (m *HostMount) Unmount() error {
 		return nil
 	}
 	// Some process, or another mount namespace, keeps it: never wait for that.
-	if abortErr := abort(m.dev); abortErr != nil {
+	if abortErr := fusectl.Abort(m.dev); abortErr != nil {
 		err = errors.Join(err, abortErr)
 	}
 	if m.waitDone(abortWait) {
@@ -98,44 +99,6 @@ func detach(dir string) error {
 		return fmt.Errorf("unmount %s: fusermount3: %w: %s", dir, err, bytes.TrimSpace(out))
 	}
 	return nil
-}
-
-// abort ends a FUSE connection: every process that waits for it gets an error.
-func abort(dev uint32) error {
-	file := filepath.Join(strconv.FormatUint(uint64(dev), 10), "abort")
-	err := os.WriteFile(filepath.Join("/sys/fs/fuse/connections", file), []byte("1"), 0)
-	if errors.Is(err, os.ErrNotExist) && os.Geteuid() == 0 {
-		err = abortDetached(file)
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // it ended by itself
-	}
-	return err
-}
-
-// abortDetached writes into the control file system where nobody mounted it,
-// through a mount of it that has no place in the tree of files.
-func abortDetached(file string) error {
-	fs, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("open fusectl: %w", err)
-	}
-	defer unix.Close(fs)
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return fmt.Errorf("create fusectl: %w", err)
-	}
-	dir, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("mount fusectl: %w", err)
-	}
-	defer unix.Close(dir)
-	fd, err := unix.Openat(dir, file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	_, err = unix.Write(fd, []byte("1"))
-	return err
 }
 
 // Clear unmounts what a killed daemon left on dir: FUSE mounts that answer

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/fusectl"
 	"holt/machine"
 )
 
@@ -43,7 +44,7 @@ func kill(p machine.Process) error {
 	defer tick.Stop()
 	for end := time.Now().Add(killWait); time.Now().Before(end); {
 		for c := range connections {
-			err = errors.Join(err, abort(c))
+			err = errors.Join(err, fusectl.Abort(c))
 		}
 		select {
 		case <-h.Done():
@@ -57,15 +58,15 @@ func kill(p machine.Process) error {
 
 // fuseConnections returns the numbers of the FUSE connections that are mounted
 // where that process lives and not here: the others are the host's.
-func fuseConnections(pid int) map[string]bool {
+func fuseConnections(pid int) map[uint32]bool {
 	tables, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/mountinfo", pid)) // of any thread that still lives
-	theirs := map[string]bool{}
+	theirs := map[uint32]bool{}
 	for _, path := range tables {
 		if b, err := os.ReadFile(path); err == nil {
 			addFuse(theirs, b)
 		}
 	}
-	ours := map[string]bool{}
+	ours := map[uint32]bool{}
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil
@@ -79,7 +80,7 @@ func fuseConnections(pid int) map[string]bool {
 
 // addFuse adds the connections in a mount table: each has the number of its
 // file system's device, which has major number 0. See proc_pid_mountinfo(5).
-func addFuse(connections map[string]bool, mountinfo []byte) {
+func addFuse(connections map[uint32]bool, mountinfo []byte) {
 	for line := range bytes.Lines(mountinfo) {
 		before, after, ok := bytes.Cut(line, []byte(" - "))
 		fields := bytes.Fields(before)
@@ -87,37 +88,8 @@ func addFuse(connections map[string]bool, mountinfo []byte) {
 			continue
 		}
 		minor, ok := bytes.CutPrefix(fields[2], []byte("0:"))
-		if _, err := strconv.ParseUint(string(minor), 10, 32); ok && err == nil {
-			connections[string(minor)] = true
+		if n, err := strconv.ParseUint(string(minor), 10, 32); ok && err == nil {
+			connections[uint32(n)] = true
 		}
 	}
-}
-
-// abort ends a FUSE connection: whoever waits for it gets an error. It writes
-// through a mount of the control file system that has no place in the tree of
-// files, because the host need not have mounted it.
-func abort(connection string) error {
-	fs, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("open fusectl: %w", err)
-	}
-	defer unix.Close(fs)
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return fmt.Errorf("create fusectl: %w", err)
-	}
-	dir, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("mount fusectl: %w", err)
-	}
-	defer unix.Close(dir)
-	fd, err := unix.Openat(dir, filepath.Join(connection, "abort"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil // it ended by itself
-	}
-	if err != nil {
-		return fmt.Errorf("abort connection %s: %w", connection, err)
-	}
-	defer unix.Close(fd)
-	_, err = unix.Write(fd, []byte("1"))
-	return err
 }
