@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sync/errgroup"
+
 	"holt"
 	"holt/machine"
 )
@@ -17,15 +19,24 @@ func takeOverAll(ctx context.Context, s *Store) error {
 	if err != nil {
 		return err
 	}
+	var work errgroup.Group // no error ends the others: they are half-way
+	work.SetLimit(atOnce)
 	for _, r := range all {
-		t := &takeover{making{s: s, r: &r}}
-		t.holdImage(ctx)
-		if err := t.run(ctx); err != nil {
-			return fmt.Errorf("take over computer %s: %w", r.Name, err)
-		}
+		work.Go(func() error {
+			t := &takeover{making{s: s, r: &r}}
+			t.holdImage(ctx)
+			if err := t.run(ctx); err != nil {
+				return fmt.Errorf("take over computer %s: %w", r.Name, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return work.Wait()
 }
+
+// atOnce is how many computers are taken over at once: a machine that does not
+// answer costs ten seconds.
+const atOnce = 16
 
 // holdImage says anew where the computer's disk is: the data directory may
 // have been moved.

@@ -65,13 +65,14 @@ func (e *epoch) acknowledge(watermark uint64) {
 		return
 	}
 	e.acked = watermark
-	e.queue = slices.DeleteFunc(e.queue, func(q replyAt) bool {
-		if q.unique < watermark {
-			delete(e.replies, q.unique)
-			return true
-		}
-		return false
-	})
+	// Requests are worked on side by side, so the queue is only nearly in the order
+	// of their numbers. What stands behind one that is not acknowledged goes with
+	// it: each answer is looked at once, however often a guest acknowledges.
+	n := 0
+	for ; n < len(e.queue) && e.queue[n].unique < watermark; n++ {
+		delete(e.replies, e.queue[n].unique)
+	}
+	e.queue = e.queue[n:]
 }
 
 // oldestReply returns the position from which recovery must look for answers
