@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"holt"
 	"holt/client"
 )
 
@@ -21,6 +24,58 @@ func (a *app) complete(ask names) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		return a.ask(cmd, ask), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeSpots completes NAME:PATH, with what lies there now, in the first n
+// arguments. What looks like a path here is left to the shell.
+func (a *app) completeSpots(noun copyNoun, n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		name, p, inside := strings.Cut(typed, ":")
+		if len(args) >= n || strings.ContainsRune(name, '/') {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		if inside {
+			return a.ask(cmd, noun.entries(name, p)), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+		}
+		list := a.workspaceNames
+		if noun == inComputers {
+			list = a.computerNames
+		}
+		var out []string
+		for _, one := range a.ask(cmd, list) {
+			one, _, _ = strings.Cut(one, "\t")
+			out = append(out, one+":")
+		}
+		return out, cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+// entries lists the directory that a half-typed path leads into. No computer is
+// started for it.
+func (n copyNoun) entries(name, typed string) names {
+	return func(ctx context.Context, c *client.Client) (out []string) {
+		dir, _ := path.Split(typed)
+		at := dir
+		if !path.IsAbs(at) {
+			at = path.Join(n.home, at)
+		}
+		if n == inComputers && !strings.HasPrefix(at+"/", n.home+"/") {
+			if got, err := c.Computers.Get(ctx, name); err != nil || got.State != holt.ComputerRunning {
+				return nil
+			}
+		}
+		list, _ := n.files(c).List(ctx, name, at)
+		for _, f := range list {
+			if visible(f.Name) != f.Name || strings.ContainsAny(f.Name, "\t\n \uFFFD") { // a shell would take it apart
+				continue
+			}
+			if f.Kind == "dir" {
+				f.Name += "/"
+			}
+			out = append(out, name+":"+dir+f.Name)
+		}
+		return out
 	}
 }
 

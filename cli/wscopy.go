@@ -19,7 +19,8 @@ the workspace's top, the other a path here, or - for standard input or output. A
 directory needs --recursive; import and export keep times, links and holes too.`,
 		Example: `  holt workspace cp notes.md einstein:notes.md
   holt workspace cp -r einstein:results ./results`,
-		Args: exactly(2),
+		Args:              exactly(2),
+		ValidArgsFunction: a.completeSpots(inWorkspaces, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.copy(cmd.Context(), args[0], args[1], recursive, inWorkspaces)
 		},
@@ -31,7 +32,8 @@ directory needs --recursive; import and export keep times, links and holes too.`
 func (a *app) workspacePut() *cobra.Command {
 	return &cobra.Command{
 		Use: "put FILE NAME:PATH", Short: "Copy a file of this machine into a workspace", Args: exactly(2),
-		Long: "Copies one file, or standard input if FILE is -. It is replaced as one step.",
+		ValidArgsFunction: a.completeSpots(inWorkspaces, 2),
+		Long:              "Copies one file, or standard input if FILE is -. It is replaced as one step.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.copy(cmd.Context(), args[0], args[1], false, inWorkspaces)
 		},

@@ -14,7 +14,7 @@ import (
 // onSpot makes a command about one place in a workspace.
 func (a *app) onSpot(use, short string, most int, run func(cmd *cobra.Command, c *client.Client, at spot, rest []string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: atLeast(1, most), ValidArgsFunction: a.complete(a.workspaceNames),
+		Use: use, Short: short, Args: atLeast(1, most), ValidArgsFunction: a.completeSpots(inWorkspaces, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, rest, err := takeSpot(args)
 			if err != nil {
@@ -114,7 +114,7 @@ func (a *app) workspaceMkdir() *cobra.Command {
 func (a *app) workspaceMv() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mv NAME:FROM NAME:TO", Short: "Move a file within a workspace", Args: exactly(2),
-		ValidArgsFunction: a.complete(a.workspaceNames),
+		ValidArgsFunction: a.completeSpots(inWorkspaces, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := parseSpot(args[0])
 			if err != nil {
