@@ -45,6 +45,14 @@ type MkdirSpec struct {
 	Parents bool   `json:"parents,omitempty" doc:"create missing directories above it; an existing directory is no error"`
 }
 
+// SymlinkSpec says how to make a symbolic link. A file or link that stands at
+// Path is replaced as one step.
+type SymlinkSpec struct {
+	Path   string `json:"path" doc:"absolute"`
+	Target string `json:"target" minLength:"1" maxLength:"4095" doc:"what it says; need not be there"`
+	User   string `json:"user,omitempty" doc:"Linux user who will own it; default: agent"`
+}
+
 // RenameSpec moves a file inside one computer. An existing file at To is replaced.
 type RenameSpec struct {
 	From string `json:"from" doc:"absolute"`

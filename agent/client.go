@@ -86,6 +86,16 @@ type Client struct {
 	mux     *yamux.Session
 	streams chan struct{} // a token for each stream
 	stuck   time.Duration // stuckAfter, but in tests
+	mark    string        // see For
+}
+
+// For returns the same channel with operations that bear a mark, 1 to 8
+// hexadecimal digits: what they change in the workspace comes with the tag
+// "for/<mark>".
+func (c *Client) For(mark string) *Client {
+	marked := *c
+	marked.mark = mark
+	return &marked
 }
 
 // stuckAfter is how long an operation whose context has ended may be held up
@@ -165,7 +175,7 @@ func (s *clientStream) ask(op string, args, result any) error {
 	if err != nil {
 		return err
 	}
-	if err := writeMessage(s, request{V: Protocol, Op: op, Args: raw}); err != nil {
+	if err := writeMessage(s, request{V: Protocol, Op: op, Args: raw, For: s.client.mark}); err != nil {
 		return err
 	}
 	return readAnswer(s, result)

@@ -140,6 +140,12 @@ func (c *Client) Mkdir(ctx context.Context, path string, mode uint32, user strin
 	return c.call(ctx, opMkdir, fileArgs{Path: path, Mode: mode, User: user, Recursive: parents}, nil)
 }
 
+// Symlink makes a symbolic link, owned by user ("": root). A file or link that
+// stands at path is replaced as one step.
+func (c *Client) Symlink(ctx context.Context, path, target, user string) error {
+	return c.call(ctx, opSymlink, fileArgs{Path: path, To: target, User: user}, nil)
+}
+
 // Remove removes a file or an empty directory; with recursive a whole tree, and
 // what is not there is no error.
 func (c *Client) Remove(ctx context.Context, path string, recursive bool) error {

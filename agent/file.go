@@ -148,10 +148,13 @@ func createTemp(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, unix.EISDIR
 	}
+	return os.OpenFile(tempName(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+func tempName(path string) string {
 	var b [8]byte
 	rand.Read(b[:])
-	name := filepath.Join(filepath.Dir(path), ".holt-"+hex.EncodeToString(b[:]))
-	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return filepath.Join(filepath.Dir(path), ".holt-"+hex.EncodeToString(b[:]))
 }
 
 // commitTemp gives a written file its owner, mode and name. It is synced
@@ -307,6 +310,33 @@ func mkdir(path string, mode uint32, owner account, parents bool) error {
 		return mkdir(path, mode, owner, true)
 	}
 	return err
+}
+
+// makeSymlink makes a link beside the path and renames it.
+func makeSymlink(ctx context.Context, raw json.RawMessage) (any, error) {
+	args, err := fileArguments(raw)
+	if err != nil {
+		return nil, err
+	}
+	if args.To == "" || len(args.To) >= unix.PathMax || strings.Contains(args.To, "\x00") {
+		return nil, holt.Errorf(holt.InvalidArgument, "a link cannot say %q", clip(args.To))
+	}
+	owner, err := ownerOf(args.User)
+	if err != nil {
+		return nil, err
+	}
+	temp := tempName(filepath.Clean(args.Path))
+	if err := unix.Symlink(args.To, temp); err != nil {
+		return nil, fileError("link", args.Path, err)
+	}
+	err = os.Lchown(temp, int(owner.UID), int(owner.GID))
+	if err == nil {
+		err = unix.Rename(temp, args.Path)
+	}
+	if err != nil {
+		os.Remove(temp)
+	}
+	return nil, fileError("link", args.Path, err)
 }
 
 func removeFile(ctx context.Context, raw json.RawMessage) (any, error) {

@@ -122,6 +122,34 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
+func TestSymlink(t *testing.T) {
+	c := startGuest(t).client(t).For("1f")
+	ctx, dir := t.Context(), t.TempDir()
+	link := dir + "/link"
+	for _, target := range []string{"elsewhere", strings.Repeat("x", 4095), "/etc/passwd"} {
+		if err := c.Symlink(ctx, link, target, "agent"); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := c.Stat(ctx, link); err != nil || info.Kind != "symlink" || info.Target != target || info.UID != 1000 {
+			t.Errorf("%+v, %v", info, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"empty":       c.Symlink(ctx, link, "", ""),
+		"too long":    c.Symlink(ctx, link, strings.Repeat("x", 4096), ""),
+		"zero byte":   c.Symlink(ctx, link, "a\x00b", ""),
+		"relative":    c.Symlink(ctx, "link", "x", ""),
+		"a directory": c.Symlink(ctx, dir, "x", ""),
+		"no mark":     c.For("../x").Symlink(ctx, link, "x", ""),
+	} {
+		wantCode(t, what, err, holt.InvalidArgument)
+	}
+	wantCode(t, "nowhere", c.Symlink(ctx, dir+"/no/link", "x", ""), holt.NotFound)
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error)  { return 0, f.err }

@@ -239,6 +239,9 @@ func TestTags(t *testing.T) {
 		"6/cgroup": "1:cpu:/\n", "6/environ": "A=b\x00" + runEnv + "=" + run + "\x00",
 		"7/cgroup":  "0::/user.slice/user-1000.slice/user@1000.service/app.slice/x.scope\n",
 		"8/environ": runEnv + "=" + strings.Repeat("x", 1000) + "\x00",
+		"10/cgroup": "0::/holt-agent\n", "10/comm": "holt:1f\n", "11/cgroup": "0::/\n", "11/comm": "holt:../x\n",
+		"12/cgroup": "0::/system.slice/holt.service\n", "12/comm": "holt:1f\n", // an agent that is a process on a host
+		"13/cgroup": "0::/holt/" + run + "\n", "13/comm": "holt:1f\n",
 	}
 	tags := newTagger("holt")
 	tags.read = func(pid uint32, file string) ([]byte, error) {
@@ -248,12 +251,17 @@ func TestTags(t *testing.T) {
 		}
 		return []byte(s), nil
 	}
-	for pid, want := range []string{"", "run/" + run, "run/" + run, "unit/cron.service", "", "", "run/" + run, "", "", ""} {
+	for pid, want := range []string{"", "run/" + run, "run/" + run, "unit/cron.service", "", "", "run/" + run, "", "", "", "for/1f", "", "for/1f", "run/" + run} {
 		if got := tags.of(uint32(pid)); got != want {
 			t.Errorf("pid %d: tag %q, want %q", pid, got, want)
 		}
 	}
+	files["10/comm"] = "holt:2\n"
+	if got := tags.of(10); got != "for/2" {
+		t.Errorf("a thread that works for another operation: tag %q", got)
+	}
 	for pid := range uint32(5 * maxTags) {
+		files[fmt.Sprintf("%d/cgroup", pid)] = "0::/system.slice/cron.service\n"
 		tags.of(pid)
 	}
 	if len(tags.cache) > maxTags {

@@ -113,6 +113,7 @@ func newServer(opt ServerOptions) *Server {
 		opRunSignal: s.signalRun,
 		opStat:      statFile,
 		opMkdir:     makeDir,
+		opSymlink:   makeSymlink,
 		opRemove:    removeFile,
 		opRename:    renameFile,
 	}
@@ -234,6 +235,13 @@ func (s *Server) serveRequest(ctx context.Context, q request, stream *serverStre
 	if q.V != Protocol {
 		return nil, holt.Errorf(holt.Unsupported, "guest agent speaks protocol %d, not %d", Protocol, q.V).
 			WithHint("the computer was started by another version of holt; stop and start it")
+	}
+	if q.For != "" {
+		done, err := nameThread(q.For)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 	}
 	if handle, ok := s.unary[q.Op]; ok {
 		return handle(ctx, q.Args)

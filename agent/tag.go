@@ -5,9 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"holt"
 )
@@ -18,8 +23,8 @@ const (
 )
 
 // tagger says whose process a pid is, in the words of a request's tag:
-// "run/<id>", "unit/<service>" or "". It must be asked while the process waits
-// for its request: later the pid may be another's.
+// "run/<id>", "for/<mark>", "unit/<service>" or "". It must be asked while the
+// process waits for its request: later the pid may be another's.
 type tagger struct {
 	prefix string // of the runs' cgroups, as /proc tells them
 	now    func() time.Time
@@ -57,12 +62,30 @@ func (t *tagger) of(pid uint32) string {
 	if len(t.cache) >= maxTags {
 		clear(t.cache)
 	}
-	tag := t.look(pid)
-	t.cache[pid] = cachedTag{tag, now.Add(tagFor)}
+	tag := t.byGroup(pid)
+	if !strings.HasPrefix(tag, "run/") {
+		if mark := t.mark(pid); mark != "" {
+			tag = mark
+		}
+	}
+	// The agent's own threads have another name with each operation.
+	if tag != "" && !strings.HasPrefix(tag, "for/") {
+		t.cache[pid] = cachedTag{tag, now.Add(tagFor)}
+	}
 	return tag
 }
 
-func (t *tagger) look(pid uint32) string {
+// mark returns the tag of a thread that works for an operation of the host's.
+func (t *tagger) mark(pid uint32) string {
+	b, _ := t.read(pid, "comm")
+	mark, ok := strings.CutPrefix(strings.TrimSpace(string(b)), threadPrefix)
+	if !ok || !markRE.MatchString(mark) {
+		return ""
+	}
+	return "for/" + mark
+}
+
+func (t *tagger) byGroup(pid uint32) string {
 	b, _ := t.read(pid, "cgroup")
 	for line := range bytes.Lines(b) {
 		// 0::/holt/run_abc is cgroup2's line; the others are v1's.
@@ -100,4 +123,40 @@ func (t *tagger) byCgroup(where string) string {
 		}
 	}
 	return ""
+}
+
+// A thread that works for one of the host's operations bears the operation's
+// mark in its name (15 bytes at most, see prctl(2)), where the pump, which is
+// another process, finds it.
+const (
+	agentName    = "holt-guest"
+	threadPrefix = "holt:"
+)
+
+var markRE = regexp.MustCompile(`^[0-9a-f]{1,8}$`)
+
+// nameThread lets the calling goroutine's file requests be told by a mark,
+// until done is called.
+func nameThread(mark string) (done func(), err error) {
+	if !markRE.MatchString(mark) {
+		return nil, holt.Errorf(holt.InvalidArgument, "%q is no mark of an operation", clip(mark))
+	}
+	runtime.LockOSThread()
+	if err := setThreadName(threadPrefix + mark); err != nil {
+		runtime.UnlockOSThread()
+		return nil, err
+	}
+	return func() {
+		if setThreadName(agentName) == nil { // else the thread ends with its goroutine
+			runtime.UnlockOSThread()
+		}
+	}, nil
+}
+
+func setThreadName(name string) error {
+	b, err := unix.BytePtrFromString(name)
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(b)), 0, 0, 0)
+	}
+	return err
 }

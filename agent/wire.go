@@ -25,6 +25,9 @@ type request struct {
 	V    int             `json:"v"`
 	Op   string          `json:"op"`
 	Args json.RawMessage `json:"args,omitempty"`
+	// For is the mark that the file requests of this operation bear: 1 to 8
+	// hexadecimal digits, chosen by the host.
+	For string `json:"for,omitempty"`
 }
 
 // answer follows a request, and ends streams of chunks.
@@ -314,6 +317,7 @@ const (
 	opStat      = "file.stat"
 	opList      = "file.list"
 	opMkdir     = "file.mkdir"
+	opSymlink   = "file.symlink"
 	opRemove    = "file.remove"
 	opRename    = "file.rename"
 	opWatch     = "file.watch"

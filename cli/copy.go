@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -23,11 +24,13 @@ func (a *app) computerCopy() *cobra.Command {
 		Long: `Copies a file between this machine and a computer. One side is NAME:PATH,
 the other a path here, or - for standard input or output. PATH is absolute or
 relative to the workspace, /home/agent. A directory needs --recursive. A symlink
-that is named is followed; what lies in a directory and is neither file nor
-directory is left out, named, and makes the exit status 1.`,
+that is named is followed, one that lies in a directory is copied as it is. What
+is neither file, directory nor symlink is left out, named, and makes the exit
+status 1.`,
 		Example: `  holt computer cp notes.md einstein:notes.md
   holt computer cp -r einstein:/home/agent/results ./results`,
-		Args: exactly(2),
+		Args:              exactly(2),
+		ValidArgsFunction: a.completeSpots(inComputers, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.copy(cmd.Context(), args[0], args[1], recursive, inComputers)
 		},
@@ -123,6 +126,8 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 		case d.IsDir():
 			_, err = k.files.Mkdir(ctx, target.owner, holt.MkdirSpec{Path: target.path, Mode: uint32(info.Mode().Perm()), Parents: true}, "")
 			return err
+		case info.Mode()&fs.ModeSymlink != 0:
+			return k.putLink(ctx, p, target)
 		case !info.Mode().IsRegular():
 			k.leave(p, kindHere(info.Mode()))
 			return nil
@@ -143,14 +148,26 @@ func noDirectory(err error, to end) error {
 // [holt.FileInfo] does.
 func kindHere(mode fs.FileMode) string {
 	switch {
-	case mode&fs.ModeSymlink != 0:
-		return "symlink"
 	case mode&fs.ModeNamedPipe != 0:
 		return "fifo"
 	case mode&fs.ModeSocket != 0:
 		return "socket"
 	}
 	return "device"
+}
+
+// putLink copies a symlink, not what it leads to.
+func (k *copier) putLink(ctx context.Context, from string, to end) error {
+	target, err := os.Readlink(from)
+	if err != nil {
+		return here(err, from)
+	}
+	if !utf8.ValidString(target) { // JSON cannot carry it
+		k.leave(from, "symlink to a name that is not UTF-8")
+		return nil
+	}
+	_, err = k.files.Symlink(ctx, to.owner, holt.SymlinkSpec{Path: to.path, Target: target}, "")
+	return err
 }
 
 func (k *copier) putFile(ctx context.Context, from string, info fs.FileInfo, to end) error {

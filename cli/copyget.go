@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -38,7 +39,13 @@ func (k *copier) get(ctx context.Context, from end, to string) error {
 	case strings.HasSuffix(to, "/") && info.Kind != "dir":
 		return holt.Errorf(holt.NotFound, "there is no directory %s", to)
 	}
-	return k.getAny(ctx, from, info, to)
+	if info.Kind != "dir" {
+		return k.getAny(ctx, from, info, to)
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil { // the user's names may be links, those below may not
+		return here(err, to)
+	}
+	return k.getEntries(ctx, from, to)
 }
 
 // mostLinks is how many symlinks Linux follows in one path.
@@ -66,14 +73,19 @@ func (k *copier) getAny(ctx context.Context, from end, info holt.FileInfo, to st
 	switch info.Kind {
 	case "file":
 		return k.getFile(ctx, from, info, to)
+	case "symlink":
+		return k.getLink(info, to)
 	case "dir":
-	default:
-		k.leave(from.path, info.Kind)
-		return nil
+		if err := makeDir(to); err != nil {
+			return err
+		}
+		return k.getEntries(ctx, from, to)
 	}
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		return here(err, to)
-	}
+	k.leave(from.path, info.Kind)
+	return nil
+}
+
+func (k *copier) getEntries(ctx context.Context, from end, to string) error {
 	entries, err := k.files.List(ctx, from.owner, from.path)
 	if err != nil {
 		return err
@@ -85,6 +97,32 @@ func (k *copier) getAny(ctx context.Context, from end, info holt.FileInfo, to st
 		if err := k.getAny(ctx, from.in(e.Name), e, filepath.Join(to, e.Name)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// makeDir makes a directory if there is none. A link there is not followed: the
+// guest may just have had it made, to lead what comes next out of the copy.
+func makeDir(at string) error {
+	err := os.Mkdir(at, 0o755)
+	if info, no := os.Lstat(at); errors.Is(err, fs.ErrExist) && no == nil && info.IsDir() {
+		return nil
+	}
+	return here(err, at)
+}
+
+// getLink makes a symlink as the guest has it. It is only made, never followed.
+func (k *copier) getLink(info holt.FileInfo, to string) error {
+	if strings.ContainsRune(info.Target, '\uFFFD') {
+		k.leave(info.Path, "symlink to a name that is not UTF-8")
+		return nil
+	}
+	beside := filepath.Join(filepath.Dir(to), ".holt-cp-"+rand.Text())
+	if err := os.Symlink(info.Target, beside); err != nil {
+		return here(err, to)
+	}
+	if err := os.Rename(beside, to); err != nil {
+		return here(errors.Join(err, os.Remove(beside)), to)
 	}
 	return nil
 }

@@ -69,6 +69,12 @@ func (n Files) Mkdir(ctx context.Context, of string, spec holt.MkdirSpec, key st
 	return out, err
 }
 
+// Symlink makes a symbolic link; a file or link at its path is replaced.
+func (n Files) Symlink(ctx context.Context, of string, spec holt.SymlinkSpec, key string) (out holt.FileInfo, err error) {
+	err = n.c.json(ctx, call{method: http.MethodPost, path: join(n.noun, of, "files", "symlink"), body: spec, keyed: true, key: key}, &out)
+	return out, err
+}
+
 // Remove removes a file or an empty directory; recursive: any directory.
 func (n Files) Remove(ctx context.Context, of, path string, recursive bool, key string) error {
 	query := at(path)

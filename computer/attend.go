@@ -98,8 +98,11 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 
 // writer turns the tag of a guest's file request into whom its change is
 // attributed to. The tag is hostile text: only runs that were started in this
-// very computer count.
+// very computer count, and operations that go on in it.
 func (a *attendant) writer(tag string) workspace.Writer {
+	if w, ok := a.l.marks.writer(tag); ok {
+		return w
+	}
 	if id, ok := runTag(tag); ok && a.startedHere(id) {
 		return workspace.Writer{Kind: "run", Name: "agent", Run: string(id)}
 	}

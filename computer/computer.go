@@ -38,9 +38,12 @@ type Config struct {
 	Images     Images // may be nil for an engine without root disks
 	Workspaces Workspaces
 	Serve      FileServer
-	Limits     Limits                   // zero fields take the engine's defaults
-	Log        *slog.Logger             // nil: slog.Default
-	Fail       func(point string) error // tests: called at each step; an error fails it there
+	// Writer says whom what a call changes in a guest's files is attributed to;
+	// nil: it stays unattributed.
+	Writer func(context.Context) workspace.Writer
+	Limits Limits                   // zero fields take the engine's defaults
+	Log    *slog.Logger             // nil: slog.Default
+	Fail   func(point string) error // tests: called at each step; an error fails it there
 }
 
 // Store is the set of computers of one daemon.

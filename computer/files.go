@@ -10,10 +10,8 @@ import (
 
 	"holt"
 	"holt/agent"
+	"holt/workspace"
 )
-
-// workspaceDir is where a computer's workspace is mounted.
-const workspaceDir = "/home/agent"
 
 // defaultUser owns what is written through the API.
 const defaultUser = "agent"
@@ -29,13 +27,14 @@ func (f *Files) Stat(ctx context.Context, computer, path string) (holt.FileInfo,
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
-	if v, ok, err := f.view(ctx, computer, p); err != nil {
-		return holt.FileInfo{}, err
-	} else if ok {
-		defer v.close()
-		return v.stat(p)
-	}
 	var info holt.FileInfo
+	off, err := f.offline(ctx, computer, p, func(w workspace.Files) (err error) {
+		info, err = w.Stat(p)
+		return err
+	})
+	if off || err != nil {
+		return info, err
+	}
 	err = f.ask(ctx, computer, true, func(ctx context.Context, c *agent.Client) (err error) {
 		info, err = c.Stat(ctx, p)
 		return err
@@ -50,12 +49,12 @@ func (f *Files) List(ctx context.Context, computer, path string) ([]holt.FileInf
 		return nil, err
 	}
 	list := []holt.FileInfo{}
-	if v, ok, err := f.view(ctx, computer, p); err != nil {
-		return nil, err
-	} else if ok {
-		defer v.close()
-		list, err = v.list(p)
-		return sorted(list), err
+	off, err := f.offline(ctx, computer, p, func(w workspace.Files) (err error) {
+		list, err = w.List(p)
+		return err
+	})
+	if off || err != nil {
+		return list, err
 	}
 	err = f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, w *watchdog) error {
 		list = list[:0]
@@ -65,12 +64,8 @@ func (f *Files) List(ctx context.Context, computer, path string) ([]holt.FileInf
 			return nil
 		})
 	})
-	return sorted(list), err
-}
-
-func sorted(list []holt.FileInfo) []holt.FileInfo {
 	slices.SortFunc(list, func(a, b holt.FileInfo) int { return strings.Compare(a.Name, b.Name) })
-	return list
+	return list, err
 }
 
 // Read writes n bytes of a file from offset off to w; n < 0: up to its end.
@@ -82,11 +77,9 @@ func (f *Files) Read(ctx context.Context, computer, path string, off, n int64, w
 	if off < 0 {
 		return holt.Errorf(holt.InvalidArgument, "a file cannot be read from offset %d", off)
 	}
-	if v, ok, err := f.view(ctx, computer, p); err != nil {
+	stopped, err := f.offline(ctx, computer, p, func(files workspace.Files) error { return files.Read(ctx, p, off, n, w) })
+	if stopped || err != nil {
 		return err
-	} else if ok {
-		defer v.close()
-		return v.read(ctx, p, off, n, w)
 	}
 	return f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
 		_, err := c.ReadFile(ctx, p, off, n, &fedWriter{w, dog})
@@ -120,7 +113,7 @@ func (f *Files) Write(ctx context.Context, computer, name string, spec holt.Writ
 			return holt.FileInfo{}, err
 		}
 	}
-	err = f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
+	err = f.streamChange(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
 		return c.WriteFile(ctx, p, spec.Mode, spec.User, &fedReader{r, dog})
 	})
 	if err != nil {
@@ -174,8 +167,31 @@ func (f *Files) mkdir(ctx context.Context, computer string, spec holt.MkdirSpec)
 	if spec.User == "" {
 		spec.User = defaultUser
 	}
-	return f.ask(ctx, computer, spec.Parents, func(ctx context.Context, c *agent.Client) error {
+	return f.change(ctx, computer, spec.Parents, func(ctx context.Context, c *agent.Client) error {
 		return c.Mkdir(ctx, path.Clean(spec.Path), spec.Mode, spec.User, spec.Parents)
+	})
+}
+
+// Symlink makes a symbolic link; a file or link at its path is replaced as one step.
+func (f *Files) Symlink(ctx context.Context, computer string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error) {
+	p, err := cleanPath(spec.Path)
+	if err != nil {
+		return holt.FileInfo{}, err
+	}
+	if spec.User == "" {
+		spec.User = defaultUser
+	}
+	return Once(ctx, f.s.cfg.Keys, Call[holt.FileInfo]{
+		Key: key, Method: "file.symlink", Request: []any{computer, spec},
+		Act: func(ctx context.Context, _ *Claim) (holt.FileInfo, error) {
+			err := f.change(ctx, computer, true, func(ctx context.Context, c *agent.Client) error {
+				return c.Symlink(ctx, p, spec.Target, spec.User)
+			})
+			if err != nil {
+				return holt.FileInfo{}, err
+			}
+			return f.Stat(ctx, computer, p)
+		},
 	})
 }
 
@@ -189,14 +205,14 @@ func (f *Files) Remove(ctx context.Context, computer, name string, recursive boo
 	if err != nil {
 		return err
 	}
-	if p == "/" || p == workspaceDir {
+	if p == "/" || p == workspace.Home {
 		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", p).
 			WithHint("remove what is in it, or delete the computer")
 	}
 	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
 		Key: key, Method: "file.remove", Request: []any{computer, p, recursive},
 		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
-			return struct{}{}, f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
+			return struct{}{}, f.streamChange(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
 				if recursive { // the agent calls it done when nothing is there
 					if _, err := c.Stat(ctx, p); err != nil {
 						return err
@@ -223,7 +239,7 @@ func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpe
 	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
 		Key: key, Method: "file.rename", Request: []any{computer, spec},
 		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
-			return struct{}{}, f.ask(ctx, computer, false, func(ctx context.Context, c *agent.Client) error {
+			return struct{}{}, f.change(ctx, computer, false, func(ctx context.Context, c *agent.Client) error {
 				return c.Rename(ctx, from, to)
 			})
 		},
@@ -241,6 +257,25 @@ func (f *Files) ask(ctx context.Context, computer string, repeat bool, act func(
 	return l.do(ctx, l.limits.Answer, repeat, act)
 }
 
+// change is ask for what changes files: that is attributed to the caller.
+func (f *Files) change(ctx context.Context, computer string, repeat bool, act func(context.Context, *agent.Client) error) error {
+	_, l, err := f.s.wake(ctx, computer)
+	if err != nil {
+		return err
+	}
+	mark, done := f.mark(ctx, l)
+	defer done()
+	return l.do(ctx, l.limits.Answer, repeat, func(ctx context.Context, c *agent.Client) error { return act(ctx, c.For(mark)) })
+}
+
+// mark begins an operation of the caller's in a guest; "": nobody's.
+func (f *Files) mark(ctx context.Context, l *live) (mark string, done func()) {
+	if f.s.cfg.Writer == nil {
+		return "", func() {}
+	}
+	return l.marks.begin(f.s.cfg.Writer(ctx))
+}
+
 // stream is ask for what takes as long as it takes: it is ended when the guest
 // stalls, not after a fixed time.
 func (f *Files) stream(ctx context.Context, computer string, act func(context.Context, *agent.Client, *watchdog) error) error {
@@ -248,6 +283,21 @@ func (f *Files) stream(ctx context.Context, computer string, act func(context.Co
 	if err != nil {
 		return err
 	}
+	return l.stream(ctx, act)
+}
+
+// streamChange is stream for what changes files: that is attributed to the caller.
+func (f *Files) streamChange(ctx context.Context, computer string, act func(context.Context, *agent.Client, *watchdog) error) error {
+	_, l, err := f.s.wake(ctx, computer)
+	if err != nil {
+		return err
+	}
+	mark, done := f.mark(ctx, l)
+	defer done()
+	return l.stream(ctx, func(ctx context.Context, c *agent.Client, dog *watchdog) error { return act(ctx, c.For(mark), dog) })
+}
+
+func (l *live) stream(ctx context.Context, act func(context.Context, *agent.Client, *watchdog) error) error {
 	c, err := l.agent(ctx, l.limits.Reconnect)
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ type live struct {
 	limits    Limits
 	attendant *attendant
 	runs      *runSet
+	marks     marks
 	launched  time.Time
 
 	hostname string

@@ -120,7 +120,7 @@ func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
 func (d *Daemon) openComputers(ctx context.Context) (err error) {
 	d.computers, err = computer.Open(ctx, computer.Config{
 		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Engine: d.engine, Images: d.images,
-		Workspaces: d.workspaces, Serve: d.serveFiles, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
+		Workspaces: d.workspaces, Serve: d.serveFiles, Writer: writerOf, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
 	})
 	if err == nil {
 		d.workspaces.setComputers(d.computers)

@@ -2,10 +2,13 @@ package daemon_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"os/user"
 	"strings"
 	"testing"
 
@@ -134,3 +137,43 @@ type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error)  { return 0, f.err }
 func (f *failing) Write([]byte) (int, error) { return 0, f.err }
+
+// TestWriterOfAPI: what the API writes into a running computer is the caller's,
+// and nothing else in the guest is.
+func TestWriterOfAPI(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	files, ctx := d.Computers().Files(), t.Context()
+	token := holt.WithActor(ctx, holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Name: "ci"})
+	for name, ctx := range map[string]context.Context{"person": ctx, "token": token} {
+		if _, err := files.Write(ctx, "curie", "/home/agent/"+name+"/file", holt.WriteSpec{Parents: true}, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := files.Symlink(ctx, "curie", holt.SymlinkSpec{Path: "/home/agent/" + name + "/link", Target: "file"}, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Workspaces().Files().Write(ctx, "curie", "/"+name+"/beside", holt.WriteSpec{}, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A run is a run, whatever it calls itself.
+	succeeds(t, d, "curie", "mkdir run; printf holt:1 > /proc/self/comm; echo x > run/file; echo y >> token/file; mv person/link run/link")
+	out, err := d.Workspaces().Query(ctx, "curie", holt.QuerySpec{SQL: "SELECT path, writer_kind, writer FROM files WHERE path != '/FILESYSTEM.md' AND path != '/' ORDER BY path"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range out.Rows {
+		got = append(got, strings.TrimSpace(fmt.Sprintln(row...)))
+	}
+	person, agent, ci := " person "+me.Username, " run agent", " token ci"
+	want := []string{"/person" + agent, "/person/beside" + person, "/person/file" + person, "/run" + agent, "/run/file" + agent, "/run/link" + agent,
+		"/token" + ci, "/token/beside" + ci, "/token/file" + agent, "/token/link" + ci}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

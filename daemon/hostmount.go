@@ -191,6 +191,15 @@ func person() workspace.Writer {
 	return workspace.Writer{Kind: "person", Name: name}
 }
 
+// writerOf is whom what a call changes is attributed to: the token that it came
+// with, else the person whose daemon this is.
+func writerOf(ctx context.Context) workspace.Writer {
+	if a, ok := holt.ActorOf(ctx); ok {
+		return workspace.Writer{Kind: "token", Name: a.Name, Token: string(a.Token)}
+	}
+	return person()
+}
+
 // watch notices when someone else unmounts.
 func (h *hostMounts) watch(at *hostMount) {
 	<-at.m.Done()

@@ -24,7 +24,7 @@ func (w *Workspaces) Import(ctx context.Context, ref string, spec holt.ImportSpe
 	err = w.use(ctx, ref, func(ws *workspace.Workspace) error {
 		defer w.shelf.kernels.settle(ctx, ws)
 		report, err = ws.Import(ctx, r, workspace.ImportSpec{
-			Path: spec.Path, Writer: person(), UID: agentUID, GID: agentUID, Owner: spec.Owner, Devices: spec.Devices, SetID: spec.SetID,
+			Path: spec.Path, Writer: writerOf(ctx), UID: agentUID, GID: agentUID, Owner: spec.Owner, Devices: spec.Devices, SetID: spec.SetID,
 			Changed: w.shelf.kernels.changed(ws),
 		})
 		return err

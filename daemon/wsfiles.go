@@ -47,7 +47,7 @@ func fromGuest(info holt.FileInfo, err error) (holt.FileInfo, error) {
 
 // use calls fn with a workspace's files.
 func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(workspace.Files) error) error {
-	c := workspace.Caller{UID: agentUID, GID: agentUID, Writer: person()}
+	c := workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}
 	switch id, err := strconv.ParseUint(owner, 10, 32); {
 	case owner == "root":
 		c.UID, c.GID = 0, 0
@@ -114,6 +114,24 @@ func (f workspaceFiles) Mkdir(ctx context.Context, ref string, spec holt.MkdirSp
 		}
 		err = f.use(ctx, ref, spec.User, func(files workspace.Files) error {
 			info, err = files.Mkdir(spec.Path, spec.Mode, spec.Parents)
+			return err
+		})
+		return info, err
+	})
+}
+
+func (f workspaceFiles) Symlink(ctx context.Context, ref string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error) {
+	return once(ctx, f, "symlink", key, []any{ref, spec}, func(ctx context.Context) (info holt.FileInfo, err error) {
+		guest, err := f.guest(ctx, ref)
+		if err != nil {
+			return info, err
+		}
+		if guest != "" {
+			spec.Path = inGuest(spec.Path)
+			return fromGuest(f.w.guests.Symlink(ctx, guest, spec, ""))
+		}
+		err = f.use(ctx, ref, spec.User, func(files workspace.Files) error {
+			info, err = files.Symlink(spec.Path, spec.Target)
 			return err
 		})
 		return info, err

@@ -15,8 +15,7 @@ import (
 // GuestOptions say how to serve a guest.
 type GuestOptions struct {
 	// Writer turns the tag that came with a request, hostile text, into whom its
-	// change is attributed to. It is called from one goroutine; its answers are
-	// remembered for the session. Nil: nobody.
+	// change is attributed to. It is called from one goroutine, for every request. Nil: nobody.
 	Writer func(tag string) workspace.Writer
 	// Notifier brings what the API changes to the guest's kernel. It outlives
 	// sessions: hand the same one to the next. Nil: the API changes nothing.

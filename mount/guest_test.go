@@ -108,7 +108,7 @@ func TestGuestWritersAreNamed(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if tags["run/run_one"] != 1 || tags["term/\x00hostile\xff"] != 1 {
+	if tags["run/run_one"] < 5 || tags["term/\x00hostile\xff"] == 0 {
 		t.Errorf("tags asked for: %v", tags)
 	}
 	res, err := ws.Query(t.Context(), "SELECT count(*) FROM files WHERE writer = 'agent' AND run = 'run_one'", workspace.Limits{})

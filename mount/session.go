@@ -22,7 +22,6 @@ const (
 	// in the channel, so that a guest holds at most this many buffers of at most
 	// 1 MiB for requests, and as many for replies.
 	maxServed = 32
-	maxTags   = 1024 // writers remembered for their tags
 	// smallReply holds every reply but those of READ, READDIR and attributes: the
 	// longest is what a symbolic link says.
 	smallReply = 8 << 10
@@ -49,7 +48,6 @@ type session struct {
 	initReply []byte
 
 	writer     func(tag string) workspace.Writer
-	tags       map[string]workspace.Writer
 	free       chan *slot
 	buffers    sync.Pool // of *[]byte
 	working    sync.WaitGroup
@@ -73,7 +71,6 @@ func newSession(ctx context.Context, cancel context.CancelCauseFunc, ws *workspa
 		notifier: opt.Notifier,
 		log:      opt.Log,
 		writer:   opt.Writer,
-		tags:     make(map[string]workspace.Writer),
 		free:     make(chan *slot, maxServed),
 		buffers:  sync.Pool{New: func() any { b := make([]byte, smallReply); return &b }},
 	}
@@ -219,15 +216,7 @@ func (s *session) writerOf(tag string) workspace.Writer {
 	if tag == "" || s.writer == nil {
 		return workspace.Writer{}
 	}
-	w, ok := s.tags[tag]
-	if !ok {
-		if len(s.tags) >= maxTags {
-			clear(s.tags)
-		}
-		w = s.writer(tag)
-		s.tags[tag] = w
-	}
-	return w
+	return s.writer(tag)
 }
 
 // init answers the first request of a mount, after it and its answer were

@@ -150,6 +150,25 @@ func (s fileRoutes) makeFiles(api huma.API) {
 		return &reply[holt.FileInfo]{info}, err
 	})
 
+	op = s.describe(http.MethodPost, "/symlink", "link", "File", "Make a symbolic link; an existing file or link is replaced")
+	op.DefaultStatus = http.StatusCreated
+	register(api, op, func(ctx context.Context, in *struct {
+		FileOwner
+		Keyed
+		Body holt.SymlinkSpec
+	}) (*reply[holt.FileInfo], error) {
+		ref, file, err := in.parsePath(in.Body.Path)
+		if err != nil {
+			return nil, err
+		}
+		if strings.ContainsRune(in.Body.Target, 0) {
+			return nil, holt.Errorf(holt.InvalidArgument, "a link cannot hold a NUL byte")
+		}
+		in.Body.Path = file
+		info, err := nouns.Symlink(ctx, ref, in.Body, in.Key)
+		return &reply[holt.FileInfo]{info}, err
+	})
+
 	op = s.describe(http.MethodPost, "/rename", "rename", "File", "Move a file; an existing one at the new path is replaced")
 	register(api, op, func(ctx context.Context, in *struct {
 		FileOwner

@@ -26,31 +26,33 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if !public(r) {
-			if err := s.authenticate(q, r); err != nil {
+			actor, err := s.authenticate(q, r)
+			if err != nil {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				q.fail(err, Status(holt.CodeOf(err)))
 				return
 			}
+			r = r.WithContext(holt.WithActor(r.Context(), actor))
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) authenticate(q *request, r *http.Request) error {
+func (s *Server) authenticate(q *request, r *http.Request) (holt.Actor, error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return holt.Errorf(holt.Unauthenticated, "a token is needed").
+		return holt.Actor{}, holt.Errorf(holt.Unauthenticated, "a token is needed").
 			WithHint("send the header Authorization: Bearer TOKEN; the command line reads %s", holt.EnvToken)
 	}
 	if s.opt.Tokens == nil {
-		return holt.Errorf(holt.Unauthenticated, "this daemon has no tokens")
+		return holt.Actor{}, holt.Errorf(holt.Unauthenticated, "this daemon has no tokens")
 	}
 	token, err := s.opt.Tokens.Check(r.Context(), secret)
 	if err != nil {
-		return err
+		return holt.Actor{}, err
 	}
 	q.token = token.ID
-	return nil
+	return holt.Actor{Token: token.ID, Name: token.Name}, nil
 }
 
 // knownHost refuses names that someone else's DNS may have pointed here

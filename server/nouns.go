@@ -90,6 +90,8 @@ type Files interface {
 	// new content, and the old stays if r fails.
 	Write(ctx context.Context, computer, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
 	Mkdir(ctx context.Context, computer string, spec holt.MkdirSpec, key string) (holt.FileInfo, error)
+	// Symlink makes a symbolic link; a file or link at its path is replaced.
+	Symlink(ctx context.Context, computer string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error)
 	// Remove removes a file or an empty directory; recursive: any directory.
 	Remove(ctx context.Context, computer, path string, recursive bool, key string) error
 	Rename(ctx context.Context, computer string, spec holt.RenameSpec, key string) error

@@ -17,17 +17,29 @@ import (
 )
 
 // Files is a workspace by paths, for callers that are no kernel: the API. All
-// paths are absolute in the workspace; symbolic links on the way are followed,
-// unless they lead out. Errors are [holt.Error].
+// paths are absolute in the workspace, or with Under where that is; symbolic
+// links on the way are followed, unless they lead out ([ErrLeaves]). Errors are
+// [holt.Error].
 //
 // It takes effect at once, also under a mount; Changed says what the mount's
 // kernel must be told.
 type Files struct {
 	Tree   *Tree
 	Caller Caller
+	Under  string // where the caller has the top, as [Home]; "" for "/"
 	// Changed is told what a kernel that has the workspace mounted may no longer
 	// believe: the entry name of a directory, or with name "" an inode itself.
 	Changed func(ino Ino, name string)
+}
+
+// resolve finds the inode of the caller's path.
+func (f Files) resolve(path string, follow bool) (Attr, error) {
+	return f.Tree.Resolve(strings.TrimPrefix(path, f.Under), follow)
+}
+
+// parent finds the directory that the last name of the caller's path lies in.
+func (f Files) parent(path string) (Attr, string, error) {
+	return f.Tree.parent(strings.TrimPrefix(path, f.Under))
 }
 
 func (f Files) changed(ino Ino, name string) {
@@ -39,7 +51,7 @@ func (f Files) changed(ino Ino, name string) {
 
 // Stat describes what a path names; a symbolic link at its end is not followed.
 func (f Files) Stat(path string) (holt.FileInfo, error) {
-	a, err := f.Tree.Resolve(path, false)
+	a, err := f.resolve(path, false)
 	if err != nil {
 		return holt.FileInfo{}, fileError("look at", path, err)
 	}
@@ -50,12 +62,9 @@ func (f Files) Stat(path string) (holt.FileInfo, error) {
 func (f Files) describe(path string, a Attr) (holt.FileInfo, error) {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	info := holt.FileInfo{Path: spoken(path), Name: spoken(name), Kind: KindName(a.Mode), Mode: a.Mode & 07777,
-		UID: a.UID, GID: a.GID, ModTime: time.Unix(0, a.Mtime).UTC()}
+		UID: a.UID, GID: a.GID, Size: a.Size, ModTime: time.Unix(0, a.Mtime).UTC()}
 	if info.Path != path {
 		info.RawPath = base64.StdEncoding.EncodeToString([]byte(path))
-	}
-	if !a.IsDir() {
-		info.Size = a.Size
 	}
 	if info.Kind != "symlink" {
 		return info, nil
@@ -89,7 +98,7 @@ func KindName(mode uint32) string {
 
 // List returns the entries of a directory in the order of their names.
 func (f Files) List(path string) ([]holt.FileInfo, error) {
-	d, err := f.Tree.Resolve(path, true)
+	d, err := f.resolve(path, true)
 	if err == nil && !d.IsDir() {
 		err = syscall.ENOTDIR
 	}
@@ -122,7 +131,7 @@ func (f Files) List(path string) ([]holt.FileInfo, error) {
 
 // Read writes n bytes of a file from offset off to w; n < 0: up to its end.
 func (f Files) Read(ctx context.Context, path string, off, n int64, w io.Writer) error {
-	a, err := f.Tree.Resolve(path, true)
+	a, err := f.resolve(path, true)
 	switch {
 	case err != nil:
 	case off < 0:
@@ -170,7 +179,7 @@ func (f Files) Write(ctx context.Context, path string, spec holt.WriteSpec, r io
 	if err != nil {
 		return holt.FileInfo{}, fileError("write", path, err)
 	}
-	d, name, err := f.Tree.parent(path)
+	d, name, err := f.parent(path)
 	if err == nil {
 		err = f.replace(ctx, d.Ino, name, spec.Mode, r)
 	}
@@ -185,7 +194,7 @@ func (f Files) Write(ctx context.Context, path string, spec holt.WriteSpec, r io
 // something in the same directory or below; writing replaces what it names,
 // not the link.
 func (f Files) follow(path string) (string, error) {
-	a, err := f.Tree.Resolve(path, false)
+	a, err := f.resolve(path, false)
 	if err != nil || a.Mode&syscall.S_IFMT != syscall.S_IFLNK {
 		return path, nil // what is wrong with it shows in a moment
 	}
@@ -194,10 +203,10 @@ func (f Files) follow(path string) (string, error) {
 		return path, err
 	}
 	if inside, ok := strings.CutPrefix(target, Home+"/"); ok {
-		return "/" + inside, nil
+		return f.Under + "/" + inside, nil
 	}
 	if strings.HasPrefix(target, "/") {
-		return path, errLeaves
+		return path, ErrLeaves
 	}
 	return parentOf(path) + "/" + target, nil
 }
@@ -221,9 +230,7 @@ func (f Files) replace(ctx context.Context, dir Ino, name string, mode uint32, r
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return arrival(err)
 	}
-	var random [8]byte
-	rand.Read(random[:]) // never fails, see crypto/rand
-	beside := ".holt-put-" + hex.EncodeToString(random[:])
+	beside := besideName()
 	a, err := f.Tree.Create(f.Caller, dir, beside, mode)
 	if err != nil {
 		return err
@@ -283,7 +290,7 @@ func (f Files) Mkdir(path string, mode uint32, parents bool) (holt.FileInfo, err
 	} else {
 		var d Attr
 		var name string
-		if d, name, err = f.Tree.parent(path); err == nil {
+		if d, name, err = f.parent(path); err == nil {
 			if _, err = f.Tree.Mkdir(f.Caller, d.Ino, name, mode); err == nil {
 				f.changed(d.Ino, name)
 			}
@@ -295,10 +302,41 @@ func (f Files) Mkdir(path string, mode uint32, parents bool) (holt.FileInfo, err
 	return f.Stat(path)
 }
 
+// Symlink makes a symbolic link; a file or link at its path is replaced as one step.
+func (f Files) Symlink(path, target string) (holt.FileInfo, error) {
+	d, name, err := f.parent(path)
+	if err == nil {
+		err = f.replaceLink(d.Ino, name, target)
+	}
+	if err != nil {
+		return holt.FileInfo{}, fileError("link", path, err)
+	}
+	f.changed(d.Ino, name)
+	return f.Stat(path)
+}
+
+func (f Files) replaceLink(dir Ino, name, target string) error {
+	beside := besideName()
+	if _, err := f.Tree.Symlink(f.Caller, dir, beside, target); err != nil {
+		return err
+	}
+	if err := f.Tree.Rename(f.Caller, dir, beside, dir, name, 0); err != nil {
+		return errors.Join(err, f.Tree.Unlink(f.Caller, dir, beside))
+	}
+	return nil
+}
+
+// besideName is a name that nothing else has, for what is renamed to its own later.
+func besideName() string {
+	var random [8]byte
+	rand.Read(random[:]) // never fails, see crypto/rand
+	return ".holt-put-" + hex.EncodeToString(random[:])
+}
+
 // mkdirs makes every directory of a path that is not there.
 func (f Files) mkdirs(path string, mode uint32) error {
 	at := []Ino{Root}
-	for _, name := range pathNames(path) {
+	for _, name := range pathNames(strings.TrimPrefix(path, f.Under)) {
 		next, err := f.Tree.resolve(at, []string{name}, true)
 		in := at[len(at)-1]
 		if err == syscall.ENOENT {
@@ -323,7 +361,7 @@ func (f Files) mkdirs(path string, mode uint32) error {
 // Remove removes a file or an empty directory; recursive: a whole tree. A
 // symbolic link is removed itself.
 func (f Files) Remove(ctx context.Context, path string, recursive bool) error {
-	d, name, err := f.Tree.parent(path)
+	d, name, err := f.parent(path)
 	if err == syscall.EINVAL {
 		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", path).WithHint("remove what is in it, or delete the workspace")
 	}
@@ -382,11 +420,11 @@ func (f Files) removeIn(ctx context.Context, dir Ino, depth int) error {
 
 // Rename moves a name; a file at the new one is replaced.
 func (f Files) Rename(from, to string) error {
-	d, name, err := f.Tree.parent(from)
+	d, name, err := f.parent(from)
 	if err != nil {
 		return fileError("move", from, err)
 	}
-	d2, name2, err := f.Tree.parent(to)
+	d2, name2, err := f.parent(to)
 	if err == nil {
 		err = f.Tree.Rename(f.Caller, d.Ino, name, d2.Ino, name2, 0)
 	}

@@ -15,11 +15,11 @@ const Home = "/home/agent"
 // mostFollowed is how many symbolic links Linux follows in one path.
 const mostFollowed = 40
 
-// errLeaves says that a symbolic link leads out of the workspace.
-var errLeaves = errors.New("a symbolic link leads out of the workspace")
+// ErrLeaves says that a symbolic link leads out of the workspace.
+var ErrLeaves = errors.New("a symbolic link leads out of the workspace")
 
 // Resolve finds the inode of a path; "/" is the top. Symbolic links on the way
-// are followed, one at the end only with follow. ".." at the top stays there.
+// are followed, one at the end only with follow. ".." at the top leads out.
 // Errors are errnos, or say that a link leads out of the workspace.
 func (t *Tree) Resolve(path string, follow bool) (Attr, error) {
 	at, err := t.resolve([]Ino{Root}, pathNames(path), follow)
@@ -35,7 +35,10 @@ func (t *Tree) resolve(at []Ino, names []string, follow bool) ([]Ino, error) {
 		name := names[0]
 		names = names[1:]
 		if name == ".." {
-			at = at[:max(1, len(at)-1)]
+			if len(at) == 1 {
+				return nil, ErrLeaves
+			}
+			at = at[:len(at)-1]
 			continue
 		}
 		a, err := t.Lookup(Caller{}, at[len(at)-1], name)
@@ -56,7 +59,7 @@ func (t *Tree) resolve(at []Ino, names []string, follow bool) ([]Ino, error) {
 		if strings.HasPrefix(target, "/") {
 			inside, ok := strings.CutPrefix(target, Home)
 			if !ok || inside != "" && inside[0] != '/' {
-				return nil, errLeaves
+				return nil, ErrLeaves
 			}
 			at, target = at[:1], inside
 		}

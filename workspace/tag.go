@@ -16,7 +16,7 @@ const tagPrefix = "user."
 // Tags returns the tags of a file in the order of their names. One whose value
 // is not text is shown with its broken bytes replaced.
 func (f Files) Tags(path string) ([]holt.Tag, error) {
-	a, err := f.Tree.Resolve(path, true)
+	a, err := f.resolve(path, true)
 	if err != nil {
 		return nil, fileError("read tags of", path, err)
 	}
@@ -50,7 +50,7 @@ func (f Files) Tag(spec holt.TagSpec) ([]holt.Tag, error) {
 			return nil, holt.Errorf(holt.InvalidArgument, "%q cannot be a tag's name", name).WithHint("a name is 1 to 250 bytes of text")
 		}
 	}
-	a, err := f.Tree.Resolve(spec.Path, true)
+	a, err := f.resolve(spec.Path, true)
 	if err == nil && a.Mode&syscall.S_IFMT == syscall.S_IFLNK {
 		err = syscall.EPERM
 	}

@@ -39,6 +39,7 @@ func fileVerbs(t *testing.T, n server.Nouns) {
 	if list := Must(n.Files.List(ctx, "curie", dir))(t); len(list) != 2 {
 		t.Errorf("listed %+v", list)
 	}
+	links(t, n.Files, "curie", dir)
 	fail(t, n.Files.Rename(ctx, "curie", holt.RenameSpec{From: file, To: dir + "/moved"}, ""))
 	_, err = n.Files.Stat(ctx, "curie", file)
 	WantCode(t, err, holt.NotFound)
@@ -49,6 +50,24 @@ func fileVerbs(t *testing.T, n server.Nouns) {
 	fail(t, n.Files.Remove(ctx, "curie", dir, true, ""))
 	WantCode(t, n.Files.Remove(ctx, "curie", dir, true, ""), holt.NotFound)
 	WantCode(t, n.Files.Read(ctx, "curie", dir, 0, -1, io.Discard), holt.NotFound)
+}
+
+// links makes symbolic links in an existing directory, and removes them.
+func links(t *testing.T, files server.Files, of, dir string) {
+	ctx, at := t.Context(), dir+"/link"
+	for _, target := range []string{"elsewhere/no\u00f6 thing", "/etc"} { // the second replaces the first
+		made := Must(files.Symlink(ctx, of, holt.SymlinkSpec{Path: at, Target: target}, ""))(t)
+		if made.Kind != "symlink" || made.Target != target || made.Path != at {
+			t.Errorf("linked %+v", made)
+		}
+	}
+	fail(t, files.Remove(ctx, of, at, false, ""))
+	Must(files.Mkdir(ctx, of, holt.MkdirSpec{Path: at}, ""))(t)
+	_, err := files.Symlink(ctx, of, holt.SymlinkSpec{Path: at, Target: "x"}, "")
+	WantCode(t, err, holt.InvalidArgument) // a directory is not replaced
+	_, err = files.Symlink(ctx, of, holt.SymlinkSpec{Path: dir + "/missing/link", Target: "x"}, "")
+	WantCode(t, err, holt.NotFound)
+	fail(t, files.Remove(ctx, of, at, false, ""))
 }
 
 // cutReader fails after its content.

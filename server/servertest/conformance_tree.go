@@ -47,6 +47,7 @@ func treeVerbs(t *testing.T, n server.Nouns) {
 	fail(t, files.Remove(ctx, "data", file, false, ""))
 	const plain = "/notes/ä b&c"
 	Must(files.Write(ctx, "data", plain, holt.WriteSpec{}, strings.NewReader("0123456789")))(t)
+	links(t, files, "data", "/notes")
 	fail(t, files.Rename(ctx, "data", holt.RenameSpec{From: plain, To: "/notes/moved"}, ""))
 	tags := Must(n.Workspaces.Tag(ctx, "data", holt.TagSpec{Path: "/notes/moved", Set: map[string]string{"urgent": "yes", "by": "me"}}, ""))(t)
 	if len(tags) != 2 || tags[1].Name != "urgent" || tags[1].Value != "yes" {

@@ -88,7 +88,9 @@ func (n files) List(_ context.Context, computer, dir string) ([]holt.FileInfo, e
 	var all []holt.FileInfo
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil {
-			all = append(all, describe(path.Join(dir, e.Name()), info))
+			one := describe(path.Join(dir, e.Name()), info)
+			one.Target, _ = os.Readlink(filepath.Join(at, e.Name())) // "" of what is no link
+			all = append(all, one)
 		}
 	}
 	return all, nil
@@ -162,6 +164,29 @@ func (n files) Mkdir(_ context.Context, computer string, spec holt.MkdirSpec, ke
 			return holt.FileInfo{}, spoken(err, spec.Path)
 		}
 		return describe(spec.Path, info), nil
+	})
+}
+
+func (n files) Symlink(_ context.Context, computer string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error) {
+	return once(n.m, key, []any{"symlink", computer, spec}, func() (holt.FileInfo, error) {
+		at, err := n.placeLocked(computer, spec.Path)
+		if err != nil {
+			return holt.FileInfo{}, err
+		}
+		beside := at + ".holt-link"
+		if err := os.Symlink(spec.Target, beside); err != nil {
+			return holt.FileInfo{}, spoken(err, spec.Path)
+		}
+		if err := os.NewSyscallError("rename", syscall.Rename(beside, at)); err != nil { // os.Rename calls a directory there existing
+			return holt.FileInfo{}, errors.Join(spoken(err, spec.Path), os.Remove(beside))
+		}
+		info, err := os.Lstat(at)
+		if err != nil {
+			return holt.FileInfo{}, spoken(err, spec.Path)
+		}
+		made := describe(spec.Path, info)
+		made.Target, err = os.Readlink(at)
+		return made, err
 	})
 }
 

@@ -80,6 +80,16 @@ func (n workspaceFiles) Mkdir(_ context.Context, ref string, spec holt.MkdirSpec
 	})
 }
 
+func (n workspaceFiles) Symlink(_ context.Context, ref string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error) {
+	return once(n.m, key, []any{"workspace symlink", ref, spec}, func() (holt.FileInfo, error) {
+		t, err := n.m.treeLocked(ref)
+		if err != nil {
+			return holt.FileInfo{}, err
+		}
+		return filesOf(t).Symlink(spec.Path, spec.Target)
+	})
+}
+
 func (n workspaceFiles) Remove(ctx context.Context, ref, path string, recursive bool, key string) error {
 	_, err := once(n.m, key, []any{"workspace remove", ref, path, recursive}, func() (struct{}, error) {
 		t, err := n.m.treeLocked(ref)

@@ -1,0 +1,22 @@
+package holt
+
+import "context"
+
+// Actor is who calls: what the call changes is attributed to them.
+type Actor struct {
+	Token TokenID
+	Name  string // the token's
+}
+
+type actorKey struct{}
+
+// WithActor returns a context whose calls are the actor's.
+func WithActor(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// ActorOf returns whose call ctx belongs to; false: the person's whose daemon it is.
+func ActorOf(ctx context.Context) (Actor, bool) {
+	a, ok := ctx.Value(actorKey{}).(Actor)
+	return a, ok
+}
