@@ -27,9 +27,6 @@ type Hello struct {
 	Now       time.Time `json:"now"`       // the guest's clock
 	Workspace bool      `json:"workspace"` // the workspace is mounted and the host serves it
 	Runs      int       `json:"runs"`      // running now
-	// Booting says that systemd cannot be spoken to yet: systemctl fails until
-	// its bus is up, seconds after the first commands run.
-	Booting bool `json:"booting,omitempty"`
 }
 
 // Identity is what makes a machine itself; zero fields are left as they are.

@@ -140,6 +140,24 @@ func hostile(t *testing.T, serve func(net.Conn)) *Client {
 	return c
 }
 
+// eachStream is a guest that serves each stream that the host opens, one begun
+// after the other.
+func eachStream(serve func(*yamux.Stream)) func(net.Conn) {
+	return func(conn net.Conn) {
+		mux, err := yamux.Server(conn, muxConfig())
+		if err != nil {
+			return
+		}
+		for {
+			st, err := mux.AcceptStream()
+			if err != nil {
+				return
+			}
+			serve(st)
+		}
+	}
+}
+
 // A guest that opens streams, pings or talks nonsense loses its channel.
 func TestHostileGuest(t *testing.T) {
 	frames := map[string][]byte{
@@ -173,31 +191,21 @@ func TestHostileAnswers(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	c := hostile(t, func(conn net.Conn) {
-		mux, err := yamux.Server(conn, muxConfig())
-		if err != nil {
-			return
+	c := hostile(t, eachStream(func(st *yamux.Stream) {
+		b := make([]byte, random.IntN(200))
+		for i := range b {
+			b[i] = byte(random.IntN(256))
 		}
-		for {
-			st, err := mux.Accept()
-			if err != nil {
-				return
-			}
-			b := make([]byte, random.IntN(200))
-			for i := range b {
-				b[i] = byte(random.IntN(256))
-			}
-			if random.IntN(2) == 0 { // agree first
-				var ok bytes.Buffer
-				writeAnswer(&ok, nil, nil)
-				b = append(ok.Bytes(), b...)
-			}
-			go func() {
-				defer st.Close()
-				st.Write(b)
-			}()
+		if random.IntN(2) == 0 { // agree first
+			var ok bytes.Buffer
+			writeAnswer(&ok, nil, nil)
+			b = append(ok.Bytes(), b...)
 		}
-	})
+		go func() {
+			defer st.Close()
+			st.Write(b)
+		}()
+	}))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for range 200 {

@@ -274,7 +274,6 @@ func (s *Server) hello(ctx context.Context, _ json.RawMessage) (any, error) {
 		BootID: strings.TrimSpace(string(boot)), Hostname: host,
 		UptimeMS: up.Nano() / 1e6, Now: time.Now(),
 		Workspace: s.opt.Served(), Runs: s.runs.running(),
-		Booting: s.opt.Machine && booting("/"),
 	}, nil
 }
 

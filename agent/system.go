@@ -163,31 +163,9 @@ func askSystemd(ctx context.Context) error {
 	return nil
 }
 
-func systemdRuns() bool { return initIs("/", "systemd") }
-
-func initIs(root, name string) bool {
-	b, err := os.ReadFile(root + "proc/1/comm")
-	return err == nil && strings.TrimSpace(string(b)) == name
-}
-
-// booting says whether systemd is still on its way: its own socket, for root,
-// comes first, and the system bus, for others, where there is one, later.
-func booting(root string) bool {
-	if !initIs(root, "systemd") {
-		return false
-	}
-	for _, need := range []struct{ part, socket string }{
-		{"proc/1/comm", "run/systemd/private"},
-		{"usr/lib/systemd/system/dbus.socket", "run/dbus/system_bus_socket"},
-	} {
-		if _, err := os.Stat(root + need.part); err != nil {
-			continue
-		}
-		if _, err := os.Stat(root + need.socket); err != nil {
-			return true
-		}
-	}
-	return false
+func systemdRuns() bool {
+	b, err := os.ReadFile("/proc/1/comm")
+	return err == nil && strings.TrimSpace(string(b)) == "systemd"
 }
 
 func powerOff() {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -167,22 +166,12 @@ func TestOperationsBounded(t *testing.T) {
 
 // What a guest sends on a stream that was closed is not kept.
 func TestClosedStreamsAreForgotten(t *testing.T) {
-	c := hostile(t, func(conn net.Conn) {
-		mux, err := yamux.Server(conn, muxConfig())
-		if err != nil {
-			return
-		}
-		for {
-			st, err := mux.Accept()
-			if err != nil {
-				return
-			}
-			go func() { // and never closes it
-				writeAnswer(st, Hello{}, nil)
-				st.Write(make([]byte, 1<<20))
-			}()
-		}
-	})
+	c := hostile(t, eachStream(func(st *yamux.Stream) {
+		go func() { // and never closes it
+			writeAnswer(st, Hello{}, nil)
+			st.Write(make([]byte, 1<<20))
+		}()
+	}))
 	for range 20 {
 		if _, err := c.Hello(t.Context()); err != nil {
 			t.Fatal(err)
@@ -396,28 +385,6 @@ func TestPortLingers(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	})
-}
-
-// A guest says that it boots until systemd and its bus can be spoken to.
-func TestBooting(t *testing.T) {
-	root := t.TempDir() + "/"
-	step := func(want bool, name, content string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(root+name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(root+name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if got := booting(root); got != want {
-			t.Errorf("with %s: booting %v", name, got)
-		}
-	}
-	step(false, "proc/1/comm", "sh\n")
-	step(true, "proc/1/comm", "systemd\n")
-	step(false, "run/systemd/private", "")
-	step(true, "usr/lib/systemd/system/dbus.socket", "")
-	step(false, "run/dbus/system_bus_socket", "")
 }
 
 // FuzzGuest gives the host any frames where an agent's should be.
