@@ -51,6 +51,7 @@ bench: build
 
 # The stories at their full counts; prints the seed.
 soak: deps build
+	./scripts/bare-machine
 	HOLT_SOAK=1 $(GO) test -count=1 -timeout 5h -v ./e2e/... ./workspace/... ./mount/... ./chunk/...
 
 clean:
