@@ -157,13 +157,15 @@ func TestDeadAgent(t *testing.T) {
 	dir := home(t)
 	cfg := config(t, dir)
 	cfg.Limits = computer.Limits{
-		Beat: 200 * time.Millisecond, Answer: time.Second, Reconnect: time.Second, Dial: time.Second,
-		Stall: time.Second, Shutdown: time.Second,
+		// The same limits hold while the agent is well, on a machine that may be busy.
+		Beat: 200 * time.Millisecond, Answer: 3 * time.Second, Reconnect: 3 * time.Second, Dial: 3 * time.Second,
+		Stall: 3 * time.Second, Shutdown: 3 * time.Second,
 	}
 	d := up(t, cfg)
 	c := create(t, d, holt.ComputerSpec{Name: "curie"})
 	succeeds(t, d, "curie", "echo kept > kept; sync kept")
 	freeze(t, filepath.Join(dir, "computers", string(c.ID)))
+	var calls sync.WaitGroup
 	for _, call := range []func() error{
 		func() error {
 			_, err := d.Computers().Runs().Start(t.Context(), "curie", holt.RunSpec{Command: "true"}, "")
@@ -174,12 +176,15 @@ func TestDeadAgent(t *testing.T) {
 			return d.Computers().Files().Read(t.Context(), "curie", "/etc/hostname", 0, -1, io.Discard)
 		},
 	} {
-		err := call()
-		wantCode(t, err, holt.Unavailable)
-		if err != nil && !strings.Contains(holt.AsError(err).Hint, "stop and start") {
-			t.Error(holt.AsError(err).Hint)
-		}
+		calls.Go(func() {
+			err := call()
+			wantCode(t, err, holt.Unavailable)
+			if err != nil && !strings.Contains(holt.AsError(err).Hint, "stop and start") {
+				t.Error(holt.AsError(err).Hint)
+			}
+		})
 	}
+	calls.Wait()
 	if got, err := d.Computers().Get(t.Context(), "curie"); err != nil || !strings.Contains(got.Reason, "does not answer") {
 		t.Errorf("%+v %v", got, err)
 	}

@@ -58,7 +58,7 @@ func TestSQLite(t *testing.T) {
 func TestInotify(t *testing.T) {
 	need(t, "inotifywait")
 	_, dir := mountedWorkspace(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "inotifywait", "-m", "-r", "--format", "%e %f", dir)
 	out, _ := cmd.StdoutPipe()
@@ -140,7 +140,7 @@ func TestTail(t *testing.T) {
 	_, dir := mountedWorkspace(t)
 	log := filepath.Join(dir, "log")
 	writeFile(t, log, "first\n")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "tail", "-F", "-s", "0.05", "-n", "+1", log)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
