@@ -20,6 +20,7 @@ type ImportSpec struct {
 // ExportSpec says what an export holds.
 type ExportSpec struct {
 	Path    string // absolute, of a directory in the workspace
+	At      string // the checkpoint to send; empty: the present
 	Devices bool   // device nodes too
 	SetID   bool   // keep set-user-id and set-group-id bits
 }

@@ -279,5 +279,9 @@ func (c *Client) Freeze(ctx context.Context, limit time.Duration) error {
 // Conflict: what was done meanwhile was not done on a frozen disk.
 func (c *Client) Thaw(ctx context.Context) error { return c.call(ctx, opThaw, nil, nil) }
 
+// Sync has the guest's kernel write what it holds of the workspace in memory:
+// pages that programs changed through mmap. Conflict while it does already.
+func (c *Client) Sync(ctx context.Context) error { return c.call(ctx, opSync, nil, nil) }
+
 // Shutdown begins a clean power-off and returns.
 func (c *Client) Shutdown(ctx context.Context) error { return c.call(ctx, opShutdown, nil, nil) }

@@ -59,6 +59,7 @@ type Server struct {
 	instance string
 	runs     *runTable
 	frost    frost
+	syncing  chan struct{} // a token while the workspace is synced
 	streams  chan struct{} // a token for each operation
 	unary    map[string]func(context.Context, json.RawMessage) (any, error)
 	streamed map[string]func(context.Context, *serverStream) error
@@ -100,6 +101,7 @@ func newServer(opt ServerOptions) *Server {
 		instance: string(holt.NewRunID())[len("run_"):],
 		streams:  make(chan struct{}, maxStreams),
 		halted:   make(chan struct{}),
+		syncing:  make(chan struct{}, 1),
 	}
 	s.runs = newRunTable(findGroups(opt.Cgroup), opt.Workspace, opt.Log)
 	s.unary = map[string]func(context.Context, json.RawMessage) (any, error){
@@ -107,6 +109,7 @@ func newServer(opt ServerOptions) *Server {
 		opConfigure: s.configure,
 		opFreeze:    s.freeze,
 		opThaw:      s.thaw,
+		opSync:      s.sync,
 		opShutdown:  s.shutdown,
 		opRunStart:  s.startRun,
 		opRunGet:    s.getRun,

@@ -101,6 +101,26 @@ func (f *frost) thaw() error {
 	return nil
 }
 
+// sync writes the dirty pages of the workspace. It cannot be interrupted, so
+// there is one at a time: a host that asks again and again gets no more threads.
+func (s *Server) sync(context.Context, json.RawMessage) (any, error) {
+	select {
+	case s.syncing <- struct{}{}:
+		defer func() { <-s.syncing }()
+	default:
+		return nil, holt.Errorf(holt.Conflict, "the workspace is being synced already")
+	}
+	fd, err := unix.Open(s.opt.Workspace, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Syncfs(fd); err != nil {
+		return nil, fmt.Errorf("sync workspace: %w", err)
+	}
+	return nil, nil
+}
+
 func (s *Server) thaw(ctx context.Context, _ json.RawMessage) (any, error) {
 	if !s.opt.Machine {
 		return nil, errNoMachine

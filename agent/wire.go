@@ -304,6 +304,7 @@ const (
 	opConfigure = "configure"
 	opFreeze    = "freeze"
 	opThaw      = "thaw"
+	opSync      = "sync"
 	opShutdown  = "shutdown"
 	opDial      = "dial"
 	opRunStart  = "run.start"

@@ -19,7 +19,7 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerCreate(), a.computerList(), a.computerGet(), a.computerRun(),
 		a.computerLife("start", "Start a stopped computer", client.Computers.Start),
 		a.computerLife("stop", "Shut a computer down; both disks stay", client.Computers.Stop),
-		a.computerDelete(), a.computerLogs(), a.computerCopy())
+		a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
 
 func (a *app) computerCreate() *cobra.Command {

@@ -32,7 +32,7 @@ status 1.`,
 		Args:              exactly(2),
 		ValidArgsFunction: a.completeSpots(inComputers, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.copy(cmd.Context(), args[0], args[1], recursive, inComputers)
+			return a.copy(cmd.Context(), args[0], args[1], recursive, inComputers, nil)
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also directories")

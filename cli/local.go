@@ -38,6 +38,9 @@ type ServeOptions struct {
 	Engine string   // auto, qemu or local
 	Listen string   // TCP address, "" for none
 	Hosts  []string // names under which TCP callers may reach it, besides IP addresses and localhost
+
+	KeepLast int // how many of the newest automatic checkpoints stay
+	KeepDays int // for how many days the newest of each stays
 }
 
 // Progress is one step of long work.

@@ -21,10 +21,12 @@ func (a *app) workspaceQuery() *cobra.Command {
 		Short: "Ask a question in SQL",
 		Long: `Asks the workspace, as it is now, one question in SQLite's SQL. The view files
 has path, dir, name, kind, size, mode, mtime, ctime, writer, run and more; the
-view tags has path, name and value.`,
+view tags has path, name and value. The view files_at has the files of every
+checkpoint, by its column checkpoint.`,
 		Example: `  holt workspace query einstein "SELECT path FROM files WHERE mtime > '2026-06-09'"
   holt workspace query einstein "SELECT dir, sum(size) FROM files GROUP BY dir ORDER BY 2 DESC"
-  holt workspace query einstein "SELECT path, run FROM files WHERE writer = 'agent' AND mtime > date('now','-7 days')"`,
+  holt workspace query einstein "SELECT path, run FROM files WHERE writer = 'agent' AND mtime > date('now','-7 days')"
+  holt workspace query einstein "SELECT path FROM files_at WHERE checkpoint = 'before-upgrade' AND size > 1000000"`,
 		Args:              exactly(2),
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

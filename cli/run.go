@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -22,6 +23,7 @@ type runFlags struct {
 	env         []string
 	timeout     time.Duration
 	interactive bool
+	receipt     bool
 }
 
 func (a *app) computerRun() *cobra.Command {
@@ -35,7 +37,10 @@ in the computer's workspace. Its output streams come through apart and as they
 are; its exit status is this command's. A stopped computer is started first.
 
 Standard input is passed when it is not a terminal, or with --interactive.
-Ctrl-C sends SIGINT to the command; a second one leaves it running.`,
+Ctrl-C sends SIGINT to the command; a second one leaves it running.
+
+With --receipt it then says on standard error what the command changed in the
+workspace; holt computer undo takes that back.`,
 		Example: `  holt computer run einstein "df -h / /home/agent"
   holt computer run einstein --cwd /tmp --env GREETING=hi -- /bin/echo 'no  shell'
   tar c . | holt computer run einstein "tar x"`,
@@ -61,7 +66,7 @@ Ctrl-C sends SIGINT to the command; a second one leaves it running.`,
 			if err := flags.into(&spec); err != nil {
 				return err
 			}
-			r := &remoteRun{a: a, input: a.input(flags.interactive)}
+			r := &remoteRun{a: a, input: a.input(flags.interactive), receipt: flags.receipt}
 			spec.Stdin = r.input != nil
 			if a.json {
 				r.kept = &keptOutput{}
@@ -75,6 +80,7 @@ Ctrl-C sends SIGINT to the command; a second one leaves it running.`,
 	f.StringArrayVarP(&flags.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to pass this shell's; may be repeated")
 	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
 	f.BoolVarP(&flags.interactive, "interactive", "i", false, "pass standard input even if it is a terminal")
+	f.BoolVar(&flags.receipt, "receipt", false, "at the end, say what the command changed in the workspace")
 	f.BoolVar(&a.json, "json", false, "at the end, print the run with its output as one JSON object")
 	return cmd
 }
@@ -116,12 +122,13 @@ func (a *app) input(interactive bool) io.Reader {
 
 // remoteRun is one command as this program follows it.
 type remoteRun struct {
-	a     *app
-	c     *client.Client
-	input io.Reader
-	kept  *keptOutput // with --json
-	id    holt.RunID
-	end   *holt.Run
+	a       *app
+	c       *client.Client
+	input   io.Reader
+	kept    *keptOutput // with --json
+	receipt bool        // is wanted
+	id      holt.RunID
+	end     *holt.Run
 }
 
 // slack is how much longer than its timeout a run may seem to take: the guest
@@ -189,12 +196,25 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		return runFailure{holt.Errorf(holt.Unavailable, "%s ended under the run", computer).
 			WithHint("holt computer logs %s may say why", computer)}
 	}
+	var receipt *holt.Receipt
+	if r.receipt {
+		got, err := r.c.Runs.Receipt(ctx, r.id)
+		if err != nil {
+			return runFailure{err}
+		}
+		receipt = &got
+	}
 	if r.kept != nil {
-		if err := r.kept.print(r.a.Out, *r.end); err != nil {
+		if err := r.kept.print(r.a.Out, *r.end, receipt); err != nil {
 			return runFailure{err}
 		}
 	} else if r.end.TimedOut {
 		r.a.say("holt: the command ran out of time and was ended")
+	}
+	if receipt != nil && r.kept == nil {
+		own := *r.a
+		own.Out = r.a.Err // standard output is the command's
+		own.sayReceipt(fmt.Sprintf("computer undo %s", computer), *receipt)
 	}
 	if n := r.end.Background; n > 0 && isTerminal(r.a.Err) {
 		r.a.say("holt: %d of its processes still run in the background", n)
@@ -309,11 +329,12 @@ func (k *keptOutput) add(e holt.RunEvent) {
 	into.Write(e.Data[:min(room, len(e.Data))])
 }
 
-func (k *keptOutput) print(w io.Writer, run holt.Run) error {
+func (k *keptOutput) print(w io.Writer, run holt.Run, receipt *holt.Receipt) error {
 	return printJSON(w, struct {
-		Run       holt.Run `json:"run"`
-		Stdout    string   `json:"stdout"` // bytes that are not UTF-8 are replaced
-		Stderr    string   `json:"stderr"`
-		Truncated bool     `json:"truncated,omitempty"`
-	}{run, k.stdout.String(), k.stderr.String(), k.truncated})
+		Run       holt.Run      `json:"run"`
+		Stdout    string        `json:"stdout"` // bytes that are not UTF-8 are replaced
+		Stderr    string        `json:"stderr"`
+		Truncated bool          `json:"truncated,omitempty"`
+		Receipt   *holt.Receipt `json:"receipt,omitempty"`
+	}{run, k.stdout.String(), k.stderr.String(), k.truncated, receipt})
 }

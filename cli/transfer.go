@@ -138,6 +138,7 @@ func (b *bar) passing(total parcel.Totals) func(string, parcel.Totals) {
 
 func (a *app) workspaceExport() *cobra.Command {
 	var flags transferFlags
+	var at string
 	cmd := &cobra.Command{
 		Use: "export NAME[:PATH] DIR", Short: "Copy a workspace into a directory of this machine", Args: exactly(2),
 		Long: `Copies what is in the workspace into DIR, which is made if it is not there, with
@@ -146,7 +147,7 @@ name, directories are joined, nothing is removed. Nothing is ever written
 outside of DIR, whatever links the workspace holds.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := parseSpot(args[0])
+			from, err := parseSpot(args[0])
 			if err != nil {
 				return err
 			}
@@ -154,7 +155,8 @@ outside of DIR, whatever links the workspace holds.`,
 			if err != nil {
 				return err
 			}
-			report, err := a.exportDir(cmd.Context(), c, at, args[1], flags)
+			spec := holt.ExportSpec{Path: from.path, At: at, Devices: flags.devices, SetID: flags.setID}
+			report, err := a.exportDir(cmd.Context(), c, from.workspace, spec, args[1], flags)
 			if err != nil {
 				return err
 			}
@@ -162,13 +164,14 @@ outside of DIR, whatever links the workspace holds.`,
 		},
 	}
 	flags.add(cmd)
+	cmd.Flags().StringVar(&at, "at", "", "as it was at this checkpoint")
 	a.jsonFlag(cmd)
 	return cmd
 }
 
 // exportDir unpacks a directory while it arrives. Nothing is made before the
 // workspace has begun to send.
-func (a *app) exportDir(ctx context.Context, c *client.Client, at spot, dir string, flags transferFlags) (holt.TransferReport, error) {
+func (a *app) exportDir(ctx context.Context, c *client.Client, workspace string, spec holt.ExportSpec, dir string, flags transferFlags) (holt.TransferReport, error) {
 	began := time.Now()
 	bar := a.begin("exporting")
 	defer bar.end()
@@ -177,7 +180,7 @@ func (a *app) exportDir(ctx context.Context, c *client.Client, at spot, dir stri
 	r, w := io.Pipe()
 	sent := make(chan error, 1)
 	go func() {
-		err := c.Workspaces.Export(ctx, at.workspace, holt.ExportSpec{Path: at.path, Devices: flags.devices, SetID: flags.setID}, w)
+		err := c.Workspaces.Export(ctx, workspace, spec, w)
 		w.CloseWithError(err)
 		sent <- err
 	}()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,20 +21,27 @@ import (
 
 // upFlags are the flags of up and serve that make a daemon.
 type upFlags struct {
-	engine, listen string
-	hosts          []string
+	engine, listen     string
+	hosts              []string
+	keepLast, keepDays int
 }
 
 func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringVar(&f.engine, "engine", cmp.Or(a.getenv(holt.EnvEngine), "auto"), "what runs machines: auto, qemu or local (no isolation; for tests)")
 	cmd.Flags().StringVar(&f.listen, "listen", "", "also listen on this TCP address, as 127.0.0.1:4646; every caller needs a token")
 	cmd.Flags().StringSliceVar(&f.hosts, "host", nil, "a name under which TCP callers may reach it, besides IP addresses and localhost")
+	cmd.Flags().IntVar(&f.keepLast, "keep-checkpoints", 200, "how many of the newest automatic checkpoints of a workspace stay; runs can be undone as far back")
+	cmd.Flags().IntVar(&f.keepDays, "keep-days", 30, "for how many days before those the newest automatic checkpoint of each stays")
 }
 
 func (f *upFlags) options(at Place) (ServeOptions, error) {
+	if f.keepLast < 2 || f.keepDays < 0 {
+		return ServeOptions{}, holt.Errorf(holt.InvalidArgument, "--keep-checkpoints %d --keep-days %d cannot be", f.keepLast, f.keepDays).
+			WithHint("a run needs the checkpoints before and after it: keep 2 or more, and 0 days or more")
+	}
 	switch f.engine {
 	case "auto", "qemu", "local":
-		return ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts}, nil
+		return ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays}, nil
 	}
 	return ServeOptions{}, holt.Errorf(holt.InvalidArgument, "there is no engine %q", f.engine).WithHint("engines are auto, qemu and local")
 }
@@ -157,7 +165,8 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 	if err != nil {
 		return holt.Health{}, fmt.Errorf("find this program: %w", err)
 	}
-	args := []string{"serve", "--data-dir", opt.DataDir, "--engine", opt.Engine}
+	args := []string{"serve", "--data-dir", opt.DataDir, "--engine", opt.Engine,
+		"--keep-checkpoints", strconv.Itoa(opt.KeepLast), "--keep-days", strconv.Itoa(opt.KeepDays)}
 	if opt.Listen != "" {
 		args = append(args, "--listen", opt.Listen)
 	}

@@ -15,7 +15,9 @@ func (a *app) workspaceCommand() *cobra.Command {
 		a.workspaceCreate(), a.workspaceList(), a.workspaceGet(), a.workspaceDelete(),
 		a.workspaceMount(), a.workspaceUnmount(), a.workspaceCheck(), a.workspaceQuery(), a.workspaceQuota(),
 		a.workspaceLs(), a.workspaceCat(), a.workspaceCopy(), a.workspacePut(), a.workspaceRm(), a.workspaceMkdir(), a.workspaceMv(),
-		a.workspaceDu(), a.workspaceTag(), a.workspaceImport(), a.workspaceExport())
+		a.workspaceDu(), a.workspaceTag(), a.workspaceImport(), a.workspaceExport(),
+		a.workspaceCheckpoint(), a.workspaceCheckpoints(), a.workspaceDeleteCheckpoint(), a.workspaceDiff(), a.workspaceRestore(),
+		a.workspaceUndo(), a.workspaceHistory(), a.workspaceBlame(), a.workspaceReceipt())
 }
 
 func (a *app) workspaceCreate() *cobra.Command {
@@ -91,14 +93,15 @@ func mounts(w holt.Workspace) string {
 }
 
 func (a *app) workspaceGet() *cobra.Command {
+	var at func(string) string
 	cmd := &cobra.Command{
 		Use: "get NAME | NAME:PATH [FILE]", Short: "Show a workspace, or copy a file of it to this machine", Args: atLeast(1, 2),
 		Long: `Shows a workspace; or, with a path, copies that file to FILE here (default: its
-name, in the working directory; - is standard output).`,
+name, in the working directory; - is standard output), with --at as it was.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.ContainsRune(args[0], ':') {
-				return a.copy(cmd.Context(), args[0], append(args, ".")[1], false, inWorkspaces)
+				return a.copy(cmd.Context(), args[0], append(args, ".")[1], false, inWorkspaces, at)
 			}
 			if len(args) == 2 {
 				return holt.Errorf(holt.InvalidArgument, "%q names no file", args[0]).WithHint("as %s:notes/plan.md", args[0])
@@ -121,6 +124,7 @@ name, in the working directory; - is standard output).`,
 			})
 		},
 	}
+	at = a.atFlag(cmd)
 	a.jsonFlag(cmd)
 	return cmd
 }

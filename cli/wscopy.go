@@ -11,6 +11,7 @@ import (
 
 func (a *app) workspaceCopy() *cobra.Command {
 	var recursive bool
+	var at func(string) string
 	cmd := &cobra.Command{
 		Use:   "cp FROM TO",
 		Short: "Copy files into or out of a workspace",
@@ -18,14 +19,16 @@ func (a *app) workspaceCopy() *cobra.Command {
 the workspace's top, the other a path here, or - for standard input or output. A
 directory needs --recursive; import and export keep times, links and holes too.`,
 		Example: `  holt workspace cp notes.md einstein:notes.md
-  holt workspace cp -r einstein:results ./results`,
+  holt workspace cp -r einstein:results ./results
+  holt workspace cp -r einstein:src ./src --at before-upgrade`,
 		Args:              exactly(2),
 		ValidArgsFunction: a.completeSpots(inWorkspaces, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.copy(cmd.Context(), args[0], args[1], recursive, inWorkspaces)
+			return a.copy(cmd.Context(), args[0], args[1], recursive, inWorkspaces, at)
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also directories")
+	at = a.atFlag(cmd)
 	return cmd
 }
 
@@ -35,7 +38,7 @@ func (a *app) workspacePut() *cobra.Command {
 		ValidArgsFunction: a.completeSpots(inWorkspaces, 2),
 		Long:              "Copies one file, or standard input if FILE is -. It is replaced as one step.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.copy(cmd.Context(), args[0], args[1], false, inWorkspaces)
+			return a.copy(cmd.Context(), args[0], args[1], false, inWorkspaces, nil)
 		},
 	}
 }
@@ -58,12 +61,19 @@ func (n copyNoun) files(c *client.Client) client.Files {
 	return c.Files
 }
 
-// copy copies between two ends, of which one is here.
-func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, noun copyNoun) error {
+// copy copies between two ends, of which one is here. at, if not nil, says
+// which state of a workspace is read.
+func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, noun copyNoun, at func(string) string) error {
 	from, to := noun.parseEnd(fromArg), noun.parseEnd(toArg)
 	if (from.owner == "") == (to.owner == "") {
 		return holt.Errorf(holt.InvalidArgument, "one of %q and %q must be in a %s", fromArg, toArg, noun.word).
 			WithHint("as einstein:path; put ./ before a path here that holds a colon")
+	}
+	if at != nil {
+		if to.owner != "" && at(to.owner) != to.owner {
+			return holt.Errorf(holt.InvalidArgument, "what was at a checkpoint cannot be changed").WithHint("--at is for what is copied out")
+		}
+		from.owner = at(from.owner)
 	}
 	c, err := a.connect()
 	if err != nil {

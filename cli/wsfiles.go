@@ -31,7 +31,9 @@ func (a *app) onSpot(use, short string, most int, run func(cmd *cobra.Command, c
 
 func (a *app) workspaceLs() *cobra.Command {
 	var long bool
+	var then func(string) string
 	cmd := a.onSpot("ls NAME[:PATH]", "List files of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
+		at.workspace = then(at.workspace)
 		info, err := c.WorkspaceFiles.Stat(cmd.Context(), at.workspace, at.path)
 		if err != nil {
 			return err
@@ -59,6 +61,7 @@ func (a *app) workspaceLs() *cobra.Command {
 		return printTable(a.Out, []string{"KIND", "OWNER", "SIZE", "CHANGED", "NAME"}, rows)
 	})
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "with mode, owner, size and time")
+	then = a.atFlag(cmd)
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -76,9 +79,12 @@ func (a *app) shownName(f holt.FileInfo) string {
 }
 
 func (a *app) workspaceCat() *cobra.Command {
-	return a.onSpot("cat NAME:PATH", "Print a file of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
-		return c.WorkspaceFiles.Read(cmd.Context(), at.workspace, at.path, 0, -1, a.Out)
+	var then func(string) string
+	cmd := a.onSpot("cat NAME:PATH", "Print a file of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
+		return c.WorkspaceFiles.Read(cmd.Context(), then(at.workspace), at.path, 0, -1, a.Out)
 	})
+	then = a.atFlag(cmd)
+	return cmd
 }
 
 func (a *app) workspaceRm() *cobra.Command {

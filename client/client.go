@@ -57,6 +57,7 @@ type Client struct {
 	Files          Files
 	Workspaces     Workspaces
 	WorkspaceFiles Files // of workspaces: / is the top of one
+	History        History
 	Images         Images
 	Daemon         Daemon
 
@@ -103,6 +104,7 @@ func New(opt Options) (*Client, error) {
 	}}
 	c.Computers, c.Runs, c.Files = Computers{c}, Runs{c}, Files{c, "computers"}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
+	c.History = History{c}
 	c.Images, c.Daemon = Images{c}, Daemon{c}
 	return c, nil
 }

@@ -19,15 +19,27 @@ type Files struct {
 
 func at(path string) url.Values { return url.Values{"path": {path}} }
 
+// path is where the files of one computer or workspace are, or those of a
+// workspace at a checkpoint (see [holt.AtCheckpoint]).
+func (n Files) path(of string, rest ...string) string {
+	segments := []string{n.noun, of}
+	if n.noun == "workspaces" {
+		if workspace, checkpoint := holt.CutCheckpoint(of); checkpoint != "" {
+			segments = []string{n.noun, workspace, "checkpoints", checkpoint}
+		}
+	}
+	return join(append(append(segments, "files"), rest...)...)
+}
+
 // Stat describes a file.
 func (n Files) Stat(ctx context.Context, of, path string) (out holt.FileInfo, err error) {
-	err = n.c.json(ctx, call{method: http.MethodGet, path: join(n.noun, of, "files", "stat"), query: at(path)}, &out)
+	err = n.c.json(ctx, call{method: http.MethodGet, path: n.path(of, "stat"), query: at(path)}, &out)
 	return out, err
 }
 
 // List returns the entries of a directory in the order of their names.
 func (n Files) List(ctx context.Context, of, path string) ([]holt.FileInfo, error) {
-	return list[holt.FileInfo](ctx, n.c, join(n.noun, of, "files"), at(path))
+	return list[holt.FileInfo](ctx, n.c, n.path(of), at(path))
 }
 
 // Read writes n bytes of a file from offset off to w; n < 0: up to the end.
@@ -35,7 +47,7 @@ func (n Files) Read(ctx context.Context, of, path string, off, length int64, w i
 	if length == 0 {
 		return nil
 	}
-	k := call{method: http.MethodGet, path: join(n.noun, of, "files", "content"), query: at(path), header: http.Header{}}
+	k := call{method: http.MethodGet, path: n.path(of, "content"), query: at(path), header: http.Header{}}
 	if length > 0 {
 		k.header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+length-1))
 	} else if off > 0 {
@@ -58,14 +70,14 @@ func (n Files) Write(ctx context.Context, of, path string, spec holt.WriteSpec, 
 	}
 	body := struct{ io.Reader }{r} // a failed attempt closes what it can
 	return sent(ctx, n.c, func() (out holt.FileInfo, err error) {
-		err = n.c.once(ctx, call{method: http.MethodPut, path: join(n.noun, of, "files", "content"), query: query, raw: body}, &out)
+		err = n.c.once(ctx, call{method: http.MethodPut, path: n.path(of, "content"), query: query, raw: body}, &out)
 		return out, err
 	})
 }
 
 // Mkdir makes a directory.
 func (n Files) Mkdir(ctx context.Context, of string, spec holt.MkdirSpec, key string) (out holt.FileInfo, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join(n.noun, of, "files", "mkdir"), body: spec, keyed: true, key: key}, &out)
+	err = n.c.json(ctx, call{method: http.MethodPost, path: n.path(of, "mkdir"), body: spec, keyed: true, key: key}, &out)
 	return out, err
 }
 
@@ -81,10 +93,10 @@ func (n Files) Remove(ctx context.Context, of, path string, recursive bool, key 
 	if recursive {
 		query.Set("recursive", "true")
 	}
-	return n.c.json(ctx, call{method: http.MethodDelete, path: join(n.noun, of, "files"), query: query, keyed: true, key: key}, nil)
+	return n.c.json(ctx, call{method: http.MethodDelete, path: n.path(of), query: query, keyed: true, key: key}, nil)
 }
 
 // Rename moves a file; an existing one at the new path is replaced.
 func (n Files) Rename(ctx context.Context, of string, spec holt.RenameSpec, key string) error {
-	return n.c.json(ctx, call{method: http.MethodPost, path: join(n.noun, of, "files", "rename"), body: spec, keyed: true, key: key}, nil)
+	return n.c.json(ctx, call{method: http.MethodPost, path: n.path(of, "rename"), body: spec, keyed: true, key: key}, nil)
 }

@@ -41,3 +41,9 @@ func (n Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) err
 	return n.c.json(ctx, call{method: http.MethodPost, path: join("runs", string(id), "signal"),
 		body: holt.SignalSpec{Signal: signal}, keyed: true, key: key}, nil)
 }
+
+// Receipt says what a run changed in its computer's workspace.
+func (n Runs) Receipt(ctx context.Context, id holt.RunID) (out holt.Receipt, err error) {
+	err = n.c.json(ctx, call{method: http.MethodGet, path: join("runs", string(id), "receipt")}, &out)
+	return out, err
+}

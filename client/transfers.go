@@ -35,6 +35,9 @@ func (n Workspaces) Import(ctx context.Context, ref string, spec holt.ImportSpec
 // off has no end.
 func (n Workspaces) Export(ctx context.Context, ref string, spec holt.ExportSpec, w io.Writer) error {
 	query := flags(spec.Path, map[string]bool{"devices": spec.Devices, "set_id": spec.SetID})
+	if spec.At != "" {
+		query.Set("at", spec.At)
+	}
 	return n.c.copyTo(ctx, call{method: http.MethodGet, path: join("workspaces", ref, "export"), query: query}, w)
 }
 

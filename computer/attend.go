@@ -53,14 +53,13 @@ func (a *attendant) ask(ctx context.Context, c *agent.Client, id holt.RunID) (en
 	run, err := c.GetRun(ctx, id)
 	switch {
 	case holt.CodeOf(err) == holt.NotFound && !a.l.runs.claimed(id):
-		a.l.runs.ended(id)
+		a.settle(id)
 		return true, a.table.lose(ctx, `id = ?2`, id)
 	case err != nil || run.State != holt.RunExited:
 		return false, err
 	}
 	run.ID = id
-	a.table.exited(run)
-	a.l.runs.ended(id)
+	a.exited(run)
 	return true, nil
 }
 
@@ -83,7 +82,7 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 		guest, known := has[run.ID]
 		switch {
 		case known && guest.State == holt.RunExited:
-			a.table.exited(guest)
+			a.exited(guest)
 		case known:
 			a.l.runs.opened(run.ID)
 		case !a.l.runs.claimed(run.ID):

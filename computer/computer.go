@@ -41,6 +41,7 @@ type Config struct {
 	// Writer says whom what a call changes in a guest's files is attributed to;
 	// nil: it stays unattributed.
 	Writer func(context.Context) workspace.Writer
+	Keep   workspace.Keep           // which automatic checkpoints of their workspaces stay
 	Limits Limits                   // zero fields take the engine's defaults
 	Log    *slog.Logger             // nil: slog.Default
 	Fail   func(point string) error // tests: called at each step; an error fails it there

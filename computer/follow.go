@@ -26,6 +26,7 @@ type follower struct {
 	id     holt.RunID
 	offset int64
 	emit   func(holt.RunEvent) error
+	at     *live // the machine that is followed
 	broke  error // what emit returned
 }
 
@@ -49,6 +50,7 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 		}
 		return false, err
 	}
+	f.at = l
 	err = client.FollowRun(ctx, f.id, f.offset, f.event)
 	switch {
 	case err == nil:
@@ -77,7 +79,7 @@ func (f *follower) event(e holt.RunEvent) error {
 	case holt.RunExit:
 		if e.Run != nil {
 			e.Run.ID = f.id
-			f.r.s.runs.exited(*e.Run)
+			f.at.attendant.exited(*e.Run)
 		}
 		run, err := f.r.s.runs.get(context.Background(), f.id)
 		if err != nil {

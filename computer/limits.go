@@ -13,6 +13,7 @@ type Limits struct {
 	Beat      time.Duration // between heartbeats
 	Answer    time.Duration // for one answer of the agent
 	Reconnect time.Duration // how long a call waits for a channel that is down, and a stop for the agent
+	Flush     time.Duration // for a guest to write what it holds of its workspace in memory
 	Stall     time.Duration // without a byte in a file's transfer
 	Shutdown  time.Duration // for a guest to end after it was asked
 	PowerDown time.Duration // for a guest to end after its power button was pressed
@@ -23,7 +24,7 @@ type Limits struct {
 func defaultLimits(a machine.Acceleration) Limits {
 	l := Limits{
 		Boot: time.Minute, Dial: 30 * time.Second, Beat: 15 * time.Second, Answer: 20 * time.Second,
-		Reconnect: 10 * time.Second, Stall: 30 * time.Second, Shutdown: 30 * time.Second, PowerDown: 20 * time.Second,
+		Reconnect: 10 * time.Second, Flush: 10 * time.Second, Stall: 30 * time.Second, Shutdown: 30 * time.Second, PowerDown: 20 * time.Second,
 	}
 	if a == machine.AccelTCG {
 		l.Boot, l.Shutdown, l.PowerDown = 5*time.Minute, time.Minute, 45*time.Second
@@ -36,7 +37,7 @@ func defaultLimits(a machine.Acceleration) Limits {
 func (l Limits) or(d Limits) Limits {
 	for _, f := range []struct{ mine, other *time.Duration }{
 		{&l.Boot, &d.Boot}, {&l.Dial, &d.Dial}, {&l.Beat, &d.Beat}, {&l.Answer, &d.Answer},
-		{&l.Reconnect, &d.Reconnect}, {&l.Stall, &d.Stall}, {&l.Shutdown, &d.Shutdown}, {&l.PowerDown, &d.PowerDown},
+		{&l.Reconnect, &d.Reconnect}, {&l.Flush, &d.Flush}, {&l.Stall, &d.Stall}, {&l.Shutdown, &d.Shutdown}, {&l.PowerDown, &d.PowerDown},
 	} {
 		if *f.mine == 0 {
 			*f.mine = *f.other

@@ -34,6 +34,7 @@ type live struct {
 
 	serve     FileServer
 	limits    Limits
+	keep      workspace.Keep
 	attendant *attendant
 	runs      *runSet
 	marks     marks

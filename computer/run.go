@@ -53,6 +53,7 @@ func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, cl
 	if err := r.s.cfg.point("run/start"); err != nil {
 		return holt.Run{}, err
 	}
+	l.begin(run.ID)
 	return run, r.launch(ctx, l, run)
 }
 

@@ -11,13 +11,15 @@ import (
 // runSet is what memory knows of one machine's runs.
 type runSet struct {
 	mu       sync.Mutex
-	here     map[holt.RunID]bool // that were started here, by this daemon or one before it, as far as was asked
-	starting map[holt.RunID]bool // that the guest may not know yet
-	open     map[holt.RunID]bool // that the guest has, and that are not known to have ended
+	here     map[holt.RunID]bool          // that were started here, by this daemon or one before it, as far as was asked
+	starting map[holt.RunID]bool          // that the guest may not know yet
+	open     map[holt.RunID]bool          // that the guest has, and that are not known to have ended
+	settling map[holt.RunID]chan struct{} // that have ended; closed when the workspace has what they changed
 }
 
 func newRunSet() *runSet {
-	return &runSet{here: map[holt.RunID]bool{}, starting: map[holt.RunID]bool{}, open: map[holt.RunID]bool{}}
+	return &runSet{here: map[holt.RunID]bool{}, starting: map[holt.RunID]bool{}, open: map[holt.RunID]bool{},
+		settling: map[holt.RunID]chan struct{}{}}
 }
 
 // claim says that a run of this id is being started: a session that begins
@@ -48,10 +50,30 @@ func (s *runSet) opened(id holt.RunID) {
 	s.open[id] = true
 }
 
-func (s *runSet) ended(id holt.RunID) {
+// ended says that a run has ended. It returns what to call when all of it is
+// settled; nil if somebody has that already.
+func (s *runSet) ended(id holt.RunID) (settled func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, id)
+	if s.settling[id] != nil {
+		return nil
+	}
+	done := make(chan struct{})
+	s.settling[id] = done
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.settling, id)
+		close(done)
+	}
+}
+
+// unsettled returns a channel for each run that has ended and is not settled.
+func (s *runSet) unsettled() []chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.settling))
 }
 
 // all returns the open runs.

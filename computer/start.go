@@ -94,7 +94,7 @@ func unreachable(r record) error {
 // newLive is a machine about to run on an open workspace.
 func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
-		id: r.ID, ws: ws, release: release, log: s.log, serve: s.cfg.Serve, limits: s.cfg.Limits,
+		id: r.ID, ws: ws, release: release, log: s.log, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
 		hostname: r.Name, fresh: true, up: make(chan struct{}), runs: newRunSet(),
 	}
 	l.attendant = &attendant{l, s.runs}

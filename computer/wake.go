@@ -68,10 +68,12 @@ func (l *live) running() bool {
 }
 
 // spawn runs fn in a goroutine that close waits for, unless close was called.
-func (l *live) spawn(fn func()) {
+func (l *live) spawn(fn func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ctx.Err() == nil {
-		l.wg.Go(fn)
+	if l.ctx.Err() != nil {
+		return false
 	}
+	l.wg.Go(fn)
+	return true
 }

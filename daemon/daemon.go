@@ -31,6 +31,7 @@ type Config struct {
 
 	Archive   ArchiveConfig
 	Workspace workspace.Options // what every workspace is opened with; the daemon sets Log, Archive, Space and Quota itself
+	Keep      workspace.Keep    // which automatic checkpoints stay; zero: the last 200, and one a day for 30 days
 
 	Limits computer.Limits          // zero fields take the engine's defaults
 	Fail   func(point string) error // tests: called at each step of creating and deleting, packing and collecting
@@ -71,6 +72,9 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
+	}
+	if cfg.Keep == (workspace.Keep{}) {
+		cfg.Keep = workspace.Keep{Last: 200, Days: 30}
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1)}
 	for _, part := range []func(context.Context) error{
@@ -120,7 +124,7 @@ func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
 func (d *Daemon) openComputers(ctx context.Context) (err error) {
 	d.computers, err = computer.Open(ctx, computer.Config{
 		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Engine: d.engine, Images: d.images,
-		Workspaces: d.workspaces, Serve: d.serveFiles, Writer: writerOf, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
+		Workspaces: d.workspaces, Serve: d.serveFiles, Writer: writerOf, Keep: d.cfg.Keep, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
 	})
 	if err == nil {
 		d.workspaces.setComputers(d.computers)

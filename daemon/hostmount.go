@@ -257,6 +257,22 @@ func (h *hostMounts) unmountDead(ctx context.Context, dir string) error {
 		WithHint("holt workspace list shows the mounts there are")
 }
 
+// flush has the kernel write what programs hold of a workspace in memory maps.
+func (h *hostMounts) flush(ctx context.Context, id holt.WorkspaceID) error {
+	h.mu.Lock()
+	var writing *hostMount // one at most
+	for _, at := range h.mounts {
+		if at.id == id && !at.ReadOnly {
+			writing = at
+		}
+	}
+	h.mu.Unlock()
+	if writing == nil {
+		return nil
+	}
+	return writing.m.WriteBack(ctx)
+}
+
 // hide takes a mount off the list, so that its end is no surprise.
 func (h *hostMounts) hide(dir string) *hostMount {
 	h.mu.Lock()

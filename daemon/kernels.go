@@ -42,6 +42,18 @@ func (k *kernels) drop(ws *workspace.Workspace) {
 // many wait as may.
 const noticeWait = 10 * time.Second
 
+// watch has the kernel that has ws mounted told of restores and undos, as long
+// as ws is open.
+func (k *kernels) watch(ws *workspace.Workspace) {
+	changed := k.changed
+	ws.OnStale(func(stale []workspace.Stale) {
+		tell := changed(ws)
+		for _, s := range stale {
+			tell(s.Ino, s.Name)
+		}
+	})
+}
+
 // changed returns what tells the kernel that has ws mounted of a change that
 // came another way. One that takes nothing for long keeps what it believes,
 // with a line in the log.

@@ -107,6 +107,7 @@ func (s *shelf) acquire(id holt.WorkspaceID) (*entry, *workspace.Workspace, erro
 		return nil, nil, described(fmt.Errorf("open workspace: %w", err))
 	}
 	e.ws = ws
+	s.kernels.watch(ws)
 	return e, ws, nil
 }
 
@@ -192,6 +193,7 @@ func (s *shelf) closeEntry(e *entry) error {
 // put adds a new open workspace that nobody uses yet.
 func (s *shelf) put(id holt.WorkspaceID, ws *workspace.Workspace) {
 	e := &entry{id: id, ws: ws, users: 1}
+	s.kernels.watch(ws)
 	s.mu.Lock()
 	s.entries[id] = e
 	s.mu.Unlock()

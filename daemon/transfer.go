@@ -42,19 +42,40 @@ func (w *Workspaces) Import(ctx context.Context, ref string, spec holt.ImportSpe
 // first byte leaves out its end, so that nobody takes the part for the whole.
 func (w *Workspaces) Export(ctx context.Context, ref string, spec holt.ExportSpec, out io.Writer) error {
 	return w.use(ctx, ref, func(ws *workspace.Workspace) error {
-		all, err := ws.Usage(ctx, spec.Path, 0)
+		total, at, err := w.measure(ctx, ws, spec)
 		if err != nil {
 			return err
 		}
-		p, err := parcel.NewWriter(out, parcel.Totals{Entries: all[0].Files + all[0].Dirs, Bytes: all[0].Allocated})
+		p, err := parcel.NewWriter(out, total)
 		if err != nil {
 			return err
 		}
-		if _, err := ws.Export(ctx, p, workspace.ExportSpec{Path: spec.Path, Devices: spec.Devices, SetID: spec.SetID}); err != nil {
+		if _, err := ws.Export(ctx, p, workspace.ExportSpec{Path: spec.Path, At: at, Devices: spec.Devices, SetID: spec.SetID}); err != nil {
 			return err
 		}
 		return p.Close()
 	})
+}
+
+// measure says how much an export is about, and of what state. Of the past it
+// is only said how much it was in all.
+func (w *Workspaces) measure(ctx context.Context, ws *workspace.Workspace, spec holt.ExportSpec) (parcel.Totals, *workspace.View, error) {
+	if spec.At == "" || spec.At == holt.Live {
+		all, err := ws.Usage(ctx, spec.Path, 0)
+		if err != nil {
+			return parcel.Totals{}, nil, err
+		}
+		return parcel.Totals{Entries: all[0].Files + all[0].Dirs, Bytes: all[0].Allocated}, nil, nil
+	}
+	at, err := ws.At(spec.At)
+	if err == nil {
+		_, err = (workspace.Files{Tree: ws.Tree(), At: at}).List(spec.Path) // while an error can still be told
+	}
+	if err != nil {
+		return parcel.Totals{}, nil, err
+	}
+	c := at.Checkpoint()
+	return parcel.Totals{Entries: c.Files, Bytes: c.Bytes}, at, nil
 }
 
 // Usage adds up a directory and, down to depth levels, those in it.

@@ -23,7 +23,10 @@ type Workspaces struct {
 	table  workspaceTable
 	shelf  *shelf
 	mounts *hostMounts
-	guests *computer.Files // of running computers; set by setComputers
+
+	// Set by setComputers.
+	computers *computer.Store
+	guests    *computer.Files // of running computers
 }
 
 // openWorkspaces opens the registry and removes half-made workspaces.
@@ -54,7 +57,7 @@ func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir stri
 
 // setComputers says who may have workspaces. Until then nobody has.
 func (w *Workspaces) setComputers(s *computer.Store) {
-	w.mounts.having, w.guests = s.Having, s.Files()
+	w.mounts.having, w.computers, w.guests = s.Having, s, s.Files()
 }
 
 // close closes all workspaces; nobody uses them any more.

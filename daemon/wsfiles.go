@@ -64,8 +64,24 @@ func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(work
 	})
 }
 
+// read calls fn with a workspace's files to read, as they are or, if ref says
+// so, as they were at a checkpoint.
+func (f workspaceFiles) read(ctx context.Context, ref string, fn func(workspace.Files) error) error {
+	ref, checkpoint := holt.CutCheckpoint(ref)
+	return f.w.use(ctx, ref, func(ws *workspace.Workspace) error {
+		files := workspace.Files{Tree: ws.Tree()}
+		if checkpoint != "" && checkpoint != holt.Live {
+			var err error
+			if files.At, err = ws.At(checkpoint); err != nil {
+				return err
+			}
+		}
+		return fn(files)
+	})
+}
+
 func (f workspaceFiles) Stat(ctx context.Context, ref, path string) (info holt.FileInfo, err error) {
-	err = f.use(ctx, ref, "", func(files workspace.Files) error {
+	err = f.read(ctx, ref, func(files workspace.Files) error {
 		info, err = files.Stat(path)
 		return err
 	})
@@ -73,7 +89,7 @@ func (f workspaceFiles) Stat(ctx context.Context, ref, path string) (info holt.F
 }
 
 func (f workspaceFiles) List(ctx context.Context, ref, path string) (list []holt.FileInfo, err error) {
-	err = f.use(ctx, ref, "", func(files workspace.Files) error {
+	err = f.read(ctx, ref, func(files workspace.Files) error {
 		list, err = files.List(path)
 		return err
 	})
@@ -81,7 +97,7 @@ func (f workspaceFiles) List(ctx context.Context, ref, path string) (list []holt
 }
 
 func (f workspaceFiles) Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error {
-	return f.use(ctx, ref, "", func(files workspace.Files) error { return files.Read(ctx, path, off, n, w) })
+	return f.read(ctx, ref, func(files workspace.Files) error { return files.Read(ctx, path, off, n, w) })
 }
 
 func (f workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (info holt.FileInfo, err error) {

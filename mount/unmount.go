@@ -38,7 +38,9 @@ func (m *HostMount) Unmount() error {
 		return nil
 	default:
 	}
-	m.writeBack()
+	if err := m.WriteBack(context.Background()); err != nil {
+		m.log.Warn("host mount could not be synced before its end", "dir", m.dir, "err", err)
+	}
 	err := detach(m.dir)
 	if m.waitDone(letGoWait) {
 		return nil
@@ -64,22 +66,26 @@ func (m *HostMount) waitDone(d time.Duration) bool {
 	}
 }
 
-// writeBack has the kernel write what memory maps hold. Another process asks
-// for it: see Host.
-func (m *HostMount) writeBack() {
-	ctx, cancel := context.WithTimeout(context.Background(), syncWait)
+// WriteBack has the kernel write what memory maps hold. Another process asks
+// for it: see Host. It takes no longer than 10 s, and ends with the mount.
+func (m *HostMount) WriteBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, syncWait)
 	defer cancel()
-	synced := make(chan struct{})
+	synced := make(chan error, 1)
 	go func() {
-		defer close(synced)
-		if out, err := exec.CommandContext(ctx, "sync", "-f", m.dir).CombinedOutput(); err != nil {
-			m.log.Warn("host mount could not be synced before its end", "dir", m.dir, "err", err, "output", string(out))
+		out, err := exec.CommandContext(ctx, "sync", "-f", m.dir).CombinedOutput()
+		if err != nil {
+			err = holt.Errorf(holt.Unavailable, "sync %s: %w: %s", m.dir, err, bytes.TrimSpace(out))
 		}
+		synced <- err
 	}()
 	select {
-	case <-synced:
+	case err := <-synced:
+		return err
 	case <-m.done:
+		return nil
 	case <-ctx.Done(): // the process may be stuck until the connection is aborted
+		return holt.Errorf(holt.Timeout, "sync %s: %w", m.dir, ctx.Err())
 	}
 }
 

@@ -83,7 +83,9 @@ func TestUnmountWritesBackMaps(t *testing.T) {
 	if line, _ := out.ReadString('\n'); line != "4 KiB dirty\n" {
 		t.Fatalf("after the write: %q", line)
 	}
-	m.writeBack()
+	if err := m.WriteBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	io.WriteString(in, "again\n")
 	if line, _ := out.ReadString('\n'); line != "0 KiB dirty\n" {
 		t.Errorf("after the write back: %q", line)

@@ -19,14 +19,14 @@ import (
 // for the files of both. It gives the call itself too, since huma asks only one
 // embedded type to resolve.
 type FileOwner struct {
-	ref string
-	r   *http.Request
+	ref, checkpoint string
+	r               *http.Request
 }
 
 // Resolve is huma's hook for it.
 func (o *FileOwner) Resolve(ctx huma.Context) []error {
 	if o.ref = ctx.Param("computer"); o.ref == "" {
-		o.ref = ctx.Param("workspace")
+		o.ref, o.checkpoint = ctx.Param("workspace"), ctx.Param("checkpoint")
 	}
 	o.r, _ = humago.Unwrap(ctx)
 	return nil
@@ -45,6 +45,9 @@ func (o FileOwner) parsePath(path string) (ref, file string, err error) {
 	if ref, err = parseRef(o.ref); err != nil {
 		return "", "", err
 	}
+	if o.checkpoint != "" {
+		ref = holt.AtCheckpoint(ref, o.checkpoint)
+	}
 	file, err = parsePath(path)
 	return ref, file, err
 }
@@ -54,14 +57,14 @@ type fileRoutes struct {
 	*Server
 	nouns Files
 	at    string // the path they are under
-	owner *huma.Param
+	owner []*huma.Param
 	noun  string // put before File in operation ids
 }
 
 // describe says what an operation is called.
 func (s fileRoutes) describe(method, path, verb, noun, summary string) huma.Operation {
 	op := describe(method, s.at+path, verb+s.noun+noun, "files", summary)
-	op.Parameters = []*huma.Param{s.owner}
+	op.Parameters = s.owner
 	return op
 }
 
@@ -79,18 +82,24 @@ func parsePath(p string) (string, error) {
 }
 
 func (s *Server) files(api huma.API) {
-	named := func(noun string) *huma.Param {
-		return &huma.Param{Name: noun, In: "path", Required: true, Description: "name or id", Schema: &huma.Schema{Type: "string"}}
+	named := func(noun, doc string) *huma.Param {
+		return &huma.Param{Name: noun, In: "path", Required: true, Description: doc, Schema: &huma.Schema{Type: "string"}}
 	}
+	computer, workspace := named("computer", "name or id"), named("workspace", "name or id")
 	for _, r := range []fileRoutes{
-		{s, s.opt.Nouns.Files, "/v1/computers/{computer}/files", named("computer"), ""},
-		{s, s.opt.Nouns.WorkspaceFiles, "/v1/workspaces/{workspace}/files", named("workspace"), "Workspace"},
+		{s, s.opt.Nouns.Files, "/v1/computers/{computer}/files", []*huma.Param{computer}, ""},
+		{s, s.opt.Nouns.WorkspaceFiles, "/v1/workspaces/{workspace}/files", []*huma.Param{workspace}, "Workspace"},
 	} {
 		r.names(api)
+		r.removeFile(api)
 		r.makeFiles(api)
 		r.readFile(api)
 		r.writeFile(api)
 	}
+	past := fileRoutes{s, s.opt.Nouns.WorkspaceFiles, "/v1/workspaces/{workspace}/checkpoints/{checkpoint}/files",
+		[]*huma.Param{workspace, named("checkpoint", "name, or # and its number")}, "Checkpoint"}
+	past.names(api)
+	past.readFile(api)
 }
 
 func (s fileRoutes) names(api huma.API) {
@@ -117,7 +126,10 @@ func (s fileRoutes) names(api huma.API) {
 			info, err := nouns.Stat(ctx, ref, file)
 			return &reply[holt.FileInfo]{info}, err
 		})
+}
 
+func (s fileRoutes) removeFile(api huma.API) {
+	nouns := s.nouns
 	register(api, s.describe(http.MethodDelete, "", "remove", "File", "Remove a file or a directory"),
 		func(ctx context.Context, in *struct {
 			OneFile

@@ -25,7 +25,8 @@ type Nouns struct {
 	Runs           Runs
 	Files          Files
 	Workspaces     Workspaces
-	WorkspaceFiles Files // of workspaces: ref names one, and / is its top
+	WorkspaceFiles Files // of workspaces: ref names one, and / is its top; to read, it may be of [holt.AtCheckpoint]
+	History        History
 	Images         Images
 	Daemon         Daemon
 }
@@ -74,6 +75,9 @@ type Runs interface {
 	// whether to close the input; if not, or if r fails, it stays open. It
 	// returns Conflict when the run has ended or its input is closed.
 	Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof bool) (int64, error)
+	// Receipt says what the run changed in its computer's workspace. Of a run
+	// that has ended it is final: it waits until what the guest held is there.
+	Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error)
 	// Signal sends a signal, as SIGTERM, to all processes of the run.
 	Signal(ctx context.Context, id holt.RunID, signal, key string) error
 }
@@ -127,6 +131,34 @@ type Transfers interface {
 	// Tag changes tags of a file and returns what it has then.
 	Tag(ctx context.Context, ref string, spec holt.TagSpec, key string) ([]holt.Tag, error)
 	SetQuota(ctx context.Context, ref string, q holt.Quota) (holt.Workspace, error)
+}
+
+// History is the past of workspaces. A checkpoint is named by its name, by #
+// and its number, or is the present: live.
+type History interface {
+	Checkpoint(ctx context.Context, ref string, spec holt.CheckpointSpec, key string) (holt.Checkpoint, error)
+	// Checkpoints returns all of them without the present, in any order.
+	Checkpoints(ctx context.Context, ref string) ([]holt.Checkpoint, error)
+	GetCheckpoint(ctx context.Context, ref, checkpoint string) (holt.Checkpoint, error)
+	// DeleteCheckpoint removes one, or with dryRun only says what that would free.
+	DeleteCheckpoint(ctx context.Context, ref, checkpoint string, dryRun bool, key string) (holt.Freed, error)
+	// DiffPoints fills in what a DiffSpec leaves out, and says what is wrong with it.
+	DiffPoints(ctx context.Context, ref string, spec holt.DiffSpec) (holt.DiffSpec, error)
+	// Diff calls fn for every path that differs, deletions first, until fn fails.
+	Diff(ctx context.Context, ref string, spec holt.DiffSpec, fn func(holt.Change) error) error
+	// TextDiff writes unified diffs of the files among them.
+	TextDiff(ctx context.Context, ref string, spec holt.DiffSpec, w io.Writer) error
+	// Restore checkpoints the present and makes the workspace what it was.
+	Restore(ctx context.Context, ref string, spec holt.RestoreSpec, key string) (holt.ChangeReport, error)
+	// Undo takes one run back and keeps what came later. Conflict if the
+	// checkpoints around the run are gone, NotFound if it changed nothing.
+	Undo(ctx context.Context, ref string, spec holt.UndoSpec, key string) (holt.ChangeReport, error)
+	// History returns what became of a path, newest first.
+	History(ctx context.Context, ref, path string) ([]holt.PathEvent, error)
+	// Blame returns who last wrote what is at a path.
+	Blame(ctx context.Context, ref, path string) (holt.Writer, error)
+	// Receipt says what a run changed; one that changed nothing has an empty one.
+	Receipt(ctx context.Context, ref, run string) (holt.Receipt, error)
 }
 
 // Images are the built templates.

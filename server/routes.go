@@ -45,6 +45,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.runs(api)
 	s.files(api)
 	s.workspaces(api)
+	s.history(api)
 	s.daemon(api)
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
 		delete(api.OpenAPI().Components.Schemas.Map(), unused)

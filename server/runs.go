@@ -52,6 +52,7 @@ func (s *Server) runs(api huma.API) {
 
 	s.runEvents(api)
 	s.runInput(api)
+	s.runReceipt(api)
 
 	op = describe(http.MethodPost, "/v1/runs/{run}/signal", "signalRun", tag, "Send a signal to every process of a run")
 	register(api, op, func(ctx context.Context, in *struct {
@@ -160,5 +161,18 @@ func (s *Server) runInput(api huma.API) {
 		body.patient, body.linger = 0, 0 // a person may be typing, or not
 		end, err := s.opt.Nouns.Runs.Input(ctx, id, offset, in.r.Body, in.EOF)
 		return &reply[inputEnd]{inputEnd{end}}, err
+	})
+}
+
+func (s *Server) runReceipt(api huma.API) {
+	op := describe(http.MethodGet, "/v1/runs/{run}/receipt", "getRunReceipt", "runs", "Say what a run changed in its computer's workspace")
+	op.Description = "Of a run that has ended it is final: it waits until what the guest held in memory is written."
+	register(api, op, func(ctx context.Context, in *OneRun) (*reply[holt.Receipt], error) {
+		id, err := holt.ParseRunID(in.Run)
+		if err != nil {
+			return nil, err
+		}
+		receipt, err := s.opt.Nouns.Runs.Receipt(ctx, id)
+		return &reply[holt.Receipt]{receipt}, err
 	})
 }

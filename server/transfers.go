@@ -41,19 +41,20 @@ func (s *Server) transfers(api huma.API) {
 	})
 
 	op = describe(http.MethodGet, "/v1/workspaces/{workspace}/export", "exportWorkspace", tag, "Get a tree of files out of a workspace")
-	op.Description = "The answer is a parcel, as importWorkspace takes it. Without its end it was cut off. It is not one moment: what changes meanwhile is sent as it is met."
+	op.Description = "The answer is a parcel, as importWorkspace takes it. Without its end it was cut off. Of the present it is not one moment: what changes meanwhile is sent as it is met."
 	op.Responses = rawResponse(parcelType, "a parcel")
 	register(api, op, func(ctx context.Context, in *struct {
 		OneWorkspace
 		Unasked
 		Path string `query:"path" default:"/" maxLength:"4096" doc:"directory that is its top"`
+		At   string `query:"at" maxLength:"255" doc:"the checkpoint to send; default: the present"`
 	}) (*huma.StreamResponse, error) {
 		ref, path, err := FileOwner{ref: in.Workspace}.parsePath(in.Path)
 		if err != nil {
 			return nil, err
 		}
 		return s.raw(ctx, parcelType, func(ctx context.Context, w *rawWriter) error {
-			return nouns.Export(ctx, ref, holt.ExportSpec{Path: path, Devices: in.Devices, SetID: in.SetID}, w)
+			return nouns.Export(ctx, ref, holt.ExportSpec{Path: path, At: in.At, Devices: in.Devices, SetID: in.SetID}, w)
 		}), nil
 	})
 

@@ -273,3 +273,52 @@ func (v *View) xattrs(ino Ino) (all map[string]string, err error) {
 	})
 	return all, err
 }
+
+// Lseek is Tree.Lseek.
+func (v *View) Lseek(ino Ino, off int64, whence uint32) (found int64, err error) {
+	if whence != SeekData && whence != SeekHole {
+		return 0, syscall.EINVAL
+	}
+	err = v.read("seek at checkpoint", func(p point) error {
+		in, err := p.get(ino)
+		switch {
+		case err != nil:
+			return err
+		case !in.attr().IsRegular():
+			return syscall.EINVAL
+		case off < 0 || off >= in.size:
+			return syscall.ENXIO
+		}
+		found, err = p.seek(in, off, whence)
+		return err
+	})
+	return found, err
+}
+
+// seek looks at one window of extents after the other.
+func (p point) seek(in *inodeRow, off int64, whence uint32) (int64, error) {
+	for off < in.size {
+		if whence == SeekData {
+			next, ok, err := p.nextExtent(in.ino, off)
+			if err == nil && (!ok || next >= in.size) {
+				err = syscall.ENXIO
+			}
+			return max(off, next), err
+		}
+		end := min(in.size, (off/windowSize+1)*windowSize)
+		parts, err := p.extents(in.ino, off, end)
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range parts {
+			if e.off > off {
+				break
+			}
+			off = e.end()
+		}
+		if off < end {
+			return off, nil
+		}
+	}
+	return in.size, nil
+}

@@ -212,18 +212,23 @@ func (w *Workspace) DeleteCheckpoint(ctx context.Context, ref string, dryRun boo
 	if err != nil || dryRun {
 		return freed, err
 	}
+	return freed, t.drop(c.ID)
+}
+
+// drop removes a checkpoint. One that is gone is no error.
+func (t *Tree) drop(id CheckpointID) error {
 	if _, err := t.enter(Caller{}); err != nil {
-		return Freed{}, diskError("delete checkpoint", err)
+		return diskError("delete checkpoint", err)
 	}
 	defer t.leave()
-	if _, ok := t.checkpointByID(c.ID); !ok {
-		return Freed{}, nil // somebody else did
+	if _, ok := t.checkpointByID(id); !ok {
+		return nil
 	}
-	o := op{kind: opDropCheckpoint, time: t.now(), n: int64(c.ID)}
+	o := op{kind: opDropCheckpoint, time: t.now(), n: int64(id)}
 	if err := t.commit(&o, nil, nil); err != nil {
-		return Freed{}, diskError("delete checkpoint", err)
+		return diskError("delete checkpoint", err)
 	}
-	return freed, nil
+	return nil
 }
 
 // span is a range of versions: from is not in it, to is.

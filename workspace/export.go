@@ -13,19 +13,23 @@ import (
 // ExportSpec says what of a workspace goes into a parcel.
 type ExportSpec struct {
 	Path    string // a directory
+	At      *View  // the state to send; nil: the present
 	Devices bool   // device nodes too
 	SetID   bool   // keep set-user-id and set-group-id bits
 }
 
-// Export writes a directory with everything in it as a parcel. It is not one
-// moment: what changes meanwhile is sent as it is met, and what is removed is
-// left out.
+// Export writes a directory with everything in it as a parcel. Of the present
+// it is not one moment: what changes meanwhile is sent as it is met, and what is
+// removed is left out.
 //
 // Errors: NotFound, InvalidArgument (not a directory), Corrupt, and what out
 // returns.
 func (w *Workspace) Export(ctx context.Context, out *parcel.Writer, spec ExportSpec) (holt.TransferReport, error) {
 	x := exporter{ctx: ctx, t: w.tree, out: out, spec: spec, linked: map[Ino]bool{}, buf: make([]byte, parcel.MostData)}
-	top, err := w.tree.Resolve(spec.Path, true)
+	if spec.At != nil {
+		x.t = spec.At
+	}
+	top, err := find(x.t, spec.Path, true)
 	if err == nil && !top.IsDir() {
 		err = syscall.ENOTDIR
 	}
@@ -42,7 +46,7 @@ func (w *Workspace) Export(ctx context.Context, out *parcel.Writer, spec ExportS
 
 type exporter struct {
 	ctx    context.Context
-	t      *Tree
+	t      reading
 	out    *parcel.Writer
 	spec   ExportSpec
 	linked map[Ino]bool // files with several names that were sent
@@ -62,7 +66,7 @@ func (x *exporter) dir(a Attr, name, path string) error {
 	page := make([]DirEntry, 0, 64)
 	for cookie := uint64(cookieDotDot); ; {
 		page = page[:0]
-		err := x.t.ReadDir(Caller{}, a.Ino, cookie, true, func(d DirEntry) bool {
+		err := x.t.readDir(a.Ino, cookie, true, func(d DirEntry) bool {
 			page = append(page, d)
 			return len(page) < pageOfDir
 		})

@@ -30,11 +30,21 @@ type Files struct {
 	// Changed is told what a kernel that has the workspace mounted may no longer
 	// believe: the entry name of a directory, or with name "" an inode itself.
 	Changed func(ino Ino, name string)
+	// At, if set, is what Stat, List and Read look at instead of the present.
+	At *View
+}
+
+// state is what is read.
+func (f Files) state() reading {
+	if f.At != nil {
+		return f.At
+	}
+	return f.Tree
 }
 
 // resolve finds the inode of the caller's path.
 func (f Files) resolve(path string, follow bool) (Attr, error) {
-	return f.Tree.Resolve(strings.TrimPrefix(path, f.Under), follow)
+	return find(f.state(), strings.TrimPrefix(path, f.Under), follow)
 }
 
 // parent finds the directory that the last name of the caller's path lies in.
@@ -69,7 +79,7 @@ func (f Files) describe(path string, a Attr) (holt.FileInfo, error) {
 	if info.Kind != "symlink" {
 		return info, nil
 	}
-	target, err := f.Tree.Readlink(a.Ino)
+	target, err := f.state().Readlink(a.Ino)
 	info.Target = spoken(target)
 	return info, err
 }
@@ -104,7 +114,7 @@ func (f Files) List(path string) ([]holt.FileInfo, error) {
 	}
 	var entries []DirEntry
 	if err == nil {
-		err = f.Tree.ReadDir(Caller{}, d.Ino, 0, true, func(e DirEntry) bool {
+		err = f.state().readDir(d.Ino, 0, true, func(e DirEntry) bool {
 			if e.Name != "." && e.Name != ".." {
 				entries = append(entries, e)
 			}
@@ -150,7 +160,7 @@ func (f Files) Read(ctx context.Context, path string, off, n int64, w io.Writer)
 		if n > 0 {
 			want = min(want, n)
 		}
-		got, err := f.Tree.Read(a.Ino, off, buf[:want])
+		got, err := f.state().Read(a.Ino, off, buf[:want])
 		if err != nil {
 			return fileError("read", path, err)
 		}
@@ -337,7 +347,7 @@ func besideName() string {
 func (f Files) mkdirs(path string, mode uint32) error {
 	at := []Ino{Root}
 	for _, name := range pathNames(strings.TrimPrefix(path, f.Under)) {
-		next, err := f.Tree.resolve(at, []string{name}, true)
+		next, err := resolve(f.Tree, at, []string{name}, true)
 		in := at[len(at)-1]
 		if err == syscall.ENOENT {
 			var a Attr

@@ -146,7 +146,7 @@ func (m *importer) top(e parcel.Entry) error {
 	names := pathNames(m.spec.Path)
 	at := []Ino{Root}
 	for _, name := range names {
-		next, err := m.t.resolve(at, []string{name}, true)
+		next, err := resolve(m.t, at, []string{name}, true)
 		if err == syscall.ENOENT {
 			var a Attr
 			in := at[len(at)-1]

@@ -21,16 +21,19 @@ var ErrLeaves = errors.New("a symbolic link leads out of the workspace")
 // Resolve finds the inode of a path; "/" is the top. Symbolic links on the way
 // are followed, one at the end only with follow. ".." at the top leads out.
 // Errors are errnos, or say that a link leads out of the workspace.
-func (t *Tree) Resolve(path string, follow bool) (Attr, error) {
-	at, err := t.resolve([]Ino{Root}, pathNames(path), follow)
+func (t *Tree) Resolve(path string, follow bool) (Attr, error) { return find(t, path, follow) }
+
+// find is Resolve in any state.
+func find(r reading, path string, follow bool) (Attr, error) {
+	at, err := resolve(r, []Ino{Root}, pathNames(path), follow)
 	if err != nil {
 		return Attr{}, err
 	}
-	return t.GetAttr(at[len(at)-1])
+	return r.GetAttr(at[len(at)-1])
 }
 
 // resolve returns the inodes from the top to what names lead to from at on.
-func (t *Tree) resolve(at []Ino, names []string, follow bool) ([]Ino, error) {
+func resolve(r reading, at []Ino, names []string, follow bool) ([]Ino, error) {
 	for links := 0; len(names) > 0; {
 		name := names[0]
 		names = names[1:]
@@ -41,7 +44,7 @@ func (t *Tree) resolve(at []Ino, names []string, follow bool) ([]Ino, error) {
 			at = at[:len(at)-1]
 			continue
 		}
-		a, err := t.Lookup(Caller{}, at[len(at)-1], name)
+		a, err := r.lookup(at[len(at)-1], name)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +55,7 @@ func (t *Tree) resolve(at []Ino, names []string, follow bool) ([]Ino, error) {
 		if links++; links > mostFollowed {
 			return nil, syscall.ELOOP
 		}
-		target, err := t.Readlink(a.Ino)
+		target, err := r.Readlink(a.Ino)
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +78,7 @@ func (t *Tree) parent(path string) (Attr, string, error) {
 		return Attr{}, "", syscall.EINVAL
 	}
 	last := len(names) - 1
-	at, err := t.resolve([]Ino{Root}, names[:last], true)
+	at, err := resolve(t, []Ino{Root}, names[:last], true)
 	if err != nil {
 		return Attr{}, "", err
 	}

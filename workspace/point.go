@@ -150,3 +150,15 @@ func (p point) xattrs(ino Ino) (map[string]string, error) {
 		[]any{p.version, int64(ino)}, func(r *db.Row) error { m[string(r.Bytes(0))] = string(r.Bytes(1)); return nil })
 	return m, err
 }
+
+// nextExtent returns where the first extent of a file begins that ends after
+// off.
+func (p point) nextExtent(ino Ino, off int64) (at int64, ok bool, err error) {
+	err = p.tx.Query("SELECT off FROM (SELECT off FROM (SELECT off FROM extent WHERE ino = ?2 AND off >= ?3 AND off + len > ?4 AND born <= ?1 ORDER BY off LIMIT 1)"+
+		" UNION ALL SELECT off FROM (SELECT off FROM past_extent WHERE ino = ?2 AND off >= ?3 AND off + len > ?4 AND "+seen+" ORDER BY off LIMIT 1)) ORDER BY off LIMIT 1",
+		[]any{p.version, int64(ino), off / windowSize * windowSize, off}, func(r *db.Row) error {
+			at, ok = r.Int64(0), true
+			return nil
+		})
+	return at, ok, err
+}

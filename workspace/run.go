@@ -30,16 +30,24 @@ func (w *Workspace) BeginRun(run string) (Checkpoint, error) {
 	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before run " + run, Run: run}, IfChanged: true})
 }
 
-// EndRun says that a run is over: if it changed something that gets a
-// checkpoint. flushed: what the guest held in memory was written first.
-func (w *Workspace) EndRun(ctx context.Context, run string, flushed bool) (Receipt, error) {
-	r, err := w.Receipt(ctx, run)
-	if err != nil || len(r.Changes) == 0 || r.After != 0 {
-		return r, err
+// EndRun says that a run is over: if it changed something since the newest
+// checkpoint, it gets one. ok says whether. flushed: what the guest held in
+// memory was written first. It costs what a checkpoint does, however much the
+// run changed.
+func (w *Workspace) EndRun(ctx context.Context, run string, flushed bool) (c Checkpoint, ok bool, err error) {
+	if err := w.Flush(); err != nil {
+		return Checkpoint{}, false, diskError("end run", err)
 	}
-	c, err := w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "after run " + run, Run: run, Flushed: flushed}, IfChanged: true})
-	r.After = c.ID
-	return r, err
+	_, generation := w.tree.generations()
+	err = w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query("SELECT 1 FROM writer w JOIN version v ON v.writer = w.id WHERE w.run = ?1 AND v.generation >= ?2 LIMIT 1",
+			[]any{run, int64(generation)}, func(*db.Row) error { ok = true; return nil })
+	})
+	if err != nil || !ok {
+		return Checkpoint{}, false, err
+	}
+	c, err = w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "after run " + run, Run: run, Flushed: flushed}, IfChanged: true})
+	return c, err == nil, err
 }
 
 // Receipt says what a run changed, as long as the checkpoints around it are
@@ -160,4 +168,19 @@ func (win *runWindow) receipt() (Receipt, error) {
 		}
 	}
 	return r, err
+}
+
+// LastRun returns the run that changed something last. NotFound if none did.
+func (w *Workspace) LastRun(ctx context.Context) (run string, err error) {
+	if err := w.Flush(); err != nil {
+		return "", diskError("look at runs", err)
+	}
+	err = w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query("SELECT w.run FROM version v JOIN writer w ON w.id = v.writer WHERE w.run <> '' ORDER BY v.id DESC LIMIT 1", nil,
+			func(r *db.Row) error { run = r.Text(0); return nil })
+	})
+	if err == nil && run == "" {
+		err = holt.Errorf(holt.NotFound, "no run changed anything here").WithHint("changes of people are taken back by a restore")
+	}
+	return run, err
 }

@@ -21,7 +21,12 @@ const mostText = 16 << 20
 // are not text (a NUL in their first 8000 bytes, as Git decides) and those
 // above 16 MiB are only named. NotFound if path is a file in neither state.
 func (w *Workspace) TextDiff(ctx context.Context, from, to, path string, out io.Writer) error {
-	paths, err := cleanPaths([]string{path})
+	return w.textDiff(ctx, from, to, path, path, out)
+}
+
+// textDiff compares what was at one path with what is at another.
+func (w *Workspace) textDiff(ctx context.Context, from, to, was, is string, out io.Writer) error {
+	paths, err := cleanPaths([]string{was, is})
 	if err != nil {
 		return err
 	}
@@ -39,7 +44,7 @@ func (w *Workspace) TextDiff(ctx context.Context, from, to, path string, out io.
 	var old, new *text
 	err = w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
 		if old, err = w.tree.text(point{tx, a.version}, paths[0]); err == nil {
-			new, err = w.tree.text(point{tx, b.version}, paths[0])
+			new, err = w.tree.text(point{tx, b.version}, paths[1])
 		}
 		return err
 	})
@@ -47,9 +52,9 @@ func (w *Workspace) TextDiff(ctx context.Context, from, to, path string, out io.
 	case err != nil:
 		return diskError("compare text", err)
 	case old == nil && new == nil:
-		return holt.Errorf(holt.NotFound, "%s is a file in neither state", paths[0])
+		return holt.Errorf(holt.NotFound, "%s is a file in neither state", paths[1])
 	}
-	return unified(out, paths[0], old, new)
+	return unified(out, paths[0], paths[1], old, new)
 }
 
 // text is a file's content for a diff; nil where there is no such file.
@@ -83,8 +88,8 @@ func (t *Tree) text(p point, path string) (*text, error) {
 }
 
 // unified writes the diff of two texts.
-func unified(out io.Writer, path string, old, new *text) error {
-	names := [2]string{"a" + path, "b" + path}
+func unified(out io.Writer, was, is string, old, new *text) error {
+	names := [2]string{"a" + was, "b" + is}
 	for i, x := range []**text{&old, &new} {
 		if *x == nil {
 			names[i], *x = "/dev/null", &text{}

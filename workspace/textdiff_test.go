@@ -24,7 +24,7 @@ func TestUnified(t *testing.T) {
 		a := randomText(rng, nil)
 		b := randomText(rng, a)
 		file, diff := filepath.Join(dir, fmt.Sprint("f", i)), bytes.Buffer{}
-		if err := unified(&diff, "/f", &text{data: a}, &text{data: b}); err != nil {
+		if err := unified(&diff, "/f", "/f", &text{data: a}, &text{data: b}); err != nil {
 			t.Fatal(err)
 		}
 		if bytes.Equal(a, b) {

@@ -265,7 +265,8 @@ func (u *undo) judgeInode(x *undoUnit) error {
 	if x.conflict != "" || x.was == nil || x.was.isDir() {
 		return nil
 	}
-	return u.now.tx.Query("SELECT died FROM past_inode WHERE ino = ?1 AND died > ?2 AND died <= ?3",
+	// What has no name is freed when a kernel forgets it: nobody did that.
+	return u.now.tx.Query("SELECT died FROM past_inode WHERE ino = ?1 AND died > ?2 AND died <= ?3 AND nlink > 0",
 		[]any{int64(x.ino), u.win.delta.before.version, u.win.delta.after.version}, func(r *db.Row) error {
 			if !u.win.versions[uint32(r.Int64(0))] {
 				x.conflict = "another changed it at the same time"

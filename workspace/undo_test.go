@@ -20,7 +20,9 @@ func (f *fixture) run(id string, fn func()) Receipt {
 	f.c.Writer = Writer{Kind: "run", Name: "agent", Run: id}
 	fn()
 	f.c = was
-	r, err := f.w.EndRun(context.Background(), id, true)
+	_, _, err = f.w.EndRun(context.Background(), id, true)
+	f.ok(err)
+	r, err := f.w.Receipt(context.Background(), id)
 	f.ok(err)
 	return r
 }
@@ -200,5 +202,27 @@ func TestHistory(t *testing.T) {
 		if _, err := f.w.History(context.Background(), path); holt.CodeOf(err) != holt.NotFound {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestUndoUnderMount takes back a removal that a mounted kernel has since
+// forgotten the file of.
+func TestUndoUnderMount(t *testing.T) {
+	f := newFixture(t, Options{})
+	e, _, err := f.w.BeginEpoch([16]byte{1}, HostMount)
+	f.ok(err)
+	f.c.Epoch = e
+	f.put("file", "content")
+	f.checkpoint("begun")
+	a, err := f.t.Lookup(f.c, Root, "file")
+	f.ok(err)
+	f.run("removes", func() { f.ok(f.unlink("file")) })
+	f.t.Forget(Caller{Epoch: e}, a.Ino, 1<<20)
+	f.ok(f.w.Flush())
+	if report, conflicts := f.undo("removes", RestoreOptions{}); len(conflicts) > 0 || len(report.Changes) != 1 {
+		t.Fatal(report, conflicts)
+	}
+	if back := f.must("file"); back.Ino != a.Ino || back.Mtime != a.Mtime || back.Size != a.Size {
+		t.Fatalf("%+v came back as %+v", a, back)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"holt/cli"
 	"holt/daemon"
 	"holt/server"
+	"holt/workspace"
 )
 
 // farewell bounds how long the daemon waits for calls in flight at its end.
@@ -32,6 +33,7 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 	d, err := daemon.Open(ctx, daemon.Config{
 		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log,
+		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays},
 	})
 	if err != nil {
 		return err

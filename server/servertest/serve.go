@@ -107,6 +107,6 @@ func (d *Door) Client(t testing.TB, patience time.Duration) *client.Client {
 func ClientNouns(c *client.Client) server.Nouns {
 	return server.Nouns{
 		Computers: c.Computers, Runs: c.Runs, Files: c.Files,
-		Workspaces: c.Workspaces, WorkspaceFiles: c.WorkspaceFiles, Images: c.Images, Daemon: c.Daemon,
+		Workspaces: c.Workspaces, WorkspaceFiles: c.WorkspaceFiles, History: c.History, Images: c.Images, Daemon: c.Daemon,
 	}
 }

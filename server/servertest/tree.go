@@ -38,28 +38,42 @@ func filesOf(t *workspace.Workspace) workspace.Files {
 
 type workspaceFiles struct{ m *Memory }
 
+// filesAt returns the files of a workspace, as they are or were.
+func (m *Memory) filesAt(ref string) (workspace.Files, error) {
+	name, checkpoint := holt.CutCheckpoint(ref)
+	t, err := m.tree(name)
+	if err != nil {
+		return workspace.Files{}, err
+	}
+	files := filesOf(t)
+	if checkpoint != "" {
+		files.At, err = t.At(checkpoint)
+	}
+	return files, err
+}
+
 func (n workspaceFiles) Stat(_ context.Context, ref, path string) (holt.FileInfo, error) {
-	t, err := n.m.tree(ref)
+	f, err := n.m.filesAt(ref)
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
-	return filesOf(t).Stat(path)
+	return f.Stat(path)
 }
 
 func (n workspaceFiles) List(_ context.Context, ref, path string) ([]holt.FileInfo, error) {
-	t, err := n.m.tree(ref)
+	f, err := n.m.filesAt(ref)
 	if err != nil {
 		return nil, err
 	}
-	return filesOf(t).List(path)
+	return f.List(path)
 }
 
 func (n workspaceFiles) Read(ctx context.Context, ref, path string, off, length int64, w io.Writer) error {
-	t, err := n.m.tree(ref)
+	f, err := n.m.filesAt(ref)
 	if err != nil {
 		return err
 	}
-	return filesOf(t).Read(ctx, path, off, length, w)
+	return f.Read(ctx, path, off, length, w)
 }
 
 func (n workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
@@ -135,14 +149,18 @@ func (n workspaces) Export(ctx context.Context, ref string, spec holt.ExportSpec
 	if err != nil {
 		return err
 	}
-	if _, err := t.Usage(ctx, spec.Path, 0); err != nil {
+	files, err := n.m.filesAt(holt.AtCheckpoint(ref, spec.At))
+	if err != nil {
+		return err
+	}
+	if _, err := files.List(spec.Path); err != nil {
 		return err
 	}
 	w, err := parcel.NewWriter(out, parcel.Totals{})
 	if err != nil {
 		return err
 	}
-	if _, err := t.Export(ctx, w, workspace.ExportSpec{Path: spec.Path, Devices: spec.Devices, SetID: spec.SetID}); err != nil {
+	if _, err := t.Export(ctx, w, workspace.ExportSpec{Path: spec.Path, At: files.At, Devices: spec.Devices, SetID: spec.SetID}); err != nil {
 		return err
 	}
 	return w.Close()

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+func (a *app) workspaceHistory() *cobra.Command {
+	cmd := a.onPast("history NAME[:PATH] [PATH]", "Show what became of a file", 1, 2, func(ctx context.Context, c *client.Client, args []string) error {
+		at, _, err := takeSpot(args)
+		if err != nil {
+			return err
+		}
+		events, err := c.History.History(ctx, at.workspace, at.path)
+		if err != nil {
+			return err
+		}
+		if a.wantsJSON() {
+			return printJSON(a.Out, events)
+		}
+		rows := make([][]string, len(events))
+		for i, e := range events {
+			rows[i] = eventRow(e, i+1 == len(events))
+		}
+		return printTable(a.Out, []string{"WHAT", "WHEN", "BY", "SIZE", "CHECKPOINT"}, rows)
+	})
+	cmd.Long = `Shows the states that a file or directory has had, newest first, also when it is
+gone: when it was changed, by which run or person, and the first checkpoint that
+has the state (holt workspace cat --at CHECKPOINT shows it). Changes by the same
+writer between two checkpoints are one.`
+	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
+	return cmd
+}
+
+func eventRow(e holt.PathEvent, first bool) []string {
+	what, when, bytes := "changed", "-", size(e.Size)
+	switch {
+	case e.Gone:
+		what, bytes = "removed", ""
+	case first:
+		what = "created"
+	}
+	if e.At != nil {
+		when = ago(*e.At)
+	}
+	by := writerName(e.By)
+	if author := writerName(e.Author); !e.Gone && author != by && author != "" {
+		by += " (bytes of " + author + ")"
+	}
+	return []string{what, when, by, bytes, e.Checkpoint}
+}
+
+func (a *app) workspaceBlame() *cobra.Command {
+	cmd := a.onPast("blame NAME:PATH [PATH]", "Show who last wrote a file", 1, 2, func(ctx context.Context, c *client.Client, args []string) error {
+		at, _, err := takeSpot(args)
+		if err != nil {
+			return err
+		}
+		w, err := c.History.Blame(ctx, at.workspace, at.path)
+		if err != nil {
+			return err
+		}
+		if a.wantsJSON() {
+			return printJSON(a.Out, w)
+		}
+		switch {
+		case w.Run != "":
+			fmt.Fprintf(a.Out, "%s wrote it, by %s\n", visible(w.Run), visible(w.Name))
+			a.say("what else it changed: holt workspace receipt %s %s", at.workspace, visible(w.Run))
+		case w.Name != "":
+			fmt.Fprintf(a.Out, "%s wrote it (%s)\n", visible(w.Name), visible(w.Kind))
+		default:
+			fmt.Fprintln(a.Out, "nobody is known to have written it")
+		}
+		return nil
+	})
+	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
+	return cmd
+}
+
+func (a *app) workspaceReceipt() *cobra.Command {
+	cmd := a.onPast("receipt NAME RUN", "Show what a run changed", 2, 2, func(ctx context.Context, c *client.Client, args []string) error {
+		id, err := holt.ParseRunID(args[1])
+		if err != nil {
+			return err
+		}
+		r, err := c.History.Receipt(ctx, args[0], string(id))
+		if err != nil {
+			return err
+		}
+		if a.wantsJSON() {
+			return printJSON(a.Out, r)
+		}
+		a.sayReceipt("workspace undo "+args[0], r)
+		return nil
+	})
+	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
+	return cmd
+}
+
+// sayReceipt says what a run changed, and with which command to take it back.
+func (a *app) sayReceipt(undo string, r holt.Receipt) {
+	fmt.Fprintf(a.Out, "%s: %s\n", visible(r.Run), countsLine(r.Counts))
+	for i := range r.Changes {
+		r.Changes[i].By = holt.Writer{} // it is said above
+	}
+	a.listChanges(r.Changes, r.Omitted)
+	if r.Counts.Total() > 0 {
+		a.say("take it back with: holt %s %s", undo, visible(r.Run))
+	}
+}

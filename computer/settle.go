@@ -1,0 +1,132 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"holt"
+	"holt/workspace"
+)
+
+// begin gives what was changed before a run a checkpoint of its own, so that
+// the run can be undone exactly. A run starts without it too, where a full
+// disk has no room for one: it may be what makes room.
+func (l *live) begin(id holt.RunID) {
+	if _, err := l.ws.BeginRun(string(id)); err != nil {
+		l.log.Warn("no checkpoint before a run", "run", id, "err", err)
+	}
+}
+
+// exited puts the end of a run on record, and settles it.
+func (a *attendant) exited(run holt.Run) {
+	a.table.exited(run)
+	a.settle(run.ID)
+}
+
+// settle gives what a run that has ended left in the workspace its checkpoint,
+// in the background: the guest may take its time.
+func (a *attendant) settle(id holt.RunID) {
+	done := a.l.runs.ended(id)
+	if done == nil {
+		return
+	}
+	if !a.l.spawn(func() { defer done(); a.l.end(id) }) {
+		done() // the next checkpoint has it
+	}
+}
+
+// end is the settling of one run.
+func (l *live) end(id holt.RunID) {
+	flushed := l.flush(l.ctx)
+	if flushed != nil && l.alive() {
+		l.log.Debug("the guest did not write what it holds in memory", "run", id, "err", flushed)
+	}
+	_, changed, err := l.ws.EndRun(l.ctx, string(id), flushed == nil)
+	if changed {
+		_, err = l.ws.Thin(l.ctx, l.keep)
+	}
+	if err != nil && l.ctx.Err() == nil {
+		l.log.Warn("no checkpoint after a run", "run", id, "err", err)
+	}
+}
+
+// flush has the guest write what it holds of the workspace in memory. It takes
+// no longer than an answer may: a guest that hangs holds up nobody.
+func (l *live) flush(ctx context.Context) error {
+	client, _, fault := l.state()
+	if client == nil {
+		return silent(cmp.Or(fault, errors.New("no answer yet")))
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
+	defer cancel()
+	return client.Sync(ctx)
+}
+
+// settled waits until every run that has ended here is settled.
+func (l *live) settled(ctx context.Context) error {
+	for _, done := range l.runs.unsettled() {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return gone(ctx)
+		}
+	}
+	return nil
+}
+
+// at returns the machine that has a workspace, nil if none does.
+func (s *Store) at(ctx context.Context, id holt.WorkspaceID) *live {
+	r, ok, err := s.table.byWorkspace(ctx, id)
+	if err != nil || !ok {
+		return nil
+	}
+	return s.seats.live(r.ID)
+}
+
+// Flush has the computer that runs with a workspace write what its programs
+// hold of it in memory, within [Limits].Flush. Without one there is nothing to
+// write.
+func (s *Store) Flush(ctx context.Context, id holt.WorkspaceID) error {
+	l := s.at(ctx, id)
+	if l == nil || !l.running() {
+		return nil
+	}
+	return l.flush(ctx)
+}
+
+// Settle waits until what ended runs changed in a workspace has its checkpoints,
+// for as long as a guest may take for that.
+func (s *Store) Settle(ctx context.Context, id holt.WorkspaceID) {
+	l := s.at(ctx, id)
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
+	defer cancel()
+	if err := l.settled(ctx); err != nil {
+		l.log.Debug("not waited for what runs changed", "computer", l.id, "err", err)
+	}
+}
+
+// Receipt says what a run changed in its computer's workspace. Of a run that
+// has ended it is final, unless its guest does not answer.
+//
+// Errors: NotFound, Conflict (the checkpoints around the run are gone).
+func (r *Runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error) {
+	run, err := r.Get(ctx, id) // which finds out whether it has ended
+	if err != nil {
+		return holt.Receipt{}, err
+	}
+	c, err := r.s.table.find(ctx, string(run.ComputerID))
+	if err != nil {
+		return holt.Receipt{}, err
+	}
+	r.s.Settle(ctx, c.workspaceID)
+	ws, release, err := r.s.cfg.Workspaces.View(ctx, c.workspaceID)
+	if err != nil {
+		return holt.Receipt{}, err
+	}
+	defer release()
+	return workspace.Story{W: ws}.Receipt(ctx, string(id))
+}
