@@ -67,7 +67,7 @@ func Host(ctx context.Context, ws *workspace.Workspace, dir string, opt HostOpti
 	} else if t.epoch, end, err = hostEpoch(ws); err != nil {
 		return nil, err
 	}
-	m, err := serveHost(ctx, t, dir, opt.ReadOnly, hostOptions(opt), opt.Log)
+	m, err := serveHost(ctx, past{t}, dir, opt.ReadOnly, hostOptions(opt), opt.Log)
 	if err != nil {
 		end()
 		return nil, err

@@ -93,14 +93,14 @@ func (s *session) restore(epoch workspace.Epoch) error {
 	s.terms, s.initSent, s.initReply = terms{}, nil, nil
 	req, reply, ok := s.ws.EpochInit(epoch)
 	if !ok {
-		s.server = fuse.NewProtocolServer(s.tree, opt)
+		s.server = fuse.NewProtocolServer(past{s.tree}, opt)
 		return nil
 	}
 	was, err := parseInitReply(reply)
 	if err != nil {
 		return err
 	}
-	s.server = fuse.NewProtocolServer(s.tree, was.restore(opt))
+	s.server = fuse.NewProtocolServer(past{s.tree}, was.restore(opt))
 	now := make([]byte, smallReply)
 	n, _ := s.server.HandleRequest([][]byte{bytes.Clone(req)}, [][]byte{now})
 	is, err := parseInitReply(now[:n])
@@ -192,11 +192,11 @@ func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
 	case opInit:
 		return false, s.init(m)
 	case opForget:
-		s.tree.Forget(m.node(), m.u64(0))
+		past{s.tree}.Forget(m.node(), m.u64(0))
 		return false, nil
 	case opBatchForget:
 		for b := m.tailFrom(8); len(b) > 0; b = b[forgetOneSize:] {
-			s.tree.Forget(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]))
+			past{s.tree}.Forget(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]))
 		}
 		return false, nil
 	case opInterrupt:

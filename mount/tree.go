@@ -162,6 +162,11 @@ func (t *tree) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) fu
 		return t.status(err)
 	}
 	out.AttrValid = t.valid
+	fillStatx(out, &a)
+	return fuse.OK
+}
+
+func fillStatx(out *fuse.StatxOut, a *workspace.Attr) {
 	out.Mask = statxMask
 	out.Ino, out.Size, out.Blocks = uint64(a.Ino), uint64(a.Size), uint64(a.Blocks)
 	out.Mode, out.Nlink, out.Uid, out.Gid = uint16(a.Mode), a.Nlink, a.UID, a.GID
@@ -171,7 +176,6 @@ func (t *tree) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) fu
 	out.Mtime.Sec, out.Mtime.Nsec = seconds(a.Mtime)
 	out.Ctime.Sec, out.Ctime.Nsec = seconds(a.Ctime)
 	out.Btime.Sec, out.Btime.Nsec = seconds(a.Btime)
-	return fuse.OK
 }
 
 func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {

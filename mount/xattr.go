@@ -28,6 +28,11 @@ func (t *tree) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte) (uint
 	if err != nil {
 		return 0, t.status(err)
 	}
+	return fitNames(dest, names)
+}
+
+// fitNames is fit for a list of names.
+func fitNames(dest []byte, names []string) (uint32, fuse.Status) {
 	if len(names) == 0 {
 		return 0, fuse.OK
 	}

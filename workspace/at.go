@@ -322,3 +322,30 @@ func (p point) seek(in *inodeRow, off int64, whence uint32) (int64, error) {
 	}
 	return in.size, nil
 }
+
+// View returns the view at a checkpoint by its number, for a kernel that comes
+// with one number after the other; ESTALE if there is no such checkpoint.
+func (t *Tree) View(id CheckpointID) (*View, error) {
+	t.mu.RLock()
+	c, ok := t.checkpointByID(id)
+	newest := t.count.NextCheck - 1
+	t.mu.RUnlock()
+	if !ok {
+		return nil, syscall.ESTALE
+	}
+	if uint64(id) > t.viewable.Load() {
+		if err := t.flush(); err != nil {
+			return nil, t.errno("look at checkpoint", err)
+		}
+		for was := t.viewable.Load(); was < newest && !t.viewable.CompareAndSwap(was, newest); was = t.viewable.Load() {
+		}
+	}
+	return &View{t, c}, nil
+}
+
+// Checkpoints lists the checkpoints, oldest first.
+func (t *Tree) Checkpoints() []Checkpoint {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Clone(t.checkpoints)
+}

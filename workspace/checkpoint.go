@@ -135,11 +135,7 @@ func (t *Tree) applyCheckpoint(o *op) error {
 }
 
 // Checkpoints lists the checkpoints, oldest first.
-func (w *Workspace) Checkpoints() []Checkpoint {
-	w.tree.mu.RLock()
-	defer w.tree.mu.RUnlock()
-	return slices.Clone(w.tree.checkpoints)
-}
+func (w *Workspace) Checkpoints() []Checkpoint { return w.tree.Checkpoints() }
 
 // Present tells what checkpoint the present descends from (0: none), and
 // whether anything changed since.

@@ -29,9 +29,10 @@ type Tree struct {
 	writers     map[Writer]uint32
 	version     map[uint32]uint32 // of this generation, by writer
 	count       counters
-	checkpoints []Checkpoint // by ID
-	entries     int          // cached directory entries
-	extents     int          // loaded extents
+	checkpoints []Checkpoint  // by ID
+	viewable    atomic.Uint64 // checkpoints up to this number are in the index, as View needs them
+	entries     int           // cached directory entries
+	extents     int           // loaded extents
 
 	inodesMark, entriesMark, extentsMark mark
 
