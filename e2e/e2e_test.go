@@ -108,6 +108,7 @@ func Counts(full bool) []string {
 			"COMPUTERS=10",     // created at once on the local engine
 			"DAEMON_KILLS=100", // SIGKILLs of the daemon under load
 			"VM_KILLS=10",      // SIGKILLs of the machine under load
+			"PROJECT_DIRS=600", // of 50 files each
 			"VENV=",            // a whole virtual environment, pip and all
 		}
 	}
@@ -116,6 +117,7 @@ func Counts(full bool) []string {
 		"COMPUTERS=10",
 		"DAEMON_KILLS=3",
 		"VM_KILLS=1",
+		"PROJECT_DIRS=20",
 		"VENV=--without-pip", // pip alone takes minutes to unpack under emulation
 	}
 }
