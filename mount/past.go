@@ -85,9 +85,8 @@ func (p past) dirAttr(node uint64) (workspace.Attr, error) {
 	a := workspace.Attr{Ino: workspace.Ino(node), Mode: syscall.S_IFDIR | 0o555, UID: root.UID, GID: root.GID, Nlink: 2,
 		Atime: root.Btime, Mtime: root.Btime, Ctime: root.Btime, Btime: root.Btime}
 	if node == checkpointsNode {
-		all := p.ws.Checkpoints()
-		if n := len(all); n > 0 {
-			a.Mtime = all[n-1].CreatedAt.UnixNano() + int64(n)
+		if taken, n := p.ws.Newest(); n > 0 {
+			a.Mtime = taken.UnixNano() + int64(n)
 			a.Ctime, a.Size = a.Mtime, int64(n)
 		}
 	}
@@ -127,13 +126,11 @@ func (p past) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out 
 	case h.NodeId == holtNode && name == checkpointsName:
 		return p.found(out, checkpointsNode, nil)
 	case h.NodeId == checkpointsNode:
-		for _, c := range p.ws.Checkpoints() {
-			if c.Name == name {
-				node, err := pastNode(c.ID, workspace.Root)
-				status := p.found(out, node, err)
-				out.EntryValid = 0
-				return status
-			}
+		if c, ok := p.ws.Named(name); ok {
+			node, err := pastNode(c, workspace.Root)
+			status := p.found(out, node, err)
+			out.EntryValid = 0
+			return status
 		}
 	case h.NodeId != holtNode:
 		v, dir, err := p.view(h.NodeId)

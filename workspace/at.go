@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"syscall"
+	"time"
 
 	"holt/db"
 	"holt/journal"
@@ -348,4 +349,22 @@ func (t *Tree) Checkpoints() []Checkpoint {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return slices.Clone(t.checkpoints)
+}
+
+// Named returns the number of the checkpoint with exactly that name.
+func (t *Tree) Named(name string) (id CheckpointID, ok bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	c, ok := t.checkpointByName(name)
+	return c.ID, ok
+}
+
+// Newest returns when the newest checkpoint was taken, and how many there are.
+func (t *Tree) Newest() (taken time.Time, n int) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if n = len(t.checkpoints); n > 0 {
+		taken = t.checkpoints[n-1].CreatedAt
+	}
+	return taken, n
 }
