@@ -26,7 +26,7 @@ func (h histories) use(ctx context.Context, ref string, fn func(workspace.Story)
 		h.w.computers.Settle(ctx, r.id)
 	}
 	return h.w.use(ctx, string(r.id), func(ws *workspace.Workspace) error {
-		return fn(workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: person()}})
+		return fn(workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}})
 	})
 }
 
