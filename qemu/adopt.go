@@ -30,14 +30,14 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 		dir.Close()
 		return nil, err
 	}
-	g := &guest{engine: e, dir: dir, spec: record.Spec, handle: handle, ports: machine.Ports{Dir: dir}}
+	g := &guest{engine: e, spec: record.Spec, Hold: machine.Hold{Dir: dir, Handle: handle, Ports: machine.Ports{Dir: dir}}}
 	if err := g.take(ctx); err != nil {
 		g.let()
 		dir.Close()
 		return nil, fmt.Errorf("adopt machine in %s: %w", path, err)
 	}
 	e.claims.Add(handle.Process)
-	g.watch()
+	g.Watch(g.supervise)
 	return g, nil
 }
 
@@ -60,10 +60,10 @@ func (g *guest) take(ctx context.Context) error {
 	}
 	switch now.Status {
 	case "prelaunch": // the daemon that started it died before the guest ran
-		if err := g.handle.Kill(); err != nil {
+		if err := g.Handle.Kill(); err != nil {
 			return err
 		}
-		return machine.Gone(g.dir.Path)
+		return machine.Gone(g.Dir.Path)
 	case "io-error":
 		g.paused = true
 	}

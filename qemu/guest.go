@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,12 +22,10 @@ var sockets = [...]string{monitorSocket, machine.PortControl + ".sock", machine.
 
 // guest is a running machine. It is a [machine.Machine].
 type guest struct {
+	machine.Hold
 	engine  *Engine
-	dir     *machine.Dir
 	spec    machine.Spec
-	handle  *machine.Handle
 	monitor *qmp
-	ports   machine.Ports
 
 	paused bool // when it was adopted, for want of room; read by supervise
 
@@ -37,23 +34,18 @@ type guest struct {
 
 	readers sync.WaitGroup // of console and of what QEMU says
 	quiet   []io.Closer    // closing these ends the readers
-
-	release sync.Once
-	stop    chan struct{} // closed by Release
-	stopped chan struct{} // closed when supervise has ended
-	done    chan struct{} // closed when the machine has ended and its last words are logged
 }
 
 // connect opens the monitor and the console, and marks in its log how it came to.
 func (g *guest) connect(ctx context.Context, mark string) error {
-	conn, err := g.dir.Dial(ctx, monitorSocket)
+	conn, err := g.Dir.Dial(ctx, monitorSocket)
 	if err != nil {
 		return err
 	}
 	if g.monitor, err = openQMP(ctx, conn); err != nil {
 		return err
 	}
-	console, err := g.dir.Dial(ctx, consoleSocket)
+	console, err := g.Dir.Dial(ctx, consoleSocket)
 	if err != nil {
 		return err
 	}
@@ -68,15 +60,8 @@ func (g *guest) connect(ctx context.Context, mark string) error {
 	return nil
 }
 
-// watch begins to supervise. Before it, the guest is used by one goroutine only.
-func (g *guest) watch() {
-	g.stop, g.stopped, g.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go g.supervise()
-}
-
 // supervise follows the machine to its end or to Release.
-func (g *guest) supervise() {
-	defer close(g.stopped)
+func (g *guest) supervise(released <-chan struct{}) (ended bool) {
 	events := g.monitor.events
 	var full <-chan time.Time // set while the guest is paused for want of room
 	if g.paused {
@@ -96,16 +81,15 @@ func (g *guest) supervise() {
 			if !g.resume() {
 				full = time.After(spaceCheck)
 			}
-		case <-g.handle.Done():
+		case <-g.Handle.Done():
 			g.readers.Wait() // to the end of what it wrote
 			g.let()
-			g.dir.Close()
-			close(g.done)
-			return
-		case <-g.stop:
+			g.Dir.Close()
+			return true
+		case <-released:
 			g.let()
-			g.dir.Close()
-			return
+			g.Dir.Close()
+			return false
 		}
 	}
 }
@@ -153,11 +137,11 @@ func (g *guest) let() {
 	if g.monitor != nil {
 		g.monitor.close()
 	}
-	g.ports.Close()
+	g.Ports.Close()
 	g.hush()
-	if g.handle != nil {
-		g.engine.claims.Remove(g.handle.Process)
-		g.handle.Close()
+	if g.Handle != nil {
+		g.engine.claims.Remove(g.Handle.Process)
+		g.Handle.Close()
 	}
 }
 
@@ -169,11 +153,6 @@ func (g *guest) hush() {
 	g.readers.Wait()
 }
 
-// Dial implements [machine.Machine].
-func (g *guest) Dial(ctx context.Context, port string) (net.Conn, error) {
-	return g.ports.Dial(ctx, port)
-}
-
 // PowerDown presses the ACPI power button. A QEMU that does not answer is given
 // up soon.
 func (g *guest) PowerDown(ctx context.Context) error {
@@ -181,8 +160,8 @@ func (g *guest) PowerDown(ctx context.Context) error {
 	defer cancel()
 	if err := g.monitor.do(ctx, "system_powerdown", nil, nil); err != nil {
 		select {
-		case <-g.stopped:
-			return machine.Gone(g.dir.Path)
+		case <-g.Over():
+			return machine.Gone(g.Dir.Path)
 		default:
 			return fmt.Errorf("power down machine: %w", err)
 		}
@@ -192,27 +171,12 @@ func (g *guest) PowerDown(ctx context.Context) error {
 
 // Kill implements [machine.Machine].
 func (g *guest) Kill() error {
-	if err := g.handle.Process.Kill(); err != nil {
+	if err := g.Handle.Process.Kill(); err != nil {
 		return err
 	}
-	<-g.stopped // ended, or released before
-	return machine.Clear(g.dir.Path, sockets[:]...)
+	<-g.Over() // ended, or released before
+	return machine.Clear(g.Dir.Path, sockets[:]...)
 }
-
-// Release implements [machine.Machine].
-func (g *guest) Release() {
-	g.release.Do(func() { close(g.stop) })
-	<-g.stopped
-}
-
-// Done implements [machine.Machine].
-func (g *guest) Done() <-chan struct{} { return g.done }
-
-// Console implements [machine.Machine].
-func (g *guest) Console() string { return g.dir.File(machine.ConsoleFile) }
-
-// PID implements [machine.Machine].
-func (g *guest) PID() int { return g.handle.PID }
 
 // isQEMU says whether a process runs a QEMU binary, also one that was replaced.
 func isQEMU(pid int) bool {

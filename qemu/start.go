@@ -47,7 +47,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 		return nil, err
 	}
 	defer lock.Close() // QEMU's copy keeps it
-	g := &guest{engine: e, dir: dir, spec: spec, ports: machine.Ports{Dir: dir}}
+	g := &guest{engine: e, spec: spec, Hold: machine.Hold{Dir: dir, Ports: machine.Ports{Dir: dir}}}
 	defer func() {
 		if err != nil {
 			g.undo()
@@ -63,7 +63,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	if err := g.begin(bounded, spec, hw); err != nil {
 		return nil, g.explain(bounded, err, said)
 	}
-	g.watch()
+	g.Watch(g.supervise)
 	return g, nil
 }
 
@@ -96,17 +96,17 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 			f.Close()
 		}
 	}()
-	if err := g.dir.Remove(sockets[:]...); err != nil {
+	if err := g.Dir.Remove(sockets[:]...); err != nil {
 		return nil, fmt.Errorf("remove sockets of a former machine: %w", err)
 	}
 	for _, name := range sockets { // in the order of the fd constants
-		l, err := g.dir.Listen(name)
+		l, err := g.Dir.Listen(name)
 		if err != nil {
 			return nil, err
 		}
 		inherit = append(inherit, l)
 	}
-	said, err := openLog(g.dir.File(logFile))
+	said, err := openLog(g.Dir.File(logFile))
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	}
 	defer w.Close()
 	cmd := exec.Command(g.engine.verdict.Binary, args...)
-	cmd.Dir, cmd.ExtraFiles = g.dir.Path, inherit
+	cmd.Dir, cmd.ExtraFiles = g.Dir.Path, inherit
 	cmd.Stdout, cmd.Stderr = w, w
 	cmd.Env = environ()
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the machine's
@@ -132,7 +132,7 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	// It is our child, and nobody has waited for it: its process id is its own.
 	p, err := machine.Identify(cmd.Process.Pid)
 	if err == nil {
-		g.handle, err = p.Open()
+		g.Handle, err = p.Open()
 	}
 	g.reaped.Go(func() { cmd.Wait() })
 	if err != nil {
@@ -145,7 +145,7 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 // confine takes from QEMU, whose guest has not run yet, what a hostile guest
 // could use: a crash that it provokes leaves no image of its memory on the disk.
 func (g *guest) confine() error {
-	if err := unix.Prlimit(g.handle.PID, unix.RLIMIT_CORE, &unix.Rlimit{}, nil); err != nil {
+	if err := unix.Prlimit(g.Handle.PID, unix.RLIMIT_CORE, &unix.Rlimit{}, nil); err != nil {
 		return fmt.Errorf("forbid QEMU core dumps: %w", err)
 	}
 	return nil
@@ -160,9 +160,9 @@ func (g *guest) begin(ctx context.Context, spec machine.Spec, hw Hardware) error
 	if err != nil {
 		return fmt.Errorf("encode hardware: %w", err)
 	}
-	err = g.dir.WriteRecord(machine.Record{
+	err = g.Dir.WriteRecord(machine.Record{
 		Engine:    g.engine.Name(),
-		Process:   g.handle.Process,
+		Process:   g.Handle.Process,
 		Spec:      spec,
 		StartedAt: time.Now().UTC(),
 		Hardware:  b,
@@ -177,19 +177,19 @@ func (g *guest) begin(ctx context.Context, spec machine.Spec, hw Hardware) error
 func (g *guest) undo() {
 	g.end()
 	g.let()
-	if err := g.dir.Remove(append([]string{machine.RecordFile}, sockets[:]...)...); err != nil {
-		g.engine.log.Warn("undo start of machine", "dir", g.dir.Path, "err", err)
+	if err := g.Dir.Remove(append([]string{machine.RecordFile}, sockets[:]...)...); err != nil {
+		g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
 	}
-	g.dir.Close()
+	g.Dir.Close()
 }
 
 // end kills the child of a failed start. A process that cannot be killed (it
 // waits for a dead disk) is left behind.
 func (g *guest) end() {
 	switch {
-	case g.handle != nil:
-		if err := g.handle.Kill(); err != nil {
-			g.engine.log.Warn("undo start of machine", "dir", g.dir.Path, "err", err)
+	case g.Handle != nil:
+		if err := g.Handle.Kill(); err != nil {
+			g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
 		}
 	case g.child != nil:
 		g.child.Kill()
@@ -200,10 +200,10 @@ func (g *guest) end() {
 // explain adds what QEMU said to the error of a start.
 func (g *guest) explain(ctx context.Context, err error, said *tailLog) error {
 	if ctx.Err() != nil {
-		return holt.Errorf(holt.Timeout, "start machine in %s: %w", g.dir.Path, err)
+		return holt.Errorf(holt.Timeout, "start machine in %s: %w", g.Dir.Path, err)
 	}
-	if g.handle.Kill() == nil {
+	if g.Handle.Kill() == nil {
 		g.readers.Wait() // to the end of the pipe
 	}
-	return holt.Errorf(holt.Internal, "start machine in %s: %w: %s", g.dir.Path, err, strings.TrimSpace(said.Last()))
+	return holt.Errorf(holt.Internal, "start machine in %s: %w: %s", g.Dir.Path, err, strings.TrimSpace(said.Last()))
 }

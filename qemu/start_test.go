@@ -25,18 +25,18 @@ func TestAdoptBeforeLaunch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guest{engine: e, dir: dir, spec: spec}
+	g := &guest{engine: e, spec: spec, Hold: machine.Hold{Dir: dir}}
 	t.Cleanup(g.undo)
 	_, err = g.launch(lock, v.hardware(spec).arguments(spec))
 	lock.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dir.WriteRecord(machine.Record{Engine: e.Name(), Process: g.handle.Process, Spec: spec}); err != nil {
+	if err := dir.WriteRecord(machine.Record{Engine: e.Name(), Process: g.Handle.Process, Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := e.Adopt(t.Context(), spec.Dir); !errors.Is(err, machine.ErrGone) {
 		t.Errorf("adopted %v, %v", m, err)
 	}
-	<-g.handle.Done()
+	<-g.Handle.Done()
 }

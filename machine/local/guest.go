@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 
@@ -17,18 +16,11 @@ import (
 
 // guest is a running machine. It is a [machine.Machine].
 type guest struct {
+	machine.Hold
 	engine *Engine
-	dir    *machine.Dir
-	handle *machine.Handle
-	ports  machine.Ports
 
 	child  *os.Process    // if this process started it
 	reaped sync.WaitGroup // of the goroutine that waits for the child; outlasts Release
-
-	release sync.Once
-	stop    chan struct{} // closed by Release
-	stopped chan struct{} // closed when supervise has ended
-	done    chan struct{} // closed when the machine has ended
 }
 
 // Adopt implements [machine.Engine].
@@ -50,49 +42,38 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 		return nil, err
 	}
 	e.claims.Add(handle.Process)
-	g := &guest{engine: e, dir: dir, handle: handle, ports: machine.Ports{Dir: dir}}
-	g.watch()
+	g := &guest{engine: e, Hold: machine.Hold{Dir: dir, Handle: handle, Ports: machine.Ports{Dir: dir}}}
+	g.Watch(g.supervise)
 	return g, nil
 }
 
-// watch begins to supervise. Before it, the guest is used by one goroutine only.
-func (g *guest) watch() {
-	g.stop, g.stopped, g.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go g.supervise()
-}
-
 // supervise waits for the machine's end or for Release.
-func (g *guest) supervise() {
-	defer close(g.stopped)
+func (g *guest) supervise(released <-chan struct{}) (ended bool) {
 	select {
-	case <-g.handle.Done():
-		sweepCgroups(g.dir.Path)
-		defer close(g.done)
-	case <-g.stop:
+	case <-g.Handle.Done():
+		sweepCgroups(g.Dir.Path)
+		ended = true
+	case <-released:
 	}
 	g.let()
-	g.dir.Close()
+	g.Dir.Close()
+	return ended
 }
 
 // let closes all that this process holds of the machine but its directory.
 func (g *guest) let() {
-	g.ports.Close()
-	if g.handle != nil {
-		g.engine.claims.Remove(g.handle.Process)
-		g.handle.Close()
+	g.Ports.Close()
+	if g.Handle != nil {
+		g.engine.claims.Remove(g.Handle.Process)
+		g.Handle.Close()
 	}
-}
-
-// Dial implements [machine.Machine].
-func (g *guest) Dial(ctx context.Context, port string) (net.Conn, error) {
-	return g.ports.Dial(ctx, port)
 }
 
 // PowerDown sends SIGTERM to the agent.
 func (g *guest) PowerDown(ctx context.Context) error {
-	err := g.handle.Signal(unix.SIGTERM)
+	err := g.Handle.Signal(unix.SIGTERM)
 	if errors.Is(err, machine.ErrGone) || errors.Is(err, os.ErrClosed) {
-		return machine.Gone(g.dir.Path)
+		return machine.Gone(g.Dir.Path)
 	}
 	if err != nil {
 		return fmt.Errorf("power down machine: %w", err)
@@ -103,28 +84,13 @@ func (g *guest) PowerDown(ctx context.Context) error {
 // Kill kills PID 1 of the machine; the kernel kills all others of its PID
 // namespace before that one is gone. See [kill].
 func (g *guest) Kill() error {
-	if err := kill(g.handle.Process); err != nil {
+	if err := kill(g.Handle.Process); err != nil {
 		return err
 	}
-	<-g.stopped // ended, or released before
-	sweepCgroups(g.dir.Path)
-	return machine.Clear(g.dir.Path, sockets[:]...)
+	<-g.Over() // ended, or released before
+	sweepCgroups(g.Dir.Path)
+	return machine.Clear(g.Dir.Path, sockets[:]...)
 }
-
-// Release implements [machine.Machine].
-func (g *guest) Release() {
-	g.release.Do(func() { close(g.stop) })
-	<-g.stopped
-}
-
-// Done implements [machine.Machine].
-func (g *guest) Done() <-chan struct{} { return g.done }
-
-// Console implements [machine.Machine].
-func (g *guest) Console() string { return g.dir.File(machine.ConsoleFile) }
-
-// PID implements [machine.Machine].
-func (g *guest) PID() int { return g.handle.PID }
 
 // isInit says whether a process is PID 1 of a PID namespace below this one.
 func isInit(pid int) bool {

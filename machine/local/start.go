@@ -82,7 +82,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 		return nil, err
 	}
 	defer lock.Close() // the agent's copy keeps it
-	g := &guest{engine: e, dir: dir, ports: machine.Ports{Dir: dir}}
+	g := &guest{engine: e, Hold: machine.Hold{Dir: dir, Ports: machine.Ports{Dir: dir}}}
 	defer func() {
 		if err != nil {
 			g.undo()
@@ -98,20 +98,20 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	}
 	err = dir.WriteRecord(machine.Record{
 		Engine:    engineName,
-		Process:   g.handle.Process,
+		Process:   g.Handle.Process,
 		Spec:      spec,
 		StartedAt: time.Now().UTC(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	g.watch()
+	g.Watch(g.supervise)
 	return g, nil
 }
 
 // launch starts the process.
 func (g *guest) launch(lock *os.File) error {
-	if err := g.dir.Remove(sockets[:]...); err != nil {
+	if err := g.Dir.Remove(sockets[:]...); err != nil {
 		return fmt.Errorf("remove sockets of a former machine: %w", err)
 	}
 	program, err := os.Open(g.engine.guest)
@@ -125,8 +125,8 @@ func (g *guest) launch(lock *os.File) error {
 		return err
 	}
 	defer console.Close()
-	cmd := exec.Command("/bin/sh", "-c", script, "holt-guest", cgroupName(g.dir.Path))
-	cmd.Dir, cmd.ExtraFiles = g.dir.Path, []*os.File{lock, program}
+	cmd := exec.Command("/bin/sh", "-c", script, "holt-guest", cgroupName(g.Dir.Path))
+	cmd.Dir, cmd.ExtraFiles = g.Dir.Path, []*os.File{lock, program}
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"} // the daemon's may hold secrets
 	cmd.SysProcAttr = &unix.SysProcAttr{
@@ -140,7 +140,7 @@ func (g *guest) launch(lock *os.File) error {
 	// It is our child, and nobody has waited for it: its process id is its own.
 	p, err := machine.Identify(cmd.Process.Pid)
 	if err == nil {
-		g.handle, err = p.Open()
+		g.Handle, err = p.Open()
 	}
 	g.reaped.Go(func() { cmd.Wait() })
 	if err != nil {
@@ -168,7 +168,7 @@ func (g *guest) listening(ctx context.Context) error {
 	defer tick.Stop()
 	for _, name := range sockets {
 		for {
-			conn, err := g.dir.Dial(ctx, name)
+			conn, err := g.Dir.Dial(ctx, name)
 			if err == nil {
 				conn.Close()
 				break
@@ -179,9 +179,9 @@ func (g *guest) listening(ctx context.Context) error {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				return holt.Errorf(holt.Timeout, "start the guest agent in %s: %w", g.dir.Path, ctx.Err())
-			case <-g.handle.Done():
-				return holt.Errorf(holt.Internal, "the guest agent in %s ended at once: %s", g.dir.Path, lastWords(g.Console()))
+				return holt.Errorf(holt.Timeout, "start the guest agent in %s: %w", g.Dir.Path, ctx.Err())
+			case <-g.Handle.Done():
+				return holt.Errorf(holt.Internal, "the guest agent in %s ended at once: %s", g.Dir.Path, lastWords(g.Console()))
 			}
 		}
 	}
@@ -209,18 +209,18 @@ func lastWords(path string) string {
 // undo ends what a failed start has begun, in reverse.
 func (g *guest) undo() {
 	switch {
-	case g.handle != nil: // its mounts may have to be aborted
-		if err := kill(g.handle.Process); err != nil {
-			g.engine.log.Warn("undo start of machine", "dir", g.dir.Path, "err", err)
+	case g.Handle != nil: // its mounts may have to be aborted
+		if err := kill(g.Handle.Process); err != nil {
+			g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
 		}
 	case g.child != nil:
 		g.child.Kill()
 		g.reaped.Wait()
 	}
 	g.let()
-	sweepCgroups(g.dir.Path)
-	if err := g.dir.Remove(append([]string{machine.RecordFile}, sockets[:]...)...); err != nil {
-		g.engine.log.Warn("undo start of machine", "dir", g.dir.Path, "err", err)
+	sweepCgroups(g.Dir.Path)
+	if err := g.Dir.Remove(append([]string{machine.RecordFile}, sockets[:]...)...); err != nil {
+		g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
 	}
-	g.dir.Close()
+	g.Dir.Close()
 }
