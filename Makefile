@@ -49,7 +49,7 @@ e2e: deps build
 bench: build
 	$(GO) run ./bench -out docs/performance.md
 
-# The stories at their full counts; prints the seed.
+# The first story on a bare machine (6 min), then all at their full counts; prints the seed.
 soak: deps build
 	./scripts/bare-machine
 	HOLT_SOAK=1 $(GO) test -count=1 -timeout 5h -v ./e2e/... ./workspace/... ./mount/... ./chunk/...
