@@ -12,6 +12,8 @@ const (
 	EnvImageDir = "HOLT_IMAGE_DIR"
 	// EnvEngine is the engine that holt serve uses: auto, qemu or local.
 	EnvEngine = "HOLT_ENGINE"
+	// EnvArchive names the directory of the archive's packs, if not below the data directory.
+	EnvArchive = "HOLT_ARCHIVE"
 	// EnvHost is the address of a daemon reached over TCP: host:port or a URL.
 	EnvHost = "HOLT_HOST"
 	// EnvToken is the bearer token for EnvHost.

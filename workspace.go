@@ -38,6 +38,14 @@ type Archive struct {
 	Cached  int64   `json:"cached,omitempty" doc:"what the cache of a far archive takes on the local disk"`
 }
 
+// ArchiveReport is what a check of the archive found. It is clean when Problems
+// is empty.
+type ArchiveReport struct {
+	Chunks   int64    `json:"chunks" doc:"chunks that were read and verified"`
+	Bytes    int64    `json:"bytes" doc:"bytes of content in them"`
+	Problems []string `json:"problems"`
+}
+
 // Collected says what a collection of the archive's garbage did.
 type Collected struct {
 	Packs    int   `json:"packs" doc:"packs that were removed"`

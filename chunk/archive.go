@@ -48,9 +48,11 @@ type Archive struct {
 	fetches singleflight.Group
 	running sync.WaitGroup // fetches
 
-	change sync.Mutex // held by what changes spaces or removes anything; before mu
+	change   sync.Mutex // held by what changes spaces, in the store and then in the index; before mu
+	clearing sync.Mutex // held by what removes objects; before mu
 
 	mu     sync.Mutex
+	torn   int                 // changes that failed between the store and the index
 	pinned map[ID]int          // chunks that a writer counts on
 	flying map[PackID]struct{} // packs that may be in the store and not yet in the index
 	closed bool
@@ -97,7 +99,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Archive, error) {
 		return tx.Query("SELECT 1 FROM meta WHERE key = 'whole'", nil, func(*db.Row) error { whole = true; return nil })
 	})
 	if err == nil && !whole {
-		err = a.Rebuild(ctx)
+		err = a.rebuild(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
@@ -117,10 +119,15 @@ func removeIndex(path string) error {
 // Close gives up running reads, waits for them, and closes the index.
 func (a *Archive) Close() error {
 	a.mu.Lock()
+	again := a.closed
 	a.closed = true
 	a.mu.Unlock()
+	if again {
+		return nil
+	}
 	a.cancel()
 	a.running.Wait()
+	a.turn <- struct{}{} // for good
 	a.change.Lock()
 	defer a.change.Unlock()
 	a.codec.dec.Close()

@@ -272,14 +272,14 @@ func TestLostPack(t *testing.T) {
 	_, err = put(t, a, "w", "kept", kept)
 	ok(t, err)
 	ok(t, s.Delete(lazy, name))
-	problems, err := a.Check(lazy, "", true)
+	report, err := a.Check(lazy, "", true)
 	ok(t, err)
-	if len(problems) == 0 {
-		t.Fatal("not noticed")
+	if all := strings.Join(report.Problems, "\n"); !strings.Contains(all, name+" is gone") {
+		t.Fatalf("not noticed: %s", all)
 	}
 	a.hot = hot{most: 1}
 	wantCode(t, a.ReadAt(lazy, "w", "lost", make([]byte, 10), 0), holt.Corrupt)
-	ok(t, a.Rebuild(lazy))
+	ok(t, a.rebuild(lazy))
 	wantCode(t, a.ReadAt(lazy, "w", "lost", make([]byte, 10), 0), holt.NotFound)
 	holds(t, a, "w", "kept", kept)
 	ok(t, a.Close())
@@ -338,7 +338,7 @@ func TestDeadCommitIsSteppedOver(t *testing.T) {
 			ok(t, err)
 		}
 		clean(t, a)
-		ok(t, a.Rebuild(lazy))
+		ok(t, a.rebuild(lazy))
 		holds(t, a, "w", "p", want)
 	}
 }

@@ -18,20 +18,25 @@ type Collected struct {
 // Collect removes what no part of any space has needed since horizon: packs
 // without such chunks, and those that are mostly garbage after moving what is
 // live. It never removes what is reachable, wherever it is interrupted, and
-// takes in first what crashes left in the store.
+// takes in first what crashes left in the store. Changes of spaces go on
+// meanwhile: it holds their lock for moments only.
 func (a *Archive) Collect(ctx context.Context, horizon time.Time) (c Collected, err error) {
 	defer func() {
 		if err != nil {
 			err = holt.Errorf(holt.CodeOf(err), "collect garbage: %w", err)
 		}
 	}()
-	a.change.Lock()
-	defer a.change.Unlock()
+	end, err := a.Turn(ctx)
+	if err != nil {
+		return c, err
+	}
+	defer end()
+	torn := a.tornSoFar()
 	// What refers to chunks of packs that go must itself be gone first.
 	if err := a.clear(ctx); err != nil {
 		return c, err
 	}
-	if err := a.reconcile(ctx); err != nil {
+	if err := a.reconcile(ctx, torn); err != nil {
 		return c, err
 	}
 	if err := a.clear(ctx); err != nil {
@@ -44,11 +49,12 @@ func (a *Archive) Collect(ctx context.Context, horizon time.Time) (c Collected, 
 	if err != nil {
 		return c, err
 	}
+	b := broom{a: a, horizon: horizon, torn: torn}
 	for _, p := range packs {
 		if p.live > 0 {
 			continue
 		}
-		gone, err := a.sweep(ctx, []surveyed{p}, packed{})
+		gone, err := b.sweep(ctx, []surveyed{p}, packed{})
 		if err != nil {
 			return c, err
 		}
@@ -56,11 +62,15 @@ func (a *Archive) Collect(ctx context.Context, horizon time.Time) (c Collected, 
 			c.Packs, c.Freed = c.Packs+1, c.Freed+p.size
 		}
 	}
-	if err := a.repack(ctx, a.sparse(packs), horizon, &c); err != nil {
+	if err := b.repack(ctx, a.sparse(packs), &c); err != nil {
 		return c, err
 	}
 	return c, a.clear(ctx)
 }
+
+// markAtOnce is how many chunks one transaction of mark looks at: other changes
+// of the index wait for it.
+const markAtOnce = 5000
 
 // mark notes since when chunks are garbage: the first collection that finds
 // them so.
@@ -68,12 +78,24 @@ func (a *Archive) mark(ctx context.Context) error {
 	if err := a.fail("gc.mark"); err != nil {
 		return err
 	}
-	return a.index.Write(ctx, func(tx *db.Tx) error {
-		if err := tx.Exec("UPDATE chunk SET freed = NULL WHERE freed IS NOT NULL AND EXISTS (SELECT 1 FROM piece WHERE piece.chunk = chunk.n)"); err != nil {
-			return err
-		}
-		return tx.Exec("UPDATE chunk SET freed = ? WHERE freed IS NULL AND NOT EXISTS (SELECT 1 FROM piece WHERE piece.chunk = chunk.n)", a.opt.Now().UnixNano())
+	var last int64
+	err := a.index.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query("SELECT COALESCE(MAX(n), 0) FROM chunk", nil, func(r *db.Row) error { last = r.Int64(0); return nil })
 	})
+	const these, needed = " AND n BETWEEN ?1 AND ?2", "EXISTS (SELECT 1 FROM piece WHERE piece.chunk = chunk.n)"
+	for n := int64(0); n <= last && err == nil; n += markAtOnce {
+		err = a.index.Write(ctx, func(tx *db.Tx) error {
+			err := tx.Exec("UPDATE chunk SET freed = NULL WHERE freed IS NOT NULL AND "+needed+these, n, n+markAtOnce-1)
+			if err == nil {
+				err = tx.Exec("UPDATE chunk SET freed = ?3 WHERE freed IS NULL AND NOT "+needed+these, n, n+markAtOnce-1, a.opt.Now().UnixNano())
+			}
+			return err
+		})
+		if err == nil && a.opt.Pace != nil {
+			err = a.opt.Pace(ctx)
+		}
+	}
+	return err
 }
 
 // surveyed is a pack and how much of it is live.
@@ -94,25 +116,37 @@ func (a *Archive) survey(ctx context.Context, horizon time.Time) (packs []survey
 	return packs, err
 }
 
+// broom is one collection's way to remove packs.
+type broom struct {
+	a       *Archive
+	horizon time.Time
+	torn    int // [Archive.torn] before the store was reconciled
+}
+
 // sweep takes packs out of the index, after moving to pack into what is in
-// it. Nothing happens if a writer counts on a chunk that would be lost.
-func (a *Archive) sweep(ctx context.Context, packs []surveyed, into packed) (gone bool, err error) {
+// it. Nothing happens if a chunk that would be lost is needed by now, or if a
+// writer counts on one; nor if a change was torn since the store was
+// reconciled, since what it left in the store may refer to any.
+func (s *broom) sweep(ctx context.Context, packs []surveyed, into packed) (gone bool, err error) {
+	a := s.a
 	if err := a.fail("gc.sweep"); err != nil {
 		return false, err
 	}
-	a.mu.Lock() // from looking at what is pinned to the commit: nobody pins in between
-	defer a.mu.Unlock()
 	moved := make(map[ID]struct{}, len(into.entries))
 	for _, e := range into.entries {
 		moved[e.id] = struct{}{}
 	}
-	gone = true
+	a.mu.Lock() // from looking at what is pinned to the commit: nobody pins in between
+	defer a.mu.Unlock()
+	gone = a.torn == s.torn
+	if !gone {
+		return false, nil
+	}
 	err = a.index.WriteSync(ctx, func(tx *db.Tx) error {
 		for _, p := range packs {
-			err := tx.Query("SELECT id FROM chunk WHERE pack = ?", []any{p.number}, func(r *db.Row) error {
+			err := tx.Query("SELECT id, freed IS NULL OR freed > ?2 FROM chunk WHERE pack = ?1", []any{p.number, s.horizon.UnixNano()}, func(r *db.Row) error {
 				id := ID(r.Bytes(0))
-				_, kept := moved[id]
-				if a.pinned[id] > 0 && !kept {
+				if _, kept := moved[id]; !kept && (a.pinned[id] > 0 || r.Int64(1) != 0) {
 					gone = false
 				}
 				return nil

@@ -31,7 +31,7 @@
 // # Index
 //
 // chunks.db (SQLite) says the same as tables: where each chunk lies and which
-// parts need it. It is derived: [Archive.Rebuild] makes it from the store.
+// parts need it. It is derived: [Open] makes it again from the store.
 //
 // # Order of writing
 //
@@ -41,7 +41,10 @@
 // forgets and notes the object in table doomed, in one synced commit; then
 // objects go, versions of spaces first, manifests next, packs last. What a
 // crash left between two steps is found by [Archive.Collect], which takes it
-// into the index or removes it before it looks for garbage.
+// into the index or removes it before it looks for garbage. Under the lock of
+// changes whatever is in the store and not in the index is such a leftover. A
+// change that fails between the two (torn) may have happened: a collection that
+// has looked at the store before removes nothing more.
 //
 // Garbage is a chunk that no piece of any part needs. It goes with its pack
 // when the whole pack has been garbage since the horizon, or is moved from
@@ -57,7 +60,9 @@
 //
 // # Lock order
 //
-// Archive.change, held by whoever changes spaces or removes anything, during
-// requests to the store; before Archive.mu, held for moments and during the
-// index commit of a sweep. Reads take neither.
+// The turn (one long work at a time), then Archive.change, held by what changes
+// one space during its few requests to the store, or Archive.clearing, held by
+// what removes objects; then Archive.mu, held for moments and during the index
+// commit of a sweep. Reads take none. A collection moves, lists and looks
+// without Archive.change and holds it to settle one leftover at a time.
 package chunk

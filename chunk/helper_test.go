@@ -100,10 +100,10 @@ func holds(t testing.TB, a *Archive, space, part string, contents ...[]byte) {
 
 func clean(t testing.TB, a *Archive) {
 	t.Helper()
-	problems, err := a.Check(lazy, "", true)
+	report, err := a.Check(lazy, "", true)
 	ok(t, err)
-	if problems != nil {
-		t.Fatalf("check: %s", strings.Join(problems, "\n"))
+	if report.Problems != nil {
+		t.Fatalf("check: %s", strings.Join(report.Problems, "\n"))
 	}
 }
 

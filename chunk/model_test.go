@@ -137,7 +137,7 @@ func (r *modelRun) pick() change {
 	case n < 95:
 		return change{"reopen", func() error { err := r.a.Close(); r.open(); return err }, func(map[string]map[string][]int) {}}
 	}
-	return change{"rebuild", func() error { return r.a.Rebuild(lazy) }, func(map[string]map[string][]int) {}}
+	return change{"rebuild", func() error { return r.a.rebuild(lazy) }, func(map[string]map[string][]int) {}}
 }
 
 func (r *modelRun) step() {
@@ -179,7 +179,7 @@ func (r *modelRun) step() {
 	case how == "fault":
 		r.count["fault"]++
 		if c.name == "rebuild" {
-			ok(r.T, r.a.Rebuild(lazy))
+			ok(r.T, r.a.rebuild(lazy))
 		}
 	default:
 		r.Fatal(c.name, err)

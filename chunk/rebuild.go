@@ -2,16 +2,16 @@ package chunk
 
 import (
 	"context"
+	"slices"
 
 	"holt"
 	"holt/db"
 )
 
-// Rebuild makes the chunk index again from the objects in the store. What a
-// damaged pack held is missed with an error by whoever reads it.
-func (a *Archive) Rebuild(ctx context.Context) error {
-	a.change.Lock()
-	defer a.change.Unlock()
+// rebuild makes the chunk index again from the objects in the store, before
+// anybody uses the archive. What a damaged pack held is missed with an error by
+// whoever reads it.
+func (a *Archive) rebuild(ctx context.Context) error {
 	err := a.index.Write(ctx, func(tx *db.Tx) error {
 		for _, table := range []string{"meta", "pack", "chunk", "manifest", "piece", "space", "part", "doomed"} {
 			if err := tx.Exec("DELETE FROM " + table); err != nil {
@@ -21,7 +21,11 @@ func (a *Archive) Rebuild(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		err = a.reconcile(ctx)
+		err = a.reconcile(ctx, a.tornSoFar())
+	}
+	if holt.CodeOf(err) == holt.Corrupt {
+		a.log.Error("part of the archive is lost; nothing in it is collected any more", "error", err)
+		err = nil
 	}
 	if err == nil {
 		err = a.index.WriteSync(ctx, func(tx *db.Tx) error { return tx.Exec("INSERT INTO meta(key, value) VALUES ('whole', 1)") })
@@ -34,15 +38,17 @@ func (a *Archive) Rebuild(ctx context.Context) error {
 
 // reconcile takes into the index what the store has and it has not: what a
 // crash between two steps of a change left, or everything. What is not of use
-// is doomed. It runs under the lock of changes.
-func (a *Archive) reconcile(ctx context.Context) error {
+// is doomed. A space whose newest version is damaged is Corrupt, and then nothing
+// that may be its is doomed. It lists while changes go on, and under their lock it looks at
+// each object again that seems to be left over: nobody has it in hand then.
+func (a *Archive) reconcile(ctx context.Context, torn int) error {
 	if err := a.findPacks(ctx); err != nil {
 		return err
 	}
 	if err := a.findSpaces(ctx); err != nil {
 		return err
 	}
-	return a.findManifests(ctx)
+	return a.findManifests(ctx, torn)
 }
 
 // names returns the first column of a query as a set.
@@ -73,12 +79,6 @@ func (a *Archive) findPacks(ctx context.Context) error {
 			return err
 		}
 		id, _ := parsePack(o.Name)
-		a.mu.Lock()
-		_, flying := a.flying[id]
-		a.mu.Unlock()
-		if flying {
-			continue
-		}
 		err = a.adopt(ctx, id, o.Size)
 	}
 	return err
@@ -87,6 +87,12 @@ func (a *Archive) findPacks(ctx context.Context) error {
 // adopt adds one pack by what it says of itself. One that is damaged stays
 // where it is.
 func (a *Archive) adopt(ctx context.Context, id PackID, size int64) error {
+	a.mu.Lock() // first: what flies no more is in the index, or nobody's
+	_, flying := a.flying[id]
+	a.mu.Unlock()
+	if flying {
+		return nil
+	}
 	entries, err := readTable(ctx, a.store, id, size)
 	switch holt.CodeOf(err) {
 	case "":
@@ -100,9 +106,10 @@ func (a *Archive) adopt(ctx context.Context, id PackID, size int64) error {
 	}
 	p := packed{id, size, entries}
 	return a.index.Write(ctx, func(tx *db.Tx) error {
-		doomed := false // its removal is only not done yet
-		err := tx.Query("SELECT 1 FROM doomed WHERE object = ?", []any{id.object()}, func(*db.Row) error { doomed = true; return nil })
-		if err != nil || doomed {
+		known := false // or only its removal is not done yet
+		err := tx.Query("SELECT 1 FROM pack WHERE id = ? UNION ALL SELECT 1 FROM doomed WHERE object = ?", []any{id[:], id.object()},
+			func(*db.Row) error { known = true; return nil })
+		if err != nil || known {
 			return err
 		}
 		// A chunk of a pack that is damaged now may be here too.
@@ -110,11 +117,31 @@ func (a *Archive) adopt(ctx context.Context, id PackID, size int64) error {
 	})
 }
 
+// version is what the index knows of a space.
+type version struct {
+	seq  uint64
+	gone bool
+}
+
+func (a *Archive) versions(ctx context.Context) (map[string]version, error) {
+	all := map[string]version{}
+	return all, a.index.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query("SELECT name, seq, gone FROM space", nil, func(r *db.Row) error {
+			all[r.Text(0)] = version{uint64(r.Int64(1)), r.Int64(2) != 0}
+			return nil
+		})
+	})
+}
+
 // findSpaces takes over versions of spaces that are newer than the index, and
 // dooms older ones.
 func (a *Archive) findSpaces(ctx context.Context) error {
+	before, err := a.versions(ctx)
+	if err != nil {
+		return err
+	}
 	found := map[string][]uint64{} // ascending
-	err := a.store.List(ctx, spacePrefix, func(o Object) error {
+	err = a.store.List(ctx, spacePrefix, func(o Object) error {
 		if name, seq, ok := parseSpace(o.Name); ok {
 			found[name] = append(found[name], seq)
 		}
@@ -123,36 +150,71 @@ func (a *Archive) findSpaces(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seqs, gone := map[string]uint64{}, map[string]bool{}
-	err = a.index.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query("SELECT name, seq, gone FROM space", nil, func(r *db.Row) error {
-			seqs[r.Text(0)], gone[r.Text(0)] = uint64(r.Int64(1)), r.Int64(2) != 0
-			return nil
-		})
-	})
+	var damaged error
+	for name, versions := range found {
+		err := a.settleSpace(ctx, name, versions)
+		if holt.CodeOf(err) == holt.Corrupt { // the others are well
+			a.log.Error("a space cannot be read", "space", name, "error", err)
+			damaged = err
+		} else if err != nil {
+			return err
+		}
+	}
+	if damaged != nil {
+		return damaged
+	}
+	for name, v := range before {
+		if v.gone && len(found[name]) == 0 {
+			if err := a.forgetSpace(ctx, name, v.seq); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settleSpace brings the index to the newest of the versions that the store
+// has of a space, and dooms the others.
+func (a *Archive) settleSpace(ctx context.Context, name string, versions []uint64) error {
+	a.change.Lock()
+	defer a.change.Unlock()
+	all, err := a.versions(ctx)
 	if err != nil {
 		return err
 	}
-	for name, versions := range found {
-		current := seqs[name]
-		if last := versions[len(versions)-1]; last > current && !gone[name] {
-			if err := a.takeSpace(ctx, name, last); err != nil {
-				return err
-			}
-			current = last
+	now := all[name]
+	if last := versions[len(versions)-1]; last > now.seq && !now.gone {
+		if err := a.takeSpace(ctx, name, last); err != nil {
+			return err
 		}
-		for _, seq := range versions {
-			if seq == current && !gone[name] {
-				continue
-			}
-			old := space{name: name, seq: seq}
-			if err := a.index.Write(ctx, func(tx *db.Tx) error { return doom(tx, old.object(), rankSpace) }); err != nil {
-				return err
-			}
+		now.seq = last
+	}
+	var old []string
+	for _, seq := range versions {
+		if seq < now.seq || now.gone {
+			old = append(old, (&space{name: name, seq: seq}).object())
 		}
 	}
-	// With every version doomed, a space that is gone need not be remembered.
-	return a.index.Write(ctx, func(tx *db.Tx) error { return tx.Exec("DELETE FROM space WHERE gone") })
+	if len(old) == 0 {
+		return nil
+	}
+	return a.index.Write(ctx, func(tx *db.Tx) error {
+		for _, object := range old {
+			if err := doom(tx, object, rankSpace); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// forgetSpace forgets one that is gone, once the store has no version of it
+// and none is to be removed: its numbers may then be used again.
+func (a *Archive) forgetSpace(ctx context.Context, name string, seq uint64) error {
+	return a.index.Write(ctx, func(tx *db.Tx) error {
+		return tx.Exec("DELETE FROM space WHERE name = ?1 AND seq = ?2 AND gone AND NOT EXISTS (SELECT 1 FROM doomed WHERE rank = ?3 AND substr(object, 1, length(?4)) = ?4)",
+			name, int64(seq), rankSpace, spacePrefix+name+"/")
+	})
 }
 
 // object reads an object that is small enough to be read whole.
@@ -197,13 +259,14 @@ func (a *Archive) takeManifest(ctx context.Context, id ManifestID) error {
 	if err != nil || known {
 		return err
 	}
-	b, err := a.object(ctx, id.object())
-	if err != nil {
+	m, err := a.manifest(ctx, id)
+	switch holt.CodeOf(err) {
+	case "":
+	case holt.Corrupt, holt.NotFound: // to know nothing of the other parts either would be worse
+		a.log.Error("manifest cannot be read: reading its part is an error from now on", "manifest", id.String(), "error", err)
+		m = &manifest{id: id}
+	default:
 		return err
-	}
-	m, err := decodeManifest(b)
-	if err != nil || m.id != id {
-		return holt.Errorf(holt.Corrupt, "object %s is damaged", id.object())
 	}
 	return a.index.Write(ctx, func(tx *db.Tx) error {
 		lost, err := m.leaveOut(tx)
@@ -215,6 +278,19 @@ func (a *Archive) takeManifest(ctx context.Context, id ManifestID) error {
 		}
 		return m.insert(tx)
 	})
+}
+
+// manifest reads one from the store.
+func (a *Archive) manifest(ctx context.Context, id ManifestID) (*manifest, error) {
+	b, err := a.object(ctx, id.object())
+	if err != nil {
+		return nil, err
+	}
+	m, err := decodeManifest(b)
+	if err != nil || m.id != id {
+		return nil, holt.Errorf(holt.Corrupt, "object %s is damaged", id.object())
+	}
+	return m, nil
 }
 
 // leaveOut removes the pieces whose chunks are not there, and returns how many
@@ -245,32 +321,42 @@ func (m *manifest) leaveOut(tx *db.Tx) (lost int, err error) {
 }
 
 // findManifests dooms manifests that no space needs, stored or indexed.
-func (a *Archive) findManifests(ctx context.Context) error {
+func (a *Archive) findManifests(ctx context.Context, torn int) error {
 	known, err := a.names(ctx, "SELECT id FROM manifest WHERE n IN (SELECT manifest FROM part)")
 	if err != nil {
 		return err
 	}
-	var lost []string
+	var lost []ManifestID
 	err = a.store.List(ctx, manifestPrefix, func(o Object) error {
 		id, ok := parseManifest(o.Name)
 		if _, have := known[string(id[:])]; ok && !have {
-			lost = append(lost, o.Name)
+			lost = append(lost, id)
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	for batch := range slices.Chunk(lost, 100) {
+		if err == nil {
+			err = a.doomManifests(ctx, batch, torn)
+		}
+	}
+	return err
+}
+
+// doomManifests dooms those that no space needs, under the lock of changes: a
+// change stores its manifest before the index has it. Nothing happens if one was
+// torn since the spaces were looked at: it may have left one that needs them.
+func (a *Archive) doomManifests(ctx context.Context, ids []ManifestID, torn int) error {
+	a.change.Lock()
+	defer a.change.Unlock()
+	if a.tornSoFar() != torn {
+		return nil
 	}
 	return a.index.Write(ctx, func(tx *db.Tx) error {
-		for _, object := range lost {
-			if err := doom(tx, object, rankManifest); err != nil {
+		for _, id := range ids {
+			if err := drop(tx, id); err != nil {
 				return err
 			}
 		}
-		// What a crash in the midst of taking a space left.
-		if err := tx.Exec("DELETE FROM piece WHERE manifest IN (SELECT n FROM manifest WHERE n NOT IN (SELECT manifest FROM part))"); err != nil {
-			return err
-		}
-		return tx.Exec("DELETE FROM manifest WHERE n NOT IN (SELECT manifest FROM part)")
+		return nil
 	})
 }

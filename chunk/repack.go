@@ -32,7 +32,8 @@ func (a *Archive) sparse(packs []surveyed) (sparse []surveyed) {
 
 // repack moves the live chunks of packs to new ones, as they are stored, and
 // takes the old ones out.
-func (a *Archive) repack(ctx context.Context, packs []surveyed, horizon time.Time, c *Collected) error {
+func (s *broom) repack(ctx context.Context, packs []surveyed, c *Collected) error {
+	a := s.a
 	var b builder
 	var drained []surveyed
 	pace := pacer{a: a}
@@ -46,7 +47,7 @@ func (a *Archive) repack(ctx context.Context, packs []surveyed, horizon time.Tim
 			return err
 		}
 		into.size = int64(len(b.b))
-		gone, err := a.sweep(ctx, drained, into)
+		gone, err := s.sweep(ctx, drained, into)
 		if gone {
 			c.Repacked, c.Packs, c.Freed = c.Repacked+len(drained), c.Packs+len(drained), c.Freed-into.size
 			for _, p := range drained {
@@ -65,7 +66,7 @@ func (a *Archive) repack(ctx context.Context, packs []surveyed, horizon time.Tim
 		if len(b.b) == 0 {
 			b.begin()
 		}
-		err := a.drain(ctx, p, horizon, &b, &pace)
+		err := a.drain(ctx, p, s.horizon, &b, &pace)
 		if holt.CodeOf(err) == holt.Corrupt {
 			a.log.Error("pack is damaged and is not written anew", "pack", p.id.String(), "error", err)
 			continue

@@ -25,9 +25,18 @@ func doom(tx *db.Tx, object string, rank int) error {
 
 // clear removes the objects that nothing needs.
 func (a *Archive) clear(ctx context.Context) error {
+	a.clearing.Lock()
+	defer a.clearing.Unlock()
+	return a.clearSome(ctx, -1)
+}
+
+// clearSome removes up to most of the objects that nothing needs; below 0: all.
+// It runs under the lock clearing, so that what it has listed is still doomed
+// when it removes it.
+func (a *Archive) clearSome(ctx context.Context, most int) error {
 	var objects []string
 	err := a.index.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query("SELECT object FROM doomed ORDER BY rank, object", nil, func(r *db.Row) error {
+		return tx.Query("SELECT object FROM doomed ORDER BY rank, object LIMIT ?", []any{most}, func(r *db.Row) error {
 			objects = append(objects, r.Text(0))
 			return nil
 		})

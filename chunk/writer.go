@@ -182,9 +182,37 @@ type update struct {
 	gone   bool // the space ends
 }
 
+// clearAtOnce is how many objects a change removes at its end; collections
+// remove the rest.
+const clearAtOnce = 16
+
 // update changes a space: the manifest, the space's next version, then the
 // index. Crashes between the steps are put right by reconcile.
 func (a *Archive) update(ctx context.Context, name string, u update) error {
+	if err := a.changeSpace(ctx, name, u); err != nil {
+		return err
+	}
+	if err := a.fail("index.committed"); err != nil {
+		return err
+	}
+	if !a.clearing.TryLock() {
+		return nil // whoever removes objects now does not keep us waiting
+	}
+	defer a.clearing.Unlock()
+	if err := a.clearSome(ctx, clearAtOnce); err != nil {
+		a.log.Warn("what is replaced cannot be removed yet", "space", name, "error", err)
+	}
+	return nil
+}
+
+// tornSoFar returns how many changes failed between the store and the index.
+func (a *Archive) tornSoFar() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.torn
+}
+
+func (a *Archive) changeSpace(ctx context.Context, name string, u update) (err error) {
 	a.change.Lock()
 	defer a.change.Unlock()
 	s, err := a.space(ctx, name)
@@ -209,13 +237,20 @@ func (a *Archive) update(ctx context.Context, name string, u update) error {
 	if err := a.fail("space.put"); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil { // the store may have what the index has not
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.torn++
+		}
+	}()
 	if err := a.putSpace(ctx, s, u.gone); err != nil {
 		return err
 	}
 	if err := a.fail("index.commit"); err != nil {
 		return err
 	}
-	err = a.index.WriteSync(ctx, func(tx *db.Tx) error {
+	return a.index.WriteSync(ctx, func(tx *db.Tx) error {
 		for i := range u.packs {
 			if err := u.packs[i].insert(tx); err != nil {
 				return err
@@ -228,16 +263,6 @@ func (a *Archive) update(ctx context.Context, name string, u update) error {
 		}
 		return s.replace(tx, u.gone)
 	})
-	if err != nil {
-		return err
-	}
-	if err := a.fail("index.committed"); err != nil {
-		return err
-	}
-	if err := a.clear(ctx); err != nil {
-		a.log.Warn("what is replaced cannot be removed yet", "space", name, "error", err)
-	}
-	return nil
 }
 
 // putSpace stores the next version of a space, under a number that is free: a

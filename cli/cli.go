@@ -113,7 +113,7 @@ Begin with: holt up`,
 		return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("%s --help shows the flags", cmd.CommandPath())
 	})
 	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
-		a.computerCommand(), a.workspaceCommand(), a.imageCommand(), a.versionCommand())
+		a.computerCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.versionCommand())
 	return root
 }
 

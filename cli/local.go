@@ -41,6 +41,9 @@ type ServeOptions struct {
 
 	KeepLast int // how many of the newest automatic checkpoints stay
 	KeepDays int // for how many days the newest of each stays
+
+	Archive      string // directory of the archive's packs; "" for below the data directory
+	ArchiveCache int64  // most bytes of it kept on the local disk if it is elsewhere
 }
 
 // Progress is one step of long work.

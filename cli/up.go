@@ -24,6 +24,7 @@ type upFlags struct {
 	engine, listen     string
 	hosts              []string
 	keepLast, keepDays int
+	archive, cache     string
 }
 
 func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
@@ -32,6 +33,8 @@ func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringSliceVar(&f.hosts, "host", nil, "a name under which TCP callers may reach it, besides IP addresses and localhost")
 	cmd.Flags().IntVar(&f.keepLast, "keep-checkpoints", 200, "how many of the newest automatic checkpoints of a workspace stay; runs can be undone as far back")
 	cmd.Flags().IntVar(&f.keepDays, "keep-days", 30, "for how many days before those the newest automatic checkpoint of each stays")
+	cmd.Flags().StringVar(&f.archive, "archive", a.getenv(holt.EnvArchive), "an absolute directory, as on a larger disk, for the archive's packs (default: below the data directory)")
+	cmd.Flags().StringVar(&f.cache, "archive-cache", "10G", "with --archive: most bytes of it that are kept on the local disk")
 }
 
 func (f *upFlags) options(at Place) (ServeOptions, error) {
@@ -41,7 +44,9 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 	}
 	switch f.engine {
 	case "auto", "qemu", "local":
-		return ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays}, nil
+		cache, err := parseSize(f.cache)
+		return ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays,
+			Archive: f.archive, ArchiveCache: cache}, err
 	}
 	return ServeOptions{}, holt.Errorf(holt.InvalidArgument, "there is no engine %q", f.engine).WithHint("engines are auto, qemu and local")
 }
@@ -169,6 +174,9 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 		"--keep-checkpoints", strconv.Itoa(opt.KeepLast), "--keep-days", strconv.Itoa(opt.KeepDays)}
 	if opt.Listen != "" {
 		args = append(args, "--listen", opt.Listen)
+	}
+	if opt.Archive != "" {
+		args = append(args, "--archive", opt.Archive, "--archive-cache", fmt.Sprint(opt.ArchiveCache))
 	}
 	for _, h := range opt.Hosts {
 		args = append(args, "--host", h)

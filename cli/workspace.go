@@ -120,13 +120,25 @@ name, in the working directory; - is standard output), with --at as it was.`,
 			return printTable(a.Out, nil, [][]string{
 				{"name", w.Name}, {"id", string(w.ID)}, {"files", fmt.Sprint(w.Files)}, {"size", size(w.Bytes)},
 				{"quota", bound(w.Quota.Bytes, size) + ", " + bound(w.Quota.Files, func(n int64) string { return fmt.Sprintf("%d files", n) })},
-				{"computer", w.Computer}, {"mounted at", mounts(w)}, {"created", ago(w.CreatedAt)},
+				{"packed", packed(w.Packed)}, {"computer", w.Computer}, {"mounted at", mounts(w)}, {"created", ago(w.CreatedAt)},
 			})
 		},
 	}
 	at = a.atFlag(cmd)
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// packed says what the archive has of a workspace.
+func packed(p holt.Packed) string {
+	s := "nothing yet"
+	if p.Bytes > 0 {
+		s = fmt.Sprintf("%s in %s", size(p.Bytes), size(p.Stored))
+	}
+	if p.Waiting > 0 {
+		s += fmt.Sprintf(", %s waiting", size(p.Waiting))
+	}
+	return s
 }
 
 func (a *app) workspaceDelete() *cobra.Command {

@@ -58,6 +58,7 @@ type Client struct {
 	Workspaces     Workspaces
 	WorkspaceFiles Files // of workspaces: / is the top of one
 	History        History
+	Archive        Archive
 	Images         Images
 	Daemon         Daemon
 
@@ -104,7 +105,7 @@ func New(opt Options) (*Client, error) {
 	}}
 	c.Computers, c.Runs, c.Files = Computers{c}, Runs{c}, Files{c, "computers"}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
-	c.History = History{c}
+	c.History, c.Archive = History{c}, Archive{c}
 	c.Images, c.Daemon = Images{c}, Daemon{c}
 	return c, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"holt"
 	"holt/chunk"
+	"holt/computer"
 	"holt/workspace"
 )
 
@@ -138,9 +139,14 @@ func (a *Archive) Get(ctx context.Context) (holt.Archive, error) {
 }
 
 // Collect removes all garbage there is now, however young.
-func (a *Archive) Collect(ctx context.Context) (holt.Collected, error) {
-	c, err := a.collect(ctx, time.Now().Add(collectEvery))
-	return c, described(err)
+func (a *Archive) Collect(ctx context.Context, key string) (holt.Collected, error) {
+	return computer.Once(ctx, a.spaces.keys, computer.Call[holt.Collected]{
+		Key: key, Method: "archive.collect", Request: "",
+		Act: func(ctx context.Context, _ *computer.Claim) (holt.Collected, error) {
+			c, err := a.collect(ctx, time.Now().Add(collectEvery))
+			return c, described(err)
+		},
+	})
 }
 
 func (a *Archive) collect(ctx context.Context, horizon time.Time) (holt.Collected, error) {
@@ -173,6 +179,13 @@ func (a *Archive) dropLost(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Check compares the index of the archive with its store, and reads and
+// verifies every chunk that a workspace needs.
+func (a *Archive) Check(ctx context.Context) (holt.ArchiveReport, error) {
+	r, err := a.Archive.Check(ctx, "", true)
+	return holt.ArchiveReport{Chunks: r.Chunks, Bytes: r.Bytes, Problems: append([]string{}, r.Problems...)}, described(err)
 }
 
 // waiting adds up what open workspaces have to pack.

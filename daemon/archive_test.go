@@ -15,7 +15,7 @@ import (
 )
 
 // small makes segments small enough for tests to have many.
-var small = workspace.Options{SegmentSize: 128 << 10, KeepSegments: 1, FlushInterval: time.Millisecond}
+var small = workspace.Options{SegmentSize: 128 << 10, KeepSegments: 1, FlushInterval: time.Millisecond, PackAgain: 10 * time.Millisecond}
 
 func packing(t *testing.T, dir string) daemon.Config {
 	cfg := config(t, dir)
@@ -95,13 +95,20 @@ func holdsSpace(t *testing.T, s spaces, ref string, seed uint64) {
 // isPacked waits until all of a workspace is packed that should be.
 func isPacked(t *testing.T, s spaces, ref string) holt.Workspace {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		w := s.Get(t, ref)
-		if w.Packed.Waiting == 0 && w.Packed.Bytes > 0 {
-			return w
-		}
+	var w holt.Workspace
+	within(t, "packing "+ref, func() bool {
+		w = s.Get(t, ref)
+		return w.Packed.Waiting == 0 && w.Packed.Bytes > 0
+	})
+	return w
+}
+
+// within waits up to two minutes for something to happen.
+func within(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !happened(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not packed: %+v", w.Packed)
+			t.Fatalf("%s: still not", what)
 		}
 	}
 }
@@ -157,7 +164,7 @@ func TestPacksOfWorkspaces(t *testing.T) {
 			holdsSpace(t, near{d}, "two", 1)
 		}
 	}
-	if _, err := d.Archive().Collect(t.Context()); err != nil {
+	if _, err := d.Archive().Collect(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if left := packsIn(t, filepath.Join(dir, "archive", "store")); len(left) != 0 {

@@ -27,7 +27,8 @@ func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
 func (d *Daemon) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: d.computers, Runs: d.computers.Runs(), Files: d.computers.Files(),
-		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Images: images{d.images}, Daemon: d,
+		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
+		Images: images{d.images}, Daemon: d,
 	}
 }
 

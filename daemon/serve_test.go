@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +28,32 @@ const (
 	envKill   = "HOLT_TEST_KILL"   // the step at which it kills itself
 )
 
+// killArchive and a number: kill it at that step of packing and collecting,
+// whichever that is. Segments are small.
+const killArchive = "archive "
+
+// killAt returns what kills this process at a step.
+func killAt(kill string) func(point string) error {
+	number, any := strings.CutPrefix(kill, killArchive)
+	left, err := strconv.Atoi(number)
+	if any && err != nil {
+		panic(kill)
+	}
+	var mu sync.Mutex
+	return func(point string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if any && !strings.HasPrefix(point, "flush.") && !strings.HasPrefix(point, "journal.") {
+			left--
+		}
+		if point == kill || any && left == 0 {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+		return nil
+	}
+}
+
 // serveMain is that process: a daemon behind its unix socket.
 func serveMain(dir string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -34,16 +62,12 @@ func serveMain(dir string) int {
 		log.Error("read guest", "err", err)
 		return 1
 	}
-	d, err := daemon.Open(context.Background(), daemon.Config{
-		DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest, Log: log,
-		Fail: func(point string) error {
-			if point == os.Getenv(envKill) {
-				syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				select {}
-			}
-			return nil
-		},
-	})
+	cfg := daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest, Log: log, Fail: killAt(os.Getenv(envKill))}
+	if strings.HasPrefix(os.Getenv(envKill), killArchive) {
+		cfg.Workspace = small
+		cfg.Workspace.Fail = cfg.Fail
+	}
+	d, err := daemon.Open(context.Background(), cfg)
 	if err != nil {
 		log.Error("open daemon", "err", err)
 		return 1

@@ -3,8 +3,12 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,6 +66,96 @@ func TestWriteReadMigrate(t *testing.T) {
 	d.Close()
 	if _, err := Open(path, []string{""}); err == nil || !strings.Contains(err.Error(), "newer") {
 		t.Fatal(err)
+	}
+}
+
+// A copy is one state of the database, also beside a writer, and a copy made
+// later has the same bytes where nothing has changed.
+func TestCopy(t *testing.T) {
+	d := openTest(t)
+	add := func(n int) {
+		t.Helper()
+		err := d.Write(context.Background(), func(tx *Tx) error {
+			for range n {
+				if err := tx.Exec("INSERT INTO a(v) VALUES (randomblob(400))"); err != nil {
+					return err
+				}
+			}
+			return tx.Exec("INSERT INTO b SELECT count(*) FROM a")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(2000)
+	dir := t.TempDir()
+	state := func(name string) (n int64) {
+		t.Helper()
+		c, err := Open(filepath.Join(dir, name), []string{"", ""})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		err = c.Read(context.Background(), func(tx *Tx) error {
+			return tx.Query("SELECT count(*), (SELECT max(x) FROM b) FROM a", nil, func(r *Row) error {
+				if n = r.Int64(0); n != r.Int64(1) {
+					t.Errorf("%s is two states: %d and %d rows", name, n, r.Int64(1))
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	pages := func(name string) []string {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for page := range slices.Chunk(b, 4096) {
+			list = append(list, string(page))
+		}
+		return list
+	}
+	copyTo := func(name string) {
+		t.Helper()
+		if err := d.Copy(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyTo("first")
+	before := pages("first")
+	if n := state("first"); n != 2000 {
+		t.Error(n, "rows")
+	}
+	add(1)
+	copyTo("second")
+	same := 0
+	for i, page := range pages("second") {
+		if i < len(before) && page == before[i] {
+			same++
+		}
+	}
+	if same < len(before)*9/10 {
+		t.Errorf("only %d pages of %d are as before", same, len(before))
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 50 {
+			add(20)
+		}
+	})
+	for i := range 5 {
+		copyTo(fmt.Sprint("beside", i))
+		state(fmt.Sprint("beside", i))
+	}
+	wg.Wait()
+	if err := d.Copy(filepath.Join(dir, "nowhere", "x")); err == nil {
+		t.Error("a copy into a directory that is not there")
 	}
 }
 

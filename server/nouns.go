@@ -27,6 +27,7 @@ type Nouns struct {
 	Workspaces     Workspaces
 	WorkspaceFiles Files // of workspaces: ref names one, and / is its top; to read, it may be of [holt.AtCheckpoint]
 	History        History
+	Archive        Archive
 	Images         Images
 	Daemon         Daemon
 }
@@ -159,6 +160,15 @@ type History interface {
 	Blame(ctx context.Context, ref, path string) (holt.Writer, error)
 	// Receipt says what a run changed; one that changed nothing has an empty one.
 	Receipt(ctx context.Context, ref, run string) (holt.Receipt, error)
+}
+
+// Archive is what all workspaces share for their cold bytes.
+type Archive interface {
+	Get(ctx context.Context) (holt.Archive, error)
+	// Collect removes all garbage there is.
+	Collect(ctx context.Context, key string) (holt.Collected, error)
+	// Check reads and verifies everything.
+	Check(ctx context.Context) (holt.ArchiveReport, error)
 }
 
 // Images are the built templates.

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -30,7 +31,11 @@ type delta struct {
 }
 
 // pair is an inode at both moments; nil where it has no name.
-type pair struct{ before, after *inodeRow }
+type pair struct {
+	before, after *inodeRow
+	compared      bool // then the rest is known
+	bytes, attrs  bool // its content, or what somebody sets of its attributes, differs
+}
 
 // difference finds what differs between a and b, whichever is later.
 func difference(tx *db.Tx, a, b moment) (*delta, error) {
@@ -64,10 +69,8 @@ func (d *delta) find(tx *db.Tx, a, b moment) error {
 	if err != nil {
 		return err
 	}
-	for _, ino := range found {
-		if err := d.add(ino); err != nil {
-			return err
-		}
+	if err := d.add(found...); err != nil {
+		return err
 	}
 	err = tx.Query("SELECT "+entryColumns+", died FROM past_entry WHERE died > ?1 AND died <= ?2 AND born <= ?1", []any{a.version, b.version}, func(r *db.Row) error {
 		e := scanEntry(r)
@@ -76,6 +79,15 @@ func (d *delta) find(tx *db.Tx, a, b moment) error {
 		return nil
 	})
 	if err != nil {
+		return err
+	}
+	var kept []Ino // of which only a name went
+	for _, e := range d.gone {
+		if d.inodes[e.ino] == nil {
+			kept = append(kept, e.ino)
+		}
+	}
+	if err := d.add(kept...); err != nil {
 		return err
 	}
 	for len(found) > 0 {
@@ -89,12 +101,15 @@ func (d *delta) find(tx *db.Tx, a, b moment) error {
 	return nil
 }
 
-// add looks at an inode on both sides.
-func (d *delta) add(ino Ino) (err error) {
-	p := &pair{}
-	d.inodes[ino] = p
-	if p.before, err = d.before.named(ino); err == nil {
-		p.after, err = d.after.named(ino)
+// add looks at inodes on both sides.
+func (d *delta) add(inos ...Ino) error {
+	before, err := d.before.inodesOf(inos)
+	if err != nil {
+		return err
+	}
+	after, err := d.after.inodesOf(inos)
+	for _, ino := range inos {
+		d.inodes[ino] = &pair{before: named(before[ino]), after: named(after[ino])}
 	}
 	return err
 }
@@ -102,10 +117,14 @@ func (d *delta) add(ino Ino) (err error) {
 // named returns an inode that has a name, or nil.
 func (p point) named(ino Ino) (*inodeRow, error) {
 	in, err := p.inode(ino)
+	return named(in), err
+}
+
+func named(in *inodeRow) *inodeRow {
 	if in != nil && in.nlink == 0 {
-		in = nil
+		return nil
 	}
-	return in, err
+	return in
 }
 
 // arrivals notes the entries that came into a directory, and returns the
@@ -123,12 +142,10 @@ func (d *delta) arrivals(p *pair) (back []Ino, err error) {
 		return nil, err
 	}
 	back = slices.DeleteFunc(back, func(ino Ino) bool { return d.inodes[ino] != nil })
-	for _, ino := range back {
-		if d.inodes[ino] == nil {
-			if err := d.add(ino); err != nil {
-				return nil, err
-			}
-		}
+	slices.Sort(back)
+	back = slices.Compact(back)
+	if err := d.add(back...); err != nil {
+		return nil, err
 	}
 	// One that was there all the while brings nothing with it.
 	return slices.DeleteFunc(back, func(ino Ino) bool { return d.inodes[ino].before != nil }), nil
@@ -164,18 +181,76 @@ func (d *delta) cancel() {
 	slices.SortFunc(d.came, byCookie)
 }
 
-// content tells whether the bytes of an inode differ. What was put back is the
-// same: it shares its bytes with what it was.
-func (d *delta) content(p *pair) (bool, error) {
-	a, b := p.before, p.after
-	switch {
-	case !a.isFile():
-		return a.target != b.target, nil
-	case a.data == b.data && a.ino == b.ino:
-		return false, nil
-	case a.size != b.size:
-		return true, nil
+// compare works out what differs of all inodes that are there on both sides.
+func (d *delta) compare() error {
+	var pairs []*pair
+	for _, p := range d.inodes {
+		if p.before != nil && p.after != nil && !p.compared {
+			pairs = append(pairs, p)
+		}
 	}
+	for some := range slices.Chunk(pairs, setSize) {
+		if err := d.settle(some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle compares the inodes of pairs. What was put back is the same as it
+// was: it shares its bytes. What the rows do not tell is asked in sets.
+func (d *delta) settle(pairs []*pair) error {
+	var bytes, attrs sides
+	for _, p := range pairs {
+		a, b := p.before, p.after
+		switch {
+		case !a.isFile():
+			p.bytes = a.target != b.target
+		case a.data == b.data && a.ino == b.ino:
+		case a.size != b.size:
+			p.bytes = true
+		case a.size <= smallFile && a.ino == b.ino:
+			bytes.add(p)
+		default: // it may have any number of extents
+			var err error
+			if p.bytes, err = d.rewritten(a, b); err != nil {
+				return err
+			}
+		}
+		// A directory's time and a link count follow from other changes.
+		if p.attrs = a.mode != b.mode || a.uid != b.uid || a.gid != b.gid || a.rdev != b.rdev || !a.isDir() && a.mtime != b.mtime; !p.attrs {
+			attrs.add(p)
+		}
+		p.compared = true
+	}
+	before, err := d.before.extentsOf(bytes.before)
+	if err != nil {
+		return err
+	}
+	after, err := d.after.extentsOf(bytes.after)
+	if err != nil {
+		return err
+	}
+	for _, p := range bytes.pairs {
+		p.bytes = !slices.EqualFunc(before[p.before.ino], after[p.after.ino], extent.same)
+	}
+	old, err := d.before.xattrsOf(attrs.before)
+	if err != nil {
+		return err
+	}
+	now, err := d.after.xattrsOf(attrs.after)
+	for _, p := range attrs.pairs {
+		p.attrs = !maps.Equal(old[p.before.ino], now[p.after.ino])
+	}
+	return err
+}
+
+// smallFile is the size, bytes, up to which files are asked for their extents
+// many at a time.
+const smallFile = 256 << 10
+
+// rewritten compares the extents of one file.
+func (d *delta) rewritten(a, b *inodeRow) (bool, error) {
 	before, err := d.before.extents(a.ino, 0, a.size)
 	if err != nil {
 		return false, err
@@ -184,35 +259,19 @@ func (d *delta) content(p *pair) (bool, error) {
 	return !slices.EqualFunc(before, after, extent.same), err
 }
 
+// sides are pairs and what they are of.
+type sides struct {
+	pairs         []*pair
+	before, after []Ino
+}
+
+func (s *sides) add(p *pair) {
+	s.pairs, s.before, s.after = append(s.pairs, p), append(s.before, p.before.ino), append(s.after, p.after.ino)
+}
+
 // same tells whether two extents hold the same bytes at the same place.
 func (e extent) same(o extent) bool {
 	return e.off == o.off && e.n == o.n && e.segment == o.segment && e.place == o.place && e.delta == o.delta
-}
-
-// metadata tells whether the attributes of an inode differ that somebody sets.
-// That of a directory's time and of a link count follows from other changes.
-func (d *delta) metadata(p *pair) (bool, error) {
-	a, b := p.before, p.after
-	if a.mode != b.mode || a.uid != b.uid || a.gid != b.gid || a.rdev != b.rdev {
-		return true, nil
-	}
-	if !a.isDir() && a.mtime != b.mtime {
-		return true, nil
-	}
-	before, err := d.before.xattrs(a.ino)
-	if err != nil {
-		return false, err
-	}
-	after, err := d.after.xattrs(b.ino)
-	if err != nil || len(before) != len(after) {
-		return true, err
-	}
-	for k, v := range before {
-		if w, ok := after[k]; !ok || v != w {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // within tells whether a path is one of paths or below one; all are if there

@@ -122,6 +122,16 @@ func (w *Workspace) compare(ctx context.Context, from, to string, fn func(*delta
 // changes says a delta in paths, in order.
 func (d *delta) changes(paths []string) ([]Change, error) {
 	l := changeList{d: d, paths: paths, named: map[Ino]bool{}, dirs: map[dirKey]string{}, writers: map[uint32]Writer{}}
+	if err := d.compare(); err != nil {
+		return nil, err
+	}
+	var parents []Ino
+	for _, e := range slices.Concat(d.gone, d.came) {
+		parents = append(parents, e.parent)
+	}
+	if err := l.learn(parents); err != nil {
+		return nil, err
+	}
 	if err := l.names(); err != nil {
 		return nil, err
 	}
@@ -183,25 +193,18 @@ func (l *changeList) names() error {
 	taken := map[dirName]bool{}
 	for _, e := range l.d.gone {
 		p := l.d.inodes[e.ino]
-		if p == nil {
-			// Only a name of it went: it is as it was.
-			if err := l.d.add(e.ino); err != nil {
-				return err
-			}
-			p = l.d.inodes[e.ino]
-		}
 		other, replaced := at[dirName{e.parent, e.name}]
 		var err error
 		switch moves := came[e.ino]; {
 		case len(moves) > 0:
 			came[e.ino] = moves[1:]
 			taken[dirName{moves[0].parent, moves[0].name}] = true
-			err = l.add(ChangeRenamed, e, moves[0], *p)
+			err = l.add(ChangeRenamed, e, moves[0], p)
 		case replaced && p.after == nil && l.d.inodes[other.ino].before == nil && l.d.inodes[other.ino].after.sameType(p.before):
 			taken[dirName{e.parent, e.name}] = true
-			err = l.add(ChangeContent, e, other, pair{p.before, l.d.inodes[other.ino].after})
+			err = l.add(ChangeContent, e, other, &pair{before: p.before, after: l.d.inodes[other.ino].after})
 		default:
-			err = l.add(ChangeDeleted, e, placedEntry{}, *p)
+			err = l.add(ChangeDeleted, e, placedEntry{}, p)
 		}
 		if err != nil {
 			return err
@@ -209,7 +212,7 @@ func (l *changeList) names() error {
 	}
 	for _, e := range l.d.came {
 		if !taken[dirName{e.parent, e.name}] {
-			if err := l.add(ChangeCreated, placedEntry{}, e, *l.d.inodes[e.ino]); err != nil {
+			if err := l.add(ChangeCreated, placedEntry{}, e, l.d.inodes[e.ino]); err != nil {
 				return err
 			}
 		}
@@ -228,33 +231,34 @@ func (in *inodeRow) sameType(o *inodeRow) bool {
 
 // inPlace reports the inodes that changed under names that did not.
 func (l *changeList) inPlace() error {
+	var changed, parents []Ino
 	for ino, p := range l.d.inodes {
-		if p.before == nil || p.after == nil || l.named[ino] {
-			continue
+		if p.before != nil && p.after != nil && !l.named[ino] && (p.bytes || p.attrs) {
+			changed = append(changed, ino)
 		}
-		content, err := l.d.content(p)
-		if err != nil {
-			return err
+	}
+	names, err := l.d.after.namesOf(changed)
+	if err != nil {
+		return err
+	}
+	if p := l.d.inodes[Root]; p != nil && p.after != nil {
+		names[Root] = []placedEntry{{ino: Root, parent: Root, born: p.after.born}}
+	}
+	for _, all := range names {
+		for _, e := range all {
+			parents = append(parents, e.parent)
 		}
-		kind := ChangeContent
-		if !content {
-			meta, err := l.d.metadata(p)
-			if err != nil {
-				return err
-			}
-			if kind = ChangeMetadata; !meta {
-				continue
-			}
+	}
+	if err := l.learn(parents); err != nil {
+		return err
+	}
+	for _, ino := range changed {
+		p, kind := l.d.inodes[ino], ChangeMetadata
+		if p.bytes {
+			kind = ChangeContent
 		}
-		names, err := l.d.after.names(ino)
-		if err != nil {
-			return err
-		}
-		if ino == Root {
-			names = []placedEntry{{ino: Root, parent: Root, born: p.after.born}}
-		}
-		for _, e := range names {
-			if err := l.add(kind, e, e, *p); err != nil {
+		for _, e := range names[ino] {
+			if err := l.add(kind, e, e, p); err != nil {
 				return err
 			}
 		}
@@ -262,8 +266,26 @@ func (l *changeList) inPlace() error {
 	return nil
 }
 
+// learn looks the paths of directories up, on both sides.
+func (l *changeList) learn(dirs []Ino) error {
+	for _, after := range []bool{false, true} {
+		p := l.d.before
+		if after {
+			p = l.d.after
+		}
+		paths, err := p.pathsOf(slices.DeleteFunc(slices.Clone(dirs), func(dir Ino) bool { _, ok := l.dirs[dirKey{dir, after}]; return ok }))
+		if err != nil {
+			return err
+		}
+		for dir, path := range paths {
+			l.dirs[dirKey{dir, after}] = path
+		}
+	}
+	return nil
+}
+
 // add reports one change: of the entry before to that after.
-func (l *changeList) add(kind ChangeKind, before, after placedEntry, p pair) (err error) {
+func (l *changeList) add(kind ChangeKind, before, after placedEntry, p *pair) (err error) {
 	c := Change{Kind: kind}
 	in, version := p.after, after.born
 	if before.ino != 0 {
@@ -289,12 +311,12 @@ func (l *changeList) add(kind ChangeKind, before, after placedEntry, p pair) (er
 		c.From = ""
 	}
 	if p.before != nil && p.after != nil && before.ino != 0 && after.ino != 0 {
-		if c.Content, err = l.d.content(&p); err != nil {
-			return err
+		if !p.compared {
+			if err := l.d.settle([]*pair{p}); err != nil {
+				return err
+			}
 		}
-		if c.Metadata, err = l.d.metadata(&p); err != nil {
-			return err
-		}
+		c.Content, c.Metadata = p.bytes, p.attrs
 		if kind != ChangeRenamed {
 			version = p.after.born
 		}

@@ -354,17 +354,14 @@ func (w *Workspace) packer(ctx context.Context) {
 		}
 		p, err := w.Pack(ctx, keep)
 		if err != nil && ctx.Err() == nil {
-			t.log.Error("segments cannot be packed", "again_in", packAgain, "error", err)
+			t.log.Error("segments cannot be packed", "again_in", t.opt.PackAgain, "error", err)
 			sealed = nil // until then
-			again.Reset(packAgain)
+			again.Reset(t.opt.PackAgain)
 		} else if p.Unlinked > 0 {
 			t.log.Info("segments packed", "segments", p.Segments, "bytes", p.Bytes, "stored", p.Stored, "unlinked", p.Unlinked)
 		}
 	}
 }
-
-// packAgain is when packing is tried again after it has failed.
-const packAgain = time.Minute
 
 // wakePacker says that there may be something to pack.
 func (t *Tree) wakePacker() {

@@ -160,6 +160,33 @@ func TestPackedBytes(t *testing.T) {
 	}
 }
 
+// Segments without live bytes stay until the archive has a copy of the index
+// that needs none of their records: until then the index is nothing but them.
+func TestSegmentsStayUntilIndexed(t *testing.T) {
+	p := newPackFixture(t, Options{})
+	for seed := uint64(1); seed < 4; seed++ {
+		for name := range p.fill(40, seed) {
+			p.ok(p.unlink(name))
+		}
+		kept := p.fill(10, 10+seed)
+		p.ok(p.w.Flush())
+		dump := p.dump()
+		p.ok(p.w.Close())
+		for _, suffix := range []string{"", "-wal"} {
+			_ = os.Remove(filepath.Join(p.dir, "index.db"+suffix))
+		}
+		p.open()
+		if p.dump() != dump {
+			t.Fatal("another tree came back")
+		}
+		p.holds(kept)
+		if segments := p.w.Stat().Segments; segments < 3 {
+			t.Fatal("too few segments to tell", segments)
+		}
+		p.pack() // from here on those before are not needed
+	}
+}
+
 // What is deleted leaves the archive as well.
 func TestPackedGarbage(t *testing.T) {
 	p := newPackFixture(t, Options{})

@@ -127,15 +127,20 @@ func (p point) walk(path string) (placedEntry, error) {
 	return e, nil
 }
 
+const extentColumns = "off, len, segment, place, whole, delta, born"
+
+// scanExtent reads extentColumns from column i on.
+func scanExtent(r *db.Row, i int) extent {
+	n := func(k int) uint32 { return uint32(r.Int64(i + k)) }
+	return extent{off: r.Int64(i), n: n(1), segment: n(2), place: n(3), whole: n(4), delta: n(5), born: n(6)}
+}
+
 // extents returns those of a file that overlap lo..hi, in order.
 func (p point) extents(ino Ino, lo, hi int64) (all []extent, err error) {
-	const columns = "off, len, segment, place, whole, delta, born"
-	err = p.tx.Query("SELECT "+columns+" FROM extent WHERE ino = ?2 AND off >= ?3 AND off < ?4 AND born <= ?1 UNION ALL SELECT "+columns+
+	err = p.tx.Query("SELECT "+extentColumns+" FROM extent WHERE ino = ?2 AND off >= ?3 AND off < ?4 AND born <= ?1 UNION ALL SELECT "+extentColumns+
 		" FROM past_extent WHERE ino = ?2 AND off >= ?3 AND off < ?4 AND "+seen+" ORDER BY off",
 		[]any{p.version, int64(ino), lo / windowSize * windowSize, hi}, func(r *db.Row) error {
-			e := extent{off: r.Int64(0), n: uint32(r.Int64(1)), segment: uint32(r.Int64(2)), place: uint32(r.Int64(3)),
-				whole: uint32(r.Int64(4)), delta: uint32(r.Int64(5)), born: uint32(r.Int64(6))}
-			if e.end() > lo {
+			if e := scanExtent(r, 0); e.end() > lo {
 				all = append(all, e)
 			}
 			return nil

@@ -110,13 +110,11 @@ func (u *undo) sorted() []*undoUnit {
 // gather collects what the run did.
 func (u *undo) gather() error {
 	d := u.win.delta
+	if err := d.compare(); err != nil {
+		return err
+	}
 	for _, e := range d.gone {
 		if u.win.versions[e.died] {
-			if d.inodes[e.ino] == nil {
-				if err := d.add(e.ino); err != nil {
-					return err
-				}
-			}
 			u.unit(e.ino).gone = append(u.unit(e.ino).gone, e)
 		}
 	}
@@ -135,15 +133,7 @@ func (u *undo) gather() error {
 			}
 			continue
 		}
-		content, err := d.content(p)
-		if err != nil {
-			return err
-		}
-		meta, err := d.metadata(p)
-		if err != nil {
-			return err
-		}
-		if content || meta {
+		if p.bytes || p.attrs {
 			u.unit(ino).wanted = true
 		}
 	}

@@ -50,6 +50,9 @@ type Options struct {
 	// on the disk. Default 4; below 0 only Pack moves any.
 	KeepSegments int
 
+	// PackAgain is when packing is tried again after it has failed. Default 1 min.
+	PackAgain time.Duration
+
 	// UID and GID own the top directory of a new workspace.
 	UID, GID uint32
 	// Quota bounds what is stored; see SetQuota. Default: none.
@@ -86,6 +89,9 @@ func (o Options) withDefaults() Options {
 	o.SegmentSize = min(o.SegmentSize, 2<<30) // extents have 32 bits for a place
 	if o.FlushInterval <= 0 {
 		o.FlushInterval = 200 * time.Millisecond
+	}
+	if o.PackAgain <= 0 {
+		o.PackAgain = time.Minute
 	}
 	if o.Now == nil {
 		o.Now = time.Now

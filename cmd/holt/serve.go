@@ -32,6 +32,7 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 	log := logger()
 	d, err := daemon.Open(ctx, daemon.Config{
 		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
+		Archive:     daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log,
 		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays},
 	})

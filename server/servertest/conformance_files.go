@@ -163,6 +163,13 @@ func daemonVerbs(t *testing.T, n server.Nouns) {
 		t.Error("the doctor found nothing to look at")
 	}
 	Must(n.Images.List(ctx))(t)
+	if a := Must(n.Archive.Get(ctx))(t); a.Place == "" || a.Stored < a.Garbage {
+		t.Errorf("archive %+v", a)
+	}
+	Must(n.Archive.Collect(ctx, "collect"))(t)
+	if report := Must(n.Archive.Check(ctx))(t); len(report.Problems) > 0 || report.Problems == nil {
+		t.Errorf("check of the archive: %+v", report)
+	}
 	_, err := n.Daemon.Down(ctx, holt.DownSpec{Computers: holt.DownPause}, "")
 	WantCode(t, err, holt.Unsupported)
 	report := Must(n.Daemon.Down(ctx, holt.DownSpec{Computers: holt.DownStop}, "down"))(t)

@@ -69,7 +69,8 @@ func New(dir string) *Memory {
 func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Runs: runs{m}, Files: files{m},
-		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Images: images{m}, Daemon: daemon{m},
+		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
+		Images: images{m}, Daemon: daemon{m},
 	}
 }
 

@@ -107,6 +107,7 @@ func (d *Door) Client(t testing.TB, patience time.Duration) *client.Client {
 func ClientNouns(c *client.Client) server.Nouns {
 	return server.Nouns{
 		Computers: c.Computers, Runs: c.Runs, Files: c.Files,
-		Workspaces: c.Workspaces, WorkspaceFiles: c.WorkspaceFiles, History: c.History, Images: c.Images, Daemon: c.Daemon,
+		Workspaces: c.Workspaces, WorkspaceFiles: c.WorkspaceFiles, History: c.History, Archive: c.Archive,
+		Images: c.Images, Daemon: c.Daemon,
 	}
 }
