@@ -101,9 +101,8 @@ func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 		}
 	}
 	if opt.Name == "" {
-		opt.Name = fmt.Sprint("auto-", t.count.NextCheck)
-	}
-	if c, ok := t.checkpointByName(opt.Name); ok {
+		opt.Name = fmt.Sprint("auto-", t.count.NextCheck) // nobody has that: to look costs more the more there are
+	} else if c, ok := t.checkpointByName(opt.Name); ok {
 		return Checkpoint{}, holt.Errorf(holt.AlreadyExists, "checkpoint %q exists since %s", c.Name, c.CreatedAt.Format(time.RFC3339)).
 			WithHint("choose another name, or delete that one first")
 	}

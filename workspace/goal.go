@@ -35,6 +35,15 @@ type plan struct {
 	links map[Ino]int // names taken (-) and given (+)
 	seen  map[dirName]bool
 	stale []Stale
+	known map[point]*known
+}
+
+// known is what was asked in sets of the inodes of a goal, at one point.
+type known struct {
+	inos    []Ino
+	small   []Ino
+	xattrs  map[Ino]map[string]string
+	extents map[Ino][]extent // of small files
 }
 
 // Stale names what a kernel that has the workspace mounted may no longer
@@ -46,13 +55,49 @@ type Stale struct {
 }
 
 func (t *Tree) plan(g *goal) (*plan, error) {
-	p := &plan{t: t, goal: g, next: Ino(t.count.NextIno), links: map[Ino]int{}, seen: map[dirName]bool{}}
-	for _, step := range []func() error{p.revive, p.eraseNames, p.enterNames, p.fill, p.images, p.drop} {
+	p := &plan{t: t, goal: g, next: Ino(t.count.NextIno), links: map[Ino]int{}, seen: map[dirName]bool{}, known: map[point]*known{}}
+	for _, step := range []func() error{p.look, p.revive, p.eraseNames, p.enterNames, p.fill, p.images, p.drop} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// look asks for what is to be compared: what inodes have now, and had.
+func (p *plan) look() (err error) {
+	note := func(at point, ino Ino, row *inodeRow) {
+		k := p.known[at]
+		if k == nil {
+			k = &known{}
+			p.known[at] = k
+		}
+		k.inos = append(k.inos, ino)
+		if row.isFile() && row.size <= smallFile {
+			k.small = append(k.small, ino)
+		}
+	}
+	for ino, w := range p.goal.inodes {
+		note(w.at, w.row.ino, w.row)
+		note(p.goal.now, ino, w.row)
+	}
+	for at, k := range p.known {
+		if k.xattrs, err = at.xattrsOf(k.inos); err != nil {
+			return err
+		}
+		if k.extents, err = at.extentsOf(k.small); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// extents returns all extents of a file of some size at a point.
+func (p *plan) extents(at point, ino Ino, size int64) ([]extent, error) {
+	if all, ok := p.known[at].extents[ino]; ok && size <= smallFile {
+		return all, nil
+	}
+	return at.extents(ino, 0, size)
 }
 
 func (p *plan) add(o op) { p.parts = append(p.parts, o) }
@@ -223,14 +268,14 @@ func (p *plan) bytes(ino Ino, in *inode, w was) error {
 			return nil
 		}
 		size = max(size, in.size)
-		if have, err = p.goal.now.extents(ino, 0, in.size); err != nil {
+		if have, err = p.extents(p.goal.now, ino, in.size); err != nil {
 			return err
 		}
 		if _, err := p.t.getFile(ino, 0, size); err != nil {
 			return err
 		}
 	}
-	want, err := w.at.extents(w.row.ino, 0, w.row.size)
+	want, err := p.extents(w.at, w.row.ino, w.row.size)
 	if err != nil {
 		return err
 	}
@@ -292,12 +337,10 @@ func replacements(have, want []extent) (all []replacement) {
 }
 
 func (p *plan) xattrs(ino Ino, in *inode, w was) error {
-	want, err := w.at.xattrs(w.row.ino)
-	if err != nil {
-		return err
-	}
+	want := p.known[w.at].xattrs[w.row.ino]
 	have := map[string]xattr{}
-	if in != nil {
+	if in != nil && len(want)+len(p.known[p.goal.now].xattrs[ino]) > 0 {
+		var err error
 		if have, err = p.t.xattrs(in); err != nil {
 			return err
 		}
