@@ -57,6 +57,7 @@ type Server struct {
 	opt      ServerOptions
 	log      *slog.Logger
 	instance string
+	bootID   string // of the kernel
 	runs     *runTable
 	frost    frost
 	syncing  chan struct{} // a token while the workspace is synced
@@ -95,8 +96,10 @@ func newServer(opt ServerOptions) *Server {
 	if opt.Served == nil {
 		opt.Served = func() bool { return false }
 	}
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	s := &Server{
 		opt:      opt,
+		bootID:   strings.TrimSpace(string(boot)),
 		log:      opt.Log,
 		instance: string(holt.NewRunID())[len("run_"):],
 		streams:  make(chan struct{}, maxStreams),
@@ -270,11 +273,10 @@ func clip(s string) string { return s[:min(len(s), 64)] }
 func (s *Server) hello(ctx context.Context, _ json.RawMessage) (any, error) {
 	var up unix.Timespec
 	unix.ClockGettime(unix.CLOCK_BOOTTIME, &up)
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	host, _ := os.Hostname()
 	return Hello{
 		Protocol: Protocol, Version: Version, Instance: s.instance,
-		BootID: strings.TrimSpace(string(boot)), Hostname: host,
+		BootID: s.bootID, Hostname: host,
 		UptimeMS: up.Nano() / 1e6, Now: time.Now(),
 		Workspace: s.opt.Served(), Runs: s.runs.running(),
 	}, nil

@@ -42,10 +42,30 @@ type cachedTag struct {
 func newTagger(cgroup string) *tagger {
 	return &tagger{
 		prefix: "/" + cgroup + "/", now: time.Now, cache: map[uint32]cachedTag{},
-		read: func(pid uint32, file string) ([]byte, error) {
-			return os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-		},
+		read: readProc,
 	}
+}
+
+// readProc reads a file of a process. Its cgroup takes three raw system calls, since
+// a program's first change of a file waits for it: os.ReadFile makes twelve, each
+// of which may hand the goroutine to another thread and back.
+func readProc(pid uint32, file string) ([]byte, error) {
+	if file != "cgroup" {
+		return os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)) // may be long, and may wait
+	}
+	path := fmt.Appendf(nil, "/proc/%d/%s\x00", pid, file)
+	cwd := unix.AT_FDCWD
+	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(cwd), uintptr(unsafe.Pointer(&path[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return nil, errno
+	}
+	b := make([]byte, 4<<10)
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+	if errno != 0 {
+		return nil, errno
+	}
+	return b[:n], nil
 }
 
 // of returns the tag of a process; 0 is the kernel itself.
