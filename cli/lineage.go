@@ -96,20 +96,25 @@ func (a *app) workspaceReceipt() *cobra.Command {
 		if a.wantsJSON() {
 			return printJSON(a.Out, r)
 		}
-		a.sayReceipt("workspace undo "+args[0], r)
+		a.sayReceipt(args[0], "workspace undo "+args[0], r)
 		return nil
 	})
 	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
 	return cmd
 }
 
-// sayReceipt says what a run changed, and with which command to take it back.
-func (a *app) sayReceipt(undo string, r holt.Receipt) {
+// sayReceipt says what a run changed in a workspace, and with which command to
+// take it back.
+func (a *app) sayReceipt(workspace, undo string, r holt.Receipt) {
 	fmt.Fprintf(a.Out, "%s: %s\n", visible(r.Run), countsLine(r.Counts))
 	for i := range r.Changes {
 		r.Changes[i].By = holt.Writer{} // it is said above
 	}
-	a.listChanges(r.Changes, r.Omitted)
+	after := r.After
+	if after == "" {
+		after = holt.Live
+	}
+	a.listChanges(r.Changes, r.Omitted, fmt.Sprintf("all of them: holt workspace diff %s %s %s", workspace, shellWord(r.Before), shellWord(after)))
 	if r.Counts.Total() > 0 {
 		a.say("take it back with: holt %s %s", undo, visible(r.Run))
 	}

@@ -22,7 +22,8 @@ func (a *app) workspaceRestore() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.reportChanges(args[0], report, dryRun)
+		preview := fmt.Sprintf("all of them: holt workspace diff %s live %s", args[0], shellWord(args[1]))
+		return a.reportChanges(args[0], report, dryRun, preview)
 	})
 	cmd.Long = `Makes the workspace, or only what is or was at or below the given paths, what it
 was at a checkpoint. The present gets a checkpoint first, so nothing is lost.
@@ -100,19 +101,20 @@ func (a *app) undo(ctx context.Context, c *client.Client, workspace string, args
 	if err != nil {
 		return err
 	}
-	return a.reportChanges(workspace, report, dryRun)
+	return a.reportChanges(workspace, report, dryRun, "--json lists 1000")
 }
 
 // mostShown is how many changes a summary lists.
 const mostShown = 20
 
 // reportChanges says what a restore or an undo did. Conflicts are its status.
-func (a *app) reportChanges(workspace string, r holt.ChangeReport, dryRun bool) error {
+// preview says where all is that a dry run would do.
+func (a *app) reportChanges(workspace string, r holt.ChangeReport, dryRun bool, preview string) error {
 	var err error
 	if a.wantsJSON() {
 		err = printJSON(a.Out, r)
 	} else {
-		err = a.sayChanges(workspace, r, dryRun)
+		err = a.sayChanges(workspace, r, dryRun, preview)
 	}
 	if err == nil && len(r.Conflicts) > 0 {
 		return exitStatus(exitConflict)
@@ -120,7 +122,7 @@ func (a *app) reportChanges(workspace string, r holt.ChangeReport, dryRun bool) 
 	return err
 }
 
-func (a *app) sayChanges(workspace string, r holt.ChangeReport, dryRun bool) error {
+func (a *app) sayChanges(workspace string, r holt.ChangeReport, dryRun bool, all string) error {
 	what := ""
 	if r.Run != "" {
 		what = visible(r.Run) + ": "
@@ -132,7 +134,10 @@ func (a *app) sayChanges(workspace string, r holt.ChangeReport, dryRun bool) err
 	for i := range r.Changes {
 		r.Changes[i].By = holt.Writer{} // what is undone is not theirs
 	}
-	a.listChanges(r.Changes, r.Omitted)
+	if r.Before != "" {
+		all = fmt.Sprintf("all of them: holt workspace diff %s %s live", workspace, shellWord(r.Before))
+	}
+	a.listChanges(r.Changes, r.Omitted, all)
 	for _, c := range r.Conflicts {
 		fmt.Fprintf(a.Out, "%s %s: %s\n", a.paint(a.Out, red, "conflict"), visible(c.Path), visible(c.Reason))
 	}
@@ -145,12 +150,13 @@ func (a *app) sayChanges(workspace string, r holt.ChangeReport, dryRun bool) err
 	return nil
 }
 
-// listChanges lists the first of them, and says how many more there are.
-func (a *app) listChanges(all []holt.Change, omitted int) {
+// listChanges lists the first of them, and says how many more there are and
+// where.
+func (a *app) listChanges(all []holt.Change, omitted int, where string) {
 	for _, c := range all[:min(len(all), mostShown)] {
 		fmt.Fprintln(a.Out, "  "+a.changeLine(a.Out, c))
 	}
 	if more := omitted + max(0, len(all)-mostShown); more > 0 {
-		fmt.Fprintf(a.Out, "  and %d more; holt workspace diff lists all\n", more)
+		fmt.Fprintf(a.Out, "  and %d more; %s\n", more, where)
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -212,9 +211,13 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		r.a.say("holt: the command ran out of time and was ended")
 	}
 	if receipt != nil && r.kept == nil {
+		of, err := r.c.Computers.Get(ctx, computer)
+		if err != nil {
+			return runFailure{err}
+		}
 		own := *r.a
 		own.Out = r.a.Err // standard output is the command's
-		own.sayReceipt(fmt.Sprintf("computer undo %s", computer), *receipt)
+		own.sayReceipt(of.Workspace, "computer undo "+computer, *receipt)
 	}
 	if n := r.end.Background; n > 0 && isTerminal(r.a.Err) {
 		r.a.say("holt: %d of its processes still run in the background", n)
