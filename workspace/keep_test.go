@@ -1,0 +1,117 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestSurplus: the newest stay, and the newest of each day before.
+func TestSurplus(t *testing.T) {
+	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	at := func(days, hour int) time.Time { return time.Date(2026, 3, 10-days, hour, 0, 0, 0, time.UTC) }
+	var all []Checkpoint
+	for i, c := range []struct {
+		at   time.Time
+		auto bool
+	}{
+		{at(40, 1), true},  // 1: too old
+		{at(40, 2), false}, // 2: has a name
+		{at(3, 23), true},  // 3: of a day that is not kept
+		{at(2, 1), true},   // 4: not the newest of its day
+		{at(2, 23), true},  // 5
+		{at(1, 1), true},   // 6: a newer one of its day is among the last
+		{at(1, 5), true},   // 7
+		{at(1, 6), false},  // 8
+		{at(0, 1), true},   // 9
+		{at(0, 2), true},   // 10
+	} {
+		all = append(all, Checkpoint{ID: CheckpointID(i + 1), CreatedAt: c.at, CheckpointNote: CheckpointNote{Auto: c.auto}})
+	}
+	for _, c := range []struct {
+		keep Keep
+		want []CheckpointID
+	}{
+		{Keep{Last: 3, Days: 3}, []CheckpointID{1, 3, 4, 6}},
+		{Keep{Last: 3}, []CheckpointID{1, 3, 4, 5, 6}},
+		{Keep{Last: 100}, nil},
+		{Keep{Days: 100}, []CheckpointID{4, 6, 9}},
+		{Keep{}, []CheckpointID{1, 3, 4, 5, 6, 7, 9, 10}},
+	} {
+		if d := cmp.Diff(c.want, c.keep.surplus(append([]Checkpoint{}, all...), now)); d != "" {
+			t.Errorf("%+v: %s", c.keep, d)
+		}
+	}
+}
+
+// TestThin: what is dropped is gone, what is kept sees what it saw.
+func TestThin(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.put("file", "0")
+	for i := range 6 {
+		f.run(fmt.Sprint("run", i), func() {
+			_, err := f.t.Write(f.c, f.must("file").Ino, 0, fmt.Append(nil, i))
+			f.ok(err)
+		})
+	}
+	f.checkpoint("mine")
+	before := len(f.w.Checkpoints())
+	n, err := f.w.Thin(context.Background(), Keep{Last: 2})
+	f.ok(err)
+	all := f.w.Checkpoints()
+	if n != before-3 || len(all) != 3 || all[2].Name != "mine" {
+		t.Fatalf("%d of %d removed: %+v", n, before, all)
+	}
+	for i, want := range []string{"4", "5", "5"} {
+		v, err := f.w.At(all[i].Name)
+		f.ok(err)
+		a, err := v.Lookup(Root, "file")
+		f.ok(err)
+		b := make([]byte, 1)
+		_, err = v.Read(a.Ino, 0, b)
+		f.ok(err)
+		if string(b) != want {
+			t.Errorf("%s has %q, want %q", all[i].Name, b, want)
+		}
+	}
+}
+
+// TestSeekAtCheckpoint: holes are where they were.
+func TestSeekAtCheckpoint(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.put("sparse", "head")
+	ino := f.must("sparse").Ino
+	const far = 3 * windowSize
+	_, err := f.t.Write(f.c, ino, far, []byte("tail"))
+	f.ok(err)
+	_, err = f.t.SetAttr(f.c, ino, SetAttrs{Mask: SetSize, Size: far + 100})
+	f.ok(err)
+	c := f.checkpoint("then")
+	_, err = f.t.Write(f.c, ino, 0, make([]byte, windowSize+10))
+	f.ok(err)
+	v, err := f.t.View(c.ID)
+	f.ok(err)
+	for _, s := range []struct {
+		off    int64
+		whence uint32
+		want   int64
+	}{
+		{0, SeekData, 0}, {2, SeekData, 2}, {4, SeekData, far}, {far + 1, SeekData, far + 1}, {far + 4, SeekData, -1},
+		{0, SeekHole, 4}, {4, SeekHole, 4}, {windowSize, SeekHole, windowSize}, {far, SeekHole, far + 4}, {far + 99, SeekHole, far + 99}, {far + 100, SeekHole, -1},
+	} {
+		got, err := v.Lseek(ino, s.off, s.whence)
+		if err != nil {
+			got = -1
+		}
+		if got != s.want {
+			t.Errorf("from %d, whence %d: %d, want %d (%v)", s.off, s.whence, got, s.want, err)
+		}
+	}
+	_, err = v.Lseek(Root, 0, SeekData)
+	if err == nil {
+		t.Error("a directory was sought in")
+	}
+}
