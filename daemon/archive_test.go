@@ -199,3 +199,52 @@ func TestArchiveIsMine(t *testing.T) {
 	d = up(t, cfg)
 	holdsSpace(t, near{d}, "one", 1)
 }
+
+// TestFarArchive: packs elsewhere are read through a cache whose size on the
+// local disk is bounded, whatever is read.
+func TestFarArchive(t *testing.T) {
+	const bound = 2 << 20
+	dir := home(t)
+	cfg := packing(t, dir)
+	cfg.Archive = daemon.ArchiveConfig{Dir: t.TempDir(), CacheBytes: bound}
+	d := open(t, cfg)
+	near{d}.Create(t, "one")
+	want := map[string]string{}
+	for i := range uint64(20) { // bytes that do not compress
+		b := make([]byte, 400_000)
+		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(b)
+		name := fmt.Sprint("/f", i)
+		want[name] = string(b)
+		near{d}.Put(t, "one", name, want[name])
+	}
+	isPacked(t, near{d}, "one")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = up(t, cfg)
+	for name, content := range want {
+		if got, err := (near{d}).Cat(t, "one", name); err != nil || got != content {
+			t.Fatalf("%s: %d bytes, %v", name, len(got), err)
+		}
+		used := int64(0)
+		cached, err := filepath.Glob(filepath.Join(dir, "archive", "cache", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range cached {
+			if info, err := os.Stat(path); err == nil {
+				used += info.Size()
+			}
+		}
+		a, err := d.Archive().Get(t.Context())
+		if err != nil || a.Cached > bound || used > bound || a.Place != cfg.Archive.Dir {
+			t.Fatalf("%d bytes cached, %+v %v", used, a, err)
+		}
+	}
+	if a, err := d.Archive().Get(t.Context()); err != nil || a.Cached == 0 || a.Stored < 2*bound {
+		t.Errorf("%+v %v", a, err)
+	}
+	if left := packsIn(t, filepath.Join(dir, "archive", "store")); len(left) != 0 {
+		t.Errorf("packs here too: %v", left)
+	}
+}
