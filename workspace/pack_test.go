@@ -170,6 +170,7 @@ func TestSegmentsStayUntilIndexed(t *testing.T) {
 		}
 		kept := p.fill(10, 10+seed)
 		p.ok(p.w.Flush())
+		p.ok(p.t.collectNow(false)) // as the flusher does when a segment is sealed
 		dump := p.dump()
 		p.ok(p.w.Close())
 		for _, suffix := range []string{"", "-wal"} {
