@@ -1,8 +1,8 @@
 // Bench measures the product as its users meet it, beside the yardsticks it is
-// held against, in one run, and writes docs/performance.md:
+// held against, in one run, and puts the tables into docs/performance.md:
 //
 //	go run ./bench -out docs/performance.md    everything
-//	go run ./bench -only workspace             one group, to standard output
+//	go run ./bench -only engine                one group, to standard output
 //	go run ./bench -only host/untar            the works of a group whose names hold a word
 //
 // It is not a test: it asserts nothing, but a target that is missed says so in

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -58,7 +57,7 @@ func exit(err error) {
 func run(ctx context.Context, args []string) (err error) {
 	b := &bench{said: os.Stderr}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	out := flags.String("out", "", "file to write; default: standard output")
+	out := flags.String("out", "", "document whose tables are replaced; default: tables to standard output")
 	small := flags.Bool("quick", false, "small counts, one round: to see that it works")
 	large := flags.Bool("full", false, "large counts")
 	profile := flags.String("cpuprofile", "", "file for a CPU profile of this process, which serves the mounts")
@@ -86,13 +85,28 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 		defer stop()
 	}
-	document, err := b.measure(ctx, args)
+	var document []byte // what the tables go into
+	if *out != "" {
+		if document, err = os.ReadFile(*out); err != nil {
+			return err
+		}
+	}
+	measured, err := b.measure(ctx, args)
 	if err != nil {
 		return err
 	}
 	if *out == "" {
-		_, err = os.Stdout.Write(document)
-		return err
+		for _, m := range measured {
+			if _, err := os.Stdout.Write(m.text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, m := range measured {
+		if document, err = replace(document, m.group, m.text); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(*out, document, 0o644)
 }
@@ -117,30 +131,35 @@ func startProfile(name string) (stop func(), err error) {
 	return func() { pprof.StopCPUProfile(); f.Close() }, nil
 }
 
-// measure runs the groups and returns the document.
-func (b *bench) measure(ctx context.Context, args []string) (document []byte, err error) {
+// measured is what a group says of itself.
+type measured struct {
+	group string
+	text  []byte
+}
+
+// measure runs the groups.
+func (b *bench) measure(ctx context.Context, args []string) (all []measured, err error) {
 	if err := b.open(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	var sections []*section
 	for _, g := range groups {
 		if !b.wants(g.name, "") && !strings.HasPrefix(b.only, g.name+"/") {
 			continue
 		}
 		b.say("## %s", g.name)
-		s, err := g.run(ctx, b)
+		sections, err := g.run(ctx, b)
 		if err != nil {
 			return nil, fmt.Errorf("measure %s: %w", g.name, err)
 		}
-		sections = append(sections, s...)
+		var text bytes.Buffer
+		writeGroup(&text, args, shape(ctx, b.dir, b.accelerator), sections)
+		all = append(all, measured{g.name, text.Bytes()})
 	}
-	if len(sections) == 0 {
+	if len(all) == 0 {
 		return nil, fmt.Errorf("there is no group %q; there are %s", b.only, groupNames())
 	}
-	var doc bytes.Buffer
-	writeDocument(&doc, args, shape(ctx, b.dir, b.accelerator), sections)
-	return doc.Bytes(), nil
+	return all, nil
 }
 
 // open makes the bench's directory in the checkout, so that it lies on the
@@ -183,47 +202,4 @@ func (b *bench) open(ctx context.Context) error {
 		return fmt.Errorf("build the load generator: %w\n%s", err, out)
 	}
 	return nil
-}
-
-// writeDocument writes the Markdown.
-func writeDocument(w io.Writer, args []string, shape [][2]string, sections []*section) {
-	fmt.Fprintf(w, documentHead, strings.Join(append([]string{"go run ./bench"}, args...), " "))
-	for _, s := range shape {
-		row(w, []string{s[0], s[1]})
-	}
-	fmt.Fprintln(w)
-	for _, s := range sections {
-		s.write(w)
-	}
-	fmt.Fprint(w, missed(sections))
-}
-
-const documentHead = `# Performance
-
-Written by ` + "`%s`" + `; do not edit. All figures are of one run on one machine. Each is the median of its rounds,
-with the least and the most in parentheses; a ratio is the median of the ratios of each round. Targets are those of
-the design; ratios carry over to other machines, absolute figures do not.
-
-| machine | |
-| --- | --- |
-`
-
-// missed lists the targets that were not reached.
-func missed(sections []*section) string {
-	var b strings.Builder
-	count := 0
-	for _, s := range sections {
-		for _, f := range s.figures {
-			for _, t := range f.targets {
-				count++
-				if !f.met(t) {
-					fmt.Fprintf(&b, "- %s: %s, %s; wanted %s\n", s.title, f.name, f.found(t), f.wanted(t))
-				}
-			}
-		}
-	}
-	if b.Len() == 0 {
-		return fmt.Sprintf("## Targets\n\nAll %d are met.\n", count)
-	}
-	return fmt.Sprintf("## Targets missed\n\n%s", b.String())
 }

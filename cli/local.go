@@ -36,6 +36,7 @@ type Place struct {
 type ServeOptions struct {
 	Place
 	Engine string   // auto, qemu or local
+	Log    string   // file that standard error is, to be turned over when it is large; "" for another
 	Listen string   // TCP address, "" for none
 	Hosts  []string // names under which TCP callers may reach it, besides IP addresses and localhost
 

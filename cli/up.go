@@ -53,6 +53,7 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 
 func (a *app) serveCommand() *cobra.Command {
 	var flags upFlags
+	var log string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the daemon in the foreground", Args: exactly(0),
 		Long: `Runs the daemon until it is told to end: by holt down, which ends its computers
@@ -67,10 +68,12 @@ There is one daemon for each data directory.`,
 			if err != nil {
 				return err
 			}
+			opt.Log = log
 			return a.local.Serve(cmd.Context(), opt)
 		},
 	}
 	a.serveFlags(cmd, &flags)
+	cmd.Flags().StringVar(&log, "log", "", "write the log to this file; above 64 MiB it becomes FILE.1 (default: standard error, for a service manager)")
 	return cmd
 }
 
@@ -170,7 +173,7 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 	if err != nil {
 		return holt.Health{}, fmt.Errorf("find this program: %w", err)
 	}
-	args := []string{"serve", "--data-dir", opt.DataDir, "--engine", opt.Engine,
+	args := []string{"serve", "--data-dir", opt.DataDir, "--engine", opt.Engine, "--log", log.Name(),
 		"--keep-checkpoints", strconv.Itoa(opt.KeepLast), "--keep-days", strconv.Itoa(opt.KeepDays)}
 	if opt.Listen != "" {
 		args = append(args, "--listen", opt.Listen)
@@ -223,16 +226,12 @@ func (a *app) await(ctx context.Context, c *client.Client, ended <-chan error) (
 	}
 }
 
-// openLog opens the daemon's log for appending. One that has grown large makes
-// place for a new one.
+// openLog opens the daemon's log for appending: the daemon's standard error
+// until it turns the log over (see [ServeOptions.Log]), and what it says if it
+// cannot start.
 func openLog(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, here(err, path)
-	}
-	if info, err := os.Stat(path); err == nil && info.Size() > 64<<20 {
-		if err := os.Rename(path, path+".1"); err != nil {
-			return nil, here(err, path)
-		}
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	return f, here(err, path)

@@ -19,6 +19,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -75,6 +77,18 @@ func OpenDerived(path, schema string) (*DB, error) {
 }
 
 func open(path string, prepare func(*Conn) error) (*DB, error) {
+	// SQLite gives a database the umask's mode, and its WAL and shared memory
+	// the database's. A database is open to its owner only.
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case err == nil:
+		err = f.Close() // new: nobody has locks on it yet
+	case errors.Is(err, fs.ErrExist):
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
 	w, err := connect(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,27 @@ func openTest(t *testing.T) *DB {
 	return d
 }
 
+// TestModes: others may not read a database, wherever it lies.
+func TestModes(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "x.db"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"x.db", "new.db"} {
+		d, err := Open(filepath.Join(dir, name), []string{"CREATE TABLE a(k)"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			info, err := os.Stat(filepath.Join(dir, name+suffix))
+			if err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s%s: %v, %v", name, suffix, info.Mode(), err)
+			}
+		}
+	}
+}
+
 func TestWriteReadMigrate(t *testing.T) {
 	d := openTest(t)
 	write := func(fail error) error {

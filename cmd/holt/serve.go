@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/term"
 
 	"holt"
 	"holt/cli"
@@ -29,7 +28,10 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 	if err != nil {
 		return err
 	}
-	log := logger()
+	log, err := logger(opt.Log)
+	if err != nil {
+		return err
+	}
 	d, err := daemon.Open(ctx, daemon.Config{
 		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
 		Archive:     daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
@@ -40,14 +42,6 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 		return err
 	}
 	return errors.Join(answer(ctx, d, opt, log), d.Close())
-}
-
-// logger writes to standard error: text for a person, JSON for a file.
-func logger() *slog.Logger {
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		return slog.New(slog.NewTextHandler(os.Stderr, nil))
-	}
-	return slog.New(slog.NewJSONHandler(os.Stderr, nil))
 }
 
 // answer serves the API of an open daemon.
