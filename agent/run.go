@@ -75,11 +75,14 @@ func prepare(id holt.RunID, spec holt.RunSpec, workspace string) (command, error
 		c.attr.Dir = workspace
 	}
 	if st, err := os.Stat(c.attr.Dir); errors.Is(err, os.ErrNotExist) {
-		return c, holt.Errorf(holt.NotFound, "working directory %s does not exist", c.attr.Dir)
+		return c, holt.Errorf(holt.NotFound, "working directory %s does not exist", c.attr.Dir).
+			WithHint("make it first with mkdir -p, run in the computer, or leave it out for the workspace")
 	} else if err != nil {
-		return c, holt.Errorf(holt.Unavailable, "working directory %s: %w", c.attr.Dir, err)
+		return c, holt.Errorf(holt.Unavailable, "working directory %s: %w", c.attr.Dir, err).
+			WithHint("the computer's log may say what is wrong with that file system")
 	} else if !st.IsDir() {
-		return c, holt.Errorf(holt.InvalidArgument, "working directory %s is not a directory", c.attr.Dir)
+		return c, holt.Errorf(holt.InvalidArgument, "working directory %s is not a directory", c.attr.Dir).
+			WithHint("name the directory that it is in")
 	}
 	c.attr.Env = environment(id, spec, user)
 	c.argv = spec.Argv
@@ -99,13 +102,16 @@ func prepare(id holt.RunID, spec holt.RunSpec, workspace string) (command, error
 
 func checkSpec(spec holt.RunSpec) error {
 	if (spec.Command == "") == (len(spec.Argv) == 0) {
-		return holt.Errorf(holt.InvalidArgument, "a run needs either a command or an argv")
+		return holt.Errorf(holt.InvalidArgument, "a run needs either a command or an argv").
+			WithHint("a command is given to the shell, an argv is run as it is")
 	}
 	if spec.Cwd != "" && !filepath.IsAbs(spec.Cwd) {
-		return holt.Errorf(holt.InvalidArgument, "working directory %q is not absolute", clip(spec.Cwd))
+		return holt.Errorf(holt.InvalidArgument, "working directory %q is not absolute", clip(spec.Cwd)).
+			WithHint("begin it with /, as /home/agent/src")
 	}
 	if spec.TimeoutMS < 0 {
-		return holt.Errorf(holt.InvalidArgument, "timeout of %d ms is negative", spec.TimeoutMS)
+		return holt.Errorf(holt.InvalidArgument, "timeout of %d ms is negative", spec.TimeoutMS).
+			WithHint("leave it out, or 0, for none")
 	}
 	words := append([]string{spec.Command, spec.Cwd}, spec.Argv...)
 	for k, v := range spec.Env {
@@ -180,7 +186,8 @@ func findProgram(name, dir string, env []string) (string, error) {
 			}
 		}
 	}
-	return "", holt.Errorf(holt.NotFound, "program %q is not in the PATH", clip(name))
+	return "", holt.Errorf(holt.NotFound, "program %q is not in the PATH", clip(name)).
+		WithHint("install it in the computer, or name it with its directory; a line for the shell is given as one word, without --")
 }
 
 // warm reads a program's first page. While the kernel starts a program, this
@@ -233,14 +240,17 @@ func startIn(r *reaper, g group, c *command) (pid int, end <-chan unix.WaitStatu
 func launchError(c command, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return holt.Errorf(holt.NotFound, "program %s does not exist, or its interpreter does not", c.path)
+		return holt.Errorf(holt.NotFound, "program %s does not exist, or its interpreter does not", c.path).
+			WithHint("a script's interpreter is what its first line names, a program's what ldd shows")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return holt.Errorf(holt.Denied, "cannot run %s in %s: %w", c.path, c.attr.Dir, err).
 			WithHint("the user must be able to execute the one and enter the other")
 	case errors.Is(err, unix.ENOEXEC):
-		return holt.Errorf(holt.InvalidArgument, "%s is not a program", c.path)
+		return holt.Errorf(holt.InvalidArgument, "%s is not a program", c.path).
+			WithHint("a script needs a first line as #!/bin/sh; a binary must be of the computer's architecture")
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
-		return holt.Errorf(holt.TooMany, "cannot run %s: %w", c.path, err)
+		return holt.Errorf(holt.TooMany, "cannot run %s: %w", c.path, err).
+			WithHint("the computer has no processes or memory left: end some of its runs")
 	}
 	return fmt.Errorf("start %s: %w", c.path, err)
 }

@@ -77,7 +77,8 @@ func strangerAccount(name string) (account, error) {
 	if id, err := strconv.ParseUint(name, 10, 32); err == nil && id != 1<<32-1 {
 		return account{Name: name, Home: "/", Shell: "/bin/sh", UID: uint32(id), GID: uint32(id)}, nil
 	}
-	return account{}, holt.Errorf(holt.NotFound, "no user %q in this computer", clip(name))
+	return account{}, holt.Errorf(holt.NotFound, "no user %q in this computer", clip(name)).
+		WithHint("getent passwd, run in the computer, lists its users; useradd makes one")
 }
 
 // eachEntry calls entry with the fields of each well-formed line until it

@@ -25,8 +25,8 @@ func (a *app) computerCopy() *cobra.Command {
 the other a path here, or - for standard input or output. PATH is absolute or
 relative to the workspace, /home/agent. A directory needs --recursive. A symlink
 that is named is followed, one that lies in a directory is copied as it is. What
-is neither file, directory nor symlink is left out, named, and makes the exit
-status 1.`,
+is neither file, directory nor symlink, or has a name that is not UTF-8, is left
+out, named, and makes the exit status 1.`,
 		Example: `  holt computer cp notes.md einstein:notes.md
   holt computer cp -r einstein:/home/agent/results ./results`,
 		Args:              exactly(2),
@@ -68,6 +68,7 @@ type copier struct {
 	recursive bool
 	bar       *bar
 	left      int // how many were left out
+	odd       int // of these, for a name that is not UTF-8
 }
 
 // leave says that something in a directory is not copied.
@@ -75,6 +76,26 @@ func (k *copier) leave(name, kind string) {
 	k.left++
 	k.a.say("holt: left out %s: it is a %s", visible(name), kind)
 }
+
+// leaveName does so for a name that JSON cannot carry. Each would arrive as
+// U+FFFD, and two of them as one name.
+func (k *copier) leaveName(name string) {
+	k.left++
+	k.odd++
+	k.a.say("holt: left out %q: its name is not UTF-8", name)
+}
+
+// checkName refuses a path named by the user that does not reach a computer as
+// it is. Workspaces get a file's path as bytes, in the address.
+func (k *copier) checkName(e end) error {
+	if e.owner == "" || k.noun == inWorkspaces || utf8.ValidString(e.path) {
+		return nil
+	}
+	return holt.Errorf(holt.InvalidArgument, "the name %q is not UTF-8", e.path).WithHint("%s", oddNames)
+}
+
+// oddNames says what to do about names that are not UTF-8.
+const oddNames = "holt workspace import and export keep names that are not UTF-8"
 
 // put copies from this machine into a computer.
 func (k *copier) put(ctx context.Context, from string, to end) error {
@@ -105,11 +126,19 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 		return noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path), to.in("x"))
 	}
 	if !info.IsDir() {
+		if err := k.checkName(to); err != nil {
+			return err
+		}
 		return k.putFile(ctx, from, info, to)
 	}
 	if from, err = filepath.EvalSymlinks(from); err != nil { // WalkDir does not follow one
 		return here(err, from)
 	}
+	return k.putDir(ctx, from, to)
+}
+
+// putDir copies a directory and all in it.
+func (k *copier) putDir(ctx context.Context, from string, to end) error {
 	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return here(err, p)
@@ -119,6 +148,13 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 			return err
 		}
 		target := to.in(filepath.ToSlash(rel))
+		if !utf8.ValidString(target.path) {
+			k.leaveName(p)
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
 		info, err := d.Info()
 		switch {
 		case err != nil:

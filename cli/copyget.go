@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"holt"
 )
@@ -93,6 +94,10 @@ func (k *copier) getEntries(ctx context.Context, from end, to string) error {
 	for _, e := range entries {
 		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.ContainsAny(e.Name, "/\x00") { // the guest is hostile
 			return holt.Errorf(holt.Corrupt, "the %s sent the file name %q", k.noun.word, e.Name)
+		}
+		if strings.ContainsRune(e.Name, utf8.RuneError) { // what other bytes are in JSON; a name that does hold U+FFFD looks the same
+			k.leaveName(from.in(e.Name).path)
+			continue
 		}
 		if err := k.getAny(ctx, from.in(e.Name), e, filepath.Join(to, e.Name)); err != nil {
 			return err

@@ -39,7 +39,11 @@ Standard input is passed when it is not a terminal, or with --interactive.
 Ctrl-C sends SIGINT to the command; a second one leaves it running.
 
 With --receipt it then says on standard error what the command changed in the
-workspace; holt computer undo takes that back.`,
+workspace; holt computer undo takes that back.
+
+A computer takes commands before all its services are up: systemctl fails for
+some seconds after create ("Failed to connect to bus"). To wait for it:
+  until [ -S /run/dbus/system_bus_socket ]; do sleep 0.1; done`,
 		Example: `  holt computer run einstein "df -h / /home/agent"
   holt computer run einstein --cwd /tmp --env GREETING=hi -- /bin/echo 'no  shell'
   tar c . | holt computer run einstein "tar x"`,
@@ -60,7 +64,7 @@ workspace; holt computer undo takes that back.`,
 			if cmd.ArgsLenAtDash() == 1 {
 				spec.Argv = args[1:]
 			} else if spec.Command = args[1]; strings.TrimSpace(spec.Command) == "" {
-				return holt.Errorf(holt.InvalidArgument, "the command is empty")
+				return holt.Errorf(holt.InvalidArgument, "the command is empty").WithHint("holt computer run %s 'make test', or words after --", args[0])
 			}
 			if err := flags.into(&spec); err != nil {
 				return err
@@ -208,7 +212,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 			return runFailure{err}
 		}
 	} else if r.end.TimedOut {
-		r.a.say("holt: the command ran out of time and was ended")
+		r.a.say("holt: the command ran out of time and was ended\nhint: --timeout can be longer; without it a command may take as long as it needs")
 	}
 	if receipt != nil && r.kept == nil {
 		of, err := r.c.Computers.Get(ctx, computer)

@@ -220,7 +220,8 @@ func (a *app) await(ctx context.Context, c *client.Client, ended <-chan error) (
 		case <-ended:
 			return health, errDaemonEnded
 		case <-ctx.Done():
-			return health, holt.Errorf(holt.Timeout, "the daemon does not answer: %w", err)
+			return health, holt.Errorf(holt.Timeout, "the daemon does not answer: %w", err).
+				WithHint("holt doctor looks for the cause; the daemon's log is daemon.log in the data directory")
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -95,7 +95,7 @@ func (f *Files) Write(ctx context.Context, computer, name string, spec holt.Writ
 		return holt.FileInfo{}, err
 	}
 	if p == "/" {
-		return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "/ is a directory, not a file")
+		return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "/ is a directory, not a file").WithHint("name a file in it, as /home/agent/notes.md")
 	}
 	if spec.Mode > 0o7777 {
 		return holt.FileInfo{}, badMode(spec.Mode)

@@ -171,7 +171,7 @@ func cleanPath(p string) (string, error) {
 	case len(p) > mostPath:
 		return "", holt.Errorf(holt.InvalidArgument, "the path %q is too long", clip(p)).WithHint("Linux takes at most %d bytes", mostPath)
 	case strings.ContainsRune(p, 0):
-		return "", holt.Errorf(holt.InvalidArgument, "the path %q holds a NUL byte", clip(p))
+		return "", holt.Errorf(holt.InvalidArgument, "the path %q holds a NUL byte", clip(p)).WithHint("no name on Linux holds one")
 	case p[0] != '/':
 		return "", holt.Errorf(holt.InvalidArgument, "the path %q is not absolute", clip(p)).WithHint("begin it with /, as /home/agent/notes.md")
 	}

@@ -97,7 +97,8 @@ func (s *Store) find(ref string) (record, error) {
 	if digestRE.MatchString(ref) {
 		rec, err := s.record(ref)
 		if errors.Is(err, fs.ErrNotExist) {
-			return rec, holt.Errorf(holt.NotFound, "there is no image with digest %.12s…", ref)
+			return rec, holt.Errorf(holt.NotFound, "there is no image with digest %.12s…", ref).
+				WithHint("holt image list shows those that are here")
 		}
 		return rec, err
 	}

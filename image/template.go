@@ -47,7 +47,8 @@ func loadRecipe(template string) (Recipe, error) {
 	if isPath(template) {
 		data, err = readBounded(template, maxRecipeBytes+1)
 		if errors.Is(err, fs.ErrNotExist) {
-			return Recipe{}, holt.Errorf(holt.NotFound, "there is no recipe file %s", template)
+			return Recipe{}, holt.Errorf(holt.NotFound, "there is no recipe file %s", template).
+				WithHint("a name with / in it is a file on the daemon's machine; holt image list shows the templates")
 		}
 	} else {
 		data, err = embeddedRecipe(template)

@@ -72,11 +72,11 @@ func (s fileRoutes) describe(method, path, verb, noun, summary string) huma.Oper
 func parsePath(p string) (string, error) {
 	switch {
 	case !strings.HasPrefix(p, "/"):
-		return "", holt.Errorf(holt.InvalidArgument, "%q is not an absolute path", clip(p))
+		return "", holt.Errorf(holt.InvalidArgument, "%q is not an absolute path", clip(p)).WithHint("begin it with /")
 	case strings.ContainsRune(p, 0):
-		return "", holt.Errorf(holt.InvalidArgument, "a path cannot hold a NUL byte")
+		return "", holt.Errorf(holt.InvalidArgument, "a path cannot hold a NUL byte").WithHint("no name on Linux holds one")
 	case len(p) > 4096:
-		return "", holt.Errorf(holt.InvalidArgument, "a path of %d bytes is too long", len(p))
+		return "", holt.Errorf(holt.InvalidArgument, "a path of %d bytes is too long", len(p)).WithHint("Linux takes at most 4096 bytes")
 	}
 	return path.Clean(p), nil
 }

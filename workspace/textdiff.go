@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"syscall"
 
 	"holt"
@@ -89,7 +90,7 @@ func (t *Tree) text(p point, path string) (*text, error) {
 
 // unified writes the diff of two texts.
 func unified(out io.Writer, was, is string, old, new *text) error {
-	names := [2]string{"a" + was, "b" + is}
+	names := [2]string{quoteName("a" + was), quoteName("b" + is)}
 	for i, x := range []**text{&old, &new} {
 		if *x == nil {
 			names[i], *x = "/dev/null", &text{}
@@ -112,6 +113,32 @@ func unified(out io.Writer, was, is string, old, new *text) error {
 		}
 	}
 	return nil
+}
+
+// quoteName writes a name as Git does in a diff (core.quotePath): as it is, or
+// as a C string if it holds a control character, a quote, a backslash or a byte
+// above 0x7e. So no name can pass for a header or a line of the diff.
+func quoteName(name string) string {
+	const letters = "abtnvfr" // of 0x07 to 0x0d
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 0x07 && c <= 0x0d:
+			b.WriteByte('\\')
+			b.WriteByte(letters[c-0x07])
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < 0x20 || c > 0x7e:
+			fmt.Fprintf(&b, "\\%03o", c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	if b.Len() == len(name) {
+		return name
+	}
+	return `"` + b.String() + `"`
 }
 
 // splitLines returns lines with their newlines.

@@ -71,14 +71,20 @@ func TestTextDiff(t *testing.T) {
 	f.put("text", "one\ntwo\nthree\n")
 	f.put("binary", "a\x00b")
 	f.put("gone", "was\n")
+	const forged = "x\n@@ -1 +1 @@\n-\"\\\a\x01\xff \u00e4"
+	f.put(forged, "was\n")
 	f.checkpoint("c")
 	f.put("text", "one\n2\nthree\n")
 	f.put("binary", "a\x00c")
+	f.put(forged, "is\n")
 	f.ok(f.unlink("gone"))
 	for path, want := range map[string]string{
 		"/text":   "--- a/text\n+++ b/text\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n",
 		"/binary": "Binary files a/binary and b/binary differ\n",
 		"/gone":   "--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-was\n",
+		// As git diff writes them.
+		"/" + forged: `--- "a/x\n@@ -1 +1 @@\n-\"\\\a\001\377 \303\244"` + "\n" +
+			`+++ "b/x\n@@ -1 +1 @@\n-\"\\\a\001\377 \303\244"` + "\n@@ -1 +1 @@\n-was\n+is\n",
 	} {
 		var b bytes.Buffer
 		f.ok(f.w.TextDiff(context.Background(), "c", Live, path, &b))
