@@ -185,8 +185,14 @@ func TestDeadAgent(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	if got, err := d.Computers().Get(t.Context(), "curie"); err != nil || !strings.Contains(got.Reason, "does not answer") {
-		t.Errorf("%+v %v", got, err)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // for the beat to find out
+		got, err := d.Computers().Get(t.Context(), "curie")
+		if err == nil && strings.Contains(got.Reason, "does not answer") {
+			break
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("%+v %v", got, err)
+		}
 	}
 	stopped, err := d.Computers().Stop(t.Context(), "curie", "")
 	if err != nil || stopped.State != holt.ComputerStopped || stopped.Reason == "" {
