@@ -210,7 +210,8 @@ func (a *app) workspaceQuota() *cobra.Command {
 		Use: "quota NAME", Short: "Show or set what a workspace may hold", Args: exactly(1),
 		Long: `Shows the quota of a workspace, or sets it. Programs that want more get EDQUOT
 ("Disk quota exceeded"), and df shows the quota. What is over a quota stays; it
-can only not grow. Holes in files do not count.`,
+can only not grow. Holes in files do not count, nor do extended attributes, of
+which a file may have 1 MiB: --max-files bounds them too.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()

@@ -157,7 +157,7 @@ func (t *Tree) applyMake(o *op) error {
 	case syscall.S_IFREG:
 		t.count.Files++
 	case syscall.S_IFLNK:
-		in.extra = &extra{target: string(o.blob)}
+		t.setTarget(in, o.blob)
 		in.size = int64(len(o.blob))
 	}
 	t.enterName(d, o.name, in, o)

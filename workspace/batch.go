@@ -5,6 +5,7 @@ package workspace
 type batch struct {
 	stage    stage
 	ops      int
+	bytes    int // the most that xattrs and symlink targets take which only a flush lets go
 	inodes   []*inode
 	entries  []entryKey
 	extents  map[extentKey]struct{}
@@ -64,8 +65,10 @@ func newBatch(s stage) *batch {
 	return &batch{stage: s, extents: map[extentKey]struct{}{}, epochs: map[Epoch]struct{}{}}
 }
 
+// rows is how much there is to write: each KiB of values counts as a row, so
+// that what bounds rows bounds memory.
 func (b *batch) rows() int {
-	return len(b.inodes) + len(b.entries) + len(b.extents) + len(b.xattrs) + len(b.dirs) + b.past.rows()
+	return b.bytes>>10 + len(b.inodes) + len(b.entries) + len(b.extents) + len(b.xattrs) + len(b.dirs) + b.past.rows()
 }
 
 // dirty says that an inode's row changed.
@@ -73,6 +76,9 @@ func (b *batch) dirty(in *inode) {
 	if in.stage != b.stage {
 		in.stage = b.stage
 		b.inodes = append(b.inodes, in)
+		if in.extra != nil {
+			b.bytes += in.extra.held
+		}
 	}
 }
 
@@ -121,11 +127,15 @@ func (t *Tree) setXattr(in *inode, name string, x xattr) {
 	if in.extra == nil {
 		in.extra = &extra{}
 	}
+	t.hoard(in, x.held(name))
 	if in.extra.xattrs == nil {
 		in.extra.xattrs = map[string]xattr{}
 	}
 	in.plain = false
 	old, ok := in.extra.xattrs[name]
+	if ok {
+		t.hoard(in, -old.held(name))
+	}
 	if ok && !old.gone && old.born < x.born {
 		t.batch.past.xattrs = append(t.batch.past.xattrs, pastXattr{in.ino, name, old, x.born})
 	}

@@ -10,7 +10,7 @@ import (
 // request was done before. leave must follow unless there is an error.
 func (t *Tree) enter(c Caller) (done *reply, err error) {
 	t.mu.Lock()
-	for t.batch.rows()+t.writing > t.opt.MaxDirty && t.broken == nil && !t.closed {
+	for t.crammed() && t.broken == nil && !t.closed {
 		if t.failing != nil {
 			err := t.failing
 			t.mu.Unlock()
@@ -36,6 +36,9 @@ func (t *Tree) enter(c Caller) (done *reply, err error) {
 	}
 	return nil, nil
 }
+
+// crammed tells whether no more may become dirty before some is written.
+func (t *Tree) crammed() bool { return t.batch.rows()+t.writing > t.opt.MaxDirty }
 
 func (t *Tree) leave() {
 	t.tidy()

@@ -125,7 +125,8 @@
 // # Memory
 //
 // Inodes and entries are a cache over the index with a clock; dirty ones stay
-// until written. Dirty values alternate between two stages (see batch), so
+// until written. What is as long as a guest likes, extended attributes and
+// symlink targets, is bounded in bytes (values.go). Dirty values alternate between two stages (see batch), so
 // what changes while a batch is being written is kept apart. A directory made
 // here is known completely and asks SQLite nothing; one of up to 256 entries is
 // loaded whole. ReadDir of a larger one merges rows with what is cached. The

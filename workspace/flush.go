@@ -203,7 +203,7 @@ func (t *Tree) settle(r *rows) {
 		}
 		in.stage = clean
 		if in.freed {
-			t.dropExtents(in)
+			t.dropCached(in)
 			t.inodes.drop(in)
 		}
 	}
@@ -232,6 +232,7 @@ func (t *Tree) settle(r *rows) {
 		}
 		if x.gone {
 			delete(k.in.extra.xattrs, k.name)
+			t.hoard(k.in, -x.held(k.name))
 			continue
 		}
 		x.stage = clean
@@ -240,7 +241,7 @@ func (t *Tree) settle(r *rows) {
 	if len(t.writers) > 4096 && len(t.batch.writers) == 0 {
 		clear(t.writers) // the index has them all
 	}
-	t.inodesMark, t.entriesMark, t.extentsMark = 0, 0, 0
+	t.inodesMark, t.entriesMark, t.extentsMark, t.valuesMark = 0, 0, 0, 0
 	t.tidy()
 }
 
@@ -249,6 +250,7 @@ func (t *Tree) settle(r *rows) {
 func (t *Tree) restore(r *rows) {
 	b, n := r.batch, t.batch
 	n.ops += b.ops
+	n.bytes += b.bytes
 	for _, in := range b.inodes {
 		if in.stage == b.stage {
 			n.dirty(in)
@@ -322,7 +324,7 @@ func (t *Tree) gatherOps(ctx context.Context, timer *time.Timer) bool {
 	timer.Reset(t.opt.FlushInterval)
 	for {
 		t.mu.RLock()
-		full := t.batch.ops >= t.opt.FlushOps || t.batch.rows()+t.writing > t.opt.MaxDirty
+		full := t.batch.ops >= t.opt.FlushOps || t.crammed()
 		t.mu.RUnlock()
 		if full {
 			return true

@@ -56,6 +56,25 @@ func (f *fixture) check() {
 	for _, p := range report.Problems {
 		f.Error("check: ", p)
 	}
+	f.t.mu.Lock()
+	defer f.t.mu.Unlock()
+	if n := f.heldValues(); n != f.t.values {
+		f.Errorf("%d bytes of values are cached, but %d are counted", n, f.t.values)
+	}
+}
+
+// heldValues counts what the cached inodes hold of xattrs and targets, bytes; under mu.
+func (f *fixture) heldValues() (n int) {
+	for _, in := range f.t.inodes.ring {
+		if in.extra == nil {
+			continue
+		}
+		n += len(in.extra.target)
+		for name, x := range in.extra.xattrs {
+			n += x.held(name)
+		}
+	}
+	return n
 }
 
 // abandon ends the workspace as kill -9 does: nothing is flushed.

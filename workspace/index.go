@@ -85,7 +85,7 @@ func scanInode(s *db.Stmt, c int) *inode {
 		in.dir = newDir(Ino(s.ColumnInt64(c+13)), uint64(s.ColumnInt64(c+14)), false)
 	}
 	if n := s.ColumnLen(c + 12); n > 0 {
-		in.extra = &extra{target: columnString(s, c+12)}
+		in.extra = &extra{held: n, target: columnString(s, c+12)}
 	}
 	return in
 }

@@ -52,8 +52,10 @@ type inode struct {
 	extra *extra // symlink targets, xattrs
 }
 
-// extra is what few inodes have.
+// extra is what few inodes have. A guest says how long it is, so the bytes of
+// all that are cached are bounded by Options.CacheValues.
 type extra struct {
+	held   int // bytes, as counted in Tree.values
 	target string
 	xattrs map[string]xattr // nil: not loaded, or none
 }
@@ -111,12 +113,17 @@ func (c *inodeCache) evict(most int, gone func(*inode)) {
 			c.hand++
 			continue
 		}
-		if n := in.lookups.Load(); n > 0 && !in.freed {
-			c.counts[in.ino] = n
-		}
 		gone(in)
-		c.drop(in)
+		c.evicted(in)
 	}
+}
+
+// evicted takes out an inode that the index has, and keeps its lookups.
+func (c *inodeCache) evicted(in *inode) {
+	if n := in.lookups.Load(); n > 0 && !in.freed {
+		c.counts[in.ino] = n
+	}
+	c.drop(in)
 }
 
 // drop takes an inode out.

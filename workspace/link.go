@@ -16,8 +16,9 @@ func (t *Tree) Readlink(ino Ino) (string, error) {
 	if in.kind() != syscall.S_IFLNK || in.extra == nil {
 		return "", syscall.EINVAL
 	}
-	t.tidy()
-	return in.extra.target, nil
+	target := in.extra.target
+	t.tidy() // which may let go of it
+	return target, nil
 }
 
 // Link gives ino another name. Through a mount it counts one lookup.

@@ -238,7 +238,7 @@ func newModelRun(t *testing.T, seed uint64) *modelRun {
 	opt := quiet(Options{Disk: r.disk, Fail: r.fail, SegmentSize: 1 << uint(16+r.rng.IntN(6)),
 		Now: func() time.Time { return time.Unix(0, r.clock.Load()) }})
 	if r.rng.IntN(2) == 0 {
-		opt.CacheInodes, opt.CacheEntries, opt.CacheExtents = 8, 16, 16
+		opt.CacheInodes, opt.CacheEntries, opt.CacheExtents, opt.CacheValues = 8, 16, 16, 300
 	}
 	r.fixture = newFixture(t, opt)
 	r.disk.SetHook(r.hook)

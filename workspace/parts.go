@@ -204,7 +204,7 @@ func (t *Tree) applyRevive(o *op, touched map[Ino]*inode) error {
 		in.file = &file{complete: true}
 		t.count.Files++
 	case syscall.S_IFLNK:
-		in.extra = &extra{target: string(o.blob)}
+		t.setTarget(in, o.blob)
 		in.size = int64(len(o.blob))
 	}
 	touched[in.ino] = in

@@ -172,7 +172,7 @@ func (t *Tree) trusted() (bool, error) {
 // reset empties the memory and loads what is always there.
 func (t *Tree) reset() (err error) {
 	t.inodes = inodeCache{m: map[Ino]*inode{}, counts: map[Ino]uint32{}}
-	t.writers, t.entries, t.extents, t.batch = map[Writer]uint32{}, 0, 0, newBatch(dirtyA)
+	t.writers, t.entries, t.extents, t.values, t.batch = map[Writer]uint32{}, 0, 0, 0, newBatch(dirtyA)
 	t.indexedSegment = 0
 	if t.count, err = t.index.counters(); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (t *Tree) replay() error {
 			t.harvest(&o, rec)
 			return nil
 		}
-		if n++; n%t.opt.FlushOps == 0 && t.partRecords == 0 {
+		if n++; (n%t.opt.FlushOps == 0 || t.crammed()) && t.partRecords == 0 {
 			if err := t.flush(); err != nil {
 				return err
 			}

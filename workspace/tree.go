@@ -33,8 +33,9 @@ type Tree struct {
 	viewable    atomic.Uint64 // checkpoints up to this number are in the index, as View needs them
 	entries     int           // cached directory entries
 	extents     int           // loaded extents
+	values      int           // bytes of cached xattrs and symlink targets
 
-	inodesMark, entriesMark, extentsMark mark
+	inodesMark, entriesMark, extentsMark, valuesMark mark
 
 	reserve *reserve
 	short   bool // the reserve was given back, and could not be taken again yet
@@ -104,6 +105,9 @@ func (t *Tree) get(ino Ino) (*inode, error) {
 		return nil, syscall.ENOENT
 	}
 	t.inodes.add(in)
+	if in.extra != nil {
+		t.values += in.extra.held
+	}
 	in.touch()
 	return in, nil
 }
@@ -341,7 +345,7 @@ func (t *Tree) GetAttr(ino Ino) (Attr, error) {
 func (t *Tree) tidy() {
 	if m := t.opt.CacheInodes; t.inodesMark.over(len(t.inodes.ring), m) {
 		t.tidyDirs(t.opt.CacheEntries / 2) // a directory goes only without entries
-		t.inodes.evict(m, t.dropExtents)
+		t.inodes.evict(m, t.dropCached)
 		t.inodesMark.set(len(t.inodes.ring), m)
 	}
 	if m := t.opt.CacheEntries; t.entriesMark.over(t.entries, m) {
@@ -351,6 +355,10 @@ func (t *Tree) tidy() {
 	if m := t.opt.CacheExtents; t.extentsMark.over(t.extents, m) {
 		t.tidyExtents()
 		t.extentsMark.set(t.extents, m)
+	}
+	if m := t.opt.CacheValues; t.valuesMark.over(t.values, m) {
+		t.tidyValues()
+		t.valuesMark.set(t.values, m)
 	}
 }
 

@@ -30,6 +30,9 @@ type Options struct {
 
 	// CacheExtents is how many extents of clean files stay in memory. Default 1,000,000.
 	CacheExtents int
+	// CacheValues is how many bytes of clean extended attributes and symlink
+	// targets stay in memory. Default 32 MiB.
+	CacheValues int
 
 	// SegmentSize is the size at which a journal segment is sealed, bytes. Default 256 MiB.
 	SegmentSize int64
@@ -39,7 +42,8 @@ type Options struct {
 	// FlushInterval is the longest time an operation waits before its rows are
 	// written to the index. Default 200 ms.
 	FlushInterval time.Duration
-	// MaxDirty is how many unwritten rows make operations wait for the index. Default 50,000.
+	// MaxDirty is how many unwritten rows make operations wait for the index. Each
+	// KiB of extended attributes and symlink targets counts as one. Default 50,000.
 	MaxDirty int
 
 	// Archive takes the bytes of sealed segments, under the name Space. Nil:
@@ -74,7 +78,7 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		v *int
 		n int
-	}{{&o.CacheInodes, 200_000}, {&o.CacheEntries, 400_000}, {&o.CacheExtents, 1_000_000},
+	}{{&o.CacheInodes, 200_000}, {&o.CacheEntries, 400_000}, {&o.CacheExtents, 1_000_000}, {&o.CacheValues, 32 << 20},
 		{&o.FlushOps, 4000}, {&o.MaxDirty, 50_000}} {
 		if *d.v <= 0 {
 			*d.v = d.n

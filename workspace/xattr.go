@@ -38,6 +38,9 @@ func (t *Tree) xattrs(in *inode) (map[string]xattr, error) {
 		in.extra = &extra{}
 	}
 	in.extra.xattrs = m
+	for name, x := range m {
+		t.hoard(in, x.held(name))
+	}
 	return m, nil
 }
 
