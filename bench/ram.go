@@ -48,6 +48,14 @@ func (r *ram) ReadDir(dir string) (names []string, err error) {
 	return names, nil
 }
 
+// Link implements [journal.Disk].
+func (r *ram) Link(from, to string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.files[to] = r.files[from]
+	return nil
+}
+
 // Rename implements [journal.Disk].
 func (r *ram) Rename(from, to string) error {
 	r.mu.Lock()

@@ -9,7 +9,8 @@
 // or [DB.WriteSync]; what is lost is always a suffix of the commits.
 //
 // Known traps: a [Conn] belongs to one goroutine at a time. Never open a
-// database file by hand: closing any descriptor of it drops SQLite's locks.
+// database file by hand: closing any descriptor of it drops SQLite's locks. (A DB
+// keeps one of its own, and closes it last.)
 // Statements from Prepare are cached by their text and must be Reset, or be
 // stepped to their end, before the next use.
 package db
@@ -37,6 +38,7 @@ type (
 // DB is an open database.
 type DB struct {
 	path    string
+	file    *os.File // for Clone and Sync; closed after all connections, since closing drops their locks
 	readers *sqlitex.Pool
 	guarded chan *Conn // idle connections for user queries
 
@@ -94,23 +96,23 @@ func open(path string, prepare func(*Conn) error) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{path: path, writer: w, guarded: make(chan *Conn, 2)}
+	if d.file, err = os.Open(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.Close())
+	}
 	for _, sql := range []string{"PRAGMA synchronous = NORMAL", "PRAGMA wal_autocheckpoint = 4000", "PRAGMA journal_size_limit = 67108864"} {
 		if err := sqlitex.ExecuteTransient(w, sql, nil); err != nil {
-			w.Close()
-			return nil, fmt.Errorf("open %s: %w", path, err)
+			return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.Close(), d.file.Close())
 		}
 	}
 	if err := prepare(w); err != nil {
-		w.Close()
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.Close(), d.file.Close())
 	}
 	d.readers, err = sqlitex.NewPool(path, sqlitex.PoolOptions{
 		Flags: sqlite.OpenReadOnly, PoolSize: 4,
 		PrepareConn: func(c *Conn) error { c.SetBusyTimeout(busy); return nil },
 	})
 	if err != nil {
-		w.Close()
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.Close(), d.file.Close())
 	}
 	return d, nil
 }
@@ -228,7 +230,7 @@ func (d *DB) Close() error {
 		case c := <-d.guarded:
 			err = errors.Join(err, c.Close())
 		default:
-			return err
+			return errors.Join(err, d.file.Close())
 		}
 	}
 }

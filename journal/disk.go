@@ -20,6 +20,8 @@ type Disk interface {
 	// ReadDir returns the base names in dir, sorted.
 	ReadDir(dir string) ([]string, error)
 	Rename(from, to string) error
+	// Link gives a file a second name.
+	Link(from, to string) error
 	Remove(name string) error
 	// SyncDir makes creations, renames and removals in dir survive power loss.
 	SyncDir(dir string) error
@@ -68,6 +70,9 @@ func (OS) ReadDir(dir string) ([]string, error) {
 
 // Rename implements [Disk].
 func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// Link implements [Disk].
+func (OS) Link(from, to string) error { return os.Link(from, to) }
 
 // Remove implements [Disk].
 func (OS) Remove(name string) error {

@@ -19,6 +19,7 @@ const (
 	OpSync    Op = "sync"
 	OpSyncDir Op = "syncdir"
 	OpRemove  Op = "remove"
+	OpLink    Op = "link"
 )
 
 // FaultDisk is a [Disk] for tests: it makes calls fail, and knows what a power
@@ -84,6 +85,23 @@ func (d *FaultDisk) ReadDir(dir string) ([]string, error) { return d.Under.ReadD
 
 // Rename implements [Disk].
 func (d *FaultDisk) Rename(from, to string) error { return d.Under.Rename(from, to) }
+
+// Link implements [Disk].
+func (d *FaultDisk) Link(from, to string) error {
+	if _, err := d.ask(OpLink, to, 0); err != nil {
+		return err
+	}
+	if err := d.Under.Link(from, to); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.linked[to] = false
+	if synced, known := d.synced[from]; known {
+		d.synced[to] = synced
+	}
+	return nil
+}
 
 // Remove implements [Disk].
 func (d *FaultDisk) Remove(name string) error {

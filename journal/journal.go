@@ -202,6 +202,49 @@ func (j *Journal) rotate(n int64) error {
 	return nil
 }
 
+// Seal ends the active segment, if it holds a record: it is never changed again,
+// and what is appended from now on goes to the next one. It returns where the
+// sealed segments end.
+func (j *Journal) Seal() (end Pos, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broken != nil {
+		return 0, j.broken
+	}
+	if j.active != nil && j.active.end > headerSize {
+		if err := j.rotate(j.opt.SegmentSize); err != nil {
+			return 0, err
+		}
+	}
+	for _, s := range j.segs {
+		if s != j.active {
+			end = makePos(s.ordinal, s.end)
+		}
+	}
+	return end, nil
+}
+
+// Link makes the segments up to an end that Seal returned part of another
+// journal that begins in dir, on the same file system: hard links, no bytes.
+// What they hold must have been synced.
+func (j *Journal) Link(dir string, end Pos) error {
+	j.mu.Lock()
+	all := slices.Clone(j.segs)
+	j.mu.Unlock()
+	for _, s := range all {
+		if s.ordinal > end.Segment() {
+			break
+		}
+		if err := j.fail("journal.link"); err != nil {
+			return err
+		}
+		if err := j.disk.Link(s.path, segmentPath(dir, s.id)); err != nil {
+			return fmt.Errorf("link segment %s: %w", s.id, err)
+		}
+	}
+	return nil
+}
+
 // Remove unlinks a sealed segment that nothing needs any more.
 func (j *Journal) Remove(ordinal uint32) error {
 	if err := j.fail("journal.remove"); err != nil {

@@ -52,6 +52,10 @@ func (t *Tree) apply(o *op, rec journal.Record) error {
 		return t.applyParts(o)
 	case opTurn:
 		return t.applyTurn(o)
+	case opFork:
+		return t.applyFork(o)
+	case opBytes:
+		return nil
 	}
 	return fmt.Errorf("%w: kind %d", errApply, o.kind)
 }
@@ -102,10 +106,14 @@ func (t *Tree) applyFormat(o *op) error {
 	if t.count.NextIno != uint64(Root) {
 		return fmt.Errorf("%w: a second root", errApply)
 	}
+	if len(o.blob) != len(ID{}) {
+		return fmt.Errorf("%w: no id", errApply)
+	}
 	in := t.newInode(Root, o)
 	in.nlink, in.dir = 2, newDir(Root, 0, true)
 	t.count.Dirs++
 	t.moveDir(in, Root, "")
+	t.become([]Ancestor{{ID: ID(o.blob)}})
 	return nil
 }
 

@@ -18,6 +18,9 @@ type batch struct {
 	named       []Ino // they had no name, and have one again
 	checkpoints []Checkpoint
 	dropped     []droppedCheckpoint
+	lineage     []Ancestor // nil: as it was
+	twins       []twin
+	merged      []merged
 	epochs      map[Epoch]struct{}
 }
 

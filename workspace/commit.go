@@ -90,16 +90,22 @@ func (t *Tree) writerID(w Writer) (uint32, error) {
 // commit makes an operation happen: journal first, then memory. An error says
 // that nothing changed.
 func (t *Tree) commit(o *op, table, data []byte) error {
+	_, err := t.commitRef(o, table, data)
+	return err
+}
+
+// commitRef is commit for who wants to know where the record lies.
+func (t *Tree) commitRef(o *op, table, data []byte) (journal.Ref, error) {
 	if err := t.overQuota(o, data); err != nil {
-		return err
+		return journal.Ref{}, err
 	}
 	t.metaBuf = o.encode(t.metaBuf[:0])
 	if err := t.fail("commit.append"); err != nil {
-		return errnoOf(err)
+		return journal.Ref{}, errnoOf(err)
 	}
 	ref, err := t.append(o, table, data)
 	if err != nil {
-		return t.errno("append to journal", err)
+		return ref, t.errno("append to journal", err)
 	}
 	_ = t.fail("commit.apply") // a place to die, not to fail: the journal has it
 	rec := journal.Record{Pos: ref.Pos, End: ref.End, Segment: ref.Segment, Data: ref.Data, DataLen: len(data)}
@@ -107,10 +113,10 @@ func (t *Tree) commit(o *op, table, data []byte) error {
 		// Validation must have loaded and checked all that apply needs.
 		t.broken = err
 		t.log.Error("workspace is out of step with its journal and accepts nothing more", "record", ref.Pos.String(), "kind", o.kind, "error", err)
-		return syscall.EIO
+		return ref, syscall.EIO
 	}
 	t.noted(o, rec)
-	return nil
+	return ref, nil
 }
 
 // noted keeps account of an applied record.

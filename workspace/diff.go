@@ -138,7 +138,13 @@ func (d *delta) changes(paths []string) ([]Change, error) {
 	if err := l.inPlace(); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(l.all, func(a, b Change) int {
+	sortChanges(l.all)
+	return l.all, nil
+}
+
+// sortChanges brings changes into the order in which they are reported.
+func sortChanges(all []Change) {
+	slices.SortFunc(all, func(a, b Change) int {
 		if r := cmp.Compare(a.Kind.rank(), b.Kind.rank()); r != 0 {
 			return r
 		}
@@ -147,7 +153,6 @@ func (d *delta) changes(paths []string) ([]Change, error) {
 		}
 		return cmp.Compare(a.Path, b.Path)
 	})
-	return l.all, nil
 }
 
 // changeList gathers the changes of a delta.

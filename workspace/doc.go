@@ -30,6 +30,8 @@
 //	index.db       SQLite, WAL; always some prefix of the journal. One made from another schema is put aside
 //	               (index.db.old) and built again from the journal, while the journal is whole
 //	index.copy     of the index, while it is made for the archive
+//	half           a fork that is being made; a directory with it is nothing, and is removed
+//	unsynced       a new fork whose index may not be on the disk yet; holds the kernel's boot id
 //	reserve        16 MiB of nothing, given up when the host's disk is full so that deleting still works
 //
 // Tables (schema.go has them to the letter, view.go the views files and tags):
@@ -60,6 +62,15 @@
 //	                        the same rows with died: what was true from version born until version died. See Generations.
 //	checkpoint(id, name, parent, auto, reason, run, flushed, time, generation, version, next_ino, files, bytes)
 //	                        sees the rows born by version and not dead by then; inodes made later have next_ino or higher
+//	lineage(n, id, name, checkpoint, checkpoint_name, next_ino, time)
+//	                        the workspaces that this one came from, oldest first: 128 random bits, what it was called then,
+//	                        and where the next left it. The last is this one.
+//	twin(origin, theirs, ours)
+//	                        inode ours is the one that workspace origin made as theirs. Without a
+//	                        row one of a number below a next_ino in the lineage is that workspace's.
+//	merged(other, ino, mine, theirs)
+//	                        what was merged from another, up to its checkpoint theirs, into what is checkpoint mine:
+//	                        its inode, or (0) all that have no row. mine 0: a conflict, that waits since theirs
 //	epoch(num, id, kind, request, reply)   open mounts, with their FUSE INIT and its answer
 //	meta(key, value)        applied (journal position of the rows), last (of the record that ends there), replies
 //	                        (position of the oldest record whose answer may be asked for again), generation, version,
@@ -94,6 +105,27 @@
 // says exactly what memory does: the one place where mu is held during a
 // commit. Extents are shared with the past, and an inode that comes back has
 // its old number.
+//
+// # Forks
+//
+// A fork is a copy of the index and the same history up to where the parent's
+// journal was sealed, which is a position at or behind the index, followed by
+// one record (opFork) in a segment of its own. The record takes away what came
+// after the checkpoint that was forked ([revert]): rows that were born later
+// go, and rows that died later live again. Recovery does that when the fork is
+// opened, so that making one needs no lock but those for the checkpoint and the
+// seal, and the journal stays the truth: a fork whose index is lost is built
+// again from linked segments and that record. No segment is unlinked while one
+// is made ([Tree.holdSegments]).
+//
+// # Merges
+//
+// A merge compares, inode by inode, the other as it is with what was merged of
+// it last (the base) and with what stands here, by what they hold and not by
+// when they changed: so only the other's history is needed. Inodes are known by
+// who made them. It works out a goal as a restore does, and journals it as one
+// group, with what it has to remember; bytes that are only the other's are
+// copied to the journal before (opBytes) and referred to by extents.
 //
 // # The archive
 //
@@ -135,7 +167,7 @@
 //
 // # Lock order
 //
-// packMu, flushMu, mu, then a reading connection of the index, then the journal's own. mu is never held during fdatasync or a
+// packMu, flushMu, mu (in a merge that of the workspace that is merged into; the other's is not held meanwhile), then a reading connection of the index, then the journal's own. mu is never held during fdatasync or a
 // commit, but for restores. The index's reading connection belongs to mu held exclusively.
 //
 // # Traps

@@ -279,6 +279,9 @@ func (t *Tree) Fsync(ino Ino) error { return t.Sync() }
 
 // Sync makes everything answered so far survive power loss.
 func (t *Tree) Sync() error {
+	if err := t.settling.wait(); err != nil {
+		return t.errno("sync index of a new fork", err)
+	}
 	return t.errno("sync journal", t.journal.Sync(t.journal.End()))
 }
 

@@ -286,6 +286,11 @@ func (t *Tree) restore(r *rows) {
 	n.named = append(b.named, n.named...)
 	n.checkpoints = append(b.checkpoints, n.checkpoints...)
 	n.dropped = append(b.dropped, n.dropped...)
+	if n.lineage == nil {
+		n.lineage = b.lineage
+	}
+	n.twins = append(b.twins, n.twins...)
+	n.merged = append(b.merged, n.merged...)
 }
 
 // flusher writes batches in the background until ctx ends.
@@ -360,9 +365,18 @@ func (t *Tree) collect() error {
 func (t *Tree) collectNow(force bool) error {
 	t.flushMu.Lock() // no commit in between, and nobody else who collects
 	defer t.flushMu.Unlock()
+	if t.held > 0 {
+		t.mu.Lock()
+		t.collected = 0 // look again then
+		t.mu.Unlock()
+		return nil
+	}
 	segs := t.journal.Segments()
 	dead, packed, err := t.dead(segs, force)
 	if err != nil || len(dead) == 0 {
+		return err
+	}
+	if err := t.settling.wait(); err != nil {
 		return err
 	}
 	err = t.index.db.WriteSync(context.Background(), func(tx *db.Tx) error {

@@ -16,13 +16,16 @@ type goal struct {
 	now    point
 	erase  []placedEntry
 	enter  []placedEntry
-	inodes map[Ino]was // what they shall be; one that is not there is made
+	inodes map[Ino]was  // what they shall be; one that is not there is made
+	extra  []op         // more parts, which change nothing that can be seen
+	after  func() error // called once it is reached, with mu held
 }
 
-// was is an inode as it was at a version.
+// was is an inode as it was at a version, or as a merge makes it.
 type was struct {
-	row *inodeRow
-	at  point
+	row  *inodeRow
+	at   point
+	made *mergedContents // nil: what is at the point
 }
 
 // plan turns a goal into parts. It runs with mu held and an index that says
@@ -56,6 +59,7 @@ type Stale struct {
 
 func (t *Tree) plan(g *goal) (*plan, error) {
 	p := &plan{t: t, goal: g, next: Ino(t.count.NextIno), links: map[Ino]int{}, seen: map[dirName]bool{}, known: map[point]*known{}}
+	p.parts = append(p.parts, g.extra...)
 	for _, step := range []func() error{p.look, p.revive, p.eraseNames, p.enterNames, p.fill, p.images, p.drop} {
 		if err := step(); err != nil {
 			return nil, err
@@ -78,7 +82,9 @@ func (p *plan) look() (err error) {
 		}
 	}
 	for ino, w := range p.goal.inodes {
-		note(w.at, w.row.ino, w.row)
+		if w.made == nil {
+			note(w.at, w.row.ino, w.row)
+		}
 		note(p.goal.now, ino, w.row)
 	}
 	for at, k := range p.known {
@@ -98,6 +104,14 @@ func (p *plan) extents(at point, ino Ino, size int64) ([]extent, error) {
 		return all, nil
 	}
 	return at.extents(ino, 0, size)
+}
+
+// wanted returns the extents that a file shall have.
+func (p *plan) wanted(w was) ([]extent, error) {
+	if w.made != nil {
+		return w.made.all, nil
+	}
+	return p.extents(w.at, w.row.ino, w.row.size)
 }
 
 func (p *plan) add(o op) { p.parts = append(p.parts, o) }
@@ -275,7 +289,7 @@ func (p *plan) bytes(ino Ino, in *inode, w was) error {
 			return err
 		}
 	}
-	want, err := p.extents(w.at, w.row.ino, w.row.size)
+	want, err := p.wanted(w)
 	if err != nil {
 		return err
 	}
@@ -337,7 +351,12 @@ func replacements(have, want []extent) (all []replacement) {
 }
 
 func (p *plan) xattrs(ino Ino, in *inode, w was) error {
-	want := p.known[w.at].xattrs[w.row.ino]
+	var want map[string]string
+	if w.made != nil {
+		want = w.made.attrs
+	} else {
+		want = p.known[w.at].xattrs[w.row.ino]
+	}
 	have := map[string]xattr{}
 	if in != nil && len(want)+len(p.known[p.goal.now].xattrs[ino]) > 0 {
 		var err error

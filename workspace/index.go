@@ -261,7 +261,7 @@ func (x *index) counters() (counters, error) {
 func (x *index) wipe() error {
 	return x.db.Write(context.Background(), func(tx *db.Tx) error {
 		for _, table := range []string{"meta", "writer", "version", "segment", "epoch", "inode", "orphan", "entry", "extent", "xattr", "dir",
-			"checkpoint", "past_inode", "past_entry", "past_extent", "past_xattr", "past_dir"} {
+			"checkpoint", "lineage", "twin", "merged", "past_inode", "past_entry", "past_extent", "past_xattr", "past_dir"} {
 			if err := tx.Exec("DELETE FROM " + table); err != nil {
 				return err
 			}

@@ -74,6 +74,7 @@ type call struct {
 	set          SetAttrs
 	id           byte
 	cookies      map[Ino]dirCookies // of a restore: which ones it gives is the workspace's business
+	times        map[Ino][2]int64   // of an undo: likewise those of directories
 }
 
 // result is what a call answers, as far as it is compared.
@@ -137,7 +138,7 @@ func (k *call) on(w *Workspace) (r result) {
 		r.n = int64(e)
 	case "end":
 		r.err = w.EndEpoch(k.c.Epoch)
-	case "checkpoint", "drop", "restore":
+	case "checkpoint", "drop", "restore", "undo":
 		r = k.onHistory(w)
 	}
 	r.ino = a.Ino
@@ -192,7 +193,7 @@ func (m *model) do(k *call) (r result) {
 		m.nextEpoch++
 	case "end":
 		m.endEpoch(k.c.Epoch)
-	case "checkpoint", "drop", "restore":
+	case "checkpoint", "drop", "restore", "undo":
 		r = m.doHistory(k)
 	}
 	return r
@@ -229,6 +230,7 @@ type modelRun struct {
 	did      int
 	count    map[string]int
 	images   int
+	undos    int
 }
 
 func newModelRun(t *testing.T, seed uint64) *modelRun {
@@ -284,6 +286,10 @@ func (r *modelRun) step() {
 		r.repeat()
 	case n < 165:
 		r.compare()
+	case n < 168:
+		r.fork()
+	case n < 171:
+		r.undo()
 	default:
 		k := r.random()
 		if k.kind == "restore" {

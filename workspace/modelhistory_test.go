@@ -16,6 +16,7 @@ type modelCheckpoint struct {
 	id, parent CheckpointID
 	name       string
 	nodes      map[Ino]*modelNode
+	next       Ino // no inode of it has this number or a higher one
 }
 
 // reader is what Tree and View have in common.
@@ -59,7 +60,7 @@ func (r *modelRun) history(m *model) {
 	for _, c := range r.w.Checkpoints() {
 		v, err := r.w.At(c.Name)
 		r.ok(err)
-		m.checkpoints = append(m.checkpoints, modelCheckpoint{c.ID, c.Parent, c.Name, r.nodes(v, []Ino{Root})})
+		m.checkpoints = append(m.checkpoints, modelCheckpoint{c.ID, c.Parent, c.Name, r.nodes(v, []Ino{Root}), c.nextIno})
 	}
 }
 
@@ -84,6 +85,12 @@ func (k *call) onHistory(w *Workspace) (r result) {
 	case "restore":
 		_, r.err = w.Restore(context.Background(), k.c, k.name, RestoreOptions{})
 		k.cookies = cookiesOf(w.Tree())
+	case "undo":
+		var report Report
+		if report, r.err = w.Undo(context.Background(), k.c, k.name, RestoreOptions{}); r.err == nil && len(report.Conflicts) > 0 {
+			r.err = fmt.Errorf("conflicts: %v", report.Conflicts)
+		}
+		k.cookies, k.times = cookiesOf(w.Tree()), timesOf(w.Tree())
 	}
 	if r.err != nil {
 		r.err = errnoOfCode(r.err)
@@ -92,12 +99,14 @@ func (k *call) onHistory(w *Workspace) (r result) {
 }
 
 func (m *model) doHistory(k *call) (r result) {
-	i := slices.IndexFunc(m.checkpoints, func(c modelCheckpoint) bool { return c.name == k.name })
+	i := slices.IndexFunc(m.checkpoints, func(c modelCheckpoint) bool {
+		return c.name == k.name && k.kind != "undo" || k.kind == "undo" && int64(c.id) == k.n
+	})
 	switch {
 	case k.kind == "checkpoint" && i >= 0:
 		r.err = syscall.EEXIST
 	case k.kind == "checkpoint":
-		c := modelCheckpoint{m.nextCheck, m.head, cmp.Or(k.name, fmt.Sprint("auto-", m.nextCheck)), m.clone().nodes}
+		c := modelCheckpoint{m.nextCheck, m.head, cmp.Or(k.name, fmt.Sprint("auto-", m.nextCheck)), m.clone().nodes, m.next}
 		maps.DeleteFunc(c.nodes, func(_ Ino, n *modelNode) bool { return n.Nlink == 0 })
 		m.checkpoints = append(m.checkpoints, c)
 		m.head, r.n = c.id, int64(c.id)
@@ -106,6 +115,8 @@ func (m *model) doHistory(k *call) (r result) {
 		r.err = syscall.ENOENT
 	case k.kind == "restore":
 		m.restore(k, m.checkpoints[i])
+	case k.kind == "undo":
+		m.undo(k, m.checkpoints[i])
 	default:
 		c := m.checkpoints[i]
 		m.checkpoints = slices.Delete(m.checkpoints, i, i+1)

@@ -35,7 +35,11 @@ const (
 	opEnter          opKind = 23
 	opExtents        opKind = 24
 	opImage          opKind = 25
-	opLast                  = opImage
+	opFork           opKind = 26 // the workspace of the records before goes on as another
+	opBytes          opKind = 27 // data that later extents refer to
+	opTwin           opKind = 28 // a part: an inode is one of another workspace
+	opMerged         opKind = 29 // a part: what was merged
+	opLast                  = opMerged
 )
 
 // opFlagFree in op.mask: the inode that loses its last name is freed at once.

@@ -114,6 +114,9 @@ func (w *Workspace) Pack(ctx context.Context, keep int) (p Packed, err error) {
 
 func (t *Tree) pack(ctx context.Context, keep int, p *Packed) error {
 	var sealed []journal.Segment
+	if err := t.settling.wait(); err != nil {
+		return err
+	}
 	needed, err := t.needed(ctx)
 	if err != nil {
 		return err

@@ -165,6 +165,8 @@ func (t *Tree) applyPart(o *op, touched map[Ino]*inode) error {
 		return t.applyXattr(o)
 	case opImage:
 		return t.applyImage(o)
+	case opTwin, opMerged:
+		return t.applyMerged(o)
 	case opFree:
 		in, err := t.get(o.ino)
 		if err != nil {
@@ -287,6 +289,9 @@ func (t *Tree) applyImage(o *op) error {
 	if in.isFile() {
 		t.count.Bytes += uint64(o.n - in.size)
 		in.size, in.data = o.n, o.data
+		if o.data == 0 {
+			in.data = in.born // nobody had these bytes before
+		}
 	}
 	return nil
 }

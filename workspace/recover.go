@@ -22,12 +22,21 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if err != nil {
 		return nil, diskError("open workspace", err)
 	}
-	x, err := openIndex(dir)
+	lost, err := lostFork(dir)
+	if err != nil {
+		return nil, errors.Join(diskError("open workspace", err), j.Close())
+	}
+	var x *index
+	if lost {
+		err = errLostFork
+	} else {
+		x, err = openIndex(dir)
+	}
 	spare := newReserve(dir)
 	if full(err) && spare.release() {
 		x, err = openIndex(dir)
 	}
-	if db.IsCorrupt(err) || errors.Is(err, db.ErrSchema) {
+	if db.IsCorrupt(err) || errors.Is(err, db.ErrSchema) || lost {
 		x, err = freshIndex(dir, j, err, opt)
 	}
 	if err != nil {
@@ -35,8 +44,10 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	}
 	t := &Tree{dir: dir, opt: opt, log: opt.Log, journal: j, index: x, reserve: spare, wake: make(chan struct{}, 1), sealed: make(chan struct{}, 1)}
 	t.flushed = sync.NewCond(&t.mu)
+	t.settling = settleFork(dir, x.db)
 	defer func() {
 		if err != nil {
+			_ = t.settling.wait()
 			err = errors.Join(err, t.index.close(), j.Close())
 		}
 	}()
@@ -90,12 +101,16 @@ func putIndexAside(dir string) error {
 			return err
 		}
 	}
+	if err := os.Remove(filepath.Join(dir, unsyncedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return nil
 }
 
 // format writes the first record.
 func (t *Tree) format() error {
-	o := op{kind: opFormat, time: t.now(), mode: syscall.S_IFDIR | 0o755, uid: t.opt.UID, gid: t.opt.GID}
+	id := newID()
+	o := op{kind: opFormat, time: t.now(), mode: syscall.S_IFDIR | 0o755, uid: t.opt.UID, gid: t.opt.GID, blob: id[:]}
 	if err := t.commit(&o, nil, nil); err != nil {
 		return diskError("create workspace", err)
 	}
@@ -184,6 +199,9 @@ func (t *Tree) reset() (err error) {
 		return err
 	}
 	if t.checkpoints, err = t.index.checkpoints(); err != nil {
+		return err
+	}
+	if t.lineage, err = t.index.lineage(); err != nil {
 		return err
 	}
 	t.version, err = t.index.versions(t.count.Generation)

@@ -127,7 +127,10 @@ func (t *Tree) turn(ctx context.Context, c Caller, reason string, head Checkpoin
 			return nil
 		}
 		report.Before = before.ID
-		return t.commitParts(p.parts, end)
+		if err := t.commitParts(p.parts, end); err != nil || g.after == nil {
+			return err
+		}
+		return g.after()
 	})
 	if err != nil {
 		if _, ok := err.(*holt.Error); !ok {

@@ -10,7 +10,7 @@ import (
 // write puts rows and position into one transaction.
 func (r *rows) write(tx *db.Tx) error {
 	for _, step := range []func(*db.Tx) error{
-		r.writeNames, r.writeExtents, r.writeXattrs, r.writeFreed, r.writeInodes, r.writeEntries, r.writePast, r.writeDirs, r.writeCheckpoints, r.writeMeta,
+		r.writeNames, r.writeExtents, r.writeXattrs, r.writeFreed, r.writeInodes, r.writeEntries, r.writePast, r.writeDirs, r.writeCheckpoints, r.writeLineage, r.writeMeta,
 	} {
 		if err := step(tx); err != nil {
 			return fmt.Errorf("write index: %w", err)

@@ -19,6 +19,8 @@ type Tree struct {
 	journal *journal.Journal
 	index   *index
 
+	settling *settling // of a new fork
+
 	// mu orders everything: it is held exclusively from validation until an
 	// operation is visible, and while the index is read. Reads of what is
 	// cached hold it shared.
@@ -31,6 +33,7 @@ type Tree struct {
 	count       counters
 	checkpoints []Checkpoint  // by ID
 	viewable    atomic.Uint64 // checkpoints up to this number are in the index, as View needs them
+	lineage     []Ancestor    // the last is this one
 	entries     int           // cached directory entries
 	extents     int           // loaded extents
 	values      int           // bytes of cached xattrs and symlink targets
@@ -57,6 +60,7 @@ type Tree struct {
 	collected      uint32 // the newest when dead segments were last looked for
 
 	flushMu sync.Mutex    // one batch is written at a time; before mu
+	held    int           // forks and merges that run: no segment goes meanwhile; guarded by flushMu
 	wake    chan struct{} // to the flusher, capacity 1
 
 	packMu sync.Mutex    // one packs at a time; before flushMu

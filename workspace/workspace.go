@@ -91,6 +91,9 @@ func (o Options) withDefaults() Options {
 		o.SegmentSize = 256 << 20
 	}
 	o.SegmentSize = min(o.SegmentSize, 2<<30) // extents have 32 bits for a place
+	if o.Disk == nil {
+		o.Disk = journal.OS{}
+	}
 	if o.FlushInterval <= 0 {
 		o.FlushInterval = 200 * time.Millisecond
 	}
@@ -157,10 +160,12 @@ func Create(dir string, opt Options) (*Workspace, error) {
 // Open opens the workspace in dir, recovering what the journal holds. A second
 // opener, in this process or another, is refused with Conflict.
 func Open(dir string, opt Options) (*Workspace, error) {
-	if _, err := os.Stat(filepath.Join(dir, "journal")); err != nil {
-		return nil, holt.Errorf(holt.NotFound, "open workspace: %s holds none", dir)
+	for _, name := range []string{"journal", halfFile} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return open(dir, opt, false)
+		}
 	}
-	return open(dir, opt, false)
+	return nil, holt.Errorf(holt.NotFound, "open workspace: %s holds none", dir)
 }
 
 func open(dir string, opt Options, create bool) (_ *Workspace, err error) {
@@ -169,6 +174,9 @@ func open(dir string, opt Options, create bool) (_ *Workspace, err error) {
 		return nil, err
 	}
 	w := &Workspace{dir: dir, lock: lock}
+	if err := removeHalf(dir); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	if w.tree, err = openTree(dir, opt.withDefaults(), create); err != nil {
 		lock.Close()
 		return nil, err
@@ -233,7 +241,7 @@ func (t *Tree) close() error {
 	t.closed = true
 	t.flushed.Broadcast()
 	t.mu.Unlock()
-	err := t.journal.Sync(t.journal.End())
+	err := errors.Join(t.journal.Sync(t.journal.End()), t.settling.wait())
 	t.flushMu.Lock()
 	defer t.flushMu.Unlock()
 	t.mu.Lock()

@@ -1,0 +1,156 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fork forks the workspace at a checkpoint, and goes on with the child or with
+// the parent. Of the other nothing is left: neither needs it.
+func (r *modelRun) fork() {
+	r.Helper()
+	if len(r.m.checkpoints) == 0 || r.rng.IntN(2) == 0 {
+		if r.call(&call{kind: "checkpoint"}); len(r.m.checkpoints) == 0 {
+			return
+		}
+	}
+	c := r.m.checkpoints[r.rng.IntN(len(r.m.checkpoints))]
+	r.images++
+	dir := filepath.Join(r.TempDir(), fmt.Sprint("fork", r.images))
+	r.count["fork"]++
+	r.armed, r.faulted = true, false
+	_, err := r.w.Fork(context.Background(), dir, ForkOptions{At: c.name})
+	r.armed = false
+	switch {
+	case err != nil && !r.faulted:
+		r.Fatal(err)
+	case err != nil:
+		if _, err := os.Stat(dir); err == nil {
+			r.Fatal("a fork that failed left its directory")
+		}
+	}
+	if r.image != nil {
+		r.crash(nil, result{})
+		return
+	}
+	if err != nil {
+		return
+	}
+	r.compare() // nothing happened to the parent
+	child := r.m.fork(c)
+	parent := *r.fixture
+	if r.rng.IntN(3) == 0 {
+		g := r.fixture.child(dir)
+		r.fixture = g
+		r.same(child)
+		g.check()
+		r.ok(g.w.Close())
+		g.w, r.fixture = nil, &parent
+		r.ok(os.RemoveAll(dir))
+		return
+	}
+	r.count["go on as a fork"]++
+	r.check()
+	r.ok(r.w.Close())
+	r.ok(os.RemoveAll(parent.dir))
+	r.dir = dir
+	r.open()
+	r.ok(r.t.settling.wait())
+	r.collects = true // its log is on the disk as a collector's is
+	r.m = child
+	clear(r.unacked)
+	r.same(child)
+	r.opened()
+}
+
+// same compares the workspace with a model.
+func (r *modelRun) same(m *model) {
+	r.Helper()
+	if want, got := m.dump(r.hash), r.state(); want != got {
+		r.Fatalf("a fork is not what was forked:\n%s", cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
+	}
+}
+
+// fork returns what a fork of a checkpoint is: that and what came before, with
+// no mount open.
+func (m *model) fork(c modelCheckpoint) *model {
+	f := (&model{nodes: c.nodes, next: c.next, nextEpoch: m.nextEpoch, nextCheck: c.id + 1, head: c.id}).clone()
+	f.epochs, f.lookups = map[Epoch]modelEpoch{}, map[Ino]uint64{}
+	for _, o := range m.checkpoints {
+		if o.id <= c.id {
+			f.checkpoints = append(f.checkpoints, o)
+		}
+	}
+	return f
+}
+
+// undo lets one run do some things and takes them back.
+func (r *modelRun) undo() {
+	r.Helper()
+	r.call(&call{kind: "checkpoint"})
+	if _, changed := r.w.Present(); changed {
+		return // it failed, or was lost in a crash
+	}
+	r.undos++
+	w, before := r.w, r.m.head
+	by := Writer{Kind: "run", Name: "agent", Run: fmt.Sprint("undone", r.undos)}
+	name := fmt.Sprint("undone", r.undos)
+	r.call(&call{kind: "make", c: Caller{Writer: by}, ino: Root, name: name, mode: 0o100644})
+	for range r.rng.IntN(12) {
+		r.clock.Add(1)
+		k := r.random()
+		switch k.kind {
+		case "begin", "end", "checkpoint", "drop", "restore":
+			continue
+		}
+		k.c.Writer = by
+		if r.call(k); r.w != w {
+			return
+		}
+	}
+	r.call(&call{kind: "checkpoint"})
+	_, made := r.m.nodes[Root].entries[name]
+	if _, changed := r.w.Present(); changed || !made || r.w != w {
+		return
+	}
+	r.clock.Add(1)
+	r.call(&call{kind: "undo", name: by.Run, n: int64(before)})
+}
+
+// undo makes the tree what it was before a run, if nobody else did anything
+// since. When names changed last is the workspace's business: the times of
+// directories, and ctime.
+func (m *model) undo(k *call, c modelCheckpoint) {
+	head := m.head
+	m.restore(k, c)
+	m.head = head
+	for ino, times := range k.times {
+		n := m.nodes[ino]
+		if n == nil {
+			continue
+		}
+		if n.Ctime = times[1]; n.IsDir() {
+			n.Mtime = times[0]
+		}
+	}
+}
+
+// timesOf are mtime and ctime of all that has a name.
+func timesOf(t *Tree) map[Ino][2]int64 {
+	times := map[Ino][2]int64{}
+	note := func(ino Ino) {
+		if a, err := t.GetAttr(ino); err == nil {
+			times[ino] = [2]int64{a.Mtime, a.Ctime}
+		}
+	}
+	note(Root)
+	for dir := range cookiesOf(t) {
+		_ = t.ReadDir(Caller{}, dir, cookieDotDot, false, func(e DirEntry) bool { note(e.Ino); return true })
+	}
+	return times
+}
