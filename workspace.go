@@ -12,6 +12,7 @@ type Workspace struct {
 	Mounts    []Mount     `json:"mounts,omitempty" doc:"host directories where it is mounted"`
 	Files     int64       `json:"files" doc:"inodes in use"`
 	Bytes     int64       `json:"bytes" doc:"bytes of file content"`
+	Parent    *ForkPoint  `json:"parent,omitempty" doc:"what it was forked from"`
 	Quota     Quota       `json:"quota,omitzero" doc:"what bounds it"`
 	Packed    Packed      `json:"packed,omitzero" doc:"what the archive has of it; not in lists"`
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *bench {
 	b := &bench{sizes: quick, said: io.Discard, log: slog.New(slog.DiscardHandler)}
-	b.engineFiles, b.queryFiles = 1500, 400
+	b.engineFiles, b.queryFiles, b.forks = 1500, 400, []int{300}
 	return b
 }
 

@@ -81,6 +81,7 @@ func engineWorks(z sizes) []work[*engineRoom] {
 		})
 	}
 	works = append(works, afternoonWorks(z)...)
+	works = append(works, forkWorks(z)...)
 	return append(works,
 		work[*engineRoom]{
 			name: "memory of a cached inode", unit: bytesEach, targets: []target{{engineColumn, "", 200}},

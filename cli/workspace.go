@@ -17,7 +17,7 @@ func (a *app) workspaceCommand() *cobra.Command {
 		a.workspaceLs(), a.workspaceCat(), a.workspaceCopy(), a.workspacePut(), a.workspaceRm(), a.workspaceMkdir(), a.workspaceMv(),
 		a.workspaceDu(), a.workspaceTag(), a.workspaceImport(), a.workspaceExport(),
 		a.workspaceCheckpoint(), a.workspaceCheckpoints(), a.workspaceDeleteCheckpoint(), a.workspaceDiff(), a.workspaceRestore(),
-		a.workspaceUndo(), a.workspaceHistory(), a.workspaceBlame(), a.workspaceReceipt())
+		a.workspaceUndo(), a.workspaceHistory(), a.workspaceBlame(), a.workspaceReceipt(), a.workspaceFork(), a.workspaceMerge())
 }
 
 func (a *app) workspaceCreate() *cobra.Command {
@@ -71,9 +71,9 @@ func (a *app) workspaceList() *cobra.Command {
 			}
 			rows := make([][]string, len(all))
 			for i, w := range all {
-				rows[i] = []string{w.Name, fmt.Sprint(w.Files), size(w.Bytes), w.Computer, mounts(w), ago(w.CreatedAt)}
+				rows[i] = []string{w.Name, fmt.Sprint(w.Files), size(w.Bytes), w.Computer, mounts(w), parent(w), ago(w.CreatedAt)}
 			}
-			return printTable(a.Out, []string{"NAME", "FILES", "SIZE", "COMPUTER", "MOUNTED AT", "CREATED"}, rows)
+			return printTable(a.Out, []string{"NAME", "FILES", "SIZE", "COMPUTER", "MOUNTED AT", "FORKED FROM", "CREATED"}, rows)
 		},
 	}
 	a.jsonFlag(cmd)
@@ -120,7 +120,7 @@ name, in the working directory; - is standard output), with --at as it was.`,
 			return printTable(a.Out, nil, [][]string{
 				{"name", w.Name}, {"id", string(w.ID)}, {"files", fmt.Sprint(w.Files)}, {"size", size(w.Bytes)},
 				{"quota", bound(w.Quota.Bytes, size) + ", " + bound(w.Quota.Files, func(n int64) string { return fmt.Sprintf("%d files", n) })},
-				{"packed", packed(w.Packed)}, {"computer", w.Computer}, {"mounted at", mounts(w)}, {"created", ago(w.CreatedAt)},
+				{"packed", packed(w.Packed)}, {"computer", w.Computer}, {"mounted at", mounts(w)}, {"forked from", parent(w)}, {"created", ago(w.CreatedAt)},
 			})
 		},
 	}

@@ -28,6 +28,12 @@ func (n Workspaces) List(ctx context.Context) ([]holt.Workspace, error) {
 	return list[holt.Workspace](ctx, n.c, join("workspaces"), nil)
 }
 
+// Fork makes workspaces of one, or of a checkpoint of it.
+func (n Workspaces) Fork(ctx context.Context, ref string, spec holt.ForkSpec, key string) (out holt.Forked, err error) {
+	err = n.c.json(ctx, call{method: http.MethodPost, path: join("workspaces", ref, "fork"), body: spec, keyed: true, key: key}, &out)
+	return out, err
+}
+
 // Delete removes a workspace with everything in it.
 func (n Workspaces) Delete(ctx context.Context, ref, key string) error {
 	return n.c.json(ctx, call{method: http.MethodDelete, path: join("workspaces", ref), keyed: true, key: key}, nil)
@@ -83,5 +89,11 @@ func (n Daemon) Doctor(ctx context.Context) ([]holt.Finding, error) {
 // Down ends the daemon, its mounts and, unless kept, its computers.
 func (n Daemon) Down(ctx context.Context, spec holt.DownSpec, key string) (out holt.DownReport, err error) {
 	err = n.c.json(ctx, call{method: http.MethodPost, path: join("down"), body: spec, keyed: true, key: key}, &out)
+	return out, err
+}
+
+// Merge brings changes of another workspace to this one.
+func (n Workspaces) Merge(ctx context.Context, ref string, spec holt.MergeSpec, key string) (out holt.MergeReport, err error) {
+	err = n.c.json(ctx, call{method: http.MethodPost, path: join("workspaces", ref, "merge"), body: spec, keyed: true, key: key}, &out)
 	return out, err
 }

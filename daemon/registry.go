@@ -248,7 +248,7 @@ func (w *Workspaces) shown(ctx context.Context, r row) (holt.Workspace, error) {
 	}
 	return holt.Workspace{
 		ID: r.id, Name: r.name, CreatedAt: r.created, Computer: c.Name, Mounts: w.mounts.of(r.id), Files: r.files, Bytes: r.bytes,
-		Quota: r.quota,
+		Quota: r.quota, Parent: r.parent,
 	}, nil
 }
 

@@ -13,7 +13,7 @@ import (
 
 // migrations bring the control database from version i to i+1. What was
 // released is never changed: a change is a new migration at the end.
-var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema}
+var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (
@@ -30,6 +30,11 @@ CREATE TABLE host_mount (
 	read_only INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE reserve (filler BLOB);
+`
+
+const forkSchema = `
+ALTER TABLE workspace ADD COLUMN parent TEXT NOT NULL DEFAULT '';     -- workspace that it was forked from
+ALTER TABLE workspace ADD COLUMN fork_point TEXT NOT NULL DEFAULT ''; -- checkpoint that both had then
 `
 
 const quotaSchema = `

@@ -107,6 +107,7 @@ func Counts(full bool) []string {
 			"BIG_FILE_MB=2560", // larger than the 2 GiB root disk
 			"COMPUTERS=10",     // created at once on the local engine
 			"DAEMON_KILLS=100", // SIGKILLs of the daemon under load
+			"FORKS=20",         // of one workspace, edited at once
 			"VM_KILLS=10",      // SIGKILLs of the machine under load
 			"PROJECT_DIRS=600", // of 50 files each
 			"VENV=",            // a whole virtual environment, pip and all
@@ -116,6 +117,7 @@ func Counts(full bool) []string {
 		"BIG_FILE_MB=16", // a minute of the emulated processor for each 64
 		"COMPUTERS=10",
 		"DAEMON_KILLS=3",
+		"FORKS=4",
 		"VM_KILLS=1",
 		"PROJECT_DIRS=20",
 		"VENV=--without-pip", // pip alone takes minutes to unpack under emulation

@@ -117,6 +117,17 @@ type Workspaces interface {
 	// Unmount ends the mount at dir, whichever workspace it shows.
 	Unmount(ctx context.Context, dir, key string) error
 	Transfers
+	Forks
+}
+
+// Forks are what is made of workspaces by parting and joining them.
+type Forks interface {
+	// Fork makes workspaces of one, or of a checkpoint of it. What is wrong with
+	// all of them is the error, with one its own.
+	Fork(ctx context.Context, ref string, spec holt.ForkSpec, key string) (holt.Forked, error)
+	// Merge brings changes of another workspace of the family to this one.
+	// InvalidArgument if they have nothing in common.
+	Merge(ctx context.Context, ref string, spec holt.MergeSpec, key string) (holt.MergeReport, error)
 }
 
 // Transfers are what a workspace does with many files at once.

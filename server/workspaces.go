@@ -59,6 +59,7 @@ func (s *Server) workspaces(api huma.API) {
 			}
 			return &noContent{}, nouns.Delete(ctx, ref, in.Key)
 		})
+	s.forks(api)
 	s.askWorkspaces(api)
 	s.transfers(api)
 	s.tags(api)

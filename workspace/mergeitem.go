@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"context"
-	"slices"
 
 	"holt"
 	"holt/journal"
@@ -35,7 +34,7 @@ func (m *merge) judgeInode(u *mergeUnit) error {
 		return err
 	}
 	row.ctime = m.into.now()
-	u.result = &was{row: &row, at: &mergedContents{attrs: xattrs}}
+	u.result = &was{row: &row, made: &mergedContents{attrs: xattrs}}
 	return nil
 }
 
@@ -141,12 +140,6 @@ type mergedContents struct {
 	attrs map[string]string
 }
 
-func (c *mergedContents) extents(_ Ino, lo, hi int64) ([]extent, error) {
-	return slices.DeleteFunc(slices.Clone(c.all), func(e extent) bool { return e.off >= hi || e.end() <= lo }), nil
-}
-
-func (c *mergedContents) xattrs(Ino) (map[string]string, error) { return c.attrs, nil }
-
 // fill finds the bytes and the writers of what is merged, and keeps to the
 // quota.
 func (m *merge) fill() error {
@@ -162,7 +155,7 @@ func (m *merge) fill() error {
 		if err := m.fillUnit(u); err != nil {
 			return err
 		}
-		for _, e := range u.result.at.(*mergedContents).all {
+		for _, e := range u.result.made.all {
 			grows += int64(e.n)
 		}
 	}
@@ -184,10 +177,10 @@ func allocated(row *inodeRow) int64 {
 }
 
 func (m *merge) fillUnit(u *mergeUnit) (err error) {
-	c, _ := u.result.at.(*mergedContents)
+	c := u.result.made
 	if c == nil { // it is new
 		c = &mergedContents{}
-		u.result.at = c
+		u.result.made = c
 		if c.attrs, err = u.f.p.xattrs(u.f.row.ino); err != nil {
 			return err
 		}

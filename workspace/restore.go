@@ -201,7 +201,7 @@ func (s *scope) goal() (*goal, error) {
 		s.g.erase, s.g.enter = s.d.gone, s.d.came
 		for ino, p := range s.d.inodes {
 			if p.after != nil && !p.same() {
-				s.g.inodes[ino] = was{p.after, s.d.after}
+				s.g.inodes[ino] = was{row: p.after, at: s.d.after}
 			}
 		}
 		return s.g, nil
@@ -374,7 +374,7 @@ func (s *scope) want(ino, like Ino) error {
 	if err != nil || row == nil {
 		return fmt.Errorf("inode %d is not there: %w", like, err)
 	}
-	s.g.inodes[ino] = was{row, s.d.after}
+	s.g.inodes[ino] = was{row: row, at: s.d.after}
 	return nil
 }
 
@@ -401,7 +401,7 @@ func (s *scope) inPlace() error {
 				return err
 			}
 			if within(path, s.paths) {
-				s.g.inodes[ino] = was{p.after, s.d.after}
+				s.g.inodes[ino] = was{row: p.after, at: s.d.after}
 			}
 		}
 	}

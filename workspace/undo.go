@@ -88,7 +88,7 @@ func (u *undo) build(paths []string) (*goal, Report, error) {
 		}
 		g.erase, g.enter = append(g.erase, x.came...), append(g.enter, x.gone...)
 		if x.wanted {
-			g.inodes[x.ino] = was{x.was, u.win.delta.before}
+			g.inodes[x.ino] = was{row: x.was, at: u.win.delta.before}
 		}
 	}
 	slices.SortFunc(report.Conflicts, func(a, b Conflict) int { return cmp.Compare(a.Path, b.Path) })

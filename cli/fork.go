@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+)
+
+func (a *app) workspaceFork() *cobra.Command {
+	var spec holt.ForkSpec
+	cmd := &cobra.Command{
+		Use: "fork NAME", Short: "Fork a workspace, or a checkpoint of it", Args: exactly(1),
+		Long: `Makes a workspace of its own with everything that NAME holds, or held at a
+checkpoint, its history too. No content is copied, and inode numbers and times
+stay, so that Git and build tools see nothing new. Neither needs the other
+afterwards; holt workspace merge brings changes back.`,
+		Example: `  holt workspace fork einstein --name try-npm-11
+  holt workspace fork einstein --at before-upgrade --count 3`,
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if spec.Count < 1 || spec.Count > holt.MostForks {
+				return holt.Errorf(holt.InvalidArgument, "%d forks cannot be made at once", spec.Count).WithHint("ask for 1 to %d", holt.MostForks)
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			forked, err := c.Workspaces.Fork(cmd.Context(), args[0], spec, "")
+			if err != nil {
+				return err
+			}
+			return a.reportForks(forked)
+		},
+	}
+	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this checkpoint")
+	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count what their names begin with")
+	cmd.Flags().IntVar(&spec.Count, "count", 1, "how many forks to make")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// reportForks says what was made. The first that was not is the error.
+func (a *app) reportForks(forked holt.Forked) error {
+	var failed error
+	if a.wantsJSON() {
+		if err := printJSON(a.Out, forked); err != nil {
+			return err
+		}
+	}
+	for _, one := range forked.Workspaces {
+		if one.Error != nil {
+			if failed == nil {
+				failed = one.Error
+			}
+			continue
+		}
+		if w := one.Workspace; !a.wantsJSON() {
+			fmt.Fprintf(a.Out, "workspace %s is there, forked from %s at %s\n", w.Name, visible(w.Parent.Name), visible(w.Parent.Checkpoint))
+		}
+	}
+	if failed == nil && len(forked.Workspaces) == 1 {
+		a.say("next: holt computer create --workspace %s", forked.Workspaces[0].Workspace.Name)
+	}
+	return failed
+}
+
+// parent says what a workspace was forked from.
+func parent(w holt.Workspace) string {
+	if w.Parent == nil {
+		return ""
+	}
+	name := w.Parent.Name
+	if name == "" {
+		name = string(w.Parent.ID)
+	}
+	return visible(name + "@" + w.Parent.Checkpoint)
+}

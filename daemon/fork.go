@@ -1,0 +1,140 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"holt"
+	"holt/computer"
+	"holt/db"
+	"holt/workspace"
+)
+
+// Fork makes workspaces of one, or of a checkpoint of it. One that fails does
+// not keep the others from being made.
+//
+// Errors: NotFound, AlreadyExists, InvalidArgument, OutOfSpace.
+func (w *Workspaces) Fork(ctx context.Context, ref string, spec holt.ForkSpec, key string) (holt.Forked, error) {
+	return computer.Once(ctx, w.keys, computer.Call[holt.Forked]{
+		Key: key, Method: "workspace.fork", Request: []any{ref, spec},
+		Act: func(ctx context.Context, _ *computer.Claim) (holt.Forked, error) { return w.fork(ctx, ref, spec) },
+	})
+}
+
+func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (out holt.Forked, err error) {
+	r, err := w.table.find(ctx, ref)
+	if err != nil {
+		return out, err
+	}
+	names, err := w.forkNames(ctx, r.name, spec)
+	if err != nil {
+		return out, err
+	}
+	if spec.At == "" || spec.At == holt.Live {
+		w.History().flush(ctx, ref)
+	}
+	e, ws, err := w.shelf.acquire(r.id)
+	if err != nil {
+		return out, err
+	}
+	defer w.shelf.release(e)
+	for _, name := range names {
+		var one holt.ForkedWorkspace
+		id, at, err := w.forkOne(ctx, r, ws, name, spec.At)
+		if err == nil {
+			spec.At = at // the others are of the same
+			var made holt.Workspace
+			if made, err = w.Get(ctx, string(id)); err == nil {
+				one.Workspace = &made
+			}
+		}
+		if err != nil && len(names) == 1 {
+			return out, err
+		}
+		if err != nil {
+			one.Error = holt.AsError(err)
+		}
+		out.Workspaces = append(out.Workspaces, one)
+	}
+	return out, nil
+}
+
+// forkNames chooses names that are free.
+func (w *Workspaces) forkNames(ctx context.Context, parent string, spec holt.ForkSpec) ([]string, error) {
+	count := cmp.Or(spec.Count, 1)
+	if count < 1 || count > holt.MostForks {
+		return nil, holt.Errorf(holt.InvalidArgument, "%d forks cannot be made at once", count).WithHint("ask for 1 to %d", holt.MostForks)
+	}
+	if spec.Name != "" && count == 1 {
+		return []string{spec.Name}, nil
+	}
+	rows, err := w.table.rows(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]bool{}
+	for _, r := range rows {
+		taken[r.name] = true
+	}
+	var names []string
+	for i := 1; len(names) < count; i++ {
+		name := fmt.Sprintf("%s-%d", cmp.Or(spec.Name, parent), i)
+		if _, err := holt.ParseName(name); err != nil {
+			return nil, err
+		}
+		if !taken[name] {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// forkOne makes one, and returns how its checkpoint is called for the next.
+func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Workspace, name, at string) (holt.WorkspaceID, string, error) {
+	id := holt.NewWorkspaceID()
+	err := w.table.change(ctx, func(tx *db.Tx) error {
+		taken := false
+		err := tx.Query(`SELECT 1 FROM workspace WHERE name = ?`, []any{name}, func(*db.Row) error { taken = true; return nil })
+		if err != nil {
+			return err
+		}
+		if taken {
+			return holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", name).WithHint("choose another name")
+		}
+		return tx.Exec(`INSERT INTO workspace (id, name, state, created, parent) VALUES (?, ?, 'creating', ?, ?)`, id, name, time.Now().UnixNano(), parent.id)
+	})
+	if err != nil {
+		return "", "", err
+	}
+	point, err := ws.Fork(ctx, w.shelf.path(id), workspace.ForkOptions{At: at, Name: parent.name, Child: name, Space: string(id)})
+	if err == nil {
+		err = w.table.write(ctx, `UPDATE workspace SET state = 'ready', fork_point = ?, files = (SELECT files FROM workspace WHERE id = ?),`+
+			` bytes = ? WHERE id = ?`, point.Name, parent.id, point.Bytes, id)
+	}
+	if err != nil {
+		return "", "", errors.Join(described(err), w.remove(context.WithoutCancel(ctx), id))
+	}
+	return id, fmt.Sprint("#", uint64(point.ID)), nil
+}
+
+// Merge brings changes of another workspace to this one. What is mounted has
+// seen them when this returns, or will soon.
+func (w *Workspaces) Merge(ctx context.Context, ref string, spec holt.MergeSpec, key string) (holt.MergeReport, error) {
+	h := w.History()
+	return once(ctx, w.Files(), "merge", key, []any{ref, spec}, func(ctx context.Context) (out holt.MergeReport, err error) {
+		flushed := spec.DryRun || h.flush(ctx, ref)
+		h.flush(ctx, spec.From)
+		err = h.use(ctx, spec.From, func(from workspace.Story) error {
+			return h.use(ctx, ref, func(into workspace.Story) error {
+				defer w.shelf.kernels.settle(ctx, into.W)
+				out, err = into.Merge(ctx, from.W, spec.From, ref, spec)
+				return err
+			})
+		})
+		out.Unflushed = !flushed
+		return out, err
+	})
+}

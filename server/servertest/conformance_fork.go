@@ -1,0 +1,88 @@
+package servertest
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"holt"
+	"holt/server"
+)
+
+// forkVerbs forks a workspace, lets both change, and merges back.
+func forkVerbs(t *testing.T, n server.Nouns) {
+	ctx := t.Context()
+	Must(n.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "origin"}, ""))(t)
+	put := func(ref, path, text string) {
+		t.Helper()
+		Must(n.WorkspaceFiles.Write(ctx, ref, path, holt.WriteSpec{}, strings.NewReader(text)))(t)
+	}
+	get := func(ref, path string) string {
+		t.Helper()
+		var b bytes.Buffer
+		fail(t, n.WorkspaceFiles.Read(ctx, ref, path, 0, -1, &b))
+		return b.String()
+	}
+	put("origin", "/a", "1\n2\n3\n")
+	put("origin", "/b", "b\n")
+	forked := Must(n.Workspaces.Fork(ctx, "origin", holt.ForkSpec{Name: "other"}, "fork-key"))(t)
+	again := Must(n.Workspaces.Fork(ctx, "origin", holt.ForkSpec{Name: "other"}, "fork-key"))(t)
+	if len(forked.Workspaces) != 1 || len(again.Workspaces) != 1 || again.Workspaces[0].Workspace.ID != forked.Workspaces[0].Workspace.ID {
+		t.Fatalf("forked %+v, again %+v", forked, again)
+	}
+	w := Must(n.Workspaces.Get(ctx, "other"))(t)
+	if w.Parent == nil || w.Parent.Name != "origin" || w.Parent.Checkpoint == "" {
+		t.Fatalf("parent %+v", w.Parent)
+	}
+	put("other", "/a", "one\n2\n3\n")
+	put("other", "/new", "new\n")
+	put("other", "/b", "theirs\n")
+	put("origin", "/a", "1\n2\nthree\n")
+	put("origin", "/b", "ours\n")
+	mergeVerbs(ctx, t, n, get)
+	if get("other", "/b") != "theirs\n" || get("origin", "/b") != "ours\n" || get("origin", "/a") != "one\n2\nthree\n" {
+		t.Error("what was forked is not apart, or not merged")
+	}
+	then := Must(n.Workspaces.Fork(ctx, "origin", holt.ForkSpec{At: w.Parent.Checkpoint, Name: "then", Count: 2}, ""))(t)
+	if len(then.Workspaces) != 2 || then.Workspaces[1].Workspace == nil || get(then.Workspaces[1].Workspace.Name, "/b") != "b\n" {
+		t.Errorf("forks of a checkpoint %+v", then)
+	}
+	fail(t, n.Workspaces.Delete(ctx, "origin", ""))
+	if get("other", "/new") != "new\n" {
+		t.Error("a fork did not outlive what it was forked from")
+	}
+	forkErrors(ctx, t, n)
+}
+
+func mergeVerbs(ctx context.Context, t *testing.T, n server.Nouns, get func(string, string) string) {
+	t.Helper()
+	dry := Must(n.Workspaces.Merge(ctx, "origin", holt.MergeSpec{From: "other", DryRun: true}, ""))(t)
+	if len(dry.Conflicts) != 2 || dry.Counts.Created != 1 || dry.Before != "" || dry.After != "" {
+		t.Errorf("dry run %+v", dry)
+	}
+	real := Must(n.Workspaces.Merge(ctx, "origin", holt.MergeSpec{From: "other", Text: true}, ""))(t)
+	if len(real.Conflicts) != 1 || real.Conflicts[0].Path != "/b" || len(real.Merged) != 1 || real.Merged[0] != "/a" || real.Before == "" || real.After == "" {
+		t.Errorf("merged %+v", real)
+	}
+	if get("origin", "/new") != "new\n" {
+		t.Error("what is new was not merged")
+	}
+}
+
+func forkErrors(ctx context.Context, t *testing.T, n server.Nouns) {
+	t.Helper()
+	_, err := n.Workspaces.Fork(ctx, "missing", holt.ForkSpec{}, "")
+	WantCode(t, err, holt.NotFound)
+	_, err = n.Workspaces.Fork(ctx, "other", holt.ForkSpec{Name: "then-1"}, "")
+	WantCode(t, err, holt.AlreadyExists)
+	_, err = n.Workspaces.Fork(ctx, "other", holt.ForkSpec{At: "missing", Name: "never"}, "")
+	WantCode(t, err, holt.NotFound)
+	_, err = n.Workspaces.Get(ctx, "never")
+	WantCode(t, err, holt.NotFound)
+	_, err = n.Workspaces.Merge(ctx, "other", holt.MergeSpec{From: "missing"}, "")
+	WantCode(t, err, holt.NotFound)
+	Must(n.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "stranger"}, ""))(t)
+	_, err = n.Workspaces.Merge(ctx, "other", holt.MergeSpec{From: "stranger"}, "")
+	WantCode(t, err, holt.InvalidArgument)
+}
