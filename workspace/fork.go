@@ -101,10 +101,15 @@ func (t *Tree) holdSegments(by int) {
 // between, and since the checkpoint, the record at the end takes away again.
 func (w *Workspace) fork(ctx context.Context, dir string, c Checkpoint, opt ForkOptions) error {
 	t := w.tree
-	half := filepath.Join(dir, halfFile)
 	segments := filepath.Join(dir, "journal")
-	if err := errors.Join(os.WriteFile(half, nil, 0o600), os.Mkdir(segments, 0o700)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, halfFile), nil, 0o600), os.Mkdir(segments, 0o700)); err != nil {
 		return err
+	}
+	// The archive first: a copy of the index in it must not be newer than the journal of the fork.
+	if a := t.opt.Archive; a != nil && opt.Space != "" {
+		if err := a.Fork(ctx, t.opt.Space, opt.Space); err != nil {
+			return err
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -135,29 +140,25 @@ func (w *Workspace) fork(ctx context.Context, dir string, c Checkpoint, opt Fork
 	if err != nil {
 		return err
 	}
-	if a := t.opt.Archive; a != nil && opt.Space != "" {
-		if err := a.Fork(ctx, t.opt.Space, opt.Space); err != nil {
-			return err
-		}
-	}
+	return t.wholeFork(dir)
+}
+
+// wholeFork takes the mark away, once all else is there.
+func (t *Tree) wholeFork(dir string) error {
 	boot, err := bootID()
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, unsyncedFile), []byte(boot), 0o600)
 	}
-	if err == nil {
-		err = t.opt.Disk.SyncDir(dir)
-	}
-	if err == nil {
-		err = t.fail("fork.whole")
-	}
-	if err == nil {
-		err = os.Remove(half)
-	}
-	if err == nil {
-		err = t.opt.Disk.SyncDir(dir)
-	}
-	if err == nil {
-		err = t.opt.Disk.SyncDir(filepath.Dir(dir))
+	for _, step := range []func() error{
+		func() error { return t.opt.Disk.SyncDir(dir) },
+		func() error { return t.fail("fork.whole") },
+		func() error { return os.Remove(filepath.Join(dir, halfFile)) },
+		func() error { return t.opt.Disk.SyncDir(dir) },
+		func() error { return t.opt.Disk.SyncDir(filepath.Dir(dir)) },
+	} {
+		if err == nil {
+			err = step()
+		}
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -43,6 +44,9 @@ func (f *fixture) fork(opt ForkOptions) *fixture {
 func (f *fixture) child(dir string) *fixture {
 	f.Helper()
 	g := &fixture{T: f.T, dir: dir, opt: f.opt, c: f.c}
+	if g.opt.Archive != nil {
+		g.opt.Space = filepath.Base(dir)
+	}
 	g.open()
 	f.Cleanup(func() {
 		if g.w != nil {
@@ -342,4 +346,35 @@ func TestForkBesideWriters(t *testing.T) {
 	}
 	close(stop)
 	f.ok(<-ended)
+}
+
+// What was packed is the fork's too: it outlives the parent, with its share of
+// the archive, and the loss of the fork's index.
+func TestForkOfPacked(t *testing.T) {
+	p := newPackFixture(t, Options{})
+	want := p.fill(40, 1)
+	p.pack()
+	for name, content := range p.fill(10, 2) {
+		want[name] = content
+	}
+	dir := filepath.Join(t.TempDir(), "fork")
+	_, err := p.w.Fork(context.Background(), dir, ForkOptions{Space: "fork"})
+	p.ok(err)
+	g := &packFixture{fixture: p.child(dir), archive: p.archive}
+	p.check()
+	p.ok(p.w.Close())
+	p.w = nil
+	p.ok(os.RemoveAll(p.dir))
+	p.ok(p.archive.Drop(context.Background(), "wsp_test"))
+	_, err = p.archive.Collect(context.Background(), time.Now().Add(time.Hour))
+	p.ok(err)
+	g.holds(want)
+	g.put("f1-1", "changed")
+	want["f1-1"] = "changed"
+	g.loseIndex() // and takes the parent's copy in the archive, with what came since
+	g.holds(want)
+	g.pack()
+	g.loseIndex()
+	g.holds(want)
+	g.check()
 }
