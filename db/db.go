@@ -219,12 +219,13 @@ func (d *DB) Reader() (*Conn, error) { return connect(d.path, sqlite.OpenReadOnl
 // Close waits for the running transaction and closes all connections.
 func (d *DB) Close() error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.writer == nil {
+	w := d.writer
+	d.writer = nil
+	d.mu.Unlock()
+	if w == nil {
 		return nil
 	}
-	err := errors.Join(d.readers.Close(), d.writer.Close())
-	d.writer = nil
+	err := errors.Join(d.readers.Close(), w.Close()) // a Clone that runs has a reader and may wait for mu
 	for {
 		select {
 		case c := <-d.guarded:
