@@ -142,15 +142,15 @@ func (m *model) undo(k *call, c modelCheckpoint) {
 
 // timesOf are mtime and ctime of all that has a name.
 func timesOf(t *Tree) map[Ino][2]int64 {
+	all := []Ino{Root}
+	for dir := range cookiesOf(t) {
+		_ = t.ReadDir(Caller{}, dir, cookieDotDot, false, func(e DirEntry) bool { all = append(all, e.Ino); return true })
+	}
 	times := map[Ino][2]int64{}
-	note := func(ino Ino) {
+	for _, ino := range all {
 		if a, err := t.GetAttr(ino); err == nil {
 			times[ino] = [2]int64{a.Mtime, a.Ctime}
 		}
-	}
-	note(Root)
-	for dir := range cookiesOf(t) {
-		_ = t.ReadDir(Caller{}, dir, cookieDotDot, false, func(e DirEntry) bool { note(e.Ino); return true })
 	}
 	return times
 }
