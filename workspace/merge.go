@@ -246,11 +246,9 @@ func (m *merge) reportChanges() error {
 func (m *merge) goal() (*goal, error) {
 	g := &goal{now: m.n.p, inodes: map[Ino]was{}}
 	mine := m.nextCheck
-	remember := func(mine, theirs CheckpointID, inodes ...Ino) {
+	remember := func(mine, theirs CheckpointID, ino Ino) {
 		id := m.f.id()
-		for _, ino := range inodes {
-			g.extra = append(g.extra, op{kind: opMerged, ino: ino, n: int64(mine), from: int64(theirs), blob: id[:]})
-		}
+		g.extra = append(g.extra, op{kind: opMerged, ino: ino, n: int64(mine), from: int64(theirs), blob: id[:]})
 	}
 	whole := len(m.paths) == 0
 	moves := whole && m.base.of(0) != m.point.ID
@@ -261,12 +259,16 @@ func (m *merge) goal() (*goal, error) {
 		switch {
 		case u.conflict != "":
 			m.report.Conflicts = append(m.report.Conflicts, Conflict{u.path, u.conflict})
-			if moves {
-				remember(0, m.base.of(u.ino), u.numbers()...)
+			for _, ino := range u.numbers() {
+				if moves {
+					remember(0, m.base.of(ino), ino)
+				}
 			}
 			continue
 		case !moves && m.base.of(u.ino) != m.point.ID:
-			remember(mine, m.point.ID, u.numbers()...)
+			for _, ino := range u.numbers() {
+				remember(mine, m.point.ID, ino)
+			}
 		}
 		g.erase, g.enter = append(g.erase, u.erase...), append(g.enter, u.enter...)
 		if u.result != nil {
