@@ -48,7 +48,7 @@ func (a *app) reportMerge(into string, r holt.MergeReport, dryRun bool) error {
 			return err
 		}
 	} else {
-		if err := a.sayChanges(into, r.ChangeReport, dryRun); err != nil {
+		if err := a.sayChanges(into, r.ChangeReport, dryRun, "--json lists 1000"); err != nil {
 			return err
 		}
 		for _, path := range r.Merged {

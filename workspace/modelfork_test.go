@@ -43,21 +43,21 @@ func (r *modelRun) fork() {
 	}
 	r.compare() // nothing happened to the parent
 	child := r.m.fork(c)
-	parent := *r.fixture
+	parent := r.fixture // it ends with the test
 	if r.rng.IntN(3) == 0 {
 		g := r.fixture.child(dir)
 		r.fixture = g
 		r.same(child)
 		g.check()
 		r.ok(g.w.Close())
-		g.w, r.fixture = nil, &parent
+		g.w, r.fixture = nil, parent
 		r.ok(os.RemoveAll(dir))
 		return
 	}
 	r.count["go on as a fork"]++
 	r.check()
 	r.ok(r.w.Close())
-	r.ok(os.RemoveAll(parent.dir))
+	r.ok(os.RemoveAll(r.dir))
 	r.dir = dir
 	r.open()
 	r.ok(r.t.settling.wait())
