@@ -72,20 +72,32 @@ func (v vm) ends(t *testing.T) {
 	}
 }
 
+// dial connects anew when no answer comes: QEMU can meet the end of a
+// connection in a write and hold the port back after it, until the next one
+// ends.
 func (v vm) dial(t *testing.T, port string) net.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	for end := time.Now().Add(patience); ; {
+		s, err := v.try(t.Context(), port)
+		if err == nil {
+			t.Cleanup(func() { s.Close() })
+			return s
+		}
+		if holt.CodeOf(err) != holt.Timeout || time.Now().After(end) {
+			t.Fatal(err)
+		}
+		t.Log(err)
+	}
+}
+
+func (v vm) try(ctx context.Context, port string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	conn, err := v.Dial(ctx, port)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	s, err := channel.Dial(ctx, conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return channel.Dial(ctx, conn)
 }
 
 func (v vm) client(t *testing.T) *Client {
