@@ -1,10 +1,8 @@
 package mount
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -124,23 +122,7 @@ func TestRealNameFirst(t *testing.T) {
 func TestPastOutlivesSession(t *testing.T) {
 	ws := newWorkspace(t)
 	k := newKernel(t)
-	session := func() (end func()) {
-		host, guest := socketPair(t)
-		ctx, cancel := context.WithCancel(context.Background())
-		var both sync.WaitGroup
-		both.Go(func() {
-			if err := Guest(ctx, ws, host, GuestOptions{Log: testLog(t)}); err != nil {
-				t.Errorf("guest session: %v", err)
-			}
-		})
-		both.Go(func() {
-			if err := k.attach(guest); !ended(err) {
-				t.Errorf("guest's kernel: %v", err)
-			}
-		})
-		return func() { guest.Close(); cancel(); both.Wait() }
-	}
-	end := session()
+	end := guestSession(t, ws, k)
 	pollOnce(t, k.dir)
 	sh(t, k.dir, "mkdir d; echo one > d/f; echo other > d/g")
 	checkpointed(t, ws, "first")
@@ -150,7 +132,7 @@ func TestPastOutlivesSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	end = session()
+	end = guestSession(t, ws, k)
 	defer end()
 	defer k.unmount()
 	defer unix.Close(d)

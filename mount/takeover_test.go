@@ -143,30 +143,33 @@ func takeover(t *testing.T, k *kernel, rounds int, host func() (end func())) {
 	}
 }
 
+// guestSession serves k from ws until end is called, in mid-flight.
+func guestSession(t *testing.T, ws *workspace.Workspace, k *kernel) (end func()) {
+	host, guest := socketPair(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var both sync.WaitGroup
+	both.Go(func() {
+		if err := Guest(ctx, ws, host, GuestOptions{Log: testLog(t)}); err != nil {
+			t.Errorf("guest session: %v", err)
+		}
+	})
+	both.Go(func() {
+		if err := k.attach(guest); !ended(err) {
+			t.Errorf("guest's kernel: %v", err)
+		}
+	})
+	return func() {
+		guest.Close() // Guest meets a connection that is gone
+		cancel()
+		both.Wait()
+	}
+}
+
 // TestTakeoverBySession ends only the session, as when a daemon dials anew.
 func TestTakeoverBySession(t *testing.T) {
 	ws := newWorkspace(t)
 	k := newKernel(t)
-	takeover(t, k, 60, func() func() {
-		host, guest := socketPair(t)
-		ctx, cancel := context.WithCancel(context.Background())
-		var both sync.WaitGroup
-		both.Go(func() {
-			if err := Guest(ctx, ws, host, GuestOptions{Log: testLog(t)}); err != nil {
-				t.Errorf("guest session: %v", err)
-			}
-		})
-		both.Go(func() {
-			if err := k.attach(guest); !ended(err) {
-				t.Errorf("guest's kernel: %v", err)
-			}
-		})
-		return func() {
-			guest.Close() // in mid-flight; Guest meets a connection that is gone
-			cancel()
-			both.Wait()
-		}
-	})
+	takeover(t, k, 60, func() func() { return guestSession(t, ws, k) })
 	k.unmount()
 	endEpochs(t, ws)
 }

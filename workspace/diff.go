@@ -97,8 +97,9 @@ func (t *Tree) moment(ref string) (moment, error) {
 	return moment{int64(c.version), c.nextIno}, err
 }
 
-// compare runs fn on what differs between two states.
-func (w *Workspace) compare(ctx context.Context, from, to string, fn func(*delta) error) error {
+// between runs fn on the index with two states in it. what names the work in
+// the error of a disk.
+func (w *Workspace) between(ctx context.Context, what, from, to string, fn func(tx *db.Tx, a, b moment) error) error {
 	a, err := w.tree.moment(from)
 	if err != nil {
 		return err
@@ -108,9 +109,14 @@ func (w *Workspace) compare(ctx context.Context, from, to string, fn func(*delta
 		return err
 	}
 	if err := w.Flush(); err != nil {
-		return diskError("compare", err)
+		return diskError(what, err)
 	}
-	return w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
+	return w.tree.index.db.Read(ctx, func(tx *db.Tx) error { return fn(tx, a, b) })
+}
+
+// compare runs fn on what differs between two states.
+func (w *Workspace) compare(ctx context.Context, from, to string, fn func(*delta) error) error {
+	return w.between(ctx, "compare", from, to, func(tx *db.Tx, a, b moment) error {
 		d, err := difference(tx, a, b)
 		if err != nil {
 			return err

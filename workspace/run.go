@@ -11,16 +11,10 @@ import (
 
 // Receipt says what a run changed.
 type Receipt struct {
-	Run      string
-	Before   CheckpointID // the state that it began with; 0: the empty workspace
-	After    CheckpointID // the state that it left; 0: it is still the present
-	Created  int
-	Changed  int
-	Deleted  int
-	Renamed  int
-	Metadata int
-	Bytes    int64    // in what it created or changed
-	Changes  []Change // all of them, deletions first
+	Run     string
+	Before  CheckpointID // the state that it began with; 0: the empty workspace
+	After   CheckpointID // the state that it left; 0: it is still the present
+	Changes []Change     // all of them, deletions first
 }
 
 // BeginRun says that a run begins: what was changed before it gets a
@@ -148,23 +142,8 @@ func (win *runWindow) receipt() (Receipt, error) {
 	r := Receipt{Run: win.run, Before: win.before.ID, After: win.after.ID}
 	all, err := win.delta.changes(nil)
 	for _, c := range all {
-		if c.By.Run != win.run {
-			continue
-		}
-		r.Changes = append(r.Changes, c)
-		switch c.Kind {
-		case ChangeDeleted:
-			r.Deleted++
-		case ChangeRenamed:
-			r.Renamed++
-		case ChangeCreated:
-			r.Created++
-			r.Bytes += c.SizeAfter
-		case ChangeContent:
-			r.Changed++
-			r.Bytes += c.SizeAfter
-		case ChangeMetadata:
-			r.Metadata++
+		if c.By.Run == win.run {
+			r.Changes = append(r.Changes, c)
 		}
 	}
 	return r, err

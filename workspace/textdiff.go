@@ -31,19 +31,8 @@ func (w *Workspace) textDiff(ctx context.Context, from, to, was, is string, out 
 	if err != nil {
 		return err
 	}
-	a, err := w.tree.moment(from)
-	if err != nil {
-		return err
-	}
-	b, err := w.tree.moment(to)
-	if err != nil {
-		return err
-	}
-	if err := w.Flush(); err != nil {
-		return diskError("compare text", err)
-	}
 	var old, new *text
-	err = w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
+	err = w.between(ctx, "compare text", from, to, func(tx *db.Tx, a, b moment) error {
 		if old, err = w.tree.text(point{tx, a.version}, paths[0]); err == nil {
 			new, err = w.tree.text(point{tx, b.version}, paths[1])
 		}
