@@ -360,14 +360,19 @@ func (m *merge) judgeGone(u *mergeUnit) error {
 	return nil
 }
 
+// entryHere returns what stands here where the other has, or had, an entry.
+func (m *merge) entryHere(e placedEntry) (placedEntry, error) {
+	parent, err := m.dirHere(e.parent)
+	if err != nil {
+		return placedEntry{}, err
+	}
+	return m.n.p.entry(parent, e.name)
+}
+
 // takeNames finds the names here that the other took away.
 func (m *merge) takeNames(u *mergeUnit) error {
 	for _, e := range u.gone {
-		parent, err := m.dirHere(e.parent)
-		if err != nil {
-			return err
-		}
-		now, err := m.n.p.entry(parent, e.name)
+		now, err := m.entryHere(e)
 		if err != nil {
 			return err
 		}
@@ -392,11 +397,7 @@ func (m *merge) judgeNames(u *mergeUnit) error {
 	}
 	missing := 0
 	for _, e := range u.came {
-		parent, err := m.dirHere(e.parent)
-		if err != nil {
-			return err
-		}
-		now, err := m.n.p.entry(parent, e.name)
+		now, err := m.entryHere(e)
 		if err != nil {
 			return err
 		}
