@@ -78,8 +78,25 @@ func backoff(ctx context.Context, try int) {
 	}
 }
 
-// dial opens a resynced session on a port. The guest may be booting.
+// patience is how long the first connection to a port has for the guest's
+// answer. A line may be dead that the next one is not, see "Traps" of package
+// qemu; and a guest may be booting, so each next one has twice as long.
+const patience = 2 * time.Second
+
+// dial opens a resynced session on a port, over as many connections as ctx has time for.
 func (l *live) dial(ctx context.Context, port string) (net.Conn, error) {
+	for wait := patience; ; wait *= 2 {
+		try, cancel := context.WithTimeout(ctx, wait)
+		conn, err := l.session(try, port)
+		cancel()
+		if err == nil || ctx.Err() != nil || holt.CodeOf(err) != holt.Timeout {
+			return conn, err
+		}
+	}
+}
+
+// session makes one connection to a port into a session.
+func (l *live) session(ctx context.Context, port string) (net.Conn, error) {
 	conn, err := l.m.Dial(ctx, port)
 	if err != nil {
 		return nil, err

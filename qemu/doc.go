@@ -31,7 +31,7 @@
 //
 // A port whose connection QEMU 7.2 finds broken in a write is closed first and
 // throttled after it: the guest's next bytes wait until another connection
-// ends. Whoever dials a port and hears nothing must hang up and dial again.
+// ends. Whoever dials a port and hears nothing must hang up and dial again soon.
 //
 // /dev/kvm proves nothing: under some hypervisors it is there and a stock
 // kernel hangs on it. See [Probe].
