@@ -59,7 +59,7 @@ const (
 type RunSpec struct {
 	Command   string            `json:"command,omitempty" doc:"a shell command, run as /bin/bash -l -c"`
 	Argv      []string          `json:"argv,omitempty" doc:"a program and its arguments, run without a shell"`
-	Env       map[string]string `json:"env,omitempty" doc:"added to the user's environment"`
+	Env       map[string]string `json:"env,omitempty" writeOnly:"true" doc:"added to the user's environment; never kept or shown, since it may hold secrets"`
 	Cwd       string            `json:"cwd,omitempty" doc:"absolute; default: the workspace, /home/agent"`
 	User      string            `json:"user,omitempty" doc:"Linux user; default: agent"`
 	Stdin     bool              `json:"stdin,omitempty" doc:"input will be sent; otherwise standard input is /dev/null"`

@@ -31,7 +31,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB         *db.DB // with [Schema]
+	DB         *db.DB // with [Schema] and [RunSchema]
 	Keys       *Keys
 	Dir        string // holds one directory a computer
 	Engine     machine.Engine
@@ -65,7 +65,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
 	s := &Store{
-		cfg: cfg, log: cfg.Log, table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log}, gate: newGate(ctx), seats: newSeats(),
+		cfg: cfg, log: cfg.Log, table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, gate: newGate(ctx), seats: newSeats(),
 	}
 	if err := takeOverAll(ctx, s); err != nil {
 		s.Close()

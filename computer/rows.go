@@ -35,7 +35,7 @@ CREATE TABLE run (
 	seq        INTEGER PRIMARY KEY,      -- order of starting
 	id         TEXT NOT NULL UNIQUE,
 	computer   TEXT NOT NULL,
-	spec       TEXT NOT NULL,            -- JSON of holt.RunSpec
+	spec       TEXT NOT NULL,            -- JSON of holt.RunSpec, without env
 	state      TEXT NOT NULL,
 	exit_code  INTEGER NOT NULL DEFAULT 0,
 	signal     TEXT NOT NULL DEFAULT '',
@@ -56,6 +56,14 @@ CREATE TABLE idempotency (
 ) WITHOUT ROWID;
 CREATE INDEX idempotency_created ON idempotency (created);
 CREATE INDEX idempotency_ref ON idempotency (ref);
+`
+
+// RunSchema takes environments out of rows that earlier programs wrote, and
+// lets the runs that ended first be found.
+const RunSchema = `
+UPDATE run SET spec = json_remove(spec, '$.env');
+UPDATE idempotency SET answer = json_remove(answer, '$.spec.env') WHERE method = 'run.start' AND answer IS NOT NULL;
+CREATE INDEX run_ended ON run (computer, background > 0, ended) WHERE state <> 'running';
 `
 
 // record is a computer as the control database has it.

@@ -31,9 +31,12 @@ func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 	}{computer, spec}
 	return detach(ctx, r.s.gate, func(ctx context.Context) (holt.Run, error) {
 		return Once(ctx, r.s.cfg.Keys, Call[holt.Run]{
-			Key: key, Method: "run.start", Request: request, Again: r.startAgain,
+			Key: key, Method: "run.start", Request: request,
 			Act: func(ctx context.Context, claim *Claim) (holt.Run, error) {
 				return r.start(ctx, computer, spec, claim)
+			},
+			Again: func(ctx context.Context, ref string) (holt.Run, error) {
+				return r.startAgain(ctx, holt.RunID(ref), spec)
 			},
 		})
 	})
@@ -44,7 +47,7 @@ func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, cl
 	if err != nil {
 		return holt.Run{}, err
 	}
-	run := holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: spec, State: holt.RunRunning, StartedAt: time.Now().UTC()}
+	run := holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: onRecord(spec), State: holt.RunRunning, StartedAt: time.Now().UTC()}
 	l.runs.claim(run.ID)
 	defer l.runs.launched(run.ID)
 	if err := r.s.runs.insert(ctx, run, claim); err != nil {
@@ -54,18 +57,26 @@ func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, cl
 		return holt.Run{}, err
 	}
 	l.begin(run.ID)
-	return run, r.launch(ctx, l, run)
+	return run, r.launch(ctx, l, run.ID, spec)
+}
+
+// onRecord is what is kept and shown of a run's specification: its environment
+// may hold secrets, and only the guest needs it. (Whoever repeats a start sends
+// it again.)
+func onRecord(spec holt.RunSpec) holt.RunSpec {
+	spec.Env = nil
+	return spec
 }
 
 // launch asks the guest to start a run that is recorded. If the guest refuses,
 // the record goes; if it does not answer, what became of the run is settled
 // when it does.
-func (r *Runs) launch(ctx context.Context, l *live, run holt.Run) error {
+func (r *Runs) launch(ctx context.Context, l *live, id holt.RunID, spec holt.RunSpec) error {
 	return l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) error {
-		_, err := c.StartRun(ctx, run.ID, run.Spec)
+		_, err := c.StartRun(ctx, id, spec)
 		switch {
 		case err == nil:
-			l.runs.opened(run.ID)
+			l.runs.opened(id)
 			return nil
 		case broken(c):
 			return err
@@ -73,15 +84,15 @@ func (r *Runs) launch(ctx context.Context, l *live, run holt.Run) error {
 			c.Close() // it hangs; the next session reconciles
 			return err
 		default:
-			return errors.Join(err, r.s.runs.forget(ctx, run.ID))
+			return errors.Join(err, r.s.runs.forget(ctx, id))
 		}
 	})
 }
 
 // startAgain answers a repeated start whose first call a daemon's end cut off
 // after the run was recorded: the guest may have it or not.
-func (r *Runs) startAgain(ctx context.Context, ref string) (holt.Run, error) {
-	run, err := r.s.runs.get(ctx, holt.RunID(ref))
+func (r *Runs) startAgain(ctx context.Context, id holt.RunID, spec holt.RunSpec) (holt.Run, error) {
+	run, err := r.s.runs.get(ctx, id)
 	if err != nil || run.State == holt.RunExited {
 		return run, err
 	}
@@ -97,7 +108,7 @@ func (r *Runs) startAgain(ctx context.Context, ref string) (holt.Run, error) {
 			return holt.Run{}, err
 		}
 	}
-	return run, r.launch(ctx, l, run)
+	return run, r.launch(ctx, l, run.ID, spec)
 }
 
 // Get returns a run as it is now, as far as the guest answers.

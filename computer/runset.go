@@ -90,6 +90,15 @@ func (s *runSet) know(id holt.RunID) {
 	s.here[id] = true
 }
 
+// forget says that runs are no longer on record.
+func (s *runSet) forget(ids []holt.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		delete(s.here, id)
+	}
+}
+
 func (s *runSet) known(id holt.RunID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

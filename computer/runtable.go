@@ -13,9 +13,20 @@ import (
 
 // runTable is the table run of the control database.
 type runTable struct {
-	d   *db.DB
-	log *slog.Logger
+	d    *db.DB
+	log  *slog.Logger
+	keep endedRuns
 }
+
+// endedRuns says which ended runs of a computer are kept.
+type endedRuns struct {
+	last  int           // this many, however old they are
+	young time.Duration // and those that ended no longer ago than this
+	most  int           // but no more than this
+}
+
+// keptRuns is what a daemon keeps.
+func keptRuns() endedRuns { return endedRuns{last: 1000, young: 24 * time.Hour, most: 10_000} }
 
 const runColumns = `id, computer, spec, state, exit_code, signal, timed_out, background, started, ended`
 
@@ -78,15 +89,16 @@ func (t runTable) get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 	}
 	if len(list) == 0 {
 		return holt.Run{}, holt.Errorf(holt.NotFound, "there is no run %q", clip(string(id))).
-			WithHint("holt run list shows the runs of a computer; they go when it is deleted")
+			WithHint("runs go when their computer is deleted, and a day after their end once %d later ones have ended; what one changed is in the history of its workspace", t.keep.last)
 	}
 	return list[0], nil
 }
 
-// exited writes down how a run ended, as the guest tells it.
-func (t runTable) exited(run holt.Run) {
+// exited writes down how a run ended, as the guest tells it, and returns the
+// runs of the computer that are no longer kept.
+func (t runTable) exited(id holt.ComputerID, run holt.Run) (gone []holt.RunID) {
 	if run.State != holt.RunExited {
-		return
+		return nil
 	}
 	now := time.Now()
 	ended := now
@@ -94,13 +106,43 @@ func (t runTable) exited(run holt.Run) {
 		ended = *run.EndedAt
 	}
 	err := write(context.Background(), t.d, func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE run SET state = 'exited', exit_code = ?2, signal = ?3, timed_out = ?4, background = ?5,
+		err := tx.Exec(`UPDATE run SET state = 'exited', exit_code = ?2, signal = ?3, timed_out = ?4, background = ?5,
 			ended = max(started, ?6) WHERE id = ?1 AND state = 'running'`,
 			run.ID, run.ExitCode&0xff, clip(run.Signal), run.TimedOut, max(0, run.Background), ended.UnixNano())
+		if err == nil {
+			gone, err = t.prune(tx, id, now)
+		}
+		return err
 	})
 	if err != nil {
 		t.log.Error("record end of run", "run", run.ID, "err", err)
+		return nil
 	}
+	return gone
+}
+
+// prune removes the runs of a computer that ended first and returns them. What
+// a run changes is attributed to it as long as its row is there, so runs that
+// left processes are counted apart: many short ones do not push them out.
+func (t runTable) prune(tx *db.Tx, id holt.ComputerID, now time.Time) (gone []holt.RunID, err error) {
+	const (
+		nth    = `coalesce((SELECT ended FROM run WHERE computer = ?1 AND state <> 'running' AND (background > 0) = ?2 ORDER BY ended DESC LIMIT 1 OFFSET %d - 1), 0)`
+		remove = `DELETE FROM run WHERE computer = ?1 AND state <> 'running' AND (background > 0) = ?2 AND ended < max(min(?3, ` + nth + `), ` + nth + `) RETURNING id`
+	)
+	query := fmt.Sprintf(remove, t.keep.last, t.keep.most)
+	for _, class := range []struct {
+		left bool
+		old  time.Time
+	}{{false, now.Add(-t.keep.young)}, {true, time.Unix(0, 0)}} {
+		err := tx.Query(query, []any{id, class.left, class.old.UnixNano()}, func(row *db.Row) error {
+			gone = append(gone, holt.RunID(row.Text(0)))
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("forget ended runs: %w", err)
+		}
+	}
+	return gone, nil
 }
 
 // lose marks running runs as lost.

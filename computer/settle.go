@@ -20,7 +20,7 @@ func (l *live) begin(id holt.RunID) {
 
 // exited puts the end of a run on record, and settles it.
 func (a *attendant) exited(run holt.Run) {
-	a.table.exited(run)
+	a.l.runs.forget(a.table.exited(a.l.id, run))
 	a.settle(run.ID)
 }
 

@@ -74,6 +74,39 @@ func TestKilledDaemon(t *testing.T) {
 	endAll(t, p)
 }
 
+// TestKilledBeforeARun: a daemon is killed between recording a run and asking
+// the guest for it. The client's repeat starts that run, with its environment,
+// which was not recorded.
+func TestKilledBeforeARun(t *testing.T) {
+	dir := home(t)
+	p := spawn(t, dir, "run/start")
+	if _, err := p.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		run holt.Run
+		err error
+	}
+	started := make(chan answer, 1)
+	go func() {
+		run, err := p.Runs.Start(context.Background(), "curie", holt.RunSpec{
+			Command: "echo $GREETING", Env: map[string]string{"GREETING": "hi"}, User: "root",
+		}, "the-key")
+		started <- answer{run, err}
+	}()
+	p.wait()
+	p = spawn(t, dir, "")
+	a := <-started
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	until(t, p, a.run.ID, 0, "hi\n")
+	if list, err := p.Runs.List(t.Context(), "curie", "", 10); err != nil || len(list) != 1 || list[0].ID != a.run.ID {
+		t.Errorf("%+v %v", list, err)
+	}
+	endAll(t, p)
+}
+
 // until follows a run until its output from offset on is want, and returns
 // the offset behind it.
 func until(t *testing.T, p *process, id holt.RunID, offset int64, want string) int64 {

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +129,48 @@ func TestRunRecords(t *testing.T) {
 	if err := runs.Follow(ctx, r.ID, 2, func(holt.RunEvent) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+}
+
+// TestEnvironmentIsNotKept: what a run's environment holds is for the guest
+// only: neither the run as it is shown nor the control database has it.
+func TestEnvironmentIsNotKept(t *testing.T) {
+	dir := home(t)
+	d := up(t, config(t, dir))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	const secret = "hunter2-correct-horse"
+	spec := holt.RunSpec{Command: `echo "${#TOKEN}"; cat`, Env: map[string]string{"TOKEN": secret}, User: "root", Stdin: true}
+	look := func(when string) {
+		t.Helper()
+		list, err := d.Computers().Runs().List(t.Context(), "curie", "", 10)
+		if err != nil || strings.Contains(fmt.Sprint(list), secret) {
+			t.Errorf("%s: %+v %v", when, list, err)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "holt.db*"))
+		if err != nil || len(files) < 2 { // the database and its log
+			t.Fatal(files, err)
+		}
+		for _, file := range files {
+			if b, err := os.ReadFile(file); err != nil || bytes.Contains(b, []byte(secret)) {
+				t.Errorf("%s: %s holds the environment, or %v", when, file, err)
+			}
+		}
+	}
+	var first holt.Run
+	for range 2 { // the second is the first's repeat
+		r, err := d.Computers().Runs().Start(t.Context(), "curie", spec, "the-key")
+		if err != nil || r.Spec.Env != nil || first.ID != "" && r.ID != first.ID {
+			t.Fatalf("%+v %v", r, err)
+		}
+		first = r
+	}
+	look("while it runs")
+	if _, err := d.Computers().Runs().Input(t.Context(), first.ID, 0, strings.NewReader(""), true); err != nil {
+		t.Fatal(err)
+	}
+	if res := follow(t, d, first.ID, 0); res.out != fmt.Sprintf("%d\n", len(secret)) || res.Spec.Env != nil {
+		t.Errorf("%q %+v", res.out, res.Run)
+	}
+	look("after its end")
 }
 
 // awaitExit waits until the end of a run is on record.

@@ -13,7 +13,7 @@ import (
 
 // migrations bring the control database from version i to i+1. What was
 // released is never changed: a change is a new migration at the end.
-var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema}
+var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema, computer.RunSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (

@@ -180,6 +180,9 @@ func runSeveral(t *testing.T, n server.Nouns) {
 		t.Errorf("ended as %+v", end)
 	}
 	got := Must(n.Runs.Get(ctx, run.ID))(t)
+	if run.Spec.Env != nil || got.Spec.Env != nil {
+		t.Errorf("the environment is shown: %v, %v", run.Spec.Env, got.Spec.Env)
+	}
 	if d := cmp.Diff(end, got, cmpopts.EquateEmpty()); d != "" {
 		t.Error(d)
 	}

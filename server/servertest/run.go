@@ -61,6 +61,7 @@ func (n runs) Start(_ context.Context, computer string, spec holt.RunSpec, key s
 		}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		r := &run{cmd: cmd, gone: make(chan struct{}), limit: cmp.Or(n.m.Kept, 4<<20), changed: make(chan struct{})}
+		spec.Env = nil // not kept, as by the real one
 		r.info = holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: spec, State: holt.RunRunning, StartedAt: time.Now().UTC()}
 		begun := r.info // before its end may change it
 		if err := r.start(); err != nil {
