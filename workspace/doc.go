@@ -167,7 +167,7 @@
 //
 // # Lock order
 //
-// packMu, flushMu, mu (in a merge that of the workspace that is merged into; the other's is not held meanwhile), then a reading connection of the index, then the journal's own. mu is never held during fdatasync or a
+// A merge's turn at both workspaces (that of the lower ID first: [merge.alone]), packMu, flushMu, mu (in a merge that of the workspace that is merged into; the other's is not held meanwhile), then a reading connection of the index, then the journal's own. mu is never held during fdatasync or a
 // commit, but for restores. The index's reading connection belongs to mu held exclusively.
 //
 // # Traps

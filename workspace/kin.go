@@ -215,11 +215,39 @@ func (x state) sameAttrs(y state) (bool, error) {
 	return true, nil
 }
 
+// contents names what a file holds, for as long as nobody writes to it.
+type contents struct {
+	t    *Tree
+	ino  Ino
+	data uint32
+	size int64
+}
+
+func (x state) contents() contents { return contents{x.s.t, x.row.ino, x.row.data, x.row.size} }
+
+// sameBytes is [state.sameBytes], which may read both files to their ends: what
+// the first build has found holds in the second, while everything waits, for
+// what was not written since.
+func (m *merge) sameBytes(x, y state) (bool, error) {
+	key := [2]contents{x.contents(), y.contents()}
+	if same, ok := m.compared[key]; ok {
+		return same, nil
+	}
+	same, err := x.sameBytes(y)
+	for _, c := range key {
+		if err != nil || c.t == m.into && uint64(c.data) > m.settled {
+			return same, err
+		}
+	}
+	m.compared[key] = same
+	return same, nil
+}
+
 // same is sameBytes and sameAttrs.
-func (x state) same(y state) (bool, error) {
+func (m *merge) same(x, y state) (bool, error) {
 	ok, err := x.sameAttrs(y)
 	if err == nil && ok {
-		ok, err = x.sameBytes(y)
+		ok, err = m.sameBytes(x, y)
 	}
 	return ok, err
 }

@@ -1,11 +1,13 @@
 package workspace
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"slices"
 
+	"holt"
 	"holt/db"
 )
 
@@ -43,11 +45,16 @@ type MergeReport struct {
 // Errors: InvalidArgument if the two have nothing in common, Conflict if no
 // checkpoint is left that both have, OutOfSpace.
 func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt MergeOptions) (MergeReport, error) {
-	m := &merge{into: w.tree, from: from.tree, opt: opt, c: c, staged: map[sourceBytes]extent{}}
+	m := &merge{into: w.tree, from: from.tree, opt: opt, c: c, staged: map[sourceBytes]extent{}, compared: map[[2]contents]bool{}}
 	err := m.prepare(from)
 	if err != nil {
 		return MergeReport{}, diskError("merge workspace", err)
 	}
+	end, err := m.alone(ctx)
+	if err != nil {
+		return MergeReport{}, err
+	}
+	defer end()
 	if err := errors.Join(w.Flush(), from.Flush()); err != nil {
 		return MergeReport{}, diskError("merge workspace", err)
 	}
@@ -63,8 +70,17 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 		defer t.holdSegments(-1)
 	}
 	m.dry = true
+	reason := "before merge of " + cmp.Or(opt.Name, "a fork")
 	if !opt.DryRun {
-		// Bytes are copied first, so that little is left to do with everything standing still.
+		// Bytes are compared and copied first, so that little is left to do with everything standing still.
+		before, err := w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: reason}, IfChanged: true})
+		if err == nil {
+			err = w.Flush()
+		}
+		if err != nil {
+			return MergeReport{}, diskError("merge workspace", err)
+		}
+		m.settled = before.version
 		if err := w.tree.index.db.Read(ctx, func(tx *db.Tx) error { _, _, err := build(tx); return err }); err != nil {
 			return MergeReport{}, diskError("merge workspace", err)
 		}
@@ -73,7 +89,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 		}
 		m.dry = false
 	}
-	report, err := w.change(ctx, c, opt.DryRun, "before merge of "+cmp.Or(opt.Name, "a fork"), 0, build)
+	report, err := w.change(ctx, c, opt.DryRun, reason, 0, build)
 	if err != nil {
 		return MergeReport{}, err
 	}
@@ -96,8 +112,10 @@ type merge struct {
 	point       Checkpoint               // of the other, that is merged; zero: its present
 	common      CheckpointID
 
-	staged map[sourceBytes]extent // bytes of the other that are here
-	wanted []extent               // and those that are not, of the other
+	settled  uint64                 // version of this workspace up to which bytes are what they were in the first build
+	compared map[[2]contents]bool   // whether they are the same
+	staged   map[sourceBytes]extent // bytes of the other that are here
+	wanted   []extent               // and those that are not, of the other
 
 	// Of one build.
 	n, f    *side // this one now, the other as it is merged
@@ -133,6 +151,33 @@ func (m *merge) prepare(from *Workspace) (err error) {
 	defer m.from.mu.RUnlock()
 	m.checkpoints, m.past[1] = slices.Clone(m.from.checkpoints), m.from.descent()
 	return nil
+}
+
+// alone waits until no other merge has one of the two workspaces: two that
+// each hold a reading connection of one index and wait for one of the other's
+// would do so for ever.
+func (m *merge) alone(ctx context.Context) (end func(), err error) {
+	turns := []chan struct{}{m.into.merging, m.from.merging}
+	id := func(l []Ancestor) []byte { return l[len(l)-1].ID[:] }
+	if bytes.Compare(id(m.lineages[1]), id(m.lineages[0])) < 0 {
+		slices.Reverse(turns)
+	}
+	taken := 0
+	end = func() {
+		for _, turn := range turns[:taken] {
+			<-turn
+		}
+	}
+	for _, turn := range turns {
+		select {
+		case turn <- struct{}{}:
+			taken++
+		case <-ctx.Done():
+			end()
+			return nil, holt.Errorf(holt.Timeout, "merge workspace: %w while another merge has one of the two", ctx.Err())
+		}
+	}
+	return end, nil
 }
 
 // look notes what a build needs of the tree itself.

@@ -19,7 +19,7 @@ func (m *merge) copyOf(f *inodeRow, ino Ino) *inodeRow {
 func (m *merge) judgeInode(u *mergeUnit) error {
 	row := *u.n.row
 	if u.b.row == nil {
-		same, err := u.f.same(u.n)
+		same, err := m.same(u.f, u.n)
 		if err == nil && !same {
 			u.conflict = "it was made on both sides, differently"
 		}
@@ -45,13 +45,13 @@ func (m *merge) judgeBytes(u *mergeUnit, row *inodeRow) (bool, error) {
 	if !f.row.isFile() {
 		return false, nil // a link's target never changes
 	}
-	if same, err := b.sameBytes(f); err != nil || same {
+	if same, err := m.sameBytes(b, f); err != nil || same {
 		return false, err
 	}
-	if same, err := f.sameBytes(n); err != nil || same {
+	if same, err := m.sameBytes(f, n); err != nil || same {
 		return false, err
 	}
-	same, err := b.sameBytes(n)
+	same, err := m.sameBytes(b, n)
 	if err != nil {
 		return false, err
 	}
@@ -78,9 +78,10 @@ func (m *merge) judgeBytes(u *mergeUnit, row *inodeRow) (bool, error) {
 		u.conflict = "the same lines were changed on both sides"
 		return false, nil
 	}
-	u.conflict, u.text, u.merged = "", out, true
+	u.conflict, u.merged = "", true
 	row.size = int64(len(out))
-	return true, nil
+	u.text, err = m.write(out) // at once: all of them would be too much to hold
+	return true, err
 }
 
 // judgeAttrs merges attributes one by one.
@@ -192,8 +193,7 @@ func (m *merge) fillUnit(u *mergeUnit) (err error) {
 	}
 	switch {
 	case u.merged:
-		c.all, err = m.write(u.text)
-		row.writer = 0
+		c.all, row.writer = u.text, 0
 	case u.rewritten:
 		if row.writer, err = m.author(row.writer, true); err == nil {
 			c.all, err = m.bring(u.f)

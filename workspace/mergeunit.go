@@ -26,9 +26,9 @@ type mergeUnit struct {
 	enter     []placedEntry // names here
 	result    *was
 	rewritten bool // with bytes of the other
-	text      []byte
 	merged    bool
-	twin      bool // to be known as the other's
+	text      []extent // of what is merged by lines
+	twin      bool     // to be known as the other's
 	conflict  string
 }
 
@@ -83,7 +83,7 @@ func (m *merge) gatherUnit(ino Ino) error {
 	}
 	u.gone, u.came = without(before, after), without(after, before)
 	if u.b.row != nil && u.f.row != nil && len(u.gone)+len(u.came) == 0 {
-		if same, err := u.b.same(u.f); err != nil || same {
+		if same, err := m.same(u.b, u.f); err != nil || same {
 			return err
 		}
 	}
@@ -343,7 +343,7 @@ func (m *merge) dirHere(dir Ino) (Ino, error) {
 }
 
 func (m *merge) judgeGone(u *mergeUnit) error {
-	same, err := u.b.same(u.n)
+	same, err := m.same(u.b, u.n)
 	if err != nil {
 		return err
 	}

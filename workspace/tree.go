@@ -59,6 +59,7 @@ type Tree struct {
 	indexedSegment uint32 // the newest that the index names
 	collected      uint32 // the newest when dead segments were last looked for
 
+	merging chan struct{} // holds a token while a merge reads or changes this one; before all locks
 	flushMu sync.Mutex    // one batch is written at a time; before mu
 	held    int           // forks and merges that run: no segment goes meanwhile; guarded by flushMu
 	wake    chan struct{} // to the flusher, capacity 1
