@@ -18,8 +18,9 @@ func (t *Tx) Exec(sql string, args ...any) error {
 
 // Query runs one statement and calls fn for each row until it fails.
 func (t *Tx) Query(sql string, args []any, fn func(*Row) error) error {
+	row := &Row{}
 	return sqlitex.Execute(t.conn, sql, &sqlitex.ExecOptions{
-		Args: args, ResultFunc: func(s *Stmt) error { return fn(&Row{s}) },
+		Args: args, ResultFunc: func(s *Stmt) error { row.stmt = s; return fn(row) },
 	})
 }
 

@@ -15,7 +15,7 @@ var errApply = errors.New("record does not fit the tree")
 // and in recovery, and depends on nothing but the state and the record.
 func (t *Tree) apply(o *op, rec journal.Record) error {
 	if o.kind != opParts && o.kind != opTurn {
-		t.parts, t.partRecords = nil, 0 // their end never came
+		t.parts = nil // their end never came
 	}
 	switch o.kind {
 	case opFormat:

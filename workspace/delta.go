@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type delta struct {
 	before, after point
 	inodes        map[Ino]*pair
 	gone, came    []placedEntry
+	dirs          [2]map[Ino]string // paths of directories, as far as they are known: before, after
 }
 
 // pair is an inode at both moments; nil where it has no name.
@@ -39,7 +41,7 @@ type pair struct {
 
 // difference finds what differs between a and b, whichever is later.
 func difference(tx *db.Tx, a, b moment) (*delta, error) {
-	d := &delta{before: point{tx, a.version}, after: point{tx, b.version}, inodes: map[Ino]*pair{}}
+	d := &delta{before: point{tx, a.version}, after: point{tx, b.version}, inodes: map[Ino]*pair{}, dirs: [2]map[Ino]string{{}, {}}}
 	if a.version > b.version {
 		d.before, d.after = d.after, d.before
 		a, b = b, a
@@ -56,23 +58,63 @@ func difference(tx *db.Tx, a, b moment) (*delta, error) {
 func (d *delta) turn() {
 	d.before, d.after = d.after, d.before
 	d.gone, d.came = d.came, d.gone
+	d.dirs[0], d.dirs[1] = d.dirs[1], d.dirs[0]
 	for _, p := range d.inodes {
 		p.before, p.after = p.after, p.before
 	}
 }
 
 func (d *delta) find(tx *db.Tx, a, b moment) error {
-	var found []Ino
-	err := tx.Query("SELECT ino FROM past_inode WHERE died > ?1 AND died <= ?2"+
-		" UNION SELECT ino FROM past_inode WHERE ino >= ?3 AND ino < ?4 UNION SELECT ino FROM inode WHERE ino >= ?3 AND ino < ?4",
-		[]any{a.version, b.version, int64(a.nextIno), int64(b.nextIno)}, func(r *db.Row) error { found = append(found, Ino(r.Int64(0))); return nil })
+	var found, look []Ino
+	note := func(ino Ino) *pair {
+		p := d.inodes[ino]
+		if p == nil {
+			p = &pair{}
+			d.inodes[ino], found = p, append(found, ino)
+		}
+		return p
+	}
+	err := tx.Query("SELECT "+inodeRowColumns+" FROM past_inode WHERE died > ?1 AND died <= ?2", []any{a.version, b.version}, func(r *db.Row) error {
+		ino := Ino(r.Int64(0))
+		if d.inodes[ino] == nil && ino < a.nextIno {
+			look = append(look, ino)
+		}
+		if p := note(ino); r.Int64(bornColumn) <= a.version {
+			p.before = named(scanInodeRow(r))
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	if err := d.add(found...); err != nil {
+	err = d.after.in("inode", inodeRowColumns, "ino >= ?2 AND ino < ?3", "", []any{int64(a.nextIno), int64(b.nextIno)}, func(r *db.Row) error {
+		note(Ino(r.Int64(0))).after = named(scanInodeRow(r))
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	err = tx.Query("SELECT "+entryColumns+", died FROM past_entry WHERE died > ?1 AND died <= ?2 AND born <= ?1", []any{a.version, b.version}, func(r *db.Row) error {
+	after, err := d.after.inodesOf(look)
+	if err != nil {
+		return err
+	}
+	for ino, in := range after {
+		d.inodes[ino].after = named(in)
+	}
+	if err := d.departures(tx, a, b); err != nil {
+		return err
+	}
+	for len(found) > 0 {
+		if found, err = d.arrivals(found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// departures notes the entries that are gone.
+func (d *delta) departures(tx *db.Tx, a, b moment) error {
+	err := tx.Query("SELECT "+entryColumns+", died FROM past_entry WHERE died > ?1 AND died <= ?2 AND born <= ?1", []any{a.version, b.version}, func(r *db.Row) error {
 		e := scanEntry(r)
 		e.died = uint32(r.Int64(5))
 		d.gone = append(d.gone, e)
@@ -87,22 +129,11 @@ func (d *delta) find(tx *db.Tx, a, b moment) error {
 			kept = append(kept, e.ino)
 		}
 	}
-	if err := d.add(kept...); err != nil {
-		return err
-	}
-	for len(found) > 0 {
-		p := d.inodes[found[0]]
-		more, err := d.arrivals(p)
-		if err != nil {
-			return err
-		}
-		found = append(found[1:], more...)
-	}
-	return nil
+	return d.add(kept)
 }
 
 // add looks at inodes on both sides.
-func (d *delta) add(inos ...Ino) error {
+func (d *delta) add(inos []Ino) error {
 	before, err := d.before.inodesOf(inos)
 	if err != nil {
 		return err
@@ -127,28 +158,34 @@ func named(in *inodeRow) *inodeRow {
 	return in
 }
 
-// arrivals notes the entries that came into a directory, and returns the
+// arrivals notes the entries that came into directories, and returns the
 // inodes that came back with them.
-func (d *delta) arrivals(p *pair) (back []Ino, err error) {
-	if p.after == nil || !p.after.isDir() {
-		return nil, nil
+func (d *delta) arrivals(dirs []Ino) (back []Ino, err error) {
+	known := map[Ino]uint64{} // the last cookie before
+	for _, ino := range dirs {
+		p := d.inodes[ino]
+		if p.after == nil || !p.after.isDir() {
+			continue
+		}
+		known[ino] = 0
+		if p.before != nil {
+			known[ino] = p.before.cookie
+		}
 	}
-	known := uint64(0)
-	if p.before != nil {
-		known = p.before.cookie
-	}
-	err = d.after.entries(p.after.ino, known, func(e placedEntry) error { d.came = append(d.came, e); back = append(back, e.ino); return nil })
+	err = d.after.entriesOf(known, func(e placedEntry) {
+		if d.came = append(d.came, e); d.inodes[e.ino] == nil {
+			back = append(back, e.ino)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	back = slices.DeleteFunc(back, func(ino Ino) bool { return d.inodes[ino] != nil })
-	slices.Sort(back)
-	back = slices.Compact(back)
-	if err := d.add(back...); err != nil {
+	if err := d.add(back); err != nil {
 		return nil, err
 	}
+	slices.Sort(back)
 	// One that was there all the while brings nothing with it.
-	return slices.DeleteFunc(back, func(ino Ino) bool { return d.inodes[ino].before != nil }), nil
+	return slices.DeleteFunc(slices.Compact(back), func(ino Ino) bool { return d.inodes[ino].before != nil }), nil
 }
 
 func (in *inodeRow) isDir() bool  { return in.mode&syscall.S_IFMT == syscall.S_IFDIR }
@@ -179,6 +216,52 @@ func (d *delta) cancel() {
 	}
 	slices.SortFunc(d.gone, byCookie)
 	slices.SortFunc(d.came, byCookie)
+}
+
+// side returns one of the two, and the paths that are known there.
+func (d *delta) side(after bool) (point, map[Ino]string) {
+	if after {
+		return d.after, d.dirs[1]
+	}
+	return d.before, d.dirs[0]
+}
+
+// learn looks the paths of the directories of entries up, on both sides.
+func (d *delta) learn(lists ...[]placedEntry) error {
+	for _, after := range []bool{false, true} {
+		p, dirs := d.side(after)
+		wanted := map[Ino]bool{}
+		for _, list := range lists {
+			for _, e := range list {
+				if _, ok := dirs[e.parent]; !ok {
+					wanted[e.parent] = true
+				}
+			}
+		}
+		paths, err := p.pathsOf(slices.Collect(maps.Keys(wanted)))
+		if err != nil {
+			return err
+		}
+		maps.Copy(dirs, paths)
+	}
+	return nil
+}
+
+// path returns the path of an entry on one side.
+func (d *delta) path(e placedEntry, after bool) (string, error) {
+	p, dirs := d.side(after)
+	dir, ok := dirs[e.parent]
+	if !ok {
+		var err error
+		if dir, err = p.dirPath(e.parent); err != nil {
+			return "", err
+		}
+		dirs[e.parent] = dir
+	}
+	if dir == "" {
+		return "", fmt.Errorf("directory %d has no path at version %d", e.parent, p.version)
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + e.name, nil
 }
 
 // compare works out what differs of all inodes that are there on both sides.

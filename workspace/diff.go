@@ -3,6 +3,7 @@ package workspace
 import (
 	"cmp"
 	"context"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -127,15 +128,11 @@ func (w *Workspace) compare(ctx context.Context, from, to string, fn func(*delta
 
 // changes says a delta in paths, in order.
 func (d *delta) changes(paths []string) ([]Change, error) {
-	l := changeList{d: d, paths: paths, named: map[Ino]bool{}, dirs: map[dirKey]string{}, writers: map[uint32]Writer{}}
+	l := changeList{d: d, paths: paths, all: make([]Change, 0, len(d.gone)+len(d.came)), named: map[Ino]bool{}, writers: map[uint32]Writer{}}
 	if err := d.compare(); err != nil {
 		return nil, err
 	}
-	var parents []Ino
-	for _, e := range slices.Concat(d.gone, d.came) {
-		parents = append(parents, e.parent)
-	}
-	if err := l.learn(parents); err != nil {
+	if err := d.learn(d.gone, d.came); err != nil {
 		return nil, err
 	}
 	if err := l.names(); err != nil {
@@ -167,30 +164,7 @@ type changeList struct {
 	paths   []string
 	all     []Change
 	named   map[Ino]bool // a change of its names was reported, with what else changed
-	dirs    map[dirKey]string
 	writers map[uint32]Writer
-}
-
-type dirKey struct {
-	dir   Ino
-	after bool
-}
-
-// path returns the path of an entry on one side.
-func (l *changeList) path(e placedEntry, after bool) (string, error) {
-	p, k := l.d.before, dirKey{e.parent, after}
-	if after {
-		p = l.d.after
-	}
-	dir, ok := l.dirs[k]
-	if !ok {
-		var err error
-		if dir, err = p.dirPath(e.parent); err != nil {
-			return "", err
-		}
-		l.dirs[k] = dir
-	}
-	return strings.TrimSuffix(dir, "/") + "/" + e.name, nil
 }
 
 // names reports the entries that are gone or came.
@@ -242,7 +216,7 @@ func (in *inodeRow) sameType(o *inodeRow) bool {
 
 // inPlace reports the inodes that changed under names that did not.
 func (l *changeList) inPlace() error {
-	var changed, parents []Ino
+	var changed []Ino
 	for ino, p := range l.d.inodes {
 		if p.before != nil && p.after != nil && !l.named[ino] && (p.bytes || p.attrs) {
 			changed = append(changed, ino)
@@ -255,12 +229,7 @@ func (l *changeList) inPlace() error {
 	if p := l.d.inodes[Root]; p != nil && p.after != nil {
 		names[Root] = []placedEntry{{ino: Root, parent: Root, born: p.after.born}}
 	}
-	for _, all := range names {
-		for _, e := range all {
-			parents = append(parents, e.parent)
-		}
-	}
-	if err := l.learn(parents); err != nil {
+	if err := l.d.learn(slices.Collect(maps.Values(names))...); err != nil {
 		return err
 	}
 	for _, ino := range changed {
@@ -277,36 +246,18 @@ func (l *changeList) inPlace() error {
 	return nil
 }
 
-// learn looks the paths of directories up, on both sides.
-func (l *changeList) learn(dirs []Ino) error {
-	for _, after := range []bool{false, true} {
-		p := l.d.before
-		if after {
-			p = l.d.after
-		}
-		paths, err := p.pathsOf(slices.DeleteFunc(slices.Clone(dirs), func(dir Ino) bool { _, ok := l.dirs[dirKey{dir, after}]; return ok }))
-		if err != nil {
-			return err
-		}
-		for dir, path := range paths {
-			l.dirs[dirKey{dir, after}] = path
-		}
-	}
-	return nil
-}
-
 // add reports one change: of the entry before to that after.
 func (l *changeList) add(kind ChangeKind, before, after placedEntry, p *pair) (err error) {
 	c := Change{Kind: kind}
 	in, version := p.after, after.born
 	if before.ino != 0 {
-		if c.From, err = l.path(before, false); err != nil {
+		if c.From, err = l.d.path(before, false); err != nil {
 			return err
 		}
 	}
 	if after.ino == 0 {
 		in, version, c.Path, c.From = p.before, before.died, c.From, ""
-	} else if c.Path, err = l.path(after, true); err != nil {
+	} else if c.Path, err = l.d.path(after, true); err != nil {
 		return err
 	}
 	if !within(c.Path, l.paths) && (c.From == "" || !within(c.From, l.paths)) {

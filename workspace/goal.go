@@ -31,14 +31,15 @@ type was struct {
 // plan turns a goal into parts. It runs with mu held and an index that says
 // what memory does, and loads all that the parts touch.
 type plan struct {
-	t     *Tree
-	goal  *goal
-	parts []op
-	next  Ino         // for copies
-	links map[Ino]int // names taken (-) and given (+)
-	seen  map[dirName]bool
-	stale []Stale
-	known map[point]*known
+	t      *Tree
+	goal   *goal
+	parts  parts
+	order  []Ino // of goal.inodes
+	absent map[Ino]bool
+	links  map[Ino]int // names taken (-) and given (+)
+	seen   map[dirName]bool
+	stale  []Stale
+	known  map[point]*known
 }
 
 // known is what was asked in sets of the inodes of a goal, at one point.
@@ -58,8 +59,10 @@ type Stale struct {
 }
 
 func (t *Tree) plan(g *goal) (*plan, error) {
-	p := &plan{t: t, goal: g, next: Ino(t.count.NextIno), links: map[Ino]int{}, seen: map[dirName]bool{}, known: map[point]*known{}}
-	p.parts = append(p.parts, g.extra...)
+	p := &plan{t: t, goal: g, order: slices.Sorted(maps.Keys(g.inodes)), links: map[Ino]int{}, seen: map[dirName]bool{}, known: map[point]*known{}}
+	for _, o := range g.extra {
+		p.add(o)
+	}
 	for _, step := range []func() error{p.look, p.revive, p.eraseNames, p.enterNames, p.fill, p.images, p.drop} {
 		if err := step(); err != nil {
 			return nil, err
@@ -68,8 +71,18 @@ func (t *Tree) plan(g *goal) (*plan, error) {
 	return p, nil
 }
 
-// look asks for what is to be compared: what inodes have now, and had.
+// look loads the inodes that are touched, and asks for what is to be compared:
+// what they have now, and had.
 func (p *plan) look() (err error) {
+	touched := slices.Clone(p.order)
+	for _, list := range [][]placedEntry{p.goal.erase, p.goal.enter} {
+		for _, e := range list {
+			touched = append(touched, e.parent, e.ino)
+		}
+	}
+	if p.absent, err = p.t.warm(p.goal.now, touched); err != nil {
+		return err
+	}
 	note := func(at point, ino Ino, row *inodeRow) {
 		k := p.known[at]
 		if k == nil {
@@ -85,7 +98,9 @@ func (p *plan) look() (err error) {
 		if w.made == nil {
 			note(w.at, w.row.ino, w.row)
 		}
-		note(p.goal.now, ino, w.row)
+		if !p.absent[ino] {
+			note(p.goal.now, ino, w.row)
+		}
 	}
 	for at, k := range p.known {
 		if k.xattrs, err = at.xattrsOf(k.inos); err != nil {
@@ -114,23 +129,27 @@ func (p *plan) wanted(w was) ([]extent, error) {
 	return p.extents(w.at, w.row.ino, w.row.size)
 }
 
-func (p *plan) add(o op) { p.parts = append(p.parts, o) }
+func (p *plan) add(o op) { p.parts.add(&o) }
 
-// sorted lists the inodes of the goal.
-func (g *goal) sorted() []Ino { return slices.Sorted(maps.Keys(g.inodes)) }
+// get is Tree.get of an inode that look loaded.
+func (p *plan) get(ino Ino) (*inode, error) {
+	if p.absent[ino] {
+		return nil, syscall.ENOENT
+	}
+	return p.t.get(ino)
+}
 
 // revive makes the inodes that are not there.
 func (p *plan) revive() error {
-	for _, ino := range p.goal.sorted() {
+	for _, ino := range p.order {
 		w := p.goal.inodes[ino]
-		_, err := p.t.get(ino)
+		_, err := p.get(ino)
 		if err == nil {
 			continue
 		}
 		if err != syscall.ENOENT {
 			return err
 		}
-		p.next = max(p.next, ino+1)
 		o := op{kind: opRevive, ino: ino, mode: w.row.mode, rdev: w.row.rdev, btime: w.row.btime}
 		if w.row.target != "" {
 			o.blob = []byte(w.row.target)
@@ -147,18 +166,16 @@ func (p *plan) revive() error {
 
 // depth orders names so that what is in a directory comes after it.
 func (p *plan) depth(at point, entries []placedEntry) (map[Ino]int, error) {
-	depth := map[Ino]int{}
+	var parents []Ino
 	for _, e := range entries {
-		if _, ok := depth[e.parent]; ok {
-			continue
-		}
-		path, err := at.dirPath(e.parent)
-		if err != nil {
-			return nil, err
-		}
-		depth[e.parent] = strings.Count(strings.TrimSuffix(path, "/"), "/")
+		parents = append(parents, e.parent)
 	}
-	return depth, nil
+	paths, err := at.pathsOf(parents)
+	depth := make(map[Ino]int, len(paths))
+	for ino, path := range paths {
+		depth[ino] = strings.Count(strings.TrimSuffix(path, "/"), "/")
+	}
+	return depth, err
 }
 
 // eraseNames takes names away, the deepest first.
@@ -180,7 +197,7 @@ func (p *plan) eraseNames() error {
 		if _, err := p.t.entry(d, e.name); err != nil {
 			return err
 		}
-		in, err := p.t.get(e.ino)
+		in, err := p.get(e.ino)
 		if err != nil {
 			return err
 		}
@@ -219,18 +236,10 @@ func (p *plan) enterNames() error {
 		e := ready[0]
 		ready = append(ready[1:], waiting[e.ino]...)
 		delete(waiting, e.ino)
-		d, err := p.t.getDir(e.parent)
-		if err == nil {
-			if _, err = p.t.entry(d, e.name); err == syscall.ENOENT {
-				err = nil
-			}
-		} else if err == syscall.ENOENT && p.goal.inodes[e.parent].row != nil {
-			err = nil // it is revived
-		}
-		if err != nil {
+		if err := p.loadName(e); err != nil {
 			return err
 		}
-		in, err := p.t.get(e.ino)
+		in, err := p.get(e.ino)
 		n := p.goal.inodes[e.ino].row
 		switch {
 		case err == nil:
@@ -249,12 +258,27 @@ func (p *plan) enterNames() error {
 	return nil
 }
 
+// loadName loads what a directory has under a name that it is given.
+func (p *plan) loadName(e placedEntry) error {
+	if p.absent[e.parent] && p.goal.inodes[e.parent].row != nil {
+		return nil // it is revived
+	}
+	d, err := p.t.getDir(e.parent)
+	if err == nil {
+		_, err = p.t.entry(d, e.name)
+	}
+	if err == syscall.ENOENT && d != nil {
+		err = nil
+	}
+	return err
+}
+
 // fill gives files their bytes back, where they differ, and inodes their
 // extended attributes.
 func (p *plan) fill() error {
-	for _, ino := range p.goal.sorted() {
+	for _, ino := range p.order {
 		w := p.goal.inodes[ino]
-		in, err := p.t.get(ino)
+		in, err := p.get(ino)
 		if err != nil && err != syscall.ENOENT {
 			return err
 		}
@@ -316,6 +340,9 @@ type replacement struct {
 // replacements returns the ranges that make have into want, and leaves alone
 // what is the same in both.
 func replacements(have, want []extent) (all []replacement) {
+	if len(have)+len(want) == 0 {
+		return nil
+	}
 	key := func(e extent) extent { e.born = 0; return e }
 	in := func(list []extent) map[extent]bool {
 		m := make(map[extent]bool, len(list))
@@ -379,7 +406,7 @@ func (p *plan) xattrs(ino Ino, in *inode, w was) error {
 
 // images sets attributes, after all that stamps times.
 func (p *plan) images() error {
-	for _, ino := range p.goal.sorted() {
+	for _, ino := range p.order {
 		row := p.goal.inodes[ino].row
 		p.add(op{kind: opImage, ino: ino, mode: row.mode & 07777, uid: row.uid, gid: row.gid, n: row.size, atime: row.atime,
 			mtime: row.mtime, ctime: row.ctime, author: row.writer, data: row.data})
@@ -391,7 +418,7 @@ func (p *plan) images() error {
 // drop ends the inodes that lost their last name, unless a mount holds them.
 func (p *plan) drop() error {
 	for _, ino := range slices.Sorted(maps.Keys(p.links)) {
-		in, err := p.t.get(ino)
+		in, err := p.get(ino)
 		if err == syscall.ENOENT {
 			continue // revived, and named
 		}

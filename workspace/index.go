@@ -107,6 +107,14 @@ func (x *index) inode(ino Ino) (in *inode, err error) {
 	return in, err
 }
 
+// anyInode tells whether one of a set of inodes has a row.
+func (x *index) anyInode(set string) (yes bool, err error) {
+	err = x.rows("SELECT 1 FROM json_each(?1) CROSS JOIN inode ON ino = value LIMIT 1",
+		func(s *db.Stmt) { s.BindText(1, set) },
+		func(*db.Stmt) bool { yes = true; return false })
+	return yes, err
+}
+
 // scanDentry reads ino, cookie, born, mode from column c on.
 func scanDentry(s *db.Stmt, c int) dentry {
 	return dentry{ino: Ino(s.ColumnInt64(c)), cookie: uint64(s.ColumnInt64(c + 1)), born: uint32(s.ColumnInt64(c + 2)), indexed: true,

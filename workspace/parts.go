@@ -16,36 +16,34 @@ import (
 // mostParts bounds the parts in one record, bytes.
 const mostParts = 128 << 10
 
-// packParts appends encoded parts to blobs of bounded size.
-func packParts(parts []op) (blobs [][]byte) {
-	var b, one []byte
-	for i := range parts {
-		one = parts[i].encode(one[:0])
-		if len(b) > 0 && len(b)+len(one)+binary.MaxVarintLen32 > mostParts {
-			blobs, b = append(blobs, b), nil
-		}
-		b = append(binary.AppendUvarint(b, uint64(len(one))), one...)
-	}
-	if len(b) > 0 {
-		blobs = append(blobs, b)
-	}
-	return blobs
+// parts are encoded parts, in blobs of bounded size.
+type parts struct {
+	blobs [][]byte
+	one   []byte
 }
 
-// unpackParts is the inverse, of one blob.
-func unpackParts(b []byte) (parts []op, err error) {
+func (p *parts) add(o *op) {
+	p.one = o.encode(p.one[:0])
+	last := len(p.blobs) - 1
+	if last < 0 || len(p.blobs[last])+len(p.one)+binary.MaxVarintLen32 > mostParts {
+		p.blobs, last = append(p.blobs, make([]byte, 0, mostParts)), last+1
+	}
+	p.blobs[last] = append(binary.AppendUvarint(p.blobs[last], uint64(len(p.one))), p.one...)
+}
+
+// eachPart calls fn with the encoded parts of one blob.
+func eachPart(b []byte, fn func(part []byte) error) error {
 	for len(b) > 0 {
 		n, k := binary.Uvarint(b)
-		if k <= 0 || n > uint64(len(b)-k) {
-			return nil, errOp
+		if k <= 0 || n == 0 || n > uint64(len(b)-k) {
+			return errOp
 		}
-		o, err := decodeOp(b[k : k+int(n)])
-		if err != nil {
-			return nil, err
+		if err := fn(b[k : k+int(n)]); err != nil {
+			return err
 		}
-		parts, b = append(parts, o), b[k+int(n):]
+		b = b[k+int(n):]
 	}
-	return parts, nil
+	return nil
 }
 
 // packExtents encodes extents that lie at or after off.
@@ -86,48 +84,54 @@ func unpackExtents(off, end int64, b []byte) (extents []extent, err error) {
 
 // commitParts makes parts happen, all or none. mu is held, and everything that
 // the parts touch is loaded.
-func (t *Tree) commitParts(parts []op, end op) error {
-	defer func() { t.parts, t.partRecords = nil, 0 }()
-	blobs := packParts(parts)
-	for i, b := range blobs {
+func (t *Tree) commitParts(all parts, end op) error {
+	defer func() { t.parts = nil }()
+	for i, b := range all.blobs {
 		o := op{kind: opParts, time: end.time, n: int64(i), blob: b}
 		if err := t.commit(&o, nil, nil); err != nil {
 			return err
 		}
 	}
-	end.kind, end.from = opTurn, int64(len(blobs))
+	end.kind, end.from = opTurn, int64(len(all.blobs))
 	return t.commit(&end, nil, nil)
 }
 
 // applyParts keeps the parts until their end comes.
 func (t *Tree) applyParts(o *op) error {
 	if o.n == 0 {
-		t.parts, t.partRecords = nil, 0
+		t.parts = nil
 	}
-	parts, err := unpackParts(o.blob)
-	if err != nil || int64(t.partRecords) != o.n {
+	if int64(len(t.parts)) != o.n {
 		return fmt.Errorf("%w: parts %d", errApply, o.n)
 	}
-	t.parts = append(t.parts, parts...)
-	t.partRecords++
+	t.parts = append(t.parts, o.blob)
 	return nil
 }
 
 // applyTurn makes the parts before it happen.
 func (t *Tree) applyTurn(o *op) error {
-	parts := t.parts
-	if int64(t.partRecords) != o.from {
-		return fmt.Errorf("%w: %d of %d records of parts", errApply, t.partRecords, o.from)
+	blobs := t.parts
+	if int64(len(blobs)) != o.from {
+		return fmt.Errorf("%w: %d of %d records of parts", errApply, len(blobs), o.from)
 	}
-	t.parts, t.partRecords = nil, 0
+	t.parts = nil
+	if err := t.makeRoom(blobs); err != nil {
+		return err
+	}
 	if o.n != 0 {
 		t.count.Head = uint64(o.n)
 	}
 	touched := map[Ino]*inode{}
-	for i := range parts {
-		part := &parts[i]
-		part.writer, part.time = o.writer, o.time
-		if err := t.applyPart(part, touched); err != nil {
+	for _, b := range blobs {
+		err := eachPart(b, func(b []byte) error {
+			part, err := decodeOp(b)
+			if err != nil {
+				return fmt.Errorf("%w: %w", errApply, err)
+			}
+			part.writer, part.time = o.writer, o.time
+			return t.applyPart(&part, touched)
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -144,6 +148,46 @@ func (t *Tree) applyTurn(o *op) error {
 		}
 	}
 	return nil
+}
+
+// makeRoom looks, before anything changes, whether the inodes that parts make
+// are not there. Those that are gone the index must forget first.
+func (t *Tree) makeRoom(blobs [][]byte) error {
+	var made []Ino
+	freed := false
+	for _, b := range blobs {
+		err := eachPart(b, func(b []byte) error {
+			if opKind(b[0]) != opRevive {
+				return nil
+			}
+			part, err := decodeOp(b)
+			if err != nil {
+				return err
+			}
+			in := t.inodes.m[part.ino]
+			if part.ino == 0 || in != nil && !in.freed {
+				return fmt.Errorf("inode %d is there", part.ino)
+			}
+			freed = freed || in != nil
+			made = append(made, part.ino)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%w: %w", errApply, err)
+		}
+	}
+	if freed {
+		if err := t.flushHeld(); err != nil {
+			return err
+		}
+	}
+	return sets(made, func(set string) error {
+		there, err := t.index.anyInode(set)
+		if err == nil && there {
+			err = fmt.Errorf("%w: inodes are there", errApply)
+		}
+		return err
+	})
 }
 
 // unplace takes the path from a directory without a name.
@@ -183,16 +227,10 @@ func (t *Tree) applyPart(o *op, touched map[Ino]*inode) error {
 }
 
 // applyRevive makes an inode without a name, often one that was there before:
-// a directory goes on with the cookies it had given out.
+// a directory goes on with the cookies it had given out. See makeRoom.
 func (t *Tree) applyRevive(o *op, touched map[Ino]*inode) error {
-	if in := t.inodes.m[o.ino]; in != nil && in.freed {
-		// The index must forget the one that is gone first.
-		if err := t.flushHeld(); err != nil {
-			return err
-		}
-	}
-	if _, err := t.get(o.ino); err != syscall.ENOENT || o.ino == 0 {
-		return fmt.Errorf("%w: inode %d is there", errApply, o.ino)
+	if t.inodes.m[o.ino] != nil {
+		return fmt.Errorf("%w: inode %d is made twice", errApply, o.ino)
 	}
 	next := t.count.NextIno
 	in := t.newInode(o.ino, o)

@@ -22,26 +22,36 @@ const nowVersion = math.MaxInt64
 // seen is true for a row of the past that a version sees.
 const seen = "born <= ?1 AND died > ?1"
 
+// in calls fn for the rows of a table, and of its past unless this is the
+// present, that a condition on ?2 and on holds for.
+func (p point) in(table, columns, where, order string, args []any, fn func(*db.Row) error) error {
+	return p.from("", table, columns, "WHERE "+where, order, args, fn)
+}
+
+// from is in with something that the table is joined to.
+func (p point) from(joined, table, columns, where, order string, args []any, fn func(*db.Row) error) error {
+	sql := "SELECT " + columns + " FROM " + joined + table + " " + where + " AND born <= ?1"
+	if p.version != nowVersion {
+		sql += " UNION ALL SELECT " + columns + " FROM " + joined + "past_" + table + " " + where + " AND " + seen
+	}
+	return p.tx.Query(sql+order, append([]any{p.version}, args...), fn)
+}
+
 // inode returns an inode, or nil.
 func (p point) inode(ino Ino) (in *inodeRow, err error) {
-	for _, from := range []string{"inode WHERE ino = ?2 AND born <= ?1", "past_inode WHERE ino = ?2 AND " + seen} {
-		err := p.tx.Query("SELECT "+inodeRowColumns+" FROM "+from, []any{p.version, int64(ino)}, func(r *db.Row) error {
-			in = scanInodeRow(r)
-			return nil
-		})
-		if err != nil || in != nil {
-			return in, err
-		}
-	}
-	return nil, nil
+	err = p.in("inode", inodeRowColumns, "ino = ?2", "", []any{int64(ino)}, func(r *db.Row) error { in = scanInodeRow(r); return nil })
+	return in, err
 }
+
+// bornColumn is where inodeRowColumns have it.
+const bornColumn = 15
 
 // scanInodeRow reads inodeRowColumns.
 func scanInodeRow(r *db.Row) *inodeRow {
 	n := func(i int) int64 { return r.Int64(i) }
 	in := &inodeRow{node: node{ino: Ino(n(0)), mode: uint32(n(1)), uid: uint32(n(2)), gid: uint32(n(3)), nlink: uint32(n(4)), size: n(5),
 		alloc: n(6), rdev: uint32(n(7)), atime: n(8), mtime: n(9), ctime: n(10), btime: n(11), writer: uint32(n(14)),
-		born: uint32(n(15)), data: uint32(n(16))}, parent: Ino(n(12)), cookie: uint64(n(13))}
+		born: uint32(n(bornColumn)), data: uint32(n(16))}, parent: Ino(n(12)), cookie: uint64(n(13))}
 	if !r.Null(17) {
 		in.target = string(r.Bytes(17))
 	}
@@ -73,8 +83,7 @@ func scanEntry(r *db.Row) placedEntry {
 
 // each calls fn for the rows of entry and past_entry that fit.
 func (p point) each(where, order string, args []any, fn func(placedEntry) error) error {
-	return p.tx.Query("SELECT "+entryColumns+" FROM entry WHERE "+where+" AND born <= ?1 UNION ALL SELECT "+entryColumns+
-		" FROM past_entry WHERE "+where+" AND "+seen+order, append([]any{p.version}, args...), func(r *db.Row) error { return fn(scanEntry(r)) })
+	return p.in("entry", entryColumns, where, order, args, func(r *db.Row) error { return fn(scanEntry(r)) })
 }
 
 // entry returns what a directory holds under a name; ino 0: nothing.
@@ -96,8 +105,7 @@ func (p point) names(ino Ino) (all []placedEntry, err error) {
 
 // dirPath returns the path of a directory; "" if it has none.
 func (p point) dirPath(ino Ino) (path string, err error) {
-	err = p.tx.Query("SELECT CAST(path AS BLOB) FROM dir WHERE ino = ?2 AND born <= ?1 UNION ALL SELECT CAST(path AS BLOB) FROM past_dir WHERE ino = ?2 AND "+seen,
-		[]any{p.version, int64(ino)}, func(r *db.Row) error { path = string(r.Bytes(0)); return nil })
+	err = p.in("dir", "CAST(path AS BLOB)", "ino = ?2", "", []any{int64(ino)}, func(r *db.Row) error { path = string(r.Bytes(0)); return nil })
 	return path, err
 }
 
@@ -137,22 +145,19 @@ func scanExtent(r *db.Row, i int) extent {
 
 // extents returns those of a file that overlap lo..hi, in order.
 func (p point) extents(ino Ino, lo, hi int64) (all []extent, err error) {
-	err = p.tx.Query("SELECT "+extentColumns+" FROM extent WHERE ino = ?2 AND off >= ?3 AND off < ?4 AND born <= ?1 UNION ALL SELECT "+extentColumns+
-		" FROM past_extent WHERE ino = ?2 AND off >= ?3 AND off < ?4 AND "+seen+" ORDER BY off",
-		[]any{p.version, int64(ino), lo / windowSize * windowSize, hi}, func(r *db.Row) error {
-			if e := scanExtent(r, 0); e.end() > lo {
-				all = append(all, e)
-			}
-			return nil
-		})
+	err = p.in("extent", extentColumns, "ino = ?2 AND off >= ?3 AND off < ?4", " ORDER BY off", []any{int64(ino), lo / windowSize * windowSize, hi}, func(r *db.Row) error {
+		if e := scanExtent(r, 0); e.end() > lo {
+			all = append(all, e)
+		}
+		return nil
+	})
 	return all, err
 }
 
 // xattrs returns an inode's extended attributes.
 func (p point) xattrs(ino Ino) (map[string]string, error) {
 	m := map[string]string{}
-	err := p.tx.Query("SELECT name, value FROM xattr WHERE ino = ?2 AND born <= ?1 UNION ALL SELECT name, value FROM past_xattr WHERE ino = ?2 AND "+seen,
-		[]any{p.version, int64(ino)}, func(r *db.Row) error { m[string(r.Bytes(0))] = string(r.Bytes(1)); return nil })
+	err := p.in("xattr", "name, value", "ino = ?2", "", []any{int64(ino)}, func(r *db.Row) error { m[string(r.Bytes(0))] = string(r.Bytes(1)); return nil })
 	return m, err
 }
 

@@ -230,7 +230,7 @@ func (t *Tree) replay() error {
 			t.harvest(&o, rec)
 			return nil
 		}
-		if n++; (n%t.opt.FlushOps == 0 || t.crammed()) && t.partRecords == 0 {
+		if n++; (n%t.opt.FlushOps == 0 || t.crammed()) && len(t.parts) == 0 {
 			if err := t.flush(); err != nil {
 				return err
 			}
@@ -241,7 +241,7 @@ func (t *Tree) replay() error {
 		t.noted(&o, rec)
 		return nil
 	})
-	t.parts, t.partRecords = nil, 0
+	t.parts = nil
 	if err == nil {
 		err = t.flush()
 	}

@@ -123,7 +123,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, reason string, head Checkpoin
 			return err
 		}
 		end.n, stale = int64(head), p.stale
-		if len(p.parts) == 0 && (head == 0 || uint64(head) == t.count.Head) {
+		if len(p.parts.blobs) == 0 && (head == 0 || uint64(head) == t.count.Head) {
 			return nil
 		}
 		report.Before = before.ID
@@ -214,21 +214,24 @@ func (s *scope) goal() (*goal, error) {
 	return s.g, nil
 }
 
-// same tells whether a row says on both sides the same, but for what follows
-// from names.
+// same tells whether an inode is on both sides the same, but for what follows
+// from names. What was taken away and put back has another version, and is.
 func (p *pair) same() bool {
 	if p.before == nil || p.after == nil {
 		return false
 	}
 	a, b := p.before.node, p.after.node
-	return p.before.born == p.after.born && a == b
+	if p.compared && !p.bytes && !p.attrs {
+		a.born = b.born
+	}
+	return a == b
 }
 
 // erase takes away the names in scope that were not there then, and what is in
 // a directory that was elsewhere then.
 func (s *scope) erase() error {
 	for _, e := range s.d.gone {
-		path, err := s.d.before.path(e)
+		path, err := s.d.path(e, false)
 		if err != nil {
 			return err
 		}
@@ -273,7 +276,7 @@ func (s *scope) cameInScope(ino Ino) (bool, error) {
 		if e.ino != ino {
 			continue
 		}
-		path, err := s.d.after.path(e)
+		path, err := s.d.path(e, true)
 		if err != nil || within(path, s.paths) {
 			return err == nil, err
 		}
@@ -284,7 +287,7 @@ func (s *scope) cameInScope(ino Ino) (bool, error) {
 // enter gives the names in scope that were there then.
 func (s *scope) enter() error {
 	for _, e := range s.d.came {
-		path, err := s.d.after.path(e)
+		path, err := s.d.path(e, true)
 		if err != nil {
 			return err
 		}
@@ -396,7 +399,7 @@ func (s *scope) inPlace() error {
 			if now.ino != ino {
 				continue
 			}
-			path, err := s.d.before.path(now) // its directory may have moved out of scope
+			path, err := s.d.path(now, false) // its directory may have moved out of scope
 			if err != nil {
 				return err
 			}

@@ -178,15 +178,29 @@ func TestRestorePaths(t *testing.T) {
 
 func FuzzUnpackParts(f *testing.F) {
 	o := op{kind: opEnter, parent: 1, name: "x", ino: 7}
-	f.Add(packParts([]op{o, {kind: opImage, ino: 7, mode: 0o644, btime: -5}})[0])
+	var p parts
+	p.add(&o)
+	p.add(&op{kind: opImage, ino: 7, mode: 0o644, btime: -5})
+	f.Add(p.blobs[0])
 	f.Add(packExtents(5, []extent{{off: 10, n: 4, segment: 1, place: 200, whole: 8, delta: 4}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		parts, err := unpackParts(b)
-		if err == nil && len(parts) > 0 {
-			again, err := unpackParts(packParts(parts)[0])
-			if err != nil || len(again) == 0 {
+		var again parts
+		n, m := 0, 0
+		whole := eachPart(b, func(part []byte) error {
+			o, err := decodeOp(part)
+			if err == nil {
+				again.add(&o)
+				n++
+			}
+			return err
+		})
+		for _, blob := range again.blobs {
+			if err := eachPart(blob, func(part []byte) error { m++; _, err := decodeOp(part); return err }); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if n != m || whole == nil && len(b) > 0 && n == 0 {
+			t.Fatalf("%d parts became %d: %v", n, m, whole)
 		}
 		const end = 3 * windowSize
 		extents, err := unpackExtents(5, end, b)
@@ -211,7 +225,7 @@ func TestGroupWithoutEnd(t *testing.T) {
 	fail := false
 	f := newFixture(t, Options{})
 	f.t.opt.Fail = func(point string) error {
-		if fail && point == "commit.append" && f.t.partRecords > 0 {
+		if fail && point == "commit.append" && len(f.t.parts) > 0 {
 			return syscall.ENOSPC
 		}
 		return nil

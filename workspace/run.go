@@ -48,7 +48,10 @@ func (w *Workspace) EndRun(ctx context.Context, run string, flushed bool) (c Che
 // kept. What somebody else changed again at the same time counts as theirs. A
 // run that changed nothing has an empty one.
 func (w *Workspace) Receipt(ctx context.Context, run string) (r Receipt, err error) {
-	err = w.window(ctx, run, func(win *runWindow) error {
+	err = w.window(ctx, run, func(tx *db.Tx, win *runWindow) error {
+		if err := win.compare(tx); err != nil {
+			return err
+		}
 		r, err = win.receipt()
 		return err
 	})
@@ -66,11 +69,11 @@ type runWindow struct {
 	run           string
 	versions      map[uint32]bool // the run's
 	before, after Checkpoint      // zero: the beginning, the present
-	delta         *delta
+	delta         *delta          // see compare
 }
 
 // window runs fn on the window of a run.
-func (w *Workspace) window(ctx context.Context, run string, fn func(*runWindow) error) error {
+func (w *Workspace) window(ctx context.Context, run string, fn func(*db.Tx, *runWindow) error) error {
 	if run == "" {
 		return holt.Errorf(holt.InvalidArgument, "no run is named").WithHint("name one by its id, as the column run of files does")
 	}
@@ -83,7 +86,7 @@ func (w *Workspace) window(ctx context.Context, run string, fn func(*runWindow) 
 		if err != nil {
 			return err
 		}
-		return fn(win)
+		return fn(tx, win)
 	})
 }
 
@@ -130,12 +133,17 @@ func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint
 		return nil, holt.Errorf(holt.Conflict, "what run %s changed is no longer known exactly: a checkpoint around it was deleted", run).
 			WithHint("restore paths from the checkpoints that are left")
 	}
+	return win, nil
+}
+
+// compare finds what differs between the ends of the window.
+func (win *runWindow) compare(tx *db.Tx) (err error) {
 	a, b := moment{int64(win.before.version), win.before.nextIno}, moment{nowVersion, 1 << 62}
 	if win.after.ID != 0 {
 		b = moment{int64(win.after.version), win.after.nextIno}
 	}
 	win.delta, err = difference(tx, a, b)
-	return win, err
+	return err
 }
 
 func (win *runWindow) receipt() (Receipt, error) {

@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -35,9 +37,9 @@ func sets(inos []Ino, fn func(set string) error) error {
 
 // ofSet runs a query over a table and its past for each of a set of inodes, ?2.
 func (p point) ofSet(inos []Ino, columns, table, key string, fn func(*db.Row) error) error {
-	const these = " FROM (SELECT value AS this FROM json_each(?2)) CROSS JOIN "
-	sql := "SELECT " + columns + these + table + " ON " + key + " = this AND born <= ?1 UNION ALL SELECT " + columns + these + "past_" + table + " ON " + key + " = this AND " + seen
-	return sets(inos, func(set string) error { return p.tx.Query(sql, []any{p.version, set}, fn) })
+	return sets(inos, func(set string) error {
+		return p.from("(SELECT value AS this FROM json_each(?2)) CROSS JOIN ", table, columns, "ON "+key+" = this", "", []any{set}, fn)
+	})
 }
 
 // inodesOf returns those inodes that are there.
@@ -50,6 +52,32 @@ func (p point) inodesOf(inos []Ino) (map[Ino]*inodeRow, error) {
 	})
 }
 
+// warm loads inodes into the cache, and returns those that are not there. The
+// index, at p, must say what memory does.
+func (t *Tree) warm(p point, inos []Ino) (absent map[Ino]bool, err error) {
+	absent = map[Ino]bool{}
+	for _, ino := range inos {
+		if t.inodes.m[ino] == nil {
+			absent[ino] = true
+		}
+	}
+	rows, err := p.inodesOf(slices.Collect(maps.Keys(absent)))
+	for ino, row := range rows {
+		delete(absent, ino)
+		in := &inode{node: row.node, indexed: true}
+		if in.isDir() {
+			in.dir = newDir(row.parent, row.cookie, false)
+		}
+		if row.target != "" {
+			in.extra = &extra{held: len(row.target), target: row.target}
+			t.values += in.extra.held
+		}
+		t.inodes.add(in)
+		in.touch()
+	}
+	return absent, err
+}
+
 // namesOf returns the names of inodes.
 func (p point) namesOf(inos []Ino) (map[Ino][]placedEntry, error) {
 	all := make(map[Ino][]placedEntry, len(inos))
@@ -58,6 +86,25 @@ func (p point) namesOf(inos []Ino) (map[Ino][]placedEntry, error) {
 		all[e.ino] = append(all[e.ino], e)
 		return nil
 	})
+}
+
+// entriesOf calls fn for the entries of directories, of each those after a cookie.
+func (p point) entriesOf(after map[Ino]uint64, fn func(placedEntry)) error {
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(after)), setSize) {
+		b := []byte{'{'}
+		for i, ino := range part {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = fmt.Appendf(b, `"%d":%d`, ino, after[ino])
+		}
+		err := p.from("(SELECT CAST(key AS INTEGER) AS this, value AS last FROM json_each(?2)) CROSS JOIN ", "entry", entryColumns,
+			"ON parent = this AND cookie > last", "", []any{string(append(b, '}'))}, func(r *db.Row) error { fn(scanEntry(r)); return nil })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pathsOf returns the paths of directories.

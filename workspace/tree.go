@@ -43,8 +43,7 @@ type Tree struct {
 	reserve *reserve
 	short   bool // the reserve was given back, and could not be taken again yet
 
-	parts       []op // whose end has not come yet
-	partRecords int  // that they came in
+	parts [][]byte // whose end has not come yet
 
 	broken  error // memory and journal no longer agree: nothing is accepted
 	metaBuf []byte

@@ -3,7 +3,9 @@ package workspace
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 
 	"holt"
@@ -20,7 +22,7 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 		return Report{}, err
 	}
 	// The checkpoint that is taken first may be the one after the run.
-	if err := w.window(ctx, run, func(*runWindow) error { return nil }); errors.Is(err, errNoChanges) {
+	if err := w.window(ctx, run, func(*db.Tx, *runWindow) error { return nil }); errors.Is(err, errNoChanges) {
 		return Report{}, holt.Errorf(holt.NotFound, "run %q changed nothing here", run).WithHint("the column run of files names runs that did")
 	} else if err != nil {
 		return Report{}, err
@@ -36,6 +38,9 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 		if err != nil {
 			return nil, Report{}, err
 		}
+		if err := win.compare(tx); err != nil {
+			return nil, Report{}, err
+		}
 		u := &undo{win: win, now: point{tx, nowVersion}, units: map[Ino]*undoUnit{}}
 		return u.build(paths)
 	}
@@ -49,16 +54,20 @@ type undo struct {
 	now   point
 	units map[Ino]*undoUnit
 	taken map[dirName]Ino // names that units take away
+
+	rows   map[Ino]*inodeRow       // of units and of directories that they need, now
+	since  map[dirName]placedEntry // entries of the present that came since the window began, where units look
+	inside map[Ino][]placedEntry   // the same, by directory
+	others map[Ino]bool            // that another changed in the window
 }
 
 type undoUnit struct {
-	ino         Ino
-	gone, came  []placedEntry // names that the run took and gave
-	was         *inodeRow     // before the run; nil: it made it
-	wanted      bool          // what it was is to be restored
-	path        string
-	conflict    string
-	alreadyGone []placedEntry
+	ino        Ino
+	gone, came []placedEntry // names that the run took and gave
+	was        *inodeRow     // before the run; nil: it made it
+	wanted     bool          // what it was is to be restored
+	path       string
+	conflict   string
 }
 
 func (u *undo) unit(ino Ino) *undoUnit {
@@ -74,11 +83,13 @@ func (u *undo) unit(ino Ino) *undoUnit {
 }
 
 func (u *undo) build(paths []string) (*goal, Report, error) {
-	for _, step := range []func() error{u.gather, func() error { return u.narrow(paths) }, u.judge, u.spread} {
+	for _, step := range []func() error{u.gather, func() error { return u.narrow(paths) }, u.look} {
 		if err := step(); err != nil {
 			return nil, Report{}, err
 		}
 	}
+	u.judge()
+	u.spread()
 	g := &goal{now: u.now, inodes: map[Ino]was{}}
 	var report Report
 	for _, x := range u.sorted() {
@@ -123,19 +134,20 @@ func (u *undo) gather() error {
 			u.unit(e.ino).came = append(u.unit(e.ino).came, e)
 		}
 	}
+	var beside []Ino
 	for ino, p := range d.inodes {
-		if p.before == nil || p.after == nil {
-			continue
-		}
-		if !u.win.versions[p.after.born] {
-			if err := u.beside(p); err != nil {
-				return err
+		switch {
+		case p.before == nil || p.after == nil:
+		case u.win.versions[p.after.born]:
+			if p.bytes || p.attrs {
+				u.unit(ino).wanted = true
 			}
-			continue
+		case !p.after.isDir(): // of a directory its entries tell
+			beside = append(beside, ino)
 		}
-		if p.bytes || p.attrs {
-			u.unit(ino).wanted = true
-		}
+	}
+	if err := u.beside(beside); err != nil {
+		return err
 	}
 	for _, x := range u.units {
 		if x.was != nil && len(x.gone) > 0 && !x.was.isDir() {
@@ -148,48 +160,62 @@ func (u *undo) gather() error {
 	return nil
 }
 
-// beside notes an inode that the run changed before another did in the same
-// window: judgeInode will find that it cannot be undone.
-func (u *undo) beside(p *pair) error {
-	if p.after.isDir() {
-		return nil // its entries tell
+// beside notes inodes that the run changed before another did in the same
+// window: judgeInode will find that they cannot be undone.
+func (u *undo) beside(inos []Ino) error {
+	if len(inos) == 0 {
+		return nil
 	}
-	return u.now.tx.Query("SELECT born FROM past_inode WHERE ino = ?1 AND died > ?2 AND died <= ?3",
-		[]any{int64(p.after.ino), u.win.delta.before.version, u.win.delta.after.version}, func(r *db.Row) error {
-			if u.win.versions[uint32(r.Int64(0))] {
-				u.unit(p.after.ino).wanted = true
-			}
-			return nil
-		})
+	mine, err := u.changed("born IN")
+	for _, ino := range inos {
+		if mine[ino] {
+			u.unit(ino).wanted = true
+		}
+	}
+	return err
+}
+
+// changed returns the inodes with a row that ended in the window, and that a
+// condition on the run's versions holds for.
+func (u *undo) changed(condition string) (map[Ino]bool, error) {
+	versions, err := json.Marshal(slices.Collect(maps.Keys(u.win.versions)))
+	if err != nil {
+		return nil, err
+	}
+	all := map[Ino]bool{}
+	return all, u.now.tx.Query("SELECT ino FROM past_inode WHERE died > ?1 AND died <= ?2 AND "+condition+" (SELECT value FROM json_each(?3))",
+		[]any{u.win.delta.before.version, u.win.delta.after.version, string(versions)}, func(r *db.Row) error { all[Ino(r.Int64(0))] = true; return nil })
 }
 
 // narrow names the units, and drops those out of paths.
 func (u *undo) narrow(paths []string) error {
+	d := u.win.delta
+	var still []Ino // whose names the run left alone
+	for ino, x := range u.units {
+		if len(x.gone)+len(x.came) == 0 {
+			still = append(still, ino)
+		}
+	}
+	names, err := d.after.namesOf(still)
+	if err != nil {
+		return err
+	}
+	if err := d.learn(append(slices.Collect(maps.Values(names)), d.gone, d.came)...); err != nil {
+		return err
+	}
 	for ino, x := range u.units {
 		in := false
-		for i, list := range [][]placedEntry{x.gone, x.came} {
+		for i, list := range [][]placedEntry{x.gone, x.came, names[ino]} {
 			for _, e := range list {
-				path, err := []point{u.win.delta.before, u.win.delta.after}[i].path(e)
+				path, err := d.path(e, i > 0)
 				if err != nil {
 					return err
 				}
 				x.path, in = cmp.Or(x.path, path), in || within(path, paths)
 			}
 		}
-		if x.path == "" {
-			names, err := u.win.delta.after.names(ino)
-			if err != nil {
-				return err
-			}
-			for _, e := range names {
-				if x.path, err = u.win.delta.after.path(e); err != nil {
-					return err
-				}
-				in = in || within(x.path, paths)
-			}
-			if ino == Root {
-				x.path, in = "/", len(paths) == 0 || within("/", paths)
-			}
+		if ino == Root {
+			x.path, in = "/", len(paths) == 0 || within("/", paths)
 		}
 		if !in {
 			delete(u.units, ino)
@@ -198,126 +224,136 @@ func (u *undo) narrow(paths []string) error {
 	return nil
 }
 
-// judge finds the units that what came later, or at the same time, has met.
-func (u *undo) judge() error {
-	u.taken = map[dirName]Ino{}
+// look asks for all of the present that decides.
+func (u *undo) look() (err error) {
+	inos := slices.Collect(maps.Keys(u.units))
+	after := map[Ino]uint64{}
 	for _, x := range u.units {
-		if err := u.judgeInode(x); err != nil {
-			return err
+		for _, e := range x.gone {
+			inos = append(inos, e.parent)
+			after[e.parent] = u.lastCookie(e.parent)
 		}
-		kept := x.came[:0:0]
 		for _, e := range x.came {
-			now, err := u.now.entry(e.parent, e.name)
-			switch {
-			case err != nil:
-				return err
-			case now.ino == e.ino && now.cookie == e.cookie:
-				kept = append(kept, now)
-				u.taken[dirName{e.parent, e.name}] = x.ino
-			case now.ino != 0:
-				x.conflict = "something else has this name since"
-			default:
-				x.alreadyGone = append(x.alreadyGone, e)
-			}
+			after[e.parent] = u.lastCookie(e.parent)
 		}
-		x.came = kept
-	}
-	for _, x := range u.units {
-		if len(x.alreadyGone) > 0 && len(x.gone) > 0 && x.conflict == "" {
-			x.conflict = "it was moved or removed since"
+		if p := u.win.delta.inodes[x.ino].after; x.was == nil && p != nil && p.isDir() {
+			after[x.ino] = 0
 		}
 	}
-	return nil
-}
-
-// judgeInode compares an inode with what the run left of it.
-func (u *undo) judgeInode(x *undoUnit) error {
-	now, err := u.now.named(x.ino)
+	if u.rows, err = u.now.inodesOf(inos); err != nil {
+		return err
+	}
+	// A name that something else has by now was given after the window began.
+	u.since, u.inside = map[dirName]placedEntry{}, map[Ino][]placedEntry{}
+	err = u.now.entriesOf(after, func(e placedEntry) {
+		u.since[dirName{e.parent, e.name}] = e
+		u.inside[e.parent] = append(u.inside[e.parent], e)
+	})
 	if err != nil {
 		return err
 	}
-	p := u.win.delta.inodes[x.ino]
-	switch left := p.after; {
+	// What has no name is freed when a kernel forgets it: nobody did that.
+	u.others, err = u.changed("nlink > 0 AND died NOT IN")
+	return err
+}
+
+// lastCookie is the last that a directory had given out when the window began.
+func (u *undo) lastCookie(dir Ino) uint64 {
+	if p := u.win.delta.inodes[dir]; p != nil && p.before != nil {
+		return p.before.cookie
+	}
+	return 0
+}
+
+// judge finds the units that what came later, or at the same time, has met.
+func (u *undo) judge() {
+	u.taken = map[dirName]Ino{}
+	for _, x := range u.units {
+		x.conflict = u.judgeInode(x)
+		kept, gone := x.came[:0:0], false
+		for _, e := range x.came {
+			now, ok := u.since[dirName{e.parent, e.name}]
+			switch {
+			case !ok:
+				gone = true
+			case now.ino == e.ino && now.cookie == e.cookie:
+				kept = append(kept, now)
+				u.taken[dirName{e.parent, e.name}] = x.ino
+			default:
+				x.conflict = "something else has this name since"
+			}
+		}
+		x.came = kept
+		if gone && len(x.gone) > 0 && x.conflict == "" {
+			x.conflict = "it was moved or removed since"
+		}
+	}
+}
+
+// judgeInode compares an inode with what the run left of it.
+func (u *undo) judgeInode(x *undoUnit) (conflict string) {
+	now := named(u.rows[x.ino])
+	switch left := u.win.delta.inodes[x.ino].after; {
 	case left == nil && now != nil:
-		x.conflict = "it came back since"
+		return "it came back since"
 	case left == nil:
 	case now == nil:
 		if x.was != nil {
-			x.conflict = "it was removed since"
+			return "it was removed since"
 		}
 	case now.isDir():
 		if x.wanted && (now.mode != left.mode || now.uid != left.uid || now.gid != left.gid) {
-			x.conflict = "its attributes were changed since"
+			return "its attributes were changed since"
 		}
 	case !u.win.versions[now.born]:
-		x.conflict = "it was changed since"
+		return "it was changed since"
 	}
-	if x.conflict != "" || x.was == nil || x.was.isDir() {
-		return nil
+	if x.was != nil && !x.was.isDir() && u.others[x.ino] {
+		return "another changed it at the same time"
 	}
-	// What has no name is freed when a kernel forgets it: nobody did that.
-	return u.now.tx.Query("SELECT died FROM past_inode WHERE ino = ?1 AND died > ?2 AND died <= ?3 AND nlink > 0",
-		[]any{int64(x.ino), u.win.delta.before.version, u.win.delta.after.version}, func(r *db.Row) error {
-			if !u.win.versions[uint32(r.Int64(0))] {
-				x.conflict = "another changed it at the same time"
-			}
-			return nil
-		})
+	return ""
 }
 
 // spread finds the units that cannot be undone because others are not: names
 // that are taken, directories that are not there or not empty. It goes on
 // until nothing more is found.
-func (u *undo) spread() error {
+func (u *undo) spread() {
+	sorted := u.sorted()
 	for again := true; again; {
 		again = false
-		for _, x := range u.sorted() {
+		for _, x := range sorted {
 			if x.conflict != "" {
 				continue
 			}
-			why, err := u.stuck(x)
-			if err != nil {
-				return err
-			}
-			if why != "" {
-				x.conflict, again = why, true
+			if x.conflict = u.stuck(x); x.conflict != "" {
+				again = true
 			}
 		}
 	}
-	return nil
 }
 
-func (u *undo) stuck(x *undoUnit) (why string, err error) {
+func (u *undo) stuck(x *undoUnit) (why string) {
 	for _, e := range x.gone {
-		d, err := u.now.named(e.parent)
-		if err != nil {
-			return "", err
-		}
-		if d == nil {
+		if named(u.rows[e.parent]) == nil {
 			if up := u.units[e.parent]; up == nil || up.conflict != "" || len(up.gone) == 0 {
-				return "its directory is not there now", nil
+				return "its directory is not there now"
 			}
 			continue
 		}
-		now, err := u.now.entry(e.parent, e.name)
-		if err != nil {
-			return "", err
-		}
-		if now.ino != 0 && !u.takes(now) {
-			return "something else has its name now", nil
+		if now, ok := u.since[dirName{e.parent, e.name}]; ok && !u.takes(now) {
+			return "something else has its name now"
 		}
 	}
 	if x.was != nil || len(x.came) == 0 {
-		return "", nil
+		return ""
 	}
 	// The run made it: a directory must be empty by then.
-	err = u.now.entries(x.ino, 0, func(e placedEntry) error {
+	for _, e := range u.inside[x.ino] {
 		if !u.takes(e) {
-			why = "it holds what came later"
+			return "it holds what came later"
 		}
-		return nil
-	})
-	return why, err
+	}
+	return ""
 }
 
 // takes tells whether an entry of the present is taken away.
