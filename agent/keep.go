@@ -16,8 +16,7 @@ import (
 // again.
 const restartAfter = 500 * time.Millisecond
 
-// stateFD is the descriptor on which the second process finds a byte that says
-// whether the workspace is served.
+// stateFD is the descriptor on which the second process finds the [shared] state.
 const stateFD = 3
 
 // keeper is the first of the agent's two processes. It pumps the workspace's
@@ -27,7 +26,7 @@ const stateFD = 3
 type keeper struct {
 	name       string   // argv[0] of the second process
 	args       []string // its flags
-	serveFiles func(ctx context.Context, served func(bool))
+	serveFiles func(ctx context.Context, state shared)
 	log        *slog.Logger
 	reaper     reaper
 }
@@ -35,12 +34,11 @@ type keeper struct {
 // run returns when the second process has ended as it was asked to, or ctx
 // has; then the workspace is unmounted.
 func (k *keeper) run(ctx context.Context) error {
-	fd, err := unix.MemfdCreate("holt-state", unix.MFD_CLOEXEC)
+	state, err := newShared()
 	if err != nil {
 		return fmt.Errorf("make shared state: %w", err)
 	}
-	state := os.NewFile(uintptr(fd), "holt-state")
-	defer state.Close()
+	defer state.f.Close()
 	if os.Getpid() == 1 {
 		k.reaper.adopt()
 	}
@@ -49,9 +47,9 @@ func (k *keeper) run(ctx context.Context) error {
 	defer work.Wait()
 	defer cancel()
 	if k.serveFiles != nil {
-		work.Go(func() { k.serveFiles(ctx, func(served bool) { setServed(state, served) }) })
+		work.Go(func() { k.serveFiles(ctx, state) })
 	}
-	k.supervise(ctx, state)
+	k.supervise(ctx, state.f)
 	return nil
 }
 
@@ -81,20 +79,41 @@ func (k *keeper) supervise(ctx context.Context, state *os.File) {
 	}
 }
 
-func setServed(state *os.File, served bool) {
-	b := []byte{0}
-	if served {
-		b[0] = 1
+// shared is what the agent's two processes tell each other: bytes that are 0
+// or 1, in memory that both have open.
+type shared struct{ f *os.File }
+
+const (
+	stateServed = iota // the workspace is mounted and answers; the first process says so
+	stateEnding        // the machine is shutting down; the second says so
+)
+
+func newShared() (shared, error) {
+	fd, err := unix.MemfdCreate("holt-state", unix.MFD_CLOEXEC)
+	if err != nil {
+		return shared{}, err
 	}
-	state.WriteAt(b, 0)
+	return shared{os.NewFile(uintptr(fd), "holt-state")}, nil
 }
 
-// servedState reads what setServed wrote, in the second process.
-func servedState() func() bool {
-	state := os.NewFile(stateFD, "holt-state")
-	return func() bool {
-		var b [1]byte
-		n, _ := state.ReadAt(b[:], 0)
-		return n == 1 && b[0] == 1
+// inherited is the state in the second process.
+func inherited() shared { return shared{os.NewFile(stateFD, "holt-state")} }
+
+func (s shared) set(at int64, yes bool) {
+	b := []byte{0}
+	if yes {
+		b[0] = 1
 	}
+	s.f.WriteAt(b, at)
 }
+
+func (s shared) get(at int64) bool {
+	var b [1]byte
+	n, _ := s.f.ReadAt(b[:], at)
+	return n == 1 && b[0] == 1
+}
+
+func (s shared) setServed(yes bool) { s.set(stateServed, yes) }
+func (s shared) served() bool       { return s.get(stateServed) }
+func (s shared) setEnding()         { s.set(stateEnding, true) }
+func (s shared) ending() bool       { return s.get(stateEnding) }

@@ -78,10 +78,10 @@ func keepMachine(args []string) error {
 	protect(log)
 	go raiseNetwork(*netArg, log)
 	k := keeper{name: AgentName, args: []string{"--machine"}, log: log}
-	k.serveFiles = func(ctx context.Context, served func(bool)) {
+	k.serveFiles = func(ctx context.Context, state shared) {
 		port, err := openPort(FilesPort)
 		if err == nil {
-			err = ServeFiles(ctx, FilesOptions{Port: port, Served: served, Log: log})
+			err = ServeFiles(ctx, FilesOptions{Port: port, Served: state.setServed, Ending: state.ending, Log: log})
 		}
 		log.Error("no workspace", "err", err)
 	}
@@ -115,9 +115,9 @@ func keepSockets(args []string) error {
 		if err != nil {
 			return err
 		}
-		k.serveFiles = func(ctx context.Context, served func(bool)) {
+		k.serveFiles = func(ctx context.Context, state shared) {
 			err := ServeFiles(ctx, FilesOptions{
-				Port: channel.NewPort(line), Workspace: *workspace, Cgroup: *cgroup, Served: served, Log: log,
+				Port: channel.NewPort(line), Workspace: *workspace, Cgroup: *cgroup, Served: state.setServed, Ending: state.ending, Log: log,
 			})
 			if err != nil {
 				log.Error("no workspace", "err", err)
@@ -141,7 +141,8 @@ func serve(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	opt := ServerOptions{Machine: *machine, Workspace: *workspace, Cgroup: *cgroup, Served: servedState()}
+	state := inherited()
+	opt := ServerOptions{Machine: *machine, Workspace: *workspace, Cgroup: *cgroup, Served: state.served, Ending: state.setEnding}
 	ctx, stop := context.Background(), func() {}
 	disregard(syscall.SIGPIPE)
 	if *machine {

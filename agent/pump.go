@@ -33,6 +33,7 @@ type pump struct {
 	tags *tagger
 	log  *slog.Logger
 	tell func(served bool)
+	over func() bool // the machine is shutting down
 
 	mounting sync.Mutex // held while a mount is being made
 	send     sync.Mutex // orders what goes to the host
@@ -77,6 +78,7 @@ type FilesOptions struct {
 	Workspace string            // the directory to mount it at; "" means /home/agent
 	Cgroup    string            // of the runs, as in ServerOptions
 	Served    func(served bool) // told when the workspace begins or ceases to answer; nil: nobody
+	Ending    func() bool       // says whether the machine is shutting down, and may unmount the workspace; nil: never
 	Log       *slog.Logger      // nil: slog.Default
 }
 
@@ -99,10 +101,14 @@ func newPump(opt FilesOptions) *pump {
 		tags:    newTagger(cmp.Or(opt.Cgroup, defaultCgroup)),
 		log:     cmp.Or(opt.Log, slog.Default()),
 		tell:    opt.Served,
+		over:    opt.Ending,
 		pending: map[uint64]*pending{}, next: 1,
 	}
 	if p.tell == nil {
 		p.tell = func(bool) {}
+	}
+	if p.over == nil {
+		p.over = func() bool { return false }
 	}
 	p.room = sync.NewCond(&p.mu)
 	return p
@@ -185,6 +191,10 @@ func (p *pump) keep(ctx context.Context, work *sync.WaitGroup, m *fuseMount) {
 	err := p.read(m)
 	m.dev.Close()
 	if ctx.Err() != nil || p.current() != m {
+		return
+	}
+	if p.over() {
+		p.unmount() // it is gone; what still waits for an answer learns that
 		return
 	}
 	p.log.Warn("workspace was unmounted; mounting it again", "err", err)

@@ -189,6 +189,51 @@ func TestUnmountedInGuest(t *testing.T) {
 	fs.until(t, "second hello", func() bool { return len(fs.hellos) == 2 })
 }
 
+// state is what the guest's two processes share.
+func (g *guest) state(t *testing.T) shared {
+	t.Helper()
+	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", g.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range all {
+		if target, _ := os.Readlink(fd); strings.HasPrefix(target, "/memfd:holt-state") {
+			f, err := os.OpenFile(fd, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { f.Close() })
+			return shared{f}
+		}
+	}
+	t.Fatalf("no shared state among %v", all)
+	return shared{}
+}
+
+// A machine that shuts down unmounts the workspace: it stays so.
+func TestUnmountedAtShutdown(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
+	<-fs.begun
+	g.state(t).setEnding() // as the second process does for a machine with systemd
+	sh(t, c, "cd /; umount /home/agent")
+	for served := true; served; {
+		h, err := c.Hello(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		served = h.Workspace
+	}
+	if r := runToEnd(t, c, holt.RunSpec{Command: "mountpoint -q /home/agent", Cwd: "/"}); r.ExitCode != 32 && r.ExitCode != 1 {
+		t.Errorf("a mount is there: %+v", r)
+	}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if len(fs.hellos) != 1 {
+		t.Errorf("hellos %+v", fs.hellos)
+	}
+}
+
 // A host that sends nonsense loses its session, nothing more.
 func TestHostileFileHost(t *testing.T) {
 	g, c := workspaceGuest(t)

@@ -37,6 +37,9 @@ type ServerOptions struct {
 	Workspace string
 	// Served says whether the workspace is mounted and answers; nil: never.
 	Served func() bool
+	// Ending is called when the machine has been asked to shut down; nil: nobody
+	// has to know.
+	Ending func()
 	// Machine says that this process may act for the whole machine: set its
 	// clock and host name, freeze its disk, power it off. An agent that is a
 	// process on somebody's host must not.
@@ -95,6 +98,9 @@ func newServer(opt ServerOptions) *Server {
 	opt.Log = cmp.Or(opt.Log, slog.Default())
 	if opt.Served == nil {
 		opt.Served = func() bool { return false }
+	}
+	if opt.Ending == nil {
+		opt.Ending = func() {}
 	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	s := &Server{

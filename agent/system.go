@@ -138,7 +138,11 @@ func (s *Server) shutdown(ctx context.Context, _ json.RawMessage) (any, error) {
 		return nil, nil
 	}
 	if systemdRuns() {
-		return nil, askSystemd(ctx)
+		err := askSystemd(ctx)
+		if err == nil {
+			s.opt.Ending()
+		}
+		return nil, err
 	}
 	time.AfterFunc(answerTime, func() {
 		s.runs.end()
