@@ -94,7 +94,7 @@ func (d *Daemon) openLock(context.Context) (err error) {
 }
 
 func (d *Daemon) openControl(ctx context.Context) (err error) {
-	if d.db, err = openControl(ctx, filepath.Join(d.cfg.DataDir, "holt.db")); err != nil {
+	if d.db, err = openControl(ctx, filepath.Join(d.cfg.DataDir, controlFile)); err != nil {
 		return err
 	}
 	d.keys = computer.NewKeys(d.db)

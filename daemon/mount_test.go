@@ -4,12 +4,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"holt"
+	"holt/daemon"
 )
 
 // cat and put use a file from another process: one that waits for its own mount
@@ -151,6 +153,9 @@ func TestMountsComeBack(t *testing.T) {
 	p.kill()
 	if _, err := cat(filepath.Join(at, "f")); err == nil {
 		t.Error("the mount of a killed daemon answers")
+	}
+	if dirs, err := daemon.MountsOf(dir); err != nil || !slices.Equal(dirs, []string{at}) {
+		t.Errorf("the next daemon mounts %q again: %v", dirs, err)
 	}
 	p = spawn(t, dir, "")
 	if b, err := cat(filepath.Join(at, "f")); err != nil || b != "kept" {

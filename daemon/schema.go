@@ -11,6 +11,9 @@ import (
 	"holt/db"
 )
 
+// controlFile is the control database's name in the data directory.
+const controlFile = "holt.db"
+
 // migrations bring the control database from version i to i+1. What was
 // released is never changed: a change is a new migration at the end.
 var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema, computer.RunSchema}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"holt"
@@ -102,18 +103,39 @@ type mountRow struct {
 	readOnly bool
 }
 
-func (t workspaceTable) mountRows(ctx context.Context) ([]mountRow, error) {
-	var list []mountRow
-	err := t.db.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT dir, workspace, read_only FROM host_mount ORDER BY dir`, nil, func(r *db.Row) error {
-			list = append(list, mountRow{r.Text(0), holt.WorkspaceID(r.Text(1)), r.Int64(2) != 0})
-			return nil
-		})
+func (t workspaceTable) mountRows(ctx context.Context) (list []mountRow, err error) {
+	err = t.db.Read(ctx, func(tx *db.Tx) error {
+		list, err = mountRows(tx)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read host mounts: %w", err)
 	}
 	return list, nil
+}
+
+func mountRows(tx *db.Tx) (list []mountRow, err error) {
+	err = tx.Query(`SELECT dir, workspace, read_only FROM host_mount ORDER BY dir`, nil, func(r *db.Row) error {
+		list = append(list, mountRow{r.Text(0), holt.WorkspaceID(r.Text(1)), r.Int64(2) != 0})
+		return nil
+	})
+	return list, err
+}
+
+// MountsOf returns where the next daemon of a data directory, which none
+// serves now, mounts workspaces again by itself. It changes nothing.
+func MountsOf(dataDir string) (dirs []string, err error) {
+	err = db.ReadFile(filepath.Join(dataDir, controlFile), func(tx *db.Tx) error {
+		rows, err := mountRows(tx)
+		for _, r := range rows {
+			dirs = append(dirs, r.dir)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read host mounts: %w", err)
+	}
+	return dirs, nil
 }
 
 func (t workspaceTable) forgetMount(ctx context.Context, dir string) error {

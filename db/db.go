@@ -117,6 +117,18 @@ func open(path string, prepare func(*Conn) error) (*DB, error) {
 	return d, nil
 }
 
+// ReadFile runs fn in one read transaction of a database that this process
+// does not have open.
+func ReadFile(path string, fn func(*Tx) error) (err error) {
+	c, err := connect(path, sqlite.OpenReadOnly)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer sqlitex.Transaction(c)(&err)
+	return fn(&Tx{c})
+}
+
 // connect opens one connection.
 func connect(path string, flags sqlite.OpenFlags) (*Conn, error) {
 	c, err := sqlite.OpenConn(path, flags)

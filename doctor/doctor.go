@@ -42,6 +42,9 @@ type Options struct {
 	// Strays finds machine processes whose directories lie under root and that
 	// belong to no computer; nil: not looked for.
 	Strays func(root string) ([]Stray, error)
+	// Mounts are the directories where the next daemon of DataDir mounts
+	// workspaces again by itself, so that dead mounts there need nobody.
+	Mounts []string
 	// Timeout bounds each check; zero: 10 seconds. Three times that for Probe.
 	Timeout time.Duration
 }

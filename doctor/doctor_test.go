@@ -206,6 +206,15 @@ short line
 	if f.Verdict != holt.VerdictWarn || !strings.Contains(f.Do, "/nowhere/at/all") {
 		t.Errorf("got %+v", f)
 	}
+	for _, c := range []struct {
+		again   []string
+		verdict holt.Verdict
+	}{{[]string{"/nowhere/at/all", "/mnt/a b"}, holt.VerdictOK}, {[]string{"/mnt/a b"}, holt.VerdictWarn}} {
+		f := fakeHost(t, map[string]string{"proc/self/mountinfo": info}).mounts(t.Context(), Options{Mounts: c.again})
+		if f.Verdict != c.verdict || strings.Contains(f.Do, "/mnt/a b") {
+			t.Errorf("where the daemon mounts %q again: %+v", c.again, f)
+		}
+	}
 }
 
 func TestDisk(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -83,20 +84,27 @@ func (h host) machines(_ context.Context, opt Options) holt.Finding {
 
 // mounts looks for mounts of workspaces that nobody serves any more: what
 // touches one gets an error, or waits for ever.
-func (h host) mounts(ctx context.Context, _ Options) holt.Finding {
+func (h host) mounts(ctx context.Context, opt Options) holt.Finding {
 	data, err := os.ReadFile(h.path("proc/self/mountinfo"))
 	if err != nil {
 		return warn("look at mounts: "+err.Error(), "")
 	}
 	ours := holtMounts(string(data))
-	var dead []string
+	var dead, again []string
 	for _, dir := range ours {
-		if !alive(ctx, dir) {
+		switch {
+		case alive(ctx, dir):
+		case slices.Contains(opt.Mounts, dir):
+			again = append(again, dir)
+		default:
 			dead = append(dead, dir)
 		}
 	}
 	if len(dead) > 0 {
 		return warn(fmt.Sprintf("%d dead: %s", len(dead), strings.Join(dead, ", ")), "umount -l "+strings.Join(dead, " "))
+	}
+	if len(again) > 0 {
+		return ok(fmt.Sprintf("%d dead, which the daemon mounts again: %s", len(again), strings.Join(again, ", ")))
 	}
 	return ok(fmt.Sprintf("%d workspaces mounted, none dead", len(ours)))
 }

@@ -9,6 +9,7 @@ import (
 	"holt"
 	"holt/cli"
 	"holt/client"
+	"holt/daemon"
 	"holt/doctor"
 	"holt/machine"
 	"holt/qemu"
@@ -22,12 +23,13 @@ func examine(ctx context.Context, at cli.Place, listen string) ([]holt.Finding, 
 			return c.Daemon.Doctor(ctx)
 		}
 	}
+	mounts, _ := daemon.MountsOf(at.DataDir) // none, if no daemon was here before
 	opt := qemu.Options{}
 	if _, err := os.Stat(at.DataDir); err == nil {
 		opt.CacheDir = at.DataDir
 	}
 	return doctor.Examine(ctx, doctor.Options{
-		DataDir: at.DataDir, ImageDir: at.ImageDir, Listen: listen,
+		DataDir: at.DataDir, ImageDir: at.ImageDir, Listen: listen, Mounts: mounts,
 		Probe: func(ctx context.Context) (doctor.Probe, error) {
 			v, err := qemu.Probe(ctx, opt)
 			return doctor.Probe{KVM: v.Accel == machine.AccelKVM, Reason: v.Reason}, err
