@@ -11,6 +11,9 @@
 //
 // Trap: text of the guest must pass visible before it reaches a terminal,
 // except the output of run, logs and cp, which is the user's own.
+//
+// Size: app has a method a command, and more than the house's 25, because it
+// is what they share: the streams, the global flags and the way to the daemon.
 package cli
 
 import (

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -221,6 +222,9 @@ func (a *app) computerLogs() *cobra.Command {
 	var q holt.LogQuery
 	cmd := &cobra.Command{
 		Use: "logs NAME", Short: "Print the machine's console log", Args: exactly(1),
+		Long: `Prints what the machine wrote to its console: the last MiB of it, across starts.
+A kernel that boots well says next to nothing there. What services log is in
+the guest's journal: holt computer run NAME -u root "journalctl -b"`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := refuseEmptyFlags(cmd); err != nil {
@@ -230,13 +234,16 @@ func (a *app) computerLogs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := a.Out
-			if isTerminal(out) { // a guest chose these bytes
-				out = &consoleWriter{w: out}
+			out := &counted{w: a.Out}
+			if isTerminal(a.Out) { // a guest chose these bytes
+				out.w = &consoleWriter{w: a.Out}
 			}
 			err = c.Computers.Logs(cmd.Context(), args[0], q, out)
 			if q.Follow && cmd.Context().Err() != nil {
 				return nil // Ctrl-C is how one stops following
+			}
+			if err == nil && out.n < littleSaid && q.TailBytes == 0 {
+				a.say(`what services log: holt computer run %s -u root "journalctl -b"`, args[0])
 			}
 			return err
 		},
@@ -244,6 +251,22 @@ func (a *app) computerLogs() *cobra.Command {
 	cmd.Flags().Int64Var(&q.TailBytes, "tail-bytes", 0, "only the last so many bytes")
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what is added")
 	return cmd
+}
+
+// littleSaid is less than a machine writes to its console, in bytes, that has
+// trouble to boot.
+const littleSaid = 1 << 10
+
+// counted counts what is written to w, in bytes.
+type counted struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
 }
 
 // refuseEmptyFlags is for flags whose zero value means the default: an unset

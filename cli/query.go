@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +25,11 @@ func (a *app) workspaceQuery() *cobra.Command {
 		Long: `Asks the workspace, as it is now, one question in SQLite's SQL. The view files
 has path, dir, name, kind, size, mode, mtime, ctime, writer, run and more; the
 view tags has path, name and value. The view files_at has the files of every
-checkpoint, by its column checkpoint.`,
+checkpoint, by its column checkpoint.
+
+Bytes that are not UTF-8, as in some names, are shown as Git shows them:
+"caf\351.txt". In JSON they are {"base64":"Y2Fm6S50eHQ="}, so that nothing
+else can be taken for them.`,
 		Example: `  holt workspace query einstein "SELECT path FROM files WHERE mtime > '2026-06-09'"
   holt workspace query einstein "SELECT dir, sum(size) FROM files GROUP BY dir ORDER BY 2 DESC"
   holt workspace query einstein "SELECT path, run FROM files WHERE writer = 'agent' AND mtime > date('now','-7 days')"
@@ -77,12 +84,39 @@ func cell(v any) string {
 		return v
 	case json.Number:
 		return v.String()
+	case map[string]any: // bytes that are no text, see [holt.QueryResult]
+		if text, ok := v["base64"].(string); ok && len(v) == 1 {
+			if b, err := base64.StdEncoding.DecodeString(text); err == nil {
+				return quoteBytes(b)
+			}
+		}
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
 	return string(text)
+}
+
+// quoteBytes writes bytes that are not UTF-8 as Git writes such names: a C
+// string with octal escapes. What in them is UTF-8 and printable stays.
+func quoteBytes(b []byte) string {
+	out := []byte{'"'}
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		switch {
+		case r == '"' || r == '\\':
+			out = append(out, '\\', b[0])
+		case unicode.IsPrint(r) && (r != utf8.RuneError || n > 1):
+			out = append(out, b[:n]...)
+		default:
+			for _, c := range b[:n] {
+				out = fmt.Appendf(out, "\\%03o", c)
+			}
+		}
+		b = b[n:]
+	}
+	return string(append(out, '"'))
 }
 
 func cells(rows [][]any) [][]string {

@@ -61,10 +61,8 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 			if err := refuseEmptyFlags(cmd); err != nil {
 				return err
 			}
-			if cmd.ArgsLenAtDash() == 1 {
-				spec.Argv = args[1:]
-			} else if spec.Command = args[1]; strings.TrimSpace(spec.Command) == "" {
-				return holt.Errorf(holt.InvalidArgument, "the command is empty").WithHint("holt computer run %s 'make test', or words after --", args[0])
+			if err := commandInto(&spec, args, cmd.ArgsLenAtDash() == 1); err != nil {
+				return err
 			}
 			if err := flags.into(&spec); err != nil {
 				return err
@@ -86,6 +84,17 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 	f.BoolVar(&flags.receipt, "receipt", false, "at the end, say what the command changed in the workspace")
 	f.BoolVar(&a.json, "json", false, "at the end, print the run with its output as one JSON object")
 	return cmd
+}
+
+// commandInto puts what stands behind the computer's name into spec: a program,
+// or one shell command.
+func commandInto(spec *holt.RunSpec, args []string, program bool) error {
+	if program {
+		spec.Argv = args[1:]
+	} else if spec.Command = args[1]; strings.TrimSpace(spec.Command) == "" {
+		return holt.Errorf(holt.InvalidArgument, "the command is empty").WithHint("holt computer run %s 'make test', or words after --", args[0])
+	}
+	return nil
 }
 
 func (f *runFlags) into(spec *holt.RunSpec) error {
