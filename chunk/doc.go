@@ -65,4 +65,9 @@
 // what removes objects; then Archive.mu, held for moments and during the index
 // commit of a sweep. Reads take none. A collection moves, lists and looks
 // without Archive.change and holds it to settle one leftover at a time.
+//
+// # Size
+//
+// Archive has more methods than the house's 25: spaces, commits, sweeps and checks
+// stand on one index and the locks above, which a type for each would share whole.
 package chunk

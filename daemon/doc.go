@@ -39,4 +39,9 @@
 // Machines outlive the daemon, so nothing it holds may be inherited by them:
 // every file is opened close-on-exec. Host mounts do not outlive it: after a
 // kill they answer ENOTCONN until the next daemon clears and remounts them.
+//
+// # Size
+//
+// Workspaces has more methods than the house's 25: it is one API noun (see
+// [server.Workspaces]), which asks for most of them, over the parts that do the work.
 package daemon

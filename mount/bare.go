@@ -14,7 +14,8 @@ import (
 // Bare mounts a file system on dir that lives in memory and dies with the
 // mount: the same server as a workspace's, with the same options and next to
 // nothing behind it. It is the yardstick that a workspace is measured against,
-// and is not for keeping files.
+// and is not for keeping files. Only the bench and tests call it, so no program
+// that is shipped holds it; it is here because one package knows go-fuse.
 func Bare(ctx context.Context, dir string, log *slog.Logger) (*HostMount, error) {
 	dir, err := mountDir(dir)
 	if err != nil {

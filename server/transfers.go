@@ -19,9 +19,14 @@ type Unasked struct {
 }
 
 func (s *Server) transfers(api huma.API) {
-	const tag = "workspaces"
-	nouns := s.opt.Nouns.Workspaces
-	op := describe(http.MethodPut, "/v1/workspaces/{workspace}/import", "importWorkspace", tag, "Put a tree of files into a workspace")
+	s.importTree(api)
+	s.exportTree(api)
+	s.usage(api)
+	s.quota(api)
+}
+
+func (s *Server) importTree(api huma.API) {
+	op := describe(http.MethodPut, "/v1/workspaces/{workspace}/import", "importWorkspace", "workspaces", "Put a tree of files into a workspace")
 	op.Description = "The body is a parcel: a stream of files with modes, times, links, attributes and holes. A file replaces what has its name, directories are joined. " +
 		"When it answers, everything survives power loss. If it fails, what came so far stays; the error's detail says how much that is."
 	op.RequestBody = rawBody("a parcel")
@@ -36,11 +41,13 @@ func (s *Server) transfers(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		report, err := nouns.Import(ctx, ref, holt.ImportSpec{Path: path, Owner: in.Owner, Devices: in.Devices, SetID: in.SetID}, in.r.Body)
+		report, err := s.opt.Nouns.Workspaces.Import(ctx, ref, holt.ImportSpec{Path: path, Owner: in.Owner, Devices: in.Devices, SetID: in.SetID}, in.r.Body)
 		return &reply[holt.TransferReport]{report}, err
 	})
+}
 
-	op = describe(http.MethodGet, "/v1/workspaces/{workspace}/export", "exportWorkspace", tag, "Get a tree of files out of a workspace")
+func (s *Server) exportTree(api huma.API) {
+	op := describe(http.MethodGet, "/v1/workspaces/{workspace}/export", "exportWorkspace", "workspaces", "Get a tree of files out of a workspace")
 	op.Description = "The answer is a parcel, as importWorkspace takes it. Without its end it was cut off. Of the present it is not one moment: what changes meanwhile is sent as it is met."
 	op.Responses = rawResponse(parcelType, "a parcel")
 	register(api, op, func(ctx context.Context, in *struct {
@@ -54,11 +61,13 @@ func (s *Server) transfers(api huma.API) {
 			return nil, err
 		}
 		return s.raw(ctx, parcelType, func(ctx context.Context, w *rawWriter) error {
-			return nouns.Export(ctx, ref, holt.ExportSpec{Path: path, At: in.At, Devices: in.Devices, SetID: in.SetID}, w)
+			return s.opt.Nouns.Workspaces.Export(ctx, ref, holt.ExportSpec{Path: path, At: in.At, Devices: in.Devices, SetID: in.SetID}, w)
 		}), nil
 	})
+}
 
-	op = describe(http.MethodGet, "/v1/workspaces/{workspace}/usage", "usageOfWorkspace", tag, "Add up what directories take")
+func (s *Server) usage(api huma.API) {
+	op := describe(http.MethodGet, "/v1/workspaces/{workspace}/usage", "usageOfWorkspace", "workspaces", "Add up what directories take")
 	register(api, op, func(ctx context.Context, in *struct {
 		OneWorkspace
 		Paging
@@ -69,11 +78,13 @@ func (s *Server) transfers(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		all, err := nouns.Usage(ctx, ref, path, in.Depth)
+		all, err := s.opt.Nouns.Workspaces.Usage(ctx, ref, path, in.Depth)
 		return pageOf(all, func(u holt.Usage) string { return u.Path }, in.Paging), err
 	})
+}
 
-	op = describe(http.MethodPut, "/v1/workspaces/{workspace}/quota", "setQuota", tag, "Bound what a workspace may hold")
+func (s *Server) quota(api huma.API) {
+	op := describe(http.MethodPut, "/v1/workspaces/{workspace}/quota", "setQuota", "workspaces", "Bound what a workspace may hold")
 	op.Description = "What is over a quota stays; it can only not grow. Programs get EDQUOT, and df shows the quota."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneWorkspace
@@ -83,7 +94,7 @@ func (s *Server) transfers(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		w, err := nouns.SetQuota(ctx, ref, in.Body)
+		w, err := s.opt.Nouns.Workspaces.SetQuota(ctx, ref, in.Body)
 		return &reply[holt.Workspace]{w}, err
 	})
 }

@@ -179,16 +179,22 @@ func (t *Tree) cut() *rows {
 			r.xattrs = append(r.xattrs, xattrRow{k.in.ino, k.name, k.in.extra.xattrs[k.name]})
 		}
 	}
+	r.epochs = t.epochRows(b)
+	t.writing = b.rows()
+	t.batch = newBatch(dirtyA + dirtyB - b.stage)
+	return r
+}
+
+// epochRows copies the epochs that a batch changed.
+func (t *Tree) epochRows(b *batch) (out []epochRow) {
 	for n := range b.epochs {
 		row := epochRow{number: n}
 		if e := t.epochs[n]; e != nil {
 			row = epochRow{n, true, e.id, e.kind, e.request, e.reply}
 		}
-		r.epochs = append(r.epochs, row)
+		out = append(out, row)
 	}
-	t.writing = b.rows()
-	t.batch = newBatch(dirtyA + dirtyB - b.stage)
-	return r
+	return out
 }
 
 // settle marks what was written as clean, unless it changed meanwhile.
