@@ -47,6 +47,7 @@ e2e: deps build
 	$(GO) test -count=1 -timeout 30m -v ./e2e/...
 
 bench: build
+	./scripts/test-deps bench
 	$(GO) run ./bench -out docs/performance.md
 
 # The first story on a bare machine (6 min), then all at their full counts; prints the seed.

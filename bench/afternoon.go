@@ -15,19 +15,19 @@ import (
 // deleted src with half of its files, one wrote into another file, one moved the rest), and
 // take it back.
 func afternoonWorks(z sizes) []work[*engineRoom] {
-	on := fmt.Sprintf("after a bad afternoon, %s files", number(float64(z.files)))
-	one := func(name string, do func(context.Context, *workspace.Workspace) (int, error)) work[*engineRoom] {
-		return work[*engineRoom]{name: on + ": " + name, unit: millis, setup: makeAfternoon, before: afternoon, measure: measurePast(do), after: clearRoom}
+	on := fmt.Sprintf("after a bad afternoon, %s files", number(float64(z.afternoon)))
+	one := func(name string, do func(context.Context, *workspace.Workspace) (int, error), targets ...target) work[*engineRoom] {
+		return work[*engineRoom]{name: on + ": " + name, unit: millis, targets: targets, setup: makeAfternoon, before: afternoon, measure: measurePast(do), after: clearRoom}
 	}
 	return []work[*engineRoom]{
 		one("history of a file", func(ctx context.Context, ws *workspace.Workspace) (int, error) {
 			events, err := ws.History(ctx, "/moved/data")
 			return len(events), err
-		}),
+		}, target{engineColumn, "", 100}),
 		one("diff of all", func(ctx context.Context, ws *workspace.Workspace) (n int, err error) {
 			err = ws.Diff(ctx, "morning", workspace.Live, workspace.DiffOptions{}, func(workspace.Change) error { n++; return nil })
 			return n, err
-		}),
+		}, target{engineColumn, "", 100}),
 		one("undo of the first run", func(ctx context.Context, ws *workspace.Workspace) (int, error) {
 			r, err := ws.Undo(ctx, callerOf("ada"), "first", workspace.RestoreOptions{})
 			return len(r.Changes), err
@@ -74,7 +74,7 @@ func makeAfternoon(ctx context.Context, r *engineRoom) error {
 	}
 	f := newFiller(ws)
 	f.perDir, f.content = 100, []byte("a few bytes")
-	for f.made < r.b.files && err == nil {
+	for f.made < r.b.afternoon && err == nil {
 		err = errors.Join(f.next(), ctx.Err())
 	}
 	if err == nil {

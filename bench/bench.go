@@ -42,6 +42,7 @@ type sizes struct {
 	engineFiles int // made without a mount
 	queryFiles  int
 	resident    int   // files made by one process
+	afternoon   int   // files of the project that runs do harm to
 	forks       []int // files of what is forked
 	boots       int
 	runs        int // of `true`
@@ -52,15 +53,15 @@ type sizes struct {
 
 var (
 	quick = sizes{
-		rounds: 1, files: 500, megabytes: 32, syncs: 20, patience: time.Minute, engineFiles: 5000, queryFiles: 5000, resident: 5000, forks: []int{3000},
+		rounds: 1, files: 500, megabytes: 32, syncs: 20, patience: time.Minute, engineFiles: 5000, queryFiles: 5000, resident: 5000, afternoon: 500, forks: []int{3000},
 		boots: 1, runs: 3, guestFiles: 100, guestMB: 8, channelMB: 8,
 	}
 	normal = sizes{
-		rounds: 5, files: 10_000, megabytes: 512, syncs: 300, patience: 2 * time.Minute, engineFiles: 100_000, queryFiles: 200_000, resident: 1_000_000, forks: []int{100_000, 1_000_000},
+		rounds: 5, files: 10_000, megabytes: 512, syncs: 300, patience: 2 * time.Minute, engineFiles: 100_000, queryFiles: 200_000, resident: 1_000_000, afternoon: 30_000, forks: []int{100_000, 1_000_000},
 		boots: 5, runs: 30, guestFiles: 1000, guestMB: 64, channelMB: 128,
 	}
 	full = sizes{
-		rounds: 5, files: 30_000, megabytes: 1024, syncs: 1000, patience: 10 * time.Minute, engineFiles: 300_000, queryFiles: 200_000, resident: 1_000_000, forks: []int{100_000, 1_000_000},
+		rounds: 5, files: 30_000, megabytes: 1024, syncs: 1000, patience: 10 * time.Minute, engineFiles: 300_000, queryFiles: 200_000, resident: 1_000_000, afternoon: 30_000, forks: []int{100_000, 1_000_000},
 		boots: 5, runs: 100, guestFiles: 3000, guestMB: 256, channelMB: 256,
 	}
 )
@@ -129,6 +130,7 @@ type work[P any] struct {
 	targets []target
 	// measure does the work once in a place and returns its figure.
 	measure func(ctx context.Context, p P) (float64, error)
+	most    int // rounds; 0: as many as there are
 	// setup is done once in a place, before and after in each round. They do not
 	// count, and may be nil.
 	setup, before, after func(ctx context.Context, p P) error
@@ -146,6 +148,9 @@ type column[P any] struct {
 func rounds[P any](ctx context.Context, b *bench, n int, w work[P], columns []column[P]) (*figure, error) {
 	f := &figure{name: w.name, unit: w.unit, targets: w.targets}
 	slow := map[string]bool{}
+	if w.most > 0 {
+		n = min(n, w.most)
+	}
 	for round := range n {
 		for i := range columns {
 			c := columns[(i+round)%len(columns)]
@@ -177,12 +182,16 @@ func rounds[P any](ctx context.Context, b *bench, n int, w work[P], columns []co
 
 // once does a work in one place.
 func once[P any](ctx context.Context, patience time.Duration, w work[P], p P, first bool) (v float64, err error) {
-	bounded, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	v = nan
 	if first && w.setup != nil {
-		err = w.setup(bounded, p)
+		prepared, cancel := context.WithTimeout(ctx, 5*patience) // a million files take their time
+		if err = w.setup(prepared, p); err != nil {
+			err = fmt.Errorf("prepare: %w", err)
+		}
+		cancel()
 	}
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if err == nil && w.before != nil {
 		err = w.before(bounded, p)
 	}

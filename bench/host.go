@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 )
 
@@ -13,12 +12,10 @@ The file system as a program on the host meets it. *bare* is the same FUSE serve
 a few lines behind it: the ceiling for any file system in user space. *workspace* is what ` + "`holt workspace mount`" + `
 serves: journal, index and all; everything it has answered survives ` + "`kill -9`" + ` of the daemon.
 *Kernel cold* drops the kernel's pages, names and inodes before; *all cold* also restarts the server (except
-bare, which would lose its files). A file's *pages dropped* leaves what lies below the mount in the host's cache.
-*rclone* mounts a local directory, *s3fs* a bucket in the memory of this process; they are measured afterwards, with
-a tenth of the files and an eighth of the bytes, in two rounds at most.`
+bare, which would lose its files). A file's *pages dropped* leaves what lies below the mount in the host's cache.`
 
 // hostGroup measures file work on mounts of the host's own kernel.
-func hostGroup(ctx context.Context, b *bench) (*section, error) {
+func hostGroup(ctx context.Context, b *bench) ([]*section, error) {
 	dir, err := b.sub("host")
 	if err != nil {
 		return nil, err
@@ -28,50 +25,26 @@ func hostGroup(ctx context.Context, b *bench) (*section, error) {
 		return nil, err
 	}
 	disk := fileSystem(dir)
+	columns, err := openPlaces(ctx, b, dir, opener{disk, openDirect}, opener{bareColumn, openBare}, opener{workspaceColumn, openWorkspace})
+	if err != nil {
+		return nil, err
+	}
 	s := &section{
-		title: "Files on the host", about: hostAbout,
+		title: "Files on the host", about: hostAbout, columns: []string{disk, bareColumn, workspaceColumn},
 		ratios: [][2]string{{workspaceColumn, bareColumn}, {workspaceColumn, disk}},
 	}
-	works := func(z sizes) []placeWork {
-		return slices.DeleteFunc(hostWorks(z, disk, src), func(w placeWork) bool { return !b.wants("host", w.name) })
-	}
-	// Others come afterwards, since what they put off would burden us, and only
-	// for rates, which a tenth of the files shows as well. (s3fs sends a whole
-	// file again at each fsync.)
-	fewer := b.sizes
-	fewer.files, fewer.syncs, fewer.megabytes = b.files/10, max(10, b.syncs/10), max(8, b.megabytes/8)
-	for _, pass := range []struct {
-		others bool
-		works  []placeWork
-		rounds int
-		kinds  []opener
-	}{
-		{false, works(b.sizes), b.rounds, []opener{{disk, openDirect}, {bareColumn, openBare}, {workspaceColumn, openWorkspace}}},
-		{true, works(fewer), min(b.rounds, 2), []opener{{rcloneColumn, openRclone}, {s3fsColumn, openS3fs}}},
-	} {
-		columns, err := openPlaces(ctx, b, dir, pass.kinds...)
+	for _, w := range hostWorks(b.sizes, disk, src) {
+		if !b.wants("host", w.name) {
+			continue
+		}
+		f, err := rounds(ctx, b, b.rounds, w, columns)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range columns {
-			s.columns = append(s.columns, c.name)
-		}
-		for i, w := range pass.works {
-			if pass.others && w.unit == seconds {
-				continue
-			}
-			f, err := rounds(ctx, b, pass.rounds, w, columns)
-			if err != nil {
-				return nil, err
-			}
-			if pass.others {
-				s.figures[i].take(f)
-			} else {
-				s.figures = append(s.figures, f)
-			}
-		}
+		s.figures = append(s.figures, f)
 	}
-	return s, nil
+	others, err := besideOthers(ctx, b, filepath.Join(dir, "others"))
+	return []*section{s, others}, err
 }
 
 // sources are what is unpacked and cloned.

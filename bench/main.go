@@ -22,7 +22,7 @@ import (
 
 // groups are the parts of the document in its order.
 var groups = []group{
-	{"host", single(hostGroup)},
+	{"host", hostGroup},
 	{"budget", single(budgetGroup)},
 	{"engine", single(engineGroup)},
 	{"machine", machineGroup},

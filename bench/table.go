@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -60,19 +59,6 @@ func (f *figure) fail(column string, err error) {
 	}
 	f.failed[column] = firstLine(err.Error())
 	f.add(column, math.NaN())
-}
-
-// take adds the columns of another figure of the same work.
-func (f *figure) take(other *figure) {
-	for column, samples := range other.samples {
-		for _, v := range samples {
-			f.add(column, v)
-		}
-	}
-	if f.failed == nil {
-		f.failed = map[string]string{}
-	}
-	maps.Copy(f.failed, other.failed)
 }
 
 // ratio returns the median ratio of two columns, NaN if there is none.
