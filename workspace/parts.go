@@ -99,7 +99,7 @@ func (t *Tree) commitParts(all parts, end op) error {
 // applyParts keeps the parts until their end comes.
 func (t *Tree) applyParts(o *op) error {
 	if o.n == 0 {
-		t.parts = nil
+		t.parts, t.partsAt = nil, [2]uint64{t.count.Last, t.count.Applied}
 	}
 	if int64(len(t.parts)) != o.n {
 		return fmt.Errorf("%w: parts %d", errApply, o.n)
@@ -177,7 +177,12 @@ func (t *Tree) makeRoom(blobs [][]byte) error {
 		}
 	}
 	if freed {
-		if err := t.flushHeld(); err != nil {
+		// The parts change nothing, but who goes on from the index must read them.
+		c := &t.count
+		last, applied := c.Last, c.Applied
+		c.Last, c.Applied = t.partsAt[0], t.partsAt[1]
+		err := t.flushHeld()
+		if c.Last, c.Applied = last, applied; err != nil {
 			return err
 		}
 	}

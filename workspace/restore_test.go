@@ -1,12 +1,17 @@
 package workspace
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -247,4 +252,55 @@ func TestGroupWithoutEnd(t *testing.T) {
 	f.wantLines(f.changes("c", Live), "created /b")
 	f.kill()
 	f.wantLines(f.changes("c", Live), "created /b")
+}
+
+// TestDeathBeforeTurn recovers what was taken away and brought back, with an
+// index that saw neither, and dies wherever something is committed: the next
+// recovery goes on from there.
+func TestDeathBeforeTurn(t *testing.T) {
+	f := newFixture(t, Options{FlushOps: 1 << 30, FlushInterval: time.Hour})
+	f.put("a", "one")
+	f.put("b", "two")
+	f.checkpoint("c")
+	f.reopen()
+	index := filepath.Join(f.dir, "index.db")
+	old, err := os.ReadFile(index)
+	f.ok(err)
+	f.ok(f.unlink("a"))
+	f.ok(f.unlink("b"))
+	f.restore("c")
+	f.abandon()
+	for _, suffix := range []string{"-wal", "-shm"} {
+		if err := os.Remove(index + suffix); !os.IsNotExist(err) {
+			f.ok(err)
+		}
+	}
+	f.ok(os.WriteFile(index, old, 0o600))
+	var deaths []string
+	f.opt.Fail = func(point string) error {
+		if point == "flush.committed" {
+			deaths = append(deaths, filepath.Join(t.TempDir(), "ws"))
+			return os.CopyFS(deaths[len(deaths)-1], os.DirFS(f.dir))
+		}
+		return nil
+	}
+	f.open()
+	f.wantLines(f.changes("c", Live))
+	if len(deaths) < 2 {
+		t.Fatalf("the index was committed %d times", len(deaths))
+	}
+	for _, dir := range deaths {
+		var log bytes.Buffer
+		w, err := Open(dir, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &fixture{T: t, w: w, t: w.Tree(), dir: dir}
+		g.check()
+		g.wantLines(g.changes("c", Live))
+		g.ok(w.Close())
+		if strings.Contains(log.String(), "does not fit") || strings.Contains(log.String(), "rebuilt") {
+			t.Error(log.String())
+		}
+	}
 }

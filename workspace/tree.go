@@ -43,7 +43,8 @@ type Tree struct {
 	reserve *reserve
 	short   bool // the reserve was given back, and could not be taken again yet
 
-	parts [][]byte // whose end has not come yet
+	parts   [][]byte  // whose end has not come yet
+	partsAt [2]uint64 // count.Last and count.Applied before the first of them
 
 	broken  error // memory and journal no longer agree: nothing is accepted
 	metaBuf []byte
