@@ -304,13 +304,23 @@ func TestPacksByItself(t *testing.T) {
 	p.holds(want)
 }
 
-// packModel does random work with crashes inside of packing.
+// Random work with crashes inside of packing. HOLT_SOAK=1 makes it run three
+// minutes; -seed repeats a run.
 func TestPackModel(t *testing.T) {
-	seed, steps := uint64(time.Now().UnixNano()), 60
-	if os.Getenv("HOLT_SOAK") != "" {
-		steps = 3000
+	seed, until := *modelSeed, time.Now()
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) % 1e9
 	}
-	t.Log("seed", seed)
+	if os.Getenv("HOLT_SOAK") != "" {
+		until = until.Add(3 * time.Minute)
+	}
+	for again := true; again && !t.Failed(); again = time.Now().Before(until) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { packRound(t, seed, 60) })
+		seed++
+	}
+}
+
+func packRound(t *testing.T, seed uint64, steps int) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	disk := journal.NewFaultDisk()
 	p := newPackFixture(t, Options{Disk: disk, SegmentSize: 64 << 10})
