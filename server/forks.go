@@ -36,7 +36,7 @@ func (s *Server) forks(api huma.API) {
 
 	op = describe(http.MethodPost, "/v1/workspaces/{workspace}/merge", "mergeWorkspace", tag, "Bring the changes of a fork to a workspace")
 	op.Description = "A three-way merge since both were the same, or since the last merge. What both changed, each differently, is left as it is and reported as a conflict; " +
-		"the next merge looks at it again. The present is checkpointed first; the other workspace is not changed."
+		"the next merge looks at it again, unless it is settled for one side with ours or theirs. The present is checkpointed first; the other workspace is not changed."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneWorkspace
 		Keyed
@@ -49,8 +49,10 @@ func (s *Server) forks(api huma.API) {
 		if in.Body.From, err = parseRef(in.Body.From); err != nil {
 			return nil, err
 		}
-		if in.Body.Paths, err = parsePaths(in.Body.Paths); err != nil {
-			return nil, err
+		for _, paths := range []*[]string{&in.Body.Paths, &in.Body.Ours, &in.Body.Theirs} {
+			if *paths, err = parsePaths(*paths); err != nil {
+				return nil, err
+			}
 		}
 		report, err := nouns.Merge(ctx, ref, in.Body, in.Key)
 		return &reply[holt.MergeReport]{report}, err

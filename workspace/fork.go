@@ -29,7 +29,7 @@ const (
 	unsyncedFile = "unsynced" // the index of the fork may not be on the disk yet; holds the boot that it was made in
 )
 
-// Fork makes another workspace in dir, which must be absent, on the same file
+// Fork makes another workspace in dir, which must be absent or empty, on the same file
 // system: as this one is now or was at a checkpoint, with all the history
 // before. It returns the checkpoint that both have; Open does the rest. The
 // cost is that of copying the index (see [db.DB.Clone]); segments are linked
@@ -46,17 +46,20 @@ func (w *Workspace) Fork(ctx context.Context, dir string, opt ForkOptions) (c Ch
 	if c, err = w.forkPoint(opt); err != nil {
 		return c, err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return c, holt.Errorf(holt.AlreadyExists, "fork workspace: %s is there already", dir)
-		}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return c, diskError("fork workspace", err)
+	}
+	if err := vacant(dir); err != nil {
+		return c, err
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
 		return c, err
 	}
 	defer lock.Close()
+	if err := vacant(dir); err != nil { // nor by another fork since
+		return c, err
+	}
 	w.tree.holdSegments(+1)
 	defer w.tree.holdSegments(-1)
 	if err := w.fork(ctx, dir, c, opt); err != nil {
@@ -67,6 +70,21 @@ func (w *Workspace) Fork(ctx context.Context, dir string, opt ForkOptions) (c Ch
 		return c, diskError("fork workspace", err)
 	}
 	return c, nil
+}
+
+// vacant refuses a directory that holds anything but what a fork leaves that
+// crashed before it was begun.
+func vacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return diskError("fork workspace", err)
+	}
+	for _, e := range entries {
+		if e.Name() != "lock" && e.Name() != halfFile {
+			return holt.Errorf(holt.AlreadyExists, "fork workspace: %s is there already", dir)
+		}
+	}
+	return nil
 }
 
 // forkPoint finds the checkpoint to fork, or takes it. One that was taken for

@@ -39,6 +39,7 @@ type plan struct {
 	links  map[Ino]int // names taken (-) and given (+)
 	seen   map[dirName]bool
 	stale  []Stale
+	freed  []*inode
 	known  map[point]*known
 }
 
@@ -63,7 +64,7 @@ func (t *Tree) plan(g *goal) (*plan, error) {
 	for _, o := range g.extra {
 		p.add(o)
 	}
-	for _, step := range []func() error{p.look, p.revive, p.eraseNames, p.enterNames, p.fill, p.images, p.drop} {
+	for _, step := range []func() error{p.look, p.revive, p.eraseNames, p.enterNames, p.fill, p.images, p.drop, p.quota} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -427,6 +428,7 @@ func (p *plan) drop() error {
 		}
 		if p.named(in) == 0 && p.t.freeNow(in) {
 			p.add(op{kind: opFree, ino: ino})
+			p.freed = append(p.freed, in)
 		}
 	}
 	return nil

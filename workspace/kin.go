@@ -55,6 +55,13 @@ func (s *side) maker(ino Ino) ID {
 	return s.id()
 }
 
+// replaced tells whether another inode here goes by the number of one that is
+// gone: it came back from another side.
+func (s *side) replaced(ino Ino) (bool, error) {
+	now, err := s.find(s.maker(ino), ino)
+	return now != 0 && now != ino, err
+}
+
 // twinOf returns the inode here that is one of another side; 0 if there never
 // was one.
 func (s *side) twinOf(o *side, ino Ino) (ours Ino, err error) {

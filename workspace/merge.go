@@ -16,6 +16,8 @@ type MergeOptions struct {
 	Paths  []string // only what is, or was, at or below these absolute paths of the other; none: everything
 	DryRun bool     // change nothing, only say what would
 	Text   bool     // merge text by lines where both changed a file, if that leaves no conflict
+	Ours   []string // settle conflicts at or below these paths of the other: what stands here stays, for good
+	Theirs []string // settle them the other way: what stands here becomes like the other's
 	Name   string   // what the other workspace is called: for the checkpoint
 	Into   string   // what this one is called: for the other's checkpoint
 }
@@ -28,6 +30,8 @@ type MergeReport struct {
 	From   CheckpointID // of the other: what was merged; 0 after a dry run
 	Base   CheckpointID // of the other: what came after it was looked at
 	Merged []string     // files whose text was merged by lines
+	Ours   []string     // conflicts that were settled by keeping what stands here
+	Theirs []string     // and those that were by taking the other's
 }
 
 // Merge brings what changed in another workspace of the family since both were
@@ -102,6 +106,7 @@ type merge struct {
 	into, from *Tree
 	opt        MergeOptions
 	paths      []string
+	sides      map[string]mergeSide
 	c          Caller
 	dry        bool // nothing can be written yet
 
@@ -133,6 +138,9 @@ type merge struct {
 // prepare takes the other's checkpoint and finds what both have in common.
 func (m *merge) prepare(from *Workspace) (err error) {
 	if m.paths, err = cleanPaths(m.opt.Paths); err != nil {
+		return err
+	}
+	if err := m.setSides(); err != nil {
 		return err
 	}
 	m.lineages = [2][]Ancestor{{}, from.Lineage()}
@@ -287,6 +295,34 @@ func (m *merge) reportChanges() error {
 	return nil
 }
 
+// take adds a unit to the goal. One that is kept only is the other's from now on.
+func (m *merge) take(g *goal, u *mergeUnit, kept bool) error {
+	if u.twin && !(kept && u.n.row == nil) {
+		origins, err := m.f.origins(u.ino)
+		if err != nil {
+			return err
+		}
+		for _, o := range origins {
+			g.extra = append(g.extra, op{kind: opTwin, ino: u.ours, other: o.theirs, blob: o.origin[:]})
+		}
+	}
+	if kept {
+		m.report.Ours = append(m.report.Ours, u.path)
+		return nil
+	}
+	g.erase, g.enter = append(g.erase, u.erase...), append(g.enter, u.enter...)
+	if u.result != nil {
+		g.inodes[u.ours] = *u.result
+	}
+	if u.merged {
+		m.report.Merged = append(m.report.Merged, u.path)
+	}
+	if u.settled {
+		m.report.Theirs = append(m.report.Theirs, u.path)
+	}
+	return nil
+}
+
 // goal says what to do, what was done, and what to remember of it.
 func (m *merge) goal() (*goal, error) {
 	g := &goal{now: m.n.p, inodes: map[Ino]was{}}
@@ -301,8 +337,9 @@ func (m *merge) goal() (*goal, error) {
 		remember(mine, m.point.ID, 0)
 	}
 	for _, u := range m.sorted() {
+		kept := u.conflict != "" && m.side(u) == ours
 		switch {
-		case u.conflict != "":
+		case u.conflict != "" && !kept:
 			m.report.Conflicts = append(m.report.Conflicts, Conflict{u.path, u.conflict})
 			for _, ino := range u.numbers() {
 				if moves {
@@ -315,25 +352,14 @@ func (m *merge) goal() (*goal, error) {
 				remember(mine, m.point.ID, ino)
 			}
 		}
-		g.erase, g.enter = append(g.erase, u.erase...), append(g.enter, u.enter...)
-		if u.result != nil {
-			g.inodes[u.ours] = *u.result
-		}
-		if u.twin {
-			origins, err := m.f.origins(u.ino)
-			if err != nil {
-				return nil, err
-			}
-			for _, o := range origins {
-				g.extra = append(g.extra, op{kind: opTwin, ino: u.ours, other: o.theirs, blob: o.origin[:]})
-			}
-		}
-		if u.merged {
-			m.report.Merged = append(m.report.Merged, u.path)
+		if err := m.take(g, u, kept); err != nil {
+			return nil, err
 		}
 	}
 	slices.SortFunc(m.report.Conflicts, func(a, b Conflict) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Reason, b.Reason)) })
-	slices.Sort(m.report.Merged)
+	for _, list := range [][]string{m.report.Merged, m.report.Ours, m.report.Theirs} {
+		slices.Sort(list)
+	}
 	err := m.reportChanges()
 	if err == nil && len(g.extra) > 0 {
 		m.report.After = mine

@@ -289,6 +289,21 @@ func TestMergeLoop(t *testing.T) {
 	f.says(f.merge(g, MergeOptions{}), "conflict /src/old: it would lie in itself")
 }
 
+// Of two links each side removes one: the file stays, with what was written here.
+func TestMergeLastLink(t *testing.T) {
+	f, g := family(t)
+	_, err := f.t.Link(f.c, f.put("one", "before").Ino, Root, "two")
+	f.ok(err)
+	g.merge(f, MergeOptions{})
+	f.ok(f.unlink("one"))
+	g.ok(g.unlink("two"))
+	g.put("one", "of the fork")
+	g.says(g.merge(f, MergeOptions{}), "conflict /two: each side removed other names of it")
+	if got := g.get("one"); got != "of the fork" {
+		t.Error(got)
+	}
+}
+
 // Workspaces of no family are refused, and so is a workspace and itself.
 func TestMergeRefused(t *testing.T) {
 	f, g := family(t)

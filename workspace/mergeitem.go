@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 
-	"holt"
 	"holt/journal"
 )
 
@@ -141,40 +140,17 @@ type mergedContents struct {
 	attrs map[string]string
 }
 
-// fill finds the bytes and the writers of what is merged, and keeps to the
-// quota.
+// fill finds the bytes and the writers of what is merged.
 func (m *merge) fill() error {
-	grows, inodes := int64(0), int64(0)
 	for _, u := range m.sorted() {
 		if u.conflict != "" || u.result == nil {
 			continue
 		}
-		grows -= allocated(u.n.row)
-		if u.n.row == nil {
-			inodes++
-		}
 		if err := m.fillUnit(u); err != nil {
 			return err
 		}
-		for _, e := range u.result.made.all {
-			grows += int64(e.n)
-		}
-	}
-	if m.dry {
-		return nil
-	}
-	q := m.into.opt.Quota
-	if q.Bytes > 0 && grows > 0 && int64(m.into.count.Allocated)+grows > q.Bytes || q.Files > 0 && inodes > 0 && int64(m.into.count.Inodes)+inodes > q.Files {
-		return holt.Errorf(holt.OutOfSpace, "the merge would leave more than the quota allows").WithHint("merge fewer paths, or raise the quota")
 	}
 	return nil
-}
-
-func allocated(row *inodeRow) int64 {
-	if row == nil {
-		return 0
-	}
-	return row.alloc
 }
 
 func (m *merge) fillUnit(u *mergeUnit) (err error) {

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -158,6 +159,7 @@ func mergeRound(t *testing.T, seed uint64) {
 		}
 	}
 	g := f.fork(ForkOptions{})
+	settled := map[string]bool{}
 	apart := rng.IntN(2) == 0
 	for range 4 {
 		tops := []string{"x", "y"}
@@ -176,7 +178,8 @@ func mergeRound(t *testing.T, seed uint64) {
 		if rng.IntN(2) == 0 {
 			into, from = g, f
 		}
-		m := mergeCase{into: into, from: from, before: into.view(""), other: from.view(""), kept: into.kept(from)}
+		m := mergeCase{into: into, from: from, before: into.view(""), other: from.view(""), kept: into.kept(from), settled: settled}
+		maps.DeleteFunc(m.kept, func(text, _ string) bool { return settled[text] })
 		m.run(rng)
 		if apart {
 			m.both(tops, into == f)
@@ -195,6 +198,7 @@ type mergeCase struct {
 	into, from    *fixture
 	before, other []string
 	kept          map[string]string
+	settled       map[string]bool // what the one side has whose conflicts were settled for the other: that may go
 }
 
 // kept returns the bytes of files that are here and were not there ever: what
@@ -288,6 +292,39 @@ func (m *mergeCase) run(rng *rand.Rand) {
 		if d := cmp.Diff(after, f.view("")); d != "" {
 			f.Fatal("after going forth: ", d)
 		}
+	}
+	if len(real.Conflicts) > 0 && rng.IntN(2) == 0 {
+		m.settle(rng.IntN(2) == 0)
+	}
+}
+
+// settle merges once more and settles the conflicts for one side.
+func (m *mergeCase) settle(ours bool) {
+	f := m.into
+	f.Helper()
+	opt := MergeOptions{Theirs: []string{"/"}}
+	if ours {
+		opt = MergeOptions{Ours: []string{"/"}}
+	}
+	before, dry := f.view(""), opt
+	dry.DryRun = true
+	said := f.merge(m.from, dry)
+	r := f.merge(m.from, opt)
+	if d := cmp.Diff(said.said(), r.said()); d != "" {
+		f.Fatal("a dry run said something else: ", d)
+	}
+	if d := cmp.Diff(before, f.view("")); ours && (d != "" || len(r.Conflicts) > 0) {
+		f.Fatal("ours: ", r.said(), d)
+	}
+	if ours {
+		for _, text := range m.from.texts(Live) {
+			m.settled[text] = true
+		}
+	}
+	f.check()
+	again := f.merge(m.from, MergeOptions{})
+	if len(again.Changes) > 0 || len(again.Conflicts) != len(r.Conflicts) {
+		f.Fatalf("merged again: %q\nfirst: %q %q", again.said(), r.said(), r.Theirs)
 	}
 }
 

@@ -30,6 +30,7 @@ type mergeUnit struct {
 	text      []extent // of what is merged by lines
 	twin      bool     // to be known as the other's
 	conflict  string
+	settled   bool // there was one, and the other's was taken
 }
 
 // does tells whether it changes anything.
@@ -80,6 +81,11 @@ func (m *merge) gatherUnit(ino Ino) error {
 	}
 	if err != nil || u.b.row == nil && u.f.row == nil {
 		return err
+	}
+	if u.f.row == nil {
+		if replaced, err := m.f.replaced(ino); err != nil || replaced {
+			return err
+		}
 	}
 	u.gone, u.came = without(before, after), without(after, before)
 	if u.b.row != nil && u.f.row != nil && len(u.gone)+len(u.came) == 0 {
@@ -233,6 +239,9 @@ func (m *merge) judge() error {
 			if err = m.judgeInode(u); err == nil && u.conflict == "" {
 				err = m.judgeNames(u)
 			}
+		}
+		if err == nil {
+			err = m.settle(u)
 		}
 		if err != nil {
 			return err
@@ -408,5 +417,12 @@ func (m *merge) judgeNames(u *mergeUnit) error {
 	if missing > 0 && len(u.erase) < len(u.gone) {
 		u.conflict = "it was renamed or removed on both sides"
 	}
-	return nil
+	if missing > 0 || len(u.erase) == 0 {
+		return nil
+	}
+	here, err := m.n.p.names(u.ours)
+	if err == nil && len(here) == len(u.erase) { // of several links, neither removed all
+		u.conflict = "each side removed other names of it"
+	}
+	return err
 }

@@ -156,7 +156,7 @@ func decodeOp(b []byte) (op, error) {
 		if n <= 0 || v > uint64(len(b)-n) {
 			return o, errOp
 		}
-		strs[i], b = append([]byte{}, b[n:n+int(v)]...), b[n+int(v):]
+		strs[i], b = append([]byte(nil), b[n:n+int(v)]...), b[n+int(v):]
 	}
 	if len(b) != 0 || !o.setNumbers(nums) {
 		return o, errOp

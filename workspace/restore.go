@@ -84,7 +84,7 @@ func (w *Workspace) change(ctx context.Context, c Caller, dryRun bool, reason st
 		return report, err
 	}
 	stale, report, err := t.turn(ctx, c, reason, head, build)
-	if err == nil && len(stale) > 0 {
+	if len(stale) > 0 { // it has happened, whatever the error
 		w.announce(stale)
 	}
 	return report, err
@@ -122,13 +122,16 @@ func (t *Tree) turn(ctx context.Context, c Caller, reason string, head Checkpoin
 		if err != nil {
 			return err
 		}
-		end.n, stale = int64(head), p.stale
+		end.n = int64(head)
 		if len(p.parts.blobs) == 0 && (head == 0 || uint64(head) == t.count.Head) {
 			return nil
 		}
 		report.Before = before.ID
-		if err := t.commitParts(p.parts, end); err != nil || g.after == nil {
+		if err := t.commitParts(p.parts, end); err != nil {
 			return err
+		}
+		if stale = p.stale; g.after == nil {
+			return nil
 		}
 		return g.after()
 	})
@@ -136,7 +139,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, reason string, head Checkpoin
 		if _, ok := err.(*holt.Error); !ok {
 			err = diskError("change workspace", err)
 		}
-		return nil, Report{}, err
+		return stale, Report{}, err
 	}
 	return compact(stale), report, nil
 }

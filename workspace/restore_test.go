@@ -304,3 +304,61 @@ func TestDeathBeforeTurn(t *testing.T) {
 		}
 	}
 }
+
+// What a restore, an undo or a merge changed is announced, also if the
+// checkpoint after it cannot be taken.
+func TestAnnouncedDespiteError(t *testing.T) {
+	f, g := family(t)
+	g.put("src/a", "of the fork\n")
+	var told []Stale
+	defer f.w.OnStale(func(all []Stale) { told = append(told, all...) })()
+	turned := false
+	f.t.opt.Fail = func(point string) error {
+		if point == "commit.append" && turned {
+			return syscall.ENOSPC
+		}
+		turned = turned || point == "commit.append" && len(f.t.parts) > 0
+		return nil
+	}
+	_, err := f.w.Merge(context.Background(), f.c, g.w, MergeOptions{})
+	f.t.opt.Fail = nil
+	if holt.CodeOf(err) != holt.OutOfSpace || f.get("src/a") != "of the fork\n" || len(told) == 0 {
+		t.Error(err, f.get("src/a"), told)
+	}
+}
+
+// Neither a restore nor an undo leaves more than the quota allows; less is fine.
+func TestRestoreKeepsToQuota(t *testing.T) {
+	f := newFixture(t, Options{})
+	ctx := context.Background()
+	f.put("big", strings.Repeat("x", 50_000))
+	f.checkpoint("then")
+	by := f.c
+	by.Writer = Writer{Kind: "run", Name: "agent", Run: "r1"}
+	f.ok(f.t.Unlink(by, Root, "big"))
+	_, err := f.w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Run: "r1"}})
+	f.ok(err)
+	f.put("other", strings.Repeat("y", 50_000))
+	f.w.SetQuota(holt.Quota{Bytes: 60_000})
+	before := f.dump()
+	_, err = f.w.Restore(ctx, f.c, "then", RestoreOptions{Paths: []string{"/big"}})
+	if _, undo := f.w.Undo(ctx, f.c, "r1", RestoreOptions{}); holt.CodeOf(err) != holt.OutOfSpace || holt.CodeOf(undo) != holt.OutOfSpace {
+		t.Fatal(err, undo)
+	}
+	if d := cmp.Diff(before, f.dump()); d != "" {
+		t.Fatal(d)
+	}
+	if _, err := f.w.Restore(ctx, f.c, "then", RestoreOptions{}); err != nil { // one comes and one goes
+		t.Fatal(err)
+	}
+	f.w.SetQuota(holt.Quota{Files: 2})
+	f.put("big", "less")
+	_, err = f.w.Restore(ctx, f.c, "then", RestoreOptions{})
+	f.ok(err)
+	f.ok(f.unlink("big"))
+	f.put("one", "")
+	f.w.SetQuota(holt.Quota{Files: 2})
+	if _, err := f.w.Restore(ctx, f.c, "then", RestoreOptions{Paths: []string{"/big"}}); holt.CodeOf(err) != holt.OutOfSpace {
+		t.Error(err)
+	}
+}

@@ -9,7 +9,7 @@ import (
 // Merge brings changes of another workspace to this one; names are what people
 // call the two.
 func (s Story) Merge(ctx context.Context, from *Workspace, name, into string, spec holt.MergeSpec) (out holt.MergeReport, err error) {
-	r, err := s.W.Merge(ctx, s.Caller, from, MergeOptions{Paths: spec.Paths, DryRun: spec.DryRun, Text: spec.Text, Name: name, Into: into})
+	r, err := s.W.Merge(ctx, s.Caller, from, MergeOptions{Paths: spec.Paths, DryRun: spec.DryRun, Text: spec.Text, Name: name, Into: into, Ours: spec.Ours, Theirs: spec.Theirs})
 	out.ChangeReport, err = s.report("", r.Report, err)
 	if err != nil {
 		return out, err
@@ -17,8 +17,10 @@ func (s Story) Merge(ctx context.Context, from *Workspace, name, into string, sp
 	if r.After != 0 {
 		out.After = s.name(r.After)
 	}
-	for _, path := range r.Merged {
-		out.Merged = append(out.Merged, spoken(path))
+	for to, paths := range map[*[]string][]string{&out.Merged: r.Merged, &out.Ours: r.Ours, &out.Theirs: r.Theirs} {
+		for _, path := range paths {
+			*to = append(*to, spoken(path))
+		}
 	}
 	return out, nil
 }

@@ -1,0 +1,112 @@
+package workspace
+
+import (
+	"slices"
+	"strings"
+
+	"holt"
+)
+
+// Conflicts can be settled for one side: ours is what stands here, theirs the
+// other's. Who asks names paths of the other, and the longest one counts.
+
+// mergeSide says for whom a conflict is settled.
+type mergeSide int
+
+const (
+	noSide mergeSide = iota
+	ours
+	theirs
+)
+
+// setSides notes what is to be settled.
+func (m *merge) setSides() error {
+	m.sides = map[string]mergeSide{}
+	for side, paths := range map[mergeSide][]string{ours: m.opt.Ours, theirs: m.opt.Theirs} {
+		clean, err := cleanPaths(paths)
+		if err != nil {
+			return err
+		}
+		for _, path := range clean {
+			path = strings.TrimSuffix(path, "/")
+			if m.sides[path] != noSide && m.sides[path] != side {
+				return holt.Errorf(holt.InvalidArgument, "conflicts at %q cannot be settled for both sides", path+"/").WithHint("name a path for one of them")
+			}
+			m.sides[path] = side
+		}
+	}
+	return nil
+}
+
+// side says for whom a conflict of u is settled.
+func (m *merge) side(u *mergeUnit) (side mergeSide) {
+	longest := -1
+	for path, s := range m.sides {
+		if len(path) > longest && (within(u.path, []string{path}) || slices.ContainsFunc(u.all(), func(p string) bool { return within(p, []string{path}) })) {
+			longest, side = len(path), s
+		}
+	}
+	return side
+}
+
+// all returns the paths that the unit has in the other, or had.
+func (u *mergeUnit) all() (paths []string) {
+	for _, path := range u.paths {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// settle makes what stands here like the other's, if the conflict is settled
+// so. What would also need another inode to go, or a directory that is gone
+// here, stays a conflict: spread finds those.
+func (m *merge) settle(u *mergeUnit) error {
+	if u.conflict == "" || m.side(u) != theirs {
+		return nil
+	}
+	u.conflict, u.erase, u.result, u.rewritten, u.merged, u.text = "", nil, nil, false, false, nil
+	u.settled = true
+	names, err := []placedEntry(nil), error(nil)
+	if u.f.row != nil {
+		names, err = u.f.p.names(u.ino)
+	}
+	if err != nil {
+		return err
+	}
+	if u.n.row == nil {
+		u.gone, u.came = nil, names
+		m.create(u)
+		return nil
+	}
+	if err := m.settleNames(u, names); err != nil || u.f.row == nil {
+		return err
+	}
+	u.b = u.n // as if nothing was changed here: all that differs is taken
+	return m.judgeInode(u)
+}
+
+// settleNames gives what stands here the other's names, and no more.
+func (m *merge) settleNames(u *mergeUnit, names []placedEntry) error {
+	here, err := m.n.p.names(u.ours)
+	if err != nil {
+		return err
+	}
+	stays := map[dirName]bool{}
+	u.came = nil
+	for _, e := range names {
+		now, err := m.entryHere(e)
+		if err != nil {
+			return err
+		}
+		if now.ino == u.ours {
+			stays[dirName{now.parent, now.name}] = true
+		} else {
+			u.came = append(u.came, e)
+		}
+	}
+	u.erase = slices.DeleteFunc(here, func(e placedEntry) bool { return stays[dirName{e.parent, e.name}] })
+	if len(u.came) == 0 && u.f.row != nil {
+		u.gone = nil
+	}
+	return nil
+}
