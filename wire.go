@@ -78,12 +78,19 @@ type MountSpec struct {
 	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
-// QuerySpec is a SQL query over one workspace. Zero limits take the defaults.
+// QuerySpec is a SQL query over a workspace, or over several: then every table
+// and view has a column more, workspace. Zero limits take the defaults.
 type QuerySpec struct {
-	SQL       string `json:"sql" doc:"one SELECT statement (SQLite); tables: see the view files"`
-	MaxRows   int    `json:"max_rows,omitempty" minimum:"0" doc:"default: 10000"`
-	TimeoutMS int64  `json:"timeout_ms,omitempty" minimum:"0" doc:"default: 10000"`
+	SQL       string   `json:"sql" doc:"one SELECT statement (SQLite); tables: see the view files"`
+	At        string   `json:"at,omitempty" maxLength:"255" doc:"a checkpoint, which files and tags then show; default: live"`
+	Also      []string `json:"also,omitempty" maxItems:"99" doc:"more workspaces; NAME@CHECKPOINT: as it was then"`
+	Forks     bool     `json:"forks,omitempty" doc:"the forks of these workspaces, and forks of those, too"`
+	MaxRows   int      `json:"max_rows,omitempty" minimum:"0" doc:"default: 10000"`
+	TimeoutMS int64    `json:"timeout_ms,omitempty" minimum:"0" doc:"default: 10000; at most 300000"`
 }
+
+// MostQueried is how many workspaces one query is about at most.
+const MostQueried = 100
 
 // Image is a built template: what the root disks of new computers start from.
 type Image struct {

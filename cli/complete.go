@@ -27,6 +27,13 @@ func (a *app) complete(ask names) cobra.CompletionFunc {
 	}
 }
 
+// completeAll completes each argument.
+func (a *app) completeAll(ask names) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return a.ask(cmd, ask), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // completeSpots completes NAME:PATH, with what lies there now, in the first n
 // arguments. What looks like a path here is left to the shell.
 func (a *app) completeSpots(noun copyNoun, n int) cobra.CompletionFunc {

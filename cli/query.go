@@ -20,12 +20,21 @@ func (a *app) workspaceQuery() *cobra.Command {
 	var asCSV bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   `query NAME "SELECT …"`,
+		Use:   `query NAME… "SELECT …"`,
 		Short: "Ask a question in SQL",
-		Long: `Asks the workspace, as it is now, one question in SQLite's SQL. The view files
-has path, dir, name, kind, size, mode, mtime, ctime, writer, run and more; the
-view tags has path, name and value. The view files_at has the files of every
-checkpoint, by its column checkpoint.
+		Long: `Asks a workspace, as it is now or at a checkpoint, one question in SQLite's SQL.
+
+  files(path, dir, name, kind, size, mode, mtime, ctime, writer, run, …)
+  tags(path, name, value)      the extended attributes user.*
+  files_at, tags_at            those of every checkpoint, by their column checkpoint
+  checkpoints(name, created_at, note, run, files, bytes, …)
+  changes('FROM', 'TO')        what holt workspace diff says: path, kind, type, old_path,
+                               size_before, size_after, writer, run, …
+
+Several workspaces can be asked at once, by their names or with --forks: then each
+of these has a column workspace. NAME@CHECKPOINT stands for a workspace as it was.
+A query can only read, and reads one state of each workspace. At most 10,000 rows and
+16 MiB come back; a value or row may have 256 KiB; 100 workspaces may be asked.
 
 Bytes that are not UTF-8, as in some names, are shown as Git shows them:
 "caf\351.txt". In JSON they are {"base64":"Y2Fm6S50eHQ="}, so that nothing
@@ -33,9 +42,13 @@ else can be taken for them.`,
 		Example: `  holt workspace query einstein "SELECT path FROM files WHERE mtime > '2026-06-09'"
   holt workspace query einstein "SELECT dir, sum(size) FROM files GROUP BY dir ORDER BY 2 DESC"
   holt workspace query einstein "SELECT path, run FROM files WHERE writer = 'agent' AND mtime > date('now','-7 days')"
-  holt workspace query einstein "SELECT path FROM files_at WHERE checkpoint = 'before-upgrade' AND size > 1000000"`,
-		Args:              exactly(2),
-		ValidArgsFunction: a.complete(a.workspaceNames),
+  holt workspace query einstein --at before-upgrade "SELECT path FROM files WHERE size > 1000000"
+  holt workspace query einstein "SELECT run, count(*) FROM changes('before-upgrade', 'live') GROUP BY run"
+  holt workspace query einstein --forks "SELECT workspace, sum(size) FROM files WHERE path LIKE '%/node_modules/%' GROUP BY 1 ORDER BY 2 DESC"
+  holt workspace query einstein einstein-1 "SELECT f.path FROM files f LEFT JOIN files p ON p.workspace = 'einstein' AND p.path = f.path
+      WHERE f.workspace = 'einstein-1' AND (p.path IS NULL OR p.mtime <> f.mtime)"`,
+		Args:              atLeast(2, -1),
+		ValidArgsFunction: a.completeAll(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := refuseEmptyFlags(cmd); err != nil {
 				return err
@@ -47,8 +60,22 @@ else can be taken for them.`,
 			if err != nil {
 				return err
 			}
-			q.SQL, q.TimeoutMS = args[1], timeout.Milliseconds()
-			result, err := c.Workspaces.Query(cmd.Context(), args[0], q)
+			last := len(args) - 1
+			q.SQL, q.Also, q.TimeoutMS = args[last], args[1:last], timeout.Milliseconds()
+			first, at := holt.CutCheckpoint(args[0])
+			if at != "" {
+				if q.At != "" {
+					return holt.Errorf(holt.InvalidArgument, "a checkpoint is named twice, as %s and by --at", visible(args[0])).
+						WithHint("--at is for the workspaces that name none")
+				}
+				q.At = at
+				for i, name := range q.Also {
+					if _, other := holt.CutCheckpoint(name); other == "" {
+						q.Also[i] = holt.AtCheckpoint(name, holt.Live)
+					}
+				}
+			}
+			result, err := c.Workspaces.Query(cmd.Context(), first, q)
 			if err != nil {
 				return err
 			}
@@ -69,8 +96,10 @@ else can be taken for them.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asCSV, "csv", false, "print CSV (RFC 4180) with a head")
+	f.StringVar(&q.At, "at", "", "the checkpoint, or its #number, that files and tags show (default: live)")
+	f.BoolVar(&q.Forks, "forks", false, "ask all forks of these workspaces, and forks of those, too")
 	f.IntVar(&q.MaxRows, "max-rows", 0, "most rows to return (default: 10000)")
-	f.DurationVar(&timeout, "timeout", 0, "most time to spend (default: 10s)")
+	f.DurationVar(&timeout, "timeout", 0, "most time to spend, up to 5m (default: 10s)")
 	a.jsonFlag(cmd)
 	return cmd
 }

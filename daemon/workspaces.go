@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"holt"
 	"holt/computer"
@@ -23,6 +22,7 @@ type Workspaces struct {
 	table  workspaceTable
 	shelf  *shelf
 	mounts *hostMounts
+	asking chan struct{} // a place for each query that runs
 
 	// Set by setComputers.
 	computers *computer.Store
@@ -36,7 +36,7 @@ func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir stri
 	shelf := &shelf{dir: dir, log: log, base: base, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{},
 		kernels: kernels{log: log, set: map[*workspace.Workspace]*mount.Notifier{}}}
 	w := &Workspaces{
-		keys: keys, log: log, table: table, shelf: shelf,
+		keys: keys, log: log, table: table, shelf: shelf, asking: make(chan struct{}, mostQueries),
 		mounts: &hostMounts{data: filepath.Dir(dir), log: log, table: table, shelf: shelf, mounts: map[string]*hostMount{}},
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -115,14 +115,4 @@ func (w *Workspaces) Check(ctx context.Context, ref string) (report holt.CheckRe
 		return err
 	})
 	return report, err
-}
-
-// Query runs one SQL SELECT over a workspace as it is now.
-func (w *Workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (result holt.QueryResult, err error) {
-	limits := workspace.Limits{Rows: q.MaxRows, Time: time.Duration(q.TimeoutMS) * time.Millisecond}
-	err = w.use(ctx, ref, func(ws *workspace.Workspace) error {
-		result, err = ws.Query(ctx, q.SQL, limits)
-		return err
-	})
-	return result, err
 }

@@ -1,5 +1,5 @@
 // Package db is SQLite as Holt uses it: one writer, a pool of readers,
-// migrations, and a guard around the SQL that users send (see [DB.Query]).
+// migrations, and a guard around the SQL that users send (see [Source]).
 //
 // It is not an abstraction over databases: callers write SQL and step
 // statements. It is the only package that imports the driver.
@@ -40,7 +40,6 @@ type DB struct {
 	path    string
 	file    *os.File // for Clone and Sync; closed after all connections, since closing drops their locks
 	readers *sqlitex.Pool
-	guarded chan *Conn // idle connections for user queries
 
 	mu     sync.Mutex // held by the write transaction
 	writer *Conn
@@ -95,7 +94,7 @@ func open(path string, prepare func(*Conn) error) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{path: path, writer: w, guarded: make(chan *Conn, 2)}
+	d := &DB{path: path, writer: w}
 	if d.file, err = os.Open(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.Close())
 	}
@@ -237,13 +236,5 @@ func (d *DB) Close() error {
 	if w == nil {
 		return nil
 	}
-	err := errors.Join(d.readers.Close(), w.Close()) // a Clone that runs has a reader and may wait for mu
-	for {
-		select {
-		case c := <-d.guarded:
-			err = errors.Join(err, c.Close())
-		default:
-			return errors.Join(err, d.file.Close())
-		}
-	}
+	return errors.Join(d.readers.Close(), w.Close(), d.file.Close()) // a Clone that runs has a reader and may wait for mu
 }

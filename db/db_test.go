@@ -182,7 +182,7 @@ func TestCopy(t *testing.T) {
 
 func TestQueryValues(t *testing.T) {
 	d := openTest(t)
-	res, err := d.Query(context.Background(), "SELECT 1 AS one, 2.5, NULL, 'täxt', x'ff00', x'6869', 9e999;  ", Limits{})
+	res, err := (Source{DB: d}).Query(context.Background(), "SELECT 1 AS one, 2.5, NULL, 'täxt', x'ff00', x'6869', 9e999;  ", Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,11 +202,11 @@ func TestQueryGuard(t *testing.T) {
 		"SELECT load_extension('x')", "SELECT 1; SELECT 2", "", " -- nothing", "SELECT nothing FROM nowhere", "WITH",
 		"SELECT 1; DROP TABLE a",
 	} {
-		if _, err := d.Query(context.Background(), sql, Limits{}); holt.CodeOf(err) != holt.InvalidArgument {
+		if _, err := (Source{DB: d}).Query(context.Background(), sql, Limits{}); holt.CodeOf(err) != holt.InvalidArgument {
 			t.Errorf("%q: %v", sql, err)
 		}
 	}
-	if _, err := d.Query(context.Background(), "SELECT * FROM a", Limits{}); err != nil {
+	if _, err := (Source{DB: d}).Query(context.Background(), "SELECT * FROM a", Limits{}); err != nil {
 		t.Fatal("the table is gone:", err)
 	}
 }
@@ -222,10 +222,10 @@ func TestQueryErrorsAreSentences(t *testing.T) {
 		"SELECT f(1)":                       "in the query: no such function: f, at line 1, column 8",
 		"PRAGMA user_version":               "a query can only read",
 		"DELETE FROM a":                     "a query can only read",
-		"SELECT randomblob(100000000)":      "the query made a value of more than 32 MiB",
+		"SELECT randomblob(100000000)":      "the query made a value, or a row, of more than 256 KiB",
 		"SELECT 1; SELECT 2":                "the query holds more than one statement",
 	} {
-		if _, err := d.Query(context.Background(), sql, Limits{}); err == nil || err.Error() != want {
+		if _, err := (Source{DB: d}).Query(context.Background(), sql, Limits{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
@@ -234,19 +234,19 @@ func TestQueryErrorsAreSentences(t *testing.T) {
 func TestQueryLimits(t *testing.T) {
 	d := openTest(t)
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) "
-	res, err := d.Query(context.Background(), endless+"SELECT i FROM n", Limits{Rows: 7})
+	res, err := (Source{DB: d}).Query(context.Background(), endless+"SELECT i FROM n", Limits{Rows: 7})
 	if err != nil || len(res.Rows) != 7 || !res.Truncated {
 		t.Fatal(err, res)
 	}
-	res, err = d.Query(context.Background(), endless+"SELECT printf('%.*c', 1000, 'x') FROM n", Limits{Bytes: 10_000})
+	res, err = (Source{DB: d}).Query(context.Background(), endless+"SELECT printf('%.*c', 1000, 'x') FROM n", Limits{Bytes: 10_000})
 	if err != nil || len(res.Rows) > 10 || !res.Truncated {
 		t.Fatal(err, len(res.Rows))
 	}
-	_, err = d.Query(context.Background(), endless+"SELECT count(*) FROM n", Limits{Time: time.Millisecond})
+	_, err = (Source{DB: d}).Query(context.Background(), endless+"SELECT count(*) FROM n", Limits{Time: time.Millisecond})
 	if holt.CodeOf(err) != holt.Timeout {
 		t.Fatal(err)
 	}
-	if _, err = d.Query(context.Background(), "SELECT 1", Limits{}); err != nil {
+	if _, err = (Source{DB: d}).Query(context.Background(), "SELECT 1", Limits{}); err != nil {
 		t.Fatal("the connection after an interrupt:", err)
 	}
 }

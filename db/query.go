@@ -2,15 +2,14 @@ package db
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"holt"
 )
@@ -35,41 +34,140 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Query runs one SELECT that a user sent: on a read-only connection whose
-// authorizer refuses everything but reading, within limits. A result that is
-// too long is cut and marked Truncated. Errors are InvalidArgument (the SQL)
-// or Timeout.
-func (d *DB) Query(ctx context.Context, sql string, limits Limits) (holt.QueryResult, error) {
+// Source is a database that users may ask, and what they find there.
+type Source struct {
+	DB     *DB
+	Views  string  // SQL of ours that is run first: temporary views go before the database's
+	Tables []Table // besides those of the database
+
+	// For Across.
+	Name   string
+	Keys   []Key
+	Unique map[string][]string // columns that tell the rows of a view, or of one of Tables, apart
+}
+
+// Query runs one SELECT that a user sent: on a read-only connection of its own
+// whose authorizer refuses everything but reading, in one transaction, within
+// limits. A result that is too long is cut and marked Truncated. Errors are
+// InvalidArgument (the SQL), Timeout, or those of a [Table].
+func (s Source) Query(ctx context.Context, sql string, limits Limits) (holt.QueryResult, error) {
+	return ask(ctx, sql, limits, func(a *asked) (*Conn, error) { return a.source(s) })
+}
+
+// What bounds the memory of a query: SQLite keeps its program's values in
+// registers, of which an instruction fills one at most, and puts everything
+// else aside in files once it takes more than a few MiB. The first two
+// together are some 300 MiB for a program that does nothing but that; usual
+// queries have some hundred instructions. The length bounds the time of an
+// instruction too, which nothing interrupts: instr, replace and LIKE multiply
+// the lengths of what they are given.
+const (
+	mostValue   = 256 << 10 // bytes of one value, and of one row on its way
+	mostSteps   = 43 << 6   // instructions; SQLite doubles what it has, beginning with 42
+	mostSQL     = 128 << 10 // bytes
+	mostColumns = 200
+	mostPattern = 1000 // bytes of a pattern of LIKE or GLOB
+)
+
+// asked is one question while it is answered.
+type asked struct {
+	ctx     context.Context
+	conns   []*Conn
+	refused error // what a table said; SQLite passes only its text on
+	held    int   // rows of tables that cursors hold
+}
+
+// ask answers one question on the connection that open returns.
+func ask(ctx context.Context, sql string, limits Limits, open func(*asked) (*Conn, error)) (holt.QueryResult, error) {
 	limits = limits.withDefaults()
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limits.Time)
 	defer cancel()
-	c, err := d.takeGuarded()
+	a := &asked{ctx: ctx}
+	defer a.close()
+	c, err := open(a)
 	if err != nil {
+		if ctx.Err() != nil {
+			return holt.QueryResult{}, a.explain(sql, err, limits)
+		}
 		return holt.QueryResult{}, holt.Errorf(holt.Unavailable, "open index: %w", err)
 	}
-	defer d.putGuarded(c)
-	c.SetInterrupt(ctx.Done())
-	defer c.SetInterrupt(nil)
+	if err := c.SetAuthorizer(sqlite.AuthorizeFunc(authorize)); err != nil {
+		return holt.QueryResult{}, err
+	}
+	if len(sql) > mostSQL {
+		return holt.QueryResult{}, holt.Errorf(holt.InvalidArgument, "the query is longer than %d KiB", mostSQL>>10)
+	}
 	res, err := run(c, sql, limits)
 	if err != nil {
-		return holt.QueryResult{}, queryError(ctx, sql, err, limits)
+		return holt.QueryResult{}, a.explain(sql, err, limits)
 	}
 	res.ElapsedMS = float64(time.Since(start).Microseconds()) / 1000
 	return res, nil
 }
 
-// queryError says what is wrong with a query as its author can use it.
-func queryError(ctx context.Context, sql string, err error, limits Limits) error {
+// source opens a source: everything that is read of it from now on is of one
+// state of it.
+func (a *asked) source(s Source) (*Conn, error) {
+	c, err := a.connect(s.DB.path, sqlite.OpenReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range s.Tables {
+		if err := c.SetModule(t.Name, &sqlite.Module{Connect: a.computed(t, s.Name)}); err != nil {
+			return nil, err
+		}
+	}
+	if s.Views != "" {
+		if err := sqlitex.ExecuteScript(c, s.Views, nil); err != nil {
+			return nil, err
+		}
+	}
+	for _, sql := range []string{"BEGIN", "SELECT 1 FROM sqlite_schema LIMIT 1"} {
+		if err := sqlitex.ExecuteTransient(c, sql, nil); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// connect opens a connection that ends with the question.
+func (a *asked) connect(path string, flags sqlite.OpenFlags) (*Conn, error) {
+	c, err := sqlite.OpenConn(path, flags)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	a.conns = append(a.conns, c)
+	c.SetBusyTimeout(busy)
+	c.SetInterrupt(a.ctx.Done())
+	for limit, n := range map[sqlite.Limit]int32{sqlite.LimitLength: mostValue, sqlite.LimitVDBEOp: mostSteps, sqlite.LimitColumn: mostColumns,
+		sqlite.LimitLikePatternLength: mostPattern, sqlite.LimitAttached: 0} {
+		c.Limit(limit, n)
+	}
+	return c, nil // never SetDefensive: the driver passes too few arguments, and SQLite writes through what follows them
+}
+
+// close ends what the question opened: first the connection that reads of the
+// others.
+func (a *asked) close() {
+	for i := len(a.conns) - 1; i >= 0; i-- {
+		a.conns[i].Close() // nothing was written
+	}
+}
+
+// explain says what is wrong with a query as its author can use it.
+func (a *asked) explain(sql string, err error, limits Limits) error {
 	var e *holt.Error
 	switch {
 	case errors.As(err, &e):
 		return e
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(a.ctx.Err(), context.DeadlineExceeded):
 		return holt.Errorf(holt.Timeout, "the query took longer than %v", limits.Time).
 			WithHint("ask for less, or allow more time")
-	case ctx.Err() != nil:
-		return holt.Errorf(holt.Timeout, "the query was given up: %w", ctx.Err())
+	case a.ctx.Err() != nil:
+		return holt.Errorf(holt.Timeout, "the query was given up: %w", a.ctx.Err())
+	case a.refused != nil:
+		return holt.AsError(a.refused)
 	}
 	const only = "one SELECT; no PRAGMA, ATTACH or change of any kind"
 	reason := reasonOf(err)
@@ -77,7 +175,13 @@ func queryError(ctx context.Context, sql string, err error, limits Limits) error
 	case code == sqlite.ResultAuth, strings.HasPrefix(reason, "cannot modify"):
 		return holt.Errorf(holt.InvalidArgument, "a query can only read").WithHint(only)
 	case code == sqlite.ResultTooBig:
-		return holt.Errorf(holt.InvalidArgument, "the query made a value of more than %d MiB", mostValue>>20)
+		return holt.Errorf(holt.InvalidArgument, "the query made a value, or a row, of more than %d KiB", mostValue>>10).
+			WithHint("ask for rows instead of putting many values into one")
+	case code == sqlite.ResultNoMem:
+		return holt.Errorf(holt.InvalidArgument, "the query is too large: SQLite needs more than %d instructions for it", mostSteps).
+			WithHint("ask in several queries")
+	case code == sqlite.ResultFull:
+		return holt.Errorf(holt.OutOfSpace, "the disk that holds temporary files is full").WithHint("ask for less, or without ORDER BY")
 	case reason == "incomplete input":
 		reason = "the statement is not complete"
 	}
@@ -96,110 +200,6 @@ func reasonOf(err error) string {
 		err = inner
 	}
 	return strings.TrimPrefix(err.Error(), code+": ")
-}
-
-// run prepares and steps one statement.
-func run(c *Conn, sql string, limits Limits) (holt.QueryResult, error) {
-	res := holt.QueryResult{Rows: [][]any{}}
-	stmt, trailing, err := c.PrepareTransient(sql)
-	if err != nil {
-		return res, err
-	}
-	defer stmt.Finalize()
-	if strings.Trim(sql[len(sql)-trailing:], "; \t\r\n") != "" {
-		return res, holt.Errorf(holt.InvalidArgument, "the query holds more than one statement").WithHint("send them one by one")
-	}
-	n := stmt.ColumnCount()
-	if n == 0 {
-		return res, holt.Errorf(holt.InvalidArgument, "the query returns no columns").WithHint("send one SELECT")
-	}
-	for i := range n {
-		res.Columns = append(res.Columns, strings.ToValidUTF8(stmt.ColumnName(i), "\uFFFD"))
-	}
-	for size := 0; ; {
-		more, err := stmt.Step()
-		if err != nil || !more {
-			return res, err
-		}
-		for i := range n {
-			size += 16
-			if t := stmt.ColumnType(i); t == sqlite.TypeText || t == sqlite.TypeBlob {
-				size += stmt.ColumnLen(i)
-			}
-		}
-		if len(res.Rows) == limits.Rows || size > limits.Bytes {
-			res.Truncated = true
-			return res, nil
-		}
-		row := make([]any, n)
-		for i := range n {
-			row[i] = value(stmt, i)
-		}
-		res.Rows = append(res.Rows, row)
-	}
-}
-
-// value returns a column as JSON can carry it.
-func value(stmt *Stmt, i int) any {
-	switch stmt.ColumnType(i) {
-	case sqlite.TypeInteger:
-		return stmt.ColumnInt64(i)
-	case sqlite.TypeFloat:
-		f := stmt.ColumnFloat(i)
-		if math.IsInf(f, 0) || math.IsNaN(f) {
-			return stmt.ColumnText(i)
-		}
-		return f
-	case sqlite.TypeNull:
-		return nil
-	}
-	b := make([]byte, stmt.ColumnLen(i))
-	stmt.ColumnBytes(i, b)
-	if utf8.Valid(b) {
-		return string(b)
-	}
-	return map[string]string{"base64": base64.StdEncoding.EncodeToString(b)}
-}
-
-// mostValue bounds one value of a query, in bytes.
-const mostValue = 32 << 20
-
-// takeGuarded returns a connection that can only read.
-func (d *DB) takeGuarded() (*Conn, error) {
-	select {
-	case c := <-d.guarded:
-		return c, nil
-	default:
-	}
-	c, err := d.Reader()
-	if err != nil {
-		return nil, err
-	}
-	c.Limit(sqlite.LimitLength, mostValue)
-	c.Limit(sqlite.LimitSQLLength, 1<<20)
-	c.Limit(sqlite.LimitAttached, 0)
-	if err := c.SetDefensive(true); err != nil {
-		c.Close()
-		return nil, err
-	}
-	if err := c.SetAuthorizer(sqlite.AuthorizeFunc(authorize)); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-func (d *DB) putGuarded(c *Conn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.writer != nil {
-		select {
-		case d.guarded <- c:
-			return
-		default:
-		}
-	}
-	c.Close()
 }
 
 // authorize allows reading and nothing else.

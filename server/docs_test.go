@@ -114,7 +114,7 @@ func TestWire(t *testing.T) {
 		"mkdir_spec":   holt.MkdirSpec{Path: "/a", Mode: 0o700, User: "agent", Parents: true},
 		"rename_spec":  holt.RenameSpec{From: "/a", To: "/b"},
 		"workspace":    holt.Workspace{ID: "wsp_aaaaaaaaaaaaaaaa", Name: "w", CreatedAt: at, Computer: "curie", Mounts: []holt.Mount{{Dir: "/mnt", ReadOnly: true}}, Files: 3, Bytes: 4},
-		"query_spec":   holt.QuerySpec{SQL: "SELECT 1", MaxRows: 5, TimeoutMS: 6},
+		"query_spec":   holt.QuerySpec{SQL: "SELECT 1", At: "c", Also: []string{"w", "w@c"}, Forks: true, MaxRows: 5, TimeoutMS: 6},
 		"query_result": holt.QueryResult{Columns: []string{"path", "n"}, Rows: [][]any{{"a", 1}, {nil, 2.5}}, Truncated: true, ElapsedMS: 0.25},
 		"check_report": holt.CheckReport{Inodes: 1, Entries: 2, Extents: 3, Bytes: 4, Problems: []string{"p"}},
 		"image":        holt.Image{Template: "base", Built: true, Digest: "d", MinDiskMB: 2048, Bytes: 5, BuiltAt: &at},

@@ -154,15 +154,28 @@ func (w *Workspace) FindCheckpoint(ref string) (Checkpoint, error) {
 
 func (t *Tree) findCheckpoint(ref string) (Checkpoint, error) {
 	c, ok := t.checkpointByName(ref)
-	if number, is := strings.CutPrefix(ref, "#"); is {
-		id, _ := strconv.ParseUint(number, 10, 64)
-		c, ok = t.checkpointByID(CheckpointID(id))
+	if id, is := checkpointNumber(ref); is {
+		c, ok = t.checkpointByID(id)
 	}
 	if !ok {
-		return Checkpoint{}, holt.Errorf(holt.NotFound, "there is no checkpoint %q", ref).
-			WithHint("list the checkpoints; one is named by its name, or by # and its number")
+		return Checkpoint{}, noCheckpoint(ref)
 	}
 	return c, nil
+}
+
+// checkpointNumber reads "#12"; what is no number stands for none.
+func checkpointNumber(ref string) (id CheckpointID, is bool) {
+	number, is := strings.CutPrefix(ref, "#")
+	n, err := strconv.ParseUint(number, 10, 63)
+	if err != nil {
+		n = 0
+	}
+	return CheckpointID(n), is
+}
+
+func noCheckpoint(ref string) error {
+	return holt.Errorf(holt.NotFound, "there is no checkpoint %q", ref).
+		WithHint("list the checkpoints; one is named by its name, or by # and its number")
 }
 
 func (t *Tree) checkpointByID(id CheckpointID) (Checkpoint, bool) {

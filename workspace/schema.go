@@ -62,5 +62,6 @@ CREATE TABLE dir(ino INTEGER PRIMARY KEY, path TEXT NOT NULL, born INTEGER NOT N
 CREATE TABLE past_dir(ino INTEGER NOT NULL, path TEXT NOT NULL, born INTEGER NOT NULL, died INTEGER NOT NULL,
   PRIMARY KEY(ino, born)) WITHOUT ROWID;
 CREATE INDEX past_dir_died ON past_dir(died);
+CREATE INDEX past_dir_path ON past_dir(path);
 CREATE INDEX dir_path ON dir(path);
 ` + views

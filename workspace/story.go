@@ -76,10 +76,14 @@ func (s Story) since() (string, error) {
 		}
 	}
 	if found == "" {
-		return "", holt.Errorf(holt.NotFound, "the workspace has no checkpoint to compare with").
-			WithHint("take one first: holt workspace checkpoint; runs take their own when they change something")
+		return "", nothingBefore()
 	}
 	return found, nil
+}
+
+func nothingBefore() error {
+	return holt.Errorf(holt.NotFound, "the workspace has no checkpoint to compare with").
+		WithHint("take one first: holt workspace checkpoint; runs take their own when they change something")
 }
 
 // Resolve fills in what a diff leaves out: from since the last checkpoint that

@@ -7,11 +7,13 @@ package workspace
 // The index on the text of mtime is what makes `mtime > '2026-06-09'` a range
 // scan: the expression in the view must stay the same to the letter, and CROSS
 // JOIN keeps the planner, which has no statistics, from scanning entry first.
+// So for the names of tags.
 const views = nowViews + pastViews
 
 const nowViews = `
 CREATE INDEX inode_mtime ON inode(strftime('%Y-%m-%d %H:%M:%f', mtime / 1000000000.0, 'unixepoch'));
 CREATE INDEX inode_writer ON inode(writer);
+CREATE INDEX xattr_tag ON xattr(substr(CAST(name AS TEXT), 6));
 CREATE VIEW files AS SELECT
   CASE d.path WHEN '/' THEN '/' ELSE d.path || '/' END || CAST(e.name AS TEXT) AS path,
   d.path AS dir,
@@ -34,8 +36,10 @@ CREATE VIEW tags AS SELECT
   CASE d.path WHEN '/' THEN '/' ELSE d.path || '/' END || CAST(e.name AS TEXT) AS path,
   substr(CAST(x.name AS TEXT), 6) AS name,
   CAST(x.value AS TEXT) AS value
-FROM xattr x JOIN entry e ON e.ino = x.ino JOIN dir d ON d.ino = e.parent
+FROM xattr x CROSS JOIN entry e ON e.ino = x.ino JOIN dir d ON d.ino = e.parent
 WHERE x.name >= CAST('user.' AS BLOB) AND x.name < CAST('user/' AS BLOB);
+CREATE VIEW checkpoints AS SELECT id, name, nullif(parent, 0) AS parent, auto, nullif(reason, '') AS note, nullif(run, '') AS run, flushed,
+  strftime('%Y-%m-%d %H:%M:%f', time / 1000000000.0, 'unixepoch') AS created_at, files, bytes FROM checkpoint;
 `
 
 // pastViews show every checkpoint: an entry of the present or of the past, and
@@ -45,6 +49,10 @@ WHERE x.name >= CAST('user.' AS BLOB) AND x.name < CAST('user/' AS BLOB);
 const pastViews = `
 CREATE VIEW files_at AS ` + filesAt + `entry e ON e.born <= c.version ` + filesAtRows + `
 UNION ALL ` + filesAt + `past_entry e ON e.born <= c.version AND e.died > c.version ` + filesAtRows + `;
+CREATE VIEW tags_at AS ` + tagsAt + `xattr x ON x.born <= c.version` + tagsAtEntry + `
+UNION ALL ` + tagsAt + `xattr x ON x.born <= c.version` + tagsAtPastEntry + `
+UNION ALL ` + tagsAt + `past_xattr x ON x.born <= c.version AND x.died > c.version` + tagsAtEntry + `
+UNION ALL ` + tagsAt + `past_xattr x ON x.born <= c.version AND x.died > c.version` + tagsAtPastEntry + `;
 `
 
 const filesAt = `SELECT
@@ -58,9 +66,11 @@ const filesAt = `SELECT
   printf('%04o', coalesce(i.mode, p.mode) & 4095) AS mode,
   strftime('%Y-%m-%d %H:%M:%f', coalesce(i.mtime, p.mtime) / 1000000000.0, 'unixepoch') AS mtime,
   strftime('%Y-%m-%d %H:%M:%f', coalesce(i.ctime, p.ctime) / 1000000000.0, 'unixepoch') AS ctime,
+  strftime('%Y-%m-%d %H:%M:%f', coalesce(i.btime, p.btime) / 1000000000.0, 'unixepoch') AS btime,
   w.name AS writer,
   w.kind AS writer_kind,
   nullif(w.run, '') AS run,
+  nullif(w.terminal, '') AS terminal,
   coalesce(i.uid, p.uid) AS uid, coalesce(i.gid, p.gid) AS gid, coalesce(i.nlink, p.nlink) AS nlink, e.ino AS ino,
   coalesce(i.mtime, p.mtime) AS mtime_ns,
   CAST(coalesce(i.target, p.target) AS TEXT) AS target
@@ -71,3 +81,19 @@ const filesAtRows = `LEFT JOIN inode i ON i.ino = e.ino AND i.born <= c.version
   LEFT JOIN dir d ON d.ino = e.parent AND d.born <= c.version
   LEFT JOIN past_dir pd ON pd.ino = e.parent AND pd.born <= c.version AND pd.died > c.version
   LEFT JOIN writer w ON w.id = coalesce(i.writer, p.writer)`
+
+const tagsAt = `SELECT
+  c.name AS checkpoint,
+  CASE coalesce(d.path, pd.path) WHEN '/' THEN '/' ELSE coalesce(d.path, pd.path) || '/' END || CAST(e.name AS TEXT) AS path,
+  substr(CAST(x.name AS TEXT), 6) AS name,
+  CAST(x.value AS TEXT) AS value
+FROM checkpoint c CROSS JOIN `
+
+const tagsAtEntry = ` CROSS JOIN entry e ON e.ino = x.ino AND e.born <= c.version` + tagsAtDir
+
+const tagsAtPastEntry = ` CROSS JOIN past_entry e ON e.ino = x.ino AND e.born <= c.version AND e.died > c.version` + tagsAtDir
+
+const tagsAtDir = `
+  LEFT JOIN dir d ON d.ino = e.parent AND d.born <= c.version
+  LEFT JOIN past_dir pd ON pd.ino = e.parent AND pd.born <= c.version AND pd.died > c.version
+WHERE x.name >= CAST('user.' AS BLOB) AND x.name < CAST('user/' AS BLOB)`

@@ -3,6 +3,7 @@ package servertest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -48,6 +49,7 @@ func forkVerbs(t *testing.T, n server.Nouns) {
 	if len(then.Workspaces) != 2 || then.Workspaces[1].Workspace == nil || get(then.Workspaces[1].Workspace.Name, "/b") != "b\n" {
 		t.Errorf("forks of a checkpoint %+v", then)
 	}
+	askForks(ctx, t, n)
 	fail(t, n.Workspaces.Delete(ctx, "origin", ""))
 	if get("other", "/new") != "new\n" {
 		t.Error("a fork did not outlive what it was forked from")
@@ -84,5 +86,34 @@ func forkErrors(ctx context.Context, t *testing.T, n server.Nouns) {
 	WantCode(t, err, holt.NotFound)
 	Must(n.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "stranger"}, ""))(t)
 	_, err = n.Workspaces.Merge(ctx, "other", holt.MergeSpec{From: "stranger"}, "")
+	WantCode(t, err, holt.InvalidArgument)
+}
+
+// askForks asks several workspaces at once.
+func askForks(ctx context.Context, t *testing.T, n server.Nouns) {
+	t.Helper()
+	ask := func(q holt.QuerySpec) string {
+		t.Helper()
+		r := Must(n.Workspaces.Query(ctx, "origin", q))(t)
+		return fmt.Sprint(r.Columns, r.Rows)
+	}
+	const b = "SELECT workspace, path FROM files WHERE path = '/b' ORDER BY 1"
+	for want, q := range map[string]holt.QuerySpec{
+		"[workspace path] [[origin /b] [other /b]]":                         {SQL: b, Also: []string{"other"}},
+		"[workspace path] [[origin /b] [other /b] [then-1 /b] [then-2 /b]]": {SQL: b, Forks: true},
+		"[n] [[0]]":             {SQL: "SELECT count(*) AS n FROM files WHERE path = '/new'", At: "#1"},
+		"[workspace] [[other]]": {SQL: "SELECT DISTINCT workspace FROM changes('#1') WHERE path = '/new' AND workspace <> 'origin'", Forks: true},
+		"[count(*)] [[1]]":      {SQL: "SELECT count(*) FROM checkpoints WHERE id = 1"},
+	} {
+		if got := ask(q); got != want {
+			t.Errorf("%+v got %s, want %s", q, got, want)
+		}
+	}
+	for _, q := range []holt.QuerySpec{{SQL: b, Also: []string{"missing"}}, {SQL: b, At: "missing"}, {SQL: b, Also: []string{"other@missing"}},
+		{SQL: "SELECT * FROM changes('missing')"}, {SQL: "SELECT * FROM changes('missing')", Forks: true}} {
+		_, err := n.Workspaces.Query(ctx, "origin", q)
+		WantCode(t, err, holt.NotFound)
+	}
+	_, err := n.Workspaces.Query(ctx, "origin", holt.QuerySpec{SQL: "DELETE FROM files", Forks: true})
 	WantCode(t, err, holt.InvalidArgument)
 }

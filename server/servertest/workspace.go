@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/workspace"
 )
 
 // workspace finds one; the lock is held.
@@ -105,21 +107,67 @@ func (n workspaces) Check(ctx context.Context, ref string) (holt.CheckReport, er
 	return holt.CheckReport{Inodes: 1}, err
 }
 
-// Query knows one question: which files there are.
-func (n workspaces) Query(_ context.Context, ref string, q holt.QuerySpec) (holt.QueryResult, error) {
+// Query asks the trees behind workspaces. Of one that a computer has it knows
+// one question: which files there are.
+func (n workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (holt.QueryResult, error) {
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
 	w, err := n.m.workspace(ref)
 	if err != nil {
 		return holt.QueryResult{}, err
 	}
+	if w.Computer != "" {
+		return n.homeFiles(w, q)
+	}
+	asked, err := n.asked(w, q)
+	if err != nil {
+		return holt.QueryResult{}, err
+	}
+	limits := workspace.Limits{Rows: q.MaxRows, Time: time.Duration(q.TimeoutMS) * time.Millisecond}
+	if len(q.Also) == 0 && !q.Forks {
+		return asked[0].Query(ctx, q.SQL, limits)
+	}
+	return workspace.QueryAcross(ctx, asked, q.SQL, limits)
+}
+
+// asked lists the workspaces that a query is about; forks of forks are left out.
+func (n workspaces) asked(first *holt.Workspace, q holt.QuerySpec) (all []workspace.Asked, err error) {
+	add := func(w *holt.Workspace, at string) error {
+		t, err := n.m.treeLocked(w.Name)
+		all = append(all, workspace.Asked{W: t, At: at, Name: w.Name})
+		return err
+	}
+	if err := add(first, q.At); err != nil {
+		return nil, err
+	}
+	for _, ref := range q.Also {
+		name, at := holt.CutCheckpoint(ref)
+		w, err := n.m.workspace(name)
+		if err == nil {
+			err = add(w, cmp.Or(at, q.At))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range n.m.workspaces {
+		if q.Forks && w.Parent != nil && w.Parent.ID == first.ID {
+			if err := add(w, q.At); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+func (n workspaces) homeFiles(w *holt.Workspace, q holt.QuerySpec) (holt.QueryResult, error) {
 	if !strings.HasPrefix(strings.ToUpper(q.SQL), "SELECT") {
 		return holt.QueryResult{}, holt.Errorf(holt.InvalidArgument, "only SELECT is allowed").WithHint("for example: SELECT path FROM files")
 	}
 	result := holt.QueryResult{Columns: []string{"path", "size", "big", "note"}, ElapsedMS: 0.5}
 	c, err := n.m.computer(w.Computer)
 	if err != nil {
-		return result, nil
+		return result, err
 	}
 	home := n.m.home(c)
 	err = filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
