@@ -42,7 +42,7 @@ func (f *fixture) ask(q Asked, sql string) string {
 // TestQueriesOfRandomTrees lets things happen between checkpoints, and wants of
 // SQL what the diff and the present of then said. A failure prints the seed.
 func TestQueriesOfRandomTrees(t *testing.T) {
-	rounds, seed := 2, uint64(time.Now().UnixNano())
+	rounds, seed := 1, uint64(time.Now().UnixNano())
 	if os.Getenv("HOLT_SOAK") != "" {
 		rounds = 200
 	}
@@ -61,7 +61,7 @@ func queryRound(t *testing.T, seed uint64) {
 	points := []string{Live}
 	for n := range 5 {
 		s.c.Writer = Writer{Kind: "run", Name: "agent", Run: fmt.Sprint("run_", n)}
-		for range 12 {
+		for range 8 {
 			s.step()
 		}
 		c, err := f.w.Checkpoint(CheckpointOptions{Name: fmt.Sprint("it's ", n)})
@@ -80,8 +80,9 @@ func queryRound(t *testing.T, seed uint64) {
 		}
 	}
 	for _, from := range points {
-		for _, to := range points {
+		for _, to := range points[:1+s.rng.IntN(3)] {
 			f.sameChanges(from, to)
+			f.sameChanges(to, from)
 		}
 	}
 	if t.Failed() {
@@ -212,7 +213,7 @@ func TestQueryAcross(t *testing.T) {
 func TestAcrossIsTheSame(t *testing.T) {
 	f := newFixture(t, Options{})
 	s := scribe{f, rand.New(rand.NewPCG(1, 1)), ""}
-	for range 80 {
+	for range 30 {
 		s.step()
 	}
 	f.put("a b", "12")
@@ -294,7 +295,7 @@ func TestHostileQueries(t *testing.T) {
 		"CREATE VIRTUAL TABLE temp.x USING files", "SELECT writefile('" + secret + "', 'x')", "SELECT readfile('/etc/passwd')", "SELECT * FROM fsdir('/')",
 		"SELECT " + repeat("length(hex(zeroblob(100000)))", 1900), "SELECT hex(zeroblob(1000000))", "SELECT max(" + repeat("hex(zeroblob(100000))", 900) + ")",
 		"SELECT " + repeat("1", 300), "SELECT '" + strings.Repeat("x", 200_000) + "'", "SELECT 'a' LIKE '" + strings.Repeat("%a", 2000) + "'",
-		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 100000) SELECT group_concat(i) FROM n",
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 100) SELECT group_concat(hex(zeroblob(10000))) FROM n",
 		strings.Repeat("SELECT * FROM files UNION ALL ", 600) + "SELECT * FROM files",
 	} {
 		for name, ask := range map[string]func() (holt.QueryResult, error){
