@@ -232,12 +232,19 @@ func (l *changeList) inPlace() error {
 	if err := l.d.learn(slices.Collect(maps.Values(names))...); err != nil {
 		return err
 	}
+	came := make(map[dirName]bool, len(l.d.came))
+	for _, e := range l.d.came {
+		came[dirName{e.parent, e.name}] = true
+	}
 	for _, ino := range changed {
 		p, kind := l.d.inodes[ino], ChangeMetadata
 		if p.bytes {
 			kind = ChangeContent
 		}
 		for _, e := range names[ino] {
+			if came[dirName{e.parent, e.name}] {
+				continue // it was reported as such, and its directory may not have been there
+			}
 			if err := l.add(kind, e, e, p); err != nil {
 				return err
 			}

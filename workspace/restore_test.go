@@ -362,3 +362,24 @@ func TestRestoreKeepsToQuota(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A file that was changed and has a new name in a new directory: the name came,
+// the file changed where it was, and both go back and forth.
+func TestChangedAndLinked(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.put("file", "before")
+	f.checkpoint("c")
+	f.mkdir("new")
+	dir, name := f.walk("new/link")
+	_, err := f.t.Link(f.c, f.must("file").Ino, dir, name)
+	f.ok(err)
+	f.put("file", "after")
+	f.checkpoint("d")
+	f.wantLines(f.changes("c", "d"), "created /new", "created /new/link", "changed /file")
+	f.restore("c")
+	f.wantLines(f.changes("c", Live))
+	f.restore("d")
+	if got := f.get("new/link"); got != "after" {
+		t.Error(got)
+	}
+}
