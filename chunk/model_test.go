@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,6 +14,8 @@ import (
 
 	"holt"
 )
+
+var modelSeed = flag.Uint64("seed", 0, "of TestModel; 0: of the clock")
 
 var errDead = errors.New("the process is dead")
 
@@ -37,8 +40,12 @@ type modelRun struct {
 	count  map[string]int
 }
 
+// HOLT_SOAK=1 makes it take 3,000 steps; -seed repeats a run.
 func TestModel(t *testing.T) {
-	seed, steps := uint64(time.Now().UnixNano()), 50
+	seed, steps := *modelSeed, 50
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) % 1e9
+	}
 	if os.Getenv("HOLT_SOAK") != "" {
 		steps = 3000
 	}
@@ -63,9 +70,10 @@ func TestModel(t *testing.T) {
 }
 
 func (r *modelRun) open() {
+	r.dead, r.fuse, r.crash = false, 0, ""
 	a, err := Open(lazy, r.dir, Options{Store: r.fault, Fail: r.failpoint, Now: func() time.Time { return r.now }, packBytes: 100_000, HotBytes: 1})
 	ok(r.T, err)
-	r.a, r.dead, r.fuse, r.crash = a, false, 0, ""
+	r.a = a
 	r.image(&r.synced)
 }
 
@@ -83,7 +91,7 @@ func (r *modelRun) failpoint(point string) error {
 	if r.dead {
 		return errDead
 	}
-	if point == "index.committed" || point == "gc.swept" {
+	if point == "index.committed" || point == "gc.swept" || point == "space.taken" {
 		r.image(&r.synced)
 	}
 	if r.fuse > 0 {

@@ -246,7 +246,10 @@ func (a *Archive) takeSpace(ctx context.Context, name string, seq uint64) error 
 			return err
 		}
 	}
-	return a.index.WriteSync(ctx, func(tx *db.Tx) error { return s.replace(tx, false) })
+	if err := a.index.WriteSync(ctx, func(tx *db.Tx) error { return s.replace(tx, false) }); err != nil {
+		return err
+	}
+	return a.fail("space.taken")
 }
 
 // takeManifest adds a manifest that the index does not know. Pieces of chunks
