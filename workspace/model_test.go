@@ -74,7 +74,7 @@ type call struct {
 	set          SetAttrs
 	id           byte
 	cookies      map[Ino]dirCookies // of a restore: which ones it gives is the workspace's business
-	times        map[Ino][2]int64   // of an undo: likewise those of directories
+	times        map[Ino][3]int64   // of an undo: likewise atime, those of directories, and ctime
 }
 
 // result is what a call answers, as far as it is compared.

@@ -124,7 +124,7 @@ func (r *modelRun) undo() {
 
 // undo makes the tree what it was before a run, if nobody else did anything
 // since. When names changed last is the workspace's business: the times of
-// directories, and ctime.
+// directories, and ctime; and so is atime, which no diff looks at.
 func (m *model) undo(k *call, c modelCheckpoint) {
 	head := m.head
 	m.restore(k, c)
@@ -134,22 +134,23 @@ func (m *model) undo(k *call, c modelCheckpoint) {
 		if n == nil {
 			continue
 		}
-		if n.Ctime = times[1]; n.IsDir() {
+		n.Atime, n.Ctime = times[2], times[1]
+		if n.IsDir() {
 			n.Mtime = times[0]
 		}
 	}
 }
 
-// timesOf are mtime and ctime of all that has a name.
-func timesOf(t *Tree) map[Ino][2]int64 {
+// timesOf are mtime, ctime and atime of all that has a name.
+func timesOf(t *Tree) map[Ino][3]int64 {
 	all := []Ino{Root}
 	for dir := range cookiesOf(t) {
 		_ = t.ReadDir(Caller{}, dir, cookieDotDot, false, func(e DirEntry) bool { all = append(all, e.Ino); return true })
 	}
-	times := map[Ino][2]int64{}
+	times := map[Ino][3]int64{}
 	for _, ino := range all {
 		if a, err := t.GetAttr(ino); err == nil {
-			times[ino] = [2]int64{a.Mtime, a.Ctime}
+			times[ino] = [3]int64{a.Mtime, a.Ctime, a.Atime}
 		}
 	}
 	return times
