@@ -59,6 +59,23 @@ func family(t *testing.T) (f, g *fixture) {
 	return f, f.fork(ForkOptions{Name: "parent", Child: "child"})
 }
 
+// A file that was replaced there, came back and went again, both having been
+// merged, is known here as one: it is in conflict once, and again.
+func TestMergeReplacedTwice(t *testing.T) {
+	f, g := family(t)
+	c := g.checkpoint("c")
+	g.put("new", "other\n")
+	g.ok(g.rename("new", "top", 0))
+	f.says(f.merge(g, MergeOptions{}), "changed /top")
+	g.restore(c.Name)
+	f.says(f.merge(g, MergeOptions{}), "changed /top")
+	g.ok(g.unlink("top"))
+	f.put("top", "mine\n")
+	for range 2 {
+		f.says(f.merge(g, MergeOptions{}), "conflict /top: it was changed here and removed there")
+	}
+}
+
 // What only the fork changed is taken: bytes, attributes, names, links, new and
 // removed directories; in a dry run nothing is. What the parent did since stays.
 func TestMerge(t *testing.T) {

@@ -141,6 +141,9 @@ func TestMergeModel(t *testing.T) {
 	if os.Getenv("HOLT_SOAK") != "" {
 		rounds, until = 1<<30, time.Now().Add(3*time.Minute)
 	}
+	for _, seed := range []uint64{108649581, 108649613} { // two of the other's that were known as one here
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { mergeRound(t, seed) })
+	}
 	for i := range uint64(rounds) {
 		if !until.IsZero() && time.Now().After(until) {
 			break

@@ -83,7 +83,7 @@ func (m *merge) gatherUnit(ino Ino) error {
 		return err
 	}
 	if u.f.row == nil {
-		if replaced, err := m.f.replaced(ino); err != nil || replaced {
+		if replaced, err := m.replacedThere(ino); err != nil || replaced {
 			return err
 		}
 	}
@@ -95,6 +95,28 @@ func (m *merge) gatherUnit(ino Ino) error {
 	}
 	m.units[ino] = u
 	return m.place(u, names, before, after)
+}
+
+// replacedThere tells whether one that is gone from the other was replaced
+// there: then another of the other's speaks for it, by its number or as what
+// stands here for both.
+func (m *merge) replacedThere(ino Ino) (bool, error) {
+	if replaced, err := m.f.replaced(ino); err != nil || replaced {
+		return replaced, err
+	}
+	ours, err := m.n.twinOf(m.f, ino)
+	if err != nil || ours == 0 {
+		return false, err
+	}
+	last, err := m.f.twinOf(m.n, ours)
+	if err != nil || last == 0 || last == ino {
+		return false, err
+	}
+	if row, err := m.f.p.named(last); err != nil || row != nil {
+		return err == nil, err
+	}
+	b, _, _, err := m.baseOf(last) // if it was there, it is gone as well
+	return b.row != nil, err
 }
 
 // without returns the names in a that are not in b.
