@@ -25,21 +25,16 @@ func replace(document []byte, group string, text []byte) ([]byte, error) {
 	return bytes.Join([][]byte{before, []byte(begin), text, []byte(end), after}, nil), nil
 }
 
-const groupHead = `Written by %s. Each figure is the median of its rounds, all in one run on one machine, with
-the least and the most in parentheses; a ratio is the median of the ratios of each round. Targets are those of the design;
-ratios carry over to other machines, absolute figures do not.
-
-| machine | |
-| --- | --- |
-`
-
-// writeGroup writes the tables of a group as Markdown.
+// writeGroup writes the tables of a group as Markdown: what wrote them, on what
+// machine, and then the sections.
 func writeGroup(w io.Writer, args []string, shape [][2]string, sections []*section) {
-	fmt.Fprintf(w, groupHead, "`"+strings.Join(append([]string{"go run ./bench"}, args...), " ")+"`")
+	fmt.Fprintf(w, "*Written by `%s`*", strings.Join(append([]string{"go run ./bench"}, args...), " "))
 	for _, s := range shape {
-		row(w, []string{s[0], s[1]})
+		if s[1] != "" {
+			fmt.Fprintf(w, " · %s %s", s[0], s[1])
+		}
 	}
-	fmt.Fprintln(w)
+	fmt.Fprint(w, "\n\n")
 	for _, s := range sections {
 		s.write(w)
 	}
