@@ -254,7 +254,8 @@ func (a *Archive) Remove(ctx context.Context, name string, parts ...string) erro
 }
 
 // Drop removes a space with all its parts. It needs the store only to remove
-// objects, which Collect does later if the store cannot be asked now.
+// objects, which Collect does later if the store cannot be asked now; an index
+// that is lost before that brings the space back.
 func (a *Archive) Drop(ctx context.Context, name string) error {
 	return a.update(ctx, name, update{gone: true, change: func(s *space) error {
 		clear(s.parts)
