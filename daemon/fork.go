@@ -96,13 +96,8 @@ func (w *Workspaces) forkNames(ctx context.Context, parent string, spec holt.For
 func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Workspace, name, at string) (holt.WorkspaceID, string, error) {
 	id := holt.NewWorkspaceID()
 	err := w.table.change(ctx, func(tx *db.Tx) error {
-		taken := false
-		err := tx.Query(`SELECT 1 FROM workspace WHERE name = ?`, []any{name}, func(*db.Row) error { taken = true; return nil })
-		if err != nil {
+		if err := vacant(tx, name, "choose another name"); err != nil {
 			return err
-		}
-		if taken {
-			return holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", name).WithHint("choose another name")
 		}
 		return tx.Exec(`INSERT INTO workspace (id, name, state, created, parent) VALUES (?, ?, 'creating', ?, ?)`, id, name, time.Now().UnixNano(), parent.id)
 	})

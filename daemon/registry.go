@@ -62,14 +62,8 @@ func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, spec holt.Wo
 	}
 	name := spec.Name
 	err := w.table.change(ctx, func(tx *db.Tx) error {
-		taken := false
-		err := tx.Query(`SELECT 1 FROM workspace WHERE name = ?`, []any{name}, func(*db.Row) error { taken = true; return nil })
-		if err != nil {
+		if err := vacant(tx, name, fmt.Sprintf("choose another name, or give --workspace %s to work in that one", name)); err != nil {
 			return err
-		}
-		if taken {
-			return holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", name).
-				WithHint("choose another name, or give --workspace %s to work in that one", name)
 		}
 		if err := claim.Bind(tx, string(id)); err != nil {
 			return err

@@ -101,6 +101,16 @@ func (t workspaceTable) quota(ctx context.Context, id holt.WorkspaceID) (holt.Qu
 	return list[0].quota, nil
 }
 
+// vacant refuses a name that a workspace has, with a hint.
+func vacant(tx *db.Tx, name, hint string) error {
+	taken := false
+	err := tx.Query(`SELECT 1 FROM workspace WHERE name = ?`, []any{name}, func(*db.Row) error { taken = true; return nil })
+	if err == nil && taken {
+		return holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", name).WithHint("%s", hint)
+	}
+	return err
+}
+
 type mountRow struct {
 	dir      string
 	id       holt.WorkspaceID

@@ -222,6 +222,9 @@ func (l *changeList) inPlace() error {
 			changed = append(changed, ino)
 		}
 	}
+	if len(changed) == 0 {
+		return nil
+	}
 	names, err := l.d.after.namesOf(changed)
 	if err != nil {
 		return err

@@ -48,14 +48,7 @@ func (f *fixture) child(dir string) *fixture {
 		g.opt.Space = filepath.Base(dir)
 	}
 	g.open()
-	f.Cleanup(func() {
-		if g.w != nil {
-			g.check()
-			if err := g.w.Close(); err != nil {
-				f.Error(err)
-			}
-		}
-	})
+	g.closes()
 	return g
 }
 

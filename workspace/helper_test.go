@@ -35,15 +35,20 @@ func newFixture(t *testing.T, opt Options) *fixture {
 		t.Fatal(err)
 	}
 	f.w, f.t = w, w.Tree()
-	t.Cleanup(func() {
+	f.closes()
+	return f
+}
+
+// closes checks and closes the workspace at the end of the test.
+func (f *fixture) closes() {
+	f.Cleanup(func() {
 		if f.w != nil {
 			f.check()
 			if err := f.w.Close(); err != nil {
-				t.Error(err)
+				f.Error(err)
 			}
 		}
 	})
-	return f
 }
 
 // check ends every test: the public check must be clean.

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,20 +42,13 @@ func (m *merge) setSides() error {
 // side says for whom a conflict of u is settled.
 func (m *merge) side(u *mergeUnit) (side mergeSide) {
 	longest := -1
+	paths := append(slices.Collect(maps.Values(u.paths)), u.path) // that it has in the other, or had
 	for path, s := range m.sides {
-		if len(path) > longest && (within(u.path, []string{path}) || slices.ContainsFunc(u.all(), func(p string) bool { return within(p, []string{path}) })) {
+		if len(path) > longest && slices.ContainsFunc(paths, func(p string) bool { return within(p, []string{path}) }) {
 			longest, side = len(path), s
 		}
 	}
 	return side
-}
-
-// all returns the paths that the unit has in the other, or had.
-func (u *mergeUnit) all() (paths []string) {
-	for _, path := range u.paths {
-		paths = append(paths, path)
-	}
-	return paths
 }
 
 // settle makes what stands here like the other's, if the conflict is settled
@@ -66,12 +60,12 @@ func (m *merge) settle(u *mergeUnit) error {
 	}
 	u.conflict, u.erase, u.result, u.rewritten, u.merged, u.text = "", nil, nil, false, false, nil
 	u.settled = true
-	names, err := []placedEntry(nil), error(nil)
+	var names []placedEntry
 	if u.f.row != nil {
-		names, err = u.f.p.names(u.ino)
-	}
-	if err != nil {
-		return err
+		var err error
+		if names, err = u.f.p.names(u.ino); err != nil {
+			return err
+		}
 	}
 	if u.n.row == nil {
 		u.gone, u.came = nil, names
