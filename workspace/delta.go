@@ -317,15 +317,14 @@ func (d *delta) settle(pairs []*pair) error {
 	for _, p := range bytes.pairs {
 		p.bytes = !slices.EqualFunc(before[p.before.ino], after[p.after.ino], extent.same)
 	}
-	old, err := d.before.xattrsOf(attrs.before)
-	if err != nil {
-		return err
+	inos := make([]inoPair, len(attrs.pairs))
+	for i, p := range attrs.pairs {
+		inos[i] = inoPair{p.before.ino, p.after.ino}
 	}
-	now, err := d.after.xattrsOf(attrs.after)
-	for _, p := range attrs.pairs {
-		p.attrs = !maps.Equal(old[p.before.ino], now[p.after.ino])
-	}
-	return err
+	return eachXattrs(d.before, d.after, inos, func(i int, then, now map[string]string) error {
+		attrs.pairs[i].attrs = !maps.Equal(then, now)
+		return nil
+	})
 }
 
 // smallFile is the size, bytes, up to which files are asked for their extents

@@ -41,13 +41,12 @@ type plan struct {
 	stale  []Stale
 	freed  []*inode
 	known  map[point]*known
+	values valueBudget
 }
 
 // known is what was asked in sets of the inodes of a goal, at one point.
 type known struct {
-	inos    []Ino
 	small   []Ino
-	xattrs  map[Ino]map[string]string
 	extents map[Ino][]extent // of small files
 }
 
@@ -64,7 +63,7 @@ func (t *Tree) plan(g *goal) (*plan, error) {
 	for _, o := range g.extra {
 		p.add(o)
 	}
-	for _, step := range []func() error{p.look, p.revive, p.eraseNames, p.enterNames, p.fill, p.images, p.drop, p.quota} {
+	for _, step := range []func() error{p.look, p.revive, p.eraseNames, p.enterNames, p.fill, p.attributes, p.images, p.drop, p.quota} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -90,7 +89,6 @@ func (p *plan) look() (err error) {
 			k = &known{}
 			p.known[at] = k
 		}
-		k.inos = append(k.inos, ino)
 		if row.isFile() && row.size <= smallFile {
 			k.small = append(k.small, ino)
 		}
@@ -104,9 +102,6 @@ func (p *plan) look() (err error) {
 		}
 	}
 	for at, k := range p.known {
-		if k.xattrs, err = at.xattrsOf(k.inos); err != nil {
-			return err
-		}
 		if k.extents, err = at.extentsOf(k.small); err != nil {
 			return err
 		}
@@ -274,21 +269,18 @@ func (p *plan) loadName(e placedEntry) error {
 	return err
 }
 
-// fill gives files their bytes back, where they differ, and inodes their
-// extended attributes.
+// fill gives files their bytes back, where they differ.
 func (p *plan) fill() error {
 	for _, ino := range p.order {
 		w := p.goal.inodes[ino]
+		if !w.row.isFile() {
+			continue
+		}
 		in, err := p.get(ino)
 		if err != nil && err != syscall.ENOENT {
 			return err
 		}
-		if w.row.isFile() {
-			if err := p.bytes(ino, in, w); err != nil {
-				return err
-			}
-		}
-		if err := p.xattrs(ino, in, w); err != nil {
+		if err := p.bytes(ino, in, w); err != nil {
 			return err
 		}
 	}
@@ -376,33 +368,6 @@ func replacements(have, want []extent) (all []replacement) {
 		}
 	}
 	return all
-}
-
-func (p *plan) xattrs(ino Ino, in *inode, w was) error {
-	var want map[string]string
-	if w.made != nil {
-		want = w.made.attrs
-	} else {
-		want = p.known[w.at].xattrs[w.row.ino]
-	}
-	have := map[string]xattr{}
-	if in != nil && len(want)+len(p.known[p.goal.now].xattrs[ino]) > 0 {
-		var err error
-		if have, err = p.t.xattrs(in); err != nil {
-			return err
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(have)) {
-		if _, ok := want[name]; !ok && !have[name].gone {
-			p.add(op{kind: opDelXattr, ino: ino, name: name})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if x, ok := have[name]; !ok || x.gone || string(x.value) != want[name] {
-			p.add(op{kind: opSetXattr, ino: ino, name: name, blob: []byte(want[name])})
-		}
-	}
-	return nil
 }
 
 // images sets attributes, after all that stamps times.

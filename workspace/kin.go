@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"sort"
 	"syscall"
 
@@ -211,15 +212,7 @@ func (x state) sameAttrs(y state) (bool, error) {
 		return false, err
 	}
 	xb, err := y.p.xattrs(b.ino)
-	if err != nil || len(xa) != len(xb) {
-		return false, err
-	}
-	for k, v := range xa {
-		if w, ok := xb[k]; !ok || w != v {
-			return false, nil
-		}
-	}
-	return true, nil
+	return err == nil && maps.Equal(xa, xb), err
 }
 
 // contents names what a file holds, for as long as nobody writes to it.

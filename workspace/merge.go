@@ -130,6 +130,7 @@ type merge struct {
 	taken   map[dirName]Ino // names here that units take away
 	authors map[uint32]uint32
 	next    Ino
+	values  valueBudget // what units take of the other
 	report  MergeReport
 
 	nextCheck CheckpointID
@@ -211,7 +212,7 @@ func (t *Tree) descent() map[CheckpointID]bool {
 
 // build works a merge out, on one state of either index.
 func (m *merge) build(from, into *db.Tx) (g *goal, err error) {
-	m.report = MergeReport{From: m.point.ID}
+	m.report, m.values = MergeReport{From: m.point.ID}, 0
 	m.units, m.taken, m.points, m.authors, m.wanted = map[Ino]*mergeUnit{}, map[dirName]Ino{}, map[CheckpointID]point{}, map[uint32]uint32{}, nil
 	m.look()
 	if m.n, err = m.into.side(into, m.lineages[0]); err != nil {

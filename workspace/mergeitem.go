@@ -34,7 +34,7 @@ func (m *merge) judgeInode(u *mergeUnit) error {
 	}
 	row.ctime = m.into.now()
 	u.result = &was{row: &row, made: &mergedContents{attrs: xattrs}}
-	return nil
+	return m.values.take(xattrs)
 }
 
 // judgeBytes says whether the bytes change, and puts what comes with them into
@@ -84,7 +84,7 @@ func (m *merge) judgeBytes(u *mergeUnit, row *inodeRow) (bool, error) {
 }
 
 // judgeAttrs merges attributes one by one.
-func (m *merge) judgeAttrs(u *mergeUnit, row *inodeRow) (xattrs map[string]string, changed bool, err error) {
+func (m *merge) judgeAttrs(u *mergeUnit, row *inodeRow) (xattrs xattrChanges, changed bool, err error) {
 	b, f, n := u.b.row, u.f.row, u.n.row
 	for _, a := range []struct {
 		b, f, n uint32
@@ -108,6 +108,7 @@ func (m *merge) judgeAttrs(u *mergeUnit, row *inodeRow) (xattrs map[string]strin
 			return nil, false, err
 		}
 	}
+	xattrs = xattrChanges{}
 	all := map[string]bool{}
 	for _, m := range maps3[:2] {
 		for name := range m {
@@ -125,19 +126,16 @@ func (m *merge) judgeAttrs(u *mergeUnit, row *inodeRow) (xattrs map[string]strin
 			u.conflict = "its attribute " + name + " was changed on both sides"
 			return nil, false, nil
 		}
-		if changed = true; inF {
-			maps3[2][name] = vf
-		} else {
-			delete(maps3[2], name)
-		}
+		changed = true
+		xattrs[name] = xattr{value: []byte(vf), gone: !inF}
 	}
-	return maps3[2], changed, nil
+	return xattrs, changed, nil
 }
 
 // mergedContents is what a merge makes of an inode.
 type mergedContents struct {
 	all   []extent
-	attrs map[string]string
+	attrs xattrChanges
 }
 
 // fill finds the bytes and the writers of what is merged.
@@ -158,7 +156,12 @@ func (m *merge) fillUnit(u *mergeUnit) (err error) {
 	if c == nil { // it is new
 		c = &mergedContents{}
 		u.result.made = c
-		if c.attrs, err = u.f.p.xattrs(u.f.row.ino); err != nil {
+		theirs, err := u.f.p.xattrs(u.f.row.ino)
+		if err != nil {
+			return err
+		}
+		c.attrs = changesTo(nil, theirs)
+		if err := m.values.take(c.attrs); err != nil {
 			return err
 		}
 	}

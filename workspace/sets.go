@@ -116,19 +116,6 @@ func (p point) pathsOf(inos []Ino) (map[Ino]string, error) {
 	})
 }
 
-// xattrsOf returns the extended attributes of inodes.
-func (p point) xattrsOf(inos []Ino) (map[Ino]map[string]string, error) {
-	all := map[Ino]map[string]string{}
-	return all, p.ofSet(inos, "ino, name, value", "xattr", "ino", func(r *db.Row) error {
-		ino := Ino(r.Int64(0))
-		if all[ino] == nil {
-			all[ino] = map[string]string{}
-		}
-		all[ino][string(r.Bytes(1))] = string(r.Bytes(2))
-		return nil
-	})
-}
-
 // extentsOf returns all extents of inodes, by offset.
 func (p point) extentsOf(inos []Ino) (map[Ino][]extent, error) {
 	all := make(map[Ino][]extent, len(inos))
