@@ -38,11 +38,15 @@ type Error struct {
 	cause error
 }
 
-// Errorf returns an Error with the given code and sentence. A %w operand is
-// kept as its cause.
+// Errorf returns an Error with the given code and sentence. The operands of %w
+// are kept as its cause.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}
+	cause := errors.Unwrap(err)
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		cause = errors.Join(several.Unwrap()...)
+	}
+	return &Error{Code: code, Message: err.Error(), cause: cause}
 }
 
 // WithHint returns e with its hint set.

@@ -80,11 +80,11 @@ func Open(ctx context.Context, dir string, opt Options) (*Archive, error) {
 		return nil, holt.Errorf(holt.Internal, "open archive: %w", err)
 	}
 	path := filepath.Join(dir, indexFile)
-	x, err := db.Open(path, migrations)
-	if db.IsCorrupt(err) {
-		opt.Log.Warn("chunk index is damaged and made again from the packs", "error", err)
+	x, err := db.OpenDerived(path, schema)
+	if db.IsCorrupt(err) || errors.Is(err, db.ErrSchema) {
+		opt.Log.Warn("chunk index cannot be used and is made again from the packs", "error", err)
 		if err = removeIndex(path); err == nil {
-			x, err = db.Open(path, migrations)
+			x, err = db.OpenDerived(path, schema)
 		}
 	}
 	if err != nil {

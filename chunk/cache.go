@@ -26,7 +26,7 @@ import (
 // CacheOptions say how to open a cache. Far is needed.
 type CacheOptions struct {
 	Far       Store         // where the objects really are
-	Bytes     int64         // most bytes kept on the local disk; default 10 GiB
+	Bytes     int64         // most bytes kept on the local disk; default 10 GiB, below 0: none
 	BlockSize int           // what is fetched and evicted at once, bytes; default 1 MiB
 	Timeout   time.Duration // of one request to Far; default 30 s
 	Log       *slog.Logger  // default: discard
@@ -60,6 +60,10 @@ type Cache struct {
 	closed bool
 }
 
+// ErrFarFull is in an error of a [Cache] whose far store has no room: no room on
+// the local disk would help.
+var ErrFarFull = errors.New("the far store is full")
+
 type blockKey struct {
 	object string
 	number int64
@@ -75,7 +79,7 @@ const blockTail = 4
 // OpenCache opens the cache in dir, which it makes if it is not there, with
 // what an earlier process left in it.
 func OpenCache(dir string, opt CacheOptions) (*Cache, error) {
-	if opt.Bytes <= 0 {
+	if opt.Bytes == 0 {
 		opt.Bytes = 10 << 30
 	}
 	if opt.BlockSize <= 0 {
@@ -219,6 +223,9 @@ func (c *Cache) far(ctx context.Context, doing, name string, fn func(ctx context
 	case err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return holt.Errorf(holt.Timeout, "%s %s: the far store did not answer within %v: %w", doing, name, c.opt.Timeout, err).
 			WithHint("see whether the object store can be reached")
+	case code == holt.OutOfSpace:
+		return holt.Errorf(holt.OutOfSpace, "%s %s: %w: %w", doing, name, ErrFarFull, err).
+			WithHint("free some space where the archive lies: packing goes on by itself")
 	case code == holt.Internal || code == holt.Unavailable:
 		return holt.Errorf(holt.Unavailable, "%s %s: the far store is not to be had: %w", doing, name, err).
 			WithHint("see whether the object store can be reached")

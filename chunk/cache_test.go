@@ -275,3 +275,22 @@ func TestNoWrongByteIsReturned(t *testing.T) {
 		}
 	}
 }
+
+// Below 0 nothing is kept on the local disk, and what an earlier process kept goes.
+func TestCacheThatKeepsNothing(t *testing.T) {
+	far, dir := &Memory{}, t.TempDir()
+	c := openCache(t, dir, CacheOptions{Far: far})
+	ok(t, c.Put(lazy, "a", noise(1, 3_000_000)))
+	if c.Used() < 3_000_000 {
+		t.Fatal("the default keeps", c.Used())
+	}
+	ok(t, c.Close())
+	c = openCache(t, dir, CacheOptions{Far: far, Bytes: -1})
+	a := openAt(t, t.TempDir(), Options{Store: c, HotBytes: 1})
+	_, err := put(t, a, "w", "p", noise(2, 700_000))
+	ok(t, err)
+	holds(t, a, "w", "p", noise(2, 700_000))
+	if use := diskUse(t, dir); use != 0 || c.Used() != 0 {
+		t.Fatal(use, "bytes are kept,", c.Used(), "counted")
+	}
+}

@@ -127,6 +127,9 @@ func (c *checking) look(tx *db.Tx) error {
 			return err
 		}
 	}
+	if err := c.lookLost(tx); err != nil {
+		return err
+	}
 	err := tx.Query("SELECT id, size FROM pack WHERE ?1 = '' OR EXISTS (SELECT 1 FROM chunk WHERE chunk.pack = pack.n AND "+needed+") ORDER BY n", []any{c.space}, func(r *db.Row) error {
 		c.objects = append(c.objects, Object{PackID(r.Bytes(0)).object(), r.Int64(1)})
 		return nil
@@ -135,7 +138,7 @@ func (c *checking) look(tx *db.Tx) error {
 		return err
 	}
 	return tx.Query("SELECT DISTINCT manifest.id FROM space JOIN part ON part.space = space.n JOIN manifest ON manifest.n = part.manifest"+
-		" WHERE ?1 IN ('', space.name)", []any{c.space}, func(r *db.Row) error {
+		" WHERE ?1 IN ('', space.name) AND lost <> -1", []any{c.space}, func(r *db.Row) error {
 		c.objects = append(c.objects, Object{ManifestID(r.Bytes(0)).object(), -1})
 		return nil
 	})

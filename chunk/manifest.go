@@ -53,6 +53,7 @@ type manifest struct {
 	id     ManifestID
 	ids    []ID
 	pieces []piece
+	lost   int // in the index only: how many of its chunks are in no pack, or unread
 }
 
 func newManifest() *manifest {

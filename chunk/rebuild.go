@@ -39,7 +39,8 @@ func (a *Archive) rebuild(ctx context.Context) error {
 // reconcile takes into the index what the store has and it has not: what a
 // crash between two steps of a change left, or everything. What is not of use
 // is doomed. A space whose newest version is damaged is Corrupt, and then nothing
-// that may be its is doomed. It lists while changes go on, and under their lock it looks at
+// that may be its is doomed; a manifest that cannot be read is, too: which chunks
+// are garbage is not known then. It lists while changes go on, and under their lock it looks at
 // each object again that seems to be left over: nobody has it in hand then.
 func (a *Archive) reconcile(ctx context.Context, torn int) error {
 	if err := a.findPacks(ctx); err != nil {
@@ -163,6 +164,9 @@ func (a *Archive) findSpaces(ctx context.Context) error {
 	if damaged != nil {
 		return damaged
 	}
+	if err := a.findLost(ctx); err != nil {
+		return err
+	}
 	for name, v := range before {
 		if v.gone && len(found[name]) == 0 {
 			if err := a.forgetSpace(ctx, name, v.seq); err != nil {
@@ -253,7 +257,8 @@ func (a *Archive) takeSpace(ctx context.Context, name string, seq uint64) error 
 }
 
 // takeManifest adds a manifest that the index does not know. Pieces of chunks
-// that are in no pack are left out: reading them is an error.
+// that are in no pack are left out, all if it cannot be read: reading them is an
+// error until [Archive.findLost] has found them.
 func (a *Archive) takeManifest(ctx context.Context, id ManifestID) error {
 	known := false
 	err := a.index.Read(ctx, func(tx *db.Tx) error {
@@ -266,18 +271,17 @@ func (a *Archive) takeManifest(ctx context.Context, id ManifestID) error {
 	switch holt.CodeOf(err) {
 	case "":
 	case holt.Corrupt, holt.NotFound: // to know nothing of the other parts either would be worse
-		a.log.Error("manifest cannot be read: reading its part is an error from now on", "manifest", id.String(), "error", err)
-		m = &manifest{id: id}
+		a.log.Error("manifest cannot be read: reading its part is an error", "manifest", id.String(), "error", err)
+		m = &manifest{id: id, lost: unread}
 	default:
 		return err
 	}
 	return a.index.Write(ctx, func(tx *db.Tx) error {
-		lost, err := m.leaveOut(tx)
-		if err != nil {
+		if err := m.leaveOut(tx); err != nil {
 			return err
 		}
-		if lost > 0 {
-			a.log.Error("chunks of a manifest are in no pack", "manifest", id.String(), "chunks", lost)
+		if m.lost > 0 {
+			a.log.Error("chunks of a manifest are in no pack", "manifest", id.String(), "chunks", m.lost)
 		}
 		return m.insert(tx)
 	})
@@ -294,33 +298,6 @@ func (a *Archive) manifest(ctx context.Context, id ManifestID) (*manifest, error
 		return nil, holt.Errorf(holt.Corrupt, "object %s is damaged", id.object())
 	}
 	return m, nil
-}
-
-// leaveOut removes the pieces whose chunks are not there, and returns how many
-// chunks are missing.
-func (m *manifest) leaveOut(tx *db.Tx) (lost int, err error) {
-	number := make([]int, len(m.ids))
-	var ids []ID
-	for i, id := range m.ids {
-		number[i] = -1
-		err := tx.Query("SELECT 1 FROM chunk WHERE id = ?", []any{id[:]}, func(*db.Row) error {
-			number[i] = len(ids)
-			ids = append(ids, id)
-			return nil
-		})
-		if err != nil {
-			return 0, err
-		}
-	}
-	pieces := m.pieces[:0]
-	for _, p := range m.pieces {
-		if p.chunk = number[p.chunk]; p.chunk >= 0 {
-			pieces = append(pieces, p)
-		}
-	}
-	lost = len(m.ids) - len(ids)
-	m.ids, m.pieces = ids, pieces
-	return lost, nil
 }
 
 // findManifests dooms manifests that no space needs, stored or indexed.

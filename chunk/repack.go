@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"holt"
@@ -44,7 +45,7 @@ func (s *broom) repack(ctx context.Context, packs []surveyed, c *Collected) erro
 		into := packed{id: b.id, entries: b.entries}
 		defer a.land([]packed{into})
 		if err := a.putPack(ctx, &b); err != nil {
-			return err
+			return errors.Join(err, a.giveBack([]packed{into}))
 		}
 		into.size = int64(len(b.b))
 		gone, err := s.sweep(ctx, drained, into)

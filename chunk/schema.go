@@ -1,12 +1,14 @@
 package chunk
 
-// migrations make the chunk index. All of it can be made again from the store.
-var migrations = []string{`
+// schema is the chunk index. All of it can be made again from the store, so
+// that an index of another schema is.
+const schema = `
 CREATE TABLE pack(n INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, size INTEGER NOT NULL);
 CREATE TABLE chunk(n INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, pack INTEGER NOT NULL, off INTEGER NOT NULL,
 	stored INTEGER NOT NULL, length INTEGER NOT NULL, sum INTEGER NOT NULL, freed INTEGER);
 CREATE INDEX chunk_pack ON chunk(pack);
-CREATE TABLE manifest(n INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE);
+-- lost: how many chunks of it are in no pack; -1: it cannot be read, and has no pieces
+CREATE TABLE manifest(n INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, lost INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE piece(manifest INTEGER NOT NULL, off INTEGER NOT NULL, len INTEGER NOT NULL, chunk INTEGER NOT NULL,
 	delta INTEGER NOT NULL, PRIMARY KEY(manifest, off)) WITHOUT ROWID;
 CREATE INDEX piece_chunk ON piece(chunk);
@@ -15,4 +17,4 @@ CREATE TABLE part(space INTEGER NOT NULL, name TEXT NOT NULL, manifest INTEGER N
 CREATE INDEX part_manifest ON part(manifest);
 CREATE TABLE doomed(object TEXT PRIMARY KEY, rank INTEGER NOT NULL);
 CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL);
-`}
+`

@@ -155,9 +155,10 @@ func drop(tx *db.Tx, id ManifestID) error {
 	return doom(tx, id.object(), rankManifest)
 }
 
-// insert adds a manifest and its pieces. Every chunk must be there.
+// insert adds a manifest, if it is not there, and its pieces. Every chunk must
+// be there.
 func (m *manifest) insert(tx *db.Tx) error {
-	if err := tx.Exec("INSERT INTO manifest(id) VALUES (?)", m.id[:]); err != nil {
+	if err := tx.Exec("INSERT INTO manifest(id, lost) VALUES (?1, ?2) ON CONFLICT(id) DO UPDATE SET lost = ?2", m.id[:], m.lost); err != nil {
 		return err
 	}
 	var number int64
@@ -267,8 +268,12 @@ func (a *Archive) Drop(ctx context.Context, name string) error {
 type Range struct{ Off, Len int64 }
 
 // Narrow keeps only the bytes of a part that lie in ranges, which are sorted
-// and disjoint; chunks that nothing else needs are then garbage.
+// and disjoint; chunks that nothing else needs are then garbage. A part of which
+// something is missing stays as it is: only its manifest says what.
 func (a *Archive) Narrow(ctx context.Context, space, part string, ranges []Range) error {
+	if lost, err := a.isLost(ctx, space, part); err != nil || lost {
+		return err
+	}
 	w := a.Create(space, part)
 	defer w.Abort()
 	n := map[int64]int{}

@@ -23,6 +23,7 @@ type Writer struct {
 	b      builder
 	stats  Written
 	pace   pacer
+	named  bool // the store may have a version of the space that needs packs
 	closed bool
 }
 
@@ -156,22 +157,46 @@ func (w *Writer) Commit(ctx context.Context) (Written, error) {
 		return w.stats, err
 	}
 	w.stats.Chunks = len(w.m.ids)
-	err := w.a.update(ctx, w.space, update{made: w.m, packs: w.packs, change: func(s *space) error {
+	err := w.a.update(ctx, w.space, update{made: w.m, packs: w.packs, named: &w.named, change: func(s *space) error {
 		s.parts[w.part] = w.m.id
 		return nil
 	}})
 	return w.stats, err
 }
 
-// Abort gives up what was not committed. What it put in the store is found and
-// removed by [Archive.Collect].
+// Abort gives up what was not committed, and takes its packs out of the store
+// again. Those that cannot be removed now are by [Archive.Collect].
 func (w *Writer) Abort() {
 	if w.closed {
 		return
 	}
 	w.closed = true
+	if !w.named && len(w.packs) > 0 {
+		if err := w.a.giveBack(w.packs); err != nil {
+			w.a.log.Warn("packs of work that was given up are removed later", "packs", len(w.packs), "error", err)
+		}
+	}
 	w.a.land(w.packs)
 	w.a.unpin(w.m.ids)
+}
+
+// giveBack removes packs that nothing in the store or the index refers to: a
+// far store that is full has room again at once. They are doomed first, so that
+// no collection takes one in that goes late.
+func (a *Archive) giveBack(packs []packed) error {
+	err := a.index.WriteSync(a.ctx, func(tx *db.Tx) error {
+		for _, p := range packs {
+			if err := doom(tx, p.id.object(), rankPack); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || !a.clearing.TryLock() {
+		return err
+	}
+	defer a.clearing.Unlock()
+	return a.clearSome(a.ctx, clearAtOnce+len(packs))
 }
 
 // update is a change of one space.
@@ -179,7 +204,8 @@ type update struct {
 	made   *manifest // new, to be stored first
 	packs  []packed  // new, in the store already
 	change func(*space) error
-	gone   bool // the space ends
+	gone   bool  // the space ends
+	named  *bool // if not nil, set before the store is told of packs
 }
 
 // clearAtOnce is how many objects a change removes at its end; collections
@@ -236,6 +262,9 @@ func (a *Archive) changeSpace(ctx context.Context, name string, u update) (err e
 	}
 	if err := a.fail("space.put"); err != nil {
 		return err
+	}
+	if u.named != nil {
+		*u.named = true
 	}
 	defer func() {
 		if err != nil { // the store may have what the index has not

@@ -44,7 +44,7 @@ type ServeOptions struct {
 	KeepDays int // for how many days the newest of each stays
 
 	Archive      string // directory of the archive's packs; "" for below the data directory
-	ArchiveCache int64  // most bytes of it kept on the local disk if it is elsewhere
+	ArchiveCache int64  // most bytes of it kept on the local disk if it is elsewhere; below 0: none
 }
 
 // Progress is one step of long work.

@@ -34,7 +34,7 @@ func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().IntVar(&f.keepLast, "keep-checkpoints", 200, "how many of the newest automatic checkpoints of a workspace stay; runs can be undone as far back")
 	cmd.Flags().IntVar(&f.keepDays, "keep-days", 30, "for how many days before those the newest automatic checkpoint of each stays")
 	cmd.Flags().StringVar(&f.archive, "archive", a.getenv(holt.EnvArchive), "an absolute directory, as on a larger disk, for the archive's packs (default: below the data directory)")
-	cmd.Flags().StringVar(&f.cache, "archive-cache", "10G", "with --archive: most bytes of it that are kept on the local disk")
+	cmd.Flags().StringVar(&f.cache, "archive-cache", "10G", "with --archive: most bytes of it that are kept on the local disk; 0 or none: each read asks DIR")
 }
 
 func (f *upFlags) options(at Place) (ServeOptions, error) {
@@ -45,6 +45,9 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 	switch f.engine {
 	case "auto", "qemu", "local":
 		cache, err := parseSize(f.cache)
+		if cache == 0 {
+			cache = -1 // 0 would be the default
+		}
 		return ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays,
 			Archive: f.archive, ArchiveCache: cache}, err
 	}
@@ -179,7 +182,7 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 		args = append(args, "--listen", opt.Listen)
 	}
 	if opt.Archive != "" {
-		args = append(args, "--archive", opt.Archive, "--archive-cache", fmt.Sprint(opt.ArchiveCache))
+		args = append(args, "--archive", opt.Archive, "--archive-cache", fmt.Sprint(max(0, opt.ArchiveCache)))
 	}
 	for _, h := range opt.Hosts {
 		args = append(args, "--host", h)

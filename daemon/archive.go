@@ -23,7 +23,7 @@ type ArchiveConfig struct {
 	// the packs; the local disk then keeps a cache of them. It belongs to one
 	// data directory.
 	Dir string
-	// CacheBytes bounds that cache. Default 10 GiB.
+	// CacheBytes bounds that cache. Default 10 GiB; below 0 nothing is kept.
 	CacheBytes int64
 }
 

@@ -81,8 +81,8 @@ func (t *Tree) findPacked(ctx context.Context) error {
 // keep of them, and unlinks the segments. What is read from them afterwards
 // comes from packs; no row changes, since the archive has the bytes under the
 // segment's id and their offsets. Before a segment goes, the archive also gets
-// a copy of the index that needs none of its records; only on a full disk those
-// without live bytes go at once. One workspace of an archive packs at a time.
+// a copy of the index that needs none of its records; only when the local disk is
+// full those without live bytes go at once. One workspace of an archive packs at a time.
 // Conflict without an archive.
 func (w *Workspace) Pack(ctx context.Context, keep int) (p Packed, err error) {
 	t := w.tree
@@ -104,7 +104,7 @@ func (w *Workspace) Pack(ctx context.Context, keep int) (p Packed, err error) {
 	if err != nil {
 		err = diskError("pack workspace", err)
 	}
-	if holt.CodeOf(err) == holt.OutOfSpace {
+	if holt.CodeOf(err) == holt.OutOfSpace && !errors.Is(err, archive.ErrFarFull) {
 		t.log.Warn("disk is full: segments without live bytes go before the archive has a copy of the index")
 		err = errors.Join(err, t.collectNow(true))
 	}

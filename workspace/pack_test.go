@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"holt"
 	archive "holt/chunk"
 	"holt/journal"
 )
@@ -457,4 +458,35 @@ func packRound(t *testing.T, seed uint64, steps int) {
 		p.check()
 	}
 	t.Log(count, "packed now", len(p.t.packed.parts))
+}
+
+// A full far store is no full disk: segments wait there until the archive has
+// a copy of the index without them. On a full disk those without live bytes go.
+func TestFullFarStore(t *testing.T) {
+	p := newPackFixture(t, Options{})
+	for name := range p.fill(60, 1) {
+		p.ok(p.unlink(name))
+	}
+	p.ok(p.w.Flush())
+	for _, far := range []bool{true, false} {
+		full := holt.Errorf(holt.OutOfSpace, "planned")
+		if far {
+			full = holt.Errorf(holt.OutOfSpace, "planned: %w", archive.ErrFarFull)
+		}
+		p.far.SetHook(func(call, _ string) archive.Failure {
+			if call == "put" {
+				return archive.Failure{Err: full}
+			}
+			return archive.Failure{}
+		})
+		did, err := p.w.Pack(context.Background(), 0)
+		if holt.CodeOf(err) != holt.OutOfSpace {
+			t.Fatal(err)
+		}
+		if (did.Unlinked == 0) != far {
+			t.Errorf("far %v: %d segments are gone", far, did.Unlinked)
+		}
+	}
+	p.far.SetHook(nil)
+	p.pack()
 }
