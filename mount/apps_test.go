@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"holt/workspace"
 )
 
 // need fails a test whose program this machine lacks.
@@ -23,9 +25,10 @@ func need(t testing.TB, programs ...string) {
 	}
 }
 
-func TestGit(t *testing.T) {
+func TestGit(t *testing.T) { onBoth(t, git) }
+
+func git(t *testing.T, _ *workspace.Workspace, dir string) {
 	need(t, "git")
-	_, dir := mountedWorkspace(t)
 	out := sh(t, dir, `export HOME=$PWD GIT_CONFIG_NOSYSTEM=1
 		git init -q repo; cd repo
 		git config user.email a@example.org; git config user.name a
@@ -42,9 +45,10 @@ func TestGit(t *testing.T) {
 
 // TestSQLite has two processes write one database in WAL mode, whose shared
 // memory is a writable map and whose locks are POSIX locks.
-func TestSQLite(t *testing.T) {
+func TestSQLite(t *testing.T) { onBoth(t, sQLite) }
+
+func sQLite(t *testing.T, _ *workspace.Workspace, dir string) {
 	need(t, "sqlite3")
-	_, dir := mountedWorkspace(t)
 	const each = 200
 	sh(t, dir, fmt.Sprintf(`
 		[ "$(sqlite3 db 'PRAGMA journal_mode=WAL; CREATE TABLE t(who, n);')" = wal ]
@@ -55,9 +59,10 @@ func TestSQLite(t *testing.T) {
 	}
 }
 
-func TestInotify(t *testing.T) {
+func TestInotify(t *testing.T) { onBoth(t, inotify) }
+
+func inotify(t *testing.T, _ *workspace.Workspace, dir string) {
 	need(t, "inotifywait")
-	_, dir := mountedWorkspace(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "inotifywait", "-m", "-r", "--format", "%e %f", dir)
@@ -136,8 +141,9 @@ func TestPostgres(t *testing.T) {
 }
 
 // TestTail follows a file as it grows.
-func TestTail(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestTail(t *testing.T) { onBoth(t, followed) }
+
+func followed(t *testing.T, _ *workspace.Workspace, dir string) {
 	log := filepath.Join(dir, "log")
 	writeFile(t, log, "first\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hanwen/go-fuse/v2/posixtest"
 	"golang.org/x/sys/unix"
 
 	"holt"
@@ -50,18 +49,6 @@ func guestWorkspace(t testing.TB) (*workspace.Workspace, *kernel) {
 	k := newKernel(t)
 	serveGuest(t, ws, k, GuestOptions{})
 	return ws, k
-}
-
-func TestGuestServesPosix(t *testing.T) {
-	for name, test := range posixtest.All {
-		if name == "FcntlFlockLocksFile" {
-			continue // wants a process to be refused by its own POSIX lock
-		}
-		t.Run(name, func(t *testing.T) {
-			_, k := guestWorkspace(t)
-			test(t, k.dir)
-		})
-	}
 }
 
 func TestGuestServesPrograms(t *testing.T) {

@@ -18,18 +18,58 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/posixtest"
 	"golang.org/x/sys/unix"
+
+	"holt/workspace"
 )
+
+// onBoth runs a test on a workspace that the host mounts, and on one that a
+// guest does.
+func onBoth(t *testing.T, test func(t *testing.T, ws *workspace.Workspace, dir string)) {
+	t.Run("host", func(t *testing.T) {
+		ws, dir := mountedWorkspace(t)
+		test(t, ws, dir)
+	})
+	t.Run("guest", func(t *testing.T) {
+		ws, k := guestWorkspace(t)
+		test(t, ws, k.dir)
+	})
+}
+
+// excused names the tests of go-fuse that no file system of Linux passes, and
+// why. TestExcused holds the host's to that.
+func excused() map[string]string {
+	return map[string]string{"FcntlFlockLocksFile": "wants a process to be refused by its own POSIX lock"}
+}
 
 // TestPosix runs go-fuse's own tests of what a file system owes to POSIX.
 func TestPosix(t *testing.T) {
 	for name, test := range posixtest.All {
-		if name == "FcntlFlockLocksFile" {
-			continue // wants a process to be refused by its own POSIX lock
+		if excused()[name] != "" {
+			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			_, dir := mountedWorkspace(t)
-			test(t, dir)
+			onBoth(t, func(t *testing.T, _ *workspace.Workspace, dir string) { test(t, dir) })
 		})
+	}
+}
+
+// TestExcused checks that the host's own file system fails what is excused. It
+// runs this program once more, since a test cannot watch another fail.
+func TestExcused(t *testing.T) {
+	if name := os.Getenv("MOUNT_TEST_EXCUSED"); name != "" {
+		posixtest.All[name](t, t.TempDir())
+		return
+	}
+	for name := range excused() {
+		if posixtest.All[name] == nil {
+			t.Fatalf("go-fuse has no test %s", name)
+		}
+		cmd := exec.Command(os.Args[0], "-test.run=^TestExcused$", "-test.v")
+		cmd.Env = append(os.Environ(), "MOUNT_TEST_EXCUSED="+name)
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "--- FAIL: TestExcused") {
+			t.Errorf("%s is excused, and the host's file system passes it: %v\n%s", name, err, out)
+		}
 	}
 }
 
@@ -68,8 +108,9 @@ func stat(t testing.TB, path string) unix.Stat_t {
 	return st
 }
 
-func TestRenameFlags(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestRenameFlags(t *testing.T) { onBoth(t, renameFlags) }
+
+func renameFlags(t *testing.T, _ *workspace.Workspace, dir string) {
 	a, b, sub := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "sub")
 	writeFile(t, a, "A")
 	writeFile(t, b, "B")
@@ -126,8 +167,9 @@ func TestRenameFlags(t *testing.T) {
 	}
 }
 
-func TestAppendFromTwoProcesses(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestAppendFromTwoProcesses(t *testing.T) { onBoth(t, appendFromTwoProcesses) }
+
+func appendFromTwoProcesses(t *testing.T, _ *workspace.Workspace, dir string) {
 	const each = 500
 	sh(t, dir, fmt.Sprintf(`w() { for i in $(seq %d); do echo "$1 $i"; done >> log; }; w a & w b & wait`, each))
 	seen := map[string]bool{}
@@ -157,8 +199,9 @@ func TestAppendFromTwoProcesses(t *testing.T) {
 	}
 }
 
-func TestSharedMap(t *testing.T) {
-	ws, dir := mountedWorkspace(t)
+func TestSharedMap(t *testing.T) { onBoth(t, sharedMap) }
+
+func sharedMap(t *testing.T, ws *workspace.Workspace, dir string) {
 	path := filepath.Join(dir, "mapped")
 	const size = 3*4096 + 100
 	fd := openFile(t, path, unix.O_CREAT|unix.O_RDWR)
@@ -198,8 +241,9 @@ func TestSharedMap(t *testing.T) {
 	}
 }
 
-func TestLocks(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestLocks(t *testing.T) { onBoth(t, locks) }
+
+func locks(t *testing.T, _ *workspace.Workspace, dir string) {
 	path := filepath.Join(dir, "lock")
 	writeFile(t, path, "x")
 	one, two := openFile(t, path, unix.O_RDWR), openFile(t, path, unix.O_RDWR)
@@ -237,8 +281,9 @@ except OSError: print("refused")`
 	}
 }
 
-func TestUnlinkedButOpen(t *testing.T) {
-	ws, dir := mountedWorkspace(t)
+func TestUnlinkedButOpen(t *testing.T) { onBoth(t, unlinkedButOpen) }
+
+func unlinkedButOpen(t *testing.T, ws *workspace.Workspace, dir string) {
 	path := filepath.Join(dir, "gone")
 	fd := openFile(t, path, unix.O_CREAT|unix.O_RDWR)
 	if _, err := unix.Write(fd, []byte("before")); err != nil {
@@ -276,8 +321,9 @@ func TestUnlinkedButOpen(t *testing.T) {
 	sh(t, sub, `rmdir "$PWD"; ! touch x 2>/dev/null; [ -z "$(ls -A)" ]`)
 }
 
-func TestTruncate(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestTruncate(t *testing.T) { onBoth(t, truncate) }
+
+func truncate(t *testing.T, _ *workspace.Workspace, dir string) {
 	path := filepath.Join(dir, "f")
 	writeFile(t, path, strings.Repeat("x", 10000))
 	if err := os.Truncate(path, 5000); err != nil {
@@ -305,8 +351,9 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-func TestSparse(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestSparse(t *testing.T) { onBoth(t, sparse) }
+
+func sparse(t *testing.T, _ *workspace.Workspace, dir string) {
 	path := filepath.Join(dir, "sparse")
 	fd := openFile(t, path, unix.O_CREAT|unix.O_RDWR)
 	const far = 100 << 30
@@ -357,8 +404,9 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-func TestCopyRange(t *testing.T) {
-	ws, dir := mountedWorkspace(t)
+func TestCopyRange(t *testing.T) { onBoth(t, copyRange) }
+
+func copyRange(t *testing.T, ws *workspace.Workspace, dir string) {
 	content := make([]byte, 3<<20)
 	rand.NewChaCha8([32]byte{1}).Read(content)
 	writeFile(t, filepath.Join(dir, "src"), string(content))
@@ -382,8 +430,9 @@ func TestCopyRange(t *testing.T) {
 	}
 }
 
-func TestHardLinks(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestHardLinks(t *testing.T) { onBoth(t, hardLinks) }
+
+func hardLinks(t *testing.T, _ *workspace.Workspace, dir string) {
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	writeFile(t, a, "one inode")
 	if err := os.Link(a, b); err != nil {
@@ -408,8 +457,9 @@ func TestHardLinks(t *testing.T) {
 	}
 }
 
-func TestXattrs(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestXattrs(t *testing.T) { onBoth(t, xattrs) }
+
+func xattrs(t *testing.T, _ *workspace.Workspace, dir string) {
 	path := filepath.Join(dir, "f")
 	writeFile(t, path, "x")
 	buf := make([]byte, 1<<16)
@@ -453,8 +503,9 @@ func TestXattrs(t *testing.T) {
 	}
 }
 
-func TestTimes(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestTimes(t *testing.T) { onBoth(t, times) }
+
+func times(t *testing.T, _ *workspace.Workspace, dir string) {
 	path := filepath.Join(dir, "f")
 	writeFile(t, path, "x")
 	at := func(a, m unix.Timespec) unix.Stat_t {
@@ -499,8 +550,9 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestNames(t *testing.T) { onBoth(t, names) }
+
+func names(t *testing.T, _ *workspace.Workspace, dir string) {
 	var odd []string
 	for c := 1; c < 256; c++ {
 		if c != '/' {
@@ -536,8 +588,9 @@ func TestNames(t *testing.T) {
 
 // TestReaddirWhileChanging reads a directory to its end while others make and
 // remove names in it: each name that stays is seen exactly once.
-func TestReaddirWhileChanging(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestReaddirWhileChanging(t *testing.T) { onBoth(t, readdirWhileChanging) }
+
+func readdirWhileChanging(t *testing.T, _ *workspace.Workspace, dir string) {
 	const stay = 2000
 	for i := range stay {
 		writeFile(t, filepath.Join(dir, fmt.Sprintf("stay-%d", i)), "")
@@ -591,8 +644,9 @@ func TestReaddirWhileChanging(t *testing.T) {
 	churn.Wait()
 }
 
-func TestLargeDirectory(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestLargeDirectory(t *testing.T) { onBoth(t, largeDirectory) }
+
+func largeDirectory(t *testing.T, _ *workspace.Workspace, dir string) {
 	count := full(2_000, 1_000_000)
 	sub := filepath.Join(dir, "large")
 	if err := os.Mkdir(sub, 0o755); err != nil {
@@ -639,8 +693,9 @@ func as(t testing.TB, uid uint32, dir, script string) string {
 }
 
 // TestSetIDBits checks that set-id bits go when somebody else changes a file.
-func TestSetIDBits(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestSetIDBits(t *testing.T) { onBoth(t, setIDBits) }
+
+func setIDBits(t *testing.T, _ *workspace.Workspace, dir string) {
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -696,8 +751,9 @@ func TestSetIDBits(t *testing.T) {
 }
 
 // TestOwnership checks whose what is that is made.
-func TestOwnership(t *testing.T) {
-	_, dir := mountedWorkspace(t)
+func TestOwnership(t *testing.T) { onBoth(t, ownership) }
+
+func ownership(t *testing.T, _ *workspace.Workspace, dir string) {
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
