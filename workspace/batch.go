@@ -51,6 +51,7 @@ type dirMove struct {
 
 // moveDir says that a directory has another path since its version.
 func (t *Tree) moveDir(in *inode, parent Ino, name string) {
+	in.dir.named = uint8(len(name))
 	t.batch.dirs = append(t.batch.dirs, dirMove{ino: in.ino, parent: parent, name: name, version: in.born})
 }
 

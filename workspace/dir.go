@@ -25,7 +25,8 @@ type dir struct {
 	cookie   uint64 // the last one given out
 	entries  map[string]dentry
 	complete bool
-	dirty    int // entries not clean
+	named    uint8 // length of the name it has; 0: not known, and in the index
+	dirty    int   // entries not clean
 
 	// order lists cached names by cookie, for ReadDir; nil until the first.
 	// Since new cookies are the highest it only grows at the end; a pair whose

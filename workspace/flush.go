@@ -15,6 +15,7 @@ import (
 type rows struct {
 	batch    *batch
 	count    counters
+	grown    int64 // Tree.grown
 	freed    []freedRow
 	inodes   []inodeRow
 	entries  []entryRow
@@ -104,6 +105,7 @@ func (t *Tree) stored(r *rows, released bool, err error) error {
 		t.restore(r)
 	} else {
 		t.settle(r)
+		t.grownStored = r.grown
 	}
 	t.flushed.Broadcast()
 	return err
@@ -131,7 +133,7 @@ func (t *Tree) store(r *rows) error {
 // cut copies the dirty values and starts a new batch.
 func (t *Tree) cut() *rows {
 	b := t.batch
-	r := &rows{batch: b, count: t.count}
+	r := &rows{batch: b, count: t.count, grown: t.grown}
 	if t.journal.End().Segment() != t.indexedSegment {
 		r.segments = t.journal.Segments()
 	}

@@ -129,6 +129,21 @@ func (x *index) entry(parent Ino, name string) (e dentry, err error) {
 	return e, err
 }
 
+// nameLength returns the length of a directory's name, bytes.
+func (x *index) nameLength(ino Ino) (n int, err error) {
+	err = x.rows("SELECT length(name) FROM entry WHERE ino = ?1",
+		func(s *db.Stmt) { s.BindInt64(1, int64(ino)) },
+		func(s *db.Stmt) bool { n = int(s.ColumnInt64(0)); return false })
+	return n, err
+}
+
+// longestPath returns the length of the longest path of a directory, bytes.
+func (x *index) longestPath() (n int, err error) {
+	err = x.rows("SELECT max(length(CAST(path AS BLOB))) FROM dir", nil,
+		func(s *db.Stmt) bool { n = int(s.ColumnInt64(0)); return false })
+	return n, err
+}
+
 // entries calls fn for the rows of a directory after cookie, in order.
 func (x *index) entries(parent Ino, cookie uint64, fn func(name string, e dentry) bool) error {
 	return x.rows("SELECT e.ino, e.cookie, e.born, i.mode, e.name FROM entry e INDEXED BY entry_cookie JOIN inode i ON i.ino = e.ino WHERE e.parent = ?1 AND e.cookie > ?2 ORDER BY e.cookie",

@@ -55,6 +55,11 @@ func (t *Tree) make(c Caller, parent Ino, name string, mode, rdev uint32, target
 	if err != nil {
 		return Attr{}, err
 	}
+	if mode&syscall.S_IFMT == syscall.S_IFDIR {
+		if err := t.allowPath(nil, d, name); err != nil {
+			return Attr{}, err
+		}
+	}
 	o, err := t.record(opMake, c)
 	if err != nil {
 		return Attr{}, err

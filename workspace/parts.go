@@ -296,6 +296,7 @@ func (t *Tree) applyName(o *op, touched map[Ino]*inode) error {
 		d.nlink++
 		in.dir.parent = d.ino
 		t.moveDir(in, d.ino, o.name)
+		t.longest = 0
 	}
 	return nil
 }

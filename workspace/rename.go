@@ -45,6 +45,9 @@ func (t *Tree) Rename(c Caller, oldParent Ino, oldName string, newParent Ino, ne
 	if in == victim {
 		return nil // two names of one inode, or one name: nothing happens (rename(2))
 	}
+	if err := t.allowPaths(from, to, in, victim, oldName, newName, flags); err != nil {
+		return err
+	}
 	o, err := t.record(opRename, c)
 	if err != nil {
 		return err
@@ -85,6 +88,19 @@ func (t *Tree) allowRename(from, to, in, victim *inode, flags uint32) error {
 		return syscall.EISDIR
 	case victim.isDir() && victim.size > 0:
 		return syscall.ENOTEMPTY
+	}
+	return nil
+}
+
+// allowPaths refuses paths that would be too long, as [Tree.allowPath] does.
+func (t *Tree) allowPaths(from, to, in, victim *inode, oldName, newName string, flags uint32) error {
+	if in.isDir() {
+		if err := t.allowPath(in, to, newName); err != nil {
+			return err
+		}
+	}
+	if flags&RenameExchange != 0 && victim.isDir() {
+		return t.allowPath(victim, from, oldName)
 	}
 	return nil
 }
