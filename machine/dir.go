@@ -28,7 +28,7 @@ const (
 const maxRecord = 1 << 20
 
 // Record is what machine.json says about a machine, so that another process
-// can find it and, one day, restore a snapshot of it.
+// can find it.
 type Record struct {
 	Engine    string    `json:"engine"`
 	Process   Process   `json:"process"`
@@ -189,20 +189,30 @@ func (d *Dir) WriteRecord(r Record) error {
 	if err != nil {
 		return fmt.Errorf("encode machine record: %w", err)
 	}
-	f, err := os.CreateTemp(d.Path, RecordFile+".")
-	if err != nil {
-		return fmt.Errorf("write machine record: %w", err)
-	}
-	_, err = f.Write(append(b, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), d.File(RecordFile))
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err := writeRecord(d.Path, b, true); err != nil {
 		return fmt.Errorf("write machine record: %w", err)
 	}
 	return nil
+}
+
+// writeRecord replaces the record in dir, atomically; durably if asked.
+func writeRecord(dir string, b []byte, durable bool) error {
+	f, err := os.CreateTemp(dir, RecordFile+".")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(b, '\n'))
+	if durable {
+		err = errors.Join(err, f.Sync())
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, RecordFile))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }
 
 // ReadRecord reads the record. An absent one gives [ErrGone], one that cannot

@@ -14,6 +14,9 @@
 //	*.sock         unix sockets of the ports
 //	console.log    bounded log of the guest's console
 //
+// A memory image ([Image]) has a directory of its own, with files memory, state,
+// and its record, machine.json.
+//
 // The lock is taken by the starter on a file description that the machine's
 // process inherits; the kernel lets go of it when that process ends. So "does a
 // machine run here" has one answer, whatever process ids were recycled.

@@ -40,6 +40,10 @@ type Spec struct {
 	MemoryMB int `json:"memory_mb"`
 	// Network asks for outbound network.
 	Network bool `json:"network"`
+	// Restore is the directory of an [Image]: the machine goes on from there instead
+	// of booting. All but ID, Dir and Disk then comes from the image, and must be the
+	// same or absent. Disk is one that was laid over the disk frozen with the image.
+	Restore string `json:"restore,omitempty"`
 }
 
 // Base is an immutable disk image that root disks are laid over.
@@ -94,11 +98,13 @@ type Engine interface {
 	CreateDisk(ctx context.Context, path string, base Base, sizeMB int) error
 	// Start starts a machine whose process outlives the caller. Conflict if one
 	// runs in that directory. A start that fails leaves no process and no
-	// socket. ctx bounds the start, not the machine.
+	// socket. ctx bounds the start, not the machine. The processors of a machine that
+	// is restored run when Start returns; Unsupported if its image needs other hardware.
 	Start(ctx context.Context, spec Spec) (Machine, error)
 	// Adopt takes over the machine that runs in dir, whoever started it. The
 	// error is [ErrGone] if none runs there, Conflict if another process controls
-	// it. A machine whose start was never finished is ended, and gone.
+	// it. A machine whose start was never finished is ended, and gone. One whose
+	// snapshot was never finished goes on: [Machine.Disk] says with which disk.
 	Adopt(ctx context.Context, dir string) (Machine, error)
 	// Strays lists the machines that run in directories under root and that
 	// this Engine value has neither started nor adopted.
@@ -114,6 +120,16 @@ type Machine interface {
 	// PowerDown asks the guest to end, as a power button does, and returns at
 	// once. A guest may ignore it; Done tells.
 	PowerDown(ctx context.Context) error
+	// Snapshot makes an [Image] of the machine, which goes on unless told to end.
+	// If it fails, or ctx ends, the machine goes on, and what was made is removed. Once
+	// the disk has been changed a failure can leave the machine on the new one: Disk tells.
+	//
+	// Errors: Unsupported without [Capabilities].MemorySnapshot, Conflict while another
+	// is being taken, OutOfSpace if the host's disk is full, ErrGone.
+	Snapshot(ctx context.Context, spec SnapshotSpec) (SnapshotReport, error)
+	// Disk is the root disk that the machine writes to: that of its spec, or of the
+	// last snapshot. Empty: none.
+	Disk() string
 	// Kill ends the machine now and returns when all of it is gone. Killing a
 	// dead machine is no error.
 	Kill() error

@@ -10,7 +10,7 @@ import (
 // (a kernel, say) it checks itself.
 func (s Spec) Validate() error {
 	bad := func(format string, args ...any) error { return holt.Errorf(holt.InvalidArgument, format, args...) }
-	for _, f := range []struct{ name, path string }{{"directory", s.Dir}, {"kernel", s.Kernel}, {"initrd", s.Initrd}, {"disk", s.Disk}} {
+	for _, f := range []struct{ name, path string }{{"directory", s.Dir}, {"kernel", s.Kernel}, {"initrd", s.Initrd}, {"disk", s.Disk}, {"image", s.Restore}} {
 		if f.path != "" && !filepath.IsAbs(f.path) {
 			return bad("machine %s %q is not an absolute path", f.name, f.path)
 		}

@@ -30,7 +30,8 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 		dir.Close()
 		return nil, err
 	}
-	g := &guest{engine: e, spec: record.Spec, Hold: machine.Hold{Dir: dir, Handle: handle, Ports: machine.Ports{Dir: dir}}}
+	g := newGuest(e, dir, record.Spec)
+	g.Handle, g.hardware = handle, record.Hardware
 	if err := g.take(ctx); err != nil {
 		g.let()
 		dir.Close()
@@ -52,14 +53,12 @@ func (g *guest) take(ctx context.Context) error {
 		}
 		return err
 	}
-	var now struct {
-		Status string `json:"status"`
-	}
-	if err := g.monitor.do(within, "query-status", nil, &now); err != nil {
+	status, err := g.status(within)
+	if err != nil {
 		return err
 	}
-	switch now.Status {
-	case "prelaunch": // the daemon that started it died before the guest ran
+	switch status {
+	case "prelaunch", "inmigrate": // the daemon that started it died before the guest ran
 		if err := g.Handle.Kill(); err != nil {
 			return err
 		}
@@ -67,5 +66,11 @@ func (g *guest) take(ctx context.Context) error {
 	case "io-error":
 		g.paused = true
 	}
-	return nil
+	// One that took a snapshot may have died at any point of it.
+	if err := g.settle(within); err != nil {
+		return err
+	}
+	_, disk, _, err := g.root(within)
+	g.setDisk(disk)
+	return err
 }

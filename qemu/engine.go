@@ -28,6 +28,8 @@ type Engine struct {
 	claims  machine.Claims
 
 	startWait time.Duration // see the constant
+
+	stepping func(step string) // called before each step of a snapshot; nil: not
 }
 
 // Open probes the host and returns an engine.
@@ -75,6 +77,7 @@ func (e *Engine) Capabilities() machine.Capabilities {
 		RootDisk:         true,
 		OwnNetwork:       true,
 		NestedContainers: true,
+		MemorySnapshot:   true,
 		PowerButton:      true,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holt/machine"
@@ -27,6 +28,15 @@ type guest struct {
 	spec    machine.Spec
 	monitor *qmp
 
+	hardware json.RawMessage        // of the record
+	disk     atomic.Pointer[string] // the root disk that it writes to; empty: none
+
+	taking  sync.Mutex      // held while a snapshot is taken
+	holding context.Context // ends with Release, and with it a snapshot
+	letGo   context.CancelFunc
+	moved   chan struct{} // holds one when a migration may have got on
+	pauses  pauses
+
 	paused bool // when it was adopted, for want of room; read by supervise
 
 	child  *os.Process    // if this process started it
@@ -34,6 +44,27 @@ type guest struct {
 
 	readers sync.WaitGroup // of console and of what QEMU says
 	quiet   []io.Closer    // closing these ends the readers
+}
+
+// newGuest returns a machine that is not running yet.
+func newGuest(e *Engine, dir *machine.Dir, spec machine.Spec) *guest {
+	g := &guest{engine: e, spec: spec, Hold: machine.Hold{Dir: dir, Ports: machine.Ports{Dir: dir}}, moved: make(chan struct{}, 1)}
+	g.holding, g.letGo = context.WithCancel(context.Background())
+	g.setDisk(spec.Disk)
+	return g
+}
+
+// Disk implements [machine.Machine].
+func (g *guest) Disk() string { return *g.disk.Load() }
+
+func (g *guest) setDisk(path string) { g.disk.Store(&path) }
+
+// Release implements [machine.Machine]. A snapshot that is being taken is abandoned.
+func (g *guest) Release() {
+	g.letGo()
+	g.taking.Lock()
+	defer g.taking.Unlock()
+	g.Hold.Release()
 }
 
 // connect opens the monitor and the console, and marks in its log how it came to.
@@ -110,6 +141,12 @@ func (g *guest) note(e event) bool {
 		}
 		log.Warn("root disk failed", "reason", clip(d.Reason), "action", d.Action, "full", d.NoSpace)
 		return d.NoSpace && d.Action == "stop"
+	case "MIGRATION", "STOP", "RESUME":
+		g.pauses.see(e)
+		select {
+		case g.moved <- struct{}{}:
+		default:
+		}
 	case "SHUTDOWN", "GUEST_PANICKED", "RESET":
 		log.Info("guest event", "data", clip(string(e.data)))
 	}
@@ -119,7 +156,7 @@ func (g *guest) note(e event) bool {
 // resume lets a paused guest go on if there is room again. It says whether it
 // goes on; the write that failed is then repeated.
 func (g *guest) resume() bool {
-	if room(filepath.Dir(g.spec.Disk)) != nil {
+	if room(filepath.Dir(g.Disk())) != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.engine.wait)

@@ -3,6 +3,7 @@ package qemu
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"holt/machine"
@@ -97,12 +98,12 @@ func (h Hardware) arguments(spec machine.Spec) []string {
 		// devices does not get it either.
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
 		"-S", // the guest waits until it is recorded and its console is read
-		"-machine", h.MachineType + ",usb=off,vmport=off,hpet=off,memory-backend=mem",
+		"-machine", h.MachineType + ",usb=off,vmport=off,hpet=off,memory-backend=" + memoryBlock,
 		"-accel", string(h.Accel),
 		"-cpu", h.CPUModel,
 		"-smp", fmt.Sprint(h.CPUs),
 		"-m", fmt.Sprintf("%dM", h.MemoryMB),
-		"-object", fmt.Sprintf("memory-backend-ram,id=mem,size=%dM", h.MemoryMB),
+		"-object", memory(spec),
 		"-kernel", spec.Kernel, "-initrd", spec.Initrd, "-append", kernelArgs(spec, h.Accel),
 		"-chardev", inherited("monitor", fdMonitor), "-mon", "chardev=monitor,mode=control",
 		"-chardev", inherited("control", fdControl),
@@ -110,12 +111,7 @@ func (h Hardware) arguments(spec machine.Spec) []string {
 		"-chardev", inherited("console", fdConsole), "-serial", "chardev:console",
 	}
 	if spec.Disk != "" {
-		args = append(args, "-blockdev", blockdev(map[string]any{
-			"node-name": "root-file", "driver": "file", "filename": spec.Disk, "discard": "unmap",
-		}), "-blockdev", blockdev(map[string]any{
-			"node-name": "root", "driver": "qcow2", "file": "root-file",
-			"discard": "unmap", "detect-zeroes": "unmap",
-		}))
+		args = append(args, "-blockdev", blockdev(fileNode("root-file", spec.Disk)), "-blockdev", blockdev(diskNode("root", "root-file")))
 	}
 	if spec.Network {
 		args = append(args, "-netdev", "user,id=net,ipv6=off")
@@ -123,7 +119,20 @@ func (h Hardware) arguments(spec machine.Spec) []string {
 	for _, d := range h.Devices {
 		args = append(args, "-device", d)
 	}
+	if spec.Restore != "" {
+		args = append(args, "-incoming", "defer")
+	}
 	return args
+}
+
+// memory is the guest's memory: of its own, or what an image holds, of which a
+// machine gets its own copy of each page that it changes.
+func memory(spec machine.Spec) string {
+	if spec.Restore == "" {
+		return fmt.Sprintf("memory-backend-ram,id=%s,size=%dM", memoryBlock, spec.MemoryMB)
+	}
+	return fmt.Sprintf("memory-backend-file,id=%s,size=%dM,share=off,mem-path=%s",
+		memoryBlock, spec.MemoryMB, escape(filepath.Join(spec.Restore, machine.MemoryFile)))
 }
 
 // kernelArgs is the kernel's command line. A panic or a reboot ends QEMU. The
@@ -158,7 +167,7 @@ func inherited(id string, fd int) string {
 func blockdev(options map[string]any) string {
 	b, err := json.Marshal(options)
 	if err != nil {
-		panic(err) // strings only
+		panic(err) // strings and nils only
 	}
 	return string(b)
 }

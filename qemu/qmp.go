@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"holt"
 )
@@ -45,6 +48,10 @@ type message struct {
 	} `json:"error"`
 	Event string          `json:"event"`
 	Data  json.RawMessage `json:"data"`
+	At    struct {
+		Seconds      int64 `json:"seconds"`
+		Microseconds int64 `json:"microseconds"`
+	} `json:"timestamp"`
 }
 
 // decodeMessage parses one line. It fails unless the line is exactly one of
@@ -72,6 +79,7 @@ func decodeMessage(line []byte) (message, error) {
 // event is something that happened in QEMU.
 type event struct {
 	name string
+	at   time.Time // by the host's clock
 	data json.RawMessage
 }
 
@@ -141,7 +149,7 @@ func (q *qmp) read(lines *bufio.Scanner) {
 		}
 		switch {
 		case m.Event != "":
-			q.emit(event{m.Event, m.Data})
+			q.emit(event{m.Event, time.Unix(m.At.Seconds, m.At.Microseconds*1000), m.Data})
 		case m.ID != nil:
 			q.answer(m)
 		}
@@ -174,12 +182,22 @@ func (q *qmp) answer(m message) {
 
 // do runs a command and decodes what it returns into result, unless that is nil.
 func (q *qmp) do(ctx context.Context, command string, args, result any) error {
+	return q.run(ctx, command, args, nil, result)
+}
+
+// give hands an open file over, which QEMU knows by name until it is used.
+func (q *qmp) give(ctx context.Context, name string, f *os.File) error {
+	return q.run(ctx, "getfd", map[string]string{"fdname": name}, f, nil)
+}
+
+// run is do with a file beside the command, unless that is nil.
+func (q *qmp) run(ctx context.Context, command string, args any, file *os.File, result any) error {
 	id, c, err := q.expect()
 	if err != nil {
 		return fmt.Errorf("%s: %w", command, err)
 	}
 	defer q.forget(id)
-	if err := q.send(ctx, id, command, args); err != nil {
+	if err := q.send(ctx, id, command, args, file); err != nil {
 		return fmt.Errorf("%s: %w", command, err)
 	}
 	select {
@@ -219,7 +237,7 @@ func (q *qmp) forget(id uint64) {
 	delete(q.pending, id)
 }
 
-func (q *qmp) send(ctx context.Context, id uint64, command string, args any) error {
+func (q *qmp) send(ctx context.Context, id uint64, command string, args any, file *os.File) error {
 	b, err := json.Marshal(struct {
 		Execute   string `json:"execute"`
 		Arguments any    `json:"arguments,omitempty"`
@@ -234,11 +252,28 @@ func (q *qmp) send(ctx context.Context, id uint64, command string, args any) err
 	// an error here ends the session.
 	deadline, _ := ctx.Deadline()
 	q.conn.SetWriteDeadline(deadline)
-	if _, err := q.conn.Write(append(b, '\n')); err != nil {
+	if err := write(q.conn, append(b, '\n'), file); err != nil {
 		q.conn.Close()
 		return fmt.Errorf("%w: %w", errMonitorClosed, err)
 	}
 	return nil
+}
+
+// write sends b, and with it the file if there is one (SCM_RIGHTS, unix(7)).
+func write(conn net.Conn, b []byte, file *os.File) error {
+	if file == nil {
+		_, err := conn.Write(b)
+		return err
+	}
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("a file can be sent through a unix socket only")
+	}
+	n, _, err := socket.WriteMsgUnix(b, unix.UnixRights(int(file.Fd())), nil)
+	if err == nil && n < len(b) {
+		_, err = conn.Write(b[n:])
+	}
+	return err
 }
 
 // close ends the session and waits for its reader. QEMU goes on.

@@ -34,6 +34,11 @@ func environ() []string {
 // machine has been recorded, so a daemon that is killed meanwhile leaves a
 // process that has done nothing, and that Strays finds.
 func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machine, err error) {
+	if spec.Restore != "" {
+		if spec, err = e.restored(spec); err != nil {
+			return nil, err
+		}
+	}
 	if err := e.check(spec); err != nil {
 		return nil, err
 	}
@@ -47,7 +52,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 		return nil, err
 	}
 	defer lock.Close() // QEMU's copy keeps it
-	g := &guest{engine: e, spec: spec, Hold: machine.Hold{Dir: dir, Ports: machine.Ports{Dir: dir}}}
+	g := newGuest(e, dir, spec)
 	defer func() {
 		if err != nil {
 			g.undo()
@@ -156,16 +161,21 @@ func (g *guest) begin(ctx context.Context, spec machine.Spec, hw Hardware) error
 	if err := g.connect(ctx, "started"); err != nil {
 		return err
 	}
-	b, err := json.Marshal(hw)
-	if err != nil {
+	var err error
+	if g.hardware, err = json.Marshal(hw); err != nil {
 		return fmt.Errorf("encode hardware: %w", err)
+	}
+	if spec.Restore != "" {
+		if err := g.load(ctx); err != nil {
+			return err
+		}
 	}
 	err = g.Dir.WriteRecord(machine.Record{
 		Engine:    g.engine.Name(),
 		Process:   g.Handle.Process,
 		Spec:      spec,
 		StartedAt: time.Now().UTC(),
-		Hardware:  b,
+		Hardware:  g.hardware,
 	})
 	if err != nil {
 		return err

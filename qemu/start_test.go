@@ -25,7 +25,7 @@ func TestAdoptBeforeLaunch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guest{engine: e, spec: spec, Hold: machine.Hold{Dir: dir}}
+	g := newGuest(e, dir, spec)
 	t.Cleanup(g.undo)
 	_, err = g.launch(lock, v.hardware(spec).arguments(spec))
 	lock.Close()

@@ -18,6 +18,7 @@ import (
 type guest struct {
 	machine.Hold
 	engine *Engine
+	disk   string // of the spec; it is none
 
 	child  *os.Process    // if this process started it
 	reaped sync.WaitGroup // of the goroutine that waits for the child; outlasts Release
@@ -42,10 +43,24 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 		return nil, err
 	}
 	e.claims.Add(handle.Process)
-	g := &guest{engine: e, Hold: machine.Hold{Dir: dir, Handle: handle, Ports: machine.Ports{Dir: dir}}}
+	g := &guest{engine: e, disk: record.Spec.Disk, Hold: machine.Hold{Dir: dir, Handle: handle, Ports: machine.Ports{Dir: dir}}}
 	g.Watch(g.supervise)
 	return g, nil
 }
+
+// Snapshot implements [machine.Machine].
+func (g *guest) Snapshot(context.Context, machine.SnapshotSpec) (machine.SnapshotReport, error) {
+	return machine.SnapshotReport{}, noMemory()
+}
+
+// noMemory is why nothing of a local machine's memory can be kept.
+func noMemory() error {
+	return holt.Errorf(holt.Unsupported, "the local engine cannot keep a machine's memory").
+		WithHint("use the engine qemu")
+}
+
+// Disk implements [machine.Machine].
+func (g *guest) Disk() string { return g.disk }
 
 // supervise waits for the machine's end or for Release.
 func (g *guest) supervise(released <-chan struct{}) (ended bool) {

@@ -68,6 +68,9 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
+	if spec.Restore != "" {
+		return nil, noMemory()
+	}
 	if os.Geteuid() != 0 {
 		return nil, holt.Errorf(holt.Unsupported, "the local engine needs root, to make namespaces and mounts").
 			WithHint("run holt as root, or use the engine qemu")
@@ -82,7 +85,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 		return nil, err
 	}
 	defer lock.Close() // the agent's copy keeps it
-	g := &guest{engine: e, Hold: machine.Hold{Dir: dir, Ports: machine.Ports{Dir: dir}}}
+	g := &guest{engine: e, disk: spec.Disk, Hold: machine.Hold{Dir: dir, Ports: machine.Ports{Dir: dir}}}
 	defer func() {
 		if err != nil {
 			g.undo()

@@ -63,7 +63,7 @@ func Run(t *testing.T, s Subject) {
 	// A boot takes seconds, so these use one machine. Those that end it show that
 	// its directory serves again.
 	shared := newLab(t, s, spec)
-	for _, test := range []test{
+	together := []test{
 		{"Echo", testEcho},
 		{"DialAgain", testDialAgain},
 		{"SecondStart", testSecondStart},
@@ -71,17 +71,27 @@ func Run(t *testing.T, s Subject) {
 		{"PowerDown", testPowerDown},
 		{"Murder", testMurder},
 		{"Kill", testKill},
-	} {
+	}
+	if !s.Open(t).Capabilities().MemorySnapshot {
+		together = append([]test{{"NoSnapshot", testNoSnapshot}}, together...)
+	}
+	for _, test := range together {
 		t.Run(test.name, func(t *testing.T) { test.run(t, shared) })
 	}
-	for _, test := range []test{
+	tests := []test{
 		{"AdoptAfterKill9", testAdoptAfterKill9},
 		{"Strays", testStrays},
 		{"HalfStarted", testHalfStarted},
 		{"Undo", testUndo},
 		{"NeverTrustAPID", testNeverTrustAPID},
 		{"Three", testThree},
-	} {
+	}
+	if s.Open(t).Capabilities().MemorySnapshot {
+		tests = append(tests, []test{
+			{"Fork", testFork},
+		}...)
+	}
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.run(t, newLab(t, s, spec)) })
 	}
 }

@@ -122,6 +122,7 @@ func asInit() error {
 	}
 	fmt.Printf("guest: ready: %s", line)
 	go reportDisk()
+	go count()
 	if bytes.Contains(line, []byte("test.flood")) {
 		go flood()
 	}
@@ -188,10 +189,12 @@ func openPort(name string) (int, error) {
 	return 0, fmt.Errorf("no port %s among %v", name, ports)
 }
 
-// echo writes back what it reads. When the host is not connected a read gives 0
-// bytes at once and a write EAGAIN.
+// echo writes back the lines that it reads, and answers those that begin with an
+// exclamation mark. When the host is not connected a read gives 0 bytes at once
+// and a write EAGAIN.
 func echo(fd int) {
 	buf := make([]byte, 32<<10)
+	var line []byte
 	for {
 		n, err := unix.Read(fd, buf)
 		if n <= 0 {
@@ -201,19 +204,34 @@ func echo(fd int) {
 			time.Sleep(2 * time.Millisecond)
 			continue
 		}
-		for p := buf[:n]; len(p) > 0; {
-			w, err := unix.Write(fd, p)
-			if err == unix.EAGAIN {
-				// Full, or the host is not connected: that it is may be heard of only
-				// after its first bytes, so nothing is dropped for it.
-				time.Sleep(2 * time.Millisecond)
-				continue
-			}
-			if err != nil {
+		line = append(line, buf[:n]...)
+		for {
+			whole, rest, ok := bytes.Cut(line, []byte("\n"))
+			if !ok {
 				break
 			}
-			p = p[w:]
+			if request, is := bytes.CutPrefix(whole, []byte("!")); is {
+				whole = []byte(answer(strings.Fields(string(request))))
+			}
+			send(fd, append(bytes.Clone(whole), '\n'))
+			line = rest
 		}
+	}
+}
+
+// send writes all of p. That the host is connected may be heard of only after
+// its first bytes, so nothing is dropped when it is not.
+func send(fd int, p []byte) {
+	for len(p) > 0 {
+		w, err := unix.Write(fd, p)
+		if err == unix.EAGAIN {
+			time.Sleep(2 * time.Millisecond)
+			continue
+		}
+		if err != nil {
+			return
+		}
+		p = p[w:]
 	}
 }
 

@@ -1,0 +1,275 @@
+package qemu
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+// Names of QEMU's for what a migration is in.
+const (
+	statusPreSwitchover = "pre-switchover" // the processors stand, and it waits to be told to go on
+	statusCompleted     = "completed"
+)
+
+const (
+	// migrationPoll is how often a migration is looked at, beside its events.
+	migrationPoll = 20 * time.Millisecond
+	// proceedPoll is how often a guest is looked at that is about to go on.
+	proceedPoll = time.Millisecond
+	// maxDowntime is the longest that QEMU takes for a guest's stand, ms.
+	maxDowntime = 2_000_000
+	// pipeSize is what is asked for, bytes; an unprivileged process gets no more.
+	pipeSize = 1 << 20
+)
+
+// migration is what QEMU says about one. Source: MigrationInfo in
+// qapi/migration.json of QEMU 7.2.
+type migration struct {
+	Status   string `json:"status"`
+	Error    string `json:"error-desc"`
+	Throttle int    `json:"cpu-throttle-percentage"`
+	RAM      struct {
+		Rounds int `json:"dirty-sync-count"`
+	} `json:"ram"`
+}
+
+// stream is a migration into a pipe, and its splitter.
+type stream struct {
+	*guest
+	out      *os.File // of the pipe
+	splitter *splitter
+
+	end   sync.Once
+	done  chan struct{} // closed when the splitter has ended; guards what follows
+	state int64         // bytes
+	err   error
+}
+
+// openStream begins a migration that stops the processors when what is left can be
+// copied within pause, and waits then.
+func (g *guest) openStream(ctx context.Context, memory, state *os.File, pause time.Duration) (*stream, error) {
+	if err := g.capabilities(ctx, "events", "pause-before-switchover", "auto-converge"); err != nil {
+		return nil, err
+	}
+	err := g.monitor.do(ctx, "migrate-set-parameters", map[string]any{
+		"max-bandwidth": int64(1) << 40, "downtime-limit": max(pause.Milliseconds(), 1),
+		"cpu-throttle-initial": 40, "cpu-throttle-increment": 20, "max-cpu-throttle": 90,
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make pipe: %w", err)
+	}
+	defer in.Close() // QEMU's copy keeps it
+	unix.FcntlInt(in.Fd(), unix.F_SETPIPE_SZ, pipeSize)
+	s := &stream{guest: g, out: out, done: make(chan struct{}), splitter: newSplitter(out, int64(g.spec.MemoryMB)*mib, memory)}
+	if err := g.monitor.give(ctx, "migration", in); err != nil {
+		out.Close()
+		return nil, err
+	}
+	g.pauses.begin()
+	if err := g.monitor.do(ctx, "migrate", map[string]string{"uri": "fd:migration"}, nil); err != nil {
+		out.Close()
+		return nil, err
+	}
+	go func() {
+		defer close(s.done)
+		s.state, s.err = s.splitter.split(state)
+		s.shut() // whoever writes on learns it
+	}()
+	return s, nil
+}
+
+// capabilities turns them on, whatever QEMU was told before.
+func (g *guest) capabilities(ctx context.Context, names ...string) error {
+	var all []map[string]any
+	for _, name := range names {
+		all = append(all, map[string]any{"capability": name, "state": true})
+	}
+	return g.monitor.do(ctx, "migrate-set-capabilities", map[string]any{"capabilities": all}, nil)
+}
+
+// await returns when the migration has the status. It calls each with every other.
+func (s *stream) await(ctx context.Context, status string, each func(migration) error) error {
+	tick := time.NewTicker(migrationPoll)
+	defer tick.Stop()
+	done := s.done
+	for {
+		var now migration
+		if err := s.monitor.do(ctx, "query-migrate", nil, &now); err != nil {
+			return err
+		}
+		switch now.Status {
+		case status:
+			return each(now)
+		case "failed", "cancelled", statusCompleted:
+			if err := s.broke(); err != nil {
+				return err
+			}
+			return holt.Errorf(holt.Internal, "QEMU's migration %s: %s", now.Status, clip(now.Error))
+		}
+		if err := each(now); err != nil {
+			return err
+		}
+		select {
+		case <-s.moved:
+		case <-tick.C:
+		case <-done:
+			if s.err != nil {
+				return s.err
+			}
+			done = nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// broke returns the error with which the splitter has ended, if it has.
+func (s *stream) broke() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// finish waits for the end of the stream.
+func (s *stream) finish(ctx context.Context) (state, data int64, err error) {
+	select {
+	case <-s.done:
+		return s.state, s.splitter.data * pageSize, s.err
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+}
+
+// shut closes the pipe: what QEMU writes fails from then on.
+func (s *stream) shut() { s.end.Do(func() { s.out.Close() }) }
+
+// close ends the splitter and waits for it.
+func (s *stream) close() {
+	s.shut()
+	<-s.done
+}
+
+// status is what QEMU says about the guest.
+func (g *guest) status(ctx context.Context) (string, error) {
+	var now struct {
+		Status string `json:"status"`
+	}
+	err := g.monitor.do(ctx, "query-status", nil, &now)
+	return now.Status, err
+}
+
+// settle ends a migration, if there is one, and lets the guest go on.
+func (g *guest) settle(ctx context.Context) error {
+	if err := g.monitor.do(ctx, "migrate_cancel", nil, nil); err != nil {
+		return err
+	}
+	for {
+		var now migration
+		if err := g.monitor.do(ctx, "query-migrate", nil, &now); err != nil {
+			return err
+		}
+		switch now.Status {
+		case "", "none", "failed", "cancelled", statusCompleted:
+			return g.proceed(ctx)
+		}
+		if err := wait(ctx, proceedPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// proceed lets the guest go on. A migration that has ended says so a little
+// before it lets the guest be told to.
+func (g *guest) proceed(ctx context.Context) error {
+	for {
+		status, err := g.status(ctx)
+		if err != nil {
+			return err
+		}
+		switch status {
+		case "running", "io-error", "shutdown", "guest-panicked":
+			return nil
+		case "finish-migrate":
+			err = wait(ctx, proceedPoll)
+		default:
+			err = g.monitor.do(ctx, "cont", nil, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// isOver says whether the machine has ended.
+func (g *guest) isOver() bool {
+	select {
+	case <-g.Handle.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// pauses is how long the guest stood still, by QEMU's own clock.
+type pauses struct {
+	mu           sync.Mutex
+	stop, resume time.Time
+}
+
+// begin forgets what was before.
+func (p *pauses) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop, p.resume = time.Time{}, time.Time{}
+}
+
+// see takes the events STOP and RESUME.
+func (p *pauses) see(e event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case e.name == "STOP" && p.stop.IsZero():
+		p.stop = e.at
+	case e.name == "RESUME" && p.resume.IsZero():
+		p.resume = e.at
+	}
+}
+
+// last is how long the guest stood since begin; until now if it still does, and 0
+// if it never did.
+func (p *pauses) last() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.stop.IsZero():
+		return 0
+	case p.resume.IsZero():
+		return time.Since(p.stop)
+	}
+	return p.resume.Sub(p.stop)
+}

@@ -1,0 +1,260 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/machine"
+)
+
+const (
+	// undoWait bounds how long a snapshot that is abandoned waits for the guest to go on.
+	undoWait = 30 * time.Second
+	// heldWait bounds what is done while the guest stands still.
+	heldWait = 10 * time.Second
+)
+
+// Snapshot implements [machine.Machine]: live precopy into a pipe, taken apart by a
+// [splitter], with the disk swapped while the processors stand.
+func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machine.SnapshotReport, error) {
+	var none machine.SnapshotReport
+	spec, err := spec.WithDefaults()
+	if err != nil {
+		return none, err
+	}
+	if (spec.Disk == "") != (g.Disk() == "") {
+		return none, holt.Errorf(holt.InvalidArgument, "a snapshot needs a new disk exactly if the machine has one")
+	}
+	if !g.taking.TryLock() {
+		return none, holt.Errorf(holt.Conflict, "another snapshot of this machine is being taken")
+	}
+	defer g.taking.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(g.holding, cancel)()
+	s := &snapshot{guest: g, spec: spec}
+	s.report.MemoryBytes = int64(g.spec.MemoryMB) * mib
+	if err := s.take(ctx); err != nil {
+		s.abandon(context.WithoutCancel(ctx))
+		return none, s.explain(ctx, err)
+	}
+	return s.report, nil
+}
+
+// snapshot is one that is being taken.
+type snapshot struct {
+	*guest
+	spec   machine.SnapshotSpec
+	report machine.SnapshotReport
+
+	made          bool // spec.Dir is ours
+	memory, state *os.File
+
+	disk    *overlay // nil: none
+	swapped bool
+	frozen  string // the disk that the image goes with
+
+	stream *stream // nil: none was begun
+}
+
+// step is something that a snapshot does; a test looks in between.
+type step struct {
+	name string
+	do   func(context.Context) error
+}
+
+// take takes the steps. From "stop" to "go on" the guest stands still.
+func (s *snapshot) take(ctx context.Context) error {
+	for _, step := range []step{
+		{"look", s.look},
+		{"make files", s.makeFiles},
+		{"make disk", s.makeDisk},
+		{"copy memory", s.converge},
+		{"hold", s.hold},
+		{"swap disk", s.swap},
+		{"copy devices", s.complete},
+		{"go on", s.goOn},
+		{"keep", s.keep},
+		{"end", s.end},
+	} {
+		if s.engine.stepping != nil {
+			s.engine.stepping(step.name)
+		}
+		if err := step.do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look refuses a machine that does not run.
+func (s *snapshot) look(ctx context.Context) error {
+	status, err := s.status(ctx)
+	switch {
+	case err != nil:
+		return err
+	case status == "io-error":
+		return fullDisk(filepath.Dir(s.Disk()), 0)
+	case status != "running":
+		return holt.Errorf(holt.Conflict, "the machine is not running but %s", clip(status))
+	}
+	s.frozen = s.Disk()
+	return room(filepath.Dir(s.spec.Dir))
+}
+
+// makeFiles makes the image's directory and its files.
+func (s *snapshot) makeFiles(context.Context) (err error) {
+	if err := os.Mkdir(s.spec.Dir, 0o700); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return holt.Errorf(holt.AlreadyExists, "image directory %s exists already", s.spec.Dir)
+		}
+		return fmt.Errorf("make image directory: %w", err)
+	}
+	s.made = true
+	for name, file := range map[string]**os.File{machine.MemoryFile: &s.memory, machine.StateFile: &s.state} {
+		if *file, err = os.OpenFile(filepath.Join(s.spec.Dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+			return fmt.Errorf("make image: %w", err)
+		}
+	}
+	return s.memory.Truncate(s.report.MemoryBytes)
+}
+
+func (s *snapshot) makeDisk(ctx context.Context) (err error) {
+	if s.spec.Disk != "" {
+		s.disk, err = s.addOverlay(ctx, s.spec.Disk)
+	}
+	return err
+}
+
+// converge copies memory while the guest runs, until so little of it changes that
+// the guest can stand for the rest, or the rounds are used up. Then it stands.
+func (s *snapshot) converge(ctx context.Context) error {
+	var err error
+	if s.stream, err = s.openStream(ctx, s.memory, s.state, s.spec.Pause); err != nil {
+		return err
+	}
+	return s.stream.await(ctx, statusPreSwitchover, func(now migration) error {
+		s.report.Rounds = max(s.report.Rounds, now.RAM.Rounds)
+		s.report.Throttle = max(s.report.Throttle, now.Throttle)
+		if now.RAM.Rounds < s.spec.MaxRounds || s.report.Forced {
+			return nil
+		}
+		s.report.Forced = true
+		return s.monitor.do(ctx, "migrate-set-parameters", map[string]any{"downtime-limit": maxDowntime}, nil)
+	})
+}
+
+func (s *snapshot) hold(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, heldWait)
+	defer cancel()
+	return s.spec.Held(ctx)
+}
+
+// swap freezes the disk. All that the guest has written lies in it.
+func (s *snapshot) swap(ctx context.Context) error {
+	if s.disk == nil {
+		return nil
+	}
+	if err := s.disk.insert(ctx); err != nil {
+		return err
+	}
+	s.swapped = true
+	s.setDisk(s.spec.Disk)
+	return nil
+}
+
+// complete copies the rest of memory and the devices.
+func (s *snapshot) complete(ctx context.Context) error {
+	if err := s.monitor.do(ctx, "migrate-continue", map[string]string{"state": statusPreSwitchover}, nil); err != nil {
+		return err
+	}
+	return s.stream.await(ctx, statusCompleted, func(now migration) error {
+		s.report.Rounds = max(s.report.Rounds, now.RAM.Rounds)
+		return nil
+	})
+}
+
+func (s *snapshot) goOn(ctx context.Context) error {
+	if s.spec.End {
+		return nil
+	}
+	return s.proceed(ctx)
+}
+
+// keep completes the image: its record is written last.
+func (s *snapshot) keep(ctx context.Context) error {
+	var err error
+	if s.report.StateBytes, s.report.DataBytes, err = s.stream.finish(ctx); err != nil {
+		return err
+	}
+	s.report.Pause = s.pauses.last()
+	for _, f := range []*os.File{s.memory, s.state} {
+		if s.spec.Durable {
+			err = errors.Join(err, f.Sync())
+		}
+		err = errors.Join(err, f.Chmod(0o400), f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("keep image: %w", err)
+	}
+	spec := s.guest.spec
+	spec.Disk = s.frozen
+	im := machine.Image{
+		Engine: s.engine.Name(), Spec: spec, TakenAt: time.Now().UTC(), Hardware: s.hardware, Report: s.report,
+	}
+	return im.Write(s.spec.Dir, s.spec.Durable)
+}
+
+func (s *snapshot) end(context.Context) error {
+	if !s.spec.End {
+		return nil
+	}
+	return s.Kill()
+}
+
+// abandon lets the guest go on and removes what was made. The guest's time
+// comes first.
+func (s *snapshot) abandon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, undoWait)
+	defer cancel()
+	log := s.engine.log.With("machine", s.guest.spec.ID)
+	if s.stream != nil {
+		if err := s.settle(ctx); err != nil && !s.isOver() {
+			log.Error("let guest go on after its snapshot failed", "err", err)
+		}
+		s.stream.close()
+	}
+	if s.disk != nil && !s.swapped {
+		s.disk.remove(ctx)
+	}
+	for _, f := range []*os.File{s.memory, s.state} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	if s.made {
+		if err := os.RemoveAll(s.spec.Dir); err != nil {
+			log.Warn("remove what a failed snapshot left", "err", err)
+		}
+	}
+}
+
+// explain says why a snapshot failed, in the words of whoever knows best.
+func (s *snapshot) explain(ctx context.Context, err error) error {
+	switch {
+	case s.isOver():
+		return fmt.Errorf("snapshot: %w", machine.Gone(s.Dir.Path))
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("snapshot: %w", fullDisk(filepath.Dir(s.spec.Dir), 0))
+	case ctx.Err() != nil:
+		return fmt.Errorf("snapshot: %w", ctx.Err())
+	}
+	return fmt.Errorf("snapshot: %w", err)
+}

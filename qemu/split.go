@@ -1,0 +1,394 @@
+package qemu
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"maps"
+	"slices"
+
+	"holt"
+)
+
+// The migration stream of QEMU 7.2, as far as a splitter has to know it.
+// Source: migration/savevm.c and migration/ram.c of QEMU.
+const (
+	streamMagic   = 0x5145564d // "QEVM"
+	streamVersion = 3
+
+	sectionStart  = 0x01
+	sectionPart   = 0x02
+	sectionEnd    = 0x03
+	sectionFull   = 0x04
+	sectionConfig = 0x07
+	sectionFooter = 0x7e
+
+	ramZero     = 0x02
+	ramSizes    = 0x04
+	ramPage     = 0x08
+	ramEnd      = 0x10
+	ramContinue = 0x20
+	ramFlags    = pageSize - 1
+
+	pageSize = 4096
+)
+
+// Bounds on a stream: whoever wrote it may have been taken over by its guest.
+const (
+	maxBlocks    = 64        // of RAM; a machine has a dozen
+	maxSmallRAM  = 64 << 20  // bytes of all blocks but the guest's memory; firmware and tables have 1 MiB
+	maxState     = 256 << 20 // bytes of the state file; a machine has 1 MiB
+	maxPasses    = 256       // how often a stream may hold all of memory
+	maxConfig    = 256       // bytes of a machine type's name
+	maxRun       = 1 << 20   // bytes of memory that are written at once
+	streamBuffer = 1 << 20
+)
+
+// memoryBlock is the RAM block with the guest's memory.
+const memoryBlock = "mem"
+
+// splitter takes a migration stream apart while QEMU writes it: pages of the guest's
+// memory go to a file at their addresses, so that a machine can map it, and what
+// is left is a stream that QEMU loads into such a machine: it never asks
+// whether all pages came.
+type splitter struct {
+	in     *bufio.Reader
+	memory io.WriterAt
+	size   int64 // of the guest's memory, bytes
+
+	config  []byte
+	section uint32 // the number of the section "ram"
+	version uint32 // its version
+	begun   bool
+	ended   bool // its last part has come
+	blocks  []*block
+	named   map[string]*block
+	current *block // of pages that say "as before"
+
+	run     []byte // pages that lie side by side and are not written yet
+	at      int64  // where run begins
+	written []bool // pages of memory that have been given to run; never-written ones are holes
+	pages   int64  // all that came, of any block
+	data    int64  // pages of memory that are no hole
+}
+
+// block is a RAM block other than the guest's memory: its pages belong to the state.
+type block struct {
+	name  string
+	size  int64
+	pages map[int64][]byte // nil: zeros
+}
+
+// newSplitter returns a splitter of the stream of a machine with size bytes of memory.
+func newSplitter(in io.Reader, size int64, memory io.WriterAt) *splitter {
+	return &splitter{
+		in: bufio.NewReaderSize(in, streamBuffer), memory: memory, size: size,
+		named: map[string]*block{}, written: make([]bool, size/pageSize),
+	}
+}
+
+// split reads the stream to its end and writes the state. It returns how many
+// bytes of state there are. Corrupt if the stream is not one, or too long; the
+// errors of reader and writers as they are.
+func (s *splitter) split(state io.Writer) (int64, error) {
+	if err := s.header(); err != nil {
+		return 0, err
+	}
+	for !s.ended {
+		if err := s.part(); err != nil {
+			return 0, err
+		}
+	}
+	if err := s.flush(); err != nil {
+		return 0, err
+	}
+	out := &counter{w: state}
+	w := bufio.NewWriterSize(out, streamBuffer)
+	s.prologue(w)
+	left, err := io.Copy(w, io.LimitReader(s.in, maxState+1))
+	if err == nil {
+		err = w.Flush()
+	}
+	if err == nil && left > maxState {
+		err = malformed("its devices take more than %d bytes", maxState)
+	}
+	return out.n, err
+}
+
+// header reads what comes before the first section.
+func (s *splitter) header() error {
+	b, err := s.take(8)
+	if err != nil {
+		return err
+	}
+	if binary.BigEndian.Uint32(b) != streamMagic || binary.BigEndian.Uint32(b[4:]) != streamVersion {
+		return malformed("it begins with %x", b)
+	}
+	if b, err = s.take(5); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(b[1:])
+	if b[0] != sectionConfig || n == 0 || n > maxConfig {
+		return malformed("it has no machine type at its beginning")
+	}
+	if b, err = s.take(int(n)); err != nil {
+		return err
+	}
+	s.config = slices.Clone(b)
+	return nil
+}
+
+// part reads one part of the section "ram", which comes before all others.
+func (s *splitter) part() error {
+	b, err := s.take(5)
+	if err != nil {
+		return err
+	}
+	kind, id := b[0], binary.BigEndian.Uint32(b[1:])
+	switch {
+	case kind == sectionStart && !s.begun:
+		if err := s.begin(id); err != nil {
+			return err
+		}
+	case (kind == sectionPart || kind == sectionEnd) && s.begun && id == s.section:
+		s.ended = kind == sectionEnd
+	default:
+		return malformed("section %d of kind %#x comes before the end of memory", id, kind)
+	}
+	if err := s.ram(); err != nil {
+		return err
+	}
+	if b, err = s.take(5); err != nil {
+		return err
+	}
+	if b[0] != sectionFooter || binary.BigEndian.Uint32(b[1:]) != id {
+		return malformed("section %d has no end", id)
+	}
+	return nil
+}
+
+// begin reads the name of the first section.
+func (s *splitter) begin(id uint32) error {
+	name, err := s.name()
+	if err != nil {
+		return err
+	}
+	b, err := s.take(8) // instance and version
+	if err != nil {
+		return err
+	}
+	if name != "ram" || binary.BigEndian.Uint32(b) != 0 {
+		return malformed("it begins with section %q", clip(name))
+	}
+	s.begun, s.section, s.version = true, id, binary.BigEndian.Uint32(b[4:])
+	return nil
+}
+
+// ram reads records to the end of a part.
+func (s *splitter) ram() error {
+	for {
+		b, err := s.take(8)
+		if err != nil {
+			return err
+		}
+		v := binary.BigEndian.Uint64(b)
+		flags, addr := v&ramFlags, int64(v&^ramFlags)
+		switch flags {
+		case ramEnd:
+			return nil
+		case ramSizes:
+			err = s.sizes(addr)
+		case ramPage, ramPage | ramContinue:
+			err = s.page(addr, flags&ramContinue != 0, false)
+		case ramZero, ramZero | ramContinue:
+			err = s.page(addr, flags&ramContinue != 0, true)
+		default:
+			err = malformed("memory of kind %#x", flags)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sizes reads the list of RAM blocks; their sizes sum up to total.
+func (s *splitter) sizes(total int64) error {
+	if len(s.blocks) > 0 {
+		return malformed("it lists its memory twice")
+	}
+	if total <= 0 || total > s.size+maxSmallRAM {
+		return malformed("it has %d bytes of memory", total)
+	}
+	for total > 0 {
+		name, err := s.name()
+		if err != nil {
+			return err
+		}
+		b, err := s.take(8)
+		if err != nil {
+			return err
+		}
+		size := int64(binary.BigEndian.Uint64(b))
+		if size <= 0 || size > total || len(s.blocks) == maxBlocks || s.named[name] != nil ||
+			name == memoryBlock && size != s.size {
+			return malformed("block %q of memory has %d bytes", clip(name), size)
+		}
+		total -= size
+		nb := &block{name: name, size: size, pages: map[int64][]byte{}}
+		s.blocks, s.named[name] = append(s.blocks, nb), nb
+	}
+	if s.named[memoryBlock] == nil {
+		return malformed("it does not hold the guest's memory")
+	}
+	return nil
+}
+
+// page reads one page.
+func (s *splitter) page(addr int64, same, zero bool) error {
+	if !same {
+		name, err := s.name()
+		if err != nil {
+			return err
+		}
+		s.current = s.named[name]
+	}
+	b := s.current
+	if b == nil || addr < 0 || addr > b.size-pageSize {
+		return malformed("a page at %d lies outside of memory", addr)
+	}
+	if s.pages++; s.pages > maxPasses*(int64(len(s.written))+maxSmallRAM/pageSize) {
+		return malformed("it does not end")
+	}
+	var content []byte
+	var err error
+	if zero {
+		fill, err := s.take(1)
+		if err != nil {
+			return err
+		}
+		if fill[0] != 0 {
+			return malformed("a page is filled with %#x", fill[0])
+		}
+	} else if content, err = s.take(pageSize); err != nil {
+		return err
+	}
+	if b.name != memoryBlock {
+		b.pages[addr] = slices.Clone(content)
+		return nil
+	}
+	return s.put(addr, content)
+}
+
+// zeros is a page of them.
+var zeros [pageSize]byte
+
+// put adds a page of memory to the run. One of zeros that never was anything else stays a hole.
+func (s *splitter) put(addr int64, content []byte) error {
+	known := &s.written[addr/pageSize]
+	if content == nil {
+		if !*known {
+			return nil
+		}
+		content = zeros[:]
+	}
+	if !*known {
+		*known = true
+		s.data++
+	}
+	if s.at+int64(len(s.run)) != addr || len(s.run) == maxRun {
+		if err := s.flush(); err != nil {
+			return err
+		}
+		s.at = addr
+	}
+	s.run = append(s.run, content...)
+	return nil
+}
+
+// flush writes the run.
+func (s *splitter) flush() error {
+	if len(s.run) == 0 {
+		return nil
+	}
+	_, err := s.memory.WriteAt(s.run, s.at)
+	s.run = s.run[:0]
+	return err
+}
+
+// prologue writes the stream up to the devices: the same beginning, and one part
+// of memory with the pages that are not the guest's.
+func (s *splitter) prologue(w *bufio.Writer) {
+	var b []byte
+	be := binary.BigEndian
+	named := func(name string) { b = append(append(b, byte(len(name))), name...) }
+	b = be.AppendUint32(be.AppendUint32(b, streamMagic), streamVersion)
+	b = append(be.AppendUint32(append(b, sectionConfig), uint32(len(s.config))), s.config...)
+	b = be.AppendUint32(append(b, sectionStart), s.section)
+	named("ram")
+	b = be.AppendUint32(be.AppendUint32(b, 0), s.version)
+	var total int64
+	for _, block := range s.blocks {
+		total += block.size
+	}
+	b = be.AppendUint64(b, uint64(total)|ramSizes)
+	for _, block := range s.blocks {
+		named(block.name)
+		b = be.AppendUint64(b, uint64(block.size))
+	}
+	b = be.AppendUint64(b, ramEnd)
+	b = be.AppendUint32(append(b, sectionFooter), s.section)
+	b = be.AppendUint32(append(b, sectionEnd), s.section)
+	w.Write(b) // its error comes again with Flush
+	for _, block := range s.blocks {
+		for _, addr := range slices.Sorted(maps.Keys(block.pages)) {
+			content, kind := block.pages[addr], uint64(ramPage)
+			if content == nil {
+				content, kind = zeros[:1], ramZero
+			}
+			b = be.AppendUint64(b[:0], uint64(addr)|kind)
+			named(block.name)
+			w.Write(append(b, content...))
+		}
+	}
+	b = be.AppendUint64(b[:0], ramEnd)
+	w.Write(be.AppendUint32(append(b, sectionFooter), s.section))
+}
+
+// name reads a string that is preceded by its length.
+func (s *splitter) name() (string, error) {
+	b, err := s.take(1)
+	if err != nil {
+		return "", err
+	}
+	b, err = s.take(int(b[0]))
+	return string(b), err
+}
+
+// take returns the next n bytes, at most a page of them, until it is called again.
+func (s *splitter) take(n int) ([]byte, error) {
+	b, err := s.in.Peek(n)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.in.Discard(n) // it is buffered
+	return b, nil
+}
+
+func malformed(format string, args ...any) error {
+	return holt.Errorf(holt.Corrupt, "QEMU's account of the machine cannot be read: "+format, args...)
+}
+
+// counter counts what is written.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
