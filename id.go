@@ -16,6 +16,8 @@ type (
 	ComputerID string
 	// WorkspaceID names a workspace for ever: "wsp_…".
 	WorkspaceID string
+	// DiskID names a root disk, or one layer of it, for ever: "dsk_…".
+	DiskID string
 	// RunID names one run of a command: "run_…".
 	RunID string
 	// TokenID names an API token, never the secret itself: "tok_…".
@@ -25,6 +27,7 @@ type (
 const (
 	computerPrefix  = "cmp_"
 	workspacePrefix = "wsp_"
+	diskPrefix      = "dsk_"
 	runPrefix       = "run_"
 	tokenPrefix     = "tok_"
 )
@@ -53,6 +56,9 @@ func NewComputerID() ComputerID { return ComputerID(newID(computerPrefix)) }
 
 // NewWorkspaceID returns a fresh random identifier.
 func NewWorkspaceID() WorkspaceID { return WorkspaceID(newID(workspacePrefix)) }
+
+// NewDiskID returns a fresh random identifier.
+func NewDiskID() DiskID { return DiskID(newID(diskPrefix)) }
 
 // NewRunID returns a fresh random identifier.
 func NewRunID() RunID { return RunID(newID(runPrefix)) }

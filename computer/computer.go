@@ -31,9 +31,10 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB         *db.DB // with [Schema] and [RunSchema]
+	DB         *db.DB // with [Schema], [RunSchema] and [DiskSchema]
 	Keys       *Keys
 	Dir        string // holds one directory a computer
+	Disks      string // directory of the root disks
 	Engine     machine.Engine
 	Images     Images // may be nil for an engine without root disks
 	Workspaces Workspaces
@@ -53,6 +54,7 @@ type Store struct {
 	log   *slog.Logger
 	table table
 	runs  runTable
+	disks *disks
 	gate  *gate
 	seats *seats
 }
@@ -65,9 +67,14 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
 	s := &Store{
-		cfg: cfg, log: cfg.Log, table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, gate: newGate(ctx), seats: newSeats(),
+		cfg: cfg, log: cfg.Log, table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, disks: &disks{d: cfg.DB, dir: cfg.Disks},
+		gate: newGate(ctx), seats: newSeats(),
 	}
-	if err := takeOverAll(ctx, s); err != nil {
+	err := takeOverAll(ctx, s)
+	if err == nil {
+		err = s.disks.tidy(ctx)
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -72,6 +72,9 @@ func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Imag
 		},
 		image: img.Digest,
 	}
+	if s.cfg.Engine.Capabilities().RootDisk {
+		r.disk = holt.NewDiskID()
+	}
 	if spec.Workspace != "" {
 		var err error
 		r.workspaceID, r.Workspace, err = s.cfg.Workspaces.Find(ctx, spec.Workspace)

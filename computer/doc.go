@@ -9,9 +9,10 @@
 //
 // # Format
 //
-// Tables computer, run and idempotency of the control database ([Schema]), and
-// one directory a computer, DIR/<id>, which is the machine's directory (see
-// package machine) and holds the root disk, root.qcow2.
+// Tables computer, run, disk and idempotency of the control database ([Schema],
+// [RunSchema], [DiskSchema]); one directory a computer, DIR/<id>, which is the
+// machine's directory (see package machine); and one file a root disk,
+// DISKS/<id>.qcow2. A disk lies over its parent, or over the image's root.
 //
 // # Crash only
 //

@@ -71,11 +71,12 @@ type record struct {
 	holt.Computer
 	image       string // digest of the root its disk is laid over
 	workspaceID holt.WorkspaceID
-	owned       bool // the workspace goes with the computer
+	disk        holt.DiskID // the root disk that it writes to; "" without one
+	owned       bool        // the workspace goes with the computer
 }
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
-	workspace, workspace_name, owned, created, started, boot_ms`
+	workspace, workspace_name, owned, created, started, boot_ms, disk`
 
 func scanRecord(row *db.Row) record {
 	r := record{
@@ -88,6 +89,7 @@ func scanRecord(row *db.Row) record {
 		image:       row.Text(3),
 		workspaceID: holt.WorkspaceID(row.Text(10)),
 		owned:       row.Int64(12) != 0,
+		disk:        holt.DiskID(row.Text(16)),
 	}
 	r.StartedAt = timeOf(row.Int64(14))
 	return r
@@ -161,8 +163,8 @@ func (t table) byWorkspace(ctx context.Context, id holt.WorkspaceID) (record, bo
 }
 
 // insert makes a computer's row. A name of "" becomes a free scientist's, which
-// avoid does not hold.
-func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(name string) bool) error {
+// avoid does not hold. with adds rows that belong to it.
+func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(name string) bool, with func(*db.Tx) error) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		names, err := nameSet(tx)
 		if err != nil {
@@ -189,9 +191,12 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO computer (`+recordColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+		if err := with(tx); err != nil {
+			return err
+		}
+		return tx.Exec(`INSERT INTO computer (`+recordColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 			r.ID, r.Name, r.Template, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB, r.DiskSizeMB,
-			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS)
+			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk)
 	})
 }
 
@@ -210,9 +215,9 @@ func (t table) saveBound(ctx context.Context, r record, claim *Claim) error {
 			return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).WithHint("choose another name")
 		}
 		return tx.Exec(`UPDATE computer SET name=?2, image=?3, state=?4, reason=?5, engine=?6, cpus=?7, memory_mb=?8,
-			disk_mb=?9, owned=?10, started=?11, boot_ms=?12 WHERE id=?1`,
+			disk_mb=?9, owned=?10, started=?11, boot_ms=?12, disk=?13 WHERE id=?1`,
 			r.ID, r.Name, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB,
-			r.DiskSizeMB, r.owned, nanos(r.StartedAt), r.BootMS)
+			r.DiskSizeMB, r.owned, nanos(r.StartedAt), r.BootMS, r.disk)
 	})
 }
 

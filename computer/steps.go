@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/db"
 	"holt/image"
 	"holt/machine"
 	"holt/workspace"
@@ -16,9 +17,6 @@ import (
 
 // undoLimit bounds undoing: it is done even for a caller who has left.
 const undoLimit = 2 * time.Minute
-
-// diskName is the root disk's file in the machine's directory.
-const diskName = "root.qcow2"
 
 // step is one named part of making a computer. undo must be harmless when do
 // was never called, failed, or was undone before.
@@ -108,10 +106,21 @@ func (c *Config) taken(ctx context.Context, name string) bool {
 }
 
 func (m *making) makeRow(ctx context.Context) error {
-	return m.s.table.insert(ctx, m.r, m.claim, func(name string) bool { return m.s.cfg.taken(ctx, name) })
+	return m.s.table.insert(ctx, m.r, m.claim, func(name string) bool { return m.s.cfg.taken(ctx, name) }, func(tx *db.Tx) error {
+		if m.r.disk == "" {
+			return nil
+		}
+		return m.s.disks.insert(tx, m.r.disk, "", m.r.image)
+	})
 }
 
-func (m *making) dropRow(ctx context.Context) error { return m.s.table.erase(ctx, m.r.ID) }
+// dropRow makes the computer no longer be; its disk goes unless another stands on it.
+func (m *making) dropRow(ctx context.Context) error {
+	if err := m.s.table.erase(ctx, m.r.ID); err != nil {
+		return err
+	}
+	return m.s.disks.collect(ctx)
+}
 
 func (m *making) makeWorkspace(ctx context.Context) error {
 	if !m.r.owned {
@@ -132,13 +141,13 @@ func (m *making) makeDisk(ctx context.Context) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return HostError(fmt.Errorf("make computer directory: %w", err))
 	}
-	if !m.s.cfg.Engine.Capabilities().RootDisk {
+	if m.r.disk == "" {
 		return nil
 	}
 	if err := m.s.cfg.Images.Hold(ctx, m.r.image, dir); err != nil {
 		return err
 	}
-	return HostError(m.s.cfg.Engine.CreateDisk(ctx, filepath.Join(dir, diskName), machine.Base{Path: m.img.Root}, m.r.DiskSizeMB))
+	return HostError(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(m.r.disk), machine.Base{Path: m.img.Root}, m.r.DiskSizeMB))
 }
 
 func (m *making) dropDisk(context.Context) error {
@@ -195,8 +204,8 @@ func (m *making) startMachine(ctx context.Context) error {
 		ID: string(m.r.ID), Dir: m.s.cfg.dir(m.r.ID), Kernel: m.img.Kernel, Initrd: m.img.Initrd, Args: m.img.Args,
 		CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB, Network: true,
 	}
-	if m.s.cfg.Engine.Capabilities().RootDisk {
-		spec.Disk = filepath.Join(spec.Dir, diskName)
+	if m.r.disk != "" {
+		spec.Disk = m.s.disks.path(m.r.disk)
 	}
 	m.live.launched = time.Now()
 	vm, err := m.s.cfg.Engine.Start(ctx, spec)

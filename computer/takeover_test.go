@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"holt"
+	"holt/db"
 	"holt/machine"
 )
 
@@ -43,18 +44,20 @@ func (e *stuckEngine) Adopt(context.Context, string) (machine.Machine, error) {
 	return nil, errors.New("it does not answer")
 }
 
+func nothingWith(*db.Tx) error { return nil }
+
 // Machines are taken over side by side, so many at once and no more.
 func TestTakeOverSideBySide(t *testing.T) {
 	keys, d := openKeys(t)
 	all := table{d}
 	for i := range 2*atOnce - 1 {
 		r := record{Computer: holt.Computer{ID: holt.NewComputerID(), Name: fmt.Sprintf("c%d", i), State: holt.ComputerRunning}, workspaceID: holt.NewWorkspaceID()}
-		if err := all.insert(t.Context(), &r, nil, func(string) bool { return false }); err != nil {
+		if err := all.insert(t.Context(), &r, nil, func(string) bool { return false }, nothingWith); err != nil {
 			t.Fatal(err)
 		}
 	}
 	e := &stuckEngine{most: atOnce, full: make(chan struct{})}
-	s, err := Open(t.Context(), Config{DB: d, Keys: keys, Dir: filepath.Join(t.TempDir(), "computers"), Engine: e})
+	s, err := Open(t.Context(), Config{DB: d, Keys: keys, Dir: filepath.Join(t.TempDir(), "computers"), Disks: t.TempDir(), Engine: e})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,8 @@ func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
 
 func (d *Daemon) openComputers(ctx context.Context) (err error) {
 	d.computers, err = computer.Open(ctx, computer.Config{
-		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Engine: d.engine, Images: d.images,
+		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Disks: filepath.Join(d.cfg.DataDir, "disks"),
+		Engine: d.engine, Images: d.images,
 		Workspaces: d.workspaces, Serve: d.serveFiles, Writer: writerOf, Keep: d.cfg.Keep, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
 	})
 	if err == nil {

@@ -1,0 +1,115 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"holt"
+	"holt/db"
+)
+
+// DiskSchema gives root disks a table: one may be laid over another, which from
+// then on is frozen, and be needed for longer than its computer.
+const DiskSchema = `
+CREATE TABLE disk (
+	id      TEXT PRIMARY KEY,
+	parent  TEXT NOT NULL,    -- the disk that it is laid over; '': the image's root
+	image   TEXT NOT NULL,    -- digest of the root beneath all
+	created INTEGER NOT NULL
+) WITHOUT ROWID;
+ALTER TABLE computer ADD COLUMN disk TEXT NOT NULL DEFAULT ''; -- the one it writes to; '' without a root disk
+`
+
+// neededDisks are those that something stands on, each with all beneath it.
+const neededDisks = `
+WITH RECURSIVE needed(id) AS (
+	SELECT disk FROM computer
+	UNION SELECT parent FROM disk JOIN needed USING (id))`
+
+// disks are the root disks: a directory with one file for each row of the table
+// disk. A row is written before its file is made, in the transaction that makes
+// somebody need it, and removed after its file: so nothing is there without a
+// name. What nobody needs is removed by collect.
+type disks struct {
+	d   *db.DB
+	dir string
+
+	collecting sync.Mutex
+}
+
+// path is the file of a disk.
+func (k *disks) path(id holt.DiskID) string { return filepath.Join(k.dir, string(id)+".qcow2") }
+
+// insert makes the row of a disk that is laid over another, or over the image's root.
+func (k *disks) insert(tx *db.Tx, id, parent holt.DiskID, image string) error {
+	return tx.Exec(`INSERT INTO disk (id, parent, image, created) VALUES (?, ?, ?, ?)`, id, parent, image, time.Now().UnixNano())
+}
+
+// collect removes the disks that neither a computer needs nor a disk that is needed.
+func (k *disks) collect(ctx context.Context) error {
+	k.collecting.Lock()
+	defer k.collecting.Unlock()
+	unneeded, err := k.list(ctx, neededDisks+` SELECT id FROM disk WHERE id NOT IN (SELECT id FROM needed)`)
+	if err != nil {
+		return err
+	}
+	for _, id := range unneeded {
+		if err := os.Remove(k.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove root disk: %w", err)
+		}
+		if err := writeSync(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk WHERE id = ?`, id) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *disks) list(ctx context.Context, sql string, args ...any) (ids []holt.DiskID, err error) {
+	err = read(ctx, k.d, func(tx *db.Tx) error {
+		return tx.Query(sql, args, func(row *db.Row) error {
+			ids = append(ids, holt.DiskID(row.Text(0)))
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read root disks: %w", err)
+	}
+	return ids, nil
+}
+
+// tidy removes what a killed daemon left: disks that nobody needs, and files
+// that are no disk's. Nothing else uses the disks yet.
+func (k *disks) tidy(ctx context.Context) error {
+	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+		return HostError(fmt.Errorf("make directory of root disks: %w", err))
+	}
+	if err := k.collect(ctx); err != nil {
+		return err
+	}
+	known, err := k.list(ctx, `SELECT id FROM disk`)
+	if err != nil {
+		return err
+	}
+	has := map[string]bool{}
+	for _, id := range known {
+		has[filepath.Base(k.path(id))] = true
+	}
+	entries, err := os.ReadDir(k.dir)
+	if err != nil {
+		return fmt.Errorf("read directory of root disks: %w", err)
+	}
+	for _, e := range entries {
+		if !has[e.Name()] {
+			if err := os.RemoveAll(filepath.Join(k.dir, e.Name())); err != nil {
+				return fmt.Errorf("remove root disk without a name: %w", err)
+			}
+		}
+	}
+	return nil
+}
