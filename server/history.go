@@ -133,7 +133,7 @@ func (s *Server) diff(api huma.API) {
 	})
 
 	op = describe(http.MethodGet, "/v1/workspaces/{workspace}/diff/text", "diffText", historyTag, "Compare the text of files in two states")
-	op.Description = "Unified diffs, one file after the other in the order of diffWorkspace. Files that are not text, and those above 16 MiB, are only named."
+	op.Description = "Unified diffs, one file after the other in the order of diffWorkspace. Files that are not text, and those above 16 MiB or 1,048,576 lines, are only named."
 	op.Responses = rawResponse("text/x-diff", "unified diffs")
 	register(api, op, func(ctx context.Context, in *TwoPoints) (*huma.StreamResponse, error) {
 		ref, spec, err := s.points(ctx, in)

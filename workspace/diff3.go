@@ -15,6 +15,7 @@ func merge3(base, ours, theirs []byte) ([]byte, bool) {
 		sides[i].edits = edits(b, sides[i].lines)
 	}
 	var out bytes.Buffer
+	out.Grow(max(len(ours), len(theirs)))
 	at := 0 // lines of base that are done
 	for {
 		lo, hi, found := conflictRange(&sides)

@@ -198,7 +198,7 @@ func (x state) text() ([]byte, bool, error) {
 	if err := x.read(all, 0, b); err != nil {
 		return nil, false, err
 	}
-	return b, bytes.IndexByte(b[:min(8000, len(b))], 0) < 0, nil
+	return b, isText(b), nil
 }
 
 // sameAttrs tells whether what people set is the same.

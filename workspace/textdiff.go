@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -14,13 +15,16 @@ import (
 	"holt/db"
 )
 
-// mostText is the largest file that is compared by lines, bytes.
-const mostText = 16 << 20
+// What is larger is not compared by lines: a line takes 16 bytes besides its own.
+const (
+	mostText  = 16 << 20 // bytes
+	mostLines = 1 << 20
+)
 
 // TextDiff writes what differs between two states of a file as a unified diff
 // with three lines of context; nothing if its bytes are the same. Files that
 // are not text (a NUL in their first 8000 bytes, as Git decides) and those
-// above 16 MiB are only named. NotFound if path is a file in neither state.
+// above 16 MiB or 1,048,576 lines are only named. NotFound if path is a file in neither state.
 func (w *Workspace) TextDiff(ctx context.Context, from, to, path string, out io.Writer) error {
 	return w.textDiff(ctx, from, to, path, path, out)
 }
@@ -73,8 +77,13 @@ func (t *Tree) text(p point, path string) (*text, error) {
 	if err := t.fill(x.data, 0, parts); err != nil {
 		return nil, errors.Join(err, syscall.EIO)
 	}
-	x.binary = bytes.IndexByte(x.data[:min(8000, len(x.data))], 0) >= 0
+	x.binary = !isText(x.data)
 	return x, nil
+}
+
+// isText tells whether bytes are compared by lines.
+func isText(b []byte) bool {
+	return len(b) <= mostText && bytes.IndexByte(b[:min(8000, len(b))], 0) < 0 && bytes.Count(b, []byte("\n")) <= mostLines
 }
 
 // unified writes the diff of two texts.
@@ -96,12 +105,11 @@ func unified(out io.Writer, was, is string, old, new *text) error {
 	if _, err := fmt.Fprintf(out, "--- %s\n+++ %s\n", names[0], names[1]); err != nil {
 		return err
 	}
+	w := bufio.NewWriterSize(out, 64<<10)
 	for _, h := range hunks(edits(a, b), len(a)) {
-		if err := h.write(out, a, b); err != nil {
-			return err
-		}
+		h.write(w, a, b)
 	}
-	return nil
+	return w.Flush()
 }
 
 // quoteName writes a name as Git does in a diff (core.quotePath): as it is, or
@@ -130,11 +138,11 @@ func quoteName(name string) string {
 	return `"` + b.String() + `"`
 }
 
-// splitLines returns lines with their newlines.
+// splitLines returns lines with their newlines: pieces of one copy of the text.
 func splitLines(b []byte) []string {
-	var lines []string
-	for line := range bytes.Lines(b) {
-		lines = append(lines, string(line))
+	lines := make([]string, 0, bytes.Count(b, []byte("\n"))+1)
+	for line := range strings.Lines(string(b)) {
+		lines = append(lines, line)
 	}
 	return lines
 }
@@ -142,9 +150,13 @@ func splitLines(b []byte) []string {
 // edit replaces lines a0..a1 of one text by b0..b1 of the other.
 type edit struct{ a0, a1, b0, b1 int }
 
-// mostSteps bounds the search for the shortest script: beyond it what is left
-// in the middle is one replacement, which is right but not the shortest.
-const mostSteps = 2000
+// These bound the search for the shortest script: beyond them what is left in
+// the middle is one replacement, which is right but not the shortest.
+const (
+	mostSteps = 2000    // lines of the script: the search keeps four times their square, bytes
+	mostWork  = 1 << 30 // of comparing lines: their bytes, and lineWork for each
+	lineWork  = 32
+)
 
 // edits returns what makes a into b, in order (Myers, "An O(ND) difference
 // algorithm and its variations", 1986, the greedy form).
@@ -170,20 +182,28 @@ func edits(a, b []string) []edit {
 func shortest(a, b []string) []edit {
 	n, m := len(a), len(b)
 	most := min(n+m, mostSteps)
-	v := make([]int, 2*most+3)
-	var trace [][]int
+	v := make([]int32, 2*most+3)
+	var trace [][]int32
+	work := 0
 	for d := 0; d <= most; d++ {
 		// Only -d..d is used: a step's copy costs its own size.
 		trace = append(trace, slices.Clone(v[most+1-d-1:most+1+d+2]))
 		for k := -d; k <= d; k += 2 {
-			x := v[most+1+k-1] + 1
+			x := int(v[most+1+k-1]) + 1
 			if k == -d || k != d && v[most+1+k-1] < v[most+1+k+1] {
-				x = v[most+1+k+1]
+				x = int(v[most+1+k+1])
 			}
-			for x < n && x-k < m && a[x] == b[x-k] {
+			for x < n && x-k < m {
+				work += lineWork + min(len(a[x]), len(b[x-k]))
+				if a[x] != b[x-k] {
+					break
+				}
 				x++
 			}
-			if v[most+1+k] = x; x >= n && x-k >= m {
+			if work > mostWork {
+				return []edit{{0, n, 0, m}}
+			}
+			if v[most+1+k] = int32(x); x >= n && x-k >= m {
 				return backtrack(trace, n, m)
 			}
 		}
@@ -192,9 +212,9 @@ func shortest(a, b []string) []edit {
 }
 
 // backtrack reads the script out of what each step had reached.
-func backtrack(trace [][]int, x, y int) (found []edit) {
+func backtrack(trace [][]int32, x, y int) (found []edit) {
 	for d := len(trace) - 1; d > 0; d-- {
-		v := func(k int) int { return trace[d][d+1+k] }
+		v := func(k int) int { return int(trace[d][d+1+k]) }
 		k := x - y
 		prev := k - 1
 		if k == -d || k != d && v(k-1) < v(k+1) {
@@ -238,11 +258,11 @@ func hunks(all []edit, lines int) (out []hunk) {
 	return out
 }
 
-func (h hunk) write(out io.Writer, a, b []string) error {
+// write leaves it to the writer to say what goes wrong.
+func (h hunk) write(w *bufio.Writer, a, b []string) {
 	first, last := h.edits[0], h.edits[len(h.edits)-1]
 	b0, b1 := first.b0-(first.a0-h.a0), last.b1+(h.a1-last.a1)
-	var w bytes.Buffer
-	fmt.Fprintf(&w, "@@ -%s +%s @@\n", rangeOf(h.a0, h.a1), rangeOf(b0, b1))
+	fmt.Fprintf(w, "@@ -%s +%s @@\n", rangeOf(h.a0, h.a1), rangeOf(b0, b1))
 	lines := func(mark byte, lines []string) {
 		for _, l := range lines {
 			w.WriteByte(mark)
@@ -260,8 +280,6 @@ func (h hunk) write(out io.Writer, a, b []string) error {
 		at = e.a1
 	}
 	lines(' ', a[at:h.a1])
-	_, err := out.Write(w.Bytes())
-	return err
 }
 
 // rangeOf writes lines from..to as a unified diff does: from 1, and an empty
