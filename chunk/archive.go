@@ -3,9 +3,7 @@ package chunk
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -36,17 +34,16 @@ type Archive struct {
 	opt   Options
 	log   *slog.Logger
 	store Store
-	index *db.DB
+	index *index
 	codec *codec
 	hot   hot
 
-	lookups lookups
-	turn    chan struct{} // holds a token while long work goes on
+	turn chan struct{} // holds a token while long work goes on
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	fetches singleflight.Group
-	running sync.WaitGroup // fetches
+	running sync.WaitGroup // fetches, and who keeps the index
 
 	change   sync.Mutex // held by what changes spaces, in the store and then in the index; before mu
 	clearing sync.Mutex // held by what removes objects; before mu
@@ -79,41 +76,34 @@ func Open(ctx context.Context, dir string, opt Options) (*Archive, error) {
 	if err != nil {
 		return nil, holt.Errorf(holt.Internal, "open archive: %w", err)
 	}
-	path := filepath.Join(dir, indexFile)
-	x, err := db.OpenDerived(path, schema)
-	if db.IsCorrupt(err) || errors.Is(err, db.ErrSchema) {
-		opt.Log.Warn("chunk index cannot be used and is made again from the packs", "error", err)
-		if err = removeIndex(path); err == nil {
-			x, err = db.OpenDerived(path, schema)
-		}
-	}
+	x, err := openIndex(filepath.Join(dir, indexFile), opt.Log)
 	if err != nil {
 		return nil, diskError("open archive", err)
 	}
 	a := &Archive{opt: opt, log: opt.Log, store: opt.Store, index: x, codec: c, hot: hot{most: opt.HotBytes},
 		pinned: map[ID]int{}, flying: map[PackID]struct{}{}, turn: make(chan struct{}, 1)}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
-	a.lookups = lookups{index: x, idle: make(chan *lookup, 4)}
-	whole := false
-	err = x.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query("SELECT 1 FROM meta WHERE key = 'whole'", nil, func(*db.Row) error { whole = true; return nil })
-	})
-	if err == nil && !whole {
-		err = a.rebuild(ctx)
-	}
-	if err != nil {
+	if err := a.begin(context.WithValue(ctx, remaking{}, true)); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
+	a.running.Go(a.keep)
 	return a, nil
 }
 
-func removeIndex(path string) error {
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+// begin makes the index from the store, unless it is whole.
+func (a *Archive) begin(ctx context.Context) error {
+	whole := false
+	err := a.index.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query("SELECT 1 FROM meta WHERE key = 'whole'", nil, func(*db.Row) error { whole = true; return nil })
+	})
+	if db.IsCorrupt(err) {
+		a.log.Warn("chunk index is damaged and is made again from the packs", "error", err)
+		return a.remakeOnce(ctx)
 	}
-	return nil
+	if err == nil && !whole {
+		err = a.rebuild(ctx)
+	}
+	return err
 }
 
 // Close gives up running reads, waits for them, and closes the index.
@@ -131,7 +121,7 @@ func (a *Archive) Close() error {
 	a.change.Lock()
 	defer a.change.Unlock()
 	a.codec.dec.Close()
-	return errors.Join(a.lookups.close(), a.index.Close(), a.codec.enc.Close())
+	return errors.Join(a.index.Close(), a.codec.enc.Close())
 }
 
 func (a *Archive) fail(point string) error {
@@ -147,7 +137,7 @@ func (a *Archive) pin(ctx context.Context, id ID) (has bool, err error) {
 	a.mu.Lock()
 	a.pinned[id]++
 	a.mu.Unlock()
-	err = a.lookups.query(ctx, "SELECT 1 FROM chunk WHERE id = ?1", func(s *db.Stmt) { s.BindBytes(1, id[:]) }, func(*db.Stmt) { has = true })
+	err = a.index.query(ctx, "SELECT 1 FROM chunk WHERE id = ?1", func(s *db.Stmt) { s.BindBytes(1, id[:]) }, func(*db.Stmt) { has = true })
 	return has, err
 }
 

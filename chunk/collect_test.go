@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,7 @@ func TestCollectAfterTornChange(t *testing.T) {
 	_, err = a.Collect(lazy, time.Now().Add(time.Hour))
 	ok(t, err)
 	ok(t, a.Close())
-	ok(t, removeIndex(dir+"/"+indexFile))
+	ok(t, os.Remove(dir+"/"+indexFile))
 	a = openAt(t, dir, Options{Store: s})
 	holds(t, a, "w", "again", dead) // the store's newest version names it
 	clean(t, a)

@@ -31,7 +31,9 @@
 // # Index
 //
 // chunks.db (SQLite) says the same as tables: where each chunk lies and which
-// parts need it. It is derived: [Open] makes it again from the store.
+// parts need it. It is derived: it is made again from the store by [Open], and in
+// the background when it is found damaged later. It is out of service then: reads
+// wait for it, all else is Unavailable.
 //
 // # Order of writing
 //
@@ -63,7 +65,8 @@
 // The turn (one long work at a time), then Archive.change, held by what changes
 // one space during its few requests to the store, or Archive.clearing, held by
 // what removes objects; then Archive.mu, held for moments and during the index
-// commit of a sweep. Reads take none. A collection moves, lists and looks
+// commit of a sweep; then index.mu, held for reading while the index is used.
+// Reads take no other. A collection moves, lists and looks
 // without Archive.change and holds it to settle one leftover at a time.
 //
 // # Size

@@ -3,6 +3,7 @@ package chunk
 import (
 	"container/list"
 	"context"
+	"errors"
 	"sync"
 
 	"holt"
@@ -25,10 +26,17 @@ type found struct {
 
 // ReadAt fills p with bytes off and on of a part. NotFound if the part has not
 // all of them, Corrupt if stored bytes are not what was written, Unavailable
-// or Timeout if the store cannot be asked.
+// or Timeout if the store cannot be asked. It waits up to half a minute for an
+// index that is being made again.
 func (a *Archive) ReadAt(ctx context.Context, space, part string, p []byte, off int64) error {
 	for len(p) > 0 {
 		pieces, err := a.find(ctx, space, part, off, len(p))
+		if a.index.await(ctx, err) {
+			pieces, err = a.find(ctx, space, part, off, len(p))
+		}
+		if errors.Is(err, errOut) {
+			return err
+		}
 		if err != nil {
 			return holt.Errorf(holt.Unavailable, "look up %s/%s at %d: %w", space, part, off, err)
 		}
@@ -52,7 +60,7 @@ func (a *Archive) ReadAt(ctx context.Context, space, part string, p []byte, off 
 // to n bytes and a bounded number.
 func (a *Archive) find(ctx context.Context, space, part string, off int64, n int) (pieces []found, err error) {
 	next := off
-	return pieces, a.lookups.query(ctx, "SELECT piece.off, piece.len, piece.delta, chunk.id, chunk.off, chunk.stored, chunk.length, chunk.sum, pack.id"+
+	return pieces, a.index.query(ctx, "SELECT piece.off, piece.len, piece.delta, chunk.id, chunk.off, chunk.stored, chunk.length, chunk.sum, pack.id"+
 		" FROM piece JOIN chunk ON chunk.n = piece.chunk JOIN pack ON pack.n = chunk.pack"+
 		" WHERE manifest = (SELECT part.manifest FROM space JOIN part ON part.space = space.n WHERE space.name = ?1 AND part.name = ?2)"+
 		" AND piece.off >= (SELECT max(off) FROM piece WHERE manifest = (SELECT part.manifest FROM space JOIN part ON part.space = space.n WHERE space.name = ?1 AND part.name = ?2) AND off <= ?3)"+

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -42,6 +43,39 @@ func TestChunkIndexLost(t *testing.T) {
 		if w := (near{d}).Get(t, "one"); w.Packed != before.Packed {
 			t.Errorf("%+v, then %+v", before.Packed, w.Packed)
 		}
+	}
+	down(t, d)
+}
+
+// TestChunkIndexDamaged: while the daemon runs, too, and nobody notices more
+// than a read that takes longer.
+func TestChunkIndexDamaged(t *testing.T) {
+	dir := home(t)
+	log := &kept{}
+	cfg := packing(t, dir)
+	cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	d := open(t, cfg)
+	near{d}.Create(t, "one")
+	fillSpace(t, near{d}, "one", 1)
+	isPacked(t, near{d}, "one")
+	for _, suffix := range []string{"", "-wal"} { // by another process: closing the file here would drop SQLite's locks
+		cmd := exec.Command("dd", "of="+filepath.Join(dir, "archive", "chunks.db"+suffix), "conv=notrunc", "bs=64k")
+		cmd.Stdin = strings.NewReader(strings.Repeat("no database ", 400_000))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	within(t, "the damage to be noticed", func() bool {
+		_, _ = d.Archive().Collect(t.Context(), "") // it writes
+		holdsSpace(t, near{d}, "one", 1)
+		return log.has("chunk index is made again")
+	})
+	near{d}.Create(t, "two")
+	fillSpace(t, near{d}, "two", 2)
+	isPacked(t, near{d}, "two")
+	holdsSpace(t, near{d}, "two", 2)
+	if r, err := d.Archive().Check(t.Context()); err != nil || len(r.Problems) > 0 {
+		t.Error(r.Problems, err)
 	}
 	down(t, d)
 }
