@@ -189,7 +189,9 @@ func admitTail(m message, kind tail, size int, t terms) (verdict, error) {
 		}
 		return answer(syscall.ENOTTY) // no ioctl means anything here
 	case tailIgnored:
-		return answer(syscall.ENOSYS) // O_TMPFILE: programs fall back to a name
+		if name, more, ok := cutName(rest); !ok || len(name) > maxNameSent || len(more) != 0 {
+			return verdict{}, refuse(m, "%d bytes where a name is ignored", len(rest))
+		}
 	}
 	return verdict{}, nil
 }

@@ -108,6 +108,7 @@ func goodRequests() []message {
 		ask(opCopyFileRange, 2, 8, uint64(0), uint64(3), 8, uint64(0), uint64(1<<20), 8),
 		ask(opSyncfs, 1, 8),
 		ask(opStatx, 2, 24),
+		ask(opTmpfile, 1, 16, "/\x00"),
 	}
 }
 
@@ -125,7 +126,6 @@ func TestAdmitAnswersAtOnce(t *testing.T) {
 		{ask(opSetattr, pollNode, 88), syscall.EPERM},
 		{ask(opMkdir, 1, 8, pollName+"\x00"), syscall.EPERM},
 		{ask(opIoctl, 2, 32, "arg"), syscall.ENOTTY},
-		{ask(opTmpfile, 1, 16, "/\x00"), syscall.ENOSYS},
 		{ask(opAccess, 1, 8), syscall.ENOSYS},
 		{ask(opPoll, 1, 24), syscall.ENOSYS},
 		{ask(opBmap, 1, 16), syscall.ENOSYS},
@@ -210,6 +210,8 @@ func TestAdmitRefuses(t *testing.T) {
 		"forgets none":             ask(opBatchForget, 0, uint32(0), 4),
 		"forgets overflow":         ask(opBatchForget, 0, uint32(1<<28), 4, uint64(1), uint64(1)),
 		"forgets node 0":           ask(opBatchForget, 0, uint32(1), 4, uint64(0), uint64(1)),
+		"tmpfile without a name":   ask(opTmpfile, 1, 16, "/"),
+		"tmpfile with two names":   ask(opTmpfile, 1, 16, "/\x00/\x00"),
 		"ioctl argument":           ask(opIoctl, 2, 32, maxIoctlIn+1),
 	} {
 		if v, err := admit(m, testTerms); err == nil {

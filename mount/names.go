@@ -21,6 +21,15 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 	return t.entry(&out.EntryOut, a, err)
 }
 
+func (t *tree) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
+	if t.readOnly {
+		return fuse.EROFS
+	}
+	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
+	a, err := t.ws.Tmpfile(t.caller(&in.InHeader), workspace.Ino(in.NodeId), in.Mode&0o7777)
+	return t.entry(&out.EntryOut, a, err)
+}
+
 // createExisting opens what the kernel believed absent: the API made it in
 // the meantime.
 func (t *tree) createExisting(in *fuse.CreateIn, name string, out *fuse.EntryOut) fuse.Status {

@@ -73,7 +73,7 @@ const (
 	tailData         // bytes to write
 	tailForgets      // an array of struct fuse_forget_one
 	tailIoctl        // what the ioctl sends in
-	tailIgnored      // one name that names nothing (TMPFILE)
+	tailIgnored      // one name that names nothing (TMPFILE sends "/")
 )
 
 // shape is the form of one opcode's request: how many bytes its structure

@@ -17,6 +17,13 @@ func (p past) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out
 	return p.tree.Create(cancel, in, name, out)
 }
 
+func (p past) Tmpfile(cancel <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
+	if isPast(in.NodeId) {
+		return fuse.EROFS
+	}
+	return p.tree.Tmpfile(cancel, in, out)
+}
+
 func (p past) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
 	if p.fixed(in.NodeId, name) {
 		return fuse.EROFS

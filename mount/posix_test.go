@@ -48,7 +48,14 @@ func TestPosix(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, _ *workspace.Workspace, dir string) { test(t, dir) })
+			onBoth(t, func(t *testing.T, _ *workspace.Workspace, dir string) {
+				t.Cleanup(func() {
+					if t.Skipped() {
+						t.Error("go-fuse's test found that the mount cannot do this")
+					}
+				})
+				test(t, dir)
+			})
 		})
 	}
 }
@@ -319,6 +326,54 @@ func unlinkedButOpen(t *testing.T, ws *workspace.Workspace, dir string) {
 		t.Fatal(err)
 	}
 	sh(t, sub, `rmdir "$PWD"; ! touch x 2>/dev/null; [ -z "$(ls -A)" ]`)
+}
+
+// TestTmpfile makes files without a name, and gives one to some.
+func TestTmpfile(t *testing.T) { onBoth(t, tmpfile) }
+
+func tmpfile(t *testing.T, ws *workspace.Workspace, dir string) {
+	sub, path := filepath.Join(dir, "sub"), filepath.Join(dir, "sub", "named")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fd := openFile(t, sub, unix.O_TMPFILE|unix.O_RDWR)
+	if _, err := unix.Write(fd, []byte("whole or not at all")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fsync(fd); err != nil {
+		t.Error(err)
+	}
+	if n := ws.Stat().Orphans; n != 1 {
+		t.Errorf("%d files without a name", n)
+	}
+	checkpointed(t, ws, "before")
+	self := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if err := unix.Linkat(unix.AT_FDCWD, self, unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW); err != nil {
+		t.Fatal(err)
+	}
+	if st := stat(t, path); st.Nlink != 1 || readFile(t, path) != "whole or not at all" || ws.Stat().Orphans != 0 {
+		t.Errorf("%d links, %d files without a name", st.Nlink, ws.Stat().Orphans)
+	}
+	var created []string
+	err := ws.Diff(t.Context(), "before", "", workspace.DiffOptions{}, func(c workspace.Change) error {
+		if c.Kind == workspace.ChangeCreated {
+			created = append(created, c.Path)
+		}
+		return nil
+	})
+	if err != nil || len(created) != 1 || created[0] != "/sub/named" {
+		t.Errorf("created since: %q, %v", created, err)
+	}
+	for flag, want := range map[int]error{unix.O_EXCL: unix.ENOENT, 0: nil} {
+		fd := openFile(t, dir, unix.O_TMPFILE|unix.O_RDWR|flag)
+		err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, filepath.Join(dir, fmt.Sprint(flag)), unix.AT_SYMLINK_FOLLOW)
+		if err != want {
+			t.Errorf("link with flag %#x: %v, want %v", flag, err, want)
+		}
+	}
+	if _, err := unix.Open(filepath.Join(dir, ".holt/checkpoints/before/sub"), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err != unix.EROFS {
+		t.Errorf("in the past: %v", err)
+	}
 }
 
 func TestTruncate(t *testing.T) { onBoth(t, truncate) }

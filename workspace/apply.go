@@ -144,12 +144,18 @@ func (t *Tree) newInode(ino Ino, o *op) *inode {
 }
 
 func (t *Tree) applyMake(o *op) error {
+	if o.ino != Ino(t.count.NextIno) {
+		return fmt.Errorf("%w: inode %d", errApply, o.ino)
+	}
+	if o.name == "" { // see Tree.Tmpfile
+		t.newInode(o.ino, o).nlink = 0
+		t.orphans[o.ino] = struct{}{}
+		t.count.Files++
+		return nil
+	}
 	d, err := t.getDir(o.parent)
 	if err != nil {
 		return err
-	}
-	if o.ino != Ino(t.count.NextIno) {
-		return fmt.Errorf("%w: inode %d", errApply, o.ino)
 	}
 	if _, err := t.entry(d, o.name); err != syscall.ENOENT {
 		return fmt.Errorf("%w: name exists", errApply)
@@ -186,6 +192,7 @@ func (t *Tree) applyLink(o *op) error {
 	}
 	if in.nlink == 0 {
 		delete(t.orphans, in.ino)
+		t.batch.named = append(t.batch.named, in.ino)
 	}
 	t.alterDir(d, o)
 	t.alter(in, o)

@@ -149,7 +149,8 @@
 //
 // # Inodes without a name
 //
-// They stay while an epoch is open, and go with the FORGET that drops the last
+// Unlinked ones, and those that never had one ([Tree.Tmpfile]; a link may give
+// them one). They stay while an epoch is open, and go with the FORGET that drops the last
 // counted lookup. After a takeover the counts from before are unknown: then
 // only a FORGET of more lookups than were counted since frees one, and the end
 // of the last epoch frees all.

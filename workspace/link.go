@@ -21,7 +21,9 @@ func (t *Tree) Readlink(ino Ino) (string, error) {
 	return target, nil
 }
 
-// Link gives ino another name. Through a mount it counts one lookup.
+// Link gives ino another name. Through a mount it counts one lookup. One that
+// has none may get one too: whether that is so only for what O_TMPFILE made is
+// the kernel's to say.
 func (t *Tree) Link(c Caller, ino, parent Ino, name string) (Attr, error) {
 	if err := validName(name); err != nil {
 		return Attr{}, err
@@ -40,9 +42,6 @@ func (t *Tree) Link(c Caller, ino, parent Ino, name string) (Attr, error) {
 	}
 	if in.isDir() {
 		return Attr{}, syscall.EPERM
-	}
-	if in.nlink == 0 {
-		return Attr{}, syscall.ENOENT
 	}
 	if in.nlink >= mostLinks {
 		return Attr{}, syscall.EMLINK

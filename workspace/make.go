@@ -83,6 +83,45 @@ func (t *Tree) make(c Caller, parent Ino, name string, mode, rdev uint32, target
 	return in.attr(), nil
 }
 
+// Tmpfile makes a regular file without a name (O_TMPFILE), with the group that
+// it would have in directory parent. [Tree.Link] can give it one; else it goes
+// when the caller's mount forgets it. Only mounts can hold such a file: others
+// get EOPNOTSUPP.
+func (t *Tree) Tmpfile(c Caller, parent Ino, mode uint32) (Attr, error) {
+	done, err := t.enter(c)
+	if err != nil {
+		return Attr{}, err
+	}
+	defer t.leave()
+	if done != nil {
+		return t.again(done)
+	}
+	if c.Epoch == 0 {
+		return Attr{}, syscall.EOPNOTSUPP
+	}
+	d, err := t.getDir(parent)
+	if err != nil {
+		return Attr{}, err
+	}
+	if d.nlink == 0 {
+		return Attr{}, syscall.ENOENT
+	}
+	o, err := t.record(opMake, c)
+	if err != nil {
+		return Attr{}, err
+	}
+	o.ino, o.mode, o.uid, o.gid = Ino(t.count.NextIno), syscall.S_IFREG|mode&07777, c.UID, c.GID
+	if d.mode&syscall.S_ISGID != 0 {
+		o.gid = d.gid
+	}
+	if err := t.commit(&o, nil, nil); err != nil {
+		return Attr{}, err
+	}
+	in := t.inodes.m[o.ino]
+	t.hold(c, in)
+	return in.attr(), nil
+}
+
 // room returns a directory that can take a new name.
 func (t *Tree) room(parent Ino, name string) (*inode, error) {
 	d, err := t.getDir(parent)

@@ -106,6 +106,8 @@ func (k *call) on(w *Workspace) (r result) {
 		default:
 			a, r.err = t.Mknod(k.c, k.ino, k.name, k.mode, k.flags)
 		}
+	case "tmpfile":
+		a, r.err = t.Tmpfile(k.c, k.ino, k.mode)
 	case "link":
 		a, r.err = t.Link(k.c, k.ino2, k.ino, k.name)
 	case "unlink":
@@ -150,6 +152,8 @@ func (m *model) do(k *call) (r result) {
 	switch k.kind {
 	case "make":
 		r.ino, r.err = m.make(k)
+	case "tmpfile":
+		r.ino, r.err = m.tmpfile(k)
 	case "link":
 		r.ino, r.err = m.link(k)
 	case "unlink", "rmdir":

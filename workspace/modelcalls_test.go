@@ -107,6 +107,10 @@ func (r *modelRun) random() *call {
 			k.mode, k.name2 = syscall.S_IFLNK|0o777, "to/"+k.name+"!"
 		case syscall.S_IFCHR:
 			k.flags = r.rng.Uint32()
+		case syscall.S_IFREG:
+			if r.rng.IntN(6) == 0 {
+				k.kind = "tmpfile"
+			}
 		}
 	case n < 26:
 		k.kind, k.ino, k.name = "link", r.aDir(), r.name()

@@ -264,6 +264,26 @@ func (m *model) make(k *call) (Ino, error) {
 	return n.Ino, nil
 }
 
+func (m *model) tmpfile(k *call) (Ino, error) {
+	if k.c.Epoch == 0 {
+		return 0, syscall.EOPNOTSUPP
+	}
+	d, err := m.dir(k.ino)
+	if err != nil {
+		return 0, err
+	}
+	if d.Nlink == 0 {
+		return 0, syscall.ENOENT
+	}
+	n := &modelNode{Attr: Attr{Mode: syscall.S_IFREG | k.mode&07777, UID: k.c.UID, GID: k.c.GID}}
+	if d.Mode&syscall.S_ISGID != 0 {
+		n.GID = d.GID
+	}
+	m.add(n, k.now).Nlink = 0
+	m.hold(k.c, n.Ino)
+	return n.Ino, nil
+}
+
 func (m *model) link(k *call) (Ino, error) {
 	if err := validName(k.name); err != nil {
 		return 0, err
@@ -274,8 +294,6 @@ func (m *model) link(k *call) (Ino, error) {
 		return 0, syscall.ENOENT
 	case n.IsDir():
 		return 0, syscall.EPERM
-	case n.Nlink == 0:
-		return 0, syscall.ENOENT
 	}
 	d, err := m.room(k.ino, k.name)
 	if err != nil {

@@ -12,7 +12,7 @@ type opKind uint8
 const (
 	opFormat         opKind = 1 // first record: makes the root
 	opWriter         opKind = 2 // names writer n
-	opMake           opKind = 3 // makes an inode and an entry
+	opMake           opKind = 3 // makes an inode and an entry; no entry without a name
 	opLink           opKind = 4
 	opUnlink         opKind = 5 // removes an entry; also rmdir
 	opRename         opKind = 6
