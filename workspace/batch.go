@@ -16,7 +16,7 @@ type batch struct {
 	past     past
 
 	named       []Ino // they had no name, and have one again
-	checkpoints []Checkpoint
+	checkpoints []newCheckpoint
 	dropped     []droppedCheckpoint
 	lineage     []Ancestor // nil: as it was
 	twins       []twin

@@ -30,6 +30,7 @@ type Checkpoint struct {
 	Generation uint64 // that it closed
 	Files      int64  // regular files
 	Bytes      int64  // sum of their sizes
+	Mounts     bool   // it holds what the mounts of guests had: a fork can go on with them
 
 	version uint64 // the last one that it sees
 	nextIno Ino    // what was made later has this number or a higher one
@@ -48,7 +49,15 @@ type CheckpointOptions struct {
 	Name string // empty: an automatic name
 	CheckpointNote
 	// IfChanged returns the checkpoint that the present is equal to, if it is.
+	// With Mounts it counts for nothing.
 	IfChanged bool
+	// Mounts holds what the guests that have the workspace mounted need to go on
+	// in a fork (see [ForkOptions]): which mounts those are, their terms, and the
+	// answers that they may ask for again. Take it while the guest stands still,
+	// so that its memory is from the same instant.
+	Mounts bool
+	// Synced makes it survive power loss, and all before it.
+	Synced bool
 }
 
 // mostReason bounds what is said about a checkpoint, bytes.
@@ -59,16 +68,31 @@ const Live = "live"
 
 // Checkpoint closes the generation: whatever changes from now on leaves the
 // state as it is now for this checkpoint. It costs one record of the journal,
-// whatever the size of the workspace. Errors: InvalidArgument, AlreadyExists.
+// whatever the size of the workspace, and waits for nothing but who changes
+// something at the moment; Synced one fsync, of what was not synced before (so
+// Sync first, where time counts). Errors: InvalidArgument, AlreadyExists; TooMany
+// with Mounts, if several guests together have more answers than can be held.
 func (w *Workspace) Checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 	if err := opt.valid(); err != nil {
 		return Checkpoint{}, err
 	}
-	t := w.tree
-	if _, err := t.enter(Caller{}); err != nil {
+	c, err := w.tree.lockedCheckpoint(opt)
+	if err == nil && opt.Synced {
+		if err = w.tree.Sync(); err != nil {
+			return c, diskError("checkpoint workspace", err)
+		}
+	}
+	return c, err
+}
+
+// lockedCheckpoint takes one. It adds no rows to what is to be written, so it
+// does not wait for room there as other operations do.
+func (t *Tree) lockedCheckpoint(opt CheckpointOptions) (Checkpoint, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.accepts(); err != nil {
 		return Checkpoint{}, diskError("checkpoint workspace", err)
 	}
-	defer t.leave()
 	return t.checkpoint(opt)
 }
 
@@ -95,7 +119,7 @@ func (opt *CheckpointOptions) valid() error {
 
 // checkpoint takes one; mu is held.
 func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
-	if opt.IfChanged && t.count.Changed <= t.count.Sealed {
+	if opt.IfChanged && !opt.Mounts && t.count.Changed <= t.count.Sealed {
 		if c, ok := t.checkpointByID(CheckpointID(t.count.Head)); ok && c.version == t.count.Sealed {
 			return c, nil
 		}
@@ -111,6 +135,11 @@ func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 		return Checkpoint{}, err
 	}
 	o := op{kind: opCheckpoint, time: t.now(), n: int64(t.count.NextCheck), name: opt.Name, blob: note}
+	if opt.Mounts {
+		if o.blob2, err = t.holdMounts(); err != nil {
+			return Checkpoint{}, err
+		}
+	}
 	if err := t.commit(&o, nil, nil); err != nil {
 		return Checkpoint{}, diskError("checkpoint workspace", err)
 	}
@@ -119,13 +148,13 @@ func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 
 func (t *Tree) applyCheckpoint(o *op) error {
 	c := Checkpoint{ID: CheckpointID(o.n), Name: o.name, Parent: CheckpointID(t.count.Head), CreatedAt: time.Unix(0, o.time).UTC(),
-		Generation: t.count.Generation, Files: int64(t.count.Files), Bytes: int64(t.count.Bytes),
+		Generation: t.count.Generation, Files: int64(t.count.Files), Bytes: int64(t.count.Bytes), Mounts: len(o.blob2) > 0,
 		version: t.count.Version, nextIno: Ino(t.count.NextIno)}
 	if err := json.Unmarshal(o.blob, &c.CheckpointNote); err != nil || uint64(o.n) != t.count.NextCheck {
 		return fmt.Errorf("%w: checkpoint %d", errApply, o.n)
 	}
 	t.checkpoints = append(t.checkpoints, c)
-	t.batch.checkpoints = append(t.batch.checkpoints, c)
+	t.batch.checkpoints = append(t.batch.checkpoints, newCheckpoint{c, o.blob2})
 	t.count.NextCheck, t.count.Head = uint64(c.ID)+1, uint64(c.ID)
 	t.count.Generation++
 	t.count.Sealed = t.count.Version
@@ -197,7 +226,7 @@ func (t *Tree) checkpointByName(name string) (Checkpoint, bool) {
 
 // Freed is what deleting a checkpoint frees: what only it can see.
 type Freed struct {
-	Rows  int64 // of the past: names, attributes, places of bytes
+	Rows  int64 // of the past: names, attributes, places of bytes; and answers held for mounts
 	Bytes int64 // of content that nothing else refers to; the disk gets it back with the segments it lies in
 }
 
@@ -216,7 +245,7 @@ func (w *Workspace) DeleteCheckpoint(ctx context.Context, ref string, dryRun boo
 	if err != nil {
 		return Freed{}, err
 	}
-	freed, err := t.measure(ctx, gap)
+	freed, err := t.measure(ctx, c, gap)
 	if err != nil || dryRun {
 		return freed, err
 	}
@@ -257,8 +286,22 @@ func (t *Tree) gap(c Checkpoint) span {
 	return s
 }
 
-// measure counts what lies in a gap.
-func (t *Tree) measure(ctx context.Context, s span) (f Freed, err error) {
+// measure counts what only a checkpoint needs: what lies in its gap, and what
+// it holds of mounts.
+func (t *Tree) measure(ctx context.Context, c Checkpoint, s span) (f Freed, err error) {
+	if c.Mounts {
+		held, err := t.heldMounts(ctx, c)
+		if err != nil {
+			return f, err
+		}
+		mounts, err := unpackMounts(held)
+		if err != nil {
+			return f, err
+		}
+		for _, m := range mounts {
+			f.Rows += int64(1 + len(m.answers))
+		}
+	}
 	args := []any{int64(s.from), int64(s.to)}
 	err = t.index.db.Read(ctx, func(tx *db.Tx) error {
 		for _, table := range pastTables {
@@ -301,6 +344,12 @@ func (t *Tree) applyDropCheckpoint(o *op) error {
 	return nil
 }
 
+// newCheckpoint is one that a batch adds, with what it holds of mounts.
+type newCheckpoint struct {
+	Checkpoint
+	mounts []byte
+}
+
 // droppedCheckpoint is one that a batch removes.
 type droppedCheckpoint struct {
 	Checkpoint
@@ -311,9 +360,9 @@ type droppedCheckpoint struct {
 // checkpoint may have been the only one to see.
 func (r *rows) writeCheckpoints(tx *db.Tx) error {
 	for _, c := range r.batch.checkpoints {
-		err := tx.Exec("INSERT OR REPLACE INTO checkpoint(id, name, parent, auto, reason, run, flushed, time, generation, version, next_ino, files, bytes)"+
-			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", int64(c.ID), c.Name, int64(c.Parent), c.Auto, c.Reason, c.Run, c.Flushed,
-			c.CreatedAt.UnixNano(), int64(c.Generation), int64(c.version), int64(c.nextIno), c.Files, c.Bytes)
+		err := tx.Exec("INSERT OR REPLACE INTO checkpoint(id, name, parent, auto, reason, run, flushed, time, generation, version, next_ino, files, bytes, mounts)"+
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", int64(c.ID), c.Name, int64(c.Parent), c.Auto, c.Reason, c.Run, c.Flushed,
+			c.CreatedAt.UnixNano(), int64(c.Generation), int64(c.version), int64(c.nextIno), c.Files, c.Bytes, c.mounts)
 		if err != nil {
 			return err
 		}
@@ -336,12 +385,12 @@ func (r *rows) writeCheckpoints(tx *db.Tx) error {
 
 // checkpoints returns the rows, oldest first.
 func (x *index) checkpoints() (all []Checkpoint, err error) {
-	err = x.rows("SELECT id, name, parent, auto, reason, run, flushed, time, generation, version, next_ino, files, bytes FROM checkpoint ORDER BY id", nil,
+	err = x.rows("SELECT id, name, parent, auto, reason, run, flushed, time, generation, version, next_ino, files, bytes, coalesce(length(mounts), 0) FROM checkpoint ORDER BY id", nil,
 		func(s *db.Stmt) bool {
 			all = append(all, Checkpoint{ID: CheckpointID(s.ColumnInt64(0)), Name: columnString(s, 1), Parent: CheckpointID(s.ColumnInt64(2)),
 				CheckpointNote: CheckpointNote{s.ColumnInt64(3) != 0, columnString(s, 4), columnString(s, 5), s.ColumnInt64(6) != 0},
 				CreatedAt:      time.Unix(0, s.ColumnInt64(7)).UTC(), Generation: uint64(s.ColumnInt64(8)), version: uint64(s.ColumnInt64(9)),
-				nextIno: Ino(s.ColumnInt64(10)), Files: s.ColumnInt64(11), Bytes: s.ColumnInt64(12)})
+				nextIno: Ino(s.ColumnInt64(10)), Files: s.ColumnInt64(11), Bytes: s.ColumnInt64(12), Mounts: s.ColumnInt64(13) > 0})
 			return true
 		})
 	return all, err

@@ -19,9 +19,9 @@ func (t *Tree) enter(c Caller) (done *reply, err error) {
 		t.kick()
 		t.flushed.Wait()
 	}
-	if t.broken != nil || t.closed {
+	if err := t.accepts(); err != nil {
 		t.mu.Unlock()
-		return nil, syscall.EIO
+		return nil, err
 	}
 	if c.Epoch == 0 {
 		return nil, nil
@@ -35,6 +35,14 @@ func (t *Tree) enter(c Caller) (done *reply, err error) {
 		return &r, nil
 	}
 	return nil, nil
+}
+
+// accepts says whether anything may still change; under mu.
+func (t *Tree) accepts() error {
+	if t.broken != nil || t.closed {
+		return syscall.EIO
+	}
+	return nil
 }
 
 // crammed tells whether no more may become dirty before some is written.
@@ -139,6 +147,9 @@ func (t *Tree) kick() {
 
 // harvest remembers the answer of a request that may be asked again.
 func (t *Tree) harvest(o *op, rec journal.Record) {
+	if o.kind == opFork {
+		t.harvestMounts(o.blob2, rec.Pos)
+	}
 	if o.unique == 0 {
 		return
 	}

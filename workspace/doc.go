@@ -60,8 +60,9 @@
 //	                        changed since gets a new id, so that born of a row only grows.
 //	past_inode, past_entry, past_extent, past_xattr, past_dir
 //	                        the same rows with died: what was true from version born until version died. See Generations.
-//	checkpoint(id, name, parent, auto, reason, run, flushed, time, generation, version, next_ino, files, bytes)
-//	                        sees the rows born by version and not dead by then; inodes made later have next_ino or higher
+//	checkpoint(id, name, parent, auto, reason, run, flushed, time, generation, version, next_ino, files, bytes, mounts)
+//	                        sees the rows born by version and not dead by then; inodes made later have next_ino or higher.
+//	                        mounts: what it holds of guests' mounts (packMounts), or NULL
 //	lineage(n, id, name, checkpoint, checkpoint_name, next_ino, time)
 //	                        the workspaces that this one came from, oldest first: 128 random bits, what it was called then,
 //	                        and where the next left it. The last is this one.
@@ -118,6 +119,14 @@
 // again from linked segments and that record. No segment is unlinked while one
 // is made ([Tree.holdSegments]).
 //
+// A checkpoint can hold what guests' mounts have: its record then carries their ids,
+// terms and unacknowledged answers (mounts.go). The record that makes a fork of it
+// carries the same, opens those epochs under their numbers, and is what recovery
+// harvests their answers from: the requests that the other self of the guest sent
+// after the checkpoint, under the same uniques, lie before it and count for
+// nothing. Inodes that were open without a name are rows like others that the
+// checkpoint sees.
+//
 // # Merges
 //
 // A merge compares, inode by inode, the other as it is with what was merged of
@@ -151,9 +160,9 @@
 //
 // Unlinked ones, and those that never had one ([Tree.Tmpfile]; a link may give
 // them one). They stay while an epoch is open, and go with the FORGET that drops the last
-// counted lookup. After a takeover the counts from before are unknown: then
-// only a FORGET of more lookups than were counted since frees one, and the end
-// of the last epoch frees all.
+// counted lookup. After a takeover the counts of those that were there before are
+// unknown: then only a FORGET of more lookups than were counted since frees one,
+// and the end of the last epoch frees all.
 //
 // # Memory
 //

@@ -9,11 +9,12 @@ import (
 	"holt/journal"
 )
 
-// mostReplies bounds what is remembered for a mount that never acknowledges,
-// and mostSpan how many segments are kept from the collector for its sake. The
+// mostReplies bounds what is remembered for a mount that acknowledges too late
+// (agents have 1,024 requests without an answer at most, and acknowledge every
+// 128 answers), and mostSpan how many segments are kept from the collector for its sake. The
 // oldest answers go first: a repeat of such a request is executed anew.
 const (
-	mostReplies = 1 << 16
+	mostReplies = 1 << 12
 	mostSpan    = 8
 )
 
@@ -22,7 +23,7 @@ type epoch struct {
 	number  Epoch
 	id      [16]byte
 	kind    MountKind
-	resumed bool // open before this process: its lookup counts are not known
+	since   Ino // what was made before, a kernel may have looked up more often than was counted; 0: everything was counted
 	request []byte
 	reply   []byte
 
@@ -136,10 +137,12 @@ func (w *Workspace) EpochInit(e Epoch) (req, reply []byte, ok bool) {
 	return slices.Clone(x.request), slices.Clone(x.reply), true
 }
 
+// mostInit bounds an INIT request, and its reply, bytes.
+const mostInit = 4096
+
 // SetEpochInit records the INIT request of a mount and its reply.
 func (w *Workspace) SetEpochInit(e Epoch, req, reply []byte) error {
-	const most = 4096
-	if len(req) == 0 || len(req) > most || len(reply) > most {
+	if len(req) == 0 || len(req) > mostInit || len(reply) > mostInit {
 		return syscall.EINVAL
 	}
 	t := w.tree
@@ -224,10 +227,12 @@ func (t *Tree) freeOrphans() error {
 	return nil
 }
 
-// certain tells whether every lookup that a kernel may hold was counted.
-func (t *Tree) certain() bool {
+// certain tells whether every lookup of an inode that a kernel may hold was
+// counted: of one that was there when another process had the mount, or the
+// mount's guest was somewhere else, they may not have been.
+func (t *Tree) certain(ino Ino) bool {
 	for _, e := range t.epochs {
-		if e.resumed {
+		if ino < e.since {
 			return false
 		}
 	}
@@ -237,13 +242,13 @@ func (t *Tree) certain() bool {
 // freeNow tells whether an inode that loses its last name can go at once:
 // nobody has it mounted, or no kernel knows it.
 func (t *Tree) freeNow(in *inode) bool {
-	return len(t.epochs) == 0 || t.certain() && in.lookups.Load() == 0
+	return len(t.epochs) == 0 || t.certain(in.ino) && in.lookups.Load() == 0
 }
 
 // Forget says that a kernel dropped n lookups of ino. An inode without a name
-// goes with the last one. After a takeover the counts from before are not
-// known, so only a FORGET of more than was counted since proves anything; the
-// rest waits for the end of the epoch.
+// goes with the last one. After a takeover the counts of what was there before are
+// not known, so that only a FORGET of more than was counted since proves anything;
+// the rest waits for the end of the epoch.
 func (t *Tree) Forget(c Caller, ino Ino, n uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -257,7 +262,7 @@ func (t *Tree) Forget(c Caller, ino Ino, n uint64) {
 	if _, orphan := t.orphans[ino]; !orphan {
 		return
 	}
-	if counted < mostLookups && (n > counted || n == counted && t.certain()) {
+	if counted < mostLookups && (n > counted || n == counted && t.certain(ino)) {
 		if _, err := t.get(ino); err != nil {
 			return
 		}

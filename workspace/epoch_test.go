@@ -167,6 +167,14 @@ func TestUnlinkedButOpen(t *testing.T) {
 	gone(p, false)
 	f.t.Forget(c, q, 1) // more than counted: all
 	gone(q, true)
+	r, s := create("r"), create("s") // of what was made since, all lookups were counted
+	f.ok(f.t.Unlink(c, Root, "r"))
+	gone(r, false)
+	f.t.Forget(c, r, 1)
+	gone(r, true)
+	f.t.Forget(c, s, 1)
+	f.ok(f.t.Unlink(c, Root, "s"))
+	gone(s, true)
 	f.ok(f.w.EndEpoch(e))
 	for _, ino := range []Ino{a, b, d, p, q, dir.Ino} {
 		gone(ino, true)

@@ -20,6 +20,11 @@ type ForkOptions struct {
 	Name  string // what this workspace is called
 	Child string // what the new one is called: for the checkpoint
 	Space string // the child's share of the archive; only with an archive
+	// Mounts lets the mounts that the checkpoint holds (see [CheckpointOptions]) go
+	// on in the child, as after a takeover: whoever is the guest as it was at that
+	// instant says hello with the same mount and asks for what was not answered
+	// again. Conflict if the checkpoint holds none.
+	Mounts bool
 }
 
 // Files of a directory that say what state a fork is in. One that is not there
@@ -33,8 +38,9 @@ const (
 // system: as this one is now or was at a checkpoint, with all the history
 // before. It returns the checkpoint that both have; Open does the rest. The
 // cost is that of copying the index (see [db.DB.Clone]); segments are linked
-// and bytes shared. Inodes keep their numbers, times and versions; mounts and
-// what is open without a name stay with this one. This one goes on meanwhile.
+// and bytes shared. Inodes keep their numbers, times and versions. Without
+// opt.Mounts, mounts and what is open without a name stay with this one. This one
+// goes on meanwhile.
 //
 // A crash leaves the whole child or a directory that the next Open removes.
 // What is synced in the child survives power loss; before that the child itself
@@ -90,10 +96,19 @@ func vacant(dir string) error {
 // forkPoint finds the checkpoint to fork, or takes it. One that was taken for
 // itself stays: merges look back to it.
 func (w *Workspace) forkPoint(opt ForkOptions) (Checkpoint, error) {
-	if opt.At != "" && opt.At != Live {
-		return w.FindCheckpoint(opt.At)
+	reason := strings.TrimSpace("fork " + opt.Child)
+	switch {
+	case opt.At != "" && opt.At != Live:
+		c, err := w.FindCheckpoint(opt.At)
+		if err == nil && opt.Mounts && !c.Mounts {
+			err = holt.Errorf(holt.Conflict, "fork workspace: checkpoint %q holds no mounts", c.Name).
+				WithHint("fork it without them; the guest then mounts anew")
+		}
+		return c, err
+	case opt.Mounts:
+		return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Reason: reason}, Mounts: true})
 	}
-	return w.pinned(strings.TrimSpace("fork " + opt.Child))
+	return w.pinned(reason)
 }
 
 // pinned returns a checkpoint of the present that is not automatic, so that it
@@ -132,6 +147,13 @@ func (w *Workspace) fork(ctx context.Context, dir string, c Checkpoint, opt Fork
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	var held []byte
+	if opt.Mounts {
+		var err error
+		if held, err = t.heldMounts(ctx, c); err != nil {
+			return err
+		}
+	}
 	if err := t.fail("fork.clone"); err != nil {
 		return err
 	}
@@ -153,7 +175,7 @@ func (w *Workspace) fork(ctx context.Context, dir string, c Checkpoint, opt Fork
 	}
 	err = t.journal.Link(segments, end)
 	if err == nil {
-		err = t.continueAs(segments, end, c, opt)
+		err = t.continueAs(segments, end, c, opt.Name, held)
 	}
 	if err != nil {
 		return err
@@ -182,14 +204,14 @@ func (t *Tree) wholeFork(dir string) error {
 }
 
 // continueAs ends the journal in dir with the record that makes it another
-// workspace's.
-func (t *Tree) continueAs(dir string, end journal.Pos, c Checkpoint, opt ForkOptions) error {
+// workspace's. held are the mounts that go on there.
+func (t *Tree) continueAs(dir string, end journal.Pos, c Checkpoint, name string, held []byte) error {
 	j, err := journal.Open(dir, journal.Options{SegmentSize: t.opt.SegmentSize, Disk: t.opt.Disk, Fail: t.opt.Fail, Log: t.log})
 	if err != nil {
 		return err
 	}
 	id := newID()
-	o := op{kind: opFork, time: t.now(), n: int64(c.ID), name: opt.Name, blob: id[:]}
+	o := op{kind: opFork, time: t.now(), n: int64(c.ID), name: name, blob: id[:], blob2: held}
 	err = j.Recover(end, func(journal.Record) error { return errors.New("there is a record behind the end") })
 	if err == nil {
 		_, err = j.Seal()

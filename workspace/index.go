@@ -224,7 +224,7 @@ func (x *index) epochs() (map[Epoch]*epoch, error) {
 	m := map[Epoch]*epoch{}
 	err := x.rows("SELECT num, id, kind, request, reply FROM epoch", nil, func(s *db.Stmt) bool {
 		e := newEpoch(Epoch(s.ColumnInt64(0)), columnBytes(s, 1), MountKind(s.ColumnText(2)))
-		e.resumed, e.request, e.reply = true, columnBytes(s, 3), columnBytes(s, 4)
+		e.request, e.reply = columnBytes(s, 3), columnBytes(s, 4)
 		m[e.number] = e
 		return true
 	})

@@ -73,6 +73,7 @@ type call struct {
 	data         []byte
 	set          SetAttrs
 	id           byte
+	answers      map[Epoch][]*call  // of a checkpoint with mounts (flags 1): what guests may ask for again
 	cookies      map[Ino]dirCookies // of a restore: which ones it gives is the workspace's business
 	times        map[Ino][3]int64   // of an undo: likewise atime, those of directories, and ctime
 }
@@ -328,7 +329,7 @@ func (r *modelRun) faulty(fn func() error) {
 func (r *modelRun) call(k *call) {
 	r.Helper()
 	r.count[k.kind]++
-	k.now = r.clock.Load()
+	k.now, k.answers = r.clock.Load(), r.kept()
 	end := r.t.journal.End()
 	r.armed, r.faulted = k.kind != "forget", false
 	got := k.on(r.w)
@@ -360,29 +361,41 @@ func (k *call) brief() call {
 	return b
 }
 
+// kept returns the answers that open mounts may ask for again. Old ones may be
+// forgotten: see mostSpan.
+func (r *modelRun) kept() map[Epoch][]*call {
+	now := r.t.journal.End().Segment()
+	all := map[Epoch][]*call{}
+	for e, calls := range r.unacked {
+		if _, open := r.m.epochs[e]; !open {
+			continue
+		}
+		if calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return now-r.answers[c].segment >= mostSpan }); len(calls) > 0 {
+			all[e] = calls
+		}
+	}
+	return all
+}
+
+// again asks w, which is as m says, for something that was answered.
+func (r *modelRun) again(k *call, w *Workspace, m *model) {
+	r.Helper()
+	got, want := k.on(w), r.answers[k].result
+	if want.ino != 0 && m.nodes[want.ino] == nil {
+		want = result{err: syscall.ENOENT}
+	}
+	if got != want {
+		r.Fatalf("repeated %+v: got %+v, want %+v", k.brief(), got, want)
+	}
+}
+
 // repeat asks something again that was answered.
 func (r *modelRun) repeat() {
 	r.count["repeat"]++
+	r.unacked = r.kept()
 	for e, calls := range r.unacked {
-		if _, open := r.m.epochs[e]; !open {
-			delete(r.unacked, e)
-			continue
-		}
-		// Answers this old may be forgotten: see mostSpan.
-		now := r.t.journal.End().Segment()
-		calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return now-r.answers[c].segment >= mostSpan })
-		if r.unacked[e] = calls; len(calls) == 0 {
-			delete(r.unacked, e)
-			continue
-		}
 		k := calls[r.rng.IntN(len(calls))]
-		got, want := k.on(r.w), r.answers[k].result
-		if want.ino != 0 && r.m.nodes[want.ino] == nil {
-			want = result{err: syscall.ENOENT}
-		}
-		if got != want {
-			r.Fatalf("repeated %+v: got %+v, want %+v", k.brief(), got, want)
-		}
+		r.again(k, r.w, r.m)
 		if r.rng.IntN(4) == 0 {
 			r.w.Acknowledge(e, k.c.Unique+1)
 			calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.c.Unique <= k.c.Unique })
@@ -409,7 +422,7 @@ func (r *modelRun) state() string {
 	nodes := r.nodes(treeReader{r.t}, append(slices.Collect(maps.Keys(r.t.orphans)), Root))
 	m := &model{nodes: nodes, next: Ino(r.t.count.NextIno), nextEpoch: Epoch(r.t.count.NextEpoch), epochs: map[Epoch]modelEpoch{}}
 	for number, e := range r.t.epochs {
-		m.epochs[number] = modelEpoch{e.id[0], e.kind, e.resumed}
+		m.epochs[number] = modelEpoch{e.id[0], e.kind, e.since}
 	}
 	r.history(m)
 	return m.dump(r.hash)

@@ -3,8 +3,10 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,16 +17,23 @@ import (
 func (r *modelRun) fork() {
 	r.Helper()
 	if len(r.m.checkpoints) == 0 || r.rng.IntN(2) == 0 {
-		if r.call(&call{kind: "checkpoint"}); len(r.m.checkpoints) == 0 {
+		if r.call(&call{kind: "checkpoint", flags: 1}); len(r.m.checkpoints) == 0 {
 			return
 		}
 	}
 	c := r.m.checkpoints[r.rng.IntN(len(r.m.checkpoints))]
+	if i := slices.IndexFunc(r.m.checkpoints, func(c modelCheckpoint) bool { return len(c.epochs) > 0 }); i >= 0 && r.rng.IntN(2) == 0 {
+		c = r.m.checkpoints[i]
+	}
 	r.images++
 	dir := filepath.Join(r.TempDir(), fmt.Sprint("fork", r.images))
 	r.count["fork"]++
+	mounts := c.all != nil && r.rng.IntN(4) > 0
+	if mounts && len(c.epochs) > 0 {
+		r.count["fork with mounts"]++
+	}
 	r.armed, r.faulted = true, false
-	_, err := r.w.Fork(context.Background(), dir, ForkOptions{At: c.name})
+	_, err := r.w.Fork(context.Background(), dir, ForkOptions{At: c.name, Mounts: mounts})
 	r.armed = false
 	switch {
 	case err != nil && !r.faulted:
@@ -42,11 +51,17 @@ func (r *modelRun) fork() {
 		return
 	}
 	r.compare() // nothing happened to the parent
-	child := r.m.fork(c)
+	child := r.m.fork(c, mounts)
 	parent := r.fixture // it ends with the test
 	if r.rng.IntN(3) == 0 {
 		g := r.fixture.child(dir)
 		r.fixture = g
+		r.same(child)
+		for _, calls := range child.answers(mounts) {
+			for _, k := range calls {
+				r.again(k, g.w, child)
+			}
+		}
 		r.same(child)
 		g.check()
 		r.ok(g.w.Close())
@@ -63,7 +78,12 @@ func (r *modelRun) fork() {
 	r.ok(r.t.settling.wait())
 	r.collects = true // its log is on the disk as a collector's is
 	r.m = child
-	clear(r.unacked)
+	r.unacked = maps.Clone(child.answers(mounts))
+	for _, calls := range r.unacked {
+		for _, k := range calls { // they are kept with the first record of the fork
+			r.answers[k] = answer{r.answers[k].result, r.t.journal.End().Segment()}
+		}
+	}
 	r.same(child)
 	r.opened()
 }
@@ -76,15 +96,38 @@ func (r *modelRun) same(m *model) {
 	}
 }
 
+// answers are those that the mounts may ask for again that a fork of the last
+// checkpoint goes on with.
+func (m *model) answers(mounts bool) map[Epoch][]*call {
+	if !mounts {
+		return map[Epoch][]*call{}
+	}
+	return m.checkpoints[len(m.checkpoints)-1].answers
+}
+
 // fork returns what a fork of a checkpoint is: that and what came before, with
-// no mount open.
-func (m *model) fork(c modelCheckpoint) *model {
-	f := (&model{nodes: c.nodes, next: c.next, nextEpoch: m.nextEpoch, nextCheck: c.id + 1, head: c.id}).clone()
+// no mount open but those that it goes on with.
+func (m *model) fork(c modelCheckpoint, mounts bool) *model {
+	nodes := c.nodes
+	if mounts {
+		nodes = c.all
+	}
+	f := (&model{nodes: nodes, next: c.next, nextEpoch: m.nextEpoch, nextCheck: c.id + 1, head: c.id}).clone()
 	f.epochs, f.lookups = map[Epoch]modelEpoch{}, map[Ino]uint64{}
 	for _, o := range m.checkpoints {
 		if o.id <= c.id {
 			f.checkpoints = append(f.checkpoints, o)
 		}
+	}
+	if !mounts {
+		return f
+	}
+	for number, e := range c.epochs {
+		e.since = c.next
+		f.epochs[number] = e
+	}
+	if len(f.epochs) == 0 {
+		maps.DeleteFunc(f.nodes, func(_ Ino, n *modelNode) bool { return n.Nlink == 0 })
 	}
 	return f
 }

@@ -17,6 +17,10 @@ type modelCheckpoint struct {
 	name       string
 	nodes      map[Ino]*modelNode
 	next       Ino // no inode of it has this number or a higher one
+
+	all     map[Ino]*modelNode   // with what is open and has no name; nil: it holds no mounts
+	epochs  map[Epoch]modelEpoch // of guests
+	answers map[Epoch][]*call    // that they may ask for again
 }
 
 // reader is what Tree and View have in common.
@@ -60,7 +64,10 @@ func (r *modelRun) history(m *model) {
 	for _, c := range r.w.Checkpoints() {
 		v, err := r.w.At(c.Name)
 		r.ok(err)
-		m.checkpoints = append(m.checkpoints, modelCheckpoint{c.ID, c.Parent, c.Name, r.nodes(v, []Ino{Root}), c.nextIno})
+		m.checkpoints = append(m.checkpoints, modelCheckpoint{c.ID, c.Parent, c.Name, r.nodes(v, []Ino{Root}), c.nextIno, nil, nil, nil})
+		if c.Mounts {
+			m.checkpoints[len(m.checkpoints)-1].all = map[Ino]*modelNode{}
+		}
 	}
 }
 
@@ -78,7 +85,7 @@ func errnoOfCode(err error) error {
 func (k *call) onHistory(w *Workspace) (r result) {
 	switch k.kind {
 	case "checkpoint":
-		c, err := w.Checkpoint(CheckpointOptions{Name: k.name})
+		c, err := w.Checkpoint(CheckpointOptions{Name: k.name, Mounts: k.flags != 0})
 		r.n, r.err = int64(c.ID), err
 	case "drop":
 		_, r.err = w.DeleteCheckpoint(context.Background(), k.name, false)
@@ -106,7 +113,12 @@ func (m *model) doHistory(k *call) (r result) {
 	case k.kind == "checkpoint" && i >= 0:
 		r.err = syscall.EEXIST
 	case k.kind == "checkpoint":
-		c := modelCheckpoint{m.nextCheck, m.head, cmp.Or(k.name, fmt.Sprint("auto-", m.nextCheck)), m.clone().nodes, m.next}
+		c := modelCheckpoint{m.nextCheck, m.head, cmp.Or(k.name, fmt.Sprint("auto-", m.nextCheck)), m.clone().nodes, m.next, nil, nil, nil}
+		if k.flags != 0 {
+			c.all, c.epochs, c.answers = m.clone().nodes, maps.Clone(m.epochs), maps.Clone(k.answers)
+			maps.DeleteFunc(c.epochs, func(_ Epoch, e modelEpoch) bool { return e.kind != GuestMount })
+			maps.DeleteFunc(c.answers, func(e Epoch, _ []*call) bool { _, held := c.epochs[e]; return !held })
+		}
 		maps.DeleteFunc(c.nodes, func(_ Ino, n *modelNode) bool { return n.Nlink == 0 })
 		m.checkpoints = append(m.checkpoints, c)
 		m.head, r.n = c.id, int64(c.id)
@@ -136,7 +148,7 @@ func (m *model) doHistory(k *call) (r result) {
 func (r *modelRun) randomHistory(k *call) *call {
 	k.c = Caller{}
 	k.name = string(rune('A' + r.rng.IntN(6)))
-	k.kind = "checkpoint"
+	k.kind, k.flags = "checkpoint", r.rng.Uint32N(2)
 	switch n := len(r.m.checkpoints); {
 	case n > 3 && r.rng.IntN(2) == 0:
 		k.kind = "drop"
@@ -185,7 +197,7 @@ func (m *model) restore(k *call, c modelCheckpoint) {
 	for ino, n := range m.nodes {
 		switch {
 		case c.nodes[ino] != nil || n.Nlink == 0:
-		case len(m.epochs) == 0 || m.certain() && m.lookups[ino] == 0:
+		case len(m.epochs) == 0 || m.certain(ino) && m.lookups[ino] == 0:
 			delete(m.nodes, ino)
 		default:
 			if n.Nlink, n.Ctime = 0, k.now; len(n.entries) > 0 {

@@ -24,9 +24,9 @@ type model struct {
 }
 
 type modelEpoch struct {
-	id      byte
-	kind    MountKind
-	resumed bool
+	id    byte
+	kind  MountKind
+	since Ino // of what was made before, not every lookup was counted
 }
 
 // modelNode is one inode. content is never changed in place: clones share it.
@@ -80,7 +80,7 @@ func (m *model) dump(content func([]byte) uint64) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "next %d epoch %d of %v\n", m.next, m.nextEpoch, m.epochs)
 	for _, c := range m.checkpoints {
-		fmt.Fprintf(&b, "checkpoint %d %q from %d\n%s", c.id, c.name, c.parent, (&model{nodes: c.nodes}).dumpNodes(content))
+		fmt.Fprintf(&b, "checkpoint %d %q from %d, mounts %v\n%s", c.id, c.name, c.parent, c.all != nil, (&model{nodes: c.nodes}).dumpNodes(content))
 	}
 	b.WriteString(m.dumpNodes(content))
 	return b.String()
@@ -111,7 +111,7 @@ func (n *modelNode) sorted() []string {
 func (m *model) restart() {
 	clear(m.lookups)
 	for number, e := range m.epochs {
-		e.resumed = true
+		e.since = m.next
 		m.epochs[number] = e
 	}
 	for number, e := range m.epochs {
@@ -134,9 +134,9 @@ func (m *model) endEpoch(e Epoch) {
 	clear(m.lookups)
 }
 
-func (m *model) certain() bool {
+func (m *model) certain(ino Ino) bool {
 	for _, e := range m.epochs {
-		if e.resumed {
+		if ino < e.since {
 			return false
 		}
 	}
@@ -152,7 +152,7 @@ func (m *model) hold(c Caller, ino Ino) {
 func (m *model) forget(ino Ino, n uint64) {
 	counted := m.lookups[ino]
 	m.lookups[ino] = counted - min(n, counted)
-	if x := m.nodes[ino]; x != nil && x.Nlink == 0 && (n > counted || n == counted && m.certain()) {
+	if x := m.nodes[ino]; x != nil && x.Nlink == 0 && (n > counted || n == counted && m.certain(ino)) {
 		delete(m.nodes, ino)
 	}
 }
@@ -236,7 +236,7 @@ func (m *model) unlinked(d, n *modelNode, now int64) {
 		n.Nlink = 0
 		d.Nlink--
 	}
-	if n.Nlink == 0 && (len(m.epochs) == 0 || m.certain() && m.lookups[n.Ino] == 0) {
+	if n.Nlink == 0 && (len(m.epochs) == 0 || m.certain(n.Ino) && m.lookups[n.Ino] == 0) {
 		delete(m.nodes, n.Ino)
 	}
 }

@@ -249,7 +249,7 @@ func (t *Tree) replay() error {
 		return fmt.Errorf("recover workspace: %w", err)
 	}
 	for _, e := range t.epochs {
-		e.resumed = true // whatever it was counted before, this process did not
+		e.since = Ino(t.count.NextIno) // whoever counted before, it was not this process
 	}
 	t.log.Info("workspace recovered", "replayed", n, "end", t.journal.End().String())
 	return nil

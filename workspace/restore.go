@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"syscall"
 
 	"holt"
 	"holt/db"
@@ -97,8 +96,8 @@ func (t *Tree) turn(ctx context.Context, c Caller, reason string, head Checkpoin
 	defer t.flushMu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.broken != nil || t.closed {
-		return nil, Report{}, diskError("change workspace", syscall.EIO)
+	if err := t.accepts(); err != nil {
+		return nil, Report{}, diskError("change workspace", err)
 	}
 	defer t.tidy()
 	before, err := t.checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: reason}, IfChanged: true})

@@ -15,7 +15,7 @@ import (
 // given out in this workspace.
 
 // applyFork makes the tree what it was at a checkpoint, in a workspace of its
-// own: no mount is open, and nothing came after.
+// own: nothing came after, and no mount is open but those that go on here.
 func (t *Tree) applyFork(o *op) error {
 	c, ok := t.checkpointByID(CheckpointID(o.n))
 	if !ok || len(o.blob) != len(ID{}) || len(t.lineage) == 0 {
@@ -39,6 +39,9 @@ func (t *Tree) applyFork(o *op) error {
 	from := &l[len(l)-1]
 	from.Name, from.Checkpoint, from.CheckpointName, from.ForkedAt, from.nextIno = o.name, c.ID, c.Name, time.Unix(0, o.time).UTC(), c.nextIno
 	t.become(append(l, Ancestor{ID: ID(o.blob)}))
+	if err := t.goOn(o.blob2); err != nil {
+		return fmt.Errorf("%w: fork of checkpoint %s: %w", errApply, c.Name, err)
+	}
 	return t.freeOrphans()
 }
 

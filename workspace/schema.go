@@ -14,7 +14,7 @@ CREATE INDEX version_generation ON version(generation);
 CREATE INDEX version_writer ON version(writer);
 CREATE TABLE checkpoint(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, parent INTEGER NOT NULL, auto INTEGER NOT NULL,
   reason TEXT NOT NULL, run TEXT NOT NULL, flushed INTEGER NOT NULL, time INTEGER NOT NULL, generation INTEGER NOT NULL,
-  version INTEGER NOT NULL, next_ino INTEGER NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL);
+  version INTEGER NOT NULL, next_ino INTEGER NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL, mounts BLOB);
 CREATE TABLE lineage(n INTEGER PRIMARY KEY, id BLOB NOT NULL, name TEXT NOT NULL, checkpoint INTEGER NOT NULL, checkpoint_name TEXT NOT NULL,
   next_ino INTEGER NOT NULL, time INTEGER NOT NULL);
 CREATE TABLE twin(origin BLOB NOT NULL, theirs INTEGER NOT NULL, ours INTEGER NOT NULL, PRIMARY KEY(origin, theirs)) WITHOUT ROWID;
