@@ -36,18 +36,25 @@ func (w *Workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (o
 		return out, holt.Errorf(holt.Timeout, "the query was given up while it waited for %d others: %w", mostQueries, ctx.Err())
 	}
 	var asked []workspace.Asked
+	var used []*entry
 	for _, one := range all {
 		e, ws, err := w.shelf.acquire(one.id)
 		if err != nil {
 			return out, fmt.Errorf("%s: %w", one.label(), err)
 		}
 		defer w.shelf.release(e)
+		during, done := e.during(ctx)
+		defer done()
+		ctx, used = during, append(used, e)
 		asked = append(asked, workspace.Asked{W: ws, At: one.at, Name: one.label()})
 	}
 	if several {
 		out, err = workspace.QueryAcross(ctx, asked, q.SQL, limits)
 	} else {
 		out, err = asked[0].Query(ctx, q.SQL, limits)
+	}
+	for _, e := range used {
+		err = e.reason(err)
 	}
 	return out, described(err)
 }

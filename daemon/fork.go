@@ -41,9 +41,12 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (
 		return out, err
 	}
 	defer w.shelf.release(e)
+	ctx, done := e.during(ctx)
+	defer done()
 	for _, name := range names {
 		var one holt.ForkedWorkspace
 		id, at, err := w.forkOne(ctx, r, ws, name, spec.At)
+		err = e.reason(err)
 		if err == nil {
 			spec.At = at // the others are of the same
 			var made holt.Workspace
@@ -120,12 +123,20 @@ func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Work
 func (w *Workspaces) Merge(ctx context.Context, ref string, spec holt.MergeSpec, key string) (holt.MergeReport, error) {
 	h := w.History()
 	return once(ctx, w.Files(), "merge", key, []any{ref, spec}, func(ctx context.Context) (out holt.MergeReport, err error) {
+		into, err := w.table.find(ctx, ref)
+		if err != nil {
+			return out, err
+		}
+		other, err := w.table.find(ctx, spec.From)
+		if err != nil {
+			return out, err
+		}
 		flushed := spec.DryRun || h.flush(ctx, ref)
 		h.flush(ctx, spec.From)
-		err = h.use(ctx, spec.From, func(from workspace.Story) error {
-			return h.use(ctx, ref, func(into workspace.Story) error {
-				defer w.shelf.kernels.settle(ctx, into.W)
-				out, err = into.Merge(ctx, from.W, spec.From, ref, spec)
+		err = h.use(ctx, string(other.id), func(ctx context.Context, from workspace.Story) error {
+			return h.use(ctx, string(into.id), func(ctx context.Context, s workspace.Story) error {
+				defer w.shelf.kernels.settle(ctx, s.W)
+				out, err = s.Merge(ctx, from.W, other.name, into.name, spec)
 				return err
 			})
 		})

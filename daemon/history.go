@@ -17,7 +17,7 @@ type histories struct{ w *Workspaces }
 func (w *Workspaces) History() histories { return histories{w} }
 
 // use calls fn with a workspace's past, once what ended runs changed is in it.
-func (h histories) use(ctx context.Context, ref string, fn func(workspace.Story) error) error {
+func (h histories) use(ctx context.Context, ref string, fn func(context.Context, workspace.Story) error) error {
 	r, err := h.w.table.find(ctx, ref)
 	if err != nil {
 		return err
@@ -25,15 +25,15 @@ func (h histories) use(ctx context.Context, ref string, fn func(workspace.Story)
 	if h.w.computers != nil {
 		h.w.computers.Settle(ctx, r.id)
 	}
-	return h.w.use(ctx, string(r.id), func(ws *workspace.Workspace) error {
-		return fn(workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}})
+	return h.w.use(ctx, string(r.id), func(ctx context.Context, ws *workspace.Workspace) error {
+		return fn(ctx, workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}})
 	})
 }
 
 // ask is use for what has an answer.
-func ask[T any](ctx context.Context, h histories, ref string, fn func(workspace.Story) (T, error)) (out T, err error) {
-	err = h.use(ctx, ref, func(s workspace.Story) error {
-		out, err = fn(s)
+func ask[T any](ctx context.Context, h histories, ref string, fn func(context.Context, workspace.Story) (T, error)) (out T, err error) {
+	err = h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error {
+		out, err = fn(ctx, s)
 		return err
 	})
 	return out, err
@@ -60,7 +60,9 @@ func (h histories) flush(ctx context.Context, ref string) (flushed bool) {
 func (h histories) Checkpoint(ctx context.Context, ref string, spec holt.CheckpointSpec, key string) (holt.Checkpoint, error) {
 	take := func(ctx context.Context) (holt.Checkpoint, error) {
 		flushed := h.flush(ctx, ref)
-		return ask(ctx, h, ref, func(s workspace.Story) (holt.Checkpoint, error) { return s.Checkpoint(spec, flushed) })
+		return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Checkpoint, error) {
+			return s.Checkpoint(spec, flushed)
+		})
 	}
 	return computer.Once(ctx, h.w.keys, computer.Call[holt.Checkpoint]{
 		Key: key, Method: "workspace.checkpoint", Request: []any{ref, spec},
@@ -86,34 +88,36 @@ func (h histories) Checkpoint(ctx context.Context, ref string, spec holt.Checkpo
 
 // Checkpoints returns all checkpoints, oldest first.
 func (h histories) Checkpoints(ctx context.Context, ref string) ([]holt.Checkpoint, error) {
-	return ask(ctx, h, ref, func(s workspace.Story) ([]holt.Checkpoint, error) { return s.Checkpoints(), nil })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) ([]holt.Checkpoint, error) { return s.Checkpoints(), nil })
 }
 
 // GetCheckpoint returns one, or the present.
 func (h histories) GetCheckpoint(ctx context.Context, ref, checkpoint string) (holt.Checkpoint, error) {
-	return ask(ctx, h, ref, func(s workspace.Story) (holt.Checkpoint, error) { return s.Find(checkpoint) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Checkpoint, error) { return s.Find(checkpoint) })
 }
 
 // DeleteCheckpoint removes one, or says what that would free.
 func (h histories) DeleteCheckpoint(ctx context.Context, ref, checkpoint string, dryRun bool, key string) (holt.Freed, error) {
 	return once(ctx, h.w.Files(), "checkpoint.delete", key, []any{ref, checkpoint, dryRun}, func(ctx context.Context) (holt.Freed, error) {
-		return ask(ctx, h, ref, func(s workspace.Story) (holt.Freed, error) { return s.Delete(ctx, checkpoint, dryRun) })
+		return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Freed, error) {
+			return s.Delete(ctx, checkpoint, dryRun)
+		})
 	})
 }
 
 // DiffPoints fills in what a DiffSpec leaves out.
 func (h histories) DiffPoints(ctx context.Context, ref string, spec holt.DiffSpec) (holt.DiffSpec, error) {
-	return ask(ctx, h, ref, func(s workspace.Story) (holt.DiffSpec, error) { return s.Resolve(spec) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.DiffSpec, error) { return s.Resolve(spec) })
 }
 
 // Diff calls fn for every path that differs.
 func (h histories) Diff(ctx context.Context, ref string, spec holt.DiffSpec, fn func(holt.Change) error) error {
-	return h.use(ctx, ref, func(s workspace.Story) error { return s.Diff(ctx, spec, fn) })
+	return h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error { return s.Diff(ctx, spec, fn) })
 }
 
 // TextDiff writes how the text of files differs.
 func (h histories) TextDiff(ctx context.Context, ref string, spec holt.DiffSpec, out io.Writer) error {
-	return h.use(ctx, ref, func(s workspace.Story) error { return s.TextDiff(ctx, spec, out) })
+	return h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error { return s.TextDiff(ctx, spec, out) })
 }
 
 // Restore makes a workspace, or paths of it, what it was. What is mounted has
@@ -136,7 +140,7 @@ func (h histories) turn(ctx context.Context, ref, verb string, dryRun bool, key 
 	act func(context.Context, workspace.Story) (holt.ChangeReport, error)) (holt.ChangeReport, error) {
 	return once(ctx, h.w.Files(), verb, key, []any{ref, spec}, func(ctx context.Context) (holt.ChangeReport, error) {
 		flushed := dryRun || h.flush(ctx, ref)
-		report, err := ask(ctx, h, ref, func(s workspace.Story) (holt.ChangeReport, error) {
+		report, err := ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
 			defer h.w.shelf.kernels.settle(ctx, s.W)
 			return act(ctx, s)
 		})
@@ -147,15 +151,15 @@ func (h histories) turn(ctx context.Context, ref, verb string, dryRun bool, key 
 
 // History returns what became of a path.
 func (h histories) History(ctx context.Context, ref, path string) ([]holt.PathEvent, error) {
-	return ask(ctx, h, ref, func(s workspace.Story) ([]holt.PathEvent, error) { return s.History(ctx, path) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) ([]holt.PathEvent, error) { return s.History(ctx, path) })
 }
 
 // Blame returns who last wrote what is at a path.
 func (h histories) Blame(ctx context.Context, ref, path string) (holt.Writer, error) {
-	return ask(ctx, h, ref, func(s workspace.Story) (holt.Writer, error) { return s.Blame(ctx, path) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Writer, error) { return s.Blame(ctx, path) })
 }
 
 // Receipt says what a run changed.
 func (h histories) Receipt(ctx context.Context, ref, run string) (holt.Receipt, error) {
-	return ask(ctx, h, ref, func(s workspace.Story) (holt.Receipt, error) { return s.Receipt(ctx, run) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Receipt, error) { return s.Receipt(ctx, run) })
 }

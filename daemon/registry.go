@@ -110,14 +110,18 @@ func (w *Workspaces) remove(ctx context.Context, id holt.WorkspaceID) error {
 	if err := w.table.write(ctx, `UPDATE workspace SET state = 'deleting' WHERE id = ?`, id); err != nil && !outOfSpace(err) {
 		return err
 	}
-	w.shelf.drop(id)
+	gone := w.shelf.drop(id)
 	if err := os.RemoveAll(w.shelf.path(id)); err != nil {
 		return fmt.Errorf("remove workspace: %w", err)
 	}
 	if err := w.shelf.base.Archive.Drop(ctx, string(id)); err != nil && !outOfSpace(err) {
 		return fmt.Errorf("remove workspace from the archive: %w", err)
 	}
-	return w.table.write(ctx, `DELETE FROM workspace WHERE id = ?`, id)
+	if err := w.table.write(ctx, `DELETE FROM workspace WHERE id = ?`, id); err != nil {
+		return err
+	}
+	gone() // who found it before finds no row now
+	return nil
 }
 
 // Remove deletes a computer's workspace; see [computer.Workspaces].

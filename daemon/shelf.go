@@ -29,12 +29,15 @@ type shelf struct {
 	mu      sync.Mutex
 	closed  bool
 	entries map[holt.WorkspaceID]*entry
-	wg      sync.WaitGroup // closers of idle workspaces
+	going   map[holt.WorkspaceID]bool // that are being deleted: nobody opens them any more
+	wg      sync.WaitGroup            // closers of idle workspaces
 }
 
 // entry is a workspace that is or was open.
 type entry struct {
-	id holt.WorkspaceID
+	id  holt.WorkspaceID
+	ctx context.Context // ends when it is deleted, with an error for its users as the cause
+	end context.CancelCauseFunc
 
 	mu sync.Mutex // held while it is opened or closed
 	ws *workspace.Workspace
@@ -44,6 +47,28 @@ type entry struct {
 	taken bool // by the computer that writes to it
 	timer *time.Timer
 	left  chan struct{} // closed when the last user has left; set by drop
+}
+
+func newEntry(id holt.WorkspaceID) *entry {
+	e := &entry{id: id}
+	e.ctx, e.end = context.WithCancelCause(context.Background())
+	return e
+}
+
+// during returns a context for one use of the workspace, which ends as well when
+// that is deleted; done must be called.
+func (e *entry) during(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// reason is why a use failed with err: once the workspace is being deleted, that.
+func (e *entry) reason(err error) error {
+	if err != nil && e.ctx.Err() != nil {
+		return context.Cause(e.ctx)
+	}
+	return err
 }
 
 // close closes all workspaces; nobody uses them any more.
@@ -78,22 +103,30 @@ func (s *shelf) options(id holt.WorkspaceID, quota holt.Quota) workspace.Options
 }
 
 // acquire opens a workspace, or finds it open. It stays open until its user
-// calls release.
+// calls release. NotFound if it is gone or going: it may have been found before.
 func (s *shelf) acquire(id holt.WorkspaceID) (*entry, *workspace.Workspace, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return nil, nil, holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")
 	}
+	if s.going[id] {
+		s.mu.Unlock()
+		return nil, nil, errGoing(id)
+	}
 	e := s.entries[id]
 	if e == nil {
-		e = &entry{id: id}
+		e = newEntry(id)
 		s.entries[id] = e
 	}
 	e.users++
 	s.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.ctx.Err() != nil { // meanwhile
+		s.release(e)
+		return nil, nil, errGoing(id)
+	}
 	if e.ws != nil {
 		return e, e.ws, nil
 	}
@@ -192,7 +225,8 @@ func (s *shelf) closeEntry(e *entry) error {
 
 // put adds a new open workspace that nobody uses yet.
 func (s *shelf) put(id holt.WorkspaceID, ws *workspace.Workspace) {
-	e := &entry{id: id, ws: ws, users: 1}
+	e := newEntry(id)
+	e.ws, e.users = ws, 1
 	s.kernels.watch(ws)
 	s.mu.Lock()
 	s.entries[id] = e
@@ -200,21 +234,34 @@ func (s *shelf) put(id holt.WorkspaceID, ws *workspace.Workspace) {
 	s.release(e)
 }
 
-// dropWait is how long users of a workspace that is deleted may take to finish.
+func errGoing(id holt.WorkspaceID) error {
+	return holt.Errorf(holt.NotFound, "the workspace %s has been deleted", id).WithHint("holt workspace list shows the workspaces there are")
+}
+
+// dropWait is how long users of a workspace that is deleted may take to give
+// up, once they were told.
 const dropWait = 30 * time.Second
 
-// drop closes a workspace that is being deleted, once its users have left.
-func (s *shelf) drop(id holt.WorkspaceID) {
+// drop closes a workspace that is being deleted: what goes on with it is given
+// up, and nobody opens it any more, until gone is called.
+func (s *shelf) drop(id holt.WorkspaceID) (gone func()) {
+	gone = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.going, id)
+	}
 	s.mu.Lock()
+	s.going[id] = true
 	e := s.entries[id]
 	delete(s.entries, id)
 	if e == nil {
 		s.mu.Unlock()
-		return
+		return gone
 	}
 	if e.timer != nil {
 		e.timer.Stop()
 	}
+	e.end(errGoing(id))
 	left := make(chan struct{})
 	if e.left = left; e.users == 0 {
 		close(left)
@@ -230,6 +277,7 @@ func (s *shelf) drop(id holt.WorkspaceID) {
 	if err := s.shut(e); err != nil {
 		s.log.Warn("close workspace to delete it", "workspace", id, "err", err)
 	}
+	return gone
 }
 
 // take marks an open workspace as the one that a computer writes to; false if

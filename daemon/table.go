@@ -88,15 +88,14 @@ func (t workspaceTable) keepFigures(id holt.WorkspaceID, s workspace.Stats) erro
 	})
 }
 
-// quota returns what bounds a workspace, made or half-made. NotFound if it is
-// gone or going: it may be found before it is deleted, and opened after.
+// quota returns what bounds a workspace, made or half-made; NotFound if it is gone.
 func (t workspaceTable) quota(ctx context.Context, id holt.WorkspaceID) (holt.Quota, error) {
 	list, err := t.rows(ctx, `WHERE id = ?`, string(id))
 	if err != nil {
 		return holt.Quota{}, err
 	}
-	if len(list) == 0 || list[0].state == "deleting" {
-		return holt.Quota{}, holt.Errorf(holt.NotFound, "the workspace has been deleted").WithHint("holt workspace list shows the workspaces there are")
+	if len(list) == 0 {
+		return holt.Quota{}, errGoing(id)
 	}
 	return list[0].quota, nil
 }

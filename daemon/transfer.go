@@ -21,7 +21,7 @@ func (w *Workspaces) Import(ctx context.Context, ref string, spec holt.ImportSpe
 	if err != nil {
 		return report, holt.Errorf(holt.InvalidArgument, "import: %w", err)
 	}
-	err = w.use(ctx, ref, func(ws *workspace.Workspace) error {
+	err = w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		defer w.shelf.kernels.settle(ctx, ws)
 		report, err = ws.Import(ctx, r, workspace.ImportSpec{
 			Path: spec.Path, Writer: writerOf(ctx), UID: agentUID, GID: agentUID, Owner: spec.Owner, Devices: spec.Devices, SetID: spec.SetID,
@@ -41,7 +41,7 @@ func (w *Workspaces) Import(ctx context.Context, ref string, spec holt.ImportSpe
 // Export writes a directory of a workspace as a parcel. An error after the
 // first byte leaves out its end, so that nobody takes the part for the whole.
 func (w *Workspaces) Export(ctx context.Context, ref string, spec holt.ExportSpec, out io.Writer) error {
-	return w.use(ctx, ref, func(ws *workspace.Workspace) error {
+	return w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		total, at, err := w.measure(ctx, ws, spec)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (w *Workspaces) measure(ctx context.Context, ws *workspace.Workspace, spec 
 
 // Usage adds up a directory and, down to depth levels, those in it.
 func (w *Workspaces) Usage(ctx context.Context, ref, path string, depth int) (list []holt.Usage, err error) {
-	err = w.use(ctx, ref, func(ws *workspace.Workspace) error {
+	err = w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		list, err = ws.Usage(ctx, path, depth)
 		return err
 	})
@@ -89,7 +89,7 @@ func (w *Workspaces) Usage(ctx context.Context, ref, path string, depth int) (li
 
 // Tags returns the tags of a file.
 func (w *Workspaces) Tags(ctx context.Context, ref, path string) (tags []holt.Tag, err error) {
-	err = w.Files().use(ctx, ref, "", func(files workspace.Files) error {
+	err = w.Files().use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error {
 		tags, err = files.Tags(path)
 		return err
 	})
@@ -99,7 +99,7 @@ func (w *Workspaces) Tags(ctx context.Context, ref, path string) (tags []holt.Ta
 // Tag sets and removes tags of a file and returns what it has then.
 func (w *Workspaces) Tag(ctx context.Context, ref string, spec holt.TagSpec, key string) ([]holt.Tag, error) {
 	return once(ctx, w.Files(), "tag", key, []any{ref, spec}, func(ctx context.Context) (tags []holt.Tag, err error) {
-		err = w.Files().use(ctx, ref, "", func(files workspace.Files) error {
+		err = w.Files().use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error {
 			tags, err = files.Tag(spec)
 			return err
 		})
@@ -119,7 +119,7 @@ func (w *Workspaces) SetQuota(ctx context.Context, ref string, q holt.Quota) (ho
 	if err := w.table.write(ctx, `UPDATE workspace SET max_bytes = ?, max_files = ? WHERE id = ?`, q.Bytes, q.Files, r.id); err != nil {
 		return holt.Workspace{}, err
 	}
-	if err := w.use(ctx, ref, func(ws *workspace.Workspace) error { ws.SetQuota(q); return nil }); err != nil {
+	if err := w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error { ws.SetQuota(q); return nil }); err != nil {
 		return holt.Workspace{}, err
 	}
 	return w.Get(ctx, ref)

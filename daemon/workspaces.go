@@ -33,7 +33,7 @@ type Workspaces struct {
 func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir string, base workspace.Options) (*Workspaces, error) {
 	log := base.Log
 	table := workspaceTable{d}
-	shelf := &shelf{dir: dir, log: log, base: base, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{},
+	shelf := &shelf{dir: dir, log: log, base: base, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{}, going: map[holt.WorkspaceID]bool{},
 		kernels: kernels{log: log, set: map[*workspace.Workspace]*mount.Notifier{}}}
 	w := &Workspaces{
 		keys: keys, log: log, table: table, shelf: shelf, asking: make(chan struct{}, mostQueries),
@@ -94,8 +94,9 @@ func (w *Workspaces) Unmount(ctx context.Context, dir, key string) error {
 	return err
 }
 
-// use calls fn with an open workspace.
-func (w *Workspaces) use(ctx context.Context, ref string, fn func(*workspace.Workspace) error) error {
+// use calls fn with an open workspace. Its context ends, and so should fn, when
+// the workspace is deleted.
+func (w *Workspaces) use(ctx context.Context, ref string, fn func(context.Context, *workspace.Workspace) error) error {
 	r, err := w.table.find(ctx, ref)
 	if err != nil {
 		return err
@@ -105,12 +106,14 @@ func (w *Workspaces) use(ctx context.Context, ref string, fn func(*workspace.Wor
 		return err
 	}
 	defer w.shelf.release(e)
-	return described(fn(ws))
+	ctx, done := e.during(ctx)
+	defer done()
+	return described(e.reason(fn(ctx, ws)))
 }
 
 // Check recomputes everything a workspace says about itself.
 func (w *Workspaces) Check(ctx context.Context, ref string) (report holt.CheckReport, err error) {
-	err = w.use(ctx, ref, func(ws *workspace.Workspace) error {
+	err = w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		report, err = ws.Check(ctx)
 		return err
 	})

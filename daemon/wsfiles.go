@@ -46,7 +46,7 @@ func fromGuest(info holt.FileInfo, err error) (holt.FileInfo, error) {
 }
 
 // use calls fn with a workspace's files.
-func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(workspace.Files) error) error {
+func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(context.Context, workspace.Files) error) error {
 	c := workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}
 	switch id, err := strconv.ParseUint(owner, 10, 32); {
 	case owner == "root":
@@ -58,17 +58,17 @@ func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(work
 		return holt.Errorf(holt.InvalidArgument, "the user %q is known only while its computer runs", clip(owner)).
 			WithHint("give agent, root, or a number")
 	}
-	return f.w.use(ctx, ref, func(ws *workspace.Workspace) error {
+	return f.w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		defer f.w.shelf.kernels.settle(ctx, ws)
-		return fn(workspace.Files{Tree: ws.Tree(), Caller: c, Changed: f.w.shelf.kernels.changed(ws)})
+		return fn(ctx, workspace.Files{Tree: ws.Tree(), Caller: c, Changed: f.w.shelf.kernels.changed(ws)})
 	})
 }
 
 // read calls fn with a workspace's files to read, as they are or, if ref says
 // so, as they were at a checkpoint.
-func (f workspaceFiles) read(ctx context.Context, ref string, fn func(workspace.Files) error) error {
+func (f workspaceFiles) read(ctx context.Context, ref string, fn func(context.Context, workspace.Files) error) error {
 	ref, checkpoint := holt.CutCheckpoint(ref)
-	return f.w.use(ctx, ref, func(ws *workspace.Workspace) error {
+	return f.w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		files := workspace.Files{Tree: ws.Tree()}
 		if checkpoint != "" && checkpoint != holt.Live {
 			var err error
@@ -76,12 +76,12 @@ func (f workspaceFiles) read(ctx context.Context, ref string, fn func(workspace.
 				return err
 			}
 		}
-		return fn(files)
+		return fn(ctx, files)
 	})
 }
 
 func (f workspaceFiles) Stat(ctx context.Context, ref, path string) (info holt.FileInfo, err error) {
-	err = f.read(ctx, ref, func(files workspace.Files) error {
+	err = f.read(ctx, ref, func(ctx context.Context, files workspace.Files) error {
 		info, err = files.Stat(path)
 		return err
 	})
@@ -89,7 +89,7 @@ func (f workspaceFiles) Stat(ctx context.Context, ref, path string) (info holt.F
 }
 
 func (f workspaceFiles) List(ctx context.Context, ref, path string) (list []holt.FileInfo, err error) {
-	err = f.read(ctx, ref, func(files workspace.Files) error {
+	err = f.read(ctx, ref, func(ctx context.Context, files workspace.Files) error {
 		list, err = files.List(path)
 		return err
 	})
@@ -97,7 +97,7 @@ func (f workspaceFiles) List(ctx context.Context, ref, path string) (list []holt
 }
 
 func (f workspaceFiles) Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error {
-	return f.read(ctx, ref, func(files workspace.Files) error { return files.Read(ctx, path, off, n, w) })
+	return f.read(ctx, ref, func(ctx context.Context, files workspace.Files) error { return files.Read(ctx, path, off, n, w) })
 }
 
 func (f workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (info holt.FileInfo, err error) {
@@ -111,7 +111,7 @@ func (f workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.W
 	if guest != "" {
 		return fromGuest(f.w.guests.Write(ctx, guest, inGuest(path), spec, r))
 	}
-	err = f.use(ctx, ref, spec.User, func(files workspace.Files) error {
+	err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
 		info, err = files.Write(ctx, path, spec, r)
 		return err
 	})
@@ -128,7 +128,7 @@ func (f workspaceFiles) Mkdir(ctx context.Context, ref string, spec holt.MkdirSp
 			spec.Path = inGuest(spec.Path)
 			return fromGuest(f.w.guests.Mkdir(ctx, guest, spec, ""))
 		}
-		err = f.use(ctx, ref, spec.User, func(files workspace.Files) error {
+		err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
 			info, err = files.Mkdir(spec.Path, spec.Mode, spec.Parents)
 			return err
 		})
@@ -146,7 +146,7 @@ func (f workspaceFiles) Symlink(ctx context.Context, ref string, spec holt.Symli
 			spec.Path = inGuest(spec.Path)
 			return fromGuest(f.w.guests.Symlink(ctx, guest, spec, ""))
 		}
-		err = f.use(ctx, ref, spec.User, func(files workspace.Files) error {
+		err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
 			info, err = files.Symlink(spec.Path, spec.Target)
 			return err
 		})
@@ -163,7 +163,7 @@ func (f workspaceFiles) Remove(ctx context.Context, ref, path string, recursive 
 		if guest != "" && path != "/" { // which the workspace refuses
 			return struct{}{}, f.w.guests.Remove(ctx, guest, inGuest(path), recursive, "")
 		}
-		return struct{}{}, f.use(ctx, ref, "", func(files workspace.Files) error { return files.Remove(ctx, path, recursive) })
+		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error { return files.Remove(ctx, path, recursive) })
 	})
 	return err
 }
@@ -177,7 +177,7 @@ func (f workspaceFiles) Rename(ctx context.Context, ref string, spec holt.Rename
 		if guest != "" {
 			return struct{}{}, f.w.guests.Rename(ctx, guest, holt.RenameSpec{From: inGuest(spec.From), To: inGuest(spec.To)}, "")
 		}
-		return struct{}{}, f.use(ctx, ref, "", func(files workspace.Files) error { return files.Rename(spec.From, spec.To) })
+		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error { return files.Rename(spec.From, spec.To) })
 	})
 	return err
 }
