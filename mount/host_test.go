@@ -17,7 +17,13 @@ import (
 // newWorkspace makes a workspace that is checked and closed when the test ends.
 func newWorkspace(t testing.TB) *workspace.Workspace {
 	t.Helper()
-	ws, err := workspace.Create(filepath.Join(t.TempDir(), "ws"), workspace.Options{Log: testLog(t)})
+	return newWorkspaceWith(t, workspace.Options{})
+}
+
+func newWorkspaceWith(t testing.TB, opt workspace.Options) *workspace.Workspace {
+	t.Helper()
+	opt.Log = testLog(t)
+	ws, err := workspace.Create(filepath.Join(t.TempDir(), "ws"), opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,6 +50,8 @@ func helpers() map[string]func(args []string) error {
 		// writes through a map of args[0], says so, and then says for each
 		// line of its input how many KiB of the map are still dirty
 		"map": func(args []string) error { return mapFile(args[0]) },
+		// writes and syncs a map of args[0] as its input says
+		"faults": func(args []string) error { return mapFaults(args[0]) },
 		// writes args[1] random bytes to the new file args[0] and says their hash
 		"fill": func(args []string) error {
 			n, err := strconv.ParseInt(args[1], 10, 64)

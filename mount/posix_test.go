@@ -25,12 +25,19 @@ import (
 // onBoth runs a test on a workspace that the host mounts, and on one that a
 // guest does.
 func onBoth(t *testing.T, test func(t *testing.T, ws *workspace.Workspace, dir string)) {
+	t.Helper()
+	onBothWith(t, workspace.Options{}, test)
+}
+
+func onBothWith(t *testing.T, opt workspace.Options, test func(t *testing.T, ws *workspace.Workspace, dir string)) {
+	t.Helper()
 	t.Run("host", func(t *testing.T) {
-		ws, dir := mountedWorkspace(t)
-		test(t, ws, dir)
+		ws := newWorkspaceWith(t, opt)
+		test(t, ws, hostMount(t, ws, HostOptions{}))
 	})
 	t.Run("guest", func(t *testing.T) {
-		ws, k := guestWorkspace(t)
+		ws, k := newWorkspaceWith(t, opt), newKernel(t)
+		serveGuest(t, ws, k, GuestOptions{})
 		test(t, ws, k.dir)
 	})
 }
