@@ -236,19 +236,25 @@ func TestQueryPlans(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.checkpoint("one")
 	for sql, want := range map[string]string{
-		"SELECT path FROM files WHERE mtime > '2026-06-09'":                                                                         "SEARCH i USING INDEX inode_mtime",
-		"SELECT dir, sum(size) FROM files GROUP BY dir ORDER BY 2 DESC":                                                             "SEARCH e USING COVERING INDEX entry_ino (ino=?)|SEARCH d USING INTEGER PRIMARY KEY (rowid=?)",
-		"SELECT path FROM files WHERE writer = 'agent' AND mtime > date('now','-7 days')":                                           "SEARCH i USING INDEX inode_mtime",
-		"SELECT path FROM tags WHERE name = 'urgent'":                                                                               "SEARCH x USING COVERING INDEX xattr_tag (<expr>=?)|SEARCH e USING COVERING INDEX entry_ino (ino=?)",
-		"SELECT path FROM files_at WHERE checkpoint = 'one'":                                                                        "SEARCH c USING INDEX sqlite_autoindex_checkpoint_1 (name=?)",
-		"SELECT path FROM files WHERE path = '/a' " + strings.NewReplacer("$dir", "'/'", "$name", "'a'").Replace("AND "+pathKey):    "SEARCH i USING INTEGER PRIMARY KEY (rowid=?)|SEARCH e USING PRIMARY KEY (parent=? AND name=?)",
-		"SELECT path FROM files_at WHERE path = '/a' " + strings.NewReplacer("$dir", "'/'", "$name", "'a'").Replace("AND "+pathKey): "SEARCH e USING INDEX entry_ino (ino=?)|SEARCH main.past_dir USING COVERING INDEX past_dir_path",
+		"SELECT path FROM files WHERE mtime > '2026-06-09'":                                                                          "SEARCH i USING INDEX inode_mtime",
+		"SELECT dir, sum(size) FROM files GROUP BY dir ORDER BY 2 DESC":                                                              "SCAN d USING COVERING INDEX dir_path|SEARCH e USING PRIMARY KEY (parent=?)|SEARCH i USING INTEGER PRIMARY KEY (rowid=?)",
+		"SELECT path FROM files WHERE dir = '/src'":                                                                                  "SEARCH d USING COVERING INDEX dir_path (path=?)|SEARCH e USING PRIMARY KEY (parent=?)",
+		"SELECT path FROM files ORDER BY mtime DESC LIMIT 10":                                                                        "SCAN i USING INDEX inode_mtime",
+		"SELECT 1 FROM (SELECT key AS this, value AS last FROM json_each('{}')) CROSS JOIN entry ON parent = this AND cookie > last": "INDEX entry_cookie (parent=? AND cookie>?)",
+		"SELECT path FROM files WHERE writer = 'agent' AND mtime > date('now','-7 days')":                                            "SEARCH i USING INDEX inode_mtime",
+		"SELECT path FROM tags WHERE name = 'urgent'":                                                                                "SEARCH x USING COVERING INDEX xattr_tag (<expr>=?)|SEARCH e USING COVERING INDEX entry_ino (ino=?)",
+		"SELECT path FROM files_at WHERE checkpoint = 'one'":                                                                         "SEARCH c USING INDEX sqlite_autoindex_checkpoint_1 (name=?)",
+		"SELECT path FROM files WHERE path = '/a' " + strings.NewReplacer("$dir", "'/'", "$name", "'a'").Replace("AND "+pathKey):     "SEARCH i USING INTEGER PRIMARY KEY (rowid=?)|SEARCH e USING PRIMARY KEY (parent=? AND name=?)",
+		"SELECT path FROM files_at WHERE path = '/a' " + strings.NewReplacer("$dir", "'/'", "$name", "'a'").Replace("AND "+pathKey):  "SEARCH e USING INDEX entry_ino (ino=?)|SEARCH main.past_dir USING COVERING INDEX past_dir_path",
 	} {
 		plan := f.ask(Asked{}, "EXPLAIN QUERY PLAN "+sql)
 		for _, step := range strings.Split(want, "|") {
 			if !strings.Contains(plan, step) {
 				t.Errorf("%s does not %s:\n%s", sql, step, plan)
 			}
+		}
+		if strings.Contains(plan, "FOR GROUP BY") {
+			t.Errorf("%s is sorted:\n%s", sql, plan)
 		}
 	}
 	plan := across(t, "EXPLAIN QUERY PLAN SELECT f.path FROM files f LEFT JOIN files p ON p.workspace = 'a' AND p.path = f.path WHERE f.workspace = 'b' AND p.path IS NULL", f, f)
