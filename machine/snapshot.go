@@ -14,11 +14,14 @@ type SnapshotSpec struct {
 	Dir string
 	// Disk is where the machine's new root disk is made, an overlay on the one that
 	// it has. From then on that one is frozen: nothing may ever write to it again.
-	// Empty exactly if the machine has no disk.
+	// Empty exactly if the machine has no disk. Where a snapshot was cut short
+	// together with its machine, a file there is the disk: it is made whole, and
+	// before anything is written to it the disk under it shows through.
 	Disk string
-	// Held is called while the guest's processors stand still, before its disk is
-	// changed. An error abandons the snapshot, and the guest goes on as if nothing
-	// had been. It has a few seconds; every millisecond is one that the guest stands. Nil: nothing.
+	// Held is called while the guest's processors stand still and its disk and the
+	// copy of its memory are complete: what is sent into a port from now on is not in the
+	// image. An error abandons the snapshot, and the guest goes on as if nothing had been. It
+	// has 10 s; every millisecond is one that the guest stands. Nil: nothing.
 	Held func(context.Context) error
 	// End ends the machine once the image is complete, instead of letting it go on.
 	End bool
@@ -26,8 +29,8 @@ type SnapshotSpec struct {
 	// before End ends the machine.
 	Durable bool
 	// MaxRounds is how often memory that the guest has changed meanwhile is copied
-	// again while it runs, before its processors are stopped for whatever is left.
-	// Default: 24.
+	// again while it runs, before its processors are stopped for whatever is left. An
+	// engine may do with fewer. Default: 24.
 	MaxRounds int
 	// Pause is how long the guest should stand still for the rest of its memory to be
 	// copied. It is an aim, not a bound: see MaxRounds. Default: 10 ms.
@@ -65,8 +68,8 @@ func (s SnapshotSpec) WithDefaults() (SnapshotSpec, error) {
 
 // SnapshotReport says what a snapshot did to the guest and what it left.
 type SnapshotReport struct {
-	// Pause is how long the guest's processors stood still; of a machine that was
-	// ended, until all of it was copied.
+	// Pause is how long the guest's processors stood still, in all; of a machine that
+	// was ended, until all of it was copied.
 	Pause time.Duration `json:"pause"`
 	// Rounds is how often memory was copied, the first time all of it.
 	Rounds int `json:"rounds"`

@@ -71,6 +71,9 @@ func (g *guest) take(ctx context.Context) error {
 		return err
 	}
 	_, disk, _, err := g.root(within)
+	if err != nil {
+		return err
+	}
 	g.setDisk(disk)
-	return err
+	return g.closeLeft(within)
 }

@@ -141,7 +141,7 @@ func (g *guest) note(e event) bool {
 		}
 		log.Warn("root disk failed", "reason", clip(d.Reason), "action", d.Action, "full", d.NoSpace)
 		return d.NoSpace && d.Action == "stop"
-	case "MIGRATION", "STOP", "RESUME":
+	case "MIGRATION", "MIGRATION_PASS", "STOP", "RESUME":
 		g.pauses.see(e)
 		select {
 		case g.moved <- struct{}{}:

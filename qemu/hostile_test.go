@@ -22,7 +22,7 @@ import (
 func emulated(t *testing.T, wait time.Duration) *Engine {
 	v := installed(t)
 	v.Accel, v.MachineType = machine.AccelTCG, preferredMachine
-	return &Engine{verdict: v, log: slog.Default(), wait: wait, startWait: startWait}
+	return &Engine{verdict: v, img: "qemu-img", log: slog.Default(), wait: wait, startWait: startWait}
 }
 
 // What a guest that takes QEMU over finds there: nothing of the daemon's

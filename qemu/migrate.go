@@ -2,18 +2,22 @@ package qemu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/machine"
 )
 
 // Names of QEMU's for what a migration is in.
 const (
+	statusActive        = "active"
 	statusPreSwitchover = "pre-switchover" // the processors stand, and it waits to be told to go on
 	statusCompleted     = "completed"
 )
@@ -54,12 +58,22 @@ type stream struct {
 
 // openStream begins a migration that stops the processors when what is left can be
 // copied within pause, and waits then.
+//
+// In software emulation QEMU (7.2 and others) forgets writes: a round that looks for
+// changed pages makes them count as unchanged, while the emulated processors go on
+// writing to those that they have at hand without telling. So there is one round
+// only, which begins and ends with the processors at rest: as it begins they
+// forget what they have at hand, and from then on the first write to each page is told.
 func (g *guest) openStream(ctx context.Context, memory, state *os.File, pause time.Duration) (*stream, error) {
 	if err := g.capabilities(ctx, "events", "pause-before-switchover", "auto-converge"); err != nil {
 		return nil, err
 	}
+	limit := max(pause.Milliseconds(), 1)
+	if g.oneRound() {
+		limit = 0 // not even what is left of the first round is looked at again
+	}
 	err := g.monitor.do(ctx, "migrate-set-parameters", map[string]any{
-		"max-bandwidth": int64(1) << 40, "downtime-limit": max(pause.Milliseconds(), 1),
+		"max-bandwidth": int64(1) << 40, "downtime-limit": limit,
 		"cpu-throttle-initial": 40, "cpu-throttle-increment": 20, "max-cpu-throttle": 90,
 	}, nil)
 	if err != nil {
@@ -72,21 +86,40 @@ func (g *guest) openStream(ctx context.Context, memory, state *os.File, pause ti
 	defer in.Close() // QEMU's copy keeps it
 	unix.FcntlInt(in.Fd(), unix.F_SETPIPE_SZ, pipeSize)
 	s := &stream{guest: g, out: out, done: make(chan struct{}), splitter: newSplitter(out, int64(g.spec.MemoryMB)*mib, memory)}
-	if err := g.monitor.give(ctx, "migration", in); err != nil {
-		out.Close()
-		return nil, err
-	}
-	g.pauses.begin()
-	if err := g.monitor.do(ctx, "migrate", map[string]string{"uri": "fd:migration"}, nil); err != nil {
-		out.Close()
-		return nil, err
-	}
 	go func() {
 		defer close(s.done)
 		s.state, s.err = s.splitter.split(state)
 		s.shut() // whoever writes on learns it
 	}()
+	if err := s.begin(ctx, in); err != nil {
+		in.Close()
+		s.close()
+		return nil, err
+	}
 	return s, nil
+}
+
+// oneRound says whether memory may be looked at only while the processors rest.
+func (g *guest) oneRound() bool { return g.engine.verdict.Accel != machine.AccelKVM }
+
+// begin lets QEMU write to the pipe.
+func (s *stream) begin(ctx context.Context, pipe *os.File) error {
+	if err := s.monitor.give(ctx, "migration", pipe); err != nil {
+		return err
+	}
+	s.pauses.begin()
+	if s.oneRound() {
+		if err := s.monitor.do(ctx, "stop", nil, nil); err != nil {
+			return err
+		}
+	}
+	if err := s.monitor.do(ctx, "migrate", map[string]string{"uri": "fd:migration"}, nil); err != nil || !s.oneRound() {
+		return err
+	}
+	if err := s.await(ctx, func(migration) error { return nil }, statusActive, statusPreSwitchover); err != nil {
+		return err
+	}
+	return s.monitor.do(ctx, "cont", nil, nil)
 }
 
 // capabilities turns them on, whatever QEMU was told before.
@@ -98,8 +131,9 @@ func (g *guest) capabilities(ctx context.Context, names ...string) error {
 	return g.monitor.do(ctx, "migrate-set-capabilities", map[string]any{"capabilities": all}, nil)
 }
 
-// await returns when the migration has the status. It calls each with every other.
-func (s *stream) await(ctx context.Context, status string, each func(migration) error) error {
+// await returns when the migration has one of the statuses. It calls each with what
+// it saw, also the last.
+func (s *stream) await(ctx context.Context, each func(migration) error, statuses ...string) error {
 	tick := time.NewTicker(migrationPoll)
 	defer tick.Stop()
 	done := s.done
@@ -108,9 +142,10 @@ func (s *stream) await(ctx context.Context, status string, each func(migration) 
 		if err := s.monitor.do(ctx, "query-migrate", nil, &now); err != nil {
 			return err
 		}
-		switch now.Status {
-		case status:
+		if slices.Contains(statuses, now.Status) {
 			return each(now)
+		}
+		switch now.Status {
 		case "failed", "cancelled", statusCompleted:
 			if err := s.broke(); err != nil {
 				return err
@@ -201,12 +236,12 @@ func (g *guest) proceed(ctx context.Context) error {
 			return err
 		}
 		switch status {
-		case "running", "io-error", "shutdown", "guest-panicked":
-			return nil
 		case "finish-migrate":
 			err = wait(ctx, proceedPoll)
-		default:
+		case "postmigrate", "paused":
 			err = g.monitor.do(ctx, "cont", nil, nil)
+		default: // it runs, or stands for a reason of its own
+			return nil
 		}
 		if err != nil {
 			return err
@@ -225,8 +260,17 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// isOver says whether the machine has ended.
-func (g *guest) isOver() bool {
+// isOver says whether the machine has ended, which can be the reason for err: QEMU's
+// monitor is closed a little before.
+func (g *guest) isOver(err error) bool {
+	if errors.Is(err, errMonitorClosed) {
+		timer := time.NewTimer(g.engine.wait)
+		defer timer.Stop()
+		select {
+		case <-g.Handle.Done():
+		case <-timer.C:
+		}
+	}
 	select {
 	case <-g.Handle.Done():
 		return true
@@ -237,15 +281,16 @@ func (g *guest) isOver() bool {
 
 // pauses is how long the guest stood still, by QEMU's own clock.
 type pauses struct {
-	mu           sync.Mutex
-	stop, resume time.Time
+	mu    sync.Mutex
+	since time.Time // zero: it runs
+	sum   time.Duration
 }
 
 // begin forgets what was before.
 func (p *pauses) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stop, p.resume = time.Time{}, time.Time{}
+	p.since, p.sum = time.Time{}, 0
 }
 
 // see takes the events STOP and RESUME.
@@ -253,23 +298,20 @@ func (p *pauses) see(e event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case e.name == "STOP" && p.stop.IsZero():
-		p.stop = e.at
-	case e.name == "RESUME" && p.resume.IsZero():
-		p.resume = e.at
+	case e.name == "STOP" && p.since.IsZero():
+		p.since = e.at
+	case e.name == "RESUME" && !p.since.IsZero():
+		p.sum += e.at.Sub(p.since)
+		p.since = time.Time{}
 	}
 }
 
-// last is how long the guest stood since begin; until now if it still does, and 0
-// if it never did.
-func (p *pauses) last() time.Duration {
+// total is how long the guest stood since begin, until now if it still does.
+func (p *pauses) total() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.stop.IsZero():
-		return 0
-	case p.resume.IsZero():
-		return time.Since(p.stop)
+	if p.since.IsZero() {
+		return p.sum
 	}
-	return p.resume.Sub(p.stop)
+	return p.sum + time.Since(p.since)
 }

@@ -2,10 +2,13 @@ package qemu
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,18 +59,8 @@ func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Lstat(path); err == nil {
-		return nil, holt.Errorf(holt.AlreadyExists, "disk %s exists already", path)
-	}
-	// -u: it is not looked at, since QEMU is writing to it.
-	out, err := exec.CommandContext(ctx, g.engine.img, "create", "-q", "-u", "-f", "qcow2",
-		"-F", "qcow2", "-b", file, "--", path, strconv.FormatInt(size, 10)).CombinedOutput()
-	if err != nil {
-		os.Remove(path)
-		if strings.Contains(string(out), unix.ENOSPC.Error()) {
-			return nil, fullDisk(filepath.Dir(path), 0)
-		}
-		return nil, fmt.Errorf("create overlay: %w: %s", err, clip(strings.TrimSpace(string(out))))
+	if err := g.engine.createOverlay(ctx, path, file, size); err != nil {
+		return nil, err
 	}
 	names, err := g.nodeNames(ctx)
 	if err != nil {
@@ -76,7 +69,7 @@ func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 	}
 	o := &overlay{guest: g, path: path, under: node}
 	for n := 1; o.node == "" || names[o.node] || names[o.file]; n++ {
-		o.node = fmt.Sprintf("root-%d", n)
+		o.node = fmt.Sprint(overlayPrefix, n)
 		o.file = o.node + "-file"
 	}
 	for _, options := range []map[string]any{
@@ -85,11 +78,53 @@ func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 		with(diskNode(o.node, o.file), "backing", nil),
 	} {
 		if err := g.monitor.do(ctx, "blockdev-add", options, nil); err != nil {
-			o.remove(context.WithoutCancel(ctx))
-			return nil, err
+			return nil, errors.Join(err, o.undo(context.WithoutCancel(ctx)))
 		}
 	}
 	return o, nil
+}
+
+// createOverlay makes an overlay of size bytes on a disk that a guest writes to.
+// It is whole and durable when there is something at path.
+func (e *Engine) createOverlay(ctx context.Context, path, under string, size int64) error {
+	if _, err := os.Lstat(path); err == nil {
+		return holt.Errorf(holt.AlreadyExists, "disk %s exists already", path)
+	}
+	making := path + makingSuffix
+	// -u: what is under it is not looked at, since QEMU has it open for writing.
+	out, err := exec.CommandContext(ctx, e.img, "create", "-q", "-u", "-f", "qcow2",
+		"-F", "qcow2", "-b", under, "--", making, strconv.FormatInt(size, 10)).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("create overlay: %w: %s", err, clip(strings.TrimSpace(string(out))))
+		if strings.Contains(string(out), unix.ENOSPC.Error()) {
+			err = fullDisk(filepath.Dir(path), 0)
+		}
+	}
+	if err == nil {
+		err = syncPath(making)
+	}
+	if err == nil {
+		err = os.Rename(making, path)
+	}
+	if err == nil {
+		err = syncPath(filepath.Dir(path))
+	}
+	if err != nil {
+		os.Remove(making)
+		os.Remove(path)
+	}
+	return err
+}
+
+// makingSuffix is added to the path of an overlay that is being made.
+const makingSuffix = ".new"
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // nodeNames are the names of what QEMU has open.
@@ -113,15 +148,79 @@ func (o *overlay) insert(ctx context.Context) error {
 	return o.monitor.do(ctx, "blockdev-snapshot", map[string]any{"node": o.under, "overlay": o.node}, nil)
 }
 
-// remove closes and removes an overlay that was not inserted.
-func (o *overlay) remove(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, o.engine.wait)
-	defer cancel()
+// undo takes the overlay away: what was written to it since it was inserted, if it
+// was, comes to lie where the guest wrote before. An error leaves it in its place.
+func (o *overlay) undo(ctx context.Context) error {
+	node, _, _, err := o.root(ctx)
+	if err == nil && node == o.node {
+		err = o.commit(ctx)
+	}
+	if err != nil && o.isOver(err) && o.Disk() != o.path {
+		return os.Remove(o.path) // nothing was written to it
+	}
+	if err != nil {
+		return err
+	}
 	for _, node := range []string{o.node, o.file} {
 		o.monitor.do(ctx, "blockdev-del", map[string]string{"node-name": node}, nil) // or it was never added
 	}
-	os.Remove(o.path)
+	return os.Remove(o.path)
 }
+
+// commit writes what the overlay holds to the disk beneath, and lets the guest write
+// there again. The guest may run meanwhile.
+func (o *overlay) commit(ctx context.Context) error {
+	id := "commit-" + o.node
+	err := o.monitor.do(ctx, "block-commit", map[string]string{"job-id": id, "device": o.node, "base-node": o.under}, nil)
+	for err == nil {
+		var jobs []struct {
+			ID     string `json:"id"`
+			Status string `json:"status"`
+		}
+		if err = o.monitor.do(ctx, "query-jobs", nil, &jobs); err != nil {
+			break
+		}
+		status := ""
+		for _, job := range jobs {
+			if job.ID == id {
+				status = job.Status
+			}
+		}
+		switch status {
+		case "": // it has ended
+			node, file, _, err := o.root(ctx)
+			if err == nil && node != o.under {
+				err = holt.Errorf(holt.Internal, "QEMU did not write an overlay back")
+			}
+			if err == nil {
+				o.setDisk(file)
+			}
+			return err
+		case "ready": // all but what is written now lies beneath
+			err = o.monitor.do(ctx, "job-complete", map[string]string{"id": id}, nil)
+		default:
+			err = wait(ctx, proceedPoll)
+		}
+	}
+	return err
+}
+
+// closeLeft closes overlays that a daemon has opened, and died before it inserted them.
+func (g *guest) closeLeft(ctx context.Context) error {
+	names, err := g.nodeNames(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) { // a disk before its file
+		if strings.HasPrefix(name, overlayPrefix) {
+			g.monitor.do(ctx, "blockdev-del", map[string]string{"node-name": name}, nil) // refused for those in use
+		}
+	}
+	return nil
+}
+
+// overlayPrefix begins QEMU's names for overlays.
+const overlayPrefix = "root-"
 
 // fileNode and diskNode are the two halves of a disk: its file, and the qcow2 in it.
 func fileNode(name, path string) map[string]any {

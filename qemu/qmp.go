@@ -248,10 +248,12 @@ func (q *qmp) send(ctx context.Context, id uint64, command string, args any, fil
 	}
 	q.write.Lock()
 	defer q.write.Unlock()
-	// A command that was cut short by the deadline would spoil the next one, so
-	// an error here ends the session.
-	deadline, _ := ctx.Deadline()
-	q.conn.SetWriteDeadline(deadline)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// A command that was cut short would spoil the next one, so an error here ends
+	// the session. A few bytes to a QEMU that reads take no time, whoever waits for the answer.
+	q.conn.SetWriteDeadline(time.Now().Add(monitorWait))
 	if err := write(q.conn, append(b, '\n'), file); err != nil {
 		q.conn.Close()
 		return fmt.Errorf("%w: %w", errMonitorClosed, err)

@@ -17,7 +17,9 @@ import (
 const (
 	// undoWait bounds how long a snapshot that is abandoned waits for the guest to go on.
 	undoWait = 30 * time.Second
-	// heldWait bounds what is done while the guest stands still.
+	// standWait bounds what is done while the guest stands still, and what is left then.
+	standWait = 2 * time.Minute
+	// heldWait bounds the caller's part of it.
 	heldWait = 10 * time.Second
 )
 
@@ -29,21 +31,21 @@ func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machin
 	if err != nil {
 		return none, err
 	}
-	if (spec.Disk == "") != (g.Disk() == "") {
-		return none, holt.Errorf(holt.InvalidArgument, "a snapshot needs a new disk exactly if the machine has one")
-	}
 	if !g.taking.TryLock() {
 		return none, holt.Errorf(holt.Conflict, "another snapshot of this machine is being taken")
 	}
 	defer g.taking.Unlock()
+	if (spec.Disk == "") != (g.Disk() == "") {
+		return none, holt.Errorf(holt.InvalidArgument, "a snapshot needs a new disk exactly if the machine has one")
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.holding, cancel)()
-	s := &snapshot{guest: g, spec: spec}
+	s := &snapshot{guest: g, spec: spec, frozen: g.Disk()}
 	s.report.MemoryBytes = int64(g.spec.MemoryMB) * mib
 	if err := s.take(ctx); err != nil {
-		s.abandon(context.WithoutCancel(ctx))
-		return none, s.explain(ctx, err)
+		s.abandon()
+		return none, s.explain(err)
 	}
 	return s.report, nil
 }
@@ -53,15 +55,13 @@ type snapshot struct {
 	*guest
 	spec   machine.SnapshotSpec
 	report machine.SnapshotReport
+	frozen string // the disk that the image goes with
 
 	made          bool // spec.Dir is ours
 	memory, state *os.File
-
-	disk    *overlay // nil: none
-	swapped bool
-	frozen  string // the disk that the image goes with
-
-	stream *stream // nil: none was begun
+	disk          *overlay // nil: none
+	begun         bool     // QEMU may have been told to migrate
+	stream        *stream  // nil: none was begun
 }
 
 // step is something that a snapshot does; a test looks in between.
@@ -70,20 +70,36 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// take takes the steps. From "stop" to "go on" the guest stands still.
+// take takes the steps: while the guest runs, while it stands, and afterwards.
+// What ctx ends is only the first: a snapshot that has gone further is soon done.
+//
+// The caller is told when the copy of the memory is complete. Until then QEMU may
+// still put into it what comes from the ports: whoever answers a guest there, and
+// says to itself in Held how far it has got, knows that the image holds no later answer.
 func (s *snapshot) take(ctx context.Context) error {
-	for _, step := range []step{
+	err := s.steps(ctx, []step{
 		{"look", s.look},
 		{"make files", s.makeFiles},
 		{"make disk", s.makeDisk},
 		{"copy memory", s.converge},
-		{"hold", s.hold},
+	})
+	if err != nil {
+		return err
+	}
+	standing, cancel := context.WithTimeout(context.WithoutCancel(ctx), standWait)
+	defer cancel()
+	return s.steps(standing, []step{
 		{"swap disk", s.swap},
 		{"copy devices", s.complete},
+		{"hold", func(context.Context) error { return s.hold(ctx) }},
 		{"go on", s.goOn},
 		{"keep", s.keep},
 		{"end", s.end},
-	} {
+	})
+}
+
+func (s *snapshot) steps(ctx context.Context, steps []step) error {
+	for _, step := range steps {
 		if s.engine.stepping != nil {
 			s.engine.stepping(step.name)
 		}
@@ -105,7 +121,6 @@ func (s *snapshot) look(ctx context.Context) error {
 	case status != "running":
 		return holt.Errorf(holt.Conflict, "the machine is not running but %s", clip(status))
 	}
-	s.frozen = s.Disk()
 	return room(filepath.Dir(s.spec.Dir))
 }
 
@@ -136,19 +151,20 @@ func (s *snapshot) makeDisk(ctx context.Context) (err error) {
 // converge copies memory while the guest runs, until so little of it changes that
 // the guest can stand for the rest, or the rounds are used up. Then it stands.
 func (s *snapshot) converge(ctx context.Context) error {
+	s.begun = true
 	var err error
 	if s.stream, err = s.openStream(ctx, s.memory, s.state, s.spec.Pause); err != nil {
 		return err
 	}
-	return s.stream.await(ctx, statusPreSwitchover, func(now migration) error {
+	return s.stream.await(ctx, func(now migration) error {
 		s.report.Rounds = max(s.report.Rounds, now.RAM.Rounds)
 		s.report.Throttle = max(s.report.Throttle, now.Throttle)
-		if now.RAM.Rounds < s.spec.MaxRounds || s.report.Forced {
+		if s.oneRound() || now.RAM.Rounds < s.spec.MaxRounds || s.report.Forced {
 			return nil
 		}
 		s.report.Forced = true
 		return s.monitor.do(ctx, "migrate-set-parameters", map[string]any{"downtime-limit": maxDowntime}, nil)
-	})
+	}, statusPreSwitchover)
 }
 
 func (s *snapshot) hold(ctx context.Context) error {
@@ -165,8 +181,7 @@ func (s *snapshot) swap(ctx context.Context) error {
 	if err := s.disk.insert(ctx); err != nil {
 		return err
 	}
-	s.swapped = true
-	s.setDisk(s.spec.Disk)
+	s.setDisk(s.disk.path)
 	return nil
 }
 
@@ -175,10 +190,10 @@ func (s *snapshot) complete(ctx context.Context) error {
 	if err := s.monitor.do(ctx, "migrate-continue", map[string]string{"state": statusPreSwitchover}, nil); err != nil {
 		return err
 	}
-	return s.stream.await(ctx, statusCompleted, func(now migration) error {
+	return s.stream.await(ctx, func(now migration) error {
 		s.report.Rounds = max(s.report.Rounds, now.RAM.Rounds)
 		return nil
-	})
+	}, statusCompleted)
 }
 
 func (s *snapshot) goOn(ctx context.Context) error {
@@ -194,12 +209,12 @@ func (s *snapshot) keep(ctx context.Context) error {
 	if s.report.StateBytes, s.report.DataBytes, err = s.stream.finish(ctx); err != nil {
 		return err
 	}
-	s.report.Pause = s.pauses.last()
+	s.report.Pause = s.pauses.total()
 	for _, f := range []*os.File{s.memory, s.state} {
 		if s.spec.Durable {
 			err = errors.Join(err, f.Sync())
 		}
-		err = errors.Join(err, f.Chmod(0o400), f.Close())
+		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
 		return fmt.Errorf("keep image: %w", err)
@@ -221,18 +236,22 @@ func (s *snapshot) end(context.Context) error {
 
 // abandon lets the guest go on and removes what was made. The guest's time
 // comes first.
-func (s *snapshot) abandon(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, undoWait)
+func (s *snapshot) abandon() {
+	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
 	defer cancel()
 	log := s.engine.log.With("machine", s.guest.spec.ID)
-	if s.stream != nil {
-		if err := s.settle(ctx); err != nil && !s.isOver() {
+	if s.begun {
+		if err := s.settle(ctx); err != nil && !s.isOver(err) {
 			log.Error("let guest go on after its snapshot failed", "err", err)
 		}
+	}
+	if s.stream != nil {
 		s.stream.close()
 	}
-	if s.disk != nil && !s.swapped {
-		s.disk.remove(ctx)
+	if s.disk != nil {
+		if err := s.disk.undo(ctx); err != nil && !s.isOver(err) {
+			log.Error("take overlay of a failed snapshot away", "disk", s.Disk(), "err", err)
+		}
 	}
 	for _, f := range []*os.File{s.memory, s.state} {
 		if f != nil {
@@ -247,14 +266,12 @@ func (s *snapshot) abandon(ctx context.Context) {
 }
 
 // explain says why a snapshot failed, in the words of whoever knows best.
-func (s *snapshot) explain(ctx context.Context, err error) error {
+func (s *snapshot) explain(err error) error {
 	switch {
-	case s.isOver():
+	case s.isOver(err):
 		return fmt.Errorf("snapshot: %w", machine.Gone(s.Dir.Path))
 	case errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("snapshot: %w", fullDisk(filepath.Dir(s.spec.Dir), 0))
-	case ctx.Err() != nil:
-		return fmt.Errorf("snapshot: %w", ctx.Err())
 	}
 	return fmt.Errorf("snapshot: %w", err)
 }

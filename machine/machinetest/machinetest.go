@@ -87,9 +87,7 @@ func Run(t *testing.T, s Subject) {
 		{"Three", testThree},
 	}
 	if s.Open(t).Capabilities().MemorySnapshot {
-		tests = append(tests, []test{
-			{"Fork", testFork},
-		}...)
+		tests = append(tests, test{"Snapshot", testSnapshot})
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.run(t, newLab(t, s, spec)) })

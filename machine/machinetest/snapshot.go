@@ -1,19 +1,13 @@
 package machinetest
 
 import (
-	"bufio"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,8 +15,8 @@ import (
 	"holt/machine"
 )
 
-// diskMB is the size of the disks under test, MiB.
-const diskMB = 64
+// soak says whether the full counts are asked for.
+func soak() bool { return os.Getenv("HOLT_SOAK") != "" }
 
 // testNoSnapshot: an engine that cannot keep memory says so, and does no harm.
 func testNoSnapshot(t *testing.T, l *lab) {
@@ -44,213 +38,34 @@ func testNoSnapshot(t *testing.T, l *lab) {
 	alive(t, m)
 }
 
-// world is a machine whose memory and disk hold something known, and the
-// snapshots of it.
-type world struct {
-	*lab
-	engine machine.Engine
-	m      machine.Machine
-	count  int
-	frozen map[string]string // path → checksum of what may never change again
-}
-
-// newWorld boots a machine with a disk.
-func newWorld(t *testing.T, l *lab) *world {
-	t.Helper()
-	w := &world{lab: l, engine: l.Open(t), frozen: map[string]string{}}
-	base := filepath.Join(l.root, "base.raw")
-	if err := os.WriteFile(base, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(base, diskMB<<20); err != nil {
-		t.Fatal(err)
-	}
-	spec := l.next()
-	spec.Disk = w.path("disk")
-	if err := w.engine.CreateDisk(t.Context(), spec.Disk, machine.Base{Path: base}, diskMB); err != nil {
-		t.Fatal(err)
-	}
-	w.m = l.launch(t, w.engine, spec)
-	w.says(t, w.m, "keep begun", "begun,")
-	w.says(t, w.m, "write 1 begun", "begun")
-	return w
-}
-
-// path returns one where nothing is.
-func (w *world) path(what string) string {
-	w.count++
-	return filepath.Join(w.root, fmt.Sprint(what, "-", w.count))
-}
-
-// ask asks the guest something. What is stale comes before the answer.
-func (w *world) ask(t *testing.T, m machine.Machine, request string) string {
-	t.Helper()
-	said, err := ask(t.Context(), m, request)
-	if err != nil {
-		t.Fatalf("ask %q: %v", request, err)
-	}
-	return said
-}
-
-func ask(ctx context.Context, m machine.Machine, request string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	conn, err := m.Dial(ctx, machine.PortControl)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
-	nonce := rand.Text()
-	if _, err := fmt.Fprintf(conn, "\n%s\n!%s\n", nonce, request); err != nil {
-		return "", err
-	}
-	for lines := bufio.NewReader(conn); ; {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			return "", err
-		}
-		if line != nonce+"\n" {
-			continue
-		}
-		if line, err = lines.ReadString('\n'); err != nil {
-			return "", err
-		}
-		said, ok := strings.CutPrefix(strings.TrimSpace(line), "ok")
-		if !ok {
-			return "", errors.New(line)
-		}
-		return strings.TrimSpace(said), nil
-	}
-}
-
-// says fails the test unless the guest answers that.
-func (w *world) says(t *testing.T, m machine.Machine, request, want string) {
-	t.Helper()
-	if got := w.ask(t, m, request); got != want {
-		t.Errorf("%s: %q, want %q", request, got, want)
-	}
-}
-
-// counts fails the test unless the guest's counter is at least that, and grows. It
-// returns where it is.
-func (w *world) counts(t *testing.T, m machine.Machine, least int64) int64 {
-	t.Helper()
-	read := func() int64 {
-		n, err := strconv.ParseInt(w.ask(t, m, "count"), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	first := read()
-	if first < least {
-		t.Errorf("the counter went back to %d, it was %d", first, least)
-	}
-	last := first
-	waitFor(t, "the counter", func() bool { last = read(); return last > first })
-	return last
-}
-
-// moment is a snapshot and the disk that was frozen with it.
-type moment struct {
-	dir, disk string
-	report    machine.SnapshotReport
-}
-
-// snapshot takes one; change may be nil.
-func (w *world) snapshot(t *testing.T, m machine.Machine, change func(*machine.SnapshotSpec)) moment {
-	t.Helper()
-	spec := machine.SnapshotSpec{Dir: w.path("image"), Disk: w.path("disk")}
-	if change != nil {
-		change(&spec)
-	}
-	before := m.Disk()
-	r, err := m.Snapshot(t.Context(), spec)
-	if err != nil {
-		t.Fatalf("snapshot: %v", err)
-	}
-	if !ended(m) && m.Disk() != spec.Disk {
-		t.Errorf("the machine writes to %s", m.Disk())
-	}
-	t.Logf("%+v", r)
-	w.freeze(t, before, filepath.Join(spec.Dir, machine.MemoryFile), filepath.Join(spec.Dir, machine.StateFile))
-	return moment{dir: spec.Dir, disk: before, report: r}
-}
-
-// fork is the spec of a machine that goes on from a moment.
-func (w *world) fork(t *testing.T, at moment) machine.Spec {
-	t.Helper()
-	spec := machine.Spec{Restore: at.dir, Disk: w.path("disk")}
-	next := w.next()
-	spec.ID, spec.Dir = next.ID, next.Dir
-	if err := w.engine.CreateDisk(t.Context(), spec.Disk, machine.Base{Path: at.disk, Format: "qcow2"}, diskMB); err != nil {
-		t.Fatal(err)
-	}
-	return spec
-}
-
-// forks starts n machines from a moment at once.
-func (w *world) forks(t *testing.T, at moment, n int) []machine.Machine {
-	t.Helper()
-	specs, machines, errs := make([]machine.Spec, n), make([]machine.Machine, n), make([]error, n)
-	for i := range specs {
-		specs[i] = w.fork(t, at)
-	}
-	var wg sync.WaitGroup
-	for i, spec := range specs {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			machines[i], errs[i] = w.engine.Start(ctx, spec)
+// testSnapshot tries snapshots of one machine, which is busy with all kinds of things.
+func testSnapshot(t *testing.T, l *lab) {
+	w := newWorld(t, l)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *world)
+	}{
+		{"Fork", testFork},
+		{"Busy", testBusy},
+		{"Held", testHeld},
+		{"Refused", testRefused},
+		{"Cancelled", testCancelled},
+		{"Generations", testGenerations},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.run(t, w)
+			w.unchanged(t)
 		})
 	}
-	wg.Wait()
-	for i, m := range machines {
-		if errs[i] != nil {
-			t.Fatalf("fork %d: %v", i, errs[i])
-		}
-		w.own(m)
-	}
-	return machines
-}
-
-// freeze remembers files that may never change again.
-func (w *world) freeze(t *testing.T, paths ...string) {
-	t.Helper()
-	for _, path := range paths {
-		w.frozen[path] = checksum(t, path)
-	}
-}
-
-// unchanged fails the test if a frozen file has changed.
-func (w *world) unchanged(t *testing.T) {
-	t.Helper()
-	for path, sum := range w.frozen {
-		if checksum(t, path) != sum {
-			t.Errorf("%s was frozen and has changed", filepath.Base(path))
-		}
-	}
-}
-
-func checksum(t *testing.T, path string) string {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // testFork: what was in memory and on the disk goes on in the original and in each of
 // its forks, and each goes its own way.
-func testFork(t *testing.T, l *lab) {
-	w := newWorld(t, l)
+func testFork(t *testing.T, w *world) {
+	n := 4
+	if soak() {
+		n = 10
+	}
 	w.ask(t, w.m, "fill 8 42")
 	sum := w.ask(t, w.m, "sum")
 	was := w.counts(t, w.m, 0)
@@ -258,7 +73,7 @@ func testFork(t *testing.T, l *lab) {
 	w.says(t, w.m, "keep original", "begun,original,")
 	w.says(t, w.m, "write 1 original", "original")
 	w.counts(t, w.m, was)
-	forks := w.forks(t, at, 4)
+	forks := w.forks(t, at, n)
 	for i, f := range forks {
 		own := fmt.Sprint("fork", i)
 		w.says(t, f, "recall", "begun,")
@@ -267,13 +82,193 @@ func testFork(t *testing.T, l *lab) {
 		w.counts(t, f, was)
 		w.says(t, f, "keep "+own, "begun,"+own+",")
 		w.says(t, f, "write 1 "+own, own)
-		w.says(t, f, "fill 16 1", "16")
 	}
 	for i, f := range forks {
 		w.says(t, f, "read 1", fmt.Sprint("fork", i))
+		if err := f.Kill(); err != nil {
+			t.Error(err)
+		}
 	}
 	w.says(t, w.m, "read 1", "original")
 	w.says(t, w.m, "sum", sum)
 	alive(t, w.m)
-	w.unchanged(t)
+}
+
+// testBusy: a guest that writes memory and disk as fast as it can. Memory and disk of
+// the image are of one instant, and it does not take for ever.
+func testBusy(t *testing.T, w *world) {
+	w.ask(t, w.m, "dirty 0 32")
+	w.ask(t, w.m, "churn")
+	at := w.snapshot(t, w.m, func(s *machine.SnapshotSpec) { s.MaxRounds = 8 })
+	w.says(t, w.m, "verify", "")
+	fork := w.forks(t, at, 1)[0]
+	for range 3 {
+		w.says(t, fork, "verify", "")
+	}
+	// What was being written when it was taken is written on in the fork.
+	again := w.snapshot(t, fork, func(s *machine.SnapshotSpec) { s.MaxRounds = 1 })
+	w.says(t, fork, "calm", "")
+	if err := fork.Kill(); err != nil {
+		t.Error(err)
+	}
+	w.says(t, w.forks(t, again, 1)[0], "verify", "")
+	w.says(t, w.m, "calm", "")
+	w.says(t, w.m, "verify", "")
+}
+
+// testHeld: whoever is told that the guest stands can refuse; then nothing has been.
+func testHeld(t *testing.T, w *world) {
+	w.says(t, w.m, "write 2 held", "held")
+	was, disk := w.counts(t, w.m, 0), w.m.Disk()
+	spec := machine.SnapshotSpec{Dir: w.path("image"), Disk: w.path("disk")}
+	refusal := errors.New("not now")
+	called := 0
+	spec.Held = func(context.Context) error { called++; return refusal }
+	if _, err := w.m.Snapshot(t.Context(), spec); !errors.Is(err, refusal) || called != 1 {
+		t.Errorf("a snapshot that was refused: %v, asked %d times", err, called)
+	}
+	w.nothing(t, spec, disk)
+	w.counts(t, w.m, was)
+	w.says(t, w.m, "write 3 after", "after")
+	spec.Held = func(context.Context) error {
+		if _, err := w.m.Snapshot(t.Context(), machine.SnapshotSpec{Dir: spec.Dir + "2", Disk: spec.Disk + "2"}); holt.CodeOf(err) != holt.Conflict {
+			t.Errorf("a second snapshot at the same time: %v", err)
+		}
+		if said, err := askSoon(w.m, "count"); err == nil {
+			t.Errorf("the guest, which stands still, says %s", said)
+		}
+		return nil
+	}
+	at := w.snapshot(t, w.m, func(s *machine.SnapshotSpec) { s.Held = spec.Held })
+	fork := w.forks(t, at, 1)[0]
+	w.says(t, fork, "read 2", "held")
+	w.says(t, fork, "read 3", "after")
+}
+
+// askSoon asks a guest that is not expected to answer.
+func askSoon(m machine.Machine, request string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	conn, err := m.Dial(ctx, machine.PortControl)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	conn.SetDeadline(deadline)
+	fmt.Fprintf(conn, "!%s\n", request)
+	b := make([]byte, 100)
+	n, err := conn.Read(b)
+	return string(b[:n]), err
+}
+
+// nothing fails the test if a snapshot that failed has left something.
+func (w *world) nothing(t *testing.T, spec machine.SnapshotSpec, disk string) {
+	t.Helper()
+	for _, path := range []string{spec.Dir, spec.Disk} {
+		if left, _ := filepath.Glob(path + "*"); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+	if w.m.Disk() != disk {
+		t.Errorf("the machine writes to %s instead of %s", w.m.Disk(), disk)
+	}
+}
+
+// testRefused: what cannot be done is refused, and does no harm.
+func testRefused(t *testing.T, w *world) {
+	there, was := w.path("there"), w.m.Disk()
+	if err := os.Mkdir(there, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	absent := w.path("absent")
+	for name, c := range map[string]struct {
+		spec machine.SnapshotSpec
+		code holt.Code
+	}{
+		"no directory":    {machine.SnapshotSpec{Disk: absent}, holt.InvalidArgument},
+		"relative":        {machine.SnapshotSpec{Dir: "image", Disk: absent}, holt.InvalidArgument},
+		"no disk":         {machine.SnapshotSpec{Dir: absent}, holt.InvalidArgument},
+		"directory there": {machine.SnapshotSpec{Dir: there, Disk: absent}, holt.AlreadyExists},
+		"disk there":      {machine.SnapshotSpec{Dir: absent, Disk: was}, holt.AlreadyExists},
+		"nowhere":         {machine.SnapshotSpec{Dir: filepath.Join(absent, "x"), Disk: absent}, holt.Internal},
+	} {
+		if _, err := w.m.Snapshot(t.Context(), c.spec); holt.CodeOf(err) != c.code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, path := range []string{absent, was + ".new"} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is there: %v", path, err)
+		}
+	}
+	if _, err := os.Lstat(there); err != nil || w.m.Disk() != was {
+		t.Errorf("what was there before: %v; disk %s", err, w.m.Disk())
+	}
+	spec := w.next()
+	for name, c := range map[string]struct {
+		change func(*machine.Spec)
+		code   holt.Code
+	}{
+		"no image":     {func(s *machine.Spec) { s.Restore = absent }, holt.NotFound},
+		"half a one":   {func(s *machine.Spec) { s.Restore = there }, holt.NotFound},
+		"relative one": {func(s *machine.Spec) { s.Restore = "image" }, holt.InvalidArgument},
+	} {
+		s := spec
+		c.change(&s)
+		if _, err := w.engine.Start(t.Context(), s); holt.CodeOf(err) != c.code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	alive(t, w.m)
+}
+
+// testCancelled: a context that ends while memory is copied ends the snapshot, not
+// the guest.
+func testCancelled(t *testing.T, w *world) {
+	was, disk := w.counts(t, w.m, 0), w.m.Disk()
+	for _, after := range []time.Duration{0, time.Millisecond, 30 * time.Millisecond} {
+		spec := machine.SnapshotSpec{Dir: w.path("image"), Disk: w.path("disk")}
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		_, err := w.m.Snapshot(ctx, spec)
+		cancel()
+		t.Logf("after %v: %v", after, err)
+		if err == nil { // it was faster
+			disk = spec.Disk
+		} else {
+			w.nothing(t, spec, disk)
+		}
+		was = w.counts(t, w.m, was)
+	}
+}
+
+// testGenerations: a machine is paused and goes on, and forks are forked, again and again.
+func testGenerations(t *testing.T, w *world) {
+	n := 2
+	if soak() {
+		n = 25
+	}
+	w.ask(t, w.m, "dirty 20 16")
+	w.ask(t, w.m, "churn")
+	m, kept := w.m, w.ask(t, w.m, "recall")
+	for i := range n {
+		was := w.counts(t, m, 0)
+		at := w.snapshot(t, m, func(s *machine.SnapshotSpec) { s.End, s.Durable = true, true })
+		ends(t, m)
+		w.gone(t, filepath.Dir(m.Console()))
+		forks := w.forks(t, at, 2)
+		w.says(t, forks[1], "verify", "")
+		if err := forks[1].Kill(); err != nil {
+			t.Error(err)
+		}
+		m = forks[0]
+		w.counts(t, m, was)
+		kept += fmt.Sprint("g", i, ",")
+		w.says(t, m, fmt.Sprint("keep g", i), kept)
+		w.says(t, m, "verify", "")
+		alive(t, m)
+	}
+	if at, err := filepath.EvalSymlinks(m.Disk()); err != nil || !strings.HasPrefix(at, w.root) {
+		t.Errorf("disk %s, %v", m.Disk(), err)
+	}
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -28,6 +28,7 @@ import (
 //	!sum                   a checksum of that memory
 //	!dirty MB/S MB         write to MB of memory at that rate for ever; 0: as fast as it goes
 //	!churn                 write to the disk for ever
+//	!verify                whether all that was written so is what it must be
 //	!calm                  end what was to go on for ever
 func answer(request []string) string {
 	if len(request) == 0 {
@@ -83,11 +84,16 @@ func ask(what, a, b string) (string, error) {
 	case "sum":
 		return fmt.Sprintf("%x", sha256.Sum256(filled)), nil
 	case "dirty":
-		go dirty(epoch.Load(), number(a), int(number(b)))
+		written.mu.Lock()
+		written.memory, written.at = make([]byte, max(number(b), 1)<<20), 0
+		written.mu.Unlock()
+		go dirty(epoch.Load(), number(a))
 		return "", nil
 	case "churn":
 		go churn(epoch.Load())
 		return "", nil
+	case "verify":
+		return "", verify()
 	case "calm":
 		epoch.Add(1)
 		return "", nil
@@ -142,41 +148,71 @@ func openDisk(flags int) (int, error) {
 	}
 }
 
-// dirty changes every page of mb MiB in turn.
-func dirty(begun, rate int64, mb int) {
-	memory := make([]byte, mb<<20)
-	at := 0
+// written is what goroutines write for ever, and how far they have got. Were it
+// put together from different instants, verify would see it.
+var written struct {
+	mu     sync.Mutex
+	memory []byte // one byte of each page is grown, round after round
+	at     int    // the next
+	blocks int64  // of the disk, written
+}
+
+// dirty changes every page of memory in turn, at rate MiB/s; 0: as fast as it goes.
+func dirty(begun, rate int64) {
 	for epoch.Load() == begun {
-		pages := 2560 // 10 MiB
+		pages := 256
 		if rate > 0 {
 			pages = int(rate) * 256 / 50
-		}
-		for range pages {
-			memory[at]++
-			at = (at + 4096) % len(memory)
-		}
-		if rate > 0 {
 			time.Sleep(20 * time.Millisecond)
 		}
+		written.mu.Lock()
+		for range pages {
+			written.memory[written.at]++
+			written.at = (written.at + 4096) % len(written.memory)
+		}
+		written.mu.Unlock()
+		runtime.Gosched()
 	}
 }
 
 // churn writes numbered blocks, one after the other, from the second MiB on.
 func churn(begun int64) {
-	f, err := os.OpenFile("/dev/vda", os.O_WRONLY|unix.O_DSYNC, 0)
-	if err != nil {
-		fmt.Println("guest: churn:", err)
-		return
-	}
-	defer f.Close()
-	block := make([]byte, 64<<10)
-	for n := int64(0); epoch.Load() == begun; n++ {
-		for i := range block {
-			block[i] = byte(n) + byte(i>>12)
+	for epoch.Load() == begun {
+		written.mu.Lock()
+		n := written.blocks
+		_, err := disk("write", churnBlock(n), fmt.Sprint("churn", n))
+		if err == nil {
+			written.blocks++
 		}
-		if _, err := f.WriteAt(block, 1<<20+n%64*int64(len(block))); err != nil {
+		written.mu.Unlock()
+		if err != nil {
 			fmt.Println("guest: churn:", err)
 			return
 		}
 	}
+}
+
+func churnBlock(n int64) string { return fmt.Sprint(256 + n%512) }
+
+// verify checks that memory is grown up to one page and not behind it, and that
+// the disk holds the last blocks that memory says were written.
+func verify() error {
+	written.mu.Lock()
+	defer written.mu.Unlock()
+	m := written.memory
+	for i := 0; i < len(m); i += 4096 {
+		want := m[0]
+		if i >= written.at && written.at > 0 {
+			want--
+		}
+		if m[i] != want {
+			return fmt.Errorf("page %d has %d, want %d; the next is %d", i/4096, m[i], want, written.at/4096)
+		}
+	}
+	for n := max(written.blocks-20, 0); n < written.blocks; n++ {
+		if got, err := disk("read", churnBlock(n), ""); err != nil || got != fmt.Sprint("churn", n) {
+			return fmt.Errorf("block %d of %d on the disk: %q, %v", n, written.blocks, got, err)
+		}
+	}
+	return nil
 }
