@@ -23,6 +23,7 @@ func forkWorks(z sizes) (works []work[*engineRoom]) {
 			targets: []target{{engineColumn, "", most}}, setup: makeFamily(n), measure: measureFork(n),
 		})
 	}
+	works = append(works, reflinkWorks(z)...)
 	n := z.forks[0]
 	return append(works, work[*engineRoom]{
 		name: fmt.Sprintf("merge of 100 changed files of %s", number(float64(n))), unit: millis, setup: makeFamily(n), measure: measureMerge(n),

@@ -58,7 +58,29 @@ func tryPast(t *testing.T, ws *workspace.Workspace, dir string) {
 	if out := sh(t, dir, "mkdir .holt 2>&1 || true; echo x > "+past+"/d/f 2>&1 || true"); !strings.Contains(out, "File exists") || !strings.Contains(out, "Read-only file system") {
 		t.Errorf("refused with %q", out)
 	}
+	// Opened for writing it can be, since OPEN is not asked for; nothing can be written.
+	if out := sh(t, dir, "P="+past+"; python3 -c '"+writesThere+"' \"$P/d/f\"; cat \"$P/d/f\""); out != strings.Repeat("EROFS ", 6)+"one\n" {
+		t.Errorf("through a descriptor for writing: %q", out)
+	}
 }
+
+// writesThere tries every way to write to a file through a descriptor, and prints the errors.
+const writesThere = `
+import errno, os, sys
+def tried(fn):
+    try:
+        fn()
+        print("done", end=" ")
+    except OSError as e:
+        print(errno.errorcode[e.errno], end=" ")
+fd = os.open(sys.argv[1], os.O_RDWR)
+tried(lambda: os.write(fd, b"two"))
+tried(lambda: os.pwrite(fd, b"two", 1))
+tried(lambda: os.pwritev(fd, [b"two"], 4096))
+tried(lambda: os.ftruncate(fd, 1))
+tried(lambda: os.posix_fallocate(fd, 0, 8192))
+tried(lambda: os.open(sys.argv[1], os.O_RDWR | os.O_TRUNC))
+`
 
 // deletePast deletes a checkpoint that a mount has shown.
 func deletePast(t *testing.T, ws *workspace.Workspace, dir string) {
