@@ -57,13 +57,13 @@ const (
 
 // RunSpec says what to run. Exactly one of Command and Argv is set.
 type RunSpec struct {
-	Command   string            `json:"command,omitempty" doc:"a shell command, run as /bin/bash -l -c"`
-	Argv      []string          `json:"argv,omitempty" doc:"a program and its arguments, run without a shell"`
-	Env       map[string]string `json:"env,omitempty" writeOnly:"true" doc:"added to the user's environment; never kept or shown, since it may hold secrets"`
-	Cwd       string            `json:"cwd,omitempty" doc:"absolute; default: the workspace, /home/agent"`
-	User      string            `json:"user,omitempty" doc:"Linux user; default: agent"`
-	Stdin     bool              `json:"stdin,omitempty" doc:"input will be sent; otherwise standard input is /dev/null"`
-	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"after this the whole tree gets SIGTERM, then SIGKILL; 0: none"`
+	Command   OSString              `json:"command,omitempty" doc:"a shell command, run as /bin/bash -l -c"`
+	Argv      OSStrings             `json:"argv,omitempty" doc:"a program and its arguments, run without a shell"`
+	Env       map[OSString]OSString `json:"env,omitempty" writeOnly:"true" doc:"added to the user's environment; never kept or shown, since it may hold secrets"`
+	Cwd       OSString              `json:"cwd,omitempty" doc:"absolute; default: the workspace, /home/agent"`
+	User      string                `json:"user,omitempty" doc:"Linux user; default: agent"`
+	Stdin     bool                  `json:"stdin,omitempty" doc:"input will be sent; otherwise standard input is /dev/null"`
+	TimeoutMS int64                 `json:"timeout_ms,omitempty" doc:"after this the whole tree gets SIGTERM, then SIGKILL; 0: none"`
 }
 
 // Run is one command in a computer: what was asked and how it ended. It is
@@ -104,14 +104,13 @@ const (
 
 // FileInfo describes one file as the guest or the workspace sees it.
 type FileInfo struct {
-	Path    string    `json:"path"`
-	Name    string    `json:"name"`
+	Path    OSString  `json:"path"`
+	Name    OSString  `json:"name"`
 	Kind    string    `json:"kind" enum:"file,dir,symlink,fifo,socket,char,block"`
 	Size    int64     `json:"size" doc:"bytes"`
 	Mode    uint32    `json:"mode" doc:"permission bits with set-id and sticky, as chmod takes them"`
 	UID     uint32    `json:"uid"`
 	GID     uint32    `json:"gid"`
 	ModTime time.Time `json:"mtime"`
-	Target  string    `json:"target,omitempty" doc:"for symlinks"`
-	RawPath string    `json:"raw_path,omitempty" doc:"the path's bytes in base64, if they are not UTF-8"`
+	Target  OSString  `json:"target,omitempty" doc:"for symlinks"`
 }

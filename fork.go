@@ -30,20 +30,20 @@ const MostForks = 100
 
 // MergeSpec says what to bring from another workspace.
 type MergeSpec struct {
-	From   string   `json:"from" doc:"the workspace whose changes are merged: a fork of this one, what it was forked from, or a fork of the same"`
-	Paths  []string `json:"paths,omitempty" doc:"only what is, or was, at or below one of these in it; default: everything"`
-	DryRun bool     `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
-	Text   bool     `json:"text,omitempty" doc:"merge text by lines where both changed a file, if that leaves no conflict"`
-	Ours   []string `json:"ours,omitempty" doc:"settle conflicts at or below one of these by keeping what stands in the workspace that is merged into; the longest of the paths in ours and theirs counts"`
-	Theirs []string `json:"theirs,omitempty" doc:"settle conflicts at or below one of these by taking what the other has; one that this would not settle stays a conflict"`
+	From   string    `json:"from" doc:"the workspace whose changes are merged: a fork of this one, what it was forked from, or a fork of the same"`
+	Paths  OSStrings `json:"paths,omitempty" doc:"only what is, or was, at or below one of these in it; default: everything"`
+	DryRun bool      `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
+	Text   bool      `json:"text,omitempty" doc:"merge text by lines where both changed a file, if that leaves no conflict"`
+	Ours   OSStrings `json:"ours,omitempty" doc:"settle conflicts at or below one of these by keeping what stands in the workspace that is merged into; the longest of the paths in ours and theirs counts"`
+	Theirs OSStrings `json:"theirs,omitempty" doc:"settle conflicts at or below one of these by taking what the other has; one that this would not settle stays a conflict"`
 }
 
 // MergeReport says what a merge did, or would do. Paths are those of the
 // workspace that was merged.
 type MergeReport struct {
 	ChangeReport
-	After  string   `json:"after,omitempty" doc:"the checkpoint that was taken right after the merge; absent after a dry run, or when there was nothing to do"`
-	Merged []string `json:"merged,omitempty" doc:"files whose text was merged by lines"`
-	Ours   []string `json:"ours,omitempty" doc:"conflicts that were settled by keeping what stands here"`
-	Theirs []string `json:"theirs,omitempty" doc:"conflicts that were settled by taking what the other has"`
+	After  string    `json:"after,omitempty" doc:"the checkpoint that was taken right after the merge; absent after a dry run, or when there was nothing to do"`
+	Merged OSStrings `json:"merged,omitempty" doc:"files whose text was merged by lines"`
+	Ours   OSStrings `json:"ours,omitempty" doc:"conflicts that were settled by keeping what stands here"`
+	Theirs OSStrings `json:"theirs,omitempty" doc:"conflicts that were settled by taking what the other has"`
 }

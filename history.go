@@ -58,9 +58,9 @@ type Writer struct {
 
 // DiffSpec says which two states of a workspace to compare.
 type DiffSpec struct {
-	From  string   `json:"from" doc:"a checkpoint, or live; empty: the last checkpoint that somebody named, else the oldest there is"`
-	To    string   `json:"to" doc:"likewise; empty: live"`
-	Paths []string `json:"paths,omitempty" doc:"only what is, or was, at or below one of these; none: everything"`
+	From  string    `json:"from" doc:"a checkpoint, or live; empty: the last checkpoint that somebody named, else the oldest there is"`
+	To    string    `json:"to" doc:"likewise; empty: live"`
+	Paths OSStrings `json:"paths,omitempty" doc:"only what is, or was, at or below one of these; none: everything"`
 }
 
 // ChangeKind says what happened to a path.
@@ -79,16 +79,14 @@ const (
 // Change is one path that differs between two states.
 type Change struct {
 	Kind       ChangeKind `json:"kind" enum:"deleted,renamed,created,changed,metadata"`
-	Path       string     `json:"path"`
-	From       string     `json:"from,omitempty" doc:"the path before, of what was renamed"`
+	Path       OSString   `json:"path"`
+	From       OSString   `json:"from,omitempty" doc:"the path before, of what was renamed"`
 	Type       string     `json:"type" enum:"file,dir,symlink,fifo,socket,char,block"`
 	Content    bool       `json:"content,omitempty" doc:"its bytes, or its target, differ"`
 	Metadata   bool       `json:"metadata,omitempty" doc:"mode, owner, time of change or attributes differ"`
 	SizeBefore int64      `json:"size_before,omitempty"`
 	SizeAfter  int64      `json:"size_after,omitempty"`
 	By         Writer     `json:"by,omitzero" doc:"who did it"`
-	RawPath    string     `json:"raw_path,omitempty" doc:"the path's bytes in base64, if they are not UTF-8"`
-	RawFrom    string     `json:"raw_from,omitempty" doc:"likewise of from"`
 }
 
 // Counts adds changes up.
@@ -124,16 +122,16 @@ func (n Counts) Total() int { return n.Deleted + n.Renamed + n.Created + n.Chang
 
 // RestoreSpec says what to make of a workspace again.
 type RestoreSpec struct {
-	Checkpoint string   `json:"checkpoint" doc:"name of the checkpoint to go back to"`
-	Paths      []string `json:"paths,omitempty" doc:"only what is, or was, at or below one of these; default: everything"`
-	DryRun     bool     `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
+	Checkpoint string    `json:"checkpoint" doc:"name of the checkpoint to go back to"`
+	Paths      OSStrings `json:"paths,omitempty" doc:"only what is, or was, at or below one of these; default: everything"`
+	DryRun     bool      `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
 }
 
 // UndoSpec says which run to take back.
 type UndoSpec struct {
-	Run    string   `json:"run,omitempty" doc:"id of the run; default: the last that changed something"`
-	Paths  []string `json:"paths,omitempty" doc:"only what is, or was, at or below one of these; default: everything"`
-	DryRun bool     `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
+	Run    string    `json:"run,omitempty" doc:"id of the run; default: the last that changed something"`
+	Paths  OSStrings `json:"paths,omitempty" doc:"only what is, or was, at or below one of these; default: everything"`
+	DryRun bool      `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
 }
 
 // ChangeReport says what a restore or an undo did, or would do.
@@ -149,8 +147,8 @@ type ChangeReport struct {
 
 // PathConflict is a path that cannot be undone without losing what came later.
 type PathConflict struct {
-	Path   string `json:"path"`
-	Reason string `json:"reason"`
+	Path   OSString `json:"path"`
+	Reason string   `json:"reason"`
 }
 
 // Receipt says what a run changed in its workspace.

@@ -2,11 +2,11 @@ package holt
 
 // TransferReport says what an import or an export brought over.
 type TransferReport struct {
-	Entries   int64    `json:"entries" doc:"names that came: files, directories, links"`
-	Bytes     int64    `json:"bytes" doc:"of file content; holes do not count"`
-	Devices   int64    `json:"devices,omitempty" doc:"device nodes that were left out"`
-	LeftOut   []string `json:"left_out,omitempty" doc:"their paths, at most 100"`
-	ElapsedMS float64  `json:"elapsed_ms"`
+	Entries   int64     `json:"entries" doc:"names that came: files, directories, links"`
+	Bytes     int64     `json:"bytes" doc:"of file content; holes do not count"`
+	Devices   int64     `json:"devices,omitempty" doc:"device nodes that were left out"`
+	LeftOut   OSStrings `json:"left_out,omitempty" doc:"their paths, at most 100"`
+	ElapsedMS float64   `json:"elapsed_ms"`
 }
 
 // ImportSpec says where an import goes and what of it counts.
@@ -28,25 +28,25 @@ type ExportSpec struct {
 // Usage is what a directory takes with everything below it. A file with
 // several names counts once, at one of them.
 type Usage struct {
-	Path      string `json:"path" doc:"absolute, in the workspace"`
-	Files     int64  `json:"files" doc:"everything that is not a directory"`
-	Dirs      int64  `json:"dirs"`
-	Bytes     int64  `json:"bytes" doc:"sum of the sizes of files"`
-	Allocated int64  `json:"allocated" doc:"bytes that are stored: holes do not count"`
+	Path      OSString `json:"path" doc:"absolute, in the workspace"`
+	Files     int64    `json:"files" doc:"everything that is not a directory"`
+	Dirs      int64    `json:"dirs"`
+	Bytes     int64    `json:"bytes" doc:"sum of the sizes of files"`
+	Allocated int64    `json:"allocated" doc:"bytes that are stored: holes do not count"`
 }
 
 // Tag is a user attribute of a file: the extended attribute user.NAME.
 type Tag struct {
-	Path  string `json:"path" doc:"absolute, in the workspace"`
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Path  OSString `json:"path" doc:"absolute, in the workspace"`
+	Name  OSString `json:"name"`
+	Value OSString `json:"value"`
 }
 
 // TagSpec sets and removes tags of one file.
 type TagSpec struct {
-	Path   string            `json:"path" doc:"absolute, in the workspace"`
-	Set    map[string]string `json:"set,omitempty" doc:"name to value"`
-	Remove []string          `json:"remove,omitempty" doc:"names; one that is not there is no error"`
+	Path   OSString              `json:"path" doc:"absolute, in the workspace"`
+	Set    map[OSString]OSString `json:"set,omitempty" doc:"name to value"`
+	Remove OSStrings             `json:"remove,omitempty" doc:"names; one that is not there is no error"`
 }
 
 // Quota bounds a workspace. Zero is no bound.

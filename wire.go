@@ -41,24 +41,24 @@ type WriteSpec struct {
 
 // MkdirSpec says how to make a directory.
 type MkdirSpec struct {
-	Path    string `json:"path" doc:"absolute"`
-	Mode    uint32 `json:"mode,omitempty" doc:"permission bits; default: 0755 (decimal 493)"`
-	User    string `json:"user,omitempty" doc:"Linux user who will own it; default: agent"`
-	Parents bool   `json:"parents,omitempty" doc:"create missing directories above it; an existing directory is no error"`
+	Path    OSString `json:"path" doc:"absolute"`
+	Mode    uint32   `json:"mode,omitempty" doc:"permission bits; default: 0755 (decimal 493)"`
+	User    string   `json:"user,omitempty" doc:"Linux user who will own it; default: agent"`
+	Parents bool     `json:"parents,omitempty" doc:"create missing directories above it; an existing directory is no error"`
 }
 
 // SymlinkSpec says how to make a symbolic link. A file or link that stands at
 // Path is replaced as one step.
 type SymlinkSpec struct {
-	Path   string `json:"path" doc:"absolute"`
-	Target string `json:"target" minLength:"1" maxLength:"4095" doc:"what it says; need not be there"`
-	User   string `json:"user,omitempty" doc:"Linux user who will own it; default: agent"`
+	Path   OSString `json:"path" doc:"absolute"`
+	Target OSString `json:"target" minLength:"1" maxLength:"4095" doc:"what it says; need not be there"`
+	User   string   `json:"user,omitempty" doc:"Linux user who will own it; default: agent"`
 }
 
 // RenameSpec moves a file inside one computer. An existing file at To is replaced.
 type RenameSpec struct {
-	From string `json:"from" doc:"absolute"`
-	To   string `json:"to" doc:"absolute"`
+	From OSString `json:"from" doc:"absolute"`
+	To   OSString `json:"to" doc:"absolute"`
 }
 
 // SignalSpec says which signal to send to every process of a run.

@@ -13,7 +13,7 @@ import (
 // ReadFile copies up to n bytes (negative: all) from offset of a file to w and
 // returns how many. An error of w is returned as it is.
 func (c *Client) ReadFile(ctx context.Context, path string, offset, n int64, w io.Writer) (int64, error) {
-	s, err := c.open(ctx, opRead, fileArgs{Path: path, Offset: offset, Length: n}, nil)
+	s, err := c.open(ctx, opRead, fileArgs{Path: holt.OSString(path), Offset: offset, Length: n}, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -60,7 +60,7 @@ func (w ownWriter) Write(p []byte) (int, error) {
 // renamed over it. user owns it ("": root). An error of r is returned as it is,
 // and the file is left as it was.
 func (c *Client) WriteFile(ctx context.Context, path string, mode uint32, user string, r io.Reader) error {
-	s, err := c.open(ctx, opWrite, fileArgs{Path: path, Mode: mode, User: user}, nil)
+	s, err := c.open(ctx, opWrite, fileArgs{Path: holt.OSString(path), Mode: mode, User: user}, nil)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (r ownReader) Read(p []byte) (int, error) {
 // Stat describes a file; it does not follow a symlink at the end of path.
 func (c *Client) Stat(ctx context.Context, path string) (holt.FileInfo, error) {
 	var info holt.FileInfo
-	if err := c.call(ctx, opStat, fileArgs{Path: path}, &info); err != nil {
+	if err := c.call(ctx, opStat, fileArgs{Path: holt.OSString(path)}, &info); err != nil {
 		return holt.FileInfo{}, err
 	}
 	return vetFile(info, path)
@@ -107,11 +107,10 @@ const (
 )
 
 // List calls entry for each entry of a directory, in no order; more than
-// 1,048,576 of them are TooMany. Names that are not UTF-8 have their odd bytes
-// replaced by U+FFFD; each is one name, never a path. An error of entry ends it
+// 1,048,576 of them are TooMany. Each name is one name, never a path. An error of entry ends it
 // and is returned.
 func (c *Client) List(ctx context.Context, path string, entry func(holt.FileInfo) error) error {
-	s, err := c.open(ctx, opList, fileArgs{Path: path}, nil)
+	s, err := c.open(ctx, opList, fileArgs{Path: holt.OSString(path)}, nil)
 	if err != nil {
 		return err
 	}
@@ -137,24 +136,24 @@ func (c *Client) List(ctx context.Context, path string, entry func(holt.FileInfo
 // Mkdir makes a directory, owned by user ("": root); with parents it also makes
 // missing parents and is content with a directory that is there.
 func (c *Client) Mkdir(ctx context.Context, path string, mode uint32, user string, parents bool) error {
-	return c.call(ctx, opMkdir, fileArgs{Path: path, Mode: mode, User: user, Recursive: parents}, nil)
+	return c.call(ctx, opMkdir, fileArgs{Path: holt.OSString(path), Mode: mode, User: user, Recursive: parents}, nil)
 }
 
 // Symlink makes a symbolic link, owned by user ("": root). A file or link that
 // stands at path is replaced as one step.
 func (c *Client) Symlink(ctx context.Context, path, target, user string) error {
-	return c.call(ctx, opSymlink, fileArgs{Path: path, To: target, User: user}, nil)
+	return c.call(ctx, opSymlink, fileArgs{Path: holt.OSString(path), To: holt.OSString(target), User: user}, nil)
 }
 
 // Remove removes a file or an empty directory; with recursive a whole tree, and
 // what is not there is no error.
 func (c *Client) Remove(ctx context.Context, path string, recursive bool) error {
-	return c.call(ctx, opRemove, fileArgs{Path: path, Recursive: recursive}, nil)
+	return c.call(ctx, opRemove, fileArgs{Path: holt.OSString(path), Recursive: recursive}, nil)
 }
 
 // Rename renames a file, replacing what is there.
 func (c *Client) Rename(ctx context.Context, from, to string) error {
-	return c.call(ctx, opRename, fileArgs{Path: from, To: to}, nil)
+	return c.call(ctx, opRename, fileArgs{Path: holt.OSString(from), To: holt.OSString(to)}, nil)
 }
 
 // Watch calls event for each change under path until ctx ends, which it returns
@@ -162,7 +161,7 @@ func (c *Client) Rename(ctx context.Context, from, to string) error {
 // on is missed. Recursive watches follow new directories, up to 8,192 in all.
 // An error of event ends it and is returned.
 func (c *Client) Watch(ctx context.Context, path string, recursive bool, ready func(), event func(FileEvent) error) error {
-	s, err := c.open(ctx, opWatch, fileArgs{Path: path, Recursive: recursive}, nil)
+	s, err := c.open(ctx, opWatch, fileArgs{Path: holt.OSString(path), Recursive: recursive}, nil)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func checkPath(path string) error {
 func fileArguments(raw json.RawMessage) (fileArgs, error) {
 	args, err := decode[fileArgs](raw)
 	if err == nil {
-		err = checkPath(args.Path)
+		err = checkPath(string(args.Path))
 	}
 	return args, err
 }
@@ -80,17 +80,17 @@ func readFile(ctx context.Context, st *serverStream) error {
 		return holt.Errorf(holt.InvalidArgument, "offset %d is negative", args.Offset)
 	}
 	// Non-blocking, so that a FIFO without a writer does not hold the agent.
-	f, err := os.OpenFile(args.Path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(string(args.Path), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return fileError("read", args.Path, err)
+		return fileError("read", string(args.Path), err)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return holt.Errorf(holt.InvalidArgument, "read %s: it is a directory", args.Path)
+		return holt.Errorf(holt.InvalidArgument, "read %s: it is a directory", string(args.Path))
 	}
 	if args.Offset > 0 {
 		if _, err := f.Seek(args.Offset, io.SeekStart); err != nil {
-			return fileError("read", args.Path, err)
+			return fileError("read", string(args.Path), err)
 		}
 	}
 	if err := st.agree(nil); err != nil {
@@ -109,7 +109,7 @@ func readFile(ctx context.Context, st *serverStream) error {
 	if err := w.end(); err != nil {
 		return err
 	}
-	return writeAnswer(st, nil, fileError("read", args.Path, err))
+	return writeAnswer(st, nil, fileError("read", string(args.Path), err))
 }
 
 // writeFile takes chunks into a temporary file beside the path and renames it.
@@ -122,13 +122,13 @@ func writeFile(ctx context.Context, st *serverStream) error {
 	if err != nil {
 		return err
 	}
-	path := args.Path
+	path := string(args.Path)
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // write what the link means, and leave the link
 	}
 	f, err := createTemp(path)
 	if err != nil {
-		return fileError("write", args.Path, err)
+		return fileError("write", string(args.Path), err)
 	}
 	temp := f.Name()
 	defer os.Remove(temp) // when it has been renamed there is nothing there
@@ -138,9 +138,9 @@ func writeFile(ctx context.Context, st *serverStream) error {
 	}
 	in := struct{ io.Reader }{&chunkReader{r: st}}
 	if _, err := io.CopyBuffer(struct{ io.Writer }{f}, in, make([]byte, maxChunk)); err != nil {
-		return writeAnswer(st, nil, fileError("write", args.Path, err))
+		return writeAnswer(st, nil, fileError("write", string(args.Path), err))
 	}
-	return writeAnswer(st, nil, fileError("write", args.Path, commitTemp(f, path, args.Mode, owner)))
+	return writeAnswer(st, nil, fileError("write", string(args.Path), commitTemp(f, path, args.Mode, owner)))
 }
 
 // createTemp makes a file beside path that nothing else has.
@@ -191,8 +191,8 @@ func statFile(ctx context.Context, raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := describeFile(args.Path)
-	return info, fileError("stat", args.Path, err)
+	info, err := describeFile(string(args.Path))
+	return info, fileError("stat", string(args.Path), err)
 }
 
 // describeFile is lstat in the words of the API.
@@ -202,12 +202,13 @@ func describeFile(path string) (holt.FileInfo, error) {
 		return holt.FileInfo{}, err
 	}
 	info := holt.FileInfo{
-		Path: path, Name: filepath.Base(path), Kind: fileKind(st.Mode), Size: st.Size,
+		Path: holt.OSString(path), Name: holt.OSString(filepath.Base(path)), Kind: fileKind(st.Mode), Size: st.Size,
 		Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid,
 		ModTime: time.Unix(st.Mtim.Unix()).UTC(),
 	}
 	if info.Kind == "symlink" {
-		info.Target, _ = os.Readlink(path)
+		target, _ := os.Readlink(path)
+		info.Target = holt.OSString(target)
 	}
 	return info, nil
 }
@@ -237,9 +238,9 @@ func listDir(ctx context.Context, st *serverStream) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.OpenFile(args.Path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	dir, err := os.OpenFile(string(args.Path), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return fileError("list", args.Path, err)
+		return fileError("list", string(args.Path), err)
 	}
 	defer dir.Close()
 	if err := st.agree(nil); err != nil {
@@ -251,7 +252,7 @@ func listDir(ctx context.Context, st *serverStream) error {
 		names, err := dir.Readdirnames(listBatch)
 		batch := make([]holt.FileInfo, 0, len(names))
 		for _, name := range names {
-			info, err := describeFile(filepath.Join(args.Path, name))
+			info, err := describeFile(filepath.Join(string(args.Path), name))
 			if err == nil { // else it has just gone
 				batch = append(batch, info)
 			}
@@ -264,7 +265,7 @@ func listDir(ctx context.Context, st *serverStream) error {
 		if err == io.EOF {
 			return writeAnswer(st, []holt.FileInfo{}, nil)
 		} else if err != nil {
-			return writeAnswer(st, nil, fileError("list", args.Path, err))
+			return writeAnswer(st, nil, fileError("list", string(args.Path), err))
 		}
 	}
 	return ctx.Err()
@@ -282,8 +283,8 @@ func makeDir(ctx context.Context, raw json.RawMessage) (any, error) {
 	if args.Mode == 0 {
 		args.Mode = 0o755
 	}
-	path := filepath.Clean(args.Path)
-	return nil, fileError("mkdir", args.Path, mkdir(path, args.Mode, owner, args.Recursive))
+	path := filepath.Clean(string(args.Path))
+	return nil, fileError("mkdir", string(args.Path), mkdir(path, args.Mode, owner, args.Recursive))
 }
 
 // mkdir makes a directory and, if parents, the missing ones above it; all that
@@ -318,25 +319,25 @@ func makeSymlink(ctx context.Context, raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if args.To == "" || len(args.To) >= unix.PathMax || strings.Contains(args.To, "\x00") {
-		return nil, holt.Errorf(holt.InvalidArgument, "a link cannot say %q", clip(args.To))
+	if args.To == "" || len(args.To) >= unix.PathMax || strings.Contains(string(args.To), "\x00") {
+		return nil, holt.Errorf(holt.InvalidArgument, "a link cannot say %q", clip(string(args.To)))
 	}
 	owner, err := ownerOf(args.User)
 	if err != nil {
 		return nil, err
 	}
-	temp := tempName(filepath.Clean(args.Path))
-	if err := unix.Symlink(args.To, temp); err != nil {
-		return nil, fileError("link", args.Path, err)
+	temp := tempName(filepath.Clean(string(args.Path)))
+	if err := unix.Symlink(string(args.To), temp); err != nil {
+		return nil, fileError("link", string(args.Path), err)
 	}
 	err = os.Lchown(temp, int(owner.UID), int(owner.GID))
 	if err == nil {
-		err = unix.Rename(temp, args.Path)
+		err = unix.Rename(temp, string(args.Path))
 	}
 	if err != nil {
 		os.Remove(temp)
 	}
-	return nil, fileError("link", args.Path, err)
+	return nil, fileError("link", string(args.Path), err)
 }
 
 func removeFile(ctx context.Context, raw json.RawMessage) (any, error) {
@@ -344,25 +345,25 @@ func removeFile(ctx context.Context, raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if filepath.Clean(args.Path) == "/" {
+	if filepath.Clean(string(args.Path)) == "/" {
 		return nil, holt.Errorf(holt.InvalidArgument, "the root directory cannot be removed")
 	}
 	if args.Recursive {
-		return nil, fileError("remove", args.Path, os.RemoveAll(args.Path))
+		return nil, fileError("remove", string(args.Path), os.RemoveAll(string(args.Path)))
 	}
-	return nil, fileError("remove", args.Path, os.Remove(args.Path))
+	return nil, fileError("remove", string(args.Path), os.Remove(string(args.Path)))
 }
 
 func renameFile(ctx context.Context, raw json.RawMessage) (any, error) {
 	args, err := fileArguments(raw)
 	if err == nil {
-		err = checkPath(args.To)
+		err = checkPath(string(args.To))
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Rename(args.Path, args.To); err != nil {
-		return nil, fileError("rename", fmt.Sprintf("%s to %s", args.Path, args.To), err)
+	if err := unix.Rename(string(args.Path), string(args.To)); err != nil {
+		return nil, fileError("rename", fmt.Sprintf("%s to %s", string(args.Path), string(args.To)), err)
 	}
 	return nil, nil
 }

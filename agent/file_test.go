@@ -30,7 +30,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, err := c.Stat(ctx, path)
-	want := holt.FileInfo{Path: path, Name: "file", Kind: "file", Size: int64(len(data)), Mode: 0o4751, UID: 1000, GID: 1000, ModTime: info.ModTime}
+	want := holt.FileInfo{Path: holt.OSString(path), Name: "file", Kind: "file", Size: int64(len(data)), Mode: 0o4751, UID: 1000, GID: 1000, ModTime: info.ModTime}
 	if err != nil || info != want || info.ModTime.IsZero() {
 		t.Errorf("stat %+v, %v; want %+v", info, err, want)
 	}
@@ -63,7 +63,7 @@ func TestFiles(t *testing.T) {
 		t.Error(err)
 	}
 	var names []string
-	err = c.List(ctx, filepath.Dir(path), func(f holt.FileInfo) error { names = append(names, f.Name); return nil })
+	err = c.List(ctx, filepath.Dir(path), func(f holt.FileInfo) error { names = append(names, string(f.Name)); return nil })
 	if err != nil || !slices.Equal(names, []string{"link"}) {
 		t.Errorf("list %v, %v", names, err)
 	}
@@ -125,12 +125,12 @@ func TestFileErrors(t *testing.T) {
 func TestSymlink(t *testing.T) {
 	c := startGuest(t).client(t).For("1f")
 	ctx, dir := t.Context(), t.TempDir()
-	link := dir + "/link"
-	for _, target := range []string{"elsewhere", strings.Repeat("x", 4095), "/etc/passwd"} {
+	link := dir + "/li\xffnk"
+	for _, target := range []string{"elsewhere\xff", strings.Repeat("x", 4095), "/etc/passwd"} {
 		if err := c.Symlink(ctx, link, target, "agent"); err != nil {
 			t.Fatal(err)
 		}
-		if info, err := c.Stat(ctx, link); err != nil || info.Kind != "symlink" || info.Target != target || info.UID != 1000 {
+		if info, err := c.Stat(ctx, link); err != nil || info.Kind != "symlink" || string(info.Target) != target || info.UID != 1000 {
 			t.Errorf("%+v, %v", info, err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestListLarge(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{}
-	if err := c.List(t.Context(), dir, func(f holt.FileInfo) error { seen[f.Name] = true; return nil }); err != nil || len(seen) != files {
+	if err := c.List(t.Context(), dir, func(f holt.FileInfo) error { seen[string(f.Name)] = true; return nil }); err != nil || len(seen) != files {
 		t.Errorf("listed %d of %d, %v", len(seen), files, err)
 	}
 }

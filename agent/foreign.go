@@ -81,21 +81,19 @@ func vetFile(info holt.FileInfo, at string) (holt.FileInfo, error) {
 	if info.Size < 0 || info.Mode > 0o7777 || len(info.Target) > maxTarget {
 		return holt.FileInfo{}, holt.Errorf(holt.Corrupt, "guest's description of a file cannot be right")
 	}
-	info.Path, info.Name = at, path.Base(at)
+	info.Path, info.Name = holt.OSString(at), holt.OSString(path.Base(at))
 	return info, nil
 }
 
 const (
-	// maxTarget bounds what a symbolic link says: PATH_MAX, of which each odd
-	// byte takes three (U+FFFD).
-	maxTarget = 3 * 4096
-	maxName   = 3 * 255 // likewise NAME_MAX
+	maxTarget = 4096 // PATH_MAX, of what a symbolic link says
+	maxName   = 255  // NAME_MAX
 )
 
 // vetEntry takes a guest's description of an entry of dir. The name goes into
 // paths, also of the host: it must be one name.
 func vetEntry(info holt.FileInfo, dir string) (holt.FileInfo, error) {
-	name := info.Name
+	name := string(info.Name)
 	if name == "" || name == "." || name == ".." || len(name) > maxName || strings.ContainsAny(name, "/\x00") {
 		return holt.FileInfo{}, holt.Errorf(holt.Corrupt, "guest lists a file named %q", clip(name))
 	}

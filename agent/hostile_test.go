@@ -33,7 +33,7 @@ func FuzzMessages(f *testing.F) {
 			decode[runArgs](q.Args)
 			decode[Identity](q.Args)
 			if args, err := decode[fileArgs](q.Args); err == nil {
-				checkPath(args.Path)
+				checkPath(string(args.Path))
 			}
 		}
 		var r holt.Run

@@ -201,7 +201,7 @@ func runToEnd(t *testing.T, c *Client, spec holt.RunSpec) result {
 
 func sh(t *testing.T, c *Client, line string) string {
 	t.Helper()
-	r := runToEnd(t, c, holt.RunSpec{Command: line, User: "root", Cwd: "/"})
+	r := runToEnd(t, c, holt.RunSpec{Command: holt.OSString(line), User: "root", Cwd: "/"})
 	if r.ExitCode != 0 {
 		t.Errorf("%s: exit code %d\n%s%s", line, r.ExitCode, r.stdout, r.stderr)
 	}

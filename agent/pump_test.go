@@ -44,7 +44,7 @@ func TestWorkspace(t *testing.T) {
 	<-fs.begun
 	id := holt.NewRunID()
 	line := "head -c 5000000 /dev/zero | tr '\\0' x > big && echo hello > small && cat small && sha256sum < big"
-	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: line}); err != nil {
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: holt.OSString(line)}); err != nil {
 		t.Fatal(err)
 	}
 	r := follow(t, c, id, 0)
@@ -144,7 +144,7 @@ func TestHostsComeAndGo(t *testing.T) {
 	<-fs.begun
 	id := holt.NewRunID()
 	line := `for i in $(seq 300); do echo "$i" > "f$i"; [ "$(cat "f$i")" = "$i" ] || echo wrong; done; echo end`
-	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: line}); err != nil {
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: holt.OSString(line)}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 8 {

@@ -70,7 +70,7 @@ func prepare(id holt.RunID, spec holt.RunSpec, workspace string) (command, error
 	if err != nil {
 		return c, err
 	}
-	c.attr.Dir = spec.Cwd
+	c.attr.Dir = string(spec.Cwd)
 	if c.attr.Dir == "" {
 		c.attr.Dir = workspace
 	}
@@ -87,7 +87,7 @@ func prepare(id holt.RunID, spec holt.RunSpec, workspace string) (command, error
 	c.attr.Env = environment(id, spec, user)
 	c.argv = spec.Argv
 	if spec.Command != "" {
-		c.argv = shell(spec.Command)
+		c.argv = shell(string(spec.Command))
 	}
 	if c.path, err = findProgram(c.argv[0], c.attr.Dir, c.attr.Env); err != nil {
 		return c, err
@@ -105,20 +105,20 @@ func checkSpec(spec holt.RunSpec) error {
 		return holt.Errorf(holt.InvalidArgument, "a run needs either a command or an argv").
 			WithHint("a command is given to the shell, an argv is run as it is")
 	}
-	if spec.Cwd != "" && !filepath.IsAbs(spec.Cwd) {
-		return holt.Errorf(holt.InvalidArgument, "working directory %q is not absolute", clip(spec.Cwd)).
+	if spec.Cwd != "" && !filepath.IsAbs(string(spec.Cwd)) {
+		return holt.Errorf(holt.InvalidArgument, "working directory %q is not absolute", clip(string(spec.Cwd))).
 			WithHint("begin it with /, as /home/agent/src")
 	}
 	if spec.TimeoutMS < 0 {
 		return holt.Errorf(holt.InvalidArgument, "timeout of %d ms is negative", spec.TimeoutMS).
 			WithHint("leave it out, or 0, for none")
 	}
-	words := append([]string{spec.Command, spec.Cwd}, spec.Argv...)
+	words := append([]string{string(spec.Command), string(spec.Cwd)}, spec.Argv...)
 	for k, v := range spec.Env {
-		if k == "" || strings.Contains(k, "=") {
-			return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(k))
+		if k == "" || strings.Contains(string(k), "=") {
+			return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(string(k)))
 		}
-		words = append(words, k, v)
+		words = append(words, string(k), string(v))
 	}
 	total := 0
 	for _, w := range words {
@@ -156,7 +156,7 @@ func environment(id holt.RunID, spec holt.RunSpec, user account) []string {
 		}
 	}
 	for k, v := range spec.Env {
-		vars[k] = v
+		vars[string(k)] = string(v)
 	}
 	vars[runEnv] = string(id)
 	env := make([]string, 0, len(vars))

@@ -29,7 +29,7 @@ func TestRun(t *testing.T) {
 		{"shell", holt.RunSpec{Command: "echo out; echo err >&2; exit 3"},
 			result{stdout: "out\n", stderr: "err\n", Run: holt.Run{ExitCode: 3}}},
 		{"argv", holt.RunSpec{Argv: []string{"printf", "%s|", "a b", "", "$HOME"}}, result{stdout: "a b||$HOME|"}},
-		{"env", holt.RunSpec{Argv: []string{"sh", "-c", `echo "$A $HOME $USER $LOGNAME $SHELL"`}, Env: map[string]string{"A": "x y"}},
+		{"env", holt.RunSpec{Argv: []string{"sh", "-c", `echo "$A $HOME $USER $LOGNAME $SHELL"`}, Env: map[holt.OSString]holt.OSString{"A": "x y"}},
 			result{stdout: "x y /home/agent agent agent /bin/sh\n"}},
 		{"user", holt.RunSpec{Argv: []string{"sh", "-c", `echo "$HOME $USER $(id -u) $(id -g) $(id -G)"`}, User: "root", Cwd: "/"},
 			result{stdout: "/root root 0 0 0\n"}},
@@ -79,7 +79,7 @@ func TestRunRefused(t *testing.T) {
 		{"forbidden directory", holt.RunSpec{Argv: []string{"true"}, Cwd: "/root"}, holt.Denied},
 		{"no such user", holt.RunSpec{Command: "x", User: "nobody-of-that-name"}, holt.NotFound},
 		{"zero byte", holt.RunSpec{Command: "a\x00b"}, holt.InvalidArgument},
-		{"too large", holt.RunSpec{Command: strings.Repeat("x", maxSpec)}, holt.InvalidArgument},
+		{"too large", holt.RunSpec{Command: holt.OSString(strings.Repeat("x", maxSpec))}, holt.InvalidArgument},
 	} {
 		id := holt.NewRunID()
 		_, err := c.StartRun(t.Context(), id, tt.spec)
@@ -135,7 +135,7 @@ func TestBackgroundChild(t *testing.T) {
 	id := holt.NewRunID()
 	line := `(read x < /home/agent/fifo; echo late; echo later; echo lived > /home/agent/proof) & echo done`
 	sh(t, c, "mkfifo -m 666 /home/agent/fifo")
-	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: line}); err != nil {
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: holt.OSString(line)}); err != nil {
 		t.Fatal(err)
 	}
 	r := follow(t, c, id, 0)
@@ -310,7 +310,7 @@ func TestFollowAgainAfterLostHost(t *testing.T) {
 	}
 	id := holt.NewRunID()
 	const lines = 200000
-	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: fmt.Sprintf("seq %d", lines)}); err != nil {
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: holt.OSString(fmt.Sprintf("seq %d", lines))}); err != nil {
 		t.Fatal(err)
 	}
 	var got bytes.Buffer
@@ -345,7 +345,7 @@ func TestSlowFollower(t *testing.T) {
 	c := startGuest(t).client(t)
 	const size = 24 << 20
 	id := holt.NewRunID()
-	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero", size)}); err != nil {
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: holt.OSString(fmt.Sprintf("head -c %d /dev/zero", size))}); err != nil {
 		t.Fatal(err)
 	}
 	if r := follow(t, c, id, 0); len(r.stdout) != size || r.gaps != 0 {

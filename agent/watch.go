@@ -39,9 +39,9 @@ func watchFiles(ctx context.Context, st *serverStream) error {
 	if err != nil {
 		return err
 	}
-	w, err := newWatcher(filepath.Clean(args.Path), args.Recursive)
+	w, err := newWatcher(filepath.Clean(string(args.Path)), args.Recursive)
 	if err != nil {
-		return fileError("watch", args.Path, err)
+		return fileError("watch", string(args.Path), err)
 	}
 	defer w.file.Close()
 	if err := st.agree(nil); err != nil {

@@ -248,7 +248,7 @@ func TestForeignFacts(t *testing.T) {
 	if err != nil || info.Path != "/home/agent/x" || info.Name != "x" {
 		t.Errorf("stat: %+v, %v", info, err)
 	}
-	for _, bad := range []holt.FileInfo{{Kind: "fort"}, {Kind: "file", Size: -1}, {Kind: "file", Mode: 1 << 20}, {Kind: "symlink", Target: strings.Repeat("x", 1<<16)}} {
+	for _, bad := range []holt.FileInfo{{Kind: "fort"}, {Kind: "file", Size: -1}, {Kind: "file", Mode: 1 << 20}, {Kind: "symlink", Target: holt.OSString(strings.Repeat("x", 1<<16))}} {
 		c := scripted(t, acknowledge(1), data(1, answered(t, bad, nil)))
 		_, err := c.Stat(t.Context(), "/x")
 		wantCode(t, "stat", err, holt.Corrupt)
@@ -258,11 +258,11 @@ func TestForeignFacts(t *testing.T) {
 // A guest cannot list a file under a name that is none.
 func TestListNames(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../../etc/passwd", "a/b", "/etc", "a\x00b", strings.Repeat("n", 4096)} {
-		list := []holt.FileInfo{{Name: "good", Kind: "file"}, {Name: name, Kind: "file"}}
+		list := []holt.FileInfo{{Name: "good", Kind: "file"}, {Name: holt.OSString(name), Kind: "file"}}
 		c := scripted(t, acknowledge(1), data(1, answered(t, nil, nil)), data(1, answered(t, list, nil)))
 		var got []string
 		err := c.List(t.Context(), "/home/agent", func(info holt.FileInfo) error {
-			got = append(got, info.Path)
+			got = append(got, string(info.Path))
 			return nil
 		})
 		wantCode(t, name, err, holt.Corrupt)
@@ -424,7 +424,7 @@ func FuzzGuest(f *testing.F) {
 			})
 		case 2:
 			c.List(ctx, "/d", func(info holt.FileInfo) error {
-				if info.Path != "/d/"+info.Name || strings.Contains(info.Name, "/") {
+				if info.Path != "/d/"+info.Name || strings.Contains(string(info.Name), "/") {
 					t.Errorf("%q", info.Path)
 				}
 				return nil

@@ -274,13 +274,13 @@ type inputAnswer struct {
 }
 
 type fileArgs struct {
-	Path      string `json:"path"`
-	To        string `json:"to,omitempty"`
-	Offset    int64  `json:"offset,omitempty"`
-	Length    int64  `json:"length,omitempty"` // negative: to the end
-	Mode      uint32 `json:"mode,omitempty"`
-	User      string `json:"user,omitempty"`
-	Recursive bool   `json:"recursive,omitempty"`
+	Path      holt.OSString `json:"path"`
+	To        holt.OSString `json:"to,omitempty"`
+	Offset    int64         `json:"offset,omitempty"`
+	Length    int64         `json:"length,omitempty"` // negative: to the end
+	Mode      uint32        `json:"mode,omitempty"`
+	User      string        `json:"user,omitempty"`
+	Recursive bool          `json:"recursive,omitempty"`
 }
 
 type dialArgs struct {

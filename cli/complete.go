@@ -74,13 +74,14 @@ func (n copyNoun) entries(name, typed string) names {
 		}
 		list, _ := n.files(c).List(ctx, name, at)
 		for _, f := range list {
-			if visible(f.Name) != f.Name || strings.ContainsAny(f.Name, "\t\n \uFFFD") { // a shell would take it apart
+			entry := string(f.Name)
+			if visible(entry) != entry || strings.ContainsAny(entry, "\t\n \uFFFD") { // a shell would take it apart
 				continue
 			}
 			if f.Kind == "dir" {
-				f.Name += "/"
+				entry += "/"
 			}
-			out = append(out, name+":"+dir+f.Name)
+			out = append(out, name+":"+dir+entry)
 		}
 		return out
 	}

@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -25,8 +24,8 @@ func (a *app) computerCopy() *cobra.Command {
 the other a path here, or - for standard input or output. PATH is absolute or
 relative to the workspace, /home/agent. A directory needs --recursive. A symlink
 that is named is followed, one that lies in a directory is copied as it is. What
-is neither file, directory nor symlink, or has a name that is not UTF-8, is left
-out, named, and makes the exit status 1.`,
+is neither file, directory nor symlink is left out, named, and makes the exit
+status 1.`,
 		Example: `  holt computer cp notes.md einstein:notes.md
   holt computer cp -r einstein:/home/agent/results ./results`,
 		Args:              exactly(2),
@@ -68,34 +67,13 @@ type copier struct {
 	recursive bool
 	bar       *bar
 	left      int // how many were left out
-	odd       int // of these, for a name that is not UTF-8
 }
 
 // leave says that something in a directory is not copied.
 func (k *copier) leave(name, kind string) {
 	k.left++
-	k.a.say("holt: left out %s: it is a %s", visible(name), kind)
+	k.a.say("holt: left out %s: it is a %s", shown(name), kind)
 }
-
-// leaveName does so for a name that JSON cannot carry. Each would arrive as
-// U+FFFD, and two of them as one name.
-func (k *copier) leaveName(name string) {
-	k.left++
-	k.odd++
-	k.a.say("holt: left out %q: its name is not UTF-8", name)
-}
-
-// checkName refuses a path named by the user that does not reach a computer as
-// it is. Workspaces get a file's path as bytes, in the address.
-func (k *copier) checkName(e end) error {
-	if e.owner == "" || k.noun == inWorkspaces || utf8.ValidString(e.path) {
-		return nil
-	}
-	return holt.Errorf(holt.InvalidArgument, "the name %q is not UTF-8", e.path).WithHint("%s", oddNames)
-}
-
-// oddNames says what to do about names that are not UTF-8.
-const oddNames = "holt workspace import and export keep names that are not UTF-8"
 
 // put copies from this machine into a computer.
 func (k *copier) put(ctx context.Context, from string, to end) error {
@@ -126,9 +104,6 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 		return noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path), to.in("x"))
 	}
 	if !info.IsDir() {
-		if err := k.checkName(to); err != nil {
-			return err
-		}
 		return k.putFile(ctx, from, info, to)
 	}
 	if from, err = filepath.EvalSymlinks(from); err != nil { // WalkDir does not follow one
@@ -148,19 +123,12 @@ func (k *copier) putDir(ctx context.Context, from string, to end) error {
 			return err
 		}
 		target := to.in(filepath.ToSlash(rel))
-		if !utf8.ValidString(target.path) {
-			k.leaveName(p)
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
 		info, err := d.Info()
 		switch {
 		case err != nil:
 			return here(err, p)
 		case d.IsDir():
-			_, err = k.files.Mkdir(ctx, target.owner, holt.MkdirSpec{Path: target.path, Mode: uint32(info.Mode().Perm()), Parents: true}, "")
+			_, err = k.files.Mkdir(ctx, target.owner, holt.MkdirSpec{Path: holt.OSString(target.path), Mode: uint32(info.Mode().Perm()), Parents: true}, "")
 			return err
 		case info.Mode()&fs.ModeSymlink != 0:
 			return k.putLink(ctx, p, target)
@@ -198,11 +166,7 @@ func (k *copier) putLink(ctx context.Context, from string, to end) error {
 	if err != nil {
 		return here(err, from)
 	}
-	if !utf8.ValidString(target) { // JSON cannot carry it
-		k.leave(from, "symlink to a name that is not UTF-8")
-		return nil
-	}
-	_, err = k.files.Symlink(ctx, to.owner, holt.SymlinkSpec{Path: to.path, Target: target}, "")
+	_, err = k.files.Symlink(ctx, to.owner, holt.SymlinkSpec{Path: holt.OSString(to.path), Target: holt.OSString(target)}, "")
 	return err
 }
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"unicode/utf8"
 
 	"holt"
 )
@@ -30,7 +29,7 @@ func (k *copier) get(ctx context.Context, from end, to string) error {
 	there, err := os.Stat(to)
 	switch {
 	case err == nil && there.IsDir():
-		to = filepath.Join(to, path.Base(info.Name))
+		to = filepath.Join(to, path.Base(string(info.Name)))
 	case err == nil && !there.Mode().IsRegular() && info.Kind == "file": // as /dev/stdout
 		return k.pour(ctx, from, info, to)
 	case err == nil: // a link that the user named is followed, unlike those below
@@ -59,13 +58,14 @@ func (k *copier) named(ctx context.Context, from end) (end, holt.FileInfo, error
 	for range mostLinks {
 		info, err := k.files.Stat(ctx, from.owner, from.path)
 		if err != nil || info.Kind != "symlink" {
-			info.Name = name
+			info.Name = holt.OSString(name)
 			return from, info, err
 		}
-		if !path.IsAbs(info.Target) {
-			info.Target = path.Join(path.Dir(from.path), info.Target)
+		target := string(info.Target)
+		if !path.IsAbs(target) {
+			target = path.Join(path.Dir(from.path), target)
 		}
-		from.path = info.Target
+		from.path = target
 	}
 	return from, holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "%s: too many symlinks", from.path)
 }
@@ -92,14 +92,11 @@ func (k *copier) getEntries(ctx context.Context, from end, to string) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.ContainsAny(e.Name, "/\x00") { // the guest is hostile
-			return holt.Errorf(holt.Corrupt, "the %s sent the file name %q", k.noun.word, e.Name)
+		name := string(e.Name)
+		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") { // the guest is hostile
+			return holt.Errorf(holt.Corrupt, "the %s sent the file name %q", k.noun.word, name)
 		}
-		if strings.ContainsRune(e.Name, utf8.RuneError) { // what other bytes are in JSON; a name that does hold U+FFFD looks the same
-			k.leaveName(from.in(e.Name).path)
-			continue
-		}
-		if err := k.getAny(ctx, from.in(e.Name), e, filepath.Join(to, e.Name)); err != nil {
+		if err := k.getAny(ctx, from.in(name), e, filepath.Join(to, name)); err != nil {
 			return err
 		}
 	}
@@ -118,12 +115,8 @@ func makeDir(at string) error {
 
 // getLink makes a symlink as the guest has it. It is only made, never followed.
 func (k *copier) getLink(info holt.FileInfo, to string) error {
-	if strings.ContainsRune(info.Target, '\uFFFD') {
-		k.leave(info.Path, "symlink to a name that is not UTF-8")
-		return nil
-	}
 	beside := filepath.Join(filepath.Dir(to), ".holt-cp-"+rand.Text())
-	if err := os.Symlink(info.Target, beside); err != nil {
+	if err := os.Symlink(string(info.Target), beside); err != nil {
 		return here(err, to)
 	}
 	if err := os.Rename(beside, to); err != nil {
@@ -141,7 +134,7 @@ func (k *copier) getFile(ctx context.Context, from end, info holt.FileInfo, to s
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	m := &meter{bar: k.bar, name: info.Name, total: info.Size, w: f}
+	m := &meter{bar: k.bar, name: string(info.Name), total: info.Size, w: f}
 	if err := k.files.Read(ctx, from.owner, from.path, 0, -1, m); err != nil {
 		return here(err, to)
 	}
@@ -154,7 +147,7 @@ func (k *copier) pour(ctx context.Context, from end, info holt.FileInfo, to stri
 	if err != nil {
 		return here(err, to)
 	}
-	err = k.files.Read(ctx, from.owner, from.path, 0, -1, &meter{bar: k.bar, name: info.Name, total: info.Size, w: f})
+	err = k.files.Read(ctx, from.owner, from.path, 0, -1, &meter{bar: k.bar, name: string(info.Name), total: info.Size, w: f})
 	return here(errors.Join(err, f.Close()), to)
 }
 

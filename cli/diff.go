@@ -65,7 +65,7 @@ for that. Nothing is ever cut.`
 	f := cmd.Flags()
 	f.StringVar(&spec.From, "from", "", "the checkpoint to begin at")
 	f.StringVar(&spec.To, "to", "", "the checkpoint to end at")
-	f.StringArrayVar(&spec.Paths, "path", nil, "only what is, or was, at or below this path (may be given several times)")
+	f.StringArrayVar((*[]string)(&spec.Paths), "path", nil, "only what is, or was, at or below this path (may be given several times)")
 	f.BoolVar(&text, "text", false, "unified diffs of the files that are text")
 	f.BoolVar(&stat, "stat", false, "only count")
 	return cmd
@@ -123,13 +123,12 @@ func (a *app) changeLine(to io.Writer, c holt.Change) string {
 	case holt.ChangeCreated:
 		colour = green
 	}
-	oneLine := strings.NewReplacer("\n", "␊", "\t", "␉")
-	path := oneLine.Replace(visible(c.Path))
+	path := shown(c.Path)
 	if c.Type == "dir" && path != "/" {
 		path += "/"
 	}
 	if c.From != "" {
-		path = oneLine.Replace(visible(c.From)) + " -> " + path
+		path = shown(c.From) + " -> " + path
 	}
 	line := a.paint(to, colour, fmt.Sprintf("%-8s", c.Kind)) + "  " + path
 	if c.Type == "file" && c.Kind != holt.ChangeDeleted && (c.Kind != holt.ChangeRenamed || c.Content) && c.Kind != holt.ChangeMetadata {

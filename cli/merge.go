@@ -15,7 +15,7 @@ func (a *app) workspaceMerge() *cobra.Command {
 	cmd := a.onPast("merge FROM INTO", "Bring the changes of a fork back", 2, 2, func(ctx context.Context, c *client.Client, args []string) error {
 		spec.From = args[0]
 		one := spec
-		for _, paths := range []*[]string{&one.Paths, &one.Ours, &one.Theirs} {
+		for _, paths := range []*holt.OSStrings{&one.Paths, &one.Ours, &one.Theirs} {
 			var err error
 			if *paths, err = pathsOf(args[0], *paths); err != nil {
 				return err
@@ -39,9 +39,9 @@ of FROM; "." is everything.`
   holt workspace merge einstein-1 einstein --path src --path go.mod --text
   holt workspace merge einstein-1 einstein --theirs src --ours src/config.toml`
 	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
-	cmd.Flags().StringArrayVar(&spec.Paths, "path", nil, "only what is at or below this path of FROM; may be given several times")
-	cmd.Flags().StringArrayVar(&spec.Ours, "ours", nil, "settle conflicts at or below this path of FROM by keeping INTO's; may be given several times")
-	cmd.Flags().StringArrayVar(&spec.Theirs, "theirs", nil, "settle conflicts at or below this path of FROM by taking FROM's; may be given several times")
+	cmd.Flags().StringArrayVar((*[]string)(&spec.Paths), "path", nil, "only what is at or below this path of FROM; may be given several times")
+	cmd.Flags().StringArrayVar((*[]string)(&spec.Ours), "ours", nil, "settle conflicts at or below this path of FROM by keeping INTO's; may be given several times")
+	cmd.Flags().StringArrayVar((*[]string)(&spec.Theirs), "theirs", nil, "settle conflicts at or below this path of FROM by taking FROM's; may be given several times")
 	cmd.Flags().BoolVarP(&spec.DryRun, "dry-run", "n", false, "change nothing, only say what would")
 	cmd.Flags().BoolVar(&spec.Text, "text", false, "merge text by lines where both changed a file and the lines do not touch")
 	return cmd
@@ -62,7 +62,7 @@ func (a *app) reportMerge(into string, r holt.MergeReport, dryRun bool) error {
 			line  string
 		}{{r.Merged, "text of %s merged by lines\n"}, {r.Ours, "%s stays as it is\n"}, {r.Theirs, "%s is taken as the other has it\n"}} {
 			for _, path := range said.paths {
-				fmt.Fprintf(a.Out, said.line, visible(path))
+				fmt.Fprintf(a.Out, said.line, shown(path))
 			}
 		}
 	}

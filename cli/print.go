@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
 )
@@ -28,7 +29,7 @@ func printTable(w io.Writer, head []string, rows [][]string) error {
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, c := range row {
-			cells[i] = strings.NewReplacer("\t", "␉", "\n", "␊").Replace(visible(c))
+			cells[i] = oneLine(c)
 		}
 		table = append(table, cells)
 	}
@@ -53,6 +54,20 @@ func printTable(w io.Writer, head []string, rows [][]string) error {
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// oneLine returns text as it may stand in a line of a terminal.
+func oneLine(s string) string {
+	return strings.NewReplacer("\t", "␉", "\n", "␊").Replace(visible(s))
+}
+
+// shown returns a name as a person reads it: one that is not UTF-8 as Git
+// writes it.
+func shown[S ~string](name S) string {
+	if !utf8.ValidString(string(name)) {
+		return quoteBytes([]byte(name))
+	}
+	return oneLine(string(name))
 }
 
 // size says how much n bytes are.

@@ -139,7 +139,7 @@ func (a *app) sayChanges(workspace string, r holt.ChangeReport, dryRun bool, all
 	}
 	a.listChanges(r.Changes, r.Omitted, all)
 	for _, c := range r.Conflicts {
-		fmt.Fprintf(a.Out, "%s %s: %s\n", a.paint(a.Out, red, "conflict"), visible(c.Path), visible(c.Reason))
+		fmt.Fprintf(a.Out, "%s %s: %s\n", a.paint(a.Out, red, "conflict"), shown(c.Path), visible(c.Reason))
 	}
 	if r.Unflushed {
 		a.say("holt: the computer did not write what its programs held in memory; some of that may be lost")

@@ -77,7 +77,7 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 	}
 	f := cmd.Flags()
 	f.StringVarP(&spec.User, "user", "u", "", "Linux user (default: agent)")
-	f.StringVar(&spec.Cwd, "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
+	f.StringVar((*string)(&spec.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
 	f.StringArrayVarP(&flags.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to pass this shell's; may be repeated")
 	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
 	f.BoolVarP(&flags.interactive, "interactive", "i", false, "pass standard input even if it is a terminal")
@@ -91,7 +91,7 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 func commandInto(spec *holt.RunSpec, args []string, program bool) error {
 	if program {
 		spec.Argv = args[1:]
-	} else if spec.Command = args[1]; strings.TrimSpace(spec.Command) == "" {
+	} else if spec.Command = holt.OSString(args[1]); strings.TrimSpace(args[1]) == "" {
 		return holt.Errorf(holt.InvalidArgument, "the command is empty").WithHint("holt computer run %s 'make test', or words after --", args[0])
 	}
 	return nil
@@ -102,7 +102,7 @@ func (f *runFlags) into(spec *holt.RunSpec) error {
 		return holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", f.timeout).WithHint("as 90s or 10m; leave it out for none")
 	}
 	spec.TimeoutMS = f.timeout.Milliseconds()
-	spec.Env = map[string]string{}
+	spec.Env = map[holt.OSString]holt.OSString{}
 	for _, e := range f.env {
 		key, value, given := strings.Cut(e, "=")
 		if !given {
@@ -111,7 +111,7 @@ func (f *runFlags) into(spec *holt.RunSpec) error {
 		if key == "" {
 			return holt.Errorf(holt.InvalidArgument, "--env %q has no name", e).WithHint("as --env KEY=VALUE")
 		}
-		spec.Env[key] = value
+		spec.Env[holt.OSString(key)] = holt.OSString(value)
 	}
 	return nil
 }

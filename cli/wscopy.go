@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -18,9 +17,9 @@ func (a *app) workspaceCopy() *cobra.Command {
 		Short: "Copy files into or out of a workspace",
 		Long: `Copies a file between this machine and a workspace. One side is NAME:PATH, from
 the workspace's top, the other a path here, or - for standard input or output. A
-directory needs --recursive; what in it is neither file, directory nor symlink,
-or has a name that is not UTF-8, is left out, named, and makes the exit status 1.
-Import and export keep such names, and times, links and holes too.`,
+directory needs --recursive; what in it is neither file, directory nor symlink is
+left out, named, and makes the exit status 1. Import and export keep times, links
+and holes too.`,
 		Example: `  holt workspace cp notes.md einstein:notes.md
   holt workspace cp -r einstein:results ./results
   holt workspace cp -r einstein:src ./src --at before-upgrade`,
@@ -83,9 +82,6 @@ func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, n
 		return err
 	}
 	k := &copier{a: a, files: noun.files(c), noun: noun, recursive: recursive}
-	if err := errors.Join(k.checkName(from), k.checkName(to)); err != nil { // one is here: at most one error
-		return err
-	}
 	k.bar = a.begin("copying")
 	if to.owner != "" {
 		err = k.put(ctx, from.path, to)
@@ -93,9 +89,6 @@ func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, n
 		err = k.get(ctx, from, to.path)
 	}
 	k.bar.end()
-	if k.odd > 0 {
-		a.say("hint: %s", oddNames)
-	}
 	if err == nil && k.left > 0 {
 		return exitStatus(exitFailure)
 	}

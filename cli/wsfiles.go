@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,12 +69,12 @@ func (a *app) workspaceLs() *cobra.Command {
 
 // shownName is a file's name as ls -F shows it.
 func (a *app) shownName(f holt.FileInfo) string {
-	name := strings.NewReplacer("\n", "␊", "\t", "␉").Replace(visible(f.Name))
+	name := shown(f.Name)
 	switch f.Kind {
 	case "dir":
 		return name + "/"
 	case "symlink":
-		return name + " -> " + visible(f.Target)
+		return name + " -> " + shown(f.Target)
 	}
 	return name
 }
@@ -103,7 +104,7 @@ func (a *app) workspaceRm() *cobra.Command {
 func (a *app) workspaceMkdir() *cobra.Command {
 	var parents bool
 	cmd := a.onSpot("mkdir NAME:PATH", "Make a directory in a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
-		info, err := c.WorkspaceFiles.Mkdir(cmd.Context(), at.workspace, holt.MkdirSpec{Path: at.path, Parents: parents}, "")
+		info, err := c.WorkspaceFiles.Mkdir(cmd.Context(), at.workspace, holt.MkdirSpec{Path: holt.OSString(at.path), Parents: parents}, "")
 		if err != nil {
 			return err
 		}
@@ -138,7 +139,7 @@ func (a *app) workspaceMv() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.WorkspaceFiles.Rename(cmd.Context(), from.workspace, holt.RenameSpec{From: from.path, To: to.path}, "")
+			return c.WorkspaceFiles.Rename(cmd.Context(), from.workspace, holt.RenameSpec{From: holt.OSString(from.path), To: holt.OSString(to.path)}, "")
 		},
 	}
 	return cmd
@@ -156,7 +157,7 @@ func (a *app) workspaceDu() *cobra.Command {
 		}
 		rows := make([][]string, len(list))
 		for i, u := range list {
-			rows[i] = []string{size(u.Bytes), size(u.Allocated), fmt.Sprint(u.Files), fmt.Sprint(u.Dirs), u.Path}
+			rows[i] = []string{size(u.Bytes), size(u.Allocated), fmt.Sprint(u.Files), fmt.Sprint(u.Dirs), shown(u.Path)}
 		}
 		return printTable(a.Out, []string{"SIZE", "STORED", "FILES", "DIRS", "PATH"}, rows)
 	})
@@ -168,13 +169,13 @@ func (a *app) workspaceDu() *cobra.Command {
 func (a *app) workspaceTag() *cobra.Command {
 	var remove []string
 	cmd := a.onSpot("tag NAME PATH [TAG=VALUE]…", "Show, set and remove tags of a file", -1, func(cmd *cobra.Command, c *client.Client, at spot, rest []string) error {
-		spec := holt.TagSpec{Path: at.path, Set: map[string]string{}, Remove: remove}
+		spec := holt.TagSpec{Path: holt.OSString(at.path), Set: map[holt.OSString]holt.OSString{}, Remove: remove}
 		for _, arg := range rest {
 			name, value, ok := strings.Cut(arg, "=")
 			if !ok || name == "" {
 				return holt.Errorf(holt.InvalidArgument, "%q sets no tag", arg).WithHint("as urgent=yes; --remove takes one away")
 			}
-			spec.Set[name] = value
+			spec.Set[holt.OSString(name)] = holt.OSString(value)
 		}
 		var tags []holt.Tag
 		var err error
@@ -186,13 +187,13 @@ func (a *app) workspaceTag() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(tags, func(x, y holt.Tag) int { return strings.Compare(x.Name, y.Name) })
+		slices.SortFunc(tags, func(x, y holt.Tag) int { return cmp.Compare(x.Name, y.Name) })
 		if a.wantsJSON() {
 			return printJSON(a.Out, tags)
 		}
 		rows := make([][]string, len(tags))
 		for i, t := range tags {
-			rows[i] = []string{t.Name, t.Value}
+			rows[i] = []string{shown(t.Name), shown(t.Value)}
 		}
 		return printTable(a.Out, nil, rows)
 	})

@@ -172,7 +172,7 @@ func TestFollowOverRestarts(t *testing.T) {
 	const restarts = 5
 	// It goes on only when the test has made the file go, which it does after each restart.
 	run, err := c.Runs.Start(t.Context(), "curie", holt.RunSpec{
-		Command: fmt.Sprintf("for i in $(seq %d); do echo $i; while [ ! -e go$i ]; do sleep 0.005; done; done; exit 9", restarts),
+		Command: holt.OSString(fmt.Sprintf("for i in $(seq %d); do echo $i; while [ ! -e go$i ]; do sleep 0.005; done; done; exit 9", restarts)),
 	}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -228,9 +228,9 @@ func TestRefusedAfterAnAnswer(t *testing.T) {
 		"follow": func() error {
 			return c.Runs.Follow(t.Context(), run.ID, 0, func(holt.RunEvent) error { return seen })
 		},
-		"read": func() error { return c.Files.Read(t.Context(), "curie", file.Path, 0, -1, io.Discard) },
+		"read": func() error { return c.Files.Read(t.Context(), "curie", string(file.Path), 0, -1, io.Discard) },
 		"write": func() error {
-			return errOf(c.Files.Write(t.Context(), "curie", file.Path, holt.WriteSpec{}, strings.NewReader("y")))
+			return errOf(c.Files.Write(t.Context(), "curie", string(file.Path), holt.WriteSpec{}, strings.NewReader("y")))
 		},
 	} {
 		d.Kill()

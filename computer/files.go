@@ -1,11 +1,11 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"holt"
@@ -64,7 +64,7 @@ func (f *Files) List(ctx context.Context, computer, path string) ([]holt.FileInf
 			return nil
 		})
 	})
-	slices.SortFunc(list, func(a, b holt.FileInfo) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b holt.FileInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list, err
 }
 
@@ -104,7 +104,7 @@ func (f *Files) Write(ctx context.Context, computer, name string, spec holt.Writ
 		spec.User = defaultUser
 	}
 	if spec.Parents {
-		if err := f.mkdir(ctx, computer, holt.MkdirSpec{Path: path.Dir(p), User: spec.User, Parents: true}); err != nil {
+		if err := f.mkdir(ctx, computer, holt.MkdirSpec{Path: holt.OSString(path.Dir(p)), User: spec.User, Parents: true}); err != nil {
 			return holt.FileInfo{}, err
 		}
 	}
@@ -142,7 +142,7 @@ func (f *Files) modeFor(ctx context.Context, computer, p string) (uint32, error)
 
 // Mkdir makes a directory.
 func (f *Files) Mkdir(ctx context.Context, computer string, spec holt.MkdirSpec, key string) (holt.FileInfo, error) {
-	p, err := cleanPath(spec.Path)
+	p, err := cleanPath(string(spec.Path))
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
@@ -168,13 +168,13 @@ func (f *Files) mkdir(ctx context.Context, computer string, spec holt.MkdirSpec)
 		spec.User = defaultUser
 	}
 	return f.change(ctx, computer, spec.Parents, func(ctx context.Context, c *agent.Client) error {
-		return c.Mkdir(ctx, path.Clean(spec.Path), spec.Mode, spec.User, spec.Parents)
+		return c.Mkdir(ctx, path.Clean(string(spec.Path)), spec.Mode, spec.User, spec.Parents)
 	})
 }
 
 // Symlink makes a symbolic link; a file or link at its path is replaced as one step.
 func (f *Files) Symlink(ctx context.Context, computer string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error) {
-	p, err := cleanPath(spec.Path)
+	p, err := cleanPath(string(spec.Path))
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
@@ -185,7 +185,7 @@ func (f *Files) Symlink(ctx context.Context, computer string, spec holt.SymlinkS
 		Key: key, Method: "file.symlink", Request: []any{computer, spec},
 		Act: func(ctx context.Context, _ *Claim) (holt.FileInfo, error) {
 			err := f.change(ctx, computer, true, func(ctx context.Context, c *agent.Client) error {
-				return c.Symlink(ctx, p, spec.Target, spec.User)
+				return c.Symlink(ctx, p, string(spec.Target), spec.User)
 			})
 			if err != nil {
 				return holt.FileInfo{}, err
@@ -228,11 +228,11 @@ func (f *Files) Remove(ctx context.Context, computer, name string, recursive boo
 
 // Rename moves a file within the computer, replacing what is there.
 func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpec, key string) error {
-	from, err := cleanPath(spec.From)
+	from, err := cleanPath(string(spec.From))
 	if err != nil {
 		return err
 	}
-	to, err := cleanPath(spec.To)
+	to, err := cleanPath(string(spec.To))
 	if err != nil {
 		return err
 	}

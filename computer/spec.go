@@ -121,16 +121,16 @@ func checkRun(spec holt.RunSpec) error {
 	if len(spec.Argv) > 0 && spec.Argv[0] == "" {
 		return holt.Errorf(holt.InvalidArgument, "the program to run has no name")
 	}
-	text, bad := len(spec.Command), strings.ContainsRune(spec.Command, 0)
+	text, bad := len(spec.Command), strings.ContainsRune(string(spec.Command), 0)
 	for _, arg := range spec.Argv {
 		text, bad = text+len(arg), bad || strings.ContainsRune(arg, 0)
 	}
 	for k, v := range spec.Env {
-		if k == "" || strings.ContainsAny(k, "=\x00") {
-			return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(k)).
+		if k == "" || strings.ContainsAny(string(k), "=\x00") {
+			return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(string(k))).
 				WithHint("a name is not empty and holds no =")
 		}
-		text, bad = text+len(k)+len(v), bad || strings.ContainsRune(v, 0)
+		text, bad = text+len(k)+len(v), bad || strings.ContainsRune(string(v), 0)
 	}
 	if bad {
 		return holt.Errorf(holt.InvalidArgument, "a command, argument or variable holds a NUL byte").
@@ -145,7 +145,7 @@ func checkRun(spec holt.RunSpec) error {
 
 func checkRunPlace(spec holt.RunSpec) error {
 	if spec.Cwd != "" {
-		if _, err := cleanPath(spec.Cwd); err != nil {
+		if _, err := cleanPath(string(spec.Cwd)); err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ func TestShape(t *testing.T) {
 
 func TestCheckRun(t *testing.T) {
 	for _, good := range []holt.RunSpec{
-		{Command: "true"}, {Argv: []string{"true", ""}}, {Command: "x", Cwd: "/", User: "root", Env: map[string]string{"A": ""}},
+		{Command: "true"}, {Argv: []string{"true", ""}}, {Command: "x", Cwd: "/", User: "root", Env: map[holt.OSString]holt.OSString{"A": ""}},
 		{Command: "x", User: "1000", TimeoutMS: 1},
 	} {
 		if err := checkRun(good); err != nil {
@@ -37,8 +37,8 @@ func TestCheckRun(t *testing.T) {
 	long := strings.Repeat("x", mostRunText+1)
 	for _, bad := range []holt.RunSpec{
 		{}, {Command: "a", Argv: []string{"b"}}, {Argv: []string{""}}, {Command: "a\x00b"}, {Argv: []string{"a", "\x00"}},
-		{Command: long}, {Argv: []string{"a", long}}, {Argv: make([]string, mostRunArgs+1)}, {Command: "x", Env: map[string]string{"": "v"}},
-		{Command: "x", Env: map[string]string{"A=B": "v"}}, {Command: "x", Env: map[string]string{"A": "\x00"}},
+		{Command: holt.OSString(long)}, {Argv: []string{"a", long}}, {Argv: make([]string, mostRunArgs+1)}, {Command: "x", Env: map[holt.OSString]holt.OSString{"": "v"}},
+		{Command: "x", Env: map[holt.OSString]holt.OSString{"A=B": "v"}}, {Command: "x", Env: map[holt.OSString]holt.OSString{"A": "\x00"}},
 		{Command: "x", Cwd: "relative"}, {Command: "x", Cwd: "/../.."}, {Command: "x", User: "Not A User"}, {Command: "x", User: "-x"},
 		{Command: "x", TimeoutMS: -1}, {Command: "x", TimeoutMS: mostTimeout + 1},
 	} {

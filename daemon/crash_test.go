@@ -90,7 +90,7 @@ func TestKilledBeforeARun(t *testing.T) {
 	started := make(chan answer, 1)
 	go func() {
 		run, err := p.Runs.Start(context.Background(), "curie", holt.RunSpec{
-			Command: "echo $GREETING", Env: map[string]string{"GREETING": "hi"}, User: "root",
+			Command: "echo $GREETING", Env: map[holt.OSString]holt.OSString{"GREETING": "hi"}, User: "root",
 		}, "the-key")
 		started <- answer{run, err}
 	}()

@@ -149,7 +149,7 @@ func TestWriterOfAPI(t *testing.T) {
 		if _, err := files.Write(ctx, "curie", "/home/agent/"+name+"/file", holt.WriteSpec{Parents: true}, strings.NewReader("x")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := files.Symlink(ctx, "curie", holt.SymlinkSpec{Path: "/home/agent/" + name + "/link", Target: "file"}, ""); err != nil {
+		if _, err := files.Symlink(ctx, "curie", holt.SymlinkSpec{Path: holt.OSString("/home/agent/" + name + "/link"), Target: "file"}, ""); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := d.Workspaces().Files().Write(ctx, "curie", "/"+name+"/beside", holt.WriteSpec{}, strings.NewReader("x")); err != nil {

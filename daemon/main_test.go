@@ -178,7 +178,7 @@ type result struct {
 // run runs a shell command to its end.
 func run(t testing.TB, d *daemon.Daemon, computer, command string) result {
 	t.Helper()
-	r, err := d.Computers().Runs().Start(t.Context(), computer, holt.RunSpec{Command: command, User: "root"}, "")
+	r, err := d.Computers().Runs().Start(t.Context(), computer, holt.RunSpec{Command: holt.OSString(command), User: "root"}, "")
 	if err != nil {
 		t.Fatalf("run %q: %v", command, err)
 	}

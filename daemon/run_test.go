@@ -138,7 +138,7 @@ func TestEnvironmentIsNotKept(t *testing.T) {
 	d := up(t, config(t, dir))
 	create(t, d, holt.ComputerSpec{Name: "curie"})
 	const secret = "hunter2-correct-horse"
-	spec := holt.RunSpec{Command: `echo "${#TOKEN}"; cat`, Env: map[string]string{"TOKEN": secret}, User: "root", Stdin: true}
+	spec := holt.RunSpec{Command: `echo "${#TOKEN}"; cat`, Env: map[holt.OSString]holt.OSString{"TOKEN": secret}, User: "root", Stdin: true}
 	look := func(when string) {
 		t.Helper()
 		list, err := d.Computers().Runs().List(t.Context(), "curie", "", 10)

@@ -35,11 +35,11 @@ func (f workspaceFiles) guest(ctx context.Context, ref string) (string, error) {
 }
 
 // inGuest is where a computer has a file of its workspace.
-func inGuest(p string) string { return path.Join(workspace.Home, p) }
+func inGuest[S ~string](p S) S { return S(path.Join(workspace.Home, string(p))) }
 
 // fromGuest makes a path of a computer one of its workspace.
 func fromGuest(info holt.FileInfo, err error) (holt.FileInfo, error) {
-	if info.Path = strings.TrimPrefix(info.Path, workspace.Home); info.Path == "" {
+	if info.Path = holt.OSString(strings.TrimPrefix(string(info.Path), workspace.Home)); info.Path == "" {
 		info.Path, info.Name = "/", ""
 	}
 	return info, err
@@ -129,7 +129,7 @@ func (f workspaceFiles) Mkdir(ctx context.Context, ref string, spec holt.MkdirSp
 			return fromGuest(f.w.guests.Mkdir(ctx, guest, spec, ""))
 		}
 		err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
-			info, err = files.Mkdir(spec.Path, spec.Mode, spec.Parents)
+			info, err = files.Mkdir(string(spec.Path), spec.Mode, spec.Parents)
 			return err
 		})
 		return info, err
@@ -147,7 +147,7 @@ func (f workspaceFiles) Symlink(ctx context.Context, ref string, spec holt.Symli
 			return fromGuest(f.w.guests.Symlink(ctx, guest, spec, ""))
 		}
 		err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
-			info, err = files.Symlink(spec.Path, spec.Target)
+			info, err = files.Symlink(string(spec.Path), string(spec.Target))
 			return err
 		})
 		return info, err
@@ -177,7 +177,7 @@ func (f workspaceFiles) Rename(ctx context.Context, ref string, spec holt.Rename
 		if guest != "" {
 			return struct{}{}, f.w.guests.Rename(ctx, guest, holt.RenameSpec{From: inGuest(spec.From), To: inGuest(spec.To)}, "")
 		}
-		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error { return files.Rename(spec.From, spec.To) })
+		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error { return files.Rename(string(spec.From), string(spec.To)) })
 	})
 	return err
 }

@@ -24,7 +24,7 @@ const bootLimit = 8 * time.Minute
 func run(ctx context.Context, t *testing.T, c *agent.Client, command string) string {
 	t.Helper()
 	id := holt.NewRunID()
-	if _, err := c.StartRun(ctx, id, holt.RunSpec{Command: command, User: "root", Cwd: "/"}); err != nil {
+	if _, err := c.StartRun(ctx, id, holt.RunSpec{Command: holt.OSString(command), User: "root", Cwd: "/"}); err != nil {
 		t.Fatalf("%s: %v", command, err)
 	}
 	var out strings.Builder

@@ -35,7 +35,10 @@ func (s *Server) computers(api huma.API) {
 	register(api, describe(http.MethodGet, "/v1/computers", "listComputers", tag, "List computers by name"),
 		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Computer]], error) {
 			all, err := nouns.List(ctx)
-			return pageOf(all, func(c holt.Computer) string { return c.Name }, *in), err
+			if err != nil {
+				return nil, err
+			}
+			return pageOf(all, func(c holt.Computer) string { return c.Name }, *in), nil
 		})
 
 	register(api, describe(http.MethodGet, "/v1/computers/{computer}", "getComputer", tag, "Get a computer"),

@@ -28,7 +28,10 @@ func (s *Server) daemon(api huma.API) {
 	register(api, describe(http.MethodGet, "/v1/images", "listImages", tag, "List templates and whether they are built"),
 		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Image]], error) {
 			all, err := nouns.Images.List(ctx)
-			return pageOf(all, func(i holt.Image) string { return i.Template }, *in), err
+			if err != nil {
+				return nil, err
+			}
+			return pageOf(all, func(i holt.Image) string { return i.Template }, *in), nil
 		})
 
 	op := describe(http.MethodPost, "/v1/down", "endDaemon", tag, "End the daemon, its mounts and (unless kept) its computers")

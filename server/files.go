@@ -114,7 +114,10 @@ func (s fileRoutes) names(api huma.API) {
 				return nil, err
 			}
 			all, err := nouns.List(ctx, ref, dir)
-			return pageOf(all, func(f holt.FileInfo) string { return f.Name }, in.Paging), err
+			if err != nil {
+				return nil, err
+			}
+			return pageOf(all, func(f holt.FileInfo) string { return string(f.Name) }, in.Paging), nil
 		})
 
 	register(api, s.describe(http.MethodGet, "/stat", "stat", "File", "Describe a file"),
@@ -153,11 +156,11 @@ func (s fileRoutes) makeFiles(api huma.API) {
 		Keyed
 		Body holt.MkdirSpec
 	}) (*reply[holt.FileInfo], error) {
-		ref, dir, err := in.parsePath(in.Body.Path)
+		ref, dir, err := in.parsePath(string(in.Body.Path))
 		if err != nil {
 			return nil, err
 		}
-		in.Body.Path = dir
+		in.Body.Path = holt.OSString(dir)
 		info, err := nouns.Mkdir(ctx, ref, in.Body, in.Key)
 		return &reply[holt.FileInfo]{info}, err
 	})
@@ -169,14 +172,14 @@ func (s fileRoutes) makeFiles(api huma.API) {
 		Keyed
 		Body holt.SymlinkSpec
 	}) (*reply[holt.FileInfo], error) {
-		ref, file, err := in.parsePath(in.Body.Path)
+		ref, file, err := in.parsePath(string(in.Body.Path))
 		if err != nil {
 			return nil, err
 		}
-		if strings.ContainsRune(in.Body.Target, 0) {
+		if strings.ContainsRune(string(in.Body.Target), 0) {
 			return nil, holt.Errorf(holt.InvalidArgument, "a link cannot hold a NUL byte")
 		}
-		in.Body.Path = file
+		in.Body.Path = holt.OSString(file)
 		info, err := nouns.Symlink(ctx, ref, in.Body, in.Key)
 		return &reply[holt.FileInfo]{info}, err
 	})
@@ -187,15 +190,15 @@ func (s fileRoutes) makeFiles(api huma.API) {
 		Keyed
 		Body holt.RenameSpec
 	}) (*noContent, error) {
-		ref, from, err := in.parsePath(in.Body.From)
+		ref, from, err := in.parsePath(string(in.Body.From))
 		if err != nil {
 			return nil, err
 		}
-		to, err := parsePath(in.Body.To)
+		to, err := parsePath(string(in.Body.To))
 		if err != nil {
 			return nil, err
 		}
-		return &noContent{}, nouns.Rename(ctx, ref, holt.RenameSpec{From: from, To: to}, in.Key)
+		return &noContent{}, nouns.Rename(ctx, ref, holt.RenameSpec{From: holt.OSString(from), To: holt.OSString(to)}, in.Key)
 	})
 }
 

@@ -49,7 +49,7 @@ func (s *Server) forks(api huma.API) {
 		if in.Body.From, err = parseRef(in.Body.From); err != nil {
 			return nil, err
 		}
-		for _, paths := range []*[]string{&in.Body.Paths, &in.Body.Ours, &in.Body.Theirs} {
+		for _, paths := range []*holt.OSStrings{&in.Body.Paths, &in.Body.Ours, &in.Body.Theirs} {
 			if *paths, err = parsePaths(*paths); err != nil {
 				return nil, err
 			}

@@ -58,7 +58,10 @@ func (s *Server) checkpoints(api huma.API) {
 			return nil, err
 		}
 		all, err := nouns.Checkpoints(ctx, ref)
-		return pageOf(all, func(c holt.Checkpoint) string { return fmt.Sprintf("%020d", c.ID) }, in.Paging), err
+		if err != nil {
+			return nil, err
+		}
+		return pageOf(all, func(c holt.Checkpoint) string { return fmt.Sprintf("%020d", c.ID) }, in.Paging), nil
 	})
 
 	op = describe(http.MethodGet, "/v1/workspaces/{workspace}/checkpoints/{checkpoint}", "getCheckpoint", historyTag, "Get a checkpoint, or live, the present")

@@ -27,7 +27,11 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 				Title:   "Holt",
 				Version: s.opt.Version,
 				Description: "Computers for AI agents, on your own machines. Over the unix socket no token is needed; " +
-					"over TCP every call needs one.",
+					"over TCP every call needs one.\n\n" +
+					"Names of files, paths, targets of symlinks, names and values of tags are bytes. In JSON, of requests and answers, one that is UTF-8 is itself. " +
+					"One that is not is written as Git writes such names: between quotes, with \\ooo (octal) for each byte that is not UTF-8 and a backslash before a quote or a backslash, as \"/caf\\351\". " +
+					"(A name that looks just like that is written so once more; any other text in quotes is itself.) The commands, arguments and variables of runs are the same. " +
+					"In a URL's query bytes are percent-encoded. A result of queryWorkspace has such a value as base64.",
 			},
 			Components: &huma.Components{
 				Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
@@ -135,14 +139,14 @@ func failed(ctx context.Context, err error) answer {
 // Paging is the part of a call that lists.
 type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items in one answer"`
-	Cursor string `query:"cursor" maxLength:"256" doc:"next of the previous page"`
+	Cursor string `query:"cursor" maxLength:"16400" doc:"next of the previous page"`
 }
 
 // pageOf cuts one page out of all items, in the order of their keys.
 func pageOf[T any](all []T, key func(T) string, p Paging) *reply[holt.Page[T]] {
 	all = slices.Clone(all) // the noun's may be shared
 	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	first, found := slices.BinarySearchFunc(all, p.Cursor, func(item T, cursor string) int { return cmp.Compare(key(item), cursor) })
+	first, found := slices.BinarySearchFunc(all, string(holt.ParseOSString(p.Cursor)), func(item T, cursor string) int { return cmp.Compare(key(item), cursor) })
 	if found {
 		first++
 	}
@@ -150,7 +154,7 @@ func pageOf[T any](all []T, key func(T) string, p Paging) *reply[holt.Page[T]] {
 	out := &reply[holt.Page[T]]{Body: holt.Page[T]{Items: []T{}}}
 	out.Body.Items = append(out.Body.Items, rest[:min(p.Limit, len(rest))]...)
 	if len(rest) > p.Limit {
-		out.Body.Next = key(rest[p.Limit-1])
+		out.Body.Next = holt.OSString(key(rest[p.Limit-1])).Text() // keys may be names
 	}
 	return out
 }

@@ -79,7 +79,10 @@ func (s *Server) usage(api huma.API) {
 			return nil, err
 		}
 		all, err := s.opt.Nouns.Workspaces.Usage(ctx, ref, path, in.Depth)
-		return pageOf(all, func(u holt.Usage) string { return u.Path }, in.Paging), err
+		if err != nil {
+			return nil, err
+		}
+		return pageOf(all, func(u holt.Usage) string { return string(u.Path) }, in.Paging), nil
 	})
 }
 
@@ -114,7 +117,10 @@ func (s *Server) tags(api huma.API) {
 			return nil, err
 		}
 		all, err := nouns.Tags(ctx, ref, path)
-		return pageOf(all, func(t holt.Tag) string { return t.Name }, in.Paging), err
+		if err != nil {
+			return nil, err
+		}
+		return pageOf(all, func(t holt.Tag) string { return string(t.Name) }, in.Paging), nil
 	})
 
 	op = describe(http.MethodPost, "/v1/workspaces/{workspace}/tags", "tagFile", tag, "Set and remove tags of a file")
@@ -123,11 +129,11 @@ func (s *Server) tags(api huma.API) {
 		Keyed
 		Body holt.TagSpec
 	}) (*reply[[]holt.Tag], error) {
-		ref, path, err := FileOwner{ref: in.Workspace}.parsePath(in.Body.Path)
+		ref, path, err := FileOwner{ref: in.Workspace}.parsePath(string(in.Body.Path))
 		if err != nil {
 			return nil, err
 		}
-		in.Body.Path = path
+		in.Body.Path = holt.OSString(path)
 		all, err := nouns.Tag(ctx, ref, in.Body, in.Key)
 		return &reply[[]holt.Tag]{all}, err
 	})

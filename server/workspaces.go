@@ -35,7 +35,10 @@ func (s *Server) workspaces(api huma.API) {
 	register(api, describe(http.MethodGet, "/v1/workspaces", "listWorkspaces", tag, "List workspaces by name"),
 		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Workspace]], error) {
 			all, err := nouns.List(ctx)
-			return pageOf(all, func(w holt.Workspace) string { return w.Name }, *in), err
+			if err != nil {
+				return nil, err
+			}
+			return pageOf(all, func(w holt.Workspace) string { return w.Name }, *in), nil
 		})
 
 	register(api, describe(http.MethodGet, "/v1/workspaces/{workspace}", "getWorkspace", tag, "Get a workspace"),

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -71,21 +70,15 @@ func (f Files) Stat(path string) (holt.FileInfo, error) {
 
 func (f Files) describe(path string, a Attr) (holt.FileInfo, error) {
 	name := path[strings.LastIndexByte(path, '/')+1:]
-	info := holt.FileInfo{Path: spoken(path), Name: spoken(name), Kind: KindName(a.Mode), Mode: a.Mode & 07777,
+	info := holt.FileInfo{Path: holt.OSString(path), Name: holt.OSString(name), Kind: KindName(a.Mode), Mode: a.Mode & 07777,
 		UID: a.UID, GID: a.GID, Size: a.Size, ModTime: time.Unix(0, a.Mtime).UTC()}
-	if info.Path != path {
-		info.RawPath = base64.StdEncoding.EncodeToString([]byte(path))
-	}
 	if info.Kind != "symlink" {
 		return info, nil
 	}
 	target, err := f.state().Readlink(a.Ino)
-	info.Target = spoken(target)
+	info.Target = holt.OSString(target)
 	return info, err
 }
-
-// spoken makes a name that may be any bytes one that JSON can carry.
-func spoken(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // KindName is the kind of an inode with that mode, as the view files has it.
 func KindName(mode uint32) string {

@@ -102,7 +102,7 @@ func (f *fixture) sameChanges(from, to string) {
 	}
 	bit := map[bool]int{true: 1}
 	err := Story{W: f.w}.Diff(f.Context(), holt.DiffSpec{From: from, To: to}, func(c holt.Change) error {
-		fmt.Fprintf(&want, "%v|%v|%v|%v|%v|%v|%v|%v|%v|%v|%v|%v\n", c.Path, c.Kind, c.Type, null(c.From), bit[c.Content], bit[c.Metadata],
+		fmt.Fprintf(&want, "%v|%v|%v|%v|%v|%v|%v|%v|%v|%v|%v|%v\n", c.Path, c.Kind, c.Type, null(string(c.From)), bit[c.Content], bit[c.Metadata],
 			c.SizeBefore, c.SizeAfter, null(c.By.Name), null(c.By.Kind), null(c.By.Run), null(c.By.Terminal))
 		return nil
 	})

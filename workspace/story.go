@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"io"
 
@@ -128,7 +127,7 @@ func (s Story) TextDiff(ctx context.Context, spec holt.DiffSpec, out io.Writer) 
 		was := c.Path
 		if c.Kind == ChangeRenamed {
 			was = c.From
-			if _, err := fmt.Fprintf(out, "rename from %s\nrename to %s\n", was, c.Path); err != nil {
+			if _, err := fmt.Fprintf(out, "rename from %s\nrename to %s\n", quoteName(was), quoteName(c.Path)); err != nil {
 				return err
 			}
 		}
@@ -142,17 +141,10 @@ func (s Story) TextDiff(ctx context.Context, spec holt.DiffSpec, out io.Writer) 
 
 func (w Writer) told() holt.Writer { return holt.Writer(w) }
 
-// told says a change in names that JSON can carry.
+// told says a change in the words of the API.
 func (c Change) told() holt.Change {
-	out := holt.Change{Kind: holt.ChangeKind(c.Kind), Path: spoken(c.Path), From: spoken(c.From), Type: c.Type, Content: c.Content, Metadata: c.Metadata,
+	return holt.Change{Kind: holt.ChangeKind(c.Kind), Path: holt.OSString(c.Path), From: holt.OSString(c.From), Type: c.Type, Content: c.Content, Metadata: c.Metadata,
 		SizeBefore: c.SizeBefore, SizeAfter: c.SizeAfter, By: c.By.told()}
-	if out.Path != c.Path {
-		out.RawPath = base64.StdEncoding.EncodeToString([]byte(c.Path))
-	}
-	if out.From != c.From {
-		out.RawFrom = base64.StdEncoding.EncodeToString([]byte(c.From))
-	}
-	return out
 }
 
 // changesTold lists the first changes and counts all of them.
@@ -183,7 +175,7 @@ func (s Story) report(run string, r Report, err error) (holt.ChangeReport, error
 	out := holt.ChangeReport{Run: run, Before: s.name(r.Before)}
 	out.Changes, out.Counts, out.Omitted = changesTold(r.Changes)
 	for _, c := range r.Conflicts {
-		out.Conflicts = append(out.Conflicts, holt.PathConflict{Path: spoken(c.Path), Reason: c.Reason})
+		out.Conflicts = append(out.Conflicts, holt.PathConflict{Path: holt.OSString(c.Path), Reason: c.Reason})
 	}
 	return out, nil
 }

@@ -17,10 +17,6 @@ func (s Story) Merge(ctx context.Context, from *Workspace, name, into string, sp
 	if r.After != 0 {
 		out.After = s.name(r.After)
 	}
-	for to, paths := range map[*[]string][]string{&out.Merged: r.Merged, &out.Ours: r.Ours, &out.Theirs: r.Theirs} {
-		for _, path := range paths {
-			*to = append(*to, spoken(path))
-		}
-	}
+	out.Merged, out.Ours, out.Theirs = r.Merged, r.Ours, r.Theirs
 	return out, nil
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"unicode/utf8"
 
 	"holt"
 )
@@ -13,8 +12,7 @@ import (
 // tagPrefix begins the extended attributes that are tags.
 const tagPrefix = "user."
 
-// Tags returns the tags of a file in the order of their names. One whose value
-// is not text is shown with its broken bytes replaced.
+// Tags returns the tags of a file in the order of their names.
 func (f Files) Tags(path string) ([]holt.Tag, error) {
 	a, err := f.resolve(path, true)
 	if err != nil {
@@ -37,7 +35,7 @@ func (f Files) Tags(path string) ([]holt.Tag, error) {
 		if err != nil {
 			return nil, fileError("read tags of", path, err)
 		}
-		tags = append(tags, holt.Tag{Path: spoken(path), Name: spoken(tag), Value: spoken(string(value))})
+		tags = append(tags, holt.Tag{Path: holt.OSString(path), Name: holt.OSString(tag), Value: holt.OSString(value)})
 	}
 	return tags, nil
 }
@@ -45,12 +43,13 @@ func (f Files) Tags(path string) ([]holt.Tag, error) {
 // Tag sets and removes tags of a file, one after the other, and returns what
 // it has then.
 func (f Files) Tag(spec holt.TagSpec) ([]holt.Tag, error) {
+	path := string(spec.Path)
 	for name := range spec.Set {
-		if name == "" || len(tagPrefix+name) > xattrNameMax || strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
-			return nil, holt.Errorf(holt.InvalidArgument, "%q cannot be a tag's name", name).WithHint("a name is 1 to 250 bytes of text")
+		if name == "" || len(tagPrefix+name) > xattrNameMax || strings.ContainsRune(string(name), 0) {
+			return nil, holt.Errorf(holt.InvalidArgument, "%q cannot be a tag's name", name).WithHint("a name is 1 to 250 bytes")
 		}
 	}
-	a, err := f.resolve(spec.Path, true)
+	a, err := f.resolve(path, true)
 	if err == nil && a.Mode&syscall.S_IFMT == syscall.S_IFLNK {
 		err = syscall.EPERM
 	}
@@ -66,17 +65,17 @@ func (f Files) Tag(spec holt.TagSpec) ([]holt.Tag, error) {
 		if err != nil {
 			break
 		}
-		err = f.Tree.SetXattr(f.Caller, a.Ino, tagPrefix+name, []byte(spec.Set[name]), 0)
+		err = f.Tree.SetXattr(f.Caller, a.Ino, tagPrefix+string(name), []byte(spec.Set[name]), 0)
 	}
 	if err == syscall.E2BIG || err == syscall.ENOSPC {
 		return nil, holt.Errorf(holt.InvalidArgument, "the tags of %s are too large: %w", spec.Path, err).
 			WithHint("a value may have 64 KiB, all of a file's together 1 MiB")
 	}
 	if err != nil {
-		return nil, fileError("tag", spec.Path, err)
+		return nil, fileError("tag", path, err)
 	}
 	if f.Changed != nil {
 		f.Changed(a.Ino, "")
 	}
-	return f.Tags(spec.Path)
+	return f.Tags(path)
 }

@@ -21,7 +21,7 @@ func (w *Workspace) Usage(ctx context.Context, path string, depth int) ([]holt.U
 		return nil, fileError("add up", path, err)
 	}
 	if !a.IsDir() {
-		u := holt.Usage{Path: spoken(path), Files: 1, Allocated: a.Blocks * 512}
+		u := holt.Usage{Path: holt.OSString(path), Files: 1, Allocated: a.Blocks * 512}
 		if a.IsRegular() {
 			u.Bytes = a.Size
 		}
@@ -32,11 +32,11 @@ func (w *Workspace) Usage(ctx context.Context, path string, depth int) ([]holt.U
 	}
 	u := usage{sums: map[string]*holt.Usage{}, seen: map[int64]bool{}, depth: depth}
 	if err := w.tree.index.db.Read(ctx, func(tx *db.Tx) error { return u.read(ctx, tx, a.Ino) }); err != nil {
-		return nil, fmt.Errorf("add up %s: %w", spoken(path), err)
+		return nil, fmt.Errorf("add up %s: %w", path, err)
 	}
 	list := make([]holt.Usage, 0, len(u.sums))
 	for dir, sum := range u.sums {
-		sum.Path = spoken(dir)
+		sum.Path = holt.OSString(dir)
 		list = append(list, *sum)
 	}
 	slices.SortFunc(list, func(a, b holt.Usage) int { return cmp.Compare(a.Path, b.Path) })

@@ -44,7 +44,7 @@ func TestAgent(t *testing.T) {
 	marker := fmt.Sprint("31", time.Now().UnixNano()) // an argument that nobody else has
 	id := holt.NewRunID()
 	if _, err := client.StartRun(t.Context(), id, holt.RunSpec{
-		Command: "(setsid sleep " + marker + " &) ; echo $$; sleep " + marker, User: "root", Cwd: "/",
+		Command: holt.OSString("(setsid sleep " + marker + " &) ; echo $$; sleep " + marker), User: "root", Cwd: "/",
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestRootIsScratch(t *testing.T) {
 	run := func(m *agent.Client, command string) string {
 		t.Helper()
 		id := holt.NewRunID()
-		if _, err := m.StartRun(t.Context(), id, holt.RunSpec{Command: command, User: "root", Cwd: "/"}); err != nil {
+		if _, err := m.StartRun(t.Context(), id, holt.RunSpec{Command: holt.OSString(command), User: "root", Cwd: "/"}); err != nil {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer

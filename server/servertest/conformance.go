@@ -171,7 +171,7 @@ func runSeveral(t *testing.T, n server.Nouns) {
 	ctx := t.Context()
 	newComputer(t, n, "noether")
 	want := map[holt.RunEventKind]string{holt.RunStdout: "hi there\n", holt.RunStderr: "oh\n"}
-	run := Must(n.Runs.Start(ctx, "noether", holt.RunSpec{Command: "echo $GREETING there; echo oh >&2; exit 7", Env: map[string]string{"GREETING": "hi"}}, ""))(t)
+	run := Must(n.Runs.Start(ctx, "noether", holt.RunSpec{Command: "echo $GREETING there; echo oh >&2; exit 7", Env: map[holt.OSString]holt.OSString{"GREETING": "hi"}}, ""))(t)
 	out, end := Collect(t, n, run.ID)
 	if d := cmp.Diff(want, out); d != "" {
 		t.Error(d)
@@ -186,8 +186,8 @@ func runSeveral(t *testing.T, n server.Nouns) {
 	if d := cmp.Diff(end, got, cmpopts.EquateEmpty()); d != "" {
 		t.Error(d)
 	}
-	second := Must(n.Runs.Start(ctx, "noether", holt.RunSpec{Argv: []string{"/bin/sh", "-c", "echo \"$1\"", "sh", "a  b"}}, ""))(t)
-	if out, _ := Collect(t, n, second.ID); out[holt.RunStdout] != "a  b\n" {
+	second := Must(n.Runs.Start(ctx, "noether", holt.RunSpec{Argv: []string{"/bin/sh", "-c", "echo \"$1\"", "sh", "a  b\xff"}}, ""))(t)
+	if out, _ := Collect(t, n, second.ID); out[holt.RunStdout] != "a  b\xff\n" {
 		t.Errorf("argv: %q", out)
 	}
 	list := Must(n.Runs.List(ctx, "noether", "", 10))(t)

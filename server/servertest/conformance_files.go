@@ -40,10 +40,10 @@ func fileVerbs(t *testing.T, n server.Nouns) {
 		t.Errorf("listed %+v", list)
 	}
 	links(t, n.Files, "curie", dir)
-	fail(t, n.Files.Rename(ctx, "curie", holt.RenameSpec{From: file, To: dir + "/moved"}, ""))
+	fail(t, n.Files.Rename(ctx, "curie", holt.RenameSpec{From: file, To: dir + "/mov\xffed"}, ""))
 	_, err = n.Files.Stat(ctx, "curie", file)
 	WantCode(t, err, holt.NotFound)
-	if info := Must(n.Files.Stat(ctx, "curie", dir+"/moved"))(t); info.Size != 10 {
+	if info := Must(n.Files.Stat(ctx, "curie", dir+"/mov\xffed"))(t); info.Size != 10 {
 		t.Errorf("moved %+v", info)
 	}
 	WantCode(t, n.Files.Remove(ctx, "curie", dir, false, ""), holt.Conflict)
@@ -54,20 +54,21 @@ func fileVerbs(t *testing.T, n server.Nouns) {
 
 // links makes symbolic links in an existing directory, and removes them.
 func links(t *testing.T, files server.Files, of, dir string) {
-	ctx, at := t.Context(), dir+"/link"
-	for _, target := range []string{"elsewhere/no\u00f6 thing", "/etc"} { // the second replaces the first
+	ctx, name := t.Context(), dir+"/link\xff"
+	at := holt.OSString(name)
+	for _, target := range []holt.OSString{"elsewhere/no\u00f6 thing \xf6", "/etc"} { // the second replaces the first
 		made := Must(files.Symlink(ctx, of, holt.SymlinkSpec{Path: at, Target: target}, ""))(t)
 		if made.Kind != "symlink" || made.Target != target || made.Path != at {
 			t.Errorf("linked %+v", made)
 		}
 	}
-	fail(t, files.Remove(ctx, of, at, false, ""))
+	fail(t, files.Remove(ctx, of, name, false, ""))
 	Must(files.Mkdir(ctx, of, holt.MkdirSpec{Path: at}, ""))(t)
 	_, err := files.Symlink(ctx, of, holt.SymlinkSpec{Path: at, Target: "x"}, "")
 	WantCode(t, err, holt.InvalidArgument) // a directory is not replaced
-	_, err = files.Symlink(ctx, of, holt.SymlinkSpec{Path: dir + "/missing/link", Target: "x"}, "")
+	_, err = files.Symlink(ctx, of, holt.SymlinkSpec{Path: holt.OSString(dir + "/missing/link"), Target: "x"}, "")
 	WantCode(t, err, holt.NotFound)
-	fail(t, files.Remove(ctx, of, at, false, ""))
+	fail(t, files.Remove(ctx, of, name, false, ""))
 }
 
 // cutReader fails after its content.

@@ -35,7 +35,7 @@ func (p pastOf) read(ref, path string) string {
 func (p pastOf) diff(spec holt.DiffSpec) (all []string) {
 	p.Helper()
 	fail(p.T, p.n.History.Diff(p.Context(), "past", spec, func(c holt.Change) error {
-		all = append(all, strings.TrimSpace(string(c.Kind)+" "+strings.TrimSpace(c.From+" "+c.Path)))
+		all = append(all, strings.TrimSpace(string(c.Kind)+" "+strings.TrimSpace(string(c.From+" "+c.Path))))
 		return nil
 	}))
 	return all

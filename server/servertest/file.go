@@ -33,7 +33,7 @@ func (n files) placeLocked(computer, file string) (string, error) {
 }
 
 // spoken makes an error of this host one of a computer.
-func spoken(err error, file string) error {
+func spoken[S ~string](err error, file S) error {
 	switch {
 	case err == nil:
 		return nil
@@ -49,7 +49,7 @@ func spoken(err error, file string) error {
 	return err
 }
 
-func describe(file string, info fs.FileInfo) holt.FileInfo {
+func describe[S ~string](file S, info fs.FileInfo) holt.FileInfo {
 	kind := "file"
 	switch {
 	case info.IsDir():
@@ -57,7 +57,7 @@ func describe(file string, info fs.FileInfo) holt.FileInfo {
 	case info.Mode()&fs.ModeSymlink != 0:
 		kind = "symlink"
 	}
-	return holt.FileInfo{Path: file, Name: path.Base(file), Kind: kind, Size: info.Size(), Mode: uint32(info.Mode().Perm()), UID: 1000, GID: 1000, ModTime: info.ModTime().UTC()}
+	return holt.FileInfo{Path: holt.OSString(file), Name: holt.OSString(path.Base(string(file))), Kind: kind, Size: info.Size(), Mode: uint32(info.Mode().Perm()), UID: 1000, GID: 1000, ModTime: info.ModTime().UTC()}
 }
 
 func (n files) Stat(_ context.Context, computer, file string) (holt.FileInfo, error) {
@@ -71,9 +71,15 @@ func (n files) Stat(_ context.Context, computer, file string) (holt.FileInfo, er
 	}
 	out := describe(file, info)
 	if out.Kind == "symlink" {
-		out.Target, err = os.Readlink(at)
+		err = readLink(at, &out)
 	}
 	return out, err
+}
+
+func readLink(at string, into *holt.FileInfo) error {
+	target, err := os.Readlink(at)
+	into.Target = holt.OSString(target)
+	return err
 }
 
 func (n files) List(_ context.Context, computer, dir string) ([]holt.FileInfo, error) {
@@ -89,7 +95,7 @@ func (n files) List(_ context.Context, computer, dir string) ([]holt.FileInfo, e
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil {
 			one := describe(path.Join(dir, e.Name()), info)
-			one.Target, _ = os.Readlink(filepath.Join(at, e.Name())) // "" of what is no link
+			_ = readLink(filepath.Join(at, e.Name()), &one) // "" of what is no link
 			all = append(all, one)
 		}
 	}
@@ -148,7 +154,7 @@ func (n files) Write(_ context.Context, computer, file string, spec holt.WriteSp
 
 func (n files) Mkdir(_ context.Context, computer string, spec holt.MkdirSpec, key string) (holt.FileInfo, error) {
 	return once(n.m, key, []any{"mkdir", computer, spec}, func() (holt.FileInfo, error) {
-		at, err := n.placeLocked(computer, spec.Path)
+		at, err := n.placeLocked(computer, string(spec.Path))
 		if err != nil {
 			return holt.FileInfo{}, err
 		}
@@ -169,12 +175,12 @@ func (n files) Mkdir(_ context.Context, computer string, spec holt.MkdirSpec, ke
 
 func (n files) Symlink(_ context.Context, computer string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error) {
 	return once(n.m, key, []any{"symlink", computer, spec}, func() (holt.FileInfo, error) {
-		at, err := n.placeLocked(computer, spec.Path)
+		at, err := n.placeLocked(computer, string(spec.Path))
 		if err != nil {
 			return holt.FileInfo{}, err
 		}
 		beside := at + ".holt-link"
-		if err := os.Symlink(spec.Target, beside); err != nil {
+		if err := os.Symlink(string(spec.Target), beside); err != nil {
 			return holt.FileInfo{}, spoken(err, spec.Path)
 		}
 		if err := os.NewSyscallError("rename", syscall.Rename(beside, at)); err != nil { // os.Rename calls a directory there existing
@@ -185,8 +191,7 @@ func (n files) Symlink(_ context.Context, computer string, spec holt.SymlinkSpec
 			return holt.FileInfo{}, spoken(err, spec.Path)
 		}
 		made := describe(spec.Path, info)
-		made.Target, err = os.Readlink(at)
-		return made, err
+		return made, readLink(at, &made)
 	})
 }
 
@@ -209,11 +214,11 @@ func (n files) Remove(_ context.Context, computer, file string, recursive bool, 
 
 func (n files) Rename(_ context.Context, computer string, spec holt.RenameSpec, key string) error {
 	_, err := once(n.m, key, []any{"rename", computer, spec}, func() (struct{}, error) {
-		from, err := n.placeLocked(computer, spec.From)
+		from, err := n.placeLocked(computer, string(spec.From))
 		if err != nil {
 			return struct{}{}, err
 		}
-		to, err := n.placeLocked(computer, spec.To)
+		to, err := n.placeLocked(computer, string(spec.To))
 		if err != nil {
 			return struct{}{}, err
 		}

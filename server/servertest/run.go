@@ -45,19 +45,19 @@ func (n runs) Start(_ context.Context, computer string, spec holt.RunSpec, key s
 		if err != nil {
 			return holt.Run{}, err
 		}
-		if spec.Cwd != "" && !filepath.IsAbs(spec.Cwd) {
+		if spec.Cwd != "" && !filepath.IsAbs(string(spec.Cwd)) {
 			return holt.Run{}, holt.Errorf(holt.InvalidArgument, "the working directory %q is not absolute", spec.Cwd)
 		}
 		c.State = holt.ComputerRunning // it wakes
 		argv := spec.Argv
 		if spec.Command != "" {
-			argv = []string{"/bin/sh", "-c", spec.Command}
+			argv = []string{"/bin/sh", "-c", string(spec.Command)}
 		}
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Dir = filepath.Join(n.m.root(c), cmp.Or(spec.Cwd, "/home/agent"))
+		cmd.Dir = filepath.Join(n.m.root(c), string(cmp.Or(spec.Cwd, "/home/agent")))
 		cmd.Env = append(os.Environ(), "USER="+cmp.Or(spec.User, "agent"))
 		for k, v := range spec.Env {
-			cmd.Env = append(cmd.Env, k+"="+v)
+			cmd.Env = append(cmd.Env, string(k+"="+v))
 		}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		r := &run{cmd: cmd, gone: make(chan struct{}), limit: cmp.Or(n.m.Kept, 4<<20), changed: make(chan struct{})}

@@ -90,7 +90,7 @@ func (n workspaceFiles) Mkdir(_ context.Context, ref string, spec holt.MkdirSpec
 		if err != nil {
 			return holt.FileInfo{}, err
 		}
-		return filesOf(t).Mkdir(spec.Path, spec.Mode, spec.Parents)
+		return filesOf(t).Mkdir(string(spec.Path), spec.Mode, spec.Parents)
 	})
 }
 
@@ -100,7 +100,7 @@ func (n workspaceFiles) Symlink(_ context.Context, ref string, spec holt.Symlink
 		if err != nil {
 			return holt.FileInfo{}, err
 		}
-		return filesOf(t).Symlink(spec.Path, spec.Target)
+		return filesOf(t).Symlink(string(spec.Path), string(spec.Target))
 	})
 }
 
@@ -121,7 +121,7 @@ func (n workspaceFiles) Rename(_ context.Context, ref string, spec holt.RenameSp
 		if err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, filesOf(t).Rename(spec.From, spec.To)
+		return struct{}{}, filesOf(t).Rename(string(spec.From), string(spec.To))
 	})
 	return err
 }
