@@ -145,12 +145,6 @@ type ChangeReport struct {
 	Unflushed bool           `json:"unflushed,omitempty" doc:"the computer that has the workspace did not write what its programs held in memory, and some of that may have been lost"`
 }
 
-// PathConflict is a path that cannot be undone without losing what came later.
-type PathConflict struct {
-	Path   OSString `json:"path"`
-	Reason string   `json:"reason"`
-}
-
 // Receipt says what a run changed in its workspace.
 type Receipt struct {
 	Run     string   `json:"run"`

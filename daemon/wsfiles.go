@@ -177,7 +177,9 @@ func (f workspaceFiles) Rename(ctx context.Context, ref string, spec holt.Rename
 		if guest != "" {
 			return struct{}{}, f.w.guests.Rename(ctx, guest, holt.RenameSpec{From: inGuest(spec.From), To: inGuest(spec.To)}, "")
 		}
-		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error { return files.Rename(string(spec.From), string(spec.To)) })
+		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error {
+			return files.Rename(string(spec.From), string(spec.To))
+		})
 	})
 	return err
 }

@@ -341,7 +341,7 @@ func (m *merge) goal() (*goal, error) {
 		kept := u.conflict != "" && m.side(u) == ours
 		switch {
 		case u.conflict != "" && !kept:
-			m.report.Conflicts = append(m.report.Conflicts, Conflict{u.path, u.conflict})
+			m.report.Conflicts = append(m.report.Conflicts, u.told())
 			for _, ino := range u.numbers() {
 				if moves {
 					remember(0, m.base.of(ino), ino)

@@ -33,6 +33,9 @@ func (r MergeReport) said() (all []string) {
 	}
 	for _, c := range r.Conflicts {
 		all = append(all, "conflict "+c.Path+": "+c.Reason)
+		if strings.Contains(c.Code.Sentence(), "_") {
+			all = append(all, "no code: "+string(c.Code))
+		}
 	}
 	for _, path := range r.Merged {
 		all = append(all, "text "+path)
@@ -176,7 +179,7 @@ func TestMergeConflicts(t *testing.T) {
 	}
 	conflicts := []string{
 		"conflict /made: it was made on both sides, differently",
-		"conflict /old: it holds what stays here",
+		"conflict /old: it holds what stays",
 		"conflict /old/x: it was changed here and removed there",
 		"conflict /src/a: its bytes were changed on both sides",
 		"conflict /src/b: it was removed here and changed there",

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"holt/journal"
+
+	"holt"
 )
 
 // copyOf returns the row of an inode that the other made, under a number here.
@@ -20,7 +22,7 @@ func (m *merge) judgeInode(u *mergeUnit) error {
 	if u.b.row == nil {
 		same, err := m.same(u.f, u.n)
 		if err == nil && !same {
-			u.conflict = "it was made on both sides, differently"
+			u.conflict = holt.BothMade
 		}
 		return err
 	}
@@ -60,7 +62,7 @@ func (m *merge) judgeBytes(u *mergeUnit, row *inodeRow) (bool, error) {
 		row.size, row.mtime, row.writer = f.row.size, f.row.mtime, f.row.writer
 		return true, nil
 	}
-	u.conflict = "its bytes were changed on both sides"
+	u.conflict = holt.BothChanged
 	if !m.opt.Text {
 		return false, nil
 	}
@@ -74,7 +76,7 @@ func (m *merge) judgeBytes(u *mergeUnit, row *inodeRow) (bool, error) {
 	}
 	out, ok := merge3(texts[0], texts[1], texts[2])
 	if !ok {
-		u.conflict = "the same lines were changed on both sides"
+		u.conflict = holt.BothChangedLines
 		return false, nil
 	}
 	u.conflict, u.merged = "", true
@@ -94,7 +96,7 @@ func (m *merge) judgeAttrs(u *mergeUnit, row *inodeRow) (xattrs xattrChanges, ch
 			continue
 		}
 		if a.n != a.b {
-			u.conflict = "its attributes were changed on both sides"
+			u.conflict = holt.BothChangedAttributes
 			return nil, false, nil
 		}
 		*a.to, changed = a.f, true
@@ -123,7 +125,7 @@ func (m *merge) judgeAttrs(u *mergeUnit, row *inodeRow) (xattrs xattrChanges, ch
 		case inF == inB && vf == vb, inF == inN && vf == vn:
 			continue
 		case inN != inB || vn != vb:
-			u.conflict = "its attribute " + name + " was changed on both sides"
+			u.conflict, u.attribute = holt.BothChangedAttributes, name
 			return nil, false, nil
 		}
 		changed = true

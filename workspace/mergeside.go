@@ -58,7 +58,7 @@ func (m *merge) settle(u *mergeUnit) error {
 	if u.conflict == "" || m.side(u) != theirs {
 		return nil
 	}
-	u.conflict, u.erase, u.result, u.rewritten, u.merged, u.text = "", nil, nil, false, false, nil
+	u.conflict, u.attribute, u.erase, u.result, u.rewritten, u.merged, u.text = "", "", nil, nil, false, false, nil
 	u.settled = true
 	var names []placedEntry
 	if u.f.row != nil {

@@ -102,7 +102,7 @@ func TestMergeSides(t *testing.T) {
 	g.ok(g.unlink("old/x"))
 	g.ok(g.rmdir("old"))
 	r := f.merge(g, MergeOptions{Theirs: []string{"/"}, Ours: []string{"/src/b"}})
-	f.says(r, "deleted /old/x", "renamed /src/a -> /src/yours", "changed /top", "conflict /old: it holds what stays here")
+	f.says(r, "deleted /old/x", "renamed /src/a -> /src/yours", "changed /top", "conflict /old: it holds what stays")
 	if len(r.Ours) != 1 || r.Ours[0] != "/src/b" {
 		t.Error(r.Ours)
 	}

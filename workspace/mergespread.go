@@ -1,5 +1,7 @@
 package workspace
 
+import "holt"
+
 // spread gives names, and finds the units that cannot be merged because others
 // are not: names that are taken, directories that are not there or not empty.
 // It goes on until nothing more is found.
@@ -22,7 +24,7 @@ func (m *merge) spread() error {
 	return nil
 }
 
-func (m *merge) stuck(u *mergeUnit) (string, error) {
+func (m *merge) stuck(u *mergeUnit) (holt.ConflictCode, error) {
 	u.enter = nil
 	for _, e := range u.came {
 		parent, err := m.parent(e.parent)
@@ -30,7 +32,7 @@ func (m *merge) stuck(u *mergeUnit) (string, error) {
 			return "", err
 		}
 		if parent == 0 {
-			return "its directory is not here", nil
+			return holt.DirectoryMissing, nil
 		}
 		now, err := m.n.p.entry(parent, e.name)
 		if err != nil {
@@ -40,7 +42,7 @@ func (m *merge) stuck(u *mergeUnit) (string, error) {
 		case now.ino == u.ours && now.ino != 0:
 			continue
 		case now.ino != 0 && !m.takes(now):
-			return "something else has its name here", nil
+			return holt.NameTaken, nil
 		}
 		u.enter = append(u.enter, placedEntry{parent: parent, name: e.name, ino: u.ours})
 	}
@@ -77,10 +79,10 @@ func (m *merge) takes(e placedEntry) bool {
 }
 
 // emptied tells what keeps a directory from being removed.
-func (m *merge) emptied(dir Ino) (why string, err error) {
+func (m *merge) emptied(dir Ino) (why holt.ConflictCode, err error) {
 	err = m.n.p.entries(dir, 0, func(e placedEntry) error {
 		if !m.takes(e) {
-			why = "it holds what stays here"
+			why = holt.DirectoryNotEmpty
 		}
 		return nil
 	})
@@ -89,7 +91,7 @@ func (m *merge) emptied(dir Ino) (why string, err error) {
 
 // loop finds a directory that would come to lie in itself: what each side moved
 // is right, and both together are not.
-func (m *merge) loop(u *mergeUnit) (string, error) {
+func (m *merge) loop(u *mergeUnit) (holt.ConflictCode, error) {
 	goes := map[Ino]Ino{}
 	for _, x := range m.units {
 		if x.conflict == "" && x.f.row != nil && x.f.row.isDir() {
@@ -101,7 +103,7 @@ func (m *merge) loop(u *mergeUnit) (string, error) {
 	seen := map[Ino]bool{}
 	for dir := u.enter[0].parent; dir != Root && !seen[dir]; {
 		if dir == u.ours {
-			return "it would lie in itself", nil
+			return holt.InsideItself, nil
 		}
 		seen[dir] = true
 		up, moved := goes[dir]

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"holt"
 )
 
 // mergeUnit is what changed of one inode of the other. It is taken as a whole
@@ -29,8 +31,18 @@ type mergeUnit struct {
 	merged    bool
 	text      []extent // of what is merged by lines
 	twin      bool     // to be known as the other's
-	conflict  string
-	settled   bool // there was one, and the other's was taken
+	conflict  holt.ConflictCode
+	attribute string // that the conflict is about
+	settled   bool   // there was one, and the other's was taken
+}
+
+// told says the unit's conflict.
+func (u *mergeUnit) told() Conflict {
+	c := Conflict{u.path, u.conflict, u.conflict.Sentence()}
+	if u.attribute != "" {
+		c.Reason = "its attribute " + u.attribute + " was changed on both sides"
+	}
+	return c
 }
 
 // does tells whether it changes anything.
@@ -254,7 +266,7 @@ func (m *merge) judge() error {
 		case u.f.row == nil:
 			err = m.judgeGone(u)
 		case u.n.row == nil && u.b.row != nil:
-			u.conflict = "it was removed here and changed there"
+			u.conflict = holt.RemovedHere
 		case u.n.row == nil:
 			m.create(u)
 		default:
@@ -379,14 +391,14 @@ func (m *merge) judgeGone(u *mergeUnit) error {
 		return err
 	}
 	if !same {
-		u.conflict = "it was changed here and removed there"
+		u.conflict = holt.RemovedThere
 		return nil
 	}
 	if err := m.takeNames(u); err != nil {
 		return err
 	}
 	if len(u.erase) < len(u.gone) {
-		u.conflict = "it was renamed here and removed there"
+		u.conflict = holt.RenamedHere
 	}
 	return nil
 }
@@ -437,14 +449,14 @@ func (m *merge) judgeNames(u *mergeUnit) error {
 		}
 	}
 	if missing > 0 && len(u.erase) < len(u.gone) {
-		u.conflict = "it was renamed or removed on both sides"
+		u.conflict = holt.BothRenamed
 	}
 	if missing > 0 || len(u.erase) == 0 {
 		return nil
 	}
 	here, err := m.n.p.names(u.ours)
 	if err == nil && len(here) == len(u.erase) { // of several links, neither removed all
-		u.conflict = "each side removed other names of it"
+		u.conflict = holt.BothUnlinked
 	}
 	return err
 }

@@ -22,10 +22,11 @@ type Report struct {
 	Conflicts []Conflict   // what was left as it is, and why
 }
 
-// Conflict is a path that cannot be undone without losing what came later.
+// Conflict is a path that cannot be undone or merged without losing something.
 type Conflict struct {
 	Path   string
-	Reason string
+	Code   holt.ConflictCode
+	Reason string // a sentence
 }
 
 // Restore makes the workspace, or some paths of it, what it was at a

@@ -175,7 +175,7 @@ func (s Story) report(run string, r Report, err error) (holt.ChangeReport, error
 	out := holt.ChangeReport{Run: run, Before: s.name(r.Before)}
 	out.Changes, out.Counts, out.Omitted = changesTold(r.Changes)
 	for _, c := range r.Conflicts {
-		out.Conflicts = append(out.Conflicts, holt.PathConflict{Path: holt.OSString(c.Path), Reason: c.Reason})
+		out.Conflicts = append(out.Conflicts, holt.PathConflict{Path: holt.OSString(c.Path), Code: c.Code, Reason: c.Reason})
 	}
 	return out, nil
 }

@@ -67,7 +67,7 @@ type undoUnit struct {
 	was        *inodeRow     // before the run; nil: it made it
 	wanted     bool          // what it was is to be restored
 	path       string
-	conflict   string
+	conflict   holt.ConflictCode
 }
 
 func (u *undo) unit(ino Ino) *undoUnit {
@@ -94,7 +94,7 @@ func (u *undo) build(paths []string) (*goal, Report, error) {
 	var report Report
 	for _, x := range u.sorted() {
 		if x.conflict != "" {
-			report.Conflicts = append(report.Conflicts, Conflict{x.path, x.conflict})
+			report.Conflicts = append(report.Conflicts, Conflict{x.path, x.conflict, x.conflict.Sentence()})
 			continue
 		}
 		g.erase, g.enter = append(g.erase, x.came...), append(g.enter, x.gone...)
@@ -280,36 +280,36 @@ func (u *undo) judge() {
 				kept = append(kept, now)
 				u.taken[dirName{e.parent, e.name}] = x.ino
 			default:
-				x.conflict = "something else has this name since"
+				x.conflict = holt.NameTaken
 			}
 		}
 		x.came = kept
 		if gone && len(x.gone) > 0 && x.conflict == "" {
-			x.conflict = "it was moved or removed since"
+			x.conflict = holt.MovedSince
 		}
 	}
 }
 
 // judgeInode compares an inode with what the run left of it.
-func (u *undo) judgeInode(x *undoUnit) (conflict string) {
+func (u *undo) judgeInode(x *undoUnit) (conflict holt.ConflictCode) {
 	now := named(u.rows[x.ino])
 	switch left := u.win.delta.inodes[x.ino].after; {
 	case left == nil && now != nil:
-		return "it came back since"
+		return holt.ReturnedSince
 	case left == nil:
 	case now == nil:
 		if x.was != nil {
-			return "it was removed since"
+			return holt.RemovedSince
 		}
 	case now.isDir():
 		if x.wanted && (now.mode != left.mode || now.uid != left.uid || now.gid != left.gid) {
-			return "its attributes were changed since"
+			return holt.AttributesChangedSince
 		}
 	case !u.win.versions[now.born]:
-		return "it was changed since"
+		return holt.ChangedSince
 	}
 	if x.was != nil && !x.was.isDir() && u.others[x.ino] {
-		return "another changed it at the same time"
+		return holt.ChangedMeanwhile
 	}
 	return ""
 }
@@ -332,16 +332,16 @@ func (u *undo) spread() {
 	}
 }
 
-func (u *undo) stuck(x *undoUnit) (why string) {
+func (u *undo) stuck(x *undoUnit) (why holt.ConflictCode) {
 	for _, e := range x.gone {
 		if named(u.rows[e.parent]) == nil {
 			if up := u.units[e.parent]; up == nil || up.conflict != "" || len(up.gone) == 0 {
-				return "its directory is not there now"
+				return holt.DirectoryMissing
 			}
 			continue
 		}
 		if now, ok := u.since[dirName{e.parent, e.name}]; ok && !u.takes(now) {
-			return "something else has its name now"
+			return holt.NameTaken
 		}
 	}
 	if x.was != nil || len(x.came) == 0 {
@@ -350,7 +350,7 @@ func (u *undo) stuck(x *undoUnit) (why string) {
 	// The run made it: a directory must be empty by then.
 	for _, e := range u.inside[x.ino] {
 		if !u.takes(e) {
-			return "it holds what came later"
+			return holt.DirectoryNotEmpty
 		}
 	}
 	return ""

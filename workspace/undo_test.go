@@ -33,7 +33,7 @@ func (f *fixture) undo(run string, opt RestoreOptions) (Report, []string) {
 	f.ok(err)
 	var conflicts []string
 	for _, c := range r.Conflicts {
-		conflicts = append(conflicts, c.Path+": "+c.Reason)
+		conflicts = append(conflicts, c.Path+": "+c.Code.Sentence())
 	}
 	return r, conflicts
 }
@@ -124,7 +124,7 @@ func TestUndoConflicts(t *testing.T) {
 	f.put("b", "by somebody else")
 	f.put("gone", "another") // its name is taken
 	_, conflicts := f.undo("r", RestoreOptions{})
-	f.wantLines(conflicts, "/b: it was changed since", "/gone: something else has its name now", "/made: it holds what came later")
+	f.wantLines(conflicts, "/b: it was changed since", "/gone: something else has its name", "/made: it holds what stays")
 	if got := f.get("a") + f.get("b") + f.get("gone") + f.get("made/other"); got != "aby somebody elseanotherother" {
 		t.Fatal(got)
 	}

@@ -45,6 +45,7 @@ func forkVerbs(t *testing.T, n server.Nouns) {
 	if get("other", "/b") != "theirs\n" || get("origin", "/b") != "ours\n" || get("origin", "/a") != "one\n2\nthree\n" {
 		t.Error("what was forked is not apart, or not merged")
 	}
+	settleVerbs(ctx, t, n, put, get)
 	then := Must(n.Workspaces.Fork(ctx, "origin", holt.ForkSpec{At: w.Parent.Checkpoint, Name: "then", Count: 2}, ""))(t)
 	if len(then.Workspaces) != 2 || then.Workspaces[1].Workspace == nil || get(then.Workspaces[1].Workspace.Name, "/b") != "b\n" {
 		t.Errorf("forks of a checkpoint %+v", then)
@@ -60,7 +61,7 @@ func forkVerbs(t *testing.T, n server.Nouns) {
 func mergeVerbs(ctx context.Context, t *testing.T, n server.Nouns, get func(string, string) string) {
 	t.Helper()
 	dry := Must(n.Workspaces.Merge(ctx, "origin", holt.MergeSpec{From: "other", DryRun: true}, ""))(t)
-	if len(dry.Conflicts) != 2 || dry.Counts.Created != 1 || dry.Before != "" || dry.After != "" {
+	if len(dry.Conflicts) != 2 || dry.Conflicts[0].Code != holt.BothChanged || dry.Conflicts[0].Reason == "" || dry.Counts.Created != 1 || dry.Before != "" || dry.After != "" {
 		t.Errorf("dry run %+v", dry)
 	}
 	real := Must(n.Workspaces.Merge(ctx, "origin", holt.MergeSpec{From: "other", Text: true}, ""))(t)
@@ -70,6 +71,33 @@ func mergeVerbs(ctx context.Context, t *testing.T, n server.Nouns, get func(stri
 	if get("origin", "/new") != "new\n" {
 		t.Error("what is new was not merged")
 	}
+}
+
+// settleVerbs settles a conflict for the one side, and then, changed again, for
+// the other.
+func settleVerbs(ctx context.Context, t *testing.T, n server.Nouns, put func(ref, path, text string), get func(string, string) string) {
+	t.Helper()
+	ours := Must(n.Workspaces.Merge(ctx, "origin", holt.MergeSpec{From: "other", Ours: []string{"/b"}}, ""))(t)
+	if len(ours.Conflicts) > 0 || len(ours.Ours) != 1 || ours.Ours[0] != "/b" || get("origin", "/b") != "ours\n" {
+		t.Errorf("settled %+v", ours)
+	}
+	if again := Must(n.Workspaces.Merge(ctx, "origin", holt.MergeSpec{From: "other"}, ""))(t); len(again.Conflicts) > 0 {
+		t.Errorf("what was settled came again: %+v", again.Conflicts)
+	}
+	put("other", "/b", "theirs, later\n")
+	put("origin", "/b", "ours, later\n")
+	spec := holt.MergeSpec{From: "other", Theirs: []string{"/"}, Ours: []string{"/other"}, DryRun: true}
+	dry := Must(n.Workspaces.Merge(ctx, "origin", spec, ""))(t)
+	if len(dry.Theirs) != 1 || get("origin", "/b") != "ours, later\n" {
+		t.Errorf("dry run %+v", dry)
+	}
+	spec.DryRun = false
+	theirs := Must(n.Workspaces.Merge(ctx, "origin", spec, ""))(t)
+	if len(theirs.Conflicts) > 0 || len(theirs.Theirs) != 1 || theirs.Theirs[0] != "/b" || get("origin", "/b") != "theirs, later\n" {
+		t.Errorf("settled %+v", theirs)
+	}
+	_, err := n.Workspaces.Merge(ctx, "origin", holt.MergeSpec{From: "other", Ours: []string{"/b"}, Theirs: []string{"/b"}}, "")
+	WantCode(t, err, holt.InvalidArgument)
 }
 
 func forkErrors(ctx context.Context, t *testing.T, n server.Nouns) {
