@@ -83,10 +83,12 @@ func (a *Archive) openStore(dir string, cfg ArchiveConfig) (chunk.Store, error) 
 	return a.cache, err
 }
 
-// start looks for garbage from time to time, until close.
+// start looks for garbage, and for closed workspaces to pack, from time to time
+// until close.
 func (a *Archive) start(spaces *Workspaces) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.spaces, a.cancel = spaces, cancel
+	a.done.Go(func() { spaces.packClosed(ctx) })
 	a.done.Go(func() {
 		tick := time.NewTicker(collectEvery)
 		defer tick.Stop()
@@ -103,7 +105,7 @@ func (a *Archive) start(spaces *Workspaces) {
 	})
 }
 
-// stop ends collections; the archive can still be read.
+// stop ends both; the archive can still be read.
 func (a *Archive) stop() {
 	a.cancel()
 	a.done.Wait()

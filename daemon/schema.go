@@ -17,7 +17,7 @@ const controlFile = "holt.db"
 // migrations bring the control database from version i to i+1. What was
 // released is never changed: a change is a new migration at the end.
 var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema, computer.RunSchema,
-	computer.DiskSchema}
+	computer.DiskSchema, packedSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (
@@ -44,6 +44,10 @@ ALTER TABLE workspace ADD COLUMN fork_point TEXT NOT NULL DEFAULT ''; -- checkpo
 const quotaSchema = `
 ALTER TABLE workspace ADD COLUMN max_bytes INTEGER NOT NULL DEFAULT 0; -- 0: no bound
 ALTER TABLE workspace ADD COLUMN max_files INTEGER NOT NULL DEFAULT 0;
+`
+
+const packedSchema = `
+ALTER TABLE workspace ADD COLUMN unpacked INTEGER NOT NULL DEFAULT 1; -- it may have segments to pack: it is open, was killed so, or was closed with some
 `
 
 const (

@@ -141,6 +141,9 @@ func (s *shelf) acquire(id holt.WorkspaceID) (*entry, *workspace.Workspace, erro
 	}
 	e.ws = ws
 	s.kernels.watch(ws)
+	if err := s.table.opened(id); err != nil {
+		s.log.Warn("an open workspace is not noted as one to pack", "workspace", id, "err", err)
+	}
 	return e, ws, nil
 }
 
@@ -172,12 +175,14 @@ func (s *shelf) expire(e *entry) {
 	s.wg.Add(1)
 	s.mu.Unlock()
 	defer s.wg.Done()
-	if err := s.shutIdle(e); err != nil {
+	if err := s.shutIdle(e, false); err != nil {
 		s.log.Error("close idle workspace", "workspace", e.id, "err", err)
 	}
 }
 
-func (s *shelf) shutIdle(e *entry) error {
+// shutIdle closes a workspace that is unused; with left also one that has
+// something to pack.
+func (s *shelf) shutIdle(e *entry, left bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.mu.Lock()
@@ -186,7 +191,7 @@ func (s *shelf) shutIdle(e *entry) error {
 	if used || e.ws == nil {
 		return nil
 	}
-	if e.ws.Stat().Waiting > 0 {
+	if e.ws.Stat().Waiting > 0 && !left {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !s.closed && e.left == nil {

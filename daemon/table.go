@@ -84,7 +84,14 @@ func (t workspaceTable) change(ctx context.Context, fn func(*db.Tx) error) error
 
 func (t workspaceTable) keepFigures(id holt.WorkspaceID, s workspace.Stats) error {
 	return t.db.Write(context.Background(), func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE workspace SET files = ?, bytes = ? WHERE id = ?`, s.Inodes, s.Bytes, id)
+		return tx.Exec(`UPDATE workspace SET files = ?, bytes = ?, unpacked = ? WHERE id = ?`, s.Inodes, s.Bytes, s.Waiting > 0, id)
+	})
+}
+
+// opened notes that a workspace may have segments to pack from now on.
+func (t workspaceTable) opened(id holt.WorkspaceID) error {
+	return t.db.Write(context.Background(), func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE workspace SET unpacked = 1 WHERE id = ? AND NOT unpacked`, id)
 	})
 }
 

@@ -112,6 +112,15 @@ func (w *Workspace) Pack(ctx context.Context, keep int) (p Packed, err error) {
 	return p, err
 }
 
+// PackWaiting packs what [Stats.Waiting] counts, as the workspace does by itself
+// when it stays open.
+func (w *Workspace) PackWaiting(ctx context.Context) (Packed, error) {
+	if w.Stat().Waiting == 0 {
+		return Packed{}, nil
+	}
+	return w.Pack(ctx, max(0, w.tree.opt.KeepSegments))
+}
+
 func (t *Tree) pack(ctx context.Context, keep int, p *Packed) error {
 	var sealed []journal.Segment
 	if err := t.settling.wait(); err != nil {
