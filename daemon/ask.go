@@ -13,6 +13,7 @@ import (
 // What bounds queries.
 const (
 	mostQueries  = 4               // at once: each may take some hundred MiB; others wait
+	mostOfOne    = 2               // of them about one workspace
 	longestQuery = 5 * time.Minute // what it reads stays in the index's log meanwhile
 )
 
@@ -29,12 +30,15 @@ func (w *Workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (o
 	if err != nil {
 		return out, err
 	}
-	select {
-	case w.asking <- struct{}{}:
-		defer func() { <-w.asking }()
-	case <-ctx.Done():
-		return out, holt.Errorf(holt.Timeout, "the query was given up while it waited for %d others: %w", mostQueries, ctx.Err())
+	ids := make([]holt.WorkspaceID, len(all))
+	for i, one := range all {
+		ids[i] = one.id
 	}
+	end, err := w.asking.take(ctx, ids)
+	if err != nil {
+		return out, holt.Errorf(holt.Timeout, "the query was given up while it waited for others: %w", err)
+	}
+	defer end()
 	var asked []workspace.Asked
 	var used []*entry
 	for _, one := range all {

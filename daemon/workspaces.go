@@ -22,7 +22,7 @@ type Workspaces struct {
 	table  workspaceTable
 	shelf  *shelf
 	mounts *hostMounts
-	asking chan struct{} // a place for each query that runs
+	asking turns
 
 	// Set by setComputers.
 	computers *computer.Store
@@ -36,7 +36,7 @@ func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir stri
 	shelf := &shelf{dir: dir, log: log, base: base, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{}, going: map[holt.WorkspaceID]bool{},
 		kernels: kernels{log: log, set: map[*workspace.Workspace]*mount.Notifier{}}}
 	w := &Workspaces{
-		keys: keys, log: log, table: table, shelf: shelf, asking: make(chan struct{}, mostQueries),
+		keys: keys, log: log, table: table, shelf: shelf,
 		mounts: &hostMounts{data: filepath.Dir(dir), log: log, table: table, shelf: shelf, mounts: map[string]*hostMount{}},
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
