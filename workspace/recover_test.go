@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -273,6 +274,55 @@ func TestIndexOfAnotherVersionIsRebuilt(t *testing.T) {
 	if d := cmp.Diff(want, f.dump()); d != "" {
 		t.Fatal(d)
 	}
+}
+
+// A change of the views alone makes another schema: all that is not in files,
+// the history, who wrote what, tags and what was merged, comes back too.
+func TestIndexOfOtherViewsIsRebuilt(t *testing.T) {
+	f, g := family(t)
+	g.put("theirs", "made there\n")
+	f.says(f.merge(g, MergeOptions{}), "created /theirs")
+	f.checkpoint("first")
+	f.run("run_1", func() {
+		f.put("src/a", "by a run\n")
+		f.ok(f.t.SetXattr(f.c, f.must("src/a").Ino, "user.urgent", []byte("yes"), 0))
+		f.ok(f.unlink("old/x"))
+	})
+	f.checkpoint("second")
+	f.put("top", "later\n")
+	questions := []string{
+		"SELECT path || ' ' || size || ' ' || writer || ' ' || coalesce(run, '') || ' ' || ino || ' ' || mtime_ns FROM files ORDER BY 1",
+		"SELECT checkpoint || path || coalesce(run, '') FROM files_at ORDER BY 1", "SELECT path || name || value FROM tags", "SELECT checkpoint || path || value FROM tags_at ORDER BY 1",
+		"SELECT name || ' ' || coalesce(parent, 0) || auto || coalesce(note, '') || coalesce(run, '') || created_at || files || bytes FROM checkpoints",
+		"SELECT hex(origin) || theirs || ' ' || ours FROM twin", "SELECT hex(other) || ino || ' ' || mine || ' ' || theirs FROM merged", "SELECT n || name FROM lineage",
+	}
+	told := func() (all []string) {
+		for _, q := range questions {
+			rows := f.sql(q)
+			if len(rows) == 0 {
+				t.Error("nothing is told by ", q)
+			}
+			all = append(all, rows...)
+		}
+		return append(all, f.dump())
+	}
+	want := told()
+	f.abandon()
+	const older = "DROP VIEW files; CREATE VIEW files AS SELECT 'of an older version' AS path; PRAGMA user_version = 600000000"
+	if out, err := exec.Command("sqlite3", filepath.Join(f.dir, "index.db"), older).CombinedOutput(); err != nil {
+		t.Fatalf("install sqlite3: %v\n%s", err, out)
+	}
+	f.open()
+	if d := cmp.Diff(want, told()); d != "" {
+		t.Fatal(d)
+	}
+	if _, err := os.Stat(filepath.Join(f.dir, "index.db.old")); err != nil {
+		t.Error("the older index was not put aside: ", err)
+	}
+	if r, _ := f.undo("run_1", RestoreOptions{}); len(r.Changes) != 2 {
+		t.Error(r.Changes)
+	}
+	f.says(f.merge(g, MergeOptions{})) // it is known what was merged
 }
 
 // What is removed before the index heard of the rest must leave no row.
