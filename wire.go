@@ -82,7 +82,7 @@ type MountSpec struct {
 // and view has a column more, workspace. Zero limits take the defaults.
 type QuerySpec struct {
 	SQL       string   `json:"sql" doc:"one SELECT statement (SQLite); tables: see the view files"`
-	At        string   `json:"at,omitempty" maxLength:"255" doc:"a checkpoint, which files and tags then show; default: live"`
+	At        string   `json:"at,omitempty" maxLength:"255" doc:"a checkpoint, which files and tags show of workspaces that are named without one; default: live"`
 	Also      []string `json:"also,omitempty" maxItems:"99" doc:"more workspaces; NAME@CHECKPOINT: as it was then"`
 	Forks     bool     `json:"forks,omitempty" doc:"the forks of these workspaces, and forks of those, too"`
 	MaxRows   int      `json:"max_rows,omitempty" minimum:"0" doc:"default: 10000"`

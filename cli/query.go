@@ -62,20 +62,7 @@ else can be taken for them.`,
 			}
 			last := len(args) - 1
 			q.SQL, q.Also, q.TimeoutMS = args[last], args[1:last], timeout.Milliseconds()
-			first, at := holt.CutCheckpoint(args[0])
-			if at != "" {
-				if q.At != "" {
-					return holt.Errorf(holt.InvalidArgument, "a checkpoint is named twice, as %s and by --at", visible(args[0])).
-						WithHint("--at is for the workspaces that name none")
-				}
-				q.At = at
-				for i, name := range q.Also {
-					if _, other := holt.CutCheckpoint(name); other == "" {
-						q.Also[i] = holt.AtCheckpoint(name, holt.Live)
-					}
-				}
-			}
-			result, err := c.Workspaces.Query(cmd.Context(), first, q)
+			result, err := c.Workspaces.Query(cmd.Context(), args[0], q)
 			if err != nil {
 				return err
 			}
@@ -96,7 +83,7 @@ else can be taken for them.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asCSV, "csv", false, "print CSV (RFC 4180) with a head")
-	f.StringVar(&q.At, "at", "", "the checkpoint, or its #number, that files and tags show (default: live)")
+	f.StringVar(&q.At, "at", "", "the checkpoint, or its #number, that files and tags show of workspaces that name none (default: live)")
 	f.BoolVar(&q.Forks, "forks", false, "ask all forks of these workspaces, and forks of those, too")
 	f.IntVar(&q.MaxRows, "max-rows", 0, "most rows to return (default: 10000)")
 	f.DurationVar(&timeout, "timeout", 0, "most time to spend, up to 5m (default: 10s)")

@@ -85,16 +85,21 @@ func (w *Workspaces) queried(ctx context.Context, ref string, q holt.QuerySpec) 
 			all = append(all, one)
 		}
 	}
-	for i, ref := range append([]string{ref}, q.Also...) {
-		at := q.At
-		if name, checkpoint := holt.CutCheckpoint(ref); i > 0 && checkpoint != "" {
-			ref, at = name, checkpoint
+	open := q.Forks // does anything have the state of q.At?
+	for _, ref := range append([]string{ref}, q.Also...) {
+		name, at := holt.CutCheckpoint(ref)
+		if at == "" {
+			at, open = q.At, true
 		}
-		r, err := w.table.find(ctx, ref)
+		r, err := w.table.find(ctx, name)
 		if err != nil {
 			return nil, false, err
 		}
 		add(r, at)
+	}
+	if q.At != "" && !open {
+		return nil, false, holt.Errorf(holt.InvalidArgument, "a checkpoint is named twice: with each workspace, and for those that name none").
+			WithHint("leave one of them out")
 	}
 	if q.Forks {
 		rows, err := w.table.rows(ctx, `WHERE state = 'ready' ORDER BY created, id`)

@@ -89,13 +89,14 @@ func (s *Server) askWorkspaces(api huma.API) {
 	op = describe(http.MethodPost, "/v1/workspaces/{workspace}/query", "queryWorkspace", tag, "Ask a question in SQL")
 	op.Description = "Read-only SQLite over the workspace as it is now, or at a checkpoint; the view files(path, dir, name, kind, size, mode, mtime, ctime, writer, run, …) is for people. " +
 		"tags(path, name, value) are the attributes user.*, files_at and tags_at those of every checkpoint (by a column checkpoint), checkpoints the list, and changes('FROM', 'TO') is what a diff says. " +
-		"With also or forks it is over several workspaces, and each of these has a column workspace. A query reads one state of each."
+		"NAME@CHECKPOINT for the workspace stands for it as it was then. With also or forks it is over several workspaces, and each of these has a column workspace. A query reads one state of each."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneWorkspace
 		Body holt.QuerySpec
 	}) (*reply[holt.QueryResult], error) {
-		ref, err := parseRef(in.Workspace)
-		if err != nil {
+		ref := in.Workspace
+		name, _ := holt.CutCheckpoint(ref)
+		if _, err := parseRef(name); err != nil {
 			return nil, err
 		}
 		if strings.TrimSpace(in.Body.SQL) == "" {

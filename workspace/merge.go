@@ -93,7 +93,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 		}
 		m.dry = false
 	}
-	report, err := w.change(ctx, c, opt.DryRun, reason, 0, build)
+	report, err := w.change(ctx, c, opt.DryRun, turning{reason: reason, build: build})
 	if err != nil {
 		return MergeReport{}, err
 	}

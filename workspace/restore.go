@@ -64,35 +64,50 @@ func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt Resto
 	if len(paths) == 0 {
 		head = target.ID
 	}
-	return w.change(ctx, c, opt.DryRun, "before restore of "+target.Name, head, build)
+	return w.change(ctx, c, opt.DryRun, turning{reason: "before restore of " + target.Name, head: head, build: build})
+}
+
+// turning is a change of the present that happens at once.
+type turning struct {
+	reason string                              // of the checkpoint that is taken first
+	head   CheckpointID                        // what the present descends from then; 0: what it did before
+	look   func(*db.Tx) error                  // may refuse before that checkpoint; may be nil
+	build  func(*db.Tx) (*goal, Report, error) // works out what is to be
 }
 
 // change works out a goal and reaches it: the present is checkpointed, and the
-// parts happen with everything else standing still. head is what the present
-// descends from then; 0: what it did before.
-func (w *Workspace) change(ctx context.Context, c Caller, dryRun bool, reason string, head CheckpointID,
-	build func(*db.Tx) (*goal, Report, error)) (report Report, err error) {
+// parts happen with everything else standing still.
+func (w *Workspace) change(ctx context.Context, c Caller, dryRun bool, what turning) (report Report, err error) {
 	if err := w.Flush(); err != nil { // so that little is left to do with everything standing still
 		return Report{}, diskError("change workspace", err)
 	}
 	t := w.tree
 	if dryRun {
 		err := t.index.db.Read(ctx, func(tx *db.Tx) error {
-			_, report, err = build(tx)
+			if err := what.refuses(tx); err != nil {
+				return err
+			}
+			_, report, err = what.build(tx)
 			return err
 		})
 		return report, err
 	}
-	stale, report, err := t.turn(ctx, c, reason, head, build)
+	stale, report, err := t.turn(ctx, c, what)
 	if len(stale) > 0 { // it has happened, whatever the error
 		w.announce(stale)
 	}
 	return report, err
 }
 
+func (what turning) refuses(tx *db.Tx) error {
+	if what.look == nil {
+		return nil
+	}
+	return what.look(tx)
+}
+
 // turn is change without the announcement.
-func (t *Tree) turn(ctx context.Context, c Caller, reason string, head CheckpointID,
-	build func(*db.Tx) (*goal, Report, error)) (stale []Stale, report Report, err error) {
+func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale, report Report, err error) {
 	t.flushMu.Lock()
 	defer t.flushMu.Unlock()
 	t.mu.Lock()
@@ -101,7 +116,15 @@ func (t *Tree) turn(ctx context.Context, c Caller, reason string, head Checkpoin
 		return nil, Report{}, diskError("change workspace", err)
 	}
 	defer t.tidy()
-	before, err := t.checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: reason}, IfChanged: true})
+	if what.look != nil {
+		if err := t.flushHeld(); err != nil {
+			return nil, Report{}, diskError("change workspace", err)
+		}
+		if err := t.index.db.Read(ctx, what.look); err != nil {
+			return nil, Report{}, err
+		}
+	}
+	before, err := t.checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: what.reason}, IfChanged: true})
 	if err != nil {
 		return nil, Report{}, err
 	}
@@ -113,7 +136,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, reason string, head Checkpoin
 		return nil, Report{}, diskError("change workspace", err)
 	}
 	err = t.index.db.Read(ctx, func(tx *db.Tx) error {
-		g, r, err := build(tx)
+		g, r, err := what.build(tx)
 		if err != nil {
 			return err
 		}
@@ -122,8 +145,8 @@ func (t *Tree) turn(ctx context.Context, c Caller, reason string, head Checkpoin
 		if err != nil {
 			return err
 		}
-		end.n = int64(head)
-		if len(p.parts.blobs) == 0 && (head == 0 || uint64(head) == t.count.Head) {
+		end.n = int64(what.head)
+		if len(p.parts.blobs) == 0 && (what.head == 0 || uint64(what.head) == t.count.Head) {
 			return nil
 		}
 		report.Before = before.ID

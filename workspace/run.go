@@ -74,9 +74,6 @@ type runWindow struct {
 
 // window runs fn on the window of a run.
 func (w *Workspace) window(ctx context.Context, run string, fn func(*db.Tx, *runWindow) error) error {
-	if run == "" {
-		return holt.Errorf(holt.InvalidArgument, "no run is named").WithHint("name one by its id, as the column run of files does")
-	}
 	if err := w.Flush(); err != nil {
 		return diskError("look at run", err)
 	}
@@ -100,6 +97,9 @@ func (t *Tree) generations() ([]Checkpoint, uint64) {
 // findWindow finds the checkpoints right before and after a run. generation is
 // the one that is open.
 func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint64) (*runWindow, error) {
+	if run == "" {
+		return nil, holt.Errorf(holt.InvalidArgument, "no run is named").WithHint("name one by its id, as the column run of files does")
+	}
 	win := &runWindow{run: run, versions: map[uint32]bool{}}
 	first, last := uint64(0), uint64(0)
 	err := tx.Query("SELECT v.id, v.generation FROM writer w JOIN version v ON v.writer = w.id WHERE w.run = ?1 ORDER BY v.id", []any{run}, func(r *db.Row) error {

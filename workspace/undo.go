@@ -21,30 +21,25 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 	if err != nil {
 		return Report{}, err
 	}
-	// The checkpoint that is taken first may be the one after the run.
-	if err := w.window(ctx, run, func(*db.Tx, *runWindow) error { return nil }); errors.Is(err, errNoChanges) {
-		return Report{}, holt.Errorf(holt.NotFound, "run %q changed nothing here", run).WithHint("the column run of files names runs that did")
-	} else if err != nil {
-		return Report{}, err
-	}
-	now := func() ([]Checkpoint, uint64) { return w.tree.checkpoints, w.tree.count.Generation } // mu is held
-	if opt.DryRun {
-		checkpoints, generation := w.tree.generations()
-		now = func() ([]Checkpoint, uint64) { return checkpoints, generation }
+	var win *runWindow
+	look := func(tx *db.Tx) (err error) {
+		checkpoints, generation := w.tree.checkpoints, w.tree.count.Generation // mu is held
+		if opt.DryRun {
+			checkpoints, generation = w.tree.generations()
+		}
+		if win, err = findWindow(tx, run, checkpoints, generation); errors.Is(err, errNoChanges) {
+			return holt.Errorf(holt.NotFound, "run %q changed nothing here", run).WithHint("the column run of files names runs that did")
+		}
+		return err
 	}
 	build := func(tx *db.Tx) (*goal, Report, error) {
-		checkpoints, generation := now()
-		win, err := findWindow(tx, run, checkpoints, generation)
-		if err != nil {
-			return nil, Report{}, err
-		}
 		if err := win.compare(tx); err != nil {
 			return nil, Report{}, err
 		}
 		u := &undo{win: win, now: point{tx, nowVersion}, units: map[Ino]*undoUnit{}}
 		return u.build(paths)
 	}
-	return w.change(ctx, c, opt.DryRun, "before undo of run "+run, 0, build)
+	return w.change(ctx, c, opt.DryRun, turning{reason: "before undo of run " + run, look: look, build: build})
 }
 
 // undo is one undo as it is worked out. What a run did to one inode is a unit:

@@ -138,11 +138,16 @@ func TestUndoConflicts(t *testing.T) {
 		_, err := f.w.DeleteCheckpoint(context.Background(), c.Name, false)
 		f.ok(err)
 	}
-	if _, err := f.w.Undo(context.Background(), f.c, "r", RestoreOptions{}); holt.CodeOf(err) != holt.Conflict {
-		t.Fatal(err)
+	f.put("later", "which a checkpoint would have")
+	for run, code := range map[string]holt.Code{"r": holt.Conflict, "none": holt.NotFound, "": holt.InvalidArgument} {
+		for _, dry := range []bool{false, true} {
+			if _, err := f.w.Undo(context.Background(), f.c, run, RestoreOptions{DryRun: dry}); holt.CodeOf(err) != code {
+				t.Fatalf("%q: %v", run, err)
+			}
+		}
 	}
-	if _, err := f.w.Undo(context.Background(), f.c, "none", RestoreOptions{}); holt.CodeOf(err) != holt.NotFound {
-		t.Fatal(err)
+	if left := f.w.Checkpoints(); len(left) > 0 {
+		t.Errorf("an undo that was refused left %v", left)
 	}
 }
 

@@ -137,11 +137,17 @@ func askForks(ctx context.Context, t *testing.T, n server.Nouns) {
 			t.Errorf("%+v got %s, want %s", q, got, want)
 		}
 	}
+	then := Must(n.Workspaces.Query(ctx, "origin@#1", holt.QuerySpec{SQL: "SELECT workspace, count(*) FROM files WHERE path = '/new' GROUP BY 1", Also: []string{"other"}}))(t)
+	if got := fmt.Sprint(then.Rows); got != "[[other 1]]" {
+		t.Errorf("of the first as it was, and another as it is: %s", got)
+	}
+	_, err := n.Workspaces.Query(ctx, "origin@missing", holt.QuerySpec{SQL: b})
+	WantCode(t, err, holt.NotFound)
 	for _, q := range []holt.QuerySpec{{SQL: b, Also: []string{"missing"}}, {SQL: b, At: "missing"}, {SQL: b, Also: []string{"other@missing"}},
 		{SQL: "SELECT * FROM changes('missing')"}, {SQL: "SELECT * FROM changes('missing')", Forks: true}} {
 		_, err := n.Workspaces.Query(ctx, "origin", q)
 		WantCode(t, err, holt.NotFound)
 	}
-	_, err := n.Workspaces.Query(ctx, "origin", holt.QuerySpec{SQL: "DELETE FROM files", Forks: true})
+	_, err = n.Workspaces.Query(ctx, "origin", holt.QuerySpec{SQL: "DELETE FROM files", Forks: true})
 	WantCode(t, err, holt.InvalidArgument)
 }

@@ -112,14 +112,15 @@ func (n workspaces) Check(ctx context.Context, ref string) (holt.CheckReport, er
 func (n workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (holt.QueryResult, error) {
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
-	w, err := n.m.workspace(ref)
+	name, at := holt.CutCheckpoint(ref)
+	w, err := n.m.workspace(name)
 	if err != nil {
 		return holt.QueryResult{}, err
 	}
 	if w.Computer != "" {
 		return n.homeFiles(w, q)
 	}
-	asked, err := n.asked(w, q)
+	asked, err := n.asked(w, cmp.Or(at, q.At), q)
 	if err != nil {
 		return holt.QueryResult{}, err
 	}
@@ -131,13 +132,13 @@ func (n workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (ho
 }
 
 // asked lists the workspaces that a query is about; forks of forks are left out.
-func (n workspaces) asked(first *holt.Workspace, q holt.QuerySpec) (all []workspace.Asked, err error) {
+func (n workspaces) asked(first *holt.Workspace, at string, q holt.QuerySpec) (all []workspace.Asked, err error) {
 	add := func(w *holt.Workspace, at string) error {
 		t, err := n.m.treeLocked(w.Name)
 		all = append(all, workspace.Asked{W: t, At: at, Name: w.Name})
 		return err
 	}
-	if err := add(first, q.At); err != nil {
+	if err := add(first, at); err != nil {
 		return nil, err
 	}
 	for _, ref := range q.Also {
