@@ -135,8 +135,6 @@ func TestUnlinkedButOpen(t *testing.T) {
 	}
 	_, err = f.t.Write(c, a, 1, []byte("nd more"))
 	f.ok(err)
-	_, err = f.t.Link(c, a, Root, "back")
-	f.want(err, syscall.ENOENT)
 	f.t.Forget(c, a, 1)
 	gone(a, false)
 	f.t.Forget(c, a, 1)
