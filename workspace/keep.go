@@ -7,7 +7,8 @@ import (
 )
 
 // Keep says which automatic checkpoints stay: those before and after runs,
-// restores and undos. What somebody named stays until somebody deletes it.
+// restores and undos. What somebody named, or what holds mounts, stays until
+// somebody deletes it.
 type Keep struct {
 	Last int // the newest so many
 	Days int // and the newest of each of so many days before now, by UTC
@@ -35,7 +36,7 @@ func (w *Workspace) Thin(ctx context.Context, keep Keep) (removed int, err error
 
 // surplus returns what goes, oldest first.
 func (keep Keep) surplus(all []Checkpoint, now time.Time) (gone []CheckpointID) {
-	auto := slices.DeleteFunc(all, func(c Checkpoint) bool { return !c.Auto })
+	auto := slices.DeleteFunc(all, func(c Checkpoint) bool { return !c.Auto || c.Mounts })
 	old := auto[:max(0, len(auto)-max(0, keep.Last))]
 	day := func(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 	first := day(now).AddDate(0, 0, -max(0, keep.Days))

@@ -15,21 +15,22 @@ func TestSurplus(t *testing.T) {
 	at := func(days, hour int) time.Time { return time.Date(2026, 3, 10-days, hour, 0, 0, 0, time.UTC) }
 	var all []Checkpoint
 	for i, c := range []struct {
-		at   time.Time
-		auto bool
+		at     time.Time
+		auto   bool
+		mounts bool
 	}{
-		{at(40, 1), true},  // 1: too old
-		{at(40, 2), false}, // 2: has a name
-		{at(3, 23), true},  // 3: of a day that is not kept
-		{at(2, 1), true},   // 4: not the newest of its day
-		{at(2, 23), true},  // 5
-		{at(1, 1), true},   // 6: a newer one of its day is among the last
-		{at(1, 5), true},   // 7
-		{at(1, 6), false},  // 8
-		{at(0, 1), true},   // 9
-		{at(0, 2), true},   // 10
+		{at(40, 1), true, false},  // 1: too old
+		{at(40, 2), false, false}, // 2: has a name
+		{at(3, 23), true, false},  // 3: of a day that is not kept
+		{at(2, 1), true, false},   // 4: not the newest of its day
+		{at(2, 23), true, false},  // 5
+		{at(1, 1), true, false},   // 6: a newer one of its day is among the last
+		{at(1, 5), true, false},   // 7
+		{at(1, 6), true, true},    // 8: holds mounts
+		{at(0, 1), true, false},   // 9
+		{at(0, 2), true, false},   // 10
 	} {
-		all = append(all, Checkpoint{ID: CheckpointID(i + 1), CreatedAt: c.at, CheckpointNote: CheckpointNote{Auto: c.auto}})
+		all = append(all, Checkpoint{ID: CheckpointID(i + 1), CreatedAt: c.at, CheckpointNote: CheckpointNote{Auto: c.auto}, Mounts: c.mounts})
 	}
 	for _, c := range []struct {
 		keep Keep
