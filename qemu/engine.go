@@ -29,7 +29,7 @@ type Engine struct {
 
 	startWait time.Duration // see the constant
 
-	stepping func(step string) // called before each step of a snapshot; nil: not
+	stepping func(step string) // called before each step of a snapshot, by tests
 }
 
 // Open probes the host and returns an engine.
@@ -79,6 +79,13 @@ func (e *Engine) Capabilities() machine.Capabilities {
 		NestedContainers: true,
 		MemorySnapshot:   true,
 		PowerButton:      true,
+	}
+}
+
+// step tells a test where a snapshot has got to.
+func (e *Engine) step(name string) {
+	if e.stepping != nil {
+		e.stepping(name)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"holt"
 	"holt/machine"
 	"holt/machine/machinetest"
 	"holt/qemu"
@@ -169,5 +170,29 @@ func TestAdoptWhatIsControlled(t *testing.T) {
 	}
 	if err := m.PowerDown(t.Context()); err != nil {
 		t.Errorf("the first one lost control: %v", err)
+	}
+}
+
+// A snapshot for which the host has no room leaves nothing, and the guest goes on.
+func TestSnapshotOnFullHost(t *testing.T) {
+	e := open(t)
+	m := boot(t, e, machine.Spec{Dir: t.TempDir()})
+	if _, err := machinetest.Ask(t.Context(), m, "fill 32 1"); err != nil {
+		t.Fatal(err)
+	}
+	full := tinyDisk(t) // smaller than what the guest's memory holds
+	image := filepath.Join(full, "image")
+	for _, leave := range []int64{90, 1} { // MiB: not enough for all, and not even to begin
+		filler := fill(t, full, leave)
+		if _, err := m.Snapshot(t.Context(), machine.SnapshotSpec{Dir: image}); holt.CodeOf(err) != holt.OutOfSpace {
+			t.Errorf("%d MiB are free: %v", leave, err)
+		}
+		if _, err := os.Stat(image); err == nil {
+			t.Error("something is left")
+		}
+		if _, err := machinetest.Ask(t.Context(), m, "count"); err != nil {
+			t.Error(err)
+		}
+		os.Remove(filler)
 	}
 }

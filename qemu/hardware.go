@@ -37,6 +37,7 @@ type Hardware struct {
 	MachineType string               `json:"machine_type"`
 	Accel       machine.Acceleration `json:"accel"`
 	CPUModel    string               `json:"cpu_model"`
+	HostCPU     string               `json:"host_cpu,omitempty"` // if the guest sees it
 	Version     string               `json:"qemu_version"`
 	CPUs        int                  `json:"cpus"`
 	MemoryMB    int                  `json:"memory_mb"`
@@ -50,6 +51,7 @@ func (v Verdict) hardware(spec machine.Spec) Hardware {
 		MachineType: v.MachineType,
 		Accel:       v.Accel,
 		CPUModel:    cpuModel(v.Accel),
+		HostCPU:     hostCPU(v),
 		Version:     v.Version,
 		CPUs:        spec.CPUs,
 		MemoryMB:    spec.MemoryMB,
@@ -76,6 +78,14 @@ func cpuModel(accel machine.Acceleration) string {
 		return "host"
 	}
 	return emulatedCPU
+}
+
+// hostCPU is the host's processor, where a guest sees it.
+func hostCPU(v Verdict) string {
+	if v.Accel == machine.AccelKVM {
+		return v.HostCPU
+	}
+	return ""
 }
 
 // emulatedCPU is what QEMU can emulate, without what only costs there:

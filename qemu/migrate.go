@@ -119,6 +119,7 @@ func (s *stream) begin(ctx context.Context, pipe *os.File) error {
 	if err := s.await(ctx, func(migration) error { return nil }, statusActive, statusPreSwitchover); err != nil {
 		return err
 	}
+	s.engine.step("let run")
 	return s.monitor.do(ctx, "cont", nil, nil)
 }
 

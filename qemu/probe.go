@@ -3,15 +3,18 @@ package qemu
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,6 +40,7 @@ type Verdict struct {
 	Accel       machine.Acceleration `json:"accel"`
 	Reason      string               `json:"reason"` // a sentence: why this acceleration
 	BootID      string               `json:"boot_id"`
+	HostCPU     string               `json:"host_cpu"` // its name and features, short
 }
 
 // Probe looks at QEMU and at KVM: the processor's flags, the device, and then a
@@ -51,7 +55,7 @@ func Probe(ctx context.Context, opt Options) (Verdict, error) {
 		return Verdict{}, err
 	}
 	if kept, err := readVerdict(opt.CacheDir); err == nil &&
-		kept.BootID == v.BootID && kept.Version == v.Version && kept.Binary == v.Binary {
+		kept.BootID == v.BootID && kept.HostCPU == v.HostCPU && kept.Version == v.Version && kept.Binary == v.Binary {
 		return kept, nil
 	}
 	if v.MachineType, err = machineType(ctx, v.Binary); err != nil {
@@ -126,6 +130,21 @@ func cpuFlags(cpuinfo []byte) map[string]bool {
 	return flags
 }
 
+// describeCPU tells one processor from another, given /proc/cpuinfo: its name and a
+// checksum of its features, in whatever order.
+func describeCPU(cpuinfo []byte) string {
+	name := "unknown"
+	for line := range bytes.Lines(cpuinfo) {
+		if key, value, _ := strings.Cut(string(line), ":"); strings.TrimSpace(key) == "model name" {
+			name = strings.TrimSpace(value)
+			break
+		}
+	}
+	flags := slices.Sorted(maps.Keys(cpuFlags(cpuinfo)))
+	sum := sha256.Sum256([]byte(strings.Join(flags, " ")))
+	return fmt.Sprintf("%s (%x)", clip(name), sum[:8])
+}
+
 // inspect finds the binary and asks for its version.
 func inspect(ctx context.Context, binary string) (Verdict, error) {
 	boot, err := machine.BootID()
@@ -152,7 +171,11 @@ func inspect(ctx context.Context, binary string) (Verdict, error) {
 	if !ok {
 		return Verdict{}, holt.Errorf(holt.Unsupported, "%s does not say which QEMU it is", path)
 	}
-	return Verdict{Binary: path, Version: strings.TrimSpace(version), BootID: boot}, nil
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return Verdict{}, fmt.Errorf("look at the processor: %w", err)
+	}
+	return Verdict{Binary: path, Version: strings.TrimSpace(version), BootID: boot, HostCPU: describeCPU(info)}, nil
 }
 
 // machineType returns the preferred machine type, or else the newest q35 that

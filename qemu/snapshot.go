@@ -100,9 +100,7 @@ func (s *snapshot) take(ctx context.Context) error {
 
 func (s *snapshot) steps(ctx context.Context, steps []step) error {
 	for _, step := range steps {
-		if s.engine.stepping != nil {
-			s.engine.stepping(step.name)
-		}
+		s.engine.step(step.name)
 		if err := step.do(ctx); err != nil {
 			return err
 		}

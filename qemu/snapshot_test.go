@@ -68,7 +68,7 @@ func (w *world) ask(t *testing.T, m machine.Machine, request string) string {
 // compared with what QEMU says that it holds then.
 func TestImageIsTheMemory(t *testing.T) {
 	const lowest, highest = 0xa0000, 0x100000 // between them is no memory
-	n := 4
+	n := 3
 	if os.Getenv("HOLT_SOAK") != "" {
 		n = 100
 	}
