@@ -26,11 +26,20 @@ func machineGroup(ctx context.Context, b *bench) ([]*section, error) {
 	if err != nil {
 		return nil, err
 	}
+	var sections []*section
+	if b.wants("machine", "snapshot") {
+		s, err := snapshotSection(ctx, b, dir)
+		if err != nil {
+			return nil, err
+		}
+		if sections = append(sections, s); strings.HasSuffix(b.only, "/snapshot") {
+			return sections, nil
+		}
+	}
 	d, err := startDaemon(ctx, b, filepath.Join(dir, "data"))
 	if err != nil {
 		return nil, err
 	}
-	var sections []*section
 	if b.wants("machine", "boot") {
 		s, err := bootSection(ctx, d)
 		if err != nil {

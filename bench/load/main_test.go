@@ -107,6 +107,10 @@ func TestPort(t *testing.T) {
 	if got := hear(1); got[0] != orderIn {
 		t.Errorf("answer: %q", got)
 	}
+	say(binary.LittleEndian.AppendUint64([]byte{orderHold}, 1<<32|10)...) // 1 MiB, and change 10 a second
+	if got := hear(1); got[0] != orderHold {
+		t.Errorf("after memory is held it says %q", got)
+	}
 	say(binary.LittleEndian.AppendUint64([]byte{orderOut}, n)...)
 	hear(n)
 	host.Close()
