@@ -43,7 +43,7 @@ type CheckpointSpec struct {
 
 // Freed is what deleting a checkpoint frees, or would: what only it can see.
 type Freed struct {
-	Rows  int64 `json:"rows" doc:"names, attributes and places of bytes in the past"`
+	Rows  int64 `json:"rows" doc:"names, attributes and places of bytes in the past, and answers held for mounts"`
 	Bytes int64 `json:"bytes" doc:"of content that nothing else refers to"`
 }
 
