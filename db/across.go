@@ -43,7 +43,7 @@ func Across(ctx context.Context, label string, sources []Source, sql string, lim
 			return nil, err
 		}
 		var names []string
-		err = sqlitex.ExecuteTransient(members[0].c, `SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')`, &sqlitex.ExecOptions{
+		err = sqlitex.ExecuteTransient(members[0].c, `SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\_%' ESCAPE '\'`, &sqlitex.ExecOptions{
 			ResultFunc: func(s *Stmt) error { names = append(names, s.ColumnText(0)); return nil }})
 		if err != nil {
 			return nil, err
