@@ -79,7 +79,7 @@ func (k *copier) leave(name, kind string) {
 func (k *copier) put(ctx context.Context, from string, to end) error {
 	if from == "-" {
 		_, err := k.files.Write(ctx, to.owner, to.path, holt.WriteSpec{}, k.a.In)
-		return noDirectory(err, to)
+		return k.noDirectory(err, to)
 	}
 	info, err := os.Stat(from)
 	if err != nil {
@@ -101,7 +101,7 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 	case err != nil && holt.CodeOf(err) != holt.NotFound:
 		return err
 	case err != nil && to.slash && !info.IsDir():
-		return noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path), to.in("x"))
+		return k.noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path), to.in("x"))
 	}
 	if !info.IsDir() {
 		return k.putFile(ctx, from, info, to)
@@ -141,11 +141,15 @@ func (k *copier) putDir(ctx context.Context, from string, to end) error {
 }
 
 // noDirectory says what to do when the directory above a target is missing.
-func noDirectory(err error, to end) error {
+func (k *copier) noDirectory(err error, to end) error {
 	if holt.CodeOf(err) != holt.NotFound || holt.AsError(err).Hint != "" {
 		return err
 	}
-	return holt.Errorf(holt.NotFound, "%w", err).WithHint("make the directory first: holt computer run %s -- mkdir -p %s", to.owner, path.Dir(to.path))
+	dir := shellWord(path.Dir(to.path))
+	if k.noun == inWorkspaces {
+		return holt.Errorf(holt.NotFound, "%w", err).WithHint("make the directory first: holt workspace mkdir -p %s:%s", to.owner, dir)
+	}
+	return holt.Errorf(holt.NotFound, "%w", err).WithHint("make the directory first: holt computer run %s -- mkdir -p %s", to.owner, dir)
 }
 
 // kindHere names what kind of file something on this machine is, as
@@ -178,7 +182,7 @@ func (k *copier) putFile(ctx context.Context, from string, info fs.FileInfo, to 
 	defer f.Close()
 	m := &meter{bar: k.bar, name: path.Base(to.path), total: info.Size(), r: f}
 	_, err = k.files.Write(ctx, to.owner, to.path, holt.WriteSpec{Mode: uint32(info.Mode().Perm())}, m)
-	return noDirectory(err, to)
+	return k.noDirectory(err, to)
 }
 
 // meter shows how much of a file has passed.

@@ -44,13 +44,15 @@ func printTable(w io.Writer, head []string, rows [][]string) error {
 	}
 	var out strings.Builder
 	for _, row := range table {
+		var line strings.Builder
 		for i, c := range row {
 			if i == len(row)-1 {
-				out.WriteString(c + "\n")
+				line.WriteString(c)
 				break
 			}
-			out.WriteString(runewidth.FillRight(c, widths[i]+2))
+			line.WriteString(runewidth.FillRight(c, widths[i]+2))
 		}
+		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -89,6 +91,14 @@ func ago(t time.Time) string {
 		return "-"
 	}
 	return span(time.Since(t)) + " ago"
+}
+
+// took says how long something took.
+func took(ms float64) string {
+	if ms < 1000 {
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", ms/1000)
 }
 
 // span says how long d is, in its greatest unit.

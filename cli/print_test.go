@@ -12,7 +12,7 @@ func TestTable(t *testing.T) {
 	var out strings.Builder
 	err := printTable(&out, []string{"NAME", "KIND"}, [][]string{{"plain", "file"}, {"🦦🦦.txt", "file"}, {"日本", "dir"}, {"e\u0301te\u0301", "x"}, {"a\tb\x1b", ""}})
 	want := strings.Join([]string{
-		"NAME      KIND", "plain     file", "🦦🦦.txt  file", "日本      dir", "e\u0301te\u0301       x", "a␉b␛      ", ""}, "\n")
+		"NAME      KIND", "plain     file", "🦦🦦.txt  file", "日本      dir", "e\u0301te\u0301       x", "a␉b␛", ""}, "\n")
 	if err != nil || out.String() != want {
 		t.Errorf("%v\ngot\n%s\nwant\n%s", err, out.String(), want)
 	}

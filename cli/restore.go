@@ -101,6 +101,9 @@ func (a *app) undo(ctx context.Context, c *client.Client, workspace string, args
 	if err != nil {
 		return err
 	}
+	if report.Counts.Total()+len(report.Conflicts) == 0 {
+		a.say("hint: nothing of it is left to take back; holt workspace checkpoints %s names earlier runs", workspace)
+	}
 	return a.reportChanges(workspace, report, dryRun, "--json lists 1000")
 }
 

@@ -204,7 +204,7 @@ func (a *app) reportTransfer(verb string, r holt.TransferReport) error {
 	if a.wantsJSON() {
 		return printJSON(a.Out, r)
 	}
-	fmt.Fprintf(a.Out, "%s %d files and directories, %s, in %.1f s\n", verb, r.Entries, size(r.Bytes), r.ElapsedMS/1000)
+	fmt.Fprintf(a.Out, "%s %d files and directories, %s, in %s\n", verb, r.Entries, size(r.Bytes), took(r.ElapsedMS))
 	if r.Devices > 0 {
 		a.say("holt: left out %d device nodes; --devices takes them too", r.Devices)
 	}

@@ -92,6 +92,9 @@ func (a *app) workspaceRm() *cobra.Command {
 	var recursive bool
 	cmd := a.onSpot("rm NAME:PATH", "Remove a file of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
 		if err := c.WorkspaceFiles.Remove(cmd.Context(), at.workspace, at.path, recursive, ""); err != nil {
+			if e := *holt.AsError(err); e.Code == holt.Conflict && e.Hint == "" && !recursive {
+				return e.WithHint("add --recursive for a directory with everything in it")
+			}
 			return err
 		}
 		return a.deleted(at.path)

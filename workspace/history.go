@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"time"
 
@@ -75,29 +76,42 @@ func (p point) latest(file string) (placedEntry, error) {
 func (p point) states(e placedEntry, events *[]Event) error {
 	type state struct {
 		Event
-		born, author uint32
+		born, died, author uint32
 	}
 	var states []state
 	end := int64(nowVersion)
 	if e.died != 0 {
 		end = int64(e.died) - 1
 	}
-	const columns = "ctime, size, writer, born, (SELECT min(id) FROM checkpoint c WHERE c.version >= i.born"
-	err := p.tx.Query("SELECT "+columns+") FROM inode i WHERE ino = ?1 AND born <= ?2 UNION ALL SELECT "+columns+
-		" AND c.version < i.died) FROM past_inode i WHERE ino = ?1 AND born <= ?2 ORDER BY 4 DESC", []any{int64(e.ino), end}, func(r *db.Row) error {
-		states = append(states, state{Event{At: time.Unix(0, r.Int64(0)).UTC(), Size: r.Int64(1), Checkpoint: CheckpointID(r.Int64(4))},
-			uint32(r.Int64(3)), uint32(r.Int64(2))})
+	const columns = "ctime, size, writer, born, nlink, %s, (SELECT min(id) FROM checkpoint c WHERE c.version >= i.born"
+	query := fmt.Sprintf("SELECT "+columns+") FROM inode i WHERE ino = ?1 AND born <= ?2 UNION ALL SELECT "+columns+
+		" AND c.version < i.died) FROM past_inode i WHERE ino = ?1 AND born <= ?2 ORDER BY 4 DESC", "0", "died")
+	err := p.tx.Query(query, []any{int64(e.ino), end}, func(r *db.Row) error {
+		s := state{born: uint32(r.Int64(3)), died: uint32(r.Int64(5)), author: uint32(r.Int64(2))}
+		if s.Gone = r.Int64(4) == 0; !s.Gone {
+			s.At, s.Size, s.Checkpoint = time.Unix(0, r.Int64(0)).UTC(), r.Int64(1), CheckpointID(r.Int64(6))
+		}
+		states = append(states, s)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, s := range states {
+	for i, s := range states {
+		if i > 0 && s.died < states[i-1].born && !s.Gone { // it was not there for a while
+			gone := Event{Gone: true}
+			if gone.By, err = p.writerOf(s.died); err != nil {
+				return err
+			}
+			*events = append(*events, gone)
+		}
 		if s.By, err = p.writerOf(s.born); err != nil {
 			return err
 		}
-		if s.Author, err = p.writerByID(s.author); err != nil {
-			return err
+		if !s.Gone {
+			if s.Author, err = p.writerByID(s.author); err != nil {
+				return err
+			}
 		}
 		*events = append(*events, s.Event)
 	}

@@ -83,6 +83,7 @@ func (u *undo) build(paths []string) (*goal, Report, error) {
 			return nil, Report{}, err
 		}
 	}
+	maps.DeleteFunc(u.units, func(_ Ino, x *undoUnit) bool { return u.done(x) })
 	u.judge()
 	u.spread()
 	g := &goal{now: u.now, inodes: map[Ino]was{}}
@@ -258,6 +259,29 @@ func (u *undo) lastCookie(dir Ino) uint64 {
 		return p.before.cookie
 	}
 	return 0
+}
+
+// done tells whether something stands as it did before the run, as after an
+// undo or a restore: then nothing of it is left to take back.
+func (u *undo) done(x *undoUnit) bool {
+	for _, e := range x.gone {
+		if u.since[dirName{e.parent, e.name}].ino != x.ino {
+			return false
+		}
+	}
+	for _, e := range x.came {
+		if _, ok := u.since[dirName{e.parent, e.name}]; ok {
+			return false
+		}
+	}
+	now := named(u.rows[x.ino])
+	if x.was == nil || now == nil {
+		return x.was == nil && now == nil
+	}
+	if now.mode != x.was.mode || now.uid != x.was.uid || now.gid != x.was.gid {
+		return false
+	}
+	return now.isDir() || now.size == x.was.size && now.data == x.was.data && now.mtime == x.was.mtime && now.ctime == x.was.ctime && now.target == x.was.target
 }
 
 // judge finds the units that what came later, or at the same time, has met.

@@ -151,6 +151,38 @@ func TestUndoConflicts(t *testing.T) {
 	}
 }
 
+// TestUndoTwice: of what is undone nothing is left, neither to do nor to quarrel
+// about, until somebody changes it again.
+func TestUndoTwice(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.mkdir("dir")
+	for _, name := range []string{"changed", "mode", "moved", "removed", "dir/below"} {
+		f.put(name, name)
+	}
+	f.run("r", func() {
+		f.put("changed", "by the run")
+		f.put("made", "by the run")
+		f.ok(f.rename("moved", "away", 0))
+		f.ok(f.unlink("removed"))
+		f.ok(f.unlink("dir/below"))
+		f.ok(f.rmdir("dir"))
+		_, err := f.t.SetAttr(f.c, f.must("mode").Ino, SetAttrs{Mask: SetMode, Mode: 0o600})
+		f.ok(err)
+	})
+	for i, want := range []int{7, 0, 0} {
+		report, conflicts := f.undo("r", RestoreOptions{DryRun: i == 1})
+		if len(conflicts) > 0 || len(report.Changes) != want {
+			t.Fatalf("%d: %v, %v", i, report.Changes, conflicts)
+		}
+	}
+	f.put("changed", "later")
+	f.put("made", "later")
+	if report, conflicts := f.undo("r", RestoreOptions{}); len(conflicts) != 2 || len(report.Changes) > 0 {
+		t.Fatal(report.Changes, conflicts)
+	}
+	f.check()
+}
+
 // TestUndoBeside has two runs write at the same time.
 func TestUndoBeside(t *testing.T) {
 	f := newFixture(t, Options{})
@@ -190,7 +222,7 @@ func TestHistory(t *testing.T) {
 	if w, err := f.w.Blame(context.Background(), "/f"); err != nil || w.Run != "r" {
 		t.Fatal(w, err)
 	}
-	if events, err = f.w.History(context.Background(), "/f"); err != nil || len(events) != 3 || events[0].By.Run != "" || events[0].Author.Run != "r" {
+	if events, err = f.w.History(context.Background(), "/f"); err != nil || len(events) != 4 || events[0].By.Run != "" || events[0].Author.Run != "r" || !events[1].Gone || events[1].By.Run != "s" || events[2].Gone {
 		t.Fatal(events, err)
 	}
 	freed, err := f.w.DeleteCheckpoint(context.Background(), c.Name, true)
