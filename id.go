@@ -20,6 +20,8 @@ type (
 	DiskID string
 	// RunID names one run of a command: "run_…".
 	RunID string
+	// TerminalID names a terminal of a computer, and of its forks: "term_…".
+	TerminalID string
 	// TokenID names an API token, never the secret itself: "tok_…".
 	TokenID string
 )
@@ -29,6 +31,7 @@ const (
 	workspacePrefix = "wsp_"
 	diskPrefix      = "dsk_"
 	runPrefix       = "run_"
+	terminalPrefix  = "term_"
 	tokenPrefix     = "tok_"
 )
 
@@ -63,6 +66,9 @@ func NewDiskID() DiskID { return DiskID(newID(diskPrefix)) }
 // NewRunID returns a fresh random identifier.
 func NewRunID() RunID { return RunID(newID(runPrefix)) }
 
+// NewTerminalID returns a fresh random identifier.
+func NewTerminalID() TerminalID { return TerminalID(newID(terminalPrefix)) }
+
 // NewTokenID returns a fresh random identifier.
 func NewTokenID() TokenID { return TokenID(newID(tokenPrefix)) }
 
@@ -70,6 +76,12 @@ func NewTokenID() TokenID { return TokenID(newID(tokenPrefix)) }
 func ParseRunID(s string) (RunID, error) {
 	id, err := parseID(runPrefix, "run", s)
 	return RunID(id), err
+}
+
+// ParseTerminalID returns s as a TerminalID, or an InvalidArgument [Error].
+func ParseTerminalID(s string) (TerminalID, error) {
+	id, err := parseID(terminalPrefix, "terminal", s)
+	return TerminalID(id), err
 }
 
 // ParseComputerID returns s as a ComputerID, or an InvalidArgument [Error].

@@ -1,6 +1,7 @@
 // Package agent is what runs inside a computer and the host's way to speak to
 // it. [Serve] is the guest's side of the control channel: it runs commands,
-// handles files, dials ports, freezes the disk and shuts the machine down.
+// keeps terminals, handles files, dials ports, freezes the disk and shuts the
+// machine down.
 // [ServeFiles] pumps the workspace's FUSE messages to the host. [Boot], as PID 1
 // of an initramfs, brings the machine up. [Client] is the host's side of the
 // control channel.
@@ -18,8 +19,8 @@
 //
 // # Lock order and traps
 //
-// Guest: runs.mu, then run.mu, then output.mu; the pump's mounting, then send,
-// then mu.
+// Guest: runs.mu, then run.mu, then output.mu; terminalTable.opening, its mu,
+// terminal.mu, scrollback.mu; the pump's mounting, then send, then mu.
 // No lock is held while a process, the disk or the host is waited for, except
 // send, which orders what goes to the host.
 //

@@ -71,6 +71,33 @@ func vetRun(r holt.Run) (holt.Run, error) {
 	return r, nil
 }
 
+// vetTerminal bounds what a guest says of a terminal. Its name and what it runs
+// are stored.
+func vetTerminal(t holt.Terminal) (holt.Terminal, error) {
+	if t.State != holt.TerminalRunning && t.State != holt.TerminalExited {
+		return holt.Terminal{}, holt.Errorf(holt.Corrupt, "guest says that a terminal is %q", clip(string(t.State)))
+	}
+	if _, err := holt.ParseTerminalID(string(t.ID)); err != nil {
+		return holt.Terminal{}, holt.Errorf(holt.Corrupt, "guest has a terminal %q", clip(string(t.ID)))
+	}
+	if _, err := holt.ParseName(t.Name); err != nil {
+		return holt.Terminal{}, holt.Errorf(holt.Corrupt, "guest has a terminal named %q", clip(t.Name))
+	}
+	if t.Signal != "" && !signalRE.MatchString(t.Signal) {
+		return holt.Terminal{}, holt.Errorf(holt.Corrupt, "guest says that a terminal was ended by %q", clip(t.Signal))
+	}
+	size := len(t.Spec.Command) + len(t.Spec.Cwd) + len(t.Spec.User)
+	for _, arg := range t.Spec.Argv {
+		size += len(arg) + 1
+	}
+	if size > maxSpec {
+		return holt.Terminal{}, holt.Errorf(holt.Corrupt, "guest says that a terminal runs a command of %d bytes", size)
+	}
+	t.Spec.Env, t.Spec.Name = nil, t.Name
+	t.Size, t.Attached = bounded(t.Size), min(max(0, t.Attached), maxAttached)
+	return t, nil
+}
+
 // vetFile takes a guest's description of the file at path.
 func vetFile(info holt.FileInfo, at string) (holt.FileInfo, error) {
 	switch info.Kind {

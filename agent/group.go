@@ -9,22 +9,41 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"holt"
 )
 
-// runEnv is the environment variable that carries a run's id. Where there is
-// no cgroup2 it is also how the processes of a run are found.
-const runEnv = "HOLT_RUN"
+// The environment variables that carry a run's or a terminal's id. Where there
+// is no cgroup2 they are also how its processes are found.
+const (
+	runEnv      = "HOLT_RUN"
+	terminalEnv = "HOLT_TERMINAL"
+)
 
-// groups makes the sets of processes that runs are: a cgroup each or, without
-// cgroup2, all processes that have the run's id in their environment. The
+// The ids of runs and terminals, which name their cgroups, begin with these.
+const (
+	runPrefix      = "run_"
+	terminalPrefix = "term_"
+)
+
+// envOf returns the environment variable that carries an id.
+func envOf(id string) string {
+	if strings.HasPrefix(id, terminalPrefix) {
+		return terminalEnv
+	}
+	return runEnv
+}
+
+// groups makes the sets of processes that runs and terminals are: a cgroup each
+// or, without cgroup2, all processes that have its id in their environment. The
 // latter misses what clears its environment; it is for hosts without cgroup2.
 type groups struct {
-	dir string // of the runs' cgroups; "" without cgroup2
+	dir string // of the cgroups; "" without cgroup2
+	// starting is held for reading between the making of a cgroup and its first
+	// process: an empty one may be swept away.
+	starting sync.RWMutex
 }
 
 // cgroupMount returns where cgroup2 is mounted, "" if it is not: on hosts with
@@ -48,16 +67,16 @@ func cgroupMount() string {
 
 // findGroups prepares the directory of cgroups with that name and removes what
 // an earlier agent left empty there.
-func findGroups(name string) groups {
+func findGroups(name string) *groups {
 	mount := cgroupMount()
 	if mount == "" {
-		return groups{}
+		return &groups{}
 	}
 	dir := filepath.Join(mount, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return groups{}
+		return &groups{}
 	}
-	g := groups{dir: dir}
+	g := &groups{dir: dir}
 	// Not every controller is there on every host; a share for each run is
 	// good to have, not needed.
 	for _, c := range []string{"+cpu", "+memory", "+pids", "+io"} {
@@ -67,28 +86,32 @@ func findGroups(name string) groups {
 	return g
 }
 
-// sweep removes cgroups of runs in which nothing lives.
-func (g groups) sweep() {
-	if g.dir == "" {
+// sweep removes cgroups of runs and terminals in which nothing lives, unless
+// one is being started.
+func (g *groups) sweep() {
+	if g.dir == "" || !g.starting.TryLock() {
 		return
 	}
-	old, _ := filepath.Glob(filepath.Join(g.dir, "run_*"))
-	for _, dir := range old {
-		unix.Rmdir(dir)
+	defer g.starting.Unlock()
+	for _, prefix := range []string{runPrefix, terminalPrefix} {
+		old, _ := filepath.Glob(filepath.Join(g.dir, prefix+"*"))
+		for _, dir := range old {
+			unix.Rmdir(dir)
+		}
 	}
 }
 
-// group is the processes of one run.
+// group is the processes of one run or terminal.
 type group struct {
-	id  holt.RunID
+	id  string
 	dir string // its cgroup; "" without cgroup2
 }
 
-func (g groups) of(id holt.RunID) group {
+func (g *groups) of(id string) group {
 	if g.dir == "" {
 		return group{id: id}
 	}
-	return group{id: id, dir: filepath.Join(g.dir, string(id))}
+	return group{id: id, dir: filepath.Join(g.dir, id)}
 }
 
 // join makes attr start its process in the group. done must be called after
@@ -131,7 +154,7 @@ func (g group) pids() []int {
 }
 
 func (g group) byEnvironment() []int {
-	mark := []byte("\x00" + runEnv + "=" + string(g.id) + "\x00")
+	mark := []byte("\x00" + envOf(g.id) + "=" + g.id + "\x00")
 	entries, _ := os.ReadDir("/proc")
 	var pids []int
 	for _, e := range entries {

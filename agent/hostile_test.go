@@ -294,3 +294,81 @@ func TestHostileControlHost(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// FuzzTerminal gives both sides of an attachment any bytes.
+func FuzzTerminal(f *testing.F) {
+	f.Add(appendTermFrame(nil, termInput, []byte("ls\n")))
+	f.Add(appendTermFrame(nil, termSize, appendSize(nil, holt.TerminalSize{Rows: 24, Cols: 80})))
+	f.Add(appendTermFrame(nil, termRead, binary.BigEndian.AppendUint64(nil, 1<<63)))
+	f.Add(appendEvent(nil, eventStdout, 0, []byte("out")))
+	f.Add(appendEvent(nil, eventSize, 0, appendSize(nil, holt.TerminalSize{Rows: 24, Cols: 80})))
+	f.Add(appendEvent(appendEvent(nil, eventTaken, 3, nil), eventGap, 0, binary.BigEndian.AppendUint64(nil, 9)))
+	f.Add(appendEvent(nil, eventExit, 0, []byte(`{"id":"term_aaaaaaaaaaaaaaaa","name":"main","state":"exited"}`)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		buf := make([]byte, maxChunk)
+		if kind, data, err := readTermFrame(bytes.NewReader(b), buf); err == nil {
+			if !bytes.HasPrefix(b, appendTermFrame(nil, kind, data)) {
+				t.Fatalf("frame changed: %d %q", kind, data)
+			}
+			if kind == termSize {
+				if size := bounded(decodeSize(data)); size.Rows == 0 || size.Rows > holt.MostTerminalSize || size.Cols > holt.MostTerminalSize {
+					t.Fatalf("size %+v", size)
+				}
+			}
+		}
+		a := &hostAttachment{sent: 100, news: make(chan struct{}, 1)}
+		for r := bytes.NewReader(b); ; {
+			e, err := readTermEvent(r, buf)
+			if err == nil {
+				err = a.vet(e)
+			}
+			if err != nil {
+				return
+			}
+			if a.at < 0 || a.taken < 0 || a.taken > a.sent {
+				t.Fatalf("stands at %d, taken %d", a.at, a.taken)
+			}
+			if e.Kind == holt.TerminalExit {
+				if end, err := vetTerminal(*e.Terminal); err == nil && (end.Name == "" || end.Spec.Env != nil) {
+					t.Fatalf("ended: %+v", end)
+				}
+			}
+		}
+	})
+}
+
+// A guest that says something of a terminal that cannot be ends the attachment only.
+func TestHostileTerminal(t *testing.T) {
+	good := holt.Terminal{ID: "term_aaaaaaaaaaaaaaaa", Name: "main", State: holt.TerminalRunning}
+	for name, events := range map[string][]byte{
+		"bytes out of order": appendEvent(nil, eventStdout, 5, []byte("x")),
+		"taken too much":     appendEvent(nil, eventTaken, 5, nil),
+		"no size":            appendEvent(nil, eventSize, 0, make([]byte, 4)),
+		"huge":               appendEvent(nil, eventStdout, 0, make([]byte, maxChunk+1)),
+		"empty":              appendEvent(nil, eventStdout, 0, nil),
+		"no state":           appendEvent(nil, eventExit, 0, []byte(`{"id":"term_aaaaaaaaaaaaaaaa","name":"main"}`)),
+	} {
+		c := hostile(t, eachStream(func(st *yamux.Stream) {
+			readMessage(st, new(request))
+			writeAnswer(st, attachAnswer{Terminal: good}, nil)
+			st.Write(events)
+			io.Copy(io.Discard, st)
+		}))
+		err := c.AttachTerminal(t.Context(), good.ID, holt.AttachSpec{}, nil, func(holt.TerminalEvent) error { return nil })
+		wantCode(t, name, err, holt.Corrupt)
+	}
+	for name, hello := range map[string]attachAnswer{
+		"behind":    {Terminal: good, Offset: 5, End: 3},
+		"elsewhere": {Terminal: good, Offset: 5, End: 5},
+		"unwritten": {Terminal: good, Taken: 3, Written: 4},
+		"nobody":    {Terminal: holt.Terminal{State: holt.TerminalRunning}},
+	} {
+		c := hostile(t, eachStream(func(st *yamux.Stream) {
+			readMessage(st, new(request))
+			writeAnswer(st, hello, nil)
+			io.Copy(io.Discard, st)
+		}))
+		err := c.AttachTerminal(t.Context(), good.ID, holt.AttachSpec{}, nil, func(holt.TerminalEvent) error { return nil })
+		wantCode(t, name, err, holt.Corrupt)
+	}
+}

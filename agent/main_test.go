@@ -107,7 +107,7 @@ func removeCgroups(t *testing.T, name string) {
 	}
 	dir := filepath.Join(mount, name)
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		groups{dir: dir}.sweep()
+		(&groups{dir: dir}).sweep()
 		err := os.Remove(dir)
 		if err == nil || errors.Is(err, os.ErrNotExist) {
 			return

@@ -60,8 +60,9 @@ type command struct {
 	attr syscall.ProcAttr
 }
 
-// prepare finds the program, the user and the directory of a spec.
-func prepare(id holt.RunID, spec holt.RunSpec, workspace string) (command, error) {
+// prepare finds the program, the user and the directory of a spec. id is that
+// of the run or terminal.
+func prepare(id string, spec holt.RunSpec, workspace string) (command, error) {
 	var c command
 	if err := checkSpec(spec); err != nil {
 		return c, err
@@ -142,7 +143,7 @@ func shell(line string) []string {
 }
 
 // environment is the user's, then /etc/environment, then the spec's.
-func environment(id holt.RunID, spec holt.RunSpec, user account) []string {
+func environment(id string, spec holt.RunSpec, user account) []string {
 	vars := map[string]string{
 		"PATH": guestPath, "LANG": "C.UTF-8",
 		"HOME": user.Home, "USER": user.Name, "LOGNAME": user.Name, "SHELL": user.Shell,
@@ -158,7 +159,7 @@ func environment(id holt.RunID, spec holt.RunSpec, user account) []string {
 	for k, v := range spec.Env {
 		vars[string(k)] = string(v)
 	}
-	vars[runEnv] = string(id)
+	vars[envOf(id)] = id
 	env := make([]string, 0, len(vars))
 	for k, v := range vars {
 		env = append(env, k+"="+v)
@@ -224,7 +225,7 @@ func launch(r *reaper, g group, c command, spec holt.RunSpec, limit int) (*run, 
 	now := time.Now()
 	return &run{
 		group: g, output: newOutput(limit, now), end: end, ended: make(chan struct{}), streams: s,
-		info: holt.Run{ID: g.id, Spec: spec, State: holt.RunRunning, StartedAt: now.UTC()},
+		info: holt.Run{ID: holt.RunID(g.id), Spec: spec, State: holt.RunRunning, StartedAt: now.UTC()},
 	}, nil
 }
 

@@ -376,7 +376,7 @@ func TestStopFollowing(t *testing.T) {
 
 // Without cgroup2 a run's processes are found by their environment.
 func TestGroupByEnvironment(t *testing.T) {
-	g := group{id: holt.NewRunID()}
+	g := group{id: string(holt.NewRunID())}
 	var r reaper
 	attr := command{path: "/bin/sh", argv: []string{"sh", "-c", "sleep 1000 & sleep 1000 & wait"}}
 	attr.attr.Env = []string{"PATH=" + guestPath, runEnv + "=" + string(g.id)}
@@ -432,7 +432,7 @@ func TestOutputRing(t *testing.T) {
 }
 
 func TestForgetRuns(t *testing.T) {
-	table := newRunTable(groups{}, "/", nil)
+	table := newRunTable(&groups{}, new(reaper), "/", nil)
 	now := time.Now()
 	for i := range keepRuns + 50 {
 		old := now.Add(-keepFor - time.Hour + time.Duration(i)*time.Second)

@@ -22,13 +22,10 @@ const (
 
 // runTable remembers runs.
 type runTable struct {
-	groups    groups
+	groups    *groups
 	workspace string
 	log       *slog.Logger
-	reaper    reaper
-	// starting is held for reading between the making of a run's cgroup and
-	// its first process: an empty cgroup may be swept away.
-	starting sync.RWMutex
+	reaper    *reaper
 
 	mu    sync.Mutex
 	byID  map[holt.RunID]*runEntry
@@ -44,8 +41,8 @@ type runEntry struct {
 	err     error
 }
 
-func newRunTable(g groups, workspace string, log *slog.Logger) *runTable {
-	return &runTable{groups: g, workspace: workspace, log: log, byID: map[holt.RunID]*runEntry{}}
+func newRunTable(g *groups, r *reaper, workspace string, log *slog.Logger) *runTable {
+	return &runTable{groups: g, reaper: r, workspace: workspace, log: log, byID: map[holt.RunID]*runEntry{}}
 }
 
 // start starts a run, or returns the one that has this id.
@@ -73,10 +70,7 @@ func (t *runTable) start(ctx context.Context, id holt.RunID, spec holt.RunSpec) 
 	t.order = append(t.order, e)
 	t.mu.Unlock()
 
-	if t.starting.TryLock() {
-		t.groups.sweep()
-		t.starting.Unlock()
-	}
+	t.groups.sweep()
 	run, err := t.launch(id, spec, running+1)
 	t.mu.Lock()
 	e.run, e.err = run, err
@@ -89,7 +83,7 @@ func (t *runTable) start(ctx context.Context, id holt.RunID, spec holt.RunSpec) 
 }
 
 func (t *runTable) launch(id holt.RunID, spec holt.RunSpec, running int) (*run, error) {
-	c, err := prepare(id, spec, t.workspace)
+	c, err := prepare(string(id), spec, t.workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -97,9 +91,9 @@ func (t *runTable) launch(id holt.RunID, spec holt.RunSpec, running int) (*run, 
 	if running > ringAll/ringSize {
 		limit = max(ringMin, ringAll/running)
 	}
-	t.starting.RLock()
-	defer t.starting.RUnlock()
-	r, err := launch(&t.reaper, t.groups.of(id), c, spec, limit)
+	t.groups.starting.RLock()
+	defer t.groups.starting.RUnlock()
+	r, err := launch(t.reaper, t.groups.of(string(id)), c, spec, limit)
 	if err != nil {
 		return nil, err
 	}

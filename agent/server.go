@@ -62,6 +62,7 @@ type Server struct {
 	instance string
 	bootID   string // of the kernel
 	runs     *runTable
+	terms    *terminalTable
 	frost    frost
 	syncing  chan struct{} // a token while the workspace is synced
 	streams  chan struct{} // a token for each operation
@@ -112,33 +113,40 @@ func newServer(opt ServerOptions) *Server {
 		halted:   make(chan struct{}),
 		syncing:  make(chan struct{}, 1),
 	}
-	s.runs = newRunTable(findGroups(opt.Cgroup), opt.Workspace, opt.Log)
+	groups, reaper := findGroups(opt.Cgroup), new(reaper)
+	s.runs = newRunTable(groups, reaper, opt.Workspace, opt.Log)
+	s.terms = newTerminalTable(groups, reaper, opt.Workspace, opt.Log)
 	s.unary = map[string]func(context.Context, json.RawMessage) (any, error){
-		opHello:     s.hello,
-		opConfigure: s.configure,
-		opFreeze:    s.freeze,
-		opThaw:      s.thaw,
-		opSync:      s.sync,
-		opShutdown:  s.shutdown,
-		opRunStart:  s.startRun,
-		opRunGet:    s.getRun,
-		opRunSignal: s.signalRun,
-		opStat:      statFile,
-		opMkdir:     makeDir,
-		opSymlink:   makeSymlink,
-		opRemove:    removeFile,
-		opRename:    renameFile,
+		opHello:      s.hello,
+		opConfigure:  s.configure,
+		opFreeze:     s.freeze,
+		opThaw:       s.thaw,
+		opSync:       s.sync,
+		opShutdown:   s.shutdown,
+		opRunStart:   s.startRun,
+		opRunGet:     s.getRun,
+		opRunSignal:  s.signalRun,
+		opTermOpen:   s.openTerminal,
+		opTermSignal: s.signalTerminal,
+		opTermClose:  s.closeTerminal,
+		opStat:       statFile,
+		opMkdir:      makeDir,
+		opSymlink:    makeSymlink,
+		opRemove:     removeFile,
+		opRename:     renameFile,
 	}
 	s.streamed = map[string]func(context.Context, *serverStream) error{
-		opMeasure:   measure,
-		opDial:      dialPort,
-		opRunList:   s.listRuns,
-		opRunFollow: s.followRun,
-		opRunInput:  s.inputRun,
-		opRead:      readFile,
-		opWrite:     writeFile,
-		opList:      listDir,
-		opWatch:     watchFiles,
+		opMeasure:    measure,
+		opDial:       dialPort,
+		opRunList:    s.listRuns,
+		opRunFollow:  s.followRun,
+		opRunInput:   s.inputRun,
+		opTermList:   s.listTerminals,
+		opTermAttach: s.attachTerminal,
+		opRead:       readFile,
+		opWrite:      writeFile,
+		opList:       listDir,
+		opWatch:      watchFiles,
 	}
 	return s
 }

@@ -146,6 +146,7 @@ func (s *Server) shutdown(ctx context.Context, _ json.RawMessage) (any, error) {
 	}
 	time.AfterFunc(answerTime, func() {
 		s.runs.end()
+		s.terms.end()
 		powerOff()
 	})
 	return nil, nil
@@ -158,6 +159,7 @@ const answerTime = 50 * time.Millisecond
 func (s *Server) halt() {
 	s.haltOnce.Do(func() {
 		s.runs.end()
+		s.terms.end()
 		close(s.halted)
 	})
 }

@@ -23,10 +23,10 @@ const (
 )
 
 // tagger says whose process a pid is, in the words of a request's tag:
-// "run/<id>", "for/<mark>", "unit/<service>" or "". It must be asked while the
+// "run/<id>", "terminal/<id>", "for/<mark>", "unit/<service>" or "". It must be asked while the
 // process waits for its request: later the pid may be another's.
 type tagger struct {
-	prefix string // of the runs' cgroups, as /proc tells them
+	prefix string // of the cgroups of runs and terminals, as /proc tells them
 	now    func() time.Time
 	read   func(pid uint32, file string) ([]byte, error)
 
@@ -83,7 +83,7 @@ func (t *tagger) of(pid uint32) string {
 		clear(t.cache)
 	}
 	tag := t.byGroup(pid)
-	if !strings.HasPrefix(tag, "run/") {
+	if !strings.HasPrefix(tag, "run/") && !strings.HasPrefix(tag, "terminal/") {
 		if mark := t.mark(pid); mark != "" {
 			tag = mark
 		}
@@ -118,11 +118,22 @@ func (t *tagger) byGroup(pid uint32) string {
 	// waits for us.)
 	env, _ := t.read(pid, "environ")
 	for kv := range bytes.SplitSeq(env, []byte{0}) {
-		if id, ok := bytes.CutPrefix(kv, []byte(runEnv+"=")); ok {
-			if id, err := holt.ParseRunID(string(id)); err == nil {
-				return "run/" + string(id)
+		if name, id, _ := bytes.Cut(kv, []byte("=")); string(name) == runEnv || string(name) == terminalEnv {
+			if tag := tagOf(string(id)); tag != "" {
+				return tag
 			}
 		}
+	}
+	return ""
+}
+
+// tagOf returns the tag for the id of a run or terminal, "" for any other text.
+func tagOf(id string) string {
+	if id, err := holt.ParseRunID(id); err == nil {
+		return "run/" + string(id)
+	}
+	if id, err := holt.ParseTerminalID(id); err == nil {
+		return "terminal/" + string(id)
 	}
 	return ""
 }
@@ -130,10 +141,12 @@ func (t *tagger) byGroup(pid uint32) string {
 func (t *tagger) byCgroup(where string) string {
 	// A namespace of cgroups, or the host's own tree above ours, may stand
 	// before the prefix.
-	if _, rest, ok := strings.Cut(where, t.prefix+"run_"); ok {
-		id, _, _ := strings.Cut("run_"+rest, "/")
-		if id, err := holt.ParseRunID(id); err == nil {
-			return "run/" + string(id)
+	for _, prefix := range []string{runPrefix, terminalPrefix} {
+		if _, rest, ok := strings.Cut(where, t.prefix+prefix); ok {
+			id, _, _ := strings.Cut(prefix+rest, "/")
+			if tag := tagOf(id); tag != "" {
+				return tag
+			}
 		}
 	}
 	for dir := where; len(dir) > 1; dir = path.Dir(dir) {

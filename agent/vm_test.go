@@ -134,6 +134,7 @@ func TestMachine(t *testing.T) {
 		t.Errorf("read back %q", sums)
 	}
 	t.Logf("requests by opcode: %v", fs.counts())
+	shellInMachine(t, c)
 	if _, err := c.Measure(t.Context(), 8<<20, 32<<20); err != nil {
 		t.Error(err)
 	}
@@ -166,6 +167,20 @@ func TestMachine(t *testing.T) {
 	}
 	if r := runToEnd(t, c, holt.RunSpec{Command: "echo back > f; cat f"}); r.stdout != "back\n" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// shellInMachine sits at a login shell of the machine.
+func shellInMachine(t *testing.T, c *Client) {
+	t.Helper()
+	info := openTerm(t, c, holt.TerminalSpec{Size: holt.TerminalSize{Rows: 33, Cols: 99}})
+	s := watch(t, c, info.ID, holt.AttachSpec{Offset: -1})
+	s.typeIn(t, "stty size; tty; cat /proc/self/cgroup; shopt login_shell; exit 7\n")
+	for _, want := range []string{"33 99\r\n", "/dev/pts/", "/holt/" + string(info.ID), "login_shell    \ton"} {
+		s.shows(t, want)
+	}
+	if end := s.ends(t); end.ExitCode != 7 {
+		t.Errorf("the shell ended as %+v: %q", end, s.text)
 	}
 }
 

@@ -204,6 +204,8 @@ const (
 	eventGap    = 3 // i64 bytes dropped
 	eventExit   = 4 // the run as JSON; the last event
 	eventError  = 5 // a holt.Error as JSON; the last event
+	eventTaken  = 6 // terminals: the offset is that of the client's input which the program has
+	eventSize   = 7 // terminals: u16 rows, u16 columns
 )
 
 const eventHeader = 1 + 8 + 4
@@ -215,22 +217,30 @@ func appendEvent(b []byte, kind byte, offset int64, data []byte) []byte {
 	return append(b, data...)
 }
 
-// readEvent reads an event. Its data is in buf and valid until the next call.
-func readEvent(r io.Reader, buf []byte) (holt.RunEvent, error) {
-	var e holt.RunEvent
+// readEventFrame reads what appendEvent wrote into buf.
+func readEventFrame(r io.Reader, buf []byte) (kind byte, offset int64, data []byte, err error) {
 	h := buf[:eventHeader]
 	if _, err := io.ReadFull(r, h); err != nil {
-		return e, unexpected(err)
+		return 0, 0, nil, unexpected(err)
 	}
-	kind, n := h[0], binary.BigEndian.Uint32(h[9:])
-	e.Offset = int64(binary.BigEndian.Uint64(h[1:]))
-	if n > maxChunk || e.Offset < 0 {
-		return e, holt.Errorf(holt.Corrupt, "run event of %d bytes at %d", n, e.Offset)
+	kind, offset = h[0], int64(binary.BigEndian.Uint64(h[1:]))
+	n := binary.BigEndian.Uint32(h[9:])
+	if n > maxChunk || offset < 0 {
+		return 0, 0, nil, holt.Errorf(holt.Corrupt, "event of %d bytes at %d", n, offset)
 	}
-	data := buf[:n]
-	if _, err := io.ReadFull(r, data); err != nil {
-		return e, unexpected(err)
+	data = buf[:n]
+	_, err = io.ReadFull(r, data)
+	return kind, offset, data, unexpected(err)
+}
+
+// readEvent reads a run's event. Its data is in buf and valid until the next call.
+func readEvent(r io.Reader, buf []byte) (holt.RunEvent, error) {
+	var e holt.RunEvent
+	kind, offset, data, err := readEventFrame(r, buf)
+	if err != nil {
+		return e, err
 	}
+	e.Offset = offset
 	switch kind {
 	case eventStdout:
 		e.Kind, e.Data = holt.RunStdout, data
@@ -258,6 +268,78 @@ func readEvent(r io.Reader, buf []byte) (holt.RunEvent, error) {
 	return e, nil
 }
 
+// Kinds of the host's frames to a terminal: u8 kind, u32 length, bytes.
+const (
+	termInput = 1 // bytes that were typed
+	termSize  = 2 // u16 rows, u16 columns
+	termRead  = 3 // i64: offset up to which the host has taken output
+)
+
+const (
+	termHeader   = 1 + 4
+	maxTermFrame = 32 << 10
+)
+
+func appendTermFrame(b []byte, kind byte, data []byte) []byte {
+	b = append(b, kind)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
+	return append(b, data...)
+}
+
+// readTermFrame reads a frame into buf, which holds maxTermFrame bytes.
+func readTermFrame(r io.Reader, buf []byte) (kind byte, data []byte, err error) {
+	h := buf[:termHeader]
+	if _, err := io.ReadFull(r, h); err != nil {
+		return 0, nil, unexpected(err)
+	}
+	kind, n := h[0], binary.BigEndian.Uint32(h[1:])
+	if n > maxTermFrame || kind == termSize && n != 4 || kind == termRead && n != 8 || kind < termInput || kind > termRead {
+		return 0, nil, holt.Errorf(holt.Corrupt, "frame for a terminal of kind %d and %d bytes", kind, n)
+	}
+	data = buf[:n]
+	_, err = io.ReadFull(r, data)
+	return kind, data, unexpected(err)
+}
+
+func appendSize(b []byte, size holt.TerminalSize) []byte {
+	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, size.Rows), size.Cols)
+}
+
+// decodeSize reads what appendSize wrote: four bytes.
+func decodeSize(b []byte) holt.TerminalSize {
+	return holt.TerminalSize{Rows: binary.BigEndian.Uint16(b), Cols: binary.BigEndian.Uint16(b[2:])}
+}
+
+// readTermEvent reads an event of a terminal. Its data is in buf, which holds
+// maxChunk bytes, and valid until the next call.
+func readTermEvent(r io.Reader, buf []byte) (holt.TerminalEvent, error) {
+	var e holt.TerminalEvent
+	kind, offset, data, err := readEventFrame(r, buf)
+	if err != nil {
+		return e, err
+	}
+	e.Offset = offset
+	switch {
+	case kind == eventStdout:
+		e.Kind, e.Data = holt.TerminalOutput, data
+	case kind == eventGap && len(data) == 8:
+		e.Kind, e.Dropped = holt.TerminalGap, int64(binary.BigEndian.Uint64(data))
+	case kind == eventTaken && len(data) == 0:
+		e.Kind, e.Offset, e.Taken = holt.TerminalTaken, 0, offset
+	case kind == eventSize && len(data) == 4:
+		size := decodeSize(data)
+		e.Kind, e.Size = holt.TerminalResized, &size
+	case kind == eventExit:
+		e.Kind, e.Terminal = holt.TerminalExit, new(holt.Terminal)
+		if err := json.Unmarshal(data, e.Terminal); err != nil {
+			return e, holt.Errorf(holt.Corrupt, "malformed exit event: %w", err)
+		}
+	default:
+		return e, holt.Errorf(holt.Corrupt, "terminal event of kind %d and %d bytes", kind, len(data))
+	}
+	return e, nil
+}
+
 // Arguments and results of the operations. docs/design/agent.md is the table.
 
 type runArgs struct {
@@ -266,6 +348,30 @@ type runArgs struct {
 	Offset int64         `json:"offset,omitempty"` // run.input: negative: where it stands
 	Keep   bool          `json:"keep,omitempty"`   // run.input: its end does not end the run's
 	Signal string        `json:"signal,omitempty"`
+}
+
+type termArgs struct {
+	ID     holt.TerminalID    `json:"id"`
+	Spec   *holt.TerminalSpec `json:"spec,omitempty"`
+	Signal string             `json:"signal,omitempty"`
+}
+
+// attachArgs opens terminal.attach. Who has a name (client) and comes back under
+// it learns how much of its input arrived.
+type attachArgs struct {
+	ID     holt.TerminalID   `json:"id"`
+	Offset int64             `json:"offset"` // of the output; negative: the oldest there is
+	Size   holt.TerminalSize `json:"size,omitzero"`
+	Client string            `json:"client,omitempty"`
+	Input  int64             `json:"input,omitempty"` // bytes of its input that the client no longer has
+}
+
+type attachAnswer struct {
+	Terminal holt.Terminal `json:"terminal"`
+	Offset   int64         `json:"offset"`  // of the first byte of output that follows
+	End      int64         `json:"end"`     // of the output now
+	Taken    int64         `json:"taken"`   // bytes of the client's input that the agent has
+	Written  int64         `json:"written"` // and the program
 }
 
 // inputAnswer ends run.input.
@@ -299,27 +405,32 @@ type measureArgs struct {
 
 // Names of the operations.
 const (
-	opHello     = "hello"
-	opMeasure   = "measure"
-	opConfigure = "configure"
-	opFreeze    = "freeze"
-	opThaw      = "thaw"
-	opSync      = "sync"
-	opShutdown  = "shutdown"
-	opDial      = "dial"
-	opRunStart  = "run.start"
-	opRunGet    = "run.get"
-	opRunList   = "run.list"
-	opRunFollow = "run.follow"
-	opRunInput  = "run.input"
-	opRunSignal = "run.signal"
-	opRead      = "file.read"
-	opWrite     = "file.write"
-	opStat      = "file.stat"
-	opList      = "file.list"
-	opMkdir     = "file.mkdir"
-	opSymlink   = "file.symlink"
-	opRemove    = "file.remove"
-	opRename    = "file.rename"
-	opWatch     = "file.watch"
+	opHello      = "hello"
+	opMeasure    = "measure"
+	opConfigure  = "configure"
+	opFreeze     = "freeze"
+	opThaw       = "thaw"
+	opSync       = "sync"
+	opShutdown   = "shutdown"
+	opDial       = "dial"
+	opRunStart   = "run.start"
+	opRunGet     = "run.get"
+	opRunList    = "run.list"
+	opRunFollow  = "run.follow"
+	opRunInput   = "run.input"
+	opRunSignal  = "run.signal"
+	opTermOpen   = "terminal.open"
+	opTermList   = "terminal.list"
+	opTermAttach = "terminal.attach"
+	opTermSignal = "terminal.signal"
+	opTermClose  = "terminal.close"
+	opRead       = "file.read"
+	opWrite      = "file.write"
+	opStat       = "file.stat"
+	opList       = "file.list"
+	opMkdir      = "file.mkdir"
+	opSymlink    = "file.symlink"
+	opRemove     = "file.remove"
+	opRename     = "file.rename"
+	opWatch      = "file.watch"
 )

@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+// The size of a terminal that nobody has said anything about.
+const (
+	defaultRows = 24
+	defaultCols = 80
+)
+
+// openPTY makes a pseudo-terminal that belongs to a user: master is the
+// agent's end, which does not block threads; slave the program's.
+func openPTY(uid uint32, size holt.TerminalSize) (master, slave *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, holt.Errorf(holt.TooMany, "open a pseudo-terminal: %w", err)
+	}
+	m := os.NewFile(uintptr(fd), "/dev/ptmx")
+	defer func() {
+		if err != nil {
+			m.Close()
+		}
+	}()
+	if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		return nil, nil, fmt.Errorf("unlock pseudo-terminal: %w", err)
+	}
+	// Its name in /dev/pts may be in another mount namespace, or not there at all.
+	peer, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if errno != 0 {
+		return nil, nil, fmt.Errorf("open the other end of a pseudo-terminal: %w", errno)
+	}
+	slave = os.NewFile(peer, "/dev/pts")
+	if err = slave.Chown(int(uid), -1); err == nil {
+		err = setSize(m, size)
+	}
+	if err != nil {
+		slave.Close()
+		return nil, nil, fmt.Errorf("prepare pseudo-terminal: %w", err)
+	}
+	return m, slave, nil
+}
+
+// bounded returns a size that programs can work with.
+func bounded(size holt.TerminalSize) holt.TerminalSize {
+	if size.Rows == 0 {
+		size.Rows = defaultRows
+	}
+	if size.Cols == 0 {
+		size.Cols = defaultCols
+	}
+	size.Rows, size.Cols = min(size.Rows, holt.MostTerminalSize), min(size.Cols, holt.MostTerminalSize)
+	return size
+}
+
+// setSize sets a terminal's size. The kernel tells the programs in its
+// foreground (SIGWINCH) if that is a change.
+func setSize(master *os.File, size holt.TerminalSize) error {
+	size = bounded(size)
+	return withFD(master, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
+	})
+}
+
+// foreground returns the process group that has the terminal; 0: none.
+func foreground(master *os.File) (group int) {
+	withFD(master, func(fd int) (err error) {
+		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+		return err
+	})
+	return max(group, 0)
+}
+
+func withFD(f *os.File, do func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = do(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}
