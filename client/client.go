@@ -8,7 +8,7 @@
 //
 // A daemon may be restarted under its clients: a call whose connection breaks
 // is sent again (with its idempotency key, which is made up when the caller
-// gives none) until Options.Patience has passed, and a followed run goes on at
+// gives none) until Options.Patience has passed, and a followed run or an attached terminal goes on at
 // the offset it had reached. Only a client that never had an answer, of any
 // call, fails at once when its connection is refused: then there is no daemon.
 // Standard input and file uploads are never sent twice, but they too wait for
@@ -54,6 +54,7 @@ type Options struct {
 type Client struct {
 	Computers      Computers
 	Runs           Runs
+	Terminals      Terminals
 	Files          Files
 	Workspaces     Workspaces
 	WorkspaceFiles Files // of workspaces: / is the top of one
@@ -103,7 +104,7 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Runs, c.Files = Computers{c}, Runs{c}, Files{c, "computers"}
+	c.Computers, c.Runs, c.Terminals, c.Files = Computers{c}, Runs{c}, Terminals{c}, Files{c, "computers"}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}
 	c.Images, c.Daemon = Images{c}, Daemon{c}

@@ -91,7 +91,11 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 			}
 		}
 	}
+	if _, err := a.l.terminals.reconcile(ctx, c); err != nil {
+		return err
+	}
 	a.l.spawn(func() { a.attend(c) })
+	a.l.spawn(func() { a.l.terminals.attend(c) })
 	return nil
 }
 
@@ -100,6 +104,9 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 // very computer count, and operations that go on in it.
 func (a *attendant) writer(tag string) workspace.Writer {
 	if w, ok := a.l.marks.writer(tag); ok {
+		return w
+	}
+	if w, ok := a.l.terminals.writer(tag); ok {
 		return w
 	}
 	if id, ok := runTag(tag); ok && a.startedHere(id) {

@@ -31,7 +31,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB         *db.DB // with [Schema], [RunSchema] and [DiskSchema]
+	DB         *db.DB // with [Schema], [RunSchema], [DiskSchema] and [TerminalSchema]
 	Keys       *Keys
 	Dir        string // holds one directory a computer
 	Disks      string // directory of the root disks
@@ -50,13 +50,14 @@ type Config struct {
 
 // Store is the set of computers of one daemon.
 type Store struct {
-	cfg   Config
-	log   *slog.Logger
-	table table
-	runs  runTable
-	disks *disks
-	gate  *gate
-	seats *seats
+	cfg       Config
+	log       *slog.Logger
+	table     table
+	runs      runTable
+	terminals terminalTable
+	disks     *disks
+	gate      *gate
+	seats     *seats
 }
 
 // Open takes the computers of the control database over: those that run are
@@ -67,8 +68,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
 	s := &Store{
-		cfg: cfg, log: cfg.Log, table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, disks: &disks{d: cfg.DB, dir: cfg.Disks},
-		gate: newGate(ctx), seats: newSeats(),
+		cfg: cfg, log: cfg.Log, table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, terminals: terminalTable{cfg.DB},
+		disks: &disks{d: cfg.DB, dir: cfg.Disks}, gate: newGate(ctx), seats: newSeats(),
 	}
 	err := takeOverAll(ctx, s)
 	if err == nil {
@@ -95,6 +96,9 @@ func (s *Store) Close() error {
 
 // Runs returns the runs of all computers.
 func (s *Store) Runs() *Runs { return &Runs{s} }
+
+// Terminals returns the terminals of all computers.
+func (s *Store) Terminals() *Terminals { return &Terminals{s} }
 
 // Files returns the files of all computers.
 func (s *Store) Files() *Files { return &Files{s} }

@@ -2,17 +2,17 @@
 // life, its runs and its files.
 //
 // [Store] is the set of computers of one daemon and the verbs of their life;
-// [Runs] and [Files] are what is done inside them. It knows neither QEMU (an
+// [Runs], [Terminals] and [Files] are what is done inside them. It knows neither QEMU (an
 // engine is a [machine.Engine]) nor FUSE (the file channel is served by a
 // [FileServer]) nor HTTP. It is not the registry of workspaces, which it
 // reaches through [Workspaces].
 //
 // # Format
 //
-// Tables computer, run, disk and idempotency of the control database ([Schema],
-// [RunSchema], [DiskSchema]); one directory a computer, DIR/<id>, which is the
-// machine's directory (see package machine); and one file a root disk,
-// DISKS/<id>.qcow2. A disk lies over its parent, or over the image's root.
+// Tables computer, run, terminal, disk and idempotency of the control database
+// ([Schema], [RunSchema], [DiskSchema], [TerminalSchema]); one directory a
+// computer, DIR/<id>, which is the machine's directory (see package machine); and
+// one file a root disk, DISKS/<id>.qcow2. A disk lies over its parent, or over the image's root.
 //
 // # Crash only
 //

@@ -37,6 +37,7 @@ type live struct {
 	keep      workspace.Keep
 	attendant *attendant
 	runs      *runSet
+	terminals *terminalSet
 	marks     marks
 	launched  time.Time
 

@@ -221,12 +221,14 @@ func (t table) saveBound(ctx context.Context, r record, claim *Claim) error {
 	})
 }
 
-// erase removes a computer's row and its runs. The key of the call that was
+// erase removes a computer's row, its runs and its terminals. The key of the call that was
 // creating it is free again: its repeat creates anew.
 func (t table) erase(ctx context.Context, id holt.ComputerID) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
-		if err := tx.Exec(`DELETE FROM run WHERE computer = ?`, id); err != nil {
-			return err
+		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`} {
+			if err := tx.Exec(of, id); err != nil {
+				return err
+			}
 		}
 		if err := tx.Exec(`DELETE FROM idempotency WHERE ref = ? AND method = 'computer.create' AND answer IS NULL`, id); err != nil {
 			return err

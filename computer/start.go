@@ -97,7 +97,7 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 		id: r.ID, ws: ws, release: release, log: s.log, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
 		hostname: r.Name, fresh: true, up: make(chan struct{}), runs: newRunSet(),
 	}
-	l.attendant = &attendant{l, s.runs}
+	l.attendant, l.terminals = &attendant{l, s.runs}, newTerminalSet(l, s.terminals)
 	return l
 }
 

@@ -69,6 +69,9 @@ func (m *making) stopped(ctx context.Context, reason string) error {
 	if err := m.s.runs.loseAll(ctx, m.r.ID); err != nil {
 		return err
 	}
+	if err := m.s.terminals.lose(ctx, m.r.ID, ""); err != nil {
+		return err
+	}
 	m.r.State, m.r.Reason = holt.ComputerStopped, reason
 	if err := m.s.table.save(ctx, *m.r); err != nil {
 		return err

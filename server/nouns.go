@@ -23,6 +23,7 @@ import (
 type Nouns struct {
 	Computers      Computers
 	Runs           Runs
+	Terminals      Terminals
 	Files          Files
 	Workspaces     Workspaces
 	WorkspaceFiles Files // of workspaces: ref names one, and / is its top; to read, it may be of [holt.AtCheckpoint]
@@ -81,6 +82,30 @@ type Runs interface {
 	Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error)
 	// Signal sends a signal, as SIGTERM, to all processes of the run.
 	Signal(ctx context.Context, id holt.RunID, signal, key string) error
+}
+
+// Terminals are programs on terminals of their own in computers. ref is a
+// terminal's id or name: by name it is the one that runs, else the one that was
+// started last.
+type Terminals interface {
+	// Open returns the terminal of that name that runs, or starts one. A stopped
+	// computer is started first.
+	Open(ctx context.Context, computer string, spec holt.TerminalSpec, key string) (holt.Terminal, error)
+	Get(ctx context.Context, computer, ref string) (holt.Terminal, error)
+	// List returns those that run and those that ended last, in any order.
+	List(ctx context.Context, computer string) ([]holt.Terminal, error)
+	// Signal sends a signal, as SIGINT, to what is in its foreground; SIGKILL
+	// ends all its processes. Conflict if nothing runs.
+	Signal(ctx context.Context, computer, ref, signal, key string) error
+	// Close ends it and returns it. Closing one that has ended changes nothing.
+	Close(ctx context.Context, computer, ref, key string) (holt.Terminal, error)
+	// Attach calls emit with an attached event, what the terminal shows, and at
+	// last its exit, after which it returns nil, and sends what comes from in
+	// (nil: nothing) as fast as the terminal takes it. It ends early when emit
+	// fails (its error) or ctx ends. If the guest goes away it returns Unavailable; who
+	// attaches again with the offset reached, and as the same client, misses and
+	// doubles nothing.
+	Attach(ctx context.Context, computer, ref string, spec holt.AttachSpec, in <-chan holt.TerminalInput, emit func(holt.TerminalEvent) error) error
 }
 
 // Files are the files inside a computer, through its agent. A stopped computer

@@ -5,7 +5,8 @@
 // Form: JSON under /v1, described by /openapi.json (OpenAPI 3.1, generated
 // from the Go types) and /docs. Errors are a [holt.Error] with the status of
 // [Status]. File contents and standard input are raw bodies, streamed; output
-// of runs is server-sent events whose id is the offset to go on from.
+// of runs is server-sent events whose id is the offset to go on from; terminals
+// are WebSockets.
 //
 // Doors: the unix socket asks no token, its permissions are the check; TCP
 // asks a bearer token of everyone. Calls from other sites' pages are refused
@@ -27,6 +28,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -49,6 +51,9 @@ type Server struct {
 
 	streams    context.Context // ended by Shutdown
 	endStreams context.CancelFunc
+	cutting    context.Context // ended by Close
+	cut        context.CancelFunc
+	sockets    sync.WaitGroup // WebSockets, which net/http does not wait for
 }
 
 // New returns a server. It does no I/O.
@@ -63,7 +68,8 @@ func New(opt Options) *Server {
 		opt.Beat = 15 * time.Second
 	}
 	s := &Server{opt: opt}
-	s.streams, s.endStreams = context.WithCancel(context.Background())
+	s.cutting, s.cut = context.WithCancel(context.Background())
+	s.streams, s.endStreams = context.WithCancel(s.cutting)
 	mux := http.NewServeMux()
 	s.document = s.routes(mux)
 	inner := sameOrigin(noSuchPath(mux))
@@ -104,12 +110,15 @@ func serve(h *http.Server, l net.Listener) error {
 // waits for the other calls in flight, until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.endStreams()
-	return errors.Join(s.local.Shutdown(ctx), s.tcp.Shutdown(ctx))
+	defer context.AfterFunc(ctx, s.cut)()
+	err := errors.Join(s.local.Shutdown(ctx), s.tcp.Shutdown(ctx))
+	s.sockets.Wait()
+	return err
 }
 
 // Close cuts every call at once.
 func (s *Server) Close() error {
-	s.endStreams()
+	s.cut()
 	return errors.Join(s.local.Close(), s.tcp.Close())
 }
 

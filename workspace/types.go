@@ -37,7 +37,7 @@ type Writer struct {
 	Kind     string // run, terminal, schedule, token, person or system
 	Name     string // "agent" for runs and terminals, else the schedule's, token's or person's
 	Run      string // run id, for runs
-	Terminal string // terminal name, for terminals
+	Terminal string // terminal id, for terminals
 	Token    string // token id, for tokens
 }
 

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"holt"
@@ -39,6 +40,7 @@ type Memory struct {
 	mu         sync.Mutex
 	computers  map[holt.ComputerID]*holt.Computer
 	runs       []*run
+	terminals  []*terminal
 	workspaces map[holt.WorkspaceID]*holt.Workspace
 	trees      map[holt.WorkspaceID]*workspace.Workspace // opened when first used
 	answers    map[string]answer                         // by idempotency key
@@ -68,7 +70,7 @@ func New(dir string) *Memory {
 // Nouns returns what a server needs.
 func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
-		Computers: computers{m}, Runs: runs{m}, Files: files{m},
+		Computers: computers{m}, Runs: runs{m}, Terminals: terminals{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
 		Images: images{m}, Daemon: daemon{m},
 	}
@@ -77,11 +79,15 @@ func (m *Memory) Nouns() server.Nouns {
 // Ended is closed by the noun Daemon's Down.
 func (m *Memory) Ended() <-chan struct{} { return m.ended }
 
-// Close ends all runs and waits for them.
+// Close ends all runs and terminals and waits for them.
 func (m *Memory) Close() {
 	m.mu.Lock()
-	all := slices.Clone(m.runs)
+	all, terminals := slices.Clone(m.runs), slices.Clone(m.terminals)
 	m.mu.Unlock()
+	for _, t := range terminals {
+		t.kill(syscall.SIGKILL)
+		<-t.gone
+	}
 	for _, r := range all {
 		r.kill()
 		<-r.gone

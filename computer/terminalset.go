@@ -1,0 +1,208 @@
+package computer
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"holt"
+	"holt/agent"
+	"holt/workspace"
+)
+
+// terminalSet is one machine's terminals: it keeps their record true.
+type terminalSet struct {
+	l     *live
+	table terminalTable
+
+	mu       sync.Mutex
+	here     map[holt.TerminalID]bool // that are on record, as far as was asked
+	starting map[holt.TerminalID]bool // that the guest may not know yet
+}
+
+func newTerminalSet(l *live, table terminalTable) *terminalSet {
+	return &terminalSet{l: l, table: table, here: map[holt.TerminalID]bool{}, starting: map[holt.TerminalID]bool{}}
+}
+
+// claim says that a terminal of this id is being opened: it must not be taken
+// for lost meanwhile.
+func (s *terminalSet) claim(id holt.TerminalID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.starting[id] = true
+}
+
+// launched says that a claimed terminal was opened, or was not.
+func (s *terminalSet) launched(id holt.TerminalID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.starting, id)
+}
+
+func (s *terminalSet) claimed(id holt.TerminalID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starting[id]
+}
+
+// take puts what the guest says of a terminal on record and returns it as it is
+// shown. What was asked for is the record's to say, how it is the guest's.
+func (s *terminalSet) take(ctx context.Context, told holt.Terminal) (holt.Terminal, error) {
+	told.ComputerID = s.l.id
+	now := time.Now().UTC()
+	if told.StartedAt.After(now) || told.StartedAt.UnixNano() <= 0 {
+		told.StartedAt = now
+	}
+	begun := told
+	begun.State = holt.TerminalRunning
+	if err := s.table.insert(ctx, begun, nil); err != nil {
+		return holt.Terminal{}, err
+	}
+	if told.State == holt.TerminalExited {
+		if err := s.table.exited(ctx, told); err != nil {
+			return holt.Terminal{}, err
+		}
+	}
+	list, err := s.table.list(ctx, `WHERE computer = ? AND id = ?`, s.l.id, told.ID)
+	if err != nil || len(list) == 0 {
+		return told, err
+	}
+	return merged(list[0], told), nil
+}
+
+// merged is a record with what the guest alone knows.
+func merged(record, told holt.Terminal) holt.Terminal {
+	if record.State == holt.TerminalRunning {
+		record.Size, record.Attached = told.Size, told.Attached
+	}
+	return record
+}
+
+// reconcile compares the terminals on record with those the guest has, and
+// returns what it tells of them. A guest that was forked has terminals that
+// this computer has no record of: they get one.
+func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client) (map[holt.TerminalID]holt.Terminal, error) {
+	told, err := c.Terminals(ctx)
+	if holt.CodeOf(err) == holt.Unsupported {
+		return nil, nil // an agent of an earlier version
+	}
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := s.table.list(ctx, `WHERE computer = ? AND state = 'running'`, s.l.id)
+	if err != nil {
+		return nil, err
+	}
+	has := make(map[holt.TerminalID]holt.Terminal, len(told))
+	for _, one := range told {
+		has[one.ID] = one
+	}
+	running := map[holt.TerminalID]bool{}
+	for _, record := range recorded {
+		running[record.ID] = true
+		one, known := has[record.ID]
+		switch {
+		case known && one.State == holt.TerminalExited:
+			_, err = s.take(ctx, one)
+		case !known && !s.claimed(record.ID):
+			err = s.table.lose(ctx, s.l.id, record.ID)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, one := range told {
+		if one.State == holt.TerminalRunning && !running[one.ID] && len(running) < openTerminals {
+			running[one.ID] = true
+			if _, err := s.take(ctx, one); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return has, nil
+}
+
+// list returns the terminals of the machine, newest first.
+func (s *terminalSet) list(ctx context.Context) ([]holt.Terminal, error) {
+	var told map[holt.TerminalID]holt.Terminal
+	if c, _, _ := s.l.state(); c != nil {
+		bounded, cancel := context.WithTimeout(ctx, s.l.limits.Answer)
+		told, _ = s.reconcile(bounded, c) // else the record is what there is
+		cancel()
+	}
+	recorded, err := s.table.of(ctx, s.l.id)
+	if err != nil {
+		return nil, err
+	}
+	list := []holt.Terminal{}
+	for _, record := range recorded {
+		one, known := told[record.ID]
+		switch {
+		case known:
+			list = append(list, merged(record, one))
+		case !s.claimed(record.ID): // else it may turn out to be another one
+			list = append(list, record)
+		}
+	}
+	return list, nil
+}
+
+// attendTerminals is how often a guest that has terminals is asked whether
+// some have ended that nobody is attached to.
+const attendTerminals = 5 * time.Second
+
+// attend puts on record how terminals end, for as long as a session lasts.
+func (s *terminalSet) attend(c *agent.Client) {
+	tick := time.NewTicker(attendTerminals)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.l.ctx.Done():
+			return
+		case <-c.Done():
+			return
+		case <-tick.C:
+		}
+		open, err := s.table.list(s.l.ctx, `WHERE computer = ? AND state = 'running' LIMIT 1`, s.l.id)
+		if err != nil || len(open) == 0 {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(s.l.ctx, s.l.limits.Answer)
+		if _, err := s.reconcile(ctx, c); err != nil && s.l.ctx.Err() == nil {
+			s.l.log.Debug("ask for terminals", "computer", s.l.id, "err", err)
+		}
+		cancel()
+	}
+}
+
+// writer returns whom a tag stands for, if it is a terminal of this computer.
+func (s *terminalSet) writer(tag string) (workspace.Writer, bool) {
+	text, ok := strings.CutPrefix(tag, "terminal/")
+	if !ok {
+		return workspace.Writer{}, false
+	}
+	id, err := holt.ParseTerminalID(text)
+	if err != nil || !s.known(id) {
+		return workspace.Writer{}, false
+	}
+	return workspace.Writer{Kind: "terminal", Name: "agent", Terminal: string(id)}, true
+}
+
+// known says whether a terminal is, or was, on record.
+func (s *terminalSet) known(id holt.TerminalID) bool {
+	s.mu.Lock()
+	known := s.here[id]
+	s.mu.Unlock()
+	if known {
+		return true
+	}
+	list, err := s.table.list(context.WithoutCancel(s.l.ctx), `WHERE computer = ? AND id = ?`, s.l.id, id)
+	if err != nil || len(list) == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.here[id] = true
+	return true
+}

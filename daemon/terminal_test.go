@@ -1,0 +1,88 @@
+package daemon_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+
+	"holt"
+	"holt/server/servertest"
+)
+
+// TestTerminalSurvivesDaemon: while somebody types into a terminal its daemon is
+// killed, again and again. Nothing typed is lost or doubled, and nothing shown.
+func TestTerminalSurvivesDaemon(t *testing.T) {
+	dir := home(t)
+	p := spawn(t, dir, "")
+	if _, err := p.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	const pieces, size = 300, 2000
+	spec := holt.TerminalSpec{User: "root", Command: holt.OSString(fmt.Sprintf(`stty raw -echo; echo ready; head -c %d | tee typed | sha256sum; wc -c < typed; exit 4`, pieces*size))}
+	if _, err := p.Terminals.Open(t.Context(), "curie", spec, ""); err != nil {
+		t.Fatal(err)
+	}
+	client := connect(t, dir)
+	s := servertest.Watch(t, servertest.ClientNouns(client), "curie", "main", holt.AttachSpec{Offset: -1})
+	s.Shows(t, "ready")
+	var all strings.Builder
+	for i := range pieces {
+		piece := strings.Repeat(fmt.Sprintf("%03d ", i), size/4)
+		all.WriteString(piece)
+		s.Type(t, piece)
+		if i%100 == 50 {
+			p.kill()
+			p = spawn(t, dir, "")
+		}
+	}
+	end := s.Exit(t)
+	want := fmt.Sprintf("ready\r\n%x  -\n%d\n", sha256.Sum256([]byte(all.String())), pieces*size)
+	if got := strings.ReplaceAll(s.Text(), "\r", ""); end.ExitCode != 4 || got != strings.ReplaceAll(want, "\r", "") {
+		t.Errorf("ended as %+v:\n%q, want\n%q", end, got, want)
+	}
+	p.kill()
+	p = spawn(t, dir, "") // what ended is on record
+	if got, err := p.Terminals.Get(t.Context(), "curie", "main"); err != nil || got.State != holt.TerminalExited || got.ExitCode != 4 {
+		t.Errorf("after the kill: %+v %v", got, err)
+	}
+	endAll(t, p)
+}
+
+// TestTerminalWriter: what a terminal changes is its own, and a stopped
+// computer has lost those that ran.
+func TestTerminalWriter(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	ctx, terminals := t.Context(), d.Computers().Terminals()
+	info, err := terminals.Open(ctx, "curie", holt.TerminalSpec{User: "root", Env: map[holt.OSString]holt.OSString{"PS1": "> ", "SECRET": "x"}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := servertest.Watch(t, d.Nouns(), "curie", "main", holt.AttachSpec{Offset: -1})
+	s.Type(t, "echo hello > /home/agent/notes; echo do''ne\n")
+	s.Shows(t, "done")
+	by, err := d.Workspaces().History().Blame(ctx, "curie", "/notes")
+	if err != nil || by.Kind != "terminal" || by.Terminal != string(info.ID) || by.Name != "agent" {
+		t.Errorf("written by %+v, %v; want terminal %s", by, err, info.ID)
+	}
+	got, err := d.Workspaces().Query(ctx, "curie", holt.QuerySpec{SQL: "SELECT writer, terminal FROM files WHERE path = '/notes'"})
+	if err != nil || fmt.Sprint(got.Rows) != fmt.Sprintf("[[agent %s]]", info.ID) {
+		t.Errorf("query: %+v, %v", got, err)
+	}
+	if _, err := d.Computers().Stop(ctx, "curie", ""); err != nil {
+		t.Fatal(err)
+	}
+	if lost, err := terminals.Get(ctx, "curie", "main"); err != nil || lost.State != holt.TerminalLost || lost.Spec.Env != nil {
+		t.Errorf("after the stop: %+v, %v", lost, err)
+	}
+	after := servertest.Watch(t, d.Nouns(), "curie", "main", holt.AttachSpec{Offset: -1})
+	if end := after.Exit(t); end.State != holt.TerminalLost {
+		t.Errorf("attached after the stop: %+v", end)
+	}
+	wantCode(t, terminals.Signal(ctx, "curie", "main", "SIGINT", ""), holt.Conflict)
+	next, err := terminals.Open(ctx, "curie", holt.TerminalSpec{User: "root"}, "") // wakes it
+	if err != nil || next.ID == info.ID {
+		t.Errorf("opened after the stop: %+v, %v", next, err)
+	}
+}
