@@ -10,7 +10,7 @@
 // hint. The exit statuses are in exit.go and in every help.
 //
 // Trap: text of the guest must pass visible before it reaches a terminal,
-// except the output of run, logs and cp, which is the user's own.
+// except the output of run, terminal attach, logs and cp, which is the user's own.
 //
 // Size: app has a method a command, and more than the house's 25, because it
 // is what they share: the streams, the global flags and the way to the daemon.
@@ -116,7 +116,7 @@ Begin with: holt up`,
 		return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("%s --help shows the flags", cmd.CommandPath())
 	})
 	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
-		a.computerCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.versionCommand())
+		a.computerCommand(), a.terminalCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.versionCommand())
 	return root
 }
 

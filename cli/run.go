@@ -102,18 +102,25 @@ func (f *runFlags) into(spec *holt.RunSpec) error {
 		return holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", f.timeout).WithHint("as 90s or 10m; leave it out for none")
 	}
 	spec.TimeoutMS = f.timeout.Milliseconds()
-	spec.Env = map[holt.OSString]holt.OSString{}
-	for _, e := range f.env {
+	var err error
+	spec.Env, err = parseEnv(f.env)
+	return err
+}
+
+// parseEnv reads --env: KEY=VALUE, or KEY to pass this program's.
+func parseEnv(flags []string) (map[holt.OSString]holt.OSString, error) {
+	env := map[holt.OSString]holt.OSString{}
+	for _, e := range flags {
 		key, value, given := strings.Cut(e, "=")
 		if !given {
 			value = os.Getenv(key)
 		}
 		if key == "" {
-			return holt.Errorf(holt.InvalidArgument, "--env %q has no name", e).WithHint("as --env KEY=VALUE")
+			return nil, holt.Errorf(holt.InvalidArgument, "--env %q has no name", e).WithHint("as --env KEY=VALUE")
 		}
-		spec.Env[holt.OSString(key)] = holt.OSString(value)
+		env[holt.OSString(key)] = holt.OSString(value)
 	}
-	return nil
+	return env, nil
 }
 
 // input returns what to pass as standard input, nil for nothing.
