@@ -57,7 +57,7 @@ func machineGroup(ctx context.Context, b *bench) ([]*section, error) {
 	for _, part := range []struct {
 		name    string
 		measure func(context.Context, *daemon, string, string) (*section, error)
-	}{{"run", runSection}, {"channel", channelSection}, {"files", guestSection}} {
+	}{{"run", runSection}, {"terminal", terminalSection}, {"channel", channelSection}, {"files", guestSection}} {
 		if !b.wants("machine", part.name) {
 			continue
 		}
