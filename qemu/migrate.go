@@ -108,6 +108,11 @@ func (s *stream) begin(ctx context.Context, pipe *os.File) error {
 		return err
 	}
 	s.pauses.begin()
+	if disk := s.Disk(); disk != "" { // QEMU does it when the processors stop; then less is left to do
+		if err := syncPath(disk); err != nil {
+			return fmt.Errorf("write out root disk: %w", err)
+		}
+	}
 	if s.oneRound() {
 		if err := s.monitor.do(ctx, "stop", nil, nil); err != nil {
 			return err

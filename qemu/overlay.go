@@ -172,37 +172,43 @@ func (o *overlay) undo(ctx context.Context) error {
 func (o *overlay) commit(ctx context.Context) error {
 	id := "commit-" + o.node
 	err := o.monitor.do(ctx, "block-commit", map[string]string{"job-id": id, "device": o.node, "base-node": o.under}, nil)
-	for err == nil {
-		var jobs []struct {
-			ID     string `json:"id"`
-			Status string `json:"status"`
-		}
-		if err = o.monitor.do(ctx, "query-jobs", nil, &jobs); err != nil {
+	told := false
+	for status := "created"; err == nil && status != ""; {
+		if status, err = o.job(ctx, id); err != nil {
 			break
 		}
-		status := ""
-		for _, job := range jobs {
-			if job.ID == id {
-				status = job.Status
-			}
-		}
-		switch status {
-		case "": // it has ended
-			node, file, _, err := o.root(ctx)
-			if err == nil && node != o.under {
-				err = holt.Errorf(holt.Internal, "QEMU did not write an overlay back")
-			}
-			if err == nil {
-				o.setDisk(file)
-			}
-			return err
-		case "ready": // all but what is written now lies beneath
+		if status == "ready" && !told { // all but what is written now lies beneath
+			told = true
 			err = o.monitor.do(ctx, "job-complete", map[string]string{"id": id}, nil)
-		default:
+		} else if status != "" {
 			err = wait(ctx, proceedPoll)
 		}
 	}
-	return err
+	node, file, _, asked := o.root(ctx)
+	if asked == nil {
+		o.setDisk(file)
+	}
+	if err == nil && asked == nil && node != o.under {
+		err = holt.Errorf(holt.Internal, "QEMU did not write an overlay back")
+	}
+	return errors.Join(err, asked)
+}
+
+// job is what a job of QEMU's is in; "" when it has ended.
+func (g *guest) job(ctx context.Context, id string) (status string, err error) {
+	var jobs []struct {
+		ID     string `json:"id"`
+		Status string `json:"status"`
+	}
+	if err := g.monitor.do(ctx, "query-jobs", nil, &jobs); err != nil {
+		return "", err
+	}
+	for _, job := range jobs {
+		if job.ID == id {
+			return job.Status, nil
+		}
+	}
+	return "", nil
 }
 
 // closeLeft closes overlays that a daemon has opened, and died before it inserted them.

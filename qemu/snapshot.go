@@ -218,7 +218,7 @@ func (s *snapshot) keep(ctx context.Context) error {
 		return fmt.Errorf("keep image: %w", err)
 	}
 	spec := s.guest.spec
-	spec.Disk = s.frozen
+	spec.Disk, spec.Restore = s.frozen, ""
 	im := machine.Image{
 		Engine: s.engine.Name(), Spec: spec, TakenAt: time.Now().UTC(), Hardware: s.hardware, Report: s.report,
 	}
