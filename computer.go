@@ -2,14 +2,17 @@ package holt
 
 import "time"
 
-// ComputerState is where a computer is in its life. Stop keeps the disks;
-// delete removes the computer. (Pause, which keeps memory too, is part 3.)
+// ComputerState is where a computer is in its life. Stop keeps the disks, pause
+// keeps memory too; delete removes the computer.
 type ComputerState string
 
 // The states of a computer.
 const (
 	ComputerCreating ComputerState = "creating"
 	ComputerRunning  ComputerState = "running"
+	ComputerPausing  ComputerState = "pausing"
+	ComputerPaused   ComputerState = "paused"
+	ComputerResuming ComputerState = "resuming"
 	ComputerStopping ComputerState = "stopping"
 	ComputerStopped  ComputerState = "stopped"
 	ComputerStarting ComputerState = "starting"
@@ -33,6 +36,8 @@ type Computer struct {
 	CreatedAt  time.Time     `json:"created_at"`
 	StartedAt  *time.Time    `json:"started_at,omitempty"`
 	BootMS     int64         `json:"boot_ms,omitempty" doc:"last start: from the machine's launch to the agent's first answer, milliseconds"`
+	Parent     *Origin       `json:"parent,omitempty" doc:"what it was forked from"`
+	Moment     MomentID      `json:"moment,omitempty" doc:"what it is paused at"`
 }
 
 // ComputerSpec says what computer to create. Zero fields take the defaults.

@@ -18,6 +18,8 @@ type (
 	WorkspaceID string
 	// DiskID names a root disk, or one layer of it, for ever: "dsk_…".
 	DiskID string
+	// MomentID names a moment of a computer for ever: "mom_…".
+	MomentID string
 	// RunID names one run of a command: "run_…".
 	RunID string
 	// TerminalID names a terminal of a computer, and of its forks: "term_…".
@@ -30,6 +32,7 @@ const (
 	computerPrefix  = "cmp_"
 	workspacePrefix = "wsp_"
 	diskPrefix      = "dsk_"
+	momentPrefix    = "mom_"
 	runPrefix       = "run_"
 	terminalPrefix  = "term_"
 	tokenPrefix     = "tok_"
@@ -63,6 +66,9 @@ func NewWorkspaceID() WorkspaceID { return WorkspaceID(newID(workspacePrefix)) }
 // NewDiskID returns a fresh random identifier.
 func NewDiskID() DiskID { return DiskID(newID(diskPrefix)) }
 
+// NewMomentID returns a fresh random identifier.
+func NewMomentID() MomentID { return MomentID(newID(momentPrefix)) }
+
 // NewRunID returns a fresh random identifier.
 func NewRunID() RunID { return RunID(newID(runPrefix)) }
 
@@ -82,6 +88,12 @@ func ParseRunID(s string) (RunID, error) {
 func ParseTerminalID(s string) (TerminalID, error) {
 	id, err := parseID(terminalPrefix, "terminal", s)
 	return TerminalID(id), err
+}
+
+// ParseMomentID returns s as a MomentID, or an InvalidArgument [Error].
+func ParseMomentID(s string) (MomentID, error) {
+	id, err := parseID(momentPrefix, "moment", s)
+	return MomentID(id), err
 }
 
 // ParseComputerID returns s as a ComputerID, or an InvalidArgument [Error].

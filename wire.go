@@ -132,6 +132,7 @@ type DownSpec struct {
 // DownReport says what ended with the daemon.
 type DownReport struct {
 	Stopped   []string `json:"stopped" nullable:"false" doc:"names of computers that were stopped"`
+	Paused    []string `json:"paused" nullable:"false" doc:"names of computers that were paused"`
 	Kept      []string `json:"kept" nullable:"false" doc:"names of computers that go on running"`
 	Unmounted []string `json:"unmounted" nullable:"false" doc:"host directories that were unmounted"`
 }

@@ -35,6 +35,20 @@ type Identity struct {
 	Now      time.Time   `json:"now,omitzero"`       // sets the clock
 	Entropy  []byte      `json:"entropy,omitempty"`  // at most 512 bytes; the kernel's generator is reseeded
 	Hosts    []HostEntry `json:"hosts,omitempty"`    // holt's block in /etc/hosts is replaced by these
+	// MachineID is 32 hexadecimal digits. A machine that is given one is another from
+	// then on, so its SSH host keys, if it has any, are made new as well.
+	MachineID string `json:"machine_id,omitempty"`
+	// Restored: the machine goes on from a moment; its TCP connections to elsewhere end.
+	Restored bool `json:"restored,omitempty"`
+}
+
+// Identified is what a machine is once it was given an identity, as it sees itself.
+type Identified struct {
+	Hostname  string    `json:"hostname"`
+	Now       time.Time `json:"now"` // its clock
+	MachineID string    `json:"machine_id"`
+	HostKeys  []string  `json:"host_keys,omitempty"` // kinds of SSH host keys that were made
+	Ended     int       `json:"ended,omitempty"`     // connections that were reset
 }
 
 // HostEntry is one line of /etc/hosts.
@@ -264,9 +278,12 @@ func (c *Client) Hello(ctx context.Context) (Hello, error) {
 	return vetHello(h), err
 }
 
-// Configure gives the machine its identity.
-func (c *Client) Configure(ctx context.Context, id Identity) error {
-	return c.call(ctx, opConfigure, id, nil)
+// Configure gives the machine its identity, and returns what it is then. An
+// agent that does not own its machine says nothing of that.
+func (c *Client) Configure(ctx context.Context, id Identity) (Identified, error) {
+	var done Identified
+	err := c.call(ctx, opConfigure, id, &done)
+	return vetIdentified(done), err
 }
 
 // Freeze flushes and freezes the root file system until Thaw or until limit has

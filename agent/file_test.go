@@ -97,13 +97,16 @@ func TestFileErrors(t *testing.T) {
 	wantCode(t, "remove everything", c.Remove(ctx, "/..", true), holt.InvalidArgument)
 	wantCode(t, "rename nothing", c.Rename(ctx, dir+"/none", dir+"/x"), holt.NotFound)
 	wantCode(t, "freeze a host", c.Freeze(ctx, 0), holt.Unsupported)
-	if err := c.Configure(ctx, Identity{Hostname: "einstein"}); err != nil {
+	if _, err := c.Configure(ctx, Identity{Hostname: "einstein"}); err != nil {
 		t.Error(err)
 	}
 	if h, _ := os.Hostname(); h == "einstein" || strings.TrimSpace(sh(t, c, "hostname")) != "einstein" {
 		t.Error("host name is not the guest's own")
 	}
-	wantCode(t, "host name", c.Configure(ctx, Identity{Hostname: "a b\nc"}), holt.InvalidArgument)
+	_, err = c.Configure(ctx, Identity{Hostname: "a b\nc"})
+	wantCode(t, "host name", err, holt.InvalidArgument)
+	_, err = c.Configure(ctx, Identity{MachineID: "../../etc/passwd"})
+	wantCode(t, "machine id", err, holt.InvalidArgument)
 
 	mine := errors.New("mine")
 	_, err = c.ReadFile(ctx, "/etc/passwd", 0, -1, failing{mine})

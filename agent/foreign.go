@@ -57,6 +57,16 @@ func vetHello(h Hello) Hello {
 	return h
 }
 
+// vetIdentified bounds what a guest says it has become.
+func vetIdentified(d Identified) Identified {
+	d.Hostname, d.MachineID, d.Ended = plain(d.Hostname, maxWord), plain(d.MachineID, maxWord), max(0, d.Ended)
+	d.HostKeys = d.HostKeys[:min(len(d.HostKeys), len(hostKeyKinds))]
+	for i, kind := range d.HostKeys {
+		d.HostKeys[i] = plain(kind, maxWord)
+	}
+	return d
+}
+
 var signalRE = regexp.MustCompile(`^SIG[A-Z0-9+-]{1,16}$`)
 
 // vetRun bounds what a guest says of a run that is returned by itself.

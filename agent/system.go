@@ -215,9 +215,12 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 		}
 	}
 	if !s.opt.Machine {
-		return nil, nil
+		return Identified{}, nil
 	}
-	return nil, errors.Join(setClock(id.Now), reseed(id.Entropy), setNames("/etc", id))
+	if err := errors.Join(reseed(id.Entropy), setClock(id.Now), setNames("/etc", id)); err != nil {
+		return nil, err
+	}
+	return renew(ctx, "/", id)
 }
 
 var (
@@ -231,6 +234,9 @@ func checkIdentity(id Identity) error {
 	}
 	if len(id.Entropy) > maxEntropy || len(id.Hosts) > maxHosts {
 		return holt.Errorf(holt.InvalidArgument, "identity is too large")
+	}
+	if id.MachineID != "" && !machineIDRE.MatchString(id.MachineID) {
+		return holt.Errorf(holt.InvalidArgument, "%q cannot be a machine id", clip(id.MachineID))
 	}
 	for _, h := range id.Hosts {
 		if !addressRE.MatchString(h.Address) || len(h.Names) == 0 {

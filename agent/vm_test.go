@@ -194,8 +194,10 @@ func identity(t *testing.T, c *Client) {
 		t.Error(err)
 	}
 	now := time.Now().Add(time.Hour)
-	if err := c.Configure(t.Context(), Identity{Hostname: "curie", Now: now, Entropy: make([]byte, 64)}); err != nil {
-		t.Error(err)
+	machine := strings.Repeat("5eed", 8)
+	done, err := c.Configure(t.Context(), Identity{Hostname: "curie", Now: now, Entropy: make([]byte, 64), MachineID: machine, Restored: true})
+	if err != nil || done.Hostname != "curie" || done.Now.Before(now) || done.MachineID != machine || done.HostKeys != nil {
+		t.Errorf("%+v, %v", done, err)
 	}
 	if h := hello(t, c); h.Hostname != "curie" || h.Now.Before(now) {
 		t.Errorf("after configure: %+v", h)

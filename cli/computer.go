@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,6 +21,9 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerCreate(), a.computerList(), a.computerGet(), a.computerRun(),
 		a.computerLife("start", "Start a stopped computer", client.Computers.Start),
 		a.computerLife("stop", "Shut a computer down; both disks stay", client.Computers.Stop),
+		a.computerLife("pause", "Keep memory and both disks, and end the machine", client.Computers.Pause),
+		a.computerLife("resume", "Let a paused computer go on where it was", client.Computers.Resume),
+		a.computerSnapshot(), a.computerFork(),
 		a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
 
@@ -138,6 +142,12 @@ func (a *app) printComputer(c holt.Computer) error {
 		{"cpus", fmt.Sprint(c.CPUs)}, {"memory", size(int64(c.MemoryMB) << 20)}, {"root disk", size(int64(c.DiskSizeMB) << 20)},
 		{"workspace", c.Workspace}, {"created", ago(c.CreatedAt)},
 	}
+	if p := c.Parent; p != nil {
+		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", cmp.Or(p.Name, string(p.ID)), p.Moment)})
+	}
+	if c.Moment != "" {
+		rows = append(rows, []string{"paused at", string(c.Moment)})
+	}
 	if c.StartedAt != nil {
 		rows = append(rows, []string{"started", fmt.Sprintf("%s, ready after %.1f s", ago(*c.StartedAt), float64(c.BootMS)/1000)}, []string{"uptime", uptime(c)})
 	}
@@ -195,7 +205,11 @@ func (a *app) computerDelete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?", got.Name, got.Workspace)); err != nil {
+			what, err := alsoDeleted(cmd.Context(), c, got)
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?%s", got.Name, got.Workspace, what)); err != nil {
 				return err
 			}
 			if err := a.wait("deleting", func() error { return c.Computers.Delete(cmd.Context(), args[0], "") }); err != nil {
@@ -207,6 +221,32 @@ func (a *app) computerDelete() *cobra.Command {
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// alsoDeleted says what goes with a computer and what came from it.
+func alsoDeleted(ctx context.Context, c *client.Client, got holt.Computer) (string, error) {
+	moments, err := c.Moments.List(ctx, got.Name)
+	if err != nil {
+		return "", err
+	}
+	all, err := c.Computers.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	var forks []string
+	for _, one := range all {
+		if one.Parent != nil && one.Parent.ID == got.ID {
+			forks = append(forks, one.Name)
+		}
+	}
+	what := ""
+	if len(moments) > 0 {
+		what += fmt.Sprintf(" Its moments (%d) go with it.", len(moments))
+	}
+	if len(forks) > 0 {
+		what += " Its forks go on: " + visible(strings.Join(forks, ", ")) + "."
+	}
+	return what, nil
 }
 
 // deleted says that something is gone.

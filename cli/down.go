@@ -19,7 +19,7 @@ func (a *app) downCommand() *cobra.Command {
 	var stop, pause, keep bool
 	cmd := &cobra.Command{
 		Use: "down", Short: "End the daemon, its mounts and its computers", Args: exactly(0),
-		Long: `Shuts all computers down (their disks stay), ends mounts on the host and then
+		Long: `Shuts all computers down (their disks stay) or pauses them, ends mounts on the host and then
 the daemon, and waits for it. Without a daemon there is nothing to do, which is
 not an error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,7 +36,7 @@ not an error.`,
 		},
 	}
 	cmd.Flags().BoolVar(&stop, "stop", false, "shut computers down (the default)")
-	cmd.Flags().BoolVar(&pause, "pause", false, "keep their memory too (not in this release)")
+	cmd.Flags().BoolVar(&pause, "pause", false, "keep their memory too: they go on where they were when they are resumed")
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave computers running; the next daemon takes them over")
 	a.jsonFlag(cmd)
 	return cmd
@@ -71,7 +71,7 @@ func (a *app) down(ctx context.Context, spec holt.DownSpec) error {
 	for _, line := range []struct {
 		what  string
 		names []string
-	}{{"stopped", report.Stopped}, {"left running", report.Kept}, {"unmounted", report.Unmounted}} {
+	}{{"stopped", report.Stopped}, {"paused", report.Paused}, {"left running", report.Kept}, {"unmounted", report.Unmounted}} {
 		if len(line.names) > 0 {
 			fmt.Fprintf(a.Out, "%s: %s\n", line.what, visible(strings.Join(line.names, ", ")))
 		}

@@ -25,6 +25,7 @@ type upFlags struct {
 	hosts              []string
 	keepLast, keepDays int
 	archive, cache     string
+	moments            string
 }
 
 func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
@@ -35,6 +36,7 @@ func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().IntVar(&f.keepDays, "keep-days", 30, "for how many days before those the newest automatic checkpoint of each stays")
 	cmd.Flags().StringVar(&f.archive, "archive", a.getenv(holt.EnvArchive), "an absolute directory, as on a larger disk, for the archive's packs (default: below the data directory)")
 	cmd.Flags().StringVar(&f.cache, "archive-cache", "10G", "with --archive: most bytes of it that are kept on the local disk; 0 or none: each read asks DIR")
+	cmd.Flags().StringVar(&f.moments, "moments-cache", "", "most bytes that the memory of moments takes which nobody asked for, as of forks and pauses (default: an eighth of the disk)")
 }
 
 func (f *upFlags) options(at Place) (ServeOptions, error) {
@@ -48,8 +50,13 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 		if cache == 0 {
 			cache = -1 // 0 would be the default
 		}
+		var moments int64
+		if err == nil && f.moments != "" {
+			moments, err = parseSize(f.moments)
+			moments = max(1, moments) // 0 would be the default
+		}
 		return ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays,
-			Archive: f.archive, ArchiveCache: cache}, err
+			Archive: f.archive, ArchiveCache: cache, MomentCache: moments}, err
 	}
 	return ServeOptions{}, holt.Errorf(holt.InvalidArgument, "there is no engine %q", f.engine).WithHint("engines are auto, qemu and local")
 }
@@ -183,6 +190,9 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 	}
 	if opt.Archive != "" {
 		args = append(args, "--archive", opt.Archive, "--archive-cache", fmt.Sprint(max(0, opt.ArchiveCache)))
+	}
+	if opt.MomentCache > 0 {
+		args = append(args, "--moments-cache", fmt.Sprint(opt.MomentCache))
 	}
 	for _, h := range opt.Hosts {
 		args = append(args, "--host", h)

@@ -53,6 +53,7 @@ type Options struct {
 // Client calls one daemon. Its nouns may be used from many goroutines.
 type Client struct {
 	Computers      Computers
+	Moments        Moments
 	Runs           Runs
 	Terminals      Terminals
 	Files          Files
@@ -104,7 +105,8 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Runs, c.Terminals, c.Files = Computers{c}, Runs{c}, Terminals{c}, Files{c, "computers"}
+	c.Computers, c.Moments = Computers{c}, Moments{c}
+	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}
 	c.Images, c.Daemon = Images{c}, Daemon{c}

@@ -25,20 +25,33 @@ type Workspaces interface {
 	// Take opens it for the one computer that writes to it. Conflict when it is
 	// mounted read-write on the host.
 	Take(ctx context.Context, id holt.WorkspaceID) (ws *workspace.Workspace, release func(), err error)
+	// Fork makes a workspace of that id and name of what another was at a
+	// checkpoint that holds the mount of its guest, which goes on in it.
+	// AlreadyExists when another has the name.
+	Fork(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, checkpoint string) error
+	// Announce has the guest that has it mounted told, once it is served again, of
+	// all that has changed since a checkpoint. It is open, see Take.
+	Announce(ctx context.Context, id holt.WorkspaceID, checkpoint string) error
+	// Forget removes a checkpoint, unless there is a fork of it. No error if there is none.
+	Forget(ctx context.Context, id holt.WorkspaceID, checkpoint string) error
 	// View opens it for reading.
 	View(ctx context.Context, id holt.WorkspaceID) (ws *workspace.Workspace, release func(), err error)
 }
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB         *db.DB // with [Schema], [RunSchema], [DiskSchema] and [TerminalSchema]
-	Keys       *Keys
-	Dir        string // holds one directory a computer
-	Disks      string // directory of the root disks
-	Engine     machine.Engine
-	Images     Images // may be nil for an engine without root disks
-	Workspaces Workspaces
-	Serve      FileServer
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema] and [MomentSchema]
+	Keys    *Keys
+	Dir     string // holds one directory a computer
+	Disks   string // directory of the root disks
+	Moments string // holds one directory a moment
+	// MomentCache is how many bytes the moments may take that nobody asked for; 0:
+	// an eighth of the disk.
+	MomentCache int64
+	Engine      machine.Engine
+	Images      Images // may be nil for an engine without root disks
+	Workspaces  Workspaces
+	Serve       FileServer
 	// Writer says whom what a call changes in a guest's files is attributed to;
 	// nil: it stays unattributed.
 	Writer func(context.Context) workspace.Writer
@@ -56,6 +69,7 @@ type Store struct {
 	runs      runTable
 	terminals terminalTable
 	disks     *disks
+	moments   momentTable
 	gate      *gate
 	seats     *seats
 }
@@ -69,9 +83,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
 	s := &Store{
 		cfg: cfg, log: cfg.Log, table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks}, gate: newGate(ctx), seats: newSeats(),
+		disks: &disks{d: cfg.DB, dir: cfg.Disks}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(),
 	}
 	err := takeOverAll(ctx, s)
+	if err == nil {
+		err = memory{s}.tidyMoments(ctx)
+	}
 	if err == nil {
 		err = s.disks.tidy(ctx)
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"holt"
 	"holt/db"
 )
@@ -29,7 +31,7 @@ ALTER TABLE computer ADD COLUMN disk TEXT NOT NULL DEFAULT ''; -- the one it wri
 // neededDisks are those that something stands on, each with all beneath it.
 const neededDisks = `
 WITH RECURSIVE needed(id) AS (
-	SELECT disk FROM computer
+	SELECT disk FROM computer UNION SELECT disk FROM moment UNION SELECT next FROM moment
 	UNION SELECT parent FROM disk JOIN needed USING (id))`
 
 // disks are the root disks: a directory with one file for each row of the table
@@ -51,23 +53,35 @@ func (k *disks) insert(tx *db.Tx, id, parent holt.DiskID, image string) error {
 	return tx.Exec(`INSERT INTO disk (id, parent, image, created) VALUES (?, ?, ?, ?)`, id, parent, image, time.Now().UnixNano())
 }
 
-// collect removes the disks that neither a computer needs nor a disk that is needed.
-func (k *disks) collect(ctx context.Context) error {
+// collect removes the disks that neither a computer nor a moment needs, nor a disk
+// that is needed. It returns how many bytes that freed.
+func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 	k.collecting.Lock()
 	defer k.collecting.Unlock()
 	unneeded, err := k.list(ctx, neededDisks+` SELECT id FROM disk WHERE id NOT IN (SELECT id FROM needed)`)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, id := range unneeded {
+		bytes := allocated(k.path(id))
 		if err := os.Remove(k.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove root disk: %w", err)
+			return freed, fmt.Errorf("remove root disk: %w", err)
 		}
+		freed += bytes
 		if err := writeSync(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk WHERE id = ?`, id) }); err != nil {
-			return err
+			return freed, err
 		}
 	}
-	return nil
+	return freed, nil
+}
+
+// allocated is what a file takes of the host's disk, bytes; 0 without one.
+func allocated(path string) int64 {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return 0
+	}
+	return st.Blocks * 512
 }
 
 func (k *disks) list(ctx context.Context, sql string, args ...any) (ids []holt.DiskID, err error) {
@@ -89,7 +103,7 @@ func (k *disks) tidy(ctx context.Context) error {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return HostError(fmt.Errorf("make directory of root disks: %w", err))
 	}
-	if err := k.collect(ctx); err != nil {
+	if _, err := k.collect(ctx); err != nil {
 		return err
 	}
 	known, err := k.list(ctx, `SELECT id FROM disk`)

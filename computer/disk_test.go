@@ -74,7 +74,7 @@ func TestDisksThatAreNeededStay(t *testing.T) {
 		if err := os.Remove(k.path(ids[gone.name])); err != nil { // killed between file and row
 			t.Fatal(err)
 		}
-		if err := k.collect(t.Context()); err != nil {
+		if _, err := k.collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		holds(gone.stays...)

@@ -10,7 +10,7 @@
 // # Format
 //
 // Tables computer, run, terminal, disk and idempotency of the control database
-// ([Schema], [RunSchema], [DiskSchema], [TerminalSchema]); one directory a
+// ([Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema]); one directory a
 // computer, DIR/<id>, which is the machine's directory (see package machine); and
 // one file a root disk, DISKS/<id>.qcow2. A disk lies over its parent, or over the image's root.
 //

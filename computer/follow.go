@@ -41,6 +41,7 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 		if run.State != holt.RunRunning {
 			return true, f.exit(run)
 		}
+		backoff(ctx, 2) // it may be paused, and whoever only follows does not wake it
 		return false, f.r.s.settled(ctx, run.ComputerID)
 	}
 	client, err := l.agent(ctx, l.limits.Reconnect)

@@ -9,6 +9,7 @@ import (
 // Limits are the deadlines of everything that waits for a guest.
 type Limits struct {
 	Boot      time.Duration // from the machine's launch to the agent's answer and the mounted workspace
+	Resume    time.Duration // from a machine's going on from a moment to the agent's answer and the mounted workspace
 	Dial      time.Duration // for one try to reach the agent
 	Beat      time.Duration // between heartbeats
 	Answer    time.Duration // for one answer of the agent
@@ -23,11 +24,12 @@ type Limits struct {
 // emulation is 5 to 20 times slower than the processor.
 func defaultLimits(a machine.Acceleration) Limits {
 	l := Limits{
-		Boot: time.Minute, Dial: 30 * time.Second, Beat: 15 * time.Second, Answer: 20 * time.Second,
+		Boot: time.Minute, Resume: 30 * time.Second, Dial: 30 * time.Second, Beat: 15 * time.Second, Answer: 20 * time.Second,
 		Reconnect: 10 * time.Second, Flush: 10 * time.Second, Stall: 30 * time.Second, Shutdown: 30 * time.Second, PowerDown: 20 * time.Second,
 	}
 	if a == machine.AccelTCG {
 		l.Boot, l.Shutdown, l.PowerDown = 5*time.Minute, time.Minute, 45*time.Second
+		l.Resume = 2 * time.Minute
 		l.Answer, l.Reconnect, l.Stall = 40*time.Second, 20*time.Second, time.Minute
 	}
 	return l
@@ -36,7 +38,7 @@ func defaultLimits(a machine.Acceleration) Limits {
 // or fills the zero fields of l from d.
 func (l Limits) or(d Limits) Limits {
 	for _, f := range []struct{ mine, other *time.Duration }{
-		{&l.Boot, &d.Boot}, {&l.Dial, &d.Dial}, {&l.Beat, &d.Beat}, {&l.Answer, &d.Answer},
+		{&l.Boot, &d.Boot}, {&l.Resume, &d.Resume}, {&l.Dial, &d.Dial}, {&l.Beat, &d.Beat}, {&l.Answer, &d.Answer},
 		{&l.Reconnect, &d.Reconnect}, {&l.Flush, &d.Flush}, {&l.Stall, &d.Stall}, {&l.Shutdown, &d.Shutdown}, {&l.PowerDown, &d.PowerDown},
 	} {
 		if *f.mine == 0 {

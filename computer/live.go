@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -41,18 +42,22 @@ type live struct {
 	marks     marks
 	launched  time.Time
 
-	hostname string
-	bootID   string // of the guest that was last greeted; used by controlLoop only
-	fresh    bool   // that guest has no identity yet
+	hostname  string
+	bootID    string // of the guest that was last greeted; used by controlLoop only
+	fresh     bool   // that guest has no identity yet
+	restored  bool   // or has one from a moment
+	goesOn    bool   // it did not boot, but goes on from a moment
+	machineID string // that it is to have, if it is another machine than the one of that moment
 
 	ctx    context.Context
 	cancel context.CancelFunc // nil before connect
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex
-	client *agent.Client // nil while the control channel is down
-	up     chan struct{} // closed while client is set
-	fault  error         // why the control channel is down; nil when up or never tried
+	mu      sync.Mutex
+	client  *agent.Client // nil while the control channel is down
+	up      chan struct{} // closed while client is set
+	fault   error         // why the control channel is down; nil when up or never tried
+	refusal error         // why a guest that goes on from a moment cannot have its identity; nil when up
 }
 
 // connect begins to serve both channels.
@@ -79,6 +84,10 @@ func backoff(ctx context.Context, try int) {
 	}
 }
 
+// impatience is the same for a guest that runs already, going on from a moment: it
+// answers at once, and the first line into it is often dead.
+const impatience = 200 * time.Millisecond
+
 // patience is how long the first connection to a port has for the guest's
 // answer. A line may be dead that the next one is not, see "Traps" of package
 // qemu; and a guest may be booting, so each next one has twice as long.
@@ -86,7 +95,11 @@ const patience = 2 * time.Second
 
 // dial opens a resynced session on a port, over as many connections as ctx has time for.
 func (l *live) dial(ctx context.Context, port string) (net.Conn, error) {
-	for wait := patience; ; wait *= 2 {
+	wait := patience
+	if l.goesOn {
+		wait = impatience
+	}
+	for ; ; wait *= 2 {
 		try, cancel := context.WithTimeout(ctx, wait)
 		conn, err := l.session(try, port)
 		cancel()
@@ -171,7 +184,8 @@ func (l *live) dialControl() (*agent.Client, error) {
 	return client, nil
 }
 
-// greet gives a guest that has just booted, also by itself, its identity.
+// greet gives a guest that has just booted, also by itself, or goes on from a
+// moment, its identity.
 func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) error {
 	if !l.fresh && (l.bootID == "" || l.bootID == h.BootID) {
 		l.bootID = h.BootID
@@ -179,14 +193,38 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 	}
 	entropy := make([]byte, 64)
 	rand.Read(entropy) // never fails, see crypto/rand
-	err := client.Configure(ctx, agent.Identity{
+	id := agent.Identity{
 		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
-		Hosts: []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
-	})
+		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
+		MachineID: l.machineID, Restored: l.restored,
+	}
+	is, err := client.Configure(ctx, id)
+	if err == nil && l.restored {
+		err = isItself(id, is, time.Now())
+	}
+	if err != nil && l.restored && !broken(client) && ctx.Err() == nil {
+		l.refuse(fmt.Errorf("it cannot have an identity of its own: %w", err))
+	}
 	if err == nil {
-		l.bootID, l.fresh = h.BootID, false
+		l.bootID, l.fresh, l.restored, l.machineID = h.BootID, false, false, ""
 	}
 	return err
+}
+
+// clockError is by how much a guest's clock may be wrong once it was set.
+const clockError = time.Second
+
+// isItself checks what a guest says it is now.
+func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
+	switch {
+	case is.Hostname != id.Hostname:
+		return fmt.Errorf("its host name is %q, not %q", is.Hostname, id.Hostname)
+	case id.MachineID != "" && is.MachineID != id.MachineID:
+		return fmt.Errorf("its machine id is %q, not %q", is.MachineID, id.MachineID)
+	case is.Now.Before(id.Now.Add(-clockError)) || is.Now.After(now.Add(clockError)):
+		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
+	}
+	return nil
 }
 
 // beat returns when the channel has ended or the agent stops answering: a
@@ -244,8 +282,22 @@ func (l *live) set(client *agent.Client, fault error) {
 		l.up = make(chan struct{})
 	}
 	l.client = client
+	if client != nil {
+		l.refusal = nil
+	}
 	if fault != nil || client != nil {
 		l.fault = fault
+	}
+}
+
+// refuse says why the guest will not come up: nobody has to wait for it.
+func (l *live) refuse(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refusal = err
+	if l.client == nil {
+		close(l.up)
+		l.up = make(chan struct{})
 	}
 }
 
@@ -256,6 +308,13 @@ func (l *live) drop(client *agent.Client) {
 	if l.client == client {
 		l.client, l.up = nil, make(chan struct{})
 	}
+}
+
+// refused returns why the guest cannot come up, nil if it may.
+func (l *live) refused() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refusal
 }
 
 func (l *live) state() (*agent.Client, <-chan struct{}, error) {
@@ -277,6 +336,9 @@ func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, e
 		if client != nil {
 			l.drop(client)
 			continue
+		}
+		if err := l.refused(); err != nil {
+			return nil, silent(err)
 		}
 		select {
 		case <-up:

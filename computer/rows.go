@@ -71,12 +71,15 @@ type record struct {
 	holt.Computer
 	image       string // digest of the root its disk is laid over
 	workspaceID holt.WorkspaceID
-	disk        holt.DiskID // the root disk that it writes to; "" without one
-	owned       bool        // the workspace goes with the computer
+	disk        holt.DiskID   // the root disk that it writes to; "" without one
+	owned       bool          // the workspace goes with the computer
+	moment      holt.MomentID // its last one, or the one that it came from
+	call        string        // idempotency key of the call that forked it
 }
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
-	workspace, workspace_name, owned, created, started, boot_ms, disk`
+	workspace, workspace_name, owned, created, started, boot_ms, disk, moment, parent, parent_moment, call,
+	(SELECT name FROM computer p WHERE p.id = computer.parent)`
 
 func scanRecord(row *db.Row) record {
 	r := record{
@@ -90,6 +93,14 @@ func scanRecord(row *db.Row) record {
 		workspaceID: holt.WorkspaceID(row.Text(10)),
 		owned:       row.Int64(12) != 0,
 		disk:        holt.DiskID(row.Text(16)),
+		moment:      holt.MomentID(row.Text(17)),
+		call:        row.Text(20),
+	}
+	if parent := row.Text(18); parent != "" {
+		r.Parent = &holt.Origin{ID: holt.ComputerID(parent), Moment: holt.MomentID(row.Text(19)), Name: row.Text(21)}
+	}
+	if r.State == holt.ComputerPaused {
+		r.Moment = r.moment
 	}
 	r.StartedAt = timeOf(row.Int64(14))
 	return r
@@ -194,9 +205,15 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 		if err := with(tx); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO computer (`+recordColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+		var parent holt.Origin
+		if r.Parent != nil {
+			parent = *r.Parent
+		}
+		return tx.Exec(`INSERT INTO computer (id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb, workspace, workspace_name,
+			owned, created, started, boot_ms, disk, moment, parent, parent_moment, call) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 			r.ID, r.Name, r.Template, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB, r.DiskSizeMB,
-			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk)
+			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk,
+			r.moment, parent.ID, parent.Moment, r.call)
 	})
 }
 
@@ -209,16 +226,21 @@ func (t table) saveBound(ctx context.Context, r record, claim *Claim) error {
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
 		}
-		if _, used, err := textOf(tx, `SELECT 1 FROM computer WHERE name = ? AND id <> ?`, r.Name, r.ID); err != nil {
-			return err
-		} else if used {
-			return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).WithHint("choose another name")
-		}
-		return tx.Exec(`UPDATE computer SET name=?2, image=?3, state=?4, reason=?5, engine=?6, cpus=?7, memory_mb=?8,
-			disk_mb=?9, owned=?10, started=?11, boot_ms=?12, disk=?13 WHERE id=?1`,
-			r.ID, r.Name, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB,
-			r.DiskSizeMB, r.owned, nanos(r.StartedAt), r.BootMS, r.disk)
+		return t.update(tx, r)
 	})
+}
+
+// update writes what can change of a computer, as part of a transaction.
+func (t table) update(tx *db.Tx, r record) error {
+	if _, used, err := textOf(tx, `SELECT 1 FROM computer WHERE name = ? AND id <> ?`, r.Name, r.ID); err != nil {
+		return err
+	} else if used {
+		return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).WithHint("choose another name")
+	}
+	return tx.Exec(`UPDATE computer SET name=?2, image=?3, state=?4, reason=?5, engine=?6, cpus=?7, memory_mb=?8,
+			disk_mb=?9, owned=?10, started=?11, boot_ms=?12, disk=?13, moment=?14 WHERE id=?1`,
+		r.ID, r.Name, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB,
+		r.DiskSizeMB, r.owned, nanos(r.StartedAt), r.BootMS, r.disk, r.moment)
 }
 
 // erase removes a computer's row, its runs and its terminals. The key of the call that was

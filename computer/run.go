@@ -170,6 +170,11 @@ func (r *Runs) at(ctx context.Context, id holt.RunID) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c, err := r.s.table.find(ctx, string(run.ComputerID)); err == nil && c.State == holt.ComputerPaused && run.State == holt.RunRunning {
+		if _, _, err := r.s.wake(ctx, string(run.ComputerID)); err != nil {
+			return nil, err
+		}
+	}
 	l := r.s.seats.live(run.ComputerID)
 	if l == nil {
 		return nil, holt.Errorf(holt.Conflict, "the computer of the run %s does not run", id).

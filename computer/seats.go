@@ -42,23 +42,42 @@ func (s *seats) put(id holt.ComputerID, l *live) {
 
 // lock waits for a computer's lock.
 func (s *seats) lock(ctx context.Context, id holt.ComputerID) (unlock func(), err error) {
-	s.mu.Lock()
-	seat := s.at(id)
-	seat.users++
-	s.mu.Unlock()
-	leave := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		seat.users--
-		s.tidy(id)
-	}
+	seat := s.enter(id)
 	select {
 	case seat.lock <- struct{}{}:
-		return func() { <-seat.lock; leave() }, nil
+		return func() { <-seat.lock; s.leave(id, seat) }, nil
 	case <-ctx.Done():
-		leave()
+		s.leave(id, seat)
 		return nil, gone(ctx)
 	}
+}
+
+// tryLock takes a computer's lock if it is free.
+func (s *seats) tryLock(id holt.ComputerID) (unlock func(), ok bool) {
+	seat := s.enter(id)
+	select {
+	case seat.lock <- struct{}{}:
+		return func() { <-seat.lock; s.leave(id, seat) }, true
+	default:
+		s.leave(id, seat)
+		return nil, false
+	}
+}
+
+// enter keeps a seat in place until leave.
+func (s *seats) enter(id holt.ComputerID) *seat {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seat := s.at(id)
+	seat.users++
+	return seat
+}
+
+func (s *seats) leave(id holt.ComputerID, seat *seat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seat.users--
+	s.tidy(id)
 }
 
 // clear takes all machines off their seats.

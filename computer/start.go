@@ -80,6 +80,10 @@ func inState(r record) error {
 		return e.WithHint("it is half-made (%s); holt computer delete removes what there is of it", r.Reason)
 	case holt.ComputerStopped:
 		return e.WithHint("holt computer start starts it")
+	case holt.ComputerPaused:
+		return e.WithHint("holt computer resume lets it go on")
+	case holt.ComputerRunning:
+		return e
 	default:
 		return e.WithHint("wait until that has ended, and try again")
 	}
@@ -104,16 +108,36 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 // awaitAgent connects to the guest and waits until it can work: its agent
 // answers, has its identity, and has mounted the workspace.
 func (m *making) awaitAgent(ctx context.Context) error {
-	l := m.live
+	l, limit := m.live, m.s.cfg.Limits.Boot
+	if m.from != nil {
+		limit = m.s.cfg.Limits.Resume
+	}
+	m.identify()
 	l.connect(m.s.gate.ctx)
-	bounded, cancel := context.WithTimeout(ctx, m.s.cfg.Limits.Boot)
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := l.await(bounded, m.s.cfg.Limits.Boot); err != nil {
+	if err := l.await(bounded, limit); err != nil {
 		return m.explain(ctx, err)
 	}
 	m.s.seats.put(m.r.ID, l)
 	m.s.watch(l)
 	return nil
+}
+
+// identify says who the guest is to be.
+func (m *making) identify() {
+	m.live.restored, m.live.goesOn = m.from != nil, m.from != nil
+	if m.source != "" {
+		m.live.machineID = newMachineID()
+	}
+}
+
+// attach connects to a guest that goes on, whether it answers or not.
+func (m *making) attach() {
+	m.identify()
+	m.live.connect(m.s.gate.ctx)
+	m.s.seats.put(m.r.ID, m.live)
+	m.s.watch(m.live)
 }
 
 // await returns when the agent answers and the workspace is mounted.
@@ -144,10 +168,14 @@ func (m *making) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
 	}
+	limit := m.s.cfg.Limits.Boot
+	if m.from != nil {
+		limit = m.s.cfg.Limits.Resume
+	}
 	tail, _ := tailOf(m.live.m.Console(), 4<<10)
 	m.s.log.Error("guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
 	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err).
-		WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", m.s.cfg.Limits.Boot)
+		WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", limit)
 	e.Detail = map[string]string{"console": string(tail)}
 	return e
 }

@@ -33,7 +33,11 @@ type making struct {
 	img   image.Image
 	claim *Claim
 	live  *live
-	stuck error // why undoing stopped half-way
+
+	from   *moment          // what it goes on from; nil: it boots
+	source holt.WorkspaceID // of which its workspace is a fork; "": of none
+	before holt.DiskID      // the disk of a computer that is being resumed
+	stuck  error            // why undoing stopped half-way
 }
 
 // steps are all parts of a computer, in the order of making.
@@ -41,6 +45,7 @@ func (m *making) steps() []step {
 	return append([]step{
 		{"row", m.makeRow, m.dropRow},
 		{"workspace", m.makeWorkspace, m.dropWorkspace},
+		{"moments", nothing, m.dropMoments},
 		{"disk", m.makeDisk, m.dropDisk},
 	}, m.boot()...)
 }
@@ -110,8 +115,16 @@ func (m *making) makeRow(ctx context.Context) error {
 		if m.r.disk == "" {
 			return nil
 		}
-		return m.s.disks.insert(tx, m.r.disk, "", m.r.image)
+		return m.s.disks.insert(tx, m.r.disk, m.under(), m.r.image)
 	})
+}
+
+// under is the disk that the computer's is laid over; "": the image's root.
+func (m *making) under() holt.DiskID {
+	if m.from == nil {
+		return ""
+	}
+	return m.from.disk
 }
 
 // dropRow makes the computer no longer be; its disk goes unless another stands on it.
@@ -119,14 +132,32 @@ func (m *making) dropRow(ctx context.Context) error {
 	if err := m.s.table.erase(ctx, m.r.ID); err != nil {
 		return err
 	}
-	return m.s.disks.collect(ctx)
+	_, err := m.s.disks.collect(ctx)
+	return err
 }
 
 func (m *making) makeWorkspace(ctx context.Context) error {
 	if !m.r.owned {
 		return nil
 	}
+	if m.source != "" {
+		return m.s.cfg.Workspaces.Fork(ctx, m.r.workspaceID, m.r.Workspace, m.source, m.from.checkpoint())
+	}
 	return m.s.cfg.Workspaces.Make(ctx, m.r.workspaceID, m.r.Workspace)
+}
+
+// dropMoments removes the computer's moments: they need its workspace.
+func (m *making) dropMoments(ctx context.Context) error {
+	all, err := m.s.moments.list(ctx, `WHERE computer = ?`, m.r.ID)
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		if _, err := (memory{m.s}).removeMoment(ctx, one); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *making) dropWorkspace(ctx context.Context) error {
@@ -147,7 +178,19 @@ func (m *making) makeDisk(ctx context.Context) error {
 	if err := m.s.cfg.Images.Hold(ctx, m.r.image, dir); err != nil {
 		return err
 	}
-	return HostError(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(m.r.disk), machine.Base{Path: m.img.Root}, m.r.DiskSizeMB))
+	return m.makeOverlay(ctx)
+}
+
+// makeOverlay makes the computer's disk, laid over the moment's or the image's root.
+func (m *making) makeOverlay(ctx context.Context) error {
+	if m.r.disk == "" {
+		return nil
+	}
+	base := machine.Base{Path: m.img.Root}
+	if under := m.under(); under != "" {
+		base = machine.Base{Path: m.s.disks.path(under), Format: "qcow2"}
+	}
+	return HostError(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(m.r.disk), base, m.r.DiskSizeMB))
 }
 
 func (m *making) dropDisk(context.Context) error {
@@ -158,14 +201,22 @@ func (m *making) dropDisk(context.Context) error {
 }
 
 // openWorkspace opens the workspace for this computer. No machine of it runs,
-// so a guest's mount that is still recorded ended without saying so.
+// so a guest's mount that is still recorded ended without saying so, unless it
+// goes on with the guest. Then that one's kernel may believe what was true at
+// the moment.
 func (m *making) openWorkspace(ctx context.Context) error {
 	ws, release, err := m.s.cfg.Workspaces.Take(ctx, m.r.workspaceID)
 	if err != nil {
 		return err
 	}
 	m.live = newLive(m.s, *m.r, ws, release)
-	return endMounts(ws) // if this fails closeWorkspace releases it
+	if m.from == nil {
+		return endMounts(ws) // if this fails closeWorkspace releases it
+	}
+	if m.source != "" {
+		return nil
+	}
+	return m.s.cfg.Workspaces.Announce(ctx, m.r.workspaceID, m.from.checkpoint())
 }
 
 // closeWorkspace lets go of the workspace. That it cannot be synced (the host's
@@ -174,7 +225,11 @@ func (m *making) closeWorkspace(context.Context) error {
 	if m.live == nil {
 		return nil
 	}
-	if err := errors.Join(endMounts(m.live.ws), m.live.ws.Tree().Sync()); err != nil {
+	err := m.live.ws.Tree().Sync()
+	if m.from == nil {
+		err = errors.Join(endMounts(m.live.ws), err)
+	}
+	if err != nil {
 		m.s.log.Warn("close workspace", "computer", m.r.ID, "workspace", m.r.workspaceID, "err", err)
 	}
 	m.live.release()
@@ -203,6 +258,9 @@ func (m *making) startMachine(ctx context.Context) error {
 	spec := machine.Spec{
 		ID: string(m.r.ID), Dir: m.s.cfg.dir(m.r.ID), Kernel: m.img.Kernel, Initrd: m.img.Initrd, Args: m.img.Args,
 		CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB, Network: true,
+	}
+	if m.from != nil {
+		spec = machine.Spec{ID: spec.ID, Dir: spec.Dir, Restore: m.s.moments.path(m.from.ID)}
 	}
 	if m.r.disk != "" {
 		spec.Disk = m.s.disks.path(m.r.disk)

@@ -31,6 +31,8 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 	switch r.State {
 	case holt.ComputerStopped:
 		return s.shown(r), nil
+	case holt.ComputerPaused:
+		return s.forgetMemory(ctx, r)
 	case holt.ComputerRunning, holt.ComputerStopping:
 	default:
 		return holt.Computer{}, inState(r)
@@ -45,6 +47,26 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 	m := &making{s: s, r: &r}
 	err = m.finishStop(ctx)
 	return s.shown(r), err
+}
+
+// forgetMemory makes a paused computer a stopped one. Its disk is the one that
+// was laid over the moment's, as after a power cut.
+func (s *Store) forgetMemory(ctx context.Context, r record) (holt.Computer, error) {
+	m := &making{s: s, r: &r}
+	if err := m.endMount(ctx); err != nil {
+		return holt.Computer{}, err
+	}
+	r.Moment = ""
+	err := m.stopped(ctx, "it was paused; what its programs had in memory is kept in the moment "+string(r.moment))
+	return s.shown(r), err
+}
+
+// endMount ends the mount of a guest that is gone and left the workspace.
+func (m *making) endMount(ctx context.Context) error {
+	if err := m.openWorkspace(ctx); err != nil {
+		m.s.log.Warn("end mount of a machine that is gone", "computer", m.r.ID, "err", err)
+	}
+	return m.closeWorkspace(ctx)
 }
 
 // finishStop ends the machine of a computer that is stopping. The computer's
@@ -66,6 +88,9 @@ func (m *making) finishStop(ctx context.Context) error {
 
 // stopped records that the computer's machine has ended.
 func (m *making) stopped(ctx context.Context, reason string) error {
+	if err := (memory{m.s}).mend(ctx, m.r, nil); err != nil {
+		return err
+	}
 	if err := m.s.runs.loseAll(ctx, m.r.ID); err != nil {
 		return err
 	}

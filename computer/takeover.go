@@ -61,10 +61,12 @@ func (t *takeover) run(ctx context.Context) error {
 			t.markFailed(ctx, err)
 		}
 		return nil
-	case holt.ComputerRunning, holt.ComputerStarting, holt.ComputerStopping:
+	case holt.ComputerRunning, holt.ComputerStarting, holt.ComputerStopping, holt.ComputerPausing, holt.ComputerResuming:
 		return t.adopt(ctx)
-	default:
+	case holt.ComputerFailed:
 		return nil
+	default:
+		return memory{t.s}.mend(ctx, t.r, nil)
 	}
 }
 
@@ -83,29 +85,50 @@ func (t *takeover) adopt(ctx context.Context) error {
 		vm.Release()
 		return t.cannotAdopt(ctx, err)
 	}
+	restored := t.r.State == holt.ComputerResuming
+	if restored {
+		err = memory{t.s}.settleResume(ctx, t.r, vm)
+	} else {
+		err = memory{t.s}.mend(ctx, t.r, vm)
+	}
+	if err != nil {
+		release()
+		vm.Release()
+		return t.cannotAdopt(ctx, err)
+	}
 	l := newLive(t.s, *t.r, ws, release)
-	l.m, l.fresh = vm, t.r.State == holt.ComputerStarting
+	l.m, l.restored, l.goesOn = vm, restored, restored
+	l.fresh = l.restored || t.r.State == holt.ComputerStarting
 	t.live = l
 	l.connect(t.s.gate.ctx)
 	t.s.seats.put(t.r.ID, l)
 	t.s.watch(l)
 	t.s.log.Info("computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())
-	if t.r.State != holt.ComputerRunning {
-		return t.resume(ctx)
+	switch t.r.State {
+	case holt.ComputerStarting, holt.ComputerStopping:
+		return t.goOn(ctx)
+	case holt.ComputerRunning:
+		if t.r.Reason == "" {
+			return nil
+		}
 	}
-	if t.r.Reason == "" {
-		return nil
-	}
-	t.r.Reason = ""
+	// Of one that was being paused or resumed, that its machine runs says all.
+	t.r.State, t.r.Reason = holt.ComputerRunning, ""
 	return t.s.table.save(ctx, *t.r)
 }
 
 // foundGone records that the machine ended while no daemon watched.
 func (t *takeover) foundGone(ctx context.Context) error {
-	if err := t.openWorkspace(ctx); err != nil { // it ends the guest's mount
-		t.s.log.Warn("end mount of a machine that is gone", "computer", t.r.ID, "err", err)
+	if err := (memory{t.s}).mend(ctx, t.r, nil); err != nil {
+		return err
 	}
-	if err := t.closeWorkspace(ctx); err != nil {
+	switch t.r.State {
+	case holt.ComputerPaused: // by a daemon that was killed before it could say so
+		return nil
+	case holt.ComputerResuming:
+		return memory{t.s}.settleResume(ctx, t.r, nil)
+	}
+	if err := t.endMount(ctx); err != nil {
 		return err
 	}
 	reason := "its machine ended while the daemon was away"
@@ -122,9 +145,9 @@ func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
 	return t.s.table.save(ctx, *t.r)
 }
 
-// resume goes on, in the background, with the start or stop that a daemon
+// goOn goes on, in the background, with the start or stop that a daemon
 // before this one began.
-func (t *takeover) resume(ctx context.Context) error {
+func (t *takeover) goOn(ctx context.Context) error {
 	unlock, err := t.s.seats.lock(ctx, t.r.ID)
 	if err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 	"holt"
 )
 
-// wake returns the running machine of a computer. A stopped one is started; a
-// verb at work on it is waited for.
+// wake returns the running machine of a computer. A stopped one is started,
+// a paused one goes on; a verb at work on it is waited for.
 func (s *Store) wake(ctx context.Context, ref string) (record, *live, error) {
 	for {
 		r, err := s.table.find(ctx, ref)
@@ -26,6 +26,10 @@ func (s *Store) wake(ctx context.Context, ref string) (record, *live, error) {
 			backoff(ctx, 0) // its end is being recorded
 		case holt.ComputerStopped:
 			if _, err := s.Start(ctx, string(r.ID), ""); err != nil {
+				return record{}, nil, err
+			}
+		case holt.ComputerPaused:
+			if _, err := s.Resume(ctx, string(r.ID), ""); err != nil {
 				return record{}, nil, err
 			}
 		case holt.ComputerFailed:

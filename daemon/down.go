@@ -18,17 +18,14 @@ const stopsAtOnce = 4
 // Down ends computers as spec says, and all host mounts for good, and makes
 // Done ready. If a computer cannot be stopped the daemon stays.
 //
-// Errors: Unsupported for pause.
+// Errors: Unsupported for pause, by an engine that cannot keep memory.
 func (d *Daemon) Down(ctx context.Context, spec holt.DownSpec, _ string) (holt.DownReport, error) {
-	report := holt.DownReport{Stopped: []string{}, Kept: []string{}, Unmounted: []string{}}
+	report := holt.DownReport{Stopped: []string{}, Paused: []string{}, Kept: []string{}, Unmounted: []string{}}
 	switch spec.Computers {
-	case "", holt.DownStop, holt.DownKeep:
-	case holt.DownPause:
-		return report, holt.Errorf(holt.Unsupported, "computers cannot be paused yet").
-			WithHint("holt down --stop shuts them down and keeps their disks; --keep leaves them running")
+	case "", holt.DownStop, holt.DownPause, holt.DownKeep:
 	default:
 		return report, holt.Errorf(holt.InvalidArgument, "%q is no way to end computers", spec.Computers).
-			WithHint("give stop or keep")
+			WithHint("give stop, pause or keep")
 	}
 	select {
 	case d.downs <- struct{}{}: // a second call waits for the first
@@ -65,7 +62,7 @@ func (d *Daemon) endComputers(ctx context.Context, action holt.DownAction, repor
 	var g errgroup.Group
 	g.SetLimit(stopsAtOnce)
 	for _, c := range all {
-		if c.State == holt.ComputerStopped || c.State == holt.ComputerFailed {
+		if c.State == holt.ComputerStopped || c.State == holt.ComputerPaused || c.State == holt.ComputerFailed {
 			continue
 		}
 		if action == holt.DownKeep {
@@ -73,11 +70,13 @@ func (d *Daemon) endComputers(ctx context.Context, action holt.DownAction, repor
 			continue
 		}
 		g.Go(func() error {
-			err := d.endComputer(ctx, c)
+			err := d.endComputer(ctx, c, action)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				errs = append(errs, fmt.Errorf("stop %s: %w", c.Name, err))
+				errs = append(errs, fmt.Errorf("end %s: %w", c.Name, err))
+			} else if action == holt.DownPause {
+				report.Paused = append(report.Paused, c.Name)
 			} else {
 				report.Stopped = append(report.Stopped, c.Name)
 			}
@@ -86,12 +85,17 @@ func (d *Daemon) endComputers(ctx context.Context, action holt.DownAction, repor
 	}
 	g.Wait()
 	slices.Sort(report.Stopped)
+	slices.Sort(report.Paused)
 	return errors.Join(errs...)
 }
 
-// endComputer stops a computer, whatever is being done with it now.
-func (d *Daemon) endComputer(ctx context.Context, c holt.Computer) error {
-	_, err := d.computers.Stop(ctx, string(c.ID), "")
+// endComputer stops or pauses a computer, whatever is being done with it now.
+func (d *Daemon) endComputer(ctx context.Context, c holt.Computer, action holt.DownAction) error {
+	end := d.computers.Stop
+	if action == holt.DownPause {
+		end = d.computers.Pause
+	}
+	_, err := end(ctx, string(c.ID), "")
 	if holt.CodeOf(err) == holt.NotFound {
 		return nil // it was being deleted, or its creation was undone
 	}

@@ -45,7 +45,8 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (
 	defer done()
 	for _, name := range names {
 		var one holt.ForkedWorkspace
-		id, at, err := w.forkOne(ctx, r, ws, name, spec.At)
+		id := holt.NewWorkspaceID()
+		at, err := w.forkOne(ctx, r, ws, id, workspace.ForkOptions{At: spec.At, Child: name})
 		err = e.reason(err)
 		if err == nil {
 			spec.At = at // the others are of the same
@@ -96,8 +97,8 @@ func (w *Workspaces) forkNames(ctx context.Context, parent string, spec holt.For
 }
 
 // forkOne makes one, and returns how its checkpoint is called for the next.
-func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Workspace, name, at string) (holt.WorkspaceID, string, error) {
-	id := holt.NewWorkspaceID()
+func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Workspace, id holt.WorkspaceID, opt workspace.ForkOptions) (string, error) {
+	name := opt.Child
 	err := w.table.change(ctx, func(tx *db.Tx) error {
 		if err := vacant(tx, name, "choose another name"); err != nil {
 			return err
@@ -105,17 +106,18 @@ func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Work
 		return tx.Exec(`INSERT INTO workspace (id, name, state, created, parent) VALUES (?, ?, 'creating', ?, ?)`, id, name, time.Now().UnixNano(), parent.id)
 	})
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	point, err := ws.Fork(ctx, w.shelf.path(id), workspace.ForkOptions{At: at, Name: parent.name, Child: name, Space: string(id)})
+	opt.Name, opt.Space = parent.name, string(id)
+	point, err := ws.Fork(ctx, w.shelf.path(id), opt)
 	if err == nil {
 		err = w.table.write(ctx, `UPDATE workspace SET state = 'ready', fork_point = ?, files = (SELECT files FROM workspace WHERE id = ?),`+
 			` bytes = ? WHERE id = ?`, point.Name, parent.id, point.Bytes, id)
 	}
 	if err != nil {
-		return "", "", errors.Join(described(err), w.remove(context.WithoutCancel(ctx), id))
+		return "", errors.Join(described(err), w.remove(context.WithoutCancel(ctx), id))
 	}
-	return id, fmt.Sprint("#", uint64(point.ID)), nil
+	return fmt.Sprint("#", uint64(point.ID)), nil
 }
 
 // Merge brings changes of another workspace to this one. What is mounted has

@@ -26,7 +26,7 @@ func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
 // Nouns returns all that the API speaks of.
 func (d *Daemon) Nouns() server.Nouns {
 	return server.Nouns{
-		Computers: d.computers, Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Files: d.computers.Files(),
+		Computers: d.computers, Moments: d.computers.Moments(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
 		Images: images{d.images}, Daemon: d,
 	}

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"holt"
 	"holt/client"
 	"holt/daemon"
 	"holt/server"
@@ -62,7 +64,7 @@ func serveMain(dir string) int {
 		log.Error("read guest", "err", err)
 		return 1
 	}
-	cfg := daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest, Log: log, Fail: killAt(os.Getenv(envKill))}
+	cfg := daemon.Config{DataDir: dir, Engine: cmp.Or(os.Getenv(holt.EnvEngine), daemon.EngineLocal), ImageDir: os.Getenv(holt.EnvImageDir), GuestBinary: guest, Log: log, Fail: killAt(os.Getenv(envKill))}
 	if strings.HasPrefix(os.Getenv(envKill), killArchive) {
 		cfg.Workspace = small
 		cfg.Workspace.Fail = cfg.Fail

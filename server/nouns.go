@@ -22,6 +22,7 @@ import (
 // cancelled half-way is the noun's to detach or to undo.
 type Nouns struct {
 	Computers      Computers
+	Moments        Moments
 	Runs           Runs
 	Terminals      Terminals
 	Files          Files
@@ -52,6 +53,32 @@ type Computers interface {
 	Delete(ctx context.Context, ref, key string) error
 	// Logs writes the console log of the machine.
 	Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error
+	Memory
+}
+
+// Memory is what computers do whose engine can keep it; else all of it is
+// Unsupported, but for resuming one that runs.
+type Memory interface {
+	// Snapshot takes a moment of a running computer, which goes on.
+	Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Moment, error)
+	// Fork makes computers of a running one as it is now, of a paused one, or of a
+	// moment. What is wrong with all of them, or with the only one, is the error.
+	Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error)
+	// Pause keeps memory and both disks. Pausing a paused one changes nothing.
+	Pause(ctx context.Context, ref, key string) (holt.Computer, error)
+	// Resume goes on where it was paused. Resuming a running one changes nothing.
+	Resume(ctx context.Context, ref, key string) (holt.Computer, error)
+}
+
+// Moments are kept instants of computers. ref is an id, or a name that only one
+// moment has (Conflict if several do).
+type Moments interface {
+	// List returns those of a computer, or of all with "", in any order.
+	List(ctx context.Context, computer string) ([]holt.Moment, error)
+	Get(ctx context.Context, ref string) (holt.Moment, error)
+	// Delete removes one. Conflict while its computer is paused at it.
+	Delete(ctx context.Context, ref, key string) (holt.MomentFreed, error)
+	Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error)
 }
 
 // Runs are commands in computers. Their output is kept by the computer's agent

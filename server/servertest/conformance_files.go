@@ -171,8 +171,6 @@ func daemonVerbs(t *testing.T, n server.Nouns) {
 	if report := Must(n.Archive.Check(ctx))(t); len(report.Problems) > 0 || report.Problems == nil {
 		t.Errorf("check of the archive: %+v", report)
 	}
-	_, err := n.Daemon.Down(ctx, holt.DownSpec{Computers: holt.DownPause}, "")
-	WantCode(t, err, holt.Unsupported)
 	report := Must(n.Daemon.Down(ctx, holt.DownSpec{Computers: holt.DownStop}, "down"))(t)
 	if len(report.Stopped) != 1 || report.Stopped[0] != "gauss" {
 		t.Errorf("down: %+v", report)

@@ -56,15 +56,17 @@ func (n daemon) Doctor(context.Context) ([]holt.Finding, error) {
 func (n daemon) Down(_ context.Context, spec holt.DownSpec, key string) (holt.DownReport, error) {
 	return once(n.m, key, []any{"down", spec}, func() (holt.DownReport, error) {
 		var report holt.DownReport
-		if spec.Computers == holt.DownPause {
-			return report, holt.Errorf(holt.Unsupported, "computers cannot be paused yet").WithHint("use --stop, which keeps both disks")
-		}
 		for _, c := range n.m.computers {
 			if c.State != holt.ComputerRunning {
 				continue
 			}
 			if spec.Computers == holt.DownKeep {
 				report.Kept = append(report.Kept, c.Name)
+				continue
+			}
+			if spec.Computers == holt.DownPause {
+				c.State = holt.ComputerPaused
+				report.Paused = append(report.Paused, c.Name)
 				continue
 			}
 			c.State = holt.ComputerStopped

@@ -39,6 +39,7 @@ type Memory struct {
 
 	mu         sync.Mutex
 	computers  map[holt.ComputerID]*holt.Computer
+	moments    []holt.Moment // oldest first
 	runs       []*run
 	terminals  []*terminal
 	workspaces map[holt.WorkspaceID]*holt.Workspace
@@ -70,7 +71,7 @@ func New(dir string) *Memory {
 // Nouns returns what a server needs.
 func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
-		Computers: computers{m}, Runs: runs{m}, Terminals: terminals{m}, Files: files{m},
+		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
 		Images: images{m}, Daemon: daemon{m},
 	}

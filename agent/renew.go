@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+var machineIDRE = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// renew makes a machine that goes on from a moment one of its own: another than
+// its siblings, if it is given a machine id, and in any case without the
+// connections that somebody else may have, or nobody.
+func renew(ctx context.Context, root string, id Identity) (done Identified, err error) {
+	if id.MachineID != "" {
+		if err := setMachineID(root, id.MachineID); err != nil {
+			return done, err
+		}
+		if done.HostKeys, err = newHostKeys(ctx, filepath.Join(root, "etc/ssh")); err != nil {
+			return done, err
+		}
+	}
+	if id.Restored {
+		if done.Ended, err = endConnections(); err != nil {
+			return done, err
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(root, "etc/machine-id"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return done, fmt.Errorf("read machine id: %w", err)
+	}
+	done.MachineID = strings.TrimSpace(string(b))
+	done.Hostname, _ = os.Hostname()
+	done.Now = time.Now()
+	return done, nil
+}
+
+// setMachineID writes machine-id(5), and D-Bus's where that is a file of its own.
+func setMachineID(root, id string) error {
+	paths := []string{filepath.Join(root, "etc/machine-id")}
+	dbus := filepath.Join(root, "var/lib/dbus/machine-id")
+	if st, err := os.Lstat(dbus); err == nil && st.Mode().IsRegular() {
+		paths = append(paths, dbus)
+	}
+	for _, path := range paths {
+		if err := replaceFile(path, id+"\n"); err != nil {
+			return fmt.Errorf("set machine id: %w", err)
+		}
+		if err := os.Chmod(path, 0o444); err != nil {
+			return fmt.Errorf("set machine id: %w", err)
+		}
+	}
+	return nil
+}
+
+// hostKeyKinds are the SSH host keys that are made. RSA is not: it takes an
+// emulated processor up to a minute, and every client of this decade knows the others.
+var hostKeyKinds = []string{"ed25519", "ecdsa"}
+
+// newHostKeys replaces the SSH host keys in dir and returns the kinds it made.
+// A machine without any gets none. The old ones go first: a machine that is cut
+// short has none rather than somebody else's.
+func newHostKeys(ctx context.Context, dir string) (made []string, err error) {
+	old, err := filepath.Glob(filepath.Join(dir, "ssh_host_*_key*"))
+	if err != nil || len(old) == 0 {
+		return nil, err
+	}
+	kinds := slices.DeleteFunc(slices.Clone(hostKeyKinds), func(kind string) bool {
+		return !slices.Contains(old, hostKey(dir, kind))
+	})
+	if len(kinds) == 0 {
+		kinds = hostKeyKinds[:1]
+	}
+	for _, path := range old {
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove SSH host key: %w", err)
+		}
+	}
+	for _, kind := range kinds {
+		out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", hostKey(dir, kind)).CombinedOutput()
+		if err != nil {
+			return nil, holt.Errorf(holt.Unavailable, "make SSH host key: %w: %s", err, clip(strings.TrimSpace(string(out))))
+		}
+		made = append(made, kind)
+	}
+	return made, reloadSSH()
+}
+
+func hostKey(dir, kind string) string { return filepath.Join(dir, "ssh_host_"+kind+"_key") }
+
+// reloadSSH has a running sshd read its keys again (SIGHUP, sshd(8)).
+func reloadSSH() error {
+	b, err := os.ReadFile("/run/sshd.pid")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reload sshd: %w", err)
+	}
+	var pid int
+	if _, err := fmt.Sscan(string(b), &pid); err != nil || pid <= 1 {
+		return holt.Errorf(holt.Corrupt, "reload sshd: its pid file says %q", clip(string(b)))
+	}
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if strings.TrimSpace(string(name)) != "sshd" {
+		return nil // it has ended, and its number may be another's
+	}
+	if err := unix.Kill(pid, syscall.SIGHUP); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("reload sshd: %w", err)
+	}
+	return nil
+}
+
+// endConnections resets the TCP connections to elsewhere: the far ends belong
+// to another machine, or have given up. Programs that wait on one hear of it at
+// once (SOCK_DESTROY, sock_diag(7)) and not when they next send.
+func endConnections() (ended int, err error) {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} { // the latter has IPv4 connections, too
+		all, err := netlink.SocketDiagTCP(family)
+		if err != nil {
+			return ended, fmt.Errorf("list connections: %w", err)
+		}
+		for _, s := range all {
+			local, remote := s.ID.Source.To4(), s.ID.Destination.To4()
+			if s.State == listening || local == nil || remote == nil || local.IsLoopback() || remote.IsUnspecified() {
+				continue
+			}
+			err := netlink.SocketDestroy(&net.TCPAddr{IP: local, Port: int(s.ID.SourcePort)}, &net.TCPAddr{IP: remote, Port: int(s.ID.DestinationPort)})
+			switch {
+			case err == nil:
+				ended++
+			case !errors.Is(err, unix.ENOENT): // it has ended meanwhile
+				return ended, fmt.Errorf("end connection: %w", err)
+			}
+		}
+	}
+	return ended, nil
+}
+
+// listening is TCP_LISTEN of linux/tcp_states.h.
+const listening = 10

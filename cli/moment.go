@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+func (a *app) computerSnapshot() *cobra.Command {
+	var spec holt.SnapshotSpec
+	cmd := &cobra.Command{
+		Use: "snapshot NAME", Short: "Take a moment of a running computer, which goes on", Args: exactly(1),
+		Long: `Keeps memory, root disk and workspace of a running computer as they are at one
+instant, under one id. The computer stands still for some hundredths of a second, longer
+where the host emulates processors. The moment stays until it is deleted; holt
+computer fork --at makes computers of it.`,
+		Example:           "  holt computer snapshot einstein --name before-migration",
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmptyFlags(cmd); err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			var taken holt.Moment
+			err = a.wait("snapshot", func() error {
+				taken, err = c.Computers.Snapshot(cmd.Context(), args[0], spec, "")
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, taken)
+			}
+			fmt.Fprintf(a.Out, "moment %s of %s is kept; it stood still for %.0f ms\n", momentName(taken), taken.Computer, taken.PauseMS)
+			a.say("next: holt computer fork %s --at %s", taken.Computer, momentName(taken))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&spec.Name, "name", "", "what to call it, a DNS label (default: it has its id)")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// momentName is what a person calls a moment.
+func momentName(m holt.Moment) string {
+	if m.Name != "" {
+		return m.Name
+	}
+	return string(m.ID)
+}
+
+func (a *app) computerFork() *cobra.Command {
+	var spec holt.ComputerForkSpec
+	cmd := &cobra.Command{
+		Use: "fork NAME", Short: "Fork a computer while it runs, paused, or as it was at a moment", Args: exactly(1),
+		Long: `Makes computers that go on from where NAME is now: with its processes, its
+memory, its root disk and its workspace, each in copies of its own. Of a paused computer
+it is what it was paused at, with --at one of its moments. NAME goes on. A fork
+has its own name, machine id, SSH host keys, entropy and clock; its connections to
+elsewhere end. holt workspace merge brings files back.`,
+		Example: `  holt computer fork einstein --count 3 --name attempt
+  holt computer fork einstein --at before-migration`,
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmptyFlags(cmd); err != nil {
+				return err
+			}
+			if spec.Count < 1 || spec.Count > holt.MostForks {
+				return holt.Errorf(holt.InvalidArgument, "%d forks cannot be made at once", spec.Count).WithHint("ask for 1 to %d", holt.MostForks)
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			var forked holt.ForkedComputers
+			err = a.wait("forking", func() error {
+				forked, err = c.Computers.Fork(cmd.Context(), args[0], spec, "")
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.reportComputerForks(args[0], forked)
+		},
+	}
+	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this moment, by name or id")
+	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count what their names begin with")
+	cmd.Flags().IntVar(&spec.Count, "count", 1, "how many forks to make")
+	a.completeFlag(cmd, "at", a.momentNames)
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// reportComputerForks says what was made. The first that was not is the error.
+func (a *app) reportComputerForks(of string, forked holt.ForkedComputers) error {
+	var failed error
+	if a.wantsJSON() {
+		if err := printJSON(a.Out, forked); err != nil {
+			return err
+		}
+	}
+	for _, one := range forked.Computers {
+		if one.Error != nil {
+			if failed == nil {
+				failed = one.Error
+			}
+			continue
+		}
+		if !a.wantsJSON() {
+			fmt.Fprintf(a.Out, "%s runs, forked from %s\n", visible(one.Name), visible(of))
+		}
+	}
+	return failed
+}
+
+func (a *app) momentCommand() *cobra.Command {
+	return group("moment", "Kept instants of computers: memory, root disk and workspace", a.momentList(), a.momentShow(), a.momentDelete())
+}
+
+func (a *app) momentList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list [COMPUTER]", Aliases: []string{"ls"}, Short: "List moments", Args: atLeast(0, 1),
+		Long: `Lists moments, of one computer or of all, oldest first. Those that were asked
+for (snapshot) stay until they are deleted; of those that a fork or a pause took
+the last three of each computer stay. AFTER says which moment one goes on from, where
+that is not the one above it.`,
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			all, err := c.Moments.List(cmd.Context(), strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, all)
+			}
+			if len(all) == 0 {
+				a.say("no moments yet; take one: holt computer snapshot NAME")
+				return nil
+			}
+			return printTable(a.Out, []string{"MOMENT", "COMPUTER", "AFTER", "KIND", "TAKEN", "MEMORY", "ON DISK", "STOOD", "FORKS"}, momentRows(all))
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func momentRows(all []holt.Moment) (rows [][]string) {
+	slices.SortStableFunc(all, func(x, y holt.Moment) int { return strings.Compare(x.Computer, y.Computer) })
+	var above holt.Moment
+	for _, m := range all {
+		after := ""
+		if m.Parent != above.ID || m.ComputerID != above.ComputerID {
+			after = string(m.Parent)
+		}
+		rows = append(rows, []string{momentName(m), m.Computer, after, string(m.Kind), ago(m.CreatedAt), size(int64(m.MemoryMB) << 20),
+			size(m.Bytes), fmt.Sprintf("%.0f ms", m.PauseMS), dependents(m.Forks)})
+		above = m
+	}
+	return rows
+}
+
+func dependents(all []holt.Dependent) string {
+	var names []string
+	for _, d := range all {
+		names = append(names, d.Name)
+	}
+	return visible(strings.Join(names, ", "))
+}
+
+func (a *app) momentShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show MOMENT", Short: "Show a moment", Args: exactly(1),
+		ValidArgsFunction: a.complete(a.momentNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			m, err := c.Moments.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, m)
+			}
+			rows := [][]string{
+				{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"kind", string(m.Kind)}, {"after", string(m.Parent)},
+				{"taken", ago(m.CreatedAt)}, {"cpus", fmt.Sprint(m.CPUs)}, {"memory", size(int64(m.MemoryMB) << 20)},
+				{"on disk", size(m.Bytes)}, {"stood still", fmt.Sprintf("%.0f ms", m.PauseMS)}, {"forks", dependents(m.Forks)},
+			}
+			if m.Throttle > 0 {
+				rows = append(rows, []string{"held back", fmt.Sprintf("%d %% of its time at last", m.Throttle)})
+			}
+			return printTable(a.Out, nil, rows)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) momentDelete() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete MOMENT", Aliases: []string{"rm"}, Short: "Delete a moment; its forks go on", Args: exactly(1),
+		Long: `Deletes a moment, by id or by a name that only one has. Computers that were forked
+from it go on: what they share with it stays as long as they need it.`,
+		ValidArgsFunction: a.complete(a.momentNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			m, err := c.Moments.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(yes, fmt.Sprintf("Delete moment %s of %s?", momentName(m), m.Computer)); err != nil {
+				return err
+			}
+			freed, err := c.Moments.Delete(cmd.Context(), string(m.ID), "")
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, freed)
+			}
+			shared := ""
+			if len(freed.Forks) > 0 {
+				shared = "; its forks go on: " + dependents(freed.Forks)
+			}
+			fmt.Fprintf(a.Out, "moment %s is deleted, %s freed%s\n", momentName(m), size(freed.Bytes), shared)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) momentNames(ctx context.Context, c *client.Client) []string {
+	all, _ := c.Moments.List(ctx, "")
+	var out []string
+	for _, m := range all {
+		out = append(out, momentName(m)+"\t"+m.Computer)
+	}
+	return out
+}

@@ -1,0 +1,185 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"holt"
+)
+
+// forksAtOnce is how many forks of one call are made side by side.
+const forksAtOnce = 4
+
+// forks are the computers that are made of one.
+type forks struct{ memory }
+
+// Fork makes computers of one: of a running one as it is now, which goes on; of
+// a paused one as it was paused; or of one of its moments. Each has everything
+// that ran in it and an identity of its own. One that fails does not keep the
+// others from being made. It goes on when its caller leaves.
+//
+// Errors: NotFound, InvalidArgument, AlreadyExists, Conflict (it neither runs
+// nor is paused), Unsupported (by the engine), OutOfSpace, Unavailable.
+func (s *Store) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
+	if spec.Name != "" {
+		if _, err := holt.ParseName(spec.Name); err != nil {
+			return holt.ForkedComputers{}, err
+		}
+	}
+	if count := cmp.Or(spec.Count, 1); count < 1 || count > holt.MostForks {
+		return holt.ForkedComputers{}, holt.Errorf(holt.InvalidArgument, "%d forks cannot be made at once", count).WithHint("ask for 1 to %d", holt.MostForks)
+	}
+	return detach(ctx, s.gate, func(ctx context.Context) (holt.ForkedComputers, error) {
+		return Once(ctx, s.cfg.Keys, Call[holt.ForkedComputers]{
+			Key: key, Method: "computer.fork", Request: []any{ref, spec},
+			Act: func(ctx context.Context, _ *Claim) (holt.ForkedComputers, error) {
+				return forks{memory{s}}.fork(ctx, ref, spec, key)
+			},
+		})
+	})
+}
+
+func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (out holt.ForkedComputers, err error) {
+	count := cmp.Or(spec.Count, 1)
+	// A daemon that was killed may have made some for this very call.
+	if key != "" {
+		made, err := s.table.list(ctx, `WHERE call = ? AND state <> 'creating' ORDER BY name`, key)
+		if err != nil {
+			return out, err
+		}
+		for _, r := range made {
+			out.Computers = append(out.Computers, holt.ForkedComputer{ID: r.ID, Name: r.Name})
+			out.Moment = r.Parent.Moment
+		}
+	}
+	if count -= len(out.Computers); count <= 0 {
+		return out, nil
+	}
+	from, r, unlock, err := s.forkable(ctx, ref, spec.At)
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
+	names, err := s.forkNames(ctx, r, spec, count)
+	if err != nil {
+		return out, err
+	}
+	out.Moment = from.ID
+	made, errs := make([]holt.ForkedComputer, count), make([]error, count)
+	var work errgroup.Group
+	work.SetLimit(forksAtOnce)
+	for i, name := range names {
+		work.Go(func() error {
+			made[i], errs[i] = s.forkOne(ctx, r, from, name, key)
+			return nil
+		})
+	}
+	work.Wait()
+	if cmp.Or(spec.Count, 1) == 1 && errs[0] != nil {
+		return out, errs[0]
+	}
+	out.Computers = append(out.Computers, made...)
+	return out, nil
+}
+
+// forkable locks a computer and returns the moment to fork: the one that is
+// named, the one that it is paused at, or a new one.
+func (s forks) forkable(ctx context.Context, ref, at string) (moment, record, func(), error) {
+	r, unlock, err := s.hold(ctx, ref)
+	if err != nil {
+		return moment{}, r, nil, err
+	}
+	var from moment
+	switch {
+	case !s.cfg.Engine.Capabilities().MemorySnapshot:
+		err = noMemory(s.cfg.Engine)
+	case at != "":
+		from, err = s.moments.of(ctx, r, at)
+	case r.State == holt.ComputerPaused:
+		from, err = s.moments.get(ctx, r.moment)
+	default:
+		unlock()
+		var l *live
+		if r, l, unlock, err = s.holdRunning(ctx, ref); err != nil {
+			return from, r, nil, err
+		}
+		from, err = s.take(ctx, &r, l, exposure{verb: "fork-moment", kind: holt.MomentFork})
+	}
+	if err != nil {
+		unlock()
+		return from, r, nil, err
+	}
+	return from, r, unlock, nil
+}
+
+// forkNames chooses names that are free.
+func (s forks) forkNames(ctx context.Context, r record, spec holt.ComputerForkSpec, count int) ([]string, error) {
+	if spec.Name != "" && cmp.Or(spec.Count, 1) == 1 {
+		return []string{spec.Name}, nil
+	}
+	all, err := s.table.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]bool{}
+	for _, c := range all {
+		taken[c.Name] = true
+	}
+	var names []string
+	for i := 1; len(names) < count; i++ {
+		name := fmt.Sprintf("%s-%d", cmp.Or(spec.Name, r.Name), i)
+		if _, err := holt.ParseName(name); err != nil {
+			return nil, err
+		}
+		if !taken[name] && !s.cfg.taken(ctx, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// forkOne makes one fork of a moment. One that does not come up as itself is undone.
+func (s forks) forkOne(ctx context.Context, parent record, from moment, name, key string) (holt.ForkedComputer, error) {
+	r := &record{
+		Computer: holt.Computer{
+			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: s.cfg.Engine.Name(),
+			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: parent.DiskSizeMB, CreatedAt: time.Now().UTC(),
+			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Moment: from.ID},
+		},
+		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, moment: from.ID, call: key,
+	}
+	if from.disk != "" {
+		r.disk = holt.NewDiskID()
+	}
+	failed := func(err error) (holt.ForkedComputer, error) {
+		return holt.ForkedComputer{Name: name, Error: holt.AsError(err)}, err
+	}
+	unlock, err := s.seats.lock(ctx, r.ID)
+	if err != nil {
+		return failed(err)
+	}
+	defer unlock()
+	m := &making{s: s.Store, r: r, from: &from, source: parent.workspaceID}
+	if err := m.forward(ctx, "fork", append(m.steps(), step{"settle", m.settle, nothing})); err != nil {
+		if m.stuck != nil {
+			m.markFailed(ctx, m.stuck)
+		}
+		return failed(err)
+	}
+	s.log.Info("computer forked", "computer", r.ID, "name", r.Name, "moment", from.ID, "ms", r.BootMS)
+	return holt.ForkedComputer{ID: r.ID, Name: r.Name}, nil
+}
+
+// newMachineID returns one that no machine has (machine-id(5)).
+func newMachineID() string {
+	var b [16]byte
+	rand.Read(b[:])                             // never fails, see crypto/rand
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // as of a random UUID
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,218 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/machine"
+)
+
+// Moments are the moments of all computers.
+type Moments struct{ s *Store }
+
+// Moments returns the moments of all computers.
+func (s *Store) Moments() *Moments { return &Moments{s} }
+
+// List returns the moments of a computer, or of all with "", oldest first.
+func (m *Moments) List(ctx context.Context, computer string) ([]holt.Moment, error) {
+	var id holt.ComputerID
+	if computer != "" {
+		r, err := m.s.table.find(ctx, computer)
+		if err != nil {
+			return nil, err
+		}
+		id = r.ID
+	}
+	all, err := m.s.moments.list(ctx, `WHERE state = 'ready' AND (?1 = '' OR computer = ?1) ORDER BY created, id`, id)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]holt.Moment, 0, len(all))
+	for _, one := range all {
+		if one.Forks, err = m.s.moments.forksOf(ctx, one.ID); err != nil {
+			return nil, err
+		}
+		list = append(list, one.Moment)
+	}
+	return list, nil
+}
+
+// Get returns a moment by id, or by a name that only one has.
+func (m *Moments) Get(ctx context.Context, ref string) (holt.Moment, error) {
+	one, err := m.s.moments.find(ctx, ref)
+	if err == nil {
+		one.Forks, err = m.s.moments.forksOf(ctx, one.ID)
+	}
+	return one.Moment, err
+}
+
+// Fork makes computers of a moment; see [Store.Fork].
+func (m *Moments) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
+	one, err := m.s.moments.find(ctx, ref)
+	if err != nil {
+		return holt.ForkedComputers{}, err
+	}
+	spec.At = string(one.ID)
+	return m.s.Fork(ctx, string(one.ComputerID), spec, key)
+}
+
+// Delete removes a moment. Its forks go on: what they share with it stays as
+// long as they need it.
+//
+// Errors: NotFound, Conflict (its computer is paused at it).
+func (m *Moments) Delete(ctx context.Context, ref, key string) (holt.MomentFreed, error) {
+	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.MomentFreed, error) {
+		return Once(ctx, m.s.cfg.Keys, Call[holt.MomentFreed]{
+			Key: key, Method: "moment.delete", Request: ref,
+			Act: func(ctx context.Context, claim *Claim) (holt.MomentFreed, error) { return m.delete(ctx, ref, claim) },
+			// What was being deleted was removed when the daemon started.
+			Again: func(context.Context, string) (holt.MomentFreed, error) { return holt.MomentFreed{}, nil },
+		})
+	})
+}
+
+func (m *Moments) delete(ctx context.Context, ref string, claim *Claim) (freed holt.MomentFreed, err error) {
+	one, err := m.s.moments.find(ctx, ref)
+	if err != nil {
+		return freed, err
+	}
+	id := one.ID
+	unlock, err := m.s.seats.lock(ctx, one.ComputerID) // nobody forks it meanwhile
+	if err != nil {
+		return freed, err
+	}
+	defer unlock()
+	if freed.Forks, err = m.s.moments.forksOf(ctx, id); err != nil {
+		return freed, err
+	}
+	ok, err := m.s.moments.condemn(ctx, id, claim)
+	if err != nil {
+		return freed, err
+	}
+	if !ok {
+		return freed, holt.Errorf(holt.Conflict, "%s is paused at the moment %s", one.Computer, id).
+			WithHint("holt computer resume %s first, or stop it, which lets go of its memory", one.Computer)
+	}
+	freed.Bytes, err = memory{m.s}.removeMoment(ctx, one)
+	return freed, err
+}
+
+// removeMoment removes what there is of a moment, its row last, and the disks
+// that only it needed. It returns how many bytes that freed.
+func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err error) {
+	freed = s.moments.allocated(m.ID)
+	if err := s.cfg.point("moment/files"); err != nil {
+		return 0, err
+	}
+	if err := os.RemoveAll(s.moments.path(m.ID)); err != nil {
+		return 0, fmt.Errorf("remove moment: %w", err)
+	}
+	if r, err := s.table.find(ctx, string(m.ComputerID)); err == nil {
+		if err := s.cfg.Workspaces.Forget(ctx, r.workspaceID, m.checkpoint()); err != nil {
+			return 0, err
+		}
+	}
+	if err := s.cfg.point("moment/row"); err != nil {
+		return 0, err
+	}
+	if err := s.moments.erase(ctx, m.ID); err != nil {
+		return 0, err
+	}
+	disks, err := s.disks.collect(ctx)
+	return freed + disks, err
+}
+
+// allocated is what a moment's image takes of the host's disk, bytes.
+func (t momentTable) allocated(id holt.MomentID) int64 {
+	dir := t.path(id)
+	return allocated(dir+"/"+machine.MemoryFile) + allocated(dir+"/"+machine.StateFile)
+}
+
+// keptMoments is how many moments that nobody asked for stay of a computer.
+const keptMoments = 3
+
+// prune removes moments that nobody asked for: all but a computer's last few,
+// and the oldest of all until the rest fits in the cache. Those that a computer
+// is paused at stay, and those of computers that a verb is at work on, unless
+// that is the caller's own.
+func (s memory) prune(ctx context.Context, own holt.ComputerID) {
+	all, err := s.moments.list(ctx, `WHERE state = 'ready' AND kind <> 'snapshot' ORDER BY created DESC, id`)
+	if err != nil {
+		s.log.Warn("prune moments", "err", err)
+		return
+	}
+	most, bytes, has := s.momentCache(), int64(0), map[holt.ComputerID]int{}
+	for i, m := range all {
+		has[m.ComputerID]++
+		bytes += m.Bytes
+		if i == 0 || has[m.ComputerID] <= keptMoments && bytes <= most { // the newest is about to be used
+			continue
+		}
+		unlock, free := func() {}, true
+		if m.ComputerID != own {
+			unlock, free = s.seats.tryLock(m.ComputerID)
+		}
+		if !free {
+			continue
+		}
+		done, err := s.moments.condemn(ctx, m.ID, nil)
+		if err == nil && done {
+			bytes -= m.Bytes
+			_, err = s.removeMoment(ctx, m)
+		}
+		unlock()
+		if err != nil {
+			s.log.Warn("prune moment", "moment", m.ID, "err", err) // the next daemon goes on
+		}
+	}
+}
+
+// momentCache is how many bytes moments that nobody asked for may take: what was
+// said, or an eighth of the disk.
+func (s memory) momentCache() int64 {
+	var st unix.Statfs_t
+	if s.cfg.MomentCache == 0 && unix.Statfs(s.moments.dir, &st) == nil {
+		return int64(st.Blocks) / 8 * st.Bsize
+	}
+	return s.cfg.MomentCache
+}
+
+// tidyMoments finishes what a killed daemon was deleting, and removes
+// directories that are no moment's.
+func (s memory) tidyMoments(ctx context.Context) error {
+	if err := os.MkdirAll(s.moments.dir, 0o700); err != nil {
+		return HostError(fmt.Errorf("make directory of moments: %w", err))
+	}
+	all, err := s.moments.list(ctx, `ORDER BY id`)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.state != momentDeleting {
+			continue
+		}
+		if _, err := s.removeMoment(ctx, m); err != nil {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(s.moments.dir)
+	if err != nil {
+		return fmt.Errorf("read directory of moments: %w", err)
+	}
+	for _, e := range entries {
+		_, known := slices.BinarySearchFunc(all, holt.MomentID(e.Name()), func(m moment, id holt.MomentID) int { return cmp.Compare(m.ID, id) })
+		if known {
+			continue
+		}
+		if err := os.RemoveAll(s.moments.dir + "/" + e.Name()); err != nil {
+			return fmt.Errorf("remove moment without a name: %w", err)
+		}
+	}
+	return nil
+}

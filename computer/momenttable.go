@@ -1,0 +1,220 @@
+package computer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"holt"
+	"holt/db"
+	"holt/machine"
+)
+
+// MomentSchema makes the table of moments, and says of computers where they
+// came from. A checkpoint of the computer's workspace has the moment's id as its
+// name.
+const MomentSchema = `
+CREATE TABLE moment (
+	id        TEXT PRIMARY KEY,
+	name      TEXT NOT NULL,    -- '' or unique for the computer
+	computer  TEXT NOT NULL,
+	kind      TEXT NOT NULL,    -- snapshot, fork or pause
+	parent    TEXT NOT NULL,    -- the moment before; ''
+	state     TEXT NOT NULL,    -- creating, ready or deleting
+	disk      TEXT NOT NULL,    -- frozen with it; '' without a root disk
+	next      TEXT NOT NULL,    -- laid over that one, and not yet the computer's: what its machine writes to once this moment
+	                            -- was taken, or resumed; '' when neither is going on
+	cpus      INTEGER NOT NULL,
+	memory_mb INTEGER NOT NULL,
+	bytes     INTEGER NOT NULL DEFAULT 0,
+	report    TEXT NOT NULL DEFAULT '{}', -- JSON of machine.SnapshotReport
+	created   INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX moment_name ON moment (computer, name) WHERE name <> '';
+CREATE INDEX moment_computer ON moment (computer, created);
+ALTER TABLE computer ADD COLUMN moment TEXT NOT NULL DEFAULT '';        -- its last one, or the one that it came from
+ALTER TABLE computer ADD COLUMN parent TEXT NOT NULL DEFAULT '';        -- the computer that it was forked from
+ALTER TABLE computer ADD COLUMN parent_moment TEXT NOT NULL DEFAULT ''; -- and the moment
+ALTER TABLE computer ADD COLUMN call TEXT NOT NULL DEFAULT '';          -- idempotency key of the call that forked it
+`
+
+// The states of a moment. What is creating or deleting when a daemon opens was
+// left by one that was killed.
+const (
+	momentCreating = "creating"
+	momentReady    = "ready"
+	momentDeleting = "deleting"
+)
+
+// moment is one as the control database has it.
+type moment struct {
+	holt.Moment
+	state      string
+	disk, next holt.DiskID
+	report     machine.SnapshotReport
+}
+
+// checkpoint is the name of the workspace's checkpoint that goes with it.
+func (m moment) checkpoint() string { return string(m.ID) }
+
+// momentTable is the table moment, and the directory with one machine image for
+// each of its rows.
+type momentTable struct {
+	d   *db.DB
+	dir string
+}
+
+// path is the directory of a moment's machine image.
+func (t momentTable) path(id holt.MomentID) string { return filepath.Join(t.dir, string(id)) }
+
+const momentColumns = `id, name, computer, kind, parent, state, disk, next, cpus, memory_mb, bytes, report, created,
+	(SELECT name FROM computer c WHERE c.id = moment.computer)`
+
+// list returns the moments that a condition selects.
+func (t momentTable) list(ctx context.Context, condition string, args ...any) (all []moment, err error) {
+	err = read(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Query(`SELECT `+momentColumns+` FROM moment `+condition, args, func(row *db.Row) error {
+			m := moment{
+				Moment: holt.Moment{
+					ID: holt.MomentID(row.Text(0)), Name: row.Text(1), ComputerID: holt.ComputerID(row.Text(2)), Kind: holt.MomentKind(row.Text(3)),
+					Parent: holt.MomentID(row.Text(4)), CPUs: int(row.Int64(8)), MemoryMB: int(row.Int64(9)), Bytes: row.Int64(10),
+					CreatedAt: time.Unix(0, row.Int64(12)).UTC(), Computer: row.Text(13),
+				},
+				state: row.Text(5), disk: holt.DiskID(row.Text(6)), next: holt.DiskID(row.Text(7)),
+			}
+			if err := json.Unmarshal(row.Bytes(11), &m.report); err != nil {
+				return fmt.Errorf("decode moment %s: %w", m.ID, err)
+			}
+			m.PauseMS = float64(m.report.Pause.Microseconds()) / 1000
+			m.Throttle = m.report.Throttle
+			all = append(all, m)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read moments: %w", err)
+	}
+	return all, nil
+}
+
+// of returns a ready moment of a computer by name or id.
+func (t momentTable) of(ctx context.Context, r record, ref string) (moment, error) {
+	list, err := t.list(ctx, `WHERE computer = ?1 AND (id = ?2 OR name = ?2) AND state = 'ready'`, r.ID, ref)
+	if err != nil {
+		return moment{}, err
+	}
+	if ref == "" || len(list) == 0 {
+		return moment{}, noMoment(ref).WithHint("holt moment list %s shows those of %s", r.Name, r.Name)
+	}
+	return list[0], nil
+}
+
+// get returns a ready moment by id.
+func (t momentTable) get(ctx context.Context, id holt.MomentID) (moment, error) {
+	list, err := t.list(ctx, `WHERE id = ? AND state = 'ready'`, id)
+	if err != nil {
+		return moment{}, err
+	}
+	if len(list) == 0 {
+		return moment{}, noMoment(string(id)).WithHint("holt moment list shows the moments there are; unnamed ones go after a while")
+	}
+	return list[0], nil
+}
+
+// find returns a ready moment by id, or by a name that only one has.
+func (t momentTable) find(ctx context.Context, ref string) (moment, error) {
+	list, err := t.list(ctx, `WHERE (id = ?1 OR name = ?1) AND state = 'ready' LIMIT 2`, ref)
+	switch {
+	case err != nil:
+		return moment{}, err
+	case ref == "" || len(list) == 0:
+		return moment{}, noMoment(ref).WithHint("holt moment list shows the moments there are; unnamed ones go after a while")
+	case len(list) > 1:
+		return moment{}, holt.Errorf(holt.Conflict, "several computers have a moment %q", clip(ref)).WithHint("give its id; holt moment list shows it")
+	}
+	return list[0], nil
+}
+
+func noMoment(ref string) *holt.Error {
+	return holt.Errorf(holt.NotFound, "there is no moment %q", clip(ref))
+}
+
+// insert makes the rows of a moment that is to be taken of r, and of the disk
+// that r's machine will write to afterwards.
+func (t momentTable) insert(ctx context.Context, k *disks, r record, m moment, claim *Claim) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
+		if m.Name != "" {
+			_, taken, err := textOf(tx, `SELECT 1 FROM moment WHERE computer = ? AND name = ?`, r.ID, m.Name)
+			if err != nil {
+				return err
+			}
+			if taken {
+				return holt.Errorf(holt.AlreadyExists, "%s has a moment %q already", r.Name, m.Name).WithHint("choose another name")
+			}
+		}
+		if err := claim.Bind(tx, string(m.ID)); err != nil {
+			return err
+		}
+		if m.next != "" {
+			if err := k.insert(tx, m.next, m.disk, r.image); err != nil {
+				return err
+			}
+		}
+		return tx.Exec(`INSERT INTO moment (id, name, computer, kind, parent, state, disk, next, cpus, memory_mb, created) VALUES (?,?,?,?,?,?,?,?,?,?,?)`,
+			m.ID, m.Name, r.ID, m.Kind, m.Parent, momentCreating, m.disk, m.next, m.CPUs, m.MemoryMB, m.CreatedAt.UnixNano())
+	})
+}
+
+// ready says that a moment is complete, and what became of its computer: one
+// cannot be true without the other.
+func (t momentTable) ready(ctx context.Context, computers table, m moment, r record) error {
+	report, err := json.Marshal(m.report)
+	if err != nil {
+		return fmt.Errorf("encode report of snapshot: %w", err)
+	}
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
+		if err := computers.update(tx, r); err != nil {
+			return err
+		}
+		return tx.Exec(`UPDATE moment SET state = 'ready', next = '', bytes = ?2, report = ?3, cpus = ?4, memory_mb = ?5 WHERE id = ?1`,
+			m.ID, m.Bytes, string(report), m.CPUs, m.MemoryMB)
+	})
+}
+
+// condemn says that a moment is being deleted, unless its computer is paused at it.
+func (t momentTable) condemn(ctx context.Context, id holt.MomentID, claim *Claim) (done bool, err error) {
+	err = writeSync(ctx, t.d, func(tx *db.Tx) error {
+		if err := claim.Bind(tx, string(id)); err != nil {
+			return err
+		}
+		return tx.Query(`UPDATE moment SET state = 'deleting' WHERE id = ? AND NOT EXISTS
+			(SELECT 1 FROM computer c WHERE c.id = moment.computer AND c.moment = moment.id AND c.state IN ('pausing', 'paused', 'resuming')) RETURNING id`,
+			[]any{id}, func(*db.Row) error { done = true; return nil })
+	})
+	return done, err
+}
+
+// setNext writes down the disk that is to be a resumed computer's.
+func (t momentTable) setNext(tx *db.Tx, m moment) error {
+	return tx.Exec(`UPDATE moment SET next = ? WHERE id = ?`, m.next, m.ID)
+}
+
+func (t momentTable) erase(ctx context.Context, id holt.MomentID) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM moment WHERE id = ?`, id) })
+}
+
+// forksOf returns the computers that were forked from a moment.
+func (t momentTable) forksOf(ctx context.Context, id holt.MomentID) (all []holt.Dependent, err error) {
+	err = read(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Query(`SELECT id, name FROM computer WHERE parent_moment = ? AND state <> 'creating' ORDER BY name`, []any{id}, func(row *db.Row) error {
+			all = append(all, holt.Dependent{ID: holt.ComputerID(row.Text(0)), Name: row.Text(1)})
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read forks of moment: %w", err)
+	}
+	return all, nil
+}

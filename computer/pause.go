@@ -1,0 +1,217 @@
+package computer
+
+import (
+	"context"
+	"time"
+
+	"holt"
+	"holt/db"
+	"holt/machine"
+)
+
+// Pause keeps a running computer's memory and both disks, and ends its machine:
+// everything in it goes on where it was with Resume, or when something reaches
+// for it. A paused one is left as it is. It goes on when its caller leaves.
+//
+// Errors: NotFound, Conflict (it does not run), Unsupported (by the engine),
+// OutOfSpace, Unavailable; then it goes on running.
+func (s *Store) Pause(ctx context.Context, ref, key string) (holt.Computer, error) {
+	return s.lifeVerb(ctx, "computer.pause", ref, key, memory{s}.pause)
+}
+
+// Resume lets a paused computer go on; a running one is left as it is. It
+// returns once its agent answers and the clock is right. It goes on when its
+// caller leaves.
+//
+// Errors: NotFound, Conflict (it is neither paused nor running; its workspace is
+// mounted read-write on the host), Unsupported (what its memory needs is not
+// here), OutOfSpace, Unavailable. It stays paused, unless its machine runs and
+// the guest does not answer.
+func (s *Store) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
+	return s.lifeVerb(ctx, "computer.resume", ref, key, memory{s}.resume)
+}
+
+// lifeVerb is a verb that changes a computer's state and goes on when its caller leaves.
+func (s *Store) lifeVerb(ctx context.Context, method, ref, key string, act func(context.Context, string) (holt.Computer, error)) (holt.Computer, error) {
+	return detach(ctx, s.gate, func(ctx context.Context) (holt.Computer, error) {
+		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
+			Key: key, Method: method, Request: ref,
+			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return act(ctx, ref) },
+		})
+	})
+}
+
+func (s memory) pause(ctx context.Context, ref string) (holt.Computer, error) {
+	if r, err := s.table.find(ctx, ref); err == nil && r.State == holt.ComputerPaused {
+		return s.shown(r), nil
+	}
+	r, l, unlock, err := s.holdRunning(ctx, ref)
+	if err != nil {
+		if r.State == holt.ComputerPaused { // meanwhile
+			return s.shown(r), nil
+		}
+		return holt.Computer{}, err
+	}
+	defer unlock()
+	// What programs hold of the workspace in memory can then be read while it is paused.
+	if err := l.flush(ctx); err != nil {
+		l.log.Debug("the guest did not write what it holds in memory", "computer", r.ID, "err", err)
+	}
+	r.State, r.Reason = holt.ComputerPausing, ""
+	if err := s.table.save(ctx, r); err != nil {
+		return holt.Computer{}, err
+	}
+	_, err = s.take(ctx, &r, l, exposure{verb: "pause", kind: holt.MomentPause, end: true, durable: true})
+	if r.State == holt.ComputerPaused { // as far as that goes the error does not matter
+		s.leave(r, l)
+		s.log.Info("computer paused", "computer", r.ID, "name", r.Name, "moment", r.moment)
+		return s.shown(r), nil
+	}
+	if ctx.Err() != nil {
+		return holt.Computer{}, ending() // the next daemon goes on
+	}
+	r.State = holt.ComputerRunning
+	if lost := s.table.save(ctx, r); lost != nil {
+		s.log.Error("record that a pause failed", "computer", r.ID, "err", lost)
+	}
+	if ended(l.m) { // watch has waited for the lock
+		s.log.Error("machine ended while it was paused", "computer", r.ID, "err", err)
+	}
+	return holt.Computer{}, err
+}
+
+// leave lets go of the machine of a computer that is paused now. Its guest's
+// mount stays: it goes on with the guest.
+func (s memory) leave(r record, l *live) {
+	s.seats.put(r.ID, nil)
+	l.close()
+	if err := l.m.Kill(); err != nil { // it has ended, unless its memory was kept by a daemon before this one
+		s.log.Error("end paused machine", "computer", r.ID, "err", err)
+	}
+	l.m.Release()
+	if err := l.ws.Tree().Sync(); err != nil {
+		s.log.Warn("sync workspace", "computer", r.ID, "workspace", r.workspaceID, "err", err)
+	}
+	l.release()
+}
+
+func (s memory) resume(ctx context.Context, ref string) (holt.Computer, error) {
+	r, unlock, err := s.hold(ctx, ref)
+	if err != nil {
+		return holt.Computer{}, err
+	}
+	defer unlock()
+	switch r.State {
+	case holt.ComputerRunning:
+		if s.seats.live(r.ID) == nil {
+			return holt.Computer{}, unreachable(r)
+		}
+		return s.shown(r), nil
+	case holt.ComputerPaused:
+	default:
+		return holt.Computer{}, inState(r)
+	}
+	from, err := s.moments.get(ctx, r.moment)
+	if err != nil {
+		return holt.Computer{}, err
+	}
+	m := &making{s: s.Store, r: &r, from: &from}
+	if err := m.forward(ctx, "resume", []step{
+		{"row", m.claimResume, m.stayPaused},
+		{"disk", m.makeOverlay, nothing},
+		{"open", m.openWorkspace, m.closeWorkspace},
+		{"machine", m.startMachine, m.killMachine},
+		{"run", m.goesOn, nothing},
+	}); err != nil {
+		return holt.Computer{}, err
+	}
+	return m.resumed(ctx)
+}
+
+// claimResume writes down that the computer is being resumed, and the disk that
+// its machine will write to: a new one, since the last try may have written to its.
+func (m *making) claimResume(ctx context.Context) error {
+	m.r.State, m.r.Reason = holt.ComputerResuming, ""
+	if m.from.disk != "" {
+		m.from.next = holt.NewDiskID()
+	}
+	err := writeSync(ctx, m.s.cfg.DB, func(tx *db.Tx) error {
+		if m.from.next != "" {
+			if err := m.s.disks.insert(tx, m.from.next, m.from.disk, m.r.image); err != nil {
+				return err
+			}
+		}
+		if err := m.s.moments.setNext(tx, *m.from); err != nil {
+			return err
+		}
+		return m.s.table.update(tx, *m.r)
+	})
+	m.before, m.r.disk = m.r.disk, m.from.next
+	return err
+}
+
+// stayPaused undoes that.
+func (m *making) stayPaused(ctx context.Context) error {
+	m.r.State, m.r.disk = holt.ComputerPaused, m.before
+	return m.endResume(ctx)
+}
+
+// endResume records what became of a resume: the computer has its disk.
+func (m *making) endResume(ctx context.Context) error {
+	m.from.next = ""
+	err := writeSync(ctx, m.s.cfg.DB, func(tx *db.Tx) error {
+		if err := m.s.moments.setNext(tx, *m.from); err != nil {
+			return err
+		}
+		return m.s.table.update(tx, *m.r)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = m.s.disks.collect(ctx)
+	return err
+}
+
+// goesOn records that the guest's processors run again: from here on there is
+// no way back to the moment, since the workspace goes on, too.
+func (m *making) goesOn(ctx context.Context) error {
+	now := time.Now().UTC()
+	m.r.State, m.r.StartedAt, m.r.Moment = holt.ComputerRunning, &now, ""
+	if err := m.endResume(ctx); err != nil {
+		return err
+	}
+	m.attach()
+	return nil
+}
+
+// settleResume finishes the resume that a killed daemon began: with its machine,
+// if that goes on. Else the computer stays paused.
+func (s memory) settleResume(ctx context.Context, r *record, vm machine.Machine) error {
+	from, err := s.moments.get(ctx, r.moment)
+	if err != nil {
+		return err
+	}
+	m := &making{s: s.Store, r: r, from: &from, before: r.disk}
+	if vm == nil {
+		return m.stayPaused(ctx)
+	}
+	now := time.Now().UTC()
+	r.disk, r.State, r.StartedAt = from.next, holt.ComputerRunning, &now
+	return m.endResume(ctx)
+}
+
+// resumed waits for the guest of a machine that goes on.
+func (m *making) resumed(ctx context.Context) (holt.Computer, error) {
+	bounded, cancel := context.WithTimeout(ctx, m.s.cfg.Limits.Resume)
+	defer cancel()
+	if err := m.live.await(bounded, m.s.cfg.Limits.Resume); err != nil {
+		return holt.Computer{}, m.explain(ctx, err)
+	}
+	m.r.BootMS = time.Since(m.live.launched).Milliseconds()
+	if err := m.s.table.save(ctx, *m.r); err != nil {
+		return holt.Computer{}, err
+	}
+	m.s.log.Info("computer resumed", "computer", m.r.ID, "name", m.r.Name, "ms", m.r.BootMS)
+	memory{m.s}.prune(ctx, m.r.ID)
+	return m.s.shown(*m.r), nil
+}

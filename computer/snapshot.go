@@ -1,0 +1,244 @@
+package computer
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"holt"
+	"holt/machine"
+	"holt/workspace"
+)
+
+// memory is the store as far as it keeps what computers have in memory.
+type memory struct{ *Store }
+
+// Snapshot takes a moment of a running computer, which goes on, and keeps it
+// until it is deleted. It goes on when its caller leaves.
+//
+// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (it
+// does not run), Unsupported (by the engine), OutOfSpace, Unavailable.
+func (s *Store) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Moment, error) {
+	if spec.Name != "" {
+		if _, err := holt.ParseName(spec.Name); err != nil {
+			return holt.Moment{}, err
+		}
+	}
+	act := func(ctx context.Context, claim *Claim) (holt.Moment, error) {
+		return memory{s}.snapshot(ctx, ref, spec, claim)
+	}
+	return detach(ctx, s.gate, func(ctx context.Context) (holt.Moment, error) {
+		return Once(ctx, s.cfg.Keys, Call[holt.Moment]{
+			Key: key, Method: "computer.snapshot", Request: []any{ref, spec}, Act: act,
+			Again: func(ctx context.Context, id string) (holt.Moment, error) {
+				if m, err := s.moments.get(ctx, holt.MomentID(id)); holt.CodeOf(err) != holt.NotFound {
+					return m.Moment, err
+				}
+				return act(ctx, nil) // it was cut off, and undone
+			},
+		})
+	})
+}
+
+func (s memory) snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, claim *Claim) (holt.Moment, error) {
+	r, l, unlock, err := s.holdRunning(ctx, ref)
+	if err != nil {
+		return holt.Moment{}, err
+	}
+	defer unlock()
+	m, err := s.take(ctx, &r, l, exposure{verb: "snapshot", kind: holt.MomentSnapshot, name: spec.Name, claim: claim, durable: true})
+	return m.Moment, err
+}
+
+// holdRunning locks a computer whose memory can be kept.
+func (s memory) holdRunning(ctx context.Context, ref string) (record, *live, func(), error) {
+	r, unlock, err := s.hold(ctx, ref)
+	if err != nil {
+		return r, nil, nil, err
+	}
+	l := s.seats.live(r.ID)
+	switch {
+	case !s.cfg.Engine.Capabilities().MemorySnapshot:
+		err = noMemory(s.cfg.Engine)
+	case r.State != holt.ComputerRunning:
+		err = inState(r)
+	case l == nil:
+		err = unreachable(r)
+	default:
+		err = s.mend(ctx, &r, l.m)
+	}
+	if err != nil {
+		unlock()
+		return r, nil, nil, err
+	}
+	return r, l, unlock, nil
+}
+
+// noMemory is the error for an engine that cannot keep a machine's memory.
+func noMemory(e machine.Engine) error {
+	return holt.Errorf(holt.Unsupported, "the engine %s cannot keep a computer's memory", e.Name()).
+		WithHint("holt serve --engine qemu can; holt workspace checkpoint and fork work with every engine")
+}
+
+// exposure says what moment to take, and for what.
+type exposure struct {
+	verb    string
+	kind    holt.MomentKind
+	name    string
+	claim   *Claim
+	end     bool // the machine ends with it, and the computer is paused
+	durable bool // it survives power loss
+}
+
+// take takes a moment of a running computer, whose lock is held: the row first,
+// then the image and the workspace's checkpoint at the same instant, then that
+// both are there, together with the disk that the machine writes to now. What
+// fails in between is finished or undone by mend, here or by the next daemon.
+func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (moment, error) {
+	m := moment{
+		Moment: holt.Moment{
+			ID: holt.NewMomentID(), Name: e.name, Kind: e.kind, ComputerID: r.ID, Computer: r.Name, Parent: r.moment,
+			CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB,
+		},
+		disk: r.disk,
+	}
+	if r.disk != "" {
+		m.next = holt.NewDiskID()
+	}
+	err := s.cfg.point(e.verb + "/row")
+	if err == nil {
+		err = s.moments.insert(ctx, s.disks, *r, m, e.claim)
+	}
+	if err != nil {
+		return m, err
+	}
+	if err = s.cfg.point(e.verb + "/memory"); err == nil {
+		err = s.expose(ctx, r, l, &m, e)
+	}
+	if err != nil {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+		defer cancel()
+		if lost := s.mend(late, r, l.m); lost != nil {
+			s.log.Error("cannot undo", "verb", e.verb, "computer", r.ID, "err", lost)
+		}
+		return m, err
+	}
+	s.log.Info("moment taken", "computer", r.ID, "moment", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
+		"throttle", m.report.Throttle, "forced", m.report.Forced)
+	s.prune(ctx, r.ID)
+	return m, nil
+}
+
+// expose makes what a moment consists of, and records that it is there.
+func (s memory) expose(ctx context.Context, r *record, l *live, m *moment, e exposure) error {
+	if e.durable { // so that little is left to sync while the guest stands still
+		if err := l.ws.Tree().Sync(); err != nil {
+			return HostError(err)
+		}
+	}
+	spec := machine.SnapshotSpec{Dir: s.moments.path(m.ID), End: e.end, Durable: e.durable}
+	if m.next != "" {
+		spec.Disk = s.disks.path(m.next)
+	}
+	spec.Held = func(context.Context) error {
+		if err := s.cfg.point(e.verb + "/held"); err != nil {
+			return err
+		}
+		_, err := l.ws.Checkpoint(workspace.CheckpointOptions{
+			Name: m.checkpoint(), CheckpointNote: workspace.CheckpointNote{Reason: "moment of " + r.Name}, Mounts: true, Synced: e.durable,
+		})
+		return err
+	}
+	report, err := l.m.Snapshot(ctx, spec)
+	if err != nil {
+		return HostError(err)
+	}
+	if err := s.cfg.point(e.verb + "/ready"); err != nil {
+		return err
+	}
+	return s.complete(ctx, r, m, report, e.end)
+}
+
+// complete records that a moment is whole, and what became of its computer.
+func (s memory) complete(ctx context.Context, r *record, m *moment, report machine.SnapshotReport, ended bool) error {
+	im, err := machine.ReadImage(s.moments.path(m.ID))
+	if err != nil {
+		return err
+	}
+	m.report, m.Bytes = report, s.moments.allocated(m.ID)
+	m.CPUs, m.MemoryMB = im.Spec.CPUs, im.Spec.MemoryMB // the record may say what comes with the next start
+	m.PauseMS, m.Throttle = float64(report.Pause.Microseconds())/1000, report.Throttle
+	then := *r
+	then.disk, then.moment, then.Reason = m.next, m.ID, ""
+	if ended {
+		then.State, then.Moment = holt.ComputerPaused, m.ID
+	}
+	if err := s.moments.ready(ctx, s.table, *m, then); err != nil {
+		return err
+	}
+	*r = then
+	return nil
+}
+
+// mend finishes or undoes the moment that was being taken of a computer, whose
+// lock is held; most often there is none. vm is its machine, nil if that is gone.
+//
+// A machine that goes on says itself which disk it writes to. Of one that is
+// gone the workspace tells: with the moment's checkpoint there, the new disk may
+// have been written to, and was complete; without, it was not.
+func (s memory) mend(ctx context.Context, r *record, vm machine.Machine) error {
+	half, err := s.moments.list(ctx, `WHERE computer = ? AND state = 'creating'`, r.ID)
+	if err != nil {
+		return err
+	}
+	for _, m := range half {
+		if vm != nil && !ended(vm) {
+			if m.next != "" && filepath.Base(vm.Disk()) == filepath.Base(s.disks.path(m.next)) {
+				r.disk = m.next
+			}
+		} else {
+			held, err := s.held(ctx, *r, m)
+			if err != nil {
+				return err
+			}
+			if held {
+				r.disk = m.next
+			}
+			if im, err := machine.ReadImage(s.moments.path(m.ID)); held && err == nil && r.State == holt.ComputerPausing {
+				return s.complete(ctx, r, &m, im.Report, true)
+			}
+		}
+		if err := s.table.save(ctx, *r); err != nil {
+			return err
+		}
+		s.log.Info("remove half-taken moment", "computer", r.ID, "moment", m.ID)
+		if _, err := s.removeMoment(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// held says whether the workspace's checkpoint of a moment was taken.
+func (s memory) held(ctx context.Context, r record, m moment) (bool, error) {
+	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	_, err = ws.FindCheckpoint(m.checkpoint())
+	if holt.CodeOf(err) == holt.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ended says whether a machine is known to have ended.
+func ended(vm machine.Machine) bool {
+	select {
+	case <-vm.Done():
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,325 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/machine"
+	"holt/machine/machinetest"
+	"holt/qemu"
+)
+
+// vmHome is a data directory of a daemon with real virtual machines. Nothing may
+// be left of them when the test ends.
+func vmHome(t *testing.T) string {
+	t.Helper()
+	t.Setenv(holt.EnvEngine, "qemu")
+	t.Setenv(holt.EnvImageDir, machinetest.Images(t))
+	dir, err := os.MkdirTemp("", "holt-home")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		e, err := qemu.Open(context.Background(), qemu.Options{CacheDir: dir})
+		var left []machine.Stray
+		if err == nil {
+			left, err = e.Strays(dir)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		for _, s := range left {
+			t.Errorf("a machine is left: %+v", s)
+			s.Kill()
+		}
+		os.RemoveAll(dir)
+	})
+	return dir
+}
+
+// world is a program that has much to lose: a counter in its memory and in a
+// file that agree, a server, an open transaction, and a connection to elsewhere.
+// It imports little, since an emulated processor has to compile that first.
+const world = `
+import _socket, _thread, os, sqlite3, sys, time
+n, lock = 0, _thread.allocate_lock()
+db = sqlite3.connect('w.db', isolation_level=None, check_same_thread=False)
+db.execute('create table t(x)')
+db.execute('begin')
+db.execute("insert into t values('open')")
+def tcp(): return _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+def count():
+    global n
+    while True:
+        with lock:
+            n += 1
+            with open('count.new', 'w') as f: f.write(str(n))
+            os.rename('count.new', 'count')
+        time.sleep(0.1)
+def far():
+    s = tcp()
+    s.connect(('10.0.2.2', int(sys.argv[1])))
+    with open('far', 'w') as f: f.write('up')
+    try: s.recv(1)
+    except OSError: pass
+    with open('far', 'w') as f: f.write('cut')
+_thread.start_new_thread(count, ())
+_thread.start_new_thread(far, ())
+server = tcp()
+server.bind(('127.0.0.1', 8000))
+server.listen(5)
+while True:
+    fd, _ = server._accept()
+    c = _socket.socket(fileno=fd)
+    asked = c.recv(100).decode().strip()
+    if asked == 'commit': db.execute('commit')
+    if asked == 'rows': said = repr(sqlite3.connect('w.db').execute('select x from t').fetchall())
+    else:
+        with lock: said = '%d %s' % (n, open('count').read())
+    c.send(said.encode())
+    c.close()
+`
+
+// vm is a daemon process with real machines, as a client sees it.
+type vm struct {
+	*process
+	t   *testing.T
+	dir string
+}
+
+// again starts the next daemon, which kills itself at a step if there is one.
+func (v *vm) again(kill string) {
+	v.t.Helper()
+	v.process = spawn(v.t, v.dir, kill)
+}
+
+// says runs a command and returns what it says; it must succeed.
+func (v *vm) says(computer, command string) string {
+	v.t.Helper()
+	r, err := v.Runs.Start(v.t.Context(), computer, holt.RunSpec{Command: holt.OSString(command), User: "root"}, "")
+	var out strings.Builder
+	var end holt.Run
+	if err == nil {
+		err = v.Runs.Follow(v.t.Context(), r.ID, 0, func(e holt.RunEvent) error {
+			out.Write(e.Data)
+			if e.Run != nil {
+				end = *e.Run
+			}
+			return nil
+		})
+	}
+	if err != nil || end.State != holt.RunExited || end.ExitCode != 0 {
+		v.t.Fatalf("%s: %s: %v %+v %s", computer, command, err, end, out.String())
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// ask is the command that asks the server in a computer something.
+func ask(what string) string {
+	return "exec 3<>/dev/tcp/127.0.0.1/8000; echo " + what + " >&3; cat <&3"
+}
+
+// goesOn fails the test unless the counter has reached least and grows, and memory
+// and workspace agree about it. It returns how far it is.
+func (v *vm) goesOn(computer string, least int) int {
+	v.t.Helper()
+	for range 2 {
+		memory, file, _ := strings.Cut(v.says(computer, ask("count")), " ")
+		n, err := strconv.Atoi(memory)
+		if err != nil || memory != file || n <= least {
+			v.t.Errorf("%s: memory has %s, the workspace %s, and it was %d", computer, memory, file, least)
+		}
+		least = n
+	}
+	return least
+}
+
+// until waits for a command to say something.
+func (v *vm) until(computer, command, want string) {
+	v.t.Helper()
+	end := time.Now().Add(2 * time.Minute)
+	for {
+		got := v.says(computer, command)
+		if got == want {
+			return
+		}
+		if time.Now().After(end) {
+			v.t.Fatalf("%s: %s says %q, not %q", computer, command, got, want)
+		}
+	}
+}
+
+// clock fails the test if a computer's clock is wrong by more than a second.
+func (v *vm) clock(computer string) {
+	v.t.Helper()
+	before := time.Now()
+	said := v.says(computer, "date +%s%N")
+	ns, err := strconv.ParseInt(said, 10, 64)
+	if now := time.Unix(0, ns); err != nil || now.Before(before.Add(-time.Second)) || now.After(time.Now().Add(time.Second)) {
+		v.t.Errorf("%s: the clock says %v, between %v and %v", computer, now, before, time.Now())
+	}
+}
+
+// populate begins the world in a computer. The far end of its connection is here.
+func (v *vm) populate(computer string) {
+	v.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.t.Cleanup(func() { l.Close() })
+	if _, err := v.Files.Write(v.t.Context(), computer, "/home/agent/world.py", holt.WriteSpec{}, strings.NewReader(world)); err != nil {
+		v.t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	for _, command := range []string{fmt.Sprintf("exec python3 world.py %d > world.log 2>&1", port), "touch log; exec tail -f log > tailed"} {
+		if _, err := v.Runs.Start(v.t.Context(), computer, holt.RunSpec{Command: holt.OSString(command)}, ""); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	v.until(computer, "cat far world.log 2>/dev/null || true", "up")
+}
+
+// TestMoments: everything that runs in a computer goes on in it and in its
+// forks, through pause, a daemon that is killed, and resume.
+func TestMoments(t *testing.T) {
+	v := &vm{t: t, dir: vmHome(t)}
+	v.again("")
+	ctx := t.Context()
+	if _, err := v.Computers.Create(ctx, holt.ComputerSpec{Name: "einstein", MemoryMB: 512}, ""); err != nil {
+		t.Fatal(err)
+	}
+	v.populate("einstein")
+	least := v.goesOn("einstein", 0)
+
+	kept, err := v.Computers.Snapshot(ctx, "einstein", holt.SnapshotSpec{Name: "before"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forked, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Count: 2}, "fork")
+	if err != nil || len(forked.Computers) != 2 || forked.Computers[0].Error != nil || forked.Computers[1].Error != nil {
+		t.Fatalf("%+v %v", forked, err)
+	}
+	all := []string{"einstein", "einstein-1", "einstein-2"}
+	different := map[string]string{}
+	for _, name := range all {
+		v.goesOn(name, least)
+		v.clock(name)
+		if said := v.says(name, "hostname; cat /etc/hostname; echo "+name+" >> log; echo "+name+" > mine"); said != name+"\n"+name {
+			t.Errorf("%s says its name is %q", name, said)
+		}
+		v.until(name, "tail -n 1 tailed", name)
+		for _, command := range []string{"cat /etc/machine-id", "head -c 16 /dev/urandom | od -A n -t x1"} {
+			said := v.says(name, command)
+			if other := different[said]; other != "" {
+				t.Errorf("%s and %s are the same in %s: %s", name, other, command, said)
+			}
+			different[said] = name
+		}
+	}
+	v.until("einstein-1", "cat far", "cut")
+	v.until("einstein", "cat far", "up")
+	v.says("einstein-1", ask("commit"))
+	for name, want := range map[string]string{"einstein": "[]", "einstein-1": "[('open',)]", "einstein-2": "[]"} {
+		v.until(name, ask("rows"), want)
+		v.until(name, "cat mine", name)
+	}
+	v.forkOfForks(kept, forked)
+	v.pauseAndKill(least)
+	v.remove()
+}
+
+// forkOfForks: a fork and an older moment can be forked, too.
+func (v *vm) forkOfForks(kept holt.Moment, forked holt.ForkedComputers) {
+	t, ctx := v.t, v.t.Context()
+	t.Helper()
+	if _, err := v.Computers.Fork(ctx, "einstein-1", holt.ComputerForkSpec{Name: "bohr"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	v.goesOn("bohr", 0)
+	v.until("bohr", "cat mine", "einstein-1")
+	if _, err := v.Moments.Fork(ctx, "before", holt.ComputerForkSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	v.goesOn("curie", 0)
+	if said := v.says("curie", "ls mine 2>&1 || true"); !strings.Contains(said, "No such file") {
+		t.Errorf("from before: %q", said)
+	}
+	bohr, err := v.Computers.Get(ctx, "bohr")
+	if err != nil || bohr.Parent == nil || bohr.Parent.Name != "einstein-1" {
+		t.Errorf("%+v %v", bohr, err)
+	}
+	got, err := v.Moments.Get(ctx, "before")
+	if err != nil || got.ID != kept.ID || len(got.Forks) != 1 || got.Forks[0].Name != "curie" {
+		t.Errorf("%+v %v", got, err)
+	}
+	freed, err := v.Moments.Delete(ctx, "before", "")
+	if err != nil || freed.Bytes == 0 || len(freed.Forks) != 1 {
+		t.Errorf("%+v %v", freed, err)
+	}
+	v.goesOn("curie", 0)
+	if got, err := v.Moments.Get(ctx, string(forked.Moment)); err != nil || len(got.Forks) != 2 || got.Parent != kept.ID {
+		t.Errorf("%+v %v", got, err)
+	}
+	for _, name := range []string{"bohr", "curie", "einstein-2"} {
+		if err := v.Computers.Delete(ctx, name, ""); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// pauseAndKill: what was paused goes on under another daemon, woken by who needs it.
+func (v *vm) pauseAndKill(least int) {
+	t, ctx := v.t, v.t.Context()
+	t.Helper()
+	least = v.goesOn("einstein", least)
+	c, err := v.Computers.Pause(ctx, "einstein", "")
+	if err != nil || c.State != holt.ComputerPaused || c.Moment == "" {
+		t.Fatalf("%+v %v", c, err)
+	}
+	if _, err := v.Moments.Delete(ctx, string(c.Moment), ""); holt.CodeOf(err) != holt.Conflict {
+		t.Errorf("what it is paused at was deleted: %v", err)
+	}
+	v.kill()
+	v.again("")
+	if c, err := v.Computers.Get(ctx, "einstein"); err != nil || c.State != holt.ComputerPaused {
+		t.Fatalf("%+v %v", c, err)
+	}
+	// Beside the guest, whose kernel has it in memory.
+	if _, err := v.WorkspaceFiles.Write(ctx, "einstein", "/mine", holt.WriteSpec{}, strings.NewReader("written while paused\n")); err != nil {
+		t.Fatal(err)
+	}
+	v.goesOn("einstein", least) // this wakes it
+	v.clock("einstein")
+	v.until("einstein", "cat mine", "written while paused")
+	v.goesOn("einstein-1", 0) // it was adopted
+}
+
+// remove deletes everything; nothing may be left.
+func (v *vm) remove() {
+	t, ctx := v.t, v.t.Context()
+	t.Helper()
+	for _, name := range []string{"einstein", "einstein-1"} {
+		if report, err := v.Workspaces.Check(ctx, name); err != nil || len(report.Problems) > 0 {
+			t.Errorf("check of %s: %v %v", name, report.Problems, err)
+		}
+		if err := v.Computers.Delete(ctx, name, ""); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, sub := range []string{"computers", "workspaces", "moments", "disks"} {
+		entries, err := os.ReadDir(filepath.Join(v.dir, sub))
+		if err != nil || len(entries) > 0 {
+			t.Errorf("%s holds %v, %v", sub, entries, err)
+		}
+	}
+	endAll(t, v.process)
+}

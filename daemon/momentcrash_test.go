@@ -1,0 +1,125 @@
+package daemon_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holt"
+	"holt/client"
+)
+
+// TestKilledInMoments kills a daemon at steps of snapshot, fork, pause and resume: the
+// repeated call finishes it with the next daemon, and nothing is lost or left.
+func TestKilledInMoments(t *testing.T) {
+	points := []string{"snapshot/ready", "pause/held", "pause/ready", "resume/machine", "resume/run", "fork-moment/held", "fork/machine"}
+	if os.Getenv("HOLT_SOAK") != "" {
+		points = nil
+		for verb, steps := range map[string]string{
+			"snapshot": "row memory held ready", "pause": "row memory held ready", "resume": "row disk open machine run",
+			"fork-moment": "row memory held ready", "fork": "row workspace moments disk open machine agent settle",
+		} {
+			for _, step := range strings.Fields(steps) {
+				points = append(points, verb+"/"+step)
+			}
+		}
+	}
+	v := &vm{t: t, dir: vmHome(t)}
+	v.again("")
+	if _, err := v.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie", MemoryMB: 256}, ""); err != nil {
+		t.Fatal(err)
+	}
+	v.says("curie", "mkfifo hold; (read x < hold; echo $x > released) > /dev/null 2>&1 & echo kept > /run/memory; echo kept > /root/disk")
+	for _, point := range points {
+		verb, _, _ := strings.Cut(point, "/")
+		v.killedAt(point, verb)
+	}
+	v.says("curie", "echo on > hold")
+	v.until("curie", "cat released", "on")
+	if err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
+		t.Error(err)
+	}
+	for _, sub := range []string{"computers", "workspaces", "moments", "disks"} {
+		entries, err := os.ReadDir(filepath.Join(v.dir, sub))
+		if err != nil || len(entries) > 0 {
+			t.Errorf("%s holds %v, %v", sub, entries, err)
+		}
+	}
+	endAll(t, v.process)
+}
+
+// killedAt has a verb cut off at a point, and repeated.
+func (v *vm) killedAt(point, verb string) {
+	t, ctx := v.t, context.Background()
+	t.Helper()
+	if verb == "resume" {
+		if _, err := v.Computers.Pause(ctx, "curie", ""); err != nil {
+			t.Fatal(point, err)
+		}
+	}
+	v.kill()
+	v.again(point)
+	done := make(chan error, 1)
+	caller := connect(t, v.dir)
+	go func() { done <- v.act(ctx, caller, verb, point) }()
+	v.wait()
+	v.again("")
+	if err := <-done; err != nil {
+		t.Errorf("%s: the repeated call: %v", point, err)
+	}
+	if verb == "pause" {
+		if c, err := v.Computers.Get(ctx, "curie"); err != nil || c.State != holt.ComputerPaused {
+			t.Errorf("%s: %+v %v", point, c, err)
+		}
+	}
+	const kept = "cat /run/memory /root/disk" // of memory, and of the disk that was frozen
+	if said := v.says("curie", kept); said != "kept\nkept" {
+		t.Errorf("%s: %q", point, said)
+	}
+	all, err := v.Computers.List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.Name == "curie" {
+			continue
+		}
+		if said := v.says(c.Name, kept); said != "kept\nkept" || !strings.HasPrefix(verb, "fork") {
+			t.Errorf("%s: %+v says %q", point, c, said)
+		}
+		if err := v.Computers.Delete(ctx, c.Name, ""); err != nil {
+			t.Error(point, err)
+		}
+	}
+	if forks := len(all) - 1; strings.HasPrefix(verb, "fork") && forks != 1 {
+		t.Errorf("%s: %d forks", point, forks)
+	}
+	moments, err := v.Moments.List(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries(t, v.dir, "moments", len(moments))
+	for _, m := range moments {
+		if m.Kind == holt.MomentSnapshot {
+			if _, err := v.Moments.Delete(ctx, string(m.ID), ""); err != nil {
+				t.Error(point, err)
+			}
+		}
+	}
+}
+
+func (v *vm) act(ctx context.Context, c *client.Client, verb, key string) (err error) {
+	switch verb {
+	case "snapshot":
+		_, err = c.Computers.Snapshot(ctx, "curie", holt.SnapshotSpec{Name: "kept"}, key)
+	case "pause":
+		_, err = c.Computers.Pause(ctx, "curie", key)
+	case "resume":
+		_, err = c.Computers.Resume(ctx, "curie", key)
+	default:
+		_, err = c.Computers.Fork(ctx, "curie", holt.ComputerForkSpec{}, key)
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package holt
+
+import "time"
+
+// Moment is a computer at one instant: its memory, root disk and workspace,
+// kept together under one id. A computer can be forked from it.
+type Moment struct {
+	ID         MomentID    `json:"id"`
+	Name       string      `json:"name,omitempty" doc:"unique among the computer's moments; absent if nobody gave one"`
+	Kind       MomentKind  `json:"kind" enum:"snapshot,fork,pause" doc:"why it was taken; a snapshot stays until it is deleted, of the others the last few"`
+	ComputerID ComputerID  `json:"computer_id" doc:"whose moment it is"`
+	Computer   string      `json:"computer" doc:"its name"`
+	Parent     MomentID    `json:"parent,omitempty" doc:"the moment before: that computer's last one, or the one that it was forked from"`
+	CreatedAt  time.Time   `json:"created_at"`
+	CPUs       int         `json:"cpus"`
+	MemoryMB   int         `json:"memory_mb" doc:"MiB"`
+	Bytes      int64       `json:"bytes" doc:"what its memory takes on the host"`
+	PauseMS    float64     `json:"pause_ms" doc:"how long the computer stood still for it, milliseconds; for a pause, until all was copied"`
+	Throttle   int         `json:"throttle,omitempty" doc:"percent by which its processors were held back at last, since they changed memory faster than it could be copied"`
+	Forks      []Dependent `json:"forks,omitempty" doc:"computers that were forked from it; they do not need it any more"`
+}
+
+// MomentKind says why a moment was taken.
+type MomentKind string
+
+// The kinds of moments.
+const (
+	MomentSnapshot MomentKind = "snapshot" // somebody asked for it: it stays until it is deleted
+	MomentFork     MomentKind = "fork"     // a running computer was forked
+	MomentPause    MomentKind = "pause"    // a computer was paused
+)
+
+// Dependent is a computer that came from a moment.
+type Dependent struct {
+	ID   ComputerID `json:"id"`
+	Name string     `json:"name"`
+}
+
+// Origin says what a computer was forked from.
+type Origin struct {
+	ID     ComputerID `json:"id" doc:"the computer it was forked from"`
+	Name   string     `json:"name,omitempty" doc:"its name; absent once it is deleted"`
+	Moment MomentID   `json:"moment" doc:"the moment it began with"`
+}
+
+// SnapshotSpec says how to call a moment.
+type SnapshotSpec struct {
+	Name string `json:"name,omitempty" doc:"a DNS label, unique among the computer's moments; default: none, it has its id"`
+}
+
+// ComputerForkSpec says what to fork and how often.
+type ComputerForkSpec struct {
+	At    string `json:"at,omitempty" doc:"a moment of the computer, by name or id; default: now, or what it is paused at"`
+	Name  string `json:"name,omitempty" doc:"of the fork, or what the names of several begin with; default: the computer's, and a number"`
+	Count int    `json:"count,omitempty" minimum:"1" maximum:"100" doc:"how many forks to make of the same moment; default 1"`
+}
+
+// ForkedComputers lists the forks that were asked for, those that could not be
+// made too.
+type ForkedComputers struct {
+	Computers []ForkedComputer `json:"computers" nullable:"false"`
+	Moment    MomentID         `json:"moment,omitempty" doc:"what they are forks of"`
+}
+
+// ForkedComputer is one fork, which runs, or why it was not made.
+type ForkedComputer struct {
+	ID    ComputerID `json:"id,omitempty"`
+	Name  string     `json:"name,omitempty"`
+	Error *Error     `json:"error,omitempty"`
+}
+
+// MomentFreed says what deleting a moment did.
+type MomentFreed struct {
+	Bytes int64       `json:"bytes" doc:"what the host's disk got back"`
+	Forks []Dependent `json:"forks,omitempty" doc:"computers that were forked from it; what they share with it stays as long as they need it"`
+}

@@ -1,0 +1,131 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"holt"
+)
+
+// OneMoment names a moment in a path.
+type OneMoment struct {
+	Moment string `path:"moment" doc:"id, or a name that only one moment has"`
+}
+
+const momentTag = "moments"
+
+func (s *Server) moments(api huma.API) {
+	s.takeMoments(api)
+	s.keptMoments(api)
+}
+
+// takeMoments registers the verbs of computers that keep their memory.
+func (s *Server) takeMoments(api huma.API) {
+	nouns := s.opt.Nouns.Computers
+	op := describe(http.MethodPost, "/v1/computers/{computer}/snapshot", "snapshotComputer", momentTag, "Take a moment of a running computer, which goes on")
+	op.DefaultStatus = http.StatusCreated
+	op.Description = "Memory, root disk and workspace of the same instant, under one id. It stays until it is deleted."
+	register(api, op, func(ctx context.Context, in *struct {
+		OneComputer
+		Keyed
+		Body holt.SnapshotSpec
+	}) (*reply[holt.Moment], error) {
+		ref, err := parseRef(in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		m, err := nouns.Snapshot(ctx, ref, in.Body, in.Key)
+		return &reply[holt.Moment]{m}, err
+	})
+
+	op = describe(http.MethodPost, "/v1/computers/{computer}/fork", "forkComputer", momentTag, "Fork a computer: running as it is now, paused as it was, or one of its moments")
+	op.DefaultStatus = http.StatusCreated
+	op.Description = "Each fork goes on with everything that ran, in a root disk and a workspace of its own, under an identity of its own. " +
+		"What could not be made says why, beside what could; nothing of it is left. The computer goes on."
+	register(api, op, func(ctx context.Context, in *struct {
+		OneComputer
+		Keyed
+		Body holt.ComputerForkSpec
+	}) (*reply[holt.ForkedComputers], error) {
+		ref, err := parseRef(in.Computer)
+		if err != nil {
+			return nil, err
+		}
+		forked, err := nouns.Fork(ctx, ref, in.Body, in.Key)
+		return &reply[holt.ForkedComputers]{forked}, err
+	})
+	s.life(api, "pause", "Pause a running computer: its memory and both disks stay, its machine ends", nouns.Pause)
+	s.life(api, "resume", "Let a paused computer go on where it was; a running one is left as it is", nouns.Resume)
+}
+
+// keptMoments registers the moments there are.
+func (s *Server) keptMoments(api huma.API) {
+	nouns := s.opt.Nouns.Moments
+	register(api, describe(http.MethodGet, "/v1/moments", "listMoments", momentTag, "List moments, oldest first"),
+		func(ctx context.Context, in *struct {
+			Paging
+			Computer string `query:"computer" maxLength:"64" doc:"only those of this computer, by name or id"`
+		}) (*reply[holt.Page[holt.Moment]], error) {
+			if in.Computer != "" {
+				if _, err := parseRef(in.Computer); err != nil {
+					return nil, err
+				}
+			}
+			all, err := nouns.List(ctx, in.Computer)
+			return pageOf(all, func(m holt.Moment) string {
+				return m.CreatedAt.UTC().Format("2006-01-02T15:04:05.000000000Z") + string(m.ID)
+			}, in.Paging), err
+		})
+
+	register(api, describe(http.MethodGet, "/v1/moments/{moment}", "getMoment", momentTag, "Get a moment"),
+		func(ctx context.Context, in *OneMoment) (*reply[holt.Moment], error) {
+			ref, err := parseMoment(in.Moment)
+			if err != nil {
+				return nil, err
+			}
+			m, err := nouns.Get(ctx, ref)
+			return &reply[holt.Moment]{m}, err
+		})
+
+	op := describe(http.MethodDelete, "/v1/moments/{moment}", "deleteMoment", momentTag, "Delete a moment")
+	op.Description = "Its forks go on: what they share with it stays as long as they need it. Conflict while its computer is paused at it."
+	register(api, op, func(ctx context.Context, in *struct {
+		OneMoment
+		Keyed
+	}) (*reply[holt.MomentFreed], error) {
+		ref, err := parseMoment(in.Moment)
+		if err != nil {
+			return nil, err
+		}
+		freed, err := nouns.Delete(ctx, ref, in.Key)
+		return &reply[holt.MomentFreed]{freed}, err
+	})
+
+	op = describe(http.MethodPost, "/v1/moments/{moment}/fork", "forkMoment", momentTag, "Fork a moment")
+	op.DefaultStatus = http.StatusCreated
+	register(api, op, func(ctx context.Context, in *struct {
+		OneMoment
+		Keyed
+		Body holt.ComputerForkSpec
+	}) (*reply[holt.ForkedComputers], error) {
+		ref, err := parseMoment(in.Moment)
+		if err != nil {
+			return nil, err
+		}
+		if in.Body.At != "" {
+			return nil, holt.Errorf(holt.InvalidArgument, "the moment to fork is named twice").WithHint("leave at out")
+		}
+		forked, err := nouns.Fork(ctx, ref, in.Body, in.Key)
+		return &reply[holt.ForkedComputers]{forked}, err
+	})
+}
+
+// parseMoment checks a moment's name or id at the door.
+func parseMoment(s string) (string, error) {
+	if _, err := holt.ParseMomentID(s); err == nil {
+		return s, nil
+	}
+	return holt.ParseName(s)
+}

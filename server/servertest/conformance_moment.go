@@ -1,0 +1,87 @@
+package servertest
+
+import (
+	"testing"
+
+	"holt"
+	"holt/server"
+)
+
+// momentVerbs: an engine either keeps memory, or says that it cannot and
+// changes nothing.
+func momentVerbs(t *testing.T, n server.Nouns) {
+	ctx := t.Context()
+	c := newComputer(t, n, "einstein")
+	if got := Must(n.Computers.Resume(ctx, "einstein", ""))(t); got.State != holt.ComputerRunning {
+		t.Errorf("resumed while it runs: %s", got.State)
+	}
+	for _, ref := range []string{"mom_aaaaaaaaaaaaaaaa", "nowhere"} {
+		_, err := n.Moments.Get(ctx, ref)
+		WantCode(t, err, holt.NotFound)
+		_, err = n.Moments.Delete(ctx, ref, "")
+		WantCode(t, err, holt.NotFound)
+		_, err = n.Moments.Fork(ctx, ref, holt.ComputerForkSpec{}, "")
+		WantCode(t, err, holt.NotFound)
+	}
+	if all := Must(n.Moments.List(ctx, ""))(t); len(all) != 0 {
+		t.Errorf("moments: %+v", all)
+	}
+	_, err := n.Moments.List(ctx, "nowhere")
+	WantCode(t, err, holt.NotFound)
+	kept, err := n.Computers.Snapshot(ctx, "einstein", holt.SnapshotSpec{Name: "dawn"}, "snap")
+	if holt.CodeOf(err) == holt.Unsupported {
+		_, err = n.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{}, "")
+		WantCode(t, err, holt.Unsupported)
+		_, err = n.Computers.Pause(ctx, "einstein", "")
+		WantCode(t, err, holt.Unsupported)
+		if got := Must(n.Computers.Get(ctx, "einstein"))(t); got.State != holt.ComputerRunning {
+			t.Errorf("after what is not supported: %s", got.State)
+		}
+		return
+	}
+	if again := Must(n.Computers.Snapshot(ctx, "einstein", holt.SnapshotSpec{Name: "dawn"}, "snap"))(t); again.ID != kept.ID || kept.ComputerID != c.ID {
+		t.Errorf("a repeated snapshot: %+v, the first %+v", again, kept)
+	}
+	_, err = n.Computers.Snapshot(ctx, "einstein", holt.SnapshotSpec{Name: "dawn"}, "")
+	WantCode(t, err, holt.AlreadyExists)
+	forkMoments(t, n, kept)
+	for range 2 { // the second changes nothing
+		if got := Must(n.Computers.Pause(ctx, "einstein", ""))(t); got.State != holt.ComputerPaused {
+			t.Errorf("paused: %s", got.State)
+		}
+	}
+	if got := Must(n.Computers.Resume(ctx, "einstein", ""))(t); got.State != holt.ComputerRunning {
+		t.Errorf("resumed: %s", got.State)
+	}
+}
+
+func forkMoments(t *testing.T, n server.Nouns, kept holt.Moment) {
+	ctx := t.Context()
+	two := Must(n.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Count: 2, Name: "try"}, "fork"))(t)
+	if len(two.Computers) != 2 || two.Computers[0].Name != "try-1" || two.Computers[1].Error != nil || two.Moment == kept.ID {
+		t.Fatalf("forked: %+v", two)
+	}
+	if got := Must(n.Computers.Get(ctx, "try-2"))(t); got.ID != two.Computers[1].ID || got.State != holt.ComputerRunning ||
+		got.Parent == nil || got.Parent.ID != kept.ComputerID || got.Parent.Moment != two.Moment {
+		t.Errorf("a fork: %+v", got)
+	}
+	older := Must(n.Moments.Fork(ctx, "dawn", holt.ComputerForkSpec{Name: "older"}, ""))(t)
+	if len(older.Computers) != 1 || older.Moment != kept.ID {
+		t.Errorf("forked a moment: %+v", older)
+	}
+	_, err := n.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{At: "dawn", Name: "older"}, "")
+	WantCode(t, err, holt.AlreadyExists)
+	if all := Must(n.Moments.List(ctx, "einstein"))(t); len(all) != 2 || all[0].ID != kept.ID {
+		t.Errorf("moments: %+v", all)
+	}
+	if got := Must(n.Moments.Get(ctx, string(kept.ID)))(t); len(got.Forks) != 1 || got.Forks[0].Name != "older" {
+		t.Errorf("moment: %+v", got)
+	}
+	freed := Must(n.Moments.Delete(ctx, "dawn", "delete"))(t)
+	if freed.Bytes <= 0 || len(freed.Forks) != 1 {
+		t.Errorf("freed: %+v", freed)
+	}
+	if got := Must(n.Computers.Get(ctx, "older"))(t); got.State != holt.ComputerRunning {
+		t.Errorf("after its moment is gone: %+v", got)
+	}
+}
