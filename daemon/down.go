@@ -27,6 +27,10 @@ func (d *Daemon) Down(ctx context.Context, spec holt.DownSpec, _ string) (holt.D
 		return report, holt.Errorf(holt.InvalidArgument, "%q is no way to end computers", spec.Computers).
 			WithHint("give stop, pause or keep")
 	}
+	if spec.Computers == holt.DownPause && !d.engine.Capabilities().MemorySnapshot {
+		return report, holt.Errorf(holt.Unsupported, "the engine %s cannot pause computers", d.engine.Name()).
+			WithHint("holt down --stop shuts them down and keeps their disks; --keep leaves them running")
+	}
 	select {
 	case d.downs <- struct{}{}: // a second call waits for the first
 		defer func() { <-d.downs }()
