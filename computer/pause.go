@@ -103,10 +103,7 @@ func (s memory) resume(ctx context.Context, ref string) (holt.Computer, error) {
 	defer unlock()
 	switch r.State {
 	case holt.ComputerRunning:
-		if s.seats.live(r.ID) == nil {
-			return holt.Computer{}, unreachable(r)
-		}
-		return s.shown(r), nil
+		return s.asIs(r)
 	case holt.ComputerPaused:
 	default:
 		return holt.Computer{}, inState(r)

@@ -34,10 +34,7 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 	defer unlock()
 	switch r.State {
 	case holt.ComputerRunning:
-		if s.seats.live(r.ID) == nil {
-			return holt.Computer{}, unreachable(r)
-		}
-		return s.shown(r), nil
+		return s.asIs(r)
 	case holt.ComputerStopped:
 	default:
 		return holt.Computer{}, inState(r)
@@ -59,6 +56,14 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 		return holt.Computer{}, err
 	}
 	s.log.Info("computer started", "computer", r.ID, "name", r.Name, "boot_ms", r.BootMS)
+	return s.shown(r), nil
+}
+
+// asIs is a computer that runs already, as what a start or resume answers.
+func (s *Store) asIs(r record) (holt.Computer, error) {
+	if s.seats.live(r.ID) == nil {
+		return holt.Computer{}, unreachable(r)
+	}
 	return s.shown(r), nil
 }
 
