@@ -28,6 +28,14 @@ type ForkedWorkspace struct {
 // MostForks is how many forks one call makes at most.
 const MostForks = 100
 
+// CheckForks refuses a number of forks that one call does not make, with InvalidArgument.
+func CheckForks(count int) error {
+	if count < 1 || count > MostForks {
+		return Errorf(InvalidArgument, "%d forks cannot be made at once", count).WithHint("ask for 1 to %d", MostForks)
+	}
+	return nil
+}
+
 // MergeSpec says what to bring from another workspace.
 type MergeSpec struct {
 	From   string    `json:"from" doc:"the workspace whose changes are merged: a fork of this one, what it was forked from, or a fork of the same"`

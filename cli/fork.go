@@ -20,8 +20,8 @@ afterwards; holt workspace merge brings changes back.`,
   holt workspace fork einstein --at before-upgrade --count 3`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if spec.Count < 1 || spec.Count > holt.MostForks {
-				return holt.Errorf(holt.InvalidArgument, "%d forks cannot be made at once", spec.Count).WithHint("ask for 1 to %d", holt.MostForks)
+			if err := holt.CheckForks(spec.Count); err != nil {
+				return err
 			}
 			c, err := a.connect()
 			if err != nil {

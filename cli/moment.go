@@ -75,8 +75,8 @@ elsewhere end. holt workspace merge brings files back.`,
 			if err := refuseEmptyFlags(cmd); err != nil {
 				return err
 			}
-			if spec.Count < 1 || spec.Count > holt.MostForks {
-				return holt.Errorf(holt.InvalidArgument, "%d forks cannot be made at once", spec.Count).WithHint("ask for 1 to %d", holt.MostForks)
+			if err := holt.CheckForks(spec.Count); err != nil {
+				return err
 			}
 			c, err := a.connect()
 			if err != nil {

@@ -32,8 +32,8 @@ func (s *Store) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec
 			return holt.ForkedComputers{}, err
 		}
 	}
-	if count := cmp.Or(spec.Count, 1); count < 1 || count > holt.MostForks {
-		return holt.ForkedComputers{}, holt.Errorf(holt.InvalidArgument, "%d forks cannot be made at once", count).WithHint("ask for 1 to %d", holt.MostForks)
+	if err := holt.CheckForks(cmp.Or(spec.Count, 1)); err != nil {
+		return holt.ForkedComputers{}, err
 	}
 	return detach(ctx, s.gate, func(ctx context.Context) (holt.ForkedComputers, error) {
 		return Once(ctx, s.cfg.Keys, Call[holt.ForkedComputers]{

@@ -69,8 +69,8 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (
 // forkNames chooses names that are free.
 func (w *Workspaces) forkNames(ctx context.Context, parent string, spec holt.ForkSpec) ([]string, error) {
 	count := cmp.Or(spec.Count, 1)
-	if count < 1 || count > holt.MostForks {
-		return nil, holt.Errorf(holt.InvalidArgument, "%d forks cannot be made at once", count).WithHint("ask for 1 to %d", holt.MostForks)
+	if err := holt.CheckForks(count); err != nil {
+		return nil, err
 	}
 	if spec.Name != "" && count == 1 {
 		return []string{spec.Name}, nil
