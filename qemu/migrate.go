@@ -87,9 +87,9 @@ func (g *guest) openStream(ctx context.Context, memory, state *os.File, pause ti
 	unix.FcntlInt(in.Fd(), unix.F_SETPIPE_SZ, pipeSize)
 	s := &stream{guest: g, out: out, done: make(chan struct{}), splitter: newSplitter(out, int64(g.spec.MemoryMB)*mib, memory)}
 	go func() {
-		defer close(s.done)
 		s.state, s.err = s.splitter.split(state)
-		s.shut() // whoever writes on learns it
+		close(s.done) // first: what QEMU says once its writes fail is not why they do
+		s.shut()
 	}()
 	if err := s.begin(ctx, in); err != nil {
 		in.Close()
