@@ -21,7 +21,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	}
 	l := n.s.seats.live(t.ComputerID)
 	if t.State == holt.TerminalRunning {
-		if _, l, err = n.s.wake(ctx, string(t.ComputerID)); err != nil {
+		if _, l, err = (waking{n.s}).wake(ctx, string(t.ComputerID)); err != nil {
 			return err
 		}
 	}

@@ -146,12 +146,6 @@ func (s *Store) List(ctx context.Context) ([]holt.Computer, error) {
 	return list, nil
 }
 
-// Having returns the computer that has a workspace; ok is false if none does.
-func (s *Store) Having(ctx context.Context, id holt.WorkspaceID) (c holt.Computer, ok bool, err error) {
-	r, ok, err := s.table.byWorkspace(ctx, id)
-	return r.Computer, ok, err
-}
-
 // shown adds to a record what only memory knows: that a running guest does not answer.
 func (s *Store) shown(r record) holt.Computer {
 	if r.State != holt.ComputerRunning || r.Reason != "" {

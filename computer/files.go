@@ -250,7 +250,7 @@ func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpe
 // ask calls act with the agent of a computer, woken if need be; repeat says
 // that it does no harm twice.
 func (f *Files) ask(ctx context.Context, computer string, repeat bool, act func(context.Context, *agent.Client) error) error {
-	_, l, err := f.s.wake(ctx, computer)
+	_, l, err := waking{f.s}.wake(ctx, computer)
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (f *Files) ask(ctx context.Context, computer string, repeat bool, act func(
 
 // change is ask for what changes files: that is attributed to the caller.
 func (f *Files) change(ctx context.Context, computer string, repeat bool, act func(context.Context, *agent.Client) error) error {
-	_, l, err := f.s.wake(ctx, computer)
+	_, l, err := waking{f.s}.wake(ctx, computer)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (f *Files) mark(ctx context.Context, l *live) (mark string, done func()) {
 // stream is ask for what takes as long as it takes: it is ended when the guest
 // stalls, not after a fixed time.
 func (f *Files) stream(ctx context.Context, computer string, act func(context.Context, *agent.Client, *watchdog) error) error {
-	_, l, err := f.s.wake(ctx, computer)
+	_, l, err := waking{f.s}.wake(ctx, computer)
 	if err != nil {
 		return err
 	}
@@ -288,7 +288,7 @@ func (f *Files) stream(ctx context.Context, computer string, act func(context.Co
 
 // streamChange is stream for what changes files: that is attributed to the caller.
 func (f *Files) streamChange(ctx context.Context, computer string, act func(context.Context, *agent.Client, *watchdog) error) error {
-	_, l, err := f.s.wake(ctx, computer)
+	_, l, err := waking{f.s}.wake(ctx, computer)
 	if err != nil {
 		return err
 	}

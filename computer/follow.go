@@ -42,12 +42,12 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 			return true, f.exit(run)
 		}
 		backoff(ctx, 2) // it may be paused, and whoever only follows does not wake it
-		return false, f.r.s.settled(ctx, run.ComputerID)
+		return false, waking{f.r.s}.settled(ctx, run.ComputerID)
 	}
 	client, err := l.agent(ctx, l.limits.Reconnect)
 	if err != nil {
 		if !l.running() {
-			return false, f.r.s.settled(ctx, run.ComputerID)
+			return false, waking{f.r.s}.settled(ctx, run.ComputerID)
 		}
 		return false, err
 	}

@@ -26,7 +26,7 @@ type forks struct{ memory }
 //
 // Errors: NotFound, InvalidArgument, AlreadyExists, Conflict (it neither runs
 // nor is paused), Unsupported (by the engine), OutOfSpace, Unavailable.
-func (s *Store) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
+func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
 			return holt.ForkedComputers{}, err
@@ -35,11 +35,11 @@ func (s *Store) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec
 	if err := holt.CheckForks(cmp.Or(spec.Count, 1)); err != nil {
 		return holt.ForkedComputers{}, err
 	}
-	return detach(ctx, s.gate, func(ctx context.Context) (holt.ForkedComputers, error) {
-		return Once(ctx, s.cfg.Keys, Call[holt.ForkedComputers]{
+	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.ForkedComputers, error) {
+		return Once(ctx, m.s.cfg.Keys, Call[holt.ForkedComputers]{
 			Key: key, Method: "computer.fork", Request: []any{ref, spec},
 			Act: func(ctx context.Context, _ *Claim) (holt.ForkedComputers, error) {
-				return forks{memory{s}}.fork(ctx, ref, spec, key)
+				return forks{memory{m.s}}.fork(ctx, ref, spec, key)
 			},
 		})
 	})

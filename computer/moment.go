@@ -52,14 +52,14 @@ func (m *Moments) Get(ctx context.Context, ref string) (holt.Moment, error) {
 	return one.Moment, err
 }
 
-// Fork makes computers of a moment; see [Store.Fork].
+// Fork makes computers of a moment; see [Memory.Fork].
 func (m *Moments) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
 	one, err := m.s.moments.find(ctx, ref)
 	if err != nil {
 		return holt.ForkedComputers{}, err
 	}
 	spec.At = string(one.ID)
-	return m.s.Fork(ctx, string(one.ComputerID), spec, key)
+	return m.s.Memory().Fork(ctx, string(one.ComputerID), spec, key)
 }
 
 // Delete removes a moment. Its forks go on: what they share with it stays as

@@ -15,8 +15,8 @@ import (
 //
 // Errors: NotFound, Conflict (it does not run), Unsupported (by the engine),
 // OutOfSpace, Unavailable; then it goes on running.
-func (s *Store) Pause(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return s.lifeVerb(ctx, "computer.pause", ref, key, memory{s}.pause)
+func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, error) {
+	return m.verb(ctx, "computer.pause", ref, key, memory{m.s}.pause)
 }
 
 // Resume lets a paused computer go on; a running one is left as it is. It
@@ -27,14 +27,14 @@ func (s *Store) Pause(ctx context.Context, ref, key string) (holt.Computer, erro
 // mounted read-write on the host), Unsupported (what its memory needs is not
 // here), OutOfSpace, Unavailable. It stays paused, unless its machine runs and
 // the guest does not answer.
-func (s *Store) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return s.lifeVerb(ctx, "computer.resume", ref, key, memory{s}.resume)
+func (m *Memory) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
+	return m.verb(ctx, "computer.resume", ref, key, memory{m.s}.resume)
 }
 
-// lifeVerb is a verb that changes a computer's state and goes on when its caller leaves.
-func (s *Store) lifeVerb(ctx context.Context, method, ref, key string, act func(context.Context, string) (holt.Computer, error)) (holt.Computer, error) {
-	return detach(ctx, s.gate, func(ctx context.Context) (holt.Computer, error) {
-		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
+// verb is one that changes a computer's state and goes on when its caller leaves.
+func (m *Memory) verb(ctx context.Context, method, ref, key string, act func(context.Context, string) (holt.Computer, error)) (holt.Computer, error) {
+	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.Computer, error) {
+		return Once(ctx, m.s.cfg.Keys, Call[holt.Computer]{
 			Key: key, Method: method, Request: ref,
 			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return act(ctx, ref) },
 		})

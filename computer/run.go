@@ -43,7 +43,7 @@ func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 }
 
 func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, claim *Claim) (holt.Run, error) {
-	c, l, err := r.s.wake(ctx, computer)
+	c, l, err := waking{r.s}.wake(ctx, computer)
 	if err != nil {
 		return holt.Run{}, err
 	}
@@ -96,7 +96,7 @@ func (r *Runs) startAgain(ctx context.Context, id holt.RunID, spec holt.RunSpec)
 	if err != nil || run.State == holt.RunExited {
 		return run, err
 	}
-	_, l, err := r.s.wake(ctx, string(run.ComputerID))
+	_, l, err := waking{r.s}.wake(ctx, string(run.ComputerID))
 	if err != nil {
 		return holt.Run{}, err
 	}
@@ -171,7 +171,7 @@ func (r *Runs) at(ctx context.Context, id holt.RunID) (*live, error) {
 		return nil, err
 	}
 	if c, err := r.s.table.find(ctx, string(run.ComputerID)); err == nil && c.State == holt.ComputerPaused && run.State == holt.RunRunning {
-		if _, _, err := r.s.wake(ctx, string(run.ComputerID)); err != nil {
+		if _, _, err := (waking{r.s}).wake(ctx, string(run.ComputerID)); err != nil {
 			return nil, err
 		}
 	}

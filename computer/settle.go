@@ -75,40 +75,6 @@ func (l *live) settled(ctx context.Context) error {
 	return nil
 }
 
-// at returns the machine that has a workspace, nil if none does.
-func (s *Store) at(ctx context.Context, id holt.WorkspaceID) *live {
-	r, ok, err := s.table.byWorkspace(ctx, id)
-	if err != nil || !ok {
-		return nil
-	}
-	return s.seats.live(r.ID)
-}
-
-// Flush has the computer that runs with a workspace write what its programs
-// hold of it in memory, within [Limits].Flush. Without one there is nothing to
-// write.
-func (s *Store) Flush(ctx context.Context, id holt.WorkspaceID) error {
-	l := s.at(ctx, id)
-	if l == nil || !l.running() {
-		return nil
-	}
-	return l.flush(ctx)
-}
-
-// Settle waits until what ended runs changed in a workspace has its checkpoints,
-// for as long as a guest may take for that.
-func (s *Store) Settle(ctx context.Context, id holt.WorkspaceID) {
-	l := s.at(ctx, id)
-	if l == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
-	defer cancel()
-	if err := l.settled(ctx); err != nil {
-		l.log.Debug("not waited for what runs changed", "computer", l.id, "err", err)
-	}
-}
-
 // Receipt says what a run changed in its computer's workspace. Of a run that
 // has ended it is final, unless its guest does not answer.
 //
@@ -122,7 +88,7 @@ func (r *Runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error)
 	if err != nil {
 		return holt.Receipt{}, err
 	}
-	r.s.Settle(ctx, c.workspaceID)
+	r.s.Guests().Settle(ctx, c.workspaceID)
 	ws, release, err := r.s.cfg.Workspaces.View(ctx, c.workspaceID)
 	if err != nil {
 		return holt.Receipt{}, err

@@ -10,7 +10,14 @@ import (
 	"holt/workspace"
 )
 
-// memory is the store as far as it keeps what computers have in memory.
+// Memory is what is kept of all computers' memory: the verbs that take moments
+// of them and let them go on.
+type Memory struct{ s *Store }
+
+// Memory returns the memory of all computers.
+func (s *Store) Memory() *Memory { return &Memory{s} }
+
+// memory is the store as those verbs see it.
 type memory struct{ *Store }
 
 // Snapshot takes a moment of a running computer, which goes on, and keeps it
@@ -18,21 +25,21 @@ type memory struct{ *Store }
 //
 // Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (it
 // does not run), Unsupported (by the engine), OutOfSpace, Unavailable.
-func (s *Store) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Moment, error) {
+func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Moment, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
 			return holt.Moment{}, err
 		}
 	}
 	act := func(ctx context.Context, claim *Claim) (holt.Moment, error) {
-		return memory{s}.snapshot(ctx, ref, spec, claim)
+		return memory{m.s}.snapshot(ctx, ref, spec, claim)
 	}
-	return detach(ctx, s.gate, func(ctx context.Context) (holt.Moment, error) {
-		return Once(ctx, s.cfg.Keys, Call[holt.Moment]{
+	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.Moment, error) {
+		return Once(ctx, m.s.cfg.Keys, Call[holt.Moment]{
 			Key: key, Method: "computer.snapshot", Request: []any{ref, spec}, Act: act,
 			Again: func(ctx context.Context, id string) (holt.Moment, error) {
-				if m, err := s.moments.get(ctx, holt.MomentID(id)); holt.CodeOf(err) != holt.NotFound {
-					return m.Moment, err
+				if taken, err := m.s.moments.get(ctx, holt.MomentID(id)); holt.CodeOf(err) != holt.NotFound {
+					return taken.Moment, err
 				}
 				return act(ctx, nil) // it was cut off, and undone
 			},

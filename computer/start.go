@@ -125,7 +125,7 @@ func (m *making) awaitAgent(ctx context.Context) error {
 		return m.explain(ctx, err)
 	}
 	m.s.seats.put(m.r.ID, l)
-	m.s.watch(l)
+	supervision{m.s, l}.watch()
 	return nil
 }
 
@@ -142,7 +142,7 @@ func (m *making) attach() {
 	m.identify()
 	m.live.connect(m.s.gate.ctx)
 	m.s.seats.put(m.r.ID, m.live)
-	m.s.watch(m.live)
+	supervision{m.s, m.live}.watch()
 }
 
 // await returns when the agent answers and the workspace is mounted.

@@ -32,7 +32,7 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 	case holt.ComputerStopped:
 		return s.shown(r), nil
 	case holt.ComputerPaused:
-		return s.forgetMemory(ctx, r)
+		return memory{s}.forget(ctx, r)
 	case holt.ComputerRunning, holt.ComputerStopping:
 	default:
 		return holt.Computer{}, inState(r)
@@ -49,10 +49,10 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 	return s.shown(r), err
 }
 
-// forgetMemory makes a paused computer a stopped one. Its disk is the one that
+// forget makes a paused computer a stopped one. Its disk is the one that
 // was laid over the moment's, as after a power cut.
-func (s *Store) forgetMemory(ctx context.Context, r record) (holt.Computer, error) {
-	m := &making{s: s, r: &r}
+func (s memory) forget(ctx context.Context, r record) (holt.Computer, error) {
+	m := &making{s: s.Store, r: &r}
 	if err := m.endMount(ctx); err != nil {
 		return holt.Computer{}, err
 	}

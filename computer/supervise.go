@@ -1,38 +1,45 @@
 package computer
 
-// watch notices when a machine ends that nobody ended.
-func (s *Store) watch(l *live) {
-	_, leave, err := s.gate.enter(s.gate.ctx)
+// supervision notices when a machine ends that nobody ended.
+type supervision struct {
+	s *Store
+	l *live
+}
+
+// watch begins it; it ends with the machine or the daemon.
+func (v supervision) watch() {
+	_, leave, err := v.s.gate.enter(v.s.gate.ctx)
 	if err != nil {
 		return // the daemon is ending
 	}
 	go func() {
 		defer leave()
 		select {
-		case <-l.ctx.Done():
-		case <-l.m.Done():
-			s.died(l)
+		case <-v.l.ctx.Done():
+		case <-v.l.m.Done():
+			v.died()
 		}
 	}()
 }
 
 // died records that a machine has ended, unless a verb that holds the
 // computer's lock ended it.
-func (s *Store) died(l *live) {
-	r, unlock, err := s.hold(s.gate.ctx, string(l.id))
+func (v supervision) died() {
+	s := v.s
+	r, unlock, err := s.hold(s.gate.ctx, string(v.l.id))
 	if err != nil {
 		return // deleted meanwhile, or the daemon is ending
 	}
 	defer unlock()
-	if s.seats.live(l.id) != l {
+	if s.seats.live(v.l.id) != v.l {
 		return
 	}
-	m := &making{s: s, r: &r, live: l}
+	m := &making{s: s, r: &r, live: v.l}
 	err = m.back(s.gate.ctx, "died", m.boot())
 	if err == nil {
 		err = m.stopped(s.gate.ctx, "its machine ended: it was shut down from inside, or its process was killed")
 	}
 	if err != nil && s.gate.ctx.Err() == nil {
-		s.log.Error("record end of machine", "computer", l.id, "err", err)
+		s.log.Error("record end of machine", "computer", v.l.id, "err", err)
 	}
 }

@@ -102,7 +102,7 @@ func (t *takeover) adopt(ctx context.Context) error {
 	t.live = l
 	l.connect(t.s.gate.ctx)
 	t.s.seats.put(t.r.ID, l)
-	t.s.watch(l)
+	supervision{t.s, l}.watch()
 	t.s.log.Info("computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())
 	switch t.r.State {
 	case holt.ComputerStarting, holt.ComputerStopping:

@@ -60,7 +60,7 @@ func checkTerminal(spec holt.TerminalSpec) error {
 // open has the guest open a terminal under an id, if it has none of that name.
 // It is on record before it can write anything.
 func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalID, spec holt.TerminalSpec, claim *Claim) (holt.Terminal, error) {
-	c, l, err := n.s.wake(ctx, computer)
+	c, l, err := waking{n.s}.wake(ctx, computer)
 	if err != nil {
 		return holt.Terminal{}, err
 	}
@@ -195,6 +195,6 @@ func (n *Terminals) at(ctx context.Context, computer, ref string) (holt.Terminal
 	if err != nil || t.State != holt.TerminalRunning {
 		return t, nil, err
 	}
-	_, l, err := n.s.wake(ctx, string(t.ComputerID))
+	_, l, err := waking{n.s}.wake(ctx, string(t.ComputerID))
 	return t, l, err
 }

@@ -6,9 +6,12 @@ import (
 	"holt"
 )
 
+// waking is the store as those see it who need a machine that runs.
+type waking struct{ *Store }
+
 // wake returns the running machine of a computer. A stopped one is started,
 // a paused one goes on; a verb at work on it is waited for.
-func (s *Store) wake(ctx context.Context, ref string) (record, *live, error) {
+func (s waking) wake(ctx context.Context, ref string) (record, *live, error) {
 	for {
 		r, err := s.table.find(ctx, ref)
 		if err != nil {
@@ -29,7 +32,7 @@ func (s *Store) wake(ctx context.Context, ref string) (record, *live, error) {
 				return record{}, nil, err
 			}
 		case holt.ComputerPaused:
-			if _, err := s.Resume(ctx, string(r.ID), ""); err != nil {
+			if _, err := s.Memory().Resume(ctx, string(r.ID), ""); err != nil {
 				return record{}, nil, err
 			}
 		case holt.ComputerFailed:
@@ -46,7 +49,7 @@ func (s *Store) wake(ctx context.Context, ref string) (record, *live, error) {
 
 // settled waits for the verb that is at work on a computer. If its machine
 // can then not be reached though it should run, that is the error.
-func (s *Store) settled(ctx context.Context, id holt.ComputerID) error {
+func (s waking) settled(ctx context.Context, id holt.ComputerID) error {
 	r, unlock, err := s.hold(ctx, string(id))
 	if err != nil {
 		return err

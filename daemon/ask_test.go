@@ -17,7 +17,7 @@ import (
 func TestQueryBesideForksAndDeletes(t *testing.T) {
 	w := openRegistry(t, time.Hour)
 	w.mounts.having = func(context.Context, holt.WorkspaceID) (c holt.Computer, has bool, err error) { return c, false, nil }
-	w.computers = nil
+	w.guests = nil
 	ctx := t.Context()
 	for _, name := range []string{"a", "b"} {
 		if _, err := w.Create(ctx, holt.WorkspaceSpec{Name: name}, ""); err != nil {
@@ -57,7 +57,7 @@ func TestQueryBesideForksAndDeletes(t *testing.T) {
 func TestQueryOfWhatIsNot(t *testing.T) {
 	w := openRegistry(t, time.Hour)
 	w.mounts.having = func(context.Context, holt.WorkspaceID) (c holt.Computer, has bool, err error) { return c, false, nil }
-	w.computers = nil
+	w.guests = nil
 	ctx := t.Context()
 	if _, err := w.Create(ctx, holt.WorkspaceSpec{Name: "a"}, ""); err != nil {
 		t.Fatal(err)

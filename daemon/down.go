@@ -97,7 +97,7 @@ func (d *Daemon) endComputers(ctx context.Context, action holt.DownAction, repor
 func (d *Daemon) endComputer(ctx context.Context, c holt.Computer, action holt.DownAction) error {
 	end := d.computers.Stop
 	if action == holt.DownPause {
-		end = d.computers.Pause
+		end = d.computers.Memory().Pause
 	}
 	_, err := end(ctx, string(c.ID), "")
 	if holt.CodeOf(err) == holt.NotFound {

@@ -15,7 +15,7 @@ import (
 func lonely(t *testing.T) *Workspaces {
 	t.Helper()
 	w := openRegistry(t, time.Minute)
-	w.computers = nil
+	w.guests = nil
 	w.mounts.having = func(context.Context, holt.WorkspaceID) (holt.Computer, bool, error) {
 		return holt.Computer{}, false, nil
 	}

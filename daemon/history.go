@@ -22,8 +22,8 @@ func (h histories) use(ctx context.Context, ref string, fn func(context.Context,
 	if err != nil {
 		return err
 	}
-	if h.w.computers != nil {
-		h.w.computers.Settle(ctx, r.id)
+	if h.w.guests != nil {
+		h.w.guests.Settle(ctx, r.id)
 	}
 	return h.w.use(ctx, string(r.id), func(ctx context.Context, ws *workspace.Workspace) error {
 		return fn(ctx, workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}})
@@ -47,8 +47,8 @@ func (h histories) flush(ctx context.Context, ref string) (flushed bool) {
 	if err != nil {
 		return false
 	}
-	if err = h.w.mounts.flush(ctx, r.id); err == nil && h.w.computers != nil {
-		err = h.w.computers.Flush(ctx, r.id)
+	if err = h.w.mounts.flush(ctx, r.id); err == nil && h.w.guests != nil {
+		err = h.w.guests.Flush(ctx, r.id)
 	}
 	if err != nil {
 		h.w.log.Warn("what programs hold in memory was not written first", "workspace", r.id, "err", err)

@@ -26,10 +26,16 @@ func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
 // Nouns returns all that the API speaks of.
 func (d *Daemon) Nouns() server.Nouns {
 	return server.Nouns{
-		Computers: d.computers, Moments: d.computers.Moments(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Files: d.computers.Files(),
+		Computers: computers{d.computers, d.computers.Memory()}, Moments: d.computers.Moments(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
 		Images: images{d.images}, Daemon: d,
 	}
+}
+
+// computers are the computers as the API shows them, with what keeps their memory.
+type computers struct {
+	*computer.Store
+	*computer.Memory
 }
 
 // images are the built templates as the API shows them.

@@ -25,8 +25,8 @@ type Workspaces struct {
 	asking turns
 
 	// Set by setComputers.
-	computers *computer.Store
-	guests    *computer.Files // of running computers
+	guests   *computer.Guests
+	inGuests *computer.Files // of running computers
 }
 
 // openWorkspaces opens the registry and removes half-made workspaces.
@@ -57,7 +57,8 @@ func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir stri
 
 // setComputers says who may have workspaces. Until then nobody has.
 func (w *Workspaces) setComputers(s *computer.Store) {
-	w.mounts.having, w.computers, w.guests = s.Having, s, s.Files()
+	w.guests, w.inGuests = s.Guests(), s.Files()
+	w.mounts.having = w.guests.Having
 }
 
 // close closes all workspaces; nobody uses them any more.

@@ -109,7 +109,7 @@ func (f workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.W
 		return info, err
 	}
 	if guest != "" {
-		return fromGuest(f.w.guests.Write(ctx, guest, inGuest(path), spec, r))
+		return fromGuest(f.w.inGuests.Write(ctx, guest, inGuest(path), spec, r))
 	}
 	err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
 		info, err = files.Write(ctx, path, spec, r)
@@ -126,7 +126,7 @@ func (f workspaceFiles) Mkdir(ctx context.Context, ref string, spec holt.MkdirSp
 		}
 		if guest != "" {
 			spec.Path = inGuest(spec.Path)
-			return fromGuest(f.w.guests.Mkdir(ctx, guest, spec, ""))
+			return fromGuest(f.w.inGuests.Mkdir(ctx, guest, spec, ""))
 		}
 		err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
 			info, err = files.Mkdir(string(spec.Path), spec.Mode, spec.Parents)
@@ -144,7 +144,7 @@ func (f workspaceFiles) Symlink(ctx context.Context, ref string, spec holt.Symli
 		}
 		if guest != "" {
 			spec.Path = inGuest(spec.Path)
-			return fromGuest(f.w.guests.Symlink(ctx, guest, spec, ""))
+			return fromGuest(f.w.inGuests.Symlink(ctx, guest, spec, ""))
 		}
 		err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
 			info, err = files.Symlink(string(spec.Path), string(spec.Target))
@@ -161,7 +161,7 @@ func (f workspaceFiles) Remove(ctx context.Context, ref, path string, recursive 
 			return struct{}{}, err
 		}
 		if guest != "" && path != "/" { // which the workspace refuses
-			return struct{}{}, f.w.guests.Remove(ctx, guest, inGuest(path), recursive, "")
+			return struct{}{}, f.w.inGuests.Remove(ctx, guest, inGuest(path), recursive, "")
 		}
 		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error { return files.Remove(ctx, path, recursive) })
 	})
@@ -175,7 +175,7 @@ func (f workspaceFiles) Rename(ctx context.Context, ref string, spec holt.Rename
 			return struct{}{}, err
 		}
 		if guest != "" {
-			return struct{}{}, f.w.guests.Rename(ctx, guest, holt.RenameSpec{From: inGuest(spec.From), To: inGuest(spec.To)}, "")
+			return struct{}{}, f.w.inGuests.Rename(ctx, guest, holt.RenameSpec{From: inGuest(spec.From), To: inGuest(spec.To)}, "")
 		}
 		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error {
 			return files.Rename(string(spec.From), string(spec.To))

@@ -1,0 +1,53 @@
+package computer
+
+import (
+	"context"
+
+	"holt"
+)
+
+// Guests are the computers as their workspaces see them.
+type Guests struct{ s *Store }
+
+// Guests returns the guests of all workspaces.
+func (s *Store) Guests() *Guests { return &Guests{s} }
+
+// Having returns the computer that has a workspace; ok is false if none does.
+func (g *Guests) Having(ctx context.Context, id holt.WorkspaceID) (c holt.Computer, ok bool, err error) {
+	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	return r.Computer, ok, err
+}
+
+// at returns the machine that has a workspace, nil if none does.
+func (g *Guests) at(ctx context.Context, id holt.WorkspaceID) *live {
+	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	if err != nil || !ok {
+		return nil
+	}
+	return g.s.seats.live(r.ID)
+}
+
+// Flush has the computer that runs with a workspace write what its programs
+// hold of it in memory, within [Limits].Flush. Without one there is nothing to
+// write.
+func (g *Guests) Flush(ctx context.Context, id holt.WorkspaceID) error {
+	l := g.at(ctx, id)
+	if l == nil || !l.running() {
+		return nil
+	}
+	return l.flush(ctx)
+}
+
+// Settle waits until what ended runs changed in a workspace has its checkpoints,
+// for as long as a guest may take for that.
+func (g *Guests) Settle(ctx context.Context, id holt.WorkspaceID) {
+	l := g.at(ctx, id)
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
+	defer cancel()
+	if err := l.settled(ctx); err != nil {
+		l.log.Debug("not waited for what runs changed", "computer", l.id, "err", err)
+	}
+}
