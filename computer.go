@@ -65,6 +65,7 @@ type RunSpec struct {
 	Command   OSString              `json:"command,omitempty" doc:"a shell command, run as /bin/bash -l -c"`
 	Argv      OSStrings             `json:"argv,omitempty" doc:"a program and its arguments, run without a shell"`
 	Env       map[OSString]OSString `json:"env,omitempty" writeOnly:"true" doc:"added to the user's environment; never kept or shown, since it may hold secrets"`
+	Secrets   Secrets               `json:"secrets,omitempty" writeOnly:"true" doc:"added to the environment too; their values, of at least 4 bytes, show as *** in the run's output and record"`
 	Cwd       OSString              `json:"cwd,omitempty" doc:"absolute; default: the workspace, /home/agent"`
 	User      string                `json:"user,omitempty" doc:"Linux user; default: agent"`
 	Stdin     bool                  `json:"stdin,omitempty" doc:"input will be sent; otherwise standard input is /dev/null"`

@@ -35,7 +35,8 @@ type run struct {
 	end    <-chan unix.WaitStatus
 	ended  chan struct{} // closed when the run is over and its output complete
 	streams
-	input input
+	input   input
+	secrets []string // what is masked in the output, the longest first
 
 	mu   sync.Mutex
 	info holt.Run
@@ -115,11 +116,13 @@ func checkSpec(spec holt.RunSpec) error {
 			WithHint("leave it out, or 0, for none")
 	}
 	words := append([]string{string(spec.Command), string(spec.Cwd)}, spec.Argv...)
-	for k, v := range spec.Env {
-		if k == "" || strings.Contains(string(k), "=") {
-			return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(string(k)))
+	for _, vars := range []map[holt.OSString]holt.OSString{spec.Env, spec.Secrets} {
+		for k, v := range vars {
+			if k == "" || strings.Contains(string(k), "=") {
+				return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(string(k)))
+			}
+			words = append(words, string(k), string(v))
 		}
-		words = append(words, string(k), string(v))
 	}
 	total := 0
 	for _, w := range words {
@@ -157,6 +160,9 @@ func environment(id string, spec holt.RunSpec, user account) []string {
 		}
 	}
 	for k, v := range spec.Env {
+		vars[string(k)] = string(v)
+	}
+	for k, v := range spec.Secrets {
 		vars[string(k)] = string(v)
 	}
 	vars[envOf(id)] = id
@@ -225,7 +231,8 @@ func launch(r *reaper, g group, c command, spec holt.RunSpec, limit int) (*run, 
 	now := time.Now()
 	return &run{
 		group: g, output: newOutput(limit, now), end: end, ended: make(chan struct{}), streams: s,
-		info: holt.Run{ID: holt.RunID(g.id), Spec: spec, State: holt.RunRunning, StartedAt: now.UTC()},
+		secrets: spec.Secrets.Values(),
+		info:    holt.Run{ID: holt.RunID(g.id), Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: now.UTC()},
 	}, nil
 }
 
@@ -380,13 +387,15 @@ func (r *run) expire() {
 // neither block nor die of SIGPIPE: its output is read on and thrown away.
 func (r *run) collect(kind byte, f *os.File) {
 	buf := make([]byte, 64<<10)
+	m := newMask(r.secrets)
+	defer func() { r.output.write(kind, m.flush()) }()
 	for {
 		n, err := f.Read(buf)
 		if n > 0 {
-			r.output.write(kind, buf[:n])
+			r.output.write(kind, m.hide(buf[:n]))
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			r.drain(kind, f, buf)
+			r.drain(kind, f, buf, m)
 			go func() {
 				defer f.Close()
 				f.SetReadDeadline(time.Time{})
@@ -403,7 +412,7 @@ func (r *run) collect(kind byte, f *os.File) {
 
 // drain takes what a pipe holds at this moment: what was written before the
 // exit, even if the ring was full until now.
-func (r *run) drain(kind byte, f *os.File, buf []byte) {
+func (r *run) drain(kind byte, f *os.File, buf []byte, m *mask) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return
@@ -418,7 +427,7 @@ func (r *run) drain(kind byte, f *os.File, buf []byte) {
 		if n <= 0 {
 			return
 		}
-		r.output.write(kind, buf[:n])
+		r.output.write(kind, m.hide(buf[:n]))
 		left -= n
 	}
 }

@@ -116,7 +116,7 @@ Begin with: holt up`,
 		return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("%s --help shows the flags", cmd.CommandPath())
 	})
 	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
-		a.computerCommand(), a.momentCommand(), a.terminalCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.versionCommand())
+		a.computerCommand(), a.runCommand(), a.momentCommand(), a.terminalCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.versionCommand())
 	return root
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -20,9 +21,11 @@ import (
 // runFlags are what the flags of run say besides the [holt.RunSpec].
 type runFlags struct {
 	env         []string
+	secrets     []string
 	timeout     time.Duration
 	interactive bool
 	receipt     bool
+	background  bool
 }
 
 func (a *app) computerRun() *cobra.Command {
@@ -38,6 +41,10 @@ are; its exit status is this command's. A stopped computer is started first.
 Standard input is passed when it is not a terminal, or with --interactive.
 Ctrl-C sends SIGINT to the command; a second one leaves it running.
 
+With --background it prints the run's id and leaves the command running; holt run
+follow, input and kill take that id. Its standard input is empty, or with
+--interactive what holt run input passes.
+
 With --receipt it then says on standard error what the command changed in the
 workspace; holt computer undo takes that back.
 
@@ -46,7 +53,9 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
   until [ -S /run/dbus/system_bus_socket ]; do sleep 0.1; done`,
 		Example: `  holt computer run einstein "df -h / /home/agent"
   holt computer run einstein --cwd /tmp --env GREETING=hi -- /bin/echo 'no  shell'
-  tar c . | holt computer run einstein "tar x"`,
+  tar c . | holt computer run einstein "tar x"
+  GITHUB_TOKEN=… holt computer run einstein --secret GITHUB_TOKEN ./release.sh
+  id=$(holt computer run einstein --background "make test"); holt run follow $id`,
 		Annotations:       map[string]string{ownSignals: "yes"},
 		ValidArgsFunction: a.complete(a.computerNames),
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -64,8 +73,11 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 			if err := commandInto(&spec, args, cmd.ArgsLenAtDash() == 1); err != nil {
 				return err
 			}
-			if err := flags.into(&spec); err != nil {
+			if err := flags.into(&spec, a.getenv); err != nil {
 				return err
+			}
+			if flags.background {
+				return a.startRun(cmd.Context(), args[0], spec)
 			}
 			r := &remoteRun{a: a, input: a.input(flags.interactive), receipt: flags.receipt}
 			spec.Stdin = r.input != nil
@@ -79,6 +91,8 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 	f.StringVarP(&spec.User, "user", "u", "", "Linux user (default: agent)")
 	f.StringVar((*string)(&spec.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
 	f.StringArrayVarP(&flags.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to pass this shell's; may be repeated")
+	f.StringArrayVar(&flags.secrets, "secret", nil, "as --env, and the value shows as *** in the run's output and record; better KEY alone than KEY=VALUE, which other users of this host can see")
+	f.BoolVar(&flags.background, "background", false, "print the run's id and leave it running")
 	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
 	f.BoolVarP(&flags.interactive, "interactive", "i", false, "pass standard input even if it is a terminal")
 	f.BoolVar(&flags.receipt, "receipt", false, "at the end, say what the command changed in the workspace")
@@ -97,14 +111,65 @@ func commandInto(spec *holt.RunSpec, args []string, program bool) error {
 	return nil
 }
 
-func (f *runFlags) into(spec *holt.RunSpec) error {
+func (f *runFlags) into(spec *holt.RunSpec, getenv func(string) string) error {
 	if f.timeout > 0 && f.timeout < time.Millisecond {
 		return holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", f.timeout).WithHint("as 90s or 10m; leave it out for none")
 	}
-	spec.TimeoutMS = f.timeout.Milliseconds()
+	if f.background && f.receipt {
+		return holt.Errorf(holt.InvalidArgument, "a command in the background has no receipt yet").WithHint("when it has ended: holt run show RUN")
+	}
+	spec.TimeoutMS, spec.Stdin = f.timeout.Milliseconds(), f.background && f.interactive
 	var err error
-	spec.Env, err = parseEnv(f.env)
+	if spec.Env, err = parseEnv(f.env); err != nil {
+		return err
+	}
+	spec.Secrets, err = parseSecrets(f.secrets, getenv)
 	return err
+}
+
+// parseSecrets reads --secret: KEY=VALUE, or KEY to pass this program's. One
+// that is not set is a mistake: a command would go on without it.
+func parseSecrets(flags []string, getenv func(string) string) (holt.Secrets, error) {
+	secrets := holt.Secrets{}
+	for _, s := range flags {
+		key, value, given := strings.Cut(s, "=")
+		if key == "" {
+			return nil, holt.Errorf(holt.InvalidArgument, "a --secret has no name").WithHint("as --secret KEY, with the value in this shell's environment")
+		}
+		if !given {
+			if value = getenv(key); value == "" {
+				return nil, holt.Errorf(holt.InvalidArgument, "the secret %s is not set in this shell", key).WithHint("export %s first", key)
+			}
+		}
+		secrets[holt.OSString(key)] = holt.OSString(value)
+	}
+	return secrets, nil
+}
+
+// startRun starts a command, says its id, and leaves it.
+func (a *app) startRun(ctx context.Context, computer string, spec holt.RunSpec) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c, err := a.connect()
+	if err != nil {
+		return runFailure{err}
+	}
+	var started holt.Run
+	err = a.wait("starting "+computer, func() error {
+		started, err = c.Runs.Start(ctx, computer, spec, "")
+		return err
+	})
+	if err != nil {
+		return runFailure{err}
+	}
+	if a.json {
+		return printJSON(a.Out, started)
+	}
+	fmt.Fprintln(a.Out, started.ID)
+	if isTerminal(a.Out) {
+		a.say("next: holt run follow %s", started.ID)
+	}
+	return nil
 }
 
 // parseEnv reads --env: KEY=VALUE, or KEY to pass this program's.
@@ -205,7 +270,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		r.signal("SIGPIPE")
 		return exitStatus(128 + int(syscall.SIGPIPE))
 	case errors.Is(cause, errDetached):
-		r.a.say("holt: left run %s running in %s", r.id, computer)
+		r.a.say("holt: left run %s running in %s\nhint: holt run follow %s", r.id, computer, r.id)
 		return exitStatus(128 + int(syscall.SIGINT))
 	case cause != nil: // the input broke
 		return runFailure{cause}

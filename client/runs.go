@@ -24,15 +24,19 @@ func (n Runs) Get(ctx context.Context, id holt.RunID) (out holt.Run, err error) 
 	return out, err
 }
 
-// List returns up to limit (at most 1000) runs of a computer, newest first,
-// beginning after the run with the given id ("": with the newest).
+// List returns up to limit (at most 1000) runs of a computer, or of all with "",
+// newest first, beginning after the run with the given id ("": with the newest).
 func (n Runs) List(ctx context.Context, computer string, after holt.RunID, limit int) ([]holt.Run, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if after != "" {
 		query.Set("cursor", string(after))
 	}
+	path := join("runs")
+	if computer != "" {
+		path = join("computers", computer, "runs")
+	}
 	var page holt.Page[holt.Run]
-	err := n.c.json(ctx, call{method: http.MethodGet, path: join("computers", computer, "runs"), query: query}, &page)
+	err := n.c.json(ctx, call{method: http.MethodGet, path: path, query: query}, &page)
 	return page.Items, err
 }
 

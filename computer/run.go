@@ -47,7 +47,7 @@ func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, cl
 	if err != nil {
 		return holt.Run{}, err
 	}
-	run := holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: onRecord(spec), State: holt.RunRunning, StartedAt: time.Now().UTC()}
+	run := holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: time.Now().UTC()}
 	l.runs.claim(run.ID)
 	defer l.runs.launched(run.ID)
 	if err := r.s.runs.insert(ctx, run, claim); err != nil {
@@ -58,14 +58,6 @@ func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, cl
 	}
 	l.begin(run.ID)
 	return run, r.launch(ctx, l, run.ID, spec)
-}
-
-// onRecord is what is kept and shown of a run's specification: its environment
-// may hold secrets, and only the guest needs it. (Whoever repeats a start sends
-// it again.)
-func onRecord(spec holt.RunSpec) holt.RunSpec {
-	spec.Env = nil
-	return spec
 }
 
 // launch asks the guest to start a run that is recorded. If the guest refuses,
@@ -127,23 +119,29 @@ func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 	return run, nil
 }
 
-// List returns up to limit runs of a computer, newest first, beginning after
-// the run with the given id ("": with the newest).
+// List returns up to limit runs of a computer, or of all with "", newest first,
+// beginning after the run with the given id ("": with the newest). How those of
+// one computer are it asks the guest; those of all are as they are on record,
+// which is at most a second behind while the guests answer.
 func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limit int) ([]holt.Run, error) {
-	c, err := r.s.table.find(ctx, computer)
-	if err != nil {
-		return nil, err
-	}
-	if l := r.s.seats.live(c.ID); l != nil {
-		if agent, _, _ := l.state(); agent != nil {
-			l.attendant.collect(ctx, agent)
+	var id holt.ComputerID
+	if computer != "" {
+		c, err := r.s.table.find(ctx, computer)
+		if err != nil {
+			return nil, err
+		}
+		id = c.ID
+		if l := r.s.seats.live(id); l != nil {
+			if agent, _, _ := l.state(); agent != nil {
+				l.attendant.collect(ctx, agent)
+			}
 		}
 	}
 	if limit <= 0 || limit > mostListed {
 		limit = mostListed
 	}
-	return r.s.runs.list(ctx, `WHERE computer = ?1 AND (?2 = '' OR seq < (SELECT seq FROM run WHERE id = ?2)) ORDER BY seq DESC LIMIT ?3`,
-		c.ID, after, limit)
+	return r.s.runs.list(ctx, `WHERE (?1 = '' OR computer = ?1) AND (?2 = '' OR seq < (SELECT seq FROM run WHERE id = ?2)) ORDER BY seq DESC LIMIT ?3`,
+		id, after, limit)
 }
 
 // Signal sends a signal, as SIGTERM or TERM, to all processes of a run.

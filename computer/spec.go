@@ -132,11 +132,22 @@ func checkRun(spec holt.RunSpec) error {
 		}
 		text, bad = text+len(k)+len(v), bad || strings.ContainsRune(string(v), 0)
 	}
+	for k, v := range spec.Secrets {
+		if k == "" || strings.ContainsAny(string(k), "=\x00") {
+			return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(string(k))).
+				WithHint("a name is not empty and holds no =")
+		}
+		if len(strings.TrimRight(string(v), "\r\n")) < holt.MinSecret {
+			return holt.Errorf(holt.InvalidArgument, "the secret %s is too short to be masked", clip(string(k))).
+				WithHint("at least %d bytes; what is shorter would spoil other text, give it as a plain variable", holt.MinSecret)
+		}
+		text, bad = text+len(k)+len(v), bad || strings.ContainsRune(string(v), 0)
+	}
 	if bad {
 		return holt.Errorf(holt.InvalidArgument, "a command, argument or variable holds a NUL byte").
 			WithHint("Linux ends strings there; send binary data as input or as a file")
 	}
-	if text > mostRunText || len(spec.Argv) > mostRunArgs || len(spec.Env) > mostRunEnvs {
+	if text > mostRunText || len(spec.Argv) > mostRunArgs || len(spec.Env)+len(spec.Secrets) > mostRunEnvs {
 		return holt.Errorf(holt.InvalidArgument, "the command, its arguments and its environment are too long together (%d bytes)", text).
 			WithHint("at most %d bytes, %d arguments and %d variables; write a file and run that", mostRunText, mostRunArgs, mostRunEnvs)
 	}

@@ -100,7 +100,7 @@ func TestWire(t *testing.T) {
 	at := time.Date(2026, 6, 9, 12, 30, 0, 123456789, time.UTC)
 	run := holt.Run{
 		ID: "run_aaaaaaaaaaaaaaaa", ComputerID: "cmp_aaaaaaaaaaaaaaaa", State: holt.RunExited, ExitCode: 143, Signal: "SIGTERM", TimedOut: true, Background: 2, StartedAt: at, EndedAt: &at,
-		Spec: holt.RunSpec{Command: "make", Argv: []string{"make"}, Env: map[holt.OSString]holt.OSString{"A": "b"}, Cwd: "/tmp", User: "root", Stdin: true, TimeoutMS: 1000},
+		Spec: holt.RunSpec{Command: "make", Argv: []string{"make"}, Env: map[holt.OSString]holt.OSString{"A": "b"}, Secrets: holt.Secrets{"S": "t"}, Cwd: "/tmp", User: "root", Stdin: true, TimeoutMS: 1000},
 	}
 	wire := map[string]any{
 		"computer":      holt.Computer{ID: "cmp_aaaaaaaaaaaaaaaa", Name: "curie", Template: "base", State: holt.ComputerRunning, Reason: "r", Engine: "qemu-tcg", CPUs: 1, MemoryMB: 1024, DiskSizeMB: 10240, Workspace: "curie", CreatedAt: at, StartedAt: &at, BootMS: 2500},

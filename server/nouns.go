@@ -88,8 +88,8 @@ type Runs interface {
 	// computer is started first.
 	Start(ctx context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error)
 	Get(ctx context.Context, id holt.RunID) (holt.Run, error)
-	// List returns up to limit runs of a computer, newest first, beginning
-	// after the run with the given id ("": with the newest).
+	// List returns up to limit runs of a computer, or of all with "", newest
+	// first, beginning after the run with the given id ("": with the newest).
 	List(ctx context.Context, computer string, after holt.RunID, limit int) ([]holt.Run, error)
 	// Follow calls emit with every event from offset on, in order, until the
 	// exit event was emitted (nil), emit fails (its error) or ctx ends. A run

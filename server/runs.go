@@ -78,23 +78,33 @@ func (s *Server) listRuns(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		var after holt.RunID
-		if in.Cursor != "" {
-			if after, err = holt.ParseRunID(in.Cursor); err != nil {
-				return nil, err
-			}
-		}
-		runs, err := s.opt.Nouns.Runs.List(ctx, ref, after, in.Limit+1)
-		if err != nil {
+		return s.pageOfRuns(ctx, ref, in.Paging)
+	})
+
+	op = describe(http.MethodGet, "/v1/runs", "listAllRuns", "runs", "List the runs of all computers, newest first")
+	register(api, op, func(ctx context.Context, in *struct{ Paging }) (*reply[holt.Page[holt.Run]], error) {
+		return s.pageOfRuns(ctx, "", in.Paging)
+	})
+}
+
+func (s *Server) pageOfRuns(ctx context.Context, computer string, page Paging) (*reply[holt.Page[holt.Run]], error) {
+	var after holt.RunID
+	if page.Cursor != "" {
+		var err error
+		if after, err = holt.ParseRunID(page.Cursor); err != nil {
 			return nil, err
 		}
-		out := &reply[holt.Page[holt.Run]]{Body: holt.Page[holt.Run]{Items: append([]holt.Run{}, runs...)}}
-		if len(runs) > in.Limit {
-			out.Body.Items = out.Body.Items[:in.Limit]
-			out.Body.Next = string(runs[in.Limit-1].ID)
-		}
-		return out, nil
-	})
+	}
+	runs, err := s.opt.Nouns.Runs.List(ctx, computer, after, page.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	out := &reply[holt.Page[holt.Run]]{Body: holt.Page[holt.Run]{Items: append([]holt.Run{}, runs...)}}
+	if len(runs) > page.Limit {
+		out.Body.Items = out.Body.Items[:page.Limit]
+		out.Body.Next = string(runs[page.Limit-1].ID)
+	}
+	return out, nil
 }
 
 func (s *Server) runEvents(api huma.API) {

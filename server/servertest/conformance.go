@@ -198,6 +198,15 @@ func runSeveral(t *testing.T, n server.Nouns) {
 	if len(list) != 1 || list[0].ID != run.ID {
 		t.Errorf("listed %+v after the newest", list)
 	}
+	newComputer(t, n, "germain")
+	third := Must(n.Runs.Start(ctx, "germain", holt.RunSpec{Command: "echo $KEY plain-hunter2-text", Secrets: holt.Secrets{"KEY": "hunter2"}}, ""))(t)
+	if out, end := Collect(t, n, third.ID); out[holt.RunStdout] != "*** plain-***-text\n" || end.Spec.Secrets != nil || end.Spec.Command != "echo $KEY plain-***-text" {
+		t.Errorf("a secret: %q, %+v", out, end)
+	}
+	list = Must(n.Runs.List(ctx, "", "", 2))(t)
+	if len(list) != 2 || list[0].ID != third.ID || list[1].ID != second.ID {
+		t.Errorf("of all computers: %+v, want newest first", list)
+	}
 }
 
 func follow(t *testing.T, n server.Nouns) {

@@ -26,6 +26,7 @@ type run struct {
 	cmd   *exec.Cmd
 	gone  chan struct{} // closed when it has ended and all output is here
 	limit int
+	masks []string // secrets, each with what stands for it; one that is written in two pieces is not known
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when something below changes
@@ -59,10 +60,15 @@ func (n runs) Start(_ context.Context, computer string, spec holt.RunSpec, key s
 		for k, v := range spec.Env {
 			cmd.Env = append(cmd.Env, string(k+"="+v))
 		}
+		for k, v := range spec.Secrets {
+			cmd.Env = append(cmd.Env, string(k+"="+v))
+		}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		r := &run{cmd: cmd, gone: make(chan struct{}), limit: cmp.Or(n.m.Kept, 4<<20), changed: make(chan struct{})}
-		spec.Env = nil // not kept, as by the real one
-		r.info = holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: spec, State: holt.RunRunning, StartedAt: time.Now().UTC()}
+		for _, value := range spec.Secrets.Values() {
+			r.masks = append(r.masks, value, holt.Masked)
+		}
+		r.info = holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: time.Now().UTC()}
 		begun := r.info // before its end may change it
 		if err := r.start(); err != nil {
 			return holt.Run{}, err
@@ -130,14 +136,16 @@ func (t tap) Write(p []byte) (int, error) {
 	r := t.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.chunks = append(r.chunks, holt.RunEvent{Kind: t.kind, Offset: r.end, Data: slices.Clone(p)})
+	written := len(p)
+	p = []byte(strings.NewReplacer(r.masks...).Replace(string(p)))
+	r.chunks = append(r.chunks, holt.RunEvent{Kind: t.kind, Offset: r.end, Data: p})
 	r.end += int64(len(p))
 	for r.kept += len(p); r.kept > r.limit; {
 		r.kept -= len(r.chunks[0].Data)
 		r.chunks = r.chunks[1:]
 	}
 	r.tell()
-	return len(p), nil
+	return written, nil
 }
 
 func (n runs) find(id holt.RunID) (*run, error) {
@@ -164,9 +172,13 @@ func (n runs) Get(_ context.Context, id holt.RunID) (holt.Run, error) {
 func (n runs) List(ctx context.Context, computer string, after holt.RunID, limit int) ([]holt.Run, error) {
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
-	c, err := n.m.computer(computer)
-	if err != nil {
-		return nil, err
+	var id holt.ComputerID
+	if computer != "" {
+		c, err := n.m.computer(computer)
+		if err != nil {
+			return nil, err
+		}
+		id = c.ID
 	}
 	var all []holt.Run
 	begun := after == ""
@@ -174,7 +186,7 @@ func (n runs) List(ctx context.Context, computer string, after holt.RunID, limit
 		r.mu.Lock()
 		info := r.info
 		r.mu.Unlock()
-		if begun && info.ComputerID == c.ID && len(all) < limit {
+		if begun && (id == "" || info.ComputerID == id) && len(all) < limit {
 			all = append(all, info)
 		}
 		begun = begun || info.ID == after

@@ -1,0 +1,324 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	cmd := group("run", "Commands in computers: those that go on, and what became of the others",
+		a.runList(), a.runShow(), a.runFollow(), a.runInput(), a.runSignal(), a.runKill())
+	cmd.Aliases = []string{"runs"}
+	cmd.Long = `A run is one command in a computer. holt computer run starts one, with
+--background without waiting for it; it goes on when its client leaves and when the daemon
+is killed, and ends with its machine.
+
+The last 4 MiB that it wrote are kept, for 10 minutes after its end and longer if few
+others end, and what is gone shows as a gap. Its record stays for a day or 1000 later ones.
+
+Variables given with --env are never kept. Values given with --secret show as *** in
+the run's output and in its record; so do, in the record, those of --env variables whose
+names say that they are secrets, as GITHUB_TOKEN or AWS_SECRET_ACCESS_KEY.`
+	return cmd
+}
+
+// mostRunsShown is how many runs are listed unless more are asked for.
+const mostRunsShown = 20
+
+func (a *app) runList() *cobra.Command {
+	limit := mostRunsShown
+	var running bool
+	cmd := &cobra.Command{
+		Use: "list [COMPUTER]", Aliases: []string{"ls"}, Short: "List runs, newest first", Args: atLeast(0, 1),
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmptyFlags(cmd); err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			list, err := someRuns(cmd.Context(), c, strings.Join(args, ""), limit, running)
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, list)
+			}
+			return a.printRuns(cmd.Context(), c, list, limit)
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "limit", "n", mostRunsShown, "how many to list")
+	cmd.Flags().BoolVar(&running, "running", false, "only those that run")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// someRuns asks for the newest runs, in pages.
+func someRuns(ctx context.Context, c *client.Client, computer string, limit int, running bool) ([]holt.Run, error) {
+	const page = 1000
+	list := []holt.Run{}
+	for after := holt.RunID(""); ; {
+		got, err := c.Runs.List(ctx, computer, after, min(page, limit-len(list)))
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range got {
+			if after = r.ID; !running || r.State == holt.RunRunning {
+				list = append(list, r)
+			}
+		}
+		if len(got) == 0 || len(list) >= limit {
+			return list, nil
+		}
+	}
+}
+
+func (a *app) printRuns(ctx context.Context, c *client.Client, list []holt.Run, limit int) error {
+	if len(list) == 0 {
+		a.say("no runs; start one: holt computer run NAME --background \"make\"")
+		return nil
+	}
+	computers, err := c.Computers.List(ctx)
+	if err != nil {
+		return err
+	}
+	names := map[holt.ComputerID]string{}
+	for _, one := range computers {
+		names[one.ID] = one.Name
+	}
+	rows := make([][]string, len(list))
+	for i, r := range list {
+		rows[i] = []string{string(r.ID), names[r.ComputerID], runState(r), ago(r.StartedAt), runTook(r), clipLine(commandOf(r.Spec), 60)}
+	}
+	if err := printTable(a.Out, []string{"RUN", "COMPUTER", "STATE", "STARTED", "TOOK", "COMMAND"}, rows); err != nil {
+		return err
+	}
+	if len(list) == limit {
+		a.say("these are the newest %d; --limit shows more", limit)
+	}
+	return nil
+}
+
+// runState says how a run is, in a word or two.
+func runState(r holt.Run) string {
+	switch {
+	case r.State != holt.RunExited:
+		return string(r.State)
+	case r.TimedOut:
+		return "timed out"
+	case r.Signal != "":
+		return "killed by " + visible(r.Signal)
+	case r.Background > 0:
+		return fmt.Sprintf("exit %d, %d left", r.ExitCode, r.Background)
+	}
+	return fmt.Sprintf("exit %d", r.ExitCode)
+}
+
+func runTook(r holt.Run) string {
+	if r.EndedAt == nil {
+		return span(time.Since(r.StartedAt))
+	}
+	return took(float64(r.EndedAt.Sub(r.StartedAt).Microseconds()) / 1000)
+}
+
+// commandOf is what a person calls a run.
+func commandOf(s holt.RunSpec) string {
+	if len(s.Argv) == 0 {
+		return shown(s.Command)
+	}
+	words := make([]string, len(s.Argv))
+	for i, arg := range s.Argv {
+		words[i] = shellWord(shown(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// clipLine returns at most n characters of a line, marked if there are more.
+func clipLine(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+func (a *app) runShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show RUN", Aliases: []string{"get"}, Short: "Show a run and what it changed", Args: exactly(1),
+		Long: `Shows a run: what was asked, how it ended, and its receipt, which says what it changed
+in the computer's workspace. holt computer undo takes that back.`,
+		ValidArgsFunction: a.complete(a.runIDs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, id, err := a.theRun(args[0])
+			if err != nil {
+				return err
+			}
+			run, err := c.Runs.Get(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			receipt, err := c.Runs.Receipt(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, struct {
+					Run     holt.Run     `json:"run"`
+					Receipt holt.Receipt `json:"receipt"`
+				}{run, receipt})
+			}
+			of, err := c.Computers.Get(cmd.Context(), string(run.ComputerID))
+			if err != nil {
+				return err
+			}
+			if err := printTable(a.Out, nil, runRows(run, of.Name)); err != nil {
+				return err
+			}
+			a.sayReceipt(of.Workspace, "computer undo "+of.Name, receipt)
+			return nil
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func runRows(r holt.Run, computer string) [][]string {
+	rows := [][]string{{"run", string(r.ID)}, {"computer", computer}, {"command", commandOf(r.Spec)}, {"state", runState(r)}}
+	if r.State == holt.RunExited && (r.TimedOut || r.Signal != "") {
+		rows = append(rows, []string{"exit status", fmt.Sprint(r.ExitCode)})
+	}
+	if r.Spec.User != "" {
+		rows = append(rows, []string{"user", r.Spec.User})
+	}
+	if r.Spec.Cwd != "" {
+		rows = append(rows, []string{"directory", shown(r.Spec.Cwd)})
+	}
+	rows = append(rows, []string{"started", ago(r.StartedAt)}, []string{"took", runTook(r)})
+	if r.Background > 0 {
+		rows = append(rows, []string{"left running", fmt.Sprintf("%d processes; holt run kill %s ends them", r.Background, r.ID)})
+	}
+	return rows
+}
+
+func (a *app) runFollow() *cobra.Command {
+	var from int64
+	cmd := &cobra.Command{
+		Use: "follow RUN", Aliases: []string{"attach", "logs"}, Short: "Print what a run writes, from its start, until it ends", Args: exactly(1),
+		Long: `Prints what a run has written since its start, or since --from, and what it writes, its
+streams apart, and exits with its status. What is no longer kept is told as a gap.
+Ctrl-C stops following; the run goes on.`,
+		ValidArgsFunction: a.complete(a.runIDs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if from < 0 {
+				return holt.Errorf(holt.InvalidArgument, "--from is %d", from).WithHint("bytes of both streams together, from the run's start")
+			}
+			c, id, err := a.theRun(args[0])
+			if err != nil {
+				return err
+			}
+			run, err := c.Runs.Get(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			r := &remoteRun{a: a, c: c, id: id}
+			if a.json {
+				r.kept = &keptOutput{}
+			}
+			if err := c.Runs.Follow(cmd.Context(), id, from, r.event); err != nil {
+				return err
+			}
+			return r.finish(cmd.Context(), string(run.ComputerID), nil)
+		},
+	}
+	cmd.Flags().Int64Var(&from, "from", 0, "begin at this offset of the output, bytes of both streams together")
+	cmd.Flags().BoolVar(&a.json, "json", false, "at the end, print the run with its output as one JSON object")
+	return cmd
+}
+
+func (a *app) runInput() *cobra.Command {
+	var open bool
+	cmd := &cobra.Command{
+		Use: "input RUN", Short: "Pass standard input on to a run", Args: exactly(1),
+		Long: `Passes this command's standard input on to a run that was started with
+--background --interactive, and then closes the run's, or with --keep-open leaves it open
+for more.`,
+		Example: `  id=$(holt computer run einstein --background --interactive "sort > sorted")
+  ls | holt run input $id`,
+		ValidArgsFunction: a.complete(a.runIDs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, id, err := a.theRun(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = c.Runs.Input(cmd.Context(), id, -1, a.In, !open)
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&open, "keep-open", "k", false, "leave the run's standard input open")
+	return cmd
+}
+
+func (a *app) runSignal() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "signal RUN SIGNAL", Short: "Send a signal to every process of a run", Args: exactly(2),
+		Example:           "  holt run signal run_d5o7dp6rixbsakb4 SIGHUP",
+		ValidArgsFunction: a.complete(a.runIDs),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.sendSignal(cmd.Context(), args[0], args[1]) },
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) runKill() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "kill RUN", Short: "End a run with all its processes", Args: exactly(1),
+		Long: `Sends SIGKILL to every process of a run, also to those in the background that have
+outlived it. To ask them to end: holt run signal RUN SIGTERM.`,
+		ValidArgsFunction: a.complete(a.runIDs),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.sendSignal(cmd.Context(), args[0], "SIGKILL") },
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) sendSignal(ctx context.Context, run, signal string) error {
+	c, id, err := a.theRun(run)
+	if err != nil {
+		return err
+	}
+	if err := c.Runs.Signal(ctx, id, signal, ""); err != nil {
+		return err
+	}
+	if a.wantsJSON() {
+		return printJSON(a.Out, map[string]string{"run": string(id), "signal": signal})
+	}
+	fmt.Fprintf(a.Out, "sent %s to %s\n", visible(signal), id)
+	return nil
+}
+
+// theRun connects and reads a run's id.
+func (a *app) theRun(arg string) (*client.Client, holt.RunID, error) {
+	id, err := holt.ParseRunID(arg)
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := a.connect()
+	return c, id, err
+}
+
+// runIDs completes runs, the newest first.
+func (a *app) runIDs(ctx context.Context, c *client.Client) (out []string) {
+	list, _ := c.Runs.List(ctx, "", "", mostRunsShown) // no daemon, no runs
+	for _, r := range list {
+		out = append(out, string(r.ID)+"\t"+runState(r)+": "+clipLine(commandOf(r.Spec), 40))
+	}
+	return out
+}
