@@ -45,6 +45,29 @@ func BenchmarkAfternoon(b *testing.B) {
 	}
 }
 
+// BenchmarkAfternoonDiff asks again and again what the three runs changed.
+func BenchmarkAfternoonDiff(b *testing.B) {
+	w, err := Create(filepath.Join(b.TempDir(), "ws"), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { w.Close() })
+	spoil(b, w)
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	used, rounds := processor(b), 0
+	for b.Loop() {
+		n := 0
+		err := w.Diff(context.Background(), "morning", Live, DiffOptions{}, func(Change) error { n++; return nil })
+		if err != nil || n != 30_604 {
+			b.Fatal(n, err)
+		}
+		rounds++
+	}
+	b.ReportMetric(float64((processor(b)-used).Microseconds())/1000/float64(rounds), "cpu-ms")
+}
+
 // processor is the processor time of this process so far.
 func processor(b *testing.B) time.Duration {
 	b.Helper()

@@ -199,18 +199,26 @@ func (d *delta) cancel() {
 		ino    Ino
 	}
 	keyOf := func(e placedEntry) key { return key{e.parent, e.name, e.ino} }
-	gone := make(map[key]bool, len(d.gone))
-	for _, e := range d.gone {
-		gone[keyOf(e)] = true
+	few, many := d.gone, d.came
+	if len(few) > len(many) {
+		few, many = many, few
+	}
+	one := make(map[key]bool, len(few))
+	for _, e := range few {
+		one[keyOf(e)] = true
 	}
 	both := map[key]bool{}
-	for _, e := range d.came {
-		if gone[keyOf(e)] {
-			both[keyOf(e)] = true
+	if len(one) > 0 {
+		for _, e := range many {
+			if one[keyOf(e)] {
+				both[keyOf(e)] = true
+			}
 		}
 	}
 	drop := func(e placedEntry) bool { return both[keyOf(e)] }
-	d.gone, d.came = slices.DeleteFunc(d.gone, drop), slices.DeleteFunc(d.came, drop)
+	if len(both) > 0 {
+		d.gone, d.came = slices.DeleteFunc(d.gone, drop), slices.DeleteFunc(d.came, drop)
+	}
 	byCookie := func(a, b placedEntry) int {
 		return cmp.Or(cmp.Compare(a.parent, b.parent), cmp.Compare(a.cookie, b.cookie))
 	}
@@ -272,6 +280,7 @@ func (d *delta) compare() error {
 			pairs = append(pairs, p)
 		}
 	}
+	slices.SortFunc(pairs, func(a, b *pair) int { return cmp.Compare(a.before.ino, b.before.ino) }) // neighbours are asked for together
 	for some := range slices.Chunk(pairs, setSize) {
 		if err := d.settle(some); err != nil {
 			return err

@@ -141,21 +141,31 @@ func (d *delta) changes(paths []string) ([]Change, error) {
 	if err := l.inPlace(); err != nil {
 		return nil, err
 	}
-	sortChanges(l.all)
-	return l.all, nil
+	return sortChanges(l.all), nil
 }
 
-// sortChanges brings changes into the order in which they are reported.
-func sortChanges(all []Change) {
-	slices.SortFunc(all, func(a, b Change) int {
-		if r := cmp.Compare(a.Kind.rank(), b.Kind.rank()); r != 0 {
-			return r
+// sortChanges brings changes into the order in which they are reported. A
+// Change is long: what is moved while sorting are their places.
+func sortChanges(all []Change) []Change {
+	type place struct{ rank, at int }
+	places := make([]place, len(all))
+	for i := range all {
+		places[i] = place{all[i].Kind.rank(), i}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		if a.rank != b.rank {
+			return cmp.Compare(a.rank, b.rank)
 		}
-		if a.Kind == ChangeDeleted {
-			return cmp.Compare(b.Path, a.Path)
+		if all[a.at].Kind == ChangeDeleted {
+			return cmp.Compare(all[b.at].Path, all[a.at].Path)
 		}
-		return cmp.Compare(a.Path, b.Path)
+		return cmp.Compare(all[a.at].Path, all[b.at].Path)
 	})
+	sorted := make([]Change, len(all))
+	for i, p := range places {
+		sorted[i] = all[p.at]
+	}
+	return sorted
 }
 
 // changeList gathers the changes of a delta.

@@ -292,7 +292,7 @@ func (m *merge) reportChanges() error {
 			}
 		}
 	}
-	sortChanges(m.report.Changes)
+	m.report.Changes = sortChanges(m.report.Changes)
 	return nil
 }
 
