@@ -26,6 +26,23 @@ type Page[T any] struct {
 	Next  string `json:"next,omitempty" doc:"give this as cursor to get the following page"`
 }
 
+// PageSpec says which page of a list is wanted.
+type PageSpec struct {
+	Limit  int    // most items; 0: [MostPerPage]
+	Cursor string // Next of the page before; "": the first page
+}
+
+// MostPerPage is how many items a page has at most.
+const MostPerPage = 1000
+
+// Most is how many items are wanted.
+func (p PageSpec) Most() int {
+	if p.Limit <= 0 || p.Limit > MostPerPage {
+		return MostPerPage
+	}
+	return p.Limit
+}
+
 // LogQuery says which part of a computer's console log is wanted.
 type LogQuery struct {
 	TailBytes int64 // only the last so many bytes; 0: everything

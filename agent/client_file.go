@@ -100,32 +100,30 @@ func (c *Client) Stat(ctx context.Context, path string) (holt.FileInfo, error) {
 	return vetFile(info, path)
 }
 
-// Bounds of the list of a directory.
-const (
-	mostEntries   = 1 << 20
-	mostListBytes = 256 << 20
-)
+// mostListBytes bounds one listing on its way from a guest.
+const mostListBytes = 256 << 20
 
-// List calls entry for each entry of a directory, in no order; more than
-// 1,048,576 of them are TooMany. Each name is one name, never a path. An error of entry ends it
-// and is returned.
-func (c *Client) List(ctx context.Context, path string, entry func(holt.FileInfo) error) error {
-	s, err := c.open(ctx, opList, fileArgs{Path: holt.OSString(path)}, nil)
+// List calls entry for at most so many entries of a directory, in the order
+// that the directory has them, from an offset on (0: the first). After is the
+// offset behind an entry: what is there all the while is seen once, if the file
+// system keeps its offsets, as those of Linux that hold files do. Each
+// name is one name, never a path. An error of entry ends it and is returned.
+func (c *Client) List(ctx context.Context, path string, offset int64, most int, entry func(info holt.FileInfo, after int64) error) error {
+	s, err := c.open(ctx, opList, fileArgs{Path: holt.OSString(path), Offset: offset, Length: int64(most)}, nil)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	entries := 0
-	err = readList(s, mostListBytes, func(info holt.FileInfo) error {
-		if entries++; entries > mostEntries {
-			return holt.Errorf(holt.TooMany, "%s has more than %d entries", path, mostEntries).
-				WithHint("list it in the guest: holt computer run")
+	err = readList(s, mostListBytes, func(e listed) error {
+		if entries++; entries > most {
+			return holt.Errorf(holt.Corrupt, "guest lists more of %s than was asked for", path)
 		}
-		info, err := vetEntry(info, path)
+		info, err := vetEntry(e.FileInfo, path)
 		if err != nil {
 			return err
 		}
-		return entry(info)
+		return entry(info, e.After)
 	})
 	if own, ok := own(err); ok {
 		return own

@@ -231,46 +231,6 @@ func fileKind(mode uint32) string {
 	return "file"
 }
 
-// listDir streams a directory's entries; a directory of any size takes no
-// memory here.
-func listDir(ctx context.Context, st *serverStream) error {
-	args, err := fileArguments(st.args)
-	if err != nil {
-		return err
-	}
-	dir, err := os.OpenFile(string(args.Path), os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return fileError("list", string(args.Path), err)
-	}
-	defer dir.Close()
-	if err := st.agree(nil); err != nil {
-		return err
-	}
-	ctx, cancel := st.untilClosed(ctx)
-	defer cancel()
-	for ctx.Err() == nil {
-		names, err := dir.Readdirnames(listBatch)
-		batch := make([]holt.FileInfo, 0, len(names))
-		for _, name := range names {
-			info, err := describeFile(filepath.Join(string(args.Path), name))
-			if err == nil { // else it has just gone
-				batch = append(batch, info)
-			}
-		}
-		if len(batch) > 0 {
-			if err := writeAnswer(st, batch, nil); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			return writeAnswer(st, []holt.FileInfo{}, nil)
-		} else if err != nil {
-			return writeAnswer(st, nil, fileError("list", string(args.Path), err))
-		}
-	}
-	return ctx.Err()
-}
-
 func makeDir(ctx context.Context, raw json.RawMessage) (any, error) {
 	args, err := fileArguments(raw)
 	if err != nil {

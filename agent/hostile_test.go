@@ -215,7 +215,7 @@ func TestHostileAnswers(t *testing.T) {
 		c.FollowRun(ctx, id, 0, func(holt.RunEvent) error { return nil })
 		c.ReadFile(ctx, "/x", 0, -1, io.Discard)
 		c.WriteFile(ctx, "/x", 0, "", bytes.NewReader(make([]byte, 1000)))
-		c.List(ctx, "/x", func(holt.FileInfo) error { return nil })
+		c.List(ctx, "/x", 0, 100, func(holt.FileInfo, int64) error { return nil })
 		c.Runs(ctx)
 		if in, err := c.RunInput(ctx, id, -1, false); err == nil {
 			in.Write([]byte("x"))

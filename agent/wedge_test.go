@@ -261,7 +261,7 @@ func TestListNames(t *testing.T) {
 		list := []holt.FileInfo{{Name: "good", Kind: "file"}, {Name: holt.OSString(name), Kind: "file"}}
 		c := scripted(t, acknowledge(1), data(1, answered(t, nil, nil)), data(1, answered(t, list, nil)))
 		var got []string
-		err := c.List(t.Context(), "/home/agent", func(info holt.FileInfo) error {
+		err := c.List(t.Context(), "/home/agent", 0, 100, func(info holt.FileInfo, _ int64) error {
 			got = append(got, string(info.Path))
 			return nil
 		})
@@ -423,7 +423,7 @@ func FuzzGuest(f *testing.F) {
 				return nil
 			})
 		case 2:
-			c.List(ctx, "/d", func(info holt.FileInfo) error {
+			c.List(ctx, "/d", 0, 100, func(info holt.FileInfo, _ int64) error {
 				if info.Path != "/d/"+info.Name || strings.Contains(string(info.Name), "/") {
 					t.Errorf("%q", info.Path)
 				}

@@ -62,7 +62,7 @@ func (a *app) completeSpots(noun copyNoun, n int) cobra.CompletionFunc {
 // started for it.
 func (n copyNoun) entries(name, typed string) names {
 	return func(ctx context.Context, c *client.Client) (out []string) {
-		dir, _ := path.Split(typed)
+		dir, prefix := path.Split(typed)
 		at := dir
 		if !path.IsAbs(at) {
 			at = path.Join(n.home, at)
@@ -72,20 +72,27 @@ func (n copyNoun) entries(name, typed string) names {
 				return nil
 			}
 		}
-		list, _ := n.files(c).List(ctx, name, at)
-		for _, f := range list {
-			entry := string(f.Name)
-			if visible(entry) != entry || strings.ContainsAny(entry, "\t\n \uFFFD") { // a shell would take it apart
-				continue
+		for list := range n.files(c).Pages(ctx, name, at) { // nil with an error
+			for _, f := range list {
+				entry := string(f.Name)
+				if !strings.HasPrefix(entry, prefix) || visible(entry) != entry || strings.ContainsAny(entry, "\t\n \uFFFD") { // a shell would take it apart
+					continue
+				}
+				if f.Kind == "dir" {
+					entry += "/"
+				}
+				out = append(out, name+":"+dir+entry)
 			}
-			if f.Kind == "dir" {
-				entry += "/"
+			if len(out) >= mostCompletions {
+				break
 			}
-			out = append(out, name+":"+dir+entry)
 		}
 		return out
 	}
 }
+
+// mostCompletions is more than anybody reads.
+const mostCompletions = 1000
 
 // completeFlag does the same for a flag's value.
 func (a *app) completeFlag(cmd *cobra.Command, flag string, ask names) {

@@ -87,10 +87,18 @@ func (k *copier) getAny(ctx context.Context, from end, info holt.FileInfo, to st
 }
 
 func (k *copier) getEntries(ctx context.Context, from end, to string) error {
-	entries, err := k.files.List(ctx, from.owner, from.path)
-	if err != nil {
-		return err
+	for entries, err := range k.files.Pages(ctx, from.owner, from.path) {
+		if err != nil {
+			return err
+		}
+		if err := k.getPage(ctx, from, entries, to); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+func (k *copier) getPage(ctx context.Context, from end, entries []holt.FileInfo, to string) error {
 	for _, e := range entries {
 		name := string(e.Name)
 		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") { // the guest is hostile

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,6 +18,37 @@ func printJSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// printJSONPages prints one array, as printJSON does, of which only a page is
+// in memory at a time. After an error the array is left open: what came is no
+// JSON then, so nobody takes it for the whole.
+func printJSONPages[T any](w io.Writer, pages iter.Seq2[[]T, error]) error {
+	before := "[\n  "
+	for page, err := range pages {
+		if err != nil {
+			return err
+		}
+		for _, item := range page {
+			var one strings.Builder
+			enc := json.NewEncoder(&one)
+			enc.SetEscapeHTML(false)
+			enc.SetIndent("  ", "  ")
+			if err := enc.Encode(item); err != nil {
+				return err
+			}
+			if _, err := io.WriteString(w, before+strings.TrimSuffix(one.String(), "\n")); err != nil {
+				return err
+			}
+			before = ",\n  "
+		}
+	}
+	if before[0] == '[' {
+		_, err := io.WriteString(w, "[]\n")
+		return err
+	}
+	_, err := io.WriteString(w, "\n]\n")
+	return err
 }
 
 // printTable writes rows under a head, aligned as a terminal shows them: an

@@ -3,6 +3,8 @@ package cli
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,6 +17,34 @@ func TestTable(t *testing.T) {
 		"NAME      KIND", "plain     file", "🦦🦦.txt  file", "日本      dir", "e\u0301te\u0301       x", "a␉b␛", ""}, "\n")
 	if err != nil || out.String() != want {
 		t.Errorf("%v\ngot\n%s\nwant\n%s", err, out.String(), want)
+	}
+}
+
+// A list that comes in pages is printed as one that is there at once.
+func TestJSONPages(t *testing.T) {
+	type item struct {
+		Name string   `json:"name"`
+		Tags []string `json:"tags"`
+	}
+	a, b, c := item{"<a>", []string{"x", "y"}}, item{Name: "b"}, item{"c", []string{}}
+	broke := errors.New("broke")
+	for _, pages := range [][][]item{{}, {{}}, {{a}}, {{a, b}, {c}}, {{a}, {}, {b, c}, {}}} {
+		var want, got strings.Builder
+		if err := printJSON(&want, append([]item{}, slices.Concat(pages...)...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := printJSONPages(&got, func(yield func([]item, error) bool) {
+			for _, p := range pages {
+				yield(p, nil)
+			}
+		}); err != nil || got.String() != want.String() {
+			t.Errorf("%v\ngot  %q\nwant %q", err, got.String(), want.String())
+		}
+	}
+	var cut strings.Builder
+	err := printJSONPages(&cut, func(yield func([]item, error) bool) { _ = yield([]item{a}, nil) && yield(nil, broke) })
+	if err != broke || json.Valid([]byte(cut.String())) {
+		t.Errorf("%v, and half of a list reads as %s", err, cut.String())
 	}
 }
 

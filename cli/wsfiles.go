@@ -30,43 +30,6 @@ func (a *app) onSpot(use, short string, most int, run func(cmd *cobra.Command, c
 	}
 }
 
-func (a *app) workspaceLs() *cobra.Command {
-	var long bool
-	var then func(string) string
-	cmd := a.onSpot("ls NAME[:PATH]", "List files of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
-		at.workspace = then(at.workspace)
-		info, err := c.WorkspaceFiles.Stat(cmd.Context(), at.workspace, at.path)
-		if err != nil {
-			return err
-		}
-		list := []holt.FileInfo{info}
-		if info.Kind == "dir" {
-			if list, err = c.WorkspaceFiles.List(cmd.Context(), at.workspace, at.path); err != nil {
-				return err
-			}
-		}
-		if a.wantsJSON() {
-			return printJSON(a.Out, list)
-		}
-		if !long {
-			for _, f := range list {
-				fmt.Fprintln(a.Out, a.shownName(f))
-			}
-			return nil
-		}
-		rows := make([][]string, len(list))
-		for i, f := range list {
-			rows[i] = []string{fmt.Sprintf("%s %04o", f.Kind, f.Mode), fmt.Sprintf("%d:%d", f.UID, f.GID), size(f.Size),
-				f.ModTime.Local().Format("2006-01-02 15:04:05"), a.shownName(f)}
-		}
-		return printTable(a.Out, []string{"KIND", "OWNER", "SIZE", "CHANGED", "NAME"}, rows)
-	})
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "with mode, owner, size and time")
-	then = a.atFlag(cmd)
-	a.jsonFlag(cmd)
-	return cmd
-}
-
 // shownName is a file's name as ls -F shows it.
 func (a *app) shownName(f holt.FileInfo) string {
 	name := shown(f.Name)

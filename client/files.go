@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -37,9 +38,38 @@ func (n Files) Stat(ctx context.Context, of, path string) (out holt.FileInfo, er
 	return out, err
 }
 
-// List returns the entries of a directory in the order of their names.
-func (n Files) List(ctx context.Context, of, path string) ([]holt.FileInfo, error) {
-	return list[holt.FileInfo](ctx, n.c, n.path(of), at(path))
+// List returns a page of the entries of a directory; those of one page are in
+// the order of their names.
+func (n Files) List(ctx context.Context, of, path string, spec holt.PageSpec) (page holt.Page[holt.FileInfo], err error) {
+	query := at(path)
+	query.Set("limit", strconv.Itoa(spec.Most()))
+	if spec.Cursor != "" {
+		query.Set("cursor", spec.Cursor)
+	}
+	err = n.c.json(ctx, call{method: http.MethodGet, path: n.path(of), query: query}, &page)
+	return page, err
+}
+
+// Pages goes through a directory page by page: memory is that of one,
+// however large the directory is. Nothing comes after an error.
+func (n Files) Pages(ctx context.Context, of, path string) iter.Seq2[[]holt.FileInfo, error] {
+	return func(yield func([]holt.FileInfo, error) bool) {
+		spec := holt.PageSpec{}
+		for {
+			page, err := n.List(ctx, of, path, spec)
+			if err == nil && page.Next == spec.Cursor && page.Next != "" {
+				err = holt.Errorf(holt.Corrupt, "the daemon lists a page of %s twice", path)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(page.Items, nil) || page.Next == "" {
+				return
+			}
+			spec.Cursor = page.Next
+		}
+	}
 }
 
 // Read writes n bytes of a file from offset off to w; n < 0: up to the end.

@@ -1,11 +1,9 @@
 package computer
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"path"
-	"slices"
 	"time"
 
 	"holt"
@@ -40,32 +38,6 @@ func (f *Files) Stat(ctx context.Context, computer, path string) (holt.FileInfo,
 		return err
 	})
 	return info, err
-}
-
-// List returns the entries of a directory in the order of their names.
-func (f *Files) List(ctx context.Context, computer, path string) ([]holt.FileInfo, error) {
-	p, err := cleanPath(path)
-	if err != nil {
-		return nil, err
-	}
-	list := []holt.FileInfo{}
-	off, err := f.offline(ctx, computer, p, func(w workspace.Files) (err error) {
-		list, err = w.List(p)
-		return err
-	})
-	if off || err != nil {
-		return list, err
-	}
-	err = f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, w *watchdog) error {
-		list = list[:0]
-		return c.List(ctx, p, func(info holt.FileInfo) error {
-			w.feed()
-			list = append(list, info)
-			return nil
-		})
-	})
-	slices.SortFunc(list, func(a, b holt.FileInfo) int { return cmp.Compare(a.Name, b.Name) })
-	return list, err
 }
 
 // Read writes n bytes of a file from offset off to w; n < 0: up to its end.

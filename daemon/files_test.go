@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os/user"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,9 +54,15 @@ func TestFiles(t *testing.T) {
 	}
 	succeeds(t, d, "curie", "ln -s dir/moved link; ln -s /home/agent/a/b abs; ln -s /etc/hostname out; ln -s loop loop; mkfifo fifo")
 	running := view(t, d)
+	page, err := files.List(ctx, "curie", "/home/agent", holt.PageSpec{Limit: 1})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("%+v %v", page, err)
+	}
 	if _, err := d.Computers().Stop(ctx, "curie", ""); err != nil {
 		t.Fatal(err)
 	}
+	_, err = files.List(ctx, "curie", "/home/agent", holt.PageSpec{Cursor: page.Next})
+	wantCode(t, err, holt.Conflict) // an offset of the guest's, and nobody there to seek to it
 	stopped := view(t, d)
 	if diff := cmp.Diff(running, stopped); diff != "" {
 		t.Errorf("running and stopped (-running +stopped):\n%s", diff)
@@ -67,7 +74,7 @@ func TestFiles(t *testing.T) {
 	if err := files.Read(ctx, "curie", "/home/agent/a/b/notes.md", 2, 3, &part); err != nil || part.String() != "con" {
 		t.Errorf("a range: %q %v", part.String(), err)
 	}
-	_, err := files.Stat(ctx, "curie", "/home/agent/nothing")
+	_, err = files.Stat(ctx, "curie", "/home/agent/nothing")
 	wantCode(t, err, holt.NotFound)
 	if err := files.Read(ctx, "curie", "/home/agent/loop", 0, -1, io.Discard); err == nil {
 		t.Error("a loop of symlinks was read")
@@ -88,16 +95,24 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// view lists the workspace as the API shows it.
+// view lists the workspace as the API shows it, page by page: the pages of a
+// running computer come as its directory has them.
 func view(t *testing.T, d *daemon.Daemon) (all []holt.FileInfo) {
 	t.Helper()
 	for _, dir := range []string{"/home/agent", "/home/agent/a/b", "/home/agent/dir"} {
-		list, err := d.Computers().Files().List(t.Context(), "curie", dir)
-		if err != nil {
-			t.Fatal(err)
+		spec := holt.PageSpec{Limit: 3}
+		for {
+			page, err := d.Computers().Files().List(t.Context(), "curie", dir, spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all = append(all, page.Items...); page.Next == "" {
+				break
+			}
+			spec.Cursor = page.Next
 		}
-		all = append(all, list...)
 	}
+	slices.SortFunc(all, func(a, b holt.FileInfo) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return all
 }
 
@@ -126,8 +141,8 @@ func TestBigFile(t *testing.T) {
 	if err := files.Read(ctx, "curie", "/home/agent/big", 0, -1, sink); !errors.Is(err, sink.err) {
 		t.Error(err)
 	}
-	list, err := files.List(ctx, "curie", "/home/agent")
-	if err != nil || len(list) != 2 || list[1].Size != int64(len(big)) {
+	list, err := files.List(ctx, "curie", "/home/agent", holt.PageSpec{})
+	if err != nil || len(list.Items) != 2 || list.Items[1].Size != int64(len(big)) {
 		t.Errorf("%+v %v", list, err)
 	}
 }

@@ -69,7 +69,7 @@ func (w *Workspaces) measure(ctx context.Context, ws *workspace.Workspace, spec 
 	}
 	at, err := ws.At(spec.At)
 	if err == nil {
-		_, err = (workspace.Files{Tree: ws.Tree(), At: at}).List(spec.Path) // while an error can still be told
+		_, err = (workspace.Files{Tree: ws.Tree(), At: at}).List(spec.Path, holt.PageSpec{Limit: 1}) // while an error can still be told
 	}
 	if err != nil {
 		return parcel.Totals{}, nil, err

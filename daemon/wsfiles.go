@@ -88,12 +88,12 @@ func (f workspaceFiles) Stat(ctx context.Context, ref, path string) (info holt.F
 	return info, err
 }
 
-func (f workspaceFiles) List(ctx context.Context, ref, path string) (list []holt.FileInfo, err error) {
+func (f workspaceFiles) List(ctx context.Context, ref, path string, spec holt.PageSpec) (page holt.Page[holt.FileInfo], err error) {
 	err = f.read(ctx, ref, func(ctx context.Context, files workspace.Files) error {
-		list, err = files.List(path)
+		page, err = files.List(path, spec)
 		return err
 	})
-	return list, err
+	return page, err
 }
 
 func (f workspaceFiles) Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error {

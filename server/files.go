@@ -104,7 +104,11 @@ func (s *Server) files(api huma.API) {
 
 func (s fileRoutes) names(api huma.API) {
 	nouns := s.nouns
-	register(api, s.describe(http.MethodGet, "", "list", "Files", "List a directory by name"),
+	op := s.describe(http.MethodGet, "", "list", "Files", "List a directory")
+	op.Description = `The entries of one page come in the order of their names. Pages of a workspace, or of one in a stopped computer, follow in that
+order too; those of a running computer follow as its directory has them. What is there all the while is seen once, whatever changes beside it. A cursor
+counts for the directory it was given out for; 409 if the computer was stopped or started since.`
+	register(api, op,
 		func(ctx context.Context, in *struct {
 			OneFile
 			Paging
@@ -113,11 +117,8 @@ func (s fileRoutes) names(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			all, err := nouns.List(ctx, ref, dir)
-			if err != nil {
-				return nil, err
-			}
-			return pageOf(all, func(f holt.FileInfo) string { return string(f.Name) }, in.Paging), nil
+			page, err := nouns.List(ctx, ref, dir, holt.PageSpec{Limit: in.Limit, Cursor: in.Cursor})
+			return &reply[holt.Page[holt.FileInfo]]{page}, err
 		})
 
 	register(api, s.describe(http.MethodGet, "/stat", "stat", "File", "Describe a file"),

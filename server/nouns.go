@@ -139,8 +139,9 @@ type Terminals interface {
 // is started first.
 type Files interface {
 	Stat(ctx context.Context, computer, path string) (holt.FileInfo, error)
-	// List returns the entries of a directory, in any order.
-	List(ctx context.Context, computer, path string) ([]holt.FileInfo, error)
+	// List returns a page of the entries of a directory, those of one page in
+	// the order of their names. What it costs does not grow with the directory.
+	List(ctx context.Context, computer, path string, page holt.PageSpec) (holt.Page[holt.FileInfo], error)
 	// Read writes n bytes from offset off to w; n < 0: up to the end.
 	Read(ctx context.Context, computer, path string, off, n int64, w io.Writer) error
 	// Write replaces the file as one step: who reads it sees the old or the

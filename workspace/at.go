@@ -149,6 +149,20 @@ func (v *View) ReadDir(ino Ino, cookie uint64, plus bool, fn func(DirEntry) bool
 	}
 }
 
+// names is Tree.names.
+func (v *View) names(dir Ino, after string, most int) (all []DirEntry, err error) {
+	err = v.read("read directory at checkpoint", func(p point) error {
+		return p.entriesByName(dir, after, most, func(e placedEntry) error {
+			in, err := p.get(e.ino)
+			if err == nil {
+				all = append(all, DirEntry{Name: e.name, Ino: e.ino, Mode: in.mode, Cookie: e.cookie + cookieDotDot, Attr: in.attr()})
+			}
+			return err
+		})
+	})
+	return all, err
+}
+
 // page reads the next entries after a cookie.
 func (v *View) page(ino Ino, cookie uint64, plus bool) (page []DirEntry, err error) {
 	err = v.read("read directory at checkpoint", func(p point) error {

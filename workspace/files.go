@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -99,37 +98,41 @@ func KindName(mode uint32) string {
 	return "file"
 }
 
-// List returns the entries of a directory in the order of their names.
-func (f Files) List(path string) ([]holt.FileInfo, error) {
+// List returns a page of the entries of a directory, in the order of their
+// names. The cursor is the last name of the page before, so what is there all
+// the while is seen once, whatever changes beside it.
+func (f Files) List(path string, spec holt.PageSpec) (holt.Page[holt.FileInfo], error) {
+	page := holt.Page[holt.FileInfo]{Items: []holt.FileInfo{}}
+	after := string(holt.ParseOSString(spec.Cursor))
+	if strings.Contains(after, "/") {
+		return page, holt.Errorf(holt.Conflict, "the cursor is not of this listing of %s", path).WithHint("list it again from the first page")
+	}
 	d, err := f.resolve(path, true)
 	if err == nil && !d.IsDir() {
 		err = syscall.ENOTDIR
 	}
 	var entries []DirEntry
 	if err == nil {
-		err = f.state().readDir(d.Ino, 0, true, func(e DirEntry) bool {
-			if e.Name != "." && e.Name != ".." {
-				entries = append(entries, e)
-			}
-			return true
-		})
+		entries, err = f.state().names(d.Ino, after, spec.Most()+1)
 	}
 	if err != nil {
-		return nil, fileError("list", path, err)
+		return page, fileError("list", path, err)
 	}
-	slices.SortFunc(entries, func(a, b DirEntry) int { return strings.Compare(a.Name, b.Name) })
-	list := make([]holt.FileInfo, 0, len(entries))
+	if most := spec.Most(); len(entries) > most {
+		entries = entries[:most]
+		page.Next = holt.OSString(entries[most-1].Name).Text()
+	}
 	for _, e := range entries {
 		info, err := f.describe(strings.TrimSuffix(path, "/")+"/"+e.Name, e.Attr)
 		if err == syscall.ENOENT { // removed meanwhile
 			continue
 		}
 		if err != nil {
-			return nil, fileError("list", path, err)
+			return page, fileError("list", path, err)
 		}
-		list = append(list, info)
+		page.Items = append(page.Items, info)
 	}
-	return list, nil
+	return page, nil
 }
 
 // Read writes n bytes of a file from offset off to w; n < 0: up to its end.

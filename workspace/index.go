@@ -151,6 +151,14 @@ func (x *index) entries(parent Ino, cookie uint64, fn func(name string, e dentry
 		func(s *db.Stmt) bool { return fn(columnString(s, 4), scanDentry(s, 0)) })
 }
 
+// entriesByName calls fn for the rows of a directory after a name, in the order of
+// names.
+func (x *index) entriesByName(parent Ino, after string, fn func(name string, e dentry) bool) error {
+	return x.rows("SELECT e.ino, e.cookie, e.born, i.mode, e.name FROM entry e JOIN inode i ON i.ino = e.ino WHERE e.parent = ?1 AND e.name > ?2 ORDER BY e.name",
+		func(s *db.Stmt) { s.BindInt64(1, int64(parent)); s.BindBytes(2, []byte(after)) },
+		func(s *db.Stmt) bool { return fn(columnString(s, 4), scanDentry(s, 0)) })
+}
+
 // extents calls fn for the rows of a file that begin in lo..hi, in order.
 func (x *index) extents(ino Ino, lo, hi int64, fn func(extent) bool) error {
 	return x.rows("SELECT off, len, segment, place, whole, delta, born FROM extent WHERE ino = ?1 AND off >= ?2 AND off < ?3 ORDER BY off",

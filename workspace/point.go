@@ -97,6 +97,12 @@ func (p point) entries(parent Ino, after uint64, fn func(placedEntry) error) err
 	return p.each("parent = ?2 AND cookie > ?3", " ORDER BY cookie", []any{int64(parent), int64(after)}, fn)
 }
 
+// entriesByName calls fn for the first entries of a directory after a name, in the
+// order of names.
+func (p point) entriesByName(parent Ino, after string, most int, fn func(placedEntry) error) error {
+	return p.each("parent = ?2 AND name > ?3", " ORDER BY name LIMIT ?4", []any{int64(parent), []byte(after), most}, fn)
+}
+
 // names returns the names of an inode.
 func (p point) names(ino Ino) (all []placedEntry, err error) {
 	err = p.each("ino = ?2", "", []any{int64(ino)}, func(e placedEntry) error { all = append(all, e); return nil })

@@ -5,6 +5,7 @@ package workspace
 type reading interface {
 	lookup(dir Ino, name string) (Attr, error)
 	readDir(dir Ino, cookie uint64, plus bool, fn func(DirEntry) bool) error
+	names(dir Ino, after string, most int) ([]DirEntry, error)
 	GetAttr(ino Ino) (Attr, error)
 	Readlink(ino Ino) (string, error)
 	Read(ino Ino, off int64, b []byte) (int, error)

@@ -49,7 +49,9 @@ func TestKillWhileNobodyServesFiles(t *testing.T) {
 	defer asking.Wait()
 	defer client.Close()
 	asking.Go(func() { client.ReadFile(t.Context(), "/home/agent/one", 0, -1, io.Discard) }) // a thread of PID 1
-	asking.Go(func() { client.List(t.Context(), "/home/agent/dir", func(holt.FileInfo) error { return nil }) })
+	asking.Go(func() {
+		client.List(t.Context(), "/home/agent/dir", 0, 10, func(holt.FileInfo, int64) error { return nil })
+	})
 	id := holt.NewRunID()
 	if _, err := client.StartRun(t.Context(), id, holt.RunSpec{
 		Command: "cat /home/agent/two", User: "root", Cwd: "/",

@@ -36,9 +36,10 @@ func fileVerbs(t *testing.T, n server.Nouns) {
 			t.Errorf("read %d bytes at %d: %q, want %q", c.n, c.off, got.String(), c.want)
 		}
 	}
-	if list := Must(n.Files.List(ctx, "curie", dir))(t); len(list) != 2 {
+	if list := Must(n.Files.List(ctx, "curie", dir, holt.PageSpec{}))(t).Items; len(list) != 2 {
 		t.Errorf("listed %+v", list)
 	}
+	pages(t, n.Files, "curie", dir)
 	links(t, n.Files, "curie", dir)
 	fail(t, n.Files.Rename(ctx, "curie", holt.RenameSpec{From: file, To: dir + "/mov\xffed"}, ""))
 	_, err = n.Files.Stat(ctx, "curie", file)
@@ -50,6 +51,34 @@ func fileVerbs(t *testing.T, n server.Nouns) {
 	fail(t, n.Files.Remove(ctx, "curie", dir, true, ""))
 	WantCode(t, n.Files.Remove(ctx, "curie", dir, true, ""), holt.NotFound)
 	WantCode(t, n.Files.Read(ctx, "curie", dir, 0, -1, io.Discard), holt.NotFound)
+}
+
+// pages lists a directory page by page, and removes it.
+func pages(t *testing.T, files server.Files, of, dir string) {
+	t.Helper()
+	ctx, dir := t.Context(), dir+"/pages"
+	for _, name := range []string{"b", "a", "d", "c\xff", "e"} {
+		Must(files.Mkdir(ctx, of, holt.MkdirSpec{Path: holt.OSString(dir + "/" + name), Parents: true}, ""))(t)
+	}
+	for most, want := range map[int]int{1: 5, 2: 3, 4: 2, 5: 1, 0: 1} {
+		spec, got, n := holt.PageSpec{Limit: most}, map[holt.OSString]int{}, 0
+		for {
+			page := Must(files.List(ctx, of, dir, spec))(t)
+			for i, f := range page.Items {
+				if got[f.Name]++; i > 0 && page.Items[i-1].Name >= f.Name {
+					t.Errorf("%q comes before %q", page.Items[i-1].Name, f.Name)
+				}
+			}
+			if n++; page.Next == "" || n > want {
+				break
+			}
+			spec.Cursor = page.Next
+		}
+		if n != want || len(got) != 5 || got["c\xff"] != 1 {
+			t.Errorf("%d pages of %d, want %d: %v", n, most, want, got)
+		}
+	}
+	fail(t, files.Remove(ctx, of, dir, true, ""))
 }
 
 // links makes symbolic links in an existing directory, and removes them.
@@ -109,7 +138,7 @@ func writes(t *testing.T, n server.Nouns) {
 	if !bytes.Equal(got.Bytes(), big) {
 		t.Errorf("read back %d bytes, or other ones; want %d", got.Len(), len(big))
 	}
-	if list := Must(n.Files.List(ctx, "darwin", "/home/agent/new/dir"))(t); len(list) != 1 {
+	if list := Must(n.Files.List(ctx, "darwin", "/home/agent/new/dir", holt.PageSpec{}))(t).Items; len(list) != 1 {
 		t.Errorf("writes left %+v", list)
 	}
 }

@@ -107,7 +107,7 @@ func (p pastOf) then(first holt.Checkpoint) {
 	if info := Must(p.n.WorkspaceFiles.Stat(ctx, ref, "/src/main.go"))(p.T); info.Size != 13 || info.Kind != "file" {
 		p.Errorf("a file then: %+v", info)
 	}
-	if list := Must(p.n.WorkspaceFiles.List(ctx, ref, "/src"))(p.T); len(list) != 1 || list[0].Path != "/src/main.go" {
+	if list := Must(p.n.WorkspaceFiles.List(ctx, ref, "/src", holt.PageSpec{}))(p.T).Items; len(list) != 1 || list[0].Path != "/src/main.go" {
 		p.Errorf("a directory then: %+v", list)
 	}
 	_, err := p.n.WorkspaceFiles.Stat(ctx, ref, "/todo.md")

@@ -36,9 +36,9 @@ func treeVerbs(t *testing.T, n server.Nouns) {
 	if info := Must(files.Stat(ctx, "data", file))(t); info.Size != 10 {
 		t.Errorf("after a write that was cut off: %+v", info)
 	}
-	list := Must(files.List(ctx, "data", "/notes"))(t)
+	list := Must(files.List(ctx, "data", "/notes", holt.PageSpec{}))(t).Items
 	for end := time.Now().Add(time.Minute); len(list) > 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		list = Must(files.List(ctx, "data", "/notes"))(t) // over a wire it hears of the cut later, and clears away then
+		list = Must(files.List(ctx, "data", "/notes", holt.PageSpec{}))(t).Items // over a wire it hears of the cut later, and clears away then
 	}
 	if len(list) != 2 || list[1].Path != "/notes/deep" {
 		t.Errorf("listed %+v", list)
@@ -46,6 +46,7 @@ func treeVerbs(t *testing.T, n server.Nouns) {
 	fail(t, files.Remove(ctx, "data", file, false, ""))
 	const plain = "/notes/ä b&c"
 	Must(files.Write(ctx, "data", plain, holt.WriteSpec{}, strings.NewReader("0123456789")))(t)
+	pages(t, files, "data", "/notes")
 	links(t, files, "data", "/notes")
 	fail(t, files.Rename(ctx, "data", holt.RenameSpec{From: plain, To: "/notes/moved"}, ""))
 	tags := Must(n.Workspaces.Tag(ctx, "data", holt.TagSpec{Path: "/notes/moved", Set: map[holt.OSString]holt.OSString{"urgent": "yes", "by": "me\xff"}}, ""))(t)

@@ -82,24 +82,31 @@ func readLink(at string, into *holt.FileInfo) error {
 	return err
 }
 
-func (n files) List(_ context.Context, computer, dir string) ([]holt.FileInfo, error) {
+func (n files) List(_ context.Context, computer, dir string, spec holt.PageSpec) (holt.Page[holt.FileInfo], error) {
+	page := holt.Page[holt.FileInfo]{Items: []holt.FileInfo{}}
 	at, err := n.place(computer, dir)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
 	entries, err := os.ReadDir(at)
 	if err != nil {
-		return nil, spoken(err, dir)
+		return page, spoken(err, dir)
 	}
-	var all []holt.FileInfo
+	after := string(holt.ParseOSString(spec.Cursor))
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil {
-			one := describe(path.Join(dir, e.Name()), info)
-			_ = readLink(filepath.Join(at, e.Name()), &one) // "" of what is no link
-			all = append(all, one)
+		info, err := e.Info()
+		if err != nil || e.Name() <= after {
+			continue
 		}
+		if n := len(page.Items); n == spec.Most() {
+			page.Next = page.Items[n-1].Name.Text()
+			break
+		}
+		one := describe(path.Join(dir, e.Name()), info)
+		_ = readLink(filepath.Join(at, e.Name()), &one) // "" of what is no link
+		page.Items = append(page.Items, one)
 	}
-	return all, nil
+	return page, nil
 }
 
 func (n files) Read(_ context.Context, computer, file string, off, length int64, w io.Writer) error {

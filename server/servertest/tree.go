@@ -60,12 +60,12 @@ func (n workspaceFiles) Stat(_ context.Context, ref, path string) (holt.FileInfo
 	return f.Stat(path)
 }
 
-func (n workspaceFiles) List(_ context.Context, ref, path string) ([]holt.FileInfo, error) {
+func (n workspaceFiles) List(_ context.Context, ref, path string, spec holt.PageSpec) (holt.Page[holt.FileInfo], error) {
 	f, err := n.m.filesAt(ref)
 	if err != nil {
-		return nil, err
+		return holt.Page[holt.FileInfo]{}, err
 	}
-	return f.List(path)
+	return f.List(path, spec)
 }
 
 func (n workspaceFiles) Read(ctx context.Context, ref, path string, off, length int64, w io.Writer) error {
@@ -153,7 +153,7 @@ func (n workspaces) Export(ctx context.Context, ref string, spec holt.ExportSpec
 	if err != nil {
 		return err
 	}
-	if _, err := files.List(spec.Path); err != nil {
+	if _, err := files.List(spec.Path, holt.PageSpec{Limit: 1}); err != nil {
 		return err
 	}
 	w, err := parcel.NewWriter(out, parcel.Totals{})
