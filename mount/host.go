@@ -67,13 +67,14 @@ func Host(ctx context.Context, ws *workspace.Workspace, dir string, opt HostOpti
 	} else if t.epoch, end, err = hostEpoch(ws); err != nil {
 		return nil, err
 	}
+	if opt.Notifier == nil {
+		opt.Notifier = &Notifier{}
+	}
+	t.notifier = opt.Notifier
 	m, err := serveHost(ctx, past{t}, dir, opt.ReadOnly, hostOptions(opt), opt.Log)
 	if err != nil {
 		end()
 		return nil, err
-	}
-	if opt.Notifier == nil {
-		opt.Notifier = &Notifier{}
 	}
 	go m.run(opt.Notifier, end)
 	return m, nil

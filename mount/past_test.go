@@ -58,11 +58,76 @@ func tryPast(t *testing.T, ws *workspace.Workspace, dir string) {
 	if out := sh(t, dir, "mkdir .holt 2>&1 || true; echo x > "+past+"/d/f 2>&1 || true"); !strings.Contains(out, "File exists") || !strings.Contains(out, "Read-only file system") {
 		t.Errorf("refused with %q", out)
 	}
+	const erofs, exists = "EROFS ", "EEXIST "
+	refused := strings.Repeat(erofs, 7) + "\n" + strings.Repeat(erofs, 6) + "\n" + strings.Repeat(exists, 3) + "\n" +
+		strings.Repeat(erofs, 8) + "\n" + strings.Repeat(exists, 8) + "\n"
+	if out := sh(t, dir, "P="+past+"; python3 -c '"+renamesThere+"' \"$P\"; ls -A"); out != refused+"e\nhard\nsparse\n" {
+		t.Errorf("renames and links: %s", out)
+	}
 	// Opened for writing it can be, since OPEN is not asked for; nothing can be written.
 	if out := sh(t, dir, "P="+past+"; python3 -c '"+writesThere+"' \"$P/d/f\"; cat \"$P/d/f\""); out != strings.Repeat("EROFS ", 6)+"one\n" {
 		t.Errorf("through a descriptor for writing: %q", out)
 	}
+	if out := sh(t, dir, "P="+past+"; python3 -c '"+mapsThere+"' \"$P/d/f\"; cat \"$P/d/f\""); out != "EROFS one one one\n" {
+		t.Errorf("through a shared mapping: %q", out)
+	}
 }
+
+// renamesThere moves what is the past's and what is not over each other, with
+// each of the flags of renameat2(2), gives files names there, and prints the
+// errors.
+const renamesThere = `
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+NOREPLACE, EXCHANGE = 1, 2
+def move(a, b, flags):
+    done = libc.renameat2(-100, a.encode(), -100, b.encode(), flags)
+    print("done" if done == 0 else errno.errorcode[ctypes.get_errno()], end=" ")
+def tried(fn, *args):
+    try:
+        fn(*args)
+        print("done", end=" ")
+    except OSError as e:
+        print(errno.errorcode[e.errno], end=" ")
+past = sys.argv[1]
+top = ".holt/checkpoints"
+for a, b in ((".holt", "e"), ("e", ".holt"), (past + "/d", "e"), ("e/f", past + "/d/f"), (top, "e"), (past, top + "/second"), (past + "/d/f", past + "/sparse")):
+    move(a, b, EXCHANGE)
+print()
+for a, b in ((".holt", "away"), (past + "/d", "away"), ("e", past + "/away"), ("e", ".holt/away"), ("e", top + "/away"), (past + "/d", past + "/away")):
+    move(a, b, NOREPLACE)
+print()
+for a, b in (("e", ".holt"), ("e", past + "/d"), ("e", top)):
+    move(a, b, NOREPLACE)
+print()
+for at in (past + "/l", past + "/d/l", top + "/l", ".holt/l"):
+    tried(os.link, "e/f", at)
+    tried(os.mkdir, at)
+print()
+for at in (".holt", top, past, past + "/d"):
+    tried(os.link, "e/f", at)
+    tried(os.mkdir, at)
+print()
+`
+
+// mapsThere writes to a shared mapping of a file, which no kernel asks for: what
+// comes of it is EROFS, and the kernel soon shows the file as it was again, in
+// the mapping too.
+const mapsThere = `
+import errno, mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+m = mmap.mmap(fd, 0)
+m[0:3] = b"two"
+try:
+    m.flush()
+    print("done", end=" ")
+except OSError as e:
+    print(errno.errorcode[e.errno], end=" ")
+end = time.time() + 60
+while (os.pread(fd, 3, 0) != b"one" or m[0:3] != b"one") and time.time() < end:
+    time.sleep(0.01)
+print(os.pread(fd, 3, 0).decode(), m[0:3].decode(), end=" ")
+`
 
 // writesThere tries every way to write to a file through a descriptor, and prints the errors.
 const writesThere = `

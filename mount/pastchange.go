@@ -4,6 +4,8 @@ import (
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"holt/workspace"
 )
 
 // fixed tells whether a name cannot be given or taken: it lies in the past, or
@@ -83,8 +85,17 @@ func (p past) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.Attr
 	return p.tree.SetAttr(cancel, in, out)
 }
 
+// Write refuses what is for the past. What comes from the kernel's page cache
+// was written to a shared mapping, for which nobody is asked, and the page
+// stays as it is there: the kernel is told to drop what it has of the file, and
+// then reads it as it was.
 func (p past) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	if isPast(in.NodeId) {
+		if in.WriteFlags&fuse.WRITE_CACHE != 0 {
+			if err := p.notifier.Notify(Change{Ino: workspace.Ino(in.NodeId)}); err != nil {
+				p.log.Warn("a kernel may show what was written to its copy of a checkpoint", "node", in.NodeId, "error", err)
+			}
+		}
 		return 0, fuse.EROFS
 	}
 	return p.tree.Write(cancel, in, data)

@@ -88,7 +88,8 @@ func (s *session) restore(epoch workspace.Epoch) error {
 	s.tree = &tree{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		ws:            s.ws.Tree(), epoch: epoch, identity: true, valid: forever, log: s.log,
-		writers: make([]workspace.Writer, maxServed),
+		notifier: s.notifier,
+		writers:  make([]workspace.Writer, maxServed),
 	}
 	s.terms, s.initSent, s.initReply = terms{}, nil, nil
 	req, reply, ok := s.ws.EpochInit(epoch)

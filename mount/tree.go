@@ -34,6 +34,9 @@ type tree struct {
 	readOnly bool
 	log      *slog.Logger
 
+	// notifier tells the kernel what it may no longer believe.
+	notifier *Notifier
+
 	// writers holds whom to attribute a request's changes to, by the slot that
 	// was put into the padding of its header; a kernel leaves it zero.
 	writers []workspace.Writer
