@@ -34,6 +34,7 @@ func (w *Workspace) Check(ctx context.Context) (holt.CheckReport, error) {
 type checker struct {
 	ctx    context.Context
 	tree   *Tree
+	tx     *db.Tx // the state that is looked at
 	report holt.CheckReport
 	buf    []byte
 }
@@ -65,6 +66,7 @@ func (c *checker) check(tx *db.Tx) error {
 			return err
 		}
 	}
+	c.tx = tx
 	const columns = "SELECT ino, off, len, segment, place, whole, delta FROM "
 	return tx.Query(columns+"extent UNION ALL "+columns+"past_extent", nil, c.extent)
 }
@@ -87,9 +89,33 @@ func (c *checker) extent(r *db.Row) error {
 	case errors.Is(err, journal.ErrGone) && !c.still(r):
 		// overwritten, and its segment collected, while we looked
 	default:
-		c.problem("bytes %d..%d of inode %d: %v", off, off+n, ino, err)
+		c.problem("bytes %d..%d of inode %d%s, in segment %s: %v", off, off+n, ino, c.path(Ino(ino)), c.segment(data.Segment), err)
 	}
 	return nil
+}
+
+// path returns a path of an inode, in brackets; "" if it has none now.
+func (c *checker) path(ino Ino) string {
+	p := point{c.tx, nowVersion}
+	names, err := p.names(ino)
+	if err != nil || len(names) == 0 {
+		return ""
+	}
+	path, err := p.path(names[0])
+	if err != nil {
+		return ""
+	}
+	return " (" + path + ")"
+}
+
+// segment returns the name of a segment's file.
+func (c *checker) segment(num uint32) string {
+	name := fmt.Sprint(num, " of no name")
+	err := c.tx.Query("SELECT lower(hex(id)) || '.seg' FROM segment WHERE num = ?1", []any{int64(num)}, func(r *db.Row) error { name = r.Text(0); return nil })
+	if err != nil {
+		return fmt.Sprint(num)
+	}
+	return name
 }
 
 // still tells whether the newest index has the same row.
