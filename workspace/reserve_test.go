@@ -2,8 +2,11 @@ package workspace
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -11,34 +14,15 @@ import (
 // On a host disk without a free byte, files can be deleted, the index goes on,
 // and the workspace opens; when there is room again all is as before.
 func TestFullDisk(t *testing.T) {
-	disk := t.TempDir()
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=48m"); err != nil {
-		t.Fatal("mount a small disk: ", err, "; run this test as root")
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
-	f := newFixture(t, Options{})
-	f.ok(f.w.Close())
-	f.dir = filepath.Join(disk, "ws")
-	w, err := Create(f.dir, f.opt)
-	f.ok(err)
-	f.w, f.t = w, w.Tree()
+	f, disk := smallDisk(t, Options{})
 	f.mkdir("d")
 	for _, name := range []string{"a", "b", "c"} {
 		f.put("d/"+name, name)
 	}
 	f.ok(f.w.Flush())
-	ballast := filepath.Join(disk, "ballast")
-	b, err := os.Create(ballast)
-	f.ok(err)
-	for err == nil {
-		_, err = b.Write(bytes.Repeat([]byte{1}, 64<<10))
-	}
-	for err = nil; err == nil; {
-		_, err = b.Write([]byte{1})
-	}
-	f.ok(b.Close())
+	ballast := f.fillDisk(disk)
 	data := bytes.Repeat([]byte("x"), 1<<20)
-	_, err = f.t.Write(f.c, f.must("d/a").Ino, 0, data)
+	_, err := f.t.Write(f.c, f.must("d/a").Ino, 0, data)
 	f.want(err, syscall.ENOSPC)
 	f.ok(f.unlink("d/a"))
 	_, err = f.t.Write(f.c, f.must("d/b").Ino, 0, data) // what is left is not for this
@@ -55,7 +39,106 @@ func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(f.dir, "reserve")); err != nil || f.t.short {
 		t.Fatal(err)
 	}
-	f.check()
-	f.ok(f.w.Close())
-	f.w = nil
+}
+
+// Beside a workspace whose disk is full, one on another disk goes on: it
+// writes, syncs, keeps checkpoints and packs into the archive that both have.
+// When there is room again the first goes on too.
+func TestFullDiskBesideAnother(t *testing.T) {
+	p := newPackFixture(t, Options{})
+	f, disk := smallDisk(t, quiet(Options{Archive: p.archive, Space: "full", KeepSegments: -1, SegmentSize: 256 << 10}))
+	before := strings.Repeat("before ", 50<<10)
+	f.put("before", before)
+	ballast := f.fillDisk(disk)
+
+	// Writers of the first try without an end, and so do its packer and its index.
+	stop := make(chan struct{})
+	var trying sync.WaitGroup
+	end := sync.OnceFunc(func() { close(stop); trying.Wait() })
+	t.Cleanup(end)
+	ino, refused := f.must("before").Ino, make(chan error, 1)
+	for _, try := range []func() error{
+		func() error {
+			_, err := f.t.Write(f.c, ino, 0, bytes.Repeat([]byte("after  "), 50<<10))
+			if err != nil {
+				select {
+				case refused <- err:
+				default:
+				}
+			}
+			return err
+		},
+		func() error { return f.t.Fsync(ino) },
+		func() error { _, err := f.w.Pack(t.Context(), 0); return err },
+		f.w.Flush,
+	} {
+		trying.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = try() // on a full disk it fails, now and then it does not
+				}
+			}
+		})
+	}
+	f.want(<-refused, syscall.ENOSPC)
+	for i := range 20 {
+		name := fmt.Sprint("beside", i)
+		p.put(name, strings.Repeat(name, 10<<10))
+		p.ok(p.t.Fsync(p.must(name).Ino))
+		if i%5 == 0 {
+			p.checkpoint(name)
+			p.pack()
+		}
+	}
+	if got := p.get("beside7"); got != strings.Repeat("beside7", 10<<10) {
+		t.Error("the workspace beside the full disk holds something else")
+	}
+	end()
+	f.ok(os.Remove(ballast))
+	f.put("before", before)
+	f.put("after", before)
+	f.ok(f.t.Fsync(f.must("after").Ino))
+	f.ok(f.w.Flush())
+	f.reopen()
+	if f.get("before") != before || f.get("after") != before {
+		t.Error("the workspace of the full disk holds something else")
+	}
+	if _, err := f.w.Pack(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// smallDisk makes a workspace on a disk of its own of 48 MiB.
+func smallDisk(t *testing.T, opt Options) (f *fixture, disk string) {
+	t.Helper()
+	disk = t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=48m"); err != nil {
+		t.Fatal("mount a small disk: ", err, "; run this test as root")
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	f = &fixture{T: t, dir: filepath.Join(disk, "ws"), opt: opt, c: Caller{UID: 1000, GID: 1000}}
+	w, err := Create(f.dir, f.opt)
+	f.ok(err)
+	f.w, f.t = w, w.Tree()
+	f.closes()
+	return f, disk
+}
+
+// fillDisk takes the last byte of a disk and returns the file that has it.
+func (f *fixture) fillDisk(disk string) (ballast string) {
+	f.Helper()
+	ballast = filepath.Join(disk, "ballast")
+	b, err := os.Create(ballast)
+	f.ok(err)
+	for err == nil {
+		_, err = b.Write(bytes.Repeat([]byte{1}, 64<<10))
+	}
+	for err = nil; err == nil; {
+		_, err = b.Write([]byte{1})
+	}
+	f.ok(b.Close())
+	return ballast
 }
