@@ -61,20 +61,40 @@ func Open(path string, migrations []string) (*DB, error) {
 var ErrSchema = errors.New("the database was made from another schema")
 
 // OpenDerived opens or creates a database whose rows can be made again: it has
-// no migrations, one schema, and a number computed from its text. One made
-// from another schema is left as it is and refused with [ErrSchema].
-func OpenDerived(path, schema string) (*DB, error) {
-	number := int(crc32.ChecksumIEEE([]byte(schema))>>2) + 1<<29 // never a migration's
+// no migrations, and numbers computed from the text of its schema. tables are
+// its tables; one with others is left as it is and refused with [ErrSchema].
+// views are what follows from the rows: indexes, views and statistics. One with
+// others gets them anew, in one transaction, which costs reading the rows.
+func OpenDerived(path, tables, views string) (*DB, error) {
+	number := int(crc32.ChecksumIEEE([]byte(tables))>>2) + 1<<29 // never a migration's
+	shown := int(int32(crc32.ChecksumIEEE([]byte(views))))
 	return open(path, func(w *Conn) error {
 		version, err := sqlitex.ResultInt(w.Prep("PRAGMA user_version"))
-		if err != nil || version == number {
+		if err != nil {
 			return err
 		}
+		script := tables
 		if version != 0 {
-			return ErrSchema
+			if version != number {
+				return ErrSchema
+			}
+			if id, err := sqlitex.ResultInt(w.Prep("PRAGMA application_id")); err != nil || id == shown {
+				return err
+			}
+			if script, err = dropViews(w); err != nil {
+				return err
+			}
 		}
-		return sqlitex.ExecuteScript(w, fmt.Sprintf("%s; PRAGMA user_version = %d;", schema, number), nil)
+		return sqlitex.ExecuteScript(w, fmt.Sprintf("%s; %s; PRAGMA user_version = %d; PRAGMA application_id = %d;", script, views, number, shown), nil)
 	})
+}
+
+// dropViews returns what takes away all that follows from the rows.
+func dropViews(w *Conn) (script string, err error) {
+	err = sqlitex.Execute(w, `SELECT 'DROP ' || type || ' "' || replace(name, '"', '""') || '";' FROM sqlite_schema
+		WHERE type IN ('index', 'view', 'trigger') AND sql IS NOT NULL OR name = 'sqlite_stat1'`,
+		&sqlitex.ExecOptions{ResultFunc: func(s *Stmt) error { script += s.ColumnText(0) + "\n"; return nil }})
+	return script, err
 }
 
 func open(path string, prepare func(*Conn) error) (*DB, error) {

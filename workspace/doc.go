@@ -27,8 +27,9 @@
 //
 //	lock           flock'd by the one process that has the workspace open
 //	journal/       segments, see package journal; meta of a record: see [op.encode]
-//	index.db       SQLite, WAL; always some prefix of the journal. One made from another schema is put aside
-//	               (index.db.old) and built again from the journal, while the journal is whole
+//	index.db       SQLite, WAL; always some prefix of the journal. One with other tables is put aside
+//	               (index.db.old) and built again from the journal, while the journal is whole; other views and
+//	               indexes are made anew in it
 //	index.copy     of the index, while it is made for the archive
 //	half           a fork that is being made; a directory with it is nothing, and is removed
 //	unsynced       a new fork whose index may not be on the disk yet; holds the kernel's boot id

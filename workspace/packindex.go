@@ -38,7 +38,7 @@ func (t *Tree) copyIndex(ctx context.Context) error {
 	if err := t.index.db.Copy(temp); err != nil {
 		return err
 	}
-	copied, err := db.OpenDerived(temp, schema)
+	copied, err := db.OpenDerived(temp, schema, views)
 	if err != nil {
 		return err
 	}

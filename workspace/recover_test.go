@@ -276,9 +276,9 @@ func TestIndexOfAnotherVersionIsRebuilt(t *testing.T) {
 	}
 }
 
-// A change of the views alone makes another schema: all that is not in files,
-// the history, who wrote what, tags and what was merged, comes back too.
-func TestIndexOfOtherViewsIsRebuilt(t *testing.T) {
+// An index of other tables is made again from the journal: all that is not in
+// files, the history, who wrote what, tags and what was merged, comes back too.
+func TestIndexOfOtherTablesIsRebuilt(t *testing.T) {
 	f, g := family(t)
 	g.put("theirs", "made there\n")
 	f.says(f.merge(g, MergeOptions{}), "created /theirs")
@@ -323,6 +323,45 @@ func TestIndexOfOtherViewsIsRebuilt(t *testing.T) {
 		t.Error(r.Changes)
 	}
 	f.says(f.merge(g, MergeOptions{})) // it is known what was merged
+}
+
+// Views, indexes and statistics of an older version are made anew where they
+// are, so that a workspace opens whose journal no longer tells all.
+func TestOlderViewsAreMadeAnew(t *testing.T) {
+	f := newFixture(t, quiet(Options{SegmentSize: 256 << 10}))
+	for i := range 30 {
+		f.put("over", strings.Repeat(fmt.Sprint(i%10), 90_000))
+	}
+	f.run("run_1", func() { f.put("last", "x") })
+	f.ok(f.w.Flush())
+	f.ok(f.t.collect())
+	if f.t.journal.Complete() {
+		t.Fatal("the index could be made from the journal")
+	}
+	told := func() []string {
+		return append(f.sql("SELECT path || size || mtime_ns || coalesce(run, '') FROM files ORDER BY 1"),
+			f.sql("SELECT type || name || coalesce(sql, '') FROM sqlite_schema ORDER BY 1")...)
+	}
+	want, dump := told(), f.dump()
+	f.abandon()
+	const older = "DROP VIEW files; CREATE VIEW files AS SELECT 'of an older version' AS path; CREATE VIEW gone AS SELECT 1; DROP INDEX inode_mtime;" +
+		"CREATE INDEX inode_mtime ON inode(size); DROP INDEX entry_ino; CREATE INDEX inode_gone ON inode(mode); DROP TABLE sqlite_stat1; PRAGMA application_id = 600000000"
+	if out, err := exec.Command("sqlite3", filepath.Join(f.dir, "index.db"), older).CombinedOutput(); err != nil {
+		t.Fatalf("install sqlite3: %v\n%s", err, out)
+	}
+	f.open()
+	if d := cmp.Diff(want, told()); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(dump, f.dump()); d != "" {
+		t.Error(d)
+	}
+	if got := f.sql("SELECT count(*) FROM sqlite_stat1"); got[0] != "4" {
+		t.Error("statistics: ", got)
+	}
+	if _, err := os.Stat(filepath.Join(f.dir, "index.db.old")); err == nil {
+		t.Error("the index was put aside")
+	}
 }
 
 // What is removed before the index heard of the rest must leave no row.

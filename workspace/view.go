@@ -1,15 +1,5 @@
 package workspace
 
-// views show the index to people: they use nothing but what any SQLite tool
-// has, so that they work in the sqlite3 shell too. The second part of the
-// time's text is exact to the millisecond; mtime_ns is exact.
-//
-// The index on the text of mtime is what makes `mtime > '2026-06-09'` a range
-// scan: the expression in the view must stay the same to the letter. Where to
-// begin the planner decides by the statistics; for the names of tags CROSS JOIN
-// says it.
-const views = nowViews + pastViews + statistics
-
 // statistics are what SQLite's planner believes of the tables, in this database
 // and in any tool: a tree as usual, and never counted, so that plans do not
 // change with what is in it. An inode has one name, and there are ten files to a
@@ -23,6 +13,14 @@ INSERT INTO sqlite_stat1(tbl, idx, stat) VALUES ('entry', 'entry_ino', '1000000 
   ('inode', 'inode_mtime', '1000000 10'), ('inode', 'inode_writer', '1000000 1000');
 `
 
+// nowViews show the index to people: they use nothing but what any SQLite tool
+// has, so that they work in the sqlite3 shell too. The second part of the
+// time's text is exact to the millisecond; mtime_ns is exact.
+//
+// The index on the text of mtime is what makes `mtime > '2026-06-09'` a range
+// scan: the expression in the view must stay the same to the letter. Where to
+// begin the planner decides by the statistics; for the names of tags CROSS JOIN
+// says it.
 const nowViews = `
 CREATE INDEX inode_mtime ON inode(strftime('%Y-%m-%d %H:%M:%f', mtime / 1000000000.0, 'unixepoch'));
 CREATE INDEX inode_writer ON inode(writer);
