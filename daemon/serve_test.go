@@ -80,7 +80,9 @@ func serveMain(dir string) int {
 		return 1
 	}
 	s := server.New(server.Options{Nouns: d.Nouns(), Log: log})
+	answered := make(chan struct{})
 	go func() {
+		defer close(answered)
 		<-d.Done()
 		late, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -91,6 +93,7 @@ func serveMain(dir string) int {
 		log.Error("serve", "err", err)
 		return 1
 	}
+	<-answered // who asked for the end hears of it
 	if err := d.Close(); err != nil {
 		log.Error("close", "err", err)
 		return 1
