@@ -55,6 +55,7 @@ func Boot() {
 		{"enter the root file system", enterRoot},
 		{"mount cgroups", mountCgroups},
 		{"start the agent", b.startAgent},
+		{"prepare to list connections", loadDiag},
 		{"start /sbin/init", b.becomeInit},
 	} {
 		if err := s.do(); err != nil {
@@ -141,6 +142,24 @@ func loadModule(path string) error {
 	}
 	defer f.Close()
 	return unix.FinitModule(int(f.Fd()), "", 0)
+}
+
+// loadDiag loads what a fork of this machine lists its connections with (see
+// endConnections) from the root disk. It would load by itself then, but by a program of
+// its own, while somebody waits for the fork. A root that has it not, or not here, still does that.
+func loadDiag() error {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return err
+	}
+	dir := filepath.Join("/usr/lib/modules", unix.ByteSliceToString(name.Release[:]), "kernel/net/ipv4")
+	for _, module := range []string{"inet_diag.ko", "tcp_diag.ko"} { // in the order of dependency
+		if err := loadModule(filepath.Join(dir, module)); err != nil && !errors.Is(err, unix.EEXIST) {
+			kmsg(6, fmt.Sprintf("%s is loaded when it is needed: %v", module, err))
+			return nil
+		}
+	}
+	return nil
 }
 
 func (b *boot) mountRoot() error {

@@ -33,6 +33,10 @@ func renew(ctx context.Context, root string, id Identity) (done Identified, err 
 		if done.HostKeys, err = newHostKeys(ctx, filepath.Join(root, "etc/ssh")); err != nil {
 			return done, err
 		}
+		// Else a fork that is killed would come back as its parent.
+		if err := syncPath(filepath.Join(root, "etc")); err != nil {
+			return done, fmt.Errorf("sync identity: %w", err)
+		}
 	}
 	if id.Restored {
 		if done.Ended, err = endConnections(); err != nil {
@@ -94,6 +98,11 @@ func newHostKeys(ctx context.Context, dir string) (made []string, err error) {
 		out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", hostKey(dir, kind)).CombinedOutput()
 		if err != nil {
 			return nil, holt.Errorf(holt.Unavailable, "make SSH host key: %w: %s", err, clip(strings.TrimSpace(string(out))))
+		}
+		for _, path := range []string{hostKey(dir, kind), hostKey(dir, kind) + ".pub"} {
+			if err := syncPath(path); err != nil {
+				return nil, fmt.Errorf("sync SSH host key: %w", err)
+			}
 		}
 		made = append(made, kind)
 	}

@@ -344,8 +344,12 @@ func hostsFile(old string, id Identity) string {
 	return out.String()
 }
 
-// replaceFile writes a small file of root's whole or not at all.
+// replaceFile gives a small file of root's its content: all of it or, also when
+// power fails, none (ext4(5), auto_da_alloc). One that has it is left alone.
 func replaceFile(path, content string) error {
+	if old, err := os.ReadFile(path); err == nil && string(old) == content {
+		return nil
+	}
 	f, err := createTemp(path)
 	if err != nil {
 		return err
@@ -355,5 +359,22 @@ func replaceFile(path, content string) error {
 	if _, err := f.WriteString(content); err != nil {
 		return err
 	}
-	return commitTemp(f, path, 0o644, account{})
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// syncPath syncs a file, or a directory: the names in it and, on ext4, all that was
+// renamed before, wherever.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
 }

@@ -46,7 +46,6 @@ type live struct {
 	bootID    string // of the guest that was last greeted; used by controlLoop only
 	fresh     bool   // that guest has no identity yet
 	restored  bool   // or has one from a moment
-	goesOn    bool   // it did not boot, but goes on from a moment
 	machineID string // that it is to have, if it is another machine than the one of that moment
 
 	ctx    context.Context
@@ -84,22 +83,17 @@ func backoff(ctx context.Context, try int) {
 	}
 }
 
-// impatience is the same for a guest that runs already, going on from a moment: it
-// answers at once, and the first line into it is often dead.
-const impatience = 200 * time.Millisecond
-
 // patience is how long the first connection to a port has for the guest's
 // answer. A line may be dead that the next one is not, see "Traps" of package
-// qemu; and a guest may be booting, so each next one has twice as long.
+// qemu; and a guest may be booting, so each next one has twice as long. It is not
+// shorter for a guest that goes on from a moment, though that answers at once: it takes
+// a fifth of a second and, on a busy host, a whole one, and each connection that was
+// given up before makes it read another preamble.
 const patience = 2 * time.Second
 
 // dial opens a resynced session on a port, over as many connections as ctx has time for.
 func (l *live) dial(ctx context.Context, port string) (net.Conn, error) {
-	wait := patience
-	if l.goesOn {
-		wait = impatience
-	}
-	for ; ; wait *= 2 {
+	for wait := patience; ; wait *= 2 {
 		try, cancel := context.WithTimeout(ctx, wait)
 		conn, err := l.session(try, port)
 		cancel()
@@ -203,7 +197,7 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 		err = isItself(id, is, time.Now())
 	}
 	if err != nil && l.restored && !broken(client) && ctx.Err() == nil {
-		l.refuse(fmt.Errorf("it cannot have an identity of its own: %w", err))
+		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
 	}
 	if err == nil {
 		l.bootID, l.fresh, l.restored, l.machineID = h.BootID, false, false, ""
@@ -338,7 +332,7 @@ func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, e
 			continue
 		}
 		if err := l.refused(); err != nil {
-			return nil, silent(err)
+			return nil, err
 		}
 		select {
 		case <-up:

@@ -131,7 +131,7 @@ func (m *making) awaitAgent(ctx context.Context) error {
 
 // identify says who the guest is to be.
 func (m *making) identify() {
-	m.live.restored, m.live.goesOn = m.from != nil, m.from != nil
+	m.live.restored = m.from != nil
 	if m.source != "" {
 		m.live.machineID = newMachineID()
 	}
@@ -179,8 +179,12 @@ func (m *making) explain(ctx context.Context, err error) error {
 	}
 	tail, _ := tailOf(m.live.m.Console(), 4<<10)
 	m.s.log.Error("guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
-	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err).
-		WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", limit)
+	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err)
+	if m.live.refused() != nil {
+		e = e.WithHint("what runs in the guest keeps its names from being changed: mend that in the computer it comes from, or stop and start it")
+	} else {
+		e = e.WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", limit)
+	}
 	e.Detail = map[string]string{"console": string(tail)}
 	return e
 }

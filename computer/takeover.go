@@ -97,7 +97,7 @@ func (t *takeover) adopt(ctx context.Context) error {
 		return t.cannotAdopt(ctx, err)
 	}
 	l := newLive(t.s, *t.r, ws, release)
-	l.m, l.restored, l.goesOn = vm, restored, restored
+	l.m, l.restored = vm, restored
 	l.fresh = l.restored || t.r.State == holt.ComputerStarting
 	t.live = l
 	l.connect(t.s.gate.ctx)
