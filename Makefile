@@ -53,7 +53,7 @@ bench: build
 # The first story on a bare machine (6 min), then all at their full counts; prints the seed.
 soak: deps build
 	./scripts/bare-machine
-	HOLT_SOAK=1 $(GO) test -count=1 -timeout 5h -v ./e2e/... ./workspace/... ./mount/... ./chunk/...
+	HOLT_SOAK=1 $(GO) test -count=1 -timeout 5h -v ./e2e/... ./workspace/... ./mount/... ./chunk/... ./qemu/... ./daemon/...
 
 clean:
 	rm -rf $(BIN) $(GUEST)

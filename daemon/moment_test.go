@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -91,8 +90,9 @@ while True:
 // vm is a daemon process with real machines, as a client sees it.
 type vm struct {
 	*process
-	t   *testing.T
-	dir string
+	t     *testing.T
+	dir   string
+	lines int // that were typed or logged: each is another
 }
 
 // again starts the next daemon, which kills itself at a step if there is one.
@@ -168,9 +168,13 @@ func (v *vm) clock(computer string) {
 	}
 }
 
-// populate begins the world in a computer. The far end of its connection is here.
+// populate makes a computer and begins the world in it. The far end of its
+// connection is here.
 func (v *vm) populate(computer string) {
 	v.t.Helper()
+	if _, err := v.Computers.Create(v.t.Context(), holt.ComputerSpec{Name: computer, MemoryMB: 512}, ""); err != nil {
+		v.t.Fatal(err)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		v.t.Fatal(err)
@@ -185,39 +189,71 @@ func (v *vm) populate(computer string) {
 			v.t.Fatal(err)
 		}
 	}
+	v.says(computer, "ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key") // it has no sshd, and so none yet
+	v.sit(computer)
 	v.until(computer, "cat far world.log 2>/dev/null || true", "up")
 }
 
 // TestMoments: everything that runs in a computer goes on in it and in its
-// forks, through pause, a daemon that is killed, and resume.
+// forks, through pause, a daemon that is killed, and resume: a counter, a terminal with a
+// line half-typed, a server, an open transaction and a tail -f. HOLT_SOAK=1 forks it
+// 4 at once, pauses it 25 times, and forks a fork of a fork 10 deep.
 func TestMoments(t *testing.T) {
+	atOnce, pauses, deep := 2, 2, 2
+	if os.Getenv("HOLT_SOAK") != "" {
+		atOnce, pauses, deep = 4, 25, 10
+	}
 	v := &vm{t: t, dir: vmHome(t)}
 	v.again("")
 	ctx := t.Context()
-	if _, err := v.Computers.Create(ctx, holt.ComputerSpec{Name: "einstein", MemoryMB: 512}, ""); err != nil {
-		t.Fatal(err)
-	}
 	v.populate("einstein")
-	least := v.goesOn("einstein", 0)
+	least := v.whole("einstein", 0)
 
 	kept, err := v.Computers.Snapshot(ctx, "einstein", holt.SnapshotSpec{Name: "before"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	forked, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Count: 2}, "fork")
-	if err != nil || len(forked.Computers) != 2 || forked.Computers[0].Error != nil || forked.Computers[1].Error != nil {
+	forked, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Count: atOnce}, "fork")
+	if err != nil || len(forked.Computers) != atOnce {
 		t.Fatalf("%+v %v", forked, err)
 	}
-	all := []string{"einstein", "einstein-1", "einstein-2"}
+	all := []string{"einstein"}
+	for _, f := range forked.Computers {
+		if f.Error != nil {
+			t.Fatal(f.Name, f.Error)
+		}
+		all = append(all, f.Name)
+	}
+	v.diverge(all, least)
+	v.forkOfForks(kept, forked)
+	v.refuses()
+	for _, name := range all[2:] {
+		if err := v.Computers.Delete(ctx, name, ""); err != nil {
+			t.Error(err)
+		}
+	}
+	least = v.pauseAndKill(least)
+	least = v.pauses(pauses-1, least)
+	v.goesOn("einstein-1", 0) // it was adopted
+	v.remove("einstein-1")
+	v.remove(v.forksOfForks(deep-1, least))
+	v.nothingKept()
+	endAll(t, v.process)
+}
+
+// diverge looks at a computer, the first, and its forks: everything goes on in each of them,
+// each is itself, and what happens in one does not happen in the others.
+func (v *vm) diverge(all []string, least int) {
+	t := v.t
+	t.Helper()
 	different := map[string]string{}
 	for _, name := range all {
-		v.goesOn(name, least)
+		v.whole(name, least)
 		v.clock(name)
-		if said := v.says(name, "hostname; cat /etc/hostname; echo "+name+" >> log; echo "+name+" > mine"); said != name+"\n"+name {
+		if said := v.says(name, "hostname; cat /etc/hostname; echo "+name+" > mine"); said != name+"\n"+name {
 			t.Errorf("%s says its name is %q", name, said)
 		}
-		v.until(name, "tail -n 1 tailed", name)
-		for _, command := range []string{"cat /etc/machine-id", "head -c 16 /dev/urandom | od -A n -t x1"} {
+		for _, command := range []string{"cat /etc/machine-id", "head -c 16 /dev/urandom | od -A n -t x1", "cat /etc/ssh/ssh_host_ed25519_key.pub"} {
 			said := v.says(name, command)
 			if other := different[said]; other != "" {
 				t.Errorf("%s and %s are the same in %s: %s", name, other, command, said)
@@ -228,13 +264,34 @@ func TestMoments(t *testing.T) {
 	v.until("einstein-1", "cat far", "cut")
 	v.until("einstein", "cat far", "up")
 	v.says("einstein-1", ask("commit"))
-	for name, want := range map[string]string{"einstein": "[]", "einstein-1": "[('open',)]", "einstein-2": "[]"} {
+	for _, name := range all {
+		want := "[]"
+		if name == "einstein-1" {
+			want = "[('open',)]"
+		}
 		v.until(name, ask("rows"), want)
 		v.until(name, "cat mine", name)
 	}
-	v.forkOfForks(kept, forked)
-	v.pauseAndKill(least)
-	v.remove()
+}
+
+// refuses: a fork that cannot be itself is not handed out, and nothing is left of it.
+func (v *vm) refuses() {
+	t, ctx := v.t, v.t.Context()
+	t.Helper()
+	v.says("einstein", "mount --bind /etc/machine-id /etc/machine-id") // no rename replaces a mount point
+	all, err := v.Computers.List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Name: "impostor"}, ""); holt.CodeOf(err) != holt.Unavailable || !strings.Contains(err.Error(), "machine id") {
+		t.Errorf("a fork with its parent's machine id: %v", err)
+	}
+	entries(t, v.dir, "computers", len(all))
+	entries(t, v.dir, "workspaces", len(all))
+	v.says("einstein", "umount /etc/machine-id")
+	if now, err := v.Computers.List(ctx); err != nil || len(now) != len(all) {
+		t.Errorf("%+v %v", now, err)
+	}
 }
 
 // forkOfForks: a fork and an older moment can be forked, too.
@@ -269,7 +326,7 @@ func (v *vm) forkOfForks(kept holt.Moment, forked holt.ForkedComputers) {
 	if got, err := v.Moments.Get(ctx, string(forked.Moment)); err != nil || len(got.Forks) != 2 || got.Parent != kept.ID {
 		t.Errorf("%+v %v", got, err)
 	}
-	for _, name := range []string{"bohr", "curie", "einstein-2"} {
+	for _, name := range []string{"bohr", "curie"} {
 		if err := v.Computers.Delete(ctx, name, ""); err != nil {
 			t.Error(err)
 		}
@@ -277,7 +334,7 @@ func (v *vm) forkOfForks(kept holt.Moment, forked holt.ForkedComputers) {
 }
 
 // pauseAndKill: what was paused goes on under another daemon, woken by who needs it.
-func (v *vm) pauseAndKill(least int) {
+func (v *vm) pauseAndKill(least int) int {
 	t, ctx := v.t, v.t.Context()
 	t.Helper()
 	least = v.goesOn("einstein", least)
@@ -297,29 +354,19 @@ func (v *vm) pauseAndKill(least int) {
 	if _, err := v.WorkspaceFiles.Write(ctx, "einstein", "/mine", holt.WriteSpec{}, strings.NewReader("written while paused\n")); err != nil {
 		t.Fatal(err)
 	}
-	v.goesOn("einstein", least) // this wakes it
+	least = v.goesOn("einstein", least) // this wakes it
 	v.clock("einstein")
 	v.until("einstein", "cat mine", "written while paused")
-	v.goesOn("einstein-1", 0) // it was adopted
+	return v.whole("einstein", least)
 }
 
-// remove deletes everything; nothing may be left.
-func (v *vm) remove() {
-	t, ctx := v.t, v.t.Context()
-	t.Helper()
-	for _, name := range []string{"einstein", "einstein-1"} {
-		if report, err := v.Workspaces.Check(ctx, name); err != nil || len(report.Problems) > 0 {
-			t.Errorf("check of %s: %v %v", name, report.Problems, err)
-		}
-		if err := v.Computers.Delete(ctx, name, ""); err != nil {
-			t.Error(err)
-		}
+// remove deletes a computer whose workspace is as it should be.
+func (v *vm) remove(name string) {
+	v.t.Helper()
+	if report, err := v.Workspaces.Check(v.t.Context(), name); err != nil || len(report.Problems) > 0 {
+		v.t.Errorf("check of %s: %v %v", name, report.Problems, err)
 	}
-	for _, sub := range []string{"computers", "workspaces", "moments", "disks"} {
-		entries, err := os.ReadDir(filepath.Join(v.dir, sub))
-		if err != nil || len(entries) > 0 {
-			t.Errorf("%s holds %v, %v", sub, entries, err)
-		}
+	if err := v.Computers.Delete(v.t.Context(), name, ""); err != nil {
+		v.t.Error(err)
 	}
-	endAll(t, v.process)
 }

@@ -1,0 +1,126 @@
+package daemon_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"holt"
+	"holt/server/servertest"
+)
+
+// half is a line that somebody has begun to type, and has not sent.
+const half = `echo "$X:`
+
+// sit opens a terminal, sets a variable in its shell, and leaves a line half-typed.
+func (v *vm) sit(computer string) {
+	v.t.Helper()
+	spec := holt.TerminalSpec{Argv: holt.OSStrings{"/bin/bash", "--norc"}, Env: map[holt.OSString]holt.OSString{"TERM": "dumb", "PS1": "> "}}
+	if _, err := v.Terminals.Open(v.t.Context(), computer, spec, ""); err != nil {
+		v.t.Fatal(err)
+	}
+	s := servertest.Watch(v.t, servertest.ClientNouns(v.Client), computer, "main", holt.AttachSpec{Offset: -1})
+	s.Shows(v.t, "> ")
+	s.Type(v.t, "X=begun; echo se''t\n")
+	s.Shows(v.t, "\nset\r\n> ")
+	v.leave(s, "\nset\r\n> ")
+}
+
+// typed sends the line that is half-typed in a computer's terminal, and begins the
+// next. The terminal shows again what it showed last.
+func (v *vm) typed(computer string) {
+	v.t.Helper()
+	v.lines++
+	word := fmt.Sprintf("%s-%d", computer, v.lines)
+	s := servertest.Watch(v.t, servertest.ClientNouns(v.Client), computer, "main", holt.AttachSpec{Offset: -1})
+	s.Shows(v.t, half)
+	if text := s.Text(); !strings.Contains(text, "\nset\r\n> ") {
+		v.t.Errorf("%s: what its terminal showed first is gone: %q", computer, text)
+	}
+	s.Type(v.t, word+"\"\n")
+	s.Shows(v.t, "\nbegun:"+word+"\r\n> ")
+	v.leave(s, "\nbegun:"+word+"\r\n> ")
+}
+
+// leave types the half of a line after a prompt, and detaches.
+func (v *vm) leave(s *servertest.Screen, prompt string) {
+	v.t.Helper()
+	s.Type(v.t, half)
+	s.Shows(v.t, prompt+half)
+	s.Stop()
+	<-s.Done
+}
+
+// whole fails the test unless everything in a computer goes on, from where the counter had least.
+// It returns how far that is.
+func (v *vm) whole(computer string, least int) int {
+	v.t.Helper()
+	least = v.goesOn(computer, least)
+	v.typed(computer)
+	v.lines++
+	line := fmt.Sprintf("%s-%d", computer, v.lines)
+	v.says(computer, "echo "+line+" >> log")
+	v.until(computer, "tail -n 1 tailed", line)
+	if said := v.says(computer, ask("rows")); said != "[]" {
+		v.t.Errorf("%s: others see what its open transaction wrote: %s", computer, said)
+	}
+	return least
+}
+
+// pauses pauses einstein and resumes it, again and again; each time another daemon
+// but one does so. It returns how far the counter is.
+func (v *vm) pauses(times, least int) int {
+	t := v.t
+	t.Helper()
+	for i := range times {
+		began := time.Now()
+		if c, err := v.Computers.Pause(t.Context(), "einstein", ""); err != nil || c.State != holt.ComputerPaused {
+			t.Fatalf("pause %d: %+v %v", i, c, err)
+		}
+		paused := time.Since(began)
+		if i%2 == 1 {
+			v.kill()
+			v.again("")
+		}
+		began = time.Now()
+		if c, err := v.Computers.Resume(t.Context(), "einstein", ""); err != nil || c.State != holt.ComputerRunning {
+			t.Fatalf("resume %d: %+v %v", i, c, err)
+		}
+		t.Logf("cycle %d: paused in %v, resumed in %v", i, paused, time.Since(began))
+		v.clock("einstein")
+		least = v.whole("einstein", least)
+	}
+	return least
+}
+
+// forksOfForks forks einstein, and its fork, and so on. Each parent goes on, and is deleted then.
+// It returns the last one's name.
+func (v *vm) forksOfForks(times, least int) string {
+	t, parent := v.t, "einstein"
+	t.Helper()
+	for i := range times {
+		began, name := time.Now(), fmt.Sprintf("fork-%d", i)
+		if _, err := v.Computers.Fork(t.Context(), parent, holt.ComputerForkSpec{Name: name}, ""); err != nil {
+			t.Fatalf("fork %d: %v", i, err)
+		}
+		t.Logf("fork of fork %d: in %v", i, time.Since(began))
+		v.whole(parent, least)
+		least = v.whole(name, least)
+		v.remove(parent)
+		parent = name
+	}
+	return parent
+}
+
+// nothingKept fails the test unless all that computers had is gone.
+func (v *vm) nothingKept() {
+	v.t.Helper()
+	for _, sub := range []string{"computers", "workspaces", "moments", "disks"} {
+		entries, err := os.ReadDir(filepath.Join(v.dir, sub))
+		if err != nil || len(entries) > 0 {
+			v.t.Errorf("%s holds %v, %v", sub, entries, err)
+		}
+	}
+}
