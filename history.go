@@ -158,7 +158,7 @@ type Receipt struct {
 // PathEvent is one state of a file or directory, from one change of it to the
 // next. Changes by the same writer between two checkpoints are one.
 type PathEvent struct {
-	At         *time.Time `json:"at,omitempty" doc:"of the last change; absent for a removal"`
+	At         *time.Time `json:"at,omitempty" doc:"when it became so: of what a restore brought back, the time of the restore, by the checkpoint taken before it; absent for a removal"`
 	By         Writer     `json:"by,omitzero" doc:"who changed it"`
 	Author     Writer     `json:"author,omitzero" doc:"whose bytes they are: a restore changes a file but is not its author"`
 	Size       int64      `json:"size"`

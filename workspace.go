@@ -74,7 +74,7 @@ type CheckReport struct {
 	Inodes   int64    `json:"inodes"`
 	Entries  int64    `json:"entries"`
 	Extents  int64    `json:"extents"`
-	Bytes    int64    `json:"bytes" doc:"content bytes whose checksums were verified"`
+	Bytes    int64    `json:"bytes" doc:"content bytes whose checksums were verified, of the present and of checkpoints"`
 	Problems []string `json:"problems"`
 }
 

@@ -51,9 +51,10 @@ func pathsOf(workspace string, args []string) (paths []string, err error) {
 }
 
 const undoHelp = `Takes back what one run changed, and keeps what came later. Without RUN it is the
-last run that changed something. What was changed again since is a conflict: it
-is left as it is and listed, and the exit status is 4. The present gets a
-checkpoint first, so an undo can be undone by restoring that.
+last run that changed something; a second undo finds that run taken back, and
+goes no further: name an earlier run. What was changed again since is a
+conflict: it is left as it is and listed, and the exit status is 4. The present
+gets a checkpoint first, so an undo can be undone by restoring that.
 
 holt computer run --receipt shows the id of a run, and so do holt workspace
 checkpoints and holt workspace history.`

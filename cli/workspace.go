@@ -265,7 +265,7 @@ disagrees. It changes nothing. The exit status is 0 only when all agree.`,
 				for _, p := range report.Problems {
 					fmt.Fprintln(a.Out, a.paint(a.Out, red, visible(p)))
 				}
-				_, err = fmt.Fprintf(a.Out, "%d inodes, %d entries, %d extents, %s of content: %d problems\n",
+				_, err = fmt.Fprintf(a.Out, "%d inodes, %d entries, %d extents, %s of content with the past: %d problems\n",
 					report.Inodes, report.Entries, report.Extents, size(report.Bytes), len(report.Problems))
 			}
 			if err == nil && len(report.Problems) > 0 {

@@ -13,7 +13,7 @@ import (
 // Event is one state of a file or directory, from one change of it to the next.
 // Changes by the same writer between two checkpoints are one.
 type Event struct {
-	At         time.Time // of the last change, by the clock of then
+	At         time.Time // when it became so: its ctime or, where a restore brought that back, the time of the checkpoint before
 	By         Writer    // who changed it
 	Author     Writer    // whom its bytes are attributed to: a restore changes a file but is not its author
 	Size       int64
@@ -83,7 +83,9 @@ func (p point) states(e placedEntry, events *[]Event) error {
 	if e.died != 0 {
 		end = int64(e.died) - 1
 	}
-	const columns = "ctime, size, writer, born, nlink, %s, (SELECT min(id) FROM checkpoint c WHERE c.version >= i.born"
+	// A change is no older than the last checkpoint before it: a restore, which
+	// takes one first, brings old times back.
+	const columns = "max(ctime, coalesce((SELECT max(time) FROM checkpoint c WHERE c.version < i.born), 0)), size, writer, born, nlink, %s, (SELECT min(id) FROM checkpoint c WHERE c.version >= i.born"
 	query := fmt.Sprintf("SELECT "+columns+") FROM inode i WHERE ino = ?1 AND born <= ?2 UNION ALL SELECT "+columns+
 		" AND c.version < i.died) FROM past_inode i WHERE ino = ?1 AND born <= ?2 ORDER BY 4 DESC", "0", "died")
 	err := p.tx.Query(query, []any{int64(e.ino), end}, func(r *db.Row) error {

@@ -225,6 +225,9 @@ func TestHistory(t *testing.T) {
 	if events, err = f.w.History(context.Background(), "/f"); err != nil || len(events) != 4 || events[0].By.Run != "" || events[0].Author.Run != "r" || !events[1].Gone || events[1].By.Run != "s" || events[2].Gone {
 		t.Fatal(events, err)
 	}
+	if all := f.w.Checkpoints(); events[0].At.Before(all[len(all)-1].CreatedAt) || !events[2].At.Before(events[0].At) {
+		t.Errorf("what was restored is told of as of %v", events[0].At)
+	}
 	freed, err := f.w.DeleteCheckpoint(context.Background(), c.Name, true)
 	f.ok(err)
 	again, err := f.w.DeleteCheckpoint(context.Background(), c.Name, false)
