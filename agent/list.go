@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -40,6 +41,9 @@ func listDir(ctx context.Context, st *serverStream) error {
 	defer cancel()
 	buf := make([]byte, direntBytes)
 	left := args.Length
+	if left <= 0 { // a host of before pages: all of it
+		left = math.MaxInt64
+	}
 	for ctx.Err() == nil {
 		n, err := unix.Getdents(int(dir.Fd()), buf)
 		batch := make([]listed, 0, listBatch)

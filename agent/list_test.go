@@ -45,6 +45,8 @@ func TestListPages(t *testing.T) {
 			}
 		}
 	}
+	err := c.List(t.Context(), dir, 0, 0, nil)
+	wantCode(t, "more than none", err, holt.Corrupt) // the agent sends all, as to a host that knows of no pages
 	wantCode(t, "an offset that cannot be", c.List(t.Context(), dir, -1, 10, nil), holt.InvalidArgument)
 }
 
