@@ -7,7 +7,7 @@
 // mmdebstrap against the Debian sources that the host's own apt uses and puts
 // the tree into an ext4 file without a loop mount.
 //
-// It is not an engine (it never boots anything), not a disk of a computer
+// It is not an engine (it never boots anything: whoever has one makes the snapshots), not a disk of a computer
 // (that is an overlay on [Image.Root], which is immutable once built), and not
 // a package mirror.
 //
@@ -19,6 +19,9 @@
 //	roots/DIGEST/root.ext4     root disk, sparse, raw
 //	roots/DIGEST/record.json   what it is: template, kernel version, sizes
 //	roots/DIGEST/holders/NAME  a link to each directory whose disk stands on it (see [Store.Hold])
+//	roots/DIGEST/snapshots/KEY-RANDOM/
+//	                           a machine that was booted from it, as it was when it was ready: disk, memory,
+//	                           devices; without its record only the disk is left of it (see [Store.MakeSnapshot])
 //	kernels/VERSION/vmlinuz    Debian's cloud kernel
 //	kernels/VERSION/modules/   its modules, pruned
 //	initrds/DIGEST.cpio        initramfs: guest binary and modules in load order
@@ -26,17 +29,20 @@
 //	logs/NAME.log              what the last build printed
 //	locks/NAME.lock            held (flock) while NAME is built or deleted
 //	locks/DIGEST.lock          held while it is decided whether a root is in use
+//	locks/snapshot-KEY.lock    held while a snapshot is made
 //	tmp/RANDOM/                a build under way; its file lock is held by the builder
 //
 // A root's DIGEST covers the recipe, this package's version of the builder,
 // the host's certificates and the apt sources; not the guest binary, which is
 // in the initramfs only, so that a new holt does not rebuild root disks. A
 // computer keeps the digest of its root: its modules belong to that root's
-// kernel. A directory under roots or kernels is complete or absent.
+// kernel. A directory under roots or kernels is complete or absent. A snapshot belongs
+// to the root that it was booted from, and goes with it; before that when nobody has used it
+// for 14 days, or when all together are more than 16, or than an eighth of the disk.
 //
 // # Locks
 //
-// locks/NAME.lock before the lock of a kernel or an initrd, never the reverse;
+// locks/NAME.lock or locks/snapshot-KEY.lock before the lock of a kernel or an initrd, never the reverse;
 // at most one of each kind; that of a digest comes last. tmp locks are only ever tried, never waited for.
 //
 // # Traps

@@ -1,0 +1,208 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What lies in the directory of a snapshot. The store knows no more of it.
+const (
+	// SnapshotDisk is what disks of computers are laid over: it stays as long as its root.
+	SnapshotDisk = "disk.qcow2"
+	// SnapshotRecord says what the snapshot is, and that it is one.
+	SnapshotRecord = "machine.json"
+)
+
+const (
+	snapshots = "snapshots" // directory in a root's own
+
+	mostSnapshots   = 16 // in a store
+	cacheShare      = 8  // of the disk is what they may take, all together: this part
+	unusedSnapshot  = 14 * 24 * time.Hour
+	snapshotDigits  = 8 // of the random end of a directory's name
+	snapshotInBuild = "snapshot"
+)
+
+// Snapshot returns the directory of the snapshot with a key of a root, "" if there is none.
+// Whoever lays a disk over its disk holds the root, see [Store.Hold].
+func (s *Store) Snapshot(digest, key string) string {
+	entries, err := os.ReadDir(filepath.Join(s.rootDir(digest), snapshots))
+	if err != nil {
+		return "" // absent: none was made
+	}
+	now := time.Now()
+	for _, e := range entries {
+		dir := filepath.Join(s.rootDir(digest), snapshots, e.Name())
+		if strings.HasPrefix(e.Name(), key+"-") && os.Chtimes(filepath.Join(dir, SnapshotRecord), now, now) == nil { // it was used now
+			return dir
+		}
+	}
+	return ""
+}
+
+// MakeSnapshot returns the snapshot with a key of a root and has it made, if there is
+// none: make leaves it in dir/snapshot, and nothing of value elsewhere in dir. Whoever
+// wants the same meanwhile, also in another process, waits for that. A key is a file name.
+//
+// Errors: those of make, NotFound when there is no such root.
+func (s *Store) MakeSnapshot(ctx context.Context, digest, key string, make func(ctx context.Context, dir string) error) (string, error) {
+	release, err := s.lock(ctx, "snapshot-"+key, func() {})
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if dir := s.Snapshot(digest, key); dir != "" {
+		return dir, nil
+	}
+	t, err := s.newScratch()
+	if err != nil {
+		return "", noSpace(err, s.dir)
+	}
+	if err = make(ctx, t.dir); err == nil {
+		err = s.publishSnapshot(ctx, digest, key, filepath.Join(t.dir, snapshotInBuild))
+	}
+	if lost := t.remove(); lost != nil {
+		s.log.Warn("remove what making a snapshot left", "dir", t.dir, "error", lost)
+	}
+	if err != nil {
+		return "", noSpace(err, s.dir)
+	}
+	s.pruneSnapshots(ctx)
+	return s.Snapshot(digest, key), nil
+}
+
+func (s *Store) publishSnapshot(ctx context.Context, digest, key, from string) error {
+	release, err := s.lock(ctx, digest, func() {})
+	if err != nil {
+		return err
+	}
+	defer release()
+	if _, err := s.find(digest); err != nil {
+		return err
+	}
+	dir := filepath.Join(s.rootDir(digest), snapshots)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory of snapshots: %w", err)
+	}
+	return publish(from, filepath.Join(dir, key+"-"+strings.ToLower(rand.Text()[:snapshotDigits])))
+}
+
+// DropSnapshot removes the snapshot with a key of a root: machines cannot go on from it
+// any more. What computers' disks lie over stays as long as the root is held.
+func (s *Store) DropSnapshot(ctx context.Context, digest, key string) error {
+	for dir := s.Snapshot(digest, key); dir != ""; dir = s.Snapshot(digest, key) {
+		if err := s.dropSnapshot(ctx, digest, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropSnapshot removes one, its record first.
+func (s *Store) dropSnapshot(ctx context.Context, digest, dir string) error {
+	release, err := s.lock(ctx, digest, func() {})
+	if err != nil {
+		return err
+	}
+	defer release()
+	users, err := s.held(digest)
+	if err != nil {
+		return err
+	}
+	if len(users) == 0 {
+		return s.removeWhole(dir)
+	}
+	if err := os.Remove(filepath.Join(dir, SnapshotRecord)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove snapshot: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("remove snapshot: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == SnapshotDisk {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("remove snapshot: %w", err)
+		}
+	}
+	return nil
+}
+
+// snapshot is one that is in the store; without a record only its disk is.
+type snapshot struct {
+	digest, dir string
+	used        time.Time // zero without a record
+	bytes       int64     // allocated
+}
+
+// pruneSnapshots removes those that nobody has used for long and, of the others,
+// the ones unused for longest until the rest is within bounds; not the last one.
+func (s *Store) pruneSnapshots(ctx context.Context) {
+	all, err := s.allSnapshots()
+	if err != nil {
+		s.log.Warn("look for old snapshots", "error", err)
+		return
+	}
+	slices.SortFunc(all, func(a, b snapshot) int { return cmp.Or(b.used.Compare(a.used), strings.Compare(a.dir, b.dir)) })
+	bytes, most := int64(0), s.snapshotSpace()
+	for i, one := range all {
+		bytes += one.bytes
+		if i == 0 || i < mostSnapshots && bytes <= most && time.Since(one.used) < unusedSnapshot {
+			continue
+		}
+		bytes -= one.bytes
+		if err := s.dropSnapshot(ctx, one.digest, one.dir); err != nil {
+			s.log.Warn("remove old snapshot", "dir", one.dir, "error", err)
+		}
+	}
+}
+
+func (s *Store) allSnapshots() (all []snapshot, err error) {
+	records, err := s.records()
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range records {
+		entries, err := os.ReadDir(filepath.Join(s.rootDir(rec.Digest), snapshots))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range entries {
+			one := snapshot{digest: rec.Digest, dir: filepath.Join(s.rootDir(rec.Digest), snapshots, e.Name())}
+			if st, err := os.Stat(filepath.Join(one.dir, SnapshotRecord)); err == nil {
+				one.used = st.ModTime()
+			}
+			files, err := os.ReadDir(one.dir)
+			if err != nil {
+				return nil, err
+			}
+			for _, f := range files {
+				one.bytes += allocated(filepath.Join(one.dir, f.Name()))
+			}
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+// snapshotSpace is what all snapshots may take, bytes.
+func (s *Store) snapshotSpace() int64 {
+	var st unix.Statfs_t
+	if err := unix.Statfs(s.dir, &st); err != nil {
+		return 0
+	}
+	return int64(st.Blocks) / cacheShare * st.Bsize
+}
