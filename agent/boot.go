@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,6 +27,7 @@ const (
 	// begins with @ when it ends all others.
 	AgentName = "@holt-guest"
 
+	initPath  = "/sbin/init"
 	rootWait  = 10 * time.Second
 	agentOwn  = "holt-agent" // the agent's own cgroup
 	agentRAM  = "67108864"   // bytes the kernel does not take from it
@@ -162,11 +164,11 @@ func loadDiag() error {
 	return nil
 }
 
+// rootDevice is the disk with the root file system.
+func rootDevice(args map[string]string) string { return cmp.Or(args[argRoot], "/dev/vda") }
+
 func (b *boot) mountRoot() error {
-	device := b.args[argRoot]
-	if device == "" {
-		device = "/dev/vda"
-	}
+	device := rootDevice(b.args)
 	end := time.Now().Add(rootWait)
 	for {
 		if _, err := os.Stat(device); err == nil {
@@ -280,8 +282,7 @@ func (b *boot) startAgent() error {
 // becomeInit runs the root's own init in this process. A root that has none is
 // looked after by this one.
 func (b *boot) becomeInit() error {
-	const init = "/sbin/init"
-	err := syscall.Exec(init, []string{init}, []string{"PATH=" + guestPath, "TERM=linux"})
+	err := syscall.Exec(initPath, []string{initPath}, []string{"PATH=" + guestPath, "TERM=linux"})
 	if !errors.Is(err, unix.ENOENT) {
 		return err
 	}

@@ -40,6 +40,9 @@ type Identity struct {
 	MachineID string `json:"machine_id,omitempty"`
 	// Restored: the machine goes on from a moment; its TCP connections to elsewhere end.
 	Restored bool `json:"restored,omitempty"`
+	// DiskSizeMB is how large its root disk is, MiB, if it was made larger: the machine
+	// waits until it sees that, and grows its root file system.
+	DiskSizeMB int `json:"disk_size_mb,omitempty"`
 }
 
 // Identified is what a machine is once it was given an identity, as it sees itself.
@@ -49,6 +52,13 @@ type Identified struct {
 	MachineID string    `json:"machine_id"`
 	HostKeys  []string  `json:"host_keys,omitempty"` // kinds of SSH host keys that were made
 	Ended     int       `json:"ended,omitempty"`     // connections that were reset
+}
+
+// Readiness says how far a machine's init has come.
+type Readiness struct {
+	// State is systemd's: running, degraded (a unit has failed), maintenance, stopping, …;
+	// running of a machine that has another init.
+	State string `json:"state"`
 }
 
 // HostEntry is one line of /etc/hosts.
@@ -284,6 +294,15 @@ func (c *Client) Configure(ctx context.Context, id Identity) (Identified, error)
 	var done Identified
 	err := c.call(ctx, opConfigure, id, &done)
 	return vetIdentified(done), err
+}
+
+// Ready returns once the machine's init has started all that it starts by
+// itself, and the root file system is synced.
+func (c *Client) Ready(ctx context.Context) (Readiness, error) {
+	var r Readiness
+	err := c.call(ctx, opReady, nil, &r)
+	r.State = plain(r.State, maxWord)
+	return r, err
 }
 
 // Freeze flushes and freezes the root file system until Thaw or until limit has

@@ -18,14 +18,9 @@ const (
 // so that the first command sees the disk that was asked for. A file system
 // that fills its device is left as it is.
 func growRoot(device, dir string) error {
-	disk, err := os.Open(device)
+	size, err := deviceSize(device)
 	if err != nil {
 		return err
-	}
-	defer disk.Close()
-	var size uint64
-	if err := ioctl(disk, ioctlDeviceSize, &size); err != nil {
-		return fmt.Errorf("size of %s: %w", device, err)
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -41,6 +36,19 @@ func growRoot(device, dir string) error {
 		return fmt.Errorf("grow to %d blocks of %d bytes: %w", blocks, fs.Bsize, err)
 	}
 	return nil
+}
+
+// deviceSize is how large the kernel takes a disk for, bytes.
+func deviceSize(device string) (size uint64, err error) {
+	disk, err := os.Open(device)
+	if err != nil {
+		return 0, err
+	}
+	defer disk.Close()
+	if err := ioctl(disk, ioctlDeviceSize, &size); err != nil {
+		return 0, fmt.Errorf("size of %s: %w", device, err)
+	}
+	return size, nil
 }
 
 func ioctl(f *os.File, request uintptr, value *uint64) error {

@@ -119,6 +119,7 @@ func newServer(opt ServerOptions) *Server {
 	s.unary = map[string]func(context.Context, json.RawMessage) (any, error){
 		opHello:      s.hello,
 		opConfigure:  s.configure,
+		opReady:      s.ready,
 		opFreeze:     s.freeze,
 		opThaw:       s.thaw,
 		opSync:       s.sync,

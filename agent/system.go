@@ -171,17 +171,8 @@ const systemdSocket = "/run/systemd/private"
 // askSystemd has systemd start poweroff.target (SIGRTMIN+4, systemd(1)). A
 // machine that has just come up may have to wait for it.
 func askSystemd(ctx context.Context) error {
-	poll := time.NewTicker(answerTime)
-	defer poll.Stop()
-	for {
-		if _, err := os.Stat(systemdSocket); err == nil {
-			break
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for systemd: %w", ctx.Err())
-		}
+	if err := awaitSystemd(ctx); err != nil {
+		return err
 	}
 	if err := unix.Kill(1, syscall.Signal(34+4)); err != nil {
 		return fmt.Errorf("ask systemd to power off: %w", err)
@@ -219,6 +210,11 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 	}
 	if err := errors.Join(reseed(id.Entropy), setClock(id.Now), setNames("/etc", id)); err != nil {
 		return nil, err
+	}
+	if id.DiskSizeMB != 0 {
+		if err := growTo(ctx, id.DiskSizeMB); err != nil {
+			return nil, err
+		}
 	}
 	return renew(ctx, "/", id)
 }

@@ -408,6 +408,7 @@ const (
 	opHello      = "hello"
 	opMeasure    = "measure"
 	opConfigure  = "configure"
+	opReady      = "ready"
 	opFreeze     = "freeze"
 	opThaw       = "thaw"
 	opSync       = "sync"

@@ -42,7 +42,8 @@ type Spec struct {
 	Network bool `json:"network"`
 	// Restore is the directory of an [Image]: the machine goes on from there instead
 	// of booting. All but ID, Dir and Disk then comes from the image, and must be the
-	// same or absent. Disk is one that was laid over the disk frozen with the image.
+	// same or absent. Disk is one that was laid over the disk frozen with the image;
+	// the guest is told if it is larger than that.
 	Restore string `json:"restore,omitempty"`
 }
 

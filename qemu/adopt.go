@@ -70,10 +70,10 @@ func (g *guest) take(ctx context.Context) error {
 	if err := g.settle(within); err != nil {
 		return err
 	}
-	_, disk, _, err := g.root(within)
+	disk, err := g.root(within)
 	if err != nil {
 		return err
 	}
-	g.setDisk(disk)
+	g.setDisk(disk.File)
 	return g.closeLeft(within)
 }

@@ -27,39 +27,42 @@ type overlay struct {
 	under string // for the disk that it will lie on
 }
 
-// drive is the guest's root disk as QEMU has it. Source: BlockInfo in
-// qapi/block-core.json of QEMU 7.2.
+// drive is the guest's root disk as QEMU has it, the zero value without one.
+// Source: BlockInfo in qapi/block-core.json of QEMU 7.2.
 type drive struct {
-	Inserted *struct {
-		Node  string `json:"node-name"`
-		File  string `json:"file"`
-		Image struct {
-			Size int64 `json:"virtual-size"` // bytes
-		} `json:"image"`
-	} `json:"inserted"`
+	Node  string `json:"node-name"`
+	File  string `json:"file"`
+	Image struct {
+		Size    int64 `json:"virtual-size"` // bytes
+		Backing struct {
+			Size int64 `json:"virtual-size"`
+		} `json:"backing-image"`
+	} `json:"image"`
 }
 
-// root asks for the guest's root disk; one that is none has no file.
-func (g *guest) root(ctx context.Context) (node, file string, size int64, err error) {
-	var drives []drive
+// root asks for the guest's root disk.
+func (g *guest) root(ctx context.Context) (drive, error) {
+	var drives []struct {
+		Inserted *drive `json:"inserted"`
+	}
 	if err := g.monitor.do(ctx, "query-block", nil, &drives); err != nil {
-		return "", "", 0, err
+		return drive{}, err
 	}
 	for _, d := range drives {
 		if d.Inserted != nil {
-			return d.Inserted.Node, d.Inserted.File, d.Inserted.Image.Size, nil
+			return *d.Inserted, nil
 		}
 	}
-	return "", "", 0, nil
+	return drive{}, nil
 }
 
 // addOverlay makes an overlay on the disk that the guest has, and opens it.
 func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
-	node, file, size, err := g.root(ctx)
+	disk, err := g.root(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.engine.createOverlay(ctx, path, file, size); err != nil {
+	if err := g.engine.createOverlay(ctx, path, disk.File, disk.Image.Size); err != nil {
 		return nil, err
 	}
 	names, err := g.nodeNames(ctx)
@@ -67,7 +70,7 @@ func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 		os.Remove(path)
 		return nil, err
 	}
-	o := &overlay{guest: g, path: path, under: node}
+	o := &overlay{guest: g, path: path, under: disk.Node}
 	for n := 1; o.node == "" || names[o.node] || names[o.file]; n++ {
 		o.node = fmt.Sprint(overlayPrefix, n)
 		o.file = o.node + "-file"
@@ -151,8 +154,8 @@ func (o *overlay) insert(ctx context.Context) error {
 // undo takes the overlay away: what was written to it since it was inserted, if it
 // was, comes to lie where the guest wrote before. An error leaves it in its place.
 func (o *overlay) undo(ctx context.Context) error {
-	node, _, _, err := o.root(ctx)
-	if err == nil && node == o.node {
+	disk, err := o.root(ctx)
+	if err == nil && disk.Node == o.node {
 		err = o.commit(ctx)
 	}
 	if err != nil && o.isOver(err) && o.Disk() != o.path {
@@ -184,11 +187,11 @@ func (o *overlay) commit(ctx context.Context) error {
 			err = wait(ctx, proceedPoll)
 		}
 	}
-	node, file, _, asked := o.root(ctx)
+	disk, asked := o.root(ctx)
 	if asked == nil {
-		o.setDisk(file)
+		o.setDisk(disk.File)
 	}
-	if err == nil && asked == nil && node != o.under {
+	if err == nil && asked == nil && disk.Node != o.under {
 		err = holt.Errorf(holt.Internal, "QEMU did not write an overlay back")
 	}
 	return errors.Join(err, asked)

@@ -57,6 +57,17 @@ func (h Hardware) differs(here Hardware) string {
 	return strings.Join(what, "; ")
 }
 
+// enlarge tells the guest of a restored machine, before its processors run, that its
+// disk is larger than the one it was laid over, if it is: the guest takes it for
+// as large as it was. A resize to the size that the disk has does nothing else.
+func (g *guest) enlarge(ctx context.Context) error {
+	disk, err := g.root(ctx)
+	if err != nil || disk.Image.Size == disk.Image.Backing.Size {
+		return err
+	}
+	return g.monitor.do(ctx, "block_resize", map[string]any{"node-name": disk.Node, "size": disk.Image.Size}, nil)
+}
+
 // load reads the state of an image into a machine that was started for it. Its
 // processors stand still afterwards.
 func (g *guest) load(ctx context.Context) error {

@@ -169,6 +169,9 @@ func (g *guest) begin(ctx context.Context, spec machine.Spec, hw Hardware) error
 		if err := g.load(ctx); err != nil {
 			return err
 		}
+		if err := g.enlarge(ctx); err != nil {
+			return err
+		}
 	}
 	err = g.Dir.WriteRecord(machine.Record{
 		Engine:    g.engine.Name(),
