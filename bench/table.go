@@ -25,6 +25,7 @@ var (
 	bytesEach = unit{"bytes", true}
 
 	megabytesHeld = unit{"MB", true}
+	fraction      = unit{"×", true}
 )
 
 // target is what a figure should reach: a column's value itself, or its ratio

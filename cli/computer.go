@@ -32,6 +32,11 @@ func (a *app) computerCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create and start a computer",
+		Long: `Makes a computer and returns once it takes commands.
+
+The first of a template, number of processors and memory takes longest: it boots the
+template and keeps that, as it is when everything is started, with the image. Each
+later one goes on from there with a name, clock and keys of its own, in a fraction of a boot.`,
 		Example: `  holt computer create --name einstein --template coding-agent --disk-size-mb 10240
   holt computer create --json | jq -r .name`,
 		Args: exactly(0),
@@ -51,7 +56,7 @@ func (a *app) computerCreate() *cobra.Command {
 				return err
 			}
 			var made holt.Computer
-			err = a.wait("creating", func() error {
+			err = a.wait("creating (the first of a template takes longest)", func() error {
 				made, err = c.Computers.Create(cmd.Context(), spec, "")
 				return err
 			})

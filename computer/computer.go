@@ -45,6 +45,8 @@ type Config struct {
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
 	Moments string // holds one directory a moment
+	// Templates holds one directory for each machine that becomes a template's snapshot.
+	Templates string
 	// MomentCache is how many bytes the moments may take that nobody asked for; 0:
 	// an eighth of the disk.
 	MomentCache int64
@@ -70,6 +72,7 @@ type Store struct {
 	terminals terminalTable
 	disks     *disks
 	moments   momentTable
+	unmade    unmade
 	gate      *gate
 	seats     *seats
 }
@@ -85,7 +88,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg: cfg, log: cfg.Log, table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, terminals: terminalTable{cfg.DB},
 		disks: &disks{d: cfg.DB, dir: cfg.Disks}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(),
 	}
-	err := takeOverAll(ctx, s)
+	err := s.cfg.tidyTemplates(ctx)
+	if err == nil {
+		err = takeOverAll(ctx, s)
+	}
 	if err == nil {
 		err = memory{s}.tidyMoments(ctx)
 	}

@@ -48,6 +48,8 @@ type live struct {
 	restored  bool   // or has one from a moment
 	machineID string // that it is to have, if it is another machine than the one of that moment
 
+	diskSizeMB int // MiB; 0 unless its disk is larger than the guest believes
+
 	ctx    context.Context
 	cancel context.CancelFunc // nil before connect
 	wg     sync.WaitGroup
@@ -93,9 +95,14 @@ const patience = 2 * time.Second
 
 // dial opens a resynced session on a port, over as many connections as ctx has time for.
 func (l *live) dial(ctx context.Context, port string) (net.Conn, error) {
+	return dial(ctx, l.m, port)
+}
+
+// dial is the same for a machine that has no computer.
+func dial(ctx context.Context, m machine.Machine, port string) (net.Conn, error) {
 	for wait := patience; ; wait *= 2 {
 		try, cancel := context.WithTimeout(ctx, wait)
-		conn, err := l.session(try, port)
+		conn, err := session(try, m, port)
 		cancel()
 		if err == nil || ctx.Err() != nil || holt.CodeOf(err) != holt.Timeout {
 			return conn, err
@@ -104,8 +111,8 @@ func (l *live) dial(ctx context.Context, port string) (net.Conn, error) {
 }
 
 // session makes one connection to a port into a session.
-func (l *live) session(ctx context.Context, port string) (net.Conn, error) {
-	conn, err := l.m.Dial(ctx, port)
+func session(ctx context.Context, m machine.Machine, port string) (net.Conn, error) {
+	conn, err := m.Dial(ctx, port)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +197,7 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 	id := agent.Identity{
 		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
 		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
-		MachineID: l.machineID, Restored: l.restored,
+		MachineID: l.machineID, Restored: l.restored, DiskSizeMB: l.diskSizeMB,
 	}
 	is, err := client.Configure(ctx, id)
 	if err == nil && l.restored {
@@ -200,7 +207,7 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
 	}
 	if err == nil {
-		l.bootID, l.fresh, l.restored, l.machineID = h.BootID, false, false, ""
+		l.bootID, l.fresh, l.restored, l.machineID, l.diskSizeMB = h.BootID, false, false, "", 0
 	}
 	return err
 }

@@ -39,6 +39,12 @@ type Images interface {
 	// Hold keeps the root with a digest from being removed while dir, an
 	// absolute path, is there.
 	Hold(ctx context.Context, digest, dir string) error
+	// Snapshot returns the directory of the snapshot with a key of a root that is held; "" if there is none.
+	Snapshot(digest, key string) string
+	// MakeSnapshot is Snapshot, and has make leave it in dir/snapshot if there is none.
+	MakeSnapshot(ctx context.Context, digest, key string, make func(ctx context.Context, dir string) error) (string, error)
+	// DropSnapshot removes it, but for the disk that others may be laid over.
+	DropSnapshot(ctx context.Context, digest, key string) error
 }
 
 // shape fills in the defaults of spec and refuses what can never be right.

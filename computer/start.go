@@ -113,15 +113,15 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 // awaitAgent connects to the guest and waits until it can work: its agent
 // answers, has its identity, and has mounted the workspace.
 func (m *making) awaitAgent(ctx context.Context) error {
-	l, limit := m.live, m.s.cfg.Limits.Boot
-	if m.from != nil {
-		limit = m.s.cfg.Limits.Resume
-	}
+	l, limit := m.live, m.limit()
 	m.identify()
 	l.connect(m.s.gate.ctx)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := l.await(bounded, limit); err != nil {
+		if m.kept != "" && ctx.Err() == nil {
+			return m.again(ctx, err)
+		}
 		return m.explain(ctx, err)
 	}
 	m.s.seats.put(m.r.ID, l)
@@ -129,11 +129,33 @@ func (m *making) awaitAgent(ctx context.Context) error {
 	return nil
 }
 
+// again boots a computer whose guest did not go on from the template's snapshot.
+func (m *making) again(ctx context.Context, why error) error {
+	if err := m.back(ctx, "undo-kept", m.boot()); err != nil {
+		return err
+	}
+	if err := m.bootInstead(ctx, why); err != nil {
+		return err
+	}
+	return m.forward(ctx, "boot", m.boot())
+}
+
+// limit is how long the guest may take to answer.
+func (m *making) limit() time.Duration {
+	if m.restored() {
+		return m.s.cfg.Limits.Resume
+	}
+	return m.s.cfg.Limits.Boot
+}
+
 // identify says who the guest is to be.
 func (m *making) identify() {
-	m.live.restored = m.from != nil
-	if m.source != "" {
+	m.live.restored = m.restored()
+	if m.source != "" || m.kept != "" {
 		m.live.machineID = newMachineID()
+	}
+	if m.kept != "" {
+		m.live.diskSizeMB = m.r.DiskSizeMB
 	}
 }
 
@@ -173,17 +195,13 @@ func (m *making) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
 	}
-	limit := m.s.cfg.Limits.Boot
-	if m.from != nil {
-		limit = m.s.cfg.Limits.Resume
-	}
 	tail, _ := tailOf(m.live.m.Console(), 4<<10)
 	m.s.log.Error("guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
 	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err)
 	if m.live.refused() != nil {
 		e = e.WithHint("what runs in the guest keeps its names from being changed: mend that in the computer it comes from, or stop and start it")
 	} else {
-		e = e.WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", limit)
+		e = e.WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", m.limit())
 	}
 	e.Detail = map[string]string{"console": string(tail)}
 	return e

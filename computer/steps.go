@@ -34,7 +34,8 @@ type making struct {
 	claim *Claim
 	live  *live
 
-	from   *moment          // what it goes on from; nil: it boots
+	from   *moment          // what it goes on from; nil: its template's snapshot, or it boots
+	kept   string           // directory of that snapshot; "": it boots
 	source holt.WorkspaceID // of which its workspace is a fork; "": of none
 	before holt.DiskID      // the disk of a computer that is being resumed
 	stuck  error            // why undoing stopped half-way
@@ -175,18 +176,32 @@ func (m *making) makeDisk(ctx context.Context) error {
 	if m.r.disk == "" {
 		return nil
 	}
-	if err := m.s.cfg.Images.Hold(ctx, m.r.image, dir); err != nil {
+	err := m.s.cfg.Images.Hold(ctx, m.r.image, dir)
+	if err == nil && m.from == nil {
+		m.kept, err = m.template().snapshot(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	return m.makeOverlay(ctx)
 }
 
-// makeOverlay makes the computer's disk, laid over the moment's or the image's root.
+// template is what the computer is made from.
+func (m *making) template() template { return template{m.s, m.img, *m.r} }
+
+// restored says whether the machine goes on from somewhere instead of booting.
+func (m *making) restored() bool { return m.from != nil || m.kept != "" }
+
+// makeOverlay makes the computer's disk, laid over the moment's, the template's or the
+// image's root.
 func (m *making) makeOverlay(ctx context.Context) error {
 	if m.r.disk == "" {
 		return nil
 	}
 	base := machine.Base{Path: m.img.Root}
+	if m.kept != "" {
+		base = machine.Base{Path: filepath.Join(m.kept, image.SnapshotDisk), Format: "qcow2"}
+	}
 	if under := m.under(); under != "" {
 		base = machine.Base{Path: m.s.disks.path(under), Format: "qcow2"}
 	}
@@ -259,6 +274,9 @@ func (m *making) startMachine(ctx context.Context) error {
 		ID: string(m.r.ID), Dir: m.s.cfg.dir(m.r.ID), Kernel: m.img.Kernel, Initrd: m.img.Initrd, Args: m.img.Args,
 		CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB, Network: true,
 	}
+	if m.kept != "" {
+		spec = machine.Spec{ID: spec.ID, Dir: spec.Dir, Restore: m.kept}
+	}
 	if m.from != nil {
 		spec = machine.Spec{ID: spec.ID, Dir: spec.Dir, Restore: m.s.moments.path(m.from.ID)}
 	}
@@ -267,8 +285,14 @@ func (m *making) startMachine(ctx context.Context) error {
 	}
 	m.live.launched = time.Now()
 	vm, err := m.s.cfg.Engine.Start(ctx, spec)
+	if err = HostError(err); err != nil && m.kept != "" && ctx.Err() == nil && holt.CodeOf(err) != holt.OutOfSpace {
+		if err := m.bootInstead(ctx, err); err != nil {
+			return err
+		}
+		return m.startMachine(ctx)
+	}
 	m.live.m = vm
-	return HostError(err)
+	return err
 }
 
 // killMachine ends the machine, whether this daemon knows it or not.
@@ -281,8 +305,23 @@ func (m *making) killMachine(ctx context.Context) error {
 	if m.live != nil {
 		return nil
 	}
-	dir := m.s.cfg.dir(m.r.ID)
-	vm, err := m.s.cfg.Engine.Adopt(ctx, dir)
+	return m.s.cfg.killIn(ctx, m.s.cfg.dir(m.r.ID))
+}
+
+// bootInstead takes back that the computer goes on from its template's snapshot, which
+// is removed: its disk is one that a boot begins with. Nothing of its machine runs.
+func (m *making) bootInstead(ctx context.Context, why error) error {
+	m.template().drop(ctx, why)
+	m.kept = ""
+	if err := os.Remove(m.s.disks.path(m.r.disk)); err != nil {
+		return fmt.Errorf("remove root disk: %w", err)
+	}
+	return m.makeOverlay(ctx)
+}
+
+// killIn ends the machine in a directory, whoever started it.
+func (c *Config) killIn(ctx context.Context, dir string) error {
+	vm, err := c.Engine.Adopt(ctx, dir)
 	switch {
 	case err == nil:
 		defer vm.Release()
@@ -290,7 +329,7 @@ func (m *making) killMachine(ctx context.Context) error {
 	case errors.Is(err, machine.ErrGone):
 		return nil
 	}
-	strays, err2 := m.s.cfg.Engine.Strays(dir)
+	strays, err2 := c.Engine.Strays(dir)
 	if err2 != nil || len(strays) == 0 {
 		return errors.Join(err, err2)
 	}

@@ -57,7 +57,7 @@ func TestTakeOverSideBySide(t *testing.T) {
 		}
 	}
 	e := &stuckEngine{most: atOnce, full: make(chan struct{})}
-	s, err := Open(t.Context(), Config{DB: d, Keys: keys, Dir: filepath.Join(t.TempDir(), "computers"), Disks: t.TempDir(), Moments: t.TempDir(), Engine: e})
+	s, err := Open(t.Context(), Config{DB: d, Keys: keys, Dir: filepath.Join(t.TempDir(), "computers"), Disks: t.TempDir(), Moments: t.TempDir(), Templates: t.TempDir(), Engine: e})
 	if err != nil {
 		t.Fatal(err)
 	}

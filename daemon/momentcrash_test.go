@@ -41,7 +41,7 @@ func TestKilledInMoments(t *testing.T) {
 	if err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
 		t.Error(err)
 	}
-	for _, sub := range []string{"computers", "workspaces", "moments", "disks"} {
+	for _, sub := range []string{"computers", "workspaces", "moments", "disks", "templates"} {
 		entries, err := os.ReadDir(filepath.Join(v.dir, sub))
 		if err != nil || len(entries) > 0 {
 			t.Errorf("%s holds %v, %v", sub, entries, err)

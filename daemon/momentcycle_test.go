@@ -117,7 +117,7 @@ func (v *vm) forksOfForks(times, least int) string {
 // nothingKept fails the test unless all that computers had is gone.
 func (v *vm) nothingKept() {
 	v.t.Helper()
-	for _, sub := range []string{"computers", "workspaces", "moments", "disks"} {
+	for _, sub := range []string{"computers", "workspaces", "moments", "disks", "templates"} {
 		entries, err := os.ReadDir(filepath.Join(v.dir, sub))
 		if err != nil || len(entries) > 0 {
 			v.t.Errorf("%s holds %v, %v", sub, entries, err)

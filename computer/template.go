@@ -1,0 +1,244 @@
+package computer
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"holt"
+	"holt/agent"
+	"holt/image"
+	"holt/machine"
+)
+
+// template is an image together with the shape of a machine. Booted once and kept
+// as it was when it was ready, it is what new computers go on from.
+//
+// Its snapshot is content of the image store: it belongs to no computer, and daemons
+// share it. What is on its way is the daemon's: a machine in the directory
+// [Config].Templates, which ends with the call that makes it, or with the next Open.
+type template struct {
+	s   *Store
+	img image.Image
+	r   record // of the computer that wants it: its shape
+}
+
+// templateFormat goes into the key of every snapshot; it counts up when what
+// is done to a machine before it is kept changes.
+const templateFormat = 1
+
+// key names what the snapshot of a template depends on, beyond its root. What
+// else an engine's hardware is it checks itself, when a machine is to go on.
+func (t template) key() string {
+	b, err := json.Marshal([]any{
+		templateFormat, t.s.cfg.Engine.Name(), t.img.Digest, filepath.Base(t.img.Initrd), t.img.Args, t.r.CPUs, t.r.MemoryMB,
+	})
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// snapshot returns the directory of the template's snapshot, which it has made if
+// there is none: then it takes as long as a boot until all is started. "": there
+// can be none now, so a computer has to boot. The error is that ctx has ended.
+func (t template) snapshot(ctx context.Context) (string, error) {
+	caps := t.s.cfg.Engine.Capabilities()
+	if !caps.MemorySnapshot || !caps.RootDisk {
+		return "", nil
+	}
+	key := t.key()
+	if dir := t.s.cfg.Images.Snapshot(t.img.Digest, key); dir != "" || t.s.unmade.recently(key) {
+		return dir, nil
+	}
+	dir, err := t.s.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
+		began := time.Now()
+		err := t.make(ctx, dir, filepath.Join(t.s.cfg.Templates, key))
+		t.s.log.Info("template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
+		return err
+	})
+	if ctx.Err() != nil {
+		return "", gone(ctx)
+	}
+	if err != nil {
+		t.s.log.Error("a template cannot be kept booted; its computers boot", "template", t.img.Template, "err", err)
+		t.s.unmade.note(key)
+		return "", nil
+	}
+	return dir, nil
+}
+
+// drop removes a snapshot that does not go on: the next computer's create makes another.
+func (t template) drop(ctx context.Context, why error) {
+	t.s.log.Error("the snapshot of a template does not go on; it is removed, and the computer boots", "template", t.img.Template, "err", why)
+	if err := t.s.cfg.Images.DropSnapshot(ctx, t.img.Digest, t.key()); err != nil {
+		t.s.log.Error("remove snapshot of template", "template", t.img.Template, "err", err)
+		t.s.unmade.note(t.key())
+	}
+}
+
+// make boots a machine in home, waits until it is ready, and leaves it in the directory
+// snapshot of dir. Whatever becomes of it, the machine is gone afterwards.
+func (t template) make(ctx context.Context, dir, home string) (err error) {
+	if err := t.s.cfg.removeMachine(ctx, home); err != nil { // what a former try may have left
+		return err
+	}
+	defer func() {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+		defer cancel()
+		err = errors.Join(err, t.s.cfg.removeMachine(late, home))
+	}()
+	disk := filepath.Join(dir, image.SnapshotDisk)
+	if err := t.s.cfg.Engine.CreateDisk(ctx, disk, machine.Base{Path: t.img.Root}, t.img.RootMB); err != nil {
+		return HostError(err)
+	}
+	if err := errors.Join(t.s.cfg.point("template/start"), t.s.gate.mayStart()); err != nil {
+		return err
+	}
+	vm, err := t.s.cfg.Engine.Start(ctx, machine.Spec{
+		ID: "template-" + t.img.Template, Dir: home, Kernel: t.img.Kernel, Initrd: t.img.Initrd, Args: t.img.Args,
+		Disk: disk, CPUs: t.r.CPUs, MemoryMB: t.r.MemoryMB, Network: true,
+	})
+	if err != nil {
+		return HostError(err)
+	}
+	defer func() {
+		err = errors.Join(err, vm.Kill())
+		vm.Release()
+	}()
+	if err = t.s.cfg.point("template/ready"); err == nil {
+		err = t.ripen(ctx, vm)
+	}
+	if err != nil {
+		tail, _ := tailOf(vm.Console(), 4<<10)
+		return fmt.Errorf("boot template %s: %w; the end of its console: %s", t.img.Template, err, tail)
+	}
+	if err := t.s.cfg.point("template/memory"); err != nil {
+		return err
+	}
+	kept := filepath.Join(dir, "snapshot")
+	_, err = vm.Snapshot(ctx, machine.SnapshotSpec{Dir: kept, Disk: filepath.Join(dir, "unused.qcow2"), End: true, Durable: true})
+	if err != nil {
+		return HostError(err)
+	}
+	if err := t.s.cfg.point("template/keep"); err != nil {
+		return err
+	}
+	return os.Rename(disk, filepath.Join(kept, image.SnapshotDisk))
+}
+
+// ripen waits until a template's machine is ready. No workspace is served to it: who looks
+// into that waits until a computer goes on from here.
+func (t template) ripen(ctx context.Context, vm machine.Machine) error {
+	bounded, cancel := context.WithTimeout(ctx, t.s.cfg.Limits.Boot)
+	defer cancel()
+	bounded, stop := context.WithCancelCause(bounded)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer stop(nil)
+	watch.Go(func() {
+		select {
+		case <-vm.Done():
+			stop(holt.Errorf(holt.Unavailable, "the machine has ended"))
+		case <-bounded.Done():
+		}
+	})
+	state, err := t.ready(bounded, vm)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return gone(bounded)
+	}
+	if err != nil {
+		return err
+	}
+	if state != "running" && state != "degraded" {
+		return holt.Errorf(holt.Unavailable, "its init says that it is %q", state)
+	}
+	return nil
+}
+
+func (t template) ready(ctx context.Context, vm machine.Machine) (state string, err error) {
+	conn, err := dial(ctx, vm, machine.PortControl)
+	if err != nil {
+		return "", err
+	}
+	client, err := agent.NewClient(conn)
+	if err != nil {
+		conn.Close()
+		return "", err
+	}
+	defer client.Close()
+	entropy := make([]byte, 64)
+	rand.Read(entropy) // never fails, see crypto/rand
+	name := t.img.Template
+	if _, err := client.Configure(ctx, agent.Identity{
+		Hostname: name, Now: time.Now(), Entropy: entropy, Hosts: []agent.HostEntry{{Address: "127.0.1.1", Names: []string{name}}},
+	}); err != nil {
+		return "", err
+	}
+	is, err := client.Ready(ctx)
+	return is.State, err
+}
+
+// removeMachine ends the machine in a directory, whether this daemon knows it or
+// not, and removes the directory.
+func (c *Config) removeMachine(ctx context.Context, dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := c.killIn(ctx, dir); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove machine's directory: %w", err)
+	}
+	return nil
+}
+
+// tidyTemplates ends what a killed daemon was making.
+func (c *Config) tidyTemplates(ctx context.Context) error {
+	entries, err := os.ReadDir(c.Templates)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("read directory of templates: %w", err)
+	}
+	for _, e := range entries {
+		if err := c.removeMachine(ctx, filepath.Join(c.Templates, e.Name())); err != nil {
+			return err
+		}
+	}
+	return HostError(os.MkdirAll(c.Templates, 0o700))
+}
+
+// unmade are the keys of snapshots that could not be made. Others that want one
+// do not wait for the same again.
+type unmade struct {
+	mu    sync.Mutex
+	since map[string]time.Time
+}
+
+// remakeAfter is when it is tried again.
+const remakeAfter = 10 * time.Minute
+
+func (u *unmade) note(key string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.since == nil {
+		u.since = map[string]time.Time{}
+	}
+	u.since[key] = time.Now()
+}
+
+func (u *unmade) recently(key string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at, ok := u.since[key]
+	return ok && time.Since(at) < remakeAfter
+}
