@@ -18,6 +18,20 @@ func (g *Guests) Having(ctx context.Context, id holt.WorkspaceID) (c holt.Comput
 	return r.Computer, ok, err
 }
 
+// Moment returns the moment that a checkpoint of a workspace is part of; ok is false
+// if it is of none.
+func (g *Guests) Moment(ctx context.Context, id holt.WorkspaceID, checkpoint string) (m holt.Moment, ok bool, err error) {
+	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	if err != nil || !ok {
+		return m, false, err
+	}
+	list, err := g.s.moments.list(ctx, `WHERE computer = ? AND id = ? AND state <> 'deleting'`, r.ID, checkpoint)
+	if err != nil || len(list) == 0 {
+		return m, false, err
+	}
+	return list[0].Moment, true, nil
+}
+
 // at returns the machine that has a workspace, nil if none does.
 func (g *Guests) at(ctx context.Context, id holt.WorkspaceID) *live {
 	r, ok, err := g.s.table.byWorkspace(ctx, id)

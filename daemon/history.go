@@ -96,13 +96,38 @@ func (h histories) GetCheckpoint(ctx context.Context, ref, checkpoint string) (h
 	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Checkpoint, error) { return s.Find(checkpoint) })
 }
 
-// DeleteCheckpoint removes one, or says what that would free.
+// DeleteCheckpoint removes one, or says what that would free. One that is part of
+// a moment goes with that: Conflict.
 func (h histories) DeleteCheckpoint(ctx context.Context, ref, checkpoint string, dryRun bool, key string) (holt.Freed, error) {
 	return once(ctx, h.w.Files(), "checkpoint.delete", key, []any{ref, checkpoint, dryRun}, func(ctx context.Context) (holt.Freed, error) {
+		r, err := h.w.table.find(ctx, ref)
+		if err != nil {
+			return holt.Freed{}, err
+		}
 		return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Freed, error) {
+			if err := h.ofMoment(ctx, r.id, s, checkpoint); err != nil {
+				return holt.Freed{}, err
+			}
 			return s.Delete(ctx, checkpoint, dryRun)
 		})
 	})
+}
+
+// ofMoment returns Conflict for a checkpoint that a moment needs.
+func (h histories) ofMoment(ctx context.Context, id holt.WorkspaceID, s workspace.Story, checkpoint string) error {
+	if h.w.guests == nil {
+		return nil
+	}
+	c, err := s.W.FindCheckpoint(checkpoint)
+	if err != nil {
+		return nil // Delete says it better
+	}
+	m, ok, err := h.w.guests.Moment(ctx, id, c.Name)
+	if err != nil || !ok {
+		return err
+	}
+	return holt.Errorf(holt.Conflict, "the checkpoint %s is part of a moment of %s", c.Name, m.Computer).
+		WithHint("holt moment delete %s removes both", m.ID)
 }
 
 // DiffPoints fills in what a DiffSpec leaves out.

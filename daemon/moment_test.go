@@ -342,6 +342,9 @@ func (v *vm) pauseAndKill(least int) int {
 	if err != nil || c.State != holt.ComputerPaused || c.Moment == "" {
 		t.Fatalf("%+v %v", c, err)
 	}
+	if _, err := v.History.DeleteCheckpoint(ctx, "einstein", string(c.Moment), false, ""); holt.CodeOf(err) != holt.Conflict {
+		t.Errorf("the checkpoint of a moment was deleted beside it: %v", err)
+	}
 	if _, err := v.Moments.Delete(ctx, string(c.Moment), ""); holt.CodeOf(err) != holt.Conflict {
 		t.Errorf("what it is paused at was deleted: %v", err)
 	}

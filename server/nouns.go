@@ -206,6 +206,7 @@ type History interface {
 	Checkpoints(ctx context.Context, ref string) ([]holt.Checkpoint, error)
 	GetCheckpoint(ctx context.Context, ref, checkpoint string) (holt.Checkpoint, error)
 	// DeleteCheckpoint removes one, or with dryRun only says what that would free.
+	// Conflict: it is part of a moment.
 	DeleteCheckpoint(ctx context.Context, ref, checkpoint string, dryRun bool, key string) (holt.Freed, error)
 	// DiffPoints fills in what a DiffSpec leaves out, and says what is wrong with it.
 	DiffPoints(ctx context.Context, ref string, spec holt.DiffSpec) (holt.DiffSpec, error)
