@@ -3,7 +3,6 @@ package daemon_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,6 +31,7 @@ func TestKilledInMoments(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.says("curie", "mkfifo hold; (read x < hold; echo $x > released) > /dev/null 2>&1 & echo kept > /run/memory; echo kept > /root/disk")
+	v.flatOut("curie")
 	for _, point := range points {
 		verb, _, _ := strings.Cut(point, "/")
 		v.killedAt(point, verb)
@@ -41,13 +41,64 @@ func TestKilledInMoments(t *testing.T) {
 	if err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
 		t.Error(err)
 	}
-	for _, sub := range []string{"computers", "workspaces", "moments", "disks", "templates"} {
-		entries, err := os.ReadDir(filepath.Join(v.dir, sub))
-		if err != nil || len(entries) > 0 {
-			t.Errorf("%s holds %v, %v", sub, entries, err)
+	v.nothingKept()
+	endAll(t, v.process)
+}
+
+// flat changes 64 MiB of memory and writes files of 1 MiB as fast as it can; each holds one number only.
+const flat = `
+import os
+if os.fork() == 0:
+    b, n = bytearray(64 << 20), 0
+    while True:
+        n += 1
+        b[::4096] = bytes([n % 256]) * (len(b) // 4096)
+n = 0
+while True:
+    n += 1
+    with open('flat.new', 'w') as f: f.write(('%07d\n' % n) * 131072)
+    os.rename('flat.new', 'flat')
+`
+
+// flatOut snapshots and forks a computer whose guest changes memory and files as fast as it can:
+// it goes on, and so does the fork, from files that are whole.
+func (v *vm) flatOut(computer string) {
+	t, ctx := v.t, v.t.Context()
+	t.Helper()
+	r, err := v.Runs.Start(ctx, computer, holt.RunSpec{Argv: holt.OSStrings{"python3", "-c", flat}, User: "root"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const number = "until [ -e flat ]; do sleep 0.1; done; cp flat seen; sort -u seen"
+	before := v.says(computer, number)
+	m, err := v.Computers.Snapshot(ctx, computer, holt.SnapshotSpec{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Moments.Fork(ctx, string(m.ID), holt.ComputerForkSpec{Name: "flat-out"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{computer, "flat-out"} {
+		last := before
+		for range 2 {
+			now := v.says(name, number)
+			if strings.Contains(now, "\n") || now <= last {
+				t.Errorf("%s: its file holds %q after %q", name, now, last)
+			}
+			last = now
+			v.says(name, "until [ $(head -n 1 flat) != "+now+" ]; do sleep 0.1; done")
 		}
 	}
-	endAll(t, v.process)
+	t.Logf("written and changed flat out: pause %.0f ms", m.PauseMS)
+	if err := v.Computers.Delete(ctx, "flat-out", ""); err != nil {
+		t.Error(err)
+	}
+	if _, err := v.Moments.Delete(ctx, string(m.ID), ""); err != nil {
+		t.Error(err)
+	}
+	if err := v.Runs.Signal(ctx, r.ID, "SIGKILL", ""); err != nil {
+		t.Error(err)
+	}
 }
 
 // killedAt has a verb cut off at a point, and repeated.
