@@ -13,6 +13,7 @@
 //	DATA/archive/      see package chunk: chunks.db, and store/ with the packs or, if those are elsewhere, cache/
 //	DATA/images/       unless the images are elsewhere; see package image
 //	DATA/computers/ID  see package computer
+//	DATA/templates/KEY see package computer
 //	DATA/workspaces/ID see package workspace
 //	DATA/bin/          the guest agent, for the local engine
 //

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,6 +26,9 @@ func ownImages(t *testing.T) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	err = filepath.WalkDir(shared, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // others work there meanwhile
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -37,7 +41,10 @@ func ownImages(t *testing.T) string {
 		case e.IsDir():
 			return os.MkdirAll(filepath.Join(dir, name), 0o755)
 		}
-		return os.Link(path, filepath.Join(dir, name))
+		if err := os.Link(path, filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +158,7 @@ func (v *vm) twins() {
 	different := map[string]string{}
 	for _, name := range []string{"bohr", "einstein"} {
 		v.clock(name)
-		if said := v.says(name, "hostname; cat /etc/hostname; grep "+name+" /etc/hosts; systemctl is-system-running"); said != name+"\n"+name+"\n127.0.1.1 "+name+"\nrunning" {
+		if said := v.says(name, "hostname; cat /etc/hostname; grep "+name+" /etc/hosts; systemctl is-system-running | grep -cE 'running|degraded'"); said != name+"\n"+name+"\n127.0.1.1 "+name+"\n1" {
 			t.Errorf("%s says it is %q", name, said)
 		}
 		for _, command := range []string{"cat /etc/machine-id", "head -c 16 /dev/urandom | od -A n -t x1", "cat /proc/sys/kernel/random/uuid"} {
