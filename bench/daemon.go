@@ -28,7 +28,7 @@ type daemon struct {
 }
 
 // startDaemon starts the program under test, with its image built.
-func startDaemon(ctx context.Context, b *bench, data string) (*daemon, error) {
+func startDaemon(ctx context.Context, b *bench, data, engine string) (*daemon, error) {
 	if _, err := os.Stat(b.holt); err != nil {
 		return nil, fmt.Errorf("no program to test (make build makes it): %w", err)
 	}
@@ -40,7 +40,7 @@ func startDaemon(ctx context.Context, b *bench, data string) (*daemon, error) {
 	if _, err := d.cli(ctx, "image", "build", b.template); err != nil {
 		return nil, err
 	}
-	d.cmd = exec.Command(b.holt, "serve", "--engine", "qemu")
+	d.cmd = exec.Command(b.holt, "serve", "--engine", engine)
 	d.cmd.Env = d.env()
 	d.cmd.Stdout, d.cmd.Stderr = &d.said, &d.said
 	d.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -243,17 +242,7 @@ func (r *engineRoom) child(ctx context.Context, n int, how string, look func(pid
 func measureResident(n int) func(context.Context, *engineRoom) (float64, error) {
 	return func(ctx context.Context, r *engineRoom) (v float64, err error) {
 		err = r.child(ctx, n, "idle", func(pid int) error {
-			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-			if err != nil {
-				return err
-			}
-			_, rest, ok := strings.Cut(string(status), "VmRSS:")
-			if !ok {
-				return errors.New("the kernel does not say its resident size")
-			}
-			var kib int64
-			_, err = fmt.Sscan(rest, &kib)
-			v = float64(kib<<10) / 1e6
+			v, err = resident(pid)
 			return err
 		})
 		return v, err

@@ -36,7 +36,16 @@ func machineGroup(ctx context.Context, b *bench) ([]*section, error) {
 			return sections, nil
 		}
 	}
-	d, err := startDaemon(ctx, b, filepath.Join(dir, "data"))
+	if b.wants("machine", "registry") {
+		s, err := registrySection(ctx, b, dir)
+		if err != nil {
+			return nil, err
+		}
+		if sections = append(sections, s); strings.HasSuffix(b.only, "/registry") {
+			return sections, nil
+		}
+	}
+	d, err := startDaemon(ctx, b, filepath.Join(dir, "data"), "qemu")
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +66,7 @@ func machineGroup(ctx context.Context, b *bench) ([]*section, error) {
 	for _, part := range []struct {
 		name    string
 		measure func(context.Context, *daemon, string, string) (*section, error)
-	}{{"run", runSection}, {"terminal", terminalSection}, {"channel", channelSection}, {"files", guestSection}} {
+	}{{"run", runSection}, {"moment", momentSection}, {"terminal", terminalSection}, {"channel", channelSection}, {"files", guestSection}} {
 		if !b.wants("machine", part.name) {
 			continue
 		}
