@@ -323,7 +323,7 @@ func (v *vm) forkOfForks(kept holt.Moment, forked holt.ForkedComputers) {
 		t.Errorf("%+v %v", freed, err)
 	}
 	v.goesOn("curie", 0)
-	if got, err := v.Moments.Get(ctx, string(forked.Moment)); err != nil || len(got.Forks) != 2 || got.Parent != kept.ID {
+	if got, err := v.Moments.Get(ctx, string(forked.Moment)); err != nil || len(got.Forks) != len(forked.Computers) || got.Parent != kept.ID {
 		t.Errorf("%+v %v", got, err)
 	}
 	for _, name := range []string{"bohr", "curie"} {
