@@ -139,6 +139,7 @@ func newServer(opt ServerOptions) *Server {
 	s.streamed = map[string]func(context.Context, *serverStream) error{
 		opMeasure:    measure,
 		opDial:       dialPort,
+		opInventory:  s.listInventory,
 		opRunList:    s.listRuns,
 		opRunFollow:  s.followRun,
 		opRunInput:   s.inputRun,

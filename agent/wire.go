@@ -413,6 +413,7 @@ const (
 	opThaw       = "thaw"
 	opSync       = "sync"
 	opShutdown   = "shutdown"
+	opInventory  = "inventory"
 	opDial       = "dial"
 	opRunStart   = "run.start"
 	opRunGet     = "run.get"

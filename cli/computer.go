@@ -23,7 +23,7 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerLife("stop", "Shut a computer down; both disks stay", client.Computers.Stop),
 		a.computerLife("pause", "Keep memory and both disks, and end the machine", client.Computers.Pause),
 		a.computerLife("resume", "Let a paused computer go on where it was", client.Computers.Resume),
-		a.computerSnapshot(), a.computerFork(),
+		a.computerSnapshot(), a.computerFork(), a.computerDiff(),
 		a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
 

@@ -124,7 +124,7 @@ func (a *app) reportComputerForks(of string, forked holt.ForkedComputers) error 
 }
 
 func (a *app) momentCommand() *cobra.Command {
-	return group("moment", "Kept instants of computers: memory, root disk and workspace", a.momentList(), a.momentShow(), a.momentDelete())
+	return group("moment", "Kept instants of computers: memory, root disk and workspace", a.momentList(), a.momentShow(), a.momentDiff(), a.momentDelete())
 }
 
 func (a *app) momentList() *cobra.Command {

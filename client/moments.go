@@ -50,6 +50,13 @@ func (n Moments) Get(ctx context.Context, ref string) (out holt.Moment, err erro
 	return out, err
 }
 
+// Diff says what must change in one computer or moment to make it another. Each
+// is a computer, as it is now, a moment, or COMPUTER@MOMENT.
+func (n Moments) Diff(ctx context.Context, from, to string) (out holt.ComputerDiff, err error) {
+	err = n.c.json(ctx, call{method: http.MethodGet, path: join("diff"), query: url.Values{"from": {from}, "to": {to}}}, &out)
+	return out, err
+}
+
 // Delete removes a moment; its forks go on.
 func (n Moments) Delete(ctx context.Context, ref, key string) (out holt.MomentFreed, err error) {
 	err = n.c.json(ctx, call{method: http.MethodDelete, path: join("moments", ref), keyed: true, key: key}, &out)

@@ -2,6 +2,7 @@ package computer
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -156,9 +157,15 @@ func (s memory) expose(ctx context.Context, r *record, l *live, m *moment, e exp
 		})
 		return err
 	}
+	listed := l.listed(ctx, e.kind)
 	report, err := l.m.Snapshot(ctx, spec)
 	if err != nil {
 		return HostError(err)
+	}
+	if listed != nil {
+		if err := os.WriteFile(filepath.Join(spec.Dir, inventoryFile), listed, 0o600); err != nil {
+			return HostError(err)
+		}
 	}
 	if err := s.cfg.point(e.verb + "/ready"); err != nil {
 		return err

@@ -19,6 +19,33 @@ const momentTag = "moments"
 func (s *Server) moments(api huma.API) {
 	s.takeMoments(api)
 	s.keptMoments(api)
+	s.diffComputers(api)
+}
+
+// diffComputers registers the comparison of computers and moments.
+func (s *Server) diffComputers(api huma.API) {
+	op := describe(http.MethodGet, "/v1/diff", "diffComputers", momentTag, "Say what must change in one computer or moment to make it another")
+	op.Description = "Files of the workspaces, packages (of dpkg), processes and listening ports. Files of the root disk are not compared. " +
+		"What runs in a computer is asked of its guest now; of a moment it was asked before it was taken. A side that has nothing to say of that says why."
+	register(api, op, func(ctx context.Context, in *struct {
+		From string `query:"from" required:"true" maxLength:"128" doc:"a computer, as it is now, or a moment, by name or id, or COMPUTER@MOMENT"`
+		To   string `query:"to" required:"true" maxLength:"128" doc:"likewise"`
+	}) (*reply[holt.ComputerDiff], error) {
+		for _, ref := range []string{in.From, in.To} {
+			name, at := holt.CutCheckpoint(ref)
+			if _, err := parseMoment(at); at != "" && err != nil {
+				return nil, err
+			}
+			if _, err := holt.ParseMomentID(name); err == nil {
+				continue
+			}
+			if _, err := parseRef(name); err != nil {
+				return nil, err
+			}
+		}
+		d, err := s.opt.Nouns.Moments.Diff(ctx, in.From, in.To)
+		return &reply[holt.ComputerDiff]{d}, err
+	})
 }
 
 // takeMoments registers the verbs of computers that keep their memory.

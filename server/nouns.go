@@ -79,6 +79,9 @@ type Moments interface {
 	// Delete removes one. Conflict while its computer is paused at it.
 	Delete(ctx context.Context, ref, key string) (holt.MomentFreed, error)
 	Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error)
+	// Diff says what must change in one computer or moment to make it another. Each
+	// is a computer, as it is now, a moment, or COMPUTER@MOMENT.
+	Diff(ctx context.Context, from, to string) (holt.ComputerDiff, error)
 }
 
 // Runs are commands in computers. Their output is kept by the computer's agent

@@ -1,13 +1,11 @@
 package workspace
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"slices"
 
-	"holt"
 	"holt/db"
 )
 
@@ -54,7 +52,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 	if err != nil {
 		return MergeReport{}, diskError("merge workspace", err)
 	}
-	end, err := m.alone(ctx)
+	end, err := alone(ctx, m.into, m.from, m.lineages[0], m.lineages[1])
 	if err != nil {
 		return MergeReport{}, err
 	}
@@ -160,33 +158,6 @@ func (m *merge) prepare(from *Workspace) (err error) {
 	defer m.from.mu.RUnlock()
 	m.checkpoints, m.past[1] = slices.Clone(m.from.checkpoints), m.from.descent()
 	return nil
-}
-
-// alone waits until no other merge has one of the two workspaces: two that
-// each hold a reading connection of one index and wait for one of the other's
-// would do so for ever.
-func (m *merge) alone(ctx context.Context) (end func(), err error) {
-	turns := []chan struct{}{m.into.merging, m.from.merging}
-	id := func(l []Ancestor) []byte { return l[len(l)-1].ID[:] }
-	if bytes.Compare(id(m.lineages[1]), id(m.lineages[0])) < 0 {
-		slices.Reverse(turns)
-	}
-	taken := 0
-	end = func() {
-		for _, turn := range turns[:taken] {
-			<-turn
-		}
-	}
-	for _, turn := range turns {
-		select {
-		case turn <- struct{}{}:
-			taken++
-		case <-ctx.Done():
-			end()
-			return nil, holt.Errorf(holt.Timeout, "merge workspace: %w while another merge has one of the two", ctx.Err())
-		}
-	}
-	return end, nil
 }
 
 // look notes what a build needs of the tree itself.

@@ -116,6 +116,17 @@ func (s Story) Diff(ctx context.Context, spec holt.DiffSpec, fn func(holt.Change
 	return s.W.Diff(ctx, spec.From, spec.To, DiffOptions{Paths: spec.Paths}, func(c Change) error { return fn(c.told()) })
 }
 
+// Across says what must change in a state of this workspace to make it that of
+// another of its family.
+func (s Story) Across(ctx context.Context, at string, other *Workspace, otherAt string) (out holt.FilesDiff, err error) {
+	all, err := s.W.Across(ctx, at, other, otherAt)
+	if err != nil {
+		return out, err
+	}
+	out.Changes, out.Counts, out.Omitted = changesTold(all)
+	return out, nil
+}
+
 // TextDiff writes how the content of files differs, one unified diff after the
 // other in the order of Diff. A line says what was renamed.
 func (s Story) TextDiff(ctx context.Context, spec holt.DiffSpec, out io.Writer) error {

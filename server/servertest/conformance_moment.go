@@ -23,6 +23,14 @@ func momentVerbs(t *testing.T, n server.Nouns) {
 		_, err = n.Moments.Fork(ctx, ref, holt.ComputerForkSpec{}, "")
 		WantCode(t, err, holt.NotFound)
 	}
+	d := Must(n.Moments.Diff(ctx, "einstein", string(c.ID)))(t)
+	if d.From.Computer != "einstein" || d.To.Workspace != "einstein" || d.Files.Counts.Total() != 0 || d.Files.Changes == nil || len(d.Packages.Changes) != 0 {
+		t.Errorf("a computer differs from itself: %+v", d)
+	}
+	for _, ref := range []string{"nowhere", "mom_aaaaaaaaaaaaaaaa", "einstein@nowhere"} {
+		_, err := n.Moments.Diff(ctx, "einstein", ref)
+		WantCode(t, err, holt.NotFound)
+	}
 	if all := Must(n.Moments.List(ctx, ""))(t); len(all) != 0 {
 		t.Errorf("moments: %+v", all)
 	}

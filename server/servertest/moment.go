@@ -169,3 +169,31 @@ func (n moments) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpe
 		return n.m.fork(c, n.m.moments[at], spec)
 	})
 }
+
+// Diff compares only what is known here: that both are there.
+func (n moments) Diff(_ context.Context, from, to string) (d holt.ComputerDiff, err error) {
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	for i, ref := range []string{from, to} {
+		side := []*holt.DiffSide{&d.From, &d.To}[i]
+		name, at := holt.CutCheckpoint(ref)
+		if at == "" {
+			at = ref
+		}
+		c, err := n.m.computer(name)
+		if k, lost := n.m.moment(at); lost == nil {
+			side.Moment, side.Name = n.m.moments[k].ID, n.m.moments[k].Name
+			c, err = n.m.computer(string(n.m.moments[k].ComputerID))
+		} else if name != ref {
+			return d, lost
+		}
+		if err != nil {
+			return d, err
+		}
+		side.Computer, side.Workspace, side.Unlisted = c.Name, c.Workspace, "nothing runs here"
+	}
+	d.Unlisted = true
+	d.Files.Changes, d.Packages.Changes = []holt.Change{}, []holt.PackageChange{}
+	d.Processes.Gone, d.Processes.Came, d.Ports.Gone, d.Ports.Came = []holt.Process{}, []holt.Process{}, []holt.Port{}, []holt.Port{}
+	return d, nil
+}

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"holt"
+)
+
+const status = `Package: jq
+Status: install ok installed
+Architecture: amd64
+Version: 1.6-2.1
+Description: x
+ Package: not this
+ .
+
+Package: gone
+Status: deinstall ok config-files
+Version: 1
+
+Package: last
+Status: install ok installed
+Version: 2:3-4`
+
+func TestInstalled(t *testing.T) {
+	long := strings.Repeat("x", 200<<10)
+	got, err := parseStatus(strings.NewReader(strings.Replace(status, "Description: x", "Description: "+long+"\nConffiles:\n "+long, 1)))
+	want := []holt.Package{{Name: "jq", Arch: "amd64", Version: "1.6-2.1"}, {Name: "last", Version: "2:3-4"}}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	if none, err := installed("/no/such/file"); err != nil || none != nil {
+		t.Error(none, err)
+	}
+}
+
+func FuzzInstalled(f *testing.F) {
+	f.Add(status)
+	f.Add("Package: a\nStatus: x installed")
+	f.Fuzz(func(t *testing.T, s string) {
+		all, err := parseStatus(strings.NewReader(s))
+		if err != nil || len(all) > len(s) {
+			t.Error(len(all), err)
+		}
+	})
+}
+
+func TestSocketAddress(t *testing.T) {
+	for in, want := range map[string]string{
+		"0100007F:1F90":                         "127.0.0.1:8080",
+		"00000000000000000000000001000000:0016": "[::1]:22",
+		"0000000000000000FFFF00000100007F:0050": "[::ffff:127.0.0.1]:80",
+	} {
+		if got, ok := socketAddress(in); !ok || got.String() != want {
+			t.Errorf("%s: %v %v, want %s", in, got, ok, want)
+		}
+	}
+	for _, in := range []string{"", "0100007F", "01:1", "zz00007F:1F90", "0100007F:1F90F", "0100007F0100007F:1"} {
+		if got, ok := socketAddress(in); ok {
+			t.Errorf("%q is %v", in, got)
+		}
+	}
+}
+
+// TestInventory: a guest tells what runs in it and where that listens.
+func TestInventory(t *testing.T) {
+	c := startGuest(t).client(t)
+	id := holt.NewRunID()
+	listen := `python3 -u -c 'import socket, time; s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); print(s.getsockname()[1]); time.sleep(1000)'`
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: holt.OSString(listen)}); err != nil {
+		t.Fatal(err)
+	}
+	port := 0
+	err := c.FollowRun(t.Context(), id, 0, func(e holt.RunEvent) error {
+		if err := json.Unmarshal(e.Data, &port); err != nil {
+			return err
+		}
+		return os.ErrClosed
+	})
+	if port == 0 {
+		t.Fatal(err)
+	}
+	inv, err := c.Inventory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := 0
+	for _, p := range inv.Ports {
+		if p.Port == port && p.Protocol == "tcp" && p.Address == "127.0.0.1" {
+			pid = p.PID
+		}
+	}
+	found := false
+	for _, p := range inv.Processes {
+		found = found || p.PID == pid && p.User != "" && strings.HasPrefix(string(p.Command), "python3 -u -c import socket") && p.Start > 0 && p.PPID > 0
+	}
+	if !found || inv.Omitted != 0 {
+		t.Errorf("who listens at %d (pid %d) is not among %+v", port, pid, inv.Processes)
+	}
+	if err := c.SignalRun(t.Context(), id, "KILL"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHostileInventory: what a guest tells is bounded, counted and safe to show.
+func TestHostileInventory(t *testing.T) {
+	var inv holt.Inventory
+	for range holt.MostListed + 7 {
+		inv = addItem(inv, item{Package: &holt.Package{Name: "x"}})
+	}
+	inv = addItem(inv, item{})
+	inv = addItem(inv, item{Port: &holt.Port{Protocol: "t\x1b[2Jcp", Port: 1 << 40, PID: -4}})
+	inv = addItem(inv, item{Process: &holt.Process{PID: -1, User: strings.Repeat("u", 9000), Command: holt.OSString(strings.Repeat("c", 9000))}})
+	if len(inv.Packages) != holt.MostListed || inv.Omitted != 7 {
+		t.Errorf("%d packages and %d omitted", len(inv.Packages), inv.Omitted)
+	}
+	if p := inv.Ports[0]; strings.Contains(p.Protocol, "\x1b") || p.Port > 65535 || p.PID != 0 {
+		t.Errorf("%+v", p)
+	}
+	if p := inv.Processes[0]; p.PID != 0 || len(p.User) > maxWord || len(p.Command) != maxCommand {
+		t.Errorf("%d %d %d", p.PID, len(p.User), len(p.Command))
+	}
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+func (a *app) computerDiff() *cobra.Command {
+	return a.diffCommand("Show what differs between two computers or moments", "  holt computer diff attempt-1 attempt-2\n  holt computer diff einstein@before-migration einstein")
+}
+
+func (a *app) momentDiff() *cobra.Command {
+	return a.diffCommand("Show what differs between two moments or computers", "  holt moment diff before-migration after-migration\n  holt moment diff before-migration einstein")
+}
+
+func (a *app) diffCommand(short, example string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "diff A B", Short: short, Args: exactly(2), Example: example,
+		Long: `Says what must change in A to make it B: files of the workspace, packages (of dpkg),
+processes and listening ports. A and B are computers, as they are now, or moments, by name or
+id, or COMPUTER@MOMENT. Files are compared across the forks of a family by what they hold, not by
+their times. Packages, processes and ports of a running computer are asked of it; those of a moment,
+or of a paused computer, were asked when it was taken, which a fork does not do. Files of
+the root disk are not compared.
+
+Of each kind 1000 differences are listed, with --json too, and the rest is counted.
+holt workspace merge A B --path PATH brings files of B to A.`,
+		ValidArgsFunction: a.completeAll(a.diffSides),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			var d holt.ComputerDiff
+			err = a.wait("comparing", func() error {
+				d, err = c.Moments.Diff(cmd.Context(), args[0], args[1])
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, d)
+			}
+			a.sayDiff(d)
+			return nil
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// diffSides completes computers and moments with names.
+func (a *app) diffSides(ctx context.Context, c *client.Client) []string {
+	out := a.computerNames(ctx, c)
+	all, _ := c.Moments.List(ctx, "") // no daemon, no names
+	for _, m := range all {
+		if m.Name != "" {
+			out = append(out, m.Computer+"@"+m.Name+"\tmoment")
+		}
+	}
+	return out
+}
+
+func (a *app) sayDiff(d holt.ComputerDiff) {
+	a.say("from %s to %s", sideName(d.From), sideName(d.To))
+	if d.Files.Unrelated != "" {
+		fmt.Fprintf(a.Out, "files      not compared: %s\n", visible(d.Files.Unrelated))
+	} else {
+		a.section("files", d.Files.Counts.Total() == 0, countsLine(d.Files.Counts))
+		a.listChanges(d.Files.Changes, d.Files.Omitted, "--json lists 1000")
+	}
+	if d.Unlisted {
+		for _, side := range []holt.DiffSide{d.From, d.To} {
+			if side.Unlisted != "" {
+				fmt.Fprintf(a.Out, "packages, processes and ports are not compared: %s: %s\n", sideName(side), visible(side.Unlisted))
+			}
+		}
+		return
+	}
+	var lines []string
+	for _, p := range d.Packages.Changes {
+		switch {
+		case p.Before == "":
+			lines = append(lines, a.paint(a.Out, green, "+")+" "+visible(p.Name+" "+p.After))
+		case p.After == "":
+			lines = append(lines, a.paint(a.Out, red, "-")+" "+visible(p.Name+" "+p.Before))
+		default:
+			lines = append(lines, a.paint(a.Out, yellow, "~")+" "+visible(p.Name+" "+p.Before+" -> "+p.After))
+		}
+	}
+	a.list("packages", lines, d.Packages.Omitted, "")
+	lines = nil
+	for _, p := range d.Processes.Gone {
+		lines = append(lines, a.processLine(red, "-", p))
+	}
+	for _, p := range d.Processes.Came {
+		lines = append(lines, a.processLine(green, "+", p))
+	}
+	a.list("processes", lines, d.Processes.Omitted, fmt.Sprintf("%d in both", d.Processes.Same))
+	lines = nil
+	for _, p := range d.Ports.Gone {
+		lines = append(lines, a.portLine(red, "-", p))
+	}
+	for _, p := range d.Ports.Came {
+		lines = append(lines, a.portLine(green, "+", p))
+	}
+	a.list("ports", lines, d.Ports.Omitted, fmt.Sprintf("%d in both", d.Ports.Same))
+	if d.Omitted > 0 {
+		fmt.Fprintf(a.Out, "%d more packages, processes and ports were not looked at: a guest has too many\n", d.Omitted)
+	}
+}
+
+func (a *app) processLine(colour, sign string, p holt.Process) string {
+	return fmt.Sprintf("%s %6d  %-8s  %s", a.paint(a.Out, colour, sign), p.PID, visible(p.User), clipLine(shown(p.Command), 100))
+}
+
+func (a *app) portLine(colour, sign string, p holt.Port) string {
+	line := fmt.Sprintf("%s %s %s:%d", a.paint(a.Out, colour, sign), visible(p.Protocol), visible(p.Address), p.Port)
+	if p.Process != "" {
+		line += fmt.Sprintf("  %s (%d)", visible(p.Process), p.PID)
+	}
+	return line
+}
+
+// section heads a part of a comparison.
+func (a *app) section(name string, same bool, what string) {
+	if same {
+		what = "the same"
+	}
+	fmt.Fprintf(a.Out, "%-9s  %s\n", name, what)
+}
+
+// list prints a part of a comparison: how many differ, and the first of them.
+func (a *app) list(name string, lines []string, omitted int, beside string) {
+	what := fmt.Sprintf("%d differ", len(lines)+omitted)
+	if len(lines) == 1 && omitted == 0 {
+		what = "1 differs"
+	}
+	a.section(name, len(lines) == 0, strings.TrimSuffix(what+", "+beside, ", "))
+	for _, line := range lines[:min(len(lines), mostShown)] {
+		fmt.Fprintln(a.Out, "  "+line)
+	}
+	if more := omitted + max(0, len(lines)-mostShown); more > 0 {
+		fmt.Fprintf(a.Out, "  and %d more; --json lists 1000\n", more)
+	}
+}
+
+// sideName is what a person calls one side.
+func sideName(s holt.DiffSide) string {
+	if s.Moment == "" {
+		return visible(s.Computer)
+	}
+	return visible(s.Computer + "@" + cmp.Or(s.Name, string(s.Moment)))
+}
