@@ -31,7 +31,7 @@ or of a paused computer, were asked when it was taken, which a fork does not do.
 the root disk are not compared.
 
 Of each kind 1000 differences are listed, with --json too, and the rest is counted.
-holt workspace merge A B --path PATH brings files of B to A.`,
+holt workspace merge B A --path PATH brings files of B to A.`,
 		ValidArgsFunction: a.completeAll(a.diffSides),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
