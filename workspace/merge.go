@@ -125,6 +125,7 @@ type merge struct {
 	base    bases
 	points  map[CheckpointID]point
 	units   map[Ino]*mergeUnit
+	heirs   map[Ino]Ino     // which of the other's took the place of one that is gone
 	taken   map[dirName]Ino // names here that units take away
 	authors map[uint32]uint32
 	next    Ino
@@ -184,7 +185,8 @@ func (t *Tree) descent() map[CheckpointID]bool {
 // build works a merge out, on one state of either index.
 func (m *merge) build(from, into *db.Tx) (g *goal, err error) {
 	m.report, m.values = MergeReport{From: m.point.ID}, 0
-	m.units, m.taken, m.points, m.authors, m.wanted = map[Ino]*mergeUnit{}, map[dirName]Ino{}, map[CheckpointID]point{}, map[uint32]uint32{}, nil
+	m.units, m.heirs, m.taken = map[Ino]*mergeUnit{}, map[Ino]Ino{}, map[dirName]Ino{}
+	m.points, m.authors, m.wanted = map[CheckpointID]point{}, map[uint32]uint32{}, nil
 	m.look()
 	if m.n, err = m.into.side(into, m.lineages[0]); err != nil {
 		return nil, err

@@ -229,7 +229,7 @@ func (m *merge) replacements() {
 		for i, e := range u.came {
 			if o := gone[dirName{e.parent, e.name}]; o != nil {
 				u.b, u.came, u.in = o.b, slices.Delete(slices.Clone(u.came), i, i+1), u.in || o.in
-				u.old = o.ino
+				u.old, m.heirs[o.ino] = o.ino, u.ino
 				delete(m.units, o.ino)
 				break
 			}
@@ -362,7 +362,7 @@ func (m *merge) findByName(u *mergeUnit) error {
 		if other, err := m.f.p.named(twin); err != nil || other != nil {
 			return err // it is another's
 		}
-		if m.units[twin] != nil { // and is taken away by this merge
+		if m.units[twin] != nil || m.units[m.heirs[twin]] != nil { // and is taken away, or rewritten, by this merge
 			return nil
 		}
 	}
@@ -448,7 +448,7 @@ func (m *merge) judgeNames(u *mergeUnit) error {
 			missing++
 		}
 	}
-	if missing > 0 && len(u.erase) < len(u.gone) {
+	if missing > 0 && (len(u.erase) < len(u.gone) || len(u.erase) == 0 && u.f.row.isDir()) { // a directory never has two names
 		u.conflict = holt.BothRenamed
 	}
 	if missing > 0 || len(u.erase) == 0 {
