@@ -61,6 +61,8 @@ type undoUnit struct {
 	gone, came []placedEntry // names that the run took and gave
 	was        *inodeRow     // before the run; nil: it made it
 	wanted     bool          // what it was is to be restored
+	other      bool          // a directory: its extended attributes are not those of before the run
+	touched    bool          // a directory: they are not those that the run left
 	path       string
 	conflict   holt.ConflictCode
 }
@@ -239,6 +241,9 @@ func (u *undo) look() (err error) {
 	if u.rows, err = u.now.inodesOf(inos); err != nil {
 		return err
 	}
+	if err := u.lookAtDirs(); err != nil {
+		return err
+	}
 	// A name that something else has by now was given after the window began.
 	u.since, u.inside = map[dirName]placedEntry{}, map[Ino][]placedEntry{}
 	err = u.now.entriesOf(after, func(e placedEntry) {
@@ -251,6 +256,31 @@ func (u *undo) look() (err error) {
 	// What has no name is freed when a kernel forgets it: nobody did that.
 	u.others, err = u.changed("nlink > 0 AND died NOT IN")
 	return err
+}
+
+// lookAtDirs compares the extended attributes that directories have, had before
+// the run and had after it: of a file its ctime tells, but that of a directory
+// follows its entries too.
+func (u *undo) lookAtDirs() error {
+	var dirs []*undoUnit
+	var pairs []inoPair
+	for _, x := range u.sorted() {
+		if x.wanted && x.was.isDir() {
+			dirs, pairs = append(dirs, x), append(pairs, inoPair{x.ino, x.ino})
+		}
+	}
+	d := u.win.delta
+	err := eachXattrs(d.before, u.now, pairs, func(i int, was, now map[string]string) error {
+		dirs[i].other = !maps.Equal(was, now)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return eachXattrs(d.after, u.now, pairs, func(i int, left, now map[string]string) error {
+		dirs[i].touched = !maps.Equal(left, now)
+		return nil
+	})
 }
 
 // lastCookie is the last that a directory had given out when the window began.
@@ -281,7 +311,10 @@ func (u *undo) done(x *undoUnit) bool {
 	if now.mode != x.was.mode || now.uid != x.was.uid || now.gid != x.was.gid {
 		return false
 	}
-	return now.isDir() || now.size == x.was.size && now.data == x.was.data && now.mtime == x.was.mtime && now.ctime == x.was.ctime && now.target == x.was.target
+	if now.isDir() {
+		return !x.other
+	}
+	return now.size == x.was.size && now.data == x.was.data && now.mtime == x.was.mtime && now.ctime == x.was.ctime && now.target == x.was.target
 }
 
 // judge finds the units that what came later, or at the same time, has met.
@@ -321,7 +354,7 @@ func (u *undo) judgeInode(x *undoUnit) (conflict holt.ConflictCode) {
 			return holt.RemovedSince
 		}
 	case now.isDir():
-		if x.wanted && (now.mode != left.mode || now.uid != left.uid || now.gid != left.gid) {
+		if x.wanted && (now.mode != left.mode || now.uid != left.uid || now.gid != left.gid || x.touched) {
 			return holt.AttributesChangedSince
 		}
 	case !u.win.versions[now.born]:

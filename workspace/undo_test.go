@@ -183,6 +183,43 @@ func TestUndoTwice(t *testing.T) {
 	f.check()
 }
 
+// TestUndoDirectoryAttributes takes back what a run did to the extended
+// attributes of directories, and to nothing else of them.
+func TestUndoDirectoryAttributes(t *testing.T) {
+	f := newFixture(t, Options{})
+	set := func(path, name string) { f.ok(f.t.SetXattr(f.c, f.must(path).Ino, name, []byte("v"), 0)) }
+	f.mkdir("d")
+	f.mkdir("shared")
+	set("d", "user.kept")
+	f.run("r", func() {
+		set("d", "user.new")
+		f.ok(f.t.RemoveXattr(f.c, f.must("d").Ino, "user.kept"))
+		set("shared", "user.new")
+	})
+	f.put("d/later", "its times tell nothing")
+	set("shared", "user.later")
+	names := func(path string) []string {
+		all, err := f.t.ListXattr(f.must(path).Ino)
+		f.ok(err)
+		return all
+	}
+	report, conflicts := f.undo("r", RestoreOptions{})
+	f.wantLines(conflicts, "/shared: its attributes were changed since")
+	f.wantLines(names("d"), "user.kept")
+	f.wantLines(names("shared"), "user.later", "user.new")
+	if len(report.Changes) != 1 || report.Changes[0].Path != "/d" {
+		t.Fatalf("%+v", report.Changes)
+	}
+	f.ok(f.t.RemoveXattr(f.c, f.must("shared").Ino, "user.later"))
+	if report, conflicts = f.undo("r", RestoreOptions{}); len(conflicts) > 0 || len(report.Changes) != 1 || len(names("shared")) > 0 {
+		t.Fatal(conflicts, report.Changes, names("shared"))
+	}
+	if report, conflicts = f.undo("r", RestoreOptions{}); len(conflicts)+len(report.Changes) > 0 {
+		t.Fatal("undone a third time:", conflicts, report.Changes)
+	}
+	f.check()
+}
+
 // TestUndoBeside has two runs write at the same time.
 func TestUndoBeside(t *testing.T) {
 	f := newFixture(t, Options{})
