@@ -310,3 +310,23 @@ func FuzzUnpackMounts(f *testing.F) {
 		}
 	})
 }
+
+// What came back after the checkpoint and is open without a name by now is
+// not there for a mount that goes on in a fork.
+func TestForkForgetsReturned(t *testing.T) {
+	f := newFixture(t, quiet(Options{Disk: lazyDisk{}}))
+	f.put("back", "x")
+	f.checkpoint("begun")
+	back := f.must("back").Ino
+	f.ok(f.unlink("back"))
+	e, _ := f.guest()
+	f.restore("begun")
+	_, err := f.t.Lookup(Caller{Epoch: e}, Root, "back")
+	f.ok(err)
+	f.ok(f.unlink("back"))
+	g := f.fork(ForkOptions{At: "instant", Mounts: true})
+	if a, err := g.t.GetAttr(back); err != syscall.ENOENT {
+		t.Error(a, err)
+	}
+	g.check()
+}

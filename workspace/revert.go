@@ -79,6 +79,11 @@ func revert(tx *db.Tx, c Checkpoint) error {
 			return err
 		}
 	}
+	// One that a restore brought back and another took away again has no name,
+	// an old number, and no row in the past.
+	if err := tx.Exec("INSERT OR IGNORE INTO touched SELECT ino FROM inode WHERE ino IN (SELECT ino FROM orphan) AND born > ?", int64(c.version)); err != nil {
+		return err
+	}
 	before, err := tally(tx)
 	if err != nil {
 		return err
