@@ -140,7 +140,7 @@ func (t *Tree) setXattr(in *inode, name string, x xattr) {
 	if ok {
 		t.hoard(in, -old.held(name))
 	}
-	if ok && !old.gone && old.born < x.born {
+	if ok && !old.gone && t.outlives(old.born, x.born) {
 		t.batch.past.xattrs = append(t.batch.past.xattrs, pastXattr{in.ino, name, old, x.born})
 	}
 	if old.stage != t.batch.stage {

@@ -89,7 +89,8 @@
 // ([Tree.renew], before anything changes). A checkpoint closes the generation,
 // which is one record: later changes have higher versions. What a checkpoint
 // sees is then one query over a table and its past (see point). A row that was
-// born and died in one version is nobody's past. Directories keep their version
+// born and died in one version is nobody's past; nor is an extent or attribute
+// that was born and died in one generation, in versions of two writers. Directories keep their version
 // within a generation while entries come and go: those have their own. A cookie
 // is never given to another entry, not even by an exchange, so that the entries
 // that came since a checkpoint are those with higher cookies.

@@ -141,7 +141,7 @@ func (t *Tree) cut() *rows {
 	unseen := map[Ino]struct{}{} // made and gone between two batches, and nobody's past
 	for _, in := range b.inodes {
 		if in.freed {
-			if !in.indexed && !in.outlived() {
+			if !in.indexed && !t.outlived(in) {
 				unseen[in.ino] = struct{}{}
 				continue
 			}

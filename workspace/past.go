@@ -6,7 +6,10 @@ import (
 
 // past holds the rows that a batch replaced: what was true from the version
 // they were born in until the one they died in. A row that was born and died
-// in one version is nobody's past.
+// in one version is nobody's past. Extents and attributes that no checkpoint
+// sees, being born in the generation that is open, are nobody's either, although
+// two writers took turns: only states of checkpoints are ever read, and they
+// hold room outside of any quota. Of inodes and names such rows tell who did what.
 type past struct {
 	inodes  []pastInode
 	entries []pastEntry
@@ -113,10 +116,16 @@ func (t *Tree) bury(d *inode, name string, e dentry, writer uint32) uint32 {
 	return v
 }
 
+// outlives tells whether an extent or attribute belongs to the past once it
+// dies: it was born before, and in a generation that a checkpoint closed.
+func (t *Tree) outlives(born, died uint32) bool {
+	return born < died && uint64(born) <= t.count.Sealed
+}
+
 // replaced moves an extent to the past and returns the version of what is left
 // of it.
 func (c *extentChange) replaced(e extent) uint32 {
-	if e.born < c.in.born {
+	if c.t.outlives(e.born, c.in.born) {
 		c.t.batch.past.extents = append(c.t.batch.past.extents, pastExtent{c.in.ino, e, c.in.born})
 	}
 	return c.in.born
@@ -173,15 +182,14 @@ func (r *rows) writePast(tx *db.Tx) error {
 	return nil
 }
 
-// outlived tells whether something of an inode that is gone is from a version
-// before the one it ended in, so that it belongs to the past.
-func (in *inode) outlived() (yes bool) {
+// outlived tells whether something of an inode that is gone belongs to the past.
+func (t *Tree) outlived(in *inode) (yes bool) {
 	if in.file != nil {
-		in.file.each(0, maxSize, func(e extent) bool { yes = e.born < in.born; return !yes })
+		in.file.each(0, maxSize, func(e extent) bool { yes = t.outlives(e.born, in.born); return !yes })
 	}
 	if in.extra != nil {
 		for _, x := range in.extra.xattrs {
-			yes = yes || !x.gone && x.born < in.born
+			yes = yes || !x.gone && t.outlives(x.born, in.born)
 		}
 	}
 	return yes
@@ -201,19 +209,19 @@ func (r *rows) writeFreed(tx *db.Tx) error {
 	}
 	for _, sql := range []string{
 		"INSERT OR REPLACE INTO past_extent(ino, off, len, segment, place, whole, delta, born, died)" +
-			" SELECT ino, off, len, segment, place, whole, delta, born, ?2 FROM extent WHERE ino = ?1 AND born < ?2",
+			" SELECT ino, off, len, segment, place, whole, delta, born, ?2 FROM extent WHERE ino = ?1 AND born < ?2 AND born <= ?3",
 		"INSERT OR REPLACE INTO past_xattr(ino, name, value, born, died)" +
-			" SELECT ino, name, value, born, ?2 FROM xattr WHERE ino = ?1 AND born < ?2",
+			" SELECT ino, name, value, born, ?2 FROM xattr WHERE ino = ?1 AND born < ?2 AND born <= ?3",
 		"DELETE FROM inode WHERE ino = ?1", "DELETE FROM extent WHERE ino = ?1", "DELETE FROM xattr WHERE ino = ?1", "DELETE FROM orphan WHERE ino = ?1"} {
 		s, err := prepare(tx, sql)
 		if err != nil {
 			return err
 		}
-		moves := s.BindParamCount() == 2
+		moves := s.BindParamCount() == 3
 		for _, f := range r.freed {
 			s.ints(1, int64(f.ino))
 			if moves {
-				s.ints(2, int64(f.died))
+				s.ints(2, int64(f.died), int64(r.count.Sealed))
 			}
 			if err := s.run(); err != nil {
 				return err
