@@ -194,6 +194,13 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 	if err != nil {
 		return err
 	}
+	size := in.size
+	if mode&FallocKeepSize == 0 {
+		size = max(size, off+n)
+	}
+	if !erase && size == in.size {
+		return nil // before anything is recorded, a new writer too
+	}
 	if erase {
 		t.thicken(c, in, off, off+n)
 	}
@@ -201,14 +208,9 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 	if err != nil {
 		return err
 	}
-	o.ino, o.off, o.from = ino, off, in.size
-	if mode&FallocKeepSize == 0 {
-		o.from = max(in.size, off+n)
-	}
+	o.ino, o.off, o.from = ino, off, size
 	if erase {
 		o.n = n
-	} else if o.from == in.size {
-		return nil
 	}
 	t.killPriv(&o, in, c)
 	return t.commit(&o, nil, nil)
