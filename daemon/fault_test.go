@@ -1,12 +1,14 @@
 package daemon_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -237,6 +239,33 @@ func freeze(t *testing.T, dir string) {
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+		stands(t, proc)
+	}
+}
+
+// stands waits until every thread of a process that was told to stop has: on a
+// busy machine one may still run, and answer.
+func stands(t *testing.T, proc string) {
+	t.Helper()
+	running := func(stat string) bool {
+		b, err := os.ReadFile(stat)
+		if err != nil {
+			return false // it has ended
+		}
+		after := b[bytes.LastIndex(b, []byte(") "))+2:]
+		return !bytes.HasPrefix(after, []byte("T")) && !bytes.HasPrefix(after, []byte("Z"))
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		tasks, err := filepath.Glob(proc + "/task/*/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(tasks, running) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s does not stop", proc)
 		}
 	}
 }
