@@ -79,6 +79,7 @@ func engineWorks(z sizes) []work[*engineRoom] {
 			name: "SQL: " + q.name, unit: millis, targets: []target{{engineColumn, "", 50}}, setup: makeLibrary, measure: measureQuery(q.sql),
 		})
 	}
+	works = append(works, pastWorks(z)...)
 	works = append(works, importWork(z))
 	works = append(works, afternoonWorks(z)...)
 	works = append(works, forkWorks(z)...)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 )
@@ -51,6 +52,15 @@ func hostGroup(ctx context.Context, b *bench) ([]*section, error) {
 type sources struct {
 	tar string // path of an archive
 	git string // URL of a repository that holds the same files
+	npm string // directory of a package, its lock file, and npm's cache of what it depends on
+}
+
+// npmPackages are installed, with what they depend on: some 70 packages with 800 files.
+var npmPackages = []string{"express@4.21.2", "typescript@5.6.3", "prettier@3.3.3"}
+
+// npmArgs have npm do its work and nothing else.
+func npmArgs(src string, args ...string) []string {
+	return append(args, "--silent", "--no-audit", "--no-fund", "--no-update-notifier", "--cache", filepath.Join(src, "cache"))
 }
 
 // makeSources makes the archive and the repository on the host's disk.
@@ -70,7 +80,16 @@ func makeSources(ctx context.Context, b *bench, dir string) (sources, error) {
 			return sources{}, fmt.Errorf("make repository: %w", err)
 		}
 	}
-	return sources{tar: archive, git: "file://" + repo}, nil
+	npm := filepath.Join(dir, "npm")
+	if err := os.Mkdir(npm, 0o755); err != nil {
+		return sources{}, err
+	}
+	for _, args := range [][]string{append([]string{"install", "--prefix", npm}, npmPackages...), {"ci", "--prefix", npm}} { // each has requests of its own
+		if _, err := command(ctx, "npm", npmArgs(npm, args...)...); err != nil {
+			return sources{}, fmt.Errorf("fetch packages: %w", err)
+		}
+	}
+	return sources{tar: archive, git: "file://" + repo, npm: npm}, nil
 }
 
 type placeWork = work[*place]
@@ -162,6 +181,9 @@ func treeWorks(z sizes, disk string, src sources) []placeWork {
 	fresh := both(clearing("clone"), cloned)
 	creating := []target{{workspaceColumn, bareColumn, 1.5}, {workspaceColumn, disk, 2.5}}
 	looking := []target{{workspaceColumn, disk, 1.3}}
+	install := func(ctx context.Context, p *place) (float64, error) {
+		return timed(ctx, "npm", npmArgs(src.npm, "ci", "--offline", "--prefix", p.path("app"))...)
+	}
 	return []placeWork{
 		{
 			name: fmt.Sprintf("untar of %s files", number(float64(z.files))), unit: seconds, targets: creating,
@@ -172,6 +194,14 @@ func treeWorks(z sizes, disk string, src sources) []placeWork {
 			measure: unpack, after: clearing("unpacked"),
 		},
 		{name: "git clone of them", unit: seconds, targets: creating, measure: clone, after: clearing("clone")},
+		{
+			name: "npm ci of 70 packages from npm's cache", unit: seconds, targets: creating, most: 3,
+			before: func(ctx context.Context, p *place) error {
+				_, err := command(ctx, "sh", "-c", `mkdir "$1" && cp "$0"/package*.json "$1"`, src.npm, p.path("app"))
+				return err
+			},
+			measure: install, after: clearing("app"),
+		},
 		{name: "git status, warm", unit: seconds, targets: looking, setup: both(fresh, warm(status)), measure: status},
 		{name: "find, warm", unit: seconds, targets: looking, setup: both(fresh, warm(find)), measure: find},
 		{name: "find, all cold", unit: seconds, setup: fresh, before: begin, measure: find},

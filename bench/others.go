@@ -60,7 +60,7 @@ func besideOthers(ctx context.Context, b *bench, dir string) (*section, error) {
 // othersWorks are those that take the others no minutes, without targets.
 func othersWorks(z sizes, archive string) []placeWork {
 	long := func(w placeWork) bool {
-		return slices.ContainsFunc([]string{"git ", "find, ", "rm -r ", "the same ", "stat, all cold"}, func(s string) bool { return strings.HasPrefix(w.name, s) })
+		return slices.ContainsFunc([]string{"git ", "npm ", "find, ", "rm -r ", "the same ", "stat, all cold"}, func(s string) bool { return strings.HasPrefix(w.name, s) })
 	}
 	works := slices.DeleteFunc(hostWorks(z, workspaceColumn, sources{tar: archive}), long)
 	for i := range works {
