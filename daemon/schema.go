@@ -71,7 +71,7 @@ func openControl(ctx context.Context, path string) (*db.DB, error) {
 		}
 		return tx.Exec(`INSERT INTO reserve VALUES (zeroblob(?))`, reserveBytes)
 	})
-	full := outOfSpace(described(err)) // then what was reserved earlier has to do
+	full := outOfSpace(err) // then what was reserved earlier has to do
 	if err == nil {
 		err = d.Write(ctx, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM reserve`) })
 	}
@@ -82,4 +82,4 @@ func openControl(ctx context.Context, path string) (*db.DB, error) {
 }
 
 // outOfSpace tells whether an error says that the host's disk is full.
-func outOfSpace(err error) bool { return holt.CodeOf(err) == holt.OutOfSpace }
+func outOfSpace(err error) bool { return holt.CodeOf(described(err)) == holt.OutOfSpace }
