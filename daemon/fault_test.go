@@ -245,7 +245,8 @@ func freeze(t *testing.T, dir string) {
 }
 
 // stands waits until every thread of a process that was told to stop has: on a
-// busy machine one may still run, and answer.
+// busy machine one may still run, and answer. One that waits within the kernel
+// (D), for a file system that is stopped too, stops before it goes on.
 func stands(t *testing.T, proc string) {
 	t.Helper()
 	running := func(stat string) bool {
@@ -253,8 +254,8 @@ func stands(t *testing.T, proc string) {
 		if err != nil {
 			return false // it has ended
 		}
-		after := b[bytes.LastIndex(b, []byte(") "))+2:]
-		return !bytes.HasPrefix(after, []byte("T")) && !bytes.HasPrefix(after, []byte("Z"))
+		state := b[bytes.LastIndex(b, []byte(") "))+2]
+		return !bytes.ContainsRune([]byte("TDZX"), rune(state))
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		tasks, err := filepath.Glob(proc + "/task/*/stat")
