@@ -16,7 +16,7 @@ import (
 // Errors: NotFound, Conflict (it does not run), Unsupported (by the engine),
 // OutOfSpace, Unavailable; then it goes on running.
 func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return m.verb(ctx, "computer.pause", ref, key, memory{m.s}.pause)
+	return m.s.verb(ctx, "computer.pause", ref, key, memory{m.s}.pause)
 }
 
 // Resume lets a paused computer go on; a running one is left as it is. It
@@ -28,17 +28,7 @@ func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, err
 // here), OutOfSpace, Unavailable. It stays paused, unless its machine runs and
 // the guest does not answer.
 func (m *Memory) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return m.verb(ctx, "computer.resume", ref, key, memory{m.s}.resume)
-}
-
-// verb is one that changes a computer's state and goes on when its caller leaves.
-func (m *Memory) verb(ctx context.Context, method, ref, key string, act func(context.Context, string) (holt.Computer, error)) (holt.Computer, error) {
-	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.Computer, error) {
-		return Once(ctx, m.s.cfg.Keys, Call[holt.Computer]{
-			Key: key, Method: method, Request: ref,
-			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return act(ctx, ref) },
-		})
-	})
+	return m.s.verb(ctx, "computer.resume", ref, key, memory{m.s}.resume)
 }
 
 func (s memory) pause(ctx context.Context, ref string) (holt.Computer, error) {

@@ -18,10 +18,16 @@ import (
 // Errors: NotFound, Conflict (it is being deleted; its workspace is mounted
 // read-write on the host), OutOfSpace, Unavailable.
 func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
+	return s.verb(ctx, "computer.start", ref, key, s.start)
+}
+
+// verb is one that changes a computer's state: done once for a key, and to its
+// end when its caller leaves.
+func (s *Store) verb(ctx context.Context, method, ref, key string, act func(context.Context, string) (holt.Computer, error)) (holt.Computer, error) {
 	return detach(ctx, s.gate, func(ctx context.Context) (holt.Computer, error) {
 		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
-			Key: key, Method: "computer.start", Request: ref,
-			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return s.start(ctx, ref) },
+			Key: key, Method: method, Request: ref,
+			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return act(ctx, ref) },
 		})
 	})
 }

@@ -14,12 +14,7 @@ import (
 //
 // Errors: NotFound, Conflict (it is being deleted).
 func (s *Store) Stop(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return detach(ctx, s.gate, func(ctx context.Context) (holt.Computer, error) {
-		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
-			Key: key, Method: "computer.stop", Request: ref,
-			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return s.stop(ctx, ref) },
-		})
-	})
+	return s.verb(ctx, "computer.stop", ref, key, s.stop)
 }
 
 func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
