@@ -19,7 +19,7 @@ import (
 
 // patience bounds how long a test waits for what must come; nothing asserts
 // how long it takes.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // wire is a Line whose bytes outlive its hosts, as a virtio-serial port's do:
 // hosts attach one after the other, and a guest may not see the change.
@@ -32,6 +32,7 @@ type wire struct {
 	hangup bool   // the guest is to be told EOF
 	woken  [2]bool
 	closed bool
+	detach func() // ends the host that is attached
 }
 
 func newWire() *wire {
@@ -104,49 +105,66 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// host attaches a host; the returned connection's Close detaches it, losing
-// what it had not yet passed on.
+// host attaches a host in place of the one before, if there is one; the returned
+// connection's Close loses what it had not yet passed on. Nothing that is the
+// earlier host's comes between the later one's bytes.
 func (w *wire) host(t *testing.T) net.Conn {
+	if w.detach != nil {
+		w.detach()
+	}
 	near, far := net.Pipe()
+	var gone bool // guarded by w.mu
+	var passing sync.WaitGroup
+	w.detach = func() {
+		near.Close()
+		w.mu.Lock()
+		gone = true
+		w.mu.Unlock()
+		w.cond.Broadcast()
+		passing.Wait()
+	}
+	t.Cleanup(func() { near.Close() })
 	w.mu.Lock()
 	w.hangup = false // as on a virtio port: a read asks whether a host is there now
 	w.mu.Unlock()
-	go func() { // host to guest
+	passing.Go(func() { // host to guest
 		buf := make([]byte, 4096)
 		for {
 			n, err := far.Read(buf)
 			w.mu.Lock()
-			for len(w.in) > 64<<10 && !w.closed {
+			for len(w.in) > 64<<10 && !w.closed && !gone {
 				w.cond.Wait()
 			}
-			w.in = append(w.in, buf[:n]...)
+			over := err != nil || gone
+			if !gone {
+				w.in = append(w.in, buf[:n]...)
+			}
 			w.mu.Unlock()
 			w.cond.Broadcast()
-			if err != nil {
+			if over {
 				return
 			}
 		}
-	}()
-	go func() { // guest to host
+	})
+	passing.Go(func() { // guest to host
 		for {
 			w.mu.Lock()
-			for len(w.out) == 0 && !w.closed {
+			for len(w.out) == 0 && !w.closed && !gone {
 				w.cond.Wait()
 			}
 			b := bytes.Clone(w.out)
-			closed := w.closed
+			over := w.closed || gone
 			w.mu.Unlock()
 			n, err := far.Write(b)
 			w.mu.Lock()
 			w.out = w.out[min(n, len(w.out)):]
 			w.mu.Unlock()
 			w.cond.Broadcast()
-			if err != nil || closed {
+			if err != nil || over {
 				return
 			}
 		}
-	}()
-	t.Cleanup(func() { near.Close() })
+	})
 	return near
 }
 
