@@ -50,10 +50,9 @@ bench: build
 	./scripts/test-deps bench
 	$(GO) run ./bench -out docs/performance.md
 
-# The first story on a bare machine (6 min), then all at their full counts; prints the seed.
+# All at the full counts, and every decoder fuzzed (FUZZTIME each); ends with the seeds.
 soak: deps build
-	./scripts/bare-machine
-	HOLT_SOAK=1 $(GO) test -count=1 -timeout 5h -v ./e2e/... ./workspace/... ./mount/... ./chunk/... ./qemu/... ./daemon/...
+	./scripts/soak
 
 clean:
 	rm -rf $(BIN) $(GUEST)

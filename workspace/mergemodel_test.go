@@ -131,7 +131,7 @@ func (f *fixture) view(top string) (all []string) {
 // them in either direction, time and again. Those that keep to places of their
 // own end up with both; those that do not lose nothing. A failure prints the seed.
 func TestMergeModel(t *testing.T) {
-	seed, rounds, until := *modelSeed, 12, time.Time{}
+	seed, rounds, done, until := *modelSeed, 12, 0, time.Time{}
 	if underRace || testing.Short() {
 		rounds = 2
 	}
@@ -151,7 +151,9 @@ func TestMergeModel(t *testing.T) {
 			break
 		}
 		t.Run(fmt.Sprint("seed=", seed+i), func(t *testing.T) { mergeRound(t, seed+i) })
+		done++
 	}
+	t.Logf("seeds from %d: %d rounds", seed, done)
 }
 
 func mergeRound(t *testing.T, seed uint64) {

@@ -315,10 +315,12 @@ func TestPackModel(t *testing.T) {
 	if os.Getenv("HOLT_SOAK") != "" {
 		until = until.Add(3 * time.Minute)
 	}
+	first := seed
 	for again := true; again && !t.Failed(); again = time.Now().Before(until) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { packRound(t, seed, 60) })
 		seed++
 	}
+	t.Logf("seeds from %d: %d rounds", first, seed-first)
 }
 
 func packRound(t *testing.T, seed uint64, steps int) {
