@@ -85,6 +85,7 @@ func (f *fixture) files() map[string]string {
 
 // TestAcrossModel: what Across says, done to the one, makes the other.
 func TestAcrossModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(25) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
 		f := newFixture(t, quiet(Options{Disk: lazyDisk{}}))

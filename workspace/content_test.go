@@ -85,6 +85,7 @@ func TestSparse(t *testing.T) {
 // Random writes, truncates, punches and copies against a byte slice, with a
 // cache so small that everything is loaded again and again.
 func TestRandomBytes(t *testing.T) {
+	t.Parallel()
 	const size = 2*windowSize + 100_000
 	seeds := uint64(3)
 	if underRace {

@@ -129,31 +129,21 @@ func (f *fixture) view(top string) (all []string) {
 
 // TestMergeModel lets two workspaces of a family do random things and merges
 // them in either direction, time and again. Those that keep to places of their
-// own end up with both; those that do not lose nothing. A failure prints the seed.
+// own end up with both; those that do not lose nothing. In a soak for five minutes (see runsOf);
+// -seed repeats a round.
 func TestMergeModel(t *testing.T) {
-	seed, rounds, done, until := *modelSeed, 12, 0, time.Time{}
-	if underRace || testing.Short() {
-		rounds = 2
-	}
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano()) % 1e9
-	}
-	if os.Getenv("HOLT_SOAK") != "" {
-		rounds, until = 1<<30, time.Now().Add(3*time.Minute)
-	}
+	t.Parallel()
 	// Two of the other's that were known as one here; and a directory of which both
 	// sides only know where it is now.
 	for _, seed := range []uint64{108649581, 108649613, 784614231, 167658532} {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { mergeRound(t, seed) })
 	}
-	for i := range uint64(rounds) {
-		if !until.IsZero() && time.Now().After(until) {
-			break
-		}
-		t.Run(fmt.Sprint("seed=", seed+i), func(t *testing.T) { mergeRound(t, seed+i) })
+	runs, done := runsOf(t, 5*time.Second, 5*time.Minute), 0
+	for seed := runs.seed; seed == runs.seed || !runs.one && !runs.over() && !t.Failed(); seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { mergeRound(t, seed) })
 		done++
 	}
-	t.Logf("seeds from %d: %d rounds", seed, done)
+	t.Logf("seeds from %d: %d rounds", runs.seed, done)
 }
 
 func mergeRound(t *testing.T, seed uint64) {

@@ -2,11 +2,9 @@ package workspace
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,34 +17,17 @@ import (
 	"holt/journal"
 )
 
-var modelSeed = flag.Uint64("seed", 0, "the first seed of TestModel; 0: of the clock")
-
 // TestModel does random operations on a workspace and on a plain tree, with
-// every kind of end in between. HOLT_SOAK=1 makes it run five minutes, or for
-// HOLT_SOAK_TIME; -seed repeats a run.
+// every kind of end in between: for a minute beside the package's other tests,
+// and in a soak for ten (see runsOf). -seed repeats a round.
 func TestModel(t *testing.T) {
-	seed, rounds, calls, until := *modelSeed, 6, 700, time.Time{}
-	if underRace || testing.Short() {
-		rounds, calls = 2, 300
-	}
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano()) % 1e9
-	}
-	if os.Getenv("HOLT_SOAK") != "" {
-		long, err := time.ParseDuration(os.Getenv("HOLT_SOAK_TIME"))
-		if err != nil {
-			long = 5 * time.Minute
-		}
-		rounds, calls, until = 1<<30, 3000, time.Now().Add(long)
-	}
-	total := map[string]int{}
-	for i := range uint64(rounds) {
-		if !until.IsZero() && time.Now().After(until) {
-			break
-		}
-		t.Run(fmt.Sprint("seed=", seed+i), func(t *testing.T) {
-			r := newModelRun(t, seed+i)
-			for r.did < calls && !t.Failed() {
+	t.Parallel()
+	const calls = 3000 // of a round
+	runs, total := runsOf(t, time.Minute, 10*time.Minute), map[string]int{}
+	for seed := runs.seed; seed == runs.seed || !runs.one && !runs.over(); seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			r := newModelRun(t, seed)
+			for r.did < calls && !t.Failed() && !runs.over() {
 				r.step()
 			}
 			r.compare()
@@ -55,10 +36,10 @@ func TestModel(t *testing.T) {
 			}
 		})
 		if t.Failed() {
-			t.Fatalf("repeat with -run TestModel -seed %d", seed+i)
+			t.Fatalf("repeat with -run TestModel -seed %d", seed)
 		}
 	}
-	t.Logf("seeds from %d: %v", seed, total)
+	t.Logf("seeds from %d: %v", runs.seed, total)
 }
 
 // call is one operation with all its arguments.

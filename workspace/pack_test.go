@@ -305,22 +305,16 @@ func TestPacksByItself(t *testing.T) {
 	p.holds(want)
 }
 
-// Random work with crashes inside of packing. HOLT_SOAK=1 makes it run three
-// minutes; -seed repeats a run.
+// Random work with crashes inside of packing: a round, and in a soak five
+// minutes of them (see runsOf). -seed repeats one.
 func TestPackModel(t *testing.T) {
-	seed, until := *modelSeed, time.Now()
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano()) % 1e9
-	}
-	if os.Getenv("HOLT_SOAK") != "" {
-		until = until.Add(3 * time.Minute)
-	}
-	first := seed
-	for again := true; again && !t.Failed(); again = time.Now().Before(until) {
+	t.Parallel()
+	runs, done := runsOf(t, 0, 5*time.Minute), 0
+	for seed := runs.seed; seed == runs.seed || !runs.one && !runs.over() && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { packRound(t, seed, 60) })
-		seed++
+		done++
 	}
-	t.Logf("seeds from %d: %d rounds", first, seed-first)
+	t.Logf("seeds from %d: %d rounds", runs.seed, done)
 }
 
 func packRound(t *testing.T, seed uint64, steps int) {

@@ -4,24 +4,20 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 )
 
 // TestPowerLosses takes the power away at random failpoints of a workspace at
 // work, with whatever of the journal and the index was not synced: what comes
 // back holds every synced operation, is a state that there was, and checks
-// clean. HOLT_SOAK=1 does it 200 times.
+// clean. HOLT_SOAK=1 does it 200 times. -seed repeats a run.
 func TestPowerLosses(t *testing.T) {
 	const each, perSeed = 25, 20 // steps between two, losses of one workspace
-	losses, seed := 20, max(*modelSeed, 1)
+	t.Parallel()
+	losses, first := 20, runsOf(t, 0, 0).seed
 	if os.Getenv("HOLT_SOAK") != "" {
 		losses = 200
-		if *modelSeed == 0 { // other points each time
-			seed = uint64(time.Now().UnixNano()) % 1e9
-		}
 	}
-	first := seed
-	for done := 0; done < losses && !t.Failed(); seed++ {
+	for done, seed := 0, first; done < losses && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			r := newModelRun(t, seed)
 			lost := 0
@@ -40,7 +36,8 @@ func TestPowerLosses(t *testing.T) {
 			done += lost
 		})
 	}
-	if !t.Failed() {
-		t.Logf("seeds from %d: %d losses of power, nothing synced was lost", first, losses)
+	if t.Failed() {
+		t.Fatalf("repeat with -run TestPowerLosses -seed %d", first)
 	}
+	t.Logf("seeds from %d: %d losses of power, nothing synced was lost", first, losses)
 }

@@ -171,9 +171,13 @@ func crashTest(t *testing.T, seed uint64, power bool) {
 	}
 }
 
-func TestKillAtEveryFailpoint(t *testing.T) { crashTest(t, 0, false) }
+func TestKillAtEveryFailpoint(t *testing.T) {
+	t.Parallel()
+	crashTest(t, 0, false)
+}
 
 func TestPowerLossAtEveryFailpoint(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(3)
 	if underRace {
 		seeds = 1

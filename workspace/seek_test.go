@@ -11,6 +11,7 @@ import (
 // A file in very many pieces, or with very large holes, costs no operation
 // more than a bounded stretch of work under the lock, nor memory.
 func TestHugeFiles(t *testing.T) {
+	t.Parallel()
 	strides, cases := 3, []bool{false, true}
 	if underRace {
 		strides, cases = 2, cases[1:]
@@ -81,6 +82,7 @@ func TestHugeFiles(t *testing.T) {
 // Whatever a program does with single bytes, a window of a file keeps few
 // extents: what a change costs under the lock is bounded with them.
 func TestCrowdedBlocks(t *testing.T) {
+	t.Parallel()
 	const most = 2*crowd + 8 // of a block
 	f := newFixture(t, quiet(Options{}))
 	content := make([]byte, 2*chunk)
