@@ -51,18 +51,15 @@ type sizes struct {
 	channelMB   int // through a channel each way, MiB
 }
 
+// normal are the sizes of the design's targets, in under an hour.
 var (
 	quick = sizes{
 		rounds: 1, files: 500, megabytes: 32, syncs: 20, patience: time.Minute, engineFiles: 5000, queryFiles: 5000, resident: 5000, afternoon: 500, forks: []int{3000},
 		boots: 1, runs: 3, guestFiles: 100, guestMB: 8, channelMB: 8,
 	}
 	normal = sizes{
-		rounds: 5, files: 10_000, megabytes: 512, syncs: 300, patience: 2 * time.Minute, engineFiles: 100_000, queryFiles: 200_000, resident: 1_000_000, afternoon: 30_000, forks: []int{100_000, 1_000_000},
+		rounds: 5, files: 30_000, megabytes: 1024, syncs: 300, patience: 5 * time.Minute, engineFiles: 100_000, queryFiles: 200_000, resident: 1_000_000, afternoon: 30_000, forks: []int{100_000, 1_000_000},
 		boots: 5, runs: 30, guestFiles: 1000, guestMB: 64, channelMB: 128,
-	}
-	full = sizes{
-		rounds: 5, files: 30_000, megabytes: 1024, syncs: 1000, patience: 10 * time.Minute, engineFiles: 300_000, queryFiles: 200_000, resident: 1_000_000, afternoon: 30_000, forks: []int{100_000, 1_000_000},
-		boots: 5, runs: 100, guestFiles: 3000, guestMB: 256, channelMB: 256,
 	}
 )
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -83,13 +84,15 @@ func engineWorks(z sizes) []work[*engineRoom] {
 	works = append(works, importWork(z))
 	works = append(works, afternoonWorks(z)...)
 	works = append(works, forkWorks(z)...)
+	large := slices.Max(z.forks)
+	most := number(float64(large))
 	return append(works,
 		work[*engineRoom]{
-			name: "memory of a cached inode", unit: bytesEach, targets: []target{{engineColumn, "", 200}},
-			setup: makeLibrary, measure: measureMemory(statAll),
+			name: fmt.Sprintf("memory of a cached inode, of %s", most), unit: bytesEach, targets: []target{{engineColumn, "", 200}},
+			setup: makeFamily(large), measure: measureMemory(large, statAll), most: 2,
 		},
 		work[*engineRoom]{
-			name: "memory of a cached inode and its name", unit: bytesEach, setup: makeLibrary, measure: measureMemory(lookUpAll),
+			name: "memory of a cached inode and its name", unit: bytesEach, setup: makeFamily(large), measure: measureMemory(large, lookUpAll), most: 2,
 		},
 		work[*engineRoom]{
 			name: fmt.Sprintf("resident size after %s files were made", number(float64(z.resident))), unit: megabytesHeld, most: 2,
@@ -335,27 +338,25 @@ func measureCheck(ctx context.Context, r *engineRoom) (float64, error) {
 	})
 }
 
-// measureMemory has every file cached and weighs what that leaves on the heap.
-func measureMemory(visit func(*workspace.Workspace) error) func(context.Context, *engineRoom) (float64, error) {
-	return func(_ context.Context, r *engineRoom) (float64, error) {
-		opt := workspace.Options{CacheInodes: 2 * r.b.queryFiles, CacheEntries: 4 * r.b.queryFiles}
-		return r.library(opt, func(ws *workspace.Workspace) (float64, error) {
-			before, cached := heap(), ws.Stat().CachedInodes
-			if err := visit(ws); err != nil {
-				return nan, err
-			}
-			weight := float64(heap()) - float64(before)
-			cached = ws.Stat().CachedInodes - cached
-			if cached < r.b.queryFiles {
-				return nan, fmt.Errorf("only %d inodes are cached", cached)
-			}
-			return weight / float64(cached), nil
-		})
-	}
+// measureMemory has every file of a family cached and weighs what that leaves on the heap.
+func measureMemory(n int, visit func(*workspace.Workspace) error) func(context.Context, *engineRoom) (float64, error) {
+	opt := workspace.Options{CacheInodes: 2 * n, CacheEntries: 4 * n}
+	return onFamily(n, opt, func(_ context.Context, _ *engineRoom, ws *workspace.Workspace) (float64, error) {
+		before, cached := heap(), ws.Stat().CachedInodes
+		if err := visit(ws); err != nil {
+			return nan, err
+		}
+		weight := float64(heap()) - float64(before)
+		cached = ws.Stat().CachedInodes - cached
+		if cached < n {
+			return nan, fmt.Errorf("only %d inodes are cached", cached)
+		}
+		return weight / float64(cached), nil
+	})
 }
 
 // statAll asks for every inode by its number, without a name. Nothing was ever
-// removed from the library, so the numbers have no gaps.
+// removed from a family, so the numbers have no gaps.
 func statAll(ws *workspace.Workspace) error {
 	for i := range ws.Stat().Inodes {
 		if _, err := ws.Tree().GetAttr(workspace.Root + workspace.Ino(i)); err != nil {

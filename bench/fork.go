@@ -53,10 +53,11 @@ func makeFamily(n int) func(context.Context, *engineRoom) error {
 	}
 }
 
-// onFamily runs fn on what makeFamily made.
-func onFamily(n int, fn func(context.Context, *engineRoom, *workspace.Workspace) (float64, error)) func(context.Context, *engineRoom) (float64, error) {
+// onFamily runs fn on what makeFamily made, opened with opt.
+func onFamily(n int, opt workspace.Options, fn func(context.Context, *engineRoom, *workspace.Workspace) (float64, error)) func(context.Context, *engineRoom) (float64, error) {
 	return func(ctx context.Context, r *engineRoom) (v float64, err error) {
-		ws, err := workspace.Open(r.family(n), workspace.Options{Log: r.b.log})
+		opt.Log = r.b.log
+		ws, err := workspace.Open(r.family(n), opt)
 		if err != nil {
 			return nan, err
 		}
@@ -67,7 +68,7 @@ func onFamily(n int, fn func(context.Context, *engineRoom, *workspace.Workspace)
 
 // measureFork takes the time until the first file of the fork is known.
 func measureFork(n int) func(context.Context, *engineRoom) (float64, error) {
-	return onFamily(n, func(ctx context.Context, r *engineRoom, ws *workspace.Workspace) (float64, error) {
+	return onFamily(n, workspace.Options{}, func(ctx context.Context, r *engineRoom, ws *workspace.Workspace) (float64, error) {
 		start := time.Now()
 		child, err := forkOf(ctx, r, ws)
 		if err != nil {
@@ -88,7 +89,7 @@ func forkOf(ctx context.Context, r *engineRoom, ws *workspace.Workspace) (*works
 
 // measureMerge changes 100 files of a fork and merges them.
 func measureMerge(n int) func(context.Context, *engineRoom) (float64, error) {
-	return onFamily(n, func(ctx context.Context, r *engineRoom, ws *workspace.Workspace) (v float64, err error) {
+	return onFamily(n, workspace.Options{}, func(ctx context.Context, r *engineRoom, ws *workspace.Workspace) (v float64, err error) {
 		child, err := forkOf(ctx, r, ws)
 		if err != nil {
 			return nan, err

@@ -179,6 +179,12 @@ func treeWorks(z sizes, disk string, src sources) []placeWork {
 		return func(ctx context.Context, p *place) error { _, err := step(ctx, p); return err }
 	}
 	fresh := both(clearing("clone"), cloned)
+	there := func(ctx context.Context, p *place) error { // what looks at a clone leaves it
+		if _, err := command(ctx, "test", "-d", p.path("clone")); err == nil {
+			return nil
+		}
+		return cloned(ctx, p)
+	}
 	creating := []target{{workspaceColumn, bareColumn, 1.5}, {workspaceColumn, disk, 2.5}}
 	looking := []target{{workspaceColumn, disk, 1.3}}
 	install := func(ctx context.Context, p *place) (float64, error) {
@@ -202,11 +208,11 @@ func treeWorks(z sizes, disk string, src sources) []placeWork {
 			},
 			measure: install, after: clearing("app"),
 		},
-		{name: "git status, warm", unit: seconds, targets: looking, setup: both(fresh, warm(status)), measure: status},
-		{name: "find, warm", unit: seconds, targets: looking, setup: both(fresh, warm(find)), measure: find},
-		{name: "find, all cold", unit: seconds, setup: fresh, before: begin, measure: find},
+		{name: "git status, warm", unit: seconds, targets: looking, setup: both(there, warm(status)), measure: status},
+		{name: "find, warm", unit: seconds, targets: looking, setup: both(there, warm(find)), measure: find},
+		{name: "find, all cold", unit: seconds, setup: there, before: begin, measure: find},
 		{
-			name: "rm -r of the clone", unit: seconds, before: fresh,
+			name: "rm -r of the clone", unit: seconds, before: fresh, most: 3,
 			measure: func(ctx context.Context, p *place) (float64, error) { return timed(ctx, "rm", "-r", p.path("clone")) },
 		},
 	}

@@ -59,7 +59,6 @@ func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	out := flags.String("out", "", "document whose tables are replaced; default: tables to standard output")
 	small := flags.Bool("quick", false, "small counts, one round: to see that it works")
-	large := flags.Bool("full", false, "large counts")
 	profile := flags.String("cpuprofile", "", "file for a CPU profile of this process, which serves the mounts")
 	verbose := flags.Bool("v", false, "show what the parts log")
 	flags.StringVar(&b.only, "only", "", "a group ("+groupNames()+"), or GROUP/PART of a work's name")
@@ -71,8 +70,6 @@ func run(ctx context.Context, args []string) (err error) {
 	b.sizes = normal
 	if *small {
 		b.sizes = quick
-	} else if *large {
-		b.sizes = full
 	}
 	b.log = slog.New(slog.DiscardHandler)
 	if *verbose {
