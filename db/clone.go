@@ -74,12 +74,29 @@ func cloneFile(ctx context.Context, src *os.File, path string) (err error) {
 
 // Sync makes the database as it is survive power loss, with its log.
 func (d *DB) Sync() error {
-	log, err := os.OpenFile(d.path+"-wal", os.O_RDWR, 0)
-	if err != nil {
+	d.mu.Lock()
+	made := d.commits
+	d.mu.Unlock()
+	// The log first: a checkpoint may move its pages to the database meanwhile.
+	if err := d.syncLog(); err != nil {
+		return err
+	}
+	if err := d.file.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", d.path, err)
 	}
-	// The log first: a checkpoint may move its pages to the database meanwhile.
-	if err := errors.Join(log.Sync(), log.Close(), d.file.Sync()); err != nil {
+	d.mu.Lock()
+	d.synced = max(d.synced, made)
+	d.mu.Unlock()
+	return nil
+}
+
+// syncLog makes what was committed survive power loss.
+func (d *DB) syncLog() error {
+	log, err := os.OpenFile(d.path+"-wal", os.O_RDWR, 0)
+	if err == nil {
+		err = errors.Join(log.Sync(), log.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("sync %s: %w", d.path, err)
 	}
 	return nil

@@ -41,8 +41,10 @@ type DB struct {
 	file    *os.File // for Clone and Sync; closed after all connections, since closing drops their locks
 	readers *sqlitex.Pool
 
-	mu     sync.Mutex // held by the write transaction
-	writer *Conn
+	mu      sync.Mutex // held by the write transaction
+	writer  *Conn
+	commits int // since it was opened; the first synced of them survive power loss
+	synced  int
 }
 
 var errClosed = errors.New("database is closed")
@@ -203,18 +205,37 @@ func (d *DB) Write(ctx context.Context, fn func(*Tx) error) (err error) {
 }
 
 func (d *DB) write(ctx context.Context, fn func(*Tx) error) (err error) {
+	_, err = d.change(ctx, fn)
+	return err
+}
+
+// change is write, and tells whether any row was changed.
+func (d *DB) change(ctx context.Context, fn func(*Tx) error) (changed bool, err error) {
 	if d.writer == nil {
-		return errClosed
+		return false, errClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return false, err
 	}
 	end, err := sqlitex.ImmediateTransaction(d.writer)
 	if err != nil {
-		return err
+		return false, err
 	}
-	defer end(&err)
-	return fn(&Tx{d.writer})
+	before, err := d.changes()
+	if err == nil {
+		err = fn(&Tx{d.writer})
+	}
+	after, counted := d.changes()
+	err = errors.Join(err, counted)
+	if end(&err); err == nil && after != before {
+		d.commits++
+	}
+	return after != before, err
+}
+
+// changes counts the rows that the writer has changed.
+func (d *DB) changes() (int64, error) {
+	return sqlitex.ResultInt64(d.writer.Prep("SELECT total_changes()"))
 }
 
 // WriteSync is Write, and when it returns nil this commit and all before it
@@ -228,8 +249,23 @@ func (d *DB) WriteSync(ctx context.Context, fn func(*Tx) error) error {
 	if err := sqlitex.ExecuteTransient(d.writer, "PRAGMA synchronous = FULL", nil); err != nil {
 		return err
 	}
-	err := d.write(ctx, fn)
+	changed, err := d.change(ctx, fn)
+	if err == nil && changed {
+		d.synced = d.commits
+	} else if err == nil { // SQLite synced nothing, not even what came before
+		if err = d.syncLog(); err == nil {
+			d.synced = d.commits
+		}
+	}
 	return errors.Join(err, sqlitex.ExecuteTransient(d.writer, "PRAGMA synchronous = NORMAL", nil))
+}
+
+// Unsynced returns how many of the last commits, of those since the database
+// was opened, power loss may take back; of them, SQLite may have synced some.
+func (d *DB) Unsynced() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.commits - d.synced
 }
 
 // Read runs fn in one read transaction: it sees one state of the database.

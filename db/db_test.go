@@ -67,8 +67,23 @@ func TestWriteReadMigrate(t *testing.T) {
 	if err := write(errors.New("no")); err == nil {
 		t.Fatal("no error")
 	}
-	if err := d.WriteSync(context.Background(), func(tx *Tx) error { return tx.Exec("INSERT INTO b VALUES (1)") }); err != nil {
-		t.Fatal(err)
+	if n := d.Unsynced(); n == 0 {
+		t.Error("a commit counts as synced")
+	}
+	for _, sql := range []string{"INSERT INTO b VALUES (1)", "DELETE FROM b WHERE x = 2"} { // of which one changes nothing
+		mode := 0
+		err := d.WriteSync(context.Background(), func(tx *Tx) error {
+			return errors.Join(tx.Exec(sql), tx.Query("PRAGMA synchronous", nil, func(r *Row) error { mode = int(r.Int64(0)); return nil }))
+		})
+		if n := d.Unsynced(); err != nil || n != 0 || mode != 2 {
+			t.Fatal(err, n, mode)
+		}
+		if err := d.Write(context.Background(), func(tx *Tx) error { return tx.Exec("UPDATE b SET x = x") }); err != nil || d.Unsynced() != 1 {
+			t.Fatal(err, d.Unsynced())
+		}
+	}
+	if err := d.Sync(); err != nil || d.Unsynced() != 0 {
+		t.Fatal(err, d.Unsynced())
 	}
 	n := 0
 	err := d.Read(context.Background(), func(tx *Tx) error {

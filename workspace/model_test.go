@@ -204,19 +204,18 @@ type modelRun struct {
 	base  *model  // the state that is known to be synced
 	since []*call // what was answered since
 
-	unique   uint64
-	unacked  map[Epoch][]*call // answered, with a record
-	answers  map[*call]answer
-	armed    bool // faults may happen
-	wreck    int  // failpoints until an image is taken; 0: none
-	power    bool // of that image
-	image    *crash
-	faulted  bool
-	collects bool // since the index was last one file
-	did      int
-	count    map[string]int
-	images   int
-	undos    int
+	unique  uint64
+	unacked map[Epoch][]*call // answered, with a record
+	answers map[*call]answer
+	armed   bool // faults may happen
+	wreck   int  // failpoints until an image is taken; 0: none
+	power   bool // of that image
+	image   *crash
+	faulted bool
+	did     int
+	count   map[string]int
+	images  int
+	undos   int
 }
 
 func newModelRun(t *testing.T, seed uint64) *modelRun {
@@ -248,11 +247,9 @@ func (r *modelRun) step() {
 		r.faulty(r.t.Sync)
 	case n < 28:
 		r.count["collect"]++
-		r.collects = true
 		r.faulty(func() error { r.t.collected = 0; return r.t.collect() })
 	case n < 31:
 		r.restart("close", r.reopen)
-		r.collects = false
 	case n < 36:
 		r.restart("kill", r.kill)
 	case n < 41:

@@ -46,15 +46,7 @@ func (r *modelRun) takeImage() {
 	if !r.image.power {
 		disk = nil
 	}
-	var wal []byte
-	if fi, err := os.Stat(filepath.Join(r.dir, "index.db-wal")); err == nil && (r.collects || fi.Size() > 12<<20) {
-		// The collector synced it, or SQLite did to start over in it.
-		wal, _ = os.ReadFile(filepath.Join(r.dir, "index.db-wal"))
-	}
-	image(r.T, r.dir, r.image.dir, disk, r.rng)
-	if wal != nil {
-		r.ok(os.WriteFile(filepath.Join(r.image.dir, "index.db-wal"), wal, 0o600))
-	}
+	image(r.T, r.t, r.dir, r.image.dir, disk, r.rng)
 }
 
 func (r *modelRun) now(power bool) *crash {

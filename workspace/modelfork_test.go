@@ -76,7 +76,6 @@ func (r *modelRun) fork() {
 	r.dir = dir
 	r.open()
 	r.ok(r.t.settling.wait())
-	r.collects = true // its log is on the disk as a collector's is
 	r.m = child
 	r.unacked = maps.Clone(child.answers(mounts))
 	for _, calls := range r.unacked {

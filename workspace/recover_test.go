@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -69,32 +70,65 @@ func steps(f *fixture) []func() {
 	}
 }
 
-// image copies the workspace as a crash now would leave it. With disk, bytes
-// that were not synced may be lost: of the journal by page, of the WAL from
-// some frame on.
-func image(t *testing.T, dir, dst string, disk *journal.FaultDisk, rng *rand.Rand) {
-	t.Helper()
+// image copies the workspace in dir as a crash now would leave it. With disk,
+// bytes that were not synced may be lost: of the journal by page, of the
+// index's log from some place on behind its last commit that was synced. t is
+// who has the workspace open, or had.
+func image(tb testing.TB, t *Tree, dir, dst string, disk *journal.FaultDisk, rng *rand.Rand) {
+	tb.Helper()
 	if err := os.MkdirAll(dst, 0o700); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
+	}
+	unsynced := 1 << 30
+	if t != nil && t.dir == dir && t.index.conn != nil {
+		unsynced = t.index.db.Unsynced()
 	}
 	for _, name := range []string{"index.db", "index.db-wal"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if disk != nil && name == "index.db-wal" {
-			b = b[:rng.IntN(len(b)+1)]
+			least, most := logged(b, unsynced)
+			if rng.IntN(2) == 0 {
+				most = least
+			}
+			b = b[:least+rng.IntN(most-least+1)]
 		}
 		if err := os.WriteFile(filepath.Join(dst, name), b, 0o600); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if disk == nil {
 		disk, rng = journal.NewFaultDisk(), rand.New(rand.NewPCG(0, 0))
 	}
 	if err := disk.Image(filepath.Join(dir, "journal"), filepath.Join(dst, "journal"), rng); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
+}
+
+// logged returns where the last commit of a log of SQLite ends, and where the
+// one does before the last n. SQLite syncs the log before it copies its pages
+// to the database, which it does after a commit that makes it 4,000 pages long:
+// such a log is synced. (Format: sqlite.org/fileformat2.html#the_write_ahead_log)
+func logged(wal []byte, n int) (synced, end int) {
+	const head, frame = 32, 24
+	if len(wal) < head {
+		return 0, len(wal)
+	}
+	page := int(binary.BigEndian.Uint32(wal[8:]))
+	ends := []int{0}
+	pages, at := 0, head
+	for ; at+frame+page <= len(wal) && bytes.Equal(wal[at+8:at+16], wal[16:24]); at += frame + page { // of this turn of the log
+		if pages++; binary.BigEndian.Uint32(wal[at+4:]) != 0 { // a commit
+			ends = append(ends, at+frame+page)
+		}
+	}
+	last := len(ends) - 1
+	if pages >= 4000 {
+		return ends[last], ends[last]
+	}
+	return ends[max(0, last-n)], ends[last]
 }
 
 // crashTest runs the steps, takes an image at every failpoint, and opens each:
@@ -126,9 +160,9 @@ func crashTest(t *testing.T, seed uint64, power bool) {
 		c := crash{filepath.Join(t.TempDir(), "image"), point, len(states) - 1, len(states)}
 		if power {
 			c.least = synced
-			image(t, f.dir, c.dir, disk, rng)
+			image(t, f.t, f.dir, c.dir, disk, rng)
 		} else {
-			image(t, f.dir, c.dir, nil, nil)
+			image(t, f.t, f.dir, c.dir, nil, nil)
 		}
 		crashes = append(crashes, c)
 		return nil
