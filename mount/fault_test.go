@@ -191,7 +191,7 @@ func TestQuotaInMounts(t *testing.T) {
 		if err := unix.Ftruncate(fd, 0); err != nil {
 			t.Error(err)
 		}
-		for end := time.Now().Add(time.Minute); ws.Stat().Orphans > 0; runtime.Gosched() { // the kernel forgets in its own time
+		for end := time.Now().Add(10 * time.Minute); ws.Stat().Orphans > 0; runtime.Gosched() { // the kernel forgets in its own time
 			if time.Now().After(end) {
 				t.Fatal("the kernel never forgot what was removed")
 			}

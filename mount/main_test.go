@@ -47,8 +47,8 @@ func helpers() map[string]func(args []string) error {
 			io.Copy(io.Discard, os.Stdin)
 			return m.Unmount()
 		},
-		// writes through a map of args[0], says so, and then says for each
-		// line of its input how many KiB of the map are still dirty
+		// maps args[0], and says for each line of its input how many KiB of the
+		// map are dirty; first it writes through the map if the line is "write"
 		"map": func(args []string) error { return mapFile(args[0]) },
 		// writes and syncs a map of args[0] as its input says
 		"faults": func(args []string) error { return mapFaults(args[0]) },

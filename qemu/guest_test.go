@@ -45,7 +45,7 @@ func boot(t *testing.T, e *qemu.Engine, spec machine.Spec) machine.Machine {
 // until waits for what nobody announces.
 func until(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !yes(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !yes(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -77,6 +77,7 @@ func TestStuckMonitor(t *testing.T) {
 	if err := unix.Kill(m.PID(), unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	stands(t, m.PID())
 	e.wait = 10 * time.Millisecond
 	if err := m.PowerDown(t.Context()); err == nil {
 		t.Error("a stopped QEMU took the power button")
@@ -85,6 +86,26 @@ func TestStuckMonitor(t *testing.T) {
 		t.Error(err)
 	}
 	<-m.Done()
+}
+
+// stands waits until every thread of a process that was told to stop has: on a
+// busy machine one may still run, and answer.
+func stands(t *testing.T, pid int) {
+	t.Helper()
+	for standing, end := false, time.Now().Add(10*time.Minute); !standing; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("process %d does not stop", pid)
+		}
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		standing = len(threads) > 0
+		for _, thread := range threads {
+			b, err := os.ReadFile(thread)
+			standing = standing && (err != nil || b[bytes.LastIndex(b, []byte(") "))+2] == 'T')
+		}
+	}
 }
 
 // A program that is started as QEMU and says nothing is given up and ended.

@@ -20,7 +20,7 @@ func TestMergesBothWays(t *testing.T) {
 		g.put(fmt.Sprint("src/g", i), "of the fork\n")
 		f.put(fmt.Sprint("src/f", i), "of the parent\n")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	var all errgroup.Group
 	for range 12 {

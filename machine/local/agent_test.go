@@ -124,7 +124,7 @@ func control(t *testing.T, m machine.Machine) *agent.Client {
 
 func until(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !yes(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !yes(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -30,7 +30,7 @@ import (
 
 // patience bounds every wait for a guest. It is no measure of anything: a boot
 // in software emulation on a busy host takes long.
-const patience = 2 * time.Minute
+const patience = 10 * time.Minute
 
 // starterEnv holds the spec of the machine that a second process of the test
 // starts before it is killed.
