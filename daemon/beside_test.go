@@ -53,7 +53,7 @@ func beside(t *testing.T, d *daemon.Daemon, ref string, see func(name string) st
 	}
 	want := func(name, content string) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); see(name) != content; { // a guest is told, and goes on meanwhile
+		for deadline := time.Now().Add(patience); see(name) != content; { // a guest is told, and goes on meanwhile
 			if time.Now().After(deadline) {
 				t.Fatalf("%s holds %q, want %q", name, see(name), content)
 			}

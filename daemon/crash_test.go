@@ -259,7 +259,7 @@ func TestKilledWhileStartingAndStopping(t *testing.T) {
 // settle waits until nothing is being done with a computer.
 func settle(t *testing.T, p *process, name string) holt.Computer {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		c, err := p.Computers.Get(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -58,8 +59,14 @@ func root(t testing.TB) {
 	}
 }
 
-func testLog(t testing.TB) *slog.Logger {
-	return slog.New(slog.NewTextHandler(logWriter{t}, nil))
+// testLog has a daemon's warnings and errors; all that it logs with HOLT_TEST_LOG
+// set. A failing test's own lines would drown in it, and CI keeps only the last.
+func testLog(w io.Writer) *slog.Logger {
+	level := slog.LevelWarn
+	if os.Getenv("HOLT_TEST_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
 // logWriter puts a daemon's log into the test's.
@@ -116,7 +123,7 @@ func machines(t testing.TB, dir string) []machine.Stray {
 
 // config is a daemon on the local engine.
 func config(t testing.TB, dir string) daemon.Config {
-	return daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest(t), Log: testLog(t)}
+	return daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest(t), Log: testLog(logWriter{t})}
 }
 
 // open opens a daemon that the test closes itself.

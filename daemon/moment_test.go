@@ -132,7 +132,7 @@ func ask(what string) string {
 // ten times a second of its own, which can be few while the host does other work.
 func (v *vm) goesOn(computer string, least int) int {
 	v.t.Helper()
-	end := time.Now().Add(2 * time.Minute)
+	end := time.Now().Add(patience)
 	for grown := 0; grown < 2; {
 		memory, file, _ := strings.Cut(v.says(computer, ask("count")), " ")
 		n, err := strconv.Atoi(memory)
@@ -149,7 +149,7 @@ func (v *vm) goesOn(computer string, least int) int {
 // until waits for a command to say something.
 func (v *vm) until(computer, command, want string) {
 	v.t.Helper()
-	end := time.Now().Add(2 * time.Minute)
+	end := time.Now().Add(patience)
 	for {
 		got := v.says(computer, command)
 		if got == want {

@@ -80,9 +80,9 @@ func (v *vm) flatOut(computer string) {
 	}
 	for _, name := range []string{computer, "flat-out"} {
 		last := before
-		for range 2 {
+		for i := range 2 {
 			now := v.says(name, number)
-			if strings.Contains(now, "\n") || now <= last {
+			if strings.Contains(now, "\n") || now < last || i > 0 && now == last {
 				t.Errorf("%s: its file holds %q after %q", name, now, last)
 			}
 			last = now

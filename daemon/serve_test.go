@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,7 +57,7 @@ func killAt(kill string) func(point string) error {
 
 // serveMain is that process: a daemon behind its unix socket.
 func serveMain(dir string) int {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	log := testLog(os.Stderr)
 	guest, err := os.ReadFile(os.Getenv(envGuest))
 	if err != nil {
 		log.Error("read guest", "err", err)
@@ -84,7 +83,7 @@ func serveMain(dir string) int {
 	go func() {
 		defer close(answered)
 		<-d.Done()
-		late, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		late, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		s.Shutdown(late)
 	}()
@@ -137,7 +136,7 @@ func spawn(t *testing.T, dir, kill string) *process {
 // connect returns a client that has no connection yet.
 func connect(t *testing.T, dir string) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Options{Socket: filepath.Join(dir, "holt.sock"), Patience: 30 * time.Second})
+	c, err := client.New(client.Options{Socket: filepath.Join(dir, "holt.sock"), Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

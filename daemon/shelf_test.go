@@ -65,7 +65,7 @@ func TestIdleWorkspaces(t *testing.T) {
 		}
 	}
 	write("before")
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, open := w.shelf.figures(id); !open {
 			break
 		}

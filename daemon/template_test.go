@@ -158,7 +158,7 @@ func (v *vm) twins() {
 	different := map[string]string{}
 	for _, name := range []string{"bohr", "einstein"} {
 		v.clock(name)
-		if said := v.says(name, "hostname; cat /etc/hostname; grep "+name+" /etc/hosts; systemctl is-system-running | grep -cE 'running|degraded'"); said != name+"\n"+name+"\n127.0.1.1 "+name+"\n1" {
+		if said := v.says(name, "hostname; cat /etc/hostname; grep "+name+" /etc/hosts; systemctl is-system-running --wait | grep -cE 'running|degraded'"); said != name+"\n"+name+"\n127.0.1.1 "+name+"\n1" {
 			t.Errorf("%s says it is %q", name, said)
 		}
 		for _, command := range []string{"cat /etc/machine-id", "head -c 16 /dev/urandom | od -A n -t x1", "cat /proc/sys/kernel/random/uuid"} {

@@ -16,6 +16,10 @@ import (
 
 type daemonKey struct{}
 
+// patience bounds how long a story waits for what must come; nothing asserts how
+// long it takes.
+const patience = 10 * time.Minute
+
 // daemon is the `holt serve` of one story.
 type daemon struct {
 	env    *testscript.Env
@@ -47,7 +51,7 @@ func (d *daemon) start() error {
 	}
 	d.cmd, d.log, d.exited = cmd, log, make(chan error, 1)
 	go func() { d.exited <- cmd.Wait() }()
-	return d.await(60 * time.Second)
+	return d.await(patience)
 }
 
 // await returns when the daemon answers.
@@ -82,7 +86,7 @@ func (d *daemon) signal(sig syscall.Signal) error {
 	}
 	select {
 	case <-d.exited:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(patience):
 		return fmt.Errorf("the daemon did not end after %v\n%s", sig, d.tail())
 	}
 	d.cmd = nil
@@ -129,7 +133,7 @@ func (d *daemon) inspect() error {
 	select {
 	case <-d.exited:
 		d.cmd = nil
-	case <-time.After(2 * time.Minute):
+	case <-time.After(patience):
 		return fmt.Errorf("the daemon did not end after holt down")
 	}
 	return nil
@@ -155,15 +159,18 @@ func (d *daemon) check() error {
 	return nil
 }
 
-// leftovers names the processes that live in dir and the mounts below it.
+// leftovers names the processes that live in dir and the mounts below it. What
+// was killed and is still dying on a busy machine is given time for it.
 func leftovers(dir string) error {
-	if pids := processes(dir); len(pids) > 0 {
-		return fmt.Errorf("processes left: %v", pids)
-	}
-	if m := mounts(dir); len(m) > 0 {
-		return fmt.Errorf("mounts left: %v", m)
-	}
-	return nil
+	return poll(time.Minute, 50*time.Millisecond, func() error {
+		if pids := processes(dir); len(pids) > 0 {
+			return fmt.Errorf("processes left: %v", pids)
+		}
+		if m := mounts(dir); len(m) > 0 {
+			return fmt.Errorf("mounts left: %v", m)
+		}
+		return nil
+	})
 }
 
 func processes(dir string) (pids []int) {

@@ -15,7 +15,7 @@ import (
 )
 
 // screenWait bounds how long a test waits for what a terminal must show.
-const screenWait = 2 * time.Minute
+const screenWait = 10 * time.Minute
 
 // Screen is a client at a terminal.
 type Screen struct {

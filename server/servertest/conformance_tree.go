@@ -37,7 +37,7 @@ func treeVerbs(t *testing.T, n server.Nouns) {
 		t.Errorf("after a write that was cut off: %+v", info)
 	}
 	list := Must(files.List(ctx, "data", "/notes", holt.PageSpec{}))(t).Items
-	for end := time.Now().Add(time.Minute); len(list) > 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(screenWait); len(list) > 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		list = Must(files.List(ctx, "data", "/notes", holt.PageSpec{}))(t).Items // over a wire it hears of the cut later, and clears away then
 	}
 	if len(list) != 2 || list[1].Path != "/notes/deep" {

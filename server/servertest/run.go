@@ -87,7 +87,7 @@ func (r *run) start() error {
 		r.stdin = in
 	}
 	r.cmd.Stdout, r.cmd.Stderr = tap{r, holt.RunStdout}, tap{r, holt.RunStderr}
-	r.cmd.WaitDelay = 50 * time.Millisecond // a background child may hold the output
+	r.cmd.WaitDelay = 2 * time.Second // a background child may hold the output; a busy host takes its time to read it
 	if err := r.cmd.Start(); err != nil {
 		return holt.Errorf(holt.InvalidArgument, "cannot run: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -38,11 +39,16 @@ type Door struct {
 	wg sync.WaitGroup
 }
 
-// Options returns a test's server options for some nouns.
+// Options returns a test's server options for some nouns. Warnings and errors are in
+// the test's log, with HOLT_TEST_LOG set every request.
 func Options(t testing.TB, nouns server.Nouns) server.Options {
+	level := slog.LevelWarn
+	if os.Getenv("HOLT_TEST_LOG") != "" {
+		level = slog.LevelDebug
+	}
 	return server.Options{
 		Nouns: nouns, Tokens: Tokens{}, Version: "test",
-		Log: slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log: slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: level})),
 	}
 }
 
