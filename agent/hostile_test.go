@@ -176,8 +176,15 @@ func TestHostileGuest(t *testing.T) {
 					}
 				}
 			})
-			_, err := c.Hello(t.Context())
-			if name != "window" { // data for a stream that is not there is dropped
+			ctx := t.Context()
+			if name == "window" { // data for a stream that is not there yet is dropped, with all that follows for 4 GiB
+				c.stuck, ctx = 20*time.Millisecond, soon(t)
+			}
+			_, err := c.Hello(ctx)
+			if err == nil {
+				t.Error("it was answered")
+			}
+			if name != "window" {
 				wantCode(t, "hello", err, holt.Unavailable)
 				<-c.Done()
 			}

@@ -99,6 +99,9 @@ func TestRootIsScratch(t *testing.T) {
 	if b, err := os.ReadFile(kept); err != nil || string(b) != "host" {
 		t.Errorf("the host's file holds %q, %v", b, err)
 	}
+	if got := run(client, "ls -A /root | grep -v holt-mark | grep -v "+filepath.Base(m.Console())); got != "" {
+		t.Errorf("root has the host's files, whose profile a login shell reads: %q", got)
+	}
 	if got := run(client, "grep -c /.host /proc/self/mounts; ls /dev/fuse"); got != "0\n/dev/fuse\n" {
 		t.Errorf("mounts of the host are in the guest: %q", got)
 	}

@@ -12,9 +12,9 @@
 //
 // The host's root file system, and those mounted at a name below it, through
 // an overlay: what it writes goes to memory (a tmpfs) and with the machine. It
-// has a proc of its own, and an empty tmpfs on /home, where the agent mounts
-// the workspace. The host's other mounts are not there, so that the guest pins
-// none. Without overlayfs the guest writes on the host's files, and the console
+// has a proc of its own, an empty tmpfs on /root (the host's login profile is
+// the host's business), and one on /home, where the agent mounts the workspace.
+// The host's other mounts are not there, so that the guest pins none. Without overlayfs the guest writes on the host's files, and the console
 // log says so; the host's mounts and unmounts then reach the guest and never
 // the other way round (slave propagation). All of it goes when its PID 1 ends.
 //
@@ -22,7 +22,7 @@
 //
 // PID 1 of a namespace ignores every signal but SIGKILL that it has no handler
 // for, so PowerDown does nothing until the agent is up. The data directory may
-// lie under /home and be hidden by the tmpfs: so the agent is executed through
+// lie under /home or /root and be hidden by the tmpfs: so the agent is executed through
 // an inherited file descriptor, and the sockets are named relative to
 // its working directory, which is the machine's.
 package local

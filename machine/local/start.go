@@ -59,6 +59,7 @@ else
 	mount -t proc proc /proc || exit
 fi
 mount -t tmpfs -o mode=755,nosuid,nodev tmpfs /home &&
+mkdir -p /root && mount -t tmpfs -o mode=700,nosuid,nodev tmpfs /root &&
 exec /proc/self/fd/4 agent --control-socket control.sock --files-socket files.sock --cgroup "$1"`
 
 // Start implements [machine.Engine]. It returns when the agent listens.
