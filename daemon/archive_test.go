@@ -39,6 +39,7 @@ type spaces interface {
 	Put(t *testing.T, ref, path, content string)
 	Cat(t *testing.T, ref, path string) (string, error)
 	Get(t *testing.T, ref string) holt.Workspace
+	Flush(t *testing.T, ref string) // its index
 }
 
 type near struct{ *daemon.Daemon }
@@ -73,6 +74,13 @@ func (d near) Get(t *testing.T, ref string) holt.Workspace {
 	return w
 }
 
+func (d near) Flush(t *testing.T, ref string) {
+	t.Helper()
+	if _, err := d.Workspaces().Query(t.Context(), ref, holt.QuerySpec{SQL: "SELECT count(*) FROM files"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 const packedFiles = 16
 
 // fillSpace writes files into a workspace that fill many segments, the same for the same seed.
@@ -92,9 +100,11 @@ func holdsSpace(t *testing.T, s spaces, ref string, seed uint64) {
 	}
 }
 
-// isPacked waits until all of a workspace is packed that should be.
+// isPacked waits until all of a workspace is packed that should be: what its index
+// has yet to hear of does not count as waiting, so that is flushed first.
 func isPacked(t *testing.T, s spaces, ref string) holt.Workspace {
 	t.Helper()
+	s.Flush(t, ref)
 	var w holt.Workspace
 	within(t, "packing "+ref, func() bool {
 		w = s.Get(t, ref)

@@ -44,6 +44,13 @@ func (c away) Get(t *testing.T, ref string) holt.Workspace {
 	return w
 }
 
+func (c away) Flush(t *testing.T, ref string) {
+	t.Helper()
+	if _, err := c.Workspaces.Query(t.Context(), ref, holt.QuerySpec{SQL: "SELECT count(*) FROM files"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestKilledWhilePacking: the daemon is killed again and again at any step of
 // packing and collecting while files are written, deleted and written anew.
 // Everything that was answered is there afterwards, and both the workspace and
