@@ -58,7 +58,7 @@ var (
 		boots: 1, runs: 3, guestFiles: 100, guestMB: 8, channelMB: 8,
 	}
 	normal = sizes{
-		rounds: 5, files: 30_000, megabytes: 1024, syncs: 300, patience: 5 * time.Minute, engineFiles: 100_000, queryFiles: 200_000, resident: 1_000_000, afternoon: 30_000, forks: []int{100_000, 1_000_000},
+		rounds: 5, files: 30_000, megabytes: 1024, syncs: 2000, patience: 5 * time.Minute, engineFiles: 100_000, queryFiles: 200_000, resident: 1_000_000, afternoon: 30_000, forks: []int{100_000, 1_000_000},
 		boots: 5, runs: 30, guestFiles: 1000, guestMB: 64, channelMB: 128,
 	}
 )

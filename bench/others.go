@@ -9,7 +9,7 @@ import (
 )
 
 const othersAbout = `
-The same works beside what else can be mounted, with a thirtieth of the files and a sixteenth of the bytes, in turns.
+The same works beside what else can be mounted, with a thirtieth of the files, a sixteenth of the bytes and a sixtieth of the syncs, in turns.
 *rclone* mounts a local directory with its full cache, *s3fs* a bucket in the memory of this process, which answers at once.
 Neither promises what a workspace does: both answer a write when it is in a cache of their own; rclone sends a file
 to where it belongs seconds after it was closed, and keeps no modes; s3fs sends the whole file at each close and fsync, and renames
@@ -39,7 +39,7 @@ func besideOthers(ctx context.Context, b *bench, dir string) (*section, error) {
 	}
 	hurried := &bench{sizes: b.sizes, said: b.said}
 	hurried.patience = min(b.patience, othersPatience)
-	hurried.files, hurried.syncs, hurried.megabytes = max(10, b.files/30), max(10, b.syncs/10), max(8, b.megabytes/16)
+	hurried.files, hurried.syncs, hurried.megabytes = max(10, b.files/30), max(10, b.syncs/60), max(8, b.megabytes/16)
 	archive := filepath.Join(dir, "tree.tar")
 	if err := makeTar(archive, hurried.files); err != nil {
 		return nil, err
