@@ -26,7 +26,8 @@ build: guest
 run: build
 	HOLT_DATA_DIR=$(DATA) ./scripts/first-session
 
-# Everything, at the small counts; needs root for real mounts and machines.
+# Everything, at the small counts; needs root for real mounts and machines. HOLT_TEST_LOG=1
+# has all that daemons log in the output of tests that fail, not only warnings.
 test: deps build check
 	$(BIN)/holt doctor --install --yes --data-dir $(CACHE)
 	$(BIN)/holt image build base
