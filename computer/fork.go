@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -131,17 +130,7 @@ func (s forks) forkNames(ctx context.Context, r record, spec holt.ComputerForkSp
 	for _, c := range all {
 		taken[c.Name] = true
 	}
-	var names []string
-	for i := 1; len(names) < count; i++ {
-		name := fmt.Sprintf("%s-%d", cmp.Or(spec.Name, r.Name), i)
-		if _, err := holt.ParseName(name); err != nil {
-			return nil, err
-		}
-		if !taken[name] && !s.cfg.taken(ctx, name) {
-			names = append(names, name)
-		}
-	}
-	return names, nil
+	return ForkNames(cmp.Or(spec.Name, r.Name), count, func(name string) bool { return taken[name] || s.cfg.taken(ctx, name) })
 }
 
 // forkOne makes one fork of a moment. One that does not come up as itself is undone.

@@ -114,18 +114,17 @@ func (t momentTable) of(ctx context.Context, r record, ref string) (moment, erro
 // get returns a ready moment by id.
 func (t momentTable) get(ctx context.Context, id holt.MomentID) (moment, error) {
 	list, err := t.list(ctx, `WHERE id = ? AND state = 'ready'`, id)
-	if err != nil {
-		return moment{}, err
-	}
-	if len(list) == 0 {
-		return moment{}, noMoment(string(id)).WithHint("holt moment list shows the moments there are; unnamed ones go after a while")
-	}
-	return list[0], nil
+	return only(list, string(id), err)
 }
 
 // find returns a ready moment by id, or by a name that only one has.
 func (t momentTable) find(ctx context.Context, ref string) (moment, error) {
 	list, err := t.list(ctx, `WHERE (id = ?1 OR name = ?1) AND state = 'ready' LIMIT 2`, ref)
+	return only(list, ref, err)
+}
+
+// only returns the one moment that a list has.
+func only(list []moment, ref string, err error) (moment, error) {
 	switch {
 	case err != nil:
 		return moment{}, err

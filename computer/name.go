@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+
+	"holt"
 )
 
 // freeName returns a scientist's surname that taken does not hold. When all
@@ -22,6 +24,22 @@ func freeName(taken func(name string) bool) string {
 			return name
 		}
 	}
+}
+
+// ForkNames returns count names that taken does not hold: stem-1, stem-2 and so
+// on. InvalidArgument if one cannot be a name.
+func ForkNames(stem string, count int, taken func(name string) bool) ([]string, error) {
+	var names []string
+	for i := 1; len(names) < count; i++ {
+		name, err := holt.ParseName(fmt.Sprintf("%s-%d", stem, i))
+		if err != nil {
+			return nil, err
+		}
+		if !taken(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // scientists are the default names: every word is a valid computer name.

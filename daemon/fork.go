@@ -83,17 +83,7 @@ func (w *Workspaces) forkNames(ctx context.Context, parent string, spec holt.For
 	for _, r := range rows {
 		taken[r.name] = true
 	}
-	var names []string
-	for i := 1; len(names) < count; i++ {
-		name := fmt.Sprintf("%s-%d", cmp.Or(spec.Name, parent), i)
-		if _, err := holt.ParseName(name); err != nil {
-			return nil, err
-		}
-		if !taken[name] {
-			names = append(names, name)
-		}
-	}
-	return names, nil
+	return computer.ForkNames(cmp.Or(spec.Name, parent), count, func(name string) bool { return taken[name] })
 }
 
 // forkOne makes one, and returns how its checkpoint is called for the next.
