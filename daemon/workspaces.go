@@ -29,9 +29,13 @@ type Workspaces struct {
 	inGuests *computer.Files // of running computers
 }
 
-// openWorkspaces opens the registry and removes half-made workspaces.
+// openWorkspaces opens the registry and removes half-made workspaces. All that
+// are in dir share one reserve, beside it.
 func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir string, base workspace.Options) (*Workspaces, error) {
 	log := base.Log
+	if base.Reserve == nil {
+		base.Reserve = workspace.NewReserve(filepath.Join(filepath.Dir(dir), "reserve"))
+	}
 	table := workspaceTable{d}
 	shelf := &shelf{dir: dir, log: log, base: base, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{}, going: map[holt.WorkspaceID]bool{},
 		kernels: kernels{log: log, set: map[*workspace.Workspace]*mount.Notifier{}}}

@@ -33,7 +33,8 @@
 //	index.copy     of the index, while it is made for the archive
 //	half           a fork that is being made; a directory with it is nothing, and is removed
 //	unsynced       a new fork whose index may not be on the disk yet; holds the kernel's boot id
-//	reserve        16 MiB of nothing, given up when the host's disk is full so that deleting still works
+//	reserve        16 MiB of nothing, given up when the host's disk is full so that deleting still works; not here if
+//	               the workspace shares another's ([Options].Reserve)
 //
 // Tables (schema.go has them to the letter, view.go the views files and tags):
 //
@@ -179,7 +180,7 @@
 //
 // # Lock order
 //
-// A merge's turn at both workspaces (that of the lower ID first: [merge.alone]), packMu, flushMu, mu (in a merge that of the workspace that is merged into; the other's is not held meanwhile), then a reading connection of the index, then the journal's own. mu is never held during fdatasync or a
+// A merge's turn at both workspaces (that of the lower ID first: [merge.alone]), packMu, flushMu, mu (in a merge that of the workspace that is merged into; the other's is not held meanwhile), then that of the reserve while it is spent, a reading connection of the index, the journal's own. mu is never held during fdatasync or a
 // commit, but for restores. The index's reading connection belongs to mu held exclusively.
 //
 // # Traps

@@ -74,10 +74,10 @@ func (t *Tree) flush() error {
 	t.mu.Lock()
 	r := t.cut()
 	t.mu.Unlock()
-	released, err := t.storeHard(r)
+	err := t.storeHard(r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.stored(r, released, err)
+	return t.stored(r, err)
 }
 
 // flushHeld is flush for a caller that holds flushMu and mu, and keeps them:
@@ -85,21 +85,21 @@ func (t *Tree) flush() error {
 // index to say exactly what memory does.
 func (t *Tree) flushHeld() error {
 	r := t.cut()
-	released, err := t.storeHard(r)
-	return t.stored(r, released, err)
+	err := t.storeHard(r)
+	return t.stored(r, err)
 }
 
 // storeHard is store, with the reserve if the disk is full.
-func (t *Tree) storeHard(r *rows) (released bool, err error) {
-	if err = t.store(r); full(err) && t.reserve.release() {
-		return true, t.store(r)
+func (t *Tree) storeHard(r *rows) error {
+	err := t.store(r)
+	if full(err) {
+		return t.reserve.spend(func() error { return t.store(r) })
 	}
-	return false, err
+	return err
 }
 
 // stored notes what became of a cut; mu is held.
-func (t *Tree) stored(r *rows, released bool, err error) error {
-	t.short = t.short || released
+func (t *Tree) stored(r *rows, err error) error {
 	t.writing, t.failing = 0, err
 	if err != nil {
 		t.restore(r)

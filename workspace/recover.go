@@ -32,9 +32,14 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	} else {
 		x, err = openIndex(dir)
 	}
-	spare := newReserve(dir)
-	if full(err) && spare.release() {
-		x, err = openIndex(dir)
+	spare, own := opt.Reserve, filepath.Join(dir, "reserve")
+	if spare == nil {
+		spare = NewReserve(own)
+	} else {
+		_ = os.Remove(own) // of when it had one
+	}
+	if full(err) {
+		err = spare.spend(func() error { x, err = openIndex(dir); return err })
 	}
 	if db.IsCorrupt(err) || errors.Is(err, db.ErrSchema) || lost {
 		x, err = freshIndex(dir, j, err, opt)
@@ -58,7 +63,7 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if err := t.findPacked(context.Background()); err != nil {
 		return nil, diskError("open workspace", err)
 	}
-	t.short = !t.reserve.take()
+	t.reserve.take()
 	if create {
 		err = t.format()
 	} else if t.count.NextIno == uint64(Root) {

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,22 +14,49 @@ import (
 	"holt/journal"
 )
 
-// reserve is a file that takes up room on the host's disk, so that files can
-// be deleted when it is full: the room is given back for that, and taken again
-// once there is some.
-type reserve struct{ path string }
+// Reserve is a file that takes up room on a host's disk, so that files can be
+// deleted when it is full: the room is given back for that, and taken again
+// once there is some. Workspaces of one disk share one, and while it is given
+// back none of them stores more.
+type Reserve struct {
+	path  string
+	mu    sync.Mutex  // held while the file is made or removed
+	given atomic.Bool // the file is not there
+}
 
 // reserveSize is enough for the records of some 100,000 deletions and for
-// SQLite to note them.
+// SQLite to note them, in one workspace or in several.
 const reserveSize = 16 << 20
 
-func newReserve(dir string) *reserve { return &reserve{filepath.Join(dir, "reserve")} }
+// NewReserve returns the reserve that is the file at path. The first workspace
+// that is opened with it makes the file.
+func NewReserve(path string) *Reserve {
+	r := &Reserve{path: path}
+	r.given.Store(true)
+	return r
+}
 
-// release gives the room back, and says whether there was any.
-func (r *reserve) release() bool { return os.Remove(r.path) == nil }
+// spend gives the room back, if there is any, for what has none, and does that
+// again: nobody takes the room in between.
+func (r *Reserve) spend(again func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.given.Store(true)
+	_ = os.Remove(r.path) // or somebody else spent it
+	return again()
+}
 
 // take makes the file if it is not there, and says whether it is now.
-func (r *reserve) take() bool {
+func (r *Reserve) take() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.given.Load() {
+		r.given.Store(!r.make())
+	}
+	return !r.given.Load()
+}
+
+func (r *Reserve) make() bool {
 	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return errors.Is(err, fs.ErrExist)
@@ -54,19 +82,17 @@ func full(err error) bool {
 // there is none for others.
 func (t *Tree) append(o *op, table, data []byte) (journal.Ref, error) {
 	gives := o.gives(t.inodes.m[o.ino])
-	if t.short && !gives {
-		if !t.reserve.take() {
-			return journal.Ref{}, syscall.ENOSPC
-		}
-		t.short = false
+	if t.reserve.given.Load() && !gives && !t.reserve.take() {
+		return journal.Ref{}, syscall.ENOSPC
 	}
 	ref, err := t.journal.Append(t.metaBuf, table, data)
-	if gives && full(err) && t.reserve.release() {
-		t.short = true
-		t.log.Warn("disk is full: the reserve is used for deletions")
-		ref, err = t.journal.Append(t.metaBuf, table, data)
+	if gives && full(err) {
+		if !t.reserve.given.Load() {
+			t.log.Warn("disk is full: the reserve is used for deletions")
+		}
+		err = t.reserve.spend(func() error { ref, err = t.journal.Append(t.metaBuf, table, data); return err })
 	}
-	if full(err) || t.short {
+	if full(err) || t.reserve.given.Load() {
 		t.tight.Store(true)
 		t.wakePacker()
 	}

@@ -35,12 +35,58 @@ func TestFullDisk(t *testing.T) {
 	f.ok(f.rmdir("d"))
 	f.check()
 	f.ok(os.Remove(ballast))
+	f.ok(f.w.Flush()) // the flusher may have been about to give the reserve back
 	f.put("new", string(data))
-	f.t.mu.RLock() // the flusher takes the reserve too
-	short := f.t.short
-	f.t.mu.RUnlock()
-	if _, err := os.Stat(filepath.Join(f.dir, "reserve")); err != nil || short {
+	if _, err := os.Stat(filepath.Join(f.dir, "reserve")); err != nil || f.t.reserve.given.Load() {
 		t.Fatal(err)
+	}
+}
+
+// Workspaces of one disk keep one reserve. What one gives back for deletions
+// the others do not fill, but delete with; when there is room all go on.
+func TestSharedReserve(t *testing.T) {
+	f, disk := smallDisk(t, quiet(Options{}))
+	f.ok(f.w.Close())
+	f.opt.Reserve = NewReserve(filepath.Join(disk, "reserve"))
+	f.open()
+	g := &fixture{T: t, dir: filepath.Join(disk, "beside"), opt: f.opt, c: f.c}
+	w, err := Create(g.dir, g.opt)
+	f.ok(err)
+	g.w, g.t = w, w.Tree()
+	g.closes()
+	reserves := func() (found []string) {
+		for _, dir := range []string{disk, f.dir, g.dir} {
+			if fi, err := os.Stat(filepath.Join(dir, "reserve")); err == nil && fi.Size() == reserveSize {
+				found = append(found, dir)
+			}
+		}
+		return found
+	}
+	if got := reserves(); len(got) != 1 || got[0] != disk {
+		t.Fatal("reserves are in", got)
+	}
+	for _, w := range []*fixture{f, g} {
+		w.put("a", "a")
+		w.put("b", "b")
+		w.ok(w.w.Flush())
+	}
+	ballast := f.fillDisk(disk)
+	data := bytes.Repeat([]byte("x"), 1<<20)
+	_, err = f.t.Write(f.c, f.must("a").Ino, 0, data)
+	f.want(err, syscall.ENOSPC)
+	f.ok(f.unlink("a"))
+	for range 3 { // more than the first segment had room for
+		_, err = g.t.Write(g.c, g.must("a").Ino, 0, data)
+		g.want(err, syscall.ENOSPC)
+	}
+	g.ok(g.unlink("a"))
+	f.ok(f.w.Flush())
+	g.ok(g.w.Flush())
+	f.ok(os.Remove(ballast))
+	g.put("new", string(data))
+	f.put("new", string(data))
+	if got := reserves(); len(got) != 1 || got[0] != disk {
+		t.Fatal("reserves are in", got)
 	}
 }
 

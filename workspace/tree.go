@@ -43,8 +43,7 @@ type Tree struct {
 
 	inodesMark, entriesMark, extentsMark, valuesMark mark
 
-	reserve *reserve
-	short   bool // the reserve was given back, and could not be taken again yet
+	reserve *Reserve
 
 	parts   [][]byte  // whose end has not come yet
 	partsAt [2]uint64 // count.Last and count.Applied before the first of them

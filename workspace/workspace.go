@@ -57,6 +57,10 @@ type Options struct {
 	// PackAgain is when packing is tried again after it has failed. Default 1 min.
 	PackAgain time.Duration
 
+	// Reserve is what is given up when the host's disk is full, so that deleting
+	// still works. Default: one of the workspace's own, in its directory.
+	Reserve *Reserve
+
 	// UID and GID own the top directory of a new workspace.
 	UID, GID uint32
 	// Quota bounds what is stored; see SetQuota. Default: none.
