@@ -44,7 +44,7 @@ later one goes on from there with a name, clock and keys of its own, in a fracti
 			if err := refuseEmptyFlags(cmd); err != nil {
 				return err
 			}
-			if strings.Contains(spec.Template, "/") { // a recipe file; the daemon has another working directory
+			if strings.Contains(spec.Template, "/") && !holt.OCIReference(spec.Template) { // a recipe file; the daemon has another working directory
 				path, err := filepath.Abs(spec.Template)
 				if err != nil {
 					return err
@@ -73,7 +73,7 @@ later one goes on from there with a name, clock and keys of its own, in a fracti
 	}
 	f := cmd.Flags()
 	f.StringVar(&spec.Name, "name", "", "its name, a DNS label (default: a scientist's)")
-	f.StringVar(&spec.Template, "template", "", "what its root disk is made from: a name or the path of a recipe (default: base)")
+	f.StringVar(&spec.Template, "template", "", "what its root disk is made from: a name, the path of a recipe, or an OCI image (default: base)")
 	f.IntVar(&spec.CPUs, "cpus", 0, "virtual processors (default: 1)")
 	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
 	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")

@@ -16,8 +16,16 @@ func (a *app) imageCommand() *cobra.Command {
 func (a *app) imageBuild() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "build TEMPLATE", Short: "Build a template's image on this machine", Args: exactly(1),
-		Long: `Builds the image of a template, base or coding-agent or the path of a recipe.
-What was built before from the same content is used again.`,
+		Long: `Builds the image of a template: base or coding-agent, the path of a recipe, or an
+OCI image of Debian bookworm, to which systemd and the user agent are added:
+docker://NAME:TAG in a registry, oci:/DIRECTORY[:TAG] a layout,
+docker-archive:/FILE what docker save wrote. The template is then named after it.
+What was built before from the same content is used again; a tag is not asked for again
+while its image is there (holt image delete first).`,
+		Example: `  holt image build coding-agent
+  holt image build ./recipe.json
+  holt image build docker://python:3.12-slim-bookworm
+  holt computer create --template python-3-12-slim-bookworm`,
 		ValidArgsFunction: a.complete(a.templateNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := a.place()

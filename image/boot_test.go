@@ -11,6 +11,7 @@ import (
 	"holt"
 	"holt/agent"
 	"holt/channel"
+	"holt/image"
 	"holt/machine"
 	"holt/machine/machinetest"
 	"holt/qemu"
@@ -41,12 +42,9 @@ func run(ctx context.Context, t *testing.T, c *agent.Client, command string) str
 	return strings.TrimSpace(out.String())
 }
 
-// TestBoot boots the image base on a real machine whose disk is larger than
-// the image, and looks around in it.
-func TestBoot(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
-	defer cancel()
-	im := machinetest.Base(t, machinetest.Agent(t))
+// boot boots an image on a real machine whose disk is larger, and returns its agent.
+func boot(ctx context.Context, t *testing.T, im image.Image) (*agent.Client, machine.Machine) {
+	t.Helper()
 	engine, err := qemu.Open(ctx, qemu.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +54,6 @@ func TestBoot(t *testing.T) {
 	if err := engine.CreateDisk(ctx, disk, machine.Base{Path: im.Root}, 10240); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	m, err := engine.Start(ctx, machine.Spec{
 		ID: "image-test", Dir: work, Kernel: im.Kernel, Initrd: im.Initrd, Args: im.Args,
 		Disk: disk, CPUs: 1, MemoryMB: 1024, Network: true,
@@ -84,19 +81,25 @@ func TestBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
 	if _, err := c.Hello(ctx); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the agent answers after %v", time.Since(began).Round(time.Millisecond))
-	run(ctx, t, c, "true")
-	t.Logf("first command done after %v", time.Since(began).Round(time.Millisecond))
-	// systemd is not there yet to be asked when the agent is.
-	const up = "until test -S /run/systemd/private; do sleep 0.2; done; systemctl is-system-running --wait; systemctl --failed --no-legend"
+	return c, m
+}
+
+// up waits until everything has started and says how it went. systemd is not there
+// yet to be asked when the agent is.
+const up = "until test -S /run/systemd/private; do sleep 0.2; done; systemctl is-system-running --wait; systemctl --failed --no-legend"
+
+// TestBoot boots the image base and looks around in it.
+func TestBoot(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
+	defer cancel()
+	c, m := boot(ctx, t, machinetest.Base(t, machinetest.Agent(t)))
 	if got := run(ctx, t, c, up); got != "running" {
 		t.Errorf("the system is %s", got)
 	}
-	t.Logf("all services up after %v", time.Since(began).Round(time.Millisecond))
 	lookAround(ctx, t, c)
 	if err := c.Shutdown(ctx); err != nil {
 		t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,14 +17,22 @@ import (
 )
 
 // bootstrapOptions are mmdebstrap's, save for the paths of one build.
-func bootstrapOptions() []string {
-	return []string{"--variant=minbase", "--format=directory", "--skip=update", "--verbose"}
+func bootstrapOptions(from string) []string {
+	variant := "--variant=minbase"
+	if from != "" { // the tree begins with another, and the hook adds the packages
+		variant = "--variant=custom"
+	}
+	return []string{variant, "--format=directory", "--skip=update", "--verbose"}
 }
 
 // bootstrap makes the tree of the root disk.
 func (b *build) bootstrap(ctx context.Context, k kernel) error {
 	t := b.scratch
-	if err := writeOverlay(t.path("overlay.tar"), b.plan.Overlay, k, filepath.Join(b.kernelDir(), kernelModules)); err != nil {
+	brought, err := b.foundation(ctx)
+	if err != nil {
+		return err
+	}
+	if err := writeOverlay(t.path("overlay.tar"), b.plan.Overlay, brought, k, filepath.Join(b.kernelDir(), kernelModules)); err != nil {
 		return err
 	}
 	dpkg, err := ground.ReadFile("ground/etc/dpkg/dpkg.cfg.d/holt")
@@ -47,9 +56,12 @@ func (b *build) bootstrap(ctx context.Context, k kernel) error {
 	if os.Geteuid() != 0 {
 		mode = "unshare"
 	}
-	args := append(b.plan.Bootstrap,
+	bootstrap := b.plan.Bootstrap
+	if b.plan.From == "" {
+		bootstrap = append(bootstrap, "--include="+strings.Join(b.plan.Packages, ","))
+	}
+	args := append(bootstrap,
 		"--mode="+mode, "--architectures="+b.plan.Arch,
-		"--include="+strings.Join(b.plan.Packages, ","),
 		"--aptopt="+t.path("apt.conf"), "--dpkgopt="+t.path("dpkg.cfg"),
 		"--setup-hook="+t.path("hook"), "--customize-hook="+t.path("hook"),
 		suite, t.path("tree"), t.path("holt.sources"))
@@ -58,6 +70,29 @@ func (b *build) bootstrap(ctx context.Context, k kernel) error {
 		return b.explain(err, watch)
 	}
 	return nil
+}
+
+// foundation fetches the OCI image that the tree begins with, if there is one. It
+// returns the environment that the image's programs count on, in the form of
+// /etc/environment.
+func (b *build) foundation(ctx context.Context) ([]byte, error) {
+	if b.plan.From == "" {
+		return nil, nil
+	}
+	o, err := parseOrigin(b.plan.From)
+	if err != nil {
+		return nil, err
+	}
+	b.report("image", "fetching "+b.plan.From, 0.055)
+	from, err := o.unpack(ctx, b.scratch.path("from.tar"), int64(b.plan.DiskMB)<<20, func(part float64) {
+		b.report("image", "unpacking "+b.plan.From, 0.055+part*0.02)
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.log("holt: " + b.plan.From + " is " + from.digest)
+	packages := strings.Join(b.plan.Packages, "\n") + "\n"
+	return []byte(strings.Join(slices.Concat(from.env, b.plan.Env), "\n") + "\n"), os.WriteFile(b.scratch.path("packages"), []byte(packages), 0o644)
 }
 
 // exec runs a program that may start others and gives each line that any of

@@ -86,6 +86,11 @@ func (o *overlay) guestFiles(r Recipe, sources []source, extra []byte, env []str
 	if err := o.put("etc/environment", 0o644, []byte(strings.Join(env, "\n")+"\n")); err != nil {
 		return err
 	}
+	for _, s := range r.Services.Define {
+		if err := o.put("etc/systemd/system/"+s.Name+".service", 0o644, []byte(s.unit())); err != nil {
+			return err
+		}
+	}
 	for _, f := range r.Files {
 		mode, err := f.mode()
 		if err != nil {
@@ -156,8 +161,9 @@ func usableProxy(proxy string) bool {
 	return u.Hostname() != "localhost" && (err != nil || !addr.IsLoopback())
 }
 
-// writeOverlay writes the finished tar file: the static part and the kernel's modules.
-func writeOverlay(name string, static []byte, k kernel, modulesDir string) error {
+// writeOverlay writes the finished tar file: the static part, the kernel's modules
+// and, unless that is nil, another environment.
+func writeOverlay(name string, static, environment []byte, k kernel, modulesDir string) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return err
@@ -181,6 +187,11 @@ func writeOverlay(name string, static []byte, k kernel, modulesDir string) error
 			return err
 		}
 		if err := putTar(w, "usr/lib/modules/"+k.Release+"/"+m, 0o644, data); err != nil {
+			return err
+		}
+	}
+	if environment != nil {
+		if err := putTar(w, "etc/environment", 0o644, environment); err != nil {
 			return err
 		}
 	}

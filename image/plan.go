@@ -30,6 +30,8 @@ type plan struct {
 	Kernel    string // the package it comes from; its version is known only when it is built
 	Pruned    []string
 	Args      []string // kernel arguments; no part of the disk
+	From      string   `json:",omitempty"` // OCI image
+	Env       []string `json:"-"`          // lines of /etc/environment; in Overlay, too
 }
 
 // groundPackages are what every image needs to boot and to be one of holt's,
@@ -50,8 +52,8 @@ func newPlan(r Recipe, opt Options, log *slog.Logger) (plan, error) {
 	p := plan{
 		Name: r.Name, Summary: r.Summary, Arch: runtime.GOARCH,
 		Packages: uniq(slices.Concat(groundPackages(), r.Packages)),
-		DiskMB:   r.DiskSizeMB, Kernel: kernelPackage(), Pruned: needless(), Args: slices.Concat(groundArgs(), r.KernelArgs),
-		Bootstrap: bootstrapOptions(), Mkfs: mkfsOptions(),
+		DiskMB:   r.DiskSizeMB, From: r.From, Kernel: kernelPackage(), Pruned: needless(), Args: slices.Concat(groundArgs(), r.KernelArgs),
+		Bootstrap: bootstrapOptions(r.From), Mkfs: mkfsOptions(),
 	}
 	var err error
 	if p.Sources, err = hostSources("/etc/apt", release(os.DirFS("/"))); err != nil {
@@ -71,6 +73,7 @@ func newPlan(r Recipe, opt Options, log *slog.Logger) (plan, error) {
 	if len(dropped) > 0 {
 		log.Warn("guests get no proxy: the host's is on its loopback or has a password", "variables", dropped)
 	}
+	p.Env = env
 	o := newOverlay()
 	if err := o.guestFiles(r, p.Sources, extra, env); err != nil {
 		return p, err

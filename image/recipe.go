@@ -37,6 +37,10 @@ type Recipe struct {
 	// host's network. The first that fails ends the build.
 	Setup    []string `json:"setup,omitempty"`
 	Services Services `json:"services,omitzero"`
+	// From is an OCI image that the tree begins with, in place of Debian's own
+	// minimal one: docker://NAME:TAG, oci:DIR[:TAG] or docker-archive:FILE. It has to be
+	// of the guest's release; what a computer needs beyond it is added.
+	From string `json:"from,omitempty"`
 	// KernelArgs are added to the kernel's command line.
 	KernelArgs []string `json:"kernel_args,omitempty"`
 	// HostCertificates makes guests trust what the host trusts beyond Debian's
@@ -64,11 +68,12 @@ type User struct {
 	Sudo   bool     `json:"sudo,omitempty"`   // may become root without a password
 }
 
-// Services names systemd units to enable, disable or mask.
+// Services names systemd units to enable, disable or mask, and defines new ones.
 type Services struct {
-	Enable  []string `json:"enable,omitempty"`
-	Disable []string `json:"disable,omitempty"`
-	Mask    []string `json:"mask,omitempty"`
+	Define  []Service `json:"define,omitempty"` // enabled, too
+	Enable  []string  `json:"enable,omitempty"`
+	Disable []string  `json:"disable,omitempty"`
+	Mask    []string  `json:"mask,omitempty"`
 }
 
 // ParseRecipe reads a recipe file. It checks the form only; the recipe is
@@ -120,7 +125,7 @@ func (r *Recipe) check() error {
 		return err
 	}
 	items := len(r.Packages) + len(r.Files) + len(r.Users) + len(r.Setup) + len(r.KernelArgs) +
-		len(r.Services.Enable) + len(r.Services.Disable) + len(r.Services.Mask)
+		len(r.Services.Define) + len(r.Services.Enable) + len(r.Services.Disable) + len(r.Services.Mask)
 	if items > maxRecipeItems {
 		return errors.New("it has more than " + strconv.Itoa(maxRecipeItems) + " items")
 	}
@@ -131,6 +136,16 @@ func (r *Recipe) check() error {
 	}
 	for _, f := range r.Files {
 		if err := f.check(); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.Services.Define {
+		if err := s.check(); err != nil {
+			return err
+		}
+	}
+	if r.From != "" {
+		if _, err := parseOrigin(r.From); err != nil {
 			return err
 		}
 	}

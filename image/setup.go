@@ -18,8 +18,18 @@ setup)
 	for f in "$here"/apt/lists/*Packages* "$here"/apt/lists/*Release*; do
 		[ ! -f "$f" ] || cp "$f" "$1/var/lib/apt/lists/"
 	done
+	if [ -f "$here/from.tar" ]; then
+		tar -C "$1" --numeric-owner --xattrs --xattrs-include='*' --keep-directory-symlink -xpf "$here/from.tar"
+		rm "$here/from.tar"
+	fi
 	;;
 customize)
+	if [ -f "$here/packages" ]; then
+		echo "I: installing remaining packages"
+		APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" xargs -a "$here/packages" apt-get --yes --no-install-recommends \
+			-o Dir::Bin::dpkg=env -o DPkg::Options::=--unset=TMPDIR -o DPkg::Options::=dpkg \
+			-o DPkg::Options::=--force-confold -o Dpkg::Use-Pty=false -o DPkg::Chroot-Directory="$1" install
+	fi
 	echo "holt: files"
 	tar -C "$1" --keep-directory-symlink -xf "$here/overlay.tar"
 	env -u TMPDIR chroot "$1" /bin/sh -eu "/` + setupPath + `" "$(cat "$here/release")"
@@ -68,6 +78,9 @@ func setupScript(r Recipe, extra bool) string {
 	line(`depmod "$1"`)
 	line(`echo "holt: users"`)
 	for _, u := range r.Users {
+		if r.From != "" {
+			b.WriteString(takeUserScript(u))
+		}
 		b.WriteString(userScript(u))
 	}
 	if extra {
@@ -83,7 +96,7 @@ func setupScript(r Recipe, extra bool) string {
 		verb  string
 		units []string
 	}{
-		{"enable", r.Services.Enable}, {"disable", r.Services.Disable},
+		{"enable", defined(r.Services.Define)}, {"enable", r.Services.Enable}, {"disable", r.Services.Disable},
 		{"mask", masked()}, {"mask", r.Services.Mask},
 	} {
 		for _, unit := range c.units {
@@ -111,6 +124,18 @@ for d in /etc /var; do
 	touch $d/.updated
 done
 `
+
+// takeUserScript removes whom an OCI image has under a user's number or name. What
+// belongs to that number stays.
+func takeUserScript(u User) string {
+	return fmt.Sprintf(`for who in %d %s; do
+	name=$(getent passwd $who | cut -d: -f1)
+	[ -z "$name" ] || userdel -f "$name"
+	name=$(getent group $who | cut -d: -f1)
+	[ -z "$name" ] || groupdel -f "$name"
+done
+`, u.UID, u.Name)
+}
 
 func userScript(u User) string {
 	var b strings.Builder
@@ -145,3 +170,10 @@ func userScript(u User) string {
 
 // quote makes one word of s for a POSIX shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func defined(services []Service) (names []string) {
+	for _, s := range services {
+		names = append(names, s.Name+".service")
+	}
+	return names
+}

@@ -262,7 +262,12 @@ func release(osRelease fs.FS) string {
 	if err != nil {
 		return ""
 	}
-	for line := range strings.Lines(string(data)) {
+	return codename(string(data))
+}
+
+// codename finds a release's code name in the text of an os-release file.
+func codename(osRelease string) string {
+	for line := range strings.Lines(osRelease) {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "VERSION_CODENAME="); ok {
 			return strings.Trim(v, `"'`)
 		}

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"io"
@@ -42,6 +43,9 @@ func isPath(template string) bool { return strings.Contains(template, "/") }
 
 // loadRecipe returns the recipe that template names, complete with what it extends.
 func loadRecipe(template string) (Recipe, error) {
+	if holt.OCIReference(template) {
+		return originRecipe(template)
+	}
 	var data []byte
 	var err error
 	if isPath(template) {
@@ -65,6 +69,24 @@ func loadRecipe(template string) (Recipe, error) {
 			WithHint("give it another name")
 	}
 	return recipe.resolve(0)
+}
+
+// originRecipe makes a template of an OCI image: with what every computer needs,
+// its user, and nothing else.
+func originRecipe(ref string) (Recipe, error) {
+	o, err := parseOrigin(ref)
+	if err != nil {
+		return Recipe{}, err
+	}
+	r := Recipe{
+		Name: o.label(), Summary: "of the OCI image " + ref, From: ref, Packages: []string{"sudo"},
+		Users: []User{{Name: agentUser, UID: agentUID, Home: agentHome, Sudo: true}}, DiskSizeMB: 4 * defaultDiskMB,
+	}
+	if err := r.check(); err != nil || slices.Contains(Templates(), r.Name) {
+		return r, holt.Errorf(holt.InvalidArgument, "no name for a template can be made of %s", clip(ref)).
+			WithHint(`write a recipe: {"name": "mine", "extends": "base", "from": "…"}`)
+	}
+	return r.resolve(0)
 }
 
 func embeddedRecipe(name string) ([]byte, error) {
@@ -131,6 +153,8 @@ func (r Recipe) over(parent Recipe) Recipe {
 	r.Users = slices.Concat(parent.Users, r.Users)
 	r.Setup = slices.Concat(parent.Setup, r.Setup)
 	r.KernelArgs = slices.Concat(parent.KernelArgs, r.KernelArgs)
+	r.From = cmp.Or(r.From, parent.From)
+	r.Services.Define = slices.Concat(parent.Services.Define, r.Services.Define)
 	r.Services.Enable = slices.Concat(parent.Services.Enable, r.Services.Enable)
 	r.Services.Disable = slices.Concat(parent.Services.Disable, r.Services.Disable)
 	r.Services.Mask = slices.Concat(parent.Services.Mask, r.Services.Mask)
