@@ -206,7 +206,7 @@ func TestComputerFromOCI(t *testing.T) {
 		{"cat /srv/once", "100% 1.0"},
 		{"getent passwd 1000 | cut -d: -f1,6; ls -d /home/node; id -u agent", "agent:/home/agent\n/home/node\n1000"},
 		{"exec 3<>/dev/tcp/127.0.0.1/8000; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; tail -n 1 <&3", "hello"},
-		{"ps -o user= -C busybox", "agent"},
+		{"stat -c %U /proc/$(systemctl show -P MainPID web)", "agent"},
 		{"systemctl kill -s KILL web; until systemctl is-active -q web && test $(systemctl show -P NRestarts web) = 1; do sleep 0.2; done; echo again", "again"},
 		{"echo $APP; echo $PATH", "1.0\n/opt/app/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 	} {
