@@ -53,7 +53,7 @@ func (b *build) bootstrap(ctx context.Context, k kernel) error {
 		return err
 	}
 	mode := "root"
-	if os.Geteuid() != 0 {
+	if t.ids {
 		mode = "unshare"
 	}
 	bootstrap := b.plan.Bootstrap
@@ -66,7 +66,7 @@ func (b *build) bootstrap(ctx context.Context, k kernel) error {
 		"--setup-hook="+t.path("hook"), "--customize-hook="+t.path("hook"),
 		suite, t.path("tree"), t.path("holt.sources"))
 	watch := &watcher{report: b.report, log: b.log}
-	if err := b.exec(ctx, nil, watch.line, "mmdebstrap", args...); err != nil {
+	if err := b.exec(ctx, t.ids, nil, watch.line, "mmdebstrap", args...); err != nil {
 		return b.explain(err, watch)
 	}
 	return nil
@@ -99,13 +99,21 @@ func (b *build) foundation(ctx context.Context) ([]byte, error) {
 // them prints to line. It returns when all of them are gone: under root they
 // live in a PID namespace of their own, whose end, also by the death of this
 // process, ends them, and in a mount namespace that takes its mounts along.
-// Its descriptor 3 is the build's lock, 4 is file unless that is nil.
-func (b *build) exec(ctx context.Context, file *os.File, line func(string), name string, args ...string) error {
+// Its descriptor 3 is the build's lock, 4 is file unless that is nil. With ids it has the
+// scratch directory's user ids: what a package or somebody's image brings can
+// then do no more to the host than any user without a name. Without root it asks for them itself.
+func (b *build) exec(ctx context.Context, ids bool, file *os.File, line func(string), name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = b.scratch.work
 	cmd.Env = append(buildEnv(), "TMPDIR="+b.scratch.work)
 	cmd.ExtraFiles = []*os.File{b.scratch.lock, file}
 	contain(cmd)
+	if ids && os.Geteuid() == 0 {
+		mapped := []syscall.SysProcIDMap{{HostID: firstID, Size: lastIDs}}
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings, cmd.SysProcAttr.GidMappingsEnableSetgroups = mapped, mapped, true
+		cmd.SysProcAttr.Credential = &syscall.Credential{}
+	}
 	out := &lineWriter{line: line}
 	cmd.Stdout, cmd.Stderr = out, out
 	runtime.LockOSThread() // the death signal is sent when the thread that forked ends

@@ -100,7 +100,7 @@ func (b *build) root(ctx context.Context, digest string) (rec record, err error)
 		return rec, noSpace(err, b.store.dir)
 	}
 	defer b.logFile.Close()
-	if b.scratch, err = b.store.newScratch(); err != nil {
+	if b.scratch, err = b.store.newScratch(b.plan.From != ""); err != nil {
 		return rec, noSpace(err, b.store.dir)
 	}
 	defer func() {

@@ -26,19 +26,21 @@ func (b *build) disk(ctx context.Context, to string) error {
 	var printed strings.Builder
 	line := func(s string) { b.log(s); printed.WriteString(s + "\n") }
 	name, args := "mkfs.ext4", append(b.plan.Mkfs, "-d", b.scratch.path("tree"), to, megabytes(b.plan.DiskMB))
-	if os.Geteuid() != 0 {
+	if b.scratch.ids {
 		// Only in the namespace that owns the tree can all of it be read. Root
 		// there cannot pass through to's directories, but can open what is handed to it.
 		if err := f.Chmod(0o666); err != nil {
 			return err
 		}
 		args[len(args)-2] = "/proc/self/fd/4"
-		name, args = "mmdebstrap", append([]string{"--unshare-helper", name}, args...)
+		if os.Geteuid() != 0 {
+			name, args = "mmdebstrap", append([]string{"--unshare-helper", name}, args...)
+		}
 	}
-	if err := b.exec(ctx, f, line, name, args...); err != nil {
+	if err := b.exec(ctx, b.scratch.ids, f, line, name, args...); err != nil {
 		return b.diskError(err, printed.String())
 	}
-	if err := b.exec(ctx, nil, line, "tune2fs", "-E", "mount_opts=minixdf", to); err != nil {
+	if err := b.exec(ctx, false, nil, line, "tune2fs", "-E", "mount_opts=minixdf", to); err != nil {
 		return b.diskError(err, printed.String())
 	}
 	b.report("disk", "syncing", 0.96)

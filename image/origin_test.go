@@ -162,8 +162,8 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestComputerFromOCI makes an image of an OCI image that has no systemd, with a service in
-// it, and boots it. HOLT_SOAK is not needed: it takes one build and one boot.
+// TestComputerFromOCI makes an image of an OCI image that has no systemd, with services
+// in it, and boots it.
 func TestComputerFromOCI(t *testing.T) {
 	tree, err := os.ReadFile(image.MinimalTree(t))
 	if err != nil {
@@ -180,6 +180,7 @@ func TestComputerFromOCI(t *testing.T) {
 	if err := os.WriteFile(recipe, []byte(`{
   "name": "app", "from": "docker://`+ref+`", "disk_size_mb": 1024,
   "packages": ["busybox"],
+  "setup": ["id=$(awk 'NR == 1 { print $2 }' /proc/self/uid_map); test $id -gt 0 # the host's root is not in there"],
   "users": [{"name": "agent", "uid": 1000, "home": "/home/agent"}],
   "services": {"define": [
     {"name": "web", "command": "sleep 1; exec busybox httpd -f -p $PORT -h /srv/site", "user": "agent", "directory": "/srv/site",

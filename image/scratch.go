@@ -21,21 +21,21 @@ type scratch struct {
 	dir  string // in the store, so that what it holds can be renamed into place
 	work string // where mmdebstrap works
 	lock *os.File
+	ids  bool // what works there has user ids of its own
 }
 
 func (s *Store) scratchParent() string { return filepath.Join(s.dir, "tmp") }
 
-// workDir returns where mmdebstrap works for the scratch directory dir.
-// Without root the tree belongs to user ids of a namespace that cannot pass
-// through a home directory, so it stands in the system's directory for that.
-func workDir(dir string) string {
-	if os.Geteuid() == 0 {
-		return filepath.Join(dir, "work")
-	}
+// apartDir returns where mmdebstrap works for the scratch directory dir when
+// the tree belongs to user ids of a namespace: they cannot pass through a home
+// directory, so it stands in the system's directory for that.
+func apartDir(dir string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("holt-image-%d-%s", os.Geteuid(), filepath.Base(dir)))
 }
 
-func (s *Store) newScratch() (*scratch, error) {
+// newScratch makes one. Without root, and with it for what others have made, the
+// work is done with user ids of its own.
+func (s *Store) newScratch(foreign bool) (*scratch, error) {
 	parent := s.scratchParent()
 	for {
 		dir := filepath.Join(parent, rand.Text())
@@ -47,10 +47,14 @@ func (s *Store) newScratch() (*scratch, error) {
 		if err == nil && locked {
 			// Between creation and lock a sweep may have removed the file.
 			if _, err = os.Lstat(lock.Name()); err == nil {
-				t := &scratch{dir: dir, work: workDir(dir), lock: lock}
-				if err = errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(t.work, 0o755)); err == nil {
+				t := &scratch{dir: dir, work: filepath.Join(dir, "work"), lock: lock, ids: foreign || os.Geteuid() != 0}
+				if t.ids {
+					t.work = apartDir(dir)
+				}
+				if err = errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(t.work, 0o755), t.own()); err == nil {
 					return t, nil
 				}
+				os.Remove(t.work)
 				os.Remove(dir)
 			}
 		}
@@ -62,12 +66,29 @@ func (s *Store) newScratch() (*scratch, error) {
 	}
 }
 
+// firstID is the first of the host's user and group ids that a build with ids of
+// its own has for 0 and up. They lie among those that systemd leaves to
+// containers; whoever else has them is no more than another such build.
+const (
+	firstID = 0x60000000
+	lastIDs = 65536
+)
+
+// own gives the work directory to the ids that work there. Without root
+// mmdebstrap sees to that.
+func (t *scratch) own() error {
+	if !t.ids || os.Geteuid() != 0 {
+		return nil
+	}
+	return os.Chown(t.work, firstID, firstID)
+}
+
 // path returns a path for mmdebstrap's work.
 func (t *scratch) path(name string) string { return filepath.Join(t.work, name) }
 
 // remove removes the directories and gives up the lock, in this order.
 func (t *scratch) remove() error {
-	err := errors.Join(removeTree(t.work), removeTree(t.dir))
+	err := errors.Join(removeTree(apartDir(t.dir)), removeTree(t.dir))
 	if err == nil {
 		err = os.Remove(t.lock.Name())
 	}
@@ -101,7 +122,7 @@ func sweepOne(dir string) error {
 		lock.Close()
 		return err
 	}
-	return (&scratch{dir: dir, work: workDir(dir), lock: lock}).remove()
+	return (&scratch{dir: dir, lock: lock}).remove()
 }
 
 // removeTree removes a tree whose files may belong to the ids of a user

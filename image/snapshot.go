@@ -65,7 +65,7 @@ func (s *Store) MakeSnapshot(ctx context.Context, digest, key string, make func(
 	if dir := s.Snapshot(digest, key); dir != "" {
 		return dir, nil
 	}
-	t, err := s.newScratch()
+	t, err := s.newScratch(false)
 	if err != nil {
 		return "", noSpace(err, s.dir)
 	}

@@ -176,7 +176,7 @@ func TestDamagedRecord(t *testing.T) {
 // TestSweep shows that what a living build uses stays, and that the rest goes.
 func TestSweep(t *testing.T) {
 	s := openStore(t)
-	alive, err := s.newScratch()
+	alive, err := s.newScratch(false)
 	if err != nil {
 		t.Fatal(err)
 	}
