@@ -22,8 +22,9 @@ import (
 // and in a soak for ten (see runsOf). -seed repeats a round.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	const calls = 3000 // of a round
-	runs, total := runsOf(t, time.Minute, 10*time.Minute), map[string]int{}
+	const calls = 3000  // of a round
+	const long = 20_000 // calls of a run that meets everything
+	runs, total, did := runsOf(t, time.Minute, 10*time.Minute), map[string]int{}, 0
 	for seed := runs.seed; seed == runs.seed || !runs.one && !runs.over(); seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			r := newModelRun(t, seed)
@@ -34,13 +35,23 @@ func TestModel(t *testing.T) {
 			for k, n := range r.count {
 				total[k] += n
 			}
+			did += r.did
 		})
 		if t.Failed() {
 			t.Fatalf("repeat with -run TestModel -seed %d", seed)
 		}
 	}
+	for _, kind := range everyKind {
+		if did > long && total[kind] == 0 {
+			t.Errorf("%d calls, and no %s", did, kind)
+		}
+	}
 	t.Logf("seeds from %d: %v", runs.seed, total)
 }
+
+// everyKind is what a long run does: more than the calls of a tree.
+var everyKind = []string{"checkpoint", "drop", "restore", "restore paths", "undo", "undo after others", "undo with conflicts",
+	"fork", "fork with mounts", "go on as a fork", "collect", "fault", "wreck", "wreck, power"}
 
 // call is one operation with all its arguments.
 type call struct {
@@ -57,6 +68,10 @@ type call struct {
 	answers      map[Epoch][]*call  // of a checkpoint with mounts (flags 1): what guests may ask for again
 	cookies      map[Ino]dirCookies // of a restore: which ones it gives is the workspace's business
 	times        map[Ino][3]int64   // of an undo: likewise atime, those of directories, and ctime
+	paths        []string           // of a restore of paths
+	mayRefuse    bool               // because of directories that moved
+	report       Report             // of an undo
+	left         *model             // the tree after a call of which the model only says what must hold
 }
 
 // result is what a call answers, as far as it is compared.
@@ -122,7 +137,7 @@ func (k *call) on(w *Workspace) (r result) {
 		r.n = int64(e)
 	case "end":
 		r.err = w.EndEpoch(k.c.Epoch)
-	case "checkpoint", "drop", "restore", "undo":
+	case "checkpoint", "drop", "restore", "restore paths", "undo", "undo after others":
 		r = k.onHistory(w)
 	}
 	r.ino = a.Ino
@@ -179,7 +194,7 @@ func (m *model) do(k *call) (r result) {
 		m.nextEpoch++
 	case "end":
 		m.endEpoch(k.c.Epoch)
-	case "checkpoint", "drop", "restore", "undo":
+	case "checkpoint", "drop", "restore", "restore paths", "undo", "undo after others":
 		r = m.doHistory(k)
 	}
 	return r
@@ -273,6 +288,8 @@ func (r *modelRun) step() {
 		r.fork()
 	case n < 171:
 		r.undo()
+	case n < 180:
+		r.pathsRestored()
 	default:
 		k := r.random()
 		if k.kind == "restore" {
@@ -319,9 +336,19 @@ func (r *modelRun) call(k *call) {
 		}
 		return
 	}
+	if k.refused(got.err) {
+		r.count[k.kind+", refused"]++
+		if r.image != nil {
+			r.crash(nil, result{})
+		}
+		return
+	}
+	if k.kind == "restore paths" || k.kind == "undo after others" {
+		k.left = r.present()
+	}
 	want := r.m.do(k)
 	if got != want {
-		r.Fatalf("%+v: got %+v, want %+v", k.brief(), got, want)
+		r.Fatalf("%+v: got %+v, want %+v: %v", k.brief(), got, want, want.err)
 	}
 	r.since = append(r.since, k)
 	if got.err == nil && k.c.Unique != 0 && r.t.journal.End() != end {

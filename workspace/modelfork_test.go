@@ -131,39 +131,6 @@ func (m *model) fork(c modelCheckpoint, mounts bool) *model {
 	return f
 }
 
-// undo lets one run do some things and takes them back.
-func (r *modelRun) undo() {
-	r.Helper()
-	r.call(&call{kind: "checkpoint"})
-	if _, changed := r.w.Present(); changed {
-		return // it failed, or was lost in a crash
-	}
-	r.undos++
-	w, before := r.w, r.m.head
-	by := Writer{Kind: "run", Name: "agent", Run: fmt.Sprint("undone", r.undos)}
-	name := fmt.Sprint("undone", r.undos)
-	r.call(&call{kind: "make", c: Caller{Writer: by}, ino: Root, name: name, mode: 0o100644})
-	for range r.rng.IntN(12) {
-		r.clock.Add(1)
-		k := r.random()
-		switch k.kind {
-		case "begin", "end", "checkpoint", "drop", "restore":
-			continue
-		}
-		k.c.Writer = by
-		if r.call(k); r.w != w {
-			return
-		}
-	}
-	r.call(&call{kind: "checkpoint"})
-	_, made := r.m.nodes[Root].entries[name]
-	if _, changed := r.w.Present(); changed || !made || r.w != w {
-		return
-	}
-	r.clock.Add(1)
-	r.call(&call{kind: "undo", name: by.Run, n: int64(before)})
-}
-
 // undo makes the tree what it was before a run, if nobody else did anything
 // since. When names changed last is the workspace's business: the times of
 // directories, and ctime; and so is atime, which no diff looks at.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"syscall"
 
 	"holt"
@@ -92,6 +93,10 @@ func (k *call) onHistory(w *Workspace) (r result) {
 	case "restore":
 		_, r.err = w.Restore(context.Background(), k.c, k.name, RestoreOptions{})
 		k.cookies = cookiesOf(w.Tree())
+	case "restore paths":
+		_, r.err = w.Restore(context.Background(), k.c, k.name, RestoreOptions{Paths: k.paths})
+	case "undo after others":
+		r.err = k.undoOn(w)
 	case "undo":
 		var report Report
 		if report, r.err = w.Undo(context.Background(), k.c, k.name, RestoreOptions{}); r.err == nil && len(report.Conflicts) > 0 {
@@ -107,7 +112,10 @@ func (k *call) onHistory(w *Workspace) (r result) {
 
 func (m *model) doHistory(k *call) (r result) {
 	i := slices.IndexFunc(m.checkpoints, func(c modelCheckpoint) bool {
-		return c.name == k.name && k.kind != "undo" || k.kind == "undo" && int64(c.id) == k.n
+		if strings.HasPrefix(k.kind, "undo") {
+			return int64(c.id) == k.n
+		}
+		return c.name == k.name
 	})
 	switch {
 	case k.kind == "checkpoint" && i >= 0:
@@ -127,6 +135,15 @@ func (m *model) doHistory(k *call) (r result) {
 		r.err = syscall.ENOENT
 	case k.kind == "restore":
 		m.restore(k, m.checkpoints[i])
+	case k.kind == "restore paths":
+		if r.err = m.restorePaths(k, m.checkpoints[i]); r.err == nil {
+			m.adopt(k)
+		}
+	case k.kind == "undo after others":
+		after := slices.IndexFunc(m.checkpoints, func(c modelCheckpoint) bool { return int64(c.id) == k.from })
+		if r.err = m.undoAfter(k, m.checkpoints[i], m.checkpoints[after]); r.err == nil {
+			m.adopt(k)
+		}
 	case k.kind == "undo":
 		m.undo(k, m.checkpoints[i])
 	default:

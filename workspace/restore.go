@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,7 +38,8 @@ type Conflict struct {
 // it has; so does a crash: recovery finds the one or the other.
 //
 // With paths, what has since moved out of them stays where it is, and comes
-// back as a copy with a new inode number.
+// back as a copy with a new inode number. Conflict if a directory above a path
+// was removed or moved since.
 func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt RestoreOptions) (Report, error) {
 	paths, err := cleanPaths(opt.Paths)
 	if err != nil {
@@ -217,12 +219,13 @@ type scope struct {
 	paths  []string
 	g      *goal
 	erased map[dirName]bool
-	copies Ino // the next number for a copy
+	own    map[Ino]bool // see itself
+	copies Ino          // the next number for a copy
 }
 
 func (s *scope) goal() (*goal, error) {
 	s.g = &goal{now: s.d.before, inodes: map[Ino]was{}}
-	s.erased, s.copies = map[dirName]bool{}, Ino(s.t.count.NextIno)
+	s.erased, s.own, s.copies = map[dirName]bool{}, map[Ino]bool{}, Ino(s.t.count.NextIno)
 	if len(s.paths) == 0 {
 		s.g.erase, s.g.enter = s.d.gone, s.d.came
 		for ino, p := range s.d.inodes {
@@ -231,6 +234,11 @@ func (s *scope) goal() (*goal, error) {
 			}
 		}
 		return s.g, nil
+	}
+	for _, path := range s.paths {
+		if err := s.above(path); err != nil {
+			return nil, err
+		}
 	}
 	for _, step := range []func() error{s.erase, s.enter, s.inPlace} {
 		if err := step(); err != nil {
@@ -303,9 +311,10 @@ func (s *scope) cameInScope(ino Ino) (bool, error) {
 			continue
 		}
 		path, err := s.d.path(e, true)
-		if err != nil || within(path, s.paths) {
-			return err == nil, err
+		if err != nil || !within(path, s.paths) {
+			return false, err
 		}
+		return s.itself(e.parent)
 	}
 	return false, nil
 }
@@ -320,8 +329,11 @@ func (s *scope) enter() error {
 		if !within(path, s.paths) {
 			continue
 		}
-		if err := s.missingParent(e); err != nil {
-			return err
+		if yes, err := s.itself(e.parent); err != nil || !yes {
+			if err != nil {
+				return err
+			}
+			continue // it comes with the copy
 		}
 		if err := s.enterTree(e, e.parent); err != nil {
 			return err
@@ -330,18 +342,65 @@ func (s *scope) enter() error {
 	return nil
 }
 
-// missingParent refuses a path in a directory that is not there now.
-func (s *scope) missingParent(e placedEntry) error {
-	in, err := s.d.before.named(e.parent)
-	if err != nil || in != nil {
-		return err
+// above refuses a path whose directory is not there now or has moved since, as
+// long as that is not restored as well: what comes back would lie elsewhere,
+// and what lies there now is what was elsewhere.
+func (s *scope) above(path string) error {
+	for _, side := range []struct {
+		walked, other point
+		then          bool
+	}{{s.d.after, s.d.before, true}, {s.d.before, s.d.after, false}} {
+		e, err := side.walked.walk(path)
+		if err != nil || e.ino == Root {
+			return err
+		}
+		if e.ino == 0 {
+			continue
+		}
+		dir, err := side.walked.dirPath(e.parent)
+		if err != nil {
+			return err
+		}
+		other, err := side.other.dirPath(e.parent)
+		switch {
+		case err != nil:
+			return err
+		case within(dir, s.paths) || dir == other:
+		case side.then:
+			return holt.Errorf(holt.Conflict, "restore %s: directory %s is not there now", path, dir).
+				WithHint("restore %s too", dir)
+		case other != "":
+			return holt.Errorf(holt.Conflict, "restore %s: directory %s was %s then", path, dir, other).
+				WithHint("restore %s and %s", dir, other)
+		}
 	}
-	dir, err := s.d.after.dirPath(e.parent)
-	if err != nil || within(dir, s.paths) {
-		return err
+	return nil
+}
+
+// itself tells whether a directory that was in scope, or above it, comes back
+// itself: not as a copy, as does one that has moved out, with all below it.
+func (s *scope) itself(dir Ino) (yes bool, err error) {
+	if yes, ok := s.own[dir]; ok || dir == Root {
+		return yes || dir == Root, nil
 	}
-	return holt.Errorf(holt.Conflict, "restore %s: directory %s is not there now", dir+"/"+e.name, dir).
-		WithHint("restore %s too", dir)
+	defer func() { s.own[dir] = yes }()
+	then, err := s.d.after.dirPath(dir)
+	if err != nil || !within(then, s.paths) {
+		return err == nil, err
+	}
+	names, err := s.d.after.names(dir)
+	if err != nil || len(names) != 1 {
+		return false, cmp.Or(err, fmt.Errorf("directory %d has %d names", dir, len(names)))
+	}
+	if yes, err = s.itself(names[0].parent); err != nil || !yes {
+		return false, err
+	}
+	here, err := s.d.before.entry(names[0].parent, names[0].name)
+	if err != nil || here.ino == dir {
+		return err == nil, err
+	}
+	now, err := s.d.before.dirPath(dir)
+	return err == nil && (now == "" || within(now, s.paths)), err
 }
 
 // enterTree enters e in a directory: as it was, or as a copy if it has a name
@@ -425,11 +484,15 @@ func (s *scope) inPlace() error {
 			if now.ino != ino {
 				continue
 			}
-			path, err := s.d.path(now, false) // its directory may have moved out of scope
+			path, err := s.d.path(e, true)
 			if err != nil {
 				return err
 			}
-			if within(path, s.paths) {
+			here, err := s.itself(e.parent) // it may have moved out of scope, or into it
+			if err != nil {
+				return err
+			}
+			if here && within(path, s.paths) {
 				s.g.inodes[ino] = was{row: p.after, at: s.d.after}
 			}
 		}

@@ -181,6 +181,65 @@ func TestRestorePaths(t *testing.T) {
 	}
 }
 
+// What is restored of a directory that has moved out of the paths comes back
+// beside it: the directory itself is left alone, and so is what it holds now.
+func TestRestorePathsOfMoved(t *testing.T) {
+	f := newFixture(t, Options{})
+	for _, dir := range []string{"out", "src", "src/d", "src/a", "src/a/b", "top"} {
+		f.mkdir(dir)
+	}
+	f.put("src/d/x", "x")
+	f.put("src/d/y", "y")
+	f.put("src/a/b/z", "z")
+	f.put("top/f", "f")
+	f.checkpoint("one")
+	f.ok(f.rename("src/d", "out/d", 0))
+	f.ok(f.unlink("out/d/y"))
+	f.put("out/d/x", "changed")
+	f.ok(f.rename("src/a/b", "src/b", 0)) // stays in the paths, and its directory does not
+	f.ok(f.rename("src/a", "out/a", 0))
+	f.restore("one", "/src")
+	f.check()
+	if got := f.get("src/d/x") + f.get("src/d/y") + f.get("src/a/b/z") + f.get("out/d/x"); got != "xyzchanged" {
+		t.Fatal(got)
+	}
+	for dir, want := range map[string]string{"out/d": "x", "out/a": "", "src": "a d"} {
+		names := f.list(dir)
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Fatalf("%s has %q", dir, got)
+		}
+	}
+	// What has moved into the paths goes from there, and has another name elsewhere.
+	f.checkpoint("two")
+	f.ok(f.rename("out/d", "src/e", 0))
+	_, err := f.t.Link(f.c, f.must("src/e/x").Ino, f.must("out").Ino, "x")
+	f.ok(err)
+	f.put("out/x", "kept")
+	f.restore("two", "/src")
+	if got := f.get("out/x"); got != "kept" {
+		t.Fatal(got)
+	}
+	f.ok(f.rename("top", "moved", 0)) // above a path
+	f.put("moved/f", "changed")
+	before := f.dump()
+	for _, path := range []string{"/top/f", "/moved/f"} {
+		_, err := f.w.Restore(t.Context(), f.c, "one", RestoreOptions{Paths: []string{path}})
+		if holt.CodeOf(err) != holt.Conflict {
+			t.Fatal(path, err)
+		}
+	}
+	if f.dump() != before {
+		t.Fatal("a restore that was refused changed something")
+	}
+	f.restore("one", "/top", "/moved")
+	if f.get("top/f") != "f" {
+		t.Fatal("not restored")
+	}
+	_, err = f.stat("moved")
+	f.want(err, syscall.ENOENT)
+}
+
 func FuzzUnpackParts(f *testing.F) {
 	o := op{kind: opEnter, parent: 1, name: "x", ino: 7}
 	var p parts
