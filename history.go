@@ -27,7 +27,7 @@ type Checkpoint struct {
 	Parent    int64     `json:"parent,omitempty" doc:"number of the checkpoint that it descends from; absent: nothing"`
 	Auto      bool      `json:"auto,omitempty" doc:"nobody asked for it by name; it goes when it is old"`
 	Note      string    `json:"note,omitempty" doc:"why it was taken"`
-	Run       string    `json:"run,omitempty" doc:"the run before or after which it was taken"`
+	Run       string    `json:"run,omitempty" doc:"the run, or the stretch of work in a terminal, before or after which it was taken"`
 	Flushed   bool      `json:"flushed,omitempty" doc:"what programs held in memory was written first"`
 	Changed   bool      `json:"changed,omitempty" doc:"of the present: something changed since its parent"`
 	CreatedAt time.Time `json:"created_at"`
@@ -51,7 +51,7 @@ type Freed struct {
 type Writer struct {
 	Kind     string `json:"kind,omitempty" doc:"run, terminal, person, token or system; absent: nobody is known"`
 	Name     string `json:"name,omitempty"`
-	Run      string `json:"run,omitempty"`
+	Run      string `json:"run,omitempty" doc:"what it was part of, and is undone with: the run, or the stretch of work in a terminal"`
 	Terminal string `json:"terminal,omitempty"`
 	Token    string `json:"token,omitempty"`
 }
@@ -127,16 +127,16 @@ type RestoreSpec struct {
 	DryRun     bool      `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
 }
 
-// UndoSpec says which run to take back.
+// UndoSpec says which run to take back, or which stretch of work in a terminal.
 type UndoSpec struct {
-	Run    string    `json:"run,omitempty" doc:"id of the run; default: the last that changed something"`
+	Run    string    `json:"run,omitempty" doc:"id of a run or of a stretch of work in a terminal; or a terminal's id or name: the last stretch in it; default: the last run or stretch that changed something"`
 	Paths  OSStrings `json:"paths,omitempty" doc:"only what is, or was, at or below one of these; default: everything"`
 	DryRun bool      `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
 }
 
 // ChangeReport says what a restore or an undo did, or would do.
 type ChangeReport struct {
-	Run       string         `json:"run,omitempty" doc:"the run that was undone"`
+	Run       string         `json:"run,omitempty" doc:"the run or stretch that was undone"`
 	Before    string         `json:"before,omitempty" doc:"the checkpoint that was taken of the present first; absent after a dry run, or when there was nothing to do"`
 	Counts    Counts         `json:"counts"`
 	Changes   []Change       `json:"changes" nullable:"false" doc:"from what was to what is; at most 1000, deletions first"`
@@ -145,9 +145,10 @@ type ChangeReport struct {
 	Unflushed bool           `json:"unflushed,omitempty" doc:"the computer that has the workspace did not write what its programs held in memory, and some of that may have been lost"`
 }
 
-// Receipt says what a run changed in its workspace.
+// Receipt says what a run, or a stretch of work in a terminal, changed in its
+// workspace.
 type Receipt struct {
-	Run     string   `json:"run"`
+	Run     string   `json:"run" doc:"its id"`
 	Before  string   `json:"before,omitempty" doc:"the checkpoint that it began with; absent: the empty workspace"`
 	After   string   `json:"after,omitempty" doc:"the checkpoint that it left; absent: it changed nothing, or what it left is still the present"`
 	Counts  Counts   `json:"counts"`

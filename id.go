@@ -5,6 +5,7 @@ import (
 	"encoding/base32"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -24,6 +25,9 @@ type (
 	RunID string
 	// TerminalID names a terminal of a computer, and of its forks: "term_…".
 	TerminalID string
+	// StretchID names a stretch of work in a terminal: the terminal's id, a dot, and
+	// the number of the checkpoint that the stretch began with: "term_….17".
+	StretchID string
 	// TokenID names an API token, never the secret itself: "tok_…".
 	TokenID string
 )
@@ -88,6 +92,39 @@ func ParseRunID(s string) (RunID, error) {
 func ParseTerminalID(s string) (TerminalID, error) {
 	id, err := parseID(terminalPrefix, "terminal", s)
 	return TerminalID(id), err
+}
+
+// NewStretchID returns the name of the work in a terminal that began with the
+// checkpoint of a number.
+func NewStretchID(t TerminalID, checkpoint int64) StretchID {
+	return StretchID(fmt.Sprint(t, ".", checkpoint))
+}
+
+// ParseStretchID returns s as a StretchID, or an InvalidArgument [Error].
+func ParseStretchID(s string) (StretchID, error) {
+	terminal, number, _ := strings.Cut(s, ".")
+	id, err := ParseTerminalID(terminal)
+	n, bad := strconv.ParseInt(number, 10, 64)
+	if err != nil || bad != nil || n < 0 || s != string(NewStretchID(id, n)) {
+		return "", Errorf(InvalidArgument, "%q is not the id of a stretch of work in a terminal", clip(s)).
+			WithHint("it is the terminal's id, a dot and a number")
+	}
+	return StretchID(s), nil
+}
+
+// ParseWork returns s if it can name work that is looked at, or undone, as one: a
+// run or a stretch by its id, or a terminal by its id or name, which stands for
+// the last stretch in it. Otherwise it returns an InvalidArgument [Error].
+func ParseWork(s string) (string, error) {
+	_, run := ParseRunID(s)
+	_, stretch := ParseStretchID(s)
+	_, terminal := ParseTerminalID(s)
+	_, name := ParseName(s)
+	if run != nil && stretch != nil && terminal != nil && name != nil {
+		return "", Errorf(InvalidArgument, "%q names neither a run nor work in a terminal", clip(s)).
+			WithHint("name a run by its id (run_…), or a terminal by its id or name; holt workspace checkpoints shows what changed something")
+	}
+	return s, nil
 }
 
 // ParseMomentID returns s as a MomentID, or an InvalidArgument [Error].

@@ -83,7 +83,7 @@ func (a *app) workspaceCheckpoint() *cobra.Command {
 	cmd.Long = `Takes a checkpoint: the state as it is now can be looked at, compared and gone
 back to from now on. It takes a moment, whatever the workspace holds. One with a
 name stays until it is deleted; an automatic one goes when it is old. Runs take
-their own when they change something.`
+their own when they change something, and so does work in terminals.`
 	cmd.Example = "  holt workspace checkpoint einstein before-upgrade --note 'npm 11'"
 	cmd.Flags().StringVar(&spec.Note, "note", "", "why it is taken")
 	return cmd

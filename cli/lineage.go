@@ -30,7 +30,7 @@ func (a *app) workspaceHistory() *cobra.Command {
 		return printTable(a.Out, []string{"WHAT", "WHEN", "BY", "SIZE", "CHECKPOINT"}, rows)
 	})
 	cmd.Long = `Shows the states that a file or directory has had, newest first, also when it is
-gone: when it was changed, by which run or person, and the first checkpoint that
+gone: when it was changed, by which run, work in a terminal or person, and the first checkpoint that
 has the state (holt workspace cat --at CHECKPOINT shows it). Changes by the same
 writer between two checkpoints are one.`
 	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
@@ -84,12 +84,12 @@ func (a *app) workspaceBlame() *cobra.Command {
 }
 
 func (a *app) workspaceReceipt() *cobra.Command {
-	cmd := a.onPast("receipt NAME RUN", "Show what a run changed", 2, 2, func(ctx context.Context, c *client.Client, args []string) error {
-		id, err := holt.ParseRunID(args[1])
+	cmd := a.onPast("receipt NAME WORK", "Show what a run, or work in a terminal, changed", 2, 2, func(ctx context.Context, c *client.Client, args []string) error {
+		work, err := holt.ParseWork(args[1])
 		if err != nil {
 			return err
 		}
-		r, err := c.History.Receipt(ctx, args[0], string(id))
+		r, err := c.History.Receipt(ctx, args[0], work)
 		if err != nil {
 			return err
 		}
@@ -99,6 +99,8 @@ func (a *app) workspaceReceipt() *cobra.Command {
 		a.sayReceipt(args[0], "workspace undo "+args[0], r)
 		return nil
 	})
+	cmd.Long = `WORK is a run by its id; or work in a terminal: a stretch of it by its id, the
+last stretch by the terminal's name.`
 	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
 	return cmd
 }

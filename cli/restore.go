@@ -50,18 +50,21 @@ func pathsOf(workspace string, args []string) (paths []string, err error) {
 	return paths, nil
 }
 
-const undoHelp = `Takes back what one run changed, and keeps what came later. Without RUN it is the
-last run that changed something; a second undo finds that run taken back, and
-goes no further: name an earlier run. What was changed again since is a
+const undoHelp = `Takes back what one run changed, or one stretch of work in a terminal, and keeps
+what came later. WORK is a run or a stretch by its id, or a terminal by its name:
+the last stretch in it. Without WORK it is the last that changed something; a
+second undo finds that taken back, and goes no further: name an earlier one. A
+stretch begins with the first change after a minute without one, and ends when
+the last one leaves the terminal, and after five minutes. What was changed again since is a
 conflict: it is left as it is and listed, and the exit status is 4. The present
 gets a checkpoint first, so an undo can be undone by restoring that.
 
-holt computer run --receipt shows the id of a run, and so do holt workspace
-checkpoints and holt workspace history.`
+holt computer run --receipt shows the id of a run; holt workspace checkpoints and
+holt workspace history show those of runs and stretches.`
 
 func (a *app) workspaceUndo() *cobra.Command {
 	var dryRun bool
-	cmd := a.onPast("undo NAME [RUN [PATH]…]", "Take back what one run changed", 1, -1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.onPast("undo NAME [WORK [PATH]…]", "Take back what a run, or work in a terminal, changed", 1, -1, func(ctx context.Context, c *client.Client, args []string) error {
 		return a.undo(ctx, c, args[0], args[1:], dryRun)
 	})
 	cmd.Long = undoHelp
@@ -73,7 +76,7 @@ func (a *app) workspaceUndo() *cobra.Command {
 // computerUndo is the same by the computer that the run was in.
 func (a *app) computerUndo() *cobra.Command {
 	var dryRun bool
-	cmd := a.onPast("undo NAME [RUN [PATH]…]", "Take back what one run changed in a computer's workspace", 1, -1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.onPast("undo NAME [WORK [PATH]…]", "Take back what a run, or work in a terminal, changed in a computer's workspace", 1, -1, func(ctx context.Context, c *client.Client, args []string) error {
 		computer, err := c.Computers.Get(ctx, args[0])
 		if err != nil {
 			return err
@@ -89,11 +92,10 @@ func (a *app) computerUndo() *cobra.Command {
 func (a *app) undo(ctx context.Context, c *client.Client, workspace string, args []string, dryRun bool) error {
 	spec := holt.UndoSpec{DryRun: dryRun}
 	if len(args) > 0 {
-		id, err := holt.ParseRunID(args[0])
-		if err != nil {
+		var err error
+		if spec.Run, err = holt.ParseWork(args[0]); err != nil {
 			return err
 		}
-		spec.Run = string(id)
 		if spec.Paths, err = pathsOf(workspace, args[1:]); err != nil {
 			return err
 		}
@@ -103,7 +105,7 @@ func (a *app) undo(ctx context.Context, c *client.Client, workspace string, args
 		return err
 	}
 	if report.Counts.Total()+len(report.Conflicts) == 0 {
-		a.say("hint: nothing of it is left to take back; holt workspace checkpoints %s names earlier runs", workspace)
+		a.say("hint: nothing of it is left to take back; holt workspace checkpoints %s names what came earlier", workspace)
 	}
 	return a.reportChanges(workspace, report, dryRun, "--json lists 1000")
 }

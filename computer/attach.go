@@ -34,6 +34,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 		return err
 	}
 	a.l = l
+	defer l.terminals.work.attach(t.ID)()
 	err = client.AttachTerminal(ctx, t.ID, spec, in, a.event)
 	switch {
 	case err == nil || a.broke != nil:

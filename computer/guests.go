@@ -65,3 +65,25 @@ func (g *Guests) Settle(ctx context.Context, id holt.WorkspaceID) {
 		l.log.Debug("not waited for what runs changed", "computer", l.id, "err", err)
 	}
 }
+
+// Rest ends the stretch of work in the terminals of a workspace: what they change
+// from now on is undone apart from what they changed before.
+func (g *Guests) Rest(ctx context.Context, id holt.WorkspaceID) {
+	if l := g.at(ctx, id); l != nil {
+		l.terminals.work.rest()
+	}
+}
+
+// Terminals returns the terminals of a name that the computer with a workspace
+// has, or had as long as that is on record.
+func (g *Guests) Terminals(ctx context.Context, id holt.WorkspaceID, name string) (ids []holt.TerminalID, err error) {
+	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	if err != nil || !ok {
+		return nil, err
+	}
+	list, err := g.s.terminals.list(ctx, `WHERE computer = ? AND name = ?`, r.ID, name)
+	for _, one := range list {
+		ids = append(ids, one.ID)
+	}
+	return ids, err
+}

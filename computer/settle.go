@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"holt"
 	"holt/workspace"
@@ -49,6 +51,32 @@ func (l *live) end(id holt.RunID) {
 	if err != nil && l.ctx.Err() == nil {
 		l.log.Warn("no checkpoint after a run", "run", id, "err", err)
 	}
+}
+
+// beginWork is begin for a stretch of work in a terminal. It returns the number of
+// the checkpoint that the stretch begins with.
+func (l *live) beginWork(terminal string) (int64, error) {
+	c, err := l.ws.BeginStretch(terminal)
+	if err != nil {
+		l.log.Warn("no checkpoint before work in a terminal", "computer", l.id, "terminal", terminal, "err", err)
+	}
+	return int64(c.ID), err
+}
+
+// endWork gives what terminals changed in a stretch its checkpoint, in the background.
+func (l *live) endWork(by map[holt.StretchID]string) {
+	l.spawn(func() {
+		flushed := l.flush(l.ctx) == nil
+		var errs []error
+		for _, id := range slices.Sorted(maps.Keys(by)) {
+			_, _, err := l.ws.EndStretch(l.ctx, id, by[id], flushed)
+			errs = append(errs, err)
+		}
+		_, err := l.ws.Thin(l.ctx, l.keep) // the next stretch may have begun, with a checkpoint of its own
+		if err := errors.Join(append(errs, err)...); err != nil && l.ctx.Err() == nil {
+			l.log.Warn("no checkpoint after work in a terminal", "computer", l.id, "err", err)
+		}
+	})
 }
 
 // flush has the guest write what it holds of the workspace in memory. It takes

@@ -15,14 +15,15 @@ import (
 type terminalSet struct {
 	l     *live
 	table terminalTable
+	work  *stretches
 
 	mu       sync.Mutex
-	here     map[holt.TerminalID]bool // that are on record, as far as was asked
-	starting map[holt.TerminalID]bool // that the guest may not know yet
+	here     map[holt.TerminalID]string // names of those on record, as far as was asked
+	starting map[holt.TerminalID]bool   // that the guest may not know yet
 }
 
 func newTerminalSet(l *live, table terminalTable) *terminalSet {
-	return &terminalSet{l: l, table: table, here: map[holt.TerminalID]bool{}, starting: map[holt.TerminalID]bool{}}
+	return &terminalSet{l: l, table: table, work: newStretches(l.beginWork, l.endWork), here: map[holt.TerminalID]string{}, starting: map[holt.TerminalID]bool{}}
 }
 
 // claim says that a terminal of this id is being opened: it must not be taken
@@ -164,6 +165,7 @@ func (s *terminalSet) attend(c *agent.Client) {
 			return
 		case <-tick.C:
 		}
+		s.work.tick()
 		open, err := s.table.list(s.l.ctx, `WHERE computer = ? AND state = 'running' LIMIT 1`, s.l.id)
 		if err != nil || len(open) == 0 {
 			continue
@@ -176,33 +178,38 @@ func (s *terminalSet) attend(c *agent.Client) {
 	}
 }
 
-// writer returns whom a tag stands for, if it is a terminal of this computer.
+// writer returns whom a tag stands for, if it is a terminal of this computer, and
+// counts it as at work: who asks is about to change something for it.
 func (s *terminalSet) writer(tag string) (workspace.Writer, bool) {
 	text, ok := strings.CutPrefix(tag, "terminal/")
 	if !ok {
 		return workspace.Writer{}, false
 	}
 	id, err := holt.ParseTerminalID(text)
-	if err != nil || !s.known(id) {
+	if err != nil {
 		return workspace.Writer{}, false
 	}
-	return workspace.Writer{Kind: "terminal", Name: "agent", Terminal: string(id)}, true
+	name, ok := s.known(id)
+	if !ok {
+		return workspace.Writer{}, false
+	}
+	return workspace.Writer{Kind: "terminal", Name: "agent", Run: string(s.work.changes(id, name)), Terminal: string(id)}, true
 }
 
-// known says whether a terminal is, or was, on record.
-func (s *terminalSet) known(id holt.TerminalID) bool {
+// known returns the name of a terminal that is, or was, on record.
+func (s *terminalSet) known(id holt.TerminalID) (name string, ok bool) {
 	s.mu.Lock()
-	known := s.here[id]
+	name, ok = s.here[id]
 	s.mu.Unlock()
-	if known {
-		return true
+	if ok {
+		return name, true
 	}
 	list, err := s.table.list(context.WithoutCancel(s.l.ctx), `WHERE computer = ? AND id = ?`, s.l.id, id)
 	if err != nil || len(list) == 0 {
-		return false
+		return "", false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.here[id] = true
-	return true
+	s.here[id] = list[0].Name
+	return list[0].Name, true
 }

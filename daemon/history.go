@@ -26,7 +26,13 @@ func (h histories) use(ctx context.Context, ref string, fn func(context.Context,
 		h.w.guests.Settle(ctx, r.id)
 	}
 	return h.w.use(ctx, string(r.id), func(ctx context.Context, ws *workspace.Workspace) error {
-		return fn(ctx, workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}})
+		s := workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}}
+		if h.w.guests != nil {
+			s.Terminals = func(ctx context.Context, name string) ([]holt.TerminalID, error) {
+				return h.w.guests.Terminals(ctx, r.id, name)
+			}
+		}
+		return fn(ctx, s)
 	})
 }
 
@@ -54,6 +60,13 @@ func (h histories) flush(ctx context.Context, ref string) (flushed bool) {
 		h.w.log.Warn("what programs hold in memory was not written first", "workspace", r.id, "err", err)
 	}
 	return err == nil
+}
+
+// rest ends the stretch of work in the terminals of a workspace.
+func (h histories) rest(ctx context.Context, ref string) {
+	if r, err := h.w.table.find(ctx, ref); err == nil && h.w.guests != nil {
+		h.w.guests.Rest(ctx, r.id)
+	}
 }
 
 // Checkpoint takes a checkpoint.
@@ -153,7 +166,7 @@ func (h histories) Restore(ctx context.Context, ref string, spec holt.RestoreSpe
 	})
 }
 
-// Undo takes one run back.
+// Undo takes one run back, or one stretch of work in a terminal.
 func (h histories) Undo(ctx context.Context, ref string, spec holt.UndoSpec, key string) (holt.ChangeReport, error) {
 	return h.turn(ctx, ref, "undo", spec.DryRun, key, spec, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
 		return s.Undo(ctx, spec)
@@ -165,6 +178,9 @@ func (h histories) turn(ctx context.Context, ref, verb string, dryRun bool, key 
 	act func(context.Context, workspace.Story) (holt.ChangeReport, error)) (holt.ChangeReport, error) {
 	return once(ctx, h.w.Files(), verb, key, []any{ref, spec}, func(ctx context.Context) (holt.ChangeReport, error) {
 		flushed := dryRun || h.flush(ctx, ref)
+		if !dryRun {
+			h.rest(ctx, ref)
+		}
 		report, err := ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
 			defer h.w.shelf.kernels.settle(ctx, s.W)
 			return act(ctx, s)
@@ -184,7 +200,7 @@ func (h histories) Blame(ctx context.Context, ref, path string) (holt.Writer, er
 	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Writer, error) { return s.Blame(ctx, path) })
 }
 
-// Receipt says what a run changed.
+// Receipt says what a run or stretch changed.
 func (h histories) Receipt(ctx context.Context, ref, run string) (holt.Receipt, error) {
 	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Receipt, error) { return s.Receipt(ctx, run) })
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"holt"
+	"holt/daemon"
 	"holt/server/servertest"
 )
 
@@ -55,6 +56,7 @@ func TestTerminalWriter(t *testing.T) {
 	d := up(t, config(t, home(t)))
 	create(t, d, holt.ComputerSpec{Name: "curie"})
 	ctx, terminals := t.Context(), d.Computers().Terminals()
+	succeeds(t, d, "curie", "echo kept > /home/agent/src")
 	info, err := terminals.Open(ctx, "curie", holt.TerminalSpec{User: "root", Env: map[holt.OSString]holt.OSString{"PS1": "> ", "SECRET": "x"}}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +72,7 @@ func TestTerminalWriter(t *testing.T) {
 	if err != nil || fmt.Sprint(got.Rows) != fmt.Sprintf("[[agent %s]]", info.ID) {
 		t.Errorf("query: %+v, %v", got, err)
 	}
+	undoesWork(t, d, s, info)
 	if _, err := d.Computers().Stop(ctx, "curie", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -85,4 +88,40 @@ func TestTerminalWriter(t *testing.T) {
 	if err != nil || next.ID == info.ID {
 		t.Errorf("opened after the stop: %+v, %v", next, err)
 	}
+}
+
+// undoesWork shows that what is done in a terminal can be taken back, also while
+// somebody is attached, and that what is done after that is another stretch.
+func undoesWork(t *testing.T, d *daemon.Daemon, s *servertest.Screen, info holt.Terminal) {
+	t.Helper()
+	ctx, h := t.Context(), d.Workspaces().History()
+	before := len(servertest.Must(h.Checkpoints(ctx, "curie"))(t))
+	first := servertest.Must(h.Blame(ctx, "curie", "/notes"))(t).Run
+	s.Type(t, "rm /home/agent/src; echo go''ne\n")
+	s.Shows(t, "gone")
+	report, err := h.Undo(ctx, "curie", holt.UndoSpec{Run: "main"}, "")
+	if err != nil || len(report.Conflicts) > 0 || countsOf(report.Counts) != counts(1, 0, 1, 0) {
+		t.Fatalf("undo of the terminal: %+v, %v", report, err)
+	}
+	if stretch, err := holt.ParseStretchID(report.Run); err != nil || report.Run != first || !strings.HasPrefix(string(stretch), string(info.ID)) {
+		t.Errorf("undone: %s, %v; want the stretch of terminal %s, %s", report.Run, err, info.ID, first)
+	}
+	if got := read(t, d, "curie", "/home/agent/src"); got != "kept\n" {
+		t.Errorf("after the undo: %q", got)
+	}
+	// What is done after an undo is another stretch: it begins with a checkpoint.
+	s.Type(t, "rm /home/agent/src; echo aga''in\n")
+	s.Shows(t, "again")
+	all := servertest.Must(h.Checkpoints(ctx, "curie"))(t)
+	if last := all[len(all)-1]; len(all) != before+2 || !last.Auto || last.Note != "before work in terminal main" {
+		t.Errorf("checkpoints: %+v", all[before:])
+	}
+	if r := servertest.Must(h.Receipt(ctx, "curie", string(info.ID)))(t); r.Run == first || countsOf(r.Counts) != counts(1, 0, 0, 0) {
+		t.Errorf("receipt of the last stretch: %+v", r)
+	}
+	if report, err = h.Undo(ctx, "curie", holt.UndoSpec{}, ""); err != nil || countsOf(report.Counts) != counts(0, 0, 1, 0) {
+		t.Errorf("undo of the last: %+v, %v", report, err)
+	}
+	_, err = h.Undo(ctx, "curie", holt.UndoSpec{Run: "nobody"}, "")
+	wantCode(t, err, holt.NotFound)
 }

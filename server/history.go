@@ -182,7 +182,7 @@ func (s *Server) goBack(api huma.API) {
 		return &reply[holt.ChangeReport]{report}, err
 	})
 
-	op = describe(http.MethodPost, "/v1/workspaces/{workspace}/undo", "undoRun", historyTag, "Take back what one run changed, and keep what came later")
+	op = describe(http.MethodPost, "/v1/workspaces/{workspace}/undo", "undoRun", historyTag, "Take back what one run, or one stretch of work in a terminal, changed, and keep what came later")
 	op.Description = "What was changed again since is left as it is and reported as a conflict. The present is checkpointed first."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneWorkspace
@@ -195,6 +195,11 @@ func (s *Server) goBack(api huma.API) {
 		}
 		if in.Body.Paths, err = parsePaths(in.Body.Paths); err != nil {
 			return nil, err
+		}
+		if in.Body.Run != "" {
+			if in.Body.Run, err = holt.ParseWork(in.Body.Run); err != nil {
+				return nil, err
+			}
 		}
 		report, err := nouns.Undo(ctx, ref, in.Body, in.Key)
 		return &reply[holt.ChangeReport]{report}, err
@@ -247,21 +252,21 @@ func (s *Server) whatBecame(api huma.API) {
 		return &reply[holt.Writer]{w}, err
 	})
 
-	op = describe(http.MethodGet, "/v1/workspaces/{workspace}/receipts/{run}", "getReceipt", historyTag, "Say what a run changed in a workspace")
+	op = describe(http.MethodGet, "/v1/workspaces/{workspace}/receipts/{run}", "getReceipt", historyTag, "Say what a run, or work in a terminal, changed in a workspace")
 	op.Description = "Also of a run whose computer is gone. A run that changed nothing has an empty receipt."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneWorkspace
-		OneRun
+		Run string `path:"run" maxLength:"255" doc:"id of a run or of a stretch of work in a terminal; or a terminal's id or name: the last stretch in it"`
 	}) (*reply[holt.Receipt], error) {
 		ref, err := parseRef(in.Workspace)
 		if err != nil {
 			return nil, err
 		}
-		id, err := holt.ParseRunID(in.Run)
+		work, err := holt.ParseWork(in.Run)
 		if err != nil {
 			return nil, err
 		}
-		receipt, err := nouns.Receipt(ctx, ref, string(id))
+		receipt, err := nouns.Receipt(ctx, ref, work)
 		return &reply[holt.Receipt]{receipt}, err
 	})
 }

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -11,7 +12,7 @@ import (
 
 // Receipt says what a run changed.
 type Receipt struct {
-	Run     string
+	Run     string       // or stretch of work in a terminal
 	Before  CheckpointID // the state that it began with; 0: the empty workspace
 	After   CheckpointID // the state that it left; 0: it is still the present
 	Changes []Change     // all of them, deletions first
@@ -24,11 +25,26 @@ func (w *Workspace) BeginRun(run string) (Checkpoint, error) {
 	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before run " + run, Run: run}, IfChanged: true})
 }
 
+// BeginStretch is BeginRun for a stretch of work in the terminal of a name. The
+// stretch is named by the checkpoint.
+func (w *Workspace) BeginStretch(terminal string) (Checkpoint, error) {
+	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before work in terminal " + terminal}, IfChanged: true})
+}
+
 // EndRun says that a run is over: if it changed something since the newest
 // checkpoint, it gets one. ok says whether. flushed: what the guest held in
 // memory was written first. It costs what a checkpoint does, however much the
 // run changed.
 func (w *Workspace) EndRun(ctx context.Context, run string, flushed bool) (c Checkpoint, ok bool, err error) {
+	return w.end(ctx, run, "after run "+run, flushed)
+}
+
+// EndStretch is EndRun for a stretch of work in the terminal of a name.
+func (w *Workspace) EndStretch(ctx context.Context, stretch holt.StretchID, terminal string, flushed bool) (c Checkpoint, ok bool, err error) {
+	return w.end(ctx, string(stretch), "after work in terminal "+terminal+", "+string(stretch), flushed)
+}
+
+func (w *Workspace) end(ctx context.Context, run, reason string, flushed bool) (c Checkpoint, ok bool, err error) {
 	if err := w.Flush(); err != nil {
 		return Checkpoint{}, false, diskError("end run", err)
 	}
@@ -40,11 +56,11 @@ func (w *Workspace) EndRun(ctx context.Context, run string, flushed bool) (c Che
 	if err != nil || !ok {
 		return Checkpoint{}, false, err
 	}
-	c, err = w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "after run " + run, Run: run, Flushed: flushed}, IfChanged: true})
+	c, err = w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: reason, Run: run, Flushed: flushed}, IfChanged: true})
 	return c, err == nil, err
 }
 
-// Receipt says what a run changed, as long as the checkpoints around it are
+// Receipt says what a run or stretch changed, as long as the checkpoints around it are
 // kept. What somebody else changed again at the same time counts as theirs. A
 // run that changed nothing has an empty one.
 func (w *Workspace) Receipt(ctx context.Context, run string) (r Receipt, err error) {
@@ -130,7 +146,7 @@ func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint
 		win.after, known = closes(last)
 	}
 	if !known {
-		return nil, holt.Errorf(holt.Conflict, "what run %s changed is no longer known exactly: a checkpoint around it was deleted", run).
+		return nil, holt.Errorf(holt.Conflict, "what %s changed is no longer known exactly: a checkpoint around it was deleted", run).
 			WithHint("restore paths from the checkpoints that are left")
 	}
 	return win, nil
@@ -157,17 +173,27 @@ func (win *runWindow) receipt() (Receipt, error) {
 	return r, err
 }
 
-// LastRun returns the run that changed something last. NotFound if none did.
-func (w *Workspace) LastRun(ctx context.Context) (run string, err error) {
+// LastWork returns the run, or the stretch of work in a terminal, that changed
+// something last: of these terminals only, if any are named. NotFound if there
+// is none.
+func (w *Workspace) LastWork(ctx context.Context, terminals ...holt.TerminalID) (run string, err error) {
 	if err := w.Flush(); err != nil {
 		return "", diskError("look at runs", err)
 	}
+	among, err := json.Marshal(terminals)
+	if err != nil {
+		return "", err
+	}
 	err = w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query("SELECT w.run FROM version v JOIN writer w ON w.id = v.writer WHERE w.run <> '' ORDER BY v.id DESC LIMIT 1", nil,
+		return tx.Query("SELECT w.run FROM version v JOIN writer w ON w.id = v.writer WHERE w.run <> ''"+
+			" AND (?1 = 0 OR w.terminal IN (SELECT value FROM json_each(?2))) ORDER BY v.id DESC LIMIT 1", []any{len(terminals), string(among)},
 			func(r *db.Row) error { run = r.Text(0); return nil })
 	})
 	if err == nil && run == "" {
-		err = holt.Errorf(holt.NotFound, "no run changed anything here").WithHint("changes of people are taken back by a restore")
+		err = holt.Errorf(holt.NotFound, "no run and no terminal changed anything here").WithHint("changes of people are taken back by a restore")
+		if len(terminals) > 0 {
+			err = holt.Errorf(holt.NotFound, "that terminal changed nothing here").WithHint("holt workspace checkpoints lists what did")
+		}
 	}
 	return run, err
 }

@@ -13,6 +13,8 @@ import (
 type Story struct {
 	W      *Workspace
 	Caller Caller // whom restores and undos are attributed to
+	// Terminals returns the terminals that have, or had, a name. Nil: there are none.
+	Terminals func(ctx context.Context, name string) ([]holt.TerminalID, error)
 }
 
 // mostChanges is how many changes a report lists. The others are counted.
@@ -197,20 +199,45 @@ func (s Story) Restore(ctx context.Context, spec holt.RestoreSpec) (holt.ChangeR
 	return s.report("", r, err)
 }
 
-// Undo takes one run back: without a name the last that changed something.
-func (s Story) Undo(ctx context.Context, spec holt.UndoSpec) (holt.ChangeReport, error) {
-	if spec.Run == "" {
-		var err error
-		if spec.Run, err = s.W.LastRun(ctx); err != nil {
-			return holt.ChangeReport{}, err
+// work returns the run or stretch that is meant: without a name the last that
+// changed something, by a terminal the last stretch in it.
+func (s Story) work(ctx context.Context, ref string) (string, error) {
+	if ref == "" {
+		return s.W.LastWork(ctx)
+	}
+	terminals := []holt.TerminalID{holt.TerminalID(ref)}
+	if _, err := holt.ParseTerminalID(ref); err != nil {
+		if _, err := holt.ParseName(ref); err != nil {
+			return ref, nil
 		}
+		if terminals = nil; s.Terminals != nil {
+			if terminals, err = s.Terminals(ctx, ref); err != nil {
+				return "", err
+			}
+		}
+	}
+	if len(terminals) == 0 {
+		return "", holt.Errorf(holt.NotFound, "no terminal %q has, or had, this workspace", ref).WithHint("holt workspace checkpoints lists what changed something")
+	}
+	return s.W.LastWork(ctx, terminals...)
+}
+
+// Undo takes one run back, or one stretch of work in a terminal: without a name
+// the last that changed something.
+func (s Story) Undo(ctx context.Context, spec holt.UndoSpec) (out holt.ChangeReport, err error) {
+	if spec.Run, err = s.work(ctx, spec.Run); err != nil {
+		return out, err
 	}
 	r, err := s.W.Undo(ctx, s.Caller, spec.Run, RestoreOptions{Paths: spec.Paths, DryRun: spec.DryRun})
 	return s.report(spec.Run, r, err)
 }
 
-// Receipt says what a run changed.
+// Receipt says what a run or stretch changed; see [Story.Undo].
 func (s Story) Receipt(ctx context.Context, run string) (holt.Receipt, error) {
+	run, err := s.work(ctx, run)
+	if err != nil {
+		return holt.Receipt{}, err
+	}
 	r, err := s.W.Receipt(ctx, run)
 	if err != nil {
 		return holt.Receipt{}, err

@@ -36,7 +36,7 @@ type Caller struct {
 type Writer struct {
 	Kind     string // run, terminal, schedule, token, person or system
 	Name     string // "agent" for runs and terminals, else the schedule's, token's or person's
-	Run      string // run id, for runs
+	Run      string // what is undone as one: run id, for runs; stretch id, for terminals
 	Terminal string // terminal id, for terminals
 	Token    string // token id, for tokens
 }

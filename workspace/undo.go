@@ -12,7 +12,7 @@ import (
 	"holt/db"
 )
 
-// Undo takes back what one run changed and keeps what came later. Where both
+// Undo takes back what one run, or one stretch of work in a terminal, changed and keeps what came later. Where both
 // met nothing is changed, and the report says why. The present is checkpointed
 // first; it happens wholly or not at all. NotFound if the run changed nothing,
 // Conflict if the checkpoints around it are gone.
@@ -28,7 +28,7 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 			checkpoints, generation = w.tree.generations()
 		}
 		if win, err = findWindow(tx, run, checkpoints, generation); errors.Is(err, errNoChanges) {
-			return holt.Errorf(holt.NotFound, "run %q changed nothing here", run).WithHint("the column run of files names runs that did")
+			return holt.Errorf(holt.NotFound, "%q changed nothing here", run).WithHint("the column run of files names runs that did")
 		}
 		return err
 	}
@@ -39,7 +39,7 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 		u := &undo{win: win, now: point{tx, nowVersion}, units: map[Ino]*undoUnit{}}
 		return u.build(paths)
 	}
-	return w.change(ctx, c, opt.DryRun, turning{reason: "before undo of run " + run, look: look, build: build})
+	return w.change(ctx, c, opt.DryRun, turning{reason: "before undo of " + run, look: look, build: build})
 }
 
 // undo is one undo as it is worked out. What a run did to one inode is a unit:
