@@ -282,6 +282,29 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestLongReceipt: what a receipt does not list it counts, and deletions come first.
+func TestLongReceipt(t *testing.T) {
+	f := newFixture(t, Options{})
+	long := string(holt.NewRunID())
+	f.put("gone", "1")
+	f.run(long, func() {
+		for i := range mostChanges + 6 {
+			f.put(fmt.Sprint("f", i), "12")
+		}
+		f.ok(f.unlink("gone"))
+	})
+	r, err := Story{W: f.w}.Receipt(f.Context(), long)
+	f.ok(err)
+	if len(r.Changes) != mostChanges || r.Omitted != 7 || r.Changes[0].Path != "/gone" || r.Counts.Created != mostChanges+6 || r.Counts.Deleted != 1 {
+		t.Errorf("%d listed, %d not, first %+v, %+v", len(r.Changes), r.Omitted, r.Changes[0], r.Counts)
+	}
+	undone, err := Story{W: f.w}.Undo(f.Context(), holt.UndoSpec{Run: long})
+	f.ok(err)
+	if len(undone.Changes) != mostChanges || undone.Omitted != 7 || undone.Counts.Deleted != mostChanges+6 {
+		t.Errorf("%d listed, %d not, %+v", len(undone.Changes), undone.Omitted, undone.Counts)
+	}
+}
+
 // TestUndoUnderMount takes back a removal that a mounted kernel has since
 // forgotten the file of.
 func TestUndoUnderMount(t *testing.T) {

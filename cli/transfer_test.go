@@ -1,0 +1,81 @@
+package cli_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holt/server/servertest"
+)
+
+// heldDoor is a way to a server on which a connection stands still, both ways, once this
+// many bytes have gone one way, until it is let go.
+func heldDoor(t *testing.T, d *servertest.Door, bytes int64) (held *servertest.Door, letGo func()) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "held")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	free := make(chan struct{})
+	pass := func(to, from net.Conn) {
+		if _, err := io.CopyN(to, from, bytes); err == nil {
+			<-free
+			io.Copy(to, from)
+		}
+		to.(*net.UnixConn).CloseWrite()
+	}
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("unix", d.Socket)
+			if err != nil {
+				t.Error(err)
+				near.Close()
+				return
+			}
+			go pass(far, near)
+			go pass(near, far)
+		}
+	}()
+	return &servertest.Door{Socket: socket}, func() { close(free) }
+}
+
+// TestTransferShowsProgress: somebody at a terminal sees how far an import, and an
+// export, is while it is going on.
+func TestTransferShowsProgress(t *testing.T) {
+	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	if screen, status := onTerminal(t, d, "", "workspace", "create", "w"); status != 0 {
+		t.Fatal(screen)
+	}
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
+	content := strings.Repeat("0123456789abcdef", 1<<16)
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"workspace", "import", "w", dir}, {"workspace", "export", "w", to}} {
+		held, letGo := heldDoor(t, d, 3<<20)
+		p := sit(t, held, args...)
+		p.sees("of about")
+		if strings.Contains(p.shown(), args[1]+"ed ") {
+			t.Errorf("it is over: %q", p.shown())
+		}
+		letGo()
+		p.sees(args[1] + "ed")
+		if status := p.leaves(); status != 0 {
+			t.Errorf("%s: %d: %q", args[1], status, p.shown())
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(to, "h")); err != nil || string(got) != content {
+		t.Errorf("%d bytes came back: %v", len(got), err)
+	}
+}
