@@ -39,7 +39,7 @@ func (b *build) bootstrap(ctx context.Context, k kernel) error {
 	if err != nil {
 		return err
 	}
-	acquire := strings.Join(append(b.apt.acquire, `Acquire::Languages "none";`), "\n") + "\n"
+	acquire := strings.Join(append(withoutPasswords(b.apt.acquire, b.plan.From != ""), `Acquire::Languages "none";`), "\n") + "\n"
 	files := map[string]string{
 		"release": k.Release, "dpkg.cfg": string(dpkg), "apt.conf": acquire,
 		"holt.sources": string(formatSources(b.apt.sources)),
@@ -72,6 +72,15 @@ func (b *build) bootstrap(ctx context.Context, k kernel) error {
 	return nil
 }
 
+// workFull is noSpace for what is written where mmdebstrap works.
+func (b *build) workFull(err error) error {
+	if b.scratch.ids && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
+		return holt.Errorf(holt.OutOfSpace, "the disk of %s is full: %w", filepath.Dir(b.scratch.work), err).
+			WithHint("free space there, or let holt work elsewhere with TMPDIR")
+	}
+	return noSpace(err, b.store.dir)
+}
+
 // foundation fetches the OCI image that the tree begins with, if there is one. It
 // returns the environment that the image's programs count on, in the form of
 // /etc/environment.
@@ -88,11 +97,22 @@ func (b *build) foundation(ctx context.Context) ([]byte, error) {
 		b.report("image", "unpacking "+b.plan.From, 0.055+part*0.02)
 	})
 	if err != nil {
-		return nil, err
+		return nil, b.workFull(err)
 	}
 	b.log("holt: " + b.plan.From + " is " + from.digest)
 	packages := strings.Join(b.plan.Packages, "\n") + "\n"
-	return []byte(strings.Join(slices.Concat(from.env, b.plan.Env), "\n") + "\n"), os.WriteFile(b.scratch.path("packages"), []byte(packages), 0o644)
+	err = os.WriteFile(b.scratch.path("packages"), []byte(packages), 0o644)
+	return []byte(strings.Join(slices.Concat(from.env, b.plan.Env), "\n") + "\n"), b.workFull(err)
+}
+
+// withoutPasswords leaves out proxies with a password where somebody else's programs
+// would see it. Whether packages can be had without is then seen.
+func withoutPasswords(lines []string, foreign bool) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		_, url, ok := strings.Cut(line, "://")
+		host, _, _ := strings.Cut(url, "/")
+		return foreign && ok && strings.Contains(host, "@")
+	})
 }
 
 // exec runs a program that may start others and gives each line that any of
@@ -105,11 +125,11 @@ func (b *build) foundation(ctx context.Context) ([]byte, error) {
 func (b *build) exec(ctx context.Context, ids bool, file *os.File, line func(string), name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = b.scratch.work
-	cmd.Env = append(buildEnv(), "TMPDIR="+b.scratch.work)
+	cmd.Env = append(withoutPasswords(buildEnv(), b.plan.From != ""), "TMPDIR="+b.scratch.work)
 	cmd.ExtraFiles = []*os.File{b.scratch.lock, file}
 	contain(cmd)
 	if ids && os.Geteuid() == 0 {
-		mapped := []syscall.SysProcIDMap{{HostID: firstID, Size: lastIDs}}
+		mapped := []syscall.SysProcIDMap{{HostID: b.scratch.first, Size: idsOfOne}}
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings, cmd.SysProcAttr.GidMappingsEnableSetgroups = mapped, mapped, true
 		cmd.SysProcAttr.Credential = &syscall.Credential{}
@@ -147,7 +167,7 @@ func (b *build) explain(err error, w *watcher) error {
 		return err
 	}
 	if free, ferr := freeBytes(b.scratch.work); w.noSpace || ferr == nil && free < leastFree {
-		return noSpace(fmt.Errorf("install packages: %w", syscall.ENOSPC), b.store.dir)
+		return b.workFull(fmt.Errorf("install packages: %w", syscall.ENOSPC))
 	}
 	var out *holt.Error
 	switch {

@@ -66,6 +66,10 @@ func (s *Store) Build(ctx context.Context, template string, progress func(Progre
 		return Image{}, err
 	}
 	defer release()
+	if old, err := s.find(p.Name); err == nil && holt.OCIReference(template) && old.From != p.From {
+		return Image{}, holt.Errorf(holt.AlreadyExists, "%s would be named %s, and another template is", clip(template), p.Name).
+			WithHint(`holt image delete %s first, or write a recipe with a name of its own: {"name": "mine", "extends": "base", "from": "…"}`, p.Name)
+	}
 	rec, err := s.record(digest)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.sweep()
@@ -138,7 +142,7 @@ func (b *build) makeRoot(ctx context.Context, digest string) (rec record, err er
 		return rec, err
 	}
 	rec = record{
-		Template: b.plan.Name, Summary: b.plan.Summary, Digest: digest, Kernel: k.Version, BootModules: k.Boot,
+		Template: b.plan.Name, Summary: b.plan.Summary, From: b.plan.From, Digest: digest, Kernel: k.Version, BootModules: k.Boot,
 		DiskMB: b.plan.DiskMB, Args: b.plan.Args, Bytes: allocated(rootFile), BuiltAt: time.Now().UTC(),
 	}
 	if err := writeJSON(filepath.Join(out, rootRecord), rec); err != nil {

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +30,7 @@ func (b *build) disk(ctx context.Context, to string) error {
 	if b.scratch.ids {
 		// Only in the namespace that owns the tree can all of it be read. Root
 		// there cannot pass through to's directories, but can open what is handed to it.
-		if err := f.Chmod(0o666); err != nil {
+		if err := b.scratch.hand(f); err != nil {
 			return err
 		}
 		args[len(args)-2] = "/proc/self/fd/4"
@@ -44,7 +45,7 @@ func (b *build) disk(ctx context.Context, to string) error {
 		return b.diskError(err, printed.String())
 	}
 	b.report("disk", "syncing", 0.96)
-	if err := f.Chmod(0o444); err != nil {
+	if err := errors.Join(f.Chown(os.Geteuid(), os.Getegid()), f.Chmod(0o444)); err != nil {
 		return err
 	}
 	return f.Sync()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path"
@@ -98,6 +99,9 @@ func (o origin) open(ctx context.Context) (v1.Image, error) {
 		im, err := remote.Image(ref, remote.WithContext(ctx), remote.WithPlatform(platform()), remote.WithAuthFromKeychain(authn.DefaultKeychain))
 		return im, o.explain(err)
 	case holt.OCIArchive:
+		if info, err := os.Stat(o.where); err == nil && !info.Mode().IsRegular() {
+			return nil, holt.Errorf(holt.InvalidArgument, "%s is no file", o.where)
+		}
 		im, err := tarball.ImageFromPath(o.where, nil)
 		return im, o.explain(err)
 	}
@@ -193,7 +197,8 @@ func (o origin) unpack(ctx context.Context, to string, limit int64, report func(
 		return foundation{}, err
 	}
 	defer f.Close()
-	files := mutate.Extract(im)
+	unpacked := 2*limit + 64<<20 // with what upper layers replace
+	files := mutate.Extract(bounded{im, &unpacked})
 	defer files.Close()
 	defer context.AfterFunc(ctx, func() { files.Close() })()
 	s := &sieve{files: files, from: tar.NewReader(files), to: tar.NewWriter(f), left: limit, report: func(left int64) { report(1 - float64(left)/float64(limit)) }}
@@ -239,6 +244,51 @@ type sieve struct {
 // entryBytes is what each entry counts for beyond its content.
 const entryBytes = 4096
 
+// maxPath is how long a name, or an attribute's value, may be, bytes.
+const maxPath = 4096
+
+// bounded is an image of which no more than so many bytes are unpacked, whatever
+// its layers hold and hide from one another.
+type bounded struct {
+	v1.Image
+	left *int64
+}
+
+func (b bounded) Layers() ([]v1.Layer, error) {
+	layers, err := b.Image.Layers()
+	for i, l := range layers {
+		layers[i] = boundedLayer{l, b.left}
+	}
+	return layers, err
+}
+
+type boundedLayer struct {
+	v1.Layer
+	left *int64
+}
+
+func (l boundedLayer) Uncompressed() (io.ReadCloser, error) {
+	r, err := l.Layer.Uncompressed()
+	return boundedReader{r, l.left}, err
+}
+
+type boundedReader struct {
+	io.ReadCloser
+	left *int64
+}
+
+func (r boundedReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if *r.left -= int64(n); *r.left < 0 {
+		return 0, tooLarge()
+	}
+	return n, err
+}
+
+func tooLarge() error {
+	return holt.Errorf(holt.InvalidArgument, "the files of the image do not fit on the disk").WithHint("raise the recipe's disk_size_mb")
+}
+
 func (s *sieve) copy() error {
 	for {
 		h, err := s.from.Next()
@@ -253,12 +303,16 @@ func (s *sieve) copy() error {
 			return err
 		}
 		at := path.Clean("/" + h.Name)
+		if len(h.Name) > maxPath || len(h.Linkname) > maxPath {
+			return holt.Errorf(holt.InvalidArgument, "the image has a name of more than %d bytes", maxPath)
+		}
+		if s.left -= entryBytes + max(h.Size, 0); s.left < 0 {
+			return tooLarge()
+		}
 		if at == "/" || leftOut(at, h.Typeflag) {
 			continue
 		}
-		if s.left -= entryBytes + max(h.Size, 0); s.left < 0 {
-			return holt.Errorf(holt.InvalidArgument, "the files of the image do not fit on the disk").WithHint("raise the recipe's disk_size_mb")
-		}
+		maps.DeleteFunc(h.PAXRecords, func(k, v string) bool { return !strings.HasPrefix(k, "SCHILY.xattr.") || len(v) > maxPath })
 		h.Name = strings.TrimPrefix(at, "/")
 		if h.Typeflag == tar.TypeDir {
 			h.Name += "/"
@@ -284,7 +338,7 @@ func leftOut(at string, kind byte) bool {
 	case "/.dockerenv", "/etc/resolv.conf", "/etc/hostname", "/etc/hosts", "/etc/machine-id", "/usr/sbin/policy-rc.d", "/etc/apt/sources.list":
 		return true
 	}
-	for _, dir := range []string{"/dev/", "/proc/", "/sys/", "/run/", "/tmp/", agentHome + "/", "/etc/apt/sources.list.d/", "/etc/apt/apt.conf.d/docker-", "/var/lib/apt/lists/", "/var/cache/apt/"} {
+	for _, dir := range []string{"/dev/", "/proc/", "/sys/", "/run/", "/tmp/", agentHome + "/", "/etc/apt/sources.list.d/", "/etc/apt/apt.conf.d/", "/var/lib/apt/lists/", "/var/cache/apt/"} {
 		if strings.HasPrefix(at, dir) && (kind != tar.TypeDir || !strings.Contains(dir, "/apt/")) {
 			return true
 		}

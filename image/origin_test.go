@@ -157,6 +157,14 @@ func TestOrigins(t *testing.T) {
 	if _, _, err := image.Unpack(t, "docker-archive:"+hostile, 1<<20); holt.CodeOf(err) != holt.InvalidArgument {
 		t.Errorf("an image with a name that leads out of it: %v", err)
 	}
+	// What layers hide from one another, and what is left out, is bounded, too.
+	large := layer(t, entries(t, [2]string{"tmp/zero", strings.Repeat("0", 80<<20)}))
+	if err := tarball.WriteToFile(hostile, must(name.NewTag("app:1")), ociImage(t, nil, layer(t, entries(t, debian()...)), large)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := image.Unpack(t, "docker-archive:"+hostile, 1<<20); holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), "fit") {
+		t.Errorf("an image with much that is left out: %v", err)
+	}
 	if _, _, err := image.Unpack(t, "docker-archive:"+archive, 1024); holt.CodeOf(err) != holt.InvalidArgument {
 		t.Errorf("an image that does not fit: %v", err)
 	}
@@ -185,7 +193,7 @@ func TestComputerFromOCI(t *testing.T) {
   "services": {"define": [
     {"name": "web", "command": "sleep 1; exec busybox httpd -f -p $PORT -h /srv/site", "user": "agent", "directory": "/srv/site",
      "environment": {"PORT": "8000"}, "restart": "always", "ready": {"port": 8000}},
-    {"name": "once", "command": "echo \"100% $APP\" > /srv/once; exec sleep 100000", "after": ["web.service"], "ready": {"command": "test -s /srv/once"}}
+    {"name": "once", "command": "echo \"100% $APP\" > /srv/once; exec sleep 100000", "after": ["web"], "ready": {"command": "test -s /srv/once # there"}}
   ]}
 }`), 0o644); err != nil {
 		t.Fatal(err)
@@ -203,7 +211,7 @@ func TestComputerFromOCI(t *testing.T) {
 	c, _ := boot(ctx, t, im)
 	for _, question := range [][2]string{
 		{up, "running"},
-		{"systemctl is-active web once", "active\nactive"},
+		{"systemctl is-active web once; systemctl show -P After once | grep -o web.service", "active\nactive\nweb.service"},
 		{"cat /srv/once", "100% 1.0"},
 		{"getent passwd 1000 | cut -d: -f1,6; ls -d /home/node; id -u agent", "agent:/home/agent\n/home/node\n1000"},
 		{"exec 3<>/dev/tcp/127.0.0.1/8000; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; tail -n 1 <&3", "hello"},

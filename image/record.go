@@ -18,6 +18,7 @@ import (
 type record struct {
 	Template string `json:"template"`
 	Summary  string `json:"summary,omitempty"`
+	From     string `json:"from,omitempty"` // the OCI image that it begins with
 	Digest   string `json:"digest"`
 	Kernel   string `json:"kernel"` // version; its modules are on the disk
 	// BootModules are those of the initramfs, in load order.
@@ -122,7 +123,11 @@ func (s *Store) find(ref string) (record, error) {
 	err := readJSON(s.templateFile(name), &c)
 	if err == nil {
 		var rec record
-		if rec, err = s.record(c.Digest); err == nil {
+		rec, err = s.record(c.Digest)
+		if err == nil && holt.OCIReference(ref) && rec.From != ref { // another's image has the same name
+			err = fs.ErrNotExist
+		}
+		if err == nil {
 			return rec, nil
 		}
 	}

@@ -1,11 +1,13 @@
 package image
 
 import (
-	"crypto/rand"
+	"cmp"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,19 +20,20 @@ import (
 // what a living one uses. The children of the builder inherit the lock: it
 // ends with the last of them.
 type scratch struct {
-	dir  string // in the store, so that what it holds can be renamed into place
-	work string // where mmdebstrap works
-	lock *os.File
-	ids  bool // what works there has user ids of its own
+	dir   string // in the store, so that what it holds can be renamed into place
+	work  string // where mmdebstrap works
+	lock  *os.File
+	ids   bool // what works there has user ids of its own
+	first int  // of the host's ids that they are, where it is for us to choose
 }
 
 func (s *Store) scratchParent() string { return filepath.Join(s.dir, "tmp") }
 
 // apartDir returns where mmdebstrap works for the scratch directory dir when
 // the tree belongs to user ids of a namespace: they cannot pass through a home
-// directory, so it stands in the system's directory for that.
+// directory, so it stands in the system's directory for what is large.
 func apartDir(dir string) string {
-	return filepath.Join(os.TempDir(), fmt.Sprintf("holt-image-%d-%s", os.Geteuid(), filepath.Base(dir)))
+	return filepath.Join(cmp.Or(os.Getenv("TMPDIR"), "/var/tmp"), fmt.Sprintf("holt-image-%d-%s", os.Geteuid(), filepath.Base(dir)))
 }
 
 // newScratch makes one. Without root, and with it for what others have made, the
@@ -38,7 +41,7 @@ func apartDir(dir string) string {
 func (s *Store) newScratch(foreign bool) (*scratch, error) {
 	parent := s.scratchParent()
 	for {
-		dir := filepath.Join(parent, rand.Text())
+		dir := filepath.Join(parent, crand.Text())
 		lock, err := os.OpenFile(dir+".lock", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("lock build directory: %w", err)
@@ -49,38 +52,46 @@ func (s *Store) newScratch(foreign bool) (*scratch, error) {
 			if _, err = os.Lstat(lock.Name()); err == nil {
 				t := &scratch{dir: dir, work: filepath.Join(dir, "work"), lock: lock, ids: foreign || os.Geteuid() != 0}
 				if t.ids {
-					t.work = apartDir(dir)
+					t.work, t.first = apartDir(dir), firstID+rand.IntN(builds)*idsOfOne
 				}
 				if err = errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(t.work, 0o755), t.own()); err == nil {
 					return t, nil
 				}
-				os.Remove(t.work)
-				os.Remove(dir)
+				return nil, fmt.Errorf("make build directory: %w", errors.Join(err, t.remove()))
 			}
 		}
 		lock.Close()
 		os.Remove(lock.Name())
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("make build directory: %w", err)
+			return nil, fmt.Errorf("lock build directory: %w", err)
 		}
 	}
 }
 
-// firstID is the first of the host's user and group ids that a build with ids of
-// its own has for 0 and up. They lie among those that systemd leaves to
-// containers; whoever else has them is no more than another such build.
+// A build with ids of its own has idsOfOne of the host's user and group ids, for 0
+// and up: one of builds ranges from firstID on, all of which lie among those that systemd
+// leaves to containers. It is chosen at random, so that two at once hardly ever share theirs.
 const (
-	firstID = 0x60000000
-	lastIDs = 65536
+	firstID  = 0x60000000
+	builds   = 4096
+	idsOfOne = 65536
 )
 
-// own gives the work directory to the ids that work there. Without root
-// mmdebstrap sees to that.
+// own gives the work directory to the ids that work there, and to nobody else.
+// Without root mmdebstrap sees to that.
 func (t *scratch) own() error {
 	if !t.ids || os.Geteuid() != 0 {
 		return nil
 	}
-	return os.Chown(t.work, firstID, firstID)
+	return errors.Join(os.Chmod(t.work, 0o700), os.Chown(t.work, t.first, t.first))
+}
+
+// hand lets those ids write a file. Without root nobody but everybody can be given it.
+func (t *scratch) hand(f *os.File) error {
+	if os.Geteuid() != 0 {
+		return f.Chmod(0o666)
+	}
+	return f.Chown(t.first, t.first)
 }
 
 // path returns a path for mmdebstrap's work.

@@ -19,7 +19,7 @@ type Service struct {
 	User        string            `json:"user,omitempty"`        // default: root
 	Directory   string            `json:"directory,omitempty"`   // that it runs in; default: /
 	Environment map[string]string `json:"environment,omitempty"` // beside /etc/environment
-	After       []string          `json:"after,omitempty"`       // units that it waits for and needs
+	After       []string          `json:"after,omitempty"`       // units that it waits for and needs; a service of the template by its name
 	// Restart says when it is started again after its end, a second later and
 	// without a limit: always, on-failure (default) or no.
 	Restart string `json:"restart,omitempty"`
@@ -86,6 +86,9 @@ func (s Service) unit() string {
 	line("[Unit]\nDescription=%s, of the template", s.Name)
 	line("StartLimitIntervalSec=0")
 	for _, u := range s.After {
+		if !strings.Contains(u, ".") {
+			u += ".service"
+		}
 		line("Requires=%s\nAfter=%s", u, u)
 	}
 	line("\n[Service]\nType=exec\nEnvironmentFile=-/etc/environment")
@@ -100,7 +103,7 @@ func (s Service) unit() string {
 	}
 	line("ExecStart=/bin/sh -c %s", word(s.Command))
 	if probe := s.Ready.probe(); probe != "" {
-		line("ExecStartPost=/bin/bash -c %s", word("until { "+probe+"; } >/dev/null 2>&1; do sleep 0.2; done"))
+		line("ExecStartPost=/bin/bash -c %s", word("until "+probe+" >/dev/null 2>&1; do sleep 0.2; done"))
 	}
 	line("TimeoutStartSec=%d", cmp.Or(s.Ready.Seconds, defaultReadySeconds))
 	line("Restart=%s\nRestartSec=1", cmp.Or(s.Restart, "on-failure"))
@@ -111,9 +114,12 @@ func (s Service) unit() string {
 // probe is a shell command that succeeds once the service is ready, or "".
 func (r Ready) probe() string {
 	if r.Port != 0 {
-		return "exec 3<>/dev/tcp/127.0.0.1/" + strconv.Itoa(r.Port)
+		return "(exec 3<>/dev/tcp/127.0.0.1/" + strconv.Itoa(r.Port) + ")"
 	}
-	return r.Command
+	if r.Command == "" {
+		return ""
+	}
+	return "/bin/sh -c " + quote(r.Command)
 }
 
 // word makes one word of s for a command in a unit file, where % and $ would stand

@@ -25,6 +25,7 @@ setup)
 	;;
 customize)
 	if [ -f "$here/packages" ]; then
+		exec 3>&- # the build's lock is nothing for somebody else's programs
 		echo "I: installing remaining packages"
 		APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" xargs -a "$here/packages" apt-get --yes --no-install-recommends \
 			-o Dir::Bin::dpkg=env -o DPkg::Options::=--unset=TMPDIR -o DPkg::Options::=dpkg \

@@ -120,7 +120,7 @@ func freeBytes(dir string) (int64, error) {
 
 // noSpace turns an error that a full disk caused into one that says so.
 func noSpace(err error, dir string) error {
-	if err == nil || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+	if err == nil || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) || holt.CodeOf(err) == holt.OutOfSpace {
 		return err
 	}
 	return holt.Errorf(holt.OutOfSpace, "the disk of %s is full: %w", dir, err).

@@ -23,7 +23,7 @@ import (
 func TestModel(t *testing.T) {
 	t.Parallel()
 	const calls = 3000  // of a round
-	const long = 20_000 // calls of a run that meets everything
+	const long = 60_000 // calls of a run that meets everything
 	runs, total, did := runsOf(t, time.Minute, 10*time.Minute), map[string]int{}, 0
 	for seed := runs.seed; seed == runs.seed || !runs.one && !runs.over(); seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
