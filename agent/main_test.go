@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 
 // script becomes the agent, as PID 1 of namespaces of its own. Root has no login
 // profile there: the host's may say something, or wait for another shell's lock.
-const script = `mount -t proc proc /proc && mount -t tmpfs tmpfs /home && mkdir -m 777 /home/agent && mount -t tmpfs tmpfs /root && exec "$@"`
+const script = `mount -t proc proc /proc && mount -t tmpfs tmpfs /home && mkdir -m 777 /home/agent && mount -t tmpfs -o mode=700 tmpfs /root && exec "$@"`
 
 // needRoot ends a test that makes namespaces, users or mounts.
 func needRoot(t *testing.T) {
