@@ -130,6 +130,11 @@ func (k *kernel) attach(conn net.Conn) error {
 	}
 	go k.resend(conn) // the host may be unable to read while nobody here does
 	defer k.detach(conn)
+	// As in the agent: a notice may have to wait for a page that is being written back, and
+	// so for an answer that comes behind it.
+	notices := make(chan []byte, maxQueued)
+	defer close(notices)
+	go k.notify(notices)
 	var buf []byte
 	for {
 		kind, payload, err := frames.Next(buf)
@@ -143,11 +148,18 @@ func (k *kernel) attach(conn net.Conn) error {
 				return err
 			}
 		case channel.FrameNotify:
-			if _, err := unix.Write(k.dev, payload); err != nil && err != unix.ENOENT {
-				return fmt.Errorf("notification: %w", err)
-			}
+			notices <- bytes.Clone(payload)
 		default:
 			return fmt.Errorf("a frame of kind %d", kind)
+		}
+	}
+}
+
+// notify hands notices to the kernel until there are no more.
+func (k *kernel) notify(notices <-chan []byte) {
+	for b := range notices {
+		if _, err := unix.Write(k.dev, b); err != nil && err != unix.ENOENT && err != unix.ENODEV && err != unix.ENOTCONN {
+			k.t.Errorf("notification: %v", err)
 		}
 	}
 }
