@@ -13,9 +13,10 @@ import (
 // many terminals a guest says it has, it makes no more checkpoints than these
 // times allow. It is not on record: what a daemon after this one is told of is a new one.
 type stretches struct {
-	begin func(terminal string) (checkpoint int64, err error) // takes the checkpoint before one
-	end   func(by map[holt.StretchID]string)                  // takes the one after it, without waiting; by terminals of these names
-	now   func() time.Time
+	limits Limits                                              // Quiet, Stretch and Leave
+	begin  func(terminal string) (checkpoint int64, err error) // takes the checkpoint before one
+	end    func(by map[holt.StretchID]string)                  // takes the one after it, without waiting; by terminals of these names
+	now    func() time.Time
 
 	mu       sync.Mutex
 	open     *stretch // nil: nothing was changed of late
@@ -29,20 +30,14 @@ type stretch struct {
 	left        bool                       // the last one has left one of them
 }
 
-const (
-	quietWork   = time.Minute     // without a change: what comes then is another stretch
-	longestWork = 5 * time.Minute // a stretch, however much is changed
-	leaving     = 2 * time.Second // without a change, once the last one has left
-)
-
-func newStretches(begin func(string) (int64, error), end func(map[holt.StretchID]string)) *stretches {
-	return &stretches{begin: begin, end: end, now: time.Now, attached: map[holt.TerminalID]int{}}
+func newStretches(limits Limits, begin func(string) (int64, error), end func(map[holt.StretchID]string)) *stretches {
+	return &stretches{limits: limits, begin: begin, end: end, now: time.Now, attached: map[holt.TerminalID]int{}}
 }
 
-// over says whether what comes now is not part of it.
-func (s *stretch) over(now time.Time) bool {
-	quiet := now.Sub(s.last)
-	return quiet >= quietWork || s.left && quiet >= leaving || now.Sub(s.begun) >= longestWork
+// over says whether what comes now is not part of the open stretch.
+func (s *stretches) over(now time.Time) bool {
+	quiet := now.Sub(s.open.last)
+	return quiet >= s.limits.Quiet || s.open.left && quiet >= s.limits.Leave || now.Sub(s.open.begun) >= s.limits.Stretch
 }
 
 // changes says that a terminal is about to change something, and returns the
@@ -51,7 +46,7 @@ func (s *stretches) changes(id holt.TerminalID, name string) holt.StretchID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if s.open != nil && s.open.over(now) {
+	if s.open != nil && s.over(now) {
 		s.finish()
 	}
 	if s.open == nil {
@@ -72,7 +67,7 @@ func (s *stretches) changes(id holt.TerminalID, name string) holt.StretchID {
 func (s *stretches) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open != nil && s.open.over(s.now()) {
+	if s.open != nil && s.over(s.now()) {
 		s.finish()
 	}
 }

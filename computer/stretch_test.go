@@ -9,6 +9,9 @@ import (
 	"holt"
 )
 
+// times are those of the stretches of a test.
+var times = Limits{Quiet: time.Minute, Stretch: 5 * time.Minute, Leave: 2 * time.Second}
+
 // worked is the stretches of a machine under a clock of the test.
 type worked struct {
 	*stretches
@@ -20,7 +23,7 @@ type worked struct {
 
 func newWorked() *worked {
 	w := &worked{clock: time.Unix(1e9, 0)}
-	w.stretches = newStretches(func(name string) (int64, error) {
+	w.stretches = newStretches(times, func(name string) (int64, error) {
 		w.begun = append(w.begun, name)
 		return int64(10 * len(w.begun)), w.refuse
 	}, func(by map[holt.StretchID]string) { w.ended = append(w.ended, by) })
@@ -42,33 +45,33 @@ func TestStretches(t *testing.T) {
 		}
 	}
 	is(a, 10, 0)
-	w.pass(quietWork - 1)
+	w.pass(times.Quiet - 1)
 	is(b, 10, 0) // one stretch is that of all
 	w.tick()
-	w.pass(quietWork)
+	w.pass(times.Quiet)
 	is(a, 20, 1)
 	if want := map[holt.StretchID]string{holt.NewStretchID(a, 10): "aa", holt.NewStretchID(b, 10): "bb"}; !maps.Equal(w.ended[0], want) {
 		t.Errorf("ended: %v, want %v", w.ended[0], want)
 	}
 	for range 9 { // it goes on and on
-		w.pass(longestWork / 10)
+		w.pass(times.Stretch / 10)
 		w.tick()
 		is(a, 20, 1)
 	}
-	w.pass(longestWork / 10)
+	w.pass(times.Stretch / 10)
 	is(a, 30, 2)
 
 	one, two := w.attach(a), w.attach(a)
 	one()
-	w.pass(leaving)
+	w.pass(times.Leave)
 	is(a, 30, 2) // somebody is there
 	other := w.attach(b)
 	two()
 	other() // who changed nothing in it
-	w.pass(leaving / 2)
+	w.pass(times.Leave / 2)
 	w.tick()
 	is(a, 30, 2) // it still works
-	w.pass(leaving)
+	w.pass(times.Leave)
 	w.tick()
 	if len(w.ended) != 3 {
 		t.Fatal("the last one has left, and the stretch goes on")
@@ -77,7 +80,7 @@ func TestStretches(t *testing.T) {
 	is(a, 40, 3)
 	w.attach(a)()
 	three := w.attach(a) // and back again
-	w.pass(leaving)
+	w.pass(times.Leave)
 	is(a, 40, 3)
 	three()
 
@@ -87,7 +90,7 @@ func TestStretches(t *testing.T) {
 	if got := w.changes(a, "a"); got != "" || len(w.ended) != 3 {
 		t.Errorf("without a checkpoint: %q", got)
 	}
-	w.pass(quietWork)
+	w.pass(times.Quiet)
 	w.refuse = nil
 	is(a, 60, 3)
 }

@@ -23,7 +23,7 @@ type terminalSet struct {
 }
 
 func newTerminalSet(l *live, table terminalTable) *terminalSet {
-	return &terminalSet{l: l, table: table, work: newStretches(l.beginWork, l.endWork), here: map[holt.TerminalID]string{}, starting: map[holt.TerminalID]bool{}}
+	return &terminalSet{l: l, table: table, work: newStretches(l.limits, l.beginWork, l.endWork), here: map[holt.TerminalID]string{}, starting: map[holt.TerminalID]bool{}}
 }
 
 // claim says that a terminal of this id is being opened: it must not be taken

@@ -1,7 +1,9 @@
 package daemon_test
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +17,7 @@ import (
 	"holt"
 	"holt/computer"
 	"holt/daemon"
+	"holt/machine"
 )
 
 func TestInputAndSignals(t *testing.T) {
@@ -201,22 +204,58 @@ func TestWriters(t *testing.T) {
 	}
 }
 
+// console prints text on the console of a computer, as its guest does.
+func console(t *testing.T, dir string, id holt.ComputerID, text string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, "computers", string(id), machine.ConsoleFile), os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLogs: the log is what the guest printed, its end whole lines of that, and who
+// follows it sees what comes.
 func TestLogs(t *testing.T) {
-	d := up(t, config(t, home(t)))
-	create(t, d, holt.ComputerSpec{Name: "curie"})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	within(t, "the log's end to be that of the log", func() bool { // the agent may write between two looks
+	dir := home(t)
+	d := up(t, config(t, dir))
+	c := create(t, d, holt.ComputerSpec{Name: "curie"})
+	ctx := t.Context()
+	within(t, "the log's end to be its last line", func() bool { // the agent may write between our lines and a look
+		console(t, dir, c.ID, "first\nsecond\nthird\n")
 		var all, tail bytes.Buffer
 		for query, into := range map[holt.LogQuery]*bytes.Buffer{{}: &all, {TailBytes: 10}: &tail} {
 			if err := d.Computers().Logs(ctx, "curie", query, into); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return bytes.HasSuffix(all.Bytes(), tail.Bytes())
+		return strings.Contains(all.String(), "first\nsecond\nthird\n") && tail.String() == "third\n"
 	})
-	followed := make(chan error)
-	go func() { followed <- d.Computers().Logs(ctx, "curie", holt.LogQuery{Follow: true}, io.Discard) }()
+	r, w := io.Pipe()
+	defer r.Close()
+	followed := make(chan error, 1)
+	go func() {
+		err := d.Computers().Logs(ctx, "curie", holt.LogQuery{Follow: true}, w)
+		w.CloseWithError(cmp.Or(err, io.EOF))
+		followed <- err
+	}()
+	lines := bufio.NewScanner(r)
+	shows := func(want string) {
+		t.Helper()
+		for lines.Scan() {
+			if lines.Text() == want {
+				return
+			}
+		}
+		t.Fatalf("the log ended without %q: %v", want, lines.Err())
+	}
+	shows("third")
+	console(t, dir, c.ID, "\nfourth\n") // the guest may be in the middle of a line
+	shows("fourth")
+	go func() { _, _ = io.Copy(io.Discard, r) }()
 	if err := d.Computers().Delete(t.Context(), "curie", ""); err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"holt"
+	"holt/computer"
 	"holt/daemon"
 	"holt/server/servertest"
 )
@@ -53,7 +55,9 @@ func TestTerminalSurvivesDaemon(t *testing.T) {
 // TestTerminalWriter: what a terminal changes is its own, and a stopped
 // computer has lost those that ran.
 func TestTerminalWriter(t *testing.T) {
-	d := up(t, config(t, home(t)))
+	cfg := config(t, home(t))
+	cfg.Limits = computer.Limits{Quiet: time.Hour, Stretch: time.Hour, Leave: time.Hour} // only undos end a stretch, however slow the host
+	d := up(t, cfg)
 	create(t, d, holt.ComputerSpec{Name: "curie"})
 	ctx, terminals := t.Context(), d.Computers().Terminals()
 	succeeds(t, d, "curie", "echo kept > /home/agent/src")
