@@ -5,7 +5,6 @@ import (
 	"encoding/base32"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -25,8 +24,8 @@ type (
 	RunID string
 	// TerminalID names a terminal of a computer, and of its forks: "term_…".
 	TerminalID string
-	// StretchID names a stretch of work in a terminal: the terminal's id, a dot, and
-	// the number of the checkpoint that the stretch began with: "term_….17".
+	// StretchID names a terminal's share of a stretch of work: the terminal's id, a
+	// dot, and 16 characters of its own, since forks have the terminal too: "term_….…".
 	StretchID string
 	// TokenID names an API token, never the secret itself: "tok_…".
 	TokenID string
@@ -94,22 +93,19 @@ func ParseTerminalID(s string) (TerminalID, error) {
 	return TerminalID(id), err
 }
 
-// NewStretchID returns the name of the work in a terminal that began with the
-// checkpoint of a number.
-func NewStretchID(t TerminalID, checkpoint int64) StretchID {
-	return StretchID(fmt.Sprint(t, ".", checkpoint))
-}
+// NewStretchID returns a fresh random identifier of work in a terminal.
+func NewStretchID(t TerminalID) StretchID { return StretchID(newID(string(t) + ".")) }
 
 // ParseStretchID returns s as a StretchID, or an InvalidArgument [Error].
 func ParseStretchID(s string) (StretchID, error) {
-	terminal, number, _ := strings.Cut(s, ".")
-	id, err := ParseTerminalID(terminal)
-	n, bad := strconv.ParseInt(number, 10, 64)
-	if err != nil || bad != nil || n < 0 || s != string(NewStretchID(id, n)) {
+	terminal, _, _ := strings.Cut(s, ".")
+	_, err := ParseTerminalID(terminal)
+	id, bad := parseID(terminal+".", "stretch", s)
+	if err != nil || bad != nil {
 		return "", Errorf(InvalidArgument, "%q is not the id of a stretch of work in a terminal", clip(s)).
-			WithHint("it is the terminal's id, a dot and a number")
+			WithHint("it is the terminal's id, a dot and 16 characters a-z and 2-7")
 	}
-	return StretchID(s), nil
+	return StretchID(id), nil
 }
 
 // ParseWork returns s if it can name work that is looked at, or undone, as one: a

@@ -67,11 +67,13 @@ func (g *Guests) Settle(ctx context.Context, id holt.WorkspaceID) {
 }
 
 // Rest ends the stretch of work in the terminals of a workspace: what they change
-// from now on is undone apart from what they changed before.
-func (g *Guests) Rest(ctx context.Context, id holt.WorkspaceID) {
+// from now on is undone apart from what they changed before. The caller is about to take
+// a checkpoint, which is the one after the stretch; if it takes none it calls end.
+func (g *Guests) Rest(ctx context.Context, id holt.WorkspaceID) (end func()) {
 	if l := g.at(ctx, id); l != nil {
-		l.terminals.work.rest()
+		return l.terminals.work.rest()
 	}
+	return func() {}
 }
 
 // Terminals returns the terminals of a name that the computer with a workspace

@@ -53,14 +53,13 @@ func (l *live) end(id holt.RunID) {
 	}
 }
 
-// beginWork is begin for a stretch of work in a terminal. It returns the number of
-// the checkpoint that the stretch begins with.
-func (l *live) beginWork(terminal string) (int64, error) {
-	c, err := l.ws.BeginStretch(terminal)
+// beginWork is begin for a stretch of work, which begins in the terminal of a name.
+func (l *live) beginWork(id holt.StretchID, terminal string) error {
+	_, err := l.ws.BeginStretch(id, terminal)
 	if err != nil {
 		l.log.Warn("no checkpoint before work in a terminal", "computer", l.id, "terminal", terminal, "err", err)
 	}
-	return int64(c.ID), err
+	return err
 }
 
 // endWork gives what terminals changed in a stretch its checkpoint, in the background.

@@ -13,9 +13,9 @@ import (
 // many terminals a guest says it has, it makes no more checkpoints than these
 // times allow. It is not on record: what a daemon after this one is told of is a new one.
 type stretches struct {
-	limits Limits                                              // Quiet, Stretch and Leave
-	begin  func(terminal string) (checkpoint int64, err error) // takes the checkpoint before one
-	end    func(by map[holt.StretchID]string)                  // takes the one after it, without waiting; by terminals of these names
+	limits Limits                                         // Quiet, Stretch and Leave
+	begin  func(id holt.StretchID, terminal string) error // takes the checkpoint before one, which that terminal begins
+	end    func(by map[holt.StretchID]string)             // takes the one after it, without waiting; by terminals of these names
 	now    func() time.Time
 
 	mu       sync.Mutex
@@ -24,13 +24,19 @@ type stretches struct {
 }
 
 type stretch struct {
-	checkpoint  int64 // that it began with; 0: there was no room for one, so it cannot be undone
+	loose       bool // it began without a checkpoint, since there was no room for one, and cannot be undone
 	begun, last time.Time
-	by          map[holt.TerminalID]string // who changed something in it, and their names
-	left        bool                       // the last one has left one of them
+	by          map[holt.TerminalID]share // who changed something in it
+	left        bool                      // the last one has left one of them
 }
 
-func newStretches(limits Limits, begin func(string) (int64, error), end func(map[holt.StretchID]string)) *stretches {
+// share is what one terminal does of a stretch.
+type share struct {
+	id   holt.StretchID
+	name string // of the terminal
+}
+
+func newStretches(limits Limits, begin func(holt.StretchID, string) error, end func(map[holt.StretchID]string)) *stretches {
 	return &stretches{limits: limits, begin: begin, end: end, now: time.Now, attached: map[holt.TerminalID]int{}}
 }
 
@@ -50,17 +56,20 @@ func (s *stretches) changes(id holt.TerminalID, name string) holt.StretchID {
 		s.finish()
 	}
 	if s.open == nil {
-		checkpoint, err := s.begin(name)
-		if err != nil {
-			checkpoint = 0
-		}
-		s.open = &stretch{checkpoint: checkpoint, begun: now, by: map[holt.TerminalID]string{}}
+		first := share{holt.NewStretchID(id), name}
+		s.open = &stretch{begun: now, by: map[holt.TerminalID]share{id: first}}
+		s.open.loose = s.begin(first.id, name) != nil
 	}
-	s.open.last, s.open.by[id] = now, name
-	if s.open.checkpoint == 0 {
+	mine, ok := s.open.by[id]
+	if !ok {
+		mine = share{holt.NewStretchID(id), name}
+		s.open.by[id] = mine
+	}
+	s.open.last = now
+	if s.open.loose {
 		return ""
 	}
-	return holt.NewStretchID(id, s.open.checkpoint)
+	return mine.id
 }
 
 // tick ends a stretch whose time is over.
@@ -73,22 +82,29 @@ func (s *stretches) tick() {
 }
 
 // finish ends the open stretch. mu is held.
-func (s *stretches) finish() {
-	by := map[holt.StretchID]string{}
-	for id, name := range s.open.by {
-		by[holt.NewStretchID(id, s.open.checkpoint)] = name
-	}
-	if s.open.checkpoint != 0 {
-		s.end(by)
-	}
+func (s *stretches) finish() { s.cut()() }
+
+// cut ends the open stretch, if there is one, and returns what takes the checkpoint
+// after it. mu is held.
+func (s *stretches) cut() (end func()) {
+	open := s.open
 	s.open = nil
+	if open == nil || open.loose {
+		return func() {}
+	}
+	by := map[holt.StretchID]string{}
+	for _, one := range open.by {
+		by[one.id] = one.name
+	}
+	return func() { s.end(by) }
 }
 
-// rest ends the open stretch without a checkpoint: the caller takes one.
-func (s *stretches) rest() {
+// rest ends the open stretch for a caller that is about to take a checkpoint, and who
+// calls end if that came to nothing.
+func (s *stretches) rest() (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open = nil
+	return s.cut()
 }
 
 // attach says that somebody is attached to a terminal, until leave is called.

@@ -62,11 +62,12 @@ func (h histories) flush(ctx context.Context, ref string) (flushed bool) {
 	return err == nil
 }
 
-// rest ends the stretch of work in the terminals of a workspace.
-func (h histories) rest(ctx context.Context, ref string) {
+// rest ends the stretch of work in the terminals of a workspace; see [computer.Guests.Rest].
+func (h histories) rest(ctx context.Context, ref string) (end func()) {
 	if r, err := h.w.table.find(ctx, ref); err == nil && h.w.guests != nil {
-		h.w.guests.Rest(ctx, r.id)
+		return h.w.guests.Rest(ctx, r.id)
 	}
+	return func() {}
 }
 
 // Checkpoint takes a checkpoint.
@@ -177,14 +178,18 @@ func (h histories) Undo(ctx context.Context, ref string, spec holt.UndoSpec, key
 func (h histories) turn(ctx context.Context, ref, verb string, dryRun bool, key string, spec any,
 	act func(context.Context, workspace.Story) (holt.ChangeReport, error)) (holt.ChangeReport, error) {
 	return once(ctx, h.w.Files(), verb, key, []any{ref, spec}, func(ctx context.Context) (holt.ChangeReport, error) {
-		flushed := dryRun || h.flush(ctx, ref)
+		flushed, end := true, func() {}
 		if !dryRun {
-			h.rest(ctx, ref)
+			flushed = h.flush(ctx, ref)
+			end = h.rest(ctx, ref)
 		}
 		report, err := ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
 			defer h.w.shelf.kernels.settle(ctx, s.W)
 			return act(ctx, s)
 		})
+		if report.Before == "" { // it failed, or there was nothing to do
+			end()
+		}
 		report.Unflushed = !flushed
 		return report, err
 	})

@@ -123,9 +123,16 @@ func undoesWork(t *testing.T, d *daemon.Daemon, s *servertest.Screen, info holt.
 	if r := servertest.Must(h.Receipt(ctx, "curie", string(info.ID)))(t); r.Run == first || countsOf(r.Counts) != counts(1, 0, 0, 0) {
 		t.Errorf("receipt of the last stretch: %+v", r)
 	}
-	if report, err = h.Undo(ctx, "curie", holt.UndoSpec{}, ""); err != nil || countsOf(report.Counts) != counts(0, 0, 1, 0) {
-		t.Errorf("undo of the last: %+v, %v", report, err)
+	if report, err = h.Undo(ctx, "curie", holt.UndoSpec{Run: "main"}, ""); err != nil || countsOf(report.Counts) != counts(0, 0, 1, 0) {
+		t.Errorf("undo of the last stretch: %+v, %v", report, err)
 	}
+	// An undo that takes no checkpoint leaves the stretch its own.
+	s.Type(t, "rm /home/agent/src; echo on''ce more\n")
+	s.Shows(t, "once more")
 	_, err = h.Undo(ctx, "curie", holt.UndoSpec{Run: "nobody"}, "")
 	wantCode(t, err, holt.NotFound)
+	within(t, "a checkpoint after the work", func() bool {
+		all := servertest.Must(h.Checkpoints(ctx, "curie"))(t)
+		return strings.HasPrefix(all[len(all)-1].Note, "after work in terminal main")
+	})
 }

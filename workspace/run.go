@@ -25,10 +25,9 @@ func (w *Workspace) BeginRun(run string) (Checkpoint, error) {
 	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before run " + run, Run: run}, IfChanged: true})
 }
 
-// BeginStretch is BeginRun for a stretch of work in the terminal of a name. The
-// stretch is named by the checkpoint.
-func (w *Workspace) BeginStretch(terminal string) (Checkpoint, error) {
-	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before work in terminal " + terminal}, IfChanged: true})
+// BeginStretch is BeginRun for a stretch of work, which begins in the terminal of a name.
+func (w *Workspace) BeginStretch(stretch holt.StretchID, terminal string) (Checkpoint, error) {
+	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before work in terminal " + terminal, Run: string(stretch)}, IfChanged: true})
 }
 
 // EndRun says that a run is over: if it changed something since the newest
