@@ -129,7 +129,7 @@ type RestoreSpec struct {
 
 // UndoSpec says which run to take back, or which stretch of work in a terminal.
 type UndoSpec struct {
-	Run    string    `json:"run,omitempty" doc:"id of a run or of a stretch of work in a terminal; or a terminal's id or name: the last stretch in it; default: the last run or stretch that changed something"`
+	Run    string    `json:"run,omitempty" doc:"id of a run or of a stretch of work in a terminal; or a terminal's id or name: the last stretch in it; default: the last run that changed something"`
 	Paths  OSStrings `json:"paths,omitempty" doc:"only what is, or was, at or below one of these; default: everything"`
 	DryRun bool      `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
 }

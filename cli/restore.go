@@ -52,12 +52,13 @@ func pathsOf(workspace string, args []string) (paths []string, err error) {
 
 const undoHelp = `Takes back what one run changed, or one stretch of work in a terminal, and keeps
 what came later. WORK is a run or a stretch by its id, or a terminal by its name:
-the last stretch in it. Without WORK it is the last that changed something; a
-second undo finds that taken back, and goes no further: name an earlier one. A
-stretch begins with the first change after a minute without one, and ends when
-the last one leaves the terminal, and after five minutes. What was changed again since is a
-conflict: it is left as it is and listed, and the exit status is 4. The present
-gets a checkpoint first, so an undo can be undone by restoring that.
+the last stretch in it. Without WORK it is the last run that changed something,
+whatever terminals did since; a second undo finds that taken back, and goes no
+further: name an earlier one. A stretch begins with the first change after a
+minute without one, and ends when the last one leaves the terminal, and after
+five minutes. What was changed again since is a conflict: it is left as it is and
+listed, and the exit status is 4. The present gets a checkpoint first, so an undo
+can be undone by restoring that.
 
 holt computer run --receipt shows the id of a run; holt workspace checkpoints and
 holt workspace history show those of runs and stretches.`

@@ -32,7 +32,7 @@ func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringVar(&f.engine, "engine", cmp.Or(a.getenv(holt.EnvEngine), "auto"), "what runs machines: auto, qemu or local (no isolation; for tests)")
 	cmd.Flags().StringVar(&f.listen, "listen", "", "also listen on this TCP address, as 127.0.0.1:4646; every caller needs a token")
 	cmd.Flags().StringSliceVar(&f.hosts, "host", nil, "a name under which TCP callers may reach it, besides IP addresses and localhost")
-	cmd.Flags().IntVar(&f.keepLast, "keep-checkpoints", 200, "how many of the newest automatic checkpoints of a workspace stay; runs can be undone as far back")
+	cmd.Flags().IntVar(&f.keepLast, "keep-checkpoints", 200, "how many of the newest automatic checkpoints of a workspace stay, and as many of work in terminals; runs can be undone as far back")
 	cmd.Flags().IntVar(&f.keepDays, "keep-days", 30, "for how many days before those the newest automatic checkpoint of each stays")
 	cmd.Flags().StringVar(&f.archive, "archive", a.getenv(holt.EnvArchive), "an absolute directory, as on a larger disk, for the archive's packs (default: below the data directory)")
 	cmd.Flags().StringVar(&f.cache, "archive-cache", "10G", "with --archive: most bytes of it that are kept on the local disk; 0 or none: each read asks DIR")

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"holt"
 )
 
 // TestSurplus: the newest stay, and the newest of each day before.
@@ -42,9 +44,63 @@ func TestSurplus(t *testing.T) {
 		{Keep{Days: 100}, []CheckpointID{4, 6, 9}},
 		{Keep{}, []CheckpointID{1, 3, 4, 5, 6, 7, 9, 10}},
 	} {
-		if d := cmp.Diff(c.want, c.keep.surplus(append([]Checkpoint{}, all...), now)); d != "" {
+		if d := cmp.Diff(c.want, c.keep.surplus(append([]Checkpoint{}, all...), nil, now)); d != "" {
 			t.Errorf("%+v: %s", c.keep, d)
 		}
+	}
+}
+
+// TestSurplusOfStretches: however many checkpoints stretches have, they push out none of
+// runs, and of theirs none that a run begins or ends with.
+func TestSurplusOfStretches(t *testing.T) {
+	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	var all []Checkpoint
+	for i := range 20 {
+		c := Checkpoint{ID: CheckpointID(i + 1), Generation: uint64(i + 1), CreatedAt: now, CheckpointNote: CheckpointNote{Auto: true}}
+		switch {
+		case i%2 == 1:
+			c.Run = string(holt.NewStretchID(holt.NewTerminalID()))
+		case i < 8: // 1, 3, 5, 7
+			c.Run = string(holt.NewRunID())
+		default:
+			c.Auto = false
+		}
+		all = append(all, c)
+	}
+	got := Keep{Last: 3}.surplus(all, map[uint64]bool{4: true}, now)
+	if d := cmp.Diff([]CheckpointID{1, 2, 3, 6, 8, 10, 12, 14}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestThinBesideRuns: a run whose window begins or ends with the checkpoint of a stretch
+// can be undone as long as any other of its age, whatever terminals do after it.
+func TestThinBesideRuns(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.put("file", "0")
+	write := func(text string) {
+		_, err := f.t.Write(f.c, f.must("file").Ino, 0, []byte(text))
+		f.ok(err)
+	}
+	work := func(text string) { f.stretch(holt.NewTerminalID(), func() { write(text) }) }
+	work("1")
+	f.run("during", func() { write("2"); work("3") }) // begins and ends with those of stretches
+	for i := range 10 {
+		work(fmt.Sprint("work", i))
+	}
+	_, err := f.w.Thin(t.Context(), Keep{Last: 3})
+	f.ok(err)
+	if r, err := f.w.Receipt(t.Context(), "during"); err != nil || len(r.Changes) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	n := 0
+	for _, c := range f.w.Checkpoints() {
+		if c.ofStretch() {
+			n++
+		}
+	}
+	if n != 5 {
+		t.Errorf("%d of stretches are kept; want the last 3, and 2 beside the run", n)
 	}
 }
 

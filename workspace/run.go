@@ -172,9 +172,8 @@ func (win *runWindow) receipt() (Receipt, error) {
 	return r, err
 }
 
-// LastWork returns the run, or the stretch of work in a terminal, that changed
-// something last: of these terminals only, if any are named. NotFound if there
-// is none.
+// LastWork returns the run that changed something last or, if any are named, the
+// stretch of work in one of these terminals. NotFound if there is none.
 func (w *Workspace) LastWork(ctx context.Context, terminals ...holt.TerminalID) (run string, err error) {
 	if err := w.Flush(); err != nil {
 		return "", diskError("look at runs", err)
@@ -185,11 +184,12 @@ func (w *Workspace) LastWork(ctx context.Context, terminals ...holt.TerminalID) 
 	}
 	err = w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT w.run FROM version v JOIN writer w ON w.id = v.writer WHERE w.run <> ''"+
-			" AND (?1 = 0 OR w.terminal IN (SELECT value FROM json_each(?2))) ORDER BY v.id DESC LIMIT 1", []any{len(terminals), string(among)},
+			" AND iif(?1 = 0, w.terminal = '', w.terminal IN (SELECT value FROM json_each(?2))) ORDER BY v.id DESC LIMIT 1", []any{len(terminals), string(among)},
 			func(r *db.Row) error { run = r.Text(0); return nil })
 	})
 	if err == nil && run == "" {
-		err = holt.Errorf(holt.NotFound, "no run and no terminal changed anything here").WithHint("changes of people are taken back by a restore")
+		err = holt.Errorf(holt.NotFound, "no run changed anything here").
+			WithHint("what was done in a terminal is named by the terminal's name; changes of people are taken back by a restore")
 		if len(terminals) > 0 {
 			err = holt.Errorf(holt.NotFound, "that terminal changed nothing here").WithHint("holt workspace checkpoints lists what did")
 		}

@@ -199,7 +199,7 @@ func (s Story) Restore(ctx context.Context, spec holt.RestoreSpec) (holt.ChangeR
 	return s.report("", r, err)
 }
 
-// work returns the run or stretch that is meant: without a name the last that
+// work returns the run or stretch that is meant: without a name the last run that
 // changed something, by a terminal the last stretch in it.
 func (s Story) work(ctx context.Context, ref string) (string, error) {
 	if ref == "" {
@@ -223,7 +223,7 @@ func (s Story) work(ctx context.Context, ref string) (string, error) {
 }
 
 // Undo takes one run back, or one stretch of work in a terminal: without a name
-// the last that changed something.
+// the last run that changed something.
 func (s Story) Undo(ctx context.Context, spec holt.UndoSpec) (out holt.ChangeReport, err error) {
 	if spec.Run, err = s.work(ctx, spec.Run); err != nil {
 		return out, err

@@ -27,6 +27,40 @@ func (f *fixture) run(id string, fn func()) Receipt {
 	return r
 }
 
+// stretch makes the fixture act as a terminal, in one stretch of work.
+func (f *fixture) stretch(terminal holt.TerminalID, fn func()) holt.StretchID {
+	f.Helper()
+	id := holt.NewStretchID(terminal)
+	_, err := f.w.BeginStretch(id, "main")
+	f.ok(err)
+	was := f.c
+	f.c.Writer = Writer{Kind: "terminal", Name: "agent", Run: string(id), Terminal: string(terminal)}
+	fn()
+	f.c = was
+	_, _, err = f.w.EndStretch(context.Background(), id, "main", true)
+	f.ok(err)
+	return id
+}
+
+// TestLastWork: without a name the last run is meant, whatever a terminal did since,
+// and a terminal stands for the last stretch in it.
+func TestLastWork(t *testing.T) {
+	f := newFixture(t, Options{})
+	s, terminal := Story{W: f.w}, holt.NewTerminalID()
+	stretch := f.stretch(terminal, func() { f.put("log", "1") })
+	_, err := s.Undo(t.Context(), holt.UndoSpec{})
+	if holt.CodeOf(err) != holt.NotFound {
+		t.Errorf("undo without a run: %v", err)
+	}
+	f.run("removes", func() { f.ok(f.unlink("log")) })
+	last := f.stretch(terminal, func() { f.put("log", "2") })
+	for _, c := range []struct{ ref, want string }{{"", "removes"}, {string(terminal), string(last)}, {string(stretch), string(stretch)}} {
+		if r, err := s.Undo(t.Context(), holt.UndoSpec{Run: c.ref, DryRun: true}); err != nil || r.Run != c.want {
+			t.Errorf("undo of %q: %+v, %v; want that of %s", c.ref, r, err, c.want)
+		}
+	}
+}
+
 func (f *fixture) undo(run string, opt RestoreOptions) (Report, []string) {
 	f.Helper()
 	r, err := f.w.Undo(context.Background(), f.c, run, opt)
