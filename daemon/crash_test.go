@@ -2,7 +2,6 @@ package daemon_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -213,9 +212,8 @@ func TestKilledAtEachStep(t *testing.T) {
 
 func entries(t *testing.T, dir, sub string, want int) {
 	t.Helper()
-	list, err := os.ReadDir(filepath.Join(dir, sub))
-	if err != nil || len(list) != want {
-		t.Errorf("%s holds %v, %v; want %d", sub, list, err, want)
+	if names := namesIn(t, filepath.Join(dir, sub)); len(names) != want {
+		t.Errorf("%s holds %v; want %d", sub, names, want)
 	}
 }
 

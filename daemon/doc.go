@@ -15,6 +15,8 @@
 //	DATA/computers/ID  see package computer
 //	DATA/templates/KEY see package computer
 //	DATA/workspaces/ID see package workspace
+//	DATA/workspaces/.reserve
+//	                   the [workspace.Reserve] of all of them: on the disk that they are on
 //	DATA/bin/          the guest agent, for the local engine
 //
 // # Order

@@ -2,7 +2,7 @@ package daemon
 
 import (
 	"context"
-	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +107,7 @@ func TestDeleteEndsFork(t *testing.T) {
 	if _, _, err := w.shelf.acquire(id); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("opened when it was gone: %v", err)
 	}
-	left, err := os.ReadDir(w.shelf.dir)
+	left, err := filepath.Glob(filepath.Join(w.shelf.dir, "wsp_*"))
 	rows, lost := w.table.rows(t.Context(), ``)
 	if err != nil || lost != nil || len(left) != 0 || len(rows) != 0 || len(w.shelf.going) != 0 {
 		t.Errorf("left: %v, rows %+v, %v %v", left, rows, err, lost)

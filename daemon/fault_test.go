@@ -309,6 +309,42 @@ func TestFullDisk(t *testing.T) {
 	empty(t, dir)
 }
 
+// TestFullDiskOfWorkspaces: the reserve is on the disk that workspaces are on, also where that
+// is not the one of the data directory.
+func TestFullDiskOfWorkspaces(t *testing.T) {
+	dir := home(t)
+	disk := filepath.Join(dir, "workspaces")
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("holt-test", disk, "tmpfs", 0, "size=48m"); err != nil {
+		t.Fatal("mount a small disk:", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(disk, syscall.MNT_DETACH) })
+	d := open(t, config(t, dir))
+	t.Cleanup(func() { down(t, d) })
+	near{d}.Create(t, "notes")
+	const files = 100
+	for i := range files {
+		near{d}.Put(t, "notes", fmt.Sprint("/f", i), "text")
+	}
+	ballast := filepath.Join(disk, "ballast")
+	fill(t, ballast)
+	_, err := d.Workspaces().Files().Write(t.Context(), "notes", "/big", holt.WriteSpec{}, strings.NewReader(strings.Repeat("x", 20<<20)))
+	wantCode(t, err, holt.OutOfSpace)
+	for i := range files {
+		if err := d.Workspaces().Files().Remove(t.Context(), "notes", fmt.Sprint("/f", i), false, ""); err != nil {
+			t.Fatal("remove on a full disk:", err)
+		}
+	}
+	if report, err := d.Workspaces().Check(t.Context(), "notes"); err != nil || len(report.Problems) > 0 { // once the index has it too
+		t.Errorf("after that: %+v, %v", report, err)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fill writes a file until the disk is full.
 func fill(t *testing.T, path string) {
 	t.Helper()

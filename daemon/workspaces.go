@@ -30,11 +30,11 @@ type Workspaces struct {
 }
 
 // openWorkspaces opens the registry and removes half-made workspaces. All that
-// are in dir share one reserve, beside it.
+// are in dir share one reserve, in it: dir may be a mount of its own.
 func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir string, base workspace.Options) (*Workspaces, error) {
 	log := base.Log
 	if base.Reserve == nil {
-		base.Reserve = workspace.NewReserve(filepath.Join(filepath.Dir(dir), "reserve"))
+		base.Reserve = workspace.NewReserve(filepath.Join(dir, ".reserve"))
 	}
 	table := workspaceTable{d}
 	shelf := &shelf{dir: dir, log: log, base: base, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{}, going: map[holt.WorkspaceID]bool{},
