@@ -144,7 +144,7 @@ func TestHalfMadeWorkspaces(t *testing.T) {
 	if rows, err := again.table.rows(t.Context(), ``); err != nil || len(rows) != 0 {
 		t.Errorf("%+v %v", rows, err)
 	}
-	if left, err := filepath.Glob(w.shelf.dir + "/*"); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(w.shelf.dir + "/[^.]*"); err != nil || len(left) != 0 {
 		t.Errorf("%v %v", left, err)
 	}
 }
