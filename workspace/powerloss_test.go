@@ -9,13 +9,16 @@ import (
 // TestPowerLosses takes the power away at random failpoints of a workspace at
 // work, with whatever of the journal and the index was not synced: what comes
 // back holds every synced operation, is a state that there was, and checks
-// clean. HOLT_SOAK=1 does it 200 times. -seed repeats a run.
+// clean. HOLT_SOAK=1 does it 200 times, with other seeds each time. -seed repeats a run.
 func TestPowerLosses(t *testing.T) {
 	const each, perSeed = 25, 20 // steps between two, losses of one workspace
 	t.Parallel()
-	losses, first := 20, runsOf(t, 0, 0).seed
-	if os.Getenv("HOLT_SOAK") != "" {
-		losses = 200
+	losses, first := 20, uint64(1)
+	if soak := os.Getenv("HOLT_SOAK") != ""; soak || *modelSeed != 0 {
+		first = runsOf(t, 0, 0).seed
+		if soak {
+			losses = 200
+		}
 	}
 	for done, seed := 0, first; done < losses && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
