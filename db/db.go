@@ -221,16 +221,20 @@ func (d *DB) change(ctx context.Context, fn func(*Tx) error) (changed bool, err 
 	if err != nil {
 		return false, err
 	}
-	before, err := d.changes()
-	if err == nil {
-		err = fn(&Tx{d.writer})
+	var before, after int64
+	defer func() {
+		if changed = after != before; changed && err == nil {
+			d.commits++
+		}
+	}()
+	defer end(&err) // which also takes back what a panic left
+	if before, err = d.changes(); err != nil {
+		return false, err
 	}
-	after, counted := d.changes()
-	err = errors.Join(err, counted)
-	if end(&err); err == nil && after != before {
-		d.commits++
-	}
-	return after != before, err
+	err = fn(&Tx{d.writer})
+	n, counted := d.changes()
+	after = n
+	return false, errors.Join(err, counted) // changed is known when it has ended
 }
 
 // changes counts the rows that the writer has changed.

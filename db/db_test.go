@@ -265,3 +265,24 @@ func TestQueryLimits(t *testing.T) {
 		t.Fatal("the connection after an interrupt:", err)
 	}
 }
+
+// TestPanicInWrite: what is recovered from leaves no transaction open.
+func TestPanicInWrite(t *testing.T) {
+	d := openTest(t)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is gone")
+			}
+		}()
+		_ = d.Write(t.Context(), func(tx *Tx) error {
+			if err := tx.Exec("CREATE TABLE half(x)"); err != nil {
+				t.Error(err)
+			}
+			panic("in the middle")
+		})
+	}()
+	if err := d.Write(t.Context(), func(tx *Tx) error { return tx.Exec("CREATE TABLE half(x)") }); err != nil {
+		t.Error(err)
+	}
+}
