@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -356,25 +357,14 @@ func (s *sieve) entry(at string, h *tar.Header) error {
 	s.dpkg = s.dpkg || at == "/var/lib/dpkg/status" && h.Size > 0
 	var from io.Reader = s.from
 	if at == "/usr/lib/os-release" || at == "/etc/os-release" {
-		var text strings.Builder
-		from = io.TeeReader(s.from, &limited{&text, 4096})
-		defer func() { s.release = text.String() }()
+		text, err := io.ReadAll(io.LimitReader(s.from, 4096))
+		if err != nil {
+			return err
+		}
+		s.release, from = string(text), io.MultiReader(bytes.NewReader(text), s.from)
 	}
 	_, err := io.Copy(s.to, from)
 	return err
-}
-
-// limited takes only the first bytes of what is written to it.
-type limited struct {
-	to   *strings.Builder
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	n := min(len(p), l.left)
-	l.to.Write(p[:n])
-	l.left -= n
-	return len(p), nil
 }
 
 // suits refuses an image that does not become a computer by adding packages of

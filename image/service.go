@@ -37,8 +37,6 @@ type Ready struct {
 
 const defaultReadySeconds = 60
 
-var restarts = []string{"", "always", "on-failure", "no"}
-
 func (s Service) check() error {
 	if err := eachMatches("service", unitRE, slices.Concat(s.After, []string{s.Name})); err != nil {
 		return err
@@ -47,19 +45,19 @@ func (s Service) check() error {
 	switch {
 	case strings.Contains(s.Name, "."):
 		return bad("its name has a dot; the unit is %s.service", clip(s.Name))
-	case !line(s.Command) || strings.TrimSpace(s.Command) == "":
+	case !oneLine(s.Command) || strings.TrimSpace(s.Command) == "":
 		return bad("its command is empty, or has more than one line")
 	case s.User != "" && s.User != "root" && !userRE.MatchString(s.User):
 		return bad("%q cannot be a user", clip(s.User))
 	case s.Directory != "" && !cleanPath(s.Directory):
 		return bad("%q is not an absolute, clean path", clip(s.Directory))
-	case !slices.Contains(restarts, s.Restart):
+	case !slices.Contains([]string{"", "always", "on-failure", "no"}, s.Restart):
 		return bad("restart is always, on-failure or no")
 	case s.Ready.Port < 0 || s.Ready.Port > 65535:
 		return bad("%d is no port", s.Ready.Port)
 	case s.Ready.Port != 0 && s.Ready.Command != "":
 		return bad("ready has a port and a command; choose one")
-	case !line(s.Ready.Command):
+	case !oneLine(s.Ready.Command):
 		return bad("its ready command has more than one line")
 	case s.Ready.Seconds < 0 || s.Ready.Seconds > 3600:
 		return bad("ready may take 1 to 3600 seconds")
@@ -67,15 +65,15 @@ func (s Service) check() error {
 		return bad("its environment has more than 256 variables")
 	}
 	for k, v := range s.Environment {
-		if !variableRE.MatchString(k+"=") || !line(v) {
+		if !variableRE.MatchString(k+"=") || !oneLine(v) {
 			return bad("%q cannot be a variable, or its value has more than one line", clip(k))
 		}
 	}
 	return nil
 }
 
-// line tells whether s can stand in a line of a unit.
-func line(s string) bool {
+// oneLine tells whether s can stand in a line of a unit.
+func oneLine(s string) bool {
 	return len(s) <= 8192 && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r == '\ufffd' })
 }
 
@@ -93,7 +91,7 @@ func (s Service) unit() string {
 	}
 	line("\n[Service]\nType=exec\nEnvironmentFile=-/etc/environment")
 	for _, k := range slices.Sorted(maps.Keys(s.Environment)) {
-		line("Environment=%s", strings.ReplaceAll(word(k+"="+s.Environment[k]), "$$", "$"))
+		line("Environment=%s", word(k+"="+s.Environment[k]))
 	}
 	if s.User != "" {
 		line("User=%s", s.User)
@@ -101,9 +99,9 @@ func (s Service) unit() string {
 	if s.Directory != "" {
 		line("WorkingDirectory=%s", strings.ReplaceAll(s.Directory, "%", "%%"))
 	}
-	line("ExecStart=/bin/sh -c %s", word(s.Command))
+	line("ExecStart=/bin/sh -c %s", argument(s.Command))
 	if probe := s.Ready.probe(); probe != "" {
-		line("ExecStartPost=/bin/bash -c %s", word("until "+probe+" >/dev/null 2>&1; do sleep 0.2; done"))
+		line("ExecStartPost=/bin/bash -c %s", argument("until "+probe+" >/dev/null 2>&1; do sleep 0.2; done"))
 	}
 	line("TimeoutStartSec=%d", cmp.Or(s.Ready.Seconds, defaultReadySeconds))
 	line("Restart=%s\nRestartSec=1", cmp.Or(s.Restart, "on-failure"))
@@ -122,8 +120,10 @@ func (r Ready) probe() string {
 	return "/bin/sh -c " + quote(r.Command)
 }
 
-// word makes one word of s for a command in a unit file, where % and $ would stand
-// for something else. Elsewhere $ is itself.
+// word makes one word of s for a unit file, where % would stand for something else.
 func word(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`, `$`, `$$`).Replace(s) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`).Replace(s) + `"`
 }
+
+// argument makes one word of s for a command in a unit file, where $ would, too.
+func argument(s string) string { return strings.ReplaceAll(word(s), "$", "$$") }

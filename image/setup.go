@@ -172,6 +172,7 @@ func userScript(u User) string {
 // quote makes one word of s for a POSIX shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
+// defined returns the units of services.
 func defined(services []Service) (names []string) {
 	for _, s := range services {
 		names = append(names, s.Name+".service")
