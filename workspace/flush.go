@@ -134,8 +134,8 @@ func (t *Tree) store(r *rows) error {
 func (t *Tree) cut() *rows {
 	b := t.batch
 	r := &rows{batch: b, count: t.count, grown: t.grown}
-	if t.journal.End().Segment() != t.indexedSegment {
-		r.segments = t.journal.Segments()
+	if last := journal.Pos(t.count.Applied).Segment(); last != t.indexedSegment { // the journal has no end yet while it is replayed
+		r.segments = slices.DeleteFunc(t.journal.Segments(), func(s journal.Segment) bool { return s.Ordinal > last })
 	}
 	r.count.Replies = t.oldestReply(t.count.Applied)
 	unseen := map[Ino]struct{}{} // made and gone between two batches, and nobody's past

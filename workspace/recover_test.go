@@ -599,3 +599,45 @@ func FuzzDecodeOp(f *testing.F) {
 		}
 	})
 }
+
+// A process that dies in the middle of a replay leaves an index that can be
+// gone on from, also where the segments before it were collected.
+func TestDeathInReplay(t *testing.T) {
+	f := newFixture(t, quiet(Options{SegmentSize: 1 << 16}))
+	for i := range 4 { // the last of them lives in the third segment or later
+		f.put("gone", string(bytes.Repeat([]byte{byte(i)}, 30_000)))
+	}
+	f.ok(f.w.Flush())
+	f.ok(f.t.collect())
+	if f.t.journal.Complete() {
+		t.Fatal("no segment was collected: this test shows nothing")
+	}
+	f.ok(f.w.Flush())
+	for i := range 20 {
+		f.put(fmt.Sprint("file", i), string(bytes.Repeat([]byte{byte(i)}, 30_000)))
+	}
+	want := f.dump()
+	f.abandon()
+	var deaths []string
+	f.opt.FlushOps = 1
+	f.opt.Fail = func(point string) error {
+		if point == "flush.committed" {
+			deaths = append(deaths, filepath.Join(t.TempDir(), "ws"))
+			return os.CopyFS(deaths[len(deaths)-1], os.DirFS(f.dir))
+		}
+		return nil
+	}
+	f.open()
+	if len(deaths) < 20 {
+		t.Fatalf("the index was committed %d times", len(deaths))
+	}
+	for _, dir := range deaths {
+		g := &fixture{T: t, dir: dir, opt: quiet(Options{}), c: f.c}
+		g.open()
+		if got := g.dump(); got != want {
+			t.Fatal(cmp.Diff(want, got))
+		}
+		g.check()
+		g.ok(g.w.Close())
+	}
+}

@@ -58,7 +58,7 @@ type Tree struct {
 	flushed *sync.Cond // on mu: after every attempt to write a batch
 	failing error      // the last attempt failed
 
-	indexedSegment uint32 // the newest that the index names
+	indexedSegment uint32 // the one that the index ends in
 	collected      uint32 // the newest when dead segments were last looked for
 
 	merging chan struct{} // holds a token while a merge reads or changes this one; before all locks
