@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -55,7 +56,10 @@ type Recipe struct {
 type File struct {
 	Path    string `json:"path"`           // absolute
 	Mode    string `json:"mode,omitempty"` // octal permission bits; default: 0644
-	Content string `json:"content"`
+	Content string `json:"content,omitempty"`
+	// Source names the file that has the content instead: one beside the recipe's own, or
+	// below it. All together are at most 1 MiB.
+	Source string `json:"source,omitempty"`
 }
 
 // User is a Linux user of the image.
@@ -198,6 +202,9 @@ func (f File) check() error {
 	}
 	if strings.HasPrefix(f.Path+"/", agentHome+"/") {
 		return errors.New("file " + f.Path + ": the workspace would hide it")
+	}
+	if f.Source != "" && (f.Content != "" || !fs.ValidPath(f.Source)) {
+		return errors.New("file " + f.Path + ": it has content and a source, or " + strconv.Quote(clip(f.Source)) + " does not lie beside the recipe")
 	}
 	_, err := f.mode()
 	return err

@@ -24,6 +24,11 @@ func TestEmbeddedRecipes(t *testing.T) {
 		if r.Name != name || r.DiskSizeMB > 2048 || !*r.HostCertificates || r.Extends != "" {
 			t.Errorf("%s: %+v", name, r)
 		}
+		for _, f := range r.Files {
+			if f.Source != "" || f.Content == "" {
+				t.Errorf("%s: file %s is empty, or still beside the recipe", name, f.Path)
+			}
+		}
 	}
 	r, err := loadRecipe("coding-agent")
 	if err != nil {
@@ -132,6 +137,50 @@ func TestRecipeFileMayNotTakeAName(t *testing.T) {
 	}
 }
 
+// TestRecipeSources: what lies beside a recipe is part of it, and only that.
+func TestRecipeSources(t *testing.T) {
+	dir := t.TempDir()
+	recipe := filepath.Join(dir, "recipes", "r.json")
+	if err := os.MkdirAll(filepath.Join(dir, "recipes", "below"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("recipes/below/a.sh", []byte("echo \"a\"\n"))
+	write("recipes/large", make([]byte, maxRecipeBytes/2+1))
+	write("secret", []byte("secret"))
+	if err := os.Symlink("../secret", filepath.Join(dir, "recipes", "link")); err != nil {
+		t.Fatal(err)
+	}
+	load := func(files string) (Recipe, error) {
+		write("recipes/r.json", []byte(`{"name": "r", "extends": "base", "files": [`+files+`]}`))
+		return loadRecipe(recipe)
+	}
+	r, err := load(`{"path": "/a", "mode": "0755", "source": "below/a.sh"}, {"path": "/b", "content": "b"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]File{{Path: "/a", Mode: "0755", Content: "echo \"a\"\n"}, {Path: "/b", Content: "b"}}, r.Files); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := load(`{"path": "/a", "source": "large"}`); err != nil {
+		t.Error(err)
+	}
+	for _, files := range []string{
+		`{"path": "/a", "source": "../secret"}`, `{"path": "/a", "source": "link"}`, `{"path": "/a", "source": "/etc/hostname"}`,
+		`{"path": "/a", "source": "absent"}`, `{"path": "/a", "source": "below"}`, `{"path": "/a", "source": "below/a.sh", "content": "b"}`,
+		`{"path": "/a", "source": "large"}, {"path": "/b", "source": "large"}`,
+	} {
+		if _, err := load(files); holt.CodeOf(err) != holt.InvalidArgument {
+			t.Errorf("%s: %v", files, err)
+		}
+	}
+}
+
 func TestQuote(t *testing.T) {
 	if got := quote(`it's $HOME`); got != `'it'\''s $HOME'` {
 		t.Errorf("got %s", got)
@@ -140,7 +189,7 @@ func TestQuote(t *testing.T) {
 
 func FuzzParseRecipe(f *testing.F) {
 	for _, name := range Templates() {
-		data, err := embeddedRecipe(name)
+		data, err := recipeFiles.ReadFile("recipes/" + name + ".json")
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"embed"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,7 +23,7 @@ const (
 	defaultDiskMB = 2048
 )
 
-//go:embed recipes/*.json
+//go:embed recipes
 var recipeFiles embed.FS
 
 // Templates returns the names of the embedded recipes, sorted.
@@ -30,9 +32,11 @@ func Templates() []string {
 	if err != nil {
 		return nil // cannot be: the directory is embedded
 	}
-	names := make([]string, 0, len(entries))
+	var names []string
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".json"))
+		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return names
@@ -46,16 +50,30 @@ func loadRecipe(template string) (Recipe, error) {
 	if holt.OCIReference(template) {
 		return originRecipe(template)
 	}
-	var data []byte
-	var err error
-	if isPath(template) {
-		data, err = readBounded(template, maxRecipeBytes+1)
-		if errors.Is(err, fs.ErrNotExist) {
-			return Recipe{}, holt.Errorf(holt.NotFound, "there is no recipe file %s", template).
-				WithHint("a name with / in it is a file on the daemon's machine; holt image list shows the templates")
+	if !isPath(template) {
+		recipe, err := embeddedRecipe(template)
+		if err != nil {
+			return Recipe{}, err
 		}
-	} else {
-		data, err = embeddedRecipe(template)
+		return recipe.resolve(0)
+	}
+	recipe, err := readRecipe(template)
+	if err != nil {
+		return Recipe{}, err
+	}
+	if slices.Contains(Templates(), recipe.Name) {
+		return Recipe{}, holt.Errorf(holt.InvalidArgument, "recipe %s is named %q as one of holt's own", template, recipe.Name).
+			WithHint("give it another name")
+	}
+	return recipe.resolve(0)
+}
+
+// readRecipe reads a recipe file of this machine, and the files beside it that it names.
+func readRecipe(name string) (Recipe, error) {
+	data, err := readBounded(name, maxRecipeBytes+1)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Recipe{}, holt.Errorf(holt.NotFound, "there is no recipe file %s", name).
+			WithHint("a name with / in it is a file on the daemon's machine; holt image list shows the templates")
 	}
 	if err != nil {
 		return Recipe{}, err
@@ -64,11 +82,51 @@ func loadRecipe(template string) (Recipe, error) {
 	if err != nil {
 		return Recipe{}, err
 	}
-	if isPath(template) && slices.Contains(Templates(), recipe.Name) {
-		return Recipe{}, holt.Errorf(holt.InvalidArgument, "recipe %s is named %q as one of holt's own", template, recipe.Name).
-			WithHint("give it another name")
+	beside, err := os.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		return Recipe{}, err
 	}
-	return recipe.resolve(0)
+	defer beside.Close()
+	return recipe, recipe.readSources(beside.FS())
+}
+
+// readSources puts the content of files that lie beside the recipe into it, so that
+// it is complete by itself and its digest covers them.
+func (r *Recipe) readSources(beside fs.FS) error {
+	total := 0
+	for i := range r.Files {
+		f := &r.Files[i]
+		if f.Source == "" {
+			continue
+		}
+		data, err := readSource(beside, f.Source)
+		if err == nil {
+			if total += len(data); total > maxRecipeBytes {
+				err = fmt.Errorf("the files beside a recipe are at most %d bytes together", maxRecipeBytes)
+			}
+		}
+		if err != nil {
+			return holt.Errorf(holt.InvalidArgument, "recipe %q: file %s: %w", r.Name, f.Path, err).
+				WithHint("a source is the name of a file in the directory of the recipe, or below it")
+		}
+		f.Content, f.Source = string(data), ""
+	}
+	return nil
+}
+
+// readSource reads a regular file; one byte more than may be tells that it is too long.
+func readSource(beside fs.FS, name string) ([]byte, error) {
+	if st, err := fs.Stat(beside, name); err != nil {
+		return nil, err
+	} else if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", name)
+	}
+	f, err := beside.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxRecipeBytes+1))
 }
 
 // originRecipe makes a template of an OCI image: with what every computer needs,
@@ -89,12 +147,20 @@ func originRecipe(ref string) (Recipe, error) {
 	return r.resolve(0)
 }
 
-func embeddedRecipe(name string) ([]byte, error) {
+func embeddedRecipe(name string) (Recipe, error) {
 	data, err := recipeFiles.ReadFile("recipes/" + name + ".json")
 	if err != nil {
-		return nil, unknownTemplate(name)
+		return Recipe{}, unknownTemplate(name)
 	}
-	return data, nil
+	recipe, err := ParseRecipe(data)
+	if err != nil {
+		return Recipe{}, err
+	}
+	beside, err := fs.Sub(recipeFiles, "recipes")
+	if err != nil {
+		return Recipe{}, err
+	}
+	return recipe, recipe.readSources(beside)
 }
 
 func unknownTemplate(name string) error {
@@ -119,11 +185,7 @@ func (r Recipe) resolve(depth int) (Recipe, error) {
 		if depth >= maxExtends {
 			return r, holt.Errorf(holt.InvalidArgument, "recipe %q extends too many others", r.Name)
 		}
-		data, err := embeddedRecipe(r.Extends)
-		if err != nil {
-			return r, err
-		}
-		parent, err := ParseRecipe(data)
+		parent, err := embeddedRecipe(r.Extends)
 		if err != nil {
 			return r, err
 		}
