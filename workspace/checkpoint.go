@@ -157,7 +157,7 @@ func (t *Tree) applyCheckpoint(o *op) error {
 	t.batch.checkpoints = append(t.batch.checkpoints, newCheckpoint{c, o.blob2})
 	t.count.NextCheck, t.count.Head = uint64(c.ID)+1, uint64(c.ID)
 	t.count.Generation++
-	t.count.Sealed = t.count.Version
+	t.count.Sealed, t.count.Turns = t.count.Version, 0
 	clear(t.version)
 	return nil
 }

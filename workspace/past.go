@@ -9,7 +9,8 @@ import (
 // in one version is nobody's past. Extents and attributes that no checkpoint
 // sees, being born in the generation that is open, are nobody's either, although
 // two writers took turns: only states of checkpoints are ever read, and they
-// hold room outside of any quota. Of inodes and names such rows tell who did what.
+// hold room outside of any quota. Of inodes and names such rows tell who did what, up
+// to [mostTurns] of them.
 type past struct {
 	inodes  []pastInode
 	entries []pastEntry
@@ -76,9 +77,14 @@ func (t *Tree) newVersion(writer uint32) uint32 {
 // bornAfter is born for the change of a row that was born in another version:
 // the result is not smaller. A writer who comes back to what another changed
 // in between gets a new version, so that the lives of a row never overlap.
+//
+// With [mostTurns] behind it, the row stays what it was instead: another's.
 func (t *Tree) bornAfter(born, writer uint32) uint32 {
 	v := t.born(writer)
 	if v < born {
+		if t.count.Turns >= t.opt.mostTurns {
+			return born
+		}
 		v = t.newVersion(writer)
 		t.count.Changed = uint64(v)
 	}
@@ -101,7 +107,9 @@ func (in *inode) row() inodeRow {
 // moves what it was to the past.
 func (t *Tree) renew(in *inode, v uint32) {
 	if in.born < v {
-		t.batch.past.inodes = append(t.batch.past.inodes, pastInode{in.row(), v})
+		if t.remembered(in.born) {
+			t.batch.past.inodes = append(t.batch.past.inodes, pastInode{in.row(), v})
+		}
 		in.born = v
 	}
 	t.batch.dirty(in)
@@ -110,10 +118,34 @@ func (t *Tree) renew(in *inode, v uint32) {
 // bury moves an entry to the past that an operation of writer removes.
 func (t *Tree) bury(d *inode, name string, e dentry, writer uint32) uint32 {
 	v := t.bornAfter(e.born, writer)
-	if e.born < v {
+	if e.born < v && t.remembered(e.born) {
 		t.batch.past.entries = append(t.batch.past.entries, pastEntry{d.ino, name, e, v})
 	}
 	return v
+}
+
+// mostTurns is how many rows of inodes and names a generation may leave in the past
+// that no checkpoint sees: they only tell what one writer did before another did
+// more. Writers who take turns without end cannot fill a disk with them, outside
+// of any quota. What comes behind counts as done by whoever changed it last, and
+// the runs of that generation can be undone no more.
+const mostTurns = 1 << 18
+
+// writerUnknown is the writer of a version that says that a generation had its mostTurns.
+const writerUnknown = 1<<32 - 1
+
+// remembered tells whether an inode or name that dies belongs to the past.
+func (t *Tree) remembered(born uint32) bool {
+	if uint64(born) <= t.count.Sealed {
+		return true
+	}
+	if t.count.Turns >= t.opt.mostTurns {
+		return false
+	}
+	if t.count.Turns++; t.count.Turns == t.opt.mostTurns {
+		t.newVersion(writerUnknown)
+	}
+	return true
 }
 
 // outlives tells whether an extent or attribute belongs to the past once it

@@ -367,8 +367,14 @@ func (s *scope) above(path string) error {
 			return err
 		case within(dir, s.paths) || dir == other:
 		case side.then:
-			return holt.Errorf(holt.Conflict, "restore %s: directory %s is not there now", path, dir).
-				WithHint("restore %s too", dir)
+			now, err := side.other.walk(dir)
+			if err == nil && now.ino != 0 {
+				err = holt.Errorf(holt.Conflict, "restore %s: directory %s is another now than it was then", path, dir).
+					WithHint("copy it from .holt/checkpoints, or restore all of %s", dir)
+			} else if err == nil {
+				err = holt.Errorf(holt.Conflict, "restore %s: directory %s is not there now", path, dir).WithHint("restore %s too", dir)
+			}
+			return err
 		case other != "":
 			return holt.Errorf(holt.Conflict, "restore %s: directory %s was %s then", path, dir, other).
 				WithHint("restore %s and %s", dir, other)

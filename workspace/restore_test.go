@@ -175,9 +175,14 @@ func TestRestorePaths(t *testing.T) {
 	}
 	f.ok(f.unlink("other/b"))
 	f.ok(f.rmdir("other"))
-	_, err := f.w.Restore(context.Background(), f.c, "one", RestoreOptions{Paths: []string{"/other/b"}})
-	if holt.CodeOf(err) != holt.Conflict {
-		t.Fatal(err)
+	for _, want := range []string{"is not there now", "is another now"} {
+		if want == "is another now" {
+			f.mkdir("other")
+		}
+		_, err := f.w.Restore(context.Background(), f.c, "one", RestoreOptions{Paths: []string{"/other/b"}})
+		if holt.CodeOf(err) != holt.Conflict || !strings.Contains(err.Error(), want) {
+			t.Fatal(err)
+		}
 	}
 }
 

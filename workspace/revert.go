@@ -131,7 +131,7 @@ func revertRest(tx *db.Tx, c Checkpoint, before, after [5]int64) error {
 	}
 	version, id, next := int64(c.version), int64(c.ID), int64(c.nextIno)
 	for key, v := range map[string]int64{"version": version, "changed": version, "sealed": version, "generation": int64(c.Generation) + 1,
-		"head": id, "next_checkpoint": id + 1, "next_ino": next} {
+		"head": id, "turns": 0, "next_checkpoint": id + 1, "next_ino": next} {
 		if err := tx.Exec("INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)", key, v); err != nil {
 			return err
 		}

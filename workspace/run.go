@@ -151,6 +151,22 @@ func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint
 	return win, nil
 }
 
+// certain refuses a window in which it is not known of all changes who made them.
+func (win *runWindow) certain(tx *db.Tx) error {
+	last := int64(nowVersion)
+	if win.after.ID != 0 {
+		last = int64(win.after.version)
+	}
+	unknown := false
+	err := tx.Query("SELECT 1 FROM version WHERE writer = ?1 AND id > ?2 AND id <= ?3 LIMIT 1", []any{int64(writerUnknown), int64(win.before.version), last},
+		func(*db.Row) error { unknown = true; return nil })
+	if err == nil && unknown {
+		err = holt.Errorf(holt.Conflict, "what %s changed is not known exactly: too many changes of several writers took turns, without a checkpoint between them", win.run).
+			WithHint("restore paths from the checkpoint before it")
+	}
+	return err
+}
+
 // compare finds what differs between the ends of the window.
 func (win *runWindow) compare(tx *db.Tx) (err error) {
 	a, b := moment{int64(win.before.version), win.before.nextIno}, moment{nowVersion, 1 << 62}

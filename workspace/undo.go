@@ -15,7 +15,7 @@ import (
 // Undo takes back what one run, or one stretch of work in a terminal, changed and keeps what came later. Where both
 // met nothing is changed, and the report says why. The present is checkpointed
 // first; it happens wholly or not at all. NotFound if the run changed nothing,
-// Conflict if the checkpoints around it are gone.
+// Conflict if the checkpoints around it are gone, or who did what was not kept ([mostTurns]).
 func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreOptions) (Report, error) {
 	paths, err := cleanPaths(opt.Paths)
 	if err != nil {
@@ -30,7 +30,10 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 		if win, err = findWindow(tx, run, checkpoints, generation); errors.Is(err, errNoChanges) {
 			return holt.Errorf(holt.NotFound, "%q changed nothing here", run).WithHint("the column run of files names runs that did")
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return win.certain(tx)
 	}
 	build := func(tx *db.Tx) (*goal, Report, error) {
 		if err := win.compare(tx); err != nil {

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,6 +74,8 @@ type Options struct {
 	// Fail is called at each failpoint of workspace and journal, for tests. An
 	// error makes the step fail there.
 	Fail func(point string) error
+
+	mostTurns uint64 // see there
 }
 
 func (o Options) withDefaults() Options {
@@ -107,6 +110,7 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.mostTurns = cmp.Or(o.mostTurns, mostTurns)
 	return o
 }
 
