@@ -74,7 +74,11 @@ func (d *delta) find(tx *db.Tx, a, b moment) error {
 		}
 		return p
 	}
-	err := tx.Query("SELECT "+inodeRowColumns+" FROM past_inode WHERE died > ?1 AND died <= ?2", []any{a.version, b.version}, func(r *db.Row) error {
+	died, err := d.died(tx, "past_inode", a, b)
+	if err != nil {
+		return err
+	}
+	err = tx.Query("SELECT "+inodeRowColumns+" FROM past_inode WHERE "+died, []any{a.version, b.version}, func(r *db.Row) error {
 		ino := Ino(r.Int64(0))
 		if d.inodes[ino] == nil && ino < a.nextIno {
 			look = append(look, ino)
@@ -112,9 +116,30 @@ func (d *delta) find(tx *db.Tx, a, b moment) error {
 	return nil
 }
 
+// died is the condition that a row of a table of the past died in between. Where
+// these are most of the table it is read from end to end: to look for each row
+// that an index names costs several times as much.
+func (d *delta) died(tx *db.Tx, table string, a, b moment) (condition string, err error) {
+	condition = "died > ?1 AND died <= ?2"
+	var n, all int64
+	err = tx.Query("SELECT count(*) FROM "+table+" WHERE "+condition, []any{a.version, b.version}, func(r *db.Row) error { n = r.Int64(0); return nil })
+	if err != nil {
+		return "", err
+	}
+	err = tx.Query("SELECT count(*) FROM (SELECT 1 FROM "+table+" LIMIT ?1)", []any{3*n + 1}, func(r *db.Row) error { all = r.Int64(0); return nil })
+	if all <= 3*n {
+		condition = "+died > ?1 AND +died <= ?2"
+	}
+	return condition, err
+}
+
 // departures notes the entries that are gone.
 func (d *delta) departures(tx *db.Tx, a, b moment) error {
-	err := tx.Query("SELECT "+entryColumns+", died FROM past_entry WHERE died > ?1 AND died <= ?2 AND born <= ?1", []any{a.version, b.version}, func(r *db.Row) error {
+	died, err := d.died(tx, "past_entry", a, b)
+	if err != nil {
+		return err
+	}
+	err = tx.Query("SELECT "+entryColumns+", died FROM past_entry WHERE "+died+" AND born <= ?1", []any{a.version, b.version}, func(r *db.Row) error {
 		e := scanEntry(r)
 		e.died = uint32(r.Int64(5))
 		d.gone = append(d.gone, e)
