@@ -5,19 +5,21 @@ import "time"
 // Moment is a computer at one instant: its memory, root disk and workspace,
 // kept together under one id. A computer can be forked from it.
 type Moment struct {
-	ID         MomentID    `json:"id"`
-	Name       string      `json:"name,omitempty" doc:"unique among the computer's moments; absent if nobody gave one"`
-	Kind       MomentKind  `json:"kind" enum:"snapshot,fork,pause" doc:"why it was taken; a snapshot stays until it is deleted, of the others the last few"`
-	ComputerID ComputerID  `json:"computer_id" doc:"whose moment it is"`
-	Computer   string      `json:"computer" doc:"its name"`
-	Parent     MomentID    `json:"parent,omitempty" doc:"the moment before: that computer's last one, or the one that it was forked from"`
-	CreatedAt  time.Time   `json:"created_at"`
-	CPUs       int         `json:"cpus"`
-	MemoryMB   int         `json:"memory_mb" doc:"MiB"`
-	Bytes      int64       `json:"bytes" doc:"what its memory takes on the host"`
-	PauseMS    float64     `json:"pause_ms" doc:"how long the computer stood still for it, milliseconds; for a pause, until all was copied"`
-	Throttle   int         `json:"throttle,omitempty" doc:"percent by which its processors were held back at last, since they changed memory faster than it could be copied"`
-	Forks      []Dependent `json:"forks,omitempty" doc:"computers that were forked from it; they do not need it any more"`
+	ID            MomentID    `json:"id"`
+	Name          string      `json:"name,omitempty" doc:"unique among the computer's moments; absent if nobody gave one"`
+	Kind          MomentKind  `json:"kind" enum:"snapshot,fork,pause" doc:"why it was taken; a snapshot stays until it is deleted, of the others the last few"`
+	ComputerID    ComputerID  `json:"computer_id" doc:"whose moment it is"`
+	Computer      string      `json:"computer" doc:"its name"`
+	Parent        MomentID    `json:"parent,omitempty" doc:"the moment before: that computer's last one, or the one that it was forked from"`
+	CreatedAt     time.Time   `json:"created_at"`
+	CPUs          int         `json:"cpus"`
+	MemoryMB      int         `json:"memory_mb" doc:"MiB"`
+	Bytes         int64       `json:"bytes" doc:"what its memory takes on the host's disk now; little once it is in the archive only"`
+	Archived      bool        `json:"archived,omitempty" doc:"the archive has all of it: its memory may go from the host's disk, and is fetched when it is needed"`
+	ArchivedBytes int64       `json:"archived_bytes,omitempty" doc:"by how much storing it made the archive grow: what was there already, as of another moment, is not counted again"`
+	PauseMS       float64     `json:"pause_ms" doc:"how long the computer stood still for it, milliseconds; for a pause, until all was copied"`
+	Throttle      int         `json:"throttle,omitempty" doc:"percent by which its processors were held back at last, since they changed memory faster than it could be copied"`
+	Forks         []Dependent `json:"forks,omitempty" doc:"computers that were forked from it; they do not need it any more"`
 }
 
 // MomentKind says why a moment was taken.
@@ -71,6 +73,7 @@ type ForkedComputer struct {
 
 // MomentFreed says what deleting a moment did.
 type MomentFreed struct {
-	Bytes int64       `json:"bytes" doc:"what the host's disk got back"`
-	Forks []Dependent `json:"forks,omitempty" doc:"computers that were forked from it; what they share with it stays as long as they need it"`
+	Bytes    int64       `json:"bytes" doc:"what the host's disk got back"`
+	Archived int64       `json:"archived_bytes,omitempty" doc:"what storing it had added to the archive, which gets it back within two hours, but for what other moments need"`
+	Forks    []Dependent `json:"forks,omitempty" doc:"computers that were forked from it; what they share with it stays as long as they need it"`
 }

@@ -27,10 +27,10 @@ type Packed struct {
 // Archive says what the archive of a daemon holds. Sizes are bytes.
 type Archive struct {
 	Place   string  `json:"place" doc:"directory of the packs"`
-	Spaces  int64   `json:"spaces" doc:"workspaces that have something in it"`
+	Spaces  int64   `json:"spaces" doc:"workspaces, kept moments and their disks that have something in it"`
 	Chunks  int64   `json:"chunks"`
 	Packs   int64   `json:"packs"`
-	Content int64   `json:"content" doc:"content of all workspaces together that lies in packs"`
+	Content int64   `json:"content" doc:"content of all of them together that lies in packs"`
 	Unique  int64   `json:"unique" doc:"the same, with what is there several times counted once"`
 	Stored  int64   `json:"stored" doc:"what the packs take, garbage included"`
 	Garbage int64   `json:"garbage" doc:"of them, what nothing needs any more and a collection will remove"`

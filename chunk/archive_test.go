@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -362,4 +363,48 @@ func TestOrderOfRemoval(t *testing.T) {
 	if got := strings.Join(removed, " "); got != "space manifest pack" {
 		t.Fatal("removed:", got)
 	}
+}
+
+// Chunks that a caller cuts are found again where they lie, and a part says what it has.
+func TestPartsCutByCallers(t *testing.T) {
+	a := openAt(t, t.TempDir(), Options{})
+	const size = 64 << 10
+	b := noise(1, 4*size)
+	cut := func(part string, pieces ...int) Written {
+		w := a.Create("mom_a", part)
+		defer w.Abort()
+		for _, i := range pieces {
+			ok(t, w.AppendChunk(lazy, int64(i*size), b[i*size:(i+1)*size]))
+		}
+		done, err := w.Commit(lazy)
+		ok(t, err)
+		return done
+	}
+	cut("one", 0, 1, 3)
+	if w := cut("two", 1, 2, 3); w.New != 1 || w.Chunks != 3 {
+		t.Errorf("%+v", w)
+	}
+	ranges, err := a.Ranges(lazy, "mom_a", "one")
+	if err != nil || !slices.Equal(ranges, []Range{{0, 2 * size}, {3 * size, size}}) {
+		t.Error(ranges, err)
+	}
+	if ranges, err := a.Ranges(lazy, "mom_a", "none"); holt.CodeOf(err) != holt.NotFound {
+		t.Error(ranges, err)
+	}
+	cut("empty")
+	if ranges, err := a.Ranges(lazy, "mom_a", "empty"); err != nil || ranges != nil {
+		t.Error(ranges, err)
+	}
+	p := make([]byte, 2*size)
+	ok(t, a.ReadAt(lazy, "mom_a", "two", p, 2*size))
+	if !bytes.Equal(p, b[2*size:]) {
+		t.Error("other bytes")
+	}
+	w := a.Create("mom_a", "bad")
+	defer w.Abort()
+	wantCode(t, w.AppendChunk(lazy, 0, nil), holt.InvalidArgument)
+	wantCode(t, w.AppendChunk(lazy, 0, make([]byte, MaxChunk+1)), holt.InvalidArgument)
+	ok(t, w.Append(lazy, 0, b[:100]))
+	wantCode(t, w.AppendChunk(lazy, 100, b[:100]), holt.InvalidArgument) // the run has not ended
+	clean(t, a)
 }

@@ -1,11 +1,12 @@
-// Package chunk is the archive below workspaces: immutable bytes, cut by
+// Package chunk is the archive below workspaces and moments: immutable bytes, cut by
 // content into chunks, each stored once and compressed, in packs that any
 // object store can hold.
 //
 // It knows no files and no journals. Its callers keep parts: a part is a named
 // sparse string of bytes (what is left of a journal segment, a copy of an
-// index), a space all parts of one owner (a workspace), replaced as a whole or
-// part by part and never changed otherwise.
+// index, a stretch of a machine's memory), a space all parts of one owner (a workspace, a
+// moment), replaced as a whole or part by part and never changed otherwise. A caller that
+// knows better than the content says itself where a chunk ends ([Writer.AppendChunk]).
 //
 // # Objects
 //

@@ -31,7 +31,7 @@ func (a *Archive) findLost(ctx context.Context) error {
 		case "":
 		case holt.Corrupt, holt.NotFound:
 			missing = holt.Errorf(holt.Corrupt, "nothing is collected while a manifest cannot be read: %w", err).
-				WithHint("holt archive check says which workspaces need it, and what to do")
+				WithHint("holt archive check says what needs it, and what to do")
 			continue
 		default:
 			return err
@@ -101,10 +101,10 @@ func (c *checking) lookLost(tx *db.Tx) error {
 		" WHERE lost <> 0 AND ?1 IN ('', space.name) ORDER BY space.name, part.name", []any{c.space}, func(r *db.Row) error {
 		object, part, space := ManifestID(r.Bytes(0)).object(), r.Text(2), r.Text(3)
 		if n := r.Int64(1); n != unread {
-			c.problem("%d chunks of part %s of %s are in no pack; put the packs back, and holt archive collect finds them, or delete the workspace", n, part, space)
+			c.problem("%d chunks of part %s of %s are in no pack; put the packs back, and holt archive collect finds them, or delete what that is of", n, part, space)
 			return nil
 		}
-		c.problem("%s cannot be read, which part %s of %s needs; nothing is collected until it is put back from a copy of the store, or the workspace deleted",
+		c.problem("%s cannot be read, which part %s of %s needs; nothing is collected until it is put back from a copy of the store, or what that is of deleted",
 			object, part, space)
 		return nil
 	})

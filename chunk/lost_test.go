@@ -77,7 +77,9 @@ func TestPackComesBack(t *testing.T) {
 	if said := problems(t, a); !strings.Contains(said, "of part part of hurt are in no pack") {
 		t.Fatalf("check says %q", said)
 	}
-	_, err := a.Collect(lazy, time.Now())
+	_, err := a.Ranges(lazy, "hurt", "part")
+	wantCode(t, err, holt.Corrupt)
+	_, err = a.Collect(lazy, time.Now())
 	ok(t, err)
 	heal()
 	_, err = a.Collect(lazy, time.Now().Add(time.Hour))

@@ -267,6 +267,39 @@ func (a *Archive) Drop(ctx context.Context, name string) error {
 // Range is bytes Off..Off+Len of a part.
 type Range struct{ Off, Len int64 }
 
+// Ranges returns what a part has bytes of: sorted, disjoint, and joined where one
+// follows the other. NotFound if there is no such part, Corrupt if something of
+// it is missing: where that lay is not told from a hole.
+func (a *Archive) Ranges(ctx context.Context, space, part string) (ranges []Range, err error) {
+	there, lost := false, false
+	err = a.index.Read(ctx, func(tx *db.Tx) error {
+		err := tx.Query("SELECT lost FROM space JOIN part ON part.space = space.n JOIN manifest ON manifest.n = part.manifest"+
+			" WHERE space.name = ?1 AND part.name = ?2", []any{space, part}, func(r *db.Row) error { there, lost = true, r.Int64(0) != 0; return nil })
+		if err != nil || lost {
+			return err
+		}
+		return tx.Query("SELECT piece.off, piece.len FROM space JOIN part ON part.space = space.n JOIN piece ON piece.manifest = part.manifest"+
+			" WHERE space.name = ?1 AND part.name = ?2 ORDER BY piece.off", []any{space, part}, func(r *db.Row) error {
+			next := Range{r.Int64(0), r.Int64(1)}
+			if n := len(ranges); n > 0 && ranges[n-1].Off+ranges[n-1].Len == next.Off {
+				ranges[n-1].Len += next.Len
+				return nil
+			}
+			ranges = append(ranges, next)
+			return nil
+		})
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !there:
+		return nil, holt.Errorf(holt.NotFound, "the archive has no part %s of %s", part, space)
+	case lost:
+		return nil, holt.Errorf(holt.Corrupt, "chunks of part %s of %s are in no pack", part, space).WithHint("holt archive check says more")
+	}
+	return ranges, nil
+}
+
 // Narrow keeps only the bytes of a part that lie in ranges, which are sorted
 // and disjoint; chunks that nothing else needs are then garbage. A part of which
 // something is missing stays as it is: only its manifest says what.

@@ -64,6 +64,20 @@ func (w *Writer) Append(ctx context.Context, off int64, p []byte) error {
 	return w.cut(ctx, MaxChunk)
 }
 
+// AppendChunk adds p as bytes off and on of the part, and as one chunk: for
+// content whose place says best where it is cut, as that of memory. p has at
+// most [MaxChunk] bytes; what came before has to be ended by [Writer.EndRun].
+func (w *Writer) AppendChunk(ctx context.Context, off int64, p []byte) error {
+	if off < 0 || off > maxOffset-int64(len(p)) || len(p) == 0 || len(p) > MaxChunk || len(w.run) > 0 {
+		return holt.Errorf(holt.InvalidArgument, "%d bytes at %d cannot be a chunk", len(p), off)
+	}
+	w.spans = append(w.spans, span{off, len(p)})
+	if err := w.pace.did(ctx, len(p)); err != nil {
+		return err
+	}
+	return w.add(ctx, p)
+}
+
 // EndRun says that what comes next has nothing to do with what came before: a
 // file ends.
 func (w *Writer) EndRun(ctx context.Context) error { return w.cut(ctx, 1) }

@@ -9,9 +9,10 @@ import (
 )
 
 func (a *app) archiveCommand() *cobra.Command {
-	cmd := group("archive", "Where all workspaces keep their cold bytes, packed", a.archiveGet(), a.archiveCollect(), a.archiveCheck())
-	cmd.Long = `Bytes of a workspace that were written a while ago go to the archive by
-themselves: compressed, and once however many workspaces hold them.`
+	cmd := group("archive", "Where workspaces keep their cold bytes, and moments their memory, packed", a.archiveGet(), a.archiveCollect(), a.archiveCheck())
+	cmd.Long = `Bytes of a workspace that were written a while ago go to the archive by themselves,
+and so do snapshots of computers, with their memory and disks: compressed, and
+once however many workspaces or moments hold them.`
 	return cmd
 }
 
@@ -31,7 +32,7 @@ func (a *app) archiveGet() *cobra.Command {
 				return printJSON(a.Out, at)
 			}
 			rows := [][]string{
-				{"place", at.Place}, {"workspaces", fmt.Sprint(at.Spaces)}, {"content", size(at.Content)},
+				{"place", at.Place}, {"spaces", fmt.Sprint(at.Spaces)}, {"content", size(at.Content)},
 				{"without repeats", size(at.Unique)}, {"stored", fmt.Sprintf("%s in %d packs, of it garbage %s", size(at.Stored), at.Packs, size(at.Garbage))},
 				{"ratio", fmt.Sprintf("%.1f to 1", at.Ratio)}, {"waiting", size(at.Waiting)},
 			}
@@ -47,9 +48,9 @@ func (a *app) archiveGet() *cobra.Command {
 
 func (a *app) archiveCollect() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "collect", Short: "Remove what no workspace needs any more", Args: exactly(0),
+		Use: "collect", Short: "Remove what nothing needs any more", Args: exactly(0),
 		Long: `Removes now what is removed within two hours anyway: the bytes of deleted files
-and workspaces that no checkpoint needs.`,
+and workspaces that no checkpoint needs, and of deleted moments.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -77,7 +78,7 @@ and workspaces that no checkpoint needs.`,
 func (a *app) archiveCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Read and verify everything in the archive", Args: exactly(0),
-		Long: `Reads every chunk that a workspace needs and reports packs that are missing or
+		Long: `Reads every chunk that a workspace or a moment needs and reports packs that are missing or
 damaged. It changes nothing. The exit status is 0 only when all is well.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()

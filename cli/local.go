@@ -45,7 +45,7 @@ type ServeOptions struct {
 
 	Archive      string // directory of the archive's packs; "" for below the data directory
 	ArchiveCache int64  // most bytes of it kept on the local disk if it is elsewhere; below 0: none
-	MomentCache  int64  // most bytes that moments take which nobody asked for; 0: an eighth of the disk
+	MomentCache  int64  // most bytes that moments take which nobody asked for, and all that are in the archive; 0: an eighth of the disk
 }
 
 // Progress is one step of long work.

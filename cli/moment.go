@@ -133,7 +133,9 @@ func (a *app) momentList() *cobra.Command {
 		Long: `Lists moments, of one computer or of all, oldest first. Those that were asked
 for (snapshot) stay until they are deleted; of those that a fork or a pause took
 the last three of each computer stay. AFTER says which moment one goes on from, where
-that is not the one above it.`,
+that is not the one above it. ON DISK is what its memory takes here; IN ARCHIVE by
+how much the archive grew with it. What is there may leave the disk when memory takes
+more of it than holt serve --moments-cache says, and is fetched when it is needed.`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -151,7 +153,7 @@ that is not the one above it.`,
 				a.say("no moments yet; take one: holt computer snapshot NAME")
 				return nil
 			}
-			return printTable(a.Out, []string{"MOMENT", "COMPUTER", "AFTER", "KIND", "TAKEN", "MEMORY", "ON DISK", "STOOD", "FORKS"}, momentRows(all))
+			return printTable(a.Out, []string{"MOMENT", "COMPUTER", "AFTER", "KIND", "TAKEN", "MEMORY", "ON DISK", "IN ARCHIVE", "STOOD", "FORKS"}, momentRows(all))
 		},
 	}
 	a.jsonFlag(cmd)
@@ -167,10 +169,21 @@ func momentRows(all []holt.Moment) (rows [][]string) {
 			after = string(m.Parent)
 		}
 		rows = append(rows, []string{momentName(m), m.Computer, after, string(m.Kind), ago(m.CreatedAt), size(int64(m.MemoryMB) << 20),
-			size(m.Bytes), fmt.Sprintf("%.0f ms", m.PauseMS), dependents(m.Forks)})
+			size(m.Bytes), inArchive(m), fmt.Sprintf("%.0f ms", m.PauseMS), dependents(m.Forks)})
 		above = m
 	}
 	return rows
+}
+
+// inArchive says what the archive has of a moment.
+func inArchive(m holt.Moment) string {
+	switch {
+	case m.Archived:
+		return size(m.ArchivedBytes)
+	case m.Kind == holt.MomentSnapshot:
+		return "not yet"
+	}
+	return ""
 }
 
 func dependents(all []holt.Dependent) string {
@@ -200,7 +213,7 @@ func (a *app) momentShow() *cobra.Command {
 			rows := [][]string{
 				{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"kind", string(m.Kind)}, {"after", string(m.Parent)},
 				{"taken", ago(m.CreatedAt)}, {"cpus", fmt.Sprint(m.CPUs)}, {"memory", size(int64(m.MemoryMB) << 20)},
-				{"on disk", size(m.Bytes)}, {"stood still", fmt.Sprintf("%.0f ms", m.PauseMS)}, {"forks", dependents(m.Forks)},
+				{"on disk", size(m.Bytes)}, {"in archive", inArchive(m)}, {"stood still", fmt.Sprintf("%.0f ms", m.PauseMS)}, {"forks", dependents(m.Forks)},
 			}
 			if m.Throttle > 0 {
 				rows = append(rows, []string{"held back", fmt.Sprintf("%d %% of its time at last", m.Throttle)})
@@ -217,7 +230,8 @@ func (a *app) momentDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete MOMENT", Aliases: []string{"rm"}, Short: "Delete a moment; its forks go on", Args: exactly(1),
 		Long: `Deletes a moment, by id or by a name that only one has. Computers that were forked
-from it go on: what they share with it stays as long as they need it.`,
+from it go on: what they share with it stays as long as they need it. What it took in
+the archive is garbage then, and goes within two hours (now: holt archive collect).`,
 		ValidArgsFunction: a.complete(a.momentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()

@@ -36,7 +36,7 @@ func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().IntVar(&f.keepDays, "keep-days", 30, "for how many days before those the newest automatic checkpoint of each stays")
 	cmd.Flags().StringVar(&f.archive, "archive", a.getenv(holt.EnvArchive), "an absolute directory, as on a larger disk, for the archive's packs (default: below the data directory)")
 	cmd.Flags().StringVar(&f.cache, "archive-cache", "10G", "with --archive: most bytes of it that are kept on the local disk; 0 or none: each read asks DIR")
-	cmd.Flags().StringVar(&f.moments, "moments-cache", "", "most bytes that the memory of moments takes which nobody asked for, as of forks and pauses (default: an eighth of the disk)")
+	cmd.Flags().StringVar(&f.moments, "moments-cache", "", "most bytes that the memory of moments takes which nobody asked for, as of forks and pauses, and of all together once they are in the archive (default: an eighth of the disk)")
 }
 
 func (f *upFlags) options(at Place) (ServeOptions, error) {

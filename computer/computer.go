@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"holt"
+	"holt/chunk"
 	"holt/db"
 	"holt/machine"
 	"holt/workspace"
@@ -40,16 +41,17 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema] and [MomentSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema] and [KeptSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
 	Moments string // holds one directory a moment
 	// Templates holds one directory for each machine that becomes a template's snapshot.
 	Templates string
-	// MomentCache is how many bytes the moments may take that nobody asked for; 0:
-	// an eighth of the disk.
+	// MomentCache is how many bytes the moments may take that nobody asked for, and
+	// all together as far as they are in the archive; 0: an eighth of the disk.
 	MomentCache int64
+	Archive     *chunk.Archive // where moments that stay are stored; nil: nowhere
 	Engine      machine.Engine
 	Images      Images // may be nil for an engine without root disks
 	Workspaces  Workspaces
@@ -72,6 +74,8 @@ type Store struct {
 	terminals terminalTable
 	disks     *disks
 	moments   momentTable
+	vault     vault
+	keeper    *keeper
 	unmade    unmade
 	gate      *gate
 	seats     *seats
@@ -80,14 +84,7 @@ type Store struct {
 // Open takes the computers of the control database over: those that run are
 // adopted, what was half-done is undone or finished.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
-	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
-	s := &Store{
-		cfg: cfg, log: cfg.Log, table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(),
-	}
+	s := newStore(ctx, cfg)
 	err := s.cfg.tidyTemplates(ctx)
 	if err == nil {
 		err = takeOverAll(ctx, s)
@@ -102,7 +99,31 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.Close()
 		return nil, err
 	}
+	if cfg.Archive == nil {
+		return s, nil
+	}
+	work, leave, err := s.gate.enter(s.gate.ctx)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer leave()
+		memory{s}.keep(work)
+	}()
 	return s, nil
+}
+
+// newStore makes a store that has not looked at anything yet.
+func newStore(ctx context.Context, cfg Config) *Store {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
+	v := vault{a: cfg.Archive, strip: stripBytes, log: cfg.Log, fail: cfg.Fail}
+	return &Store{
+		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, terminals: terminalTable{cfg.DB},
+		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(),
+	}
 }
 
 // Close lets go of all machines, which go on, and waits for the verbs at work;

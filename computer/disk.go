@@ -39,8 +39,9 @@ WITH RECURSIVE needed(id) AS (
 // somebody need it, and removed after its file: so nothing is there without a
 // name. What nobody needs is removed by collect.
 type disks struct {
-	d   *db.DB
-	dir string
+	d     *db.DB
+	dir   string
+	vault vault // has those that stored moments need
 
 	collecting sync.Mutex
 }
@@ -68,11 +69,34 @@ func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 			return freed, fmt.Errorf("remove root disk: %w", err)
 		}
 		freed += bytes
+		k.vault.drop(ctx, string(id))
 		if err := writeSync(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk WHERE id = ?`, id) }); err != nil {
 			return freed, err
 		}
 	}
 	return freed, nil
+}
+
+// chain returns a disk and all beneath it, the image's root left out; none of "".
+func (k *disks) chain(ctx context.Context, id holt.DiskID) ([]holt.DiskID, error) {
+	return k.list(ctx, `WITH RECURSIVE chain(id, depth) AS (SELECT ?, 0 UNION ALL SELECT parent, depth + 1 FROM disk JOIN chain USING (id))
+		SELECT id FROM chain WHERE id <> '' ORDER BY depth`, id)
+}
+
+// diskFile is the one file in the space of a disk.
+const diskFile = "disk"
+
+// store puts a frozen disk into the archive, unless it is there, and returns by how
+// many bytes packs grew.
+func (k *disks) store(ctx context.Context, id, parent holt.DiskID, image string) (grown int64, err error) {
+	f, grown, err := k.vault.store(ctx, string(id), k.path(id), diskFile)
+	if err == nil {
+		_, err = k.vault.has(ctx, string(id), aboutPart)
+	}
+	if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
+		err = k.vault.finish(ctx, string(id), about{Disk: id, Parent: parent, Image: image, Files: []archivedFile{f}})
+	}
+	return grown, err
 }
 
 // allocated is what a file takes of the host's disk, bytes; 0 without one.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -99,6 +100,7 @@ func (m *Moments) delete(ctx context.Context, ref string, claim *Claim) (freed h
 		return freed, holt.Errorf(holt.Conflict, "%s is paused at the moment %s", one.Computer, id).
 			WithHint("holt computer resume %s first, or stop it, which lets go of its memory", one.Computer)
 	}
+	freed.Archived = one.ArchivedBytes
 	freed.Bytes, err = memory{m.s}.removeMoment(ctx, one)
 	return freed, err
 }
@@ -106,6 +108,7 @@ func (m *Moments) delete(ctx context.Context, ref string, claim *Claim) (freed h
 // removeMoment removes what there is of a moment, its row last, and the disks
 // that only it needed. It returns how many bytes that freed.
 func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err error) {
+	s.keeper.forget(m.ID)
 	freed = s.moments.allocated(m.ID)
 	if err := s.cfg.point("moment/files"); err != nil {
 		return 0, err
@@ -118,6 +121,7 @@ func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err er
 			return 0, err
 		}
 	}
+	s.vault.drop(ctx, string(m.ID))
 	if err := s.cfg.point("moment/row"); err != nil {
 		return 0, err
 	}
@@ -194,6 +198,12 @@ func (s memory) tidyMoments(ctx context.Context) error {
 		return err
 	}
 	for _, m := range all {
+		half, _ := filepath.Glob(filepath.Join(s.moments.path(m.ID), "*"+fetching)) // never fails: the pattern is ours
+		for _, path := range half {
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("remove half-fetched file: %w", err)
+			}
+		}
 		if m.state != momentDeleting {
 			continue
 		}

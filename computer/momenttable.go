@@ -40,6 +40,14 @@ ALTER TABLE computer ADD COLUMN parent_moment TEXT NOT NULL DEFAULT ''; -- and t
 ALTER TABLE computer ADD COLUMN call TEXT NOT NULL DEFAULT '';          -- idempotency key of the call that forked it
 `
 
+// KeptSchema says of moments what is in the archive.
+const KeptSchema = `
+ALTER TABLE moment ADD COLUMN stored INTEGER NOT NULL DEFAULT 0; -- all of it is in the archive
+ALTER TABLE moment ADD COLUMN grown INTEGER NOT NULL DEFAULT 0;  -- bytes by which that made the archive's packs grow
+ALTER TABLE moment ADD COLUMN used INTEGER NOT NULL DEFAULT 0;   -- when a machine last went on from it; 0: never
+ALTER TABLE moment DROP COLUMN bytes;
+`
+
 // The states of a moment. What is creating or deleting when a daemon opens was
 // left by one that was killed.
 const (
@@ -69,7 +77,7 @@ type momentTable struct {
 // path is the directory of a moment's machine image.
 func (t momentTable) path(id holt.MomentID) string { return filepath.Join(t.dir, string(id)) }
 
-const momentColumns = `id, name, computer, kind, parent, state, disk, next, cpus, memory_mb, bytes, report, created,
+const momentColumns = `id, name, computer, kind, parent, state, disk, next, cpus, memory_mb, report, created, stored, grown,
 	(SELECT name FROM computer c WHERE c.id = moment.computer)`
 
 // list returns the moments that a condition selects.
@@ -79,16 +87,17 @@ func (t momentTable) list(ctx context.Context, condition string, args ...any) (a
 			m := moment{
 				Moment: holt.Moment{
 					ID: holt.MomentID(row.Text(0)), Name: row.Text(1), ComputerID: holt.ComputerID(row.Text(2)), Kind: holt.MomentKind(row.Text(3)),
-					Parent: holt.MomentID(row.Text(4)), CPUs: int(row.Int64(8)), MemoryMB: int(row.Int64(9)), Bytes: row.Int64(10),
-					CreatedAt: time.Unix(0, row.Int64(12)).UTC(), Computer: row.Text(13),
+					Parent: holt.MomentID(row.Text(4)), CPUs: int(row.Int64(8)), MemoryMB: int(row.Int64(9)),
+					CreatedAt: time.Unix(0, row.Int64(11)).UTC(), Archived: row.Int64(12) != 0, ArchivedBytes: row.Int64(13), Computer: row.Text(14),
 				},
 				state: row.Text(5), disk: holt.DiskID(row.Text(6)), next: holt.DiskID(row.Text(7)),
 			}
-			if err := json.Unmarshal(row.Bytes(11), &m.report); err != nil {
+			if err := json.Unmarshal(row.Bytes(10), &m.report); err != nil {
 				return fmt.Errorf("decode moment %s: %w", m.ID, err)
 			}
 			m.PauseMS = float64(m.report.Pause.Microseconds()) / 1000
 			m.Throttle = m.report.Throttle
+			m.Bytes = t.allocated(m.ID)
 			all = append(all, m)
 			return nil
 		})
@@ -177,8 +186,8 @@ func (t momentTable) ready(ctx context.Context, computers table, m moment, r rec
 		if err := computers.update(tx, r); err != nil {
 			return err
 		}
-		return tx.Exec(`UPDATE moment SET state = 'ready', next = '', bytes = ?2, report = ?3, cpus = ?4, memory_mb = ?5 WHERE id = ?1`,
-			m.ID, m.Bytes, string(report), m.CPUs, m.MemoryMB)
+		return tx.Exec(`UPDATE moment SET state = 'ready', next = '', report = ?2, cpus = ?3, memory_mb = ?4 WHERE id = ?1`,
+			m.ID, string(report), m.CPUs, m.MemoryMB)
 	})
 }
 
@@ -198,6 +207,41 @@ func (t momentTable) condemn(ctx context.Context, id holt.MomentID, claim *Claim
 // setNext writes down the disk that is to be a resumed computer's.
 func (t momentTable) setNext(tx *db.Tx, m moment) error {
 	return tx.Exec(`UPDATE moment SET next = ? WHERE id = ?`, m.next, m.ID)
+}
+
+// grew says that storing a moment made the archive grow, and did not come to its end.
+func (t momentTable) grew(ctx context.Context, id holt.MomentID, bytes int64) error {
+	if bytes == 0 {
+		return nil
+	}
+	late := context.WithoutCancel(ctx) // one short write
+	return write(late, t.d, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE moment SET grown = grown + ? WHERE id = ?`, bytes, id)
+	})
+}
+
+// isStored says that all of a moment is in the archive.
+func (t momentTable) isStored(ctx context.Context, id holt.MomentID, bytes int64) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE moment SET stored = 1, grown = grown + ? WHERE id = ? AND state = 'ready'`, bytes, id)
+	})
+}
+
+// isNotStored says that the archive has not all of a moment any more.
+func (t momentTable) isNotStored(ctx context.Context, id holt.MomentID) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`UPDATE moment SET stored = 0 WHERE id = ?`, id) })
+}
+
+// touch says that a moment is used now.
+func (t momentTable) touch(ctx context.Context, id holt.MomentID) error {
+	return write(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE moment SET used = ? WHERE id = ?`, time.Now().UnixNano(), id)
+	})
+}
+
+// leave says of all moments of a computer that they are being deleted, with it.
+func (t momentTable) leave(ctx context.Context, id holt.ComputerID) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`UPDATE moment SET state = 'deleting' WHERE computer = ?`, id) })
 }
 
 func (t momentTable) erase(ctx context.Context, id holt.MomentID) error {

@@ -150,7 +150,10 @@ func (m *making) makeWorkspace(ctx context.Context) error {
 // dropMoments removes the computer's moments: they need its workspace.
 func (m *making) dropMoments(ctx context.Context) error {
 	all, err := m.s.moments.list(ctx, `WHERE computer = ?`, m.r.ID)
-	if err != nil {
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	if err := m.s.moments.leave(ctx, m.r.ID); err != nil {
 		return err
 	}
 	for _, one := range all {
@@ -278,6 +281,11 @@ func (m *making) startMachine(ctx context.Context) error {
 		spec = machine.Spec{ID: spec.ID, Dir: spec.Dir, Restore: m.kept}
 	}
 	if m.from != nil {
+		done, err := memory{m.s}.use(ctx, *m.from)
+		if err != nil {
+			return err
+		}
+		defer done()
 		spec = machine.Spec{ID: spec.ID, Dir: spec.Dir, Restore: m.s.moments.path(m.from.ID)}
 	}
 	if m.r.disk != "" {

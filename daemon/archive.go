@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
 	"holt"
 	"holt/chunk"
 	"holt/computer"
+	"holt/db"
 	"holt/workspace"
 )
 
@@ -32,7 +32,8 @@ const (
 	garbageKept  = time.Hour // at least, since the same content often comes again
 )
 
-// Archive is what all workspaces of a daemon share for their cold bytes.
+// Archive is what all workspaces of a daemon share for their cold bytes, and its
+// moments for what is kept of computers.
 type Archive struct {
 	*chunk.Archive
 	place string
@@ -162,19 +163,23 @@ func (a *Archive) collect(ctx context.Context, horizon time.Time) (holt.Collecte
 	return holt.Collected{Packs: c.Packs, Repacked: c.Repacked, Freed: c.Freed}, err
 }
 
-// dropLost drops the spaces whose workspaces were deleted when the archive
-// could not be told, as on a full disk.
+// dropLost drops the spaces whose workspaces, moments or disks were deleted when
+// the archive could not be told, as on a full disk.
 func (a *Archive) dropLost(ctx context.Context) error {
-	names, err := a.Spaces(ctx) // first: a workspace has a row before it has a space
+	names, err := a.Spaces(ctx) // first: what has a space has had a row before
 	if err != nil {
 		return err
 	}
-	rows, err := a.spaces.table.rows(ctx, ``)
+	has := map[string]bool{}
+	err = a.spaces.table.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT id FROM workspace UNION ALL SELECT id FROM moment UNION ALL SELECT id FROM disk`, nil,
+			func(r *db.Row) error { has[r.Text(0)] = true; return nil })
+	})
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(rows, func(r row) bool { return string(r.id) == name }) {
+		if !has[name] {
 			if err := a.Drop(ctx, name); err != nil {
 				return err
 			}
@@ -184,7 +189,7 @@ func (a *Archive) dropLost(ctx context.Context) error {
 }
 
 // Check compares the index of the archive with its store, and reads and
-// verifies every chunk that a workspace needs.
+// verifies every chunk that something needs.
 func (a *Archive) Check(ctx context.Context) (holt.ArchiveReport, error) {
 	r, err := a.Archive.Check(ctx, "", true)
 	return holt.ArchiveReport{Chunks: r.Chunks, Bytes: r.Bytes, Problems: append([]string{}, r.Problems...)}, described(err)

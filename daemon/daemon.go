@@ -33,7 +33,9 @@ type Config struct {
 	Workspace workspace.Options // what every workspace is opened with; the daemon sets Log, Archive, Space and Quota itself
 	Keep      workspace.Keep    // which automatic checkpoints stay; zero: the last 200, and one a day for 30 days
 
-	MomentCache int64 // bytes that moments may take that nobody asked for; 0: an eighth of the disk
+	// MomentCache is how many bytes the moments may take that nobody asked for, and
+	// all together as far as they are in the archive; 0: an eighth of the disk.
+	MomentCache int64
 
 	Limits computer.Limits          // zero fields take the engine's defaults
 	Fail   func(point string) error // tests: called at each step of creating and deleting, packing and collecting
@@ -126,7 +128,7 @@ func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
 func (d *Daemon) openComputers(ctx context.Context) (err error) {
 	d.computers, err = computer.Open(ctx, computer.Config{
 		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Disks: filepath.Join(d.cfg.DataDir, "disks"),
-		Moments: filepath.Join(d.cfg.DataDir, "moments"), MomentCache: d.cfg.MomentCache, Templates: filepath.Join(d.cfg.DataDir, "templates"),
+		Moments: filepath.Join(d.cfg.DataDir, "moments"), MomentCache: d.cfg.MomentCache, Archive: d.archive.Archive, Templates: filepath.Join(d.cfg.DataDir, "templates"),
 		Engine: d.engine, Images: d.images,
 		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Keep: d.cfg.Keep, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
 	})

@@ -31,6 +31,7 @@ func TestKilledInMoments(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.says("curie", "mkfifo hold; (read x < hold; echo $x > released) > /dev/null 2>&1 & echo kept > /run/memory; echo kept > /root/disk")
+	v.putAway("curie")
 	v.flatOut("curie")
 	for _, point := range points {
 		verb, _, _ := strings.Cut(point, "/")

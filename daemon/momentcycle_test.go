@@ -121,4 +121,5 @@ func (v *vm) nothingKept() {
 			v.t.Errorf("%s holds %v", sub, names)
 		}
 	}
+	v.nothingArchived()
 }

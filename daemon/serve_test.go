@@ -24,9 +24,10 @@ import (
 // The environment of a daemon that is a process of its own: this test binary
 // executed again.
 const (
-	envDaemon = "HOLT_TEST_DAEMON" // its data directory
-	envGuest  = "HOLT_TEST_GUEST"  // the guest agent's file
-	envKill   = "HOLT_TEST_KILL"   // the step at which it kills itself
+	envDaemon  = "HOLT_TEST_DAEMON"  // its data directory
+	envGuest   = "HOLT_TEST_GUEST"   // the guest agent's file
+	envKill    = "HOLT_TEST_KILL"    // the step at which it kills itself
+	envMoments = "HOLT_TEST_MOMENTS" // bytes that the memory of moments may take; "": an eighth of the disk
 )
 
 // killArchive and a number: kill it at that step of packing and collecting,
@@ -67,6 +68,12 @@ func serveMain(dir string) int {
 	if strings.HasPrefix(os.Getenv(envKill), killArchive) {
 		cfg.Workspace = small
 		cfg.Workspace.Fail = cfg.Fail
+	}
+	if cache := os.Getenv(envMoments); cache != "" {
+		if cfg.MomentCache, err = strconv.ParseInt(cache, 10, 64); err != nil {
+			log.Error("read "+envMoments, "err", err)
+			return 1
+		}
 	}
 	d, err := daemon.Open(context.Background(), cfg)
 	if err != nil {

@@ -1,0 +1,117 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holt"
+	"holt/machine"
+)
+
+// use returns once the memory of a moment is on this disk, and keeps it there
+// until done is called: it is fetched from the archive if it was taken off.
+//
+// Errors: Corrupt (the archive's bytes are not what was stored), Unavailable,
+// Timeout, OutOfSpace. Then nothing of it is here.
+func (s memory) use(ctx context.Context, m moment) (done func(), err error) {
+	k := s.keeper
+	k.mu.Lock()
+	k.users[m.ID]++
+	k.mu.Unlock()
+	done = func() {
+		k.mu.Lock()
+		if k.users[m.ID]--; k.users[m.ID] == 0 {
+			delete(k.users, m.ID)
+		}
+		k.mu.Unlock()
+		k.kick()
+	}
+	if _, err, _ := k.fetches.Do(string(m.ID), func() (any, error) { return nil, s.fetch(ctx, m) }); err != nil {
+		done()
+		return nil, err
+	}
+	if err := s.moments.touch(ctx, m.ID); err != nil {
+		s.log.Warn("record that a moment is used", "moment", m.ID, "err", err) // it only goes earlier
+	}
+	return done, nil
+}
+
+func (s memory) fetch(ctx context.Context, m moment) error {
+	dir := s.moments.path(m.ID)
+	if _, err := os.Lstat(filepath.Join(dir, machine.MemoryFile)); err == nil || s.vault.a == nil {
+		return nil
+	}
+	s.evict(ctx, m.report.DataBytes)
+	began := time.Now()
+	n, err := s.vault.fetch(ctx, string(m.ID), dir)
+	if err != nil {
+		s.log.Error("memory of a moment cannot be fetched from the archive", "moment", m.ID, "err", err)
+		return holt.Errorf(holt.CodeOf(err), "fetch the memory of the moment %s from the archive: %w", m.ID, err).
+			WithHint("holt archive check says what the archive cannot read; what is put back is used again")
+	}
+	s.log.Info("memory of a moment fetched from the archive", "moment", m.ID, "bytes", n, "ms", time.Since(began).Milliseconds())
+	return nil
+}
+
+// evict takes memory off this disk that is in the archive, the longest unused first,
+// until all moments and more bytes besides fit in the cache. It returns by how many bytes they do not.
+func (s memory) evict(ctx context.Context, more int64) (over int64) {
+	all, err := s.moments.list(ctx, `WHERE state <> 'deleting' ORDER BY max(used, created), id`)
+	if err != nil {
+		s.log.Warn("look for memory to take off the disk", "err", err)
+		return 0
+	}
+	over = more - s.momentCache()
+	for _, m := range all {
+		over += m.Bytes
+	}
+	for _, m := range all {
+		if over <= 0 {
+			break
+		}
+		if !m.Archived || s.vault.a == nil {
+			continue
+		}
+		freed, err := s.evictOne(ctx, m)
+		if over -= freed; err != nil {
+			s.log.Warn("memory of a moment stays on the disk", "moment", m.ID, "err", err)
+		}
+	}
+	return over
+}
+
+// evictOne takes the memory of a moment off this disk, unless somebody uses it
+// or the archive does not have all of it any more.
+func (s memory) evictOne(ctx context.Context, m moment) (freed int64, err error) {
+	path := filepath.Join(s.moments.path(m.ID), machine.MemoryFile)
+	bytes := allocated(path)
+	if bytes == 0 {
+		return 0, nil
+	}
+	whole, err := s.vault.whole(ctx, string(m.ID))
+	if err != nil {
+		return 0, err
+	}
+	if !whole {
+		s.log.Error("the archive has not all of a moment any more; it is stored again", "moment", m.ID)
+		return 0, s.moments.isNotStored(ctx, m.ID)
+	}
+	if err := s.cfg.point("keep/evict"); err != nil {
+		return 0, err
+	}
+	s.keeper.mu.Lock()
+	defer s.keeper.mu.Unlock()
+	if s.keeper.users[m.ID] > 0 {
+		return 0, nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("remove memory: %w", err)
+	}
+	s.log.Info("memory of a moment is in the archive only", "moment", m.ID, "bytes", bytes)
+	return bytes, nil
+}

@@ -1,0 +1,171 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"holt"
+	"holt/machine"
+)
+
+// keeper puts the moments that stay into the archive, one after the other beside
+// all else, and takes the memory of those that are there off this disk when all
+// together take too much of it.
+type keeper struct {
+	kicks chan struct{} // holds one token when there may be something to do
+
+	mu      sync.Mutex
+	storing holt.MomentID // the one that is on its way; ""
+	cancel  context.CancelFunc
+	stored  chan struct{}         // closed when it is not any more
+	users   map[holt.MomentID]int // of memory that must stay here
+	fetches singleflight.Group
+}
+
+func newKeeper() *keeper {
+	return &keeper{kicks: make(chan struct{}, 1), users: map[holt.MomentID]int{}}
+}
+
+// kick says that there may be something to do.
+func (k *keeper) kick() {
+	select {
+	case k.kicks <- struct{}{}:
+	default:
+	}
+}
+
+// begin says that a moment is being stored until done is called; forget cancels it.
+func (k *keeper) begin(ctx context.Context, id holt.MomentID) (_ context.Context, done func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ctx, k.cancel = context.WithCancel(ctx)
+	cancel, stored := k.cancel, make(chan struct{})
+	k.storing, k.stored = id, stored
+	return ctx, func() {
+		cancel()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.storing = ""
+		close(stored)
+	}
+}
+
+// forget returns once a moment whose row says that it goes is not being stored any more.
+func (k *keeper) forget(id holt.MomentID) {
+	k.mu.Lock()
+	if k.storing != id {
+		k.mu.Unlock()
+		return
+	}
+	k.cancel()
+	stored := k.stored
+	k.mu.Unlock()
+	<-stored
+}
+
+// keepEvery is how often what could not be stored is tried again.
+const keepEvery = time.Minute
+
+// keep does the keeper's work until ctx ends.
+func (s memory) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.keepRound(ctx)
+		timer := time.NewTimer(keepEvery)
+		select {
+		case <-s.keeper.kicks:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// keepRound stores what is to be: what was asked for, and, while it takes to make
+// room, what computers are paused at. One that fails is left for the next round.
+func (s memory) keepRound(ctx context.Context) {
+	over := s.evict(ctx, 0)
+	all, err := s.moments.list(ctx, `WHERE state = 'ready' AND NOT stored AND (kind = 'snapshot' OR `+pausedAt+`) ORDER BY kind <> 'snapshot', created, id`)
+	if err != nil {
+		s.log.Warn("look for moments to store", "err", err)
+	}
+	for _, m := range all {
+		if ctx.Err() != nil || m.Kind != holt.MomentSnapshot && over <= 0 {
+			return
+		}
+		began := time.Now()
+		err := s.store(ctx, m)
+		switch {
+		case err == nil:
+			s.log.Info("moment is in the archive", "computer", m.ComputerID, "moment", m.ID, "ms", time.Since(began).Milliseconds())
+		case ctx.Err() == nil && !s.isGone(ctx, m):
+			s.log.Error("a moment is not in the archive yet; trying again later", "moment", m.ID, "again_in", keepEvery, "err", err)
+		}
+		over = s.evict(ctx, 0)
+	}
+}
+
+// isGone says whether a moment was deleted meanwhile.
+func (s memory) isGone(ctx context.Context, m moment) bool {
+	_, err := s.moments.get(ctx, m.ID)
+	return holt.CodeOf(err) == holt.NotFound
+}
+
+// pausedAt is true of a moment that its computer is paused at.
+const pausedAt = `EXISTS (SELECT 1 FROM computer c WHERE c.id = moment.computer AND c.moment = moment.id AND c.state = 'paused')`
+
+// store puts a moment into the archive: its frozen disks, the lowest first, its files, and
+// last what it is. What a call before this one has stored is left.
+func (s memory) store(ctx context.Context, m moment) error {
+	ctx, done := s.keeper.begin(ctx, m.ID)
+	defer done()
+	r, err := s.table.find(ctx, string(m.ComputerID))
+	if err == nil {
+		_, err = s.moments.get(ctx, m.ID) // it has begun to go before this began
+	}
+	if err != nil {
+		return err
+	}
+	chain, err := s.disks.chain(ctx, m.disk)
+	if err != nil {
+		return err
+	}
+	a := about{Moment: &m.Moment, Workspace: r.workspaceID, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Disks: chain, Image: r.image}
+	grown := int64(0)
+	for i := len(chain) - 1; i >= 0; i-- {
+		under := holt.DiskID("")
+		if i+1 < len(chain) {
+			under = chain[i+1]
+		}
+		n, err := s.disks.store(ctx, chain[i], under, r.image)
+		if grown += n; err != nil {
+			return errors.Join(err, s.moments.grew(ctx, m.ID, grown))
+		}
+	}
+	dir := s.moments.path(m.ID)
+	for _, name := range []string{machine.MemoryFile, machine.StateFile, inventoryFile, machine.RecordFile} { // a directory with the record has all
+		f, n, failed := s.vault.store(ctx, string(m.ID), filepath.Join(dir, name), name)
+		if name == inventoryFile && errors.Is(failed, fs.ErrNotExist) {
+			continue
+		}
+		a.Files, grown = append(a.Files, f), grown+n
+		if err = failed; err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = s.vault.finish(ctx, string(m.ID), a)
+	}
+	if err == nil {
+		err = s.cfg.point("keep/stored")
+	}
+	if err != nil {
+		return errors.Join(err, s.moments.grew(ctx, m.ID, grown))
+	}
+	return s.moments.isStored(ctx, m.ID, grown)
+}

@@ -1,0 +1,358 @@
+package computer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/chunk"
+)
+
+// vault is the archive as what is kept of computers uses it: a space for each
+// moment and each frozen disk, with files in it. Neither ever changes.
+//
+//	NAME.00000, NAME.00001, …   a file, each part the next strip of it, holes left out
+//	about.json                  what it is and which files it has; written last: a space without one is not whole
+type vault struct {
+	a     *chunk.Archive // nil: nothing is archived
+	strip int64          // stripBytes, but in tests
+	log   *slog.Logger
+	fail  func(point string) error
+}
+
+const (
+	// stripBytes of a file are one part: what is done again after a kill, and how
+	// long others of the archive wait for their turn.
+	stripBytes = 256 << 20
+	// pieceBytes are one chunk, and begin at a multiple of that: pages stay where
+	// they are from one moment to the next, and qcow2 has clusters of that size.
+	pieceBytes = 64 << 10
+	pageBytes  = 4 << 10
+	aboutPart  = "about.json"
+	maxAbout   = 1 << 20 // bytes
+	maxFile    = 1 << 50 // bytes
+	// fetching ends the name of a file that is on its way from the archive.
+	fetching = ".fetching"
+)
+
+// archivedFile is a file in a space.
+type archivedFile struct {
+	Name  string  `json:"name"`
+	Size  int64   `json:"size"`  // bytes, with the holes
+	Strip int64   `json:"strip"` // bytes that one part has, with the holes
+	Data  []int64 `json:"data"`  // how many bytes of each the archive has
+}
+
+// part names one of a file's.
+func (f archivedFile) part(i int) string { return fmt.Sprintf("%s.%05d", f.Name, i) }
+
+// bounds are where one of its strips begins and ends.
+func (f archivedFile) bounds(i int) (first, end int64) {
+	return int64(i) * f.Strip, min(int64(i+1)*f.Strip, f.Size)
+}
+
+func strips(size, strip int64) int { return int((size + strip - 1) / strip) }
+
+// about says what a space is of: a moment, or a disk. With it, its files and the
+// disks and the workspace that it names, and an image's root of the same digest,
+// the store alone has all that a computer goes on from.
+type about struct {
+	Moment     *holt.Moment     `json:"moment,omitempty"`
+	Workspace  holt.WorkspaceID `json:"workspace,omitempty"` // has a checkpoint with the moment's id as its name
+	Template   string           `json:"template,omitempty"`
+	DiskSizeMB int              `json:"disk_size_mb,omitempty"`
+	Disks      []holt.DiskID    `json:"disks,omitempty"` // frozen with the moment, each laid over the next
+	Disk       holt.DiskID      `json:"disk,omitempty"`
+	Parent     holt.DiskID      `json:"parent,omitempty"` // the disk that one is laid over; absent: it lies over the image
+	Image      string           `json:"image,omitempty"`  // digest of the root beneath all
+	Files      []archivedFile   `json:"files"`
+}
+
+var fileName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+// parseAbout decodes and bounds what a store says.
+func parseAbout(b []byte) (a about, err error) {
+	if err := json.Unmarshal(b, &a); err != nil {
+		return about{}, holt.Errorf(holt.Corrupt, "parse %s: %w", aboutPart, err)
+	}
+	for _, f := range a.Files {
+		bad := !fileName.MatchString(f.Name) || f.Size < 0 || f.Size > maxFile || f.Strip < pieceBytes || f.Strip > maxFile
+		if bad || len(f.Data) != strips(f.Size, f.Strip) {
+			return about{}, holt.Errorf(holt.Corrupt, "%s names a file that cannot be: %q of %d bytes", aboutPart, clip(f.Name), f.Size)
+		}
+	}
+	return a, nil
+}
+
+// about reads what a space is of. NotFound if it is not whole.
+func (v vault) about(ctx context.Context, space string) (about, error) {
+	ranges, err := v.a.Ranges(ctx, space, aboutPart)
+	if err != nil {
+		return about{}, err
+	}
+	if len(ranges) != 1 || ranges[0].Off != 0 || ranges[0].Len > maxAbout {
+		return about{}, holt.Errorf(holt.Corrupt, "%s of %s is not one string", aboutPart, space)
+	}
+	b := make([]byte, ranges[0].Len)
+	if err := v.a.ReadAt(ctx, space, aboutPart, b, 0); err != nil {
+		return about{}, err
+	}
+	return parseAbout(b)
+}
+
+// finish makes a space whole.
+func (v vault) finish(ctx context.Context, space string, a about) error {
+	b, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", aboutPart, err)
+	}
+	end, err := v.a.Turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	w := v.a.Create(space, aboutPart)
+	defer w.Abort()
+	if err := w.Append(ctx, 0, b); err != nil {
+		return err
+	}
+	_, err = w.Commit(ctx)
+	return err
+}
+
+// store puts a file into a space, and returns by how many bytes packs grew. Strips
+// that are there already are left: files do not change.
+func (v vault) store(ctx context.Context, space, path, name string) (f archivedFile, stored int64, err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return f, 0, err
+	}
+	defer in.Close()
+	st, err := in.Stat()
+	if err != nil {
+		return f, 0, err
+	}
+	f = archivedFile{Name: name, Size: st.Size(), Strip: v.strip, Data: make([]int64, strips(st.Size(), v.strip))}
+	for i := range f.Data {
+		f.Data[i], err = v.has(ctx, space, f.part(i))
+		if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
+			var w chunk.Written
+			if err = v.point("keep/strip"); err == nil {
+				w, err = v.storeStrip(ctx, space, f, i, in)
+			}
+			f.Data[i], stored = w.Bytes, stored+w.Stored
+		}
+		if err != nil {
+			return f, stored, err
+		}
+	}
+	return f, stored, nil
+}
+
+func (v vault) point(name string) error {
+	if v.fail == nil {
+		return nil
+	}
+	return v.fail(name)
+}
+
+// has returns how many bytes of a part there are, and an error if that is not all: see [chunk.Archive.Ranges].
+func (v vault) has(ctx context.Context, space, part string) (n int64, err error) {
+	ranges, err := v.a.Ranges(ctx, space, part)
+	for _, r := range ranges {
+		n += r.Len
+	}
+	return n, err
+}
+
+func (v vault) storeStrip(ctx context.Context, space string, f archivedFile, i int, in *os.File) (chunk.Written, error) {
+	end, err := v.a.Turn(ctx)
+	if err != nil {
+		return chunk.Written{}, err
+	}
+	defer end()
+	w := v.a.Create(space, f.part(i))
+	defer w.Abort()
+	off, last := f.bounds(i)
+	b := make([]byte, pieceBytes)
+	for off < last {
+		data, err := in.Seek(off, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) || err == nil && data >= last {
+			break
+		}
+		if err != nil {
+			return chunk.Written{}, fmt.Errorf("look for data: %w", err)
+		}
+		off = data - data%pieceBytes
+		p := b[:min(pieceBytes, last-off)]
+		if _, err := in.ReadAt(p, off); err != nil {
+			return chunk.Written{}, err
+		}
+		if !zeros(p) {
+			if err := w.AppendChunk(ctx, off, p); err != nil {
+				return chunk.Written{}, err
+			}
+		}
+		off += int64(len(p))
+	}
+	return w.Commit(ctx)
+}
+
+// zeros says whether all bytes are.
+func zeros(p []byte) bool {
+	for _, b := range p {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// whole says whether the archive still has all of a space.
+func (v vault) whole(ctx context.Context, space string) (bool, error) {
+	a, err := v.about(ctx, space)
+	for _, f := range a.Files {
+		for i, want := range f.Data {
+			var has int64
+			if err == nil {
+				has, err = v.has(ctx, space, f.part(i))
+			}
+			if err == nil && has != want {
+				return false, nil
+			}
+		}
+	}
+	if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// fetch makes those files of a space in dir that are not there, each whole or not
+// at all, and returns how many bytes it read.
+//
+// Errors: Corrupt and NotFound (of the archive), Unavailable, Timeout, OutOfSpace.
+func (v vault) fetch(ctx context.Context, space, dir string) (n int64, err error) {
+	a, err := v.about(ctx, space)
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range a.Files {
+		path := filepath.Join(dir, f.Name)
+		if _, err := os.Lstat(path); err == nil {
+			continue
+		}
+		if err := v.point("fetch/file"); err != nil {
+			return n, err
+		}
+		read, err := v.fetchFile(ctx, space, f, path)
+		if n += read; err != nil {
+			return n, HostError(err)
+		}
+	}
+	return n, nil
+}
+
+func (v vault) fetchFile(ctx context.Context, space string, f archivedFile, path string) (n int64, err error) {
+	out, err := os.OpenFile(path+fetching, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err = errors.Join(err, out.Close()); err == nil {
+			err = os.Rename(out.Name(), path)
+		}
+		if err != nil {
+			os.Remove(out.Name())
+		}
+	}()
+	if err := out.Truncate(f.Size); err != nil {
+		return 0, err
+	}
+	for i, want := range f.Data {
+		read, err := v.fetchStrip(ctx, space, f, i, out)
+		if n += read; err != nil {
+			return n, err
+		}
+		if read != want {
+			return n, holt.Errorf(holt.Corrupt, "the archive has %d bytes of %s/%s, and %d were stored", read, space, f.part(i), want)
+		}
+	}
+	return n, out.Sync() // a file under its own name is whole, after a power loss too
+}
+
+const (
+	fetchesAtOnce = 4
+	fetchBytes    = 1 << 20 // by each
+)
+
+func (v vault) fetchStrip(ctx context.Context, space string, f archivedFile, i int, out *os.File) (n int64, err error) {
+	ranges, err := v.a.Ranges(ctx, space, f.part(i))
+	if err != nil {
+		return 0, err
+	}
+	first, last := f.bounds(i)
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(fetchesAtOnce)
+	for _, r := range ranges {
+		if r.Off < first || r.Off+r.Len > last {
+			work.Go(func() error {
+				return holt.Errorf(holt.Corrupt, "the archive has bytes of %s/%s beyond its end", space, f.part(i))
+			})
+			break
+		}
+		n += r.Len
+		for at := r.Off; at < r.Off+r.Len && ctx.Err() == nil; at += fetchBytes {
+			work.Go(func() error {
+				b := make([]byte, min(fetchBytes, r.Off+r.Len-at))
+				if err := v.a.ReadAt(ctx, space, f.part(i), b, at); err != nil {
+					return err
+				}
+				return writeSparse(out, b, at)
+			})
+		}
+	}
+	return n, work.Wait()
+}
+
+// writeSparse writes pages that are not zeros to a file that is.
+func writeSparse(out io.WriterAt, b []byte, off int64) error {
+	for at := 0; at < len(b); {
+		end := at
+		for end < len(b) && !zeros(b[end:min(end+pageBytes, len(b))]) {
+			end = min(end+pageBytes, len(b))
+		}
+		if end > at {
+			if _, err := out.WriteAt(b[at:end], off+int64(at)); err != nil {
+				return err
+			}
+		}
+		at = end + pageBytes // what is left of a page of zeros is skipped with it
+	}
+	return nil
+}
+
+// drop removes a space, if there is one. One that cannot be removed now is later, since
+// nobody has its name any more.
+func (v vault) drop(ctx context.Context, space string) {
+	if v.a == nil {
+		return
+	}
+	names, err := v.a.Names(ctx, space)
+	if err == nil && len(names) > 0 {
+		err = v.a.Drop(ctx, space)
+	}
+	if err != nil {
+		v.log.Warn("what was deleted is removed from the archive later", "space", space, "err", err)
+	}
+}
