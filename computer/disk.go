@@ -83,18 +83,29 @@ func (k *disks) chain(ctx context.Context, id holt.DiskID) ([]holt.DiskID, error
 		SELECT id FROM chain WHERE id <> '' ORDER BY depth`, id)
 }
 
-// diskFile is the one file in the space of a disk.
-const diskFile = "disk"
+// The files in the space of a disk.
+const (
+	diskFile = "disk"
+	baseFile = "base" // what it is laid over, if that is the disk of a template's snapshot: no other host has the same
+)
 
 // store puts a frozen disk into the archive, unless it is there, and returns by how
-// many bytes packs grew.
-func (k *disks) store(ctx context.Context, id, parent holt.DiskID, image string) (grown int64, err error) {
-	f, grown, err := k.vault.store(ctx, string(id), k.path(id), diskFile)
-	if err == nil {
-		_, err = k.vault.has(ctx, string(id), aboutPart)
+// many bytes packs grew. base is the file that is to be its [baseFile], or "".
+func (k *disks) store(ctx context.Context, id, parent holt.DiskID, base, image string) (grown int64, err error) {
+	a := about{Disk: id, Parent: parent, Image: image}
+	for _, one := range []struct{ name, path string }{{baseFile, base}, {diskFile, k.path(id)}} {
+		if one.path == "" {
+			continue
+		}
+		f, n, err := k.vault.store(ctx, string(id), one.path, one.name)
+		a.Files, grown = append(a.Files, f), grown+n
+		if err != nil {
+			return grown, err
+		}
 	}
+	_, err = k.vault.has(ctx, string(id), aboutPart)
 	if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
-		err = k.vault.finish(ctx, string(id), about{Disk: id, Parent: parent, Image: image, Files: []archivedFile{f}})
+		err = k.vault.finish(ctx, string(id), a)
 	}
 	return grown, err
 }

@@ -110,6 +110,21 @@ func (s memory) keepRound(ctx context.Context) {
 	}
 }
 
+// storeDisk puts the first disk of a chain into the archive.
+func (s memory) storeDisk(ctx context.Context, chain []holt.DiskID, image string) (grown int64, err error) {
+	if len(chain) > 1 {
+		return s.disks.store(ctx, chain[0], chain[1], "", image)
+	}
+	base, err := s.cfg.Engine.DiskBase(ctx, s.disks.path(chain[0]))
+	if err != nil {
+		return 0, err
+	}
+	if base.Format == "" || base.Format == "raw" {
+		base.Path = "" // the image's root
+	}
+	return s.disks.store(ctx, chain[0], "", base.Path, image)
+}
+
 // isGone says whether a moment was deleted meanwhile.
 func (s memory) isGone(ctx context.Context, m moment) bool {
 	_, err := s.moments.get(ctx, m.ID)
@@ -137,15 +152,13 @@ func (s memory) store(ctx context.Context, m moment) error {
 	}
 	a := about{Moment: &m.Moment, Workspace: r.workspaceID, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Disks: chain, Image: r.image}
 	grown := int64(0)
-	for i := len(chain) - 1; i >= 0; i-- {
-		under := holt.DiskID("")
-		if i+1 < len(chain) {
-			under = chain[i+1]
-		}
-		n, err := s.disks.store(ctx, chain[i], under, r.image)
-		if grown += n; err != nil {
-			return errors.Join(err, s.moments.grew(ctx, m.ID, grown))
-		}
+	for i := len(chain) - 1; i >= 0 && err == nil; i-- {
+		var n int64
+		n, err = s.storeDisk(ctx, chain[i:], r.image)
+		grown += n
+	}
+	if err != nil {
+		return errors.Join(err, s.moments.grew(ctx, m.ID, grown))
 	}
 	dir := s.moments.path(m.ID)
 	for _, name := range []string{machine.MemoryFile, machine.StateFile, inventoryFile, machine.RecordFile} { // a directory with the record has all

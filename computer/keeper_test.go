@@ -31,6 +31,16 @@ type keptWorld struct {
 	want  map[holt.MomentID][]byte // their memory
 }
 
+// layered is an engine whose disks lie over a template's.
+type layered struct {
+	stuckEngine
+	base string
+}
+
+func (e *layered) DiskBase(context.Context, string) (machine.Base, error) {
+	return machine.Base{Path: e.base, Format: "qcow2"}, nil
+}
+
 // forgetful are workspaces without checkpoints.
 type forgetful struct{ Workspaces }
 
@@ -60,8 +70,9 @@ func keeps(t *testing.T, packs chunk.Store, cache int64) *keptWorld {
 	w := &keptWorld{t: t, packs: packs, want: map[holt.MomentID][]byte{}, began: time.Unix(1e9, 0)}
 	w.memory = memory{newStore(t.Context(), Config{
 		DB: d, Disks: filepath.Join(dir, "disks"), Moments: filepath.Join(dir, "moments"), MomentCache: cache, Archive: a,
-		Engine: &stuckEngine{}, Workspaces: forgetful{}, Log: slog.New(slog.DiscardHandler),
+		Engine: &layered{base: filepath.Join(dir, "base.qcow2")}, Workspaces: forgetful{}, Log: slog.New(slog.DiscardHandler),
 	})}
+	w.ok(os.WriteFile(filepath.Join(dir, "base.qcow2"), []byte("a template's"), 0o600))
 	w.vault.strip = keptStrip
 	w.disks.vault = w.vault
 	w.ok(w.disks.tidy(t.Context()))
@@ -169,6 +180,9 @@ func TestMomentsGoToTheArchive(t *testing.T) {
 	}
 	about, err := w.vault.about(ctx, string(second.ID))
 	if err != nil || about.Moment.ID != second.ID || about.Workspace != w.r.workspaceID || !slices.Equal(about.Disks, []holt.DiskID{second.disk, forked.disk, first.disk}) {
+		t.Errorf("%+v %v", about, err)
+	}
+	if about, err := w.vault.about(ctx, string(first.disk)); err != nil || len(about.Files) != 2 || about.Files[0].Name != baseFile || about.Files[0].Size != 12 {
 		t.Errorf("%+v %v", about, err)
 	}
 	if about, err := w.vault.about(ctx, string(second.disk)); err != nil || about.Disk != second.disk || about.Parent != forked.disk || about.Image != "digest" {

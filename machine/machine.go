@@ -97,6 +97,9 @@ type Engine interface {
 	// replaces nothing: AlreadyExists. InvalidArgument if sizeMB is smaller
 	// than base, OutOfSpace if the host's disk is full.
 	CreateDisk(ctx context.Context, path string, base Base, sizeMB int) error
+	// DiskBase returns what a disk that CreateDisk made is laid over, whether a
+	// machine uses it or not.
+	DiskBase(ctx context.Context, path string) (Base, error)
 	// Start starts a machine whose process outlives the caller. Conflict if one
 	// runs in that directory. A start that fails leaves no process and no
 	// socket. ctx bounds the start, not the machine. The processors of a machine that

@@ -77,18 +77,33 @@ func (e *Engine) virtualSize(ctx context.Context, path, format string) (int64, e
 	if format == "raw" {
 		return info.Size(), nil
 	}
+	d, err := e.describe(ctx, path)
+	return d.VirtualSize, err
+}
+
+// DiskBase implements [machine.Engine].
+func (e *Engine) DiskBase(ctx context.Context, path string) (machine.Base, error) {
+	d, err := e.describe(ctx, path)
+	return machine.Base{Path: d.Base, Format: d.BaseFormat}, err
+}
+
+// description is what qemu-img says of a qcow2 disk.
+type description struct {
+	VirtualSize int64  `json:"virtual-size"` // bytes
+	Base        string `json:"backing-filename"`
+	BaseFormat  string `json:"backing-filename-format"`
+}
+
+func (e *Engine) describe(ctx context.Context, path string) (d description, err error) {
 	// -U: a frozen overlay may be in use by other machines, read-only.
-	out, err := exec.CommandContext(ctx, e.img, "info", "-U", "--output=json", "-f", format, path).Output()
+	out, err := exec.CommandContext(ctx, e.img, "info", "-U", "--output=json", "-f", "qcow2", path).Output()
 	if err != nil {
-		return 0, holt.Errorf(holt.Corrupt, "look at base image %s: %w", path, err)
+		return d, holt.Errorf(holt.Corrupt, "look at disk %s: %w", path, err)
 	}
-	var image struct {
-		VirtualSize int64 `json:"virtual-size"`
+	if err := json.Unmarshal(out, &d); err != nil {
+		return d, fmt.Errorf("decode description of %s: %w", path, err)
 	}
-	if err := json.Unmarshal(out, &image); err != nil {
-		return 0, fmt.Errorf("decode description of %s: %w", path, err)
-	}
-	return image.VirtualSize, nil
+	return d, nil
 }
 
 // room fails with OutOfSpace if the host's disk is full.

@@ -39,6 +39,9 @@ func TestCreateDisk(t *testing.T) {
 	if err != nil || !bytes.Contains(out, []byte("40 MiB")) || !bytes.Contains(out, []byte(base.Path)) {
 		t.Errorf("%v: %s", err, out)
 	}
+	if got, err := e.DiskBase(t.Context(), disk); err != nil || got != (machine.Base{Path: base.Path, Format: "raw"}) {
+		t.Errorf("it lies over %+v %v", got, err)
+	}
 	for name, c := range map[string]struct {
 		path   string
 		base   machine.Base

@@ -46,6 +46,9 @@ func (e *Engine) Capabilities() machine.Capabilities {
 	return machine.Capabilities{Acceleration: machine.AccelNone}
 }
 
+// DiskBase returns nothing: its disks are none.
+func (e *Engine) DiskBase(context.Context, string) (machine.Base, error) { return machine.Base{}, nil }
+
 // CreateDisk makes an empty file that stands for a disk: there is none. The
 // base need not exist.
 func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base, sizeMB int) error {
