@@ -51,8 +51,11 @@ func (s memory) fetch(ctx context.Context, m moment) error {
 	n, err := s.vault.fetch(ctx, string(m.ID), dir)
 	if err != nil {
 		s.log.Error("memory of a moment cannot be fetched from the archive", "moment", m.ID, "err", err)
-		return holt.Errorf(holt.CodeOf(err), "fetch the memory of the moment %s from the archive: %w", m.ID, err).
-			WithHint("holt archive check says what the archive cannot read; what is put back is used again")
+		if code := holt.CodeOf(err); code == holt.Corrupt || code == holt.NotFound {
+			return holt.Errorf(holt.Corrupt, "fetch the memory of the moment %s from the archive: %w", m.ID, err).
+				WithHint("holt archive check says what the archive cannot read; what is put back is used again")
+		}
+		return fmt.Errorf("fetch the memory of the moment %s from the archive: %w", m.ID, err)
 	}
 	s.log.Info("memory of a moment fetched from the archive", "moment", m.ID, "bytes", n, "ms", time.Since(began).Milliseconds())
 	return nil

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"holt"
 	"holt/chunk"
 	"holt/db"
@@ -202,9 +204,22 @@ func TestMomentsGoToTheArchive(t *testing.T) {
 	if w.here(first) {
 		t.Error("memory that nobody uses is here")
 	}
-	if freed, err := w.removeMoment(ctx, first); err != nil || freed == 0 {
-		t.Error(freed, err)
+	if _, err := w.moments.condemn(ctx, first.ID, nil); err != nil {
+		t.Error(err)
 	}
+	w.cfg.Fail = func(point string) error {
+		if point == "moment/files" {
+			return errors.New("planned")
+		}
+		return nil
+	}
+	if _, err := w.removeMoment(ctx, first); err == nil {
+		t.Error("a delete was not cut off")
+	}
+	w.cfg.Fail = nil
+	w.ok(os.WriteFile(filepath.Join(w.moments.path(second.ID), machine.MemoryFile+fetching), []byte("half"), 0o600))
+	w.ok(w.tidyMoments(ctx)) // the next daemon
+	w.here(second)
 	w.spaces(string(second.ID), string(first.disk), string(forked.disk), string(second.disk))
 	w.ok((&making{s: w.Store, r: w.r}).dropMoments(ctx))
 	w.ok(w.table.erase(ctx, w.r.ID))
@@ -349,6 +364,16 @@ func TestDamagedMemory(t *testing.T) {
 	for path, b := range saved {
 		w.ok(os.WriteFile(path, b, 0o600))
 	}
+	w.vault.fail = func(point string) error {
+		if point == "fetch/file" {
+			return unix.ENOSPC
+		}
+		return nil
+	}
+	if _, err := w.use(t.Context(), m); holt.CodeOf(err) != holt.OutOfSpace || w.here(m) {
+		t.Error("no room here:", err)
+	}
+	w.vault.fail = nil
 	done, err := w.use(t.Context(), m)
 	w.ok(err)
 	w.ok(w.vault.a.Remove(t.Context(), string(m.ID), "memory.00001"))
@@ -360,6 +385,10 @@ func TestDamagedMemory(t *testing.T) {
 	w.keepRound(t.Context())
 	if w.here(m) || !w.row(m.ID).Archived {
 		t.Error("it was not stored again")
+	}
+	w.ok(w.vault.a.Drop(t.Context(), string(m.ID)))
+	if _, err := w.use(t.Context(), m); holt.CodeOf(err) != holt.Corrupt {
+		t.Error("what nobody has:", err)
 	}
 }
 

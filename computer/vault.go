@@ -241,7 +241,7 @@ func (v vault) whole(ctx context.Context, space string) (bool, error) {
 // fetch makes those files of a space in dir that are not there, each whole or not
 // at all, and returns how many bytes it read.
 //
-// Errors: Corrupt and NotFound (of the archive), Unavailable, Timeout, OutOfSpace.
+// Errors: Corrupt and NotFound (of the archive), Unavailable, Timeout, OutOfSpace (here).
 func (v vault) fetch(ctx context.Context, space, dir string) (n int64, err error) {
 	a, err := v.about(ctx, space)
 	if err != nil {
@@ -251,9 +251,6 @@ func (v vault) fetch(ctx context.Context, space, dir string) (n int64, err error
 		path := filepath.Join(dir, f.Name)
 		if _, err := os.Lstat(path); err == nil {
 			continue
-		}
-		if err := v.point("fetch/file"); err != nil {
-			return n, err
 		}
 		read, err := v.fetchFile(ctx, space, f, path)
 		if n += read; err != nil {
@@ -276,7 +273,7 @@ func (v vault) fetchFile(ctx context.Context, space string, f archivedFile, path
 			os.Remove(out.Name())
 		}
 	}()
-	if err := out.Truncate(f.Size); err != nil {
+	if err := errors.Join(out.Truncate(f.Size), v.point("fetch/file")); err != nil {
 		return 0, err
 	}
 	for i, want := range f.Data {
