@@ -16,7 +16,7 @@ func (a *app) imageCommand() *cobra.Command {
 func (a *app) imageBuild() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "build TEMPLATE", Short: "Build a template's image on this machine", Args: exactly(1),
-		Long: `Builds the image of a template: base or coding-agent, the path of a recipe, or an
+		Long: `Builds the image of a template: base, coding-agent or browser, the path of a recipe, or an
 OCI image of Debian bookworm, to which systemd and the user agent are added:
 docker://NAME:TAG in a registry, oci:/DIRECTORY[:TAG] a layout,
 docker-archive:/FILE what docker save wrote. The template is then named after it.

@@ -159,7 +159,7 @@ func TestBadInput(t *testing.T) {
 		hint string
 		do   func() error
 	}{
-		"template": {holt.NotFound, "base, coding-agent", func() error {
+		"template": {holt.NotFound, "base, browser, coding-agent", func() error {
 			_, err := computers.Create(ctx, holt.ComputerSpec{Template: "no-such"}, "")
 			return err
 		}},

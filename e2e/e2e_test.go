@@ -53,6 +53,10 @@ func TestLocal(t *testing.T) { stories(t, "testdata/local", "local") }
 func TestMachine(t *testing.T) {
 	requireImages(t, "base", "coding-agent")
 	stories(t, "testdata/machine", "qemu")
+	if soak() { // the image alone takes minutes
+		requireImages(t, "browser")
+		stories(t, "testdata/browser", "qemu")
+	}
 }
 
 func stories(t *testing.T, dir, engine string) {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestEmbeddedRecipes(t *testing.T) {
-	if got := Templates(); !slices.Equal(got, []string{"base", "coding-agent"}) {
+	if got := Templates(); !slices.Equal(got, []string{"base", "browser", "coding-agent"}) {
 		t.Fatalf("templates: %q", got)
 	}
 	for _, name := range Templates() {
@@ -21,7 +21,7 @@ func TestEmbeddedRecipes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if r.Name != name || r.DiskSizeMB > 2048 || !*r.HostCertificates || r.Extends != "" {
+		if r.Name != name || r.DiskSizeMB > 3072 || !*r.HostCertificates || r.Extends != "" {
 			t.Errorf("%s: %+v", name, r)
 		}
 		for _, f := range r.Files {
@@ -49,7 +49,7 @@ func TestUnknownTemplate(t *testing.T) {
 		}
 	}
 	_, err := loadRecipe("nope")
-	if e := holt.AsError(err); !strings.Contains(e.Hint, "base, coding-agent") {
+	if e := holt.AsError(err); !strings.Contains(e.Hint, "base, browser, coding-agent") {
 		t.Errorf("hint: %q", e.Hint)
 	}
 }

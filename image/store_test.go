@@ -84,7 +84,7 @@ func TestLife(t *testing.T) {
 	for _, i := range list {
 		names = append(names, i.Template)
 	}
-	if diff := cmp.Diff([]string{"base", "coding-agent", "mine", "mine"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"base", "browser", "coding-agent", "mine", "mine"}, names); diff != "" {
 		t.Error(diff)
 	}
 	if gone, err := s.Prune(t.Context()); err != nil || len(gone) != 1 || gone[0].Digest != old {
