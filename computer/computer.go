@@ -52,6 +52,7 @@ type Config struct {
 	// all together as far as they are in the archive; 0: an eighth of the disk.
 	MomentCache int64
 	Archive     *chunk.Archive // where moments that stay are stored; nil: nowhere
+	ArchiveDir  string         // the directory of its packs: its disk is not filled with them; "": any number may come
 	Engine      machine.Engine
 	Images      Images // may be nil for an engine without root disks
 	Workspaces  Workspaces
@@ -119,7 +120,7 @@ func newStore(ctx context.Context, cfg Config) *Store {
 		cfg.Log = slog.Default()
 	}
 	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
-	v := vault{a: cfg.Archive, strip: stripBytes, log: cfg.Log, fail: cfg.Fail}
+	v := vault{a: cfg.Archive, strip: stripBytes, dir: cfg.ArchiveDir, log: cfg.Log, fail: cfg.Fail}
 	return &Store{
 		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, terminals: terminalTable{cfg.DB},
 		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(),

@@ -104,6 +104,9 @@ func (s memory) keepRound(ctx context.Context) {
 		case err == nil:
 			s.log.Info("moment is in the archive", "computer", m.ComputerID, "moment", m.ID, "ms", time.Since(began).Milliseconds())
 		case ctx.Err() == nil && !s.isGone(ctx, m):
+			if holt.CodeOf(err) == holt.OutOfSpace {
+				s.vault.drop(ctx, string(m.ID)) // a part of it is no use
+			}
 			s.log.Error("a moment is not in the archive yet; trying again later", "moment", m.ID, "again_in", keepEvery, "err", err)
 		}
 		over = s.evict(ctx, 0)
@@ -148,6 +151,13 @@ func (s memory) store(ctx context.Context, m moment) error {
 	}
 	chain, err := s.disks.chain(ctx, m.disk)
 	if err != nil {
+		return err
+	}
+	most := m.Bytes
+	for _, id := range chain {
+		most += allocated(s.disks.path(id))
+	}
+	if err := s.vault.room(most); err != nil {
 		return err
 	}
 	a := about{Moment: &m.Moment, Workspace: r.workspaceID, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Disks: chain, Image: r.image}

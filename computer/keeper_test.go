@@ -407,7 +407,12 @@ func TestStoreIsFull(t *testing.T) {
 	if !w.here(m) || w.row(m.ID).Archived {
 		t.Error("it is stored where there is no room")
 	}
+	w.spaces()
 	far.SetHook(nil)
+	w.vault.dir = t.TempDir()
+	if err := w.vault.room(1 << 60); holt.CodeOf(err) != holt.OutOfSpace {
+		t.Error("more than any disk has:", err)
+	}
 	w.keepRound(t.Context())
 	if w.here(m) || !w.row(m.ID).Archived {
 		t.Error("it is not stored")

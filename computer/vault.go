@@ -26,6 +26,7 @@ import (
 type vault struct {
 	a     *chunk.Archive // nil: nothing is archived
 	strip int64          // stripBytes, but in tests
+	dir   string         // of its packs; ""
 	log   *slog.Logger
 	fail  func(point string) error
 }
@@ -128,6 +129,26 @@ func (v vault) finish(ctx context.Context, space string, a about) error {
 	}
 	_, err = w.Commit(ctx)
 	return err
+}
+
+// spareBytes is what storing leaves free of the disk that the packs lie on: others
+// write there, too, and a moment is no use to anybody before all of it is there.
+const spareBytes = 1 << 30
+
+// room fails with OutOfSpace if so many bytes may be too many for the packs' disk.
+func (v vault) room(bytes int64) error {
+	if v.dir == "" {
+		return nil
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(v.dir, &st); err != nil {
+		return fmt.Errorf("look for room for the archive: %w", err)
+	}
+	if free := int64(st.Bavail) * st.Bsize; free < bytes+spareBytes {
+		return holt.Errorf(holt.OutOfSpace, "the archive's disk at %s has %d MiB free, and storing may take %d MiB", v.dir, free>>20, bytes>>20).
+			WithHint("free some space: %d MiB have to be left", spareBytes>>20)
+	}
+	return nil
 }
 
 // store puts a file into a space, and returns by how many bytes packs grew. Strips

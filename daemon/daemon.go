@@ -128,7 +128,7 @@ func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
 func (d *Daemon) openComputers(ctx context.Context) (err error) {
 	d.computers, err = computer.Open(ctx, computer.Config{
 		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Disks: filepath.Join(d.cfg.DataDir, "disks"),
-		Moments: filepath.Join(d.cfg.DataDir, "moments"), MomentCache: d.cfg.MomentCache, Archive: d.archive.Archive, Templates: filepath.Join(d.cfg.DataDir, "templates"),
+		Moments: filepath.Join(d.cfg.DataDir, "moments"), MomentCache: d.cfg.MomentCache, Archive: d.archive.Archive, ArchiveDir: d.archive.place, Templates: filepath.Join(d.cfg.DataDir, "templates"),
 		Engine: d.engine, Images: d.images,
 		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Keep: d.cfg.Keep, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
 	})
