@@ -38,6 +38,7 @@ type Computer struct {
 	BootMS     int64         `json:"boot_ms,omitempty" doc:"last start: from the machine's launch to the agent's first answer, milliseconds"`
 	Parent     *Origin       `json:"parent,omitempty" doc:"what it was forked from"`
 	Moment     MomentID      `json:"moment,omitempty" doc:"what it is paused at"`
+	LastMoment MomentID      `json:"last_moment,omitempty" doc:"its last moment, or the one that it was forked from or restored to"`
 }
 
 // ComputerSpec says what computer to create. Zero fields take the defaults.

@@ -10,7 +10,9 @@ type Moment struct {
 	Kind          MomentKind  `json:"kind" enum:"snapshot,fork,pause" doc:"why it was taken; a snapshot stays until it is deleted, of the others the last few"`
 	ComputerID    ComputerID  `json:"computer_id" doc:"whose moment it is"`
 	Computer      string      `json:"computer" doc:"its name"`
-	Parent        MomentID    `json:"parent,omitempty" doc:"the moment before: that computer's last one, or the one that it was forked from"`
+	Parent        MomentID    `json:"parent,omitempty" doc:"the moment before: that computer's last one, or the one that it was forked from or restored to"`
+	Workspace     string      `json:"workspace" doc:"name of the workspace its files are in: its computer's, or one that was left by a restore since"`
+	Stopped       bool        `json:"stopped,omitempty" doc:"its computer was stopped: it has a root disk and a workspace, and no memory"`
 	CreatedAt     time.Time   `json:"created_at"`
 	CPUs          int         `json:"cpus"`
 	MemoryMB      int         `json:"memory_mb" doc:"MiB"`
@@ -50,6 +52,18 @@ type SnapshotSpec struct {
 	Name string `json:"name,omitempty" doc:"a DNS label, unique among the computer's moments; default: none, it has its id"`
 }
 
+// MomentRestoreSpec says what a restore makes of the present.
+type MomentRestoreSpec struct {
+	Computer string `json:"computer,omitempty" doc:"whose moment it must be, by name or id; default: whoever's it is"`
+	Name     string `json:"name,omitempty" doc:"of the moment that the present becomes, a DNS label; default: before-restore, or that and a number"`
+}
+
+// RestoredComputer is a computer that went back to a moment.
+type RestoredComputer struct {
+	Computer Computer `json:"computer"`
+	Present  Moment   `json:"present" doc:"what it was until now, which stays until it is deleted; to restore that undoes this"`
+}
+
 // ComputerForkSpec says what to fork and how often.
 type ComputerForkSpec struct {
 	At    string `json:"at,omitempty" doc:"a moment of the computer, by name or id; default: now, or what it is paused at"`
@@ -73,7 +87,8 @@ type ForkedComputer struct {
 
 // MomentFreed says what deleting a moment did.
 type MomentFreed struct {
-	Bytes    int64       `json:"bytes" doc:"what the host's disk got back"`
-	Archived int64       `json:"archived_bytes,omitempty" doc:"what storing it had added to the archive, which gets it back within two hours, but for what other moments need"`
-	Forks    []Dependent `json:"forks,omitempty" doc:"computers that were forked from it; what they share with it stays as long as they need it"`
+	Bytes     int64       `json:"bytes" doc:"what the host's disk got back, without what a workspace took"`
+	Archived  int64       `json:"archived_bytes,omitempty" doc:"what storing it had added to the archive, which gets it back within two hours, but for what other moments need"`
+	Forks     []Dependent `json:"forks,omitempty" doc:"computers that were forked from it; what they share with it stays as long as they need it"`
+	Workspace string      `json:"workspace,omitempty" doc:"a workspace that a restore had left, and that went with the last moment in it"`
 }

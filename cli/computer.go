@@ -152,6 +152,8 @@ func (a *app) printComputer(c holt.Computer) error {
 	}
 	if c.Moment != "" {
 		rows = append(rows, []string{"paused at", string(c.Moment)})
+	} else if c.LastMoment != "" {
+		rows = append(rows, []string{"last moment", string(c.LastMoment)})
 	}
 	if c.StartedAt != nil {
 		rows = append(rows, []string{"started", fmt.Sprintf("%s, ready after %.1f s", ago(*c.StartedAt), float64(c.BootMS)/1000)}, []string{"uptime", uptime(c)})

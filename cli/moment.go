@@ -124,7 +124,7 @@ func (a *app) reportComputerForks(of string, forked holt.ForkedComputers) error 
 }
 
 func (a *app) momentCommand() *cobra.Command {
-	return group("moment", "Kept instants of computers: memory, root disk and workspace", a.momentList(), a.momentShow(), a.momentDiff(), a.momentDelete())
+	return group("moment", "Kept instants of computers: memory, root disk and workspace", a.momentList(), a.momentShow(), a.momentDiff(), a.momentRestore(), a.momentDelete())
 }
 
 func (a *app) momentList() *cobra.Command {
@@ -168,7 +168,11 @@ func momentRows(all []holt.Moment) (rows [][]string) {
 		if m.Parent != above.ID || m.ComputerID != above.ComputerID {
 			after = string(m.Parent)
 		}
-		rows = append(rows, []string{momentName(m), m.Computer, after, string(m.Kind), ago(m.CreatedAt), size(int64(m.MemoryMB) << 20),
+		memory := size(int64(m.MemoryMB) << 20)
+		if m.Stopped {
+			memory = "none"
+		}
+		rows = append(rows, []string{momentName(m), m.Computer, after, string(m.Kind), ago(m.CreatedAt), memory,
 			size(m.Bytes), inArchive(m), fmt.Sprintf("%.0f ms", m.PauseMS), dependents(m.Forks)})
 		above = m
 	}
@@ -210,9 +214,13 @@ func (a *app) momentShow() *cobra.Command {
 			if a.wantsJSON() {
 				return printJSON(a.Out, m)
 			}
+			memory := size(int64(m.MemoryMB) << 20)
+			if m.Stopped {
+				memory = "none: it was stopped"
+			}
 			rows := [][]string{
-				{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"kind", string(m.Kind)}, {"after", string(m.Parent)},
-				{"taken", ago(m.CreatedAt)}, {"cpus", fmt.Sprint(m.CPUs)}, {"memory", size(int64(m.MemoryMB) << 20)},
+				{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"workspace", visible(m.Workspace)}, {"kind", string(m.Kind)}, {"after", string(m.Parent)},
+				{"taken", ago(m.CreatedAt)}, {"cpus", fmt.Sprint(m.CPUs)}, {"memory", memory},
 				{"on disk", size(m.Bytes)}, {"in archive", inArchive(m)}, {"stood still", fmt.Sprintf("%.0f ms", m.PauseMS)}, {"forks", dependents(m.Forks)},
 			}
 			if m.Throttle > 0 {
@@ -225,13 +233,84 @@ func (a *app) momentShow() *cobra.Command {
 	return cmd
 }
 
+func (a *app) momentRestore() *cobra.Command {
+	var yes bool
+	var spec holt.MomentRestoreSpec
+	cmd := &cobra.Command{
+		Use: "restore MOMENT|COMPUTER@MOMENT", Short: "Take a computer back to one of its moments", Args: exactly(1),
+		Long: `The same computer, with its name and identity, goes on from an older moment: its
+memory, root disk, workspace and terminals are those of then. What it is until now becomes a
+moment first, whose restore undoes this one; of a stopped computer, which has no memory, that
+is its root disk and workspace. Runs and terminals that began since, whoever is attached, and
+connections to elsewhere end. The workspace is another one under the same name; the one until
+now stays, as NAME-before-restore, until the last moment in it is deleted.
+A restore that fails leaves the computer as it was.
+
+For files alone, while everything goes on: holt workspace restore.
+For a computer beside this one: holt computer fork --at.`,
+		Example: `  holt moment restore before-migration
+  holt moment restore einstein@before-migration --yes`,
+		ValidArgsFunction: a.complete(a.momentNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmptyFlags(cmd); err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			var ref, question string
+			if computer, at := holt.CutCheckpoint(args[0]); at != "" {
+				ref, spec.Computer = at, computer
+				question = fmt.Sprintf("Take %s back to the moment %s?", visible(computer), visible(at))
+			} else {
+				m, err := c.Moments.Get(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				ref, question = string(m.ID), fmt.Sprintf("Take %s back to the moment %s, taken %s?", m.Computer, momentName(m), ago(m.CreatedAt))
+			}
+			if err := a.confirm(yes, question); err != nil {
+				return err
+			}
+			var back holt.RestoredComputer
+			err = a.wait("restoring", func() error {
+				back, err = c.Moments.Restore(cmd.Context(), ref, spec, "")
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.reportRestored(args[0], back)
+		},
+	}
+	cmd.Flags().StringVar(&spec.Name, "name", "", "what to call the moment of the present (default: before-restore, or that and a number)")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) reportRestored(moment string, back holt.RestoredComputer) error {
+	if a.wantsJSON() {
+		return printJSON(a.Out, back)
+	}
+	c, p := back.Computer, back.Present
+	fmt.Fprintf(a.Out, "%s is %s, as it was at %s; what it was until now is the moment %s\n", c.Name, c.State, visible(moment), momentName(p))
+	if p.Stopped {
+		a.say("it was stopped, so that moment has its root disk and workspace, and no memory")
+	}
+	a.say("undo: holt moment restore %s@%s", c.Name, momentName(p))
+	return nil
+}
+
 func (a *app) momentDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "delete MOMENT", Aliases: []string{"rm"}, Short: "Delete a moment; its forks go on", Args: exactly(1),
 		Long: `Deletes a moment, by id or by a name that only one has. Computers that were forked
 from it go on: what they share with it stays as long as they need it. What it took in
-the archive is garbage then, and goes within two hours (now: holt archive collect).`,
+the archive is garbage then, and goes within two hours (now: holt archive collect).
+The workspace that a restore left goes with the last moment in it.`,
 		ValidArgsFunction: a.complete(a.momentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -255,6 +334,9 @@ the archive is garbage then, and goes within two hours (now: holt archive collec
 			shared := ""
 			if len(freed.Forks) > 0 {
 				shared = "; its forks go on: " + dependents(freed.Forks)
+			}
+			if freed.Workspace != "" {
+				shared += "; it was the last in the workspace " + freed.Workspace + ", which went with it"
 			}
 			fmt.Fprintf(a.Out, "moment %s is deleted, %s freed%s\n", momentName(m), size(freed.Bytes), shared)
 			return nil

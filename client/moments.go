@@ -68,3 +68,9 @@ func (n Moments) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpe
 	err = n.c.json(ctx, call{method: http.MethodPost, path: join("moments", ref, "fork"), body: spec, keyed: true, key: key}, &out)
 	return out, err
 }
+
+// Restore takes a computer back to one of its moments; what it is until now becomes a moment, too.
+func (n Moments) Restore(ctx context.Context, ref string, spec holt.MomentRestoreSpec, key string) (out holt.RestoredComputer, err error) {
+	err = n.c.json(ctx, call{method: http.MethodPost, path: join("moments", ref, "restore"), body: spec, keyed: true, key: key}, &out)
+	return out, err
+}

@@ -44,8 +44,16 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	case holt.CodeOf(err) == holt.NotFound:
 		return a.gone(ctx)
 	default:
-		return err
+		return ahead(err)
 	}
+}
+
+// ahead is the error for who has seen more of a run or terminal than there is.
+func ahead(err error) error {
+	if e := holt.AsError(err); e.Code == holt.InvalidArgument && e.Hint == "" {
+		return e.WithHint("begin anew: its computer may have gone back to an earlier moment meanwhile")
+	}
+	return err
 }
 
 // attaching is one call of Attach.

@@ -71,8 +71,14 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 		return err
 	}
 	has := make(map[holt.RunID]holt.Run, len(told))
+	var running []holt.RunID
 	for _, run := range told {
-		has[run.ID] = run
+		if has[run.ID] = run; run.State == holt.RunRunning {
+			running = append(running, run.ID)
+		}
+	}
+	if err := a.table.reviveHere(ctx, a.l.id, running); err != nil {
+		return err
 	}
 	recorded, err := a.table.list(ctx, `WHERE computer = ? AND state = 'running'`, a.l.id)
 	if err != nil {
@@ -91,7 +97,7 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 			}
 		}
 	}
-	if _, err := a.l.terminals.reconcile(ctx, c); err != nil {
+	if _, err := a.l.terminals.reconcile(ctx, c, true); err != nil {
 		return err
 	}
 	a.l.spawn(func() { a.attend(c) })

@@ -26,10 +26,17 @@ type Workspaces interface {
 	// Take opens it for the one computer that writes to it. Conflict when it is
 	// mounted read-write on the host.
 	Take(ctx context.Context, id holt.WorkspaceID) (ws *workspace.Workspace, release func(), err error)
-	// Fork makes a workspace of that id and name of what another was at a
-	// checkpoint that holds the mount of its guest, which goes on in it.
+	// Fork makes a workspace of that id and name of what another was at a checkpoint.
+	// mounts: that holds the mount of its guest, which goes on in it.
 	// AlreadyExists when another has the name.
-	Fork(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, checkpoint string) error
+	Fork(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, checkpoint string, mounts bool) error
+	// Branch is Fork of a workspace that nobody sees until Swap. NotFound when there
+	// is no such checkpoint.
+	Branch(ctx context.Context, id, from holt.WorkspaceID, checkpoint string, mounts bool) error
+	// Swap lets one workspace take the place of another: its name and its quota. What
+	// was there is called left or, where that is taken, that and a number; unless it is
+	// kept it is gone, and Remove only has to remove it.
+	Swap(tx *db.Tx, out, in holt.WorkspaceID, left string, keep bool) error
 	// Announce has the guest that has it mounted told, once it is served again, of
 	// all that has changed since a checkpoint. It is open, see Take.
 	Announce(ctx context.Context, id holt.WorkspaceID, checkpoint string) error
@@ -41,7 +48,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema] and [KeptSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema] and [RestoreSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
@@ -95,6 +102,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	if err == nil {
 		err = s.disks.tidy(ctx)
+	}
+	if err == nil {
+		err = memory{s}.settleRestores(ctx) // they make disks
 	}
 	if err != nil {
 		s.Close()
@@ -176,6 +186,7 @@ func (s *Store) List(ctx context.Context) ([]holt.Computer, error) {
 
 // shown adds to a record what only memory knows: that a running guest does not answer.
 func (s *Store) shown(r record) holt.Computer {
+	r.LastMoment = r.moment
 	if r.State != holt.ComputerRunning || r.Reason != "" {
 		return r.Computer
 	}

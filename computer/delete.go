@@ -7,7 +7,7 @@ import (
 )
 
 // Delete ends the machine and removes the computer with its root disk, and
-// with its workspace if Create made that. It goes on when its caller leaves.
+// with its workspace, and those that restores left, if Create made that. It goes on when its caller leaves.
 //
 // Errors: NotFound, Conflict (its workspace is mounted on the host).
 func (s *Store) Delete(ctx context.Context, ref, key string) error {
@@ -36,8 +36,14 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) error {
 	}
 	defer unlock()
 	if r.owned {
-		if err := s.cfg.Workspaces.Unmounted(ctx, r.workspaceID); err != nil {
+		left, err := s.moments.leftBy(ctx, r)
+		if err != nil {
 			return err
+		}
+		for _, id := range append(left, r.workspaceID) {
+			if err := s.cfg.Workspaces.Unmounted(ctx, id); err != nil {
+				return err
+			}
 		}
 	}
 	r.State, r.Reason = holt.ComputerDeleting, ""

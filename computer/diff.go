@@ -64,6 +64,7 @@ func (m *Moments) Diff(ctx context.Context, from, to string) (d holt.ComputerDif
 type diffSide struct {
 	holt.DiffSide
 	r      record
+	in     holt.WorkspaceID
 	moment *moment // nil: the computer as it is now
 }
 
@@ -88,11 +89,13 @@ func (m *Moments) diffSide(ctx context.Context, ref string) (side diffSide, err 
 	if err != nil {
 		return side, err
 	}
-	side.Computer, side.Workspace = side.r.Name, side.r.Workspace
+	side.Computer, side.Workspace, side.in = side.r.Name, side.r.Workspace, side.r.workspaceID
 	if side.moment != nil {
-		side.Moment, side.Name = of.ID, of.Name
+		side.Moment, side.Name, side.in = of.ID, of.Name, of.workspace
+		of.Moment, err = m.shown(ctx, of)
+		side.Workspace = of.Workspace
 	}
-	return side, nil
+	return side, err
 }
 
 // at names the state of the workspace.
@@ -127,7 +130,9 @@ func (m *Moments) inventory(ctx context.Context, side *diffSide) (inv holt.Inven
 	b, err := os.ReadFile(filepath.Join(m.s.moments.path(id), inventoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		side.Unlisted = "nothing was listed when the moment was taken"
-		if side.moment != nil && side.moment.Kind == holt.MomentFork {
+		if side.moment != nil && side.moment.Stopped {
+			side.Unlisted = side.r.Name + " was stopped"
+		} else if side.moment != nil && side.moment.Kind == holt.MomentFork {
 			side.Unlisted = "it was taken for a fork, which lists nothing: that would make it slower"
 		}
 		return inv, nil
@@ -185,7 +190,7 @@ func (m *Moments) diffFiles(ctx context.Context, from, to diffSide) (out holt.Fi
 				l.log.Debug("the guest did not write what it holds in memory", "computer", l.id, "err", err)
 			}
 		}
-		w, release, err := m.s.cfg.Workspaces.View(ctx, side.r.workspaceID)
+		w, release, err := m.s.cfg.Workspaces.View(ctx, side.in)
 		if err != nil {
 			return out, err
 		}

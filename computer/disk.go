@@ -31,7 +31,7 @@ ALTER TABLE computer ADD COLUMN disk TEXT NOT NULL DEFAULT ''; -- the one it wri
 // neededDisks are those that something stands on, each with all beneath it.
 const neededDisks = `
 WITH RECURSIVE needed(id) AS (
-	SELECT disk FROM computer UNION SELECT disk FROM moment UNION SELECT next FROM moment
+	SELECT disk FROM computer UNION SELECT disk FROM moment UNION SELECT next FROM moment UNION SELECT disk FROM restore UNION SELECT before FROM restore
 	UNION SELECT parent FROM disk JOIN needed USING (id))`
 
 // disks are the root disks: a directory with one file for each row of the table

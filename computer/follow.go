@@ -65,7 +65,7 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	case holt.CodeOf(err) == holt.NotFound:
 		return true, f.unknown(ctx, run)
 	default:
-		return false, err
+		return false, ahead(err)
 	}
 }
 

@@ -154,7 +154,12 @@ func (s forks) forkOne(ctx context.Context, parent record, from moment, name, ke
 		return failed(err)
 	}
 	defer unlock()
-	m := &making{s: s.Store, r: r, from: &from, source: parent.workspaceID}
+	m := &making{s: s.Store, r: r, from: &from, source: from.workspace}
+	if from.Stopped { // it boots
+		if m.img, err = s.cfg.pick(ctx, parent.imageRef()); err != nil {
+			return failed(err)
+		}
+	}
 	if err := m.forward(ctx, "fork", append(m.steps(), step{"settle", m.settle, nothing})); err != nil {
 		if m.stuck != nil {
 			m.markFailed(ctx, m.stuck)

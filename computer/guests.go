@@ -18,14 +18,20 @@ func (g *Guests) Having(ctx context.Context, id holt.WorkspaceID) (c holt.Comput
 	return r.Computer, ok, err
 }
 
+// Keeping returns a computer that has moments in a workspace, which may be another
+// than its own since a restore; ok is false if none has.
+func (g *Guests) Keeping(ctx context.Context, id holt.WorkspaceID) (c holt.Computer, ok bool, err error) {
+	list, err := g.s.table.list(ctx, `WHERE id IN (SELECT computer FROM moment WHERE workspace = ?)`, id)
+	if err != nil || len(list) == 0 {
+		return c, false, err
+	}
+	return list[0].Computer, true, nil
+}
+
 // Moment returns the moment that a checkpoint of a workspace is part of; ok is false
 // if it is of none.
 func (g *Guests) Moment(ctx context.Context, id holt.WorkspaceID, checkpoint string) (m holt.Moment, ok bool, err error) {
-	r, ok, err := g.s.table.byWorkspace(ctx, id)
-	if err != nil || !ok {
-		return m, false, err
-	}
-	list, err := g.s.moments.list(ctx, `WHERE computer = ? AND id = ? AND state <> 'deleting'`, r.ID, checkpoint)
+	list, err := g.s.moments.list(ctx, `WHERE workspace = ? AND id = ? AND state <> 'deleting'`, id, checkpoint)
 	if err != nil || len(list) == 0 {
 		return m, false, err
 	}

@@ -160,7 +160,7 @@ func (s memory) store(ctx context.Context, m moment) error {
 	if err := s.vault.room(most); err != nil {
 		return err
 	}
-	a := about{Moment: &m.Moment, Workspace: r.workspaceID, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Disks: chain, Image: r.image}
+	a := about{Moment: &m.Moment, Workspace: m.workspace, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Disks: chain, Image: r.image}
 	grown := int64(0)
 	for i := len(chain) - 1; i >= 0 && err == nil; i-- {
 		var n int64
@@ -171,7 +171,11 @@ func (s memory) store(ctx context.Context, m moment) error {
 		return errors.Join(err, s.moments.grew(ctx, m.ID, grown))
 	}
 	dir := s.moments.path(m.ID)
-	for _, name := range []string{machine.MemoryFile, machine.StateFile, inventoryFile, machine.RecordFile} { // a directory with the record has all
+	names := []string{machine.MemoryFile, machine.StateFile, inventoryFile, machine.RecordFile} // a directory with the record has all
+	if m.Stopped {
+		names = nil // it is its disks
+	}
+	for _, name := range names {
 		f, n, failed := s.vault.store(ctx, string(m.ID), filepath.Join(dir, name), name)
 		if name == inventoryFile && errors.Is(failed, fs.ErrNotExist) {
 			continue

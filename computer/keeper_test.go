@@ -110,7 +110,7 @@ func (w *keptWorld) take(kind holt.MomentKind) moment {
 	}
 	b[len(b)-1] = 1
 	m := moment{Moment: holt.Moment{ID: holt.NewMomentID(), Kind: kind, ComputerID: w.r.ID, Parent: w.r.moment, CPUs: 1, MemoryMB: len(b) >> 20,
-		CreatedAt: w.began.Add(time.Duration(w.n) * time.Second)}, disk: holt.NewDiskID()}
+		CreatedAt: w.began.Add(time.Duration(w.n) * time.Second)}, workspace: w.r.workspaceID, disk: holt.NewDiskID()}
 	w.ok(os.WriteFile(w.disks.path(m.disk), bytes.Repeat([]byte{byte(w.n)}, 100_000), 0o600))
 	w.ok(w.cfg.DB.Write(w.t.Context(), func(tx *db.Tx) error { return w.disks.insert(tx, m.disk, w.r.disk, "digest") }))
 	w.ok(w.moments.insert(w.t.Context(), w.disks, *w.r, m, nil))

@@ -206,10 +206,11 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 			return is.Now, err
 		})
 	}
-	if err == nil && l.restored {
+	mustBe := l.restored || l.machineID != "" // a fork of a stopped computer has booted
+	if err == nil && mustBe {
 		err = isItself(id, is, time.Now())
 	}
-	if err != nil && l.restored && !broken(client) && ctx.Err() == nil {
+	if err != nil && mustBe && !broken(client) && ctx.Err() == nil {
 		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
 	}
 	if err == nil {

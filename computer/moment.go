@@ -36,21 +36,33 @@ func (m *Moments) List(ctx context.Context, computer string) ([]holt.Moment, err
 	}
 	list := make([]holt.Moment, 0, len(all))
 	for _, one := range all {
-		if one.Forks, err = m.s.moments.forksOf(ctx, one.ID); err != nil {
+		shown, err := m.shown(ctx, one)
+		if err != nil {
 			return nil, err
 		}
-		list = append(list, one.Moment)
+		list = append(list, shown)
 	}
 	return list, nil
+}
+
+// shown adds to a moment what its row does not have.
+func (m *Moments) shown(ctx context.Context, one moment) (_ holt.Moment, err error) {
+	if one.Workspace == "" { // a restore has left it
+		if _, one.Workspace, err = m.s.cfg.Workspaces.Find(ctx, string(one.workspace)); err != nil && holt.CodeOf(err) != holt.NotFound {
+			return one.Moment, err
+		}
+	}
+	one.Forks, err = m.s.moments.forksOf(ctx, one.ID)
+	return one.Moment, err
 }
 
 // Get returns a moment by id, or by a name that only one has.
 func (m *Moments) Get(ctx context.Context, ref string) (holt.Moment, error) {
 	one, err := m.s.moments.find(ctx, ref)
-	if err == nil {
-		one.Forks, err = m.s.moments.forksOf(ctx, one.ID)
+	if err != nil {
+		return holt.Moment{}, err
 	}
-	return one.Moment, err
+	return m.shown(ctx, one)
 }
 
 // Fork makes computers of a moment; see [Memory.Fork].
@@ -64,9 +76,11 @@ func (m *Moments) Fork(ctx context.Context, ref string, spec holt.ComputerForkSp
 }
 
 // Delete removes a moment. Its forks go on: what they share with it stays as
-// long as they need it.
+// long as they need it. A workspace that a restore left goes with its last moment, if
+// it was made with the computer.
 //
-// Errors: NotFound, Conflict (its computer is paused at it).
+// Errors: NotFound, Conflict (its computer is paused at it, or the workspace that goes
+// with it is mounted on the host).
 func (m *Moments) Delete(ctx context.Context, ref, key string) (holt.MomentFreed, error) {
 	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.MomentFreed, error) {
 		return Once(ctx, m.s.cfg.Keys, Call[holt.MomentFreed]{
@@ -92,6 +106,13 @@ func (m *Moments) delete(ctx context.Context, ref string, claim *Claim) (freed h
 	if freed.Forks, err = m.s.moments.forksOf(ctx, id); err != nil {
 		return freed, err
 	}
+	if last, err := (memory{m.s}).lastOf(ctx, one); err != nil {
+		return freed, err
+	} else if last {
+		if _, freed.Workspace, err = m.s.cfg.Workspaces.Find(ctx, string(one.workspace)); err != nil {
+			return freed, err
+		}
+	}
 	ok, err := m.s.moments.condemn(ctx, id, claim)
 	if err != nil {
 		return freed, err
@@ -116,10 +137,14 @@ func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err er
 	if err := os.RemoveAll(s.moments.path(m.ID)); err != nil {
 		return 0, fmt.Errorf("remove moment: %w", err)
 	}
-	if r, err := s.table.find(ctx, string(m.ComputerID)); err == nil {
-		if err := s.cfg.Workspaces.Forget(ctx, r.workspaceID, m.checkpoint()); err != nil {
-			return 0, err
-		}
+	last, err := s.lastOf(ctx, m)
+	if err == nil && last {
+		err = s.cfg.Workspaces.Remove(ctx, m.workspace)
+	} else if err == nil {
+		err = s.cfg.Workspaces.Forget(ctx, m.workspace, m.checkpoint())
+	}
+	if err != nil {
+		return 0, err
 	}
 	s.vault.drop(ctx, string(m.ID))
 	if err := s.cfg.point("moment/row"); err != nil {
@@ -130,6 +155,20 @@ func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err er
 	}
 	disks, err := s.disks.collect(ctx)
 	return freed + disks, err
+}
+
+// lastOf says whether a workspace goes with a moment: a restore left it, nothing else is in it,
+// and it was made with the computer. Conflict while the host has that mounted.
+func (s memory) lastOf(ctx context.Context, m moment) (bool, error) {
+	last, err := s.moments.lastOf(ctx, m)
+	if err != nil || !last {
+		return false, err
+	}
+	r, err := s.table.find(ctx, string(m.ComputerID))
+	if err != nil || !r.owned {
+		return false, err
+	}
+	return true, s.cfg.Workspaces.Unmounted(ctx, m.workspace)
 }
 
 // allocated is what a moment's image takes of the host's disk, bytes.
@@ -165,7 +204,11 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID) {
 		if !free {
 			continue
 		}
-		done, err := s.moments.condemn(ctx, m.ID, nil)
+		_, err := s.lastOf(ctx, m)
+		done := false
+		if err == nil {
+			done, err = s.moments.condemn(ctx, m.ID, nil)
+		}
 		if err == nil && done {
 			bytes -= m.Bytes
 			_, err = s.removeMoment(ctx, m)

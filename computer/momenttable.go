@@ -60,6 +60,7 @@ const (
 type moment struct {
 	holt.Moment
 	state      string
+	workspace  holt.WorkspaceID // with its checkpoint
 	disk, next holt.DiskID
 	report     machine.SnapshotReport
 }
@@ -78,7 +79,8 @@ type momentTable struct {
 func (t momentTable) path(id holt.MomentID) string { return filepath.Join(t.dir, string(id)) }
 
 const momentColumns = `id, name, computer, kind, parent, state, disk, next, cpus, memory_mb, report, created, stored, grown,
-	(SELECT name FROM computer c WHERE c.id = moment.computer)`
+	(SELECT name FROM computer c WHERE c.id = moment.computer), workspace, stopped,
+	(SELECT workspace_name FROM computer c WHERE c.workspace = moment.workspace)`
 
 // list returns the moments that a condition selects.
 func (t momentTable) list(ctx context.Context, condition string, args ...any) (all []moment, err error) {
@@ -89,8 +91,9 @@ func (t momentTable) list(ctx context.Context, condition string, args ...any) (a
 					ID: holt.MomentID(row.Text(0)), Name: row.Text(1), ComputerID: holt.ComputerID(row.Text(2)), Kind: holt.MomentKind(row.Text(3)),
 					Parent: holt.MomentID(row.Text(4)), CPUs: int(row.Int64(8)), MemoryMB: int(row.Int64(9)),
 					CreatedAt: time.Unix(0, row.Int64(11)).UTC(), Archived: row.Int64(12) != 0, ArchivedBytes: row.Int64(13), Computer: row.Text(14),
+					Stopped: row.Int64(16) != 0, Workspace: row.Text(17),
 				},
-				state: row.Text(5), disk: holt.DiskID(row.Text(6)), next: holt.DiskID(row.Text(7)),
+				state: row.Text(5), workspace: holt.WorkspaceID(row.Text(15)), disk: holt.DiskID(row.Text(6)), next: holt.DiskID(row.Text(7)),
 			}
 			if err := json.Unmarshal(row.Bytes(10), &m.report); err != nil {
 				return fmt.Errorf("decode moment %s: %w", m.ID, err)
@@ -149,6 +152,10 @@ func noMoment(ref string) *holt.Error {
 	return holt.Errorf(holt.NotFound, "there is no moment %q", clip(ref))
 }
 
+func momentTaken(computer, name string) error {
+	return holt.Errorf(holt.AlreadyExists, "%s has a moment %q already", computer, name).WithHint("choose another name")
+}
+
 // insert makes the rows of a moment that is to be taken of r, and of the disk
 // that r's machine will write to afterwards.
 func (t momentTable) insert(ctx context.Context, k *disks, r record, m moment, claim *Claim) error {
@@ -159,7 +166,7 @@ func (t momentTable) insert(ctx context.Context, k *disks, r record, m moment, c
 				return err
 			}
 			if taken {
-				return holt.Errorf(holt.AlreadyExists, "%s has a moment %q already", r.Name, m.Name).WithHint("choose another name")
+				return momentTaken(r.Name, m.Name)
 			}
 		}
 		if err := claim.Bind(tx, string(m.ID)); err != nil {
@@ -170,8 +177,8 @@ func (t momentTable) insert(ctx context.Context, k *disks, r record, m moment, c
 				return err
 			}
 		}
-		return tx.Exec(`INSERT INTO moment (id, name, computer, kind, parent, state, disk, next, cpus, memory_mb, created) VALUES (?,?,?,?,?,?,?,?,?,?,?)`,
-			m.ID, m.Name, r.ID, m.Kind, m.Parent, momentCreating, m.disk, m.next, m.CPUs, m.MemoryMB, m.CreatedAt.UnixNano())
+		return tx.Exec(`INSERT INTO moment (id, name, computer, kind, parent, state, workspace, stopped, disk, next, cpus, memory_mb, created) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+			m.ID, m.Name, r.ID, m.Kind, m.Parent, momentCreating, m.workspace, m.Stopped, m.disk, m.next, m.CPUs, m.MemoryMB, m.CreatedAt.UnixNano())
 	})
 }
 
@@ -191,14 +198,61 @@ func (t momentTable) ready(ctx context.Context, computers table, m moment, r rec
 	})
 }
 
-// condemn says that a moment is being deleted, unless its computer is paused at it.
+// keepPresent says that the moment of a computer's present is ready and stays until it is
+// deleted; one that nobody had named gets a name.
+func (t momentTable) keepPresent(tx *db.Tx, m moment, name string) error {
+	return tx.Exec(`UPDATE moment SET state = 'ready', name = iif(kind = 'snapshot', name, ?2), kind = 'snapshot' WHERE id = ?1`, m.ID, name)
+}
+
+// unkeepPresent undoes that: m is the moment as it was. That of a stopped computer goes.
+func (t momentTable) unkeepPresent(tx *db.Tx, m moment) error {
+	if m.Stopped {
+		return tx.Exec(`UPDATE moment SET state = 'deleting' WHERE id = ?`, m.ID)
+	}
+	return tx.Exec(`UPDATE moment SET name = ?2, kind = ?3 WHERE id = ?1`, m.ID, m.Name, m.Kind)
+}
+
+// inWorkspace says whether a workspace has a moment.
+func inWorkspace(tx *db.Tx, id holt.WorkspaceID) (bool, error) {
+	_, ok, err := textOf(tx, `SELECT 1 FROM moment WHERE workspace = ?`, id)
+	return ok, err
+}
+
+// leftBy returns the workspaces that restores of a computer have left: moments are in them.
+func (t momentTable) leftBy(ctx context.Context, r record) (all []holt.WorkspaceID, err error) {
+	err = read(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Query(`SELECT workspace FROM moment WHERE computer = ? AND workspace <> ? GROUP BY workspace ORDER BY max(created) DESC`,
+			[]any{r.ID, r.workspaceID}, func(row *db.Row) error {
+				all = append(all, holt.WorkspaceID(row.Text(0)))
+				return nil
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read moments: %w", err)
+	}
+	return all, nil
+}
+
+// lastOf says whether a moment is the only one in a workspace that a restore left.
+func (t momentTable) lastOf(ctx context.Context, m moment) (last bool, err error) {
+	err = read(ctx, t.d, func(tx *db.Tx) error {
+		_, used, err := textOf(tx, `SELECT 1 FROM computer WHERE workspace = ?1 UNION ALL SELECT 1 FROM moment WHERE workspace = ?1 AND id <> ?2`, m.workspace, m.ID)
+		last = !used
+		return err
+	})
+	return last, err
+}
+
+// condemn says that a moment is being deleted, unless its computer is paused at it, or
+// on its way back to it.
 func (t momentTable) condemn(ctx context.Context, id holt.MomentID, claim *Claim) (done bool, err error) {
 	err = writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(id)); err != nil {
 			return err
 		}
-		return tx.Query(`UPDATE moment SET state = 'deleting' WHERE id = ? AND NOT EXISTS
-			(SELECT 1 FROM computer c WHERE c.id = moment.computer AND c.moment = moment.id AND c.state IN ('pausing', 'paused', 'resuming')) RETURNING id`,
+		return tx.Query(`UPDATE moment SET state = 'deleting' WHERE id = ?1 AND NOT EXISTS
+			(SELECT 1 FROM computer c WHERE c.id = moment.computer AND c.moment = moment.id AND c.state IN ('pausing', 'paused', 'resuming'))
+			AND NOT EXISTS (SELECT 1 FROM restore WHERE restore.moment = ?1) RETURNING id`,
 			[]any{id}, func(*db.Row) error { done = true; return nil })
 	})
 	return done, err

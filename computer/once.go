@@ -53,6 +53,18 @@ func (c *Claim) Bind(tx *db.Tx, ref string) error {
 	return tx.Exec(`UPDATE idempotency SET ref = ? WHERE key = ?`, ref, c.key)
 }
 
+// bound returns what the key was bound to; "" if it was not.
+func (c *Claim) bound(ctx context.Context, d *db.DB) (ref string, err error) {
+	if c == nil {
+		return "", nil
+	}
+	err = read(ctx, d, func(tx *db.Tx) error {
+		ref, _, err = textOf(tx, `SELECT ref FROM idempotency WHERE key = ?`, c.key)
+		return err
+	})
+	return ref, err
+}
+
 // Call is a mutating call with an idempotency key.
 type Call[T any] struct {
 	Key     string // "": no key, Act is simply called

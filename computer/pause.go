@@ -43,31 +43,41 @@ func (s memory) pause(ctx context.Context, ref string) (holt.Computer, error) {
 		return holt.Computer{}, err
 	}
 	defer unlock()
+	if _, err := s.hibernate(ctx, &r, l, exposure{verb: "pause", kind: holt.MomentPause, end: true, durable: true}); err != nil {
+		return holt.Computer{}, err
+	}
+	return s.shown(r), nil
+}
+
+// hibernate takes a moment of a running computer, whose lock is held, with which its
+// machine ends. One that fails leaves it running.
+func (s memory) hibernate(ctx context.Context, r *record, l *live, e exposure) (moment, error) {
 	// What programs hold of the workspace in memory can then be read while it is paused.
 	if err := l.flush(ctx); err != nil {
 		l.log.Debug("the guest did not write what it holds in memory", "computer", r.ID, "err", err)
 	}
 	r.State, r.Reason = holt.ComputerPausing, ""
-	if err := s.table.save(ctx, r); err != nil {
-		return holt.Computer{}, err
+	if err := s.table.save(ctx, *r); err != nil {
+		r.State = holt.ComputerRunning
+		return moment{}, err
 	}
-	_, err = s.take(ctx, &r, l, exposure{verb: "pause", kind: holt.MomentPause, end: true, durable: true})
+	m, err := s.take(ctx, r, l, e)
 	if r.State == holt.ComputerPaused { // as far as that goes the error does not matter
-		s.leave(r, l)
+		s.leave(*r, l)
 		s.log.Info("computer paused", "computer", r.ID, "name", r.Name, "moment", r.moment)
-		return s.shown(r), nil
+		return m, nil
 	}
 	if ctx.Err() != nil {
-		return holt.Computer{}, ending() // the next daemon goes on
+		return m, ending() // the next daemon goes on
 	}
 	r.State = holt.ComputerRunning
-	if lost := s.table.save(ctx, r); lost != nil {
+	if lost := s.table.save(ctx, *r); lost != nil {
 		s.log.Error("record that a pause failed", "computer", r.ID, "err", lost)
 	}
 	if ended(l.m) { // watch has waited for the lock
 		s.log.Error("machine ended while it was paused", "computer", r.ID, "err", err)
 	}
-	return holt.Computer{}, err
+	return m, err
 }
 
 // leave lets go of the machine of a computer that is paused now. Its guest's
@@ -98,21 +108,31 @@ func (s memory) resume(ctx context.Context, ref string) (holt.Computer, error) {
 	default:
 		return holt.Computer{}, inState(r)
 	}
+	return s.goOn(ctx, &r)
+}
+
+// goOn lets a paused computer, whose lock is held, go on.
+func (s memory) goOn(ctx context.Context, r *record) (holt.Computer, error) {
 	from, err := s.moments.get(ctx, r.moment)
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	m := &making{s: s.Store, r: &r, from: &from}
-	if err := m.forward(ctx, "resume", []step{
+	m := &making{s: s.Store, r: r, from: &from}
+	if err := m.forward(ctx, "resume", m.resume()); err != nil {
+		return holt.Computer{}, err
+	}
+	return m.resumed(ctx)
+}
+
+// resume are the parts that let a paused computer go on.
+func (m *making) resume() []step {
+	return []step{
 		{"row", m.claimResume, m.stayPaused},
 		{"disk", m.makeOverlay, nothing},
 		{"open", m.openWorkspace, m.closeWorkspace},
 		{"machine", m.startMachine, m.killMachine},
-		{"run", m.goesOn, nothing},
-	}); err != nil {
-		return holt.Computer{}, err
+		{"run", m.goesOn, m.hangUp},
 	}
-	return m.resumed(ctx)
 }
 
 // claimResume writes down that the computer is being resumed, and the disk that
@@ -139,7 +159,7 @@ func (m *making) claimResume(ctx context.Context) error {
 
 // stayPaused undoes that.
 func (m *making) stayPaused(ctx context.Context) error {
-	m.r.State, m.r.disk = holt.ComputerPaused, m.before
+	m.r.State, m.r.disk, m.r.Moment = holt.ComputerPaused, m.before, m.from.ID
 	return m.endResume(ctx)
 }
 

@@ -199,6 +199,13 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 			return holt.Errorf(holt.Conflict, "the workspace %q belongs to the computer %q", r.Workspace, user).
 				WithHint("one computer at a time writes to a workspace; delete %s, or leave the workspace out to get a new one", user)
 		}
+		if user, used, err = textOf(tx, `SELECT coalesce((SELECT name FROM computer c WHERE c.id = moment.computer), '') FROM moment WHERE workspace = ?`, r.workspaceID); err != nil {
+			return err
+		}
+		if used {
+			return holt.Errorf(holt.Conflict, "moments of the computer %q are in the workspace %q", user, r.Workspace).
+				WithHint("holt workspace fork %s makes one that is free", r.Workspace)
+		}
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
 		}
@@ -243,11 +250,19 @@ func (t table) update(tx *db.Tx, r record) error {
 		r.DiskSizeMB, r.owned, nanos(r.StartedAt), r.BootMS, r.disk, r.moment)
 }
 
+// move is update for a computer whose workspace is another, which has the same name.
+func (t table) move(tx *db.Tx, r record) error {
+	if err := t.update(tx, r); err != nil {
+		return err
+	}
+	return tx.Exec(`UPDATE computer SET workspace = ? WHERE id = ?`, r.workspaceID, r.ID)
+}
+
 // erase removes a computer's row, its runs and its terminals. The key of the call that was
 // creating it is free again: its repeat creates anew.
 func (t table) erase(ctx context.Context, id holt.ComputerID) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
-		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`} {
+		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`} {
 			if err := tx.Exec(of, id); err != nil {
 				return err
 			}

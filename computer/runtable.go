@@ -76,8 +76,20 @@ func (t runTable) forget(ctx context.Context, id holt.RunID) error {
 }
 
 func (t runTable) revive(ctx context.Context, id holt.RunID) error {
+	return write(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(reviveRun+`WHERE id = ?`, id) })
+}
+
+const reviveRun = `UPDATE run SET state = 'running', ended = 0, exit_code = 0, signal = '', timed_out = 0, background = 0 `
+
+// reviveHere says of those among some runs that have ended by their record that they run in their
+// computer: it went back to a moment at which they did.
+func (t runTable) reviveHere(ctx context.Context, computer holt.ComputerID, ids []holt.RunID) error {
+	among, err := json.Marshal(ids)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
 	return write(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE run SET state = 'running', ended = 0 WHERE id = ?`, id)
+		return tx.Exec(reviveRun+`WHERE computer = ? AND state <> 'running' AND id IN (SELECT value FROM json_each(?))`, computer, string(among))
 	})
 }
 

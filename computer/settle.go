@@ -116,7 +116,26 @@ func (r *Runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error)
 		return holt.Receipt{}, err
 	}
 	r.s.Guests().Settle(ctx, c.workspaceID)
-	ws, release, err := r.s.cfg.Workspaces.View(ctx, c.workspaceID)
+	left, err := r.s.moments.leftBy(ctx, c)
+	if err != nil {
+		return holt.Receipt{}, err
+	}
+	// What came after a moment that was restored is in the history of the workspace that was left.
+	var empty holt.Receipt
+	for i, in := range append([]holt.WorkspaceID{c.workspaceID}, left...) {
+		receipt, err := r.receipt(ctx, in, id)
+		if err != nil || receipt.Before != "" || receipt.Counts.Total() > 0 {
+			return receipt, err
+		}
+		if i == 0 {
+			empty = receipt
+		}
+	}
+	return empty, nil
+}
+
+func (r *Runs) receipt(ctx context.Context, in holt.WorkspaceID, id holt.RunID) (holt.Receipt, error) {
+	ws, release, err := r.s.cfg.Workspaces.View(ctx, in)
 	if err != nil {
 		return holt.Receipt{}, err
 	}

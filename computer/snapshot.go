@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -90,6 +91,7 @@ func noMemory(e machine.Engine) error {
 
 // exposure says what moment to take, and for what.
 type exposure struct {
+	id      holt.MomentID // "": a new one
 	verb    string
 	kind    holt.MomentKind
 	name    string
@@ -105,10 +107,10 @@ type exposure struct {
 func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (moment, error) {
 	m := moment{
 		Moment: holt.Moment{
-			ID: holt.NewMomentID(), Name: e.name, Kind: e.kind, ComputerID: r.ID, Computer: r.Name, Parent: r.moment,
+			ID: cmp.Or(e.id, holt.NewMomentID()), Name: e.name, Kind: e.kind, ComputerID: r.ID, Computer: r.Name, Parent: r.moment,
 			CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB,
 		},
-		disk: r.disk,
+		workspace: r.workspaceID, disk: r.disk,
 	}
 	if r.disk != "" {
 		m.next = holt.NewDiskID()
@@ -212,11 +214,11 @@ func (s memory) mend(ctx context.Context, r *record, vm machine.Machine) error {
 				r.disk = m.next
 			}
 		} else {
-			held, err := s.held(ctx, *r, m)
+			held, err := s.held(ctx, m)
 			if err != nil {
 				return err
 			}
-			if held {
+			if held && m.next != "" {
 				r.disk = m.next
 			}
 			if im, err := machine.ReadImage(s.moments.path(m.ID)); held && err == nil && r.State == holt.ComputerPausing {
@@ -235,8 +237,8 @@ func (s memory) mend(ctx context.Context, r *record, vm machine.Machine) error {
 }
 
 // held says whether the workspace's checkpoint of a moment was taken.
-func (s memory) held(ctx context.Context, r record, m moment) (bool, error) {
-	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
+func (s memory) held(ctx context.Context, m moment) (bool, error) {
+	ws, release, err := s.cfg.Workspaces.View(ctx, m.workspace)
 	if err != nil {
 		return false, err
 	}

@@ -142,7 +142,7 @@ func (m *making) makeWorkspace(ctx context.Context) error {
 		return nil
 	}
 	if m.source != "" {
-		return m.s.cfg.Workspaces.Fork(ctx, m.r.workspaceID, m.r.Workspace, m.source, m.from.checkpoint())
+		return m.s.cfg.Workspaces.Fork(ctx, m.r.workspaceID, m.r.Workspace, m.source, m.from.checkpoint(), !m.from.Stopped)
 	}
 	return m.s.cfg.Workspaces.Make(ctx, m.r.workspaceID, m.r.Workspace)
 }
@@ -193,12 +193,17 @@ func (m *making) makeDisk(ctx context.Context) error {
 func (m *making) template() template { return template{m.s, m.img, *m.r} }
 
 // restored says whether the machine goes on from somewhere instead of booting.
-func (m *making) restored() bool { return m.from != nil || m.kept != "" }
+func (m *making) restored() bool { return m.memory() || m.kept != "" }
+
+// memory says whether there is a moment's memory to go on from.
+func (m *making) memory() bool { return m.from != nil && !m.from.Stopped }
 
 // makeOverlay makes the computer's disk, laid over the moment's, the template's or the
 // image's root.
-func (m *making) makeOverlay(ctx context.Context) error {
-	if m.r.disk == "" {
+func (m *making) makeOverlay(ctx context.Context) error { return m.overlay(ctx, m.r.disk) }
+
+func (m *making) overlay(ctx context.Context, id holt.DiskID) error {
+	if id == "" {
 		return nil
 	}
 	base := machine.Base{Path: m.img.Root}
@@ -208,7 +213,7 @@ func (m *making) makeOverlay(ctx context.Context) error {
 	if under := m.under(); under != "" {
 		base = machine.Base{Path: m.s.disks.path(under), Format: "qcow2"}
 	}
-	return HostError(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(m.r.disk), base, m.r.DiskSizeMB))
+	return HostError(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(id), base, m.r.DiskSizeMB))
 }
 
 func (m *making) dropDisk(context.Context) error {
@@ -228,7 +233,7 @@ func (m *making) openWorkspace(ctx context.Context) error {
 		return err
 	}
 	m.live = newLive(m.s, *m.r, ws, release)
-	if m.from == nil {
+	if !m.memory() {
 		return endMounts(ws) // if this fails closeWorkspace releases it
 	}
 	if m.source != "" {
@@ -244,7 +249,7 @@ func (m *making) closeWorkspace(context.Context) error {
 		return nil
 	}
 	err := m.live.ws.Tree().Sync()
-	if m.from == nil {
+	if !m.memory() {
 		err = errors.Join(endMounts(m.live.ws), err)
 	}
 	if err != nil {
@@ -280,7 +285,7 @@ func (m *making) startMachine(ctx context.Context) error {
 	if m.kept != "" {
 		spec = machine.Spec{ID: spec.ID, Dir: spec.Dir, Restore: m.kept}
 	}
-	if m.from != nil {
+	if m.memory() {
 		done, err := memory{m.s}.use(ctx, *m.from)
 		if err != nil {
 			return err

@@ -82,8 +82,10 @@ func merged(record, told holt.Terminal) holt.Terminal {
 
 // reconcile compares the terminals on record with those the guest has, and
 // returns what it tells of them. A guest that was forked has terminals that
-// this computer has no record of: they get one.
-func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client) (map[holt.TerminalID]holt.Terminal, error) {
+// this computer has no record of: they get one. One that went back to a moment may have
+// some that have ended since; that is looked at when a session begins, before
+// anybody is told of an end in it.
+func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client, begins bool) (map[holt.TerminalID]holt.Terminal, error) {
 	told, err := c.Terminals(ctx)
 	if holt.CodeOf(err) == holt.Unsupported {
 		return nil, nil // an agent of an earlier version
@@ -119,6 +121,11 @@ func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client) (map[holt.
 			if _, err := s.take(ctx, one); err != nil {
 				return nil, err
 			}
+			if begins {
+				if err := s.table.revive(ctx, s.l.id, one.ID); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	return has, nil
@@ -129,7 +136,7 @@ func (s *terminalSet) list(ctx context.Context) ([]holt.Terminal, error) {
 	var told map[holt.TerminalID]holt.Terminal
 	if c, _, _ := s.l.state(); c != nil {
 		bounded, cancel := context.WithTimeout(ctx, s.l.limits.Answer)
-		told, _ = s.reconcile(bounded, c) // else the record is what there is
+		told, _ = s.reconcile(bounded, c, false) // else the record is what there is
 		cancel()
 	}
 	recorded, err := s.table.of(ctx, s.l.id)
@@ -171,7 +178,7 @@ func (s *terminalSet) attend(c *agent.Client) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(s.l.ctx, s.l.limits.Answer)
-		if _, err := s.reconcile(ctx, c); err != nil && s.l.ctx.Err() == nil {
+		if _, err := s.reconcile(ctx, c, false); err != nil && s.l.ctx.Err() == nil {
 			s.l.log.Debug("ask for terminals", "computer", s.l.id, "err", err)
 		}
 		cancel()

@@ -110,6 +110,14 @@ func (t terminalTable) exited(ctx context.Context, one holt.Terminal) error {
 	})
 }
 
+// revive says of a terminal that it runs, whatever its record says: its computer went back to
+// a moment at which it did.
+func (t terminalTable) revive(ctx context.Context, computer holt.ComputerID, id holt.TerminalID) error {
+	return write(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE terminal SET state = 'running', ended = 0, exit_code = 0, signal = '' WHERE computer = ? AND id = ?`, computer, id)
+	})
+}
+
 // lose marks a running terminal as lost, or with id "" all of a machine that
 // has ended.
 func (t terminalTable) lose(ctx context.Context, computer holt.ComputerID, id holt.TerminalID) error {

@@ -17,6 +17,7 @@ import (
 func TestQueryBesideForksAndDeletes(t *testing.T) {
 	w := openRegistry(t, time.Hour)
 	w.mounts.having = func(context.Context, holt.WorkspaceID) (c holt.Computer, has bool, err error) { return c, false, nil }
+	w.mounts.keeping = w.mounts.having
 	w.guests = nil
 	ctx := t.Context()
 	for _, name := range []string{"a", "b"} {
@@ -57,6 +58,7 @@ func TestQueryBesideForksAndDeletes(t *testing.T) {
 func TestQueryOfWhatIsNot(t *testing.T) {
 	w := openRegistry(t, time.Hour)
 	w.mounts.having = func(context.Context, holt.WorkspaceID) (c holt.Computer, has bool, err error) { return c, false, nil }
+	w.mounts.keeping = w.mounts.having
 	w.guests = nil
 	ctx := t.Context()
 	if _, err := w.Create(ctx, holt.WorkspaceSpec{Name: "a"}, ""); err != nil {

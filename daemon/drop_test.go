@@ -19,6 +19,7 @@ func lonely(t *testing.T) *Workspaces {
 	w.mounts.having = func(context.Context, holt.WorkspaceID) (holt.Computer, bool, error) {
 		return holt.Computer{}, false, nil
 	}
+	w.mounts.keeping = w.mounts.having
 	return w
 }
 

@@ -86,9 +86,13 @@ func (w *Workspaces) forkNames(ctx context.Context, parent string, spec holt.For
 	return computer.ForkNames(cmp.Or(spec.Name, parent), count, func(name string) bool { return taken[name] })
 }
 
-// forkOne makes one, and returns how its checkpoint is called for the next.
+// forkOne makes one, and returns how its checkpoint is called for the next. One without a
+// name stays half-made until it gets one; see [guestSpaces.Swap].
 func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Workspace, id holt.WorkspaceID, opt workspace.ForkOptions) (string, error) {
-	name := opt.Child
+	name, state := opt.Child, "ready"
+	if name == "" {
+		name, state = string(id), "creating" // no name holds an underscore
+	}
 	err := w.table.change(ctx, func(tx *db.Tx) error {
 		if err := vacant(tx, name, "choose another name"); err != nil {
 			return err
@@ -101,8 +105,8 @@ func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Work
 	opt.Name, opt.Space = parent.name, string(id)
 	point, err := ws.Fork(ctx, w.shelf.path(id), opt)
 	if err == nil {
-		err = w.table.write(ctx, `UPDATE workspace SET state = 'ready', fork_point = ?, files = (SELECT files FROM workspace WHERE id = ?),`+
-			` bytes = ? WHERE id = ?`, point.Name, parent.id, point.Bytes, id)
+		err = w.table.write(ctx, `UPDATE workspace SET state = ?, fork_point = ?, files = (SELECT files FROM workspace WHERE id = ?),`+
+			` bytes = ? WHERE id = ?`, state, point.Name, parent.id, point.Bytes, id)
 	}
 	if err != nil {
 		return "", errors.Join(described(err), w.remove(context.WithoutCancel(ctx), id))

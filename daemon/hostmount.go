@@ -40,6 +40,8 @@ type hostMounts struct {
 	shelf *shelf
 	// having returns the computer that has a workspace.
 	having func(context.Context, holt.WorkspaceID) (holt.Computer, bool, error)
+	// keeping returns a computer that has moments in one.
+	keeping func(context.Context, holt.WorkspaceID) (holt.Computer, bool, error)
 
 	changing sync.Mutex // held over a whole change
 

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"holt"
 	"holt/db"
@@ -12,7 +14,17 @@ import (
 type guestSpaces struct{ *Workspaces }
 
 // Fork makes the workspace of a computer that is forked; see [computer.Workspaces].
-func (f guestSpaces) Fork(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, checkpoint string) error {
+func (f guestSpaces) Fork(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, checkpoint string, mounts bool) error {
+	return f.forkAt(ctx, id, from, workspace.ForkOptions{At: checkpoint, Child: name, Mounts: mounts})
+}
+
+// Branch makes the workspace of a computer that goes back to a moment; see
+// [computer.Workspaces]. Until the swap it has no name, and a daemon that opens removes it.
+func (f guestSpaces) Branch(ctx context.Context, id, from holt.WorkspaceID, checkpoint string, mounts bool) error {
+	return f.forkAt(ctx, id, from, workspace.ForkOptions{At: checkpoint, Mounts: mounts})
+}
+
+func (f guestSpaces) forkAt(ctx context.Context, id, from holt.WorkspaceID, opt workspace.ForkOptions) error {
 	parent, err := f.table.find(ctx, string(from))
 	if err != nil {
 		return err
@@ -22,8 +34,47 @@ func (f guestSpaces) Fork(ctx context.Context, id holt.WorkspaceID, name string,
 		return err
 	}
 	defer f.shelf.release(e)
-	_, err = f.forkOne(ctx, parent, ws, id, workspace.ForkOptions{At: checkpoint, Child: name, Mounts: true})
+	_, err = f.forkOne(ctx, parent, ws, id, opt)
 	return err
+}
+
+// Swap lets one workspace take the place of another; see [computer.Workspaces].
+func (f guestSpaces) Swap(tx *db.Tx, out, in holt.WorkspaceID, left string, keep bool) error {
+	name, state := string(out), "deleting"
+	if keep {
+		state = "ready"
+		var err error
+		if name, err = freeName(tx, left); err != nil {
+			return err
+		}
+	}
+	var was string
+	err := tx.Query(`SELECT name FROM workspace WHERE id = ?`, []any{out}, func(r *db.Row) error { was = r.Text(0); return nil })
+	if err == nil {
+		err = tx.Exec(`UPDATE workspace SET name = ?2, state = ?3 WHERE id = ?1`, out, name, state)
+	}
+	if err == nil {
+		err = tx.Exec(`UPDATE workspace SET name = ?2, state = 'ready', (max_bytes, max_files) = (SELECT max_bytes, max_files FROM workspace WHERE id = ?3) WHERE id = ?1`,
+			in, was, out)
+	}
+	return err
+}
+
+// mostName is what a name has at most, bytes, less what a number takes.
+const mostName = 63 - len("-99999")
+
+// freeName returns a name that no workspace has: the one that is wanted or, where it is taken
+// or too long, the beginning of it and a number.
+func freeName(tx *db.Tx, want string) (string, error) {
+	stem := strings.Trim(want[:min(len(want), mostName)], "-")
+	name := stem
+	for n := 2; ; n++ {
+		err := vacant(tx, name, "")
+		if holt.CodeOf(err) != holt.AlreadyExists {
+			return name, err
+		}
+		name = fmt.Sprintf("%s-%d", stem, n)
+	}
 }
 
 // Announce tells a guest that goes on what has changed since; see

@@ -239,6 +239,7 @@ func TestMoments(t *testing.T) {
 	least = v.pauseAndKill(least)
 	least = v.pauses(pauses-1, least)
 	v.goesOn("einstein-1", 0) // it was adopted
+	least = v.restores("einstein", "einstein-1", least)
 	v.remove("einstein-1")
 	v.remove(v.forksOfForks(deep-1, least))
 	v.nothingKept()

@@ -10,15 +10,17 @@ import (
 	"holt/client"
 )
 
-// TestKilledInMoments kills a daemon at steps of snapshot, fork, pause and resume: the
+// TestKilledInMoments kills a daemon at steps of snapshot, fork, pause, resume and restore: the
 // repeated call finishes it with the next daemon, and nothing is lost or left.
 func TestKilledInMoments(t *testing.T) {
-	points := []string{"snapshot/ready", "pause/held", "pause/ready", "resume/machine", "resume/run", "fork-moment/held", "fork/machine"}
+	points := []string{"snapshot/ready", "pause/held", "pause/ready", "resume/machine", "resume/run", "fork-moment/held", "fork/machine", "present/ready", "restore/go"}
+	full := []string{"resume/agent"}
 	if os.Getenv("HOLT_SOAK") != "" {
-		points = nil
+		points, full = nil, append(full, "restore/workspace", "present/memory", "restore/swap")
 		for verb, steps := range map[string]string{
 			"snapshot": "row memory held ready", "pause": "row memory held ready", "resume": "row disk open machine run",
 			"fork-moment": "row memory held ready", "fork": "row workspace moments disk open machine agent settle",
+			"restore": "row disk workspace present swap go", "present": "row memory held ready", "resumed": "row disk open machine run agent",
 		} {
 			for _, step := range strings.Fields(steps) {
 				points = append(points, verb+"/"+step)
@@ -34,9 +36,17 @@ func TestKilledInMoments(t *testing.T) {
 	v.putAway("curie")
 	v.flatOut("curie")
 	for _, point := range points {
-		verb, _, _ := strings.Cut(point, "/")
+		verb, step, _ := strings.Cut(point, "/")
+		switch verb {
+		case "present":
+			verb = "restore"
+		case "resumed": // of what is restored
+			verb, point = "restore", "resume/"+step
+		}
 		v.killedAt(point, verb)
 	}
+	v.restoresNot("curie", full)
+	v.restoresUnrun("curie")
 	v.says("curie", "echo on > hold")
 	v.until("curie", "cat released", "on")
 	if err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
@@ -70,7 +80,7 @@ func (v *vm) flatOut(computer string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const number = "until [ -e flat ]; do sleep 0.1; done; cp flat seen; sort -u seen"
+	const number = "until [ -e flat ]; do sleep 0.1; done; cat flat > seen; sort -u seen"
 	before := v.says(computer, number)
 	m, err := v.Computers.Snapshot(ctx, computer, holt.SnapshotSpec{}, "")
 	if err != nil {
@@ -111,6 +121,9 @@ func (v *vm) killedAt(point, verb string) {
 			t.Fatal(point, err)
 		}
 	}
+	if verb == "restore" {
+		v.late("curie", "then")
+	}
 	v.kill()
 	v.again(point)
 	done := make(chan error, 1)
@@ -129,6 +142,9 @@ func (v *vm) killedAt(point, verb string) {
 	const kept = "cat /run/memory /root/disk" // of memory, and of the disk that was frozen
 	if said := v.says("curie", kept); said != "kept\nkept" {
 		t.Errorf("%s: %q", point, said)
+	}
+	if verb == "restore" {
+		v.isBack("curie", "then", point)
 	}
 	all, err := v.Computers.List(ctx)
 	if err != nil {
@@ -170,6 +186,8 @@ func (v *vm) act(ctx context.Context, c *client.Client, verb, key string) (err e
 		_, err = c.Computers.Pause(ctx, "curie", key)
 	case "resume":
 		_, err = c.Computers.Resume(ctx, "curie", key)
+	case "restore":
+		_, err = c.Moments.Restore(ctx, "then", holt.MomentRestoreSpec{Computer: "curie"}, key)
 	default:
 		_, err = c.Computers.Fork(ctx, "curie", holt.ComputerForkSpec{}, key)
 	}

@@ -177,6 +177,13 @@ func (w *Workspaces) delete(ctx context.Context, ref string, claim *computer.Cla
 		return holt.Errorf(holt.Conflict, "the workspace %s belongs to the computer %s", r.name, c.Name).
 			WithHint("holt computer delete %s removes both", c.Name)
 	}
+	if c, has, err = w.mounts.keeping(ctx, r.id); err != nil {
+		return err
+	}
+	if has {
+		return holt.Errorf(holt.Conflict, "moments of the computer %s are in the workspace %s", c.Name, r.name).
+			WithHint("it goes with the last of them: holt moment list %s, holt moment delete", c.Name)
+	}
 	if err := w.Unmounted(ctx, r.id); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,8 +35,19 @@ const (
 // whichever that is. Segments are small.
 const killArchive = "archive "
 
+// full and a list of steps: there is no room at those.
+const full = "full "
+
 // killAt returns what kills this process at a step.
 func killAt(kill string) func(point string) error {
+	if points, ok := strings.CutPrefix(kill, full); ok {
+		return func(point string) error {
+			if slices.Contains(strings.Fields(points), point) {
+				return holt.Errorf(holt.OutOfSpace, "no room for %s", point)
+			}
+			return nil
+		}
+	}
 	number, any := strings.CutPrefix(kill, killArchive)
 	left, err := strconv.Atoi(number)
 	if any && err != nil {

@@ -62,7 +62,7 @@ func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir stri
 // setComputers says who may have workspaces. Until then nobody has.
 func (w *Workspaces) setComputers(s *computer.Store) {
 	w.guests, w.inGuests = s.Guests(), s.Files()
-	w.mounts.having = w.guests.Having
+	w.mounts.having, w.mounts.keeping = w.guests.Having, w.guests.Keeping
 }
 
 // close closes all workspaces; nobody uses them any more.

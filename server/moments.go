@@ -19,6 +19,7 @@ const momentTag = "moments"
 func (s *Server) moments(api huma.API) {
 	s.takeMoments(api)
 	s.keptMoments(api)
+	s.restoreMoment(api)
 	s.diffComputers(api)
 }
 
@@ -117,7 +118,8 @@ func (s *Server) keptMoments(api huma.API) {
 		})
 
 	op := describe(http.MethodDelete, "/v1/moments/{moment}", "deleteMoment", momentTag, "Delete a moment")
-	op.Description = "Its forks go on: what they share with it stays as long as they need it. Conflict while its computer is paused at it."
+	op.Description = "Its forks go on: what they share with it stays as long as they need it. A workspace that a restore left goes with the last moment in it. " +
+		"Conflict while its computer is paused at it."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneMoment
 		Keyed
@@ -146,6 +148,32 @@ func (s *Server) keptMoments(api huma.API) {
 		}
 		forked, err := nouns.Fork(ctx, ref, in.Body, in.Key)
 		return &reply[holt.ForkedComputers]{forked}, err
+	})
+}
+
+// restoreMoment registers the way back.
+func (s *Server) restoreMoment(api huma.API) {
+	op := describe(http.MethodPost, "/v1/moments/{moment}/restore", "restoreMoment", momentTag, "Take a computer back to one of its moments")
+	op.Description = "Memory, root disk, workspace and terminals are those of then, under the computer's own id, name and identity, and it runs (of a moment without memory it is " +
+		"stopped). What it is until now becomes a moment first: to restore that undoes this. Runs and terminals that began since end with it, and go on with it; attachments and connections to elsewhere " +
+		"end. The workspace of then takes the name of the present one, which is kept, under another name, with the moments in it. One that fails leaves the computer as it " +
+		"was. For files alone: restoreWorkspace. Conflict when the moment is of another computer than is named (forkMoment makes one of it), or while the workspace is mounted on the host."
+	register(api, op, func(ctx context.Context, in *struct {
+		OneMoment
+		Keyed
+		Body holt.MomentRestoreSpec
+	}) (*reply[holt.RestoredComputer], error) {
+		ref, err := parseMoment(in.Moment)
+		if err != nil {
+			return nil, err
+		}
+		if in.Body.Computer != "" {
+			if _, err := parseRef(in.Body.Computer); err != nil {
+				return nil, err
+			}
+		}
+		restored, err := s.opt.Nouns.Moments.Restore(ctx, ref, in.Body, in.Key)
+		return &reply[holt.RestoredComputer]{restored}, err
 	})
 }
 

@@ -79,6 +79,8 @@ type Moments interface {
 	// Delete removes one. Conflict while its computer is paused at it.
 	Delete(ctx context.Context, ref, key string) (holt.MomentFreed, error)
 	Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error)
+	// Restore takes a computer back to one. What it is until now becomes a moment first.
+	Restore(ctx context.Context, ref string, spec holt.MomentRestoreSpec, key string) (holt.RestoredComputer, error)
 	// Diff says what must change in one computer or moment to make it another. Each
 	// is a computer, as it is now, a moment, or COMPUTER@MOMENT.
 	Diff(ctx context.Context, from, to string) (holt.ComputerDiff, error)

@@ -22,6 +22,8 @@ func momentVerbs(t *testing.T, n server.Nouns) {
 		WantCode(t, err, holt.NotFound)
 		_, err = n.Moments.Fork(ctx, ref, holt.ComputerForkSpec{}, "")
 		WantCode(t, err, holt.NotFound)
+		_, err = n.Moments.Restore(ctx, ref, holt.MomentRestoreSpec{}, "")
+		WantCode(t, err, holt.NotFound)
 	}
 	d := Must(n.Moments.Diff(ctx, "einstein", string(c.ID)))(t)
 	if d.From.Computer != "einstein" || d.To.Workspace != "einstein" || d.Files.Counts.Total() != 0 || d.Files.Changes == nil || len(d.Packages.Changes) != 0 {
@@ -52,6 +54,7 @@ func momentVerbs(t *testing.T, n server.Nouns) {
 	}
 	_, err = n.Computers.Snapshot(ctx, "einstein", holt.SnapshotSpec{Name: "dawn"}, "")
 	WantCode(t, err, holt.AlreadyExists)
+	restoreMoments(t, n, kept)
 	forkMoments(t, n, kept)
 	for range 2 { // the second changes nothing
 		if got := Must(n.Computers.Pause(ctx, "einstein", ""))(t); got.State != holt.ComputerPaused {
@@ -60,6 +63,36 @@ func momentVerbs(t *testing.T, n server.Nouns) {
 	}
 	if got := Must(n.Computers.Resume(ctx, "einstein", ""))(t); got.State != holt.ComputerRunning {
 		t.Errorf("resumed: %s", got.State)
+	}
+}
+
+// restoreMoments leaves einstein where it was.
+func restoreMoments(t *testing.T, n server.Nouns, kept holt.Moment) {
+	ctx := t.Context()
+	newComputer(t, n, "bohr")
+	_, err := n.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: "bohr"}, "")
+	WantCode(t, err, holt.Conflict)
+	_, err = n.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Name: "dawn"}, "")
+	WantCode(t, err, holt.AlreadyExists)
+	_, err = n.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: "nobody"}, "")
+	WantCode(t, err, holt.NotFound)
+	back := Must(n.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: "einstein"}, "back"))(t)
+	if back.Computer.ID != kept.ComputerID || back.Computer.LastMoment != kept.ID || back.Computer.State != holt.ComputerRunning ||
+		back.Present.Kind != holt.MomentSnapshot || back.Present.Parent != kept.ID {
+		t.Errorf("restored: %+v", back)
+	}
+	if again := Must(n.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: "einstein"}, "back"))(t); again.Present.ID != back.Present.ID {
+		t.Errorf("a repeated restore: %+v, the first %+v", again, back)
+	}
+	forth := Must(n.Moments.Restore(ctx, back.Present.Name, holt.MomentRestoreSpec{Name: "dusk"}, ""))(t)
+	if forth.Present.Name != "dusk" || forth.Computer.LastMoment != back.Present.ID {
+		t.Errorf("restored what it was: %+v", forth)
+	}
+	for _, m := range []holt.Moment{back.Present, forth.Present} {
+		Must(n.Moments.Delete(ctx, string(m.ID), ""))(t)
+	}
+	if err := n.Computers.Delete(ctx, "bohr", ""); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -28,10 +28,8 @@ func (n computers) Snapshot(_ context.Context, ref string, spec holt.SnapshotSpe
 		if c.State != holt.ComputerRunning {
 			return holt.Moment{}, holt.Errorf(holt.Conflict, "%s is %s", c.Name, c.State)
 		}
-		for _, m := range n.m.moments {
-			if spec.Name != "" && m.Name == spec.Name && m.ComputerID == c.ID {
-				return holt.Moment{}, holt.Errorf(holt.AlreadyExists, "%s has a moment %q already", c.Name, m.Name).WithHint("choose another name")
-			}
+		if spec.Name != "" && n.m.hasMoment(c, spec.Name) {
+			return holt.Moment{}, holt.Errorf(holt.AlreadyExists, "%s has a moment %q already", c.Name, spec.Name).WithHint("choose another name")
 		}
 		return n.m.take(c, spec.Name, holt.MomentSnapshot), nil
 	})
@@ -41,8 +39,9 @@ func (n computers) Snapshot(_ context.Context, ref string, spec holt.SnapshotSpe
 func (m *Memory) take(c *holt.Computer, name string, kind holt.MomentKind) holt.Moment {
 	one := holt.Moment{
 		ID: holt.NewMomentID(), Name: name, Kind: kind, ComputerID: c.ID, Computer: c.Name, CreatedAt: time.Now().UTC(),
-		CPUs: c.CPUs, MemoryMB: c.MemoryMB, Bytes: 1,
+		CPUs: c.CPUs, MemoryMB: c.MemoryMB, Bytes: 1, Workspace: c.Workspace, Parent: c.LastMoment,
 	}
+	c.LastMoment = one.ID
 	m.moments = append(m.moments, one)
 	return one
 }
@@ -168,6 +167,39 @@ func (n moments) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpe
 		}
 		return n.m.fork(c, n.m.moments[at], spec)
 	})
+}
+
+// Restore goes back by name only: files stay as they are here.
+func (n moments) Restore(_ context.Context, ref string, spec holt.MomentRestoreSpec, key string) (holt.RestoredComputer, error) {
+	return once(n.m, key, []any{"restore moment", ref, spec}, func() (out holt.RestoredComputer, err error) {
+		at, err := n.m.moment(ref)
+		if err != nil {
+			return out, err
+		}
+		target := n.m.moments[at]
+		c, err := n.m.computer(cmp.Or(spec.Computer, string(target.ComputerID)))
+		if err != nil {
+			return out, err
+		}
+		if c.ID != target.ComputerID {
+			return out, holt.Errorf(holt.Conflict, "the moment %s is of %s, not of %s", ref, target.Computer, c.Name).WithHint("fork it")
+		}
+		name := cmp.Or(spec.Name, "before-restore")
+		for i := 2; spec.Name == "" && n.m.hasMoment(c, name); i++ {
+			name = fmt.Sprintf("before-restore-%d", i)
+		}
+		if n.m.hasMoment(c, name) {
+			return out, holt.Errorf(holt.AlreadyExists, "%s has a moment %q already", c.Name, name).WithHint("choose another name")
+		}
+		out.Present = n.m.take(c, name, holt.MomentSnapshot)
+		c.LastMoment, c.State = target.ID, holt.ComputerRunning
+		out.Computer = *c
+		return out, nil
+	})
+}
+
+func (m *Memory) hasMoment(c *holt.Computer, name string) bool {
+	return slices.ContainsFunc(m.moments, func(one holt.Moment) bool { return one.ComputerID == c.ID && one.Name == name })
 }
 
 // Diff compares only what is known here: that both are there.

@@ -1,0 +1,431 @@
+package computer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"holt"
+	"holt/db"
+	"holt/machine"
+	"holt/workspace"
+)
+
+// Restore takes a computer back to one of its moments: memory, root disk, workspace and
+// terminals are those of then, and it runs. What it is until now becomes a moment first, which
+// takes the restore back when it is restored. One that fails leaves the computer as it was. It
+// goes on when its caller leaves.
+//
+// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (the moment is
+// another computer's, or its files are gone; the workspace is mounted on the host; the
+// computer is half-made), Unsupported (what the moment's memory needs is not here),
+// OutOfSpace, Unavailable.
+func (m *Moments) Restore(ctx context.Context, ref string, spec holt.MomentRestoreSpec, key string) (holt.RestoredComputer, error) {
+	if spec.Name != "" {
+		if _, err := holt.ParseName(spec.Name); err != nil {
+			return holt.RestoredComputer{}, err
+		}
+	}
+	s := memory{m.s}
+	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.RestoredComputer, error) {
+		return Once(ctx, m.s.cfg.Keys, Call[holt.RestoredComputer]{
+			Key: key, Method: "moment.restore", Request: []any{ref, spec},
+			Act: func(ctx context.Context, claim *Claim) (holt.RestoredComputer, error) {
+				return s.restore(ctx, ref, spec, claim)
+			},
+			Again: s.restoredAgain,
+		})
+	})
+}
+
+func (s memory) restore(ctx context.Context, ref string, spec holt.MomentRestoreSpec, claim *Claim) (out holt.RestoredComputer, err error) {
+	target, err := s.target(ctx, ref, spec.Computer)
+	if err != nil {
+		return out, err
+	}
+	r, unlock, err := s.hold(ctx, string(target.ComputerID))
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
+	// A daemon may have gone on, under the lock, with what one before it began for this very call.
+	if done, err := claim.bound(ctx, s.cfg.DB); err != nil || done != "" {
+		return s.restored(ctx, r, holt.MomentID(done), err)
+	}
+	if target, err = s.moments.get(ctx, target.ID); err != nil { // it may have been deleted meanwhile
+		return out, err
+	}
+	if err := s.mayRestore(ctx, &r, target); err != nil {
+		return out, err
+	}
+	if r.State == holt.ComputerPaused && r.moment == target.ID { // it is there
+		_, err := s.goOn(ctx, &r)
+		return s.restored(ctx, r, target.ID, err)
+	}
+	b, err := s.restoringTo(ctx, &r, target, spec.Name, claim)
+	if err != nil {
+		return out, err
+	}
+	if err := b.forward(ctx, "restore", b.steps()); err != nil {
+		return out, err
+	}
+	b.tidy(ctx)
+	return s.restored(ctx, r, b.present.ID, nil)
+}
+
+// restored is what a restore answers, unless it failed.
+func (s memory) restored(ctx context.Context, r record, present holt.MomentID, err error) (out holt.RestoredComputer, _ error) {
+	if err == nil {
+		out.Computer = s.shown(r)
+		out.Present, err = s.Moments().Get(ctx, string(present))
+	}
+	return out, err
+}
+
+// restoredAgain answers a repeat whose first call got as far as the swap. A daemon may
+// still be at work on the rest.
+func (s memory) restoredAgain(ctx context.Context, present string) (out holt.RestoredComputer, err error) {
+	m, err := s.moments.get(ctx, holt.MomentID(present))
+	if err != nil {
+		return out, err
+	}
+	r, unlock, err := s.hold(ctx, string(m.ComputerID))
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
+	return s.restored(ctx, r, m.ID, nil)
+}
+
+// target finds the moment to restore, which must be that computer's if one is named.
+func (s memory) target(ctx context.Context, ref, computer string) (moment, error) {
+	if computer == "" {
+		return s.moments.find(ctx, ref)
+	}
+	r, err := s.table.find(ctx, computer)
+	if err != nil {
+		return moment{}, err
+	}
+	m, err := s.moments.of(ctx, r, ref)
+	if other, lost := s.moments.find(ctx, ref); err != nil && lost == nil {
+		return m, holt.Errorf(holt.Conflict, "the moment %s is of %s, not of %s", clip(ref), other.Computer, r.Name).
+			WithHint("holt computer fork %s --at %s makes a computer of it", other.Computer, other.ID)
+	}
+	return m, err
+}
+
+// mayRestore refuses what cannot be done, before anything is. A computer whose workspace
+// was changed since it was paused goes on first: only then is there a moment that has both
+// that and its memory.
+func (s memory) mayRestore(ctx context.Context, r *record, target moment) error {
+	if !s.cfg.Engine.Capabilities().MemorySnapshot {
+		return noMemory(s.cfg.Engine)
+	}
+	if err := s.gate.mayStart(); err != nil {
+		return err
+	}
+	if err := s.cfg.Workspaces.Unmounted(ctx, r.workspaceID); err != nil {
+		return err
+	}
+	if !target.Stopped {
+		if _, err := machine.ReadImage(s.moments.path(target.ID)); err != nil {
+			return err
+		}
+	}
+	switch r.State {
+	case holt.ComputerStopped:
+		return nil
+	case holt.ComputerRunning:
+		l := s.seats.live(r.ID)
+		if l == nil {
+			return unreachable(*r)
+		}
+		return s.mend(ctx, r, l.m)
+	case holt.ComputerPaused:
+		if same, err := s.unchanged(ctx, *r); err != nil || same {
+			return err
+		}
+		_, err := s.goOn(ctx, r)
+		return err
+	}
+	return inState(*r)
+}
+
+// unchanged says whether the workspace of a paused computer is as it was when it was paused.
+func (s memory) unchanged(ctx context.Context, r record) (bool, error) {
+	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	head, changed := ws.Present()
+	at, err := ws.FindCheckpoint(string(r.moment))
+	if holt.CodeOf(err) == holt.NotFound {
+		return false, nil
+	}
+	return err == nil && !changed && at.ID == head, err
+}
+
+// restoring is a computer on its way back to a moment, by steps with undoing. Until the
+// swap nothing of it is seen, but that a running machine ends with the moment of its present.
+type restoring struct {
+	making // from is the moment that it goes back to
+	row    restoreRow
+	name   string // of the moment that its present becomes
+	was    record // before the swap
+
+	present moment // what it is until now; none before keep
+	drop    bool   // the workspace that it leaves holds no moment
+	lost    error  // why a machine that did not come up could not be undone
+}
+
+// restoringTo prepares the way back of a computer whose lock is held.
+func (s memory) restoringTo(ctx context.Context, r *record, target moment, name string, claim *Claim) (*restoring, error) {
+	name, err := s.presentName(ctx, *r, name)
+	if err != nil {
+		return nil, err
+	}
+	b := &restoring{making: making{s: s.Store, r: r, from: &target}, name: name, row: restoreRow{
+		computer: r.ID, moment: target.ID, workspace: holt.NewWorkspaceID(), ran: r.State == holt.ComputerRunning,
+		present: holt.NewMomentID(), claim: claim,
+	}}
+	if target.disk != "" {
+		b.row.disk = holt.NewDiskID()
+	}
+	if r.State == holt.ComputerPaused {
+		b.row.present = r.moment
+	}
+	return b, nil
+}
+
+// presentName is what the moment of the present is called.
+func (s memory) presentName(ctx context.Context, r record, name string) (string, error) {
+	all, err := s.moments.list(ctx, `WHERE computer = ? AND name <> ''`, r.ID)
+	if err != nil {
+		return "", err
+	}
+	taken := map[string]bool{}
+	for _, m := range all {
+		taken[m.Name] = true
+	}
+	if name != "" {
+		if taken[name] {
+			return "", momentTaken(r.Name, name)
+		}
+		return name, nil
+	}
+	name = "before-restore"
+	for n := 2; taken[name]; n++ {
+		name = fmt.Sprintf("before-restore-%d", n)
+	}
+	return name, nil
+}
+
+func (b *restoring) steps() []step {
+	return []step{
+		{"row", b.begin, b.forget},
+		{"disk", b.makeDisk, nothing},
+		{"workspace", b.branch, b.dropBranch},
+		{"present", b.keep, b.unkeep},
+		{"swap", b.swap, b.swapBack},
+		{"go", b.resume, nothing}, // from here on there is nothing to undo
+	}
+}
+
+// begin writes down what is about to be done, with the row of the disk.
+func (b *restoring) begin(ctx context.Context) error {
+	return writeSync(ctx, b.s.cfg.DB, func(tx *db.Tx) error {
+		if b.row.disk != "" {
+			if err := b.s.disks.insert(tx, b.row.disk, b.from.disk, b.r.image); err != nil {
+				return err
+			}
+		}
+		return b.row.insert(tx)
+	})
+}
+
+// forget says that no restore is under way any more, done or undone.
+func (b *restoring) forget(ctx context.Context) error {
+	if err := eraseRestore(ctx, b.s.cfg.DB, b.r.ID); err != nil {
+		return err
+	}
+	_, err := b.s.disks.collect(ctx)
+	return err
+}
+
+func (b *restoring) makeDisk(ctx context.Context) error { return b.overlay(ctx, b.row.disk) }
+
+// branch makes the workspace of then.
+func (b *restoring) branch(ctx context.Context) error {
+	err := b.s.cfg.Workspaces.Branch(ctx, b.row.workspace, b.from.workspace, b.from.checkpoint(), !b.from.Stopped)
+	if holt.CodeOf(err) == holt.NotFound {
+		return holt.Errorf(holt.Conflict, "the files of the moment %s are gone: the checkpoint of the workspace that went with it was deleted", b.from.ID).
+			WithHint("the computer is as it was; holt moment list %s shows its other moments", b.r.Name)
+	}
+	return err
+}
+
+func (b *restoring) dropBranch(ctx context.Context) error {
+	return b.s.cfg.Workspaces.Remove(ctx, b.row.workspace)
+}
+
+// keep makes the present a moment. A machine that runs ends with it; a paused one has one;
+// a stopped one has no memory to keep.
+func (b *restoring) keep(ctx context.Context) (err error) {
+	s := memory{b.s}
+	switch b.r.State {
+	case holt.ComputerRunning:
+		b.present, err = s.hibernate(ctx, b.r, b.s.seats.live(b.r.ID),
+			exposure{id: b.row.present, verb: "present", kind: holt.MomentSnapshot, name: b.name, end: true, durable: true})
+	case holt.ComputerPaused:
+		b.present, err = s.moments.get(ctx, b.row.present)
+	default:
+		b.present, err = s.keepStopped(ctx, b.r, b.row.present, b.name)
+	}
+	return err
+}
+
+// keepStopped begins the moment of a stopped computer: its disk, which from now on nobody
+// writes to, and its workspace. The swap makes it ready.
+func (s memory) keepStopped(ctx context.Context, r *record, id holt.MomentID, name string) (moment, error) {
+	m := moment{
+		Moment: holt.Moment{
+			ID: id, Name: name, Kind: holt.MomentSnapshot, ComputerID: r.ID, Computer: r.Name, Parent: r.moment,
+			CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB, Stopped: true,
+		},
+		workspace: r.workspaceID, disk: r.disk,
+	}
+	if err := s.moments.insert(ctx, s.disks, *r, m, nil); err != nil {
+		return moment{}, err
+	}
+	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
+	if err != nil {
+		return m, err
+	}
+	defer release()
+	_, err = ws.Checkpoint(workspace.CheckpointOptions{
+		Name: m.checkpoint(), CheckpointNote: workspace.CheckpointNote{Reason: "moment of " + r.Name + ", stopped"}, Synced: true,
+	})
+	return m, err
+}
+
+// unkeep lets the computer be what it was, and its present no moment any more.
+func (b *restoring) unkeep(ctx context.Context) error {
+	s := memory{b.s}
+	switch {
+	case s.gate.ctx.Err() != nil:
+		return ending() // the next daemon goes on
+	case b.row.ran && b.r.State == holt.ComputerPaused:
+		if _, err := s.goOn(ctx, b.r); err != nil {
+			return fmt.Errorf("let it go on as it was: %w", err)
+		}
+	case b.row.ran || !b.present.Stopped:
+		return nil // it runs, since no moment could be taken; or it was paused at one
+	}
+	return s.takeBack(ctx, b.r, b.present)
+}
+
+// takeBack removes the last moment of a computer, as if it had never been taken.
+func (s memory) takeBack(ctx context.Context, r *record, m moment) error {
+	r.moment = m.Parent
+	if err := s.table.save(ctx, *r); err != nil {
+		return err
+	}
+	if _, err := s.moments.condemn(ctx, m.ID, nil); err != nil {
+		return err
+	}
+	_, err := s.removeMoment(ctx, m)
+	return err
+}
+
+// swap is the restore: in one transaction the computer is what it was at the moment,
+// paused, or stopped if it was that, and its workspace is another.
+func (b *restoring) swap(ctx context.Context) error {
+	b.was = *b.r
+	then := *b.r
+	then.State, then.Reason, then.moment, then.Moment = holt.ComputerPaused, "", b.from.ID, b.from.ID
+	then.CPUs, then.MemoryMB = b.from.CPUs, b.from.MemoryMB
+	then.disk, then.workspaceID = b.row.disk, b.row.workspace
+	if b.from.Stopped {
+		then.State, then.Moment = holt.ComputerStopped, ""
+	}
+	err := writeSync(ctx, b.s.cfg.DB, func(tx *db.Tx) error {
+		if err := b.s.moments.keepPresent(tx, b.present, b.name); err != nil {
+			return err
+		}
+		needed, err := inWorkspace(tx, b.was.workspaceID)
+		if err != nil {
+			return err
+		}
+		b.drop = b.r.owned && !needed
+		if err := b.row.keepDisk(tx, b.was.disk); err != nil {
+			return err
+		}
+		if err := b.s.cfg.Workspaces.Swap(tx, b.was.workspaceID, b.row.workspace, b.was.Workspace+"-"+b.name, !b.drop); err != nil {
+			return err
+		}
+		if err := b.row.claim.Bind(tx, string(b.present.ID)); err != nil {
+			return err
+		}
+		return b.s.table.move(tx, then)
+	})
+	if err == nil {
+		*b.r = then
+	}
+	return err
+}
+
+// swapBack undoes that.
+func (b *restoring) swapBack(ctx context.Context) error {
+	if b.s.gate.ctx.Err() != nil {
+		return ending() // the next daemon goes on
+	}
+	if b.lost != nil || b.r.workspaceID != b.row.workspace {
+		return b.lost
+	}
+	err := writeSync(ctx, b.s.cfg.DB, func(tx *db.Tx) error {
+		if err := b.s.moments.unkeepPresent(tx, b.present); err != nil {
+			return err
+		}
+		if err := b.s.cfg.Workspaces.Swap(tx, b.row.workspace, b.was.workspaceID, string(b.row.workspace), false); err != nil {
+			return err
+		}
+		if err := b.row.claim.Bind(tx, ""); err != nil {
+			return err
+		}
+		return b.s.table.move(tx, b.was)
+	})
+	if err == nil {
+		*b.r = b.was
+	}
+	return err
+}
+
+// resume lets the computer go on from the moment. What does not come up is undone: the
+// workspace that it changed is its own.
+func (b *restoring) resume(ctx context.Context) error {
+	if b.from.Stopped {
+		if err := b.s.runs.loseAll(ctx, b.r.ID); err != nil {
+			return err
+		}
+		return b.s.terminals.lose(ctx, b.r.ID, "")
+	}
+	m := &making{s: b.s, r: b.r, from: b.from}
+	up := func(ctx context.Context) error { _, err := m.resumed(ctx); return err }
+	err := m.forward(ctx, "resume", append(m.resume(), step{"agent", up, nothing}))
+	b.lost = m.stuck
+	return err
+}
+
+// tidy removes what nobody needs any more, now that the computer is back.
+func (b *restoring) tidy(ctx context.Context) {
+	s, left := memory{b.s}, b.was.workspaceID
+	s.log.Info("computer restored", "computer", b.r.ID, "name", b.r.Name, "moment", b.from.ID, "present", b.present.ID, "state", b.r.State)
+	err := b.forget(ctx)
+	if err == nil && b.drop {
+		err = s.cfg.Workspaces.Remove(ctx, left)
+	}
+	if err != nil { // the next daemon goes on
+		s.log.Warn("tidy up after a restore", "computer", b.r.ID, "workspace", left, "err", err)
+	}
+}

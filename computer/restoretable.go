@@ -1,0 +1,181 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"holt"
+	"holt/db"
+)
+
+// RestoreSchema says of each moment whose checkpoint goes with it, and what is on the
+// way back to one.
+const RestoreSchema = `
+ALTER TABLE moment ADD COLUMN workspace TEXT NOT NULL DEFAULT '';     -- its computer's, or one that a restore left
+ALTER TABLE moment ADD COLUMN stopped INTEGER NOT NULL DEFAULT 0;     -- its computer was stopped: it has no memory
+UPDATE moment SET workspace = coalesce((SELECT workspace FROM computer c WHERE c.id = moment.computer), '');
+CREATE INDEX moment_workspace ON moment (workspace);
+CREATE TABLE restore (
+	computer  TEXT PRIMARY KEY,
+	moment    TEXT NOT NULL,            -- that it goes back to
+	present   TEXT NOT NULL,            -- the moment of what it was until then
+	workspace TEXT NOT NULL,            -- that becomes its own
+	disk      TEXT NOT NULL,            -- likewise; '' without root disks
+	before    TEXT NOT NULL DEFAULT '', -- the disk that it had, once it has the other
+	ran       INTEGER NOT NULL,         -- it ran when that began
+	call      TEXT NOT NULL             -- idempotency key of the call
+) WITHOUT ROWID;
+`
+
+// restoreRow is a restore that is under way.
+type restoreRow struct {
+	computer        holt.ComputerID
+	moment, present holt.MomentID
+	workspace       holt.WorkspaceID
+	disk            holt.DiskID
+	ran             bool
+	claim           *Claim
+}
+
+func (w restoreRow) insert(tx *db.Tx) error {
+	call := ""
+	if w.claim != nil {
+		call = w.claim.key
+	}
+	return tx.Exec(`INSERT INTO restore (computer, moment, present, workspace, disk, ran, call) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		w.computer, w.moment, w.present, w.workspace, w.disk, w.ran, call)
+}
+
+// keepDisk keeps the disk that the computer had from being removed until the restore is over.
+func (w restoreRow) keepDisk(tx *db.Tx, before holt.DiskID) error {
+	return tx.Exec(`UPDATE restore SET before = ? WHERE computer = ?`, before, w.computer)
+}
+
+func eraseRestore(ctx context.Context, d *db.DB, id holt.ComputerID) error {
+	return writeSync(ctx, d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM restore WHERE computer = ?`, id) })
+}
+
+// halfRestored returns the restores that a daemon before this one began.
+func halfRestored(ctx context.Context, d *db.DB) (all []restoreRow, err error) {
+	err = read(ctx, d, func(tx *db.Tx) error {
+		return tx.Query(`SELECT computer, moment, present, workspace, disk, ran, call FROM restore`, nil, func(row *db.Row) error {
+			w := restoreRow{
+				computer: holt.ComputerID(row.Text(0)), moment: holt.MomentID(row.Text(1)), present: holt.MomentID(row.Text(2)),
+				workspace: holt.WorkspaceID(row.Text(3)), disk: holt.DiskID(row.Text(4)), ran: row.Int64(5) != 0,
+			}
+			if call := row.Text(6); call != "" {
+				w.claim = &Claim{call}
+			}
+			all = append(all, w)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read restores: %w", err)
+	}
+	return all, nil
+}
+
+// settleRestores finishes or forgets the restores that a killed daemon began, of
+// computers that are otherwise taken over.
+func (s memory) settleRestores(ctx context.Context) error {
+	all, err := halfRestored(ctx, s.cfg.DB)
+	if err != nil {
+		return err
+	}
+	for _, row := range all {
+		r, err := s.table.find(ctx, string(row.computer))
+		if err == nil {
+			err = s.settleRestore(ctx, &r, row)
+		}
+		if err != nil {
+			return fmt.Errorf("take over restore of computer %s: %w", row.computer, err)
+		}
+	}
+	return nil
+}
+
+// settleRestore is that for one. What was made for one that is forgotten has gone: the
+// workspace when the registry was opened, the disk goes with the row.
+//
+//   - The present of a computer that ran is a moment, and its machine has ended: the restore goes on.
+//   - The swap is done: the computer goes on.
+//   - Else it is as it was.
+func (s memory) settleRestore(ctx context.Context, r *record, row restoreRow) error {
+	swapped := r.workspaceID == row.workspace
+	b := &restoring{making: making{s: s.Store, r: r}, row: row}
+	if r.State == holt.ComputerPaused && (swapped || row.ran) {
+		return b.goOnLater(ctx, swapped)
+	}
+	if row.ran && r.State == holt.ComputerRunning && !swapped { // undone but for this
+		present, err := s.moments.get(ctx, row.present)
+		if err == nil {
+			err = s.takeBack(ctx, r, present)
+		}
+		if err != nil && holt.CodeOf(err) != holt.NotFound {
+			return err
+		}
+	}
+	return b.forget(ctx)
+}
+
+// goOnLater goes on with a restore in the background.
+func (b *restoring) goOnLater(ctx context.Context, swapped bool) error {
+	from, err := b.s.moments.get(ctx, b.row.moment)
+	if err != nil {
+		return err
+	}
+	unlock, err := b.s.seats.lock(ctx, b.r.ID)
+	if err != nil {
+		return err
+	}
+	_, leave, err := b.s.gate.enter(ctx)
+	if err != nil {
+		unlock()
+		return err
+	}
+	b.from = &from
+	go func() {
+		defer leave()
+		defer unlock()
+		ctx := b.s.gate.ctx
+		act := b.finish
+		if swapped {
+			act = b.finishSwapped
+		}
+		if err := act(ctx); err != nil && ctx.Err() == nil {
+			b.s.log.Error("go on with a restore", "computer", b.r.ID, "moment", b.row.moment, "err", err)
+		}
+	}()
+	return nil
+}
+
+// finish does what is left of a restore whose computer is paused at its present.
+func (b *restoring) finish(ctx context.Context) error {
+	if err := os.Remove(b.s.disks.path(b.row.disk)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove root disk: %w", err)
+	}
+	present, err := b.s.moments.get(ctx, b.row.present)
+	if err != nil {
+		return err
+	}
+	b.name = present.Name
+	begun := step{"row", nothing, b.forget}
+	if err := b.forward(ctx, "restore", append([]step{begun}, b.steps()[1:]...)); err != nil {
+		return err
+	}
+	b.tidy(ctx)
+	return nil
+}
+
+// finishSwapped lets a computer go on that is back. If it does not, it stays paused there.
+func (b *restoring) finishSwapped(ctx context.Context) error {
+	_, err := memory{b.s}.goOn(ctx, b.r)
+	if ctx.Err() != nil {
+		return ending() // the next daemon goes on
+	}
+	return errors.Join(err, b.forget(ctx))
+}
