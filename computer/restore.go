@@ -62,6 +62,13 @@ func (s memory) restore(ctx context.Context, ref string, spec holt.MomentRestore
 		_, err := s.goOn(ctx, &r)
 		return s.restored(ctx, r, target.ID, err)
 	}
+	if !target.Stopped { // its memory is fetched, if need be, before anything ends
+		done, err := s.use(ctx, target)
+		if err != nil {
+			return out, err
+		}
+		defer done()
+	}
 	b, err := s.restoringTo(ctx, &r, target, spec.Name, claim)
 	if err != nil {
 		return out, err

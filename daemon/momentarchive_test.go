@@ -49,6 +49,12 @@ func (v *vm) putAway(computer string) {
 	if _, err := v.Computers.Get(ctx, "ghost"); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("the fork that could not be made: %v", err)
 	}
+	if _, err := v.Moments.Restore(ctx, "away", holt.MomentRestoreSpec{}, ""); holt.CodeOf(err) != holt.Corrupt {
+		t.Errorf("back to damaged memory: %v", err)
+	}
+	if all, err := v.Moments.List(ctx, computer); err != nil || len(all) != 1 {
+		t.Errorf("a restore that cannot be has kept the present: %+v %v", all, err)
+	}
 	for path, b := range packs {
 		v.write(path, b)
 	}
