@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -203,8 +204,11 @@ func (x *twoStates) move(pa, pb string) error {
 	if err != nil {
 		return err
 	}
-	x.add(Change{Kind: ChangeRenamed, From: pa, Path: pb, Content: !same && !sa.row.isDir(), Metadata: !sa.sameOwner(sb)}, sa.row, sb.row)
-	return nil
+	alike, err := sa.sameMetadata(sb)
+	if err == nil {
+		x.add(Change{Kind: ChangeRenamed, From: pa, Path: pb, Content: !same && !sa.row.isDir(), Metadata: !alike}, sa.row, sb.row)
+	}
+	return err
 }
 
 func (x *twoStates) states(a, b Ino) (sa, sb state, err error) {
@@ -253,26 +257,36 @@ func (x *twoStates) path(pa, pb string) error {
 	case sa.row == nil:
 		x.add(Change{Kind: ChangeCreated, Path: pb}, nil, sb.row)
 		return nil
-	case sa.row.isDir() && sb.row.isDir():
-	default:
-		same, err := sa.sameBytes(sb)
-		if err != nil {
+	}
+	same := sa.row.isDir() && sb.row.isDir()
+	if !same {
+		if same, err = sa.sameBytes(sb); err != nil {
 			return err
 		}
-		if !same {
-			x.add(Change{Kind: ChangeContent, Path: pb, Content: true, Metadata: !sa.sameOwner(sb)}, sa.row, sb.row)
-			return nil
-		}
 	}
-	if !sa.sameOwner(sb) {
+	alike, err := sa.sameMetadata(sb)
+	switch {
+	case err != nil:
+		return err
+	case !same:
+		x.add(Change{Kind: ChangeContent, Path: pb, Content: true, Metadata: !alike}, sa.row, sb.row)
+	case !alike:
 		x.add(Change{Kind: ChangeMetadata, Path: pb, Metadata: true}, sa.row, sb.row)
 	}
 	return nil
 }
 
-// sameOwner tells whether mode and owners are the same.
-func (x state) sameOwner(y state) bool {
-	return x.row.mode&^uint32(syscall.S_IFMT) == y.row.mode&^uint32(syscall.S_IFMT) && x.row.uid == y.row.uid && x.row.gid == y.row.gid
+// sameMetadata tells whether mode, owners and extended attributes are the same.
+func (x state) sameMetadata(y state) (same bool, err error) {
+	if x.row.mode&^uint32(syscall.S_IFMT) != y.row.mode&^uint32(syscall.S_IFMT) || x.row.uid != y.row.uid || x.row.gid != y.row.gid {
+		return false, nil
+	}
+	same = true
+	err = eachXattrs(x.p, y.p, []inoPair{{x.row.ino, y.row.ino}}, func(_ int, a, b map[string]string) error {
+		same = maps.Equal(a, b)
+		return nil
+	})
+	return same, err
 }
 
 func (x *twoStates) add(c Change, a, b *inodeRow) {

@@ -54,6 +54,17 @@ func TestAcross(t *testing.T) {
 	if got := g.across("then", h, Live); !slices.Equal(got, []string{"deleted /src/new", "changed /same", "changed /src/b"}) {
 		t.Errorf("siblings: %v", got)
 	}
+	before := f.across(Live, g, Live)
+	f.ok(f.t.SetXattr(f.c, f.must("same").Ino, "user.tag", []byte("urgent"), 0))
+	g.ok(g.t.SetXattr(g.c, g.must("same").Ino, "user.tag", []byte("urgent"), 0))
+	if d := cmp.Diff(before, f.across(Live, g, Live)); d != "" {
+		t.Error("the same attribute on both sides: ", d)
+	}
+	g.ok(g.t.SetXattr(g.c, g.must("same").Ino, "user.tag", []byte("later"), 0))
+	g.ok(g.t.SetXattr(g.c, g.must("doc").Ino, "user.tag", []byte("of a directory"), 0))
+	if got := f.across(Live, g, Live); !slices.Contains(got, "metadata /same") || !slices.Contains(got, "metadata /doc") || len(got) != len(before)+2 {
+		t.Errorf("other attributes: %v", got)
+	}
 	other := newFixture(t, quiet(Options{Disk: lazyDisk{}}))
 	if _, err := f.w.Across(context.Background(), Live, other.w, Live); err == nil {
 		t.Error("strangers were compared")
