@@ -110,17 +110,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.Close()
 		return nil, err
 	}
-	if cfg.Archive == nil {
-		return s, nil
+	for _, work := range []func(context.Context){flattening{s}.run, memory{s}.keep} {
+		ctx, leave, err := s.gate.enter(s.gate.ctx)
+		if err != nil {
+			return nil, err
+		}
+		go func() {
+			defer leave()
+			work(ctx)
+		}()
 	}
-	work, leave, err := s.gate.enter(s.gate.ctx)
-	if err != nil {
-		return nil, err
-	}
-	go func() {
-		defer leave()
-		memory{s}.keep(work)
-	}()
 	return s, nil
 }
 

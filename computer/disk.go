@@ -28,10 +28,12 @@ CREATE TABLE disk (
 ALTER TABLE computer ADD COLUMN disk TEXT NOT NULL DEFAULT ''; -- the one it writes to; '' without a root disk
 `
 
-// neededDisks are those that something stands on, each with all beneath it.
+// stoodOn are the disks that something stands on.
+const stoodOn = `SELECT disk FROM computer UNION SELECT disk FROM moment UNION SELECT next FROM moment UNION SELECT disk FROM restore UNION SELECT before FROM restore`
+
+// neededDisks are those, each with all beneath it.
 const neededDisks = `
-WITH RECURSIVE needed(id) AS (
-	SELECT disk FROM computer UNION SELECT disk FROM moment UNION SELECT next FROM moment UNION SELECT disk FROM restore UNION SELECT before FROM restore
+WITH RECURSIVE needed(id) AS (` + stoodOn + `
 	UNION SELECT parent FROM disk JOIN needed USING (id))`
 
 // disks are the root disks: a directory with one file for each row of the table
@@ -44,6 +46,7 @@ type disks struct {
 	vault vault // has those that stored moments need
 
 	collecting sync.Mutex
+	still      sync.Mutex // held while frozen disks are read for the archive, or merged
 }
 
 // path is the file of a disk.

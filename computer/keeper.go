@@ -149,6 +149,9 @@ func (s memory) store(ctx context.Context, m moment) error {
 	if err != nil {
 		return err
 	}
+	s.disks.still.Lock()
+	defer s.seats.rested()
+	defer s.disks.still.Unlock()
 	chain, err := s.disks.chain(ctx, m.disk)
 	if err != nil {
 		return err

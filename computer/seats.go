@@ -10,6 +10,8 @@ import (
 // seats are the places of computers in memory: each has a lock, and a machine
 // while one runs. A computer that needs neither has none.
 type seats struct {
+	idle chan struct{} // holds one when a computer may have come to rest
+
 	mu  sync.Mutex
 	set map[holt.ComputerID]*seat
 }
@@ -17,10 +19,13 @@ type seats struct {
 type seat struct {
 	lock  chan struct{} // holds one token while a verb is at work
 	users int           // holders and waiters of lock
+	yield func()        // asks the holder to make room; nil: it is at work for somebody
 	live  *live         // nil while no machine runs
 }
 
-func newSeats() *seats { return &seats{set: map[holt.ComputerID]*seat{}} }
+func newSeats() *seats {
+	return &seats{idle: make(chan struct{}, 1), set: map[holt.ComputerID]*seat{}}
+}
 
 // live returns the running machine of a computer, or nil.
 func (s *seats) live(id holt.ComputerID) *live {
@@ -43,6 +48,12 @@ func (s *seats) put(id holt.ComputerID, l *live) {
 // lock waits for a computer's lock.
 func (s *seats) lock(ctx context.Context, id holt.ComputerID) (unlock func(), err error) {
 	seat := s.enter(id)
+	s.mu.Lock()
+	yield := seat.yield
+	s.mu.Unlock()
+	if yield != nil {
+		yield()
+	}
 	select {
 	case seat.lock <- struct{}{}:
 		return func() { <-seat.lock; s.leave(id, seat) }, nil
@@ -62,6 +73,29 @@ func (s *seats) tryLock(id holt.ComputerID) (unlock func(), ok bool) {
 		s.leave(id, seat)
 		return nil, false
 	}
+}
+
+// tryIdle is tryLock for work that nobody waits for, at a computer without a
+// machine. Whoever wants the lock then calls yield first.
+func (s *seats) tryIdle(id holt.ComputerID, yield func()) (unlock func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seat := s.at(id)
+	if seat.live != nil || seat.users > 0 {
+		return nil, false
+	}
+	seat.users++
+	seat.lock <- struct{}{} // nobody has it
+	seat.yield = yield
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		seat.yield = nil
+		<-seat.lock
+		if seat.users--; seat.users == 0 {
+			delete(s.set, id)
+		}
+	}, true
 }
 
 // enter keeps a seat in place until leave.
@@ -105,5 +139,14 @@ func (s *seats) at(id holt.ComputerID) *seat {
 func (s *seats) tidy(id holt.ComputerID) {
 	if seat := s.set[id]; seat.users == 0 && seat.live == nil {
 		delete(s.set, id)
+		s.rested()
+	}
+}
+
+// rested says that there may be something to do at computers that rest.
+func (s *seats) rested() {
+	select {
+	case s.idle <- struct{}{}:
+	default:
 	}
 }

@@ -241,7 +241,9 @@ func TestMoments(t *testing.T) {
 	v.goesOn("einstein-1", 0) // it was adopted
 	least = v.restores("einstein", "einstein-1", least)
 	v.remove("einstein-1")
-	v.remove(v.forksOfForks(deep-1, least))
+	last := v.forksOfForks(deep-1, least)
+	v.merges(last)
+	v.remove(last)
 	v.nothingKept()
 	endAll(t, v.process)
 }

@@ -10,10 +10,10 @@ import (
 	"holt/client"
 )
 
-// TestKilledInMoments kills a daemon at steps of snapshot, fork, pause, resume and restore: the
+// TestKilledInMoments kills a daemon at steps of snapshot, fork, pause, resume, restore and the merge of disks: the
 // repeated call finishes it with the next daemon, and nothing is lost or left.
 func TestKilledInMoments(t *testing.T) {
-	points := []string{"snapshot/ready", "pause/held", "pause/ready", "resume/machine", "resume/run", "fork-moment/held", "fork/machine", "present/ready", "restore/go"}
+	points := []string{"snapshot/ready", "pause/held", "pause/ready", "resume/machine", "resume/run", "fork-moment/held", "fork/machine", "present/ready", "restore/go", "flatten/row"}
 	full := []string{"resume/agent"}
 	if os.Getenv("HOLT_SOAK") != "" {
 		points, full = nil, append(full, "restore/workspace", "present/memory", "restore/swap")
@@ -21,6 +21,7 @@ func TestKilledInMoments(t *testing.T) {
 			"snapshot": "row memory held ready", "pause": "row memory held ready", "resume": "row disk open machine run",
 			"fork-moment": "row memory held ready", "fork": "row workspace moments disk open machine agent settle",
 			"restore": "row disk workspace present swap go", "present": "row memory held ready", "resumed": "row disk open machine run agent",
+			"flatten": "disk row",
 		} {
 			for _, step := range strings.Fields(steps) {
 				points = append(points, verb+"/"+step)
@@ -124,6 +125,15 @@ func (v *vm) killedAt(point, verb string) {
 	if verb == "restore" {
 		v.late("curie", "then")
 	}
+	if verb == "flatten" { // a disk that nothing needs but the next
+		m, err := v.Computers.Snapshot(ctx, "curie", holt.SnapshotSpec{}, "")
+		if err == nil {
+			_, err = v.Moments.Delete(ctx, string(m.ID), "")
+		}
+		if err != nil {
+			t.Fatal(point, err)
+		}
+	}
 	v.kill()
 	v.again(point)
 	done := make(chan error, 1)
@@ -182,7 +192,7 @@ func (v *vm) act(ctx context.Context, c *client.Client, verb, key string) (err e
 	switch verb {
 	case "snapshot":
 		_, err = c.Computers.Snapshot(ctx, "curie", holt.SnapshotSpec{Name: "kept"}, key)
-	case "pause":
+	case "pause", "flatten": // which begins when it is paused
 		_, err = c.Computers.Pause(ctx, "curie", key)
 	case "resume":
 		_, err = c.Computers.Resume(ctx, "curie", key)

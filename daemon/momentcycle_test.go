@@ -113,6 +113,42 @@ func (v *vm) forksOfForks(times, least int) string {
 	return parent
 }
 
+// merges pauses a computer that has come a long way: of the disks that moments have
+// left beneath it, one stays, which holds all that they did.
+func (v *vm) merges(computer string) {
+	t, ctx := v.t, v.t.Context()
+	t.Helper()
+	v.says(computer, "echo of the root disk >/etc/mark && sync /etc/mark")
+	before := len(namesIn(t, filepath.Join(v.dir, "disks")))
+	c, err := v.Computers.Pause(ctx, computer, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	moments, err := v.Moments.List(ctx, computer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range moments {
+		if m.ID == c.Moment {
+			continue
+		}
+		if _, err := v.Moments.Delete(ctx, string(m.ID), ""); err != nil {
+			t.Error(err)
+		}
+	}
+	disks := namesIn(t, filepath.Join(v.dir, "disks"))
+	for end := time.Now().Add(patience); len(disks) > 2; time.Sleep(10 * time.Millisecond) { // frozen with the moment, and over that
+		if disks = namesIn(t, filepath.Join(v.dir, "disks")); time.Now().After(end) {
+			t.Fatalf("disks were not merged: %v", disks)
+		}
+	}
+	t.Logf("%d disks became %d", before, len(disks))
+	if got := v.says(computer, "cat /etc/mark && cd / && cat /var/lib/dpkg/info/{bash,coreutils}.md5sums | grep bin/ | md5sum -c --quiet"); got != "of the root disk" {
+		t.Errorf("after its disks were merged: %q", got)
+	}
+	v.whole(computer, 0)
+}
+
 // nothingKept fails the test unless all that computers had is gone.
 func (v *vm) nothingKept() {
 	v.t.Helper()

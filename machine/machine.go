@@ -100,6 +100,12 @@ type Engine interface {
 	// DiskBase returns what a disk that CreateDisk made is laid over, whether a
 	// machine uses it or not.
 	DiskBase(ctx context.Context, path string) (Base, error)
+	// MergeDisk makes one of two disks: path, which is laid over under, comes to lie
+	// over what under lay over, shows what it did, and under is gone. No machine may
+	// have either open, nor another disk be laid over under. A merge that fails, is
+	// ended or killed has changed nothing that can be seen; it is begun anew, and
+	// one that was done already is no error. OutOfSpace if the host's disk is full.
+	MergeDisk(ctx context.Context, path, under string) error
 	// Start starts a machine whose process outlives the caller. Conflict if one
 	// runs in that directory. A start that fails leaves no process and no
 	// socket. ctx bounds the start, not the machine. The processors of a machine that

@@ -92,6 +92,7 @@ type description struct {
 	VirtualSize int64  `json:"virtual-size"` // bytes
 	Base        string `json:"backing-filename"`
 	BaseFormat  string `json:"backing-filename-format"`
+	Bytes       int64  `json:"actual-size"` // of the host's disk
 }
 
 func (e *Engine) describe(ctx context.Context, path string) (d description, err error) {

@@ -65,6 +65,14 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 	return f.Close()
 }
 
+// MergeDisk implements [machine.Engine]: of what stands for two disks one stays.
+func (e *Engine) MergeDisk(_ context.Context, _, under string) error {
+	if err := os.Remove(under); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("merge disk: %w", err)
+	}
+	return nil
+}
+
 // Strays implements [machine.Engine].
 func (e *Engine) Strays(root string) ([]machine.Stray, error) {
 	return machine.FindStrays(root, func(p machine.Process) bool {
