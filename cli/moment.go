@@ -243,7 +243,8 @@ memory, root disk, workspace and terminals are those of then. What it is until n
 moment first, whose restore undoes this one; of a stopped computer, which has no memory, that
 is its root disk and workspace. Runs and terminals that began since, whoever is attached, and
 connections to elsewhere end. The workspace is another one under the same name; the one until
-now stays, as NAME-before-restore, until the last moment in it is deleted.
+now stays, called after that and the moment of the present (einstein-before-restore), until
+the last moment in it is deleted.
 A restore that fails leaves the computer as it was.
 
 For files alone, while everything goes on: holt workspace restore.
