@@ -147,28 +147,44 @@ func TestMergeDiskRefused(t *testing.T) {
 	if err := e.MergeDisk(t.Context(), disks[1]+"x", disks[0]); holt.CodeOf(err) != holt.NotFound {
 		t.Error(err)
 	}
-	// A machine has it open.
-	hold := exec.Command("qemu-io", "-f", "qcow2", disks[1])
-	in, err := hold.StdinPipe()
+	// A machine has it open: writes to it, or has it beneath what it writes to.
+	disks = chain(t, e, []int{1}, []int{2}, []int{3}, []int{4, 5, 6})
+	for _, merged := range [][2]string{{disks[3], disks[2]}, {disks[2], disks[1]}} {
+		want := shown(t, disks[3])
+		let := hold(t, disks[3])
+		if err := e.MergeDisk(t.Context(), merged[0], merged[1]); err == nil {
+			t.Error("merged beneath a machine: ", merged)
+		}
+		let()
+		if got := shown(t, disks[3]); got != want {
+			t.Errorf("got %v\nwant %v", got, want)
+		}
+		if _, err := os.Stat(merged[1]); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// hold has a disk open for writing, as a machine has, until let is called.
+func hold(t *testing.T, disk string) (let func()) {
+	t.Helper()
+	cmd := exec.Command("qemu-io", "-f", "qcow2", disk)
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := hold.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := hold.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer hold.Wait()
-	defer in.Close()
 	if _, err := out.Read(make([]byte, 1)); err != nil { // its prompt
 		t.Fatal(err)
 	}
-	if err := e.MergeDisk(t.Context(), disks[1], disks[0]); holt.CodeOf(err) != holt.Unavailable {
-		t.Error(err)
-	}
-	if _, err := os.Stat(disks[0]); err != nil {
-		t.Error(err)
+	return func() {
+		in.Close()
+		cmd.Wait()
 	}
 }
