@@ -104,6 +104,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		err = s.disks.tidy(ctx)
 	}
 	if err == nil {
+		err = flattening{s}.settle(ctx)
+	}
+	if err == nil {
 		err = memory{s}.settleRestores(ctx) // they make disks
 	}
 	if err != nil {

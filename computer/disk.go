@@ -25,6 +25,7 @@ CREATE TABLE disk (
 	image   TEXT NOT NULL,    -- digest of the root beneath all
 	created INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX disk_parent ON disk (parent);
 ALTER TABLE computer ADD COLUMN disk TEXT NOT NULL DEFAULT ''; -- the one it writes to; '' without a root disk
 `
 

@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 
 	"holt"
@@ -27,8 +28,9 @@ const above = `WITH RECURSIVE above(id) AS (SELECT ?1 UNION SELECT disk.id FROM 
 `
 
 // usersOf are the computers whose machines would have a disk open.
-const usersOf = above + `SELECT id FROM computer WHERE disk IN above UNION SELECT computer FROM moment WHERE disk IN above OR next IN above
-	UNION SELECT computer FROM restore WHERE disk IN above OR before IN above ORDER BY 1`
+const usersOf = above + `SELECT id, state FROM computer WHERE disk IN above
+	OR id IN (SELECT computer FROM moment WHERE disk IN above OR next IN above)
+	OR id IN (SELECT computer FROM restore WHERE disk IN above OR before IN above) ORDER BY 1`
 
 // archivedOver are the moments over a disk that the archive has, or gets if there is one.
 const archivedOver = above + `SELECT 1 FROM moment WHERE (disk IN above OR next IN above) AND (stored OR kind = 'snapshot' AND ?2) LIMIT 1`
@@ -38,10 +40,39 @@ type merge struct {
 	over, under, parent holt.DiskID
 }
 
+// settle writes the rows of merges that were done when a daemon ended. No computer
+// has changed since.
+func (f flattening) settle(ctx context.Context) error {
+	pairs, err := f.list(ctx)
+	if err != nil {
+		return err
+	}
+	k := f.s.disks
+	for _, m := range pairs {
+		base, err := f.s.cfg.Engine.DiskBase(ctx, k.path(m.over))
+		if err != nil {
+			continue // nobody can tell
+		}
+		lies, err := os.Stat(base.Path)
+		under, lost := os.Stat(k.path(m.under))
+		if err == nil && lost == nil && os.SameFile(lies, under) {
+			continue // it is as its row says
+		}
+		if err = f.s.cfg.Engine.MergeDisk(ctx, k.path(m.over), k.path(m.under)); err == nil {
+			err = f.record(ctx, m)
+		}
+		if err != nil {
+			f.s.log.Warn("finish a merge of root disks", "disk", m.over, "err", err)
+		}
+	}
+	return nil
+}
+
 // run merges whenever a computer may have come to rest, until ctx ends.
 func (f flattening) run(ctx context.Context) {
+	failed := map[merge]string{}
 	for ctx.Err() == nil {
-		f.all(ctx)
+		f.all(ctx, failed)
 		select {
 		case <-f.s.seats.idle:
 		case <-ctx.Done():
@@ -49,26 +80,28 @@ func (f flattening) run(ctx context.Context) {
 	}
 }
 
-// all merges what can be merged now.
-func (f flattening) all(ctx context.Context) {
+// all merges what can be merged now. What cannot is said once, and tried again
+// when a verb has ended.
+func (f flattening) all(ctx context.Context, failed map[merge]string) {
 	for again := true; again && ctx.Err() == nil; {
 		pairs, err := f.find(ctx)
+		if err != nil {
+			f.s.log.Warn("merge root disks", "err", err)
+		}
 		again = false
 		for _, m := range pairs {
-			var done bool
-			if done, err = f.merge(ctx, m); err != nil {
-				break
-			}
+			done, err := f.merge(ctx, m)
 			again = again || done // the next may lie over it
-		}
-		if err != nil && ctx.Err() == nil {
-			f.s.log.Warn("merge root disks", "err", err) // tried again when a verb has ended
-			return
+			if err != nil && ctx.Err() == nil && failed[m] != err.Error() {
+				failed[m] = err.Error()
+				f.s.log.Warn("merge root disks", "disk", m.over, "under", m.under, "err", err)
+			}
 		}
 	}
 }
 
-func (f flattening) find(ctx context.Context) (pairs []merge, err error) {
+// list returns the pairs that may be merged, the lowest first.
+func (f flattening) list(ctx context.Context) (pairs []merge, err error) {
 	err = read(ctx, f.s.cfg.DB, func(tx *db.Tx) error {
 		return tx.Query(lone, nil, func(row *db.Row) error {
 			pairs = append(pairs, merge{holt.DiskID(row.Text(0)), holt.DiskID(row.Text(1)), holt.DiskID(row.Text(2))})
@@ -78,8 +111,15 @@ func (f flattening) find(ctx context.Context) (pairs []merge, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for root disks to merge: %w", err)
 	}
-	// Of a chain only the lowest pair: the others change with it.
-	var lowest []merge
+	return pairs, nil
+}
+
+// find returns of a chain only the lowest pair: the others change with it.
+func (f flattening) find(ctx context.Context) (lowest []merge, err error) {
+	pairs, err := f.list(ctx)
+	if err != nil {
+		return nil, err
+	}
 	changes := map[holt.DiskID]bool{}
 	for _, m := range pairs {
 		if !changes[m.under] && !changes[m.over] {
@@ -117,19 +157,25 @@ func (f flattening) merge(ctx context.Context, m merge) (done bool, err error) {
 	if err := f.s.cfg.point("flatten/row"); err != nil {
 		return false, err
 	}
-	for _, id := range []holt.DiskID{m.over, m.under} {
-		k.vault.drop(ctx, string(id)) // as they were for a moment that is gone
+	if err := f.record(context.WithoutCancel(ctx), m); err != nil {
+		return false, err
 	}
-	err = writeSync(ctx, f.s.cfg.DB, func(tx *db.Tx) error {
+	f.s.log.Info("root disks merged", "disk", m.over, "freed", before-allocated(k.path(m.over)))
+	return true, nil
+}
+
+// record writes down that a merge is done. What the archive has of the two disks
+// was for a moment that is gone.
+func (f flattening) record(ctx context.Context, m merge) error {
+	for _, id := range []holt.DiskID{m.over, m.under} {
+		f.s.disks.vault.drop(ctx, string(id))
+	}
+	return writeSync(ctx, f.s.cfg.DB, func(tx *db.Tx) error {
 		if err := tx.Exec(`UPDATE disk SET parent = ? WHERE id = ?`, m.parent, m.over); err != nil {
 			return err
 		}
 		return tx.Exec(`DELETE FROM disk WHERE id = ?`, m.under)
 	})
-	if err == nil {
-		f.s.log.Info("root disks merged", "disk", m.over, "freed", before-allocated(k.path(m.over)))
-	}
-	return err == nil, err
 }
 
 // claim keeps the computers that have a disk beneath them from starting, until
@@ -146,7 +192,7 @@ func (f flattening) claim(ctx context.Context, m merge, yield func()) (free func
 		return nil, err
 	}
 	users, err := f.users(ctx, m)
-	if err != nil {
+	if err != nil || len(users) == 0 { // or it is about to be removed
 		return nil, err
 	}
 	for _, id := range users {
@@ -166,12 +212,20 @@ func (f flattening) claim(ctx context.Context, m merge, yield func()) (free func
 	return free, nil
 }
 
+// users returns the computers that would have a disk open; none if one of them
+// may have a machine, whether this daemon knows it or not.
 func (f flattening) users(ctx context.Context, m merge) (ids []holt.ComputerID, err error) {
+	rest := true
 	err = read(ctx, f.s.cfg.DB, func(tx *db.Tx) error {
 		return tx.Query(usersOf, []any{m.over}, func(row *db.Row) error {
 			ids = append(ids, holt.ComputerID(row.Text(0)))
+			state := holt.ComputerState(row.Text(1))
+			rest = rest && (state == holt.ComputerPaused || state == holt.ComputerStopped)
 			return nil
 		})
 	})
+	if !rest {
+		ids = nil
+	}
 	return ids, err
 }

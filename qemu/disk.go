@@ -108,12 +108,15 @@ func (e *Engine) describe(ctx context.Context, path string) (d description, err 
 }
 
 // room fails with OutOfSpace if the host's disk is full.
-func room(dir string) error {
+func room(dir string) error { return roomFor(dir, minFreeMB) }
+
+// roomFor is room for so many MiB.
+func roomFor(dir string, mb int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("look for free space in %s: %w", dir, err)
 	}
-	if free := int64(st.Bavail) * st.Bsize / mib; free < minFreeMB {
+	if free := int64(st.Bavail) * st.Bsize / mib; free < mb {
 		return fullDisk(dir, free)
 	}
 	return nil

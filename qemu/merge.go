@@ -27,36 +27,63 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 	if err != nil {
 		return err
 	}
-	if top.Base != under { // it was done, but for the last step
-		return remove(under)
+	if _, err := os.Lstat(under); errors.Is(err, fs.ErrNotExist) && top.Base != under {
+		return nil // it was done
 	}
 	bottom, err := e.describe(ctx, under)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if bottom.Base == "" {
+	case bottom.Base == "":
 		return holt.Errorf(holt.InvalidArgument, "disk %s lies over nothing", under)
+	case top.Base == bottom.Base: // it was done, but for the last step
+		return remove(under)
+	case !sameFile(top.Base, under): // the directory may have been moved
+		return holt.Errorf(holt.Conflict, "disk %s lies over %s, not over %s", path, clip(top.Base), under)
 	}
 	if err := e.unused(ctx, path); err != nil {
 		return err
 	}
-	if err := room(filepath.Dir(path)); err != nil {
+	if err := roomFor(filepath.Dir(path), min(top.Bytes, bottom.Bytes)/mib+mergeSpareMB); err != nil {
 		return err
 	}
 	if top.Bytes > bottom.Bytes {
-		if err := e.image(ctx, path, "rebase", "-q", "-f", "qcow2", "-b", bottom.Base, "-F", bottom.BaseFormat, "--", path); err != nil {
-			return err
+		err := e.image(ctx, path, "rebase", "-q", "-f", "qcow2", "-b", bottom.Base, "-F", bottom.BaseFormat, "--", path)
+		if err == nil {
+			err = syncPath(path)
 		}
-		return errors.Join(syncPath(path), remove(under))
+		if err == nil {
+			err = remove(under)
+		}
+		return err
 	}
 	// -d: path is not emptied. It covers what is half-written beneath until it goes.
 	if err := e.image(ctx, path, "commit", "-q", "-d", "-f", "qcow2", "--", path); err != nil {
 		return err
 	}
-	if err := errors.Join(syncPath(under), os.Rename(under, path)); err != nil {
+	if err = syncPath(under); err == nil {
+		err = os.Rename(under, path)
+	}
+	if err == nil {
+		err = syncPath(filepath.Dir(path))
+	}
+	if err != nil {
 		return fmt.Errorf("merge disk: %w", err)
 	}
-	return syncPath(filepath.Dir(path))
+	return nil
+}
+
+// mergeSpareMB is what a merge, which nobody waits for, leaves free on the host's disk, MiB.
+const mergeSpareMB = 1024
+
+// sameFile tells whether two paths, of which one may go by a symbolic link, name one file.
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 // unused refuses a disk that a machine has open: without -U, qemu-img keeps to its locks.

@@ -147,6 +147,30 @@ func TestMergeDiskRefused(t *testing.T) {
 	if err := e.MergeDisk(t.Context(), disks[1]+"x", disks[0]); holt.CodeOf(err) != holt.NotFound {
 		t.Error(err)
 	}
+	// By another name of its directory it is the same; elsewhere it is not known.
+	disks = chain(t, e, []int{1}, []int{2}, []int{3})
+	dir := filepath.Dir(disks[0])
+	link, moved := filepath.Join(t.TempDir(), "link"), filepath.Join(t.TempDir(), "moved")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	in := func(dir string, i int) string { return filepath.Join(dir, filepath.Base(disks[i])) }
+	want := shown(t, disks[2])
+	if err := e.MergeDisk(t.Context(), in(link, 2), in(link, 1)); err != nil {
+		t.Error(err)
+	}
+	if got := shown(t, disks[2]); got != want {
+		t.Errorf("by a link: got %v\nwant %v", got, want)
+	}
+	if err := os.Rename(dir, moved); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.MergeDisk(t.Context(), in(moved, 2), in(moved, 0)); holt.CodeOf(err) != holt.Conflict {
+		t.Error("in a directory that was moved: ", err)
+	}
+	if _, err := os.Stat(in(moved, 0)); err != nil {
+		t.Error(err)
+	}
 	// A machine has it open: writes to it, or has it beneath what it writes to.
 	disks = chain(t, e, []int{1}, []int{2}, []int{3}, []int{4, 5, 6})
 	for _, merged := range [][2]string{{disks[3], disks[2]}, {disks[2], disks[1]}} {
