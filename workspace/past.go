@@ -127,7 +127,7 @@ func (t *Tree) bury(d *inode, name string, e dentry, writer uint32) uint32 {
 // mostTurns is how many rows of inodes and names a generation may leave in the past
 // that no checkpoint sees: they only tell what one writer did before another did
 // more. Writers who take turns without end cannot fill a disk with them, outside
-// of any quota. What comes behind counts as done by whoever changed it last, and
+// of any quota. What comes behind may count as done by another of them, and
 // the runs of that generation can be undone no more.
 const mostTurns = 1 << 18
 
