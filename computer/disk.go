@@ -73,7 +73,7 @@ func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 			return freed, fmt.Errorf("remove root disk: %w", err)
 		}
 		freed += bytes
-		k.vault.drop(ctx, string(id))
+		k.vault.dropOrSay(ctx, string(id))
 		if err := writeSync(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk WHERE id = ?`, id) }); err != nil {
 			return freed, err
 		}

@@ -31,9 +31,18 @@ func (s memory) use(ctx context.Context, m moment) (done func(), err error) {
 		k.mu.Unlock()
 		k.kick()
 	}
-	if _, err, _ := k.fetches.Do(string(m.ID), func() (any, error) { return nil, s.fetch(ctx, m) }); err != nil {
-		done()
-		return nil, err
+	for {
+		left, err, _ := k.fetches.Do(string(m.ID), func() (any, error) {
+			err := s.fetch(ctx, m)
+			return ctx.Err() != nil, err
+		})
+		if err == nil {
+			break
+		}
+		if !left.(bool) || ctx.Err() != nil { // else only whoever began it has left
+			done()
+			return nil, err
+		}
 	}
 	if err := s.moments.touch(ctx, m.ID); err != nil {
 		s.log.Warn("record that a moment is used", "moment", m.ID, "err", err) // it only goes earlier

@@ -168,7 +168,9 @@ func (f flattening) merge(ctx context.Context, m merge) (done bool, err error) {
 // was for a moment that is gone.
 func (f flattening) record(ctx context.Context, m merge) error {
 	for _, id := range []holt.DiskID{m.over, m.under} {
-		f.s.disks.vault.drop(ctx, string(id))
+		if err := f.s.disks.vault.drop(ctx, string(id)); err != nil {
+			return err // else it would be taken for what the merged one is
+		}
 	}
 	return writeSync(ctx, f.s.cfg.DB, func(tx *db.Tx) error {
 		if err := tx.Exec(`UPDATE disk SET parent = ? WHERE id = ?`, m.parent, m.over); err != nil {

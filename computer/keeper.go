@@ -104,13 +104,34 @@ func (s memory) keepRound(ctx context.Context) {
 		case err == nil:
 			s.log.Info("moment is in the archive", "computer", m.ComputerID, "moment", m.ID, "ms", time.Since(began).Milliseconds())
 		case ctx.Err() == nil && !s.isGone(ctx, m):
-			if holt.CodeOf(err) == holt.OutOfSpace {
-				s.vault.drop(ctx, string(m.ID)) // a part of it is no use
+			if holt.CodeOf(err) == holt.OutOfSpace { // a part of it is no use
+				s.vault.dropOrSay(ctx, string(m.ID))
 			}
 			s.log.Error("a moment is not in the archive yet; trying again later", "moment", m.ID, "again_in", keepEvery, "err", err)
 		}
 		over = s.evict(ctx, 0)
 	}
+}
+
+// roomFor fails with OutOfSpace if what the archive has not yet of a moment, its files and
+// its disks, may be too much for the packs' disk.
+func (s memory) roomFor(ctx context.Context, m moment, chain []holt.DiskID, names []string) error {
+	most := int64(0)
+	for _, name := range names {
+		n, err := s.vault.missing(ctx, string(m.ID), filepath.Join(s.moments.path(m.ID), name), name)
+		if err != nil {
+			return err
+		}
+		most += n
+	}
+	for _, id := range chain {
+		n, err := s.vault.missing(ctx, string(id), s.disks.path(id), diskFile)
+		if err != nil {
+			return err
+		}
+		most += n
+	}
+	return s.vault.room(most)
 }
 
 // storeDisk puts the first disk of a chain into the archive.
@@ -140,6 +161,12 @@ const pausedAt = `EXISTS (SELECT 1 FROM computer c WHERE c.id = moment.computer 
 // store puts a moment into the archive: its frozen disks, the lowest first, its files, and
 // last what it is. What a call before this one has stored is left.
 func (s memory) store(ctx context.Context, m moment) error {
+	if err := s.cfg.point("keep/still"); err != nil {
+		return err
+	}
+	s.disks.still.Lock() // a merge may have it for minutes: before begin, so that forget never waits for that
+	defer s.seats.rested()
+	defer s.disks.still.Unlock()
 	ctx, done := s.keeper.begin(ctx, m.ID)
 	defer done()
 	r, err := s.table.find(ctx, string(m.ComputerID))
@@ -149,18 +176,16 @@ func (s memory) store(ctx context.Context, m moment) error {
 	if err != nil {
 		return err
 	}
-	s.disks.still.Lock()
-	defer s.seats.rested()
-	defer s.disks.still.Unlock()
 	chain, err := s.disks.chain(ctx, m.disk)
 	if err != nil {
 		return err
 	}
-	most := m.Bytes
-	for _, id := range chain {
-		most += allocated(s.disks.path(id))
+	dir := s.moments.path(m.ID)
+	names := []string{machine.MemoryFile, machine.StateFile, inventoryFile, machine.RecordFile} // a directory with the record has all
+	if m.Stopped {
+		names = nil // it is its disks
 	}
-	if err := s.vault.room(most); err != nil {
+	if err := s.roomFor(ctx, m, chain, names); err != nil {
 		return err
 	}
 	a := about{Moment: &m.Moment, Workspace: m.workspace, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Disks: chain, Image: r.image}
@@ -172,11 +197,6 @@ func (s memory) store(ctx context.Context, m moment) error {
 	}
 	if err != nil {
 		return errors.Join(err, s.moments.grew(ctx, m.ID, grown))
-	}
-	dir := s.moments.path(m.ID)
-	names := []string{machine.MemoryFile, machine.StateFile, inventoryFile, machine.RecordFile} // a directory with the record has all
-	if m.Stopped {
-		names = nil // it is its disks
 	}
 	for _, name := range names {
 		f, n, failed := s.vault.store(ctx, string(m.ID), filepath.Join(dir, name), name)

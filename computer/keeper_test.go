@@ -331,6 +331,74 @@ func TestDeletedWhileStored(t *testing.T) {
 	}
 }
 
+// A moment can be deleted while the keeper waits for a merge of other disks to end.
+func TestDeletedDuringAMerge(t *testing.T) {
+	w := keeps(t, &chunk.Memory{}, 1)
+	m := w.take(holt.MomentSnapshot)
+	at, deleted, kept := make(chan struct{}), make(chan error, 1), make(chan struct{})
+	w.cfg.Fail = func(point string) error {
+		if point == "keep/still" {
+			close(at)
+		}
+		return nil
+	}
+	w.disks.still.Lock()
+	go func() {
+		defer close(kept)
+		w.keepRound(context.Background())
+	}()
+	<-at
+	go func() {
+		_, err := w.moments.condemn(context.Background(), m.ID, nil)
+		if err == nil {
+			_, err = w.removeMoment(context.Background(), m)
+		}
+		deleted <- err
+	}()
+	select {
+	case err := <-deleted:
+		w.disks.still.Unlock()
+		w.ok(err)
+	case <-time.After(2 * time.Minute):
+		w.disks.still.Unlock()
+		t.Error("a delete waits for a merge")
+		w.ok(<-deleted)
+	}
+	<-kept
+	names, err := w.vault.a.Names(t.Context(), string(m.ID))
+	if err != nil || len(names) > 0 {
+		t.Error("left in the archive:", names, err)
+	}
+}
+
+// What the archive has of a stopped computer's disk goes with the moment that it was frozen
+// with, if the computer writes to it again: what is stored later is what it has then.
+func TestThawedDiskIsStoredAnew(t *testing.T) {
+	w := keeps(t, &chunk.Memory{}, 1<<40)
+	ctx := t.Context()
+	before := w.take(holt.MomentFork)
+	present := w.take(holt.MomentSnapshot)
+	w.keepRound(ctx)
+	w.spaces(string(present.ID), string(before.disk), string(present.disk))
+	_, err := w.moments.condemn(ctx, present.ID, nil) // the restore is undone: the computer's disk is this one still
+	w.ok(err)
+	_, err = w.removeMoment(ctx, present)
+	w.ok(err)
+	w.spaces(string(before.disk))
+	w.ok(os.WriteFile(w.disks.path(present.disk), bytes.Repeat([]byte("changed"), 20_000), 0o600))
+	_, err = w.disks.store(ctx, present.disk, before.disk, "", "digest")
+	w.ok(err)
+	about, err := w.vault.about(ctx, string(present.disk))
+	if err != nil || about.Files[0].Size != 140_000 {
+		t.Errorf("%+v %v", about, err)
+	}
+	got := make([]byte, 7)
+	w.ok(w.vault.a.ReadAt(ctx, string(present.disk), diskFile+".00000", got, 0))
+	if string(got) != "changed" {
+		t.Errorf("the archive has %q of it", got)
+	}
+}
+
 // Memory whose bytes in the archive were changed does not come back, half or wrong; put
 // back, it does. What the archive has lost before is stored again.
 func TestDamagedMemory(t *testing.T) {
@@ -422,6 +490,7 @@ func TestStoreIsFull(t *testing.T) {
 func FuzzParseAbout(f *testing.F) {
 	f.Add([]byte(`{"moment":{"id":"mom_x"},"files":[{"name":"memory","size":300000000,"strip":268435456,"data":[4096,0]}]}`))
 	f.Add([]byte(`{"files":[{"name":"../x","size":1,"data":[1]},{"name":"y","size":-1},{"name":"z","size":9e18,"data":[-1]}]}`))
+	f.Add([]byte(`{"files":[{"name":"memory","size":100000,"strip":65536,"data":[65536,34465]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := parseAbout(b)
 		if err != nil {
@@ -430,6 +499,11 @@ func FuzzParseAbout(f *testing.F) {
 		for _, f := range a.Files {
 			if filepath.Base(f.Name) != f.Name || f.Size < 0 || len(f.Data) != strips(f.Size, f.Strip) {
 				t.Errorf("%+v", f)
+			}
+			for i, n := range f.Data {
+				if first, end := f.bounds(i); n < 0 || n > end-first {
+					t.Errorf("%d bytes in part %d of %+v", n, i, f)
+				}
 			}
 		}
 	})

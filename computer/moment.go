@@ -146,7 +146,10 @@ func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err er
 	if err != nil {
 		return 0, err
 	}
-	s.vault.drop(ctx, string(m.ID))
+	s.vault.dropOrSay(ctx, string(m.ID))
+	if err := s.dropThawed(ctx, m.disk); err != nil {
+		return 0, err
+	}
 	if err := s.cfg.point("moment/row"); err != nil {
 		return 0, err
 	}
@@ -155,6 +158,16 @@ func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err er
 	}
 	disks, err := s.disks.collect(ctx)
 	return freed + disks, err
+}
+
+// dropThawed drops what the archive has of a disk that a computer writes to: that was frozen
+// with a moment for which its computer does not go on from another, after all.
+func (s memory) dropThawed(ctx context.Context, id holt.DiskID) error {
+	thawed, err := s.disks.list(ctx, `SELECT disk FROM computer WHERE disk = ? AND disk <> ''`, id)
+	if err != nil || len(thawed) == 0 {
+		return err
+	}
+	return s.vault.drop(ctx, string(id))
 }
 
 // lastOf says whether a workspace goes with a moment: a restore left it, nothing else is in it,

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -29,6 +31,7 @@ type vault struct {
 	dir   string         // of its packs; ""
 	log   *slog.Logger
 	fail  func(point string) error
+	free  func(dir string) (bytes int64, err error) // freeBytes, but in tests
 }
 
 const (
@@ -81,14 +84,21 @@ type about struct {
 
 var fileName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// parseAbout decodes and bounds what a store says.
+// parseAbout decodes and bounds what a store says. All files together have no
+// more than maxFile bytes, and no part has more than it can.
 func parseAbout(b []byte) (a about, err error) {
 	if err := json.Unmarshal(b, &a); err != nil {
 		return about{}, holt.Errorf(holt.Corrupt, "parse %s: %w", aboutPart, err)
 	}
+	all := int64(0)
 	for _, f := range a.Files {
 		bad := !fileName.MatchString(f.Name) || f.Size < 0 || f.Size > maxFile || f.Strip < pieceBytes || f.Strip > maxFile
-		if bad || len(f.Data) != strips(f.Size, f.Strip) {
+		bad = bad || len(f.Data) != strips(f.Size, f.Strip)
+		for i := 0; i < len(f.Data) && !bad; i++ {
+			first, end := f.bounds(i)
+			bad = f.Data[i] < 0 || f.Data[i] > end-first
+		}
+		if all += f.Size; bad || all > maxFile {
 			return about{}, holt.Errorf(holt.Corrupt, "%s names a file that cannot be: %q of %d bytes", aboutPart, clip(f.Name), f.Size)
 		}
 	}
@@ -131,24 +141,61 @@ func (v vault) finish(ctx context.Context, space string, a about) error {
 	return err
 }
 
-// spareBytes is what storing leaves free of the disk that the packs lie on: others
-// write there, too, and a moment is no use to anybody before all of it is there.
-const spareBytes = 1 << 30
+const (
+	// spareBytes is what storing leaves free of the disk that the packs lie on: others
+	// write there, too, and a moment is no use to anybody before all of it is there.
+	spareBytes = 1 << 30
+	// fetchSpareBytes is what fetching leaves free here, as engines do that make disks and
+	// snapshots: somebody waits for it.
+	fetchSpareBytes = 64 << 20
+)
+
+// freeBytes is the room that a directory's disk has for this user.
+func freeBytes(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("look for room at %s: %w", dir, err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
 
 // room fails with OutOfSpace if so many bytes may be too many for the packs' disk.
 func (v vault) room(bytes int64) error {
 	if v.dir == "" {
 		return nil
 	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(v.dir, &st); err != nil {
-		return fmt.Errorf("look for room for the archive: %w", err)
+	free, err := v.free(v.dir)
+	if err != nil {
+		return err
 	}
-	if free := int64(st.Bavail) * st.Bsize; free < bytes+spareBytes {
+	if free < bytes+spareBytes {
 		return holt.Errorf(holt.OutOfSpace, "the archive's disk at %s has %d MiB free, and storing may take %d MiB", v.dir, free>>20, bytes>>20).
 			WithHint("free some space: %d MiB have to be left", spareBytes>>20)
 	}
 	return nil
+}
+
+// missing is how many bytes of a file a space may have to take in yet, at most; none of
+// a file that is not there.
+func (v vault) missing(ctx context.Context, space, path, name string) (bytes int64, err error) {
+	st, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	f := archivedFile{Name: name, Size: st.Size(), Strip: v.strip}
+	for i := range strips(f.Size, f.Strip) {
+		_, err := v.has(ctx, space, f.part(i))
+		if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
+			first, end := f.bounds(i)
+			bytes += end - first
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	return min(bytes, allocated(path)), nil // holes are not stored
 }
 
 // store puts a file into a space, and returns by how many bytes packs grew. Strips
@@ -268,17 +315,41 @@ func (v vault) fetch(ctx context.Context, space, dir string) (n int64, err error
 	if err != nil {
 		return 0, err
 	}
+	a.Files = slices.DeleteFunc(a.Files, func(f archivedFile) bool {
+		_, err := os.Lstat(filepath.Join(dir, f.Name))
+		return err == nil
+	})
+	if err := v.roomHere(dir, a.Files); err != nil {
+		return 0, err
+	}
 	for _, f := range a.Files {
 		path := filepath.Join(dir, f.Name)
-		if _, err := os.Lstat(path); err == nil {
-			continue
-		}
 		read, err := v.fetchFile(ctx, space, f, path)
 		if n += read; err != nil {
 			return n, HostError(err)
 		}
 	}
 	return n, nil
+}
+
+// roomHere fails with OutOfSpace if files may be too much for a directory's disk: running
+// guests and journals write to that one.
+func (v vault) roomHere(dir string, files []archivedFile) error {
+	most := int64(0)
+	for _, f := range files {
+		for _, n := range f.Data {
+			most += n
+		}
+	}
+	free, err := v.free(dir)
+	if err != nil {
+		return err
+	}
+	if most > 0 && free < most+fetchSpareBytes {
+		return holt.Errorf(holt.OutOfSpace, "the disk has %d MiB free, and memory from the archive takes up to %d MiB", free>>20, most>>20).
+			WithHint("free some space: %d MiB have to be left", fetchSpareBytes>>20)
+	}
+	return nil
 }
 
 func (v vault) fetchFile(ctx context.Context, space string, f archivedFile, path string) (n int64, err error) {
@@ -360,17 +431,26 @@ func writeSparse(out io.WriterAt, b []byte, off int64) error {
 	return nil
 }
 
-// drop removes a space, if there is one. One that cannot be removed now is later, since
-// nobody has its name any more.
-func (v vault) drop(ctx context.Context, space string) {
+// drop removes a space, if there is one. Whoever goes on with its name, and other
+// content, must not after an error: what is there would be taken for that.
+func (v vault) drop(ctx context.Context, space string) error {
 	if v.a == nil {
-		return
+		return nil
 	}
 	names, err := v.a.Names(ctx, space)
 	if err == nil && len(names) > 0 {
 		err = v.a.Drop(ctx, space)
 	}
 	if err != nil {
+		return fmt.Errorf("drop %s from the archive: %w", space, err)
+	}
+	return nil
+}
+
+// dropOrSay drops a space whose name nobody uses again, or not for anything else: a
+// collection does what cannot be done now.
+func (v vault) dropOrSay(ctx context.Context, space string) {
+	if err := v.drop(ctx, space); err != nil {
 		v.log.Warn("what was deleted is removed from the archive later", "space", space, "err", err)
 	}
 }
