@@ -61,7 +61,7 @@ type MomentRestoreSpec struct {
 // RestoredComputer is a computer that went back to a moment.
 type RestoredComputer struct {
 	Computer Computer `json:"computer"`
-	Present  Moment   `json:"present" doc:"what it was until now, which stays until it is deleted; to restore that undoes this"`
+	Present  Moment   `json:"present" doc:"what it was until now, which stays until it is deleted; to restore that undoes this. The moment itself, where the computer was paused at it and only went on"`
 }
 
 // ComputerForkSpec says what to fork and how often.

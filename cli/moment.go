@@ -245,7 +245,8 @@ is its root disk and workspace. Runs and terminals that began since, whoever is 
 connections to elsewhere end. The workspace is another one under the same name; the one until
 now stays, called after that and the moment of the present (einstein-before-restore), until
 the last moment in it is deleted.
-A restore that fails leaves the computer as it was.
+A restore that fails leaves the computer as it was; one that ran and cannot go on either stays
+paused at the moment of its present.
 
 For files alone, while everything goes on: holt workspace restore.
 For a computer beside this one: holt computer fork --at.`,
@@ -282,7 +283,11 @@ For a computer beside this one: holt computer fork --at.`,
 			if err != nil {
 				return err
 			}
-			return a.reportRestored(args[0], back)
+			if a.wantsJSON() {
+				return printJSON(a.Out, back)
+			}
+			a.sayRestored(args[0], back)
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&spec.Name, "name", "", "what to call the moment of the present (default: before-restore, or that and a number)")
@@ -291,17 +296,17 @@ For a computer beside this one: holt computer fork --at.`,
 	return cmd
 }
 
-func (a *app) reportRestored(moment string, back holt.RestoredComputer) error {
-	if a.wantsJSON() {
-		return printJSON(a.Out, back)
-	}
+func (a *app) sayRestored(moment string, back holt.RestoredComputer) {
 	c, p := back.Computer, back.Present
+	if p.ID == c.LastMoment {
+		fmt.Fprintf(a.Out, "%s is %s; it was paused at %s, and went on from there\n", c.Name, c.State, visible(moment))
+		return
+	}
 	fmt.Fprintf(a.Out, "%s is %s, as it was at %s; what it was until now is the moment %s\n", c.Name, c.State, visible(moment), momentName(p))
 	if p.Stopped {
 		a.say("it was stopped, so that moment has its root disk and workspace, and no memory")
 	}
 	a.say("undo: holt moment restore %s@%s", c.Name, momentName(p))
-	return nil
 }
 
 func (a *app) momentDelete() *cobra.Command {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"holt"
 )
 
 // Columns stand where a terminal shows them, whatever a name is made of.
@@ -75,6 +77,24 @@ func TestLastWords(t *testing.T) {
 	} {
 		if got := lastWords(c.tail); got != c.want {
 			t.Errorf("%q: %q, want %q", c.tail, got, c.want)
+		}
+	}
+}
+
+// A computer that was paused at the moment it was to go back to has only gone on: there is
+// nothing to undo.
+func TestRestoredToWhereItIs(t *testing.T) {
+	at := holt.Moment{ID: "mom_a", Name: "dawn"}
+	for _, one := range []struct {
+		last holt.MomentID
+		undo bool
+	}{{"mom_a", false}, {"mom_b", true}} {
+		var out, said strings.Builder
+		a := &app{Streams: Streams{Out: &out, Err: &said}}
+		back := holt.RestoredComputer{Computer: holt.Computer{Name: "einstein", State: holt.ComputerRunning, LastMoment: one.last}, Present: at}
+		a.sayRestored("dawn", back)
+		if strings.Contains(said.String(), "undo") != one.undo || strings.Contains(out.String(), "went on from there") == one.undo {
+			t.Errorf("after %s: %q, %q", one.last, out.String(), said.String())
 		}
 	}
 }

@@ -195,8 +195,8 @@ const keptMoments = 3
 
 // prune removes moments that nobody asked for: all but a computer's last few,
 // and the oldest of all until the rest fits in the cache. Those that a computer
-// is paused at stay, and those of computers that a verb is at work on, unless
-// that is the caller's own.
+// is paused at stay, those that somebody uses, and those of computers that a verb
+// is at work on, unless that is the caller's own.
 func (s memory) prune(ctx context.Context, own holt.ComputerID) {
 	all, err := s.moments.list(ctx, `WHERE state = 'ready' AND kind <> 'snapshot' ORDER BY created DESC, id`)
 	if err != nil {
@@ -208,6 +208,9 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID) {
 		has[m.ComputerID]++
 		bytes += m.Bytes
 		if i == 0 || has[m.ComputerID] <= keptMoments && bytes <= most { // the newest is about to be used
+			continue
+		}
+		if s.keeper.used(m.ID) { // a restore lets its computer go on before it goes back to it
 			continue
 		}
 		unlock, free := func() {}, true
@@ -231,6 +234,13 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID) {
 			s.log.Warn("prune moment", "moment", m.ID, "err", err) // the next daemon goes on
 		}
 	}
+}
+
+// used says whether somebody uses the memory of a moment; see [memory.use].
+func (k *keeper) used(id holt.MomentID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.users[id] > 0
 }
 
 // momentCache is how many bytes moments that nobody asked for may take: what was

@@ -13,8 +13,9 @@ import (
 
 // Restore takes a computer back to one of its moments: memory, root disk, workspace and
 // terminals are those of then, and it runs. What it is until now becomes a moment first, which
-// takes the restore back when it is restored. One that fails leaves the computer as it was. It
-// goes on when its caller leaves.
+// takes the restore back when it is restored. One that fails leaves the computer as it was; one
+// that ran and cannot go on either stays paused at the moment of its present. It goes on when
+// its caller leaves.
 //
 // Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (the moment is
 // another computer's, or its files are gone; the workspace is mounted on the host; the
@@ -55,26 +56,31 @@ func (s memory) restore(ctx context.Context, ref string, spec holt.MomentRestore
 	if target, err = s.moments.get(ctx, target.ID); err != nil { // it may have been deleted meanwhile
 		return out, err
 	}
-	if err := s.mayRestore(ctx, &r, target); err != nil {
+	changed, err := s.mayRestore(ctx, &r, target)
+	if err != nil {
 		return out, err
 	}
-	if r.State == holt.ComputerPaused && r.moment == target.ID { // it is there
-		_, err := s.goOn(ctx, &r)
-		return s.restored(ctx, r, target.ID, err)
-	}
-	if !target.Stopped { // its memory is fetched, if need be, before anything ends
+	if !target.Stopped { // its memory is fetched, if need be, before anything ends, and stays
 		done, err := s.use(ctx, target)
 		if err != nil {
 			return out, err
 		}
 		defer done()
 	}
+	if changed {
+		if _, err := s.goOn(ctx, &r); err != nil {
+			return out, err
+		}
+	} else if r.State == holt.ComputerPaused && r.moment == target.ID { // it is there
+		_, err := s.goOn(ctx, &r)
+		return s.restored(ctx, r, target.ID, err)
+	}
 	b, err := s.restoringTo(ctx, &r, target, spec.Name, claim)
 	if err != nil {
 		return out, err
 	}
 	if err := b.forward(ctx, "restore", b.steps()); err != nil {
-		return out, err
+		return out, b.failed(err)
 	}
 	b.tidy(ctx)
 	return s.restored(ctx, r, b.present.ID, nil)
@@ -121,41 +127,38 @@ func (s memory) target(ctx context.Context, ref, computer string) (moment, error
 	return m, err
 }
 
-// mayRestore refuses what cannot be done, before anything is. A computer whose workspace
-// was changed since it was paused goes on first: only then is there a moment that has both
-// that and its memory.
-func (s memory) mayRestore(ctx context.Context, r *record, target moment) error {
+// mayRestore refuses what cannot be done, before anything is. It says whether the computer's
+// workspace was changed since it was paused: then it has to go on first, since only so is
+// there a moment that has both that and its memory.
+func (s memory) mayRestore(ctx context.Context, r *record, target moment) (changed bool, err error) {
 	if !s.cfg.Engine.Capabilities().MemorySnapshot {
-		return noMemory(s.cfg.Engine)
+		return false, noMemory(s.cfg.Engine)
 	}
 	if err := s.gate.mayStart(); err != nil {
-		return err
+		return false, err
 	}
 	if err := s.cfg.Workspaces.Unmounted(ctx, r.workspaceID); err != nil {
-		return err
+		return false, err
 	}
 	if !target.Stopped {
 		if _, err := machine.ReadImage(s.moments.path(target.ID)); err != nil {
-			return err
+			return false, err
 		}
 	}
 	switch r.State {
 	case holt.ComputerStopped:
-		return nil
+		return false, nil
 	case holt.ComputerRunning:
 		l := s.seats.live(r.ID)
 		if l == nil {
-			return unreachable(*r)
+			return false, unreachable(*r)
 		}
-		return s.mend(ctx, r, l.m)
+		return false, s.mend(ctx, r, l.m)
 	case holt.ComputerPaused:
-		if same, err := s.unchanged(ctx, *r); err != nil || same {
-			return err
-		}
-		_, err := s.goOn(ctx, r)
-		return err
+		same, err := s.unchanged(ctx, *r)
+		return err == nil && !same, err
 	}
-	return inState(*r)
+	return false, inState(*r)
 }
 
 // unchanged says whether the workspace of a paused computer is as it was when it was paused.
@@ -272,8 +275,13 @@ func (b *restoring) branch(ctx context.Context) error {
 	return err
 }
 
+// dropBranch removes it. What cannot be removed now goes when the registry is next opened:
+// it must not keep the row, by which that daemon would take the computer back.
 func (b *restoring) dropBranch(ctx context.Context) error {
-	return b.s.cfg.Workspaces.Remove(ctx, b.row.workspace)
+	if err := b.s.cfg.Workspaces.Remove(ctx, b.row.workspace); err != nil {
+		b.s.log.Warn("remove the workspace of a restore that failed", "computer", b.r.ID, "workspace", b.row.workspace, "err", err)
+	}
+	return nil
 }
 
 // keep makes the present a moment. A machine that runs ends with it; a paused one has one;
@@ -316,20 +324,39 @@ func (s memory) keepStopped(ctx context.Context, r *record, id holt.MomentID, na
 	return m, err
 }
 
-// unkeep lets the computer be what it was, and its present no moment any more.
+// unkeep lets the computer be what it was, and its present no moment any more. If it does
+// not go on, its present stays a moment. The rest is undone whatever becomes of that: the
+// row must not outlive a restore that has failed.
 func (b *restoring) unkeep(ctx context.Context) error {
 	s := memory{b.s}
 	switch {
 	case s.gate.ctx.Err() != nil:
 		return ending() // the next daemon goes on
 	case b.row.ran && b.r.State == holt.ComputerPaused:
-		if _, err := s.goOn(ctx, b.r); err != nil {
-			return fmt.Errorf("let it go on as it was: %w", err)
+		_, err := s.goOn(ctx, b.r)
+		if s.gate.ctx.Err() != nil {
+			return ending()
+		}
+		if err != nil {
+			s.log.Error("a restore failed, and its computer does not go on as it was", "computer", b.r.ID, "moment", b.row.present, "err", err)
+			return nil
 		}
 	case b.row.ran || !b.present.Stopped:
 		return nil // it runs, since no moment could be taken; or it was paused at one
 	}
-	return s.takeBack(ctx, b.r, b.present)
+	if err := s.takeBack(ctx, b.r, b.present); err != nil {
+		s.log.Warn("remove the moment of a restore that failed", "computer", b.r.ID, "moment", b.row.present, "err", err)
+	}
+	return nil
+}
+
+// failed is the error of a restore that was undone. A computer that ran may be paused now.
+func (b *restoring) failed(err error) error {
+	if !b.row.ran || b.r.State != holt.ComputerPaused || b.r.moment != b.row.present || b.s.gate.ctx.Err() != nil {
+		return err
+	}
+	return holt.Errorf(holt.CodeOf(err), "%w; %s did not go on as it was either, and stays paused at the moment %s", err, b.r.Name, b.name).
+		WithHint("holt computer resume %s lets it go on", b.r.Name)
 }
 
 // takeBack removes the last moment of a computer, as if it had never been taken.
@@ -348,6 +375,9 @@ func (s memory) takeBack(ctx context.Context, r *record, m moment) error {
 // swap is the restore: in one transaction the computer is what it was at the moment,
 // paused, or stopped if it was that, and its workspace is another.
 func (b *restoring) swap(ctx context.Context) error {
+	if err := b.s.cfg.Workspaces.Unmounted(ctx, b.r.workspaceID); err != nil {
+		return err // the host has mounted it since
+	}
 	b.was = *b.r
 	then := *b.r
 	then.State, then.Reason, then.moment, then.Moment = holt.ComputerPaused, "", b.from.ID, b.from.ID

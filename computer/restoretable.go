@@ -40,12 +40,13 @@ type restoreRow struct {
 	claim           *Claim
 }
 
+// insert writes it down, in the place of one that could not be removed when it was over.
 func (w restoreRow) insert(tx *db.Tx) error {
 	call := ""
 	if w.claim != nil {
 		call = w.claim.key
 	}
-	return tx.Exec(`INSERT INTO restore (computer, moment, present, workspace, disk, ran, call) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+	return tx.Exec(`INSERT OR REPLACE INTO restore (computer, moment, present, workspace, disk, ran, call) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		w.computer, w.moment, w.present, w.workspace, w.disk, w.ran, call)
 }
 
@@ -101,16 +102,16 @@ func (s memory) settleRestores(ctx context.Context) error {
 // settleRestore is that for one. What was made for one that is forgotten has gone: the
 // workspace when the registry was opened, the disk goes with the row.
 //
-//   - The present of a computer that ran is a moment, and its machine has ended: the restore goes on.
-//   - The swap is done: the computer goes on.
-//   - Else it is as it was.
+//   - A computer that ran is paused at its present: the restore goes on.
+//   - It is paused at the moment, and the swap is done: the computer goes on.
+//   - Else it is as it was, or has gone on since and the row could not be removed.
 func (s memory) settleRestore(ctx context.Context, r *record, row restoreRow) error {
 	swapped := r.workspaceID == row.workspace
 	b := &restoring{making: making{s: s.Store, r: r}, row: row}
-	if r.State == holt.ComputerPaused && (swapped || row.ran) {
+	if r.State == holt.ComputerPaused && (swapped && r.moment == row.moment || !swapped && row.ran && r.moment == row.present) {
 		return b.goOnLater(ctx, swapped)
 	}
-	if row.ran && r.State == holt.ComputerRunning && !swapped { // undone but for this
+	if row.ran && r.State == holt.ComputerRunning && !swapped && r.moment == row.present { // undone but for this
 		present, err := s.moments.get(ctx, row.present)
 		if err == nil {
 			err = s.takeBack(ctx, r, present)

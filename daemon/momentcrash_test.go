@@ -47,6 +47,7 @@ func TestKilledInMoments(t *testing.T) {
 		v.killedAt(point, verb)
 	}
 	v.restoresNot("curie", full)
+	v.restoresNeither("curie")
 	v.restoresUnrun("curie")
 	v.says("curie", "echo on > hold")
 	v.until("curie", "cat released", "on")

@@ -91,6 +91,34 @@ func (v *vm) restoresNot(computer string, points []string) {
 	}
 }
 
+// restoresNeither: a computer for which there is no machine, neither at the moment nor as it
+// was, stays paused at its present, and the next daemon does not take it back.
+func (v *vm) restoresNeither(computer string) {
+	t, ctx := v.t, v.t.Context()
+	t.Helper()
+	then := v.late(computer, "then")
+	before := namesIn(t, v.dir+"/workspaces")
+	v.kill()
+	v.again(full + "resume/machine")
+	_, err := v.Moments.Restore(ctx, string(then.ID), holt.MomentRestoreSpec{}, "")
+	if holt.CodeOf(err) != holt.OutOfSpace || !strings.Contains(err.Error(), "stays paused at the moment before-restore") {
+		t.Errorf("no machine: %v", err)
+	}
+	v.kill()
+	v.again("")
+	if said := v.lates(computer); said != "3" { // which lets it go on
+		t.Errorf("of what came later %s is there", said)
+	}
+	if now := namesIn(t, v.dir+"/workspaces"); !slices.Equal(now, before) {
+		t.Errorf("there is %q, and was %q", now, before)
+	}
+	for _, ref := range []string{"before-restore", string(then.ID)} {
+		if _, err := v.Moments.Delete(ctx, ref, ""); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // lists are all moments, and all directories of workspaces and root disks but those that change
 // with each machine.
 func (v *vm) lists() (all []string) {

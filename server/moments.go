@@ -157,7 +157,7 @@ func (s *Server) restoreMoment(api huma.API) {
 	op.Description = "Memory, root disk, workspace and terminals are those of then, under the computer's own id, name and identity, and it runs (of a moment without memory it is " +
 		"stopped). What it is until now becomes a moment first: to restore that undoes this. Runs and terminals that began since end with it, and go on with it; attachments and connections to elsewhere " +
 		"end. The workspace of then takes the name of the present one, which is kept, under another name, with the moments in it. One that fails leaves the computer as it " +
-		"was. For files alone: restoreWorkspace. Conflict when the moment is of another computer than is named (forkMoment makes one of it), or while the workspace is mounted on the host."
+		"was; one that ran and cannot go on either stays paused at the moment of its present. For files alone: restoreWorkspace. Conflict when the moment is of another computer than is named (forkMoment makes one of it), or while the workspace is mounted on the host."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneMoment
 		Keyed
