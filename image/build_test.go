@@ -343,20 +343,23 @@ func TestUnknownPackage(t *testing.T) {
 	leavesNothing(t, filepath.Join(dir, "images"))
 }
 
-// envKilled makes the test binary a builder that TestKilledBuild kills.
-const envKilled = "HOLT_TEST_BUILD_IN"
+// envKilled and envRecipe make the test binary a builder that TestKilledBuild kills.
+const (
+	envKilled = "HOLT_TEST_BUILD_IN"
+	envRecipe = "HOLT_TEST_BUILD_OF"
+)
 
 func TestKilledBuild(t *testing.T) {
 	if dir := os.Getenv(envKilled); dir != "" {
 		s, err := Open(dir, Options{GuestBinary: []byte("guest")})
 		if err == nil {
-			_, err = s.Build(t.Context(), barest(t), func(p Progress) { fmt.Println("progress:", p.Stage, p.Detail) })
+			_, err = s.Build(t.Context(), os.Getenv(envRecipe), func(p Progress) { fmt.Println("progress:", p.Stage, p.Detail) })
 		}
 		t.Fatalf("the build ended by itself: %v", err)
 	}
 	dir := withKernel(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledBuild$")
-	cmd.Env = append(os.Environ(), envKilled+"="+dir)
+	cmd.Env = append(os.Environ(), envKilled+"="+dir, envRecipe+"="+barest(t))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
