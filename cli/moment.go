@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -162,11 +163,15 @@ more of it than holt serve --moments-cache says, and is fetched when it is neede
 
 func momentRows(all []holt.Moment) (rows [][]string) {
 	slices.SortStableFunc(all, func(x, y holt.Moment) int { return strings.Compare(x.Computer, y.Computer) })
+	names := map[holt.MomentID]string{}
+	for _, m := range all {
+		names[m.ID] = momentName(m)
+	}
 	var above holt.Moment
 	for _, m := range all {
 		after := ""
 		if m.Parent != above.ID || m.ComputerID != above.ComputerID {
-			after = string(m.Parent)
+			after = cmp.Or(names[m.Parent], string(m.Parent))
 		}
 		memory := size(int64(m.MemoryMB) << 20)
 		if m.Stopped {

@@ -306,7 +306,7 @@ func (s memory) keepStopped(ctx context.Context, r *record, id holt.MomentID, na
 	m := moment{
 		Moment: holt.Moment{
 			ID: id, Name: name, Kind: holt.MomentSnapshot, ComputerID: r.ID, Computer: r.Name, Parent: r.moment,
-			CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB, Stopped: true,
+			Workspace: r.Workspace, CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB, Stopped: true,
 		},
 		workspace: r.workspaceID, disk: r.disk,
 	}

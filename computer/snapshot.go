@@ -108,7 +108,7 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (momen
 	m := moment{
 		Moment: holt.Moment{
 			ID: cmp.Or(e.id, holt.NewMomentID()), Name: e.name, Kind: e.kind, ComputerID: r.ID, Computer: r.Name, Parent: r.moment,
-			CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB,
+			Workspace: r.Workspace, CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB,
 		},
 		workspace: r.workspaceID, disk: r.disk,
 	}

@@ -214,8 +214,8 @@ func TestMoments(t *testing.T) {
 	least := v.whole("einstein", 0)
 
 	kept, err := v.Computers.Snapshot(ctx, "einstein", holt.SnapshotSpec{Name: "before"}, "")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || kept.Workspace != "einstein" {
+		t.Fatalf("%+v %v", kept, err)
 	}
 	forked, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Count: atOnce}, "fork")
 	if err != nil || len(forked.Computers) != atOnce {
