@@ -117,14 +117,16 @@ func roomFor(dir string, mb int64) error {
 		return fmt.Errorf("look for free space in %s: %w", dir, err)
 	}
 	if free := int64(st.Bavail) * st.Bsize / mib; free < mb {
-		return fullDisk(dir, free)
+		return tooFull(dir, free, mb)
 	}
 	return nil
 }
 
-func fullDisk(dir string, freeMB int64) error {
+func fullDisk(dir string, freeMB int64) error { return tooFull(dir, freeMB, minFreeMB) }
+
+func tooFull(dir string, freeMB, needMB int64) error {
 	return holt.Errorf(holt.OutOfSpace, "the host's disk at %s is full: %d MiB are free", dir, freeMB).
-		WithHint("free some space; at least %d MiB are needed to begin with", minFreeMB)
+		WithHint("free some space; at least %d MiB are needed to begin with", needMB)
 }
 
 // clip keeps foreign text from filling a log.
