@@ -229,6 +229,7 @@ type modelRun struct {
 	faulted bool
 	did     int
 	count   map[string]int
+	last    []string // what was done
 	images  int
 	undos   int
 }
@@ -329,6 +330,7 @@ func (r *modelRun) call(k *call) {
 	r.armed, r.faulted = k.kind != "forget", false
 	got := k.on(r.w)
 	r.armed = false
+	r.say("%+v: %+v, fault %v, crash %v", k.brief(), got, r.faulted, r.image != nil)
 	if got.err != nil && r.faulted {
 		r.count["fault"]++
 		if r.image != nil {
@@ -362,8 +364,13 @@ func (r *modelRun) call(k *call) {
 
 func (k *call) brief() call {
 	b := *k
-	b.data = b.data[:min(len(b.data), 20)]
+	b.data, b.answers, b.cookies, b.left = b.data[:min(len(b.data), 20)], nil, nil, nil
 	return b
+}
+
+// say keeps what was done last, for whoever reads of a failure.
+func (r *modelRun) say(format string, args ...any) {
+	r.last = append(r.last[max(0, len(r.last)-20):], fmt.Sprintf(format, args...))
 }
 
 // kept returns the answers that open mounts may ask for again. Old ones may be
@@ -386,6 +393,7 @@ func (r *modelRun) kept() map[Epoch][]*call {
 func (r *modelRun) again(k *call, w *Workspace, m *model) {
 	r.Helper()
 	got, want := k.on(w), r.answers[k].result
+	r.say("repeated %+v: %+v", k.brief(), got)
 	if want.ino != 0 && m.nodes[want.ino] == nil {
 		want = result{err: syscall.ENOENT}
 	}
@@ -417,7 +425,7 @@ func (r *modelRun) compare() {
 	r.Helper()
 	r.count["compare"]++
 	if want, got := r.m.dump(r.hash), r.state(); want != got {
-		r.Fatalf("after %d steps:\n%s", r.did, cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
+		r.Fatalf("after %d steps, the last of them\n%s\n%s", r.did, strings.Join(r.last, "\n"), cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
 	}
 }
 

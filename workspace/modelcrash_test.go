@@ -57,6 +57,7 @@ func (r *modelRun) now(power bool) *crash {
 // restart ends the process and begins another: nothing may be lost.
 func (r *modelRun) restart(how string, fn func()) {
 	r.count[how]++
+	r.say("%s", how)
 	fn()
 	r.opened()
 	r.compare()
@@ -99,6 +100,7 @@ func (r *modelRun) crash(k *call, answer result) {
 			after := m.clone()
 			after.restart()
 			if after.dump(r.hash) == got {
+				r.say("crash, power %v: after %d of %d calls", c.power, i, len(c.since))
 				r.m = m
 				r.opened()
 				r.settleAnswers(c, k, answer, i)
@@ -128,6 +130,7 @@ func (r *modelRun) settleAnswers(c *crash, k *call, answer result, i int) {
 		return
 	}
 	r.clock.Store(k.now)
+	r.say("asked again, at %d: %+v", k.now, k.brief())
 	if got := k.on(r.w); got != answer {
 		r.Fatalf("%+v, asked again after a crash: got %+v, want %+v", k.brief(), got, answer)
 	}
