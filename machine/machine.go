@@ -106,6 +106,12 @@ type Engine interface {
 	// ended or killed has changed nothing that can be seen; it is begun anew, and
 	// one that was done already is no error. OutOfSpace if the host's disk is full.
 	MergeDisk(ctx context.Context, path, under string) error
+	// FlattenDisk makes a disk at to, which is replaced: it shows what path does, and lies over what
+	// under, a disk somewhere beneath path, lies over. Both stay as they are, and machines
+	// that write to neither may have them open. Put in the place of path it is
+	// what new machines open; those that run are told, see [Machine.Reopen]. An error
+	// leaves nothing at to. OutOfSpace if the host's disk is full.
+	FlattenDisk(ctx context.Context, path, under, to string) error
 	// Start starts a machine whose process outlives the caller. Conflict if one
 	// runs in that directory. A start that fails leaves no process and no
 	// socket. ctx bounds the start, not the machine. The processors of a machine that
@@ -137,6 +143,10 @@ type Machine interface {
 	// Errors: Unsupported without [Capabilities].MemorySnapshot, Conflict while another
 	// is being taken, OutOfSpace if the host's disk is full, ErrGone.
 	Snapshot(ctx context.Context, spec SnapshotSpec) (SnapshotReport, error)
+	// Reopen opens what the root disk lies over anew: a file there was replaced by one
+	// that shows the same ([Engine.FlattenDisk]). The guest goes on all the while. An error leaves
+	// open what was. Conflict while a snapshot is being taken.
+	Reopen(ctx context.Context) error
 	// Disk is the root disk that the machine writes to: that of its spec, or of the
 	// last snapshot. Empty: none.
 	Disk() string

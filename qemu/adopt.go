@@ -75,5 +75,5 @@ func (g *guest) take(ctx context.Context) error {
 		return err
 	}
 	g.setDisk(disk.File)
-	return g.closeLeft(within)
+	return g.closeUnused(within)
 }

@@ -121,7 +121,7 @@ func (h Hardware) arguments(spec machine.Spec) []string {
 		"-chardev", inherited("console", fdConsole), "-serial", "chardev:console",
 	}
 	if spec.Disk != "" {
-		args = append(args, "-blockdev", blockdev(fileNode("root-file", spec.Disk)), "-blockdev", blockdev(diskNode("root", "root-file")))
+		args = append(args, "-blockdev", blockdev(fileNode(fileOf(rootNode), spec.Disk)), "-blockdev", blockdev(diskNode(rootNode)))
 	}
 	if spec.Network {
 		args = append(args, "-netdev", "user,id=net,ipv6=off")

@@ -73,6 +73,44 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 	return nil
 }
 
+// FlattenDisk implements [machine.Engine]. An empty disk is laid over path, and then over
+// what under lies over, for which all in between is copied into it.
+func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err error) {
+	bottom, err := e.describe(ctx, under)
+	if err != nil {
+		return err
+	}
+	if bottom.Base == "" {
+		return holt.Errorf(holt.InvalidArgument, "disk %s lies over nothing", under)
+	}
+	bytes := bottom.Bytes
+	for disk := path; !sameFile(disk, under); {
+		d, err := e.describe(ctx, disk)
+		if err != nil {
+			return err
+		}
+		if d.BaseFormat != "qcow2" {
+			return holt.Errorf(holt.Conflict, "disk %s does not lie over %s", path, under)
+		}
+		bytes, disk = bytes+d.Bytes, d.Base
+	}
+	if err := roomFor(filepath.Dir(to), bytes/mib+mergeSpareMB); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(to)
+		}
+	}()
+	if err := e.image(ctx, to, "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", path, "--", to); err != nil {
+		return err
+	}
+	if err := e.image(ctx, to, "rebase", "-q", "-f", "qcow2", "-b", bottom.Base, "-F", bottom.BaseFormat, "--", to); err != nil {
+		return err
+	}
+	return syncPath(to)
+}
+
 // mergeSpareMB is what a merge, which nobody waits for, leaves free on the host's disk, MiB.
 const mergeSpareMB = 1024
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,9 +21,8 @@ import (
 type overlay struct {
 	*guest
 	path  string
-	node  string // QEMU's names for it and for its file
-	file  string
-	under string // for the disk that it will lie on
+	node  string // QEMU's name for it
+	under string // and for the disk that it will lie on
 }
 
 // drive is the guest's root disk as QEMU has it, the zero value without one.
@@ -65,20 +63,15 @@ func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 	if err := g.engine.createOverlay(ctx, path, disk.File, disk.Image.Size); err != nil {
 		return nil, err
 	}
-	names, err := g.nodeNames(ctx)
-	if err != nil {
+	o := &overlay{guest: g, path: path, under: disk.Node}
+	if o.node, err = g.newNode(ctx); err != nil {
 		os.Remove(path)
 		return nil, err
 	}
-	o := &overlay{guest: g, path: path, under: disk.Node}
-	for n := 1; o.node == "" || names[o.node] || names[o.file]; n++ {
-		o.node = fmt.Sprint(overlayPrefix, n)
-		o.file = o.node + "-file"
-	}
 	for _, options := range []map[string]any{
-		fileNode(o.file, path),
+		fileNode(fileOf(o.node), path),
 		// It comes to lie on the other when it is inserted.
-		with(diskNode(o.node, o.file), "backing", nil),
+		with(diskNode(o.node), "backing", nil),
 	} {
 		if err := g.monitor.do(ctx, "blockdev-add", options, nil); err != nil {
 			return nil, errors.Join(err, o.undo(context.WithoutCancel(ctx)))
@@ -130,6 +123,18 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
+// newNode is a name for a disk that is to be opened.
+func (g *guest) newNode(ctx context.Context) (node string, err error) {
+	names, err := g.nodeNames(ctx)
+	if err != nil {
+		return "", err
+	}
+	for n := 1; node == "" || names[node] || names[fileOf(node)]; n++ {
+		node = fmt.Sprint(overlayPrefix, n)
+	}
+	return node, nil
+}
+
 // nodeNames are the names of what QEMU has open.
 func (g *guest) nodeNames(ctx context.Context) (map[string]bool, error) {
 	var nodes []struct {
@@ -164,7 +169,7 @@ func (o *overlay) undo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, node := range []string{o.node, o.file} {
+	for _, node := range []string{o.node, fileOf(o.node)} {
 		o.monitor.do(ctx, "blockdev-del", map[string]string{"node-name": node}, nil) // or it was never added
 	}
 	return os.Remove(o.path)
@@ -214,30 +219,40 @@ func (g *guest) job(ctx context.Context, id string) (status string, err error) {
 	return "", nil
 }
 
-// closeLeft closes overlays that a daemon has opened, and died before it inserted them.
-func (g *guest) closeLeft(ctx context.Context) error {
+// closeUnused closes disks that nothing lies over any more, and overlays that a
+// daemon has opened, and died before it inserted them.
+func (g *guest) closeUnused(ctx context.Context) error {
 	names, err := g.nodeNames(ctx)
 	if err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(names)) { // a disk before its file
-		if strings.HasPrefix(name, overlayPrefix) {
-			g.monitor.do(ctx, "blockdev-del", map[string]string{"node-name": name}, nil) // refused for those in use
+	maps.DeleteFunc(names, func(name string, _ bool) bool { return name != rootNode && !strings.HasPrefix(name, overlayPrefix) })
+	for left := -1; left != len(names); { // a disk goes before its file and what it lies over
+		left = len(names)
+		for name := range names {
+			err := g.monitor.do(ctx, "blockdev-del", map[string]string{"node-name": name}, nil) // refused for those in use
+			if err == nil {
+				delete(names, name)
+			}
 		}
 	}
 	return nil
 }
 
-// overlayPrefix begins QEMU's names for overlays.
-const overlayPrefix = "root-"
+// rootNode is QEMU's name for the disk that a machine is started with, and
+// overlayPrefix begins those for overlays.
+const rootNode, overlayPrefix = "root", "root-"
+
+// fileOf names the file that a disk lies in.
+func fileOf(node string) string { return node + "-file" }
 
 // fileNode and diskNode are the two halves of a disk: its file, and the qcow2 in it.
 func fileNode(name, path string) map[string]any {
 	return map[string]any{"node-name": name, "driver": "file", "filename": path, "discard": "unmap"}
 }
 
-func diskNode(name, file string) map[string]any {
-	return map[string]any{"node-name": name, "driver": "qcow2", "file": file, "discard": "unmap", "detect-zeroes": "unmap"}
+func diskNode(name string) map[string]any {
+	return map[string]any{"node-name": name, "driver": "qcow2", "file": fileOf(name), "discard": "unmap", "detect-zeroes": "unmap"}
 }
 
 func with(options map[string]any, key string, value any) map[string]any {

@@ -73,6 +73,14 @@ func (e *Engine) MergeDisk(_ context.Context, _, under string) error {
 	return nil
 }
 
+// FlattenDisk implements [machine.Engine].
+func (e *Engine) FlattenDisk(_ context.Context, _, _, to string) error {
+	if err := os.WriteFile(to, nil, 0o600); err != nil {
+		return fmt.Errorf("flatten disk: %w", err)
+	}
+	return nil
+}
+
 // Strays implements [machine.Engine].
 func (e *Engine) Strays(root string) ([]machine.Stray, error) {
 	return machine.FindStrays(root, func(p machine.Process) bool {

@@ -62,6 +62,9 @@ func noMemory() error {
 // Disk implements [machine.Machine].
 func (g *guest) Disk() string { return g.disk }
 
+// Reopen implements [machine.Machine]: nothing lies beneath its disk.
+func (g *guest) Reopen(context.Context) error { return nil }
+
 // supervise waits for the machine's end or for Release.
 func (g *guest) supervise(released <-chan struct{}) (ended bool) {
 	select {

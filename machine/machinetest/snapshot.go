@@ -50,6 +50,7 @@ func testSnapshot(t *testing.T, l *lab) {
 		{"Held", testHeld},
 		{"Refused", testRefused},
 		{"Cancelled", testCancelled},
+		{"Flatten", testFlatten},
 		{"Generations", testGenerations},
 	} {
 		t.Run(test.name, func(t *testing.T) {
