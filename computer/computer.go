@@ -48,7 +48,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema] and [RestoreSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema] and [FlattenSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
@@ -87,6 +87,7 @@ type Store struct {
 	unmade    unmade
 	gate      *gate
 	seats     *seats
+	stacked   int // stackedDisks, but in tests
 }
 
 // Open takes the computers of the control database over: those that run are
@@ -135,7 +136,7 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	v := vault{a: cfg.Archive, strip: stripBytes, dir: cfg.ArchiveDir, log: cfg.Log, fail: cfg.Fail, free: freeBytes}
 	return &Store{
 		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(),
+		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), stacked: stackedDisks,
 	}
 }
 

@@ -55,7 +55,7 @@ func (k *disks) path(id holt.DiskID) string { return filepath.Join(k.dir, string
 
 // insert makes the row of a disk that is laid over another, or over the image's root.
 func (k *disks) insert(tx *db.Tx, id, parent holt.DiskID, image string) error {
-	return tx.Exec(`INSERT INTO disk (id, parent, image, created) VALUES (?, ?, ?, ?)`, id, parent, image, time.Now().UnixNano())
+	return tx.Exec(`INSERT INTO disk (id, parent, image, created, space) VALUES (?1, ?2, ?3, ?4, ?1)`, id, parent, image, time.Now().UnixNano())
 }
 
 // collect removes the disks that neither a computer nor a moment needs, nor a disk
@@ -63,28 +63,34 @@ func (k *disks) insert(tx *db.Tx, id, parent holt.DiskID, image string) error {
 func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 	k.collecting.Lock()
 	defer k.collecting.Unlock()
-	unneeded, err := k.list(ctx, neededDisks+` SELECT id FROM disk WHERE id NOT IN (SELECT id FROM needed)`)
+	unneeded, err := k.layers(ctx, neededDisks+` SELECT id, space FROM disk WHERE id NOT IN (SELECT id FROM needed)`)
 	if err != nil {
 		return 0, err
 	}
-	for _, id := range unneeded {
-		bytes := allocated(k.path(id))
-		if err := os.Remove(k.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, l := range unneeded {
+		bytes := allocated(k.path(l.id))
+		if err := os.Remove(k.path(l.id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return freed, fmt.Errorf("remove root disk: %w", err)
 		}
 		freed += bytes
-		k.vault.dropOrSay(ctx, string(id))
-		if err := writeSync(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk WHERE id = ?`, id) }); err != nil {
+		k.vault.dropOrSay(ctx, string(l.space))
+		if err := writeSync(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk WHERE id = ?`, l.id) }); err != nil {
 			return freed, err
 		}
 	}
 	return freed, nil
 }
 
+// layer is one disk of several.
+type layer struct {
+	id    holt.DiskID
+	space holt.DiskID // its name in the archive
+}
+
 // chain returns a disk and all beneath it, the image's root left out; none of "".
-func (k *disks) chain(ctx context.Context, id holt.DiskID) ([]holt.DiskID, error) {
-	return k.list(ctx, `WITH RECURSIVE chain(id, depth) AS (SELECT ?, 0 UNION ALL SELECT parent, depth + 1 FROM disk JOIN chain USING (id))
-		SELECT id FROM chain WHERE id <> '' ORDER BY depth`, id)
+func (k *disks) chain(ctx context.Context, id holt.DiskID) ([]layer, error) {
+	return k.layers(ctx, `WITH RECURSIVE chain(id, depth) AS (SELECT ?, 0 UNION ALL SELECT parent, depth + 1 FROM disk JOIN chain USING (id))
+		SELECT id, space FROM disk JOIN chain USING (id) ORDER BY depth`, id)
 }
 
 // The files in the space of a disk.
@@ -95,23 +101,34 @@ const (
 
 // store puts a frozen disk into the archive, unless it is there, and returns by how
 // many bytes packs grew. base is the file that is to be its [baseFile], or "".
-func (k *disks) store(ctx context.Context, id, parent holt.DiskID, base, image string) (grown int64, err error) {
-	a := about{Disk: id, Parent: parent, Image: image}
-	for _, one := range []struct{ name, path string }{{baseFile, base}, {diskFile, k.path(id)}} {
+func (k *disks) store(ctx context.Context, l layer, base, image string) (grown int64, err error) {
+	a := about{Disk: l.space, Image: image}
+	for _, one := range []struct{ name, path string }{{baseFile, base}, {diskFile, k.path(l.id)}} {
 		if one.path == "" {
 			continue
 		}
-		f, n, err := k.vault.store(ctx, string(id), one.path, one.name)
+		f, n, err := k.vault.store(ctx, string(l.space), one.path, one.name)
 		a.Files, grown = append(a.Files, f), grown+n
 		if err != nil {
 			return grown, err
 		}
 	}
-	_, err = k.vault.has(ctx, string(id), aboutPart)
+	_, err = k.vault.has(ctx, string(l.space), aboutPart)
 	if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
-		err = k.vault.finish(ctx, string(id), a)
+		err = k.vault.finish(ctx, string(l.space), a)
 	}
 	return grown, err
+}
+
+// dropLeft drops what no moment in the archive needs any more.
+func (k *disks) dropLeft(ctx context.Context) error {
+	left, err := k.list(ctx, `SELECT space FROM disk_left WHERE NOT EXISTS (SELECT 1 FROM moment WHERE outdated AND stored)`)
+	for i := 0; i < len(left) && err == nil; i++ {
+		if err = k.vault.drop(ctx, string(left[i])); err == nil {
+			err = write(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk_left WHERE space = ?`, left[i]) })
+		}
+	}
+	return err
 }
 
 // allocated is what a file takes of the host's disk, bytes; 0 without one.
@@ -121,6 +138,19 @@ func allocated(path string) int64 {
 		return 0
 	}
 	return st.Blocks * 512
+}
+
+func (k *disks) layers(ctx context.Context, sql string, args ...any) (all []layer, err error) {
+	err = read(ctx, k.d, func(tx *db.Tx) error {
+		return tx.Query(sql, args, func(row *db.Row) error {
+			all = append(all, layer{holt.DiskID(row.Text(0)), holt.DiskID(row.Text(1))})
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read root disks: %w", err)
+	}
+	return all, nil
 }
 
 func (k *disks) list(ctx context.Context, sql string, args ...any) (ids []holt.DiskID, err error) {

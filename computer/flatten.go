@@ -4,73 +4,33 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"time"
 
 	"holt"
-	"holt/db"
+	"holt/machine"
 )
 
 // flattening keeps chains of root disks short: each snapshot, fork, pause and
 // resume adds one. A disk that is needed by nothing but one that is laid over it
-// is merged with that one, while no computer that has them beneath it runs. What is
-// beneath a moment in the archive, or on its way there, stays as it is there.
-// Whoever starts one meanwhile ends the merge, which is begun anew when one rests again.
+// is merged with that one, in one of two ways.
+//
+// In place, where no computer that has them beneath it runs, and nothing of them is in the
+// archive, or on its way there: the smaller is copied into the larger. Whoever starts one of those
+// computers meanwhile ends the merge, which is begun anew when one rests again.
+//
+// By a copy otherwise, once there are stackedDisks: what they show is made into one disk beside
+// them, which then takes their place. Machines that run open it, and the archive gets it.
 type flattening struct{ s *Store }
 
-// lone are pairs of disks, one over another which nothing else needs, the lowest first.
-const lone = `SELECT over.id, under.id, under.parent FROM disk over JOIN disk under ON under.id = over.parent
-	WHERE under.id NOT IN (` + stoodOn + `)
-	AND (SELECT count(*) FROM disk other WHERE other.parent = under.id) = 1
-	ORDER BY over.created, over.id`
+// stackedDisks are merged by a copy, which costs as much as they hold: more seldom is cheaper,
+// and more disks are slower to read.
+const stackedDisks = 8
 
-// above are a disk and all that are laid over it.
-const above = `WITH RECURSIVE above(id) AS (SELECT ?1 UNION SELECT disk.id FROM disk JOIN above ON disk.parent = above.id)
-`
-
-// usersOf are the computers whose machines would have a disk open.
-const usersOf = above + `SELECT id, state FROM computer WHERE disk IN above
-	OR id IN (SELECT computer FROM moment WHERE disk IN above OR next IN above)
-	OR id IN (SELECT computer FROM restore WHERE disk IN above OR before IN above) ORDER BY 1`
-
-// archivedOver are the moments over a disk that the archive has, or gets if there is one.
-const archivedOver = above + `SELECT 1 FROM moment WHERE (disk IN above OR next IN above) AND (stored OR kind = 'snapshot' AND ?2) LIMIT 1`
-
-// merge is one disk that takes in the one beneath it.
-type merge struct {
-	over, under, parent holt.DiskID
-}
-
-// settle writes the rows of merges that were done when a daemon ended. No computer
-// has changed since.
-func (f flattening) settle(ctx context.Context) error {
-	pairs, err := f.list(ctx)
-	if err != nil {
-		return err
-	}
-	k := f.s.disks
-	for _, m := range pairs {
-		base, err := f.s.cfg.Engine.DiskBase(ctx, k.path(m.over))
-		if err != nil {
-			continue // nobody can tell
-		}
-		lies, err := os.Stat(base.Path)
-		under, lost := os.Stat(k.path(m.under))
-		if err == nil && lost == nil && os.SameFile(lies, under) {
-			continue // it is as its row says
-		}
-		if err = f.s.cfg.Engine.MergeDisk(ctx, k.path(m.over), k.path(m.under)); err == nil {
-			err = f.record(ctx, m)
-		}
-		if err != nil {
-			f.s.log.Warn("finish a merge of root disks", "disk", m.over, "err", err)
-		}
-	}
-	return nil
-}
-
-// run merges whenever a computer may have come to rest, until ctx ends.
+// run merges whenever there may be something to merge, until ctx ends.
 func (f flattening) run(ctx context.Context) {
-	failed := map[merge]string{}
+	failed := map[holt.DiskID]string{}
 	for ctx.Err() == nil {
 		f.all(ctx, failed)
 		select {
@@ -82,73 +42,58 @@ func (f flattening) run(ctx context.Context) {
 
 // all merges what can be merged now. What cannot is said once, and tried again
 // when a verb has ended.
-func (f flattening) all(ctx context.Context, failed map[merge]string) {
+func (f flattening) all(ctx context.Context, failed map[holt.DiskID]string) {
 	for again := true; again && ctx.Err() == nil; {
-		pairs, err := f.find(ctx)
+		stacks, err := f.s.disks.stacks(ctx)
 		if err != nil {
 			f.s.log.Warn("merge root disks", "err", err)
 		}
 		again = false
-		for _, m := range pairs {
-			done, err := f.merge(ctx, m)
+		for _, st := range stacks {
+			done, err := f.inPlace(ctx, st.lowest())
+			if err == nil && !done && len(st.disks) >= f.s.stacked {
+				done, err = f.byCopy(ctx, st.whole())
+			}
 			again = again || done // the next may lie over it
-			if err != nil && ctx.Err() == nil && failed[m] != err.Error() {
-				failed[m] = err.Error()
-				f.s.log.Warn("merge root disks", "disk", m.over, "under", m.under, "err", err)
+			if err != nil && ctx.Err() == nil && failed[st.over] != err.Error() {
+				failed[st.over] = err.Error()
+				f.s.log.Warn("merge root disks", "beneath", st.over, "err", err)
 			}
 		}
 	}
 }
 
-// list returns the pairs that may be merged, the lowest first.
-func (f flattening) list(ctx context.Context) (pairs []merge, err error) {
-	err = read(ctx, f.s.cfg.DB, func(tx *db.Tx) error {
-		return tx.Query(lone, nil, func(row *db.Row) error {
-			pairs = append(pairs, merge{holt.DiskID(row.Text(0)), holt.DiskID(row.Text(1)), holt.DiskID(row.Text(2))})
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for root disks to merge: %w", err)
-	}
-	return pairs, nil
-}
-
-// find returns of a chain only the lowest pair: the others change with it.
-func (f flattening) find(ctx context.Context) (lowest []merge, err error) {
-	pairs, err := f.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	changes := map[holt.DiskID]bool{}
-	for _, m := range pairs {
-		if !changes[m.under] && !changes[m.over] {
-			lowest = append(lowest, m)
-		}
-		changes[m.over], changes[m.under] = true, true
-	}
-	return lowest, nil
-}
-
-// merge merges one pair, unless a computer that needs it runs, or is about to.
-func (f flattening) merge(ctx context.Context, m merge) (done bool, err error) {
+// inPlace merges two disks, unless a computer that needs them runs, or is about to.
+func (f flattening) inPlace(ctx context.Context, m merge) (done bool, err error) {
 	k := f.s.disks
 	if !k.still.TryLock() {
 		return false, nil // whoever has it stores disks, and says when it has done so
 	}
 	defer k.still.Unlock()
+	archived, err := k.list(ctx, archivedOver, m.into, f.s.cfg.Archive != nil)
+	if err != nil || len(archived) > 0 {
+		return false, err
+	}
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
-	free, err := f.claim(bounded, m, cancel)
+	users, free, err := f.claim(bounded, m.into, false, cancel)
 	if err != nil || free == nil {
 		return false, err
 	}
 	defer free()
-	before := allocated(k.path(m.over)) + allocated(k.path(m.under))
-	if err := f.s.cfg.point("flatten/disk"); err != nil {
+	if len(users) == 0 { // they are about to be removed
+		return false, nil
+	}
+	over, under := k.path(m.into), k.path(m.under[0])
+	before := allocated(over) + allocated(under)
+	err = k.mark(bounded, m.into, true)
+	if err == nil {
+		err = f.s.cfg.point("flatten/disk")
+	}
+	if err != nil {
 		return false, err
 	}
-	if err := f.s.cfg.Engine.MergeDisk(bounded, k.path(m.over), k.path(m.under)); err != nil {
+	if err := f.s.cfg.Engine.MergeDisk(bounded, over, under); err != nil {
 		if bounded.Err() != nil && ctx.Err() == nil {
 			return false, nil // somebody wants to go on
 		}
@@ -157,77 +102,204 @@ func (f flattening) merge(ctx context.Context, m merge) (done bool, err error) {
 	if err := f.s.cfg.point("flatten/row"); err != nil {
 		return false, err
 	}
-	if err := f.record(context.WithoutCancel(ctx), m); err != nil {
+	if err := f.finish(context.WithoutCancel(ctx), m, nil); err != nil {
 		return false, err
 	}
-	f.s.log.Info("root disks merged", "disk", m.over, "freed", before-allocated(k.path(m.over)))
+	f.s.log.Info("root disks merged", "disk", m.into, "freed", before-allocated(over))
 	return true, nil
 }
 
-// record writes down that a merge is done. What the archive has of the two disks
-// was for a moment that is gone.
-func (f flattening) record(ctx context.Context, m merge) error {
-	for _, id := range []holt.DiskID{m.over, m.under} {
-		if err := f.s.disks.vault.drop(ctx, string(id)); err != nil {
-			return err // else it would be taken for what the merged one is
-		}
+// flattenedSuffix is added to the path of a disk that the one there is to be replaced with.
+const flattenedSuffix = ".flat"
+
+// byCopy merges disks whatever runs over them.
+func (f flattening) byCopy(ctx context.Context, m merge) (done bool, err error) {
+	k := f.s.disks
+	if !k.still.TryLock() {
+		return false, nil
 	}
-	return writeSync(ctx, f.s.cfg.DB, func(tx *db.Tx) error {
-		if err := tx.Exec(`UPDATE disk SET parent = ? WHERE id = ?`, m.parent, m.over); err != nil {
-			return err
-		}
-		return tx.Exec(`DELETE FROM disk WHERE id = ?`, m.under)
-	})
+	defer k.still.Unlock()
+	path, began, before := k.path(m.into), time.Now(), int64(0)
+	for _, id := range append(slices.Clone(m.under), m.into) {
+		before += allocated(k.path(id))
+	}
+	if err := f.s.cfg.point("flatten/copy"); err != nil {
+		return false, err
+	}
+	if err := f.s.cfg.Engine.FlattenDisk(ctx, path, k.path(m.under[len(m.under)-1]), path+flattenedSuffix); err != nil {
+		return false, err
+	}
+	defer os.Remove(path + flattenedSuffix)
+	users, free, err := f.await(ctx, m.into)
+	if err != nil {
+		return false, err
+	}
+	defer free()
+	k.collecting.Lock()
+	defer k.collecting.Unlock()
+	if there, err := k.mergeable(ctx, m); err != nil || !there || len(users) == 0 {
+		return false, err // they have gone, or are about to
+	}
+	if err := k.mark(ctx, m.into, true); err != nil {
+		return false, err
+	}
+	if err := replace(path, path+flattenedSuffix); err != nil {
+		return false, err
+	}
+	if err := f.s.cfg.point("flatten/replaced"); err != nil {
+		return false, err
+	}
+	if err := f.finish(context.WithoutCancel(ctx), m, users); err != nil {
+		return false, err
+	}
+	f.s.log.Info("root disks merged into one", "disk", m.into, "disks", len(m.under)+1, "freed", before-allocated(path), "ms", time.Since(began).Milliseconds())
+	f.s.keeper.kick()
+	return true, nil
 }
 
-// claim keeps the computers that have a disk beneath them from starting, until
-// free is called; nil: one runs, or a verb is at work on it.
-func (f flattening) claim(ctx context.Context, m merge, yield func()) (free func(), err error) {
+// replace puts a file that is synced in the place of another.
+func replace(path, by string) error {
+	err := os.Rename(by, path)
+	if err == nil {
+		err = machine.Sync(filepath.Dir(path))
+	}
+	if err != nil {
+		return HostError(fmt.Errorf("replace root disk: %w", err))
+	}
+	return nil
+}
+
+// reopenLimit bounds how long a machine that hangs keeps others from their disks.
+const reopenLimit = 20 * time.Second
+
+// finish writes down that a merge was done, of which the disks are marked, removes what it left,
+// and tells the machines of users, whose locks are held.
+func (f flattening) finish(ctx context.Context, m merge, users []holt.ComputerID) error {
+	k := f.s.disks
+	if err := k.merged(ctx, m); err != nil {
+		return err
+	}
+	for _, id := range m.under {
+		if err := os.Remove(k.path(id)); err != nil && !os.IsNotExist(err) {
+			f.s.log.Warn("a merged root disk is removed when the daemon starts again", "disk", id, "err", err)
+		}
+	}
+	for _, id := range users {
+		l := f.s.seats.live(id)
+		if l == nil {
+			continue
+		}
+		bounded, cancel := context.WithTimeout(ctx, reopenLimit)
+		err := l.m.Reopen(bounded)
+		cancel()
+		if err != nil {
+			f.s.log.Warn("a machine keeps the root disks open that were merged", "computer", id, "err", err)
+		}
+	}
+	return k.mark(ctx, m.into, false)
+}
+
+// settle finishes what a daemon that ended has begun. No computer has changed since;
+// those that run are adopted.
+func (f flattening) settle(ctx context.Context) error {
+	k := f.s.disks
+	marked, err := k.list(ctx, `SELECT id FROM disk WHERE merging ORDER BY created, id`)
+	if err != nil {
+		return err
+	}
+	for _, id := range marked {
+		m, err := f.found(ctx, id)
+		if err == nil {
+			err = machine.Sync(k.path(id))
+		}
+		if err != nil {
+			f.s.log.Warn("finish a merge of root disks", "disk", id, "err", err)
+			continue
+		}
+		users, free, err := f.claim(ctx, id, true, nil)
+		if err != nil || free == nil {
+			return err
+		}
+		err = f.finish(ctx, m, users)
+		free()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// found says by its file which disks one has taken in that are still in the table.
+func (f flattening) found(ctx context.Context, id holt.DiskID) (merge, error) {
+	k := f.s.disks
+	m := merge{into: id}
+	lies, err := f.s.cfg.Engine.DiskBase(ctx, k.path(id))
+	if err != nil {
+		return m, err
+	}
+	chain, err := k.chain(ctx, id)
+	if err != nil {
+		return m, err
+	}
+	for _, l := range chain[1:] {
+		// By name: the directory may have been moved.
+		if filepath.Base(k.path(l.id)) == filepath.Base(lies.Path) {
+			m.parent = l.id
+			return m, nil
+		}
+		m.under = append(m.under, l.id)
+	}
+	return m, nil
+}
+
+// claim keeps the computers that have a disk beneath them as they are, until free is
+// called; nil: a verb is at work on one, or one runs and none may. Whoever wants one
+// calls yield first, unless that is nil.
+func (f flattening) claim(ctx context.Context, id holt.DiskID, running bool, yield func()) (users []holt.ComputerID, free func(), err error) {
 	var held []func()
 	free = func() {
 		for _, unlock := range held {
 			unlock()
 		}
 	}
-	archived, err := f.s.disks.list(ctx, archivedOver, m.over, f.s.cfg.Archive != nil)
-	if err != nil || len(archived) > 0 {
-		return nil, err
-	}
-	users, err := f.users(ctx, m)
-	if err != nil || len(users) == 0 { // or it is about to be removed
-		return nil, err
-	}
-	for _, id := range users {
-		unlock, ok := f.s.seats.tryIdle(id, yield)
-		if !ok {
-			free()
-			return nil, nil
+	users, ok, err := f.s.disks.users(ctx, id, running)
+	for i := 0; i < len(users) && ok && err == nil; i++ {
+		var unlock func()
+		if unlock, ok = f.s.seats.tryQuiet(users[i], running, yield); ok {
+			held = append(held, unlock)
 		}
-		held = append(held, unlock)
 	}
-	// One that was being forked from them meanwhile is there now, or cannot come any more.
-	now, err := f.users(ctx, m)
-	if err != nil || !slices.Equal(now, users) {
+	if ok && err == nil {
+		// One that was being forked from them meanwhile is there now, or cannot come any more.
+		var now []holt.ComputerID
+		now, ok, err = f.s.disks.users(ctx, id, running)
+		ok = ok && slices.Equal(now, users)
+	}
+	if !ok || err != nil {
 		free()
-		return nil, err
+		return nil, nil, err
 	}
-	return free, nil
+	return users, free, nil
 }
 
-// users returns the computers that would have a disk open; none if one of them
-// may have a machine, whether this daemon knows it or not.
-func (f flattening) users(ctx context.Context, m merge) (ids []holt.ComputerID, err error) {
-	rest := true
-	err = read(ctx, f.s.cfg.DB, func(tx *db.Tx) error {
-		return tx.Query(usersOf, []any{m.over}, func(row *db.Row) error {
-			ids = append(ids, holt.ComputerID(row.Text(0)))
-			state := holt.ComputerState(row.Text(1))
-			rest = rest && (state == holt.ComputerPaused || state == holt.ComputerStopped)
-			return nil
-		})
-	})
-	if !rest {
-		ids = nil
+const (
+	awaitLimit = 10 * time.Minute
+	awaitEvery = 100 * time.Millisecond
+)
+
+// await is claim for computers that may run, once no verb is at work on any.
+func (f flattening) await(ctx context.Context, id holt.DiskID) (users []holt.ComputerID, free func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
+	defer cancel()
+	for {
+		users, free, err := f.claim(ctx, id, true, nil)
+		if err != nil || free != nil {
+			return users, free, err
+		}
+		select {
+		case <-time.After(awaitEvery):
+		case <-ctx.Done():
+			return nil, nil, holt.Errorf(holt.Timeout, "verbs are at work on computers over the disk %s: %w", id, ctx.Err())
+		}
 	}
-	return ids, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,11 +112,62 @@ func (s memory) keepRound(ctx context.Context) {
 		}
 		over = s.evict(ctx, 0)
 	}
+	if err := s.renewRound(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error("merged root disks are not in the archive yet; trying again later", "again_in", keepEvery, "err", err)
+	}
+}
+
+// renewRound stores the disks that were merged beneath moments in the archive, and drops what those were.
+func (s memory) renewRound(ctx context.Context) error {
+	all, err := s.moments.list(ctx, `WHERE state = 'ready' AND stored AND outdated ORDER BY created, id`)
+	for i := 0; i < len(all) && err == nil; i++ {
+		if err = s.renew(ctx, all[i]); s.isGone(ctx, all[i]) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.disks.dropLeft(ctx)
+}
+
+// renew has a moment in the archive lie over the disks that there are now.
+func (s memory) renew(ctx context.Context, m moment) error {
+	s.disks.still.Lock()
+	defer s.seats.rested()
+	defer s.disks.still.Unlock()
+	ctx, done := s.keeper.begin(ctx, m.ID)
+	defer done()
+	a, err := s.vault.about(ctx, string(m.ID))
+	if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
+		return s.moments.isNotStored(ctx, m.ID) // what is here is stored again
+	}
+	if err != nil {
+		return err
+	}
+	chain, err := s.disks.chain(ctx, m.disk)
+	if err == nil {
+		err = s.roomFor(ctx, m, chain, nil)
+	}
+	if err != nil {
+		return err
+	}
+	grown, err := s.storeDisks(ctx, chain, &a)
+	if err == nil {
+		err = s.cfg.point("keep/renew")
+	}
+	if err == nil {
+		err = s.vault.finish(ctx, string(m.ID), a)
+	}
+	if err != nil {
+		return errors.Join(err, s.moments.grew(ctx, m.ID, grown))
+	}
+	return s.moments.isStored(ctx, m.ID, grown)
 }
 
 // roomFor fails with OutOfSpace if what the archive has not yet of a moment, its files and
 // its disks, may be too much for the packs' disk.
-func (s memory) roomFor(ctx context.Context, m moment, chain []holt.DiskID, names []string) error {
+func (s memory) roomFor(ctx context.Context, m moment, chain []layer, names []string) error {
 	most := int64(0)
 	for _, name := range names {
 		n, err := s.vault.missing(ctx, string(m.ID), filepath.Join(s.moments.path(m.ID), name), name)
@@ -124,8 +176,8 @@ func (s memory) roomFor(ctx context.Context, m moment, chain []holt.DiskID, name
 		}
 		most += n
 	}
-	for _, id := range chain {
-		n, err := s.vault.missing(ctx, string(id), s.disks.path(id), diskFile)
+	for _, l := range chain {
+		n, err := s.vault.missing(ctx, string(l.space), s.disks.path(l.id), diskFile)
 		if err != nil {
 			return err
 		}
@@ -134,19 +186,31 @@ func (s memory) roomFor(ctx context.Context, m moment, chain []holt.DiskID, name
 	return s.vault.room(most)
 }
 
-// storeDisk puts the first disk of a chain into the archive.
-func (s memory) storeDisk(ctx context.Context, chain []holt.DiskID, image string) (grown int64, err error) {
-	if len(chain) > 1 {
-		return s.disks.store(ctx, chain[0], chain[1], "", image)
+// storeDisks puts the disks of a chain into the archive, the lowest first, and names them in a.
+func (s memory) storeDisks(ctx context.Context, chain []layer, a *about) (grown int64, err error) {
+	a.Disks = nil
+	for i := len(chain) - 1; i >= 0 && err == nil; i-- {
+		var n int64
+		n, err = s.storeDisk(ctx, chain[i:], a.Image)
+		grown += n
+		a.Disks = slices.Insert(a.Disks, 0, chain[i].space)
 	}
-	base, err := s.cfg.Engine.DiskBase(ctx, s.disks.path(chain[0]))
+	return grown, err
+}
+
+// storeDisk puts the first disk of a chain into the archive.
+func (s memory) storeDisk(ctx context.Context, chain []layer, image string) (grown int64, err error) {
+	if len(chain) > 1 {
+		return s.disks.store(ctx, chain[0], "", image)
+	}
+	base, err := s.cfg.Engine.DiskBase(ctx, s.disks.path(chain[0].id))
 	if err != nil {
 		return 0, err
 	}
 	if base.Format == "" || base.Format == "raw" {
 		base.Path = "" // the image's root
 	}
-	return s.disks.store(ctx, chain[0], "", base.Path, image)
+	return s.disks.store(ctx, chain[0], base.Path, image)
 }
 
 // isGone says whether a moment was deleted meanwhile.
@@ -188,13 +252,8 @@ func (s memory) store(ctx context.Context, m moment) error {
 	if err := s.roomFor(ctx, m, chain, names); err != nil {
 		return err
 	}
-	a := about{Moment: &m.Moment, Workspace: m.workspace, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Disks: chain, Image: r.image}
-	grown := int64(0)
-	for i := len(chain) - 1; i >= 0 && err == nil; i-- {
-		var n int64
-		n, err = s.storeDisk(ctx, chain[i:], r.image)
-		grown += n
-	}
+	a := about{Moment: &m.Moment, Workspace: m.workspace, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Image: r.image}
+	grown, err := s.storeDisks(ctx, chain, &a)
 	if err != nil {
 		return errors.Join(err, s.moments.grew(ctx, m.ID, grown))
 	}

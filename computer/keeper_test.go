@@ -187,7 +187,7 @@ func TestMomentsGoToTheArchive(t *testing.T) {
 	if about, err := w.vault.about(ctx, string(first.disk)); err != nil || len(about.Files) != 2 || about.Files[0].Name != baseFile || about.Files[0].Size != 12 {
 		t.Errorf("%+v %v", about, err)
 	}
-	if about, err := w.vault.about(ctx, string(second.disk)); err != nil || about.Disk != second.disk || about.Parent != forked.disk || about.Image != "digest" {
+	if about, err := w.vault.about(ctx, string(second.disk)); err != nil || about.Disk != second.disk || about.Image != "digest" {
 		t.Errorf("%+v %v", about, err)
 	}
 	done, err := w.use(ctx, first) // as it was found before it was stored
@@ -386,14 +386,17 @@ func TestThawedDiskIsStoredAnew(t *testing.T) {
 	w.ok(err)
 	w.spaces(string(before.disk))
 	w.ok(os.WriteFile(w.disks.path(present.disk), bytes.Repeat([]byte("changed"), 20_000), 0o600))
-	_, err = w.disks.store(ctx, present.disk, before.disk, "", "digest")
+	chain, err := w.disks.chain(ctx, present.disk)
 	w.ok(err)
-	about, err := w.vault.about(ctx, string(present.disk))
+	_, err = w.disks.store(ctx, chain[0], "", "digest")
+	w.ok(err)
+	space := string(chain[0].space)
+	about, err := w.vault.about(ctx, space)
 	if err != nil || about.Files[0].Size != 140_000 {
 		t.Errorf("%+v %v", about, err)
 	}
 	got := make([]byte, 7)
-	w.ok(w.vault.a.ReadAt(ctx, string(present.disk), diskFile+".00000", got, 0))
+	w.ok(w.vault.a.ReadAt(ctx, space, diskFile+".00000", got, 0))
 	if string(got) != "changed" {
 		t.Errorf("the archive has %q of it", got)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/db"
 	"holt/machine"
 )
 
@@ -147,7 +148,7 @@ func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err er
 		return 0, err
 	}
 	s.vault.dropOrSay(ctx, string(m.ID))
-	if err := s.dropThawed(ctx, m.disk); err != nil {
+	if err := s.thaw(ctx, m.disk); err != nil {
 		return 0, err
 	}
 	if err := s.cfg.point("moment/row"); err != nil {
@@ -157,17 +158,21 @@ func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err er
 		return 0, err
 	}
 	disks, err := s.disks.collect(ctx)
+	if err == nil {
+		err = s.disks.dropLeft(ctx)
+	}
+	s.seats.rested()
 	return freed + disks, err
 }
 
-// dropThawed drops what the archive has of a disk that a computer writes to: that was frozen
-// with a moment for which its computer does not go on from another, after all.
-func (s memory) dropThawed(ctx context.Context, id holt.DiskID) error {
+// thaw gives a disk that a computer writes to another name in the archive: it was frozen with a
+// moment for which its computer does not go on from another, after all.
+func (s memory) thaw(ctx context.Context, id holt.DiskID) error {
 	thawed, err := s.disks.list(ctx, `SELECT disk FROM computer WHERE disk = ? AND disk <> ''`, id)
 	if err != nil || len(thawed) == 0 {
 		return err
 	}
-	return s.vault.drop(ctx, string(id))
+	return writeSync(ctx, s.cfg.DB, func(tx *db.Tx) error { return s.disks.renew(tx, id) })
 }
 
 // lastOf says whether a workspace goes with a moment: a restore left it, nothing else is in it,

@@ -277,7 +277,7 @@ func (t momentTable) grew(ctx context.Context, id holt.MomentID, bytes int64) er
 // isStored says that all of a moment is in the archive.
 func (t momentTable) isStored(ctx context.Context, id holt.MomentID, bytes int64) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE moment SET stored = 1, grown = grown + ? WHERE id = ? AND state = 'ready'`, bytes, id)
+		return tx.Exec(`UPDATE moment SET stored = 1, outdated = 0, grown = grown + ? WHERE id = ? AND state = 'ready'`, bytes, id)
 	})
 }
 

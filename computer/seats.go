@@ -75,13 +75,14 @@ func (s *seats) tryLock(id holt.ComputerID) (unlock func(), ok bool) {
 	}
 }
 
-// tryIdle is tryLock for work that nobody waits for, at a computer without a
-// machine. Whoever wants the lock then calls yield first.
-func (s *seats) tryIdle(id holt.ComputerID, yield func()) (unlock func(), ok bool) {
+// tryQuiet is tryLock for work that nobody waits for, at a computer that has no
+// machine, unless it may run. Whoever wants the lock then calls yield first, if that is not nil. It
+// ends without a word to those who wait for computers to rest.
+func (s *seats) tryQuiet(id holt.ComputerID, running bool, yield func()) (unlock func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seat := s.at(id)
-	if seat.live != nil || seat.users > 0 {
+	if seat.live != nil && !running || seat.users > 0 {
 		return nil, false
 	}
 	seat.users++
@@ -92,7 +93,7 @@ func (s *seats) tryIdle(id holt.ComputerID, yield func()) (unlock func(), ok boo
 		defer s.mu.Unlock()
 		seat.yield = nil
 		<-seat.lock
-		if seat.users--; seat.users == 0 {
+		if seat.users--; seat.users == 0 && seat.live == nil {
 			delete(s.set, id)
 		}
 	}, true

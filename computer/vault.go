@@ -77,8 +77,7 @@ type about struct {
 	DiskSizeMB int              `json:"disk_size_mb,omitempty"`
 	Disks      []holt.DiskID    `json:"disks,omitempty"` // frozen with the moment, each laid over the next
 	Disk       holt.DiskID      `json:"disk,omitempty"`
-	Parent     holt.DiskID      `json:"parent,omitempty"` // the disk that one is laid over; absent: it lies over the image
-	Image      string           `json:"image,omitempty"`  // digest of the root beneath all
+	Image      string           `json:"image,omitempty"` // digest of the root beneath all
 	Files      []archivedFile   `json:"files"`
 }
 

@@ -296,3 +296,12 @@ func (d *Dir) recorded() (*Handle, Record, error) {
 	}
 	return h, r, nil
 }
+
+// Sync makes a file, or the names in a directory, survive power loss.
+func Sync(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

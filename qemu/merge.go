@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/machine"
 )
 
 // MergeDisk implements [machine.Engine]. What the smaller of the two holds is
@@ -50,7 +51,7 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 	if top.Bytes > bottom.Bytes {
 		err := e.image(ctx, path, "rebase", "-q", "-f", "qcow2", "-b", bottom.Base, "-F", bottom.BaseFormat, "--", path)
 		if err == nil {
-			err = syncPath(path)
+			err = machine.Sync(path)
 		}
 		if err == nil {
 			err = remove(under)
@@ -61,11 +62,11 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 	if err := e.image(ctx, path, "commit", "-q", "-d", "-f", "qcow2", "--", path); err != nil {
 		return err
 	}
-	if err = syncPath(under); err == nil {
+	if err = machine.Sync(under); err == nil {
 		err = os.Rename(under, path)
 	}
 	if err == nil {
-		err = syncPath(filepath.Dir(path))
+		err = machine.Sync(filepath.Dir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("merge disk: %w", err)
@@ -108,7 +109,7 @@ func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err e
 	if err := e.image(ctx, to, "rebase", "-q", "-f", "qcow2", "-b", bottom.Base, "-F", bottom.BaseFormat, "--", to); err != nil {
 		return err
 	}
-	return syncPath(to)
+	return machine.Sync(to)
 }
 
 // mergeSpareMB is what a merge, which nobody waits for, leaves free on the host's disk, MiB.

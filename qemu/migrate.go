@@ -109,7 +109,7 @@ func (s *stream) begin(ctx context.Context, pipe *os.File) error {
 	}
 	s.pauses.begin()
 	if disk := s.Disk(); disk != "" { // QEMU does it when the processors stop; then less is left to do
-		if err := syncPath(disk); err != nil {
+		if err := machine.Sync(disk); err != nil {
 			return fmt.Errorf("write out root disk: %w", err)
 		}
 	}

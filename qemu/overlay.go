@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/machine"
 )
 
 // overlay is a disk that the guest shall write to instead of the one it has.
@@ -97,13 +98,13 @@ func (e *Engine) createOverlay(ctx context.Context, path, under string, size int
 		}
 	}
 	if err == nil {
-		err = syncPath(making)
+		err = machine.Sync(making)
 	}
 	if err == nil {
 		err = os.Rename(making, path)
 	}
 	if err == nil {
-		err = syncPath(filepath.Dir(path))
+		err = machine.Sync(filepath.Dir(path))
 	}
 	if err != nil {
 		os.Remove(making)
@@ -114,14 +115,6 @@ func (e *Engine) createOverlay(ctx context.Context, path, under string, size int
 
 // makingSuffix is added to the path of an overlay that is being made.
 const makingSuffix = ".new"
-
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
 
 // newNode is a name for a disk that is to be opened.
 func (g *guest) newNode(ctx context.Context) (node string, err error) {
