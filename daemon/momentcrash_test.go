@@ -36,6 +36,7 @@ func TestKilledInMoments(t *testing.T) {
 	v.says("curie", "mkfifo hold; (read x < hold; echo $x > released) > /dev/null 2>&1 & echo kept > /run/memory; echo kept > /root/disk")
 	v.putAway("curie")
 	v.flatOut("curie")
+	v.rolls("curie")
 	for _, point := range points {
 		verb, step, _ := strings.Cut(point, "/")
 		switch verb {
