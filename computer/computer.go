@@ -105,7 +105,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		err = s.disks.tidy(ctx)
 	}
 	if err == nil {
-		err = flattening{s}.settle(ctx)
+		_, err = flattening{s}.settle(ctx, newTries())
 	}
 	if err == nil {
 		err = memory{s}.settleRestores(ctx) // they make disks

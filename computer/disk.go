@@ -122,7 +122,7 @@ func (k *disks) store(ctx context.Context, l layer, base, image string) (grown i
 
 // dropLeft drops what no moment in the archive needs any more.
 func (k *disks) dropLeft(ctx context.Context) error {
-	left, err := k.list(ctx, `SELECT space FROM disk_left WHERE NOT EXISTS (SELECT 1 FROM moment WHERE outdated AND stored)`)
+	left, err := k.list(ctx, `SELECT space FROM disk_left WHERE NOT EXISTS (SELECT 1 FROM moment WHERE `+outdated+`)`)
 	for i := 0; i < len(left) && err == nil; i++ {
 		if err = k.vault.drop(ctx, string(left[i])); err == nil {
 			err = write(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk_left WHERE space = ?`, left[i]) })

@@ -13,7 +13,8 @@
 // Tables computer, run, terminal, disk, moment, restore and idempotency of the control database
 // ([Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [RestoreSchema], [FlattenSchema]); one directory a
 // computer, DIR/<id>, which is the machine's directory (see package machine); and
-// one file a root disk, DISKS/<id>.qcow2. A disk lies over its parent or, if it has none, over that of the template's
+// one file a root disk, DISKS/<id>.qcow2, which is made behind its row and removed before it, or, when it was merged with
+// another, behind it. A disk lies over its parent or, if it has none, over that of the template's
 // snapshot that its computer was made of, or the image's root. TEMPLATES/<key> is the directory of a machine that
 // becomes such a snapshot, which is the image store's.
 //
@@ -27,7 +28,9 @@
 //
 // # Lock order
 //
-// The computer's own lock (seats.lock; one at a time, held over a whole verb),
+// disks.still, for as long as frozen disks are stored or replaced; nobody waits for it who has
+// a lock. The computer's own lock (seats.lock; one at a time, held over a whole verb;
+// merging takes several, of which it waits for none), then disks.collecting,
 // then those of the workspace registry, then the short ones (seats.mu, gate.mu,
 // live.mu, runSet.mu), which are never held while anything is waited for.
 // Reading a computer, and runs and files in a running one, take only short ones.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"holt"
 	"holt/machine"
 )
@@ -28,11 +30,27 @@ type flattening struct{ s *Store }
 // and more disks are slower to read.
 const stackedDisks = 8
 
+const (
+	awaitLimit = 10 * time.Minute       // for a copy to be put in its place
+	awaitEvery = 100 * time.Millisecond // it is tried
+	// copyAgain is how long disks are left alone whose copy came to nothing.
+	copyAgain = time.Hour
+	// reopenLimit bounds how long a machine that hangs keeps verbs from its computer.
+	reopenLimit = 20 * time.Second
+)
+
+// tries are what came to nothing, by the disk over a stack.
+type tries struct {
+	said  map[holt.DiskID]string
+	again map[holt.DiskID]time.Time // not before then
+}
+
+func newTries() tries { return tries{map[holt.DiskID]string{}, map[holt.DiskID]time.Time{}} }
+
 // run merges whenever there may be something to merge, until ctx ends.
 func (f flattening) run(ctx context.Context) {
-	failed := map[holt.DiskID]string{}
-	for ctx.Err() == nil {
-		f.all(ctx, failed)
+	for was := newTries(); ctx.Err() == nil; {
+		f.all(ctx, was)
 		select {
 		case <-f.s.seats.idle:
 		case <-ctx.Done():
@@ -42,24 +60,39 @@ func (f flattening) run(ctx context.Context) {
 
 // all merges what can be merged now. What cannot is said once, and tried again
 // when a verb has ended.
-func (f flattening) all(ctx context.Context, failed map[holt.DiskID]string) {
+func (f flattening) all(ctx context.Context, was tries) {
 	for again := true; again && ctx.Err() == nil; {
-		stacks, err := f.s.disks.stacks(ctx)
-		if err != nil {
-			f.s.log.Warn("merge root disks", "err", err)
-		}
 		again = false
+		marked, err := f.settle(ctx, was)
+		var stacks []stack
+		if err == nil {
+			stacks, err = f.s.disks.stacks(ctx)
+		}
+		if err != nil {
+			f.say(ctx, was, "", err)
+		}
 		for _, st := range stacks {
+			if slices.Contains(marked, st.over) || slices.ContainsFunc(st.disks, func(id holt.DiskID) bool { return slices.Contains(marked, id) }) {
+				continue // it is not settled
+			}
 			done, err := f.inPlace(ctx, st.lowest())
-			if err == nil && !done && len(st.disks) >= f.s.stacked {
-				done, err = f.byCopy(ctx, st.whole())
+			if err == nil && !done && len(st.disks) >= f.s.stacked && time.Now().After(was.again[st.over]) {
+				if done, err = f.byCopy(ctx, st.entire()); err != nil {
+					was.again[st.over] = time.Now().Add(copyAgain)
+				}
 			}
 			again = again || done // the next may lie over it
-			if err != nil && ctx.Err() == nil && failed[st.over] != err.Error() {
-				failed[st.over] = err.Error()
-				f.s.log.Warn("merge root disks", "beneath", st.over, "err", err)
+			if err != nil {
+				f.say(ctx, was, st.over, err)
 			}
 		}
+	}
+}
+
+func (f flattening) say(ctx context.Context, was tries, over holt.DiskID, err error) {
+	if ctx.Err() == nil && was.said[over] != err.Error() {
+		was.said[over] = err.Error()
+		f.s.log.Warn("merge root disks", "beneath", over, "err", err)
 	}
 }
 
@@ -86,14 +119,13 @@ func (f flattening) inPlace(ctx context.Context, m merge) (done bool, err error)
 	}
 	over, under := k.path(m.into), k.path(m.under[0])
 	before := allocated(over) + allocated(under)
-	err = k.mark(bounded, m.into, true)
-	if err == nil {
+	if err = k.mark(bounded, m.into); err == nil {
 		err = f.s.cfg.point("flatten/disk")
 	}
-	if err != nil {
-		return false, err
+	if err == nil {
+		err = f.s.cfg.Engine.MergeDisk(bounded, over, under)
 	}
-	if err := f.s.cfg.Engine.MergeDisk(bounded, over, under); err != nil {
+	if err != nil {
 		if bounded.Err() != nil && ctx.Err() == nil {
 			return false, nil // somebody wants to go on
 		}
@@ -102,11 +134,12 @@ func (f flattening) inPlace(ctx context.Context, m merge) (done bool, err error)
 	if err := f.s.cfg.point("flatten/row"); err != nil {
 		return false, err
 	}
-	if err := f.finish(context.WithoutCancel(ctx), m, nil); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	if err := f.record(ctx, m); err != nil {
 		return false, err
 	}
 	f.s.log.Info("root disks merged", "disk", m.into, "freed", before-allocated(over))
-	return true, nil
+	return true, k.unmark(ctx, m.into)
 }
 
 // flattenedSuffix is added to the path of a disk that the one there is to be replaced with.
@@ -115,10 +148,6 @@ const flattenedSuffix = ".flat"
 // byCopy merges disks whatever runs over them.
 func (f flattening) byCopy(ctx context.Context, m merge) (done bool, err error) {
 	k := f.s.disks
-	if !k.still.TryLock() {
-		return false, nil
-	}
-	defer k.still.Unlock()
 	path, began, before := k.path(m.into), time.Now(), int64(0)
 	for _, id := range append(slices.Clone(m.under), m.into) {
 		before += allocated(k.path(id))
@@ -135,47 +164,49 @@ func (f flattening) byCopy(ctx context.Context, m merge) (done bool, err error) 
 		return false, err
 	}
 	defer free()
+	if done, err = f.replace(ctx, m, users); err != nil || !done {
+		return false, err
+	}
+	f.s.log.Info("root disks merged into one", "disk", m.into, "disks", len(m.under)+1, "freed", before-allocated(path), "ms", time.Since(began).Milliseconds())
+	ctx = context.WithoutCancel(ctx)
+	if err := f.reopen(ctx, users); err != nil {
+		return false, err
+	}
+	return true, k.unmark(ctx, m.into)
+}
+
+// replace puts the copy in its place, unless the disks have gone, or are about to.
+func (f flattening) replace(ctx context.Context, m merge, users []holt.ComputerID) (done bool, err error) {
+	k := f.s.disks
 	k.collecting.Lock()
 	defer k.collecting.Unlock()
 	if there, err := k.mergeable(ctx, m); err != nil || !there || len(users) == 0 {
-		return false, err // they have gone, or are about to
-	}
-	if err := k.mark(ctx, m.into, true); err != nil {
 		return false, err
 	}
-	if err := replace(path, path+flattenedSuffix); err != nil {
+	if err := k.mark(ctx, m.into); err != nil {
 		return false, err
+	}
+	path := k.path(m.into)
+	err = os.Rename(path+flattenedSuffix, path)
+	if err == nil {
+		err = machine.Sync(k.dir)
+	}
+	if err != nil {
+		return false, HostError(fmt.Errorf("replace root disk: %w", err))
 	}
 	if err := f.s.cfg.point("flatten/replaced"); err != nil {
 		return false, err
 	}
-	if err := f.finish(context.WithoutCancel(ctx), m, users); err != nil {
-		return false, err
-	}
-	f.s.log.Info("root disks merged into one", "disk", m.into, "disks", len(m.under)+1, "freed", before-allocated(path), "ms", time.Since(began).Milliseconds())
-	f.s.keeper.kick()
-	return true, nil
+	return true, f.record(context.WithoutCancel(ctx), m)
 }
 
-// replace puts a file that is synced in the place of another.
-func replace(path, by string) error {
-	err := os.Rename(by, path)
-	if err == nil {
-		err = machine.Sync(filepath.Dir(path))
-	}
-	if err != nil {
-		return HostError(fmt.Errorf("replace root disk: %w", err))
-	}
-	return nil
-}
-
-// reopenLimit bounds how long a machine that hangs keeps others from their disks.
-const reopenLimit = 20 * time.Second
-
-// finish writes down that a merge was done, of which the disks are marked, removes what it left,
-// and tells the machines of users, whose locks are held.
-func (f flattening) finish(ctx context.Context, m merge, users []holt.ComputerID) error {
+// record writes down that a merge was done, and removes what it left. Files go behind their
+// rows: what they held is in the one that stays.
+func (f flattening) record(ctx context.Context, m merge) error {
 	k := f.s.disks
+	if len(m.under) == 0 {
+		return nil // it was written down
+	}
 	if err := k.merged(ctx, m); err != nil {
 		return err
 	}
@@ -184,49 +215,69 @@ func (f flattening) finish(ctx context.Context, m merge, users []holt.ComputerID
 			f.s.log.Warn("a merged root disk is removed when the daemon starts again", "disk", id, "err", err)
 		}
 	}
-	for _, id := range users {
-		l := f.s.seats.live(id)
-		if l == nil {
-			continue
-		}
-		bounded, cancel := context.WithTimeout(ctx, reopenLimit)
-		err := l.m.Reopen(bounded)
-		cancel()
-		if err != nil {
-			f.s.log.Warn("a machine keeps the root disks open that were merged", "computer", id, "err", err)
-		}
-	}
-	return k.mark(ctx, m.into, false)
+	f.s.keeper.kick()
+	return nil
 }
 
-// settle finishes what a daemon that ended has begun. No computer has changed since;
-// those that run are adopted.
-func (f flattening) settle(ctx context.Context) error {
+// reopen has the machines of computers, whose locks are held, open the disks that there are now.
+func (f flattening) reopen(ctx context.Context, users []holt.ComputerID) error {
+	ctx, cancel := context.WithTimeout(ctx, reopenLimit)
+	defer cancel()
+	var all errgroup.Group
+	for _, id := range users {
+		if l := f.s.seats.live(id); l != nil {
+			all.Go(func() error {
+				err := l.m.Reopen(ctx)
+				if err != nil && !ended(l.m) {
+					return fmt.Errorf("the machine of %s has merged disks open: %w", id, err)
+				}
+				return nil
+			})
+		}
+	}
+	return all.Wait()
+}
+
+// settle finishes what was begun, by this daemon or another, and did not come to its end. It
+// returns what stays marked, since a verb is at work or a machine does not let go.
+func (f flattening) settle(ctx context.Context, was tries) (marked []holt.DiskID, err error) {
 	k := f.s.disks
-	marked, err := k.list(ctx, `SELECT id FROM disk WHERE merging ORDER BY created, id`)
-	if err != nil {
+	if marked, err = k.marked(ctx); err != nil || len(marked) == 0 {
+		return nil, err
+	}
+	if !k.still.TryLock() {
+		return marked, nil
+	}
+	defer k.still.Unlock()
+	for _, id := range marked {
+		if err := f.settleOne(ctx, id); err != nil {
+			f.say(ctx, was, id, err)
+		}
+	}
+	return k.marked(ctx)
+}
+
+func (f flattening) settleOne(ctx context.Context, id holt.DiskID) error {
+	k := f.s.disks
+	users, free, err := f.claim(ctx, id, true, nil)
+	if err != nil || free == nil {
 		return err
 	}
-	for _, id := range marked {
-		m, err := f.found(ctx, id)
-		if err == nil {
-			err = machine.Sync(k.path(id))
-		}
-		if err != nil {
-			f.s.log.Warn("finish a merge of root disks", "disk", id, "err", err)
-			continue
-		}
-		users, free, err := f.claim(ctx, id, true, nil)
-		if err != nil || free == nil {
-			return err
-		}
-		err = f.finish(ctx, m, users)
-		free()
-		if err != nil {
-			return err
-		}
+	defer free()
+	m, err := f.found(ctx, id)
+	if err == nil {
+		err = machine.Sync(k.path(id))
 	}
-	return nil
+	if err == nil {
+		err = f.record(ctx, m)
+	}
+	if err == nil {
+		err = f.reopen(ctx, users)
+	}
+	if err == nil {
+		err = k.unmark(ctx, id)
+	}
+	return err
 }
 
 // found says by its file which disks one has taken in that are still in the table.
@@ -282,19 +333,22 @@ func (f flattening) claim(ctx context.Context, id holt.DiskID, running bool, yie
 	return users, free, nil
 }
 
-const (
-	awaitLimit = 10 * time.Minute
-	awaitEvery = 100 * time.Millisecond
-)
-
-// await is claim for computers that may run, once no verb is at work on any.
+// await is claim for computers that may run, once no verb is at work on any, and no disk is
+// being stored.
 func (f flattening) await(ctx context.Context, id holt.DiskID) (users []holt.ComputerID, free func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
 	defer cancel()
+	still := &f.s.disks.still
 	for {
-		users, free, err := f.claim(ctx, id, true, nil)
-		if err != nil || free != nil {
-			return users, free, err
+		if still.TryLock() {
+			users, free, err := f.claim(ctx, id, true, nil)
+			if err == nil && free != nil {
+				return users, func() { free(); still.Unlock() }, nil
+			}
+			still.Unlock()
+			if err != nil {
+				return nil, nil, err
+			}
 		}
 		select {
 		case <-time.After(awaitEvery):

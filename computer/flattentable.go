@@ -52,8 +52,8 @@ type merge struct {
 	parent holt.DiskID
 }
 
-// whole makes one disk of a stack.
-func (s stack) whole() merge { return merge{s.disks[0], s.disks[1:], s.parent} }
+// entire makes one disk of a stack.
+func (s stack) entire() merge { return merge{s.disks[0], s.disks[1:], s.parent} }
 
 // lowest merges the last of a stack with the one over it.
 func (s stack) lowest() merge {
@@ -109,32 +109,51 @@ func (k *disks) mergeable(ctx context.Context, m merge) (bool, error) {
 	return false, nil
 }
 
-// mark says that a disk is being merged, or not any more.
-func (k *disks) mark(ctx context.Context, id holt.DiskID, on bool) error {
-	return writeSync(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`UPDATE disk SET merging = ? WHERE id = ?`, on, id) })
+// outdated is true of moments that the archive has over disks that were merged since.
+const outdated = `outdated AND stored AND state = 'ready'`
+
+// mark says that the file of a disk is about to change, and that the archive has another until
+// then; it stays marked until unmark.
+func (k *disks) mark(ctx context.Context, id holt.DiskID) error {
+	return writeSync(ctx, k.d, func(tx *db.Tx) error {
+		if _, marked, err := textOf(tx, `SELECT 1 FROM disk WHERE id = ? AND merging`, id); err != nil || marked {
+			return err
+		}
+		if err := k.renew(tx, id); err != nil {
+			return err
+		}
+		if err := tx.Exec(`UPDATE disk SET merging = 1 WHERE id = ?`, id); err != nil {
+			return err
+		}
+		return tx.Exec(above+`UPDATE moment SET outdated = 1 WHERE stored AND disk IN above`, id)
+	})
+}
+
+// unmark says that a disk's row is right, and that machines have its file open.
+func (k *disks) unmark(ctx context.Context, id holt.DiskID) error {
+	return writeSync(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`UPDATE disk SET merging = 0 WHERE id = ?`, id) })
+}
+
+// marked are the disks whose files say better than their rows what they lie over.
+func (k *disks) marked(ctx context.Context) ([]holt.DiskID, error) {
+	return k.list(ctx, `SELECT id FROM disk WHERE merging ORDER BY created, id`)
 }
 
 // merged writes down that a merge was done. It stays marked.
 func (k *disks) merged(ctx context.Context, m merge) error {
-	if len(m.under) == 0 {
-		return nil // it was written down
-	}
 	return writeSync(ctx, k.d, func(tx *db.Tx) error {
 		if err := tx.Exec(`UPDATE disk SET parent = ? WHERE id = ?`, m.parent, m.into); err != nil {
 			return err
 		}
-		if err := k.renew(tx, m.into); err != nil {
-			return err
-		}
 		for _, id := range m.under {
-			if err := tx.Exec(`INSERT OR IGNORE INTO disk_left SELECT space FROM disk WHERE id = ?`, id); err != nil {
+			if err := k.renew(tx, id); err != nil { // for the name that it leaves
 				return err
 			}
 			if err := tx.Exec(`DELETE FROM disk WHERE id = ?`, id); err != nil {
 				return err
 			}
 		}
-		return tx.Exec(above+`UPDATE moment SET outdated = 1 WHERE stored AND disk IN above`, m.into)
+		return nil
 	})
 }
 

@@ -3,7 +3,9 @@ package computer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -96,8 +98,11 @@ func (s memory) keepRound(ctx context.Context) {
 		s.log.Warn("look for moments to store", "err", err)
 	}
 	for _, m := range all {
-		if ctx.Err() != nil || m.Kind != holt.MomentSnapshot && over <= 0 {
+		if ctx.Err() != nil {
 			return
+		}
+		if m.Kind != holt.MomentSnapshot && over <= 0 {
+			break
 		}
 		began := time.Now()
 		err := s.store(ctx, m)
@@ -117,18 +122,16 @@ func (s memory) keepRound(ctx context.Context) {
 	}
 }
 
-// renewRound stores the disks that were merged beneath moments in the archive, and drops what those were.
+// renewRound stores the disks that were merged beneath moments in the archive, and drops what those
+// were once no moment there lies over them.
 func (s memory) renewRound(ctx context.Context) error {
-	all, err := s.moments.list(ctx, `WHERE state = 'ready' AND stored AND outdated ORDER BY created, id`)
-	for i := 0; i < len(all) && err == nil; i++ {
-		if err = s.renew(ctx, all[i]); s.isGone(ctx, all[i]) {
-			err = nil
+	all, err := s.moments.list(ctx, `WHERE `+outdated+` ORDER BY created, id`)
+	for _, m := range all {
+		if failed := s.renew(ctx, m); failed != nil && ctx.Err() == nil && !s.isGone(ctx, m) {
+			err = errors.Join(err, fmt.Errorf("moment %s: %w", m.ID, failed))
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return s.disks.dropLeft(ctx)
+	return errors.Join(err, s.disks.dropLeft(ctx))
 }
 
 // renew has a moment in the archive lie over the disks that there are now.
@@ -138,9 +141,15 @@ func (s memory) renew(ctx context.Context, m moment) error {
 	defer s.disks.still.Unlock()
 	ctx, done := s.keeper.begin(ctx, m.ID)
 	defer done()
+	if _, err := s.moments.get(ctx, m.ID); err != nil {
+		return err // it has begun to go before this began
+	}
 	a, err := s.vault.about(ctx, string(m.ID))
 	if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
-		return s.moments.isNotStored(ctx, m.ID) // what is here is stored again
+		_, lost := os.Lstat(filepath.Join(s.moments.path(m.ID), machine.MemoryFile))
+		if lost == nil || m.Stopped {
+			return s.moments.isNotStored(ctx, m.ID) // all of it is here, and is stored again
+		}
 	}
 	if err != nil {
 		return err

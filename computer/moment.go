@@ -158,10 +158,10 @@ func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err er
 		return 0, err
 	}
 	disks, err := s.disks.collect(ctx)
-	if err == nil {
-		err = s.disks.dropLeft(ctx)
+	if lost := s.disks.dropLeft(ctx); lost != nil {
+		s.log.Warn("what was merged is removed from the archive later", "err", lost)
 	}
-	s.seats.rested()
+	s.seats.rested() // disks may be needed by nothing but another now
 	return freed + disks, err
 }
 

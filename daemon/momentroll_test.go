@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 
 	"holt"
@@ -63,7 +64,14 @@ func (v *vm) rolls(computer string) {
 	if err := v.Computers.Delete(ctx, "rolled", ""); err != nil {
 		t.Error(err)
 	}
-	within(t, last+" to be in the archive again", archived)
+	within(t, "the archive to have the merged disk only", func() bool {
+		out, err := exec.Command("sqlite3", "-readonly", filepath.Join(v.dir, "holt.db"),
+			"SELECT (SELECT count(*) FROM disk_left) + (SELECT count(*) FROM moment WHERE outdated)").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out) == "0\n" && archived()
+	})
 	if report, err := v.Archive.Check(ctx); err != nil || len(report.Problems) > 0 {
 		t.Errorf("the archive: %+v %v", report, err)
 	}

@@ -38,5 +38,7 @@ func (g *guest) Reopen(ctx context.Context) error {
 			break
 		}
 	}
-	return errors.Join(err, g.closeUnused(context.WithoutCancel(ctx)))
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.engine.wait)
+	defer cancel()
+	return errors.Join(err, g.closeUnused(late))
 }
