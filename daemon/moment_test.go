@@ -101,6 +101,17 @@ func (v *vm) again(kill string) {
 	v.process = spawn(v.t, v.dir, kill)
 }
 
+// dies waits for the daemon to kill itself.
+func (v *vm) dies(point string) {
+	v.t.Helper()
+	select {
+	case err := <-v.done:
+		v.done <- err
+	case <-time.After(patience):
+		v.t.Fatalf("the daemon has not come to %s", point)
+	}
+}
+
 // says runs a command and returns what it says; it must succeed.
 func (v *vm) says(computer, command string) string {
 	v.t.Helper()

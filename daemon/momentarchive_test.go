@@ -24,7 +24,7 @@ func (v *vm) putAway(computer string) {
 		_, err := caller.Computers.Snapshot(ctx, computer, holt.SnapshotSpec{Name: "away"}, "away")
 		done <- err
 	}()
-	v.wait()
+	v.dies("keep/strip")
 	v.again("")
 	if err := <-done; err != nil {
 		t.Fatal(err)

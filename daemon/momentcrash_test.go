@@ -39,13 +39,14 @@ func TestKilledInMoments(t *testing.T) {
 	v.rolls("curie")
 	for _, point := range points {
 		verb, step, _ := strings.Cut(point, "/")
+		at := point
 		switch verb {
 		case "present":
 			verb = "restore"
 		case "resumed": // of what is restored
-			verb, point = "restore", "resume/"+step
+			verb, at = "restore", "resume/"+step
 		}
-		v.killedAt(point, verb)
+		v.killedAt(at, verb, point)
 	}
 	v.restoresNot("curie", full)
 	v.restoresNeither("curie")
@@ -115,8 +116,8 @@ func (v *vm) flatOut(computer string) {
 	}
 }
 
-// killedAt has a verb cut off at a point, and repeated.
-func (v *vm) killedAt(point, verb string) {
+// killedAt has a verb cut off at a point, and repeated with the same key.
+func (v *vm) killedAt(point, verb, key string) {
 	t, ctx := v.t, context.Background()
 	t.Helper()
 	if verb == "resume" {
@@ -140,8 +141,8 @@ func (v *vm) killedAt(point, verb string) {
 	v.again(point)
 	done := make(chan error, 1)
 	caller := connect(t, v.dir)
-	go func() { done <- v.act(ctx, caller, verb, point) }()
-	v.wait()
+	go func() { done <- v.act(ctx, caller, verb, key) }()
+	v.dies(point)
 	v.again("")
 	if err := <-done; err != nil {
 		t.Errorf("%s: the repeated call: %v", point, err)

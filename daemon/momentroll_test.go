@@ -44,7 +44,7 @@ func (v *vm) rolls(computer string) {
 		}
 		done <- nil
 	}()
-	v.wait()
+	v.dies("flatten/replaced")
 	v.again("")
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -114,7 +114,7 @@ func (v *vm) killedTemplate(images, point string) {
 		defer close(done)
 		caller.Computers.Create(ctx, holt.ComputerSpec{Name: "bohr", MemoryMB: 256}, "")
 	}()
-	v.wait()
+	v.dies(point)
 	leave()
 	<-done
 	caller.Close()
