@@ -49,7 +49,7 @@ func (v *vm) rolls(computer string) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	within(t, "disks to be merged beneath a machine that runs", func() bool { return len(namesIn(t, filepath.Join(v.dir, "disks"))) < taken-3 })
+	within(t, "disks to be merged beneath a machine that runs", func() bool { return len(namesIn(t, filepath.Join(v.dir, "disks"))) < taken })
 	const kept = "cat /root/rolled; cd / && cat /var/lib/dpkg/info/{bash,coreutils}.md5sums | grep bin/ | md5sum -c --quiet"
 	const want = "0\n1\n2\n3\n4\n5\n6\n7\n8\n9"
 	if got := v.says(computer, kept); got != want {
