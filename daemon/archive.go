@@ -172,7 +172,8 @@ func (a *Archive) dropLost(ctx context.Context) error {
 	}
 	has := map[string]bool{}
 	err = a.spaces.table.db.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT id FROM workspace UNION ALL SELECT id FROM moment UNION ALL SELECT space FROM disk UNION ALL SELECT space FROM disk_left`, nil,
+		return tx.Query(`SELECT id FROM workspace UNION ALL SELECT id FROM moment UNION ALL SELECT space FROM disk
+			UNION ALL SELECT space FROM disk_left WHERE EXISTS (SELECT 1 FROM moment WHERE outdated AND stored)`, nil,
 			func(r *db.Row) error { has[r.Text(0)] = true; return nil })
 	})
 	if err != nil {
