@@ -447,3 +447,32 @@ func TestChangedAndLinked(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// What has its old times, since a restore of paths gave them back, has them also after a restore
+// that gives it, or a directory, other names.
+func TestRestoreKeepsTimes(t *testing.T) {
+	for _, paths := range [][]string{nil, {"/d", "/moved", "/kept"}} {
+		f := newFixture(t, quiet(Options{}))
+		f.mkdir("d")
+		f.put("d/e", "x")
+		_, err := f.t.Link(f.c, f.must("d/e").Ino, Root, "kept")
+		f.ok(err)
+		f.checkpoint("then")
+		dir, file := f.must("d"), f.must("kept")
+		f.ok(f.rename("d/e", "moved", 0))
+		f.restore("then", "/d", "/kept") // e comes back as a copy: it has another name
+		if got := f.must("d"); got != dir {
+			t.Errorf("a directory restored: %+v, want %+v", got, dir)
+		}
+		f.restore("then", paths...) // and now itself
+		if got := f.must("d"); got != dir {
+			t.Errorf("and again, with %q: %+v, want %+v", paths, got, dir)
+		}
+		if got := f.must("d/e"); got != file {
+			t.Errorf("its file, with %q: %+v, want %+v", paths, got, file)
+		}
+		if _, err := f.stat("moved"); err == nil {
+			t.Error("what was moved is there still")
+		}
+	}
+}

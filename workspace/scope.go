@@ -24,8 +24,9 @@ func (s *scope) goal() (*goal, error) {
 	s.erased, s.own, s.copies = map[dirName]bool{}, map[Ino]bool{}, Ino(s.t.count.NextIno)
 	if len(s.paths) == 0 {
 		s.g.erase, s.g.enter = s.d.gone, s.d.came
+		named := s.named()
 		for ino, p := range s.d.inodes {
-			if p.after != nil && !p.same() {
+			if p.after != nil && (!p.same() || named[ino]) {
 				s.g.inodes[ino] = was{row: p.after, at: s.d.after}
 			}
 		}
@@ -42,6 +43,18 @@ func (s *scope) goal() (*goal, error) {
 		}
 	}
 	return s.g, nil
+}
+
+// named are the directories that lose or get names, and what has those: that gives all of them
+// other times, also where they have those of then, since a restore of paths gave them back.
+func (s *scope) named() map[Ino]bool {
+	all := map[Ino]bool{}
+	for _, list := range [][]placedEntry{s.g.erase, s.g.enter} {
+		for _, e := range list {
+			all[e.parent], all[e.ino] = true, true
+		}
+	}
+	return all
 }
 
 // same tells whether an inode is on both sides the same, but for what follows
@@ -270,8 +283,9 @@ func (s *scope) want(ino, like Ino) error {
 
 // inPlace wants what changed under names that did not, in scope.
 func (s *scope) inPlace() error {
+	named := s.named()
 	for ino, p := range s.d.inodes {
-		if p.before == nil || p.after == nil || p.same() || s.g.inodes[ino].row != nil {
+		if p.before == nil || p.after == nil || p.same() && !named[ino] || s.g.inodes[ino].row != nil {
 			continue
 		}
 		names, err := s.d.after.names(ino)
