@@ -152,6 +152,7 @@ func (v *vm) merges(computer string) {
 // nothingKept fails the test unless all that computers had is gone.
 func (v *vm) nothingKept() {
 	v.t.Helper()
+	within(v.t, "a copy of disks that are gone to go", func() bool { return len(namesIn(v.t, filepath.Join(v.dir, "disks"))) == 0 })
 	for _, sub := range []string{"computers", "workspaces", "moments", "disks", "templates"} {
 		if names := namesIn(v.t, filepath.Join(v.dir, sub)); len(names) > 0 {
 			v.t.Errorf("%s holds %v", sub, names)
