@@ -21,6 +21,7 @@ type Forked struct {
 
 // ForkedWorkspace is one fork, or why it was not made.
 type ForkedWorkspace struct {
+	Name      string     `json:"name"`
 	Workspace *Workspace `json:"workspace,omitempty"`
 	Error     *Error     `json:"error,omitempty"`
 }

@@ -41,29 +41,51 @@ afterwards; holt workspace merge brings changes back.`,
 	return cmd
 }
 
-// reportForks says what was made. The first that was not is the error.
+// forksFailed are the forks of one call that were not made.
+type forksFailed struct {
+	first *holt.Error
+	count int
+}
+
+// note says why one was not made, if so.
+func (f *forksFailed) note(a *app, name string, why *holt.Error) {
+	if why == nil {
+		return
+	}
+	if f.count++; f.first == nil {
+		f.first = why
+	}
+	a.say("%s was not made: %s", visible(name), visible(why.Message))
+}
+
+// err is the error of a call that was to make so many.
+func (f *forksFailed) err(asked int) error {
+	if f.count == 0 {
+		return nil
+	}
+	e := holt.Errorf(f.first.Code, "%d of %d forks were not made", f.count, asked)
+	e.Hint = f.first.Hint
+	return e
+}
+
+// reportForks says what was made.
 func (a *app) reportForks(forked holt.Forked) error {
-	var failed error
 	if a.wantsJSON() {
 		if err := printJSON(a.Out, forked); err != nil {
 			return err
 		}
 	}
+	var failed forksFailed
 	for _, one := range forked.Workspaces {
-		if one.Error != nil {
-			if failed == nil {
-				failed = one.Error
-			}
-			continue
-		}
-		if w := one.Workspace; !a.wantsJSON() {
+		if w := one.Workspace; one.Error == nil && !a.wantsJSON() {
 			fmt.Fprintf(a.Out, "workspace %s is there, forked from %s at %s\n", w.Name, visible(w.Parent.Name), visible(w.Parent.Checkpoint))
 		}
+		failed.note(a, one.Name, one.Error)
 	}
-	if failed == nil && len(forked.Workspaces) == 1 {
+	if failed.count == 0 && len(forked.Workspaces) == 1 {
 		a.say("next: holt computer create --workspace %s", forked.Workspaces[0].Workspace.Name)
 	}
-	return failed
+	return failed.err(len(forked.Workspaces))
 }
 
 // parent says what a workspace was forked from.

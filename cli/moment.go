@@ -102,26 +102,21 @@ elsewhere end. holt workspace merge brings files back.`,
 	return cmd
 }
 
-// reportComputerForks says what was made. The first that was not is the error.
+// reportComputerForks says what was made.
 func (a *app) reportComputerForks(of string, forked holt.ForkedComputers) error {
-	var failed error
 	if a.wantsJSON() {
 		if err := printJSON(a.Out, forked); err != nil {
 			return err
 		}
 	}
+	var failed forksFailed
 	for _, one := range forked.Computers {
-		if one.Error != nil {
-			if failed == nil {
-				failed = one.Error
-			}
-			continue
-		}
-		if !a.wantsJSON() {
+		if one.Error == nil && !a.wantsJSON() {
 			fmt.Fprintf(a.Out, "%s runs, forked from %s\n", visible(one.Name), visible(of))
 		}
+		failed.note(a, one.Name, one.Error)
 	}
-	return failed
+	return failed.err(len(forked.Computers))
 }
 
 func (a *app) momentCommand() *cobra.Command {

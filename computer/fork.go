@@ -60,6 +60,9 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 	if count -= len(out.Computers); count <= 0 {
 		return out, nil
 	}
+	if out.Moment != "" { // the others are of the same instant
+		spec.At = string(out.Moment)
+	}
 	from, r, unlock, err := s.forkable(ctx, ref, spec.At)
 	if err != nil {
 		return out, err

@@ -44,7 +44,7 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (
 	ctx, done := e.during(ctx)
 	defer done()
 	for _, name := range names {
-		var one holt.ForkedWorkspace
+		one := holt.ForkedWorkspace{Name: name}
 		id := holt.NewWorkspaceID()
 		at, err := w.forkOne(ctx, r, ws, id, workspace.ForkOptions{At: spec.At, Child: name})
 		err = e.reason(err)

@@ -25,9 +25,9 @@ func (n workspaces) Fork(ctx context.Context, ref string, spec holt.ForkSpec, ke
 			w, err := n.fork(ctx, parent, name, &spec.At)
 			switch {
 			case err == nil:
-				out.Workspaces = append(out.Workspaces, holt.ForkedWorkspace{Workspace: w})
+				out.Workspaces = append(out.Workspaces, holt.ForkedWorkspace{Name: name, Workspace: w})
 			case spec.Count > 1:
-				out.Workspaces = append(out.Workspaces, holt.ForkedWorkspace{Error: holt.AsError(err)})
+				out.Workspaces = append(out.Workspaces, holt.ForkedWorkspace{Name: name, Error: holt.AsError(err)})
 			default:
 				return out, err
 			}
