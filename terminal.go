@@ -64,6 +64,9 @@ type AttachSpec struct {
 	// client, "" if there is none, and how many bytes of its input it no longer has.
 	Client string
 	Input  int64
+	// Again: this client was attached before and was cut off. A paused computer is then not
+	// woken before something comes from it.
+	Again bool
 }
 
 // TerminalInput is what an attached client sends: bytes, or a new size.
@@ -74,7 +77,7 @@ type TerminalInput struct {
 
 // TerminalEvent is one step of an attachment.
 type TerminalEvent struct {
-	Kind     TerminalEventKind `json:"kind" enum:"attached,output,gap,resize,taken,exit,error"`
+	Kind     TerminalEventKind `json:"kind" enum:"paused,attached,output,gap,resize,taken,exit,error"`
 	Offset   int64             `json:"offset,omitempty" doc:"for attached and gap: position in the terminal's output, bytes from its start"`
 	Data     []byte            `json:"-"`
 	End      int64             `json:"end,omitempty" doc:"for attached: where the output stands; what comes before is a replay"`
@@ -90,6 +93,7 @@ type TerminalEventKind string
 
 // The kinds of terminal events.
 const (
+	TerminalPaused   TerminalEventKind = "paused"   // before attached: the computer is paused, and goes on when something is typed
 	TerminalAttached TerminalEventKind = "attached" // the first
 	TerminalOutput   TerminalEventKind = "output"
 	TerminalGap      TerminalEventKind = "gap"    // output was dropped that came faster than it was read

@@ -79,6 +79,7 @@ type attachment struct {
 	next     int64 // offset of the first byte of output that was not emitted
 	emit     func(holt.TerminalEvent) error
 	typed    typed
+	known    bool  // it was attached before
 	heard    bool  // this connection brought more than an error
 	done     bool  // the exit was emitted
 	failed   error // of emit
@@ -119,7 +120,7 @@ func (a *attachment) once(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		if !sending { // attached
+		if !sending {
 			sending = true
 			work.Go(func() { a.typed.send(ctx, conn) })
 		}
@@ -142,6 +143,9 @@ func (a *attachment) dial(ctx context.Context) (*websocket.Conn, error) {
 	}
 	base, size := a.typed.begin()
 	query.Set("input", strconv.FormatInt(base, 10))
+	if a.known {
+		query.Set("again", "true")
+	}
 	if size != (holt.TerminalSize{}) {
 		query.Set("rows", strconv.Itoa(int(size.Rows)))
 		query.Set("cols", strconv.Itoa(int(size.Cols)))
@@ -244,8 +248,10 @@ func (a *attachment) heed(e holt.TerminalEvent) error {
 	case holt.TerminalAttached:
 		ok = e.Terminal != nil && e.Offset >= 0 && e.End >= e.Offset && (a.next < 0 || e.Offset == a.next) && a.typed.attached(e.Taken)
 		if ok {
-			a.ref, a.next = string(e.Terminal.ID), e.Offset
+			a.ref, a.next, a.known = string(e.Terminal.ID), e.Offset, true
 		}
+	case holt.TerminalPaused:
+		ok = a.known
 	case holt.TerminalGap:
 		ok = e.Offset == a.next && e.Dropped > 0 && e.Dropped <= math.MaxInt64-a.next
 		a.next += e.Dropped
@@ -273,6 +279,8 @@ type typed struct {
 	sent    int64             // offset of the first byte that was not sent over this connection
 	size    holt.TerminalSize // the last one set
 	resized bool              // and this connection does not know
+	open    bool              // this connection has attached
+	woken   bool              // or has said that it has something
 	stopped bool
 }
 
@@ -322,7 +330,7 @@ func (t *typed) stop() {
 func (t *typed) begin() (base int64, size holt.TerminalSize) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.resized = false
+	t.resized, t.open, t.woken = false, false, false
 	return t.base, t.size
 }
 
@@ -336,7 +344,8 @@ func (t *typed) attached(taken int64) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sent = taken
+	t.sent, t.open = taken, true
+	t.tell()
 	return true
 }
 
@@ -357,12 +366,12 @@ func (t *typed) taken(taken int64) bool {
 // send sends what is typed over a connection until that ends.
 func (t *typed) send(ctx context.Context, conn *websocket.Conn) {
 	for {
-		piece, size := t.next()
+		piece, control := t.next()
 		var err error
 		switch {
-		case size != nil:
+		case control != nil:
 			var body []byte
-			if body, err = json.Marshal(map[string]any{"kind": "resize", "size": size}); err == nil {
+			if body, err = json.Marshal(control); err == nil {
 				err = conn.Write(ctx, websocket.MessageText, body)
 			}
 		case len(piece) > 0:
@@ -380,14 +389,19 @@ func (t *typed) send(ctx context.Context, conn *websocket.Conn) {
 	}
 }
 
-// next returns what is to be sent: a size, or bytes.
-func (t *typed) next() ([]byte, *holt.TerminalSize) {
+// next returns what is to be sent: bytes, or a message.
+func (t *typed) next() (piece []byte, control map[string]any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.resized {
+	switch {
+	case !t.open && (t.woken || len(t.data) == 0):
+		return nil, nil
+	case !t.open: // what the terminal has of it is known once it is attached
+		t.woken = true
+		return nil, map[string]any{"kind": "wake"}
+	case t.resized:
 		t.resized = false
-		size := t.size
-		return nil, &size
+		return nil, map[string]any{"kind": "resize", "size": t.size}
 	}
 	begin := t.sent - t.base
 	n := min(int64(len(t.data))-begin, mostTyped-begin, typedPiece)

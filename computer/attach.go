@@ -1,7 +1,9 @@
 package computer
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"holt"
 )
@@ -9,13 +11,20 @@ import (
 // Attach attaches to a terminal until its exit (nil), the end of ctx, or an
 // error of emit, which it returns; see [agent.Client.AttachTerminal]. One that
 // has ended is replayed as far as the guest kept it; of one that the guest no
-// longer knows only the exit is left. A paused computer is woken; a stopped one
-// has lost its terminals.
+// longer knows only the exit is left. A paused computer is woken, by an attachment that is
+// taken up again only once somebody types; a stopped one has lost its terminals.
 //
 // Errors: Unavailable when the channel to the guest breaks: whoever attaches
 // again, as the same client and where it broke, misses and doubles nothing.
 func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.AttachSpec, in <-chan holt.TerminalInput, emit func(holt.TerminalEvent) error) error {
 	t, err := n.Get(ctx, computer, ref)
+	if err == nil && spec.Again && t.State == holt.TerminalRunning {
+		w := &watching{in: in, emit: emit}
+		if err = w.rest(ctx, n.s, t.ComputerID); err == nil {
+			in, spec.Size = w.in, cmp.Or(w.size, spec.Size)
+			t, err = n.Get(ctx, computer, ref)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -46,6 +55,89 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	default:
 		return ahead(err)
 	}
+}
+
+// watching is somebody who sits at a terminal of a paused computer.
+type watching struct {
+	in   <-chan holt.TerminalInput
+	emit func(holt.TerminalEvent) error
+	size holt.TerminalSize // that came meanwhile
+}
+
+// restLook is how often whoever waits looks whether the computer was stopped or deleted.
+const restLook = 5 * time.Second
+
+// rest waits while the computer is paused: until somebody lets it go on, or anything is typed,
+// which in still brings. To have been attached is no reason to undo a pause.
+func (w *watching) rest(ctx context.Context, s *Store, id holt.ComputerID) error {
+	for said := false; ; {
+		came := s.seats.coming()
+		r, err := s.table.find(ctx, string(id))
+		if err == nil && r.State == holt.ComputerPausing {
+			if err = (waking{s}).settled(ctx, id); err == nil {
+				continue
+			}
+		}
+		if err != nil || r.State != holt.ComputerPaused {
+			return err
+		}
+		if !said {
+			if err := w.emit(holt.TerminalEvent{Kind: holt.TerminalPaused}); err != nil {
+				return err
+			}
+			said = true
+		}
+		if typed, err := w.wait(ctx, came); typed || err != nil {
+			return err
+		}
+	}
+}
+
+// wait waits for a machine, for restLook, or until something is typed.
+func (w *watching) wait(ctx context.Context, came <-chan struct{}) (typed bool, err error) {
+	look := time.NewTimer(restLook)
+	defer look.Stop()
+	for {
+		select {
+		case next, ok := <-w.in:
+			switch {
+			case !ok:
+				w.in = nil
+			case next.Size != nil && len(next.Data) == 0:
+				w.size = *next.Size
+			default:
+				w.in = putBack(ctx, next, w.in)
+				return true, nil
+			}
+		case <-came:
+			return false, nil
+		case <-look.C:
+			return false, nil
+		case <-ctx.Done():
+			return false, gone(ctx)
+		}
+	}
+}
+
+// putBack returns a channel that brings first, and then what in brings.
+func putBack(ctx context.Context, first holt.TerminalInput, in <-chan holt.TerminalInput) <-chan holt.TerminalInput {
+	out := make(chan holt.TerminalInput)
+	go func() {
+		defer close(out)
+		for next, ok := first, true; ok; {
+			select {
+			case out <- next:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case next, ok = <-in:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
 }
 
 // ahead is the error for who has seen more of a run or terminal than there is.

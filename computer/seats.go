@@ -12,8 +12,9 @@ import (
 type seats struct {
 	idle chan struct{} // holds one when a computer may have come to rest
 
-	mu  sync.Mutex
-	set map[holt.ComputerID]*seat
+	mu   sync.Mutex
+	set  map[holt.ComputerID]*seat
+	came chan struct{} // closed when a computer gets a machine
 }
 
 type seat struct {
@@ -24,7 +25,14 @@ type seat struct {
 }
 
 func newSeats() *seats {
-	return &seats{idle: make(chan struct{}, 1), set: map[holt.ComputerID]*seat{}}
+	return &seats{idle: make(chan struct{}, 1), set: map[holt.ComputerID]*seat{}, came: make(chan struct{})}
+}
+
+// coming returns a channel that is closed when any computer next gets a machine.
+func (s *seats) coming() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.came
 }
 
 // live returns the running machine of a computer, or nil.
@@ -43,6 +51,10 @@ func (s *seats) put(id holt.ComputerID, l *live) {
 	defer s.mu.Unlock()
 	s.at(id).live = l
 	s.tidy(id)
+	if l != nil {
+		close(s.came)
+		s.came = make(chan struct{})
+	}
 }
 
 // lock waits for a computer's lock.

@@ -175,6 +175,9 @@ func (k *socket) control(r io.Reader) error {
 	case "resize":
 		k.pass(holt.TerminalInput{Size: &c.Size})
 		return nil
+	case "wake":
+		k.pass(holt.TerminalInput{})
+		return nil
 	case "signal":
 		if err := k.signal(k.ctx, c.Signal); holt.CodeOf(err) == holt.InvalidArgument {
 			return err

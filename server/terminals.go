@@ -105,7 +105,7 @@ func (s *Server) terminals(api huma.API) {
 
 // socketControl is a text message of a client.
 type socketControl struct {
-	Kind   string            `json:"kind" enum:"resize,signal"`
+	Kind   string            `json:"kind" enum:"resize,signal,wake"`
 	Size   holt.TerminalSize `json:"size,omitzero" doc:"for resize"`
 	Signal string            `json:"signal,omitempty" doc:"for signal: as SIGINT"`
 }
@@ -116,7 +116,8 @@ func (s *Server) attachTerminal(api huma.API) {
 		"From the server they are a TerminalEvent: attached (the first: where the output begins, where it stands now, and how much of this client's input has arrived), gap, resize (by another client), taken, " +
 		"exit (the last) or error (the last). From the client: {\"kind\":\"resize\",\"size\":{\"rows\":…,\"cols\":…}} or {\"kind\":\"signal\",\"signal\":…}. " +
 		"Any number of clients may be attached; one that reads too slowly gets a gap. A client that was cut off comes again with the offset behind the last byte it got and, to lose or double " +
-		"nothing it sent, with its client text and input: then taken says where it goes on, counted in bytes from its first. It should have no more than 65,536 bytes under way that are not taken. The server pings."
+		"nothing it sent, with its client text and input: then taken says where it goes on, counted in bytes from its first. With again it does not wake a paused computer: the first event is then paused, " +
+		"and attached comes once somebody else lets the computer go on or this client sends input or {\"kind\":\"wake\"}. It should have no more than 65,536 bytes under way that are not taken. The server pings."
 	op.Responses = map[string]*huma.Response{"101": {Description: "the WebSocket", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(terminalEventType, true, "")},
 	}}}
@@ -128,6 +129,7 @@ func (s *Server) attachTerminal(api huma.API) {
 		Cols   uint16 `query:"cols" maximum:"1000"`
 		Client string `query:"client" maxLength:"64" doc:"random text that names the client"`
 		Input  int64  `query:"input" minimum:"0" doc:"bytes of its input that the client no longer has"`
+		Again  bool   `query:"again" doc:"the client was attached before: a paused computer is not woken before something comes from it"`
 	}) (*huma.StreamResponse, error) {
 		computer, terminal, err := in.refs()
 		if err != nil {
@@ -136,7 +138,7 @@ func (s *Server) attachTerminal(api huma.API) {
 		if !strings.EqualFold(in.r.Header.Get("Upgrade"), "websocket") {
 			return nil, holt.Errorf(holt.InvalidArgument, "this is a WebSocket").WithHint("holt terminal attach speaks it")
 		}
-		spec := holt.AttachSpec{Offset: -1, Size: holt.TerminalSize{Rows: in.Rows, Cols: in.Cols}, Client: in.Client, Input: in.Input}
+		spec := holt.AttachSpec{Offset: -1, Size: holt.TerminalSize{Rows: in.Rows, Cols: in.Cols}, Client: in.Client, Input: in.Input, Again: in.Again}
 		if in.Offset != "" {
 			if spec.Offset, err = strconv.ParseInt(in.Offset, 10, 64); err != nil {
 				return nil, holt.Errorf(holt.InvalidArgument, "%q is not an offset", in.Offset)

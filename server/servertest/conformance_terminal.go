@@ -28,6 +28,7 @@ type Screen struct {
 	text    []byte
 	next    int64
 	hellos  int
+	rests   bool // the last news was that its computer is paused
 	gaps    int64
 	exit    *holt.Terminal
 	over    bool
@@ -54,7 +55,10 @@ func (s *Screen) event(e holt.TerminalEvent) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch e.Kind {
+	case holt.TerminalPaused:
+		s.rests = true
 	case holt.TerminalAttached:
+		s.rests = false
 		s.hellos++
 		if s.hellos > 1 && e.Offset != s.next {
 			return fmt.Errorf("attached again at %d, not at %d", e.Offset, s.next)
@@ -98,6 +102,12 @@ func (s *Screen) until(t testing.TB, what string, ok func() bool) {
 func (s *Screen) Shows(t testing.TB, text string) {
 	t.Helper()
 	s.until(t, fmt.Sprintf("%q", text), func() bool { return bytes.Contains(s.text, []byte(text)) })
+}
+
+// Rests waits until the terminal's computer is said to be paused, or not to be any more.
+func (s *Screen) Rests(t testing.TB, want bool) {
+	t.Helper()
+	s.until(t, fmt.Sprintf("news (paused: %v)", want), func() bool { return s.hellos > 0 && s.rests == want })
 }
 
 // Type sends input.

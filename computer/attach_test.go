@@ -1,0 +1,54 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"holt"
+	"holt/chunk"
+)
+
+// Who sits at a terminal of a paused computer leaves it paused until something is typed or
+// somebody else lets it go on. A window that gets another size is neither.
+func TestTerminalOfPausedComputer(t *testing.T) {
+	w := keeps(t, &chunk.Memory{}, 1<<40)
+	w.pauses()
+	ctx, cancel := context.WithCancel(t.Context())
+	in, told := make(chan holt.TerminalInput), make(chan holt.TerminalEventKind, 9)
+	sit := func() (*watching, chan error) {
+		s, done := &watching{in: in, emit: func(e holt.TerminalEvent) error { told <- e.Kind; return nil }}, make(chan error, 1)
+		go func() { done <- s.rest(ctx, w.Store, w.r.ID) }()
+		if kind := <-told; kind != holt.TerminalPaused {
+			t.Fatal(kind)
+		}
+		return s, done
+	}
+	typist, typed := sit()
+	in <- holt.TerminalInput{Size: &holt.TerminalSize{Rows: 30, Cols: 90}}
+	in <- holt.TerminalInput{Data: []byte("l")}
+	if err := <-typed; err != nil || typist.size != (holt.TerminalSize{Rows: 30, Cols: 90}) {
+		t.Errorf("%+v %v", typist.size, err)
+	}
+	go func() { in <- holt.TerminalInput{Data: []byte("s")} }()
+	for _, want := range []string{"l", "s"} {
+		if got := <-typist.in; string(got.Data) != want {
+			t.Errorf("what was typed comes as %q, not %q", got.Data, want)
+		}
+	}
+	_, woken := sit()
+	w.seats.put(holt.NewComputerID(), &live{}) // another: it is still paused
+	w.r.State = holt.ComputerRunning
+	w.ok(w.table.save(ctx, *w.r))
+	w.seats.put(w.r.ID, &live{})
+	if err := <-woken; err != nil || len(told) > 0 {
+		t.Errorf("%v, told %d times more", err, len(told))
+	}
+	w.r.State = holt.ComputerPaused
+	w.ok(w.table.save(ctx, *w.r))
+	_, left := sit()
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
