@@ -11,7 +11,7 @@
 // # Format
 //
 // Tables computer, run, terminal, disk, moment, restore and idempotency of the control database
-// ([Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [RestoreSchema], [FlattenSchema]); one directory a
+// ([Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [RestoreSchema], [FlattenSchema], [GreetSchema]); one directory a
 // computer, DIR/<id>, which is the machine's directory (see package machine); and
 // one file a root disk, DISKS/<id>.qcow2, which is made behind its row and removed before it, or, when it was merged with
 // another, behind it. A disk lies over its parent or, if it has none, over that of the template's

@@ -50,6 +50,9 @@ type live struct {
 
 	diskSizeMB int // MiB; 0 unless its disk is larger than the guest believes
 
+	greeted func(context.Context) error // writes down that the guest has its identity
+	stood   chan struct{}               // holds one when the guest's processors stood still
+
 	ctx    context.Context
 	cancel context.CancelFunc // nil before connect
 	wg     sync.WaitGroup
@@ -171,9 +174,13 @@ func (l *live) dialControl() (*agent.Client, error) {
 		conn.Close()
 		return nil, err
 	}
+	asked := time.Now()
 	h, err := client.Hello(ctx)
 	if err == nil {
 		err = l.greet(ctx, client, h)
+	}
+	if err == nil {
+		err = l.keepTime(ctx, client, asked, h)
 	}
 	if err == nil {
 		err = l.attendant.reconcile(ctx, client)
@@ -201,10 +208,7 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 	}
 	is, err := client.Configure(ctx, id)
 	if err == nil {
-		is.Now, err = setClock(is.Now, func(now time.Time) (time.Time, error) {
-			is, err := client.Configure(ctx, agent.Identity{Now: now})
-			return is.Now, err
-		})
+		is.Now, err = setClock(is.Now, clockOf(ctx, client))
 	}
 	mustBe := l.restored || l.machineID != "" // a fork of a stopped computer has booted
 	if err == nil && mustBe {
@@ -212,6 +216,9 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 	}
 	if err != nil && mustBe && !broken(client) && ctx.Err() == nil {
 		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
+	}
+	if err == nil {
+		err = l.greeted(ctx)
 	}
 	if err == nil {
 		l.bootID, l.fresh, l.restored, l.machineID, l.diskSizeMB = h.BootID, false, false, "", 0
@@ -243,6 +250,36 @@ func setClock(says time.Time, set func(now time.Time) (time.Time, error)) (time.
 	return says, nil
 }
 
+// clockOf returns what sets a guest's clock, and says what it is then.
+func clockOf(ctx context.Context, client *agent.Client) func(time.Time) (time.Time, error) {
+	return func(now time.Time) (time.Time, error) {
+		is, err := client.Configure(ctx, agent.Identity{Now: now})
+		return is.Now, err
+	}
+}
+
+// keepTime sets the clock of a guest that has said hello, if it is wrong. It stands with the
+// processors: while a moment is taken, from the death of a daemon that was taking one until
+// the next one lets it go on, and while the host sleeps.
+func (l *live) keepTime(ctx context.Context, client *agent.Client, asked time.Time, h agent.Hello) error {
+	if !wrongClock(h.Now, asked, time.Now()) {
+		return nil
+	}
+	set := clockOf(ctx, client)
+	now, err := set(time.Now())
+	if err == nil {
+		now, err = setClock(now, set)
+	}
+	l.log.Info("guest's clock set", "computer", l.id, "was", h.Now, "is", now, "err", err)
+	return err
+}
+
+// wrongClock says whether a clock that was read between two instants was wrong by more than
+// half of clockError, however long the reading took.
+func wrongClock(says, asked, answered time.Time) bool {
+	return !says.IsZero() && (says.Before(asked.Add(-clockError/2)) || says.After(answered.Add(clockError/2)))
+}
+
 // isItself checks what a guest says it is now.
 func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 	switch {
@@ -254,6 +291,14 @@ func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
 	}
 	return nil
+}
+
+// hasStood says that the guest's processors stood still.
+func (l *live) hasStood() {
+	select {
+	case l.stood <- struct{}{}:
+	default:
+	}
 }
 
 // beat returns when the channel has ended or the agent stops answering: a
@@ -268,9 +313,14 @@ func (l *live) beat(client *agent.Client) error {
 		case <-client.Done():
 			return errors.New("the control channel ended")
 		case <-tick.C:
+		case <-l.stood:
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, l.limits.Answer)
-		_, err := client.Hello(ctx)
+		asked := time.Now()
+		h, err := client.Hello(ctx)
+		if err == nil {
+			err = l.keepTime(ctx, client, asked, h)
+		}
 		cancel()
 		if err != nil && l.ctx.Err() == nil {
 			l.log.Warn("guest agent does not answer", "computer", l.id, "err", err)

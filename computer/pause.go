@@ -170,6 +170,9 @@ func (m *making) endResume(ctx context.Context) error {
 		if err := m.s.moments.setNext(tx, *m.from); err != nil {
 			return err
 		}
+		if err := m.s.table.greet(tx, m.r.ID, m.r.State == holt.ComputerRunning); err != nil {
+			return err
+		}
 		return m.s.table.update(tx, *m.r)
 	})
 	if err != nil {

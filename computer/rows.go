@@ -66,6 +66,11 @@ UPDATE idempotency SET answer = json_remove(answer, '$.spec.env') WHERE method =
 CREATE INDEX run_ended ON run (computer, background > 0, ended) WHERE state <> 'running';
 `
 
+// GreetSchema says of computers whose guest goes on from a moment and was not told so.
+const GreetSchema = `
+ALTER TABLE computer ADD COLUMN ungreeted INTEGER NOT NULL DEFAULT 0;
+`
+
 // record is a computer as the control database has it.
 type record struct {
 	holt.Computer
@@ -75,11 +80,12 @@ type record struct {
 	owned       bool          // the workspace goes with the computer
 	moment      holt.MomentID // its last one, or the one that it came from
 	call        string        // idempotency key of the call that forked it
+	ungreeted   bool          // its guest goes on from a moment and believes that it is then; see [table.greet]
 }
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
 	workspace, workspace_name, owned, created, started, boot_ms, disk, moment, parent, parent_moment, call,
-	(SELECT name FROM computer p WHERE p.id = computer.parent)`
+	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted`
 
 func scanRecord(row *db.Row) record {
 	r := record{
@@ -95,6 +101,7 @@ func scanRecord(row *db.Row) record {
 		disk:        holt.DiskID(row.Text(16)),
 		moment:      holt.MomentID(row.Text(17)),
 		call:        row.Text(20),
+		ungreeted:   row.Int64(22) != 0,
 	}
 	if parent := row.Text(18); parent != "" {
 		r.Parent = &holt.Origin{ID: holt.ComputerID(parent), Moment: holt.MomentID(row.Text(19)), Name: row.Text(21)}
@@ -256,6 +263,13 @@ func (t table) move(tx *db.Tx, r record) error {
 		return err
 	}
 	return tx.Exec(`UPDATE computer SET workspace = ? WHERE id = ?`, r.workspaceID, r.ID)
+}
+
+// greet writes down, as part of a transaction, whether a computer's guest has to be told that it
+// went on from a moment: a daemon that dies before it was leaves that to the next. It is not part
+// of update: who updates may have read the row before the guest was told.
+func (t table) greet(tx *db.Tx, id holt.ComputerID, owed bool) error {
+	return tx.Exec(`UPDATE computer SET ungreeted = ?2 WHERE id = ?1 AND ungreeted <> ?2`, id, owed)
 }
 
 // erase removes a computer's row, its runs and its terminals. The key of the call that was

@@ -135,6 +135,7 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (momen
 	}
 	s.log.Info("moment taken", "computer", r.ID, "moment", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
 		"throttle", m.report.Throttle, "forced", m.report.Forced)
+	l.hasStood()
 	s.prune(ctx, r.ID)
 	s.keeper.kick()
 	return m, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/db"
 	"holt/workspace"
 )
 
@@ -110,9 +111,12 @@ func unreachable(r record) error {
 func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
 		id: r.ID, ws: ws, release: release, log: s.log, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
-		hostname: r.Name, fresh: true, up: make(chan struct{}), runs: newRunSet(),
+		hostname: r.Name, fresh: true, stood: make(chan struct{}, 1), up: make(chan struct{}), runs: newRunSet(),
 	}
 	l.attendant, l.terminals = &attendant{l, s.runs}, newTerminalSet(l, s.terminals)
+	l.greeted = func(ctx context.Context) error {
+		return write(ctx, s.cfg.DB, func(tx *db.Tx) error { return s.table.greet(tx, r.ID, false) })
+	}
 	return l
 }
 

@@ -85,8 +85,9 @@ func (t *takeover) adopt(ctx context.Context) error {
 		vm.Release()
 		return t.cannotAdopt(ctx, err)
 	}
-	restored := t.r.State == holt.ComputerResuming
-	if restored {
+	restored := t.r.ungreeted
+	if t.r.State == holt.ComputerResuming {
+		restored = true
 		err = memory{t.s}.settleResume(ctx, t.r, vm)
 	} else {
 		err = memory{t.s}.mend(ctx, t.r, vm)

@@ -14,6 +14,7 @@ import (
 	"holt/machine"
 	"holt/machine/machinetest"
 	"holt/qemu"
+	"holt/server/servertest"
 )
 
 // vmHome is a data directory of a daemon with real virtual machines. Nothing may
@@ -252,7 +253,7 @@ func TestMoments(t *testing.T) {
 	v.goesOn("einstein-1", 0) // it was adopted
 	least = v.restores("einstein", "einstein-1", least)
 	v.remove("einstein-1")
-	last := v.forksOfForks(deep-1, least)
+	last := v.forksOfForks(deep, least)
 	v.merges(last)
 	v.remove(last)
 	v.nothingKept()
@@ -356,10 +357,13 @@ func (v *vm) pauseAndKill(least int) int {
 	t, ctx := v.t, v.t.Context()
 	t.Helper()
 	least = v.goesOn("einstein", least)
+	s := servertest.Watch(t, servertest.ClientNouns(v.Client), "einstein", "main", holt.AttachSpec{Offset: -1})
+	s.Rests(t, false)
 	c, err := v.Computers.Pause(ctx, "einstein", "")
 	if err != nil || c.State != holt.ComputerPaused || c.Moment == "" {
 		t.Fatalf("%+v %v", c, err)
 	}
+	s.Rests(t, true)
 	if _, err := v.History.DeleteCheckpoint(ctx, "einstein", string(c.Moment), false, ""); holt.CodeOf(err) != holt.Conflict {
 		t.Errorf("the checkpoint of a moment was deleted beside it: %v", err)
 	}
@@ -371,6 +375,14 @@ func (v *vm) pauseAndKill(least int) int {
 	if c, err := v.Computers.Get(ctx, "einstein"); err != nil || c.State != holt.ComputerPaused {
 		t.Fatalf("%+v %v", c, err)
 	}
+	if _, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Name: "asleep"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	v.whole("asleep", least)
+	v.remove("asleep")
+	if c, err := v.Computers.Get(ctx, "einstein"); err != nil || c.State != holt.ComputerPaused {
+		t.Fatalf("with somebody attached, and forked: %+v %v", c, err)
+	}
 	// Beside the guest, whose kernel has it in memory.
 	if _, err := v.WorkspaceFiles.Write(ctx, "einstein", "/mine", holt.WriteSpec{}, strings.NewReader("written while paused\n")); err != nil {
 		t.Fatal(err)
@@ -378,7 +390,17 @@ func (v *vm) pauseAndKill(least int) int {
 	least = v.goesOn("einstein", least) // this wakes it
 	v.clock("einstein")
 	v.until("einstein", "cat mine", "written while paused")
-	return v.whole("einstein", least)
+	s.Rests(t, false) // woken by others
+	least = v.whole("einstein", least)
+	if _, err := v.Computers.Pause(ctx, "einstein", ""); err != nil {
+		t.Fatal(err)
+	}
+	s.Rests(t, true)
+	s.Type(t, "woken\"\n")
+	s.Shows(t, "\nbegun:woken\r\n> ")
+	v.leave(s, "\nbegun:woken\r\n> ")
+	v.clock("einstein")
+	return least
 }
 
 // remove deletes a computer whose workspace is as it should be.

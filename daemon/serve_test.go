@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,34 +36,41 @@ const (
 // whichever that is. Segments are small.
 const killArchive = "archive "
 
-// full and a list of steps: there is no room at those.
-const full = "full "
+// full and a list of steps: there is no room at those. once: the first time only.
+const (
+	full = "full "
+	once = "once "
+)
 
-// killAt returns what kills this process at a step.
+// killAt returns what kills this process at a step, the first time or, with a number behind
+// it, that time.
 func killAt(kill string) func(point string) error {
-	if points, ok := strings.CutPrefix(kill, full); ok {
-		return func(point string) error {
-			if slices.Contains(strings.Fields(points), point) {
-				return holt.Errorf(holt.OutOfSpace, "no room for %s", point)
+	var failed atomic.Bool
+	for _, kind := range []string{full, once} {
+		if points, ok := strings.CutPrefix(kill, kind); ok {
+			return func(point string) error {
+				if slices.Contains(strings.Fields(points), point) && (!failed.Swap(true) || kind == full) {
+					return holt.Errorf(holt.OutOfSpace, "no room for %s", point)
+				}
+				return nil
 			}
-			return nil
 		}
 	}
-	number, any := strings.CutPrefix(kill, killArchive)
-	left, err := strconv.Atoi(number)
-	if any && err != nil {
+	step, number, _ := strings.Cut(kill, " ")
+	any := strings.HasPrefix(kill, killArchive)
+	left, err := strconv.Atoi(cmp.Or(number, "1"))
+	if err != nil {
 		panic(kill)
 	}
 	var mu sync.Mutex
 	return func(point string) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if any && !strings.HasPrefix(point, "flush.") && !strings.HasPrefix(point, "journal.") {
-			left--
-		}
-		if point == kill || any && left == 0 {
-			syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {}
+		if point == step || any && !strings.HasPrefix(point, "flush.") && !strings.HasPrefix(point, "journal.") {
+			if left--; left == 0 {
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {}
+			}
 		}
 		return nil
 	}
