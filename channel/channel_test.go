@@ -333,6 +333,35 @@ func TestRepeatedPreambles(t *testing.T) {
 	roundTrip(t, dial(t, w.host(t)), random(1000))
 }
 
+// unnoted is a line of which the guest learns later that a host is there than what it sends.
+type unnoted struct {
+	*wire
+	left int // writes until then
+}
+
+func (u *unnoted) Write(p []byte) (int, error) {
+	if u.left--; u.left >= 0 {
+		return 0, ErrHungUp
+	}
+	return u.wire.Write(p)
+}
+
+// A preamble that comes before the kernel has taken note of its host is answered all the same:
+// the host sends the next one a second later.
+func TestAnswerBeforeHostIsNoted(t *testing.T) {
+	u, n := &unnoted{newWire(), 5}, newNonce()
+	u.in = n.preamble()
+	defer time.AfterFunc(patience, func() { u.Close() }).Stop()
+	s, err := NewPort(u).Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if !bytes.Equal(u.out, n.echo()) {
+		t.Errorf("answered %x, not %x", u.out, n.echo())
+	}
+}
+
 func TestNewSessionFreesBlockedWriter(t *testing.T) {
 	w := newWire()
 	p := NewPort(w)

@@ -81,13 +81,28 @@ func (p *Port) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		s := &session{port: p, over: make(chan struct{})}
-		if _, err := s.Write(n.echo()); errors.Is(err, ErrHungUp) {
+		if err := s.answer(n); errors.Is(err, ErrHungUp) {
 			continue
 		} else if err != nil {
 			return nil, err
 		}
 		p.cur = s
 		return s, nil
+	}
+}
+
+// The kernel may hand out what a host sends before it takes note that there is one.
+const (
+	notedWithin = 250 * time.Millisecond
+	notedEvery  = 2 * time.Millisecond
+)
+
+// answer echoes a preamble. Who sent it has gone only if that cannot be written for a while.
+func (s *session) answer(n nonce) error {
+	for end := time.Now().Add(notedWithin); ; time.Sleep(notedEvery) {
+		if _, err := s.Write(n.echo()); !errors.Is(err, ErrHungUp) || time.Now().After(end) {
+			return err
+		}
 	}
 }
 
