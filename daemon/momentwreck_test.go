@@ -1,0 +1,216 @@
+package daemon_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/qemu"
+)
+
+// syncing writes a number to a file again and again, a larger one each time, and says so elsewhere
+// once it is synced.
+const syncing = `
+import _socket, os, sys, time
+path, n = sys.argv[2], 0
+if os.path.exists(path): n = int(open(path).read())
+far = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+far.connect(('10.0.2.2', int(sys.argv[1])))
+names = os.open(os.path.dirname(path), os.O_RDONLY)
+while True:
+    n += 1
+    with open(path + '.new', 'w') as f:
+        f.write(str(n))
+        f.flush()
+        os.fsync(f.fileno())
+    os.rename(path + '.new', path)
+    os.fsync(names)
+    far.send(b'%s %d\n' % (path.encode(), n))
+    time.sleep(0.02)
+`
+
+// syncs is what programs elsewhere have said that they have synced.
+type syncs struct {
+	port int
+
+	mu   sync.Mutex
+	last map[string]int // by file
+}
+
+func listenForSyncs(t *testing.T) *syncs {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s := &syncs{port: l.Addr().(*net.TCPAddr).Port, last: map[string]int{}}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.hear(c)
+		}
+	}()
+	return s
+}
+
+func (s *syncs) hear(c net.Conn) {
+	defer c.Close()
+	for lines := bufio.NewScanner(c); lines.Scan(); {
+		path, number, _ := strings.Cut(lines.Text(), " ")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.last[path] = max(s.last[path], n)
+		s.mu.Unlock()
+	}
+}
+
+func (s *syncs) now() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.last)
+}
+
+// TestWreckedInMoments ends the daemon at steps of snapshot, fork, pause and resume and then, while
+// the guest goes on or stands, the machine: as when the host dies. The computer comes back with all that
+// was synced, on its root disk and in its workspace, and nothing is left of what was cut off.
+func TestWreckedInMoments(t *testing.T) {
+	points := []string{"snapshot/ready", "pause/held"}
+	if os.Getenv("HOLT_SOAK") != "" {
+		points = strings.Fields("snapshot/row snapshot/memory snapshot/held snapshot/ready fork-moment/held fork-moment/ready fork/machine fork/agent " +
+			"pause/memory pause/held pause/ready resume/disk resume/machine resume/run restore/workspace restore/swap restore/go")
+	}
+	v := &vm{t: t, dir: vmHome(t)}
+	v.again("")
+	if _, err := v.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie", MemoryMB: 256}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Files.Write(t.Context(), "curie", "/root/syncing.py", holt.WriteSpec{}, strings.NewReader(syncing)); err != nil {
+		t.Fatal(err)
+	}
+	heard := listenForSyncs(t)
+	for i, point := range points {
+		verb, _, _ := strings.Cut(point, "/")
+		v.wreckedAt(point, verb, fmt.Sprint("wreck-", i), heard)
+	}
+	if err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
+		t.Error(err)
+	}
+	v.nothingKept()
+	endAll(t, v.process)
+}
+
+// wreckedAt does that at one step.
+func (v *vm) wreckedAt(point, verb, key string, heard *syncs) {
+	t, ctx := v.t, context.Background()
+	t.Helper()
+	before := heard.now()
+	for _, path := range []string{"/root/synced", "/home/agent/synced"} {
+		spec := holt.RunSpec{Argv: holt.OSStrings{"python3", "/root/syncing.py", fmt.Sprint(heard.port), path}, User: "root"}
+		if _, err := v.Runs.Start(ctx, "curie", spec, ""); err != nil {
+			t.Fatal(point, err)
+		}
+		within(t, "a sync of "+path, func() bool { return heard.now()[path] > before[path] })
+	}
+	if verb == "restore" {
+		if _, err := v.Computers.Snapshot(ctx, "curie", holt.SnapshotSpec{Name: "then"}, ""); err != nil {
+			t.Fatal(point, err)
+		}
+	}
+	if verb == "resume" {
+		if _, err := v.Computers.Pause(ctx, "curie", ""); err != nil {
+			t.Fatal(point, err)
+		}
+	}
+	v.kill()
+	v.again(point)
+	done, caller := make(chan error, 1), connect(t, v.dir)
+	go func() { done <- v.act(ctx, caller, verb, key) }()
+	v.dies(point)
+	time.Sleep(500 * time.Millisecond) // a guest that goes on syncs more
+	v.wreck()
+	last := heard.now()
+	v.again("")
+	t.Logf("%s: the repeated call: %v; synced %v", point, <-done, last)
+	for path, least := range last {
+		if verb == "restore" {
+			least = 1 // it may have gone back
+		}
+		if n, err := strconv.Atoi(v.says("curie", "cat "+path)); err != nil || n < least {
+			t.Errorf("%s: %s holds %d, and %d was synced; %v", point, path, n, least, err)
+		}
+	}
+	if report, err := v.Workspaces.Check(ctx, "curie"); err != nil || len(report.Problems) > 0 {
+		t.Errorf("%s: check: %v %v", point, report.Problems, err)
+	}
+	v.onlyCurie(point)
+}
+
+// onlyCurie deletes what a verb has made.
+func (v *vm) onlyCurie(point string) {
+	t, ctx := v.t, context.Background()
+	t.Helper()
+	all, err := v.Computers.List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.Name == "curie" {
+			continue
+		}
+		v.says(c.Name, "cat /root/synced /home/agent/synced")
+		if err := v.Computers.Delete(ctx, c.Name, ""); err != nil {
+			t.Error(point, err)
+		}
+	}
+	moments, err := v.Moments.List(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for _, m := range moments {
+		if !m.Stopped { // it has memory
+			kept++
+		}
+	}
+	entries(t, v.dir, "moments", kept)
+	for _, m := range moments {
+		if m.Kind == holt.MomentSnapshot {
+			if _, err := v.Moments.Delete(ctx, string(m.ID), ""); err != nil {
+				t.Error(point, err)
+			}
+		}
+	}
+}
+
+// wreck ends all machines, as the end of the host does.
+func (v *vm) wreck() {
+	v.t.Helper()
+	e, err := qemu.Open(context.Background(), qemu.Options{CacheDir: v.dir})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	all, err := e.Strays(v.dir)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	for _, s := range all {
+		if err := s.Kill(); err != nil {
+			v.t.Error(err)
+		}
+	}
+}
