@@ -236,8 +236,8 @@ func (f Files) replace(ctx context.Context, dir Ino, name string, mode uint32, r
 	}
 	// A file that is cut off early is never seen, not even beside its name.
 	first := make([]byte, chunk)
-	n, err := io.ReadFull(r, first)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+	n, err := readUpTo(r, first)
+	if err != nil && err != io.EOF {
 		return arrival(err)
 	}
 	beside := besideName()
@@ -264,20 +264,31 @@ func (f Files) replace(ctx context.Context, dir Ino, name string, mode uint32, r
 func (f Files) fill(ctx context.Context, ino Ino, r io.Reader) error {
 	buf := make([]byte, chunk)
 	for off := int64(0); ; {
-		n, err := io.ReadFull(r, buf)
+		n, err := readUpTo(r, buf)
 		if n > 0 {
 			if _, err := f.Tree.Write(f.Caller, ino, off, buf[:n]); err != nil {
 				return err
 			}
 			off += int64(n)
 		}
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
+		if err == io.EOF {
 			return ctx.Err()
 		}
 		if err != nil {
 			return arrival(err)
 		}
 	}
+}
+
+// readUpTo fills p, unless r ends before: then the error is r's. [io.ReadFull] says
+// of an end what a request says that was cut off.
+func readUpTo(r io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var more int
+		more, err = r.Read(p[n:])
+		n += more
+	}
+	return n, err
 }
 
 func arrival(err error) error {

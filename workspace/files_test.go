@@ -2,9 +2,11 @@ package workspace
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"holt"
 )
@@ -67,6 +69,31 @@ func TestWriteThroughLinks(t *testing.T) {
 		if info, err := files.Stat(path); err != nil || info.Kind != "symlink" {
 			t.Errorf("%s is a %s now: %v", path, info.Kind, err)
 		}
+	}
+	f.check()
+}
+
+// TestWriteCutOff: what a caller that went away had sent replaces nothing, wherever it was cut:
+// HTTP says of it what [io.ReadFull] says of a short rest.
+func TestWriteCutOff(t *testing.T) {
+	f := newFixture(t, Options{})
+	files := Files{Tree: f.t, Caller: f.c}
+	f.put("kept", "old")
+	for _, n := range []int{0, 13, chunk - 1, chunk, chunk + 1, 2 * chunk} {
+		r := io.MultiReader(strings.NewReader(strings.Repeat("x", n)), iotest.ErrReader(io.ErrUnexpectedEOF))
+		if _, err := files.Write(t.Context(), "/kept", holt.WriteSpec{}, r); holt.CodeOf(err) != holt.Unavailable {
+			t.Errorf("cut after %d: %v", n, err)
+		}
+		if got := f.get("kept"); got != "old" || len(f.list("")) != 1 {
+			t.Fatalf("cut after %d: %.20q is left of %q", n, got, f.list(""))
+		}
+		whole := strings.Repeat("y", n)
+		_, err := files.Write(t.Context(), "/whole", holt.WriteSpec{}, iotest.HalfReader(strings.NewReader(whole)))
+		f.ok(err)
+		if f.get("whole") != whole {
+			t.Errorf("%d bytes are not what was written", n)
+		}
+		f.ok(f.unlink("whole"))
 	}
 	f.check()
 }
