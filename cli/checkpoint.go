@@ -146,8 +146,19 @@ func checkpointRows(all []holt.Checkpoint, live holt.Checkpoint) (rows [][]strin
 }
 
 func (a *app) workspaceDeleteCheckpoint() *cobra.Command {
-	var dryRun bool
+	var dryRun, yes bool
 	cmd := a.onPast("delete-checkpoint NAME CHECKPOINT", "Delete a checkpoint of a workspace", 2, 2, func(ctx context.Context, c *client.Client, args []string) error {
+		if !dryRun && a.asks(yes) {
+			would, err := c.History.DeleteCheckpoint(ctx, args[0], args[1], true, "")
+			if err != nil {
+				return err
+			}
+			question := fmt.Sprintf("Delete checkpoint %s of %s, which frees %s of content? A run that it was taken before or after can no longer be undone.",
+				visible(args[1]), args[0], size(would.Bytes))
+			if err := a.confirm(yes, question); err != nil {
+				return err
+			}
+		}
 		freed, err := c.History.DeleteCheckpoint(ctx, args[0], args[1], dryRun, "")
 		if err != nil {
 			return err
@@ -165,5 +176,6 @@ func (a *app) workspaceDeleteCheckpoint() *cobra.Command {
 	cmd.Long = `Deletes a checkpoint and what only it can see. Its neighbours see what they saw.
 A run that it was taken before or after can no longer be undone.`
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only say what that would free")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }

@@ -201,13 +201,13 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintf(a.Err, format+"\n", args...)
 }
 
+// asks tells whether a person is asked before something is lost; a script has decided.
+func (a *app) asks(yes bool) bool { return !yes && isTerminal(a.In) && isTerminal(a.Err) }
+
 // confirm asks before something is lost. Off a terminal nobody is asked.
 func (a *app) confirm(yes bool, question string) error {
-	if yes {
+	if !a.asks(yes) {
 		return nil
-	}
-	if !isTerminal(a.In) || !isTerminal(a.Err) {
-		return nil // a script has decided
 	}
 	fmt.Fprintf(a.Err, "%s [y/N] ", question)
 	var reply string

@@ -13,6 +13,14 @@ type consoleWriter struct {
 	rest []byte // of a character that was cut
 }
 
+// forContent is where a file's content goes: as it is to a pipe, safely to a terminal.
+func (a *app) forContent() io.Writer {
+	if isTerminal(a.Out) {
+		return &consoleWriter{w: a.Out}
+	}
+	return a.Out
+}
+
 func (c *consoleWriter) Write(p []byte) (int, error) {
 	text := append(c.rest, p...)
 	cut := len(text)

@@ -17,7 +17,7 @@ import (
 // get copies from a computer to this machine.
 func (k *copier) get(ctx context.Context, from end, to string) error {
 	if to == "-" {
-		return k.files.Read(ctx, from.owner, from.path, 0, -1, k.a.Out)
+		return k.files.Read(ctx, from.owner, from.path, 0, -1, k.a.forContent())
 	}
 	from, info, err := k.named(ctx, from)
 	if err != nil {

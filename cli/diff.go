@@ -58,7 +58,7 @@ which is called live. Without FROM it begins at the last checkpoint that somebod
 named or, if there is none, at the oldest there is; without TO it ends at live.
 Deletions come first, then what was renamed, created, changed, and what changed
 without its bytes (metadata). What is below a renamed directory has not changed
-for that. Nothing is ever cut.`
+for that. Nothing is ever cut. A path that neither of the two has is an error.`
 	cmd.Example = `  holt workspace diff einstein
   holt workspace diff einstein:src before-upgrade --text
   holt workspace diff einstein auto-12 auto-13 --stat`
@@ -181,14 +181,10 @@ func (a *app) diffStat(ctx context.Context, c *client.Client, workspace string, 
 	return err
 }
 
-// textDiff passes diffs on: as they are to a pipe, safely to a terminal.
+// textDiff passes diffs on.
 func (a *app) textDiff(ctx context.Context, c *client.Client, workspace string, spec holt.DiffSpec) error {
 	if a.json {
 		return holt.Errorf(holt.InvalidArgument, "--text and --json exclude each other")
 	}
-	out := io.Writer(a.Out)
-	if isTerminal(a.Out) {
-		out = &consoleWriter{w: a.Out}
-	}
-	return c.History.TextDiff(ctx, workspace, spec, out)
+	return c.History.TextDiff(ctx, workspace, spec, a.forContent())
 }

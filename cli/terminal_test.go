@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -73,6 +74,61 @@ func TestTerminal(t *testing.T) {
 				t.Errorf("%s: the terminal shows %q:\n%s", step.args, never, screen)
 			}
 		}
+	}
+}
+
+// A file of a workspace does nothing to the terminal it is printed on, and is
+// otherwise as it is.
+func TestContentOnTerminal(t *testing.T) {
+	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	const content = "\x1b]0;mine\x07\x1b[2Jplain ä\n"
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"workspace", "create", "data"}, {"workspace", "put", file, "data:file"}} {
+		if screen, status := onTerminal(t, d, "", args...); status != 0 {
+			t.Fatal(screen)
+		}
+	}
+	for _, args := range [][]string{{"workspace", "cat", "data:file"}, {"workspace", "get", "data:file", "-"}} {
+		if screen, status := onTerminal(t, d, "", args...); status != 0 || !strings.HasPrefix(screen, "␛]0;mine␇␛[2Jplain ä\n") || strings.Contains(screen, "mine\x07") {
+			t.Errorf("%s on a terminal: %q", args[1], screen)
+		}
+		cmd := exec.Command(os.Args[0])
+		cmd.Args = append([]string{"holt"}, args...)
+		cmd.Env = append(os.Environ(), "HOLT_SOCKET="+d.Socket)
+		if out, err := cmd.Output(); err != nil || string(out) != content {
+			t.Errorf("%s to a pipe: %q %v", args[1], out, err)
+		}
+	}
+}
+
+// To delete a checkpoint ends what can be undone: a person is asked, and told what it frees.
+func TestDeleteCheckpointAsks(t *testing.T) {
+	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	onTerminal(t, d, "", "workspace", "create", "data")
+	for _, name := range []string{"one", "two"} {
+		onTerminal(t, d, "", "workspace", "checkpoint", "data", name)
+	}
+	for _, step := range []struct {
+		typed  string
+		flags  []string
+		status int
+		want   string
+	}{
+		{"n\n", nil, 7, "nothing was done"},
+		{"", []string{"--dry-run"}, 0, "deleting one would free"},
+		{"y\n", nil, 0, "deleting one frees"},
+	} {
+		screen, status := onTerminal(t, d, step.typed, append([]string{"workspace", "delete-checkpoint", "data", "one"}, step.flags...)...)
+		asked := strings.Contains(screen, "Delete checkpoint one of data, which frees 0 B of content?")
+		if status != step.status || !strings.Contains(screen, step.want) || asked != (step.typed != "") {
+			t.Errorf("%q %s: status %d:\n%s", step.typed, step.flags, status, screen)
+		}
+	}
+	if screen, status := onTerminal(t, d, "", "workspace", "delete-checkpoint", "data", "two", "--yes"); status != 0 || strings.Contains(screen, "[y/N]") {
+		t.Errorf("status %d:\n%s", status, screen)
 	}
 }
 

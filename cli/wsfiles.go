@@ -45,8 +45,10 @@ func (a *app) shownName(f holt.FileInfo) string {
 func (a *app) workspaceCat() *cobra.Command {
 	var then func(string) string
 	cmd := a.onSpot("cat NAME:PATH", "Print a file of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
-		return c.WorkspaceFiles.Read(cmd.Context(), then(at.workspace), at.path, 0, -1, a.Out)
+		return c.WorkspaceFiles.Read(cmd.Context(), then(at.workspace), at.path, 0, -1, a.forContent())
 	})
+	cmd.Long = `Prints a file: its bytes as they are, or on a terminal with control characters
+made visible, since they could move its cursor or type in your name.`
 	then = a.atFlag(cmd)
 	return cmd
 }

@@ -249,7 +249,7 @@ func (w *Workspaces) shown(ctx context.Context, r row) (holt.Workspace, error) {
 		return holt.Workspace{}, err
 	}
 	if stats, open := w.shelf.figures(r.id); open {
-		r.files, r.bytes = stats.Inodes, stats.Bytes
+		r.files, r.bytes = stats.Files, stats.Bytes
 	}
 	return holt.Workspace{
 		ID: r.id, Name: r.name, CreatedAt: r.created, Computer: c.Name, Mounts: w.mounts.of(r.id), Files: r.files, Bytes: r.bytes,

@@ -25,7 +25,7 @@ CREATE TABLE workspace (
 	name    TEXT NOT NULL UNIQUE,
 	state   TEXT NOT NULL,              -- creating, ready or deleting
 	created INTEGER NOT NULL,           -- nanoseconds since 1970
-	files   INTEGER NOT NULL DEFAULT 0, -- inodes and bytes when it was last closed
+	files   INTEGER NOT NULL DEFAULT 0, -- files and bytes when it was last closed
 	bytes   INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE host_mount (

@@ -84,7 +84,7 @@ func (t workspaceTable) change(ctx context.Context, fn func(*db.Tx) error) error
 
 func (t workspaceTable) keepFigures(id holt.WorkspaceID, s workspace.Stats) error {
 	return t.db.Write(context.Background(), func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE workspace SET files = ?, bytes = ?, unpacked = ? WHERE id = ?`, s.Inodes, s.Bytes, s.Waiting > 0, id)
+		return tx.Exec(`UPDATE workspace SET files = ?, bytes = ?, unpacked = ? WHERE id = ?`, s.Files, s.Bytes, s.Waiting > 0, id)
 	})
 }
 

@@ -31,17 +31,17 @@ func poll(limit, pause time.Duration, try func() error) error {
 
 func daemonOf(ts *testscript.TestScript) *daemon { return ts.Value(daemonKey{}).(*daemon) }
 
-// cmdDaemon: daemon start | kill (SIGKILL) | stop (SIGTERM) | torment N.
+// cmdDaemon: daemon start | kill (SIGKILL) | stop (SIGTERM) | torment N WORKSPACE.
 func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	d := daemonOf(ts)
-	if len(args) == 2 && args[0] == "torment" {
+	if len(args) == 3 && args[0] == "torment" {
 		n, err := strconv.Atoi(args[1])
 		ts.Check(err)
-		ts.Check(d.torment(n))
+		ts.Check(d.torment(ts, n, args[2]))
 		return
 	}
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: daemon start|kill|stop|torment N")
+		ts.Fatalf("usage: daemon start|kill|stop|torment N WORKSPACE")
 	}
 	switch args[0] {
 	case "start":

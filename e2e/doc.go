@@ -9,5 +9,6 @@
 // the story is left.
 //
 // HOLT_SOAK=1 runs the stories at their full counts; otherwise they run at
-// the small ones. The counts are the environment variables of [Counts].
+// the small ones. The counts are the environment variables of [Counts]. A soak has
+// another seed each time and says it at the beginning; -seed repeats it.
 package e2e

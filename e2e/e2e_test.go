@@ -8,17 +8,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-var seed = flag.Int64("seed", 1, "seed of everything random in the stories")
+var seed = flag.Int64("seed", 0, "seed of everything random in the stories; 0: the same each time, or in a soak another")
 
 // binDir holds the holt binary under test.
 var binDir string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	switch {
+	case *seed != 0:
+	case soak():
+		*seed = time.Now().UnixNano() % 1e9
+	default:
+		*seed = 1
+	}
 	os.Exit(run(m))
 }
 

@@ -15,19 +15,62 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// torment kills the daemon n times at random moments and starts it again.
-func (d *daemon) torment(n int) error {
+// torment kills the daemon n times at random moments, and starts it again, while
+// load.py runs in a computer, which has to be served again before the next one.
+// Some kills have another close behind them, while the guest comes back; those
+// do not count.
+func (d *daemon) torment(ts *testscript.TestScript, n int, workspace string) error {
 	random := rand.New(rand.NewSource(*seed))
-	for i := range n {
-		time.Sleep(time.Duration(random.Intn(1500)) * time.Millisecond) // the moment of the kill
+	extra := 0
+	kill := func(within time.Duration) error {
+		time.Sleep(time.Duration(random.Int63n(int64(within)))) // the moment of the kill
 		if err := d.signal(syscall.SIGKILL); err != nil {
-			return fmt.Errorf("kill %d: %w", i, err)
+			return fmt.Errorf("kill: %w", err)
 		}
 		if err := d.start(); err != nil {
-			return fmt.Errorf("start %d: %w", i, err)
+			return fmt.Errorf("start: %w", err)
+		}
+		return nil
+	}
+	for i := range n {
+		err := kill(1500 * time.Millisecond)
+		if err == nil && random.Intn(4) == 0 {
+			extra++
+			err = kill(300 * time.Millisecond)
+		}
+		if err == nil {
+			err = d.served(workspace)
+		}
+		if err != nil {
+			return fmt.Errorf("kill %d of %d, with -seed %d: %w", i+1, n, *seed, err)
 		}
 	}
+	ts.Logf("seed %d: %d kills, the guest was served after each; %d more before it was", *seed, n, extra)
 	return nil
+}
+
+// served returns when the guest's load has been answered since the daemon began:
+// it appends a line to its log after the other, so that the second new one tells
+// of an answer to the first.
+func (d *daemon) served(workspace string) error {
+	lines := func() (int, error) {
+		out, err := d.holt("workspace", "cat", workspace+":load/log")
+		if err != nil {
+			return 0, fmt.Errorf("read the load's log: %w\n%s", err, out)
+		}
+		return bytes.Count(out, []byte("\n")), nil
+	}
+	before, err := lines()
+	if err != nil {
+		return err
+	}
+	return poll(patience, 20*time.Millisecond, func() error {
+		now, err := lines()
+		if err == nil && now < before+2 {
+			err = fmt.Errorf("the guest is not served: %d operations of it, %d when the daemon began\n%s", now, before, d.tail())
+		}
+		return err
+	})
 }
 
 // cmdCrashes: crashes N COMPUTER runs writer.py in the computer, kills its

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	"holt"
 	"holt/channel"
 )
@@ -38,6 +40,22 @@ func TestEndlessHellos(t *testing.T) {
 	}
 	if len(ws.Epochs()) != 0 {
 		t.Errorf("mounts: %v", ws.Epochs())
+	}
+}
+
+// A guest that writes to checkpoints without end, as only a kernel may, fills nobody's log either.
+func TestEndlessWritesToThePast(t *testing.T) {
+	var log bytes.Buffer
+	p := past{&tree{notifier: &Notifier{}, log: slog.New(slog.NewTextHandler(&log, nil))}}
+	in := fuse.WriteIn{WriteFlags: fuse.WRITE_CACHE}
+	in.NodeId = pastBit | 1<<pastInode | 2
+	for range maxQueued + 1000 {
+		if _, status := p.Write(nil, &in, []byte("x")); status != fuse.EROFS {
+			t.Fatal(status)
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines in the log", n)
 	}
 }
 

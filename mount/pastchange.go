@@ -93,7 +93,9 @@ func (p past) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint
 	if isPast(in.NodeId) {
 		if in.WriteFlags&fuse.WRITE_CACHE != 0 {
 			if err := p.notifier.Notify(Change{Ino: workspace.Ino(in.NodeId)}); err != nil {
-				p.log.Warn("a kernel may show what was written to its copy of a checkpoint", "node", in.NodeId, "error", err)
+				p.full.Do(func() { // a guest may ask without end
+					p.log.Warn("a kernel may show what was written to its copy of a checkpoint", "node", in.NodeId, "error", err)
+				})
 			}
 		}
 		return 0, fuse.EROFS

@@ -28,22 +28,8 @@ func readdirWhileChanging(t *testing.T, _ *workspace.Workspace, dir string) {
 	for i := range stay {
 		writeFile(t, filepath.Join(dir, fmt.Sprintf("stay-%d", i)), "")
 	}
-	turns, stop := make(chan struct{}), make(chan struct{})
-	var churn sync.WaitGroup
-	churn.Go(func() {
-		for i := 0; ; i++ {
-			name := filepath.Join(dir, fmt.Sprintf("come-%d", i%50))
-			if err := errors.Join(os.WriteFile(name, nil, 0o644), os.Rename(name, name+"x"), os.Remove(name+"x")); err != nil {
-				t.Error(err)
-			}
-			select {
-			case <-stop:
-				return
-			case turns <- struct{}{}:
-			default:
-			}
-		}
-	})
+	turns, end := churned(t, dir)
+	defer end()
 	for range 5 {
 		seen := map[string]int{}
 		d, err := os.Open(dir)
@@ -70,8 +56,31 @@ func readdirWhileChanging(t *testing.T, _ *workspace.Workspace, dir string) {
 			}
 		}
 	}
-	close(stop)
-	churn.Wait()
+}
+
+// churned makes, renames and removes names in a directory until end is called. Who
+// reads from turns knows that one was since.
+func churned(t *testing.T, dir string) (turns <-chan struct{}, end func()) {
+	told, stop := make(chan struct{}), make(chan struct{})
+	var churn sync.WaitGroup
+	churn.Go(func() {
+		for i := 0; ; i++ {
+			name := filepath.Join(dir, fmt.Sprintf("come-%d", i%50))
+			if err := errors.Join(os.WriteFile(name, nil, 0o644), os.Rename(name, name+"x"), os.Remove(name+"x")); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-stop:
+				return
+			case told <- struct{}{}:
+			default:
+			}
+		}
+	})
+	return told, func() {
+		close(stop)
+		churn.Wait()
+	}
 }
 
 func TestLargeDirectory(t *testing.T) { onBoth(t, largeDirectory) }
@@ -87,11 +96,17 @@ func largeDirectory(t *testing.T, _ *workspace.Workspace, dir string) {
 		if err := unix.Mknodat(fd, fmt.Sprintf("file-%07d", i), unix.S_IFREG|0o644, 0); err != nil {
 			t.Fatal(err)
 		}
+		if i%(count/100) == 0 {
+			if err := unix.Mknodat(fd, fmt.Sprintf("gone-%d", i/(count/100)), unix.S_IFREG|0o644, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	moved := filepath.Join(dir, "moved")
 	if err := os.Rename(sub, moved); err != nil {
 		t.Fatal(err)
 	}
+	largeWhileChanging(t, moved, count)
 	entries, err := os.ReadDir(moved)
 	if err != nil || len(entries) != count {
 		t.Fatalf("%d entries, %v", len(entries), err)
@@ -107,6 +122,52 @@ func largeDirectory(t *testing.T, _ *workspace.Workspace, dir string) {
 	sh(t, dir, "rm -r moved")
 	if _, err := os.Stat(moved); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("still there: %v", err)
+	}
+}
+
+// largeWhileChanging reads a large directory while names come, change and go in it, the
+// hundred that are spread over it too, and sees each of those that were there all
+// the while once.
+func largeWhileChanging(t *testing.T, dir string, count int) {
+	t.Helper()
+	turns, end := churned(t, dir)
+	defer end()
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	seen, step := make([]uint8, count), 0
+	change := func() {
+		<-turns
+		for i := step; i < 100; i += 10 { // ahead of what is read, and behind it
+			if err := os.Remove(filepath.Join(dir, fmt.Sprintf("gone-%d", i))); err != nil {
+				t.Error(err)
+			}
+		}
+		step++
+	}
+	for n := 0; err == nil; {
+		var names []string
+		names, err = d.Readdirnames(97)
+		for _, name := range names {
+			var i int
+			if _, bad := fmt.Sscanf(name, "file-%07d", &i); bad == nil && i < count {
+				seen[i]++
+				n++
+			}
+		}
+		for step < 10 && n > step*count/11 {
+			change()
+		}
+	}
+	if err != io.EOF || step != 10 {
+		t.Fatalf("changed %d times: %v", step, err)
+	}
+	for i, n := range seen {
+		if n != 1 {
+			t.Errorf("saw file-%07d %d times", i, n)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package mount
 import (
 	"errors"
 	"log/slog"
+	"sync"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -23,7 +24,7 @@ const blockSize = 64 << 10
 // into replies. Node ids are inode numbers and there are no handles, so that
 // any other tree over the same workspace can go on where this one stopped.
 //
-// It holds no lock and no state of its own.
+// It holds no lock and no state of its own, but what was said once.
 type tree struct {
 	fuse.RawFileSystem // answers ENOSYS to what is not here
 
@@ -33,6 +34,7 @@ type tree struct {
 	valid    uint64 // how long the kernel may keep entries and attributes, seconds
 	readOnly bool
 	log      *slog.Logger
+	full     sync.Once // said that the notifier takes no more
 
 	// notifier tells the kernel what it may no longer believe.
 	notifier *Notifier

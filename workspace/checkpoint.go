@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,7 +228,7 @@ func (t *Tree) checkpointByName(name string) (Checkpoint, bool) {
 // Freed is what deleting a checkpoint frees: what only it can see.
 type Freed struct {
 	Rows  int64 // of the past: names, attributes, places of bytes; and answers held for mounts
-	Bytes int64 // of content that nothing else refers to; the disk gets it back with the segments it lies in
+	Bytes int64 // of content that nothing else refers to, each once; the disk gets it back with the segments it lies in
 }
 
 // DeleteCheckpoint removes a checkpoint and what only it can see. Those that
@@ -310,12 +311,40 @@ func (t *Tree) measure(ctx context.Context, c Checkpoint, s span) (f Freed, err 
 				return err
 			}
 		}
-		return tx.Query("SELECT coalesce(sum(len), 0) FROM past_extent p WHERE "+inGap+
-			" AND NOT EXISTS (SELECT 1 FROM extent e WHERE e.segment = p.segment AND e.place = p.place)"+
-			" AND NOT EXISTS (SELECT 1 FROM past_extent q WHERE q.segment = p.segment AND q.place = p.place AND (q.born <= ?1 OR q.died > ?2))",
-			args, func(r *db.Row) error { f.Bytes = r.Int64(0); return nil })
+		f.Bytes, err = onlyInGap(tx, args)
+		return err
 	})
 	return f, err
+}
+
+// onlyInGap counts the bytes of content that only rows of a gap refer to, each
+// once: files share them, and of a record some parts may live on.
+func onlyInGap(tx *db.Tx, gap []any) (bytes int64, err error) {
+	const parts = "SELECT e.segment, e.place, e.delta, e.len, "
+	const shared = " FROM (SELECT DISTINCT segment, place FROM past_extent WHERE " + inGap + ") g CROSS JOIN "
+	const same = " e ON e.segment = g.segment AND e.place = g.place"
+	var segment, place, at, dead, live int64 // at, and up to where the rows until now reach
+	upTo := func(next int64) {
+		bytes += max(0, min(dead, next)-max(live, at))
+		at = next
+	}
+	err = tx.Query(parts+"0 FROM past_extent e WHERE "+inGap+
+		" UNION ALL "+parts+"1"+shared+"extent"+same+
+		" UNION ALL "+parts+"1"+shared+"past_extent"+same+" AND NOT ("+inGap+") ORDER BY 1, 2, 3", gap, func(r *db.Row) error {
+		if s, p := r.Int64(0), r.Int64(1); s != segment || p != place {
+			upTo(math.MaxInt64)
+			segment, place, at, dead, live = s, p, 0, 0, 0
+		}
+		upTo(r.Int64(2))
+		if end := at + r.Int64(3); r.Int64(4) == 0 {
+			dead = max(dead, end)
+		} else {
+			live = max(live, end)
+		}
+		return nil
+	})
+	upTo(math.MaxInt64)
+	return bytes, err
 }
 
 // pastTables hold what checkpoints see and the present does not.

@@ -53,7 +53,8 @@ type DiffOptions struct {
 // Diff calls fn for every path that differs between two states, until it
 // fails: from and to are checkpoints (see [Workspace.FindCheckpoint]) or
 // [Live]. Deletions come first, what is in a directory before the directory
-// itself. It costs what changed, not what there is.
+// itself. It costs what changed, not what there is. NotFound for a path that
+// neither state has.
 func (w *Workspace) Diff(ctx context.Context, from, to string, opt DiffOptions, fn func(Change) error) error {
 	paths, err := cleanPaths(opt.Paths)
 	if err != nil {
@@ -61,6 +62,9 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, opt DiffOptions, 
 	}
 	var all []Change
 	err = w.compare(ctx, from, to, func(d *delta) error {
+		if err := had(paths, from, d.before, to, d.after); err != nil {
+			return err
+		}
 		all, err = d.changes(paths)
 		return err
 	})
@@ -85,6 +89,31 @@ func cleanPaths(paths []string) ([]string, error) {
 		out[i] = path.Clean("/" + p)
 	}
 	return out, nil
+}
+
+// had refuses a path that neither of two states has: who mistyped it would be
+// told that nothing changed.
+func had(paths []string, from string, before point, to string, after point) error {
+	when := func(ref string) string {
+		if ref == "" || ref == Live {
+			return "now"
+		}
+		return "at " + ref
+	}
+	for _, path := range paths {
+		e, err := before.walk(path)
+		if err == nil && e.ino == 0 {
+			e, err = after.walk(path)
+		}
+		if err != nil {
+			return err
+		}
+		if e.ino == 0 {
+			return holt.Errorf(holt.NotFound, "there is no %s %s or %s", strings.ToValidUTF8(path, "\uFFFD"), when(from), when(to)).
+				WithHint("list the directory above it; symbolic links on the way are not followed here")
+		}
+	}
+	return nil
 }
 
 // moment finds a point of the history by its name; the index must be flushed.

@@ -181,11 +181,11 @@ func (f Files) Write(ctx context.Context, path string, spec holt.WriteSpec, r io
 			return holt.FileInfo{}, fileError("make", parentOf(path), err)
 		}
 	}
-	path, err := f.follow(path)
+	at, err := f.follow(path)
 	if err != nil {
 		return holt.FileInfo{}, fileError("write", path, err)
 	}
-	d, name, err := f.parent(path)
+	d, name, err := f.parent(at)
 	if err == nil {
 		err = f.replace(ctx, d.Ino, name, spec.Mode, r)
 	}
@@ -193,28 +193,32 @@ func (f Files) Write(ctx context.Context, path string, spec holt.WriteSpec, r io
 		return holt.FileInfo{}, fileError("write", path, err)
 	}
 	f.changed(d.Ino, name)
-	return f.Stat(path)
+	return f.Stat(at)
 }
 
-// follow returns where a path leads whose last name is a symbolic link to
-// something in the same directory or below; writing replaces what it names,
-// not the link.
+// follow returns where a path leads whose last name may be a symbolic link, also
+// one to another link or to what is not there yet, as open(2) does: writing
+// replaces what they name, not a link.
 func (f Files) follow(path string) (string, error) {
-	a, err := f.resolve(path, false)
-	if err != nil || a.Mode&syscall.S_IFMT != syscall.S_IFLNK {
-		return path, nil // what is wrong with it shows in a moment
+	for range mostFollowed + 1 {
+		a, err := f.resolve(path, false)
+		if err != nil || a.Mode&syscall.S_IFMT != syscall.S_IFLNK {
+			return path, nil // what is wrong with it shows in a moment
+		}
+		target, err := f.Tree.Readlink(a.Ino)
+		if err != nil {
+			return "", err
+		}
+		switch inside, ok := strings.CutPrefix(target, Home+"/"); {
+		case ok:
+			path = f.Under + "/" + inside
+		case strings.HasPrefix(target, "/"):
+			return "", ErrLeaves
+		default:
+			path = parentOf(path) + "/" + target
+		}
 	}
-	target, err := f.Tree.Readlink(a.Ino)
-	if err != nil {
-		return path, err
-	}
-	if inside, ok := strings.CutPrefix(target, Home+"/"); ok {
-		return f.Under + "/" + inside, nil
-	}
-	if strings.HasPrefix(target, "/") {
-		return path, ErrLeaves
-	}
-	return parentOf(path) + "/" + target, nil
+	return "", syscall.ELOOP
 }
 
 // replace writes beside the target and renames.
@@ -232,8 +236,8 @@ func (f Files) replace(ctx context.Context, dir Ino, name string, mode uint32, r
 	}
 	// A file that is cut off early is never seen, not even beside its name.
 	first := make([]byte, chunk)
-	n, err := io.ReadFull(r, first)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+	n, err := readUpTo(r, first)
+	if err != nil && err != io.EOF {
 		return arrival(err)
 	}
 	beside := besideName()
@@ -260,20 +264,31 @@ func (f Files) replace(ctx context.Context, dir Ino, name string, mode uint32, r
 func (f Files) fill(ctx context.Context, ino Ino, r io.Reader) error {
 	buf := make([]byte, chunk)
 	for off := int64(0); ; {
-		n, err := io.ReadFull(r, buf)
+		n, err := readUpTo(r, buf)
 		if n > 0 {
 			if _, err := f.Tree.Write(f.Caller, ino, off, buf[:n]); err != nil {
 				return err
 			}
 			off += int64(n)
 		}
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
+		if err == io.EOF {
 			return ctx.Err()
 		}
 		if err != nil {
 			return arrival(err)
 		}
 	}
+}
+
+// readUpTo fills p, unless r ends before: then the error is r's. [io.ReadFull] says
+// of an end what a request says that was cut off.
+func readUpTo(r io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var more int
+		more, err = r.Read(p[n:])
+		n += more
+	}
+	return n, err
 }
 
 func arrival(err error) error {

@@ -200,10 +200,11 @@ func (m *model) do(k *call) (r result) {
 	return r
 }
 
-// crash is what a crash in the middle of a call would leave.
+// crash is what a crash would leave.
 type crash struct {
 	dir   string
 	power bool
+	rest  bool   // between two calls; else at a failpoint
 	base  *model // a state that must not be lost
 	since []*call
 }
@@ -269,7 +270,6 @@ func (r *modelRun) step() {
 	case n < 36:
 		r.restart("kill", r.kill)
 	case n < 41:
-		r.count["power"]++
 		r.image = r.now(true)
 		r.takeImage()
 		r.crash(nil, result{})

@@ -17,7 +17,7 @@ func (r *modelRun) fail(point string) error {
 	if r.wreck > 0 {
 		if r.wreck--; r.wreck == 0 {
 			r.images++
-			r.image = &crash{filepath.Join(r.TempDir(), fmt.Sprint("image", r.images)), r.power, r.base, slices.Clone(r.since)}
+			r.image = &crash{filepath.Join(r.TempDir(), fmt.Sprint("image", r.images)), r.power, false, r.base, slices.Clone(r.since)}
 			r.takeImage()
 		}
 	}
@@ -51,7 +51,7 @@ func (r *modelRun) takeImage() {
 
 func (r *modelRun) now(power bool) *crash {
 	r.images++
-	return &crash{filepath.Join(r.TempDir(), fmt.Sprint("image", r.images)), power, r.base, slices.Clone(r.since)}
+	return &crash{filepath.Join(r.TempDir(), fmt.Sprint("image", r.images)), power, true, r.base, slices.Clone(r.since)}
 }
 
 // restart ends the process and begins another: nothing may be lost.
@@ -79,11 +79,14 @@ func (r *modelRun) crash(k *call, answer result) {
 	r.opt.Disk = r.disk
 	r.open()
 	r.disk.SetHook(r.hook)
-	count := "wreck"
-	if c.power {
-		count = "wreck, power"
+	switch {
+	case c.rest:
+		r.count["power"]++
+	case c.power:
+		r.count["wreck, power"]++
+	default:
+		r.count["wreck"]++
 	}
-	r.count[count]++
 	got := r.state()
 	if k != nil && (len(c.since) == 0 || c.since[len(c.since)-1] != k) {
 		c.since = append(c.since, k)

@@ -37,7 +37,7 @@ type Conflict struct {
 //
 // With paths, what has since moved out of them stays where it is, and comes
 // back as a copy with a new inode number. Conflict if a directory above a path
-// was removed or moved since.
+// was removed or moved since; NotFound if a path is not there now and was not then.
 func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt RestoreOptions) (Report, error) {
 	paths, err := cleanPaths(opt.Paths)
 	if err != nil {
@@ -60,11 +60,15 @@ func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt Resto
 		g, err := s.goal()
 		return g, Report{Changes: changes}, err
 	}
-	head := CheckpointID(0)
+	what := turning{reason: "before restore of " + target.Name, build: build}
 	if len(paths) == 0 {
-		head = target.ID
+		what.head = target.ID
+	} else {
+		what.look = func(tx *db.Tx) error {
+			return had(paths, Live, point{tx, nowVersion}, target.Name, point{tx, int64(target.version)})
+		}
 	}
-	return w.change(ctx, c, opt.DryRun, turning{reason: "before restore of " + target.Name, head: head, build: build})
+	return w.change(ctx, c, opt.DryRun, what)
 }
 
 // turning is a change of the present that happens at once.

@@ -186,6 +186,39 @@ func TestRestorePaths(t *testing.T) {
 	}
 }
 
+// A path that is on neither side is said to be, where nothing else would be done, and nothing is.
+func TestPathsOnNeitherSide(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.mkdir("src")
+	f.put("src/gone", "old")
+	f.put("kept", "old")
+	f.checkpoint("one")
+	f.ok(f.unlink("src/gone"))
+	f.put("kept", "new")
+	f.put("src/new", "new")
+	before, checkpoints := f.dump(), len(f.w.Checkpoints())
+	for _, path := range []string{"/scr", "/src/gonee", "/kept/below", "/src/new/below"} {
+		for _, dry := range []bool{true, false} {
+			_, err := f.w.Restore(t.Context(), f.c, "one", RestoreOptions{Paths: []string{"/kept", path}, DryRun: dry})
+			if holt.CodeOf(err) != holt.NotFound || !strings.Contains(err.Error(), path) {
+				t.Errorf("restore %s: %v", path, err)
+			}
+		}
+		err := f.w.Diff(t.Context(), "one", Live, DiffOptions{Paths: []string{"/kept", path}}, func(Change) error { return nil })
+		if holt.CodeOf(err) != holt.NotFound || !strings.Contains(err.Error(), path) {
+			t.Errorf("diff of %s: %v", path, err)
+		}
+	}
+	if f.dump() != before || len(f.w.Checkpoints()) != checkpoints {
+		t.Error("a restore that was refused changed something")
+	}
+	f.wantLines(f.changes("one", Live, "/src/gone", "/src/new"), "deleted /src/gone", "created /src/new")
+	f.restore("one", "/src/gone", "/src/new")
+	if got := f.get("src/gone") + f.get("kept"); got != "oldnew" {
+		t.Error(got)
+	}
+}
+
 // What is restored of a directory that has moved out of the paths comes back
 // beside it: the directory itself is left alone, and so is what it holds now.
 func TestRestorePathsOfMoved(t *testing.T) {

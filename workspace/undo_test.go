@@ -316,6 +316,39 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestFreedBytes: what a checkpoint alone holds counts once, also where files share it, and
+// of what was partly written over, the part.
+func TestFreedBytes(t *testing.T) {
+	f := newFixture(t, Options{})
+	share := func(from Attr, to string) {
+		t.Helper()
+		n, err := f.t.CopyRange(f.c, from.Ino, 0, f.put(to, "").Ino, 0, from.Size)
+		if err != nil || n != from.Size {
+			t.Fatal(n, err)
+		}
+	}
+	earlier := f.put("earlier", strings.Repeat("e", 1<<20))
+	f.checkpoint("earlier")
+	share(earlier, "copy of earlier")
+	share(f.put("one", strings.Repeat("1", 1000)), "two")
+	part := f.put("part", strings.Repeat("p", 10_000))
+	f.checkpoint("then")
+	for _, name := range []string{"earlier", "copy of earlier", "one", "two"} {
+		f.ok(f.unlink(name))
+	}
+	_, err := f.t.Write(f.c, part.Ino, 3000, make([]byte, 500))
+	f.ok(err)
+	for _, dry := range []bool{true, false} {
+		if freed, err := f.w.DeleteCheckpoint(t.Context(), "then", dry); err != nil || freed.Bytes != 1000+500 {
+			t.Fatalf("%+v: %v", freed, err)
+		}
+	}
+	if freed, err := f.w.DeleteCheckpoint(t.Context(), "earlier", true); err != nil || freed.Bytes != 1<<20 {
+		t.Fatalf("%+v: %v", freed, err)
+	}
+	f.check()
+}
+
 // TestLongReceipt: what a receipt does not list it counts, and deletions come first.
 func TestLongReceipt(t *testing.T) {
 	f := newFixture(t, Options{})

@@ -1,6 +1,7 @@
 # Operations whose repetition or loss shows: appends, exclusive creates,
 # mkdirs, renames, links, unlinks; and on one file what fsx does: writes, cuts,
-# copies, maps and reads at random places, compared with the same in memory.
+# copies, maps and reads at random places, compared with the same in memory,
+# half of them once the kernel has dropped its pages: the daemon answers those.
 # What must be there is kept in memory and, for verify, in load/expected.
 import hashlib, json, mmap, os, random, sys
 
@@ -45,6 +46,8 @@ class Fsx:
         elif kind == 4:
             os.fsync(self.fd)
         else:
+            if self.rnd.randrange(2):
+                os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
             self.wrong += os.pread(self.fd, n, at) != bytes(self.want[at:at + n])
         self.operations += 1
 
