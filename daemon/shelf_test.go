@@ -73,7 +73,7 @@ func TestIdleWorkspaces(t *testing.T) {
 			t.Fatal("it stays open")
 		}
 	}
-	if rows, err := w.table.rows(t.Context(), `WHERE id = ?`, id); err != nil || len(rows) != 1 || rows[0].files != 3 {
+	if rows, err := w.table.rows(t.Context(), `WHERE id = ?`, id); err != nil || len(rows) != 1 || rows[0].files != 2 {
 		t.Errorf("the figures of a closed workspace: %+v %v", rows, err)
 	}
 	var wg sync.WaitGroup
