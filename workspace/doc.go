@@ -180,8 +180,12 @@
 //
 // # Lock order
 //
-// A merge's turn at both workspaces (that of the lower ID first: [merge.alone]), packMu, flushMu, mu (in a merge that of the workspace that is merged into; the other's is not held meanwhile), then that of the reserve while it is spent, a reading connection of the index, the journal's own. mu is never held during fdatasync or a
+// A merge's turn at both workspaces (that of the lower ID first: [merge.alone]), packMu, flushMu, mu (in a merge that of the workspace that is merged into; the other's is not held meanwhile), then that of the reserve while it is spent, the journal's own. mu is never held during fdatasync or a
 // commit, but for restores. The index's reading connection belongs to mu held exclusively.
+//
+// A reader of the index that calls may hold for long (a check, a comparison, a sum: [db.DB.Read]) comes after a merge's turn and before all
+// other locks: such calls wait for each other, each as long as its context says. Who holds packMu or flushMu, or a reader of the same workspace, takes one
+// that nobody waits for ([db.DB.ReadNow]); what looks at a few rows waits for its like only ([Tree.glance]).
 //
 // # Traps
 //

@@ -61,7 +61,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 		return MergeReport{}, diskError("merge workspace", err)
 	}
 	build := func(tx *db.Tx) (g *goal, r Report, err error) {
-		err = from.tree.index.db.Read(ctx, func(other *db.Tx) error {
+		err = from.tree.index.db.ReadNow(ctx, func(other *db.Tx) error {
 			g, err = m.build(other, tx)
 			return err
 		})

@@ -120,7 +120,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale,
 		if err := t.flushHeld(); err != nil {
 			return nil, Report{}, diskError("change workspace", err)
 		}
-		if err := t.index.db.Read(ctx, what.look); err != nil {
+		if err := t.index.db.ReadNow(ctx, what.look); err != nil {
 			return nil, Report{}, err
 		}
 	}
@@ -135,7 +135,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale,
 	if err != nil {
 		return nil, Report{}, diskError("change workspace", err)
 	}
-	err = t.index.db.Read(ctx, func(tx *db.Tx) error {
+	err = t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		g, r, err := what.build(tx)
 		if err != nil {
 			return err

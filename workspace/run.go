@@ -48,7 +48,7 @@ func (w *Workspace) end(ctx context.Context, run, reason string, flushed bool) (
 		return Checkpoint{}, false, diskError("end run", err)
 	}
 	_, generation := w.tree.generations()
-	err = w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
+	err = w.tree.glance(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT 1 FROM writer w JOIN version v ON v.writer = w.id WHERE w.run = ?1 AND v.generation >= ?2 LIMIT 1",
 			[]any{run, int64(generation)}, func(*db.Row) error { ok = true; return nil })
 	})

@@ -19,7 +19,8 @@ type Tree struct {
 	journal *journal.Journal
 	index   *index
 
-	settling *settling // of a new fork
+	glances  chan struct{} // holds a token for each that runs
+	settling *settling     // of a new fork
 
 	// mu orders everything: it is held exclusively from validation until an
 	// operation is visible, and while the index is read. Reads of what is
