@@ -177,6 +177,8 @@
 // loaded whole. ReadDir of a larger one merges rows with what is cached. The
 // extents of a file are loaded by windows of 8 MiB; a block of 1 MiB that
 // holds 1,024 of them is written anew, as one, before the next change to it.
+// Where a quota or a full disk keeps it from that, a change of a part of a block
+// fails that holds 4,096.
 //
 // # Lock order
 //

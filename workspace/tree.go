@@ -45,6 +45,7 @@ type Tree struct {
 	inodesMark, entriesMark, extentsMark, valuesMark mark
 
 	reserve *Reserve
+	spent   int64 // bytes of records since it was given back
 
 	parts   [][]byte  // whose end has not come yet
 	partsAt [2]uint64 // count.Last and count.Applied before the first of them
