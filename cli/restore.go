@@ -29,7 +29,8 @@ func (a *app) workspaceRestore() *cobra.Command {
 was at a checkpoint. The present gets a checkpoint first, so nothing is lost.
 Files keep their inode numbers and times. It happens at once, wholly or not at
 all, also under a running computer, whose programs see it at once. With its memory
-and root disk, holt moment restore takes a computer back.`
+and root disk, holt moment restore takes a computer back. Where more than 2,000,000
+files differ it is refused, as are diff, undo and merge; a fork of the checkpoint has them.`
 	cmd.Example = `  holt workspace restore einstein before-upgrade --dry-run
   holt workspace restore einstein before-upgrade src go.mod`
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "change nothing, only say what would")

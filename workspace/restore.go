@@ -37,7 +37,7 @@ type Conflict struct {
 //
 // With paths, what has since moved out of them stays where it is, and comes
 // back as a copy with a new inode number. Conflict if a directory above a path
-// was removed or moved since.
+// was removed or moved since; TooMany as of [Workspace.Diff].
 func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt RestoreOptions) (Report, error) {
 	paths, err := cleanPaths(opt.Paths)
 	if err != nil {
@@ -48,7 +48,7 @@ func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt Resto
 		return Report{}, err
 	}
 	build := func(tx *db.Tx) (*goal, Report, error) {
-		d, err := difference(tx, moment{nowVersion, 1 << 62}, moment{int64(target.version), target.nextIno})
+		d, err := difference(tx, moment{nowVersion, 1 << 62}, moment{int64(target.version), target.nextIno}, w.tree.opt.mostDifferent)
 		if err != nil {
 			return nil, Report{}, err
 		}
