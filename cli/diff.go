@@ -58,7 +58,8 @@ which is called live. Without FROM it begins at the last checkpoint that somebod
 named or, if there is none, at the oldest there is; without TO it ends at live.
 Deletions come first, then what was renamed, created, changed, and what changed
 without its bytes (metadata). What is below a renamed directory has not changed
-for that. Nothing is ever cut. A path that neither of the two has is an error.`
+for that. Nothing is ever cut: states that differ in more than 2,000,000 files are
+refused (too_many). A path that neither of the two has is an error.`
 	cmd.Example = `  holt workspace diff einstein
   holt workspace diff einstein:src before-upgrade --text
   holt workspace diff einstein auto-12 auto-13 --stat`

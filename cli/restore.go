@@ -29,8 +29,9 @@ func (a *app) workspaceRestore() *cobra.Command {
 was at a checkpoint. The present gets a checkpoint first, so nothing is lost.
 Files keep their inode numbers and times. It happens at once, wholly or not at
 all, also under a running computer, whose programs see it at once. A path that is
-not there now and was not then is an error. With its memory and root disk, holt
-moment restore takes a computer back.`
+not there now and was not then is an error. Where more than 2,000,000 files differ it
+is refused, as are diff, undo and merge; a fork of the checkpoint has them. With its
+memory and root disk, holt moment restore takes a computer back.`
 	cmd.Example = `  holt workspace restore einstein before-upgrade --dry-run
   holt workspace restore einstein before-upgrade src go.mod`
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "change nothing, only say what would")

@@ -23,7 +23,7 @@ import (
 // Or all of the log was in the database already: then that reader keeps
 // checkpoints away altogether, and the log only adds to what was copied.
 func (d *DB) Clone(ctx context.Context, path string) error {
-	err := d.Read(ctx, func(tx *Tx) error {
+	err := d.ReadNow(ctx, func(tx *Tx) error { // segments are held, and a machine may stand still
 		if err := tx.Query("SELECT 1 FROM sqlite_schema LIMIT 1", nil, func(*Row) error { return nil }); err != nil {
 			return err
 		}

@@ -1,6 +1,9 @@
 // Package db is SQLite as Holt uses it: one writer, a pool of readers,
 // migrations, and a guard around the SQL that users send (see [Source]).
 //
+// Readers that may take long share a few connections and wait for each other
+// ([DB.Read]); who holds a lock reads without waiting ([DB.ReadNow]).
+//
 // It is not an abstraction over databases: callers write SQL and step
 // statements. It is the only package that imports the driver.
 //
@@ -40,6 +43,7 @@ type DB struct {
 	path    string
 	file    *os.File // for Clone and Sync; closed after all connections, since closing drops their locks
 	readers *sqlitex.Pool
+	spares  spares
 
 	mu      sync.Mutex // held by the write transaction
 	writer  *Conn
@@ -129,7 +133,7 @@ func open(path string, prepare func(*Conn) error) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.Close(), d.file.Close())
 	}
 	d.readers, err = sqlitex.NewPool(path, sqlitex.PoolOptions{
-		Flags: sqlite.OpenReadOnly, PoolSize: 4,
+		Flags: sqlite.OpenReadOnly, PoolSize: Readers,
 		PrepareConn: func(c *Conn) error { c.SetBusyTimeout(busy); return nil },
 	})
 	if err != nil {
@@ -272,7 +276,12 @@ func (d *DB) Unsynced() int {
 	return d.commits - d.synced
 }
 
-// Read runs fn in one read transaction: it sees one state of the database.
+// Readers is how many calls of [DB.Read] run at once; others wait for them.
+const Readers = 4
+
+// Read runs fn in one read transaction: it sees one state of the database. It
+// may wait for other readers for as long as ctx allows: nobody calls it who holds
+// what they need, another reader of the same database above all.
 func (d *DB) Read(ctx context.Context, fn func(*Tx) error) (err error) {
 	c, err := d.readers.Take(ctx)
 	if err != nil {
@@ -296,5 +305,5 @@ func (d *DB) Close() error {
 	if w == nil {
 		return nil
 	}
-	return errors.Join(d.readers.Close(), w.Close(), d.file.Close()) // a Clone that runs has a reader and may wait for mu
+	return errors.Join(d.readers.Close(), d.spares.close(), w.Close(), d.file.Close()) // a Clone that runs has a reader and may wait for mu
 }

@@ -102,7 +102,7 @@ func (v *computedTable) find(args []string, held int) (Rows, error) {
 	v.a.held += v.rows.Len() - held
 	if v.a.held > mostHeld {
 		return nil, holt.Errorf(holt.InvalidArgument, "the query holds more than %d rows of %s at once", mostHeld, v.t.Name).
-			WithHint("ask for fewer at a time; holt workspace diff has no bound")
+			WithHint("ask for fewer at a time; holt workspace diff shows more")
 	}
 	return v.rows, nil
 }

@@ -26,7 +26,7 @@ var changesTable = db.Table{
 		if err != nil {
 			return nil, err
 		}
-		d, err := difference(tx, a, b)
+		d, err := difference(tx, a, b, mostDifferent)
 		if err != nil {
 			return nil, err
 		}

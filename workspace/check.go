@@ -121,7 +121,7 @@ func (c *checker) segment(num uint32) string {
 // still tells whether the newest index has the same row.
 func (c *checker) still(r *db.Row) bool {
 	there := false
-	err := c.tree.index.db.Read(c.ctx, func(tx *db.Tx) error {
+	err := c.tree.index.db.ReadNow(c.ctx, func(tx *db.Tx) error { // c.tx is of a reader that others wait for
 		const same = "ino = ?1 AND off = ?2 AND segment = ?3 AND place = ?4 AND delta = ?5"
 		return tx.Query("SELECT 1 FROM extent WHERE "+same+" UNION ALL SELECT 1 FROM past_extent WHERE "+same,
 			[]any{r.Int64(0), r.Int64(1), r.Int64(3), r.Int64(4), r.Int64(6)},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"holt"
 	"holt/db"
 )
 
@@ -30,6 +31,7 @@ type delta struct {
 	inodes        map[Ino]*pair
 	gone, came    []placedEntry
 	dirs          [2]map[Ino]string // paths of directories, as far as they are known: before, after
+	most          int               // see mostDifferent; 0: no bound
 }
 
 // pair is an inode at both moments; nil where it has no name.
@@ -39,9 +41,15 @@ type pair struct {
 	bytes, attrs  bool // its content, or what somebody sets of its attributes, differs
 }
 
-// difference finds what differs between a and b, whichever is later.
-func difference(tx *db.Tx, a, b moment) (*delta, error) {
-	d := &delta{before: point{tx, a.version}, after: point{tx, b.version}, inodes: map[Ino]*pair{}, dirs: [2]map[Ino]string{{}, {}}}
+// mostDifferent bounds how many inodes may differ between two states, and how
+// many names are gone or came, before what differs is put together: it is
+// sorted, so all of it is in memory, up to a KiB for each.
+const mostDifferent = 2_000_000
+
+// difference finds what differs between a and b, whichever is later. TooMany if
+// that is more than most, unless most is 0.
+func difference(tx *db.Tx, a, b moment, most int) (*delta, error) {
+	d := &delta{most: most, before: point{tx, a.version}, after: point{tx, b.version}, inodes: map[Ino]*pair{}, dirs: [2]map[Ino]string{{}, {}}}
 	if a.version > b.version {
 		d.before, d.after = d.after, d.before
 		a, b = b, a
@@ -65,6 +73,9 @@ func (d *delta) turn() {
 }
 
 func (d *delta) find(tx *db.Tx, a, b moment) error {
+	if err := d.bounded(tx, a, b); err != nil {
+		return err
+	}
 	var found, look []Ino
 	note := func(ino Ino) *pair {
 		p := d.inodes[ino]
@@ -114,6 +125,41 @@ func (d *delta) find(tx *db.Tx, a, b moment) error {
 		}
 	}
 	return nil
+}
+
+// bounded looks whether there is too much to be put together, before any of it is:
+// what a guest makes is rows. Entries that came are counted as they come.
+func (d *delta) bounded(tx *db.Tx, a, b moment) error {
+	if d.most == 0 {
+		return nil
+	}
+	within := func(query string, args ...any) error {
+		var n int
+		err := tx.Query("SELECT count(*) FROM ("+query+" LIMIT ?1)", append([]any{d.most + 1}, args...), func(r *db.Row) error { n = int(r.Int64(0)); return nil })
+		if err == nil && n > d.most {
+			err = d.tooMany()
+		}
+		return err
+	}
+	const made, died = " WHERE ino >= ?2 AND ino < ?3", " WHERE died > ?2 AND died <= ?3"
+	err := within("SELECT 1 FROM inode"+made, int64(a.nextIno), int64(b.nextIno))
+	if err == nil && b.version != nowVersion { // of what was made some may be gone
+		err = within("SELECT 1 FROM past_inode"+made+" AND born <= ?4 AND died > ?4", int64(a.nextIno), int64(b.nextIno), b.version)
+	}
+	if err == nil {
+		err = within("SELECT 1 FROM past_entry"+died+" AND born <= ?2", a.version, b.version)
+	}
+	if err == nil {
+		if err = within("SELECT 1 FROM past_inode"+died, a.version, b.version); holt.CodeOf(err) == holt.TooMany {
+			err = within("SELECT DISTINCT ino FROM past_inode"+died, a.version, b.version) // an inode may have many
+		}
+	}
+	return err
+}
+
+func (d *delta) tooMany() error {
+	return holt.Errorf(holt.TooMany, "more than %d files differ, and so many are not compared", d.most).
+		WithHint("take a checkpoint that is nearer; or ask holt workspace query for files_at of the paths that matter, or fork the checkpoint")
 }
 
 // died is the condition that a row of a table of the past died in between. Where
@@ -197,10 +243,14 @@ func (d *delta) arrivals(dirs []Ino) (back []Ino, err error) {
 			known[ino] = p.before.cookie
 		}
 	}
-	err = d.after.entriesOf(known, func(e placedEntry) {
+	err = d.after.entriesOf(known, func(e placedEntry) error {
+		if d.most > 0 && len(d.came) >= d.most {
+			return d.tooMany()
+		}
 		if d.came = append(d.came, e); d.inodes[e.ino] == nil {
 			back = append(back, e.ino)
 		}
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ type DiffOptions struct {
 // fails: from and to are checkpoints (see [Workspace.FindCheckpoint]) or
 // [Live]. Deletions come first, what is in a directory before the directory
 // itself. It costs what changed, not what there is. NotFound for a path that
-// neither state has.
+// neither state has; TooMany if more than [mostDifferent] files differ: none is left out.
 func (w *Workspace) Diff(ctx context.Context, from, to string, opt DiffOptions, fn func(Change) error) error {
 	paths, err := cleanPaths(opt.Paths)
 	if err != nil {
@@ -147,7 +147,7 @@ func (w *Workspace) between(ctx context.Context, what, from, to string, fn func(
 // compare runs fn on what differs between two states.
 func (w *Workspace) compare(ctx context.Context, from, to string, fn func(*delta) error) error {
 	return w.between(ctx, "compare", from, to, func(tx *db.Tx, a, b moment) error {
-		d, err := difference(tx, a, b)
+		d, err := difference(tx, a, b, w.tree.opt.mostDifferent)
 		if err != nil {
 			return err
 		}

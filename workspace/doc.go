@@ -177,11 +177,17 @@
 // loaded whole. ReadDir of a larger one merges rows with what is cached. The
 // extents of a file are loaded by windows of 8 MiB; a block of 1 MiB that
 // holds 1,024 of them is written anew, as one, before the next change to it.
+// Where a quota or a full disk keeps it from that, a change of a part of a block
+// fails that holds 4,096.
 //
 // # Lock order
 //
-// A merge's turn at both workspaces (that of the lower ID first: [merge.alone]), packMu, flushMu, mu (in a merge that of the workspace that is merged into; the other's is not held meanwhile), then that of the reserve while it is spent, a reading connection of the index, the journal's own. mu is never held during fdatasync or a
+// A merge's turn at both workspaces (that of the lower ID first: [merge.alone]), packMu, flushMu, mu (in a merge that of the workspace that is merged into; the other's is not held meanwhile), then that of the reserve while it is spent, the journal's own. mu is never held during fdatasync or a
 // commit, but for restores. The index's reading connection belongs to mu held exclusively.
+//
+// A reader of the index that calls may hold for long (a check, a comparison, a sum: [db.DB.Read]) comes after a merge's turn and before all
+// other locks: such calls wait for each other, each as long as its context says. Who holds packMu or flushMu, or a reader of the same workspace, takes one
+// that nobody waits for ([db.DB.ReadNow]); what looks at a few rows waits for its like only ([Tree.glance]).
 //
 // # Traps
 //

@@ -174,6 +174,16 @@ func (f *file) each(lo, hi int64, fn func(extent) bool) {
 	}
 }
 
+// hole tells whether lo..hi, which is loaded, holds no bytes.
+func (in *inode) hole(lo, hi int64) bool {
+	if in.file == nil {
+		return true
+	}
+	empty := true
+	in.file.each(lo, hi, func(extent) bool { empty = false; return false })
+	return empty
+}
+
 // count returns how many extents and windows are loaded.
 func (f *file) count() (n int) {
 	for _, w := range f.windows {

@@ -54,7 +54,9 @@ func (t *Tree) write(c Caller, ino Ino, off int64, data []byte) (int, error) {
 	if err != nil || len(data) == 0 {
 		return 0, err
 	}
-	t.thicken(c, in, off, off+int64(len(data)))
+	if err := t.thicken(c, in, off, off+int64(len(data))); err != nil {
+		return 0, err
+	}
 	o, err := t.record(opWrite, c)
 	if err != nil {
 		return 0, err
@@ -202,7 +204,9 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 		return nil // before anything is recorded, a new writer too
 	}
 	if erase {
-		t.thicken(c, in, off, off+n)
+		if err := t.thicken(c, in, off, off+n); err != nil {
+			return err
+		}
 	}
 	o, err := t.record(opPunch, c)
 	if err != nil {
@@ -265,7 +269,9 @@ func (t *Tree) CopyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 	if err := errors.Join(t.load(from, srcOff, srcOff+n), t.load(to, dstOff, dstOff+n)); err != nil {
 		return 0, errnoOf(err)
 	}
-	t.thicken(c, to, dstOff, dstOff+n)
+	if err := t.thicken(c, to, dstOff, dstOff+n); err != nil {
+		return 0, err
+	}
 	o, err := t.record(opCopy, c)
 	if err != nil {
 		return 0, err

@@ -410,7 +410,7 @@ func (t *Tree) collectNow(force bool) error {
 // of the index as well, so that losing the index loses nothing, unless it is
 // forced. It runs under flushMu.
 func (t *Tree) dead(segs []journal.Segment, force bool) (dead, packed []uint32, err error) {
-	err = t.index.db.Read(context.Background(), func(tx *db.Tx) error {
+	err = t.index.db.ReadNow(context.Background(), func(tx *db.Tx) error {
 		needed, err := neededBy(tx)
 		if t.opt.Archive != nil && !force {
 			needed = min(needed, t.packed.bound())

@@ -48,36 +48,53 @@ func (t *Tree) gather(in *inode, o *op, data []byte) []byte {
 // there.
 const crowd = 1024
 
+// mostCrowd is how many a block may hold where a quota or a full disk has no room
+// for the zeros between them: then a change of a part of it fails.
+const mostCrowd = 4 * crowd
+
 // thicken makes one extent of each crowded block in which lo..hi begins or
 // ends; what lies between is about to be replaced. A change of the file by c
 // must follow, since the file's times move. Holes between the extents become
-// zeros. What cannot be read or written stays as it is: the change will say why.
-func (t *Tree) thicken(c Caller, in *inode, lo, hi int64) {
-	t.thickenBlock(c, in, lo/chunk)
-	if last := (hi - 1) / chunk; last > lo/chunk {
-		t.thickenBlock(c, in, last)
+// zeros. What cannot be read or written stays as it is, up to mostCrowd.
+func (t *Tree) thicken(c Caller, in *inode, lo, hi int64) error {
+	err := t.thickenBlock(c, in, lo/chunk, lo, hi)
+	if last := (hi - 1) / chunk; err == nil && last > lo/chunk {
+		err = t.thickenBlock(c, in, last, lo, hi)
 	}
+	return err
 }
 
-func (t *Tree) thickenBlock(c Caller, in *inode, number int64) {
+func (t *Tree) thickenBlock(c Caller, in *inode, number, from, to int64) error {
 	lo, hi := number*chunk, (number+1)*chunk
 	var parts []extent
 	in.file.each(lo, hi, func(e extent) bool {
 		parts = append(parts, e.cut(lo, hi))
 		return true
 	})
-	if len(parts) < crowd {
-		return
+	if len(parts) < crowd || from <= parts[0].off && parts[len(parts)-1].end() <= to {
+		return nil
 	}
-	lo, hi = parts[0].off, parts[len(parts)-1].end()
+	if err := t.makeOne(c, in, parts); err != nil && len(parts) >= mostCrowd {
+		return t.errno("gather the pieces of a file", err)
+	}
+	return nil
+}
+
+// makeOne writes extents of one block, and the holes between them, anew.
+func (t *Tree) makeOne(c Caller, in *inode, parts []extent) error {
+	lo, hi := parts[0].off, parts[len(parts)-1].end()
 	whole := make([]byte, hi-lo)
-	if err := t.fill(whole, lo, parts); err != nil {
-		return
+	o := op{kind: opWrite, ino: in.ino, off: lo, n: hi - lo}
+	if err := t.overQuota(&o, whole); err != nil {
+		return err // before anything is read
 	}
-	o, err := t.record(opWrite, Caller{Writer: c.Writer})
-	if err != nil {
-		return
+	if err := t.fill(whole, lo, parts); err != nil {
+		return err
+	}
+	var err error
+	if o, err = t.record(opWrite, Caller{Writer: c.Writer}); err != nil {
+		return err
 	}
 	o.ino, o.off, o.n = in.ino, lo, hi-lo
-	_ = t.commit(&o, journal.Sum(nil, whole), whole) // logged there
+	return t.commit(&o, journal.Sum(nil, whole), whole)
 }

@@ -30,6 +30,22 @@ func openIndex(dir string) (*index, error) {
 	return &index{d, conn, map[string]*db.Stmt{}}, nil
 }
 
+// mostGlances is how many [Tree.glance] run at once.
+const mostGlances = 8
+
+// glance runs fn in one read transaction of the index, for what looks at a few
+// rows: kernels that look at checkpoints, the ends of runs. It waits for its like
+// only, never for a check or a comparison.
+func (t *Tree) glance(ctx context.Context, fn func(*db.Tx) error) error {
+	select {
+	case t.glances <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-t.glances }()
+	return t.index.db.ReadNow(ctx, fn)
+}
+
 func (x *index) close() error {
 	if x.conn == nil {
 		return nil

@@ -60,7 +60,7 @@ func (w *Workspace) besideRuns(ctx context.Context, keep Keep, all []Checkpoint)
 		return nil, diskError("thin checkpoints", err)
 	}
 	beside := map[uint64]bool{}
-	err := w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
+	err := w.tree.glance(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT min(v.generation), max(v.generation) FROM version v JOIN writer w ON w.id = v.writer"+
 			" WHERE v.generation >= ?1 AND w.kind = 'run' GROUP BY w.run", []any{int64(of[0].Generation)}, func(r *db.Row) error {
 			beside[uint64(r.Int64(0))-1], beside[uint64(r.Int64(1))] = true, true

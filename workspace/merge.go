@@ -45,7 +45,7 @@ type MergeReport struct {
 // gets a number of its own, and is known as the other's from then on.
 //
 // Errors: InvalidArgument if the two have nothing in common, Conflict if no
-// checkpoint is left that both have, OutOfSpace.
+// checkpoint is left that both have, TooMany as of [Workspace.Diff], OutOfSpace.
 func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt MergeOptions) (MergeReport, error) {
 	m := &merge{into: w.tree, from: from.tree, opt: opt, c: c, staged: map[sourceBytes]extent{}, compared: map[[2]contents]bool{}}
 	err := m.prepare(from)
@@ -61,7 +61,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 		return MergeReport{}, diskError("merge workspace", err)
 	}
 	build := func(tx *db.Tx) (g *goal, r Report, err error) {
-		err = from.tree.index.db.Read(ctx, func(other *db.Tx) error {
+		err = from.tree.index.db.ReadNow(ctx, func(other *db.Tx) error {
 			g, err = m.build(other, tx)
 			return err
 		})
@@ -220,7 +220,7 @@ func (m *merge) delta() (*delta, error) {
 		now = moment{int64(m.point.version), m.point.nextIno}
 	}
 	m.report.Base = m.base.of(0)
-	return difference(m.f.p.tx, moment{int64(oldest.version), oldest.nextIno}, now)
+	return difference(m.f.p.tx, moment{int64(oldest.version), oldest.nextIno}, now, m.from.opt.mostDifferent)
 }
 
 // checkpoint returns one of the other's.

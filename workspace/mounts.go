@@ -167,7 +167,7 @@ func (t *Tree) harvestMounts(held []byte, pos journal.Pos) {
 
 // heldMounts returns what a checkpoint that is in the index holds of mounts.
 func (t *Tree) heldMounts(ctx context.Context, c Checkpoint) (b []byte, err error) {
-	err = t.index.db.Read(ctx, func(tx *db.Tx) error {
+	err = t.glance(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT mounts FROM checkpoint WHERE id = ?", []any{int64(c.ID)}, func(r *db.Row) error {
 			b = r.Bytes(0)
 			return nil

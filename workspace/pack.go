@@ -67,7 +67,7 @@ func (t *Tree) findPacked(ctx context.Context) error {
 			t.packed.floor = max(t.packed.floor, n)
 		}
 	}
-	return t.index.db.Read(ctx, func(tx *db.Tx) error {
+	return t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT num, id FROM segment", nil, func(r *db.Row) error {
 			if part := journal.ID(r.Bytes(1)).String(); slices.Contains(names, part) {
 				t.packed.set(uint32(r.Int64(0)), part)
@@ -161,7 +161,7 @@ func (t *Tree) pack(ctx context.Context, keep int, p *Packed) error {
 // needed returns the ordinal of the first segment whose records the committed
 // index still needs: to go on from, or to answer a request that is repeated.
 func (t *Tree) needed(ctx context.Context) (n uint32, err error) {
-	err = t.index.db.Read(ctx, func(tx *db.Tx) error { n, err = neededBy(tx); return err })
+	err = t.index.db.ReadNow(ctx, func(tx *db.Tx) error { n, err = neededBy(tx); return err })
 	return n, err
 }
 
@@ -189,7 +189,7 @@ func (t *Tree) packSegment(ctx context.Context, s journal.Segment, p *Packed) er
 	}
 	var file, next, done int64 // the file, where it goes on, and up to where the segment is done
 	var buf []byte
-	err := t.index.db.Read(ctx, func(tx *db.Tx) error {
+	err := t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT * FROM ("+usedExtents+") ORDER BY place + delta", []any{int64(s.Ordinal)}, func(r *db.Row) error {
 			ino, off, n, place, whole, delta := r.Int64(0), r.Int64(1), r.Int64(2), r.Int64(3), r.Int64(4), r.Int64(5)
 			if skip := done - (place + delta); skip > 0 { // several rows share bytes
@@ -240,7 +240,7 @@ func (t *Tree) forget(ctx context.Context) error {
 	}
 	named := slices.Collect(maps.Values(known))
 	parts = slices.DeleteFunc(parts, func(n string) bool { return strings.HasPrefix(n, indexPart) || slices.Contains(named, n) })
-	err = t.index.db.Read(ctx, func(tx *db.Tx) error {
+	err = t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		for ordinal, part := range known {
 			used := there[ordinal] // first it goes from the disk
 			err := tx.Query(usedExtents+" LIMIT 1", []any{int64(ordinal)}, func(*db.Row) error { used = true; return nil })
@@ -293,7 +293,7 @@ func (t *Tree) narrow(ctx context.Context) error {
 		}
 		var live []archive.Range
 		var sum int64
-		err := t.index.db.Read(ctx, func(tx *db.Tx) error {
+		err := t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 			return tx.Query("SELECT place + delta, len FROM ("+usedExtents+") ORDER BY place + delta", []any{int64(ordinal)}, func(r *db.Row) error {
 				off, end := r.Int64(0), r.Int64(0)+r.Int64(1)
 				if n := len(live); n > 0 {

@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -85,5 +86,39 @@ func TestQuotaFiles(t *testing.T) {
 	report, err := f.bring(sample(t), ImportSpec{Path: "/d"})
 	if holt.CodeOf(err) != holt.OutOfSpace || report.Entries != 2 {
 		t.Errorf("import over the quota: %+v, %v", report, err)
+	}
+}
+
+// Where a quota leaves no room to make one extent of many, a block of a file still
+// holds a bounded number; then what is larger than a piece goes on, and all of it
+// once there is room.
+func TestQuotaCrowds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, quiet(Options{Quota: holt.Quota{Bytes: 32 << 10}}))
+	in := f.put("f", "").Ino
+	const apart = 64
+	var err error
+	wrote := 0
+	for err == nil && wrote <= 2*mostCrowd {
+		if _, err = f.t.Write(f.c, in, int64(wrote)*apart, []byte("x")); err == nil {
+			wrote++
+		}
+	}
+	if f.want(err, syscall.EDQUOT); wrote != mostCrowd {
+		t.Errorf("a block got %d extents, want %d", wrote, mostCrowd)
+	}
+	const punch = FallocPunchHole | FallocKeepSize
+	f.want(f.t.Fallocate(f.c, in, 0, apart, punch), syscall.EDQUOT)
+	f.w.SetQuota(holt.Quota{})
+	f.ok(f.t.Fallocate(f.c, in, 0, apart, punch))
+	if n := f.t.inodes.m[in].file.count(); n > 3 {
+		t.Errorf("%d extents", n)
+	}
+	f.w.SetQuota(holt.Quota{Bytes: 32 << 10})
+	f.ok(f.t.Fallocate(f.c, in, 0, chunk, punch))
+	_, err = f.t.Write(f.c, in, 0, []byte("x"))
+	f.ok(err)
+	if got := f.get("f"); got[0] != 'x' || strings.Trim(got[1:], "\x00") != "" {
+		t.Error("the file holds something else")
 	}
 }

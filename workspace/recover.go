@@ -48,7 +48,7 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 		return nil, errors.Join(diskError("open workspace", err), j.Close())
 	}
 	t := &Tree{dir: dir, opt: opt, log: opt.Log, journal: j, index: x, reserve: spare, wake: make(chan struct{}, 1), sealed: make(chan struct{}, 1),
-		merging: make(chan struct{}, 1)}
+		merging: make(chan struct{}, 1), glances: make(chan struct{}, mostGlances)}
 	t.flushed = sync.NewCond(&t.mu)
 	t.settling = settleFork(dir, x.db)
 	defer func() {

@@ -22,16 +22,22 @@ type Reserve struct {
 	path  string
 	mu    sync.Mutex  // held while the file is made or removed
 	given atomic.Bool // the file is not there
+	share int64       // see reserveShare
 }
 
 // reserveSize is enough for the records of some 100,000 deletions and for
 // SQLite to note them, in one workspace or in several.
 const reserveSize = 16 << 20
 
+// reserveShare is how many bytes of records one workspace may write while the
+// reserve is given back, so that no guest takes from the others what they need
+// to delete: enough for some 60,000 deletions.
+const reserveShare = reserveSize / 4
+
 // NewReserve returns the reserve that is the file at path. The first workspace
 // that is opened with it makes the file.
 func NewReserve(path string) *Reserve {
-	r := &Reserve{path: path}
+	r := &Reserve{path: path, share: reserveShare}
 	r.given.Store(true)
 	return r
 }
@@ -79,10 +85,12 @@ func full(err error) bool {
 
 // append writes a record. On a full disk the reserve is for those that free
 // room, and for what a mount needs to begin; until it could be taken again
-// there is none for others.
+// there is none for others, nor for who has had their share.
 func (t *Tree) append(o *op, table, data []byte) (journal.Ref, error) {
 	gives := o.gives(t.inodes.m[o.ino])
-	if t.reserve.given.Load() && !gives && !t.reserve.take() {
+	if !t.reserve.given.Load() {
+		t.spent = 0
+	} else if (!gives || t.spent >= t.reserve.share) && !t.reserve.take() {
 		return journal.Ref{}, syscall.ENOSPC
 	}
 	ref, err := t.journal.Append(t.metaBuf, table, data)
@@ -92,22 +100,23 @@ func (t *Tree) append(o *op, table, data []byte) (journal.Ref, error) {
 		}
 		err = t.reserve.spend(func() error { ref, err = t.journal.Append(t.metaBuf, table, data); return err })
 	}
-	if full(err) || t.reserve.given.Load() {
+	if t.spent += int64(ref.End - ref.Pos); full(err) || t.reserve.given.Load() {
 		t.tight.Store(true)
 		t.wakePacker()
 	}
 	return ref, err
 }
 
-// gives tells whether an operation may use the reserve.
+// gives tells whether an operation may use the reserve. Of one that takes bytes
+// away these are loaded: a hole has none.
 func (o *op) gives(in *inode) bool {
 	switch o.kind {
 	case opUnlink, opFree, opEnd, opDelXattr, opBegin, opInit, opWriter, opDropCheckpoint:
 		return true
 	case opPunch:
-		return o.n > 0
+		return in != nil && !in.hole(o.off, o.off+o.n)
 	case opSetAttr:
-		return SetMask(o.mask)&SetSize != 0 && in != nil && o.n < in.size
+		return SetMask(o.mask)&SetSize != 0 && in != nil && !in.hole(o.n, in.size)
 	}
 	return false
 }

@@ -191,3 +191,58 @@ func (f *fixture) fillDisk(disk string) (ballast string) {
 	f.ok(b.Close())
 	return ballast
 }
+
+// While the reserve is given back, what frees nothing is refused, and one
+// workspace takes no more than its share: the others can still delete.
+func TestReserveOfAGuest(t *testing.T) {
+	place := filepath.Join(t.TempDir(), "disk")
+	room := func() {
+		if err := os.Mkdir(place, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	room()
+	reserve := NewReserve(filepath.Join(place, "reserve"))
+	reserve.share = 64 << 10
+	f := newFixture(t, quiet(Options{Reserve: reserve}))
+	g := newFixture(t, quiet(Options{Reserve: reserve}))
+	g.put("a", "a")
+	empty, data, sparse := f.put("empty", "").Ino, f.put("data", strings.Repeat("data", 4096)).Ino, f.put("sparse", "").Ino
+	size := func(ino Ino, n int64) error {
+		_, err := f.t.SetAttr(f.c, ino, SetAttrs{Mask: SetSize, Size: n})
+		return err
+	}
+	punch := func(ino Ino, off, n int64) error {
+		return f.t.Fallocate(f.c, ino, off, n, FallocPunchHole|FallocKeepSize)
+	}
+	f.ok(size(sparse, 1<<30))
+	// No reserve can be made from here on, as on a full disk.
+	f.ok(os.RemoveAll(place))
+	reserve.given.Store(true)
+
+	f.want(punch(empty, 0, 4096), syscall.ENOSPC)
+	f.want(punch(sparse, 1<<20, 1<<20), syscall.ENOSPC)
+	f.want(size(sparse, 1<<30-1), syscall.ENOSPC)
+	f.ok(punch(data, 0, 4096))
+	f.want(punch(data, 0, 4096), syscall.ENOSPC)
+	f.ok(size(data, 8192))
+
+	begin, hellos := f.t.journal.End(), 0
+	var err error
+	for ; err == nil && hellos < 5000; hellos++ {
+		var e Epoch
+		if e, _, err = f.w.BeginEpoch([16]byte{byte(hellos), byte(hellos >> 8), 1}, GuestMount); err == nil {
+			err = f.w.EndEpoch(e)
+		}
+	}
+	if err == nil || int64(f.t.journal.End()-begin) > reserve.share+4096 {
+		t.Errorf("%d hellos took %d bytes of the reserve: %v", hellos, f.t.journal.End()-begin, err)
+	}
+	f.want(f.unlink("empty"), syscall.ENOSPC)
+	g.ok(g.unlink("a"))
+
+	room()
+	f.ok(f.unlink("empty"))
+	f.put("new", "new")
+	g.put("new", "new")
+}

@@ -37,7 +37,8 @@ type Conflict struct {
 //
 // With paths, what has since moved out of them stays where it is, and comes
 // back as a copy with a new inode number. Conflict if a directory above a path
-// was removed or moved since; NotFound if a path is not there now and was not then.
+// was removed or moved since; NotFound if a path is not there now and was not then;
+// TooMany as of [Workspace.Diff].
 func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt RestoreOptions) (Report, error) {
 	paths, err := cleanPaths(opt.Paths)
 	if err != nil {
@@ -48,7 +49,7 @@ func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt Resto
 		return Report{}, err
 	}
 	build := func(tx *db.Tx) (*goal, Report, error) {
-		d, err := difference(tx, moment{nowVersion, 1 << 62}, moment{int64(target.version), target.nextIno})
+		d, err := difference(tx, moment{nowVersion, 1 << 62}, moment{int64(target.version), target.nextIno}, w.tree.opt.mostDifferent)
 		if err != nil {
 			return nil, Report{}, err
 		}
@@ -124,7 +125,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale,
 		if err := t.flushHeld(); err != nil {
 			return nil, Report{}, diskError("change workspace", err)
 		}
-		if err := t.index.db.Read(ctx, what.look); err != nil {
+		if err := t.index.db.ReadNow(ctx, what.look); err != nil {
 			return nil, Report{}, err
 		}
 	}
@@ -139,7 +140,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale,
 	if err != nil {
 		return nil, Report{}, diskError("change workspace", err)
 	}
-	err = t.index.db.Read(ctx, func(tx *db.Tx) error {
+	err = t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		g, r, err := what.build(tx)
 		if err != nil {
 			return err

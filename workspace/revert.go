@@ -58,7 +58,7 @@ var revertTables = []struct{ table, columns, ino string }{
 // revert takes away what came after a checkpoint. It costs what that is, and
 // doing it again changes nothing.
 func revert(tx *db.Tx, c Checkpoint) error {
-	d, err := difference(tx, moment{nowVersion, 1 << 62}, moment{int64(c.version), c.nextIno})
+	d, err := difference(tx, moment{nowVersion, 1 << 62}, moment{int64(c.version), c.nextIno}, 0)
 	if err != nil {
 		return err
 	}

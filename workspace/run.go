@@ -48,7 +48,7 @@ func (w *Workspace) end(ctx context.Context, run, reason string, flushed bool) (
 		return Checkpoint{}, false, diskError("end run", err)
 	}
 	_, generation := w.tree.generations()
-	err = w.tree.index.db.Read(ctx, func(tx *db.Tx) error {
+	err = w.tree.glance(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT 1 FROM writer w JOIN version v ON v.writer = w.id WHERE w.run = ?1 AND v.generation >= ?2 LIMIT 1",
 			[]any{run, int64(generation)}, func(*db.Row) error { ok = true; return nil })
 	})
@@ -61,10 +61,10 @@ func (w *Workspace) end(ctx context.Context, run, reason string, flushed bool) (
 
 // Receipt says what a run or stretch changed, as long as the checkpoints around it are
 // kept. What somebody else changed again at the same time counts as theirs. A
-// run that changed nothing has an empty one.
+// run that changed nothing has an empty one. TooMany as of [Workspace.Diff].
 func (w *Workspace) Receipt(ctx context.Context, run string) (r Receipt, err error) {
 	err = w.window(ctx, run, func(tx *db.Tx, win *runWindow) error {
-		if err := win.compare(tx); err != nil {
+		if err := win.compare(tx, w.tree.opt.mostDifferent); err != nil {
 			return err
 		}
 		r, err = win.receipt()
@@ -168,12 +168,12 @@ func (win *runWindow) certain(tx *db.Tx) error {
 }
 
 // compare finds what differs between the ends of the window.
-func (win *runWindow) compare(tx *db.Tx) (err error) {
+func (win *runWindow) compare(tx *db.Tx, most int) (err error) {
 	a, b := moment{int64(win.before.version), win.before.nextIno}, moment{nowVersion, 1 << 62}
 	if win.after.ID != 0 {
 		b = moment{int64(win.after.version), win.after.nextIno}
 	}
-	win.delta, err = difference(tx, a, b)
+	win.delta, err = difference(tx, a, b, most)
 	return err
 }
 

@@ -121,7 +121,7 @@ func (p point) namesOf(inos []Ino) (map[Ino][]placedEntry, error) {
 }
 
 // entriesOf calls fn for the entries of directories, of each those after a cookie.
-func (p point) entriesOf(after map[Ino]uint64, fn func(placedEntry)) error {
+func (p point) entriesOf(after map[Ino]uint64, fn func(placedEntry) error) error {
 	for part := range slices.Chunk(slices.Sorted(maps.Keys(after)), setSize) {
 		b := []byte{'{'}
 		for i, ino := range part {
@@ -131,7 +131,7 @@ func (p point) entriesOf(after map[Ino]uint64, fn func(placedEntry)) error {
 			b = fmt.Appendf(b, `"%d":%d`, ino, after[ino])
 		}
 		err := p.from("(SELECT CAST(key AS INTEGER) AS this, value AS last FROM json_each(?2)) CROSS JOIN ", "entry", entryColumns,
-			"ON parent = this AND cookie > last", "", []any{string(append(b, '}'))}, func(r *db.Row) error { fn(scanEntry(r)); return nil })
+			"ON parent = this AND cookie > last", "", []any{string(append(b, '}'))}, func(r *db.Row) error { return fn(scanEntry(r)) })
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,8 @@ type Tree struct {
 	journal *journal.Journal
 	index   *index
 
-	settling *settling // of a new fork
+	glances  chan struct{} // holds a token for each that runs
+	settling *settling     // of a new fork
 
 	// mu orders everything: it is held exclusively from validation until an
 	// operation is visible, and while the index is read. Reads of what is
@@ -44,6 +45,7 @@ type Tree struct {
 	inodesMark, entriesMark, extentsMark, valuesMark mark
 
 	reserve *Reserve
+	spent   int64 // bytes of records since it was given back
 
 	parts   [][]byte  // whose end has not come yet
 	partsAt [2]uint64 // count.Last and count.Applied before the first of them

@@ -15,7 +15,7 @@ import (
 // Undo takes back what one run, or one stretch of work in a terminal, changed and keeps what came later. Where both
 // met nothing is changed, and the report says why. The present is checkpointed
 // first; it happens wholly or not at all. NotFound if the run changed nothing,
-// Conflict if the checkpoints around it are gone, or who did what was not kept ([mostTurns]).
+// Conflict if the checkpoints around it are gone, or who did what was not kept ([mostTurns]); TooMany as of [Workspace.Diff].
 func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreOptions) (Report, error) {
 	paths, err := cleanPaths(opt.Paths)
 	if err != nil {
@@ -36,7 +36,7 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 		return win.certain(tx)
 	}
 	build := func(tx *db.Tx) (*goal, Report, error) {
-		if err := win.compare(tx); err != nil {
+		if err := win.compare(tx, w.tree.opt.mostDifferent); err != nil {
 			return nil, Report{}, err
 		}
 		u := &undo{win: win, now: point{tx, nowVersion}, units: map[Ino]*undoUnit{}}
@@ -249,9 +249,13 @@ func (u *undo) look() (err error) {
 	}
 	// A name that something else has by now was given after the window began.
 	u.since, u.inside = map[dirName]placedEntry{}, map[Ino][]placedEntry{}
-	err = u.now.entriesOf(after, func(e placedEntry) {
+	err = u.now.entriesOf(after, func(e placedEntry) error {
+		if len(u.since) >= u.win.delta.most {
+			return u.win.delta.tooMany()
+		}
 		u.since[dirName{e.parent, e.name}] = e
 		u.inside[e.parent] = append(u.inside[e.parent], e)
+		return nil
 	})
 	if err != nil {
 		return err

@@ -75,7 +75,8 @@ type Options struct {
 	// error makes the step fail there.
 	Fail func(point string) error
 
-	mostTurns uint64 // see there
+	mostTurns     uint64 // see there
+	mostDifferent int    // see there
 }
 
 func (o Options) withDefaults() Options {
@@ -111,6 +112,7 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	o.mostTurns = cmp.Or(o.mostTurns, mostTurns)
+	o.mostDifferent = cmp.Or(o.mostDifferent, mostDifferent)
 	return o
 }
 
