@@ -172,6 +172,14 @@ func (s *session) attach(hello channel.Hello) error {
 		return holt.Errorf(holt.NotFound, "the guest goes on with mount %x, which is not known", hello.Mount).
 			WithHint("it makes a new mount; what was open in the old one is lost")
 	}
+	if known {
+		err := s.catchUp()
+		if err != nil {
+			return err
+		}
+	} else if err := s.notifier.complete(nil); err != nil { // its kernel knows nothing yet
+		return err
+	}
 	for _, e := range gone {
 		if err := s.ws.EndEpoch(e); err != nil {
 			return holt.Errorf(holt.Internal, "end the epoch of a mount that is gone: %w", err)
@@ -182,4 +190,25 @@ func (s *session) attach(hello channel.Hello) error {
 		return holt.Errorf(holt.Internal, "begin the epoch of a mount: %w", err)
 	}
 	return s.restore(epoch)
+}
+
+// catchUp has the kernel told of what it may never have been, where the queue
+// does not have that: most of all by a daemon that was killed.
+func (s *session) catchUp() error {
+	if s.notifier.isWhole() {
+		return nil
+	}
+	stale, err := s.ws.Untold(s.ctx)
+	if err != nil {
+		return err
+	}
+	changes := make([]Change, len(stale))
+	for i, one := range stale {
+		changes[i] = Change{Ino: one.Ino, Name: one.Name}
+	}
+	if err := s.notifier.complete(changes); err != nil {
+		return holt.Errorf(holt.NotFound, "a guest's kernel was not told of too many changes: %w", err)
+	}
+	s.ws.Told(s.notifier.Told)
+	return nil
 }

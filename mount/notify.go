@@ -29,16 +29,19 @@ type Notifier struct {
 	mu      sync.Mutex
 	queue   []Change      // that the kernel is not known to have taken, oldest first
 	sent    int           // so many of them are on their way
+	whole   bool          // what the kernel does not know is in the queue, and nowhere else
 	moved   chan struct{} // closed and replaced when more may be sent than before
 	drained chan struct{} // closed and replaced when the kernel has taken everything
 }
 
-// Notify queues changes. It returns TooMany when as much waits as may; the
-// mount then has to be ended.
+// Notify queues changes. It returns TooMany when as much waits as may; a guest is
+// then told of what changed when its next session begins, and another mount has
+// to be ended.
 func (n *Notifier) Notify(changes ...Change) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.queue)+len(changes) > maxQueued {
+		n.whole = false
 		return holt.Errorf(holt.TooMany, "%d changes wait for a mount that does not take them", len(n.queue)).
 			WithHint("unmount it, or stop the computer that has it mounted")
 	}
@@ -74,6 +77,33 @@ func (n *Notifier) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return holt.Errorf(holt.Timeout, "mount did not take in the changes in time: %w", context.Cause(ctx))
 	}
+}
+
+// isWhole says whether what the kernel does not know is in the queue.
+func (n *Notifier) isWhole() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.whole
+}
+
+// complete queues what the kernel may not have been told besides what waits: by
+// a daemon that was killed, or because too much waited. Then the queue is whole.
+func (n *Notifier) complete(changes []Change) error {
+	if err := n.Notify(changes...); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.whole = true
+	return nil
+}
+
+// Told says whether the kernel knows everything: nothing waits, and nothing was
+// lost.
+func (n *Notifier) Told() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.whole && len(n.queue) == 0
 }
 
 // begin is called before a session: nothing is on its way.

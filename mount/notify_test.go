@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -163,4 +164,87 @@ func TestNoticesOutliveASession(t *testing.T) {
 	}
 	v.isThen()
 	k.unmount()
+}
+
+// TestNoticesOutliveADaemon kills a daemon after it has restored a checkpoint and before the guest's kernel knows.
+func TestNoticesOutliveADaemon(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "ws")
+	ws, err := workspace.Create(at, workspace.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newKernel(t)
+	v := guestView{t, k.dir}
+	end := guestSession(t, ws, k, nil)
+	v.fill()
+	if _, err := ws.Checkpoint(workspace.CheckpointOptions{Name: "then"}); err != nil {
+		t.Fatal(err)
+	}
+	v.change()
+	end()
+	if err := ws.Close(); err != nil {
+		t.Fatal(err)
+	}
+	restoreAndDie(t, at, k)
+	if ws, err = workspace.Open(at, workspace.Options{Log: testLog(t)}); err != nil {
+		t.Fatal(err)
+	}
+	n := &Notifier{}
+	end = guestSession(t, ws, k, n)
+	pollOnce(t, k.dir) // it is served, so it has begun
+	if err := n.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	v.isThen()
+	for stale, err := ws.Untold(t.Context()); len(stale) > 0 || err != nil; stale, err = ws.Untold(t.Context()) {
+		if err != nil || t.Context().Err() != nil {
+			t.Fatal("what the kernel was told is told for ever", err)
+		}
+	}
+	k.unmount()
+	end()
+	endEpochs(t, ws)
+	check(t, ws)
+	if err := ws.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// restoreAndDie serves k from another process, which restores and is killed.
+func restoreAndDie(t *testing.T, at string, k *kernel) {
+	t.Helper()
+	host, guest, err := socketFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := helper(t, "serve-restore", at)
+	cmd.ExtraFiles = []*os.File{host}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	host.Close()
+	attached := make(chan struct{})
+	conn := fileConn(t, guest)
+	go func() {
+		defer close(attached)
+		if err := k.attach(conn); !ended(err) {
+			t.Errorf("guest's kernel: %v", err)
+		}
+	}()
+	pollOnce(t, k.dir)
+	fmt.Fprintln(in, "restore")
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Errorf("the other daemon says %q, %v", line, err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	<-attached
 }

@@ -307,7 +307,13 @@ func (s *session) taken(payload []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.notifier.taken(count)
+	if err := s.notifier.taken(count); err != nil {
+		return err
+	}
+	if s.notifier.Told() {
+		s.ws.Told(s.notifier.Told)
+	}
+	return nil
 }
 
 // panicked ends this session, and only it. The request is answered, so that it

@@ -45,8 +45,9 @@ type Tree struct {
 
 	reserve *Reserve
 
-	parts   [][]byte  // whose end has not come yet
-	partsAt [2]uint64 // count.Last and count.Applied before the first of them
+	beside  atomic.Int32 // changes beside mounts that go on; see Beside
+	parts   [][]byte     // whose end has not come yet
+	partsAt [2]uint64    // count.Last and count.Applied before the first of them
 
 	broken  error // memory and journal no longer agree: nothing is accepted
 	metaBuf []byte
