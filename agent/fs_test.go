@@ -23,6 +23,7 @@ type testFS struct {
 	tags   map[string]string // of the last WRITE, by file name
 	seen   map[uint64]int    // how often each number came
 	ack    uint64
+	taken  int                      // notifications
 	hold   func(opcode uint32) bool // true: never answer
 	begun  chan struct{}            // closed when INIT has been answered
 	once   sync.Once
@@ -81,6 +82,11 @@ func (f *testFS) serve(conn net.Conn) {
 			n, _ := channel.ParseAck(p)
 			f.mu.Lock()
 			f.ack = n
+			f.mu.Unlock()
+		case channel.FrameTaken:
+			n, _ := channel.ParseTaken(p)
+			f.mu.Lock()
+			f.taken += n
 			f.mu.Unlock()
 		case channel.FrameRequest:
 			tag, m, _ := channel.ParseRequest(p)

@@ -14,13 +14,12 @@ import (
 	"holt/channel"
 )
 
-const (
-	maxNotices = 4096    // notifications that wait for the kernel
-	maxNotice  = 4 << 10 // bytes of one; they carry a name at most
-)
+const maxNotice = 4 << 10 // bytes of a notification; it carries a name at most
 
 // session serves one host: it says hello, sends what is pending once it is
-// welcome, and hands the host's replies to the kernel. If the workspace is
+// welcome, and hands the host's replies to the kernel. It never waits for the
+// kernel to take a notification, which may wait for a reply behind it: there is
+// room for as many as may be on their way. If the workspace is
 // mounted anew meanwhile, hello is said again in the same session: a guest
 // cannot hang up a port.
 func (p *pump) session(ctx context.Context, conn net.Conn, work *sync.WaitGroup) error {
@@ -29,9 +28,9 @@ func (p *pump) session(ctx context.Context, conn net.Conn, work *sync.WaitGroup)
 	p.conn = conn
 	p.mu.Unlock()
 	defer p.leave(conn)
-	notices := make(chan []byte, maxNotices)
+	notices := make(chan []byte, channel.MaxNotices)
 	defer close(notices)
-	work.Go(func() { p.notify(notices) })
+	work.Go(func() { p.notify(conn, notices) })
 	p.greet()
 	frames := channel.NewFrameReader(conn)
 	buf := make([]byte, channel.MaxFrame)
@@ -47,7 +46,11 @@ func (p *pump) session(ctx context.Context, conn net.Conn, work *sync.WaitGroup)
 			if len(payload) > maxNotice {
 				return holt.Errorf(holt.Corrupt, "notification of %d bytes", len(payload))
 			}
-			notices <- slices.Clone(payload)
+			select {
+			case notices <- slices.Clone(payload):
+			default:
+				return holt.Errorf(holt.Corrupt, "host sent more than %d notifications ahead", channel.MaxNotices)
+			}
 		case channel.FrameWelcome:
 			err = p.welcome(ctx, conn, payload, work)
 		default:
@@ -203,21 +206,42 @@ func (p *pump) begun(m *fuseMount) {
 	}
 }
 
-// notify hands notifications to the kernel. It has a goroutine of its own: the
-// kernel may make it wait for a lock that a process holds until its own
-// request is answered.
-func (p *pump) notify(notices <-chan []byte) {
+// notify hands a session's notifications to the kernel, and tells the host how
+// many. It has a goroutine of its own: the kernel may make it wait for a lock
+// that a process holds until its own request is answered. What is left when the
+// session is over comes again in the next.
+func (p *pump) notify(conn net.Conn, notices <-chan []byte) {
+	taken := 0
 	for b := range notices {
-		m := p.current()
-		if m == nil {
-			continue
+		m, over := p.at(conn)
+		if over {
+			return
 		}
-		if len(b) == 0 {
-			continue
+		if m != nil && len(b) > 0 {
+			err := m.dev.notify(b)
+			if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the kernel does not know that inode
+				p.log.Warn("host's notification is not valid", "err", err)
+			}
 		}
-		err := m.dev.notify(b)
-		if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the kernel does not know that inode
-			p.log.Warn("host's notification is not valid", "err", err)
+		if taken++; len(notices) == 0 || taken == channel.MaxNotices/4 {
+			p.taken(conn, taken)
+			taken = 0
 		}
 	}
+}
+
+// at returns the present mount, and whether a session is over.
+func (p *pump) at(conn net.Conn) (m *fuseMount, over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mount, p.conn != conn
+}
+
+// taken tells the host that the kernel has n more of its notifications, or has
+// no use for them.
+func (p *pump) taken(conn net.Conn, n int) {
+	p.send.Lock()
+	defer p.send.Unlock()
+	// If it fails, the session's reader learns it too.
+	channel.NewFrameWriter(conn).Write(channel.FrameTaken, binary.LittleEndian.AppendUint32(nil, uint32(n)))
 }

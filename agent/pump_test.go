@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -312,4 +314,60 @@ func TestTags(t *testing.T) {
 	if len(tags.cache) > maxTags {
 		t.Errorf("cache of %d", len(tags.cache))
 	}
+}
+
+// invalEntry is a notification that the kernel has to lock the root for.
+func invalEntry(name string) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, uint32(fuseOutHeader+16+len(name)+1))
+	b = binary.NativeEndian.AppendUint32(b, 3)
+	b = binary.NativeEndian.AppendUint64(b, 0)
+	b = binary.NativeEndian.AppendUint64(b, 1)
+	b = binary.NativeEndian.AppendUint32(b, uint32(len(name)))
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	return append(append(b, name...), 0)
+}
+
+// The kernel takes no notification about a directory in which a process makes a
+// file, until the host has answered that. So the answer must come through behind
+// as many notifications as may be on their way. A host that sends more loses
+// its session, and the next one is served.
+func TestNoticesHoldUpNoReply(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := newTestFS()
+	const create = 35
+	var held atomic.Bool
+	held.Store(true)
+	fs.hold = func(op uint32) bool { return op == create && held.Load() }
+	first := g.dial(t, "files.sock")
+	serveFS(t, first, fs)
+	<-fs.begun
+	id := holt.NewRunID()
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: "echo made > file; cat file"}); err != nil {
+		t.Fatal(err)
+	}
+	fs.until(t, "create", func() bool { return fs.ops[create] == 1 })
+	w := channel.NewFrameWriter(first)
+	first.SetWriteDeadline(time.Now().Add(patience))
+	for i := range 64 * channel.MaxNotices {
+		if err := w.Write(channel.FrameNotify, invalEntry(fmt.Sprint("n", i))); err != nil {
+			t.Fatalf("nobody reads the session after %d notifications: %v", i, err)
+		}
+	}
+	first.Close()
+	held.Store(false)
+	fs.mu.Lock()
+	before := fs.taken
+	fs.mu.Unlock()
+	second := g.dial(t, "files.sock")
+	w = channel.NewFrameWriter(second)
+	for i := range channel.MaxNotices {
+		if err := w.Write(channel.FrameNotify, invalEntry(fmt.Sprint("m", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serveFS(t, second, fs)
+	if r := follow(t, c, id, 0); r.stdout != "made\n" {
+		t.Errorf("%+v", r)
+	}
+	fs.until(t, "taking", func() bool { return fs.taken >= before+channel.MaxNotices })
 }

@@ -22,18 +22,22 @@ const (
 	// MaxTag bounds a request's tag, bytes.
 	MaxTag = 128
 	// FrameVersion is the version a [Hello] carries.
-	FrameVersion = 1
+	FrameVersion = 2
+	// MaxNotices is how many notifications may be on their way: sent, and not yet
+	// said to be taken. So who reads them never has to wait for a kernel.
+	MaxNotices = 1024
 )
 
 // FrameKind says what a frame is.
 type FrameKind uint8
 
-// The kinds of frames. Guest to host: hello, request, ack. Host to guest:
-// welcome, reply, notify.
+// The kinds of frames. Guest to host: hello, request, ack, taken. Host to
+// guest: welcome, reply, notify.
 const (
 	FrameHello   FrameKind = 1
 	FrameRequest FrameKind = 2 // u8 tag length | tag | raw FUSE request
 	FrameAck     FrameKind = 3 // u64: every lower unique is answered, and the answer received
+	FrameTaken   FrameKind = 4 // u32: so many more notifications of this session reached the kernel
 	FrameWelcome FrameKind = 16
 	FrameReply   FrameKind = 17 // raw FUSE reply
 	FrameNotify  FrameKind = 18 // raw FUSE notification
@@ -92,6 +96,18 @@ func ParseAck(p []byte) (uint64, error) {
 		return 0, corrupt("ack", p)
 	}
 	return binary.LittleEndian.Uint64(p), nil
+}
+
+// ParseTaken reads a taken's payload: a number from 1 to [MaxNotices].
+func ParseTaken(p []byte) (int, error) {
+	if len(p) != 4 {
+		return 0, corrupt("taken", p)
+	}
+	n := binary.LittleEndian.Uint32(p)
+	if n == 0 || n > MaxNotices {
+		return 0, holt.Errorf(holt.Corrupt, "%d notifications taken at once", n)
+	}
+	return int(n), nil
 }
 
 func corrupt(noun string, p []byte) error {

@@ -27,7 +27,8 @@ func TestFrames(t *testing.T) {
 		b := RequestHeader(nil, "run/run_x", len(message))
 		_, err2 := conn.Write(append(b, message...))
 		err3 := w.Write(FrameAck, binary.LittleEndian.AppendUint64(nil, 42))
-		sent <- errors.Join(err, err2, err3)
+		err4 := w.Write(FrameTaken, binary.LittleEndian.AppendUint32(nil, 7))
+		sent <- errors.Join(err, err2, err3, err4)
 		r, w := NewFrameReader(conn), NewFrameWriter(conn)
 		for {
 			kind, payload, err := r.Next(nil)
@@ -56,6 +57,14 @@ func TestFrames(t *testing.T) {
 	}
 	if n, err := ParseAck(next(FrameAck)); err != nil || n != 42 {
 		t.Fatalf("ack %d, %v", n, err)
+	}
+	if n, err := ParseTaken(next(FrameTaken)); err != nil || n != 7 {
+		t.Fatalf("taken %d, %v", n, err)
+	}
+	for _, n := range []uint32{0, MaxNotices + 1, 1 << 31} {
+		if _, err := ParseTaken(binary.LittleEndian.AppendUint32(nil, n)); holt.CodeOf(err) != holt.Corrupt {
+			t.Errorf("%d taken: %v", n, err)
+		}
 	}
 	if err := <-sent; err != nil {
 		t.Fatal(err)
@@ -105,6 +114,7 @@ func FuzzFrames(f *testing.F) {
 			ParseHello(payload)
 			ParseWelcome(payload)
 			ParseAck(payload)
+			ParseTaken(payload)
 			if tag, m, err := ParseRequest(payload); err == nil && 1+len(tag)+len(m) != len(payload) {
 				t.Fatal("request lost bytes")
 			}

@@ -56,7 +56,7 @@ func (k *kernels) watch(ws *workspace.Workspace) {
 
 // changed returns what tells the kernel that has ws mounted of a change that
 // came another way. One that takes nothing for long keeps what it believes,
-// with a line in the log.
+// with a line in the log; a guest's learns it when its files are served anew.
 func (k *kernels) changed(ws *workspace.Workspace) func(workspace.Ino, string) {
 	n, lost := k.of(ws), false
 	return func(ino workspace.Ino, name string) {
@@ -85,9 +85,12 @@ func (k *kernels) settle(ctx context.Context, ws *workspace.Workspace) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleWait)
 	defer cancel()
-	if err := k.of(ws).Wait(ctx); err != nil {
+	n := k.of(ws)
+	if err := n.Wait(ctx); err != nil {
 		k.log.Warn("a mount is not told yet of a change made beside it", "err", err)
+		return
 	}
+	ws.Told(n.Told)
 }
 
 const settleWait = 2 * time.Second

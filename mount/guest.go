@@ -56,6 +56,7 @@ func Guest(ctx context.Context, ws *workspace.Workspace, conn net.Conn, opt Gues
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer conn.Close()
 	defer cancel(nil)
+	opt.Notifier.begin()
 	s := newSession(ctx, cancel, ws, conn, opt)
 	defer context.AfterFunc(ctx, s.hurry)()
 	err := s.run()
@@ -111,27 +112,35 @@ func (s *session) begin(hello channel.Hello) error {
 	if err := s.frames.Write(channel.FrameWelcome, hello.Mount[:]); err != nil {
 		return err
 	}
-	// What changed while the guest was not served it must learn before its
-	// first answer.
-	if _, err := s.notifier.drain(s.notify); err != nil {
-		return err
-	}
+	var err error
 	s.notifyOnce.Do(func() {
-		s.notifying.Go(func() { s.send(s.notifier.run(s.ctx, s.notify)) })
+		// What changed while the guest was not served goes before its first answer,
+		// as far as may be.
+		if _, err = s.notifier.drain(channel.MaxNotices, s.notify); err == nil {
+			s.notifying.Go(func() { s.send(s.notifier.run(s.ctx, channel.MaxNotices, s.notify)) })
+		}
 	})
-	return nil
+	return err
 }
 
-// hello reads the frame that must be one.
+// hello reads the frame that must be one. Only what the guest says of notices
+// for the mount before may come first.
 func (s *session) hello() (channel.Hello, error) {
-	kind, payload, err := s.requests.Next(nil)
-	if err != nil {
-		return channel.Hello{}, err
+	for {
+		kind, payload, err := s.requests.Next(nil)
+		switch {
+		case err != nil:
+		case kind == channel.FrameHello:
+			return parseHello(payload)
+		case kind == channel.FrameTaken:
+			err = s.taken(payload)
+		default:
+			err = holt.Errorf(holt.InvalidArgument, "a frame of kind %d before the hello", kind)
+		}
+		if err != nil {
+			return channel.Hello{}, err
+		}
 	}
-	if kind != channel.FrameHello {
-		return channel.Hello{}, holt.Errorf(holt.InvalidArgument, "a frame of kind %d before the hello", kind)
-	}
-	return parseHello(payload)
 }
 
 func parseHello(payload []byte) (channel.Hello, error) {
@@ -163,6 +172,14 @@ func (s *session) attach(hello channel.Hello) error {
 		return holt.Errorf(holt.NotFound, "the guest goes on with mount %x, which is not known", hello.Mount).
 			WithHint("it makes a new mount; what was open in the old one is lost")
 	}
+	if known {
+		err := s.catchUp()
+		if err != nil {
+			return err
+		}
+	} else if err := s.notifier.complete(nil); err != nil { // its kernel knows nothing yet
+		return err
+	}
 	for _, e := range gone {
 		if err := s.ws.EndEpoch(e); err != nil {
 			return holt.Errorf(holt.Internal, "end the epoch of a mount that is gone: %w", err)
@@ -173,4 +190,25 @@ func (s *session) attach(hello channel.Hello) error {
 		return holt.Errorf(holt.Internal, "begin the epoch of a mount: %w", err)
 	}
 	return s.restore(epoch)
+}
+
+// catchUp has the kernel told of what it may never have been, where the queue
+// does not have that: most of all by a daemon that was killed.
+func (s *session) catchUp() error {
+	if s.notifier.isWhole() {
+		return nil
+	}
+	stale, err := s.ws.Untold(s.ctx)
+	if err != nil {
+		return err
+	}
+	changes := make([]Change, len(stale))
+	for i, one := range stale {
+		changes[i] = Change{Ino: one.Ino, Name: one.Name}
+	}
+	if err := s.notifier.complete(changes); err != nil {
+		return holt.Errorf(holt.NotFound, "a guest's kernel was not told of too many changes: %w", err)
+	}
+	s.ws.Told(s.notifier.Told)
+	return nil
 }

@@ -157,6 +157,20 @@ func TestGuestKnowsItsMount(t *testing.T) {
 			t.Errorf("epochs: %+v", es)
 		}
 	})
+	t.Run("cannot be told", func(t *testing.T) {
+		// It changes since a state that no checkpoint has kept.
+		if _, err := ws.Tree().Create(workspace.Caller{}, workspace.Root, "beside", 0o644); err != nil {
+			t.Fatal(err)
+		}
+		welcome, result, conn := say(t, channel.Hello{Mount: one, Version: channel.FrameVersion})
+		if welcome != [16]byte{} {
+			t.Errorf("welcomed %x", welcome)
+		}
+		conn.Close()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("version", func(t *testing.T) {
 		_, result, conn := say(t, channel.Hello{Mount: one, Version: 99, Fresh: true})
 		defer conn.Close()
@@ -228,6 +242,8 @@ func TestGuestProtocolErrors(t *testing.T) {
 		"tag":           {3, 0, 0, 0, byte(channel.FrameRequest), 200, 1},
 		"empty request": {2, 0, 0, 0, byte(channel.FrameRequest), 0},
 		"ack":           {3, 0, 0, 0, byte(channel.FrameAck), 1, 2},
+		"none taken":    {5, 0, 0, 0, byte(channel.FrameTaken), 0, 0, 0, 0},
+		"taken unsent":  {5, 0, 0, 0, byte(channel.FrameTaken), 1, 0, 0, 0},
 		"reply":         {3, 0, 0, 0, byte(channel.FrameReply), 1, 2},
 		"before INIT":   append([]byte{58, 0, 0, 0, byte(channel.FrameRequest), 0}, ask(opGetattr, 1, 16)...),
 	} {

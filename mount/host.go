@@ -165,7 +165,14 @@ func (m *HostMount) run(n *Notifier, end func() error) {
 	notified := make(chan struct{})
 	go func() {
 		defer close(notified)
-		if err := n.run(ctx, m.notify); err != nil {
+		n.begin()
+		err := n.run(ctx, 1, func(c Change) error {
+			if err := m.notify(c); err != nil {
+				return err
+			}
+			return n.taken(1)
+		})
+		if err != nil {
 			m.log.Warn("host mount takes in no more changes", "dir", m.dir, "err", err)
 		}
 	}()

@@ -30,9 +30,12 @@ type kernel struct {
 	dev int
 	id  [16]byte
 	tag func(m message) string
+	// hold is called before each notice that the kernel is handed; nil: nothing is.
+	hold func()
 
 	mu      sync.Mutex
 	pending map[uint64]message
+	session net.Conn // the present one
 	conn    net.Conn // welcomed
 	ready   bool     // INIT was answered
 	sent    int      // requests
@@ -128,13 +131,16 @@ func (k *kernel) attach(conn net.Conn) error {
 	if id, err := channel.ParseWelcome(payload); kind != channel.FrameWelcome || err != nil || id != k.id {
 		return fmt.Errorf("not welcome: %d %x %v", kind, id, err)
 	}
+	k.mu.Lock()
+	k.session = conn
+	k.mu.Unlock()
 	go k.resend(conn) // the host may be unable to read while nobody here does
 	defer k.detach(conn)
 	// As in the agent: a notice may have to wait for a page that is being written back, and
 	// so for an answer that comes behind it.
-	notices := make(chan []byte, maxQueued)
+	notices := make(chan []byte, channel.MaxNotices)
 	defer close(notices)
-	go k.notify(notices)
+	go k.notify(conn, notices)
 	var buf []byte
 	for {
 		kind, payload, err := frames.Next(buf)
@@ -148,25 +154,50 @@ func (k *kernel) attach(conn net.Conn) error {
 				return err
 			}
 		case channel.FrameNotify:
-			notices <- bytes.Clone(payload)
+			select {
+			case notices <- bytes.Clone(payload):
+			default:
+				return fmt.Errorf("more than %d notices on their way", channel.MaxNotices)
+			}
 		default:
 			return fmt.Errorf("a frame of kind %d", kind)
 		}
 	}
 }
 
-// notify hands notices to the kernel until there are no more.
-func (k *kernel) notify(notices <-chan []byte) {
+// notify hands notices to the kernel until there are no more, or their session is over.
+func (k *kernel) notify(conn net.Conn, notices <-chan []byte) {
+	taken := uint32(0)
 	for b := range notices {
+		if k.hold != nil {
+			k.hold()
+		}
+		if !k.serves(conn) {
+			return
+		}
 		if _, err := unix.Write(k.dev, b); err != nil && err != unix.ENOENT && err != unix.ENODEV && err != unix.ENOTCONN {
 			k.t.Errorf("notification: %v", err)
 		}
+		if taken++; len(notices) == 0 || taken == channel.MaxNotices/4 {
+			frame := append(binary.LittleEndian.AppendUint32(nil, 5), byte(channel.FrameTaken))
+			k.mu.Lock()
+			conn.Write(binary.LittleEndian.AppendUint32(frame, taken))
+			k.mu.Unlock()
+			taken = 0
+		}
 	}
+}
+
+func (k *kernel) serves(conn net.Conn) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.session == conn
 }
 
 func (k *kernel) detach(conn net.Conn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.session = nil
 	if k.conn == conn {
 		k.conn = nil
 	}

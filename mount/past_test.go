@@ -209,7 +209,7 @@ func TestRealNameFirst(t *testing.T) {
 func TestPastOutlivesSession(t *testing.T) {
 	ws := newWorkspace(t)
 	k := newKernel(t)
-	end := guestSession(t, ws, k)
+	end := guestSession(t, ws, k, nil)
 	pollOnce(t, k.dir)
 	sh(t, k.dir, "mkdir d; echo one > d/f; echo other > d/g")
 	checkpointed(t, ws, "first")
@@ -219,7 +219,7 @@ func TestPastOutlivesSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	end = guestSession(t, ws, k)
+	end = guestSession(t, ws, k, nil)
 	defer end()
 	defer k.unmount()
 	defer unix.Close(d)

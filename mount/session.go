@@ -140,6 +140,8 @@ func (s *session) serve() (next channel.Hello, err error) {
 			if watermark, err = channel.ParseAck(payload); err == nil {
 				s.ws.Acknowledge(s.tree.epoch, watermark)
 			}
+		case channel.FrameTaken:
+			err = s.taken(payload)
 		case channel.FrameHello:
 			next, err = parseHello(payload)
 			s.release(sl)
@@ -293,9 +295,25 @@ func (s *session) send(err error) {
 }
 
 // notify sends a change to the guest's kernel. It does not wait for the kernel
-// to take it in: the agent does, and goes on reading replies meanwhile.
+// to take it in: the agent does, says so, and goes on reading replies meanwhile.
 func (s *session) notify(c Change) error {
 	return s.frames.Write(channel.FrameNotify, c.encode())
+}
+
+// taken notes what the guest says of the notices on their way. One that lies
+// harms what its own kernel shows.
+func (s *session) taken(payload []byte) error {
+	count, err := channel.ParseTaken(payload)
+	if err != nil {
+		return err
+	}
+	if err := s.notifier.taken(count); err != nil {
+		return err
+	}
+	if s.notifier.Told() {
+		s.ws.Told(s.notifier.Told)
+	}
+	return nil
 }
 
 // panicked ends this session, and only it. The request is answered, so that it

@@ -144,12 +144,12 @@ func takeover(t *testing.T, k *kernel, rounds int, host func() (end func())) {
 }
 
 // guestSession serves k from ws until end is called, in mid-flight.
-func guestSession(t *testing.T, ws *workspace.Workspace, k *kernel) (end func()) {
+func guestSession(t *testing.T, ws *workspace.Workspace, k *kernel, n *Notifier) (end func()) {
 	host, guest := socketPair(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var both sync.WaitGroup
 	both.Go(func() {
-		if err := Guest(ctx, ws, host, GuestOptions{Log: testLog(t)}); err != nil {
+		if err := Guest(ctx, ws, host, GuestOptions{Notifier: n, Log: testLog(t)}); err != nil {
 			t.Errorf("guest session: %v", err)
 		}
 	})
@@ -169,7 +169,7 @@ func guestSession(t *testing.T, ws *workspace.Workspace, k *kernel) (end func())
 func TestTakeoverBySession(t *testing.T) {
 	ws := newWorkspace(t)
 	k := newKernel(t)
-	takeover(t, k, 60, func() func() { return guestSession(t, ws, k) })
+	takeover(t, k, 60, func() func() { return guestSession(t, ws, k, nil) })
 	k.unmount()
 	endEpochs(t, ws)
 }

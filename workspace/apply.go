@@ -17,6 +17,7 @@ func (t *Tree) apply(o *op, rec journal.Record) error {
 	if o.kind != opParts && o.kind != opTurn {
 		t.parts = nil // their end never came
 	}
+	t.outdate(o)
 	switch o.kind {
 	case opFormat:
 		return t.applyFormat(o)

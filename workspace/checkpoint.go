@@ -369,6 +369,9 @@ func (t *Tree) applyDropCheckpoint(o *op) error {
 	if t.count.Head == uint64(c.ID) {
 		t.count.Head = uint64(c.Parent)
 	}
+	if s := t.count.Stale; s > 0 && c.version+1 >= s {
+		t.count.Stale = staleLost
+	}
 	t.collected = 0 // its segments may be dead now
 	return nil
 }

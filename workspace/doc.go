@@ -79,6 +79,7 @@
 //	                        (position of the oldest record whose answer may be asked for again), generation, version,
 //	                        changed, sealed (versions: the last that changed something, the last before the newest
 //	                        checkpoint), head (checkpoint the present descends from), next_checkpoint,
+//	                        stale (1 + the version from which a mount's kernel was not told of changes beside it),
 //	                        next_ino, next_writer, next_epoch, inodes, files, dirs, bytes, allocated
 //
 // Inode numbers, epochs, writers and cookies are never reused. The top

@@ -202,7 +202,9 @@ func (t *Tree) applyEpoch(o *op) error {
 	case opInit:
 		e.request, e.reply = o.blob, o.blob2
 	case opEnd:
-		delete(t.epochs, number)
+		if delete(t.epochs, number); len(t.epochs) == 0 {
+			t.count.Stale = 0
+		}
 		return t.freeOrphans()
 	}
 	return nil

@@ -42,6 +42,9 @@ func (t *Tree) applyFork(o *op) error {
 	if err := t.goOn(o.blob2); err != nil {
 		return fmt.Errorf("%w: fork of checkpoint %s: %w", errApply, c.Name, err)
 	}
+	if len(t.epochs) == 0 || t.count.Stale > c.version+1 { // it was told of everything then
+		t.count.Stale = 0
+	}
 	return t.freeOrphans()
 }
 

@@ -3,7 +3,10 @@ package workspace
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+
+	"holt"
 )
 
 // StaleSince tells what a kernel may no longer believe that saw the workspace
@@ -15,12 +18,14 @@ func (w *Workspace) StaleSince(ctx context.Context, ref string) (all []Stale, er
 	if err != nil {
 		return nil, err
 	}
-	tell := func(s Stale) {
-		if s.Ino < c.nextIno { // no kernel knew what was made since
-			all = append(all, s)
-		}
-	}
-	err = w.compare(ctx, ref, Live, func(d *delta) error {
+	all, err = w.staleBetween(ctx, ref, Live)
+	return slices.DeleteFunc(all, func(s Stale) bool { return s.Ino >= c.nextIno }), err // no kernel knew what was made since
+}
+
+// staleBetween tells what differs between two states, each once.
+func (w *Workspace) staleBetween(ctx context.Context, from, to string) (all []Stale, err error) {
+	tell := func(s Stale) { all = append(all, s) }
+	err = w.compare(ctx, from, to, func(d *delta) error {
 		for _, list := range [][]placedEntry{d.gone, d.came} {
 			for _, e := range list {
 				tell(Stale{Ino: e.parent, Name: e.name})
@@ -33,6 +38,75 @@ func (w *Workspace) StaleSince(ctx context.Context, ref string) (all []Stale, er
 		}
 		return nil
 	})
+	return once(all), err
+}
+
+func once(all []Stale) []Stale {
 	slices.SortFunc(all, func(a, b Stale) int { return cmp.Or(cmp.Compare(a.Ino, b.Ino), cmp.Compare(a.Name, b.Name)) })
-	return slices.Compact(all), err
+	return slices.Compact(all)
+}
+
+// staleLost in counters.Stale: a checkpoint that was needed to tell is gone.
+const staleLost = 1 << 62
+
+// outdate notes that o changes what is mounted beside the mount: from the state
+// of the last checkpoint on, its kernel may believe what is not so. A restore,
+// an undo and a merge take one right before.
+func (t *Tree) outdate(o *op) {
+	changes := o.kind >= opMake && o.kind <= opDelXattr || o.kind == opTurn
+	if changes && o.epoch == 0 && t.count.Stale == 0 && len(t.epochs) > 0 {
+		t.count.Stale = t.count.Sealed + 1
+	}
+}
+
+// Beside is called before changes that come another way than through a mount,
+// done when whoever tells the mount's kernel has been told of them. A change that
+// a [Workspace.OnStale] hears of has that done for it.
+func (w *Workspace) Beside() (done func()) {
+	w.tree.beside.Add(1)
+	return func() { w.tree.beside.Add(-1) }
+}
+
+// Told says that the kernel that has the workspace mounted knows everything,
+// if all still says so while nothing changes. A workspace that is opened after a
+// crash may not remember that.
+func (w *Workspace) Told(all func() bool) {
+	t := w.tree
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count.Stale == 0 || t.beside.Load() > 0 || t.accepts() != nil || !all() {
+		return
+	}
+	t.count.Stale = 0
+	t.batch.ops++ // the next flush writes it
+	t.kick()
+}
+
+// Untold tells what the kernel that has the workspace mounted may believe and
+// is not so, as far as nobody said [Workspace.Told]: whoever served its mount may
+// have died before it was told. What changed between two checkpoints is told also
+// where it was changed back later. NotFound if it cannot be known: the mount must end.
+func (w *Workspace) Untold(ctx context.Context) (all []Stale, err error) {
+	w.tree.mu.RLock()
+	since, checkpoints := w.tree.count.Stale, slices.Clone(w.tree.checkpoints)
+	w.tree.mu.RUnlock()
+	if since == 0 {
+		return nil, nil
+	}
+	first := slices.IndexFunc(checkpoints, func(c Checkpoint) bool { return c.version+1 == since })
+	if first < 0 {
+		return nil, holt.Errorf(holt.NotFound, "a guest's kernel was not told of changes since a state that is not kept")
+	}
+	for i := first; i < len(checkpoints); i++ {
+		to := Live
+		if i+1 < len(checkpoints) {
+			to = fmt.Sprint("#", checkpoints[i+1].ID)
+		}
+		some, err := w.staleBetween(ctx, fmt.Sprint("#", checkpoints[i].ID), to)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return once(all), nil
 }

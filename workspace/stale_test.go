@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,4 +49,68 @@ func TestStaleSince(t *testing.T) {
 	if _, err := f.w.StaleSince(context.Background(), "none"); holt.CodeOf(err) != holt.NotFound {
 		t.Fatal(err)
 	}
+}
+
+// What the kernel of a mount was not told of is told after a crash, also what was
+// changed back meanwhile, until somebody says that the kernel knows, or the mount ends.
+func TestUntold(t *testing.T) {
+	f := newFixture(t, quiet(Options{}))
+	a := f.put("a", "1")
+	f.checkpoint("one")
+	f.put("a", "2")
+	b := f.put("b", "1")
+	f.checkpoint("two")
+	epoch, _, err := f.w.BeginEpoch([16]byte{1}, GuestMount)
+	f.ok(err)
+	is := func(want ...Stale) {
+		t.Helper()
+		got, err := f.w.Untold(context.Background())
+		f.ok(err)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatal(d)
+		}
+	}
+	restore := func(ref string) Report {
+		t.Helper()
+		r, err := f.w.Restore(context.Background(), f.c, ref, RestoreOptions{})
+		f.ok(err)
+		return r
+	}
+	yes, no := func() bool { return true }, func() bool { return false }
+	is()
+	_, err = f.t.Create(Caller{Epoch: epoch, Unique: 1}, Root, "c", 0o644) // the mount's own
+	f.ok(err)
+	f.ok(f.t.Unlink(Caller{Epoch: epoch, Unique: 2}, Root, "c"))
+	is()
+	restore("one")
+	restore("two")
+	all := []Stale{{Ino: Root}, {Root, "b"}, {Ino: a.Ino}, {Ino: b.Ino}}
+	is(all...)
+	f.kill()
+	is(all...)
+	f.w.Told(no)
+	done := f.w.Beside()
+	f.w.Told(yes)
+	done()
+	is(all...)
+	f.w.Told(yes)
+	is()
+	f.ok(f.w.Flush())
+	f.kill()
+	is()
+	r := restore("one")
+	is(all...)
+	_, err = f.w.DeleteCheckpoint(context.Background(), fmt.Sprint("#", r.Before), false)
+	f.ok(err)
+	if _, err := f.w.Untold(context.Background()); holt.CodeOf(err) != holt.NotFound {
+		t.Fatal(err)
+	}
+	f.kill()
+	if _, err := f.w.Untold(context.Background()); holt.CodeOf(err) != holt.NotFound {
+		t.Fatal(err)
+	}
+	f.ok(f.w.EndEpoch(epoch))
+	is()
+	f.put("a", "3")
+	is()
 }

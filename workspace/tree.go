@@ -47,8 +47,9 @@ type Tree struct {
 	reserve *Reserve
 	spent   int64 // bytes of records since it was given back
 
-	parts   [][]byte  // whose end has not come yet
-	partsAt [2]uint64 // count.Last and count.Applied before the first of them
+	beside  atomic.Int32 // changes beside mounts that go on; see Beside
+	parts   [][]byte     // whose end has not come yet
+	partsAt [2]uint64    // count.Last and count.Applied before the first of them
 
 	broken  error // memory and journal no longer agree: nothing is accepted
 	metaBuf []byte
