@@ -199,15 +199,18 @@ func (s *session) catchUp() error {
 		return nil
 	}
 	stale, err := s.ws.Untold(s.ctx)
+	if err == nil {
+		changes := make([]Change, len(stale))
+		for i, one := range stale {
+			changes[i] = Change{Ino: one.Ino, Name: one.Name}
+		}
+		err = s.notifier.complete(changes)
+	}
+	if holt.CodeOf(err) == holt.TooMany {
+		err = holt.Errorf(holt.NotFound, "a guest's kernel was not told of too many changes: %w", err)
+	}
 	if err != nil {
 		return err
-	}
-	changes := make([]Change, len(stale))
-	for i, one := range stale {
-		changes[i] = Change{Ino: one.Ino, Name: one.Name}
-	}
-	if err := s.notifier.complete(changes); err != nil {
-		return holt.Errorf(holt.NotFound, "a guest's kernel was not told of too many changes: %w", err)
 	}
 	s.ws.Told(s.notifier.Told)
 	return nil
