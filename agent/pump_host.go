@@ -19,9 +19,9 @@ const maxNotice = 4 << 10 // bytes of a notification; it carries a name at most
 // session serves one host: it says hello, sends what is pending once it is
 // welcome, and hands the host's replies to the kernel. It never waits for the
 // kernel to take a notification, which may wait for a reply behind it: there is
-// room for as many as may be on their way. If the workspace is
-// mounted anew meanwhile, hello is said again in the same session: a guest
-// cannot hang up a port.
+// room for as many as may be on their way. If the workspace is mounted anew
+// meanwhile, hello is said again in the same session: a guest cannot hang up a
+// port.
 func (p *pump) session(ctx context.Context, conn net.Conn, work *sync.WaitGroup) error {
 	defer conn.Close()
 	p.mu.Lock()

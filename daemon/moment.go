@@ -78,7 +78,7 @@ func freeName(tx *db.Tx, want string) (string, error) {
 }
 
 // Announce tells a guest that goes on what has changed since; see
-// [computer.Workspaces]. What is not told waits in memory only, so this is done
+// [computer.Workspaces]. That this must be told is on no record, so this is done
 // each time the guest goes on.
 func (f guestSpaces) Announce(ctx context.Context, id holt.WorkspaceID, checkpoint string) error {
 	e, ws, err := f.shelf.acquire(id)
