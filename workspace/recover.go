@@ -113,14 +113,20 @@ func putIndexAside(dir string) error {
 	return nil
 }
 
-// format writes the first record.
+// format writes the first record. The index is synced with it: one that has
+// nothing cannot tell segments that were collected from those that a loss of
+// power took, behind the first.
 func (t *Tree) format() error {
 	id := newID()
 	o := op{kind: opFormat, time: t.now(), mode: syscall.S_IFDIR | 0o755, uid: t.opt.UID, gid: t.opt.GID, blob: id[:]}
 	if err := t.commit(&o, nil, nil); err != nil {
 		return diskError("create workspace", err)
 	}
-	if err := t.flush(); err != nil {
+	err := t.flush()
+	if err == nil {
+		err = t.index.db.Sync()
+	}
+	if err != nil {
 		return diskError("create workspace", err)
 	}
 	return nil
