@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,7 +117,8 @@ func (r *modelRun) crash(k *call, answer result) {
 		m.do(c.since[i])
 	}
 	m.restart()
-	r.Fatalf("power %v: the recovered state is none of those after %d to %d calls; against the last:\n%s", c.power, first, len(c.since), cmp.Diff(m.dump(r.hash), got))
+	r.Fatalf("power %v: the recovered state is none of those after %d to %d calls, the last of which were\n%s\nagainst the last:\n%s",
+		c.power, first, len(c.since), strings.Join(r.last, "\n"), cmp.Diff(strings.Split(m.dump(r.hash), "\n"), strings.Split(got, "\n")))
 }
 
 // settleAnswers does again what a kernel would ask again, after i calls of the
