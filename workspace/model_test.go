@@ -433,7 +433,7 @@ func (r *modelRun) compare() {
 func (r *modelRun) state() string {
 	r.Helper()
 	nodes := r.nodes(treeReader{r.t}, append(slices.Collect(maps.Keys(r.t.orphans)), Root))
-	m := &model{nodes: nodes, next: Ino(r.t.count.NextIno), nextEpoch: Epoch(r.t.count.NextEpoch), epochs: map[Epoch]modelEpoch{}}
+	m := &model{nodes: nodes, next: Ino(r.t.count.NextIno), nextEpoch: Epoch(r.t.count.NextEpoch), epochs: map[Epoch]modelEpoch{}, head: CheckpointID(r.t.count.Head)}
 	for number, e := range r.t.epochs {
 		m.epochs[number] = modelEpoch{e.id[0], e.kind, e.since}
 	}

@@ -78,7 +78,7 @@ func (m *model) add(n *modelNode, now int64) *modelNode {
 // dump describes the state as modelRun.dump does a workspace's.
 func (m *model) dump(content func([]byte) uint64) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "next %d epoch %d of %v\n", m.next, m.nextEpoch, m.epochs)
+	fmt.Fprintf(&b, "next %d epoch %d of %v, from checkpoint %d\n", m.next, m.nextEpoch, m.epochs, m.head)
 	for _, c := range m.checkpoints {
 		fmt.Fprintf(&b, "checkpoint %d %q from %d, mounts %v\n%s", c.id, c.name, c.parent, c.all != nil, (&model{nodes: c.nodes}).dumpNodes(content))
 	}
