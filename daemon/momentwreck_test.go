@@ -96,13 +96,7 @@ func TestWreckedInMoments(t *testing.T) {
 	}
 	v := &vm{t: t, dir: vmHome(t)}
 	v.again("")
-	if _, err := v.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie", MemoryMB: 256}, ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := v.Files.Write(t.Context(), "curie", "/root/syncing.py", holt.WriteSpec{}, strings.NewReader(syncing)); err != nil {
-		t.Fatal(err)
-	}
-	heard := listenForSyncs(t)
+	heard := v.curieThatSyncs()
 	for i, point := range points {
 		verb, _, _ := strings.Cut(point, "/")
 		v.wreckedAt(point, verb, fmt.Sprint("wreck-", i), heard)
@@ -114,18 +108,52 @@ func TestWreckedInMoments(t *testing.T) {
 	endAll(t, v.process)
 }
 
-// wreckedAt does that at one step.
-func (v *vm) wreckedAt(point, verb, key string, heard *syncs) {
-	t, ctx := v.t, context.Background()
+// curieThatSyncs makes a computer that has the program syncing.
+func (v *vm) curieThatSyncs() *syncs {
+	t, ctx := v.t, v.t.Context()
+	t.Helper()
+	if _, err := v.Computers.Create(ctx, holt.ComputerSpec{Name: "curie", MemoryMB: 256}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Files.Write(ctx, "curie", "/root/syncing.py", holt.WriteSpec{}, strings.NewReader(syncing)); err != nil {
+		t.Fatal(err)
+	}
+	return listenForSyncs(t)
+}
+
+// syncs begins to sync, on the root disk and in the workspace.
+func (v *vm) syncs(heard *syncs) {
+	t := v.t
 	t.Helper()
 	before := heard.now()
 	for _, path := range []string{"/root/synced", "/home/agent/synced"} {
 		spec := holt.RunSpec{Argv: holt.OSStrings{"python3", "/root/syncing.py", fmt.Sprint(heard.port), path}, User: "root"}
-		if _, err := v.Runs.Start(ctx, "curie", spec, ""); err != nil {
-			t.Fatal(point, err)
+		if _, err := v.Runs.Start(t.Context(), "curie", spec, ""); err != nil {
+			t.Fatal(err)
 		}
 		within(t, "a sync of "+path, func() bool { return heard.now()[path] > before[path] })
 	}
+}
+
+// synced fails the test unless what was synced is there, and the workspace is as it should be.
+func (v *vm) synced(when string, last map[string]int) {
+	t := v.t
+	t.Helper()
+	for path, least := range last {
+		if n, err := strconv.Atoi(v.says("curie", "cat "+path)); err != nil || n < least {
+			t.Errorf("%s: %s holds %d, and %d was synced; %v", when, path, n, least, err)
+		}
+	}
+	if report, err := v.Workspaces.Check(t.Context(), "curie"); err != nil || len(report.Problems) > 0 {
+		t.Errorf("%s: check: %v %v", when, report.Problems, err)
+	}
+}
+
+// wreckedAt does that at one step.
+func (v *vm) wreckedAt(point, verb, key string, heard *syncs) {
+	t, ctx := v.t, context.Background()
+	t.Helper()
+	v.syncs(heard)
 	if verb == "restore" {
 		if _, err := v.Computers.Snapshot(ctx, "curie", holt.SnapshotSpec{Name: "then"}, ""); err != nil {
 			t.Fatal(point, err)
@@ -146,17 +174,12 @@ func (v *vm) wreckedAt(point, verb, key string, heard *syncs) {
 	last := heard.now()
 	v.again("")
 	t.Logf("%s: the repeated call: %v; synced %v", point, <-done, last)
-	for path, least := range last {
-		if verb == "restore" {
-			least = 1 // it may have gone back
-		}
-		if n, err := strconv.Atoi(v.says("curie", "cat "+path)); err != nil || n < least {
-			t.Errorf("%s: %s holds %d, and %d was synced; %v", point, path, n, least, err)
+	if verb == "restore" { // it may have gone back
+		for path := range last {
+			last[path] = 1
 		}
 	}
-	if report, err := v.Workspaces.Check(ctx, "curie"); err != nil || len(report.Problems) > 0 {
-		t.Errorf("%s: check: %v %v", point, report.Problems, err)
-	}
+	v.synced(point, last)
 	v.onlyCurie(point)
 }
 
