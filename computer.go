@@ -89,7 +89,7 @@ type Run struct {
 }
 
 // RunEvent is one step of a run as it is followed: output, a gap where output
-// was dropped because nobody read it in time, or the end.
+// was dropped because nobody read it in time or is not kept, or the end.
 type RunEvent struct {
 	Kind    RunEventKind `json:"kind" enum:"stdout,stderr,gap,exit"`
 	Offset  int64        `json:"offset" doc:"position in the run's output, bytes of both streams together; follow again from here plus the data's length"`

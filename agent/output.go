@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -152,6 +153,22 @@ func (o *output) shrink(limit int) {
 	for o.closed && o.cost > limit {
 		o.dropOldest()
 	}
+}
+
+// last returns the end of what is kept, as much of it as takes at most so many
+// bytes as events, and the offset behind it.
+func (o *output) last(most int) (pieces []piece, end int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := len(o.pieces) - 1; i >= 0 && most > eventHeader; i-- {
+		p := *o.pieces[i]
+		cut := max(0, eventHeader+len(p.data)-most)
+		p.offset, p.data = p.offset+int64(cut), p.data[cut:]
+		most -= eventHeader + len(p.data)
+		pieces = append(pieces, p)
+	}
+	slices.Reverse(pieces)
+	return pieces, o.end
 }
 
 func (o *output) size() int {

@@ -330,8 +330,11 @@ func sendExit(ctx context.Context, st *serverStream, r *run, offset int64) error
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	info := r.snapshot()
-	kind := byte(eventExit)
+	return sendLast(st, r.snapshot(), offset)
+}
+
+// sendLast sends the event that ends a stream of them.
+func sendLast(st *serverStream, info holt.Run, offset int64) error {
 	body, err := json.Marshal(info)
 	if err == nil && len(body) > maxChunk { // a huge spec; the end is what matters
 		info.Spec = holt.RunSpec{}
@@ -340,6 +343,6 @@ func sendExit(ctx context.Context, st *serverStream, r *run, offset int64) error
 	if err != nil {
 		return err
 	}
-	_, err = st.Write(appendEvent(nil, kind, offset, body))
+	_, err = st.Write(appendEvent(nil, eventExit, offset, body))
 	return err
 }

@@ -142,6 +142,7 @@ func newServer(opt ServerOptions) *Server {
 		opInventory:  s.listInventory,
 		opRunList:    s.listRuns,
 		opRunFollow:  s.followRun,
+		opRunOutput:  s.sendOutput,
 		opRunInput:   s.inputRun,
 		opTermList:   s.listTerminals,
 		opTermAttach: s.attachTerminal,

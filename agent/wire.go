@@ -347,6 +347,7 @@ type runArgs struct {
 	Spec   *holt.RunSpec `json:"spec,omitempty"`
 	Offset int64         `json:"offset,omitempty"` // run.input: negative: where it stands
 	Keep   bool          `json:"keep,omitempty"`   // run.input: its end does not end the run's
+	Last   int           `json:"last,omitempty"`   // run.output: this many bytes, at most
 	Signal string        `json:"signal,omitempty"`
 }
 
@@ -419,6 +420,7 @@ const (
 	opRunGet     = "run.get"
 	opRunList    = "run.list"
 	opRunFollow  = "run.follow"
+	opRunOutput  = "run.output"
 	opRunInput   = "run.input"
 	opRunSignal  = "run.signal"
 	opTermOpen   = "terminal.open"

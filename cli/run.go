@@ -332,7 +332,7 @@ func (r *remoteRun) event(e holt.RunEvent) error {
 	case holt.RunStderr:
 		_, err = r.a.Err.Write(e.Data)
 	case holt.RunGap:
-		r.a.say("holt: %s of output came faster than it was read and are gone", size(e.Dropped))
+		r.a.say("holt: %s of output are gone: they came faster than they were read, or were more than is kept", size(e.Dropped))
 	}
 	return err
 }

@@ -21,7 +21,9 @@ func (a *app) runCommand() *cobra.Command {
 is killed, and ends with its machine.
 
 The last 4 MiB that it wrote are kept, for 10 minutes after its end and longer if few
-others end, and what is gone shows as a gap. Its record stays for a day or 1000 later ones.
+others end. The last 1 MiB stays as long as its record, for a day or 1000 later ones, also
+when its computer was stopped or has died since (64 MiB for all runs of a computer, the
+latest). What is gone shows as a gap.
 
 Variables given with --env are never kept. Values given with --secret show as *** in
 the run's output and in its record; so do, in the record, those of --env variables whose
@@ -213,7 +215,8 @@ func (a *app) runFollow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "follow RUN", Aliases: []string{"attach", "logs"}, Short: "Print what a run writes, from its start, until it ends", Args: exactly(1),
 		Long: `Prints what a run has written since its start, or since --from, and what it writes, its
-streams apart, and exits with its status. What is no longer kept is told as a gap.
+streams apart, and exits with its status. What is no longer kept is told as a gap. For a
+run that has ended a stopped or paused computer is not started.
 Ctrl-C stops following; the run goes on.`,
 		ValidArgsFunction: a.complete(a.runIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {

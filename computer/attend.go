@@ -12,16 +12,18 @@ import (
 
 // attendant keeps the record of one machine's runs true.
 type attendant struct {
-	l     *live
-	table runTable
+	l       *live
+	table   runTable
+	outputs outputs
 }
 
 // attendEvery is how often the guest is asked whether runs have ended. It keeps
 // what it knows of an ended run for at least 10 minutes.
 const attendEvery = time.Second
 
-// attend puts on record how runs end that nobody follows, for as long as a
-// session lasts. (To follow them would carry all output over the channel.)
+// attend puts on record how runs end that nobody follows, and takes the output of
+// those that have ended, for as long as a session lasts. (To follow them would
+// carry all output over the channel.)
 func (a *attendant) attend(c *agent.Client) {
 	tick := time.NewTicker(attendEvery)
 	defer tick.Stop()
@@ -33,7 +35,9 @@ func (a *attendant) attend(c *agent.Client) {
 			return
 		case <-tick.C:
 			a.collect(a.l.ctx, c)
+		case <-a.l.runs.owed:
 		}
+		a.keep(a.l.ctx, c)
 	}
 }
 
@@ -71,15 +75,19 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 		return err
 	}
 	has := make(map[holt.RunID]holt.Run, len(told))
-	var running []holt.RunID
+	var running, ended []holt.RunID
 	for _, run := range told {
 		if has[run.ID] = run; run.State == holt.RunRunning {
 			running = append(running, run.ID)
+		} else {
+			ended = append(ended, run.ID)
 		}
 	}
-	if err := a.table.reviveHere(ctx, a.l.id, running); err != nil {
+	revived, err := a.table.reviveHere(ctx, a.l.id, running)
+	if err != nil {
 		return err
 	}
+	a.outputs.remove(a.l.id, revived)
 	recorded, err := a.table.list(ctx, `WHERE computer = ? AND state = 'running'`, a.l.id)
 	if err != nil {
 		return err
@@ -96,6 +104,13 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 				return err
 			}
 		}
+	}
+	left, err := a.table.untaken(ctx, a.l.id, ended)
+	if err != nil {
+		return err
+	}
+	for _, id := range left {
+		a.l.runs.owe(id)
 	}
 	if _, err := a.l.terminals.reconcile(ctx, c, true); err != nil {
 		return err

@@ -48,7 +48,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema] and [GreetSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema] and [OutputSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
@@ -79,6 +79,7 @@ type Store struct {
 	log       *slog.Logger
 	table     table
 	runs      runTable
+	outputs   outputs
 	terminals terminalTable
 	disks     *disks
 	moments   momentTable
@@ -134,10 +135,13 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	}
 	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
 	v := vault{a: cfg.Archive, strip: stripBytes, dir: cfg.ArchiveDir, log: cfg.Log, fail: cfg.Fail, free: freeBytes}
-	return &Store{
-		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runTable{cfg.DB, cfg.Log, keptRuns()}, terminals: terminalTable{cfg.DB},
+	runs := runTable{cfg.DB, cfg.Log, keptRuns()}
+	s := &Store{
+		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
 		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), stacked: stackedDisks,
 	}
+	s.outputs = outputs{table: runs, dir: s.cfg.dir, most: mostOutput, log: cfg.Log, point: s.cfg.point}
+	return s
 }
 
 // Close lets go of all machines, which go on, and waits for the verbs at work;

@@ -11,9 +11,10 @@
 // # Format
 //
 // Tables computer, run, terminal, disk, moment, restore and idempotency of the control database
-// ([Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [RestoreSchema], [FlattenSchema], [GreetSchema]); one directory a
-// computer, DIR/<id>, which is the machine's directory (see package machine); and
-// one file a root disk, DISKS/<id>.qcow2, which is made behind its row and removed before it, or, when it was merged with
+// ([Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema]); one directory a
+// computer, DIR/<id>, which is the machine's directory (see package machine), with a file
+// output/<run> for each run of which output is kept (see [agent.EncodeOutput]), which is made before its
+// row says so; and one file a root disk, DISKS/<id>.qcow2, which is made behind its row and removed before it, or, when it was merged with
 // another, behind it. A disk lies over its parent or, if it has none, over that of the template's
 // snapshot that its computer was made of, or the image's root. TEMPLATES/<key> is the directory of a machine that
 // becomes such a snapshot, which is the image store's.
@@ -32,7 +33,8 @@
 // a lock. The computer's own lock (seats.lock; one at a time, held over a whole verb;
 // merging takes several, of which it waits for none), then disks.collecting,
 // then those of the workspace registry, then the short ones (seats.mu, gate.mu,
-// live.mu, runSet.mu), which are never held while anything is waited for.
+// live.mu, runSet.mu), which are never held while anything is waited for. runSet.taking is held while
+// a guest sends a run's output, and nothing is waited for under it but that and the database.
 // Reading a computer, and runs and files in a running one, take only short ones.
 //
 // # Traps

@@ -8,8 +8,8 @@ import (
 
 // Follow calls emit with the run's output from offset on, as it comes, and at
 // last with its exit. It goes on when the channel to the guest breaks and comes
-// back. Output that the guest no longer has shows as a gap; after the machine
-// ended only the exit is left. An error of emit ends it and is returned.
+// back. What the guest no longer has is what was kept of it, and what nobody has
+// shows as a gap. An error of emit ends it and is returned.
 func (r *Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error {
 	f := &follower{r: r, id: id, offset: max(0, offset), emit: emit}
 	for {
@@ -26,8 +26,10 @@ type follower struct {
 	id     holt.RunID
 	offset int64
 	emit   func(holt.RunEvent) error
-	at     *live // the machine that is followed
-	broke  error // what emit returned
+	at     *live           // the machine that is followed
+	kept   []holt.RunEvent // what is kept of the output, as far as a session asked for it
+	asked  bool            // it did
+	broke  error           // what emit returned
 }
 
 // session follows until the channel breaks; done says that all was emitted.
@@ -39,7 +41,7 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	l := f.r.s.seats.live(run.ComputerID)
 	if l == nil {
 		if run.State != holt.RunRunning {
-			return true, f.exit(run)
+			return true, f.rest(ctx, run)
 		}
 		backoff(ctx, 2) // it may be paused, and whoever only follows does not wake it
 		return false, waking{f.r.s}.settled(ctx, run.ComputerID)
@@ -51,7 +53,7 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 		}
 		return false, err
 	}
-	f.at = l
+	f.at, f.asked = l, false
 	err = client.FollowRun(ctx, f.id, f.offset, f.event)
 	switch {
 	case err == nil:
@@ -74,9 +76,9 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 func (f *follower) event(e holt.RunEvent) error {
 	switch e.Kind {
 	case holt.RunStdout, holt.RunStderr:
-		f.offset = e.Offset + int64(len(e.Data))
+		return f.pass(e)
 	case holt.RunGap:
-		f.offset = e.Offset + e.Dropped
+		return f.fill(e)
 	case holt.RunExit:
 		if e.Run != nil {
 			e.Run.ID = f.id
@@ -88,12 +90,41 @@ func (f *follower) event(e holt.RunEvent) error {
 		}
 		e.Run = &run
 	}
+	return f.pass(e)
+}
+
+// pass emits an event.
+func (f *follower) pass(e holt.RunEvent) error {
+	f.offset = eventEnd(e)
 	f.broke = f.emit(e)
 	return f.broke
 }
 
-func (f *follower) exit(run holt.Run) error {
-	return f.emit(holt.RunEvent{Kind: holt.RunExit, Offset: f.offset, Run: &run})
+// fill emits what is kept of what the guest no longer has.
+func (f *follower) fill(gap holt.RunEvent) error {
+	if !f.asked {
+		f.kept, f.asked = f.r.s.outputs.get(f.at.id, f.id), true
+	}
+	for _, e := range between(f.kept, gap.Offset, eventEnd(gap)) {
+		if err := f.pass(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest emits what is kept of a run that no guest has, and its exit.
+func (f *follower) rest(ctx context.Context, run holt.Run) error {
+	events, err := f.r.s.outputs.since(ctx, run, f.offset)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if err := f.pass(e); err != nil {
+			return err
+		}
+	}
+	return f.pass(holt.RunEvent{Kind: holt.RunExit, Offset: f.offset, Run: &run})
 }
 
 // unknown ends the following of a run that the guest does not know: it ended
@@ -108,5 +139,5 @@ func (f *follower) unknown(ctx context.Context, run holt.Run) error {
 			return err
 		}
 	}
-	return f.exit(run)
+	return f.rest(ctx, run)
 }

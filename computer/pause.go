@@ -56,6 +56,10 @@ func (s memory) hibernate(ctx context.Context, r *record, l *live, e exposure) (
 	if err := l.flush(ctx); err != nil {
 		l.log.Debug("the guest did not write what it holds in memory", "computer", r.ID, "err", err)
 	}
+	// And what runs have written, if it never goes on.
+	if client, _, _ := l.state(); client != nil {
+		l.attendant.takeAll(ctx, client, l.limits.Flush)
+	}
 	r.State, r.Reason = holt.ComputerPausing, ""
 	if err := s.table.save(ctx, *r); err != nil {
 		r.State = holt.ComputerRunning

@@ -10,7 +10,7 @@ import (
 )
 
 // Runs is the commands that were run in computers. A run survives its client
-// and the daemon; its record outlives the machine, its output does not.
+// and the daemon; its record and the end of its output outlive the machine.
 type Runs struct{ s *Store }
 
 // mostListed bounds a list of runs.
@@ -99,6 +99,7 @@ func (r *Runs) startAgain(ctx context.Context, id holt.RunID, spec holt.RunSpec)
 		if err := r.s.runs.revive(ctx, run.ID); err != nil {
 			return holt.Run{}, err
 		}
+		r.s.outputs.remove(run.ComputerID, []holt.RunID{run.ID})
 	}
 	return run, r.launch(ctx, l, run.ID, spec)
 }

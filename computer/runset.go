@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -15,11 +16,16 @@ type runSet struct {
 	starting map[holt.RunID]bool          // that the guest may not know yet
 	open     map[holt.RunID]bool          // that the guest has, and that are not known to have ended
 	settling map[holt.RunID]chan struct{} // that have ended; closed when the workspace has what they changed
+	left     map[holt.RunID]bool          // that have ended, and whose output may be in the guest only
+
+	owed   chan struct{} // holds one when there may be a new one of these
+	taking chan struct{} // holds one while output is taken
 }
 
 func newRunSet() *runSet {
 	return &runSet{here: map[holt.RunID]bool{}, starting: map[holt.RunID]bool{}, open: map[holt.RunID]bool{},
-		settling: map[holt.RunID]chan struct{}{}}
+		settling: map[holt.RunID]chan struct{}{}, left: map[holt.RunID]bool{},
+		owed: make(chan struct{}, 1), taking: make(chan struct{}, 1)}
 }
 
 // claim says that a run of this id is being started: a session that begins
@@ -103,4 +109,39 @@ func (s *runSet) known(id holt.RunID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.here[id]
+}
+
+// owe says that the output of a run is to be taken: it has ended.
+func (s *runSet) owe(id holt.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left[id] = true
+	select {
+	case s.owed <- struct{}{}:
+	default:
+	}
+}
+
+// untaken returns the runs whose output is to be taken.
+func (s *runSet) untaken() []holt.RunID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.left))
+}
+
+// took says that this was tried.
+func (s *runSet) took(id holt.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.left, id)
+}
+
+// take waits until no other output is taken, and keeps it so until done is called.
+func (s *runSet) take(ctx context.Context) (done func(), err error) {
+	select {
+	case s.taking <- struct{}{}:
+		return func() { <-s.taking }, nil
+	case <-ctx.Done():
+		return nil, gone(ctx)
+	}
 }

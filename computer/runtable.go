@@ -79,18 +79,22 @@ func (t runTable) revive(ctx context.Context, id holt.RunID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(reviveRun+`WHERE id = ?`, id) })
 }
 
-const reviveRun = `UPDATE run SET state = 'running', ended = 0, exit_code = 0, signal = '', timed_out = 0, background = 0 `
+const reviveRun = `UPDATE run SET state = 'running', ended = 0, exit_code = 0, signal = '', timed_out = 0, background = 0, output = 0, written = NULL `
 
 // reviveHere says of those among some runs that have ended by their record that they run in their
-// computer: it went back to a moment at which they did.
-func (t runTable) reviveHere(ctx context.Context, computer holt.ComputerID, ids []holt.RunID) error {
+// computer: it went back to a moment at which they did. It returns these, and those that go on and
+// of which output was kept: the guest has theirs.
+func (t runTable) reviveHere(ctx context.Context, computer holt.ComputerID, ids []holt.RunID) (revived []holt.RunID, err error) {
 	among, err := json.Marshal(ids)
 	if err != nil || len(ids) == 0 {
-		return err
+		return nil, err
 	}
-	return write(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Exec(reviveRun+`WHERE computer = ? AND state <> 'running' AND id IN (SELECT value FROM json_each(?))`, computer, string(among))
+	err = write(ctx, t.d, func(tx *db.Tx) error {
+		revived, err = runIDs(tx, reviveRun+`WHERE computer = ? AND (state <> 'running' OR output > 0) AND id IN (SELECT value FROM json_each(?)) RETURNING id`,
+			computer, string(among))
+		return err
 	})
+	return revived, err
 }
 
 // get returns a run as it is on record.

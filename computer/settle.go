@@ -20,10 +20,13 @@ func (l *live) begin(id holt.RunID) {
 	}
 }
 
-// exited puts the end of a run on record, and settles it.
+// exited puts the end of a run on record, and settles it. Its output is taken next.
 func (a *attendant) exited(run holt.Run) {
-	a.l.runs.forget(a.table.exited(a.l.id, run))
+	gone := a.table.exited(a.l.id, run)
+	a.l.runs.forget(gone)
+	a.outputs.remove(a.l.id, gone)
 	a.settle(run.ID)
+	a.l.runs.owe(run.ID)
 }
 
 // settle gives what a run that has ended left in the workspace its checkpoint,

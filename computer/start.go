@@ -113,7 +113,7 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 		id: r.ID, ws: ws, release: release, log: s.log, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
 		hostname: r.Name, fresh: true, stood: make(chan struct{}, 1), up: make(chan struct{}), runs: newRunSet(),
 	}
-	l.attendant, l.terminals = &attendant{l, s.runs}, newTerminalSet(l, s.terminals)
+	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
 	l.greeted = func(ctx context.Context) error {
 		return write(ctx, s.cfg.DB, func(tx *db.Tx) error { return s.table.greet(tx, r.ID, false) })
 	}

@@ -125,7 +125,7 @@ func (l *live) askToEnd(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, l.limits.Reconnect)
 	defer cancel()
 	return l.do(bounded, l.limits.Reconnect, false, func(ctx context.Context, c *agent.Client) error {
-		l.attendant.collect(ctx, c) // what has ended was not lost
+		l.attendant.takeAll(ctx, c, l.limits.Reconnect/2)
 		return c.Shutdown(ctx)
 	})
 }

@@ -25,6 +25,9 @@ func takeOverAll(ctx context.Context, s *Store) error {
 		work.Go(func() error {
 			t := &takeover{making{s: s, r: &r}}
 			t.holdImage(ctx)
+			if err := s.outputs.tidy(ctx, r.ID); err != nil {
+				s.log.Error("tidy the output of runs", "computer", r.ID, "err", err)
+			}
 			if err := t.run(ctx); err != nil {
 				return fmt.Errorf("take over computer %s: %w", r.Name, err)
 			}

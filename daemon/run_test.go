@@ -79,8 +79,8 @@ func TestInputAndSignals(t *testing.T) {
 	}
 }
 
-// TestRunRecords: a run is on record though nobody followed it, in pages, and
-// after its output is gone.
+// TestRunRecords: a run is on record with its output though nobody followed it, in
+// pages, and after its machine is gone.
 func TestRunRecords(t *testing.T) {
 	d := up(t, config(t, home(t)))
 	create(t, d, holt.ComputerSpec{Name: "curie"})
@@ -114,7 +114,7 @@ func TestRunRecords(t *testing.T) {
 		t.Fatalf("%+v %v", page, err)
 	}
 	for _, id := range ids {
-		if res := follow(t, d, id, 0); res.out != "" || res.State != holt.RunExited || res.ExitCode != 3 || res.EndedAt == nil {
+		if res := follow(t, d, id, 0); res.out != "out\n" || res.State != holt.RunExited || res.ExitCode != 3 || res.EndedAt == nil {
 			t.Errorf("%+v", res)
 		}
 	}

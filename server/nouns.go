@@ -86,8 +86,8 @@ type Moments interface {
 	Diff(ctx context.Context, from, to string) (holt.ComputerDiff, error)
 }
 
-// Runs are commands in computers. Their output is kept by the computer's agent
-// for a while after they end.
+// Runs are commands in computers. The end of their output is kept as long as
+// their record.
 type Runs interface {
 	// Start starts a command and returns without waiting for it. A stopped
 	// computer is started first.

@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+
+	"holt"
+)
+
+// RunOutput is what there is of a run's output at some time.
+type RunOutput struct {
+	Run holt.Run // as it was then
+	// Events are stdout, stderr and gap events from offset 0 on. Each begins where
+	// the one before it ends.
+	Events []holt.RunEvent
+	End    int64 // bytes that the run had written, both streams together
+}
+
+// gapSize is the length of a gap event.
+const gapSize = eventHeader + 8
+
+// RunOutput returns the end of a run's output as it is now, and the run: as much as
+// takes at most so many bytes as events. What was before is a gap.
+func (c *Client) RunOutput(ctx context.Context, id holt.RunID, last int) (RunOutput, error) {
+	var out RunOutput
+	s, err := c.open(ctx, opRunOutput, runArgs{ID: id, Last: last}, nil)
+	if err != nil {
+		return out, err
+	}
+	defer s.Close()
+	most := last + gapSize
+	buf := make([]byte, maxChunk)
+	for {
+		e, err := readEvent(s, buf)
+		if err == nil {
+			out.End, err = vetEvent(e, out.End)
+		}
+		if err != nil {
+			return RunOutput{}, describe(ctx, opRunOutput, err)
+		}
+		if e.Kind == holt.RunExit {
+			out.Run, err = vetRun(*e.Run)
+			out.Run.ID = id
+			return out, err
+		}
+		e.Data = bytes.Clone(e.Data)
+		if most -= wireSize(e); most < 0 {
+			return RunOutput{}, holt.Errorf(holt.Corrupt, "guest has more than the last %d bytes of a run's output", last)
+		}
+		out.Events = append(out.Events, e)
+	}
+}
+
+// wireSize is the length of a stdout, stderr or gap event on the wire.
+func wireSize(e holt.RunEvent) int {
+	if e.Kind == holt.RunGap {
+		return gapSize
+	}
+	return eventHeader + len(e.Data)
+}
+
+// sendOutput sends the end of a run's output as it is now.
+func (s *Server) sendOutput(ctx context.Context, st *serverStream) error {
+	args, err := decode[runArgs](st.args)
+	if err != nil {
+		return err
+	}
+	r, err := s.runs.get(args.ID)
+	if err != nil {
+		return err
+	}
+	info := r.snapshot() // first: if it has ended, no more comes
+	pieces, end := r.output.last(args.Last)
+	if err := st.agree(nil); err != nil {
+		return err
+	}
+	_, cancel := st.untilClosed(ctx)
+	defer cancel()
+	at := int64(0)
+	gap := func(to int64) error {
+		if to == at {
+			return nil
+		}
+		_, err := st.Write(appendEvent(nil, eventGap, at, binary.BigEndian.AppendUint64(nil, uint64(to-at))))
+		return err
+	}
+	buf := make([]byte, 0, eventHeader+pieceMax)
+	for _, p := range pieces {
+		if err := gap(p.offset); err != nil {
+			return err
+		}
+		if _, err := st.Write(appendEvent(buf[:0], p.kind, p.offset, p.data)); err != nil {
+			return err
+		}
+		at = p.end()
+	}
+	if err := gap(end); err != nil {
+		return err
+	}
+	return sendLast(st, info, end)
+}
+
+// outputMagic begins a file with a run's output. CRC-32C of all that follows it
+// comes next, then the events, as on the wire.
+const outputMagic = "holtrun\x01"
+
+const outputHeader = len(outputMagic) + 4
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// EncodeOutput returns the file with the events of a [RunOutput].
+func EncodeOutput(events []holt.RunEvent) []byte {
+	size := outputHeader
+	for _, e := range events {
+		size += wireSize(e)
+	}
+	b := append(make([]byte, 0, size), outputMagic...)
+	b = append(b, 0, 0, 0, 0)
+	for _, e := range events {
+		switch e.Kind {
+		case holt.RunStdout:
+			b = appendEvent(b, eventStdout, e.Offset, e.Data)
+		case holt.RunStderr:
+			b = appendEvent(b, eventStderr, e.Offset, e.Data)
+		case holt.RunGap:
+			b = appendEvent(b, eventGap, e.Offset, binary.BigEndian.AppendUint64(nil, uint64(e.Dropped)))
+		}
+	}
+	binary.BigEndian.PutUint32(b[len(outputMagic):], crc32.Checksum(b[outputHeader:], castagnoli))
+	return b
+}
+
+// DecodeOutput reads what EncodeOutput wrote. Anything else is Corrupt.
+func DecodeOutput(b []byte) ([]holt.RunEvent, error) {
+	if len(b) < outputHeader || string(b[:len(outputMagic)]) != outputMagic {
+		return nil, holt.Errorf(holt.Corrupt, "file holds no output of a run")
+	}
+	if binary.BigEndian.Uint32(b[len(outputMagic):]) != crc32.Checksum(b[outputHeader:], castagnoli) {
+		return nil, holt.Errorf(holt.Corrupt, "a run's output is damaged")
+	}
+	return decodeEvents(b[outputHeader:])
+}
+
+// decodeEvents reads events of a run's output that begin at offset 0.
+func decodeEvents(b []byte) (events []holt.RunEvent, err error) {
+	in, buf := bytes.NewReader(b), make([]byte, maxChunk)
+	for at := int64(0); in.Len() > 0; {
+		if kind := b[len(b)-in.Len()]; kind > eventGap {
+			return nil, holt.Errorf(holt.Corrupt, "an event of kind %d in a run's output", kind)
+		}
+		e, err := readEvent(in, buf)
+		if err == io.ErrUnexpectedEOF {
+			err = holt.Errorf(holt.Corrupt, "a run's output is cut off")
+		}
+		if err == nil {
+			at, err = vetEvent(e, at)
+		}
+		if err != nil {
+			return nil, err
+		}
+		e.Data = bytes.Clone(e.Data)
+		events = append(events, e)
+	}
+	return events, nil
+}

@@ -1,0 +1,233 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"holt"
+	"holt/agent"
+)
+
+const (
+	outputDir  = "output" // in a computer's directory, with a file for each run of which output is kept
+	outputTemp = "new"    // there, until it has a run's name
+
+	keptOutput = 1 << 20  // of each run the end of its output that takes this many bytes as events
+	mostOutput = 64 << 20 // bytes that the files of one computer may take
+	diskBlock  = 4 << 10  // of which even the smallest takes one
+)
+
+// outputs keeps the output of runs for when no guest has it any more. A file is not synced: what a
+// loss of power leaves of it does not decode, and counts as gone.
+type outputs struct {
+	table runTable
+	dir   func(holt.ComputerID) string // of a computer
+	most  int64                        // mostOutput, but in tests
+	log   *slog.Logger
+	point func(string) error
+}
+
+func (o outputs) path(computer holt.ComputerID, name string) string {
+	return filepath.Join(o.dir(computer), outputDir, name)
+}
+
+// put keeps what a guest has of a run's output. One at a time for each computer.
+func (o outputs) put(ctx context.Context, computer holt.ComputerID, out agent.RunOutput) error {
+	id, bytes := out.Run.ID, int64(0)
+	// What was taken before stays, if the guest has nothing any more.
+	if slices.ContainsFunc(out.Events, func(e holt.RunEvent) bool { return e.Kind != holt.RunGap }) {
+		b := agent.EncodeOutput(out.Events)
+		if err := o.write(computer, id, b); err != nil {
+			return HostError(fmt.Errorf("keep a run's output: %w", err))
+		}
+		bytes = onDisk(int64(len(b)))
+	}
+	if err := o.point("run/kept"); err != nil {
+		return err
+	}
+	gone, err := o.table.took(ctx, computer, id, bytes, out.Run.State == holt.RunExited, out.End, o.most)
+	o.remove(computer, gone)
+	return err
+}
+
+// onDisk is what a file of that size takes.
+func onDisk(size int64) int64 { return (size + diskBlock - 1) / diskBlock * diskBlock }
+
+func (o outputs) write(computer holt.ComputerID, id holt.RunID, b []byte) error {
+	temp := o.path(computer, outputTemp)
+	err := os.WriteFile(temp, b, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(filepath.Dir(temp), 0o700); err != nil {
+			return err
+		}
+		err = os.WriteFile(temp, b, 0o600)
+	}
+	if err == nil {
+		err = o.point("run/output")
+	}
+	if err == nil {
+		err = os.Rename(temp, o.path(computer, string(id)))
+	}
+	if err != nil {
+		os.Remove(temp)
+	}
+	return err
+}
+
+// remove removes the files of runs; that there is none is no error.
+func (o outputs) remove(computer holt.ComputerID, ids []holt.RunID) {
+	for _, id := range ids {
+		if err := os.Remove(o.path(computer, string(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			o.log.Warn("remove a run's output", "computer", computer, "run", id, "err", err)
+		}
+	}
+}
+
+// get returns what is kept of a run's output: events from offset 0 on, none if nothing is.
+func (o outputs) get(computer holt.ComputerID, id holt.RunID) []holt.RunEvent {
+	f, err := os.Open(o.path(computer, string(id)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var events []holt.RunEvent
+	if err == nil {
+		defer f.Close()
+		var b []byte
+		if b, err = io.ReadAll(io.LimitReader(f, keptOutput+diskBlock)); err == nil {
+			events, err = agent.DecodeOutput(b)
+		}
+	}
+	if err != nil {
+		o.log.Warn("read a run's output", "computer", computer, "run", id, "err", err)
+	}
+	return events
+}
+
+// since returns what is known of an ended run's output from an offset on. What is not kept is a gap.
+func (o outputs) since(ctx context.Context, run holt.Run, from int64) ([]holt.RunEvent, error) {
+	end, known, err := o.table.written(ctx, run.ID)
+	events := o.get(run.ComputerID, run.ID)
+	if n := len(events); !known && n > 0 {
+		end = eventEnd(events[n-1])
+	}
+	return between(events, from, end), err
+}
+
+// between returns what events say of the output between two offsets; a gap stands for what they do not.
+func between(events []holt.RunEvent, from, to int64) (list []holt.RunEvent) {
+	gap := func(upto int64) {
+		if from < upto {
+			list = append(list, holt.RunEvent{Kind: holt.RunGap, Offset: from, Dropped: upto - from})
+			from = upto
+		}
+	}
+	for _, e := range events {
+		first, last := max(e.Offset, from), min(eventEnd(e), to)
+		if e.Kind == holt.RunGap || first >= last {
+			continue
+		}
+		gap(first)
+		e.Data = e.Data[first-e.Offset : last-e.Offset]
+		e.Offset, from = first, last
+		list = append(list, e)
+	}
+	gap(to)
+	return list
+}
+
+// eventEnd is the offset behind an event.
+func eventEnd(e holt.RunEvent) int64 { return e.Offset + int64(len(e.Data)) + e.Dropped }
+
+// tidy brings a computer's files and the records of its runs together, which a daemon that was
+// killed may have left apart.
+func (o outputs) tidy(ctx context.Context, computer holt.ComputerID) error {
+	entries, err := os.ReadDir(filepath.Dir(o.path(computer, outputTemp)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	recorded, err := o.table.files(ctx, computer)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		id := holt.RunID(entry.Name())
+		bytes, known := recorded[id]
+		if !known {
+			o.remove(computer, []holt.RunID{id})
+			continue
+		}
+		if info, err := entry.Info(); err == nil && bytes == 0 {
+			if err := o.table.found(ctx, id, onDisk(info.Size())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take takes what there is of a run's output out of the guest, unless that was done since its end.
+func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID) error {
+	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
+	defer cancel()
+	done, err := a.l.runs.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if taken, err := a.table.taken(ctx, id); taken || err != nil {
+		return err
+	}
+	out, err := c.RunOutput(ctx, id, keptOutput)
+	if err != nil {
+		return err
+	}
+	return a.outputs.put(ctx, a.l.id, out)
+}
+
+// keep takes the output of all runs that have ended. What it cannot take the next session tries again.
+func (a *attendant) keep(ctx context.Context, c *agent.Client) {
+	for _, id := range a.l.runs.untaken() {
+		err := a.take(ctx, c, id)
+		if err != nil && broken(c) {
+			return
+		}
+		a.note(c, id, err)
+		a.l.runs.took(id)
+	}
+}
+
+// note logs why a run's output is not kept.
+func (a *attendant) note(c *agent.Client, id holt.RunID, err error) {
+	if err == nil || broken(c) || a.l.ctx.Err() != nil {
+		return
+	}
+	level := slog.LevelWarn
+	switch holt.CodeOf(err) {
+	case holt.NotFound, holt.Unsupported, holt.Timeout: // the guest has forgotten it, is older than this program, or hangs
+		level = slog.LevelDebug
+	}
+	a.l.log.Log(a.l.ctx, level, "output of a run is not kept", "computer", a.l.id, "run", id, "err", err)
+}
+
+// takeAll takes the output of all runs, also of those that go on: their machine is about to end. It
+// takes no longer than limit.
+func (a *attendant) takeAll(ctx context.Context, c *agent.Client, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for _, id := range a.l.runs.all() {
+		a.note(c, id, a.take(ctx, c, id))
+	}
+	a.collect(ctx, c) // what has ended was not lost
+	a.keep(ctx, c)
+}
