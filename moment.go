@@ -40,6 +40,18 @@ type Dependent struct {
 	Name string     `json:"name"`
 }
 
+// NamedMoment is a moment that is spoken of.
+type NamedMoment struct {
+	ID   MomentID `json:"id"`
+	Name string   `json:"name,omitempty" doc:"absent if nobody gave one"`
+}
+
+// DeletedComputer says what went with a computer, and what came from it.
+type DeletedComputer struct {
+	Moments []NamedMoment `json:"moments,omitempty" doc:"its moments, which went with it, oldest first"`
+	Forks   []Dependent   `json:"forks,omitempty" doc:"computers that were forked from it, which go on"`
+}
+
 // Origin says what a computer was forked from.
 type Origin struct {
 	ID     ComputerID `json:"id" doc:"the computer it was forked from"`

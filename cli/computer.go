@@ -148,7 +148,7 @@ func (a *app) printComputer(c holt.Computer) error {
 		{"workspace", c.Workspace}, {"created", ago(c.CreatedAt)},
 	}
 	if p := c.Parent; p != nil {
-		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", cmp.Or(p.Name, string(p.ID)), p.Moment)})
+		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", cmp.Or(p.Name, string(p.ID)+" (deleted)"), p.Moment)})
 	}
 	if c.Moment != "" {
 		rows = append(rows, []string{"paused at", string(c.Moment)})
@@ -202,6 +202,9 @@ func (a *app) computerDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a computer with its root disk and the workspace that was made with it", Args: exactly(1),
+		Long: `Deletes a computer with its root disk, its moments, and the workspace that was made with
+it; one that was there before stays. Computers that were forked from it go on. It names the moments
+that went and the forks that stay.`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -212,17 +215,29 @@ func (a *app) computerDelete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			what, err := alsoDeleted(cmd.Context(), c, got)
+			with, err := relatives(cmd.Context(), c, got.ID)
 			if err != nil {
 				return err
 			}
+			what := alsoDeleted(with, " Its moments go with it: %s.", " Its forks go on: %s.")
 			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?%s", got.Name, got.Workspace, what)); err != nil {
 				return err
 			}
-			if err := a.wait("deleting", func() error { return c.Computers.Delete(cmd.Context(), args[0], "") }); err != nil {
+			err = a.wait("deleting", func() error {
+				with, err = c.Computers.Delete(cmd.Context(), string(got.ID), "")
+				return err
+			})
+			if err != nil {
 				return err
 			}
-			return a.deleted(got.Name)
+			if a.wantsJSON() {
+				return printJSON(a.Out, struct {
+					Deleted string `json:"deleted"`
+					holt.DeletedComputer
+				}{got.Name, with})
+			}
+			fmt.Fprintf(a.Out, "%s is deleted%s\n", got.Name, alsoDeleted(with, "; its moments went with it: %s", "; its forks go on: %s"))
+			return nil
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -230,30 +245,37 @@ func (a *app) computerDelete() *cobra.Command {
 	return cmd
 }
 
-// alsoDeleted says what goes with a computer and what came from it.
-func alsoDeleted(ctx context.Context, c *client.Client, got holt.Computer) (string, error) {
-	moments, err := c.Moments.List(ctx, got.Name)
+// relatives are what goes with a computer and what came from it, as far as that is known before.
+func relatives(ctx context.Context, c *client.Client, id holt.ComputerID) (with holt.DeletedComputer, err error) {
+	moments, err := c.Moments.List(ctx, string(id))
 	if err != nil {
-		return "", err
+		return with, err
+	}
+	for _, m := range moments {
+		with.Moments = append(with.Moments, holt.NamedMoment{ID: m.ID, Name: m.Name})
 	}
 	all, err := c.Computers.List(ctx)
-	if err != nil {
-		return "", err
-	}
-	var forks []string
 	for _, one := range all {
-		if one.Parent != nil && one.Parent.ID == got.ID {
-			forks = append(forks, one.Name)
+		if one.Parent != nil && one.Parent.ID == id {
+			with.Forks = append(with.Forks, holt.Dependent{ID: one.ID, Name: one.Name})
 		}
 	}
-	what := ""
-	if len(moments) > 0 {
-		what += fmt.Sprintf(" Its moments (%d) go with it.", len(moments))
+	return with, err
+}
+
+// alsoDeleted says what goes with a computer and what came from it, in these words.
+func alsoDeleted(with holt.DeletedComputer, moments, forks string) (what string) {
+	if len(with.Moments) > 0 {
+		var names []string
+		for _, m := range with.Moments {
+			names = append(names, cmp.Or(m.Name, string(m.ID)))
+		}
+		what += fmt.Sprintf(moments, visible(strings.Join(names, ", ")))
 	}
-	if len(forks) > 0 {
-		what += " Its forks go on: " + visible(strings.Join(forks, ", ")) + "."
+	if len(with.Forks) > 0 {
+		what += fmt.Sprintf(forks, dependents(with.Forks))
 	}
-	return what, nil
+	return what
 }
 
 // deleted says that something is gone.

@@ -101,7 +101,7 @@ func TestWreckedInMoments(t *testing.T) {
 		verb, _, _ := strings.Cut(point, "/")
 		v.wreckedAt(point, verb, fmt.Sprint("wreck-", i), heard)
 	}
-	if err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
+	if _, err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
 		t.Error(err)
 	}
 	v.nothingKept()
@@ -196,7 +196,7 @@ func (v *vm) onlyCurie(point string) {
 			continue
 		}
 		v.says(c.Name, "cat /root/synced /home/agent/synced")
-		if err := v.Computers.Delete(ctx, c.Name, ""); err != nil {
+		if _, err := v.Computers.Delete(ctx, c.Name, ""); err != nil {
 			t.Error(point, err)
 		}
 	}
