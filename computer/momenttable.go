@@ -82,6 +82,12 @@ const momentColumns = `id, name, computer, kind, parent, state, disk, next, cpus
 	(SELECT name FROM computer c WHERE c.id = moment.computer), workspace, stopped,
 	(SELECT workspace_name FROM computer c WHERE c.workspace = moment.workspace)`
 
+// tell says of a moment how it was taken.
+func (m *moment) tell(report machine.SnapshotReport) {
+	m.report = report
+	m.PauseMS, m.Throttle, m.Forced = float64(report.Pause.Microseconds())/1000, report.Throttle, report.Forced
+}
+
 // list returns the moments that a condition selects.
 func (t momentTable) list(ctx context.Context, condition string, args ...any) (all []moment, err error) {
 	err = read(ctx, t.d, func(tx *db.Tx) error {
@@ -98,8 +104,7 @@ func (t momentTable) list(ctx context.Context, condition string, args ...any) (a
 			if err := json.Unmarshal(row.Bytes(10), &m.report); err != nil {
 				return fmt.Errorf("decode moment %s: %w", m.ID, err)
 			}
-			m.PauseMS = float64(m.report.Pause.Microseconds()) / 1000
-			m.Throttle = m.report.Throttle
+			m.tell(m.report)
 			m.Bytes = t.allocated(m.ID)
 			all = append(all, m)
 			return nil

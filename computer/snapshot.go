@@ -183,9 +183,9 @@ func (s memory) complete(ctx context.Context, r *record, m *moment, report machi
 	if err != nil {
 		return err
 	}
-	m.report, m.Bytes = report, s.moments.allocated(m.ID)
+	m.tell(report)
+	m.Bytes = s.moments.allocated(m.ID)
 	m.CPUs, m.MemoryMB = im.Spec.CPUs, im.Spec.MemoryMB // the record may say what comes with the next start
-	m.PauseMS, m.Throttle = float64(report.Pause.Microseconds())/1000, report.Throttle
 	then := *r
 	then.disk, then.moment, then.Reason = m.next, m.ID, ""
 	if ended {
