@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/machine"
 	"holt/qemu"
 )
 
@@ -220,8 +221,8 @@ func (v *vm) onlyCurie(point string) {
 	}
 }
 
-// wreck ends all machines, as the end of the host does.
-func (v *vm) wreck() {
+// machines lists the machines that run, whoever began them.
+func (v *vm) machines() []machine.Stray {
 	v.t.Helper()
 	e, err := qemu.Open(context.Background(), qemu.Options{CacheDir: v.dir})
 	if err != nil {
@@ -231,7 +232,13 @@ func (v *vm) wreck() {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	for _, s := range all {
+	return all
+}
+
+// wreck ends all machines, as the end of the host does.
+func (v *vm) wreck() {
+	v.t.Helper()
+	for _, s := range v.machines() {
 		if err := s.Kill(); err != nil {
 			v.t.Error(err)
 		}
