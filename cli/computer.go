@@ -41,7 +41,8 @@ later one goes on from there with a name, clock and keys of its own, in a fracti
   holt computer create --json | jq -r .name`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
+			c, err := a.connectFor(cmd)
+			if err != nil {
 				return err
 			}
 			if strings.Contains(spec.Template, "/") && !holt.OCIReference(spec.Template) { // a recipe file; the daemon has another working directory
@@ -50,10 +51,6 @@ later one goes on from there with a name, clock and keys of its own, in a fracti
 					return err
 				}
 				spec.Template = path
-			}
-			c, err := a.connect()
-			if err != nil {
-				return err
 			}
 			var made holt.Computer
 			err = a.wait("creating (the first of a template takes longest)", func() error {
@@ -296,10 +293,7 @@ A kernel that boots well says next to nothing there. What services log is in
 the guest's journal: holt computer run NAME -u root "journalctl -b"`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
-				return err
-			}
-			c, err := a.connect()
+			c, err := a.connectFor(cmd)
 			if err != nil {
 				return err
 			}
@@ -349,4 +343,12 @@ func refuseEmptyFlags(cmd *cobra.Command) (err error) {
 		}
 	})
 	return err
+}
+
+// connectFor is [app.connect] for a command that refuses empty flags.
+func (a *app) connectFor(cmd *cobra.Command) (*client.Client, error) {
+	if err := refuseEmptyFlags(cmd); err != nil {
+		return nil, err
+	}
+	return a.connect()
 }

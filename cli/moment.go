@@ -24,10 +24,7 @@ computer fork --at makes computers of it.`,
 		Example:           "  holt computer snapshot einstein --name before-migration",
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
-				return err
-			}
-			c, err := a.connect()
+			c, err := a.connectFor(cmd)
 			if err != nil {
 				return err
 			}
@@ -73,14 +70,11 @@ elsewhere end. holt workspace merge brings files back.`,
   holt computer fork einstein --at before-migration`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
+			c, err := a.connectFor(cmd)
+			if err != nil {
 				return err
 			}
 			if err := holt.CheckForks(spec.Count); err != nil {
-				return err
-			}
-			c, err := a.connect()
-			if err != nil {
 				return err
 			}
 			var forked holt.ForkedComputers
@@ -272,10 +266,7 @@ For a computer beside this one: holt computer fork --at.`,
   holt moment restore einstein@before-migration --yes`,
 		ValidArgsFunction: a.complete(a.momentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
-				return err
-			}
-			c, err := a.connect()
+			c, err := a.connectFor(cmd)
 			if err != nil {
 				return err
 			}

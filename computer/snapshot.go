@@ -135,9 +135,9 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (momen
 	}
 	s.log.Info("moment taken", "computer", r.ID, "moment", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
 		"throttle", m.report.Throttle, "forced", m.report.Forced)
-	l.hasStood()
+	l.stood.ring()
 	s.prune(ctx, r.ID)
-	s.keeper.kick()
+	s.keeper.work.ring()
 	return m, nil
 }
 
