@@ -21,6 +21,7 @@ type Moment struct {
 	ArchivedBytes int64       `json:"archived_bytes,omitempty" doc:"by how much storing it made the archive grow: what was there already, as of another moment, is not counted again"`
 	PauseMS       float64     `json:"pause_ms" doc:"how long the computer stood still for it, milliseconds; for a pause, until all was copied"`
 	Throttle      int         `json:"throttle,omitempty" doc:"percent by which its processors were held back at last, since they changed memory faster than it could be copied"`
+	Forced        bool        `json:"forced,omitempty" doc:"even so it changed too fast: in the end the computer stood still for all that was left"`
 	Forks         []Dependent `json:"forks,omitempty" doc:"computers that were forked from it; they do not need it any more"`
 }
 
@@ -38,6 +39,18 @@ const (
 type Dependent struct {
 	ID   ComputerID `json:"id"`
 	Name string     `json:"name"`
+}
+
+// NamedMoment is a moment that is spoken of.
+type NamedMoment struct {
+	ID   MomentID `json:"id"`
+	Name string   `json:"name,omitempty" doc:"absent if nobody gave one"`
+}
+
+// DeletedComputer says what went with a computer, and what came from it.
+type DeletedComputer struct {
+	Moments []NamedMoment `json:"moments,omitempty" doc:"its moments, which went with it, oldest first"`
+	Forks   []Dependent   `json:"forks,omitempty" doc:"computers that were forked from it, which go on"`
 }
 
 // Origin says what a computer was forked from.

@@ -122,9 +122,12 @@ func writeFile(ctx context.Context, st *serverStream) error {
 	if err != nil {
 		return err
 	}
-	path := string(args.Path)
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // write what the link means, and leave the link
+	path, err := followLinks(string(args.Path))
+	if err != nil {
+		return fileError("write", string(args.Path), err)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeDevice != 0 {
+		return holt.Errorf(holt.InvalidArgument, "write %s: it is a device", args.Path) // a file in the place of /dev/null would break the guest
 	}
 	f, err := createTemp(path)
 	if err != nil {
@@ -143,6 +146,29 @@ func writeFile(ctx context.Context, st *serverStream) error {
 	return writeAnswer(st, nil, fileError("write", string(args.Path), commitTemp(f, path, args.Mode, owner)))
 }
 
+// mostFollowed is how many symbolic links Linux follows in one path.
+const mostFollowed = 40
+
+// followLinks returns where a path leads whose last name may be a symbolic link, also
+// one to another link or to what is not there yet, as open(2) does: writing
+// replaces what they name, not a link.
+func followLinks(path string) (string, error) {
+	for range mostFollowed + 1 {
+		target, err := os.Readlink(path)
+		if err != nil {
+			return path, nil // what is wrong with it shows in a moment
+		}
+		if !filepath.IsAbs(target) {
+			target = parentOf(path) + target
+		}
+		path = target
+	}
+	return "", unix.ELOOP
+}
+
+// parentOf is a path up to its last name. What is before a ".." may be a link, so nothing is cut out.
+func parentOf(path string) string { return path[:strings.LastIndexByte(path, '/')+1] }
+
 // createTemp makes a file beside path that nothing else has.
 func createTemp(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -154,17 +180,26 @@ func createTemp(path string) (*os.File, error) {
 func tempName(path string) string {
 	var b [8]byte
 	rand.Read(b[:])
-	return filepath.Join(filepath.Dir(path), ".holt-"+hex.EncodeToString(b[:]))
+	return parentOf(path) + ".holt-" + hex.EncodeToString(b[:])
 }
 
-// commitTemp gives a written file its owner, mode and name. It is synced
-// before it is renamed: whole or not at all, also when power fails.
+// modeOf is what a file gets that replaces what is at path.
+func modeOf(path string) uint32 {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return 0o644
+	}
+	return st.Mode & 0o7777
+}
+
+// commitTemp gives a written file its owner, mode and name; mode 0 is that of the file that it
+// replaces. It is synced before it is renamed: whole or not at all, also when power fails.
 func commitTemp(f *os.File, path string, mode uint32, owner account) error {
 	if err := f.Chown(int(owner.UID), int(owner.GID)); err != nil {
 		return err
 	}
 	if mode == 0 {
-		mode = 0o644
+		mode = modeOf(path)
 	}
 	if err := unix.Fchmod(int(f.Fd()), mode&0o7777); err != nil { // after chown, which clears set-id bits
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"holt"
 )
@@ -72,6 +75,64 @@ func TestFiles(t *testing.T) {
 	}
 	_, err = c.Stat(ctx, filepath.Join(dir, "a"))
 	wantCode(t, "stat what is removed", err, holt.NotFound)
+}
+
+// What is written through symbolic links, as far as 40, comes to where they lead, also where nothing is
+// yet, and the links stay.
+func TestWriteThroughLinks(t *testing.T) {
+	c := startGuest(t).client(t)
+	ctx, dir := t.Context(), t.TempDir()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name string) error {
+		return c.WriteFile(ctx, dir+"/"+name, 0, "", strings.NewReader("by "+name))
+	}
+	must(os.MkdirAll(dir+"/far/deep", 0o755))
+	must(os.WriteFile(dir+"/script", nil, 0o755))
+	must(unix.Mknod(dir+"/null", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	links := map[string]string{
+		"a": "b", "b": "script", "absolute": dir + "/made", "up": "dir/../made", "dir": "far/deep", "far/new": "../dir/new", // dir/.. is far
+		"x": "y", "y": "x", "nowhere": "no/such", "to-dir": "far/", "masked": "null",
+	}
+	for i := range mostFollowed + 1 {
+		links[fmt.Sprint("n", i+1)] = fmt.Sprint("n", i)
+	}
+	for link, target := range links {
+		must(os.Symlink(target, dir+"/"+link))
+	}
+	for _, one := range [][2]string{{"a", "script"}, {"absolute", "made"}, {"up", "far/made"}, {"far/new", "far/deep/new"}, {fmt.Sprint("n", mostFollowed), "n0"}} {
+		must(write(one[0]))
+		if got, err := os.ReadFile(dir + "/" + one[1]); err != nil || string(got) != "by "+one[0] {
+			t.Errorf("%s has %q, %v", one[1], got, err)
+		}
+	}
+	for file, mode := range map[string]os.FileMode{"script": 0o755, "made": 0o644} {
+		if info, err := os.Stat(dir + "/" + file); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v %v", file, info.Mode(), err)
+		}
+	}
+	for name, code := range map[string]holt.Code{fmt.Sprint("n", mostFollowed+1): holt.InvalidArgument, "x": holt.InvalidArgument, "to-dir": holt.InvalidArgument, "masked": holt.InvalidArgument, "nowhere": holt.NotFound} {
+		err := write(name)
+		wantCode(t, name, err, code)
+		if code == holt.InvalidArgument && name != "to-dir" && name != "masked" && !strings.Contains(err.Error(), "too many levels of symbolic links") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if info, err := os.Stat(dir + "/null"); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		t.Errorf("the device is %v now: %v", info, err)
+	}
+	for link, target := range links {
+		if got, err := os.Readlink(dir + "/" + link); err != nil || got != target {
+			t.Errorf("%s leads to %q now, not %q: %v", link, got, target, err)
+		}
+	}
+	if left, err := filepath.Glob(dir + "/.holt-*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
 }
 
 func TestFileErrors(t *testing.T) {

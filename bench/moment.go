@@ -90,7 +90,7 @@ func (d *daemon) fork(ctx context.Context, name string, n int, look func(holt.Co
 		if c.ID == "" {
 			continue
 		}
-		if lost := d.client.Computers.Delete(ctx, string(c.ID), ""); err == nil {
+		if _, lost := d.client.Computers.Delete(ctx, string(c.ID), ""); err == nil {
 			err = lost
 		}
 	}

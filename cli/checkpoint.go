@@ -23,10 +23,7 @@ func (a *app) onPast(use, short string, least, most int, run func(ctx context.Co
 			return a.ask(cmd, checkpointNames(args[0])), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
-				return err
-			}
-			c, err := a.connect()
+			c, err := a.connectFor(cmd)
 			if err != nil {
 				return err
 			}

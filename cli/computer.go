@@ -41,7 +41,8 @@ later one goes on from there with a name, clock and keys of its own, in a fracti
   holt computer create --json | jq -r .name`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
+			c, err := a.connectFor(cmd)
+			if err != nil {
 				return err
 			}
 			if strings.Contains(spec.Template, "/") && !holt.OCIReference(spec.Template) { // a recipe file; the daemon has another working directory
@@ -50,10 +51,6 @@ later one goes on from there with a name, clock and keys of its own, in a fracti
 					return err
 				}
 				spec.Template = path
-			}
-			c, err := a.connect()
-			if err != nil {
-				return err
 			}
 			var made holt.Computer
 			err = a.wait("creating (the first of a template takes longest)", func() error {
@@ -148,7 +145,7 @@ func (a *app) printComputer(c holt.Computer) error {
 		{"workspace", c.Workspace}, {"created", ago(c.CreatedAt)},
 	}
 	if p := c.Parent; p != nil {
-		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", cmp.Or(p.Name, string(p.ID)), p.Moment)})
+		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", cmp.Or(p.Name, string(p.ID)+" (deleted)"), p.Moment)})
 	}
 	if c.Moment != "" {
 		rows = append(rows, []string{"paused at", string(c.Moment)})
@@ -202,6 +199,9 @@ func (a *app) computerDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a computer with its root disk and the workspace that was made with it", Args: exactly(1),
+		Long: `Deletes a computer with its root disk, its moments, and the workspace that was made with
+it; one that was there before stays. Computers that were forked from it go on. It names the moments
+that went and the forks that stay.`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -212,17 +212,29 @@ func (a *app) computerDelete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			what, err := alsoDeleted(cmd.Context(), c, got)
+			with, err := relatives(cmd.Context(), c, got.ID)
 			if err != nil {
 				return err
 			}
+			what := alsoDeleted(with, " Its moments go with it: %s.", " Its forks go on: %s.")
 			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?%s", got.Name, got.Workspace, what)); err != nil {
 				return err
 			}
-			if err := a.wait("deleting", func() error { return c.Computers.Delete(cmd.Context(), args[0], "") }); err != nil {
+			err = a.wait("deleting", func() error {
+				with, err = c.Computers.Delete(cmd.Context(), string(got.ID), "")
+				return err
+			})
+			if err != nil {
 				return err
 			}
-			return a.deleted(got.Name)
+			if a.wantsJSON() {
+				return printJSON(a.Out, struct {
+					Deleted string `json:"deleted"`
+					holt.DeletedComputer
+				}{got.Name, with})
+			}
+			fmt.Fprintf(a.Out, "%s is deleted%s\n", got.Name, alsoDeleted(with, "; its moments went with it: %s", "; its forks go on: %s"))
+			return nil
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -230,30 +242,37 @@ func (a *app) computerDelete() *cobra.Command {
 	return cmd
 }
 
-// alsoDeleted says what goes with a computer and what came from it.
-func alsoDeleted(ctx context.Context, c *client.Client, got holt.Computer) (string, error) {
-	moments, err := c.Moments.List(ctx, got.Name)
+// relatives are what goes with a computer and what came from it, as far as that is known before.
+func relatives(ctx context.Context, c *client.Client, id holt.ComputerID) (with holt.DeletedComputer, err error) {
+	moments, err := c.Moments.List(ctx, string(id))
 	if err != nil {
-		return "", err
+		return with, err
+	}
+	for _, m := range moments {
+		with.Moments = append(with.Moments, holt.NamedMoment{ID: m.ID, Name: m.Name})
 	}
 	all, err := c.Computers.List(ctx)
-	if err != nil {
-		return "", err
-	}
-	var forks []string
 	for _, one := range all {
-		if one.Parent != nil && one.Parent.ID == got.ID {
-			forks = append(forks, one.Name)
+		if one.Parent != nil && one.Parent.ID == id {
+			with.Forks = append(with.Forks, holt.Dependent{ID: one.ID, Name: one.Name})
 		}
 	}
-	what := ""
-	if len(moments) > 0 {
-		what += fmt.Sprintf(" Its moments (%d) go with it.", len(moments))
+	return with, err
+}
+
+// alsoDeleted says what goes with a computer and what came from it, in these words.
+func alsoDeleted(with holt.DeletedComputer, moments, forks string) (what string) {
+	if len(with.Moments) > 0 {
+		var names []string
+		for _, m := range with.Moments {
+			names = append(names, cmp.Or(m.Name, string(m.ID)))
+		}
+		what += fmt.Sprintf(moments, visible(strings.Join(names, ", ")))
 	}
-	if len(forks) > 0 {
-		what += " Its forks go on: " + visible(strings.Join(forks, ", ")) + "."
+	if len(with.Forks) > 0 {
+		what += fmt.Sprintf(forks, dependents(with.Forks))
 	}
-	return what, nil
+	return what
 }
 
 // deleted says that something is gone.
@@ -274,10 +293,7 @@ A kernel that boots well says next to nothing there. What services log is in
 the guest's journal: holt computer run NAME -u root "journalctl -b"`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
-				return err
-			}
-			c, err := a.connect()
+			c, err := a.connectFor(cmd)
 			if err != nil {
 				return err
 			}
@@ -327,4 +343,12 @@ func refuseEmptyFlags(cmd *cobra.Command) (err error) {
 		}
 	})
 	return err
+}
+
+// connectFor is [app.connect] for a command that refuses empty flags.
+func (a *app) connectFor(cmd *cobra.Command) (*client.Client, error) {
+	if err := refuseEmptyFlags(cmd); err != nil {
+		return nil, err
+	}
+	return a.connect()
 }

@@ -24,10 +24,7 @@ computer fork --at makes computers of it.`,
 		Example:           "  holt computer snapshot einstein --name before-migration",
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
-				return err
-			}
-			c, err := a.connect()
+			c, err := a.connectFor(cmd)
 			if err != nil {
 				return err
 			}
@@ -42,7 +39,7 @@ computer fork --at makes computers of it.`,
 			if a.wantsJSON() {
 				return printJSON(a.Out, taken)
 			}
-			fmt.Fprintf(a.Out, "moment %s of %s is kept; it stood still for %.0f ms\n", momentName(taken), taken.Computer, taken.PauseMS)
+			fmt.Fprintf(a.Out, "moment %s of %s is kept; it stood still for %s\n", momentName(taken), taken.Computer, took(taken.PauseMS))
 			a.say("next: holt computer fork %s --at %s", taken.Computer, momentName(taken))
 			return nil
 		},
@@ -73,14 +70,11 @@ elsewhere end. holt workspace merge brings files back.`,
   holt computer fork einstein --at before-migration`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
+			c, err := a.connectFor(cmd)
+			if err != nil {
 				return err
 			}
 			if err := holt.CheckForks(spec.Count); err != nil {
-				return err
-			}
-			c, err := a.connect()
-			if err != nil {
 				return err
 			}
 			var forked holt.ForkedComputers
@@ -131,7 +125,8 @@ for (snapshot) stay until they are deleted; of those that a fork or a pause took
 the last three of each computer stay. AFTER says which moment one goes on from, where
 that is not the one above it. ON DISK is what its memory takes here; IN ARCHIVE by
 how much the archive grew with it. What is there may leave the disk when memory takes
-more of it than holt serve --moments-cache says, and is fetched when it is needed.`,
+more of it than holt serve --moments-cache says, and is fetched when it is needed.
+STOOD is how long the computer stood still for it; for a pause, until all was copied.`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -173,7 +168,7 @@ func momentRows(all []holt.Moment) (rows [][]string) {
 			memory = "none"
 		}
 		rows = append(rows, []string{momentName(m), m.Computer, after, string(m.Kind), ago(m.CreatedAt), memory,
-			size(m.Bytes), inArchive(m), fmt.Sprintf("%.0f ms", m.PauseMS), dependents(m.Forks)})
+			size(m.Bytes), inArchive(m), stood(m), dependents(m.Forks)})
 		above = m
 	}
 	return rows
@@ -188,6 +183,14 @@ func inArchive(m holt.Moment) string {
 		return "not yet"
 	}
 	return ""
+}
+
+// stood says how long a computer stood still for a moment.
+func stood(m holt.Moment) string {
+	if m.Stopped {
+		return ""
+	}
+	return took(m.PauseMS)
 }
 
 func dependents(all []holt.Dependent) string {
@@ -214,23 +217,32 @@ func (a *app) momentShow() *cobra.Command {
 			if a.wantsJSON() {
 				return printJSON(a.Out, m)
 			}
-			memory := size(int64(m.MemoryMB) << 20)
-			if m.Stopped {
-				memory = "none: it was stopped"
-			}
-			rows := [][]string{
-				{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"workspace", visible(m.Workspace)}, {"kind", string(m.Kind)}, {"after", string(m.Parent)},
-				{"taken", ago(m.CreatedAt)}, {"cpus", fmt.Sprint(m.CPUs)}, {"memory", memory},
-				{"on disk", size(m.Bytes)}, {"in archive", inArchive(m)}, {"stood still", fmt.Sprintf("%.0f ms", m.PauseMS)}, {"forks", dependents(m.Forks)},
-			}
-			if m.Throttle > 0 {
-				rows = append(rows, []string{"held back", fmt.Sprintf("%d %% of its time at last", m.Throttle)})
-			}
-			return printTable(a.Out, nil, rows)
+			return printTable(a.Out, nil, momentLines(m))
 		},
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// momentLines say what is known of a moment.
+func momentLines(m holt.Moment) (rows [][]string) {
+	memory := size(int64(m.MemoryMB) << 20)
+	if m.Stopped {
+		memory = "none: it was stopped"
+	}
+	held, forced := "", ""
+	if m.Throttle > 0 {
+		held = fmt.Sprintf("%d %% of its time at last", m.Throttle)
+	}
+	if m.Forced {
+		forced = "to stand for all that was left: its memory changed too fast"
+	}
+	rows = [][]string{
+		{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"workspace", visible(m.Workspace)}, {"kind", string(m.Kind)}, {"after", string(m.Parent)},
+		{"taken", ago(m.CreatedAt)}, {"cpus", fmt.Sprint(m.CPUs)}, {"memory", memory},
+		{"on disk", size(m.Bytes)}, {"in archive", inArchive(m)}, {"stood still", stood(m)}, {"forks", dependents(m.Forks)}, {"held back", held}, {"forced", forced},
+	}
+	return slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })
 }
 
 func (a *app) momentRestore() *cobra.Command {
@@ -254,10 +266,7 @@ For a computer beside this one: holt computer fork --at.`,
   holt moment restore einstein@before-migration --yes`,
 		ValidArgsFunction: a.complete(a.momentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
-				return err
-			}
-			c, err := a.connect()
+			c, err := a.connectFor(cmd)
 			if err != nil {
 				return err
 			}
@@ -286,7 +295,8 @@ For a computer beside this one: holt computer fork --at.`,
 			if a.wantsJSON() {
 				return printJSON(a.Out, back)
 			}
-			a.sayRestored(args[0], back)
+			_, at := holt.CutCheckpoint(args[0])
+			a.sayRestored(cmp.Or(at, args[0]), back)
 			return nil
 		},
 	}
@@ -327,7 +337,8 @@ The workspace that a restore left goes with the last moment in it.`,
 			if err != nil {
 				return err
 			}
-			if err := a.confirm(yes, fmt.Sprintf("Delete moment %s of %s?", momentName(m), m.Computer)); err != nil {
+			what := alsoDeleted(holt.DeletedComputer{Forks: m.Forks}, "", " Its forks go on: %s.")
+			if err := a.confirm(yes, fmt.Sprintf("Delete moment %s of %s?%s", momentName(m), m.Computer, what)); err != nil {
 				return err
 			}
 			freed, err := c.Moments.Delete(cmd.Context(), string(m.ID), "")

@@ -50,15 +50,12 @@ else can be taken for them.`,
 		Args:              atLeast(2, -1),
 		ValidArgsFunction: a.completeAll(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
+			c, err := a.connectFor(cmd)
+			if err != nil {
 				return err
 			}
 			if asCSV && a.json {
 				return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other")
-			}
-			c, err := a.connect()
-			if err != nil {
-				return err
 			}
 			last := len(args) - 1
 			q.SQL, q.Also, q.TimeoutMS = args[last], args[1:last], timeout.Milliseconds()

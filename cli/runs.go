@@ -41,10 +41,7 @@ func (a *app) runList() *cobra.Command {
 		Use: "list [COMPUTER]", Aliases: []string{"ls"}, Short: "List runs, newest first", Args: atLeast(0, 1),
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
-				return err
-			}
-			c, err := a.connect()
+			c, err := a.connectFor(cmd)
 			if err != nil {
 				return err
 			}

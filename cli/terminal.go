@@ -71,14 +71,11 @@ which is what the flags are for. It goes on until its program ends, whether anyb
 attached or not. A stopped computer is started first.`,
 		Args: oneOrTwo, ValidArgsFunction: a.completeTerminals,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmptyFlags(cmd); err != nil {
+			c, err := a.connectFor(cmd)
+			if err != nil {
 				return err
 			}
 			if err := flags.into(a, args); err != nil {
-				return err
-			}
-			c, err := a.connect()
-			if err != nil {
 				return err
 			}
 			var t holt.Terminal

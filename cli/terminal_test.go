@@ -35,15 +35,36 @@ func onTerminal(t *testing.T, d *servertest.Door, typed string, args ...string) 
 	return strings.ReplaceAll(out.String(), "\r\n", "\n"), cmd.ProcessState.ExitCode()
 }
 
+// step is a command on a terminal, and what that shows.
+type step struct {
+	args   string
+	typed  string
+	status int
+	want   []string
+	never  []string
+}
+
+func (step step) take(t *testing.T, d *servertest.Door) {
+	t.Helper()
+	screen, status := onTerminal(t, d, step.typed, strings.Fields(step.args)...)
+	if status != step.status {
+		t.Errorf("%s: status %d, want %d:\n%s", step.args, status, step.status, screen)
+	}
+	for _, want := range step.want {
+		if !strings.Contains(screen, want) {
+			t.Errorf("%s: the terminal lacks %q:\n%s", step.args, want, screen)
+		}
+	}
+	for _, never := range step.never {
+		if strings.Contains(screen, never) {
+			t.Errorf("%s: the terminal shows %q:\n%s", step.args, never, screen)
+		}
+	}
+}
+
 func TestTerminal(t *testing.T) {
 	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
-	for _, step := range []struct {
-		args   string
-		typed  string
-		status int
-		want   []string
-		never  []string
-	}{
+	for _, step := range []step{
 		{"computer list", "", 0, []string{"no computers yet"}, nil},
 		{"computer create --name einstein", "", 0, []string{"einstein runs, with workspace einstein", "next: holt computer run einstein"}, []string{"{"}},
 		{"computer list", "", 0, []string{"NAME", "einstein  running  base", "1.0 GiB", "10.0 GiB", "s ago"}, []string{"{"}},
@@ -59,21 +80,40 @@ func TestTerminal(t *testing.T) {
 		{"computer delete einstein", "y\n", 0, []string{"einstein is deleted"}, nil},
 		{"computer get einstein", "", 3, nil, nil},
 	} {
-		args := strings.Fields(step.args)
-		screen, status := onTerminal(t, d, step.typed, args...)
-		if status != step.status {
-			t.Errorf("%s: status %d, want %d:\n%s", step.args, status, step.status, screen)
-		}
-		for _, want := range step.want {
-			if !strings.Contains(screen, want) {
-				t.Errorf("%s: the terminal lacks %q:\n%s", step.args, want, screen)
-			}
-		}
-		for _, never := range step.never {
-			if strings.Contains(screen, never) {
-				t.Errorf("%s: the terminal shows %q:\n%s", step.args, never, screen)
-			}
-		}
+		step.take(t, d)
+	}
+}
+
+// Moments as a person sees them. What goes with a computer and what came from it is named before it is
+// deleted, and after.
+func TestMomentsOnTerminal(t *testing.T) {
+	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	for _, step := range []step{
+		{"moment list", "", 0, []string{"no moments yet; take one: holt computer snapshot NAME"}, nil},
+		{"computer create --name einstein", "", 0, nil, nil},
+		{"computer snapshot einstein --name dawn", "", 0, []string{"moment dawn of einstein is kept; it stood still for 0 ms", "next: holt computer fork einstein --at dawn"}, []string{"{"}},
+		{"moment show dawn", "", 0, []string{"name         dawn\n", "kind         snapshot\n", "stood still  0 ms\n"}, []string{"{", "after", "forks", "held back", "forced"}},
+		{"computer fork einstein --at dawn --name try --count 2", "", 0, []string{"try-1 runs, forked from einstein\ntry-2 runs, forked from einstein\n"}, []string{"{"}},
+		{"computer fork einstein --at dawn --name try-2", "", 4, []string{"there is a computer \"try-2\" already"}, []string{"{"}},
+		{"moment list einstein", "", 0, []string{"MOMENT", "STOOD", "dawn    einstein         snapshot  ", "try-1, try-2\n"}, []string{"{"}},
+		{"computer get try-1", "", 0, []string{"forked from  einstein at mom_"}, nil},
+		{"computer pause einstein", "", 0, []string{"einstein is paused\n"}, nil},
+		{"computer resume einstein", "", 0, []string{"einstein is running\n"}, nil},
+		{"moment restore dawn", "n\n", 7, []string{"Take einstein back to the moment dawn, taken ", " s ago? [y/N]", "nothing was done"}, nil},
+		{"moment restore einstein@dawn", "y\n", 0, []string{"Take einstein back to the moment dawn? [y/N]",
+			"einstein is running, as it was at dawn; what it was until now is the moment before-restore\n", "undo: holt moment restore einstein@before-restore\n"}, nil},
+		{"moment diff einstein@before-restore einstein", "", 0, []string{"from einstein@before-restore to einstein\n", "files      the same\n",
+			"packages, processes and ports are not compared: einstein: nothing runs here\n"}, []string{"{"}},
+		{"moment delete dawn", "n\n", 7, []string{"Delete moment dawn of einstein? Its forks go on: try-1, try-2. [y/N]"}, nil},
+		{"moment delete dawn", "y\n", 0, []string{"moment dawn is deleted, 1 B freed; its forks go on: try-1, try-2\n"}, []string{"{"}},
+		{"computer snapshot try-1 --name noon", "", 0, nil, nil},
+		{"computer delete einstein", "n\n", 7, []string{"workspace einstein? Its moments go with it: before-restore. Its forks go on: try-1, try-2. [y/N]"}, nil},
+		{"computer delete einstein --yes", "", 0, []string{"einstein is deleted; its moments went with it: before-restore; its forks go on: try-1, try-2\n"}, []string{"{"}},
+		{"computer get try-1", "", 0, []string{"forked from  cmp_", " (deleted) at mom_"}, nil},
+		{"computer delete try-1 --json --yes", "", 0, []string{`"deleted": "try-1"`, `"moments": [`, `"name": "noon"`}, []string{`"forks"`}},
+		{"computer delete try-2", "y\n", 0, []string{"try-2 is deleted\n"}, nil},
+	} {
+		step.take(t, d)
 	}
 }
 

@@ -110,7 +110,7 @@ func TestWrongAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"", ".", ".."} { // another path once a server has cleaned it
-		if err := c.Computers.Delete(t.Context(), name, ""); holt.CodeOf(err) != holt.InvalidArgument {
+		if _, err := c.Computers.Delete(t.Context(), name, ""); holt.CodeOf(err) != holt.InvalidArgument {
 			t.Errorf("delete %q: %v", name, err)
 		}
 	}

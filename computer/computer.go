@@ -116,14 +116,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	for _, work := range []func(context.Context){flattening{s}.run, memory{s}.keep} {
-		ctx, leave, err := s.gate.enter(s.gate.ctx)
-		if err != nil {
-			return nil, err
-		}
-		go func() {
-			defer leave()
-			work(ctx)
-		}()
+		s.gate.spawn(work)
 	}
 	return s, nil
 }

@@ -29,7 +29,7 @@ func (s memory) use(ctx context.Context, m moment) (done func(), err error) {
 			delete(k.users, m.ID)
 		}
 		k.mu.Unlock()
-		k.kick()
+		k.work.ring()
 	}
 	for {
 		left, err, _ := k.fetches.Do(string(m.ID), func() (any, error) {

@@ -106,6 +106,8 @@ func (f *Files) modeFor(ctx context.Context, computer, p string) (uint32, error)
 		return 0o644, nil
 	case err != nil:
 		return 0, err
+	case info.Kind == "symlink":
+		return 0, nil // the guest sees where it leads
 	case info.Kind != "file":
 		return 0o644, nil
 	}

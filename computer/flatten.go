@@ -215,7 +215,7 @@ func (f flattening) record(ctx context.Context, m merge) error {
 			f.s.log.Warn("a merged root disk is removed when the daemon starts again", "disk", id, "err", err)
 		}
 	}
-	f.s.keeper.kick()
+	f.s.keeper.work.ring()
 	return nil
 }
 

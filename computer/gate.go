@@ -38,6 +38,18 @@ func (g *gate) enter(ctx context.Context) (bounded context.Context, leave func()
 	return bounded, func() { stop(); cancel(); g.wg.Done() }, nil
 }
 
+// spawn does work beside the verbs until the gate is closed.
+func (g *gate) spawn(work func(context.Context)) {
+	ctx, leave, err := g.enter(g.ctx)
+	if err != nil {
+		return // it is closed
+	}
+	go func() {
+		defer leave()
+		work(ctx)
+	}()
+}
+
 // close ends the verbs at work and waits for them.
 func (g *gate) close() {
 	g.mu.Lock()

@@ -21,7 +21,7 @@ import (
 // all else, and takes the memory of those that are there off this disk when all
 // together take too much of it.
 type keeper struct {
-	kicks chan struct{} // holds one token when there may be something to do
+	work bell // there may be something to do
 
 	mu      sync.Mutex
 	storing holt.MomentID // the one that is on its way; ""
@@ -32,15 +32,7 @@ type keeper struct {
 }
 
 func newKeeper() *keeper {
-	return &keeper{kicks: make(chan struct{}, 1), users: map[holt.MomentID]int{}}
-}
-
-// kick says that there may be something to do.
-func (k *keeper) kick() {
-	select {
-	case k.kicks <- struct{}{}:
-	default:
-	}
+	return &keeper{work: newBell(), users: map[holt.MomentID]int{}}
 }
 
 // begin says that a moment is being stored until done is called; forget cancels it.
@@ -81,7 +73,7 @@ func (s memory) keep(ctx context.Context) {
 		s.keepRound(ctx)
 		timer := time.NewTimer(keepEvery)
 		select {
-		case <-s.keeper.kicks:
+		case <-s.keeper.work:
 		case <-timer.C:
 		case <-ctx.Done():
 		}
@@ -137,7 +129,7 @@ func (s memory) renewRound(ctx context.Context) error {
 // renew has a moment in the archive lie over the disks that there are now.
 func (s memory) renew(ctx context.Context, m moment) error {
 	s.disks.still.Lock()
-	defer s.seats.rested()
+	defer s.seats.idle.ring()
 	defer s.disks.still.Unlock()
 	ctx, done := s.keeper.begin(ctx, m.ID)
 	defer done()
@@ -238,7 +230,7 @@ func (s memory) store(ctx context.Context, m moment) error {
 		return err
 	}
 	s.disks.still.Lock() // a merge may have it for minutes: before begin, so that forget never waits for that
-	defer s.seats.rested()
+	defer s.seats.idle.ring()
 	defer s.disks.still.Unlock()
 	ctx, done := s.keeper.begin(ctx, m.ID)
 	defer done()

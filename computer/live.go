@@ -51,7 +51,7 @@ type live struct {
 	diskSizeMB int // MiB; 0 unless its disk is larger than the guest believes
 
 	greeted func(context.Context) error // writes down that the guest has its identity
-	stood   chan struct{}               // holds one when the guest's processors stood still
+	stood   bell                        // the guest's processors stood still
 
 	ctx    context.Context
 	cancel context.CancelFunc // nil before connect
@@ -291,14 +291,6 @@ func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
 	}
 	return nil
-}
-
-// hasStood says that the guest's processors stood still.
-func (l *live) hasStood() {
-	select {
-	case l.stood <- struct{}{}:
-	default:
-	}
 }
 
 // beat returns when the channel has ended or the agent stops answering: a

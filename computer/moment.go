@@ -161,7 +161,7 @@ func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err er
 	if lost := s.disks.dropLeft(ctx); lost != nil {
 		s.log.Warn("what was merged is removed from the archive later", "err", lost)
 	}
-	s.seats.rested() // disks may be needed by nothing but another now
+	s.seats.idle.ring() // disks may be needed by nothing but another now
 	return freed + disks, err
 }
 

@@ -82,6 +82,12 @@ const momentColumns = `id, name, computer, kind, parent, state, disk, next, cpus
 	(SELECT name FROM computer c WHERE c.id = moment.computer), workspace, stopped,
 	(SELECT workspace_name FROM computer c WHERE c.workspace = moment.workspace)`
 
+// tell says of a moment how it was taken.
+func (m *moment) tell(report machine.SnapshotReport) {
+	m.report = report
+	m.PauseMS, m.Throttle, m.Forced = float64(report.Pause.Microseconds())/1000, report.Throttle, report.Forced
+}
+
 // list returns the moments that a condition selects.
 func (t momentTable) list(ctx context.Context, condition string, args ...any) (all []moment, err error) {
 	err = read(ctx, t.d, func(tx *db.Tx) error {
@@ -98,8 +104,7 @@ func (t momentTable) list(ctx context.Context, condition string, args ...any) (a
 			if err := json.Unmarshal(row.Bytes(10), &m.report); err != nil {
 				return fmt.Errorf("decode moment %s: %w", m.ID, err)
 			}
-			m.PauseMS = float64(m.report.Pause.Microseconds()) / 1000
-			m.Throttle = m.report.Throttle
+			m.tell(m.report)
 			m.Bytes = t.allocated(m.ID)
 			all = append(all, m)
 			return nil
@@ -303,15 +308,37 @@ func (t momentTable) erase(ctx context.Context, id holt.MomentID) error {
 }
 
 // forksOf returns the computers that were forked from a moment.
-func (t momentTable) forksOf(ctx context.Context, id holt.MomentID) (all []holt.Dependent, err error) {
+func (t momentTable) forksOf(ctx context.Context, id holt.MomentID) ([]holt.Dependent, error) {
+	return t.forks(ctx, `parent_moment = ?`, id)
+}
+
+// forksOfComputer returns the computers that were forked from another.
+func (t momentTable) forksOfComputer(ctx context.Context, id holt.ComputerID) ([]holt.Dependent, error) {
+	return t.forks(ctx, `parent = ?`, id)
+}
+
+func (t momentTable) forks(ctx context.Context, where string, id any) (all []holt.Dependent, err error) {
 	err = read(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Query(`SELECT id, name FROM computer WHERE parent_moment = ? AND state <> 'creating' ORDER BY name`, []any{id}, func(row *db.Row) error {
+		return tx.Query(`SELECT id, name FROM computer WHERE `+where+` AND state <> 'creating' ORDER BY name`, []any{id}, func(row *db.Row) error {
 			all = append(all, holt.Dependent{ID: holt.ComputerID(row.Text(0)), Name: row.Text(1)})
 			return nil
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read forks of moment: %w", err)
+		return nil, fmt.Errorf("read forks: %w", err)
 	}
 	return all, nil
+}
+
+// relatives are the moments that go with a computer, and its forks, which stay.
+func (t momentTable) relatives(ctx context.Context, id holt.ComputerID) (out holt.DeletedComputer, err error) {
+	all, err := t.list(ctx, `WHERE state = 'ready' AND computer = ? ORDER BY created, id`, id)
+	if err != nil {
+		return out, err
+	}
+	for _, m := range all {
+		out.Moments = append(out.Moments, holt.NamedMoment{ID: m.ID, Name: m.Name})
+	}
+	out.Forks, err = t.forksOfComputer(ctx, id)
+	return out, err
 }

@@ -10,7 +10,7 @@ import (
 // seats are the places of computers in memory: each has a lock, and a machine
 // while one runs. A computer that needs neither has none.
 type seats struct {
-	idle chan struct{} // holds one when a computer may have come to rest
+	idle bell // there may be something to do at computers that rest
 
 	mu   sync.Mutex
 	set  map[holt.ComputerID]*seat
@@ -25,7 +25,7 @@ type seat struct {
 }
 
 func newSeats() *seats {
-	return &seats{idle: make(chan struct{}, 1), set: map[holt.ComputerID]*seat{}, came: make(chan struct{})}
+	return &seats{idle: newBell(), set: map[holt.ComputerID]*seat{}, came: make(chan struct{})}
 }
 
 // coming returns a channel that is closed when any computer next gets a machine.
@@ -152,14 +152,6 @@ func (s *seats) at(id holt.ComputerID) *seat {
 func (s *seats) tidy(id holt.ComputerID) {
 	if seat := s.set[id]; seat.users == 0 && seat.live == nil {
 		delete(s.set, id)
-		s.rested()
-	}
-}
-
-// rested says that there may be something to do at computers that rest.
-func (s *seats) rested() {
-	select {
-	case s.idle <- struct{}{}:
-	default:
+		s.idle.ring()
 	}
 }

@@ -135,9 +135,9 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (momen
 	}
 	s.log.Info("moment taken", "computer", r.ID, "moment", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
 		"throttle", m.report.Throttle, "forced", m.report.Forced)
-	l.hasStood()
+	l.stood.ring()
 	s.prune(ctx, r.ID)
-	s.keeper.kick()
+	s.keeper.work.ring()
 	return m, nil
 }
 
@@ -183,9 +183,9 @@ func (s memory) complete(ctx context.Context, r *record, m *moment, report machi
 	if err != nil {
 		return err
 	}
-	m.report, m.Bytes = report, s.moments.allocated(m.ID)
+	m.tell(report)
+	m.Bytes = s.moments.allocated(m.ID)
 	m.CPUs, m.MemoryMB = im.Spec.CPUs, im.Spec.MemoryMB // the record may say what comes with the next start
-	m.PauseMS, m.Throttle = float64(report.Pause.Microseconds())/1000, report.Throttle
 	then := *r
 	then.disk, then.moment, then.Reason = m.next, m.ID, ""
 	if ended {

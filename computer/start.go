@@ -111,7 +111,7 @@ func unreachable(r record) error {
 func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
 		id: r.ID, ws: ws, release: release, log: s.log, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
-		hostname: r.Name, fresh: true, stood: make(chan struct{}, 1), up: make(chan struct{}), runs: newRunSet(),
+		hostname: r.Name, fresh: true, stood: newBell(), up: make(chan struct{}), runs: newRunSet(),
 	}
 	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
 	l.greeted = func(ctx context.Context) error {

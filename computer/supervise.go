@@ -1,5 +1,7 @@
 package computer
 
+import "context"
+
 // supervision notices when a machine ends that nobody ended.
 type supervision struct {
 	s *Store
@@ -8,18 +10,13 @@ type supervision struct {
 
 // watch begins it; it ends with the machine or the daemon.
 func (v supervision) watch() {
-	_, leave, err := v.s.gate.enter(v.s.gate.ctx)
-	if err != nil {
-		return // the daemon is ending
-	}
-	go func() {
-		defer leave()
+	v.s.gate.spawn(func(context.Context) {
 		select {
 		case <-v.l.ctx.Done():
 		case <-v.l.m.Done():
 			v.died()
 		}
-	}()
+	})
 }
 
 // died records that a machine has ended, unless a verb that holds the

@@ -194,7 +194,10 @@ func TestKilledAtEachStep(t *testing.T) {
 			}
 			deleted := make(chan error, 1)
 			caller := connect(t, dir)
-			go func() { deleted <- caller.Computers.Delete(context.Background(), "curie", "") }()
+			go func() {
+				_, err := caller.Computers.Delete(context.Background(), "curie", "")
+				deleted <- err
+			}()
 			p.wait()
 			p = spawn(t, dir, "")
 			if err := <-deleted; err != nil {

@@ -66,7 +66,7 @@ func (d *Daemon) endComputers(ctx context.Context, action holt.DownAction, repor
 	var g errgroup.Group
 	g.SetLimit(stopsAtOnce)
 	for _, c := range all {
-		if c.State == holt.ComputerStopped || c.State == holt.ComputerPaused || c.State == holt.ComputerFailed {
+		if rests(c.State) {
 			continue
 		}
 		if action == holt.DownKeep {
@@ -74,14 +74,15 @@ func (d *Daemon) endComputers(ctx context.Context, action holt.DownAction, repor
 			continue
 		}
 		g.Go(func() error {
-			err := d.endComputer(ctx, c, action)
+			state, err := d.endComputer(ctx, c, action)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
+			switch {
+			case err != nil:
 				errs = append(errs, fmt.Errorf("end %s: %w", c.Name, err))
-			} else if action == holt.DownPause {
+			case state == holt.ComputerPaused:
 				report.Paused = append(report.Paused, c.Name)
-			} else {
+			case state == holt.ComputerStopped:
 				report.Stopped = append(report.Stopped, c.Name)
 			}
 			return nil
@@ -93,15 +94,26 @@ func (d *Daemon) endComputers(ctx context.Context, action holt.DownAction, repor
 	return errors.Join(errs...)
 }
 
-// endComputer stops or pauses a computer, whatever is being done with it now.
-func (d *Daemon) endComputer(ctx context.Context, c holt.Computer, action holt.DownAction) error {
+// rests says whether a computer has no machine that would have to end.
+func rests(s holt.ComputerState) bool {
+	return s == holt.ComputerStopped || s == holt.ComputerPaused || s == holt.ComputerFailed
+}
+
+// endComputer stops or pauses a computer, whatever is being done with it now, and returns
+// what it is then; "" if it is gone.
+func (d *Daemon) endComputer(ctx context.Context, c holt.Computer, action holt.DownAction) (holt.ComputerState, error) {
 	end := d.computers.Stop
 	if action == holt.DownPause {
 		end = d.computers.Memory().Pause
 	}
-	_, err := end(ctx, string(c.ID), "")
-	if holt.CodeOf(err) == holt.NotFound {
-		return nil // it was being deleted, or its creation was undone
+	now, err := end(ctx, string(c.ID), "")
+	if holt.CodeOf(err) == holt.Conflict { // one that was being stopped cannot be paused, and need not be
+		if is, lost := d.computers.Get(ctx, string(c.ID)); lost == nil && rests(is.State) {
+			now, err = is, nil
+		}
 	}
-	return err
+	if holt.CodeOf(err) == holt.NotFound {
+		return "", nil // it was being deleted, or its creation was undone
+	}
+	return now.State, err
 }

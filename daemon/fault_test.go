@@ -70,7 +70,7 @@ func TestCreateUndone(t *testing.T) {
 	}
 	// What cannot be undone is kept as failed, until delete gets through.
 	at = "delete/disk"
-	if err := d.Computers().Delete(t.Context(), "curie", ""); !errors.Is(err, broken) {
+	if _, err := d.Computers().Delete(t.Context(), "curie", ""); !errors.Is(err, broken) {
 		t.Fatal(err)
 	}
 	c, err := d.Computers().Get(t.Context(), "curie")
@@ -82,7 +82,7 @@ func TestCreateUndone(t *testing.T) {
 	_, err = d.Computers().Runs().Start(t.Context(), "curie", holt.RunSpec{Command: "true"}, "")
 	wantCode(t, err, holt.Conflict)
 	at = ""
-	if err := d.Computers().Delete(t.Context(), "curie", ""); err != nil {
+	if _, err := d.Computers().Delete(t.Context(), "curie", ""); err != nil {
 		t.Fatal(err)
 	}
 	empty(t, dir)
@@ -147,7 +147,7 @@ func TestSameKey(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	for range 2 {
-		if err := computers.Delete(ctx, "curie", "delete"); err != nil {
+		if _, err := computers.Delete(ctx, "curie", "delete"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -303,7 +303,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	fill(t, ballast)
-	if err := d.Computers().Delete(t.Context(), "fermi", ""); err != nil {
+	if _, err := d.Computers().Delete(t.Context(), "fermi", ""); err != nil {
 		t.Error("delete on a full disk:", err)
 	}
 	empty(t, dir)

@@ -53,7 +53,7 @@ func TestLife(t *testing.T) {
 	if again, err := d.Computers().Start(t.Context(), "einstein", ""); err != nil || again.State != holt.ComputerRunning {
 		t.Fatalf("a second start: %+v %v", again, err)
 	}
-	if err := d.Computers().Delete(t.Context(), "einstein", ""); err != nil {
+	if _, err := d.Computers().Delete(t.Context(), "einstein", ""); err != nil {
 		t.Fatal(err)
 	}
 	_, err = d.Computers().Get(t.Context(), "einstein")
@@ -121,7 +121,7 @@ func TestTenAtOnce(t *testing.T) {
 	}
 	for _, c := range all {
 		wg.Go(func() {
-			if err := d.Computers().Delete(context.Background(), c.Name, ""); err != nil {
+			if _, err := d.Computers().Delete(context.Background(), c.Name, ""); err != nil {
 				t.Error(err)
 			}
 		})

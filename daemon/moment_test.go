@@ -244,7 +244,7 @@ func TestMoments(t *testing.T) {
 	v.forkOfForks(kept, forked)
 	v.refuses()
 	for _, name := range all[2:] {
-		if err := v.Computers.Delete(ctx, name, ""); err != nil {
+		if _, err := v.Computers.Delete(ctx, name, ""); err != nil {
 			t.Error(err)
 		}
 	}
@@ -346,7 +346,7 @@ func (v *vm) forkOfForks(kept holt.Moment, forked holt.ForkedComputers) {
 		t.Errorf("%+v %v", got, err)
 	}
 	for _, name := range []string{"bohr", "curie"} {
-		if err := v.Computers.Delete(ctx, name, ""); err != nil {
+		if _, err := v.Computers.Delete(ctx, name, ""); err != nil {
 			t.Error(err)
 		}
 	}
@@ -409,7 +409,7 @@ func (v *vm) remove(name string) {
 	if report, err := v.Workspaces.Check(v.t.Context(), name); err != nil || len(report.Problems) > 0 {
 		v.t.Errorf("check of %s: %v %v", name, report.Problems, err)
 	}
-	if err := v.Computers.Delete(v.t.Context(), name, ""); err != nil {
+	if _, err := v.Computers.Delete(v.t.Context(), name, ""); err != nil {
 		v.t.Error(err)
 	}
 }

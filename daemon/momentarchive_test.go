@@ -64,7 +64,7 @@ func (v *vm) putAway(computer string) {
 	if said := v.says("back", "cat /run/away") + v.says(computer, "cat /run/away"); said != "beforeafter" {
 		t.Errorf("from the archive: %q", said)
 	}
-	if err := v.Computers.Delete(ctx, "back", ""); err != nil {
+	if _, err := v.Computers.Delete(ctx, "back", ""); err != nil {
 		t.Error(err)
 	}
 	if freed, err := v.Moments.Delete(ctx, "away", ""); err != nil || freed.Archived == 0 {

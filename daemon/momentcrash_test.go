@@ -57,7 +57,7 @@ func TestKilledInMoments(t *testing.T) {
 	v.restoresUnrun("curie")
 	v.says("curie", "echo on > hold")
 	v.until("curie", "cat released 2>/dev/null || true", "on")
-	if err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
+	if _, err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
 		t.Error(err)
 	}
 	v.nothingKept()
@@ -110,7 +110,7 @@ func (v *vm) flatOut(computer string) {
 		}
 	}
 	t.Logf("written and changed flat out: pause %.0f ms", m.PauseMS)
-	if err := v.Computers.Delete(ctx, "flat-out", ""); err != nil {
+	if _, err := v.Computers.Delete(ctx, "flat-out", ""); err != nil {
 		t.Error(err)
 	}
 	if _, err := v.Moments.Delete(ctx, string(m.ID), ""); err != nil {
@@ -181,7 +181,7 @@ func (v *vm) killedAt(point, verb, key string) {
 			t.Errorf("%s: %+v says %q", point, c, said)
 		}
 		of[c.Parent.Moment] = true
-		if err := v.Computers.Delete(ctx, c.Name, ""); err != nil {
+		if _, err := v.Computers.Delete(ctx, c.Name, ""); err != nil {
 			t.Error(point, err)
 		}
 	}
@@ -247,7 +247,7 @@ func (v *vm) forksSome(computer string) {
 			continue
 		}
 		v.says(one.Name, "true")
-		if err := v.Computers.Delete(ctx, one.Name, ""); err != nil {
+		if _, err := v.Computers.Delete(ctx, one.Name, ""); err != nil {
 			t.Error(err)
 		}
 	}

@@ -54,7 +54,7 @@ func TestMomentsOnFullHost(t *testing.T) {
 	if _, err := v.Computers.Snapshot(t.Context(), "curie", holt.SnapshotSpec{}, ""); err != nil {
 		t.Error("with room again:", err)
 	}
-	if err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
+	if _, err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
 		t.Error(err)
 	}
 	v.nothingKept()

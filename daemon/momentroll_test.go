@@ -61,7 +61,7 @@ func (v *vm) rolls(computer string) {
 	if got := v.says("rolled", kept); got != want {
 		t.Errorf("a fork over merged disks: %q", got)
 	}
-	if err := v.Computers.Delete(ctx, "rolled", ""); err != nil {
+	if _, err := v.Computers.Delete(ctx, "rolled", ""); err != nil {
 		t.Error(err)
 	}
 	within(t, "the archive to have the merged disk only", func() bool {

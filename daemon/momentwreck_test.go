@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/machine"
 	"holt/qemu"
 )
 
@@ -101,7 +102,7 @@ func TestWreckedInMoments(t *testing.T) {
 		verb, _, _ := strings.Cut(point, "/")
 		v.wreckedAt(point, verb, fmt.Sprint("wreck-", i), heard)
 	}
-	if err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
+	if _, err := v.Computers.Delete(t.Context(), "curie", ""); err != nil {
 		t.Error(err)
 	}
 	v.nothingKept()
@@ -196,7 +197,7 @@ func (v *vm) onlyCurie(point string) {
 			continue
 		}
 		v.says(c.Name, "cat /root/synced /home/agent/synced")
-		if err := v.Computers.Delete(ctx, c.Name, ""); err != nil {
+		if _, err := v.Computers.Delete(ctx, c.Name, ""); err != nil {
 			t.Error(point, err)
 		}
 	}
@@ -220,8 +221,8 @@ func (v *vm) onlyCurie(point string) {
 	}
 }
 
-// wreck ends all machines, as the end of the host does.
-func (v *vm) wreck() {
+// machines lists the machines that run, whoever began them.
+func (v *vm) machines() []machine.Stray {
 	v.t.Helper()
 	e, err := qemu.Open(context.Background(), qemu.Options{CacheDir: v.dir})
 	if err != nil {
@@ -231,7 +232,13 @@ func (v *vm) wreck() {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	for _, s := range all {
+	return all
+}
+
+// wreck ends all machines, as the end of the host does.
+func (v *vm) wreck() {
+	v.t.Helper()
+	for _, s := range v.machines() {
 		if err := s.Kill(); err != nil {
 			v.t.Error(err)
 		}

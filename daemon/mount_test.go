@@ -84,7 +84,7 @@ func TestHostMount(t *testing.T) {
 	if err := spaces.Unmount(ctx, at, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Computers().Delete(ctx, "curie", ""); err != nil {
+	if _, err := d.Computers().Delete(ctx, "curie", ""); err != nil {
 		t.Fatal(err)
 	}
 	if w, err := spaces.Get(ctx, "notes"); err != nil || w.Computer != "" {

@@ -256,7 +256,7 @@ func TestLogs(t *testing.T) {
 	console(t, dir, c.ID, "\nfourth\n") // the guest may be in the middle of a line
 	shows("fourth")
 	go func() { _, _ = io.Copy(io.Discard, r) }()
-	if err := d.Computers().Delete(t.Context(), "curie", ""); err != nil {
+	if _, err := d.Computers().Delete(t.Context(), "curie", ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-followed; holt.CodeOf(err) != holt.NotFound {

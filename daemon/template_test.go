@@ -90,7 +90,7 @@ func TestTemplates(t *testing.T) {
 		if report, err := v.Workspaces.Check(t.Context(), name); err != nil || len(report.Problems) > 0 {
 			t.Errorf("check of %s: %v %v", name, report.Problems, err)
 		}
-		if err := v.Computers.Delete(t.Context(), name, ""); err != nil {
+		if _, err := v.Computers.Delete(t.Context(), name, ""); err != nil {
 			t.Error(err)
 		}
 	}

@@ -95,9 +95,13 @@ type description struct {
 	Bytes       int64  `json:"actual-size"` // of the host's disk
 }
 
-func (e *Engine) describe(ctx context.Context, path string) (d description, err error) {
-	// -U: a frozen overlay may be in use by other machines, read-only.
-	out, err := exec.CommandContext(ctx, e.img, "info", "-U", "--output=json", "-f", "qcow2", path).Output()
+func (e *Engine) describe(ctx context.Context, path string) (description, error) {
+	return e.info(ctx, path, "-U") // a frozen overlay may be in use by other machines, read-only
+}
+
+func (e *Engine) info(ctx context.Context, path string, flags ...string) (d description, err error) {
+	args := append([]string{"info", "--output=json", "-f", "qcow2"}, flags...)
+	out, err := exec.CommandContext(ctx, e.img, append(args, "--", path)...).Output()
 	if err != nil {
 		return d, holt.Errorf(holt.Corrupt, "look at disk %s: %w", path, err)
 	}

@@ -24,7 +24,7 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 	if _, err := os.Stat(path); err != nil {
 		return holt.Errorf(holt.NotFound, "merge disk: %w", err)
 	}
-	top, err := e.describe(ctx, path)
+	top, err := e.unused(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -41,9 +41,6 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 		return remove(under)
 	case !sameFile(top.Base, under): // the directory may have been moved
 		return holt.Errorf(holt.Conflict, "disk %s lies over %s, not over %s", path, clip(top.Base), under)
-	}
-	if err := e.unused(ctx, path); err != nil {
-		return err
 	}
 	if err := roomFor(filepath.Dir(path), min(top.Bytes, bottom.Bytes)/mib+mergeSpareMB); err != nil {
 		return err
@@ -125,12 +122,16 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// unused refuses a disk that a machine has open: without -U, qemu-img keeps to its locks.
-func (e *Engine) unused(ctx context.Context, path string) error {
-	if out, err := exec.CommandContext(ctx, e.img, "info", "-f", "qcow2", path).CombinedOutput(); err != nil {
-		return holt.Errorf(holt.Unavailable, "disk %s is in use: %w: %s", path, err, clip(strings.TrimSpace(string(out))))
+// unused describes a disk that no machine has open: without -U, qemu-img keeps to its locks.
+func (e *Engine) unused(ctx context.Context, path string) (description, error) {
+	d, err := e.info(ctx, path)
+	if err == nil {
+		return d, nil
 	}
-	return nil
+	if _, err := e.describe(ctx, path); err != nil {
+		return d, err
+	}
+	return d, holt.Errorf(holt.Unavailable, "disk %s is in use: %w", path, err)
 }
 
 // image runs qemu-img, which ends with this process: another daemon must not

@@ -157,7 +157,7 @@ func (s *snapshot) converge(ctx context.Context) error {
 	return s.stream.await(ctx, func(now migration) error {
 		s.report.Rounds = max(s.report.Rounds, now.RAM.Rounds)
 		s.report.Throttle = max(s.report.Throttle, now.Throttle)
-		if s.oneRound() || now.RAM.Rounds < s.spec.MaxRounds || s.report.Forced {
+		if s.oneRound() || now.Status == statusPreSwitchover || now.RAM.Rounds < s.spec.MaxRounds || s.report.Forced {
 			return nil
 		}
 		s.report.Forced = true

@@ -55,15 +55,17 @@ func (s *Server) computers(api huma.API) {
 	s.life(api, "stop", "Shut a computer down; both disks stay", nouns.Stop)
 
 	op = describe(http.MethodDelete, "/v1/computers/{computer}", "deleteComputer", tag, "Delete a computer with its root disk and the workspace that was made with it")
+	op.Description = "Its moments go with it. Its forks go on; the answer names both."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneComputer
 		Keyed
-	}) (*noContent, error) {
+	}) (*reply[holt.DeletedComputer], error) {
 		ref, err := parseRef(in.Computer)
 		if err != nil {
 			return nil, err
 		}
-		return &noContent{}, nouns.Delete(ctx, ref, in.Key)
+		deleted, err := nouns.Delete(ctx, ref, in.Key)
+		return &reply[holt.DeletedComputer]{deleted}, err
 	})
 	s.logs(api)
 }

@@ -48,9 +48,9 @@ type Computers interface {
 	Start(ctx context.Context, ref, key string) (holt.Computer, error)
 	// Stop shuts down and keeps both disks. Stopping a stopped one changes nothing.
 	Stop(ctx context.Context, ref, key string) (holt.Computer, error)
-	// Delete removes the machine and its root disk, and its workspace too if
-	// Create made that.
-	Delete(ctx context.Context, ref, key string) error
+	// Delete removes the machine and its root disk, its moments, and its workspace
+	// too if Create made that. Its forks go on.
+	Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error)
 	// Logs writes the console log of the machine.
 	Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error
 	Memory

@@ -95,7 +95,7 @@ func life(t *testing.T, n server.Nouns) {
 	_, err := n.Computers.Create(ctx, holt.ComputerSpec{Name: "einstein"}, "")
 	WantCode(t, err, holt.AlreadyExists)
 	fail(t, n.Computers.Logs(ctx, "einstein", holt.LogQuery{}, new(bytes.Buffer)))
-	fail(t, n.Computers.Delete(ctx, "einstein", ""))
+	Must(n.Computers.Delete(ctx, "einstein", ""))(t)
 	_, err = n.Computers.Get(ctx, "einstein")
 	WantCode(t, err, holt.NotFound)
 	_, err = n.Workspaces.Get(ctx, "einstein") // it was made with the computer
@@ -129,7 +129,8 @@ func unknown(t *testing.T, n server.Nouns) {
 	WantCode(t, err, holt.NotFound)
 	_, err = n.Computers.Stop(ctx, "nobody", "")
 	WantCode(t, err, holt.NotFound)
-	WantCode(t, n.Computers.Delete(ctx, "nobody", ""), holt.NotFound)
+	_, err = n.Computers.Delete(ctx, "nobody", "")
+	WantCode(t, err, holt.NotFound)
 	_, err = n.Runs.Start(ctx, "nobody", holt.RunSpec{Command: "true"}, "")
 	WantCode(t, err, holt.NotFound)
 	_, err = n.Runs.Get(ctx, holt.NewRunID())

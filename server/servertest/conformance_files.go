@@ -174,7 +174,7 @@ func workspaceVerbs(t *testing.T, n server.Nouns) {
 	if report := Must(n.Workspaces.Check(ctx, "data"))(t); len(report.Problems) > 0 {
 		t.Errorf("problems: %q", report.Problems)
 	}
-	fail(t, n.Computers.Delete(ctx, "volta", ""))
+	Must(n.Computers.Delete(ctx, "volta", ""))(t)
 	Must(n.Workspaces.Get(ctx, "data"))(t) // it was there before the computer
 	fail(t, n.Workspaces.Delete(ctx, "data", ""))
 	if all := Must(n.Workspaces.List(ctx))(t); len(all) != 0 {

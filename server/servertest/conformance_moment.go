@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"slices"
 	"testing"
 
 	"holt"
@@ -64,6 +65,30 @@ func momentVerbs(t *testing.T, n server.Nouns) {
 	if got := Must(n.Computers.Resume(ctx, "einstein", ""))(t); got.State != holt.ComputerRunning {
 		t.Errorf("resumed: %s", got.State)
 	}
+	deleteRelated(t, n)
+}
+
+// deleteRelated: a computer's moments go with it and its forks go on, and both are named.
+func deleteRelated(t *testing.T, n server.Nouns) {
+	ctx := t.Context()
+	dusk := Must(n.Computers.Snapshot(ctx, "einstein", holt.SnapshotSpec{Name: "dusk"}, ""))(t)
+	gone := Must(n.Computers.Delete(ctx, "einstein", "delete-einstein"))(t)
+	var forks []string
+	for _, one := range gone.Forks {
+		forks = append(forks, one.Name)
+	}
+	if !slices.Equal(forks, []string{"older", "try-1", "try-2"}) || !slices.Contains(gone.Moments, holt.NamedMoment{ID: dusk.ID, Name: "dusk"}) {
+		t.Errorf("deleted with it: %+v", gone)
+	}
+	if again := Must(n.Computers.Delete(ctx, "einstein", "delete-einstein"))(t); len(again.Moments) != len(gone.Moments) || len(again.Forks) != 3 {
+		t.Errorf("a repeated delete: %+v, the first %+v", again, gone)
+	}
+	if all := Must(n.Moments.List(ctx, ""))(t); slices.ContainsFunc(all, func(m holt.Moment) bool { return m.ComputerID == dusk.ComputerID }) {
+		t.Errorf("moments of a computer that is gone: %+v", all)
+	}
+	if got := Must(n.Computers.Get(ctx, "older"))(t); got.State != holt.ComputerRunning || got.Parent == nil || got.Parent.Name != "" {
+		t.Errorf("a fork of a computer that is gone: %+v", got)
+	}
 }
 
 // restoreMoments leaves einstein where it was.
@@ -91,8 +116,8 @@ func restoreMoments(t *testing.T, n server.Nouns, kept holt.Moment) {
 	for _, m := range []holt.Moment{back.Present, forth.Present} {
 		Must(n.Moments.Delete(ctx, string(m.ID), ""))(t)
 	}
-	if err := n.Computers.Delete(ctx, "bohr", ""); err != nil {
-		t.Error(err)
+	if gone := Must(n.Computers.Delete(ctx, "bohr", ""))(t); len(gone.Moments) > 0 || len(gone.Forks) > 0 {
+		t.Errorf("deleted with it: %+v", gone)
 	}
 }
 

@@ -211,17 +211,16 @@ func (n computers) turn(ref, key string, state holt.ComputerState) (holt.Compute
 	})
 }
 
-func (n computers) Delete(_ context.Context, ref, key string) error {
-	_, err := once(n.m, key, []any{"delete computer", ref}, func() (struct{}, error) {
+func (n computers) Delete(_ context.Context, ref, key string) (holt.DeletedComputer, error) {
+	return once(n.m, key, []any{"delete computer", ref}, func() (out holt.DeletedComputer, err error) {
 		c, err := n.m.computer(ref)
 		if err != nil {
-			return struct{}{}, err
+			return out, err
 		}
 		n.m.detach(c)
 		delete(n.m.computers, c.ID)
-		return struct{}{}, os.RemoveAll(n.m.root(c))
+		return n.m.orphan(c), os.RemoveAll(n.m.root(c))
 	})
-	return err
 }
 
 const console = "[    0.000000] Linux version 6.1.0\n[    0.900000] Run /init as init process\nready\n"

@@ -130,8 +130,30 @@ func (m *Memory) withForks(one holt.Moment) holt.Moment {
 			one.Forks = append(one.Forks, holt.Dependent{ID: c.ID, Name: c.Name})
 		}
 	}
+	slices.SortFunc(one.Forks, byName)
 	return one
 }
+
+// orphan removes the moments of a computer that is gone, and says which computers came from it;
+// the lock is held.
+func (m *Memory) orphan(c *holt.Computer) (out holt.DeletedComputer) {
+	m.moments = slices.DeleteFunc(m.moments, func(one holt.Moment) bool {
+		if one.ComputerID == c.ID {
+			out.Moments = append(out.Moments, holt.NamedMoment{ID: one.ID, Name: one.Name})
+		}
+		return one.ComputerID == c.ID
+	})
+	for _, child := range m.computers {
+		if child.Parent != nil && child.Parent.ID == c.ID {
+			child.Parent = &holt.Origin{ID: c.ID, Moment: child.Parent.Moment}
+			out.Forks = append(out.Forks, holt.Dependent{ID: child.ID, Name: child.Name})
+		}
+	}
+	slices.SortFunc(out.Forks, byName)
+	return out
+}
+
+func byName(a, b holt.Dependent) int { return cmp.Compare(a.Name, b.Name) }
 
 func (n moments) Get(_ context.Context, ref string) (holt.Moment, error) {
 	n.m.mu.Lock()
