@@ -114,7 +114,7 @@ func TestOutputSurvivesStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	look() // this guest has never heard of them
-	if err := p.Computers.Delete(t.Context(), "curie", ""); err != nil {
+	if _, err := p.Computers.Delete(t.Context(), "curie", ""); err != nil {
 		t.Error(err)
 	}
 	empty(t, dir)
