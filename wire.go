@@ -118,6 +118,13 @@ type Image struct {
 	Bytes     int64      `json:"bytes,omitempty" doc:"what it takes on the host"`
 	BuiltAt   *time.Time `json:"built_at,omitempty"`
 	Computers int        `json:"computers,omitempty" doc:"how many computers' disks stand on it, of every daemon that shares the images"`
+	Ready     []Shape    `json:"ready,omitempty" doc:"shapes in which it was booted and is kept: new computers of these go on from there, others boot"`
+}
+
+// Shape is what of its host a computer has. Zero fields take the defaults.
+type Shape struct {
+	CPUs     int `json:"cpus,omitempty" minimum:"0" doc:"virtual processors; default: 1"`
+	MemoryMB int `json:"memory_mb,omitempty" minimum:"0" doc:"MiB; default: 1024"`
 }
 
 // Health says that the daemon answers, and what it is.

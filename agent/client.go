@@ -59,6 +59,15 @@ type Readiness struct {
 	// State is systemd's: running, degraded (a unit has failed), maintenance, stopping, …;
 	// running of a machine that has another init.
 	State string `json:"state"`
+	// Unready are those of the units asked for that are not up, at most 8.
+	Unready []Unit `json:"unready,omitempty"`
+}
+
+// Unit is a unit of systemd that is not up.
+type Unit struct {
+	Name  string `json:"name"`
+	State string `json:"state"`         // as systemctl shows it: failed (failed), activating (auto-restart)
+	Log   string `json:"log,omitempty"` // the end of it, lines
 }
 
 // HostEntry is one line of /etc/hosts.
@@ -297,12 +306,12 @@ func (c *Client) Configure(ctx context.Context, id Identity) (Identified, error)
 }
 
 // Ready returns once the machine's init has started all that it starts by
-// itself, and the root file system is synced.
-func (c *Client) Ready(ctx context.Context) (Readiness, error) {
+// itself, or limit has passed (zero: none), and the root file system is synced. It
+// says which of the units named are not up then.
+func (c *Client) Ready(ctx context.Context, units []string, limit time.Duration) (Readiness, error) {
 	var r Readiness
-	err := c.call(ctx, opReady, nil, &r)
-	r.State = plain(r.State, maxWord)
-	return r, err
+	err := c.call(ctx, opReady, readyArgs{Units: units, LimitMS: limit.Milliseconds()}, &r)
+	return vetReadiness(r, units), err
 }
 
 // Freeze flushes and freezes the root file system until Thaw or until limit has

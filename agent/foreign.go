@@ -4,6 +4,7 @@ import (
 	"math"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -65,6 +66,28 @@ func vetIdentified(d Identified) Identified {
 		d.HostKeys[i] = plain(kind, maxWord)
 	}
 	return d
+}
+
+// What is said of units that are not up.
+const (
+	mostUnready = 8
+	mostLines   = 20 // of the log of each
+)
+
+// vetReadiness bounds what a guest says of its units. Their names are from those it was asked for.
+func vetReadiness(r Readiness, units []string) Readiness {
+	r.State = plain(r.State, maxWord)
+	r.Unready = slices.DeleteFunc(r.Unready, func(u Unit) bool { return !slices.Contains(units, u.Name) })
+	r.Unready = r.Unready[:min(len(r.Unready), mostUnready)]
+	for i, u := range r.Unready {
+		lines := strings.Split(u.Log, "\n")
+		lines = lines[max(0, len(lines)-mostLines):]
+		for j, line := range lines {
+			lines[j] = plain(line, maxWord)
+		}
+		r.Unready[i].State, r.Unready[i].Log = plain(u.State, maxWord), strings.Join(lines, "\n")
+	}
+	return r
 }
 
 var signalRE = regexp.MustCompile(`^SIG[A-Z0-9+-]{1,16}$`)

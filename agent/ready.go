@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,19 +20,21 @@ import (
 
 // ready waits until init has started what it starts by itself. The workspace may
 // not be served yet, so nothing here looks at it.
-func (s *Server) ready(ctx context.Context, _ json.RawMessage) (any, error) {
+func (s *Server) ready(ctx context.Context, raw json.RawMessage) (any, error) {
+	args, err := decode[readyArgs](raw)
+	if err != nil {
+		return nil, err
+	}
 	if !s.opt.Machine {
 		return nil, errNoMachine
 	}
 	r := Readiness{State: "running"}
 	if _, err := os.Lstat(initPath); !errors.Is(err, fs.ErrNotExist) {
-		if err := awaitSystemd(ctx); err != nil {
+		if r.State, err = awaitStarted(ctx, time.Duration(args.LimitMS)*time.Millisecond); err != nil {
 			return nil, err
 		}
-		// Its exit status is not 0 unless all is well; what it says counts.
-		out, err := exec.CommandContext(ctx, "systemctl", "is-system-running", "--wait").Output()
-		if r.State = strings.TrimSpace(string(out)); r.State == "" {
-			return nil, fmt.Errorf("ask systemd whether all is started: %w", err)
+		if r.Unready, err = unready(ctx, args.Units); err != nil {
+			return nil, err
 		}
 	}
 	root, err := os.Open("/")
@@ -42,6 +46,72 @@ func (s *Server) ready(ctx context.Context, _ json.RawMessage) (any, error) {
 		return nil, fmt.Errorf("sync root file system: %w", err)
 	}
 	return r, nil
+}
+
+// awaitStarted waits until systemd has started all, or limit has passed, and returns what it says of itself.
+func awaitStarted(ctx context.Context, limit time.Duration) (state string, err error) {
+	bounded, cancel := ctx, func() {}
+	if limit > 0 {
+		bounded, cancel = context.WithTimeout(ctx, limit)
+	}
+	defer cancel()
+	if err := awaitSystemd(bounded); err != nil {
+		return "", err
+	}
+	// Its exit status is not 0 unless all is well; what it says counts.
+	out, err := exec.CommandContext(bounded, "systemctl", "is-system-running", "--wait").Output()
+	if len(out) == 0 && bounded.Err() != nil {
+		out, err = exec.CommandContext(ctx, "systemctl", "is-system-running").Output()
+	}
+	if state = strings.TrimSpace(string(out)); state == "" {
+		return "", fmt.Errorf("ask systemd whether all is started: %w", err)
+	}
+	return state, nil
+}
+
+// unready returns those of the units that are neither up nor done, with the end of what each said.
+func unready(ctx context.Context, units []string) (all []Unit, err error) {
+	if len(units) == 0 {
+		return nil, nil
+	}
+	args := append([]string{"show", "--property=LoadState,ActiveState,SubState,Result", "--"}, units...)
+	out, err := exec.CommandContext(ctx, "systemctl", args...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask systemd for units: %w", err)
+	}
+	shown := strings.Split(strings.TrimSpace(string(out)), "\n\n") // in the order of the arguments
+	if len(shown) != len(units) {
+		return nil, fmt.Errorf("systemd shows %d units of %d", len(shown), len(units))
+	}
+	for i, text := range shown {
+		state := unreadyState(text)
+		if state == "" || len(all) == mostUnready {
+			continue
+		}
+		said, err := exec.CommandContext(ctx, "journalctl", "--boot", "--unit="+units[i], "--lines="+strconv.Itoa(mostLines), "--output=cat", "--no-pager").Output()
+		if err != nil {
+			said = []byte("journalctl: " + err.Error())
+		}
+		said = said[max(0, len(said)-mostLines*maxWord):]
+		all = append(all, Unit{Name: units[i], State: state, Log: strings.TrimSpace(string(said))})
+	}
+	return all, nil
+}
+
+// unreadyState says of what systemctl shows of a unit how it is, "" if it is up, or has done its work.
+func unreadyState(shown string) string {
+	p := map[string]string{}
+	for line := range strings.Lines(shown) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		p[name] = value
+	}
+	switch {
+	case p["LoadState"] != "loaded":
+		return cmp.Or(p["LoadState"], "unknown")
+	case p["ActiveState"] == "active", p["ActiveState"] == "reloading", p["ActiveState"] == "inactive" && (p["Result"] == "success" || p["Result"] == ""):
+		return ""
+	}
+	return p["ActiveState"] + " (" + p["SubState"] + ")"
 }
 
 // awaitSystemd waits until systemd heeds signals and answers.

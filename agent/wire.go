@@ -399,6 +399,11 @@ type freezeArgs struct {
 	LimitMS int64 `json:"limit_ms,omitempty"`
 }
 
+type readyArgs struct {
+	Units   []string `json:"units,omitempty"`
+	LimitMS int64    `json:"limit_ms,omitempty"`
+}
+
 type measureArgs struct {
 	Into int64 `json:"into"`
 	Out  int64 `json:"out"`

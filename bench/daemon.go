@@ -40,7 +40,7 @@ func startDaemon(ctx context.Context, b *bench, data, engine string) (*daemon, e
 	if _, err := d.cli(ctx, "image", "build", b.template); err != nil {
 		return nil, err
 	}
-	d.cmd = exec.Command(b.holt, "serve", "--engine", engine)
+	d.cmd = exec.Command(b.holt, "serve", "--engine", engine, "--renew-after", "0")
 	d.cmd.Env = d.env()
 	d.cmd.Stdout, d.cmd.Stderr = &d.said, &d.said
 	d.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}

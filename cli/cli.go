@@ -76,15 +76,20 @@ func (a *app) finish(ctx context.Context, err error) int {
 	case !a.began && holt.CodeOf(err) == holt.Internal: // cobra's
 		err = holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("holt help shows the commands, holt COMMAND --help their flags")
 	}
+	a.complain(err)
+	if errors.As(err, &own) {
+		return exitRun
+	}
+	return exitOf(holt.CodeOf(err))
+}
+
+// complain prints an error.
+func (a *app) complain(err error) {
 	e := holt.AsError(err)
 	fmt.Fprintf(a.Err, "%s %s\n", a.paint(a.Err, red, "holt:"), visible(e.Message))
 	if e.Hint != "" {
 		fmt.Fprintf(a.Err, "%s %s\n", a.paint(a.Err, bold, "hint:"), visible(e.Hint))
 	}
-	if errors.As(err, &own) {
-		return exitRun
-	}
-	return exitOf(e.Code)
 }
 
 // ownSignals marks commands that treat signals themselves.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,11 +50,11 @@ func local() cli.Local {
 			}
 			progress(cli.Progress{Stage: "packages", Fraction: 0.2})
 			progress(cli.Progress{Stage: "disk", Fraction: 0.9})
-			return holt.Image{Template: template, Built: true, Digest: "0123456789abcdef", MinDiskMB: 2048, Bytes: 1 << 30}, nil
+			return holt.Image{Template: template, Built: true, Digest: strings.Repeat("0123456789abcdef", 4), MinDiskMB: 2048, Bytes: 1 << 30}, nil
 		},
 		ListImages: func(context.Context, cli.Place) ([]holt.Image, error) {
 			at := time.Now().Add(-3 * time.Hour)
-			return []holt.Image{{Template: "base", Built: true, Digest: "0123456789abcdef", MinDiskMB: 2048, Bytes: 1 << 30, BuiltAt: &at}, {Template: "base", Digest: "fedcba9876543210", MinDiskMB: 2048, Bytes: 2 << 30, BuiltAt: &at, Computers: 2}, {Template: "coding-agent"}}, nil
+			return []holt.Image{{Template: "base", Built: true, Digest: "0123456789abcdef", MinDiskMB: 2048, Bytes: 1 << 30, BuiltAt: &at, Ready: []holt.Shape{{CPUs: 1, MemoryMB: 1024}, {CPUs: 2, MemoryMB: 2048}}}, {Template: "base", Digest: "fedcba9876543210", MinDiskMB: 2048, Bytes: 2 << 30, BuiltAt: &at, Computers: 2}, {Template: "coding-agent"}}, nil
 		},
 		DeleteImage: func(_ context.Context, _ cli.Place, ref string) (holt.Image, error) {
 			if ref != "base" {

@@ -34,9 +34,9 @@ func (a *app) computerCreate() *cobra.Command {
 		Short: "Create and start a computer",
 		Long: `Makes a computer and returns once it takes commands.
 
-The first of a template, number of processors and memory takes longest: it boots the
-template and keeps that, as it is when everything is started, with the image. Each
-later one goes on from there with a name, clock and keys of its own, in a fraction of a boot.`,
+It goes on from where its template was booted with as many processors and as much memory
+(holt image list, READY), with a name, clock and keys of its own, in a fraction of a boot. Where there is
+none yet it boots the template first and keeps that, as it is when everything is started.`,
 		Example: `  holt computer create --name einstein --template coding-agent --disk-size-mb 10240
   holt computer create --json | jq -r .name`,
 		Args: exactly(0),

@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"holt"
+	"holt/client"
 )
 
 func (a *app) imageCommand() *cobra.Command {
@@ -14,14 +16,20 @@ func (a *app) imageCommand() *cobra.Command {
 }
 
 func (a *app) imageBuild() *cobra.Command {
+	var shape holt.Shape
 	cmd := &cobra.Command{
-		Use: "build TEMPLATE", Short: "Build a template's image on this machine", Args: exactly(1),
+		Use: "build TEMPLATE", Short: "Build a template's image on this machine, and boot it once", Args: exactly(1),
 		Long: `Builds the image of a template: base, coding-agent or browser, the path of a recipe, or an
 OCI image of Debian bookworm, to which systemd and the user agent are added:
 docker://NAME:TAG in a registry, oci:/DIRECTORY[:TAG] a layout,
 docker-archive:/FILE what docker save wrote. The template is then named after it.
 What was built before from the same content is used again; a tag is not asked for again
-while its image is there (holt image delete first).`,
+while its image is there (holt image delete first).
+
+The daemon then boots it once, waits until everything is started, and keeps that: new
+computers of that shape go on from there. A service of the template that does not come up is an
+error, with the end of its log; the image stays, and its computers boot. Where no
+daemon runs, the next one does it in the background.`,
 		Example: `  holt image build coding-agent
   holt image build ./recipe.json
   holt image build docker://python:3.12-slim-bookworm
@@ -36,6 +44,9 @@ while its image is there (holt image delete first).`,
 			if err != nil {
 				return err
 			}
+			if image, err = a.bootAfterBuild(cmd.Context(), image, shape); err != nil {
+				return err
+			}
 			if a.wantsJSON() {
 				return printJSON(a.Out, image)
 			}
@@ -43,6 +54,8 @@ while its image is there (holt image delete first).`,
 			return nil
 		},
 	}
+	cmd.Flags().IntVar(&shape.CPUs, "cpus", 0, "virtual processors of the machine that is booted (default: 1)")
+	cmd.Flags().IntVar(&shape.MemoryMB, "memory-mb", 0, "its memory, MiB (default: 1024)")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -54,12 +67,49 @@ func (a *app) build(ctx context.Context, at Place, template string) (holt.Image,
 	return a.local.BuildImage(ctx, at, template, b.show)
 }
 
+// bootAfterBuild has the daemon, if one runs here, boot what was built.
+func (a *app) bootAfterBuild(ctx context.Context, image holt.Image, shape holt.Shape) (holt.Image, error) {
+	socket, err := a.socket()
+	if err != nil {
+		return image, err
+	}
+	c, err := client.New(client.Options{Socket: socket})
+	if err != nil {
+		return image, err
+	}
+	if _, err := c.Daemon.Health(ctx); err != nil {
+		a.say("no daemon runs here: the next one boots %s once, in the background", visible(image.Template))
+		return image, ctx.Err()
+	}
+	return a.boot(ctx, c, image, shape)
+}
+
+// boot has a daemon boot an image once and keep that, if its machines can be kept.
+func (a *app) boot(ctx context.Context, c *client.Client, image holt.Image, shape holt.Shape) (booted holt.Image, err error) {
+	if !isTerminal(a.Err) {
+		a.say("image %s: booting", visible(image.Template))
+	}
+	err = a.wait(fmt.Sprintf("booting %s once", visible(image.Template)), func() error {
+		booted, err = c.Images.Boot(ctx, image.Digest, shape, "")
+		return err
+	})
+	switch holt.CodeOf(err) {
+	case holt.NotFound:
+		a.say("the daemon here does not boot it: its images are elsewhere, or it is of another version")
+		return image, nil
+	case holt.Unsupported:
+		return image, nil
+	}
+	return booted, err
+}
+
 func (a *app) imageList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List templates and whether they are built", Args: exactly(0),
 		Long: `Lists every template, built or not, and every image that is there. One is
-outdated when its template's recipe, or the host, has changed since. COMPUTERS
-counts the disks that stand on it.`,
+outdated when its template's recipe, or the host, has changed since. READY are the
+processors and MiB of memory with which it was booted and is kept: new computers like
+that go on from there, others boot first. COMPUTERS counts the disks that stand on it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.images(cmd.Context())
 			if err != nil {
@@ -70,20 +120,32 @@ counts the disks that stand on it.`,
 			}
 			rows := make([][]string, len(all))
 			for i, im := range all {
-				rows[i] = []string{im.Template, "no", "-", "-", "-", "-"}
+				rows[i] = []string{im.Template, "no", "-", "-", "-", "-", "-"}
 				if im.BuiltAt != nil {
 					built := ago(*im.BuiltAt)
 					if !im.Built {
 						built += ", outdated"
 					}
-					rows[i] = []string{im.Template, built, size(im.Bytes), fmt.Sprintf("%d MiB", im.MinDiskMB), fmt.Sprint(im.Computers), im.Digest[:min(12, len(im.Digest))]}
+					rows[i] = []string{im.Template, built, shapes(im.Ready), size(im.Bytes), fmt.Sprintf("%d MiB", im.MinDiskMB), fmt.Sprint(im.Computers), im.Digest[:min(12, len(im.Digest))]}
 				}
 			}
-			return printTable(a.Out, []string{"TEMPLATE", "BUILT", "SIZE", "SMALLEST DISK", "COMPUTERS", "DIGEST"}, rows)
+			return printTable(a.Out, []string{"TEMPLATE", "BUILT", "READY", "SIZE", "SMALLEST DISK", "COMPUTERS", "DIGEST"}, rows)
 		},
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// shapes is a cell of a table.
+func shapes(all []holt.Shape) string {
+	if len(all) == 0 {
+		return "no"
+	}
+	cells := make([]string, len(all))
+	for i, s := range all {
+		cells[i] = fmt.Sprintf("%d×%d", s.CPUs, s.MemoryMB)
+	}
+	return strings.Join(cells, " ")
 }
 
 // images asks a daemon elsewhere, or looks here.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"time"
 
 	"holt"
 )
@@ -46,6 +47,8 @@ type ServeOptions struct {
 	Archive      string // directory of the archive's packs; "" for below the data directory
 	ArchiveCache int64  // most bytes of it kept on the local disk if it is elsewhere; below 0: none
 	MomentCache  int64  // most bytes that moments take which nobody asked for, and all that are in the archive; 0: an eighth of the disk
+
+	Renew time.Duration // how long after its start templates are booted in the background whose snapshots are missing or out of date; 0: never
 }
 
 // Progress is one step of long work.

@@ -26,6 +26,7 @@ type upFlags struct {
 	keepLast, keepDays int
 	archive, cache     string
 	moments            string
+	renew              time.Duration
 }
 
 func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
@@ -37,6 +38,7 @@ func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringVar(&f.archive, "archive", a.getenv(holt.EnvArchive), "an absolute directory, as on a larger disk, for the archive's packs (default: below the data directory)")
 	cmd.Flags().StringVar(&f.cache, "archive-cache", "10G", "with --archive: most bytes of it that are kept on the local disk; 0 or none: each read asks DIR")
 	cmd.Flags().StringVar(&f.moments, "moments-cache", "", "most bytes that the memory of moments takes which nobody asked for, as of forks and pauses, and of all together once they are in the archive (default: an eighth of the disk)")
+	cmd.Flags().DurationVar(&f.renew, "renew-after", time.Minute, "how long after its start the daemon boots, one by one and behind all else, templates that nobody has booted since they were built, or that were kept for another version of holt or QEMU; 0: never")
 }
 
 func (f *upFlags) options(at Place) (ServeOptions, error) {
@@ -56,7 +58,7 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 			moments = max(1, moments) // 0 would be the default
 		}
 		return ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays,
-			Archive: f.archive, ArchiveCache: cache, MomentCache: moments}, err
+			Archive: f.archive, ArchiveCache: cache, MomentCache: moments, Renew: f.renew}, err
 	}
 	return ServeOptions{}, holt.Errorf(holt.InvalidArgument, "there is no engine %q", f.engine).WithHint("engines are auto, qemu and local")
 }
@@ -94,8 +96,8 @@ func (a *app) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Make everything ready and start the daemon", Args: exactly(0),
 		Long: `Examines this machine, installs what is missing (it asks, unless --yes), builds
-the image if it is not there, and starts the daemon. When all of that is done
-already it takes a moment.`,
+the image if it is not there, starts the daemon, and has it boot the template once,
+which new computers go on from. When all of that is done already it takes a moment.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at, err := a.place()
 			if err != nil {
@@ -133,8 +135,9 @@ func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes boo
 	if worst(findings) == holt.VerdictBad {
 		return holt.Errorf(holt.Unsupported, "holt cannot work on this machine yet").WithHint("mend what is bad above; holt doctor looks again")
 	}
+	var image holt.Image
 	if opt.Engine != "local" { // whose computers have no root disk
-		if _, err := a.build(ctx, opt.Place, template); err != nil {
+		if image, err = a.build(ctx, opt.Place, template); err != nil {
 			return err
 		}
 	}
@@ -153,6 +156,13 @@ func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes boo
 		return err
 	} else {
 		a.say("the daemon runs (process %d, engine %s); its log is %s", health.PID, health.Engine, logPath(opt.DataDir))
+	}
+	if opt.Engine != "local" {
+		if _, err := a.boot(ctx, c, image, holt.Shape{}); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			a.complain(err) // its computers boot
+		}
 	}
 	fmt.Fprintf(a.Out, `
 Next:
@@ -184,7 +194,7 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 		return holt.Health{}, fmt.Errorf("find this program: %w", err)
 	}
 	args := []string{"serve", "--data-dir", opt.DataDir, "--engine", opt.Engine, "--log", log.Name(),
-		"--keep-checkpoints", strconv.Itoa(opt.KeepLast), "--keep-days", strconv.Itoa(opt.KeepDays)}
+		"--keep-checkpoints", strconv.Itoa(opt.KeepLast), "--keep-days", strconv.Itoa(opt.KeepDays), "--renew-after", opt.Renew.String()}
 	if opt.Listen != "" {
 		args = append(args, "--listen", opt.Listen)
 	}

@@ -70,6 +70,13 @@ func (n Images) List(ctx context.Context) ([]holt.Image, error) {
 	return list[holt.Image](ctx, n.c, join("images"), nil)
 }
 
+// Boot boots an image in a shape, waits until everything is started, and keeps that for new
+// computers to go on from; it returns at once what is kept already. ref is a template or a digest.
+func (n Images) Boot(ctx context.Context, ref string, shape holt.Shape, key string) (out holt.Image, err error) {
+	err = n.c.json(ctx, call{method: http.MethodPost, path: join("images", ref, "boot"), body: shape, keyed: true, key: key}, &out)
+	return out, err
+}
+
 // Daemon is the process that serves the API.
 type Daemon struct{ c *Client }
 

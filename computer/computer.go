@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"holt"
 	"holt/chunk"
@@ -64,6 +65,9 @@ type Config struct {
 	Images      Images // may be nil for an engine without root disks
 	Workspaces  Workspaces
 	Serve       FileServer
+	// Renew is how long after Open templates are booted that nobody has booted since they were
+	// built, or whose snapshots are out of date; 0: never.
+	Renew time.Duration
 	// Writer says whom what a call changes in a guest's files is attributed to;
 	// nil: it stays unattributed.
 	Writer func(context.Context) workspace.Writer
@@ -115,7 +119,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.Close()
 		return nil, err
 	}
-	for _, work := range []func(context.Context){flattening{s}.run, memory{s}.keep} {
+	for _, work := range []func(context.Context){flattening{s}.run, memory{s}.keep, s.Templates().renew} {
 		s.gate.spawn(work)
 	}
 	return s, nil

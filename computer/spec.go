@@ -43,6 +43,12 @@ type Images interface {
 	Snapshot(digest, key string) string
 	// MakeSnapshot is Snapshot, and has make leave it in dir/snapshot if there is none.
 	MakeSnapshot(ctx context.Context, digest, key string, make func(ctx context.Context, dir string) error) (string, error)
+	// Kept returns the snapshots that are in use, the last used first.
+	Kept() ([]image.Kept, error)
+	// Unbooted returns the templates that were built and that nobody has booted to keep that.
+	Unbooted() ([]string, error)
+	// Booted records that somebody has; the image of the template may be another by now.
+	Booted(ctx context.Context, template, digest string) error
 	// DropSnapshot removes it, but for the disk that others may be laid over.
 	DropSnapshot(ctx context.Context, digest, key string) error
 }

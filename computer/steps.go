@@ -190,7 +190,7 @@ func (m *making) makeDisk(ctx context.Context) error {
 }
 
 // template is what the computer is made from.
-func (m *making) template() template { return template{m.s, m.img, *m.r} }
+func (m *making) template() template { return template{s: m.s, img: m.img, r: *m.r} }
 
 // restored says whether the machine goes on from somewhere instead of booting.
 func (m *making) restored() bool { return m.memory() || m.kept != "" }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,17 +30,19 @@ type template struct {
 	s   *Store
 	img image.Image
 	r   record // of the computer that wants it: its shape
+	// background: nobody waits for it, so its machine gets what the host has to spare.
+	background bool
 }
 
 // templateFormat goes into the key of every snapshot; it counts up when what
 // is done to a machine before it is kept changes.
-const templateFormat = 1
+const templateFormat = 2
 
 // key names what the snapshot of a template depends on, beyond its root. What
 // else an engine's hardware is it checks itself, when a machine is to go on.
 func (t template) key() string {
 	b, err := json.Marshal([]any{
-		templateFormat, t.s.cfg.Engine.Name(), t.img.Digest, filepath.Base(t.img.Initrd), t.img.Args, t.r.CPUs, t.r.MemoryMB,
+		templateFormat, t.s.cfg.Engine.Name(), t.s.cfg.Engine.Capabilities().Version, t.img.Digest, filepath.Base(t.img.Initrd), t.img.Args, t.img.Units, t.r.CPUs, t.r.MemoryMB,
 	})
 	if err != nil {
 		panic(err) // strings and numbers
@@ -52,30 +55,50 @@ func (t template) key() string {
 // there is none: then it takes as long as a boot until all is started. "": there
 // can be none now, so a computer has to boot. The error is that ctx has ended.
 func (t template) snapshot(ctx context.Context) (string, error) {
-	caps := t.s.cfg.Engine.Capabilities()
-	if !caps.MemorySnapshot || !caps.RootDisk {
+	if !t.s.able() {
 		return "", nil
 	}
 	key := t.key()
 	if dir := t.s.cfg.Images.Snapshot(t.img.Digest, key); dir != "" || t.s.unmade.recently(key) {
 		return dir, nil
 	}
-	dir, err := t.s.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
-		began := time.Now()
-		err := t.make(ctx, dir, filepath.Join(t.s.cfg.Templates, key))
-		t.s.log.Info("template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
-		return err
-	})
+	dir, err := t.keep(ctx, false)
 	if ctx.Err() != nil {
 		return "", gone(ctx)
 	}
 	if err != nil {
 		t.s.log.Error("a template cannot be kept booted; its computers boot", "template", t.img.Template, "err", err)
-		t.s.unmade.note(key)
 		return "", nil
 	}
 	return dir, nil
 }
+
+// able tells whether the engine's machines can become snapshots of templates.
+func (s *Store) able() bool {
+	caps := s.cfg.Engine.Capabilities()
+	return caps.MemorySnapshot && caps.RootDisk
+}
+
+// keep returns the directory of the template's snapshot, and has it made if there is none. What could not
+// be made a while ago, as by whom it has waited for, it only tries with again.
+func (t template) keep(ctx context.Context, again bool) (string, error) {
+	key := t.key()
+	dir, err := t.s.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
+		if !again && t.s.unmade.recently(key) {
+			return errUnmade
+		}
+		began := time.Now()
+		err := t.make(ctx, dir, filepath.Join(t.s.cfg.Templates, key))
+		t.s.log.Info("template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
+		return err
+	})
+	if err != nil && ctx.Err() == nil && !errors.Is(err, errUnmade) {
+		t.s.unmade.note(key)
+	}
+	return dir, err
+}
+
+var errUnmade = holt.Errorf(holt.Unavailable, "it could not be booted a while ago")
 
 // drop removes a snapshot that does not go on: the next computer's create makes another.
 func (t template) drop(ctx context.Context, why error) {
@@ -106,7 +129,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	}
 	vm, err := t.s.cfg.Engine.Start(ctx, machine.Spec{
 		ID: "template-" + t.img.Template, Dir: home, Kernel: t.img.Kernel, Initrd: t.img.Initrd, Args: t.img.Args,
-		Disk: disk, CPUs: t.r.CPUs, MemoryMB: t.r.MemoryMB, Network: true,
+		Disk: disk, CPUs: t.r.CPUs, MemoryMB: t.r.MemoryMB, Network: true, Background: t.background,
 	})
 	if err != nil {
 		return HostError(err)
@@ -117,6 +140,10 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	}()
 	if err = t.s.cfg.point("template/ready"); err == nil {
 		err = t.ripen(ctx, vm)
+	}
+	var down unready
+	if errors.As(err, &down) {
+		return down.explain(t.img.Template)
 	}
 	if err != nil {
 		tail, _ := tailOf(vm.Console(), 4<<10)
@@ -152,28 +179,54 @@ func (t template) ripen(ctx context.Context, vm machine.Machine) error {
 		case <-bounded.Done():
 		}
 	})
-	state, err := t.ready(bounded, vm)
+	is, err := t.ready(bounded, vm)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		return gone(bounded)
 	}
 	if err != nil {
 		return err
 	}
-	if state != "running" && state != "degraded" {
-		return holt.Errorf(holt.Unavailable, "its init says that it is %q", state)
+	if len(is.Unready) > 0 {
+		return unready(is.Unready)
+	}
+	if is.State != "running" && is.State != "degraded" {
+		return holt.Errorf(holt.Unavailable, "its init says that it is %q", is.State)
 	}
 	return nil
 }
 
-func (t template) ready(ctx context.Context, vm machine.Machine) (state string, err error) {
+// unready are units that have to be up before a computer is ready, and are not.
+type unready []agent.Unit
+
+func (u unready) Error() string {
+	var b strings.Builder
+	for i, one := range u {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "%s did not come up, it is %s", one.Name, one.State)
+		if one.Log != "" {
+			fmt.Fprintf(&b, "; the end of its log:\n%s", one.Log)
+		}
+	}
+	return b.String()
+}
+
+// explain is the error for who waits for the template.
+func (u unready) explain(template string) error {
+	return holt.Errorf(holt.Unavailable, "boot template %s: %w", template, u).
+		WithHint("its image stays, and computers of it boot; mend the recipe and build it again")
+}
+
+func (t template) ready(ctx context.Context, vm machine.Machine) (is agent.Readiness, err error) {
 	conn, err := dial(ctx, vm, machine.PortControl)
 	if err != nil {
-		return "", err
+		return is, err
 	}
 	client, err := agent.NewClient(conn)
 	if err != nil {
 		conn.Close()
-		return "", err
+		return is, err
 	}
 	defer client.Close()
 	entropy := make([]byte, 64)
@@ -182,10 +235,13 @@ func (t template) ready(ctx context.Context, vm machine.Machine) (state string, 
 	if _, err := client.Configure(ctx, agent.Identity{
 		Hostname: name, Now: time.Now(), Entropy: entropy, Hosts: []agent.HostEntry{{Address: "127.0.1.1", Names: []string{name}}},
 	}); err != nil {
-		return "", err
+		return is, err
 	}
-	is, err := client.Ready(ctx)
-	return is.State, err
+	limit := t.s.cfg.Limits.Boot
+	if end, ok := ctx.Deadline(); ok {
+		limit = time.Until(end) * 9 / 10 // the rest is for it to say what is not ready
+	}
+	return client.Ready(ctx, t.img.Units, limit)
 }
 
 // removeMachine ends the machine in a directory, whether this daemon knows it or

@@ -37,6 +37,10 @@ type Config struct {
 	// all together as far as they are in the archive; 0: an eighth of the disk.
 	MomentCache int64
 
+	// Renew is how long after Open templates are booted in the background that nobody has booted
+	// since they were built, or whose snapshots are out of date; 0: never.
+	Renew time.Duration
+
 	Limits computer.Limits          // zero fields take the engine's defaults
 	Fail   func(point string) error // tests: called at each step of creating and deleting, packing and collecting
 }
@@ -130,7 +134,7 @@ func (d *Daemon) openComputers(ctx context.Context) (err error) {
 		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Disks: filepath.Join(d.cfg.DataDir, "disks"),
 		Moments: filepath.Join(d.cfg.DataDir, "moments"), MomentCache: d.cfg.MomentCache, Archive: d.archive.Archive, ArchiveDir: d.archive.place, Templates: filepath.Join(d.cfg.DataDir, "templates"),
 		Engine: d.engine, Images: d.images,
-		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Keep: d.cfg.Keep, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
+		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Keep: d.cfg.Keep, Renew: d.cfg.Renew, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
 	})
 	if err == nil {
 		d.workspaces.setComputers(d.computers)

@@ -28,7 +28,7 @@ func (d *Daemon) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{d.computers, d.computers.Memory()}, Moments: d.computers.Moments(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
-		Images: images{d.images}, Daemon: d,
+		Images: images{d.images, d.computers.Templates()}, Daemon: d,
 	}
 }
 
@@ -39,7 +39,10 @@ type computers struct {
 }
 
 // images are the built templates as the API shows them.
-type images struct{ store *image.Store }
+type images struct {
+	store *image.Store
+	*computer.Templates
+}
 
 func (i images) List(context.Context) ([]holt.Image, error) { return i.store.List() }
 

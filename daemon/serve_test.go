@@ -30,6 +30,7 @@ const (
 	envGuest   = "HOLT_TEST_GUEST"   // the guest agent's file
 	envKill    = "HOLT_TEST_KILL"    // the step at which it kills itself
 	envMoments = "HOLT_TEST_MOMENTS" // bytes that the memory of moments may take; "": an eighth of the disk
+	envRenew   = "HOLT_TEST_RENEW"   // how long after its start templates are booted again, a duration; "": never
 )
 
 // killArchive and a number: kill it at that step of packing and collecting,
@@ -92,6 +93,12 @@ func serveMain(dir string) int {
 	if cache := os.Getenv(envMoments); cache != "" {
 		if cfg.MomentCache, err = strconv.ParseInt(cache, 10, 64); err != nil {
 			log.Error("read "+envMoments, "err", err)
+			return 1
+		}
+	}
+	if after := os.Getenv(envRenew); after != "" {
+		if cfg.Renew, err = time.ParseDuration(after); err != nil {
+			log.Error("read "+envRenew, "err", err)
 			return 1
 		}
 	}

@@ -2,13 +2,18 @@ package daemon_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"holt"
 	"holt/client"
@@ -68,6 +73,7 @@ const boot = "cat /proc/sys/kernel/random/boot_id"
 
 // TestTemplates: computers are made from one machine that was booted from their template, and
 // are themselves from the beginning. A daemon that is killed while it makes that leaves nothing.
+// What is out of date is made again when the next daemon has time.
 func TestTemplates(t *testing.T) {
 	points := []string{"template/ready"}
 	if os.Getenv("HOLT_SOAK") != "" {
@@ -80,10 +86,12 @@ func TestTemplates(t *testing.T) {
 		v.killedTemplate(images, point)
 	}
 	v.again("")
+	v.notUp(images)
 	v.twins()
 	if made := snapshotsIn(t, images); len(made) != 1 {
 		t.Errorf("snapshots of the template: %v", made)
 	}
+	v.renewed(images)
 	v.goneTemplate(images)
 	for _, name := range []string{"bohr", "curie", "einstein"} {
 		v.says(name, "echo goes on > /home/agent/file; cat /home/agent/file")
@@ -129,7 +137,116 @@ func (v *vm) killedTemplate(images, point string) {
 	v.kill()
 }
 
-// twins makes two computers at once, one of them with a workspace that has files.
+// change rewrites the record of the image base, as another build would have.
+func change(t *testing.T, images, field string, value []string) {
+	t.Helper()
+	read := func(name string, to any) {
+		t.Helper()
+		b, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(b, to)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var current struct{ Digest string }
+	read(filepath.Join(images, "templates", "base.json"), &current)
+	name, record := filepath.Join(images, "roots", current.Digest, "record.json"), map[string]any{}
+	read(name, &record)
+	record[field] = value
+	b, err := json.Marshal(record)
+	if err == nil {
+		err = os.WriteFile(name+".new", b, 0o600) // others have a link to what it was
+	}
+	if err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// notUp: a service that does not come up keeps its template from being kept, and who waits is told which.
+func (v *vm) notUp(images string) {
+	t := v.t
+	t.Helper()
+	change(t, images, "units", []string{"dbus.socket", "nowhere.service"})
+	_, err := v.Images.Boot(t.Context(), "base", holt.Shape{MemoryMB: 256}, "")
+	wantCode(t, err, holt.Unavailable)
+	if err == nil || !strings.Contains(err.Error(), "nowhere.service did not come up, it is not-found") || strings.Contains(err.Error(), "dbus") || holt.AsError(err).Hint == "" {
+		t.Errorf("a template with a service that does not come up: %v", err)
+	}
+	if made := snapshotsIn(t, images); len(made) > 0 {
+		t.Errorf("it is kept: %v", made)
+	}
+	entries(t, v.dir, "templates", 0)
+	entries(t, images, "tmp", 0)
+	change(t, images, "units", nil)
+}
+
+// renewed: a daemon boots again what was kept but is out of date, behind all else; one that is killed
+// at it leaves nothing.
+func (v *vm) renewed(images string) {
+	t := v.t
+	t.Helper()
+	old := snapshotsIn(t, images)
+	used := time.Now().Add(-time.Hour).Truncate(time.Second)
+	if err := os.Chtimes(old[0], used, used); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(envRenew, "1ms")
+	v.kill()
+	change(t, images, "args", []string{"net.ifnames=0", "renewed=yes"})
+	v.again("template/ready")
+	v.dies("template/ready")
+	machines := namesIn(t, filepath.Join(v.dir, "templates"))
+	if len(machines) != 1 {
+		t.Fatalf("machines under way: %v", machines)
+	}
+	var record struct {
+		Process struct{ PID int }
+	}
+	b, err := os.ReadFile(filepath.Join(v.dir, "templates", machines[0], "machine.json"))
+	if err == nil {
+		err = json.Unmarshal(b, &record)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least, err := unix.Getpriority(unix.PRIO_PROCESS, record.Process.PID); err != nil || least != 1 { // as the kernel counts: 20 less nice's
+		t.Errorf("its priority is %d, %v", least, err)
+	}
+	t.Setenv(envRenew, "")
+	v.again("")
+	entries(t, v.dir, "templates", 0)
+	entries(t, images, "tmp", 0)
+	if all := snapshotsIn(t, images); !slices.Equal(all, old) {
+		t.Errorf("left: %v", all)
+	}
+	v.kill()
+	t.Setenv(envRenew, "1ms")
+	v.again("")
+	made := func(record string) bool { // that it was made is no use of it
+		info, err := os.Stat(record)
+		return err == nil && !slices.Contains(old, record) && info.ModTime().Equal(used)
+	}
+	for began := time.Now(); !slices.ContainsFunc(snapshotsIn(t, images), made); time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatalf("nothing is made again: %v", snapshotsIn(t, images))
+		}
+	}
+	image, err := v.Images.Boot(t.Context(), "base", holt.Shape{MemoryMB: 256}, "")
+	if err != nil || !slices.Equal(image.Ready, []holt.Shape{{CPUs: 1, MemoryMB: 256}}) || len(snapshotsIn(t, images)) != 2 {
+		t.Errorf("booted again: %+v, %v", image, err)
+	}
+	t.Setenv(envRenew, "")
+	if err := os.Remove(old[0]); err != nil { // its disk stays
+		t.Fatal(err)
+	}
+}
+
+// twins makes two computers at once, one of them with a workspace that has files; a third caller boots the template.
 func (v *vm) twins() {
 	t, ctx := v.t, v.t.Context()
 	t.Helper()
@@ -151,6 +268,11 @@ func (v *vm) twins() {
 			}
 		})
 	}
+	work.Go(func() {
+		if _, err := v.Images.Boot(ctx, "base", holt.Shape{MemoryMB: 256}, ""); err != nil {
+			t.Error(err)
+		}
+	})
 	work.Wait()
 	if t.Failed() {
 		t.FailNow()

@@ -42,7 +42,7 @@ func (d *daemon) start() error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(filepath.Join(binDir, "holt"), "serve", "--engine", d.engine)
+	cmd := exec.Command(filepath.Join(binDir, "holt"), "serve", "--engine", d.engine, "--renew-after", "0") // what other stories boot is nothing to this one
 	cmd.Env = d.env.Vars
 	cmd.Dir = d.env.WorkDir
 	cmd.Stdout, cmd.Stderr = log, log

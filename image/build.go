@@ -74,6 +74,9 @@ func (s *Store) Build(ctx context.Context, template string, progress func(Progre
 	if errors.Is(err, fs.ErrNotExist) {
 		s.sweep()
 		rec, err = b.root(ctx, digest)
+	} else if err == nil && !(slices.Equal(rec.Args, p.Args) && slices.Equal(rec.Units, p.Units)) { // neither is on the disk
+		rec.Args, rec.Units = p.Args, p.Units
+		err = writeJSON(filepath.Join(s.rootDir(digest), rootRecord), rec)
 	}
 	if err != nil {
 		return Image{}, fmt.Errorf("build %s: %w", p.Name, err)
@@ -143,7 +146,7 @@ func (b *build) makeRoot(ctx context.Context, digest string) (rec record, err er
 	}
 	rec = record{
 		Template: b.plan.Name, Summary: b.plan.Summary, From: b.plan.From, Digest: digest, Kernel: k.Version, BootModules: k.Boot,
-		DiskMB: b.plan.DiskMB, Args: b.plan.Args, Bytes: allocated(rootFile), BuiltAt: time.Now().UTC(),
+		DiskMB: b.plan.DiskMB, Args: b.plan.Args, Units: b.plan.Units, Bytes: allocated(rootFile), BuiltAt: time.Now().UTC(),
 	}
 	if err := writeJSON(filepath.Join(out, rootRecord), rec); err != nil {
 		return rec, err

@@ -25,7 +25,7 @@
 //	kernels/VERSION/vmlinuz    Debian's cloud kernel
 //	kernels/VERSION/modules/   its modules, pruned
 //	initrds/DIGEST.cpio        initramfs: guest binary and modules in load order
-//	templates/NAME.json        which root a template's last build left
+//	templates/NAME.json        which root a template's last build left, and that nobody has booted it yet
 //	logs/NAME.log              what the last build printed
 //	locks/NAME.lock            held (flock) while NAME is built or deleted
 //	locks/DIGEST.lock          held while it is decided whether a root is in use

@@ -28,6 +28,7 @@ type Image struct {
 	Kernel string   // what to boot: bzImage
 	Initrd string   // uncompressed newc cpio, for the store's guest binary
 	Args   []string // kernel arguments
+	Units  []string // of systemd, that have to be up before a computer is ready
 }
 
 // Progress is one step of a build. Steps come in order; Fraction never falls.

@@ -49,11 +49,8 @@ func (s *Store) initrd(rec record) (string, error) {
 	if len(s.opt.GuestBinary) == 0 {
 		return "", holt.Errorf(holt.Internal, "no guest binary to make an initramfs from")
 	}
-	sum := sha256.New()
-	fmt.Fprintf(sum, "initrd %s\x00%s\x00%q\x00", initrdFormat, rec.Kernel, rec.BootModules)
-	sum.Write(s.opt.GuestBinary)
 	dir := filepath.Join(s.dir, "initrds")
-	name := filepath.Join(dir, hex.EncodeToString(sum.Sum(nil))+".cpio")
+	name := filepath.Join(dir, s.initrdName(rec))
 	now := time.Now()
 	if err := os.Chtimes(name, now, now); err == nil { // also marks it as used
 		return name, nil
@@ -67,6 +64,14 @@ func (s *Store) initrd(rec record) (string, error) {
 		return "", noSpace(err, s.dir)
 	}
 	return name, nil
+}
+
+// initrdName is its file's name.
+func (s *Store) initrdName(rec record) string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "initrd %s\x00%s\x00%q\x00", initrdFormat, rec.Kernel, rec.BootModules)
+	sum.Write(s.opt.GuestBinary)
+	return hex.EncodeToString(sum.Sum(nil)) + ".cpio"
 }
 
 func sweepInitrds(dir string, now time.Time) {

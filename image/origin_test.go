@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -190,6 +191,7 @@ func TestComputerFromOCI(t *testing.T) {
   "packages": ["busybox"],
   "setup": ["id=$(awk 'NR == 1 { print $2 }' /proc/self/uid_map); test $id -gt 0 # the host's root is not in there"],
   "users": [{"name": "agent", "uid": 1000, "home": "/home/agent"}],
+  "kernel_args": ["kept=yes"],
   "services": {"define": [
     {"name": "web", "command": "sleep 1; exec busybox httpd -f -p $PORT -h /srv/site", "user": "agent", "directory": "/srv/site",
      "environment": {"PORT": "8000"}, "restart": "always", "ready": {"port": 8000}},
@@ -217,10 +219,22 @@ func TestComputerFromOCI(t *testing.T) {
 		{"exec 3<>/dev/tcp/127.0.0.1/8000; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; tail -n 1 <&3", "hello"},
 		{"stat -c %U /proc/$(systemctl show -P MainPID web)", "agent"},
 		{"systemctl kill -s KILL web; until systemctl is-active -q web && test $(systemctl show -P NRestarts web) = 1; do sleep 0.2; done; echo again", "again"},
+		{"grep -ow kept=yes /proc/cmdline", "kept=yes"},
 		{"echo $APP; echo $PATH", "1.0\n/opt/app/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 	} {
 		if got := run(ctx, t, c, question[0]); got != question[1] {
 			t.Errorf("%s: %q, want %q", question[0], got, question[1])
 		}
+	}
+	run(ctx, t, c, "systemd-run --quiet --unit=broken sh -c 'echo no such luck; exit 3'; until systemctl is-failed -q broken; do sleep 0.2; done")
+	is, err := c.Ready(ctx, append(im.Units, "broken.service", "nowhere.service"), time.Minute)
+	if err != nil || !slices.Equal(im.Units, []string{"web.service", "once.service"}) || len(is.Unready) != 2 {
+		t.Fatalf("ready: %+v, %v; units of the image: %v", is, err, im.Units)
+	}
+	if u := is.Unready[0]; u.Name != "broken.service" || u.State != "failed (failed)" || !strings.Contains(u.Log, "no such luck") {
+		t.Errorf("a service that failed: %+v", u)
+	}
+	if u := is.Unready[1]; u.Name != "nowhere.service" || u.State != "not-found" {
+		t.Errorf("a service that is not there: %+v", u)
 	}
 }

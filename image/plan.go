@@ -32,6 +32,7 @@ type plan struct {
 	Args      []string // kernel arguments; no part of the disk
 	From      string   `json:",omitempty"` // OCI image
 	Env       []string `json:"-"`          // lines of /etc/environment; in Overlay, too
+	Units     []string `json:"-"`          // that have to be up before a computer is ready; in Overlay and Setup, too
 }
 
 // groundPackages are what every image needs to boot and to be one of holt's,
@@ -52,7 +53,7 @@ func newPlan(r Recipe, opt Options, log *slog.Logger) (plan, error) {
 	p := plan{
 		Name: r.Name, Summary: r.Summary, Arch: runtime.GOARCH,
 		Packages: uniq(slices.Concat(groundPackages(), r.Packages)),
-		DiskMB:   r.DiskSizeMB, From: r.From, Kernel: kernelPackage(), Pruned: needless(), Args: slices.Concat(groundArgs(), r.KernelArgs),
+		DiskMB:   r.DiskSizeMB, From: r.From, Kernel: kernelPackage(), Pruned: needless(), Args: slices.Concat(groundArgs(), r.KernelArgs), Units: r.Services.units(),
 		Bootstrap: bootstrapOptions(r.From), Mkfs: mkfsOptions(),
 	}
 	var err error

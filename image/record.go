@@ -25,13 +25,16 @@ type record struct {
 	BootModules []string  `json:"boot_modules"`
 	DiskMB      int       `json:"disk_mb"`
 	Args        []string  `json:"args,omitempty"`
-	Bytes       int64     `json:"bytes"` // allocated
+	Units       []string  `json:"units,omitempty"` // that have to be up before a computer is ready
+	Bytes       int64     `json:"bytes"`           // allocated
 	BuiltAt     time.Time `json:"built_at"`
 }
 
 // current is templates/NAME.json: which root disk a template's last build left.
 type current struct {
 	Digest string `json:"digest"`
+	// Unbooted: nobody has booted it yet, to keep that; a daemon is to.
+	Unbooted bool `json:"unbooted,omitempty"`
 }
 
 var (
@@ -59,7 +62,38 @@ func (s *Store) setTemplate(name, digest string) error {
 	if readJSON(s.templateFile(name), &c) == nil && c.Digest == digest {
 		return nil
 	}
-	return writeJSON(s.templateFile(name), current{Digest: digest})
+	return writeJSON(s.templateFile(name), current{Digest: digest, Unbooted: true})
+}
+
+// Unbooted returns the templates that were built and that no daemon has booted yet, see [Store.Booted].
+func (s *Store) Unbooted() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "templates"))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		var c current
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if ok && readJSON(s.templateFile(name), &c) == nil && c.Unbooted {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// Booted records that an image which its template stands for was booted, whatever came of it.
+func (s *Store) Booted(ctx context.Context, template, digest string) error {
+	release, err := s.lock(ctx, template, func() {})
+	if err != nil {
+		return err
+	}
+	defer release()
+	var c current
+	if readJSON(s.templateFile(template), &c) != nil || c.Digest != digest || !c.Unbooted {
+		return nil
+	}
+	return writeJSON(s.templateFile(template), current{Digest: digest})
 }
 
 // Get returns an image by template name, recipe path or root digest (12 digits are enough). A
@@ -181,7 +215,7 @@ func (s *Store) image(rec record, built bool) (Image, error) {
 	dir := s.rootDir(rec.Digest)
 	return Image{
 		Image: s.wire(rec, built), Root: filepath.Join(dir, rootDisk), RootMB: rec.DiskMB,
-		Kernel: filepath.Join(dir, kernelBoot), Initrd: initrd, Args: rec.Args,
+		Kernel: filepath.Join(dir, kernelBoot), Initrd: initrd, Args: rec.Args, Units: rec.Units,
 	}, nil
 }
 
@@ -199,7 +233,7 @@ func (s *Store) List() ([]holt.Image, error) {
 			return nil, err
 		}
 		shown := s.wire(rec, s.stands(rec) && s.isCurrent(rec))
-		shown.Computers = len(dirs)
+		shown.Computers, shown.Ready = len(dirs), s.ready(rec)
 		out = append(out, shown)
 	}
 	for _, name := range Templates() {

@@ -72,6 +72,30 @@ func (s Service) check() error {
 	return nil
 }
 
+// units are the units that have to be up before a computer is ready: the services defined and
+// what they come after, and those that are enabled.
+func (s Services) units() []string {
+	names := slices.Concat(defined(s.Define), s.Enable)
+	for _, one := range s.Define {
+		names = append(names, one.After...)
+	}
+	var out []string
+	for _, name := range names {
+		if !slices.Contains(s.Disable, name) && !slices.Contains(s.Mask, name) && !strings.Contains(name, "@.") { // a template unit is none itself
+			out = append(out, unitName(name))
+		}
+	}
+	return uniq(out)
+}
+
+// unitName is the whole name of a unit.
+func unitName(name string) string {
+	if strings.Contains(name, ".") {
+		return name
+	}
+	return name + ".service"
+}
+
 // oneLine tells whether s can stand in a line of a unit.
 func oneLine(s string) bool {
 	return len(s) <= 8192 && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r == '\ufffd' })
@@ -84,9 +108,7 @@ func (s Service) unit() string {
 	line("[Unit]\nDescription=%s, of the template", s.Name)
 	line("StartLimitIntervalSec=0")
 	for _, u := range s.After {
-		if !strings.Contains(u, ".") {
-			u += ".service"
-		}
+		u = unitName(u)
 		line("Requires=%s\nAfter=%s", u, u)
 	}
 	line("\n[Service]\nType=exec\nEnvironmentFile=-/etc/environment")

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/machine"
 )
 
 // What lies in the directory of a snapshot. The store knows no more of it.
@@ -143,9 +146,56 @@ func (s *Store) dropSnapshot(ctx context.Context, digest, dir string) error {
 
 // snapshot is one that is in the store; without a record only its disk is.
 type snapshot struct {
-	digest, dir string
-	used        time.Time // zero without a record
-	bytes       int64     // allocated
+	template, digest, dir string
+	used                  time.Time // zero without a record
+	bytes                 int64     // allocated
+}
+
+// Kept is a snapshot that a machine can go on from, if it is one of this host and agent.
+type Kept struct {
+	Template string // of the image that it was booted from, which may stand for another by now
+	Digest   string
+	Key      string
+	Dir      string
+	Used     time.Time
+}
+
+// Kept returns the snapshots that somebody has used lately, the last used first. To
+// be listed is no use.
+func (s *Store) Kept() ([]Kept, error) {
+	all, err := s.allSnapshots()
+	if err != nil {
+		return nil, err
+	}
+	var out []Kept
+	for _, one := range all {
+		if time.Since(one.used) < unusedSnapshot {
+			key, _, _ := strings.Cut(filepath.Base(one.dir), "-")
+			out = append(out, Kept{Template: one.template, Digest: one.digest, Key: key, Dir: one.dir, Used: one.used})
+		}
+	}
+	slices.SortFunc(out, func(a, b Kept) int { return b.Used.Compare(a.Used) })
+	return out, nil
+}
+
+// ready returns the shapes of machines that were booted from a root with this store's guest
+// binary, if it has one, and are kept.
+func (s *Store) ready(rec record) (shapes []holt.Shape) {
+	dir := filepath.Join(s.rootDir(rec.Digest), snapshots)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // absent: none was made
+	}
+	initrd := s.initrdName(rec)
+	for _, e := range entries {
+		im, err := machine.ReadImage(filepath.Join(dir, e.Name()))
+		if err != nil || len(s.opt.GuestBinary) > 0 && filepath.Base(im.Spec.Initrd) != initrd {
+			continue
+		}
+		shapes = append(shapes, holt.Shape{CPUs: im.Spec.CPUs, MemoryMB: im.Spec.MemoryMB})
+	}
+	slices.SortFunc(shapes, func(a, b holt.Shape) int { return cmp.Or(a.CPUs-b.CPUs, a.MemoryMB-b.MemoryMB) })
+	return slices.Compact(shapes)
 }
 
 // pruneSnapshots removes those that nobody has used for long and, of the others,
@@ -181,7 +231,7 @@ func (s *Store) allSnapshots() (all []snapshot, err error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			one := snapshot{digest: rec.Digest, dir: filepath.Join(s.rootDir(rec.Digest), snapshots, e.Name())}
+			one := snapshot{template: rec.Template, digest: rec.Digest, dir: filepath.Join(s.rootDir(rec.Digest), snapshots, e.Name())}
 			if st, err := os.Stat(filepath.Join(one.dir, SnapshotRecord)); err == nil {
 				one.used = st.ModTime()
 			}

@@ -38,6 +38,8 @@ type Spec struct {
 	CPUs int `json:"cpus"`
 	// MemoryMB is the guest's memory in MiB.
 	MemoryMB int `json:"memory_mb"`
+	// Background: the machine gets of the processors what nobody else wants, as far as the engine can see to it.
+	Background bool `json:"background,omitempty"`
 	// Network asks for outbound network.
 	Network bool `json:"network"`
 	// Restore is the directory of an [Image]: the machine goes on from there instead
@@ -70,6 +72,8 @@ const (
 // above need not know which engine it is.
 type Capabilities struct {
 	Acceleration Acceleration
+	// Version is of the program that runs machines. A memory image goes on in the same one only.
+	Version string
 	// Isolated: the guest cannot reach the host's files, processes and memory.
 	Isolated bool
 	// OwnKernel: Spec.Kernel, Spec.Initrd and Spec.Args are used. Without it the

@@ -72,6 +72,7 @@ func (e *Engine) Name() string { return "qemu-" + string(e.verdict.Accel) }
 func (e *Engine) Capabilities() machine.Capabilities {
 	return machine.Capabilities{
 		Acceleration:     e.verdict.Accel,
+		Version:          e.verdict.Version,
 		Isolated:         true,
 		OwnKernel:        true,
 		RootDisk:         true,

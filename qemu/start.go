@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"time"
 
@@ -126,7 +127,11 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	cmd.Stdout, cmd.Stderr = w, w
 	cmd.Env = environ()
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the machine's
-	if err := cmd.Start(); err != nil {
+	start := cmd.Start
+	if g.spec.Background {
+		start = func() error { return startBehind(cmd) }
+	}
+	if err := start(); err != nil {
 		r.Close()
 		said.Close()
 		return nil, fmt.Errorf("start QEMU: %w", err)
@@ -146,6 +151,28 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	g.engine.claims.Add(p)
 	return said, g.confine()
 }
+
+// startBehind starts a process with the lowest priority. A thread's is what its children
+// inherit, and it cannot be raised again, so the thread ends with the goroutine that never unlocks it.
+func startBehind(cmd *exec.Cmd) error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, lowestPriority); err != nil {
+			started <- err
+			return
+		}
+		started <- cmd.Start()
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	// Where each session has a share of its own (sched_autogroup), that is what counts.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), fmt.Append(nil, lowestPriority), 0)
+	return nil
+}
+
+const lowestPriority = 19 // of nice(1)
 
 // confine takes from QEMU, whose guest has not run yet, what a hostile guest
 // could use: a crash that it provokes leaves no image of its memory on the disk.

@@ -3,11 +3,14 @@ package server
 import (
 	"context"
 	"net/http"
+	"regexp"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"holt"
 )
+
+var digestRE = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func (s *Server) daemon(api huma.API) {
 	const tag = "daemon"
@@ -34,7 +37,28 @@ func (s *Server) daemon(api huma.API) {
 			return pageOf(all, func(i holt.Image) string { return i.Template }, *in), nil
 		})
 
-	op := describe(http.MethodPost, "/v1/down", "endDaemon", tag, "End the daemon, its mounts and (unless kept) its computers")
+	op := describe(http.MethodPost, "/v1/images/{image}/boot", "bootImage", tag, "Boot an image, and keep that for new computers to go on from")
+	op.Description = "Answers when everything is started and kept, at once if it is already. Unavailable says which service of the template did not come up; " +
+		"the image stays then, and its computers boot. Unsupported by an engine that cannot keep machines."
+	register(api, op, func(ctx context.Context, in *struct {
+		Keyed
+		Image string `path:"image" maxLength:"64" doc:"a template, or the digest of an image"`
+		Body  *holt.Shape
+	}) (*reply[holt.Image], error) {
+		if !digestRE.MatchString(in.Image) {
+			if _, err := holt.ParseName(in.Image); err != nil {
+				return nil, err
+			}
+		}
+		shape := holt.Shape{}
+		if in.Body != nil {
+			shape = *in.Body
+		}
+		image, err := nouns.Images.Boot(ctx, in.Image, shape, in.Key)
+		return &reply[holt.Image]{image}, err
+	})
+
+	op = describe(http.MethodPost, "/v1/down", "endDaemon", tag, "End the daemon, its mounts and (unless kept) its computers")
 	op.Description = "Answers when computers and mounts have ended; the daemon ends right after."
 	register(api, op, func(ctx context.Context, in *struct {
 		Keyed

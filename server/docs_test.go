@@ -117,7 +117,7 @@ func TestWire(t *testing.T) {
 		"query_spec":   holt.QuerySpec{SQL: "SELECT 1", At: "c", Also: []string{"w", "w@c"}, Forks: true, MaxRows: 5, TimeoutMS: 6},
 		"query_result": holt.QueryResult{Columns: []string{"path", "n"}, Rows: [][]any{{"a", 1}, {nil, 2.5}}, Truncated: true, ElapsedMS: 0.25},
 		"check_report": holt.CheckReport{Inodes: 1, Entries: 2, Extents: 3, Bytes: 4, Problems: []string{"p"}},
-		"image":        holt.Image{Template: "base", Built: true, Digest: "d", MinDiskMB: 2048, Bytes: 5, BuiltAt: &at},
+		"image":        holt.Image{Template: "base", Built: true, Digest: "d", MinDiskMB: 2048, Bytes: 5, BuiltAt: &at, Ready: []holt.Shape{{CPUs: 1, MemoryMB: 1024}}},
 		"finding":      holt.Finding{Name: "kvm", Verdict: holt.VerdictWarn, Found: "none", Do: "nothing", Install: []string{"qemu-system-x86"}},
 		"health":       holt.Health{Status: "ok", Version: "1", PID: 7, DataDir: "/var/lib/holt", Engine: "local", StartedAt: at, Running: 2},
 		"down_spec":    holt.DownSpec{Computers: holt.DownKeep},

@@ -245,6 +245,9 @@ type Archive interface {
 type Images interface {
 	// List returns every template known, built or not, in any order.
 	List(ctx context.Context) ([]holt.Image, error)
+	// Boot boots an image in a shape, waits until everything is started, and keeps that; it
+	// returns at once what is kept already. ref is a template or a digest.
+	Boot(ctx context.Context, ref string, shape holt.Shape, key string) (holt.Image, error)
 }
 
 // Daemon is the process that serves the API.

@@ -22,7 +22,8 @@ func buildImage(ctx context.Context, at cli.Place, template string, progress fun
 }
 
 func listImages(_ context.Context, at cli.Place) ([]holt.Image, error) {
-	store, err := image.Open(at.ImageDir, image.Options{})
+	guest, _ := guestBinary() // it tells which snapshots are of another holt
+	store, err := image.Open(at.ImageDir, image.Options{GuestBinary: guest})
 	if err != nil {
 		return nil, err
 	}

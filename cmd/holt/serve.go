@@ -36,7 +36,7 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
 		Archive:     daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log,
-		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays}, MomentCache: opt.MomentCache,
+		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays}, MomentCache: opt.MomentCache, Renew: opt.Renew,
 	})
 	if err != nil {
 		return err

@@ -1,9 +1,11 @@
 package servertest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"slices"
+	"strings"
 
 	"holt"
 )
@@ -14,9 +16,25 @@ func (n images) List(context.Context) ([]holt.Image, error) {
 	at := n.m.began
 	return []holt.Image{
 		{Template: "coding-agent"},
-		{Template: "base", Built: true, Digest: "fedcba9876543210", MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at}, // an older one
-		{Template: "base", Built: true, Digest: "0123456789abcdef", MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at},
+		{Template: "base", Built: true, Digest: strings.Repeat("fedcba9876543210", 4), MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at}, // an older one
+		{Template: "base", Built: true, Digest: strings.Repeat("0123456789abcdef", 4), MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at},
 	}, nil
+}
+
+// Boot is quick where nothing has to be started; its own template is the built one.
+func (n images) Boot(ctx context.Context, ref string, shape holt.Shape, _ string) (holt.Image, error) {
+	shape = holt.Shape{CPUs: cmp.Or(shape.CPUs, 1), MemoryMB: cmp.Or(shape.MemoryMB, 1024)}
+	if shape.MemoryMB < 256 {
+		return holt.Image{}, holt.Errorf(holt.InvalidArgument, "a computer cannot have %d MiB of memory", shape.MemoryMB)
+	}
+	all, err := n.List(ctx)
+	for _, image := range slices.Backward(all) {
+		if image.Built && (image.Template == ref || image.Digest == ref) {
+			image.Ready = []holt.Shape{shape}
+			return image, err
+		}
+	}
+	return holt.Image{}, holt.Errorf(holt.NotFound, "there is no image %q", ref).WithHint("holt image list shows those that are here")
 }
 
 // archive is one without a pack: what is in memory stays there.

@@ -1,0 +1,146 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holt"
+	"holt/image"
+	"holt/machine"
+)
+
+// Templates are what computers are made of: each is booted once and kept.
+type Templates struct{ s *Store }
+
+// Templates returns the templates.
+func (s *Store) Templates() *Templates { return &Templates{s} }
+
+// Boot has a template booted in a shape and kept, unless it is already, and returns its image; ref may be
+// its digest. Zero fields of the shape are those of a computer that is created without them. Its key is
+// for nothing: to be asked again is no harm.
+//
+// Errors: InvalidArgument (the shape), NotFound (the template), Unavailable when a service does not
+// come up, OutOfSpace, Unsupported by an engine whose machines cannot be kept.
+func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ string) (holt.Image, error) {
+	ctx, leave, err := t.s.gate.enter(ctx)
+	if err != nil {
+		return holt.Image{}, err
+	}
+	defer leave()
+	img, err := t.s.cfg.pick(ctx, ref)
+	if err != nil {
+		return holt.Image{}, err
+	}
+	one, err := t.of(img, shape)
+	if err != nil {
+		return holt.Image{}, err
+	}
+	if !t.s.able() {
+		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.s.cfg.Engine.Name())
+	}
+	_, err = one.keep(ctx, true)
+	if ctx.Err() != nil {
+		return holt.Image{}, gone(ctx)
+	}
+	t.tried(ctx, img, err)
+	if err != nil {
+		return holt.Image{}, err
+	}
+	img.Ready = []holt.Shape{{CPUs: one.r.CPUs, MemoryMB: one.r.MemoryMB}}
+	return img.Image, nil
+}
+
+// of is a template in a shape.
+func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
+	r := record{Computer: holt.Computer{CPUs: cmp.Or(shape.CPUs, defaultCPUs), MemoryMB: cmp.Or(shape.MemoryMB, defaultMemoryMB)}}
+	return template{s: t.s, img: img, r: r}, boundShape(r.CPUs, r.MemoryMB)
+}
+
+// tried records that nobody else needs to boot it, unless it was the host that kept it from booting.
+func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
+	if holt.CodeOf(err) == holt.OutOfSpace || t.s.gate.mayStart() != nil {
+		return
+	}
+	if err := t.s.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
+		t.s.log.Warn("record that a template was booted", "template", img.Template, "err", err)
+	}
+}
+
+// renew boots, one after the other and behind all else that the host does, what nobody has booted since
+// it was built, and what was kept but would not go on as it is now: of another build of its
+// template, or with another guest agent or engine.
+func (t *Templates) renew(ctx context.Context) {
+	if t.s.cfg.Renew <= 0 || !t.s.able() {
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(t.s.cfg.Renew):
+	}
+	all, err := t.stale(ctx)
+	if err != nil {
+		t.s.log.Error("look for templates to boot", "err", err)
+	}
+	for _, one := range all {
+		dir, err := one.keep(ctx, false)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && !one.used.IsZero() { // this was no use of it
+			err = os.Chtimes(filepath.Join(dir, image.SnapshotRecord), one.used, one.used)
+		}
+		if err != nil {
+			t.s.log.Error("a template cannot be kept booted; its computers boot", "template", one.img.Template, "err", err)
+		}
+		t.tried(ctx, one.img, err)
+	}
+}
+
+// staleTemplate is one that is to be booted.
+type staleTemplate struct {
+	template
+	used time.Time // what was kept of it before; zero: nothing was
+}
+
+// stale returns what is to be booted, what was used last first.
+func (t *Templates) stale(ctx context.Context) (all []staleTemplate, err error) {
+	kept, err := t.s.cfg.Images.Kept()
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{} // by key
+	for _, k := range kept {
+		known[k.Key] = true
+	}
+	add := func(name string, shape holt.Shape, used time.Time) {
+		img, err := t.s.cfg.Images.Get(ctx, name)
+		if err != nil {
+			return // it was deleted, or a create says why
+		}
+		one, err := t.of(img, shape)
+		if err != nil {
+			return // it was kept by a larger host
+		}
+		one.background = true
+		if !known[one.key()] {
+			known[one.key()] = true
+			all = append(all, staleTemplate{one, used})
+		} else if used.IsZero() {
+			t.tried(ctx, img, nil)
+		}
+	}
+	unbooted, err := t.s.cfg.Images.Unbooted()
+	for _, name := range unbooted {
+		add(name, holt.Shape{}, time.Time{})
+	}
+	for _, k := range kept {
+		if im, err := machine.ReadImage(k.Dir); err == nil {
+			add(k.Template, holt.Shape{CPUs: im.Spec.CPUs, MemoryMB: im.Spec.MemoryMB}, k.Used)
+		}
+	}
+	return all, err
+}
