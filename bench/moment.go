@@ -15,7 +15,7 @@ import (
 const momentAbout = `
 Through the program, of a computer that has settled: *fork* is from the call until the last of so many forks has answered ` + "`true`" + ` (the moment is
 taken in it), *resume* from the call until ` + "`true`" + ` is answered. *Of its own* is what a fork's QEMU does not share with others, 2 s after its first answer; what is
-not the guest's memory is the emulator's, most of it translated code.`
+not the guest's memory is the emulator's, with the code that it has translated.`
 
 // momentSection measures forks, pause and resume as a client sees them.
 func momentSection(ctx context.Context, d *daemon, name, _ string) (*section, error) {
