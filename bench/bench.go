@@ -45,6 +45,7 @@ type sizes struct {
 	afternoon   int   // files of the project that runs do harm to
 	forks       []int // files of what is forked
 	boots       int
+	snapshots   int // of each computer and load
 	runs        int // of `true`
 	guestFiles  int
 	guestMB     int // of a large file in a guest, MiB
@@ -55,11 +56,11 @@ type sizes struct {
 var (
 	quick = sizes{
 		rounds: 1, files: 500, megabytes: 32, syncs: 20, patience: time.Minute, engineFiles: 5000, queryFiles: 5000, resident: 5000, afternoon: 500, forks: []int{3000},
-		boots: 1, runs: 3, guestFiles: 100, guestMB: 8, channelMB: 8,
+		boots: 1, snapshots: 1, runs: 3, guestFiles: 100, guestMB: 8, channelMB: 8,
 	}
 	normal = sizes{
 		rounds: 5, files: 30_000, megabytes: 1024, syncs: 2000, patience: 5 * time.Minute, engineFiles: 100_000, queryFiles: 200_000, resident: 1_000_000, afternoon: 30_000, forks: []int{100_000, 1_000_000},
-		boots: 5, runs: 30, guestFiles: 1000, guestMB: 64, channelMB: 128,
+		boots: 5, snapshots: 9, runs: 30, guestFiles: 1000, guestMB: 64, channelMB: 128,
 	}
 )
 

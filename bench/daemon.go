@@ -25,6 +25,7 @@ type daemon struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 	said   bytes.Buffer // read once it has exited
+	end    func() error // ends it before the bench does
 }
 
 // startDaemon starts the program under test, with its image built.
@@ -48,7 +49,7 @@ func startDaemon(ctx context.Context, b *bench, data, engine string) (*daemon, e
 		return nil, err
 	}
 	go func() { d.cmd.Wait(); close(d.exited) }()
-	b.own("the daemon", d.stop)
+	d.end = b.own("the daemon", d.stop)
 	c, err := client.New(client.Options{Socket: filepath.Join(data, "holt.sock")})
 	if err != nil {
 		return nil, err
@@ -134,6 +135,16 @@ func (d *daemon) run(ctx context.Context, computer string, argv ...string) ([]by
 		err = fmt.Errorf("%s in the guest: exit status %d: %s", filepath.Base(argv[0]), r.ExitCode, firstLine(complaint.String()))
 	}
 	return out.Bytes(), err
+}
+
+// bring puts the load generator into a computer.
+func (d *daemon) bring(ctx context.Context, computer string) error {
+	program, err := os.ReadFile(d.b.load)
+	if err != nil {
+		return err
+	}
+	_, err = d.client.Files.Write(ctx, computer, guestLoad, holt.WriteSpec{Mode: 0o755, User: "root"}, bytes.NewReader(program))
+	return err
 }
 
 // settle waits until the guest has finished its start, which goes on long

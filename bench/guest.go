@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"os"
 	"strconv"
-
-	"holt"
 )
 
 const guestAbout = `
@@ -39,11 +35,7 @@ func (g *guestPlace) run(ctx context.Context, args ...string) (loaded, error) {
 
 // guestSection measures file work inside a computer.
 func guestSection(ctx context.Context, d *daemon, name, dir string) (*section, error) {
-	program, err := os.ReadFile(d.b.load)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := d.client.Files.Write(ctx, name, guestLoad, holt.WriteSpec{Mode: 0o755, User: "root"}, bytes.NewReader(program)); err != nil {
+	if err := d.bring(ctx, name); err != nil {
 		return nil, err
 	}
 	raw, err := openRaw(ctx, d.b, dir)

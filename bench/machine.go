@@ -27,12 +27,12 @@ func machineGroup(ctx context.Context, b *bench) ([]*section, error) {
 		return nil, err
 	}
 	var sections []*section
-	if b.wants("machine", "snapshot") {
-		s, err := snapshotSection(ctx, b, dir)
+	if b.wants("machine", "restore") {
+		s, err := restoreSection(ctx, b, dir)
 		if err != nil {
 			return nil, err
 		}
-		if sections = append(sections, s); strings.HasSuffix(b.only, "/snapshot") {
+		if sections = append(sections, s); strings.HasSuffix(b.only, "/restore") {
 			return sections, nil
 		}
 	}
@@ -66,7 +66,7 @@ func machineGroup(ctx context.Context, b *bench) ([]*section, error) {
 	for _, part := range []struct {
 		name    string
 		measure func(context.Context, *daemon, string, string) (*section, error)
-	}{{"run", runSection}, {"moment", momentSection}, {"terminal", terminalSection}, {"channel", channelSection}, {"files", guestSection}} {
+	}{{"run", runSection}, {"moment", momentSection}, {"terminal", terminalSection}, {"channel", channelSection}, {"files", guestSection}, {"pause", pauseSection}} {
 		if !b.wants("machine", part.name) {
 			continue
 		}

@@ -26,6 +26,7 @@ var (
 
 	megabytesHeld = unit{"MB", true}
 	fraction      = unit{"×", true}
+	share         = unit{"×", false}
 )
 
 // target is what a figure should reach: a column's value itself, or its ratio

@@ -12,6 +12,7 @@
 //	load random -file F -mb N -n N   4 KiB at random places, each with fsync
 //	load drop                        what the kernel caches, all of it; needs root
 //	load remove -dir D
+//	load hold   -file F -mb N [-rate R] [-compute] [-last D]  see hold.go
 //
 // It prints one line of JSON: a [result].
 package main
@@ -49,8 +50,9 @@ type result struct {
 // work holds the flags of all pieces of work.
 type work struct {
 	dir, file, drop string
-	n, mb           int
-	cold            bool
+	n, mb, rate     int
+	cold, compute   bool
+	last            time.Duration
 }
 
 func main() {
@@ -68,10 +70,10 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	kinds := map[string]func(work) (result, error){
-		"create": create, "stat": stat, "write": write, "read": read, "random": random, "drop": drop, "remove": remove,
+		"create": create, "stat": stat, "write": write, "read": read, "random": random, "drop": drop, "remove": remove, "hold": hold,
 	}
 	if len(args) == 0 || kinds[args[0]] == nil {
-		return errors.New("usage: load create|stat|write|read|random|drop|remove [flags]")
+		return errors.New("usage: load create|stat|write|read|random|drop|remove|hold [flags]")
 	}
 	var w work
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
@@ -79,7 +81,10 @@ func run(args []string, out io.Writer) error {
 	f.StringVar(&w.file, "file", "", "file to work on")
 	f.StringVar(&w.drop, "drop", "", "read: what to forget before: file (the file's own pages) or host (all that is cached)")
 	f.IntVar(&w.n, "n", 1000, "operations")
-	f.IntVar(&w.mb, "mb", 64, "size of the file, MiB")
+	f.IntVar(&w.mb, "mb", 64, "size of the file, or of the memory, MiB")
+	f.IntVar(&w.rate, "rate", 0, "hold: memory to change, MiB/s; -1: as fast as it goes")
+	f.BoolVar(&w.compute, "compute", false, "hold: compute as well, and count that")
+	f.DurationVar(&w.last, "last", time.Hour, "hold: for how long")
 	f.BoolVar(&w.cold, "cold", false, "stat: one pass only")
 	if err := f.Parse(args[1:]); err != nil {
 		return err

@@ -71,6 +71,24 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+// What holds memory counts, in a file that whoever waits can read, what it has got done.
+func TestHold(t *testing.T) {
+	for _, args := range [][]string{{"-rate", "20"}, {"-rate", "-1"}, {"-compute"}, {"-compute", "-rate", "20"}} {
+		file := filepath.Join(t.TempDir(), "count")
+		r := loaded(t, append([]string{"hold", "-file", file, "-mb", "3", "-last", "300ms"}, args...)...)
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) != 8 || int64(binary.LittleEndian.Uint64(b)) != r.Count {
+			t.Errorf("hold %v: %+v, and its file holds %x", args, r, b)
+		}
+		if args[1%len(args)] == "20" && float64(r.Count) > 1.5*20*pagesPerMB*r.Seconds {
+			t.Errorf("hold %v changed %d pages in %v s", args, r.Count, r.Seconds)
+		}
+	}
+}
+
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{nil, {"nothing"}, {"create", "-x"}, {"read", "-file", "/does/not/exist"}} {
 		if err := run(args, io.Discard); err == nil {
@@ -107,7 +125,7 @@ func TestPort(t *testing.T) {
 	if got := hear(1); got[0] != orderIn {
 		t.Errorf("answer: %q", got)
 	}
-	say(binary.LittleEndian.AppendUint64([]byte{orderHold}, 1<<32|10)...) // 1 MiB, and change 10 a second
+	say(binary.LittleEndian.AppendUint64([]byte{orderHold}, 1)...) // MiB
 	if got := hear(1); got[0] != orderHold {
 		t.Errorf("after memory is held it says %q", got)
 	}

@@ -8,8 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,9 +21,8 @@ import (
 //
 // A host writes orders of 9 bytes to the port named "files": 'i', 'o' or 'd', and a
 // number, little-endian. 'i': so many bytes follow, which are dropped and then
-// answered with one byte. 'o': so many bytes are sent. 'd': its upper half is how much
-// memory to hold, MiB, its lower half how much of that to change, MiB/s; one byte
-// answers when it is held. Every other byte is answered with itself, so that
+// answered with one byte. 'o': so many bytes are sent. 'd': so much memory is held,
+// MiB; one byte answers then. Every other byte is answered with itself, so that
 // the host knows it is there.
 const (
 	orderIn   = 'i'
@@ -117,7 +116,8 @@ func servePort(port io.ReadWriter) error {
 	buf := make([]byte, portPiece)
 	zeros := bytes.Repeat([]byte{0}, portPiece)
 	order := make([]byte, orderSize)
-	var held holder
+	var held memory
+	defer func() { runtime.KeepAlive(held) }()
 	for {
 		if _, err := io.ReadFull(port, order[:1]); err != nil {
 			return err
@@ -132,8 +132,7 @@ func servePort(port io.ReadWriter) error {
 			return err
 		}
 		if order[0] == orderHold {
-			v := binary.LittleEndian.Uint64(order[1:])
-			held.hold(int(v>>32), int64(uint32(v)))
+			held = take(int(binary.LittleEndian.Uint64(order[1:])))
 			if _, err := port.Write([]byte{orderHold}); err != nil {
 				return err
 			}
@@ -158,44 +157,5 @@ func servePort(port io.ReadWriter) error {
 				return err
 			}
 		}
-	}
-}
-
-// holder holds memory and changes it, page after page.
-type holder struct {
-	memory []byte
-	rate   atomic.Int64 // MiB/s
-}
-
-// hold takes mb MiB once, each page with something in it, and changes rate MiB of
-// it a second from then on.
-func (h *holder) hold(mb int, rate int64) {
-	h.rate.Store(rate)
-	if h.memory != nil || mb == 0 {
-		return
-	}
-	h.memory = make([]byte, mb<<20)
-	for i := 0; i < len(h.memory); i += pageBytes {
-		h.memory[i] = 1
-	}
-	go h.change()
-}
-
-const (
-	pageBytes  = 4096
-	changeTick = 20 * time.Millisecond
-)
-
-func (h *holder) change() {
-	last, at := time.Now(), 0
-	for {
-		time.Sleep(changeTick)
-		now := time.Now()
-		pages := int(float64(h.rate.Load()) * now.Sub(last).Seconds() * (1 << 20) / pageBytes)
-		for range min(pages, len(h.memory)/pageBytes) {
-			h.memory[at]++
-			at = (at + pageBytes) % len(h.memory)
-		}
-		last = now
 	}
 }

@@ -18,10 +18,10 @@ import (
 	"holt/qemu"
 )
 
-const snapshotAbout = `
-Snapshots of machines outside any daemon, whose guest is the load generator: 512 MB of memory of which it holds 200, and 2 GB of which it holds 1,300. The
-*pause* is how long the processors stand, by QEMU's clock, disk and memory together. A *restore* is an overlay, a new QEMU and the guest's first answer on
-a port; of several at once, the last one's. *Of its own* is what a fork does not share, 2 s after its first answer.`
+const restoreAbout = `
+Machines outside any daemon, whose guest is the load generator: 512 MB of memory of which it holds 200, and 2 GB of which it holds 1,300. It is the engine's share of a
+fork: a *restore* is an overlay, a new QEMU and the guest's first answer on a port; of several at once, the last one's. *Of its own* is what a fork does not share, 2 s
+after its first answer.`
 
 // smallShape and largeShape are the shapes of machines that are measured.
 var (
@@ -35,27 +35,21 @@ type machineShape struct {
 	held int // by the guest, MiB
 }
 
-// flatOut is a rate that no guest reaches, MiB/s.
-const flatOut = 1 << 20
-
-// frozen is a machine of which snapshots are taken and restored.
+// frozen is a machine of which a snapshot was taken, to be restored.
 type frozen struct {
 	machineShape
 	dir    string
 	engine machine.Engine
 	m      machine.Machine
-	image  string // the last
+	image  string
 	disk   string // that goes with it
 	diskMB int
 	count  int
 }
 
-// snapshotSection measures snapshots and restores.
-func snapshotSection(ctx context.Context, b *bench, dir string) (*section, error) {
-	s := &section{title: "Computers: snapshots", about: snapshotAbout, columns: []string{smallShape.name, largeShape.name}}
-	under := func(small, large float64) []target {
-		return []target{{column: smallShape.name, limit: small}, {column: largeShape.name, limit: large}}
-	}
+// restoreSection measures restores.
+func restoreSection(ctx context.Context, b *bench, dir string) (*section, error) {
+	s := &section{title: "Machines: restores", about: restoreAbout, columns: []string{smallShape.name, largeShape.name}}
 	var columns []column[*frozen]
 	for _, shape := range []machineShape{smallShape, largeShape} {
 		f, end, err := openFrozen(ctx, b, dir, shape)
@@ -65,30 +59,20 @@ func snapshotSection(ctx context.Context, b *bench, dir string) (*section, error
 		defer end()
 		columns = append(columns, column[*frozen]{shape.name, f})
 	}
-	works := []work[*frozen]{
-		{name: "pause, idle", unit: millis, targets: under(50, 200), measure: pauseAt(0)},
-		{name: "pause, 20 MB/s of memory changing", unit: millis, targets: under(50, 200), measure: pauseAt(20)},
-		{name: "pause, memory changing as fast as it goes", unit: millis, measure: pauseAt(flatOut)},
-		{name: "whole snapshot, idle", unit: millis, measure: func(ctx context.Context, f *frozen) (float64, error) {
-			began := time.Now()
-			_, err := f.snapshot(ctx)
-			return sinceMS(began), err
-		}},
-	}
+	var works []work[*frozen]
 	for _, n := range []int{1, 4, 10} {
 		works = append(works, work[*frozen]{name: fmt.Sprintf("restore → first answer, %d at once", n), unit: millis,
 			measure: func(ctx context.Context, f *frozen) (float64, error) { return f.restore(ctx, n, nil) }})
 	}
-	for _, own := range []struct{ name, of string }{{"guest memory of a fork's own", machine.MemoryFile}, {"all memory of a fork's own", ""}} {
-		works = append(works, work[*frozen]{name: own.name, unit: megabytesHeld, measure: func(ctx context.Context, f *frozen) (float64, error) {
-			held := nan
-			_, err := f.restore(ctx, 1, func(m machine.Machine) (err error) {
-				held, err = ofItsOwn(ctx, m.PID(), own.of)
-				return err
-			})
-			return held, err
-		}})
-	}
+	guest := &figure{name: "of that: the guest's memory", unit: megabytesHeld}
+	works = append(works, work[*frozen]{name: "memory of a fork's own", unit: megabytesHeld, measure: func(ctx context.Context, f *frozen) (float64, error) {
+		held := nan
+		_, err := f.restore(ctx, 1, func(m machine.Machine) (err error) {
+			held, err = bothOwn(ctx, m.PID(), f.name, guest)
+			return err
+		})
+		return held, err
+	}})
 	for _, w := range works {
 		f, err := rounds(ctx, b, b.rounds, w, columns)
 		if err != nil {
@@ -96,6 +80,7 @@ func snapshotSection(ctx context.Context, b *bench, dir string) (*section, error
 		}
 		s.figures = append(s.figures, f)
 	}
+	s.figures = append(s.figures, guest)
 	return s, nil
 }
 
@@ -115,22 +100,20 @@ func openFrozen(ctx context.Context, b *bench, dir string, shape machineShape) (
 		return nil, nil, err
 	}
 	f.m = m
-	if err := f.hold(ctx, 0); err != nil {
+	f.disk, f.image = m.Disk(), f.path("image")
+	err = tell(ctx, m, binary.LittleEndian.AppendUint64([]byte{'d'}, uint64(f.held)))
+	if err == nil {
+		_, err = m.Snapshot(ctx, machine.SnapshotSpec{Dir: f.image, Disk: f.path("disk")})
+	}
+	if err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
-	_, err = f.snapshot(ctx)
-	return f, end, err
+	return f, end, nil
 }
 
 func (f *frozen) path(what string) string {
 	f.count++
 	return filepath.Join(f.dir, fmt.Sprint(what, "-", f.count))
-}
-
-// hold has the guest hold its memory, and change so much of it.
-func (f *frozen) hold(ctx context.Context, rate uint64) error {
-	order := binary.LittleEndian.AppendUint64([]byte{'d'}, uint64(f.held)<<32|rate)
-	return tell(ctx, f.m, order)
 }
 
 // tell sends something to a guest and waits until its first byte comes back.
@@ -148,31 +131,6 @@ func tell(ctx context.Context, m machine.Machine, what []byte) error {
 		if c, err := r.ReadByte(); err != nil || c == what[0] {
 			return err
 		}
-	}
-}
-
-// snapshot takes one, in place of the last.
-func (f *frozen) snapshot(ctx context.Context) (machine.SnapshotReport, error) {
-	if f.image != "" {
-		if err := os.RemoveAll(f.image); err != nil {
-			return machine.SnapshotReport{}, err
-		}
-	}
-	f.disk, f.image = f.m.Disk(), f.path("image")
-	return f.m.Snapshot(ctx, machine.SnapshotSpec{Dir: f.image, Disk: f.path("disk")})
-}
-
-// pauseAt measures the pause while the guest changes its memory, MiB/s.
-func pauseAt(rate uint64) func(context.Context, *frozen) (float64, error) {
-	return func(ctx context.Context, f *frozen) (float64, error) {
-		if err := f.hold(ctx, rate); err != nil {
-			return nan, err
-		}
-		r, err := f.snapshot(ctx)
-		if err != nil {
-			return nan, err
-		}
-		return float64(r.Pause.Microseconds()) / 1e3, f.hold(ctx, 0)
 	}
 }
 
@@ -207,14 +165,34 @@ func (f *frozen) restore(ctx context.Context, n int, look func(machine.Machine) 
 	return took, err
 }
 
+// bothOwn is how much memory a process has of its own, and adds to a column of the
+// figure what of it is a guest's, 10⁶ bytes.
+func bothOwn(ctx context.Context, pid int, column string, guest *figure) (float64, error) {
+	if err := rest(ctx, 2*time.Second); err != nil { // its guest goes on with what it did
+		return nan, err
+	}
+	all, err := ofItsOwn(pid, "")
+	if err != nil {
+		return nan, err
+	}
+	memory, err := ofItsOwn(pid, machine.MemoryFile)
+	guest.add(column, memory)
+	return all, err
+}
+
+// rest lets time pass.
+func rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // ofItsOwn is how much memory a process has of its own in what it has mapped of a
 // file of that name, or in all, 10⁶ bytes.
-func ofItsOwn(ctx context.Context, pid int, name string) (float64, error) {
-	select {
-	case <-time.After(2 * time.Second): // its guest goes on with what it did
-	case <-ctx.Done():
-		return nan, ctx.Err()
-	}
+func ofItsOwn(pid int, name string) (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
 	if err != nil {
 		return nan, err
