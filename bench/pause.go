@@ -94,7 +94,8 @@ func pauseSection(ctx context.Context, d *daemon, _, _ string) (*section, error)
 	s.figures = slices.Concat(pauses, wholes, paces)
 	var err error
 	for _, c := range columns {
-		err = errors.Join(err, d.client.Computers.Delete(ctx, c.place.computer(), ""))
+		_, lost := d.client.Computers.Delete(ctx, c.place.computer(), "")
+		err = errors.Join(err, lost)
 	}
 	return s, err
 }
