@@ -53,7 +53,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 				spec.Template = path
 			}
 			var made holt.Computer
-			err = a.wait("creating (the first of a template takes longest)", func() error {
+			err = a.wait("creating (boots the template first, unless it is ready)", func() error {
 				made, err = c.Computers.Create(cmd.Context(), spec, "")
 				return err
 			})

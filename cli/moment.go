@@ -203,14 +203,14 @@ func dependents(all []holt.Dependent) string {
 
 func (a *app) momentShow() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "show MOMENT", Short: "Show a moment", Args: exactly(1),
+		Use: "show MOMENT|COMPUTER@MOMENT", Short: "Show a moment", Args: exactly(1),
 		ValidArgsFunction: a.complete(a.momentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			m, err := c.Moments.Get(cmd.Context(), args[0])
+			m, err := oneMoment(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
@@ -222,6 +222,23 @@ func (a *app) momentShow() *cobra.Command {
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// oneMoment returns the moment of a MOMENT or COMPUTER@MOMENT.
+func oneMoment(ctx context.Context, c *client.Client, ref string) (holt.Moment, error) {
+	computer, at := holt.CutCheckpoint(ref)
+	if at == "" {
+		return c.Moments.Get(ctx, ref)
+	}
+	all, err := c.Moments.List(ctx, computer)
+	if err != nil {
+		return holt.Moment{}, err
+	}
+	i := slices.IndexFunc(all, func(m holt.Moment) bool { return m.Name == at || string(m.ID) == at })
+	if i < 0 {
+		return holt.Moment{}, holt.Errorf(holt.NotFound, "%s has no moment %q", computer, at).WithHint("holt moment list %s shows those it has", computer)
+	}
+	return all[i], nil
 }
 
 // momentLines say what is known of a moment.
@@ -322,7 +339,7 @@ func (a *app) sayRestored(moment string, back holt.RestoredComputer) {
 func (a *app) momentDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete MOMENT", Aliases: []string{"rm"}, Short: "Delete a moment; its forks go on", Args: exactly(1),
+		Use: "delete MOMENT|COMPUTER@MOMENT", Aliases: []string{"rm"}, Short: "Delete a moment; its forks go on", Args: exactly(1),
 		Long: `Deletes a moment, by id or by a name that only one has. Computers that were forked
 from it go on: what they share with it stays as long as they need it. What it took in
 the archive is garbage then, and goes within two hours (now: holt archive collect).
@@ -333,7 +350,7 @@ The workspace that a restore left goes with the last moment in it.`,
 			if err != nil {
 				return err
 			}
-			m, err := c.Moments.Get(cmd.Context(), args[0])
+			m, err := oneMoment(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
