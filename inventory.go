@@ -2,17 +2,20 @@ package holt
 
 import "time"
 
-// Inventory is what is installed in a computer and what runs there, as its
-// guest tells it.
+// Inventory is what is installed in a computer, what runs there, and what files
+// its root disk has where people put things, as its guest tells it.
 type Inventory struct {
-	At        time.Time `json:"at"`
-	Packages  []Package `json:"packages"`
-	Processes []Process `json:"processes"`
-	Ports     []Port    `json:"ports"`
-	Omitted   int       `json:"omitted,omitempty" doc:"what of them is more than was listed"`
+	At        time.Time  `json:"at"`
+	Packages  []Package  `json:"packages"`
+	Processes []Process  `json:"processes"`
+	Ports     []Port     `json:"ports"`
+	RootFiles []FileInfo `json:"root_files,omitempty" doc:"none: see no_files"`
+	Unread    OSStrings  `json:"unread,omitempty" doc:"directories among them that have more in them than was listed"`
+	NoFiles   string     `json:"no_files,omitempty" doc:"why they are not listed"`
+	Omitted   int        `json:"omitted,omitempty" doc:"what of them is more than was listed"`
 }
 
-// MostListed is how many packages, processes and ports an inventory lists of each.
+// MostListed is how many packages, processes, ports and files an inventory lists of each.
 const MostListed = 20_000
 
 // Package is one that is installed, as dpkg has it.
