@@ -49,7 +49,7 @@ type DiffSide struct {
 	Moment    MomentID   `json:"moment,omitempty" doc:"absent: the computer as it is now"`
 	Name      string     `json:"name,omitempty" doc:"of the moment, if it has one"`
 	Workspace string     `json:"workspace"`
-	At        *time.Time `json:"at,omitempty" doc:"when its packages, processes and ports were listed"`
+	At        *time.Time `json:"at,omitempty" doc:"when its packages, processes, ports and files of the root disk were listed; for a moment of a fork just after it, else before"`
 	Unlisted  string     `json:"unlisted,omitempty" doc:"why they were not"`
 }
 
@@ -58,11 +58,12 @@ type ComputerDiff struct {
 	From      DiffSide      `json:"from"`
 	To        DiffSide      `json:"to"`
 	Files     FilesDiff     `json:"files"`
+	RootFiles RootFilesDiff `json:"root_files"`
 	Packages  PackageDiff   `json:"packages"`
 	Processes ProcessesDiff `json:"processes"`
 	Ports     PortsDiff     `json:"ports"`
-	Unlisted  bool          `json:"unlisted,omitempty" doc:"packages, processes and ports were not compared; a side says why"`
-	Omitted   int           `json:"omitted,omitempty" doc:"packages, processes and ports that were not looked at, since a guest has too many"`
+	Unlisted  bool          `json:"unlisted,omitempty" doc:"files of the root disk, packages, processes and ports were not compared; a side says why"`
+	Omitted   int           `json:"omitted,omitempty" doc:"files of the root disk, packages, processes and ports that were not looked at, since a guest has too many"`
 }
 
 // FilesDiff is what differs in the workspaces.
@@ -71,6 +72,17 @@ type FilesDiff struct {
 	Changes   []Change `json:"changes" nullable:"false"`
 	Omitted   int      `json:"omitted,omitempty" doc:"changes that are counted, not listed"`
 	Unrelated string   `json:"unrelated,omitempty" doc:"why files were not compared"`
+}
+
+// RootFilesDiff is what differs in the files of the root disks, where people put
+// what no package owns. They are told apart by size, time, mode and owner; what is in
+// them is not read.
+type RootFilesDiff struct {
+	Counts   Counts    `json:"counts"`
+	Changes  []Change  `json:"changes" nullable:"false"`
+	Omitted  int       `json:"omitted,omitempty" doc:"changes that are counted, not listed"`
+	Unread   OSStrings `json:"unread,omitempty" doc:"directories in either that have more in them than was looked at, at most 1000 of them: what only one has there is not told"`
+	Unlisted string    `json:"unlisted,omitempty" doc:"why they were not compared, where all else was"`
 }
 
 // PackageDiff is what differs in what is installed.
