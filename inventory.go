@@ -2,17 +2,20 @@ package holt
 
 import "time"
 
-// Inventory is what is installed in a computer and what runs there, as its
-// guest tells it.
+// Inventory is what is installed in a computer, what runs there, and what files
+// its root disk has where people put things, as its guest tells it.
 type Inventory struct {
-	At        time.Time `json:"at"`
-	Packages  []Package `json:"packages"`
-	Processes []Process `json:"processes"`
-	Ports     []Port    `json:"ports"`
-	Omitted   int       `json:"omitted,omitempty" doc:"what of them is more than was listed"`
+	At        time.Time  `json:"at"`
+	Packages  []Package  `json:"packages"`
+	Processes []Process  `json:"processes"`
+	Ports     []Port     `json:"ports"`
+	RootFiles []FileInfo `json:"root_files,omitempty" doc:"none: see no_files"`
+	Unread    OSStrings  `json:"unread,omitempty" doc:"directories among them that have more in them than was listed"`
+	NoFiles   string     `json:"no_files,omitempty" doc:"why they are not listed"`
+	Omitted   int        `json:"omitted,omitempty" doc:"what of them is more than was listed"`
 }
 
-// MostListed is how many packages, processes and ports an inventory lists of each.
+// MostListed is how many packages, processes, ports and files an inventory lists of each.
 const MostListed = 20_000
 
 // Package is one that is installed, as dpkg has it.
@@ -46,7 +49,7 @@ type DiffSide struct {
 	Moment    MomentID   `json:"moment,omitempty" doc:"absent: the computer as it is now"`
 	Name      string     `json:"name,omitempty" doc:"of the moment, if it has one"`
 	Workspace string     `json:"workspace"`
-	At        *time.Time `json:"at,omitempty" doc:"when its packages, processes and ports were listed"`
+	At        *time.Time `json:"at,omitempty" doc:"when its packages, processes, ports and files of the root disk were listed; for a moment of a fork just after it, else before"`
 	Unlisted  string     `json:"unlisted,omitempty" doc:"why they were not"`
 }
 
@@ -55,11 +58,12 @@ type ComputerDiff struct {
 	From      DiffSide      `json:"from"`
 	To        DiffSide      `json:"to"`
 	Files     FilesDiff     `json:"files"`
+	RootFiles RootFilesDiff `json:"root_files"`
 	Packages  PackageDiff   `json:"packages"`
 	Processes ProcessesDiff `json:"processes"`
 	Ports     PortsDiff     `json:"ports"`
-	Unlisted  bool          `json:"unlisted,omitempty" doc:"packages, processes and ports were not compared; a side says why"`
-	Omitted   int           `json:"omitted,omitempty" doc:"packages, processes and ports that were not looked at, since a guest has too many"`
+	Unlisted  bool          `json:"unlisted,omitempty" doc:"files of the root disk, packages, processes and ports were not compared; a side says why"`
+	Omitted   int           `json:"omitted,omitempty" doc:"files of the root disk, packages, processes and ports that were not looked at, since a guest has too many"`
 }
 
 // FilesDiff is what differs in the workspaces.
@@ -68,6 +72,17 @@ type FilesDiff struct {
 	Changes   []Change `json:"changes" nullable:"false"`
 	Omitted   int      `json:"omitted,omitempty" doc:"changes that are counted, not listed"`
 	Unrelated string   `json:"unrelated,omitempty" doc:"why files were not compared"`
+}
+
+// RootFilesDiff is what differs in the files of the root disks, where people put
+// what no package owns. They are told apart by size, time, mode and owner; what is in
+// them is not read.
+type RootFilesDiff struct {
+	Counts   Counts    `json:"counts"`
+	Changes  []Change  `json:"changes" nullable:"false"`
+	Omitted  int       `json:"omitted,omitempty" doc:"changes that are counted, not listed"`
+	Unread   OSStrings `json:"unread,omitempty" doc:"directories in either that have more in them than was looked at, at most 1000 of them: what only one has there is not told"`
+	Unlisted string    `json:"unlisted,omitempty" doc:"why they were not compared, where all else was"`
 }
 
 // PackageDiff is what differs in what is installed.

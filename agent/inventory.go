@@ -35,9 +35,11 @@ type item struct {
 	Package *holt.Package `json:"package,omitempty"`
 	Process *holt.Process `json:"process,omitempty"`
 	Port    *holt.Port    `json:"port,omitempty"`
+	File    *rootFile     `json:"file,omitempty"`
+	NoFiles string        `json:"no_files,omitempty"` // why those of the root disk are not listed
 }
 
-// listInventory sends what is installed and what runs.
+// listInventory sends what is installed, what runs, and the files of the root disk.
 func (s *Server) listInventory(ctx context.Context, st *serverStream) error {
 	packages, err := installed("/var/lib/dpkg/status")
 	if err != nil {
@@ -58,10 +60,29 @@ func (s *Server) listInventory(ctx context.Context, st *serverStream) error {
 	for _, p := range ports {
 		items = append(items, item{Port: &p})
 	}
+	files, err := s.ownFiles(ctx)
+	if err != nil {
+		items = append(items, item{NoFiles: err.Error()})
+	}
+	for i := range files {
+		items = append(items, item{File: &files[i]})
+	}
 	if err := st.agree(nil); err != nil {
 		return err
 	}
 	return sendItems(st, items)
+}
+
+// ownFiles lists those of the machine's root disk.
+func (s *Server) ownFiles(ctx context.Context) ([]rootFile, error) {
+	if !s.opt.Machine {
+		return nil, errors.New("it has no root disk of its own")
+	}
+	mounts, err := mountPoints()
+	if err != nil {
+		return nil, err
+	}
+	return s.rootFiles(ctx, "/", mounts)
 }
 
 // installed reads the packages of a dpkg status file (dpkg(1)); a system
@@ -242,8 +263,8 @@ func socketAddress(s string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr, uint16(n)), ok
 }
 
-// Inventory lists what is installed in the guest and what runs there. What is
-// more than [holt.MostListed] of a kind is counted only.
+// Inventory lists what is installed in the guest, what runs there, and the files
+// of its root disk. What is more than [holt.MostListed] of a kind is counted only.
 func (c *Client) Inventory(ctx context.Context) (holt.Inventory, error) {
 	inv := holt.Inventory{At: time.Now().UTC()}
 	s, err := c.open(ctx, opInventory, nil, nil)
@@ -275,7 +296,19 @@ func addItem(inv holt.Inventory, x item) holt.Inventory {
 		p.Protocol, p.Address, p.Process = plain(p.Protocol, maxWord), plain(p.Address, maxWord), plain(p.Process, maxWord)
 		p.Port, p.PID = min(max(0, p.Port), 1<<16-1), max(0, p.PID)
 		inv.Ports = append(inv.Ports, p)
-	case x.Package != nil || x.Process != nil || x.Port != nil:
+	case x.File != nil && len(inv.RootFiles) < holt.MostListed:
+		f, ok := x.File.vet()
+		if !ok {
+			inv.Omitted++
+			break
+		}
+		inv.RootFiles = append(inv.RootFiles, f)
+		if x.File.Unread {
+			inv.Unread = append(inv.Unread, string(f.Path))
+		}
+	case x.NoFiles != "":
+		inv.NoFiles = plain(x.NoFiles, maxSentence)
+	case x.Package != nil || x.Process != nil || x.Port != nil || x.File != nil:
 		inv.Omitted++
 	}
 	return inv

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
+	"path"
 	"strings"
 	"testing"
 
@@ -99,6 +101,9 @@ func TestInventory(t *testing.T) {
 	for _, p := range inv.Processes {
 		found = found || p.PID == pid && p.User != "" && strings.HasPrefix(string(p.Command), "python3 -u -c import socket") && p.Start > 0 && p.PPID > 0
 	}
+	if inv.RootFiles != nil || inv.NoFiles == "" {
+		t.Errorf("its host's files are listed: %+v", inv.RootFiles)
+	}
 	if !found || inv.Omitted != 0 {
 		t.Errorf("who listens at %d (pid %d) is not among %+v", port, pid, inv.Processes)
 	}
@@ -116,8 +121,21 @@ func TestHostileInventory(t *testing.T) {
 	inv = addItem(inv, item{})
 	inv = addItem(inv, item{Port: &holt.Port{Protocol: "t\x1b[2Jcp", Port: 1 << 40, PID: -4}})
 	inv = addItem(inv, item{Process: &holt.Process{PID: -1, User: strings.Repeat("u", 9000), Command: holt.OSString(strings.Repeat("c", 9000))}})
-	if len(inv.Packages) != holt.MostListed || inv.Omitted != 7 {
-		t.Errorf("%d packages and %d omitted", len(inv.Packages), inv.Omitted)
+	for _, f := range []rootFile{{Path: "etc"}, {Path: "/etc/../x"}, {Path: "/etc/"}, {Path: "/a\x00"}, {Path: holt.OSString("/" + strings.Repeat("p", 5000))}, {}, {Path: "/", Size: -1}} {
+		inv = addItem(inv, item{File: &f})
+	}
+	for range holt.MostListed + 1 {
+		inv = addItem(inv, item{File: &rootFile{Path: "/opt/x", Mode: 1 << 31, MTime: -1 << 63, Unread: true}})
+	}
+	inv = addItem(inv, item{NoFiles: "\x1b" + strings.Repeat("y", 9000)})
+	if len(inv.Packages) != holt.MostListed || len(inv.RootFiles) != holt.MostListed || len(inv.Unread) != holt.MostListed || inv.Omitted != 7+7+1 {
+		t.Errorf("%d packages, %d files and %d omitted", len(inv.Packages), len(inv.RootFiles), inv.Omitted)
+	}
+	if strings.Contains(inv.NoFiles, "\x1b") || len(inv.NoFiles) > maxSentence+2 {
+		t.Errorf("%d %.9q", len(inv.NoFiles), inv.NoFiles)
+	}
+	if _, err := json.Marshal(inv); err != nil {
+		t.Error(err)
 	}
 	if p := inv.Ports[0]; strings.Contains(p.Protocol, "\x1b") || p.Port > 65535 || p.PID != 0 {
 		t.Errorf("%+v", p)
@@ -125,4 +143,31 @@ func TestHostileInventory(t *testing.T) {
 	if p := inv.Processes[0]; p.PID != 0 || len(p.User) > maxWord || len(p.Command) != maxCommand {
 		t.Errorf("%d %d %d", p.PID, len(p.User), len(p.Command))
 	}
+}
+
+// FuzzInventory: whatever a guest tells can be kept, read and compared again.
+func FuzzInventory(f *testing.F) {
+	f.Add([]byte(`[{"package":{"name":"jq","version":"1"}},{"process":{"pid":1}},{"port":{"port":22}}]`))
+	f.Add([]byte(`[{"file":{"path":"/etc/x\n","mode":33188,"size":3,"mtime":1764000000000000001}},{"file":{"path":"\"/caf\\351\"","mode":16877,"unread":true}},{"no_files":"none"}]`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var frame bytes.Buffer
+		if writeAnswer(&frame, json.RawMessage(b), nil) != nil {
+			return
+		}
+		var inv holt.Inventory
+		readList(&frame, mostInventory, func(x item) error { inv = addItem(inv, x); return nil })
+		kept, err := json.Marshal(inv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again holt.Inventory
+		if err := json.Unmarshal(kept, &again); err != nil || cmp.Diff(inv.RootFiles, again.RootFiles) != "" || len(again.Unread) > len(again.RootFiles) {
+			t.Fatalf("%v %s", err, kept)
+		}
+		for _, file := range inv.RootFiles {
+			if p := string(file.Path); p[0] != '/' || len(p) > maxRootPath || path.Clean(p) != p {
+				t.Fatalf("%q", p)
+			}
+		}
+	})
 }

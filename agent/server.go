@@ -65,6 +65,7 @@ type Server struct {
 	terms    *terminalTable
 	frost    frost
 	syncing  chan struct{} // a token while the workspace is synced
+	looking  chan struct{} // a token while the files of the root disk are listed
 	streams  chan struct{} // a token for each operation
 	unary    map[string]func(context.Context, json.RawMessage) (any, error)
 	streamed map[string]func(context.Context, *serverStream) error
@@ -112,6 +113,7 @@ func newServer(opt ServerOptions) *Server {
 		streams:  make(chan struct{}, maxStreams),
 		halted:   make(chan struct{}),
 		syncing:  make(chan struct{}, 1),
+		looking:  make(chan struct{}, 1),
 	}
 	groups, reaper := findGroups(opt.Cgroup), new(reaper)
 	s.runs = newRunTable(groups, reaper, opt.Workspace, opt.Log)

@@ -152,6 +152,7 @@ func TestMachine(t *testing.T) {
 		conn.Close()
 	}
 	identity(t, v.client(t))
+	rootDisk(t, v.client(t))
 
 	// The agent is killed: another comes, and the workspace stays as it is.
 	c = v.client(t)
@@ -182,6 +183,44 @@ func shellInMachine(t *testing.T, c *Client) {
 	if end := s.ends(t); end.ExitCode != 7 {
 		t.Errorf("the shell ended as %+v: %q", end, s.text)
 	}
+}
+
+// rootDisk lists the files of the machine's root disk, before and after some are made.
+func rootDisk(t *testing.T, c *Client) {
+	t.Helper()
+	began := time.Now()
+	before, err := c.Inventory(t.Context())
+	t.Logf("inventory of %d packages, %d processes and %d files: %v", len(before.Packages), len(before.Processes), len(before.RootFiles), time.Since(began))
+	if err != nil || len(before.RootFiles) < 100 || before.NoFiles != "" || before.Unread != nil || before.Omitted > 0 {
+		t.Errorf("%d files, unread %q, %q, %v", len(before.RootFiles), before.Unread, before.NoFiles, err)
+	}
+	sh(t, c, "echo x > /etc/new; mkdir -p /opt/heap/; echo y > /home/agent/not; mount -t tmpfs x /mnt; echo z > /mnt/not")
+	after, err := c.Inventory(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	had := map[holt.OSString]bool{}
+	for _, f := range before.RootFiles {
+		had[f.Path] = true
+	}
+	var came []string
+	for _, f := range after.RootFiles {
+		if !had[f.Path] {
+			came = append(came, string(f.Path))
+		}
+	}
+	slices.Sort(came)
+	if !slices.Equal(came, []string{"/etc/new", "/opt/heap"}) || !had["/etc/passwd"] || had["/etc/hostname"] || had["/usr/bin/env"] {
+		t.Errorf("came: %q", came)
+	}
+	sh(t, c, "umount /mnt; mkdir /opt/heap/{1..150}; for d in /opt/heap/*; do (cd $d && touch {1..200}); done; sync")
+	began = time.Now()
+	full, err := c.Inventory(t.Context())
+	t.Logf("with 30,000 more: %d files, %d unread, %v", len(full.RootFiles), len(full.Unread), time.Since(began))
+	if err != nil || full.NoFiles != "" || len(full.Unread) == 0 || full.Omitted > 0 {
+		t.Errorf("%d files, %q, %v", len(full.RootFiles), full.NoFiles, err)
+	}
+	sh(t, c, "rm -r /opt/heap /etc/new")
 }
 
 // identity freezes and thaws the machine and gives it another name and time.

@@ -23,12 +23,16 @@ func (a *app) momentDiff() *cobra.Command {
 func (a *app) diffCommand(short, example string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "diff A B", Short: short, Args: exactly(2), Example: example,
-		Long: `Says what must change in A to make it B: files of the workspace, packages (of dpkg),
-processes and listening ports. A and B are computers, as they are now, or moments, by name or
-id, or COMPUTER@MOMENT. Files are compared across the forks of a family by what they hold, not by
-their times. Packages, processes and ports of a running computer are asked of it; those of a moment,
-or of a paused computer, were asked when it was taken, which a fork does not do. Files of
-the root disk are not compared.
+		Long: `Says what must change in A to make it B: files of the workspace and of the root disk,
+packages (of dpkg), processes and listening ports. A and B are computers, as they are now, or
+moments, by name or id, or COMPUTER@MOMENT. Files of the workspace are compared across the forks of
+a family by what they hold, not by their times. All else is asked of a running computer; of a moment,
+or of a paused computer, it was asked just before the moment was taken, of a fork's just after.
+
+Files of the root disk are compared where people put what no package has (/etc, /root, /home, /opt,
+/srv, /usr/local, /var/www, /var/spool/cron, and what else is at the top), by size, time, mode and owner:
+one with another time has changed. Left out is what no two computers have in common (/etc/hostname,
+/etc/hosts, /etc/machine-id, SSH host keys), caches, and what is mounted.
 
 Of each kind 1000 differences are listed, with --json too, and the rest is counted.
 holt workspace merge B A --path PATH brings files of B to A.`,
@@ -77,10 +81,11 @@ func (a *app) sayDiff(d holt.ComputerDiff) {
 		a.section("files", d.Files.Counts.Total() == 0, countsLine(d.Files.Counts))
 		a.listChanges(d.Files.Changes, d.Files.Omitted, "--json lists 1000")
 	}
+	a.sayRootFiles(d)
 	if d.Unlisted {
 		for _, side := range []holt.DiffSide{d.From, d.To} {
 			if side.Unlisted != "" {
-				fmt.Fprintf(a.Out, "packages, processes and ports are not compared: %s: %s\n", sideName(side), visible(side.Unlisted))
+				fmt.Fprintf(a.Out, "root disk, packages, processes and ports are not compared: %s: %s\n", sideName(side), visible(side.Unlisted))
 			}
 		}
 		return
@@ -114,7 +119,27 @@ func (a *app) sayDiff(d holt.ComputerDiff) {
 	}
 	a.list("ports", lines, d.Ports.Omitted, fmt.Sprintf("%d in both", d.Ports.Same))
 	if d.Omitted > 0 {
-		fmt.Fprintf(a.Out, "%d more packages, processes and ports were not looked at: a guest has too many\n", d.Omitted)
+		fmt.Fprintf(a.Out, "%d more files, packages, processes and ports were not looked at: a guest has too many\n", d.Omitted)
+	}
+}
+
+func (a *app) sayRootFiles(d holt.ComputerDiff) {
+	files := d.RootFiles
+	switch {
+	case d.Unlisted:
+		return
+	case files.Unlisted != "":
+		a.section("root disk", false, "not compared: "+visible(files.Unlisted))
+		return
+	}
+	a.section("root disk", files.Counts.Total() == 0, countsLine(files.Counts))
+	a.listChanges(files.Changes, files.Omitted, "--json lists 1000")
+	if n := len(files.Unread); n > 0 {
+		where := shown(files.Unread[0])
+		if n > 1 {
+			where += fmt.Sprintf(" and %d more; --json lists them", n-1)
+		}
+		fmt.Fprintf(a.Out, "  too much to be looked at to the end: %s\n", where)
 	}
 }
 

@@ -98,3 +98,24 @@ func TestRestoredToWhereItIs(t *testing.T) {
 		}
 	}
 }
+
+// What differs on the root disks, what was not looked at, and why nothing was compared.
+func TestSayRootFiles(t *testing.T) {
+	change := holt.Change{Kind: holt.ChangeContent, Path: "/etc/a\x1b\n", Type: "file", SizeAfter: 2048}
+	one := holt.Counts{Changed: 1, Bytes: 2048}
+	for _, c := range []struct {
+		files holt.RootFilesDiff
+		want  string
+	}{
+		{holt.RootFilesDiff{}, "root disk  the same\n"},
+		{holt.RootFilesDiff{Counts: one, Changes: []holt.Change{change}, Unread: holt.OSStrings{"/opt/\xff", "/srv"}},
+			"root disk  1 changed; 2.0 KiB in what was created or changed\n  changed   /etc/a␛␊  2.0 KiB\n  too much to be looked at to the end: \"/opt/\\377\" and 1 more; --json lists them\n"},
+		{holt.RootFilesDiff{Unlisted: "einstein: why\x1b"}, "root disk  not compared: einstein: why␛\n"},
+	} {
+		var out strings.Builder
+		a := &app{Streams: Streams{Out: &out}}
+		if a.sayRootFiles(holt.ComputerDiff{RootFiles: c.files}); out.String() != c.want {
+			t.Errorf("got\n%s\nwant\n%s", out.String(), c.want)
+		}
+	}
+}

@@ -31,9 +31,10 @@ const (
 const inventoryFile = "inventory.json"
 
 // Diff says what must change in one computer or moment to make it another: files
-// of the workspace, packages, processes and listening ports. Each is a computer,
-// as it is now, a moment, or COMPUTER@MOMENT. What runs in a computer it asks the
-// guest; of a moment it was asked just before the moment was taken.
+// of the workspace and of the root disk, packages, processes and listening ports.
+// Each is a computer, as it is now, a moment, or COMPUTER@MOMENT. All but the workspace
+// it asks a computer's guest; of a moment it was asked just before the moment was
+// taken, or for a fork just after.
 //
 // Errors: NotFound, Conflict (several moments have that name), Timeout.
 func (m *Moments) Diff(ctx context.Context, from, to string) (d holt.ComputerDiff, err error) {
@@ -57,6 +58,7 @@ func (m *Moments) Diff(ctx context.Context, from, to string) (d holt.ComputerDif
 		listed, d.Unlisted = [2]holt.Inventory{}, true
 	}
 	diffInventories(&d, listed[0], listed[1])
+	diffRootFiles(&d, listed[0], listed[1])
 	return d, nil
 }
 
@@ -133,7 +135,7 @@ func (m *Moments) inventory(ctx context.Context, side *diffSide) (inv holt.Inven
 		if side.moment != nil && side.moment.Stopped {
 			side.Unlisted = side.r.Name + " was stopped"
 		} else if side.moment != nil && side.moment.Kind == holt.MomentFork {
-			side.Unlisted = "it was taken for a fork, which lists nothing: that would make it slower"
+			side.Unlisted = "it was taken for a fork, and what ran was not listed just after it, or is not yet"
 		}
 		return inv, nil
 	}
@@ -159,12 +161,9 @@ func (l *live) inventory(ctx context.Context) (holt.Inventory, error) {
 	return c.Inventory(ctx)
 }
 
-// listed asks for what runs before a moment is taken. That a guest does not say
-// so is no reason not to take it.
-func (l *live) listed(ctx context.Context, kind holt.MomentKind) []byte {
-	if kind == holt.MomentFork {
-		return nil
-	}
+// listed asks for what runs when a moment is taken. That a guest does not say so is no
+// reason not to take it.
+func (l *live) listed(ctx context.Context) []byte {
 	c, _, err := l.state()
 	if c != nil {
 		ctx, cancel := context.WithTimeout(ctx, listedLimit)
@@ -177,8 +176,34 @@ func (l *live) listed(ctx context.Context, kind holt.MomentKind) []byte {
 			}
 		}
 	}
-	l.log.Warn("what runs was not listed for a moment", "computer", l.id, "err", err)
+	if ctx.Err() == nil {
+		l.log.Warn("what runs was not listed for a moment", "computer", l.id, "err", err)
+	}
 	return nil
+}
+
+// listSoon lists what runs in a computer that goes on after a moment, beside what is
+// done with that: nobody waits for it. A guest that does not tell, a moment that goes at
+// once and a daemon that dies leave it without, which a comparison says.
+func (s memory) listSoon(l *live, id holt.MomentID) {
+	l.spawn(func() {
+		listed := l.listed(l.ctx)
+		if listed == nil {
+			return
+		}
+		unlock, err := s.seats.lock(l.ctx, l.id) // who removes the moment has it
+		if err != nil {
+			return
+		}
+		defer unlock()
+		path := filepath.Join(s.moments.path(id), inventoryFile)
+		if err = os.WriteFile(path+fetching, listed, 0o600); err == nil {
+			err = os.Rename(path+fetching, path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			l.log.Warn("what runs was not kept for a moment", "computer", l.id, "moment", id, "err", err)
+		}
+	})
 }
 
 func (m *Moments) diffFiles(ctx context.Context, from, to diffSide) (out holt.FilesDiff, err error) {

@@ -36,21 +36,9 @@ func stubborn(t *testing.T) (*live, *immortal) {
 	return l, m
 }
 
-// A computer whose agent is dead has its power button pressed, once.
-func TestHaltWithoutAgent(t *testing.T) {
-	l, m := stubborn(t)
-	if reason := l.halt(t.Context(), true); reason == "" || m.pressed != 1 {
-		t.Errorf("%q, button pressed %d times", reason, m.pressed)
-	}
-	if l.halt(t.Context(), false); m.pressed != 1 {
-		t.Error("a button was pressed that is not there")
-	}
-}
-
-// One that agreed to shut down and does not is not asked a second time.
-func TestHaltOfLiar(t *testing.T) {
-	l, m := stubborn(t)
-	l.limits.Reconnect = time.Minute
+// guestOf gives a live computer an agent, a process's that has no machine. It returns where its end is told.
+func guestOf(t *testing.T, l *live) <-chan error {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "control.sock")
 	line, err := channel.ListenSocket(path)
 	if err != nil {
@@ -70,8 +58,27 @@ func TestHaltOfLiar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(func() { client.Close() })
 	l.set(client, nil)
+	return served
+}
+
+// A computer whose agent is dead has its power button pressed, once.
+func TestHaltWithoutAgent(t *testing.T) {
+	l, m := stubborn(t)
+	if reason := l.halt(t.Context(), true); reason == "" || m.pressed != 1 {
+		t.Errorf("%q, button pressed %d times", reason, m.pressed)
+	}
+	if l.halt(t.Context(), false); m.pressed != 1 {
+		t.Error("a button was pressed that is not there")
+	}
+}
+
+// One that agreed to shut down and does not is not asked a second time.
+func TestHaltOfLiar(t *testing.T) {
+	l, m := stubborn(t)
+	l.limits.Reconnect = time.Minute
+	served := guestOf(t, l)
 	if reason := l.halt(t.Context(), true); reason == "" || m.pressed != 0 {
 		t.Errorf("%q, button pressed %d times", reason, m.pressed)
 	}

@@ -136,6 +136,9 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (momen
 	s.log.Info("moment taken", "computer", r.ID, "moment", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
 		"throttle", m.report.Throttle, "forced", m.report.Forced)
 	l.stood.ring()
+	if m.Kind == holt.MomentFork {
+		s.listSoon(l, m.ID)
+	}
 	s.prune(ctx, r.ID)
 	s.keeper.work.ring()
 	return m, nil
@@ -161,7 +164,10 @@ func (s memory) expose(ctx context.Context, r *record, l *live, m *moment, e exp
 		})
 		return err
 	}
-	listed := l.listed(ctx, e.kind)
+	var listed []byte
+	if m.Kind != holt.MomentFork { // which that would make slower
+		listed = l.listed(ctx)
+	}
 	report, err := l.m.Snapshot(ctx, spec)
 	if err != nil {
 		return HostError(err)

@@ -26,8 +26,8 @@ func (s *Server) moments(api huma.API) {
 // diffComputers registers the comparison of computers and moments.
 func (s *Server) diffComputers(api huma.API) {
 	op := describe(http.MethodGet, "/v1/diff", "diffComputers", momentTag, "Say what must change in one computer or moment to make it another")
-	op.Description = "Files of the workspaces, packages (of dpkg), processes and listening ports. Files of the root disk are not compared. " +
-		"What runs in a computer is asked of its guest now; of a moment it was asked before it was taken. A side that has nothing to say of that says why."
+	op.Description = "Files of the workspaces; files of the root disk where people put what no package has, by size, time, mode and owner; packages (of dpkg), processes and listening ports. " +
+		"All but the workspace is asked of a computer's guest now; of a moment it was asked before it was taken, of one of a fork just after. A side that has nothing to say of that says why."
 	register(api, op, func(ctx context.Context, in *struct {
 		From string `query:"from" required:"true" maxLength:"128" doc:"a computer, as it is now, or a moment, by name or id, or COMPUTER@MOMENT"`
 		To   string `query:"to" required:"true" maxLength:"128" doc:"likewise"`

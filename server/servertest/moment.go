@@ -247,7 +247,7 @@ func (n moments) Diff(_ context.Context, from, to string) (d holt.ComputerDiff, 
 		side.Computer, side.Workspace, side.Unlisted = c.Name, c.Workspace, "nothing runs here"
 	}
 	d.Unlisted = true
-	d.Files.Changes, d.Packages.Changes = []holt.Change{}, []holt.PackageChange{}
+	d.Files.Changes, d.RootFiles.Changes, d.Packages.Changes = []holt.Change{}, []holt.Change{}, []holt.PackageChange{}
 	d.Processes.Gone, d.Processes.Came, d.Ports.Gone, d.Ports.Came = []holt.Process{}, []holt.Process{}, []holt.Port{}, []holt.Port{}
 	return d, nil
 }
