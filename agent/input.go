@@ -26,7 +26,7 @@ type input struct {
 }
 
 // enter waits for the place of the one that sends, or refuses it. What it
-// returns gives the place up.
+// returns gives the place up, once.
 func (r *run) enter(st *serverStream, offset int64) (leave func(), err error) {
 	r.input.seat.Lock()
 	defer r.input.seat.Unlock()
@@ -41,7 +41,7 @@ func (r *run) enter(st *serverStream, offset int64) (leave func(), err error) {
 		r.stdin.SetWriteDeadline(time.Time{})
 	}
 	r.input.stream = st
-	return r.input.sending.Unlock, nil
+	return sync.OnceFunc(r.input.sending.Unlock), nil
 }
 
 // inputRun copies chunks to a run's standard input, from an offset on: bytes
@@ -74,7 +74,9 @@ func (s *Server) inputRun(ctx context.Context, st *serverStream) error {
 		return err
 	}
 	err = r.take(&chunkReader{r: st}, r.input.taken-args.Offset, args.Keep)
-	writeAnswer(st, inputAnswer{r.input.taken}, err)
+	answer := inputAnswer{r.input.taken}
+	leave() // whoever has the answer may send more at once
+	writeAnswer(st, answer, err)
 	return err
 }
 
