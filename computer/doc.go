@@ -10,9 +10,9 @@
 //
 // # Format
 //
-// Tables computer, run, terminal, disk, moment, restore and idempotency of the control database
-// ([Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [RestoreSchema], [FlattenSchema], [GreetSchema]); one directory a
-// computer, DIR/<id>, which is the machine's directory (see package machine); and
+// Tables computer, run, terminal, disk, moment, restore, identity and idempotency of the control database
+// ([Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [RestoreSchema], [FlattenSchema], [GreetSchema],
+// [IdentitySchema]); one directory a computer, DIR/<id>, which is the machine's directory (see package machine); and
 // one file a root disk, DISKS/<id>.qcow2, which is made behind its row and removed before it, or, when it was merged with
 // another, behind it. A disk lies over its parent or, if it has none, over that of the template's
 // snapshot that its computer was made of, or the image's root. TEMPLATES/<key> is the directory of a machine that

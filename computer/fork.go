@@ -3,8 +3,6 @@ package computer
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -171,12 +169,4 @@ func (s forks) forkOne(ctx context.Context, parent record, from moment, name, ke
 	}
 	s.log.Info("computer forked", "computer", r.ID, "name", r.Name, "moment", from.ID, "ms", r.BootMS)
 	return holt.ForkedComputer{ID: r.ID, Name: r.Name}, nil
-}
-
-// newMachineID returns one that no machine has (machine-id(5)).
-func newMachineID() string {
-	var b [16]byte
-	rand.Read(b[:])                             // never fails, see crypto/rand
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // as of a random UUID
-	return hex.EncodeToString(b[:])
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/agent"
 	"holt/db"
 	"holt/workspace"
 )
@@ -114,8 +115,13 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 		hostname: r.Name, fresh: true, stood: make(chan struct{}, 1), up: make(chan struct{}), runs: newRunSet(),
 	}
 	l.attendant, l.terminals = &attendant{l, s.runs}, newTerminalSet(l, s.terminals)
-	l.greeted = func(ctx context.Context) error {
-		return write(ctx, s.cfg.DB, func(tx *db.Tx) error { return s.table.greet(tx, r.ID, false) })
+	l.greeted = func(ctx context.Context, is agent.Identified) error {
+		return write(ctx, s.cfg.DB, func(tx *db.Tx) error {
+			if err := s.table.identify(tx, r.ID, is); err != nil {
+				return err
+			}
+			return s.table.greet(tx, r.ID, false)
+		})
 	}
 	return l
 }
