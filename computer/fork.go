@@ -3,6 +3,7 @@ package computer
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -71,6 +72,9 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 		return out, err
 	}
 	out.Moment = from.ID
+	var pruning sync.WaitGroup
+	pruning.Go(func() { memory{s.Store}.prune(ctx, r.ID, from.ID) })
+	defer pruning.Wait()
 	made, errs := make([]holt.ForkedComputer, count), make([]error, count)
 	var work errgroup.Group
 	work.SetLimit(forksAtOnce)

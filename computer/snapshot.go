@@ -136,7 +136,9 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (momen
 	s.log.Info("moment taken", "computer", r.ID, "moment", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
 		"throttle", m.report.Throttle, "forced", m.report.Forced)
 	l.hasStood()
-	s.prune(ctx, r.ID)
+	if e.kind != holt.MomentFork { // whose taker does it while the forks are made
+		s.prune(ctx, r.ID, m.ID)
+	}
 	s.keeper.kick()
 	return m, nil
 }
