@@ -215,7 +215,7 @@ func (m *making) explain(ctx context.Context, err error) error {
 	m.s.log.Error("guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
 	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err)
 	if m.live.refused() != nil {
-		e = e.WithHint("what runs in the guest keeps its names from being changed: mend that in the computer it comes from, or stop and start it")
+		e = e.WithHint("something in the guest keeps it from being given one: mend that in the computer it comes from, or stop and start it")
 	} else {
 		e = e.WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", m.limit())
 	}
