@@ -50,8 +50,14 @@ type Identified struct {
 	Hostname  string    `json:"hostname"`
 	Now       time.Time `json:"now"` // its clock
 	MachineID string    `json:"machine_id"`
-	HostKeys  []string  `json:"host_keys,omitempty"` // kinds of SSH host keys that were made
-	Ended     int       `json:"ended,omitempty"`     // connections that were reset
+	// Drawn is what its kernel's random number generator gave after it was reseeded: 32 bytes
+	// that nothing else gets. Nil unless it was.
+	Drawn []byte `json:"drawn,omitempty"`
+	// HostKeys are the fingerprints of its SSH host keys (ssh-keygen -l), and FormerKeys of those
+	// it had before, if it was given a machine id.
+	HostKeys   []string `json:"host_keys,omitempty"`
+	FormerKeys []string `json:"former_keys,omitempty"`
+	Ended      int      `json:"ended,omitempty"` // connections that were reset
 }
 
 // Readiness says how far a machine's init has come.
@@ -301,8 +307,10 @@ func (c *Client) Hello(ctx context.Context) (Hello, error) {
 // agent that does not own its machine says nothing of that.
 func (c *Client) Configure(ctx context.Context, id Identity) (Identified, error) {
 	var done Identified
-	err := c.call(ctx, opConfigure, id, &done)
-	return vetIdentified(done), err
+	if err := c.call(ctx, opConfigure, id, &done); err != nil {
+		return Identified{}, err
+	}
+	return vetIdentified(done)
 }
 
 // Ready returns once the machine's init has started all that it starts by

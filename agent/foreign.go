@@ -58,14 +58,26 @@ func vetHello(h Hello) Hello {
 	return h
 }
 
-// vetIdentified bounds what a guest says it has become.
-func vetIdentified(d Identified) Identified {
+var fingerprintRE = regexp.MustCompile(`^SHA256:[A-Za-z0-9+/]{43}$`)
+
+// vetIdentified bounds what a guest says it has become. What it drew and its host keys'
+// fingerprints are stored.
+func vetIdentified(d Identified) (Identified, error) {
 	d.Hostname, d.MachineID, d.Ended = plain(d.Hostname, maxWord), plain(d.MachineID, maxWord), max(0, d.Ended)
-	d.HostKeys = d.HostKeys[:min(len(d.HostKeys), len(hostKeyKinds))]
-	for i, kind := range d.HostKeys {
-		d.HostKeys[i] = plain(kind, maxWord)
+	if len(d.Drawn) != 0 && len(d.Drawn) != drawnBytes {
+		return Identified{}, holt.Errorf(holt.Corrupt, "guest says that it drew %d random bytes", len(d.Drawn))
 	}
-	return d
+	for _, keys := range [][]string{d.HostKeys, d.FormerKeys} {
+		if len(keys) > maxHostKeys {
+			return Identified{}, holt.Errorf(holt.Corrupt, "guest says that it has %d SSH host keys", len(keys))
+		}
+		for _, key := range keys {
+			if !fingerprintRE.MatchString(key) {
+				return Identified{}, holt.Errorf(holt.Corrupt, "guest says that %q is an SSH host key's fingerprint", clip(key))
+			}
+		}
+	}
+	return d, nil
 }
 
 // What is said of units that are not up.

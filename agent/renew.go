@@ -6,18 +6,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"holt"
 )
 
 var machineIDRE = regexp.MustCompile(`^[0-9a-f]{32}$`)
@@ -30,7 +25,7 @@ func renew(ctx context.Context, root string, id Identity) (done Identified, err 
 		if err := setMachineID(root, id.MachineID); err != nil {
 			return done, err
 		}
-		if done.HostKeys, err = newHostKeys(ctx, filepath.Join(root, "etc/ssh")); err != nil {
+		if done.FormerKeys, done.HostKeys, err = newHostKeys(ctx, filepath.Join(root, "etc/ssh")); err != nil {
 			return done, err
 		}
 		// Else a fork that is killed would come back as its parent.
@@ -67,69 +62,6 @@ func setMachineID(root, id string) error {
 		if err := os.Chmod(path, 0o444); err != nil {
 			return fmt.Errorf("set machine id: %w", err)
 		}
-	}
-	return nil
-}
-
-// hostKeyKinds are the SSH host keys that are made. RSA is not: it takes an
-// emulated processor up to a minute, and every client of this decade knows the others.
-var hostKeyKinds = []string{"ed25519", "ecdsa"}
-
-// newHostKeys replaces the SSH host keys in dir and returns the kinds it made.
-// A machine without any gets none. The old ones go first: a machine that is cut
-// short has none rather than somebody else's.
-func newHostKeys(ctx context.Context, dir string) (made []string, err error) {
-	old, err := filepath.Glob(filepath.Join(dir, "ssh_host_*_key*"))
-	if err != nil || len(old) == 0 {
-		return nil, err
-	}
-	kinds := slices.DeleteFunc(slices.Clone(hostKeyKinds), func(kind string) bool {
-		return !slices.Contains(old, hostKey(dir, kind))
-	})
-	if len(kinds) == 0 {
-		kinds = hostKeyKinds[:1]
-	}
-	for _, path := range old {
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("remove SSH host key: %w", err)
-		}
-	}
-	for _, kind := range kinds {
-		out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", hostKey(dir, kind)).CombinedOutput()
-		if err != nil {
-			return nil, holt.Errorf(holt.Unavailable, "make SSH host key: %w: %s", err, clip(strings.TrimSpace(string(out))))
-		}
-		for _, path := range []string{hostKey(dir, kind), hostKey(dir, kind) + ".pub"} {
-			if err := syncPath(path); err != nil {
-				return nil, fmt.Errorf("sync SSH host key: %w", err)
-			}
-		}
-		made = append(made, kind)
-	}
-	return made, reloadSSH()
-}
-
-func hostKey(dir, kind string) string { return filepath.Join(dir, "ssh_host_"+kind+"_key") }
-
-// reloadSSH has a running sshd read its keys again (SIGHUP, sshd(8)).
-func reloadSSH() error {
-	b, err := os.ReadFile("/run/sshd.pid")
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reload sshd: %w", err)
-	}
-	var pid int
-	if _, err := fmt.Sscan(string(b), &pid); err != nil || pid <= 1 {
-		return holt.Errorf(holt.Corrupt, "reload sshd: its pid file says %q", clip(string(b)))
-	}
-	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	if strings.TrimSpace(string(name)) != "sshd" {
-		return nil // it has ended, and its number may be another's
-	}
-	if err := unix.Kill(pid, syscall.SIGHUP); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("reload sshd: %w", err)
 	}
 	return nil
 }

@@ -71,6 +71,8 @@ type Server struct {
 	streamed map[string]func(context.Context, *serverStream) error
 	halted   chan struct{} // closed by a shutdown that ends this process
 	haltOnce sync.Once
+
+	configuring sync.Mutex // held while the machine is given an identity
 }
 
 // Serve answers hosts on the control port, one session after the other, until

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"regexp"
@@ -30,6 +31,7 @@ const (
 	freezeDefault = 10 * time.Second
 	freezeMost    = time.Minute
 	maxEntropy    = 512 // bytes
+	drawnBytes    = 32
 	maxHosts      = 256 // entries
 )
 
@@ -208,7 +210,10 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 	if !s.opt.Machine {
 		return Identified{}, nil
 	}
-	if err := errors.Join(reseed(id.Entropy), setClock(id.Now), setNames("/etc", id)); err != nil {
+	s.configuring.Lock() // a host whose session broke asks again while the first is at work
+	defer s.configuring.Unlock()
+	drawn, err := reseed(id.Entropy)
+	if err := errors.Join(err, setClock(id.Now), setNames("/etc", id)); err != nil {
 		return nil, err
 	}
 	if id.DiskSizeMB != 0 {
@@ -216,7 +221,9 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 			return nil, err
 		}
 	}
-	return renew(ctx, "/", id)
+	done, err := renew(ctx, "/", id)
+	done.Drawn = drawn
+	return done, err
 }
 
 var (
@@ -259,26 +266,35 @@ func setClock(now time.Time) error {
 }
 
 // reseed credits entropy to the kernel's generator and makes it use it at
-// once, as struct rand_pool_info wants it.
-func reseed(entropy []byte) error {
+// once, as struct rand_pool_info wants it. It returns what programs draw then.
+func reseed(entropy []byte) (drawn []byte, err error) {
 	if len(entropy) == 0 {
-		return nil
+		return nil, nil
 	}
-	f, err := os.OpenFile("/dev/urandom", os.O_RDWR, 0)
+	f, err := os.OpenFile("/dev/random", os.O_RDWR, 0) // of the two names, the one that programs do not draw from
 	if err != nil {
-		return fmt.Errorf("reseed: %w", err)
+		return nil, fmt.Errorf("reseed: %w", err)
 	}
 	defer f.Close()
 	b := binary.NativeEndian.AppendUint32(nil, uint32(8*len(entropy)))
 	b = binary.NativeEndian.AppendUint32(b, uint32(len(entropy)))
 	b = append(b, entropy...)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlAdd, uintptr(unsafe.Pointer(&b[0]))); errno != 0 {
-		return fmt.Errorf("reseed: add entropy: %w", errno)
+		return nil, fmt.Errorf("reseed: add entropy: %w", errno)
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlReseed, 0); errno != 0 {
-		return fmt.Errorf("reseed: %w", errno)
+		return nil, fmt.Errorf("reseed: %w", errno)
 	}
-	return nil
+	u, err := os.Open("/dev/urandom")
+	if err != nil {
+		return nil, fmt.Errorf("reseed: %w", err)
+	}
+	defer u.Close()
+	drawn = make([]byte, drawnBytes)
+	if _, err := io.ReadFull(u, drawn); err != nil {
+		return nil, fmt.Errorf("reseed: draw: %w", err)
+	}
+	return drawn, nil
 }
 
 const (

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -235,8 +236,12 @@ func identity(t *testing.T, c *Client) {
 	now := time.Now().Add(time.Hour)
 	machine := strings.Repeat("5eed", 8)
 	done, err := c.Configure(t.Context(), Identity{Hostname: "curie", Now: now, Entropy: make([]byte, 64), MachineID: machine, Restored: true})
-	if err != nil || done.Hostname != "curie" || done.Now.Before(now) || done.MachineID != machine || done.HostKeys != nil {
+	if err != nil || done.Hostname != "curie" || done.Now.Before(now) || done.MachineID != machine || done.HostKeys != nil || len(done.Drawn) != drawnBytes {
 		t.Errorf("%+v, %v", done, err)
+	}
+	again, err := c.Configure(t.Context(), Identity{Entropy: make([]byte, 64)})
+	if err != nil || len(again.Drawn) != drawnBytes || bytes.Equal(again.Drawn, done.Drawn) {
+		t.Errorf("%+v, %v: it had drawn %x", again, err, done.Drawn)
 	}
 	if h := hello(t, c); h.Hostname != "curie" || h.Now.Before(now) {
 		t.Errorf("after configure: %+v", h)

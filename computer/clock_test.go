@@ -4,8 +4,6 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"holt/agent"
 )
 
 // A clock that is told late is told again, and not for ever.
@@ -52,28 +50,6 @@ func TestWrongClock(t *testing.T) {
 	} {
 		if wrongClock(says, asked, asked.Add(time.Minute)) != wrong {
 			t.Errorf("a clock that says %v, asked at %v: wrong is not %v", says, asked, wrong)
-		}
-	}
-}
-
-// A guest that is not itself is noticed.
-func TestIsItself(t *testing.T) {
-	asked := time.Unix(1e9, 0)
-	id := agent.Identity{Hostname: "einstein", MachineID: "aa", Now: asked}
-	is := agent.Identified{Hostname: "einstein", MachineID: "aa", Now: asked.Add(time.Minute)}
-	if err := isItself(id, is, asked.Add(time.Minute)); err != nil {
-		t.Error(err)
-	}
-	for what, spoil := range map[string]func(*agent.Identified){
-		"host name":  func(is *agent.Identified) { is.Hostname = "curie" },
-		"machine id": func(is *agent.Identified) { is.MachineID = "" },
-		"late":       func(is *agent.Identified) { is.Now = asked.Add(-clockError - 1) },
-		"early":      func(is *agent.Identified) { is.Now = asked.Add(time.Minute + clockError + 1) },
-		"no clock":   func(is *agent.Identified) { is.Now = time.Time{} },
-	} {
-		other := is
-		if spoil(&other); isItself(id, other, asked.Add(time.Minute)) == nil {
-			t.Errorf("a guest with another %s passes as itself: %+v", what, other)
 		}
 	}
 }

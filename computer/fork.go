@@ -3,8 +3,7 @@ package computer
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -73,6 +72,9 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 		return out, err
 	}
 	out.Moment = from.ID
+	var pruning sync.WaitGroup
+	pruning.Go(func() { memory{s.Store}.prune(ctx, r.ID, from.ID) })
+	defer pruning.Wait()
 	made, errs := make([]holt.ForkedComputer, count), make([]error, count)
 	var work errgroup.Group
 	work.SetLimit(forksAtOnce)
@@ -171,12 +173,4 @@ func (s forks) forkOne(ctx context.Context, parent record, from moment, name, ke
 	}
 	s.log.Info("computer forked", "computer", r.ID, "name", r.Name, "moment", from.ID, "ms", r.BootMS)
 	return holt.ForkedComputer{ID: r.ID, Name: r.Name}, nil
-}
-
-// newMachineID returns one that no machine has (machine-id(5)).
-func newMachineID() string {
-	var b [16]byte
-	rand.Read(b[:])                             // never fails, see crypto/rand
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // as of a random UUID
-	return hex.EncodeToString(b[:])
 }

@@ -2,9 +2,7 @@ package computer
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -50,8 +48,8 @@ type live struct {
 
 	diskSizeMB int // MiB; 0 unless its disk is larger than the guest believes
 
-	greeted func(context.Context) error // writes down that the guest has its identity
-	stood   bell                        // the guest's processors stood still
+	greeted func(context.Context, agent.Identified) error // writes down what the guest is now; see [table.identify]
+	stood   bell                                          // the guest's processors stood still
 
 	ctx    context.Context
 	cancel context.CancelFunc // nil before connect
@@ -192,40 +190,6 @@ func (l *live) dialControl() (*agent.Client, error) {
 	return client, nil
 }
 
-// greet gives a guest that has just booted, also by itself, or goes on from a
-// moment, its identity.
-func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) error {
-	if !l.fresh && (l.bootID == "" || l.bootID == h.BootID) {
-		l.bootID = h.BootID
-		return nil
-	}
-	entropy := make([]byte, 64)
-	rand.Read(entropy) // never fails, see crypto/rand
-	id := agent.Identity{
-		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
-		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
-		MachineID: l.machineID, Restored: l.restored, DiskSizeMB: l.diskSizeMB,
-	}
-	is, err := client.Configure(ctx, id)
-	if err == nil {
-		is.Now, err = setClock(is.Now, clockOf(ctx, client))
-	}
-	mustBe := l.restored || l.machineID != "" // a fork of a stopped computer has booted
-	if err == nil && mustBe {
-		err = isItself(id, is, time.Now())
-	}
-	if err != nil && mustBe && !broken(client) && ctx.Err() == nil {
-		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
-	}
-	if err == nil {
-		err = l.greeted(ctx)
-	}
-	if err == nil {
-		l.bootID, l.fresh, l.restored, l.machineID, l.diskSizeMB = h.BootID, false, false, "", 0
-	}
-	return err
-}
-
 // clockError is by how much a guest's clock may be wrong once it was set.
 const clockError = time.Second
 
@@ -278,19 +242,6 @@ func (l *live) keepTime(ctx context.Context, client *agent.Client, asked time.Ti
 // half of clockError, however long the reading took.
 func wrongClock(says, asked, answered time.Time) bool {
 	return !says.IsZero() && (says.Before(asked.Add(-clockError/2)) || says.After(answered.Add(clockError/2)))
-}
-
-// isItself checks what a guest says it is now.
-func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
-	switch {
-	case is.Hostname != id.Hostname:
-		return fmt.Errorf("its host name is %q, not %q", is.Hostname, id.Hostname)
-	case id.MachineID != "" && is.MachineID != id.MachineID:
-		return fmt.Errorf("its machine id is %q, not %q", is.MachineID, id.MachineID)
-	case is.Now.Before(id.Now.Add(-clockError)) || is.Now.After(now.Add(clockError)):
-		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
-	}
-	return nil
 }
 
 // beat returns when the channel has ended or the agent stops answering: a

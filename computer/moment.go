@@ -201,8 +201,8 @@ const keptMoments = 3
 // prune removes moments that nobody asked for: all but a computer's last few,
 // and the oldest of all until the rest fits in the cache. Those that a computer
 // is paused at stay, those that somebody uses, and those of computers that a verb
-// is at work on, unless that is the caller's own.
-func (s memory) prune(ctx context.Context, own holt.ComputerID) {
+// is at work on, unless that is the caller's own; and of that, the one that is about to be used.
+func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.MomentID) {
 	all, err := s.moments.list(ctx, `WHERE state = 'ready' AND kind <> 'snapshot' ORDER BY created DESC, id`)
 	if err != nil {
 		s.log.Warn("prune moments", "err", err)
@@ -212,7 +212,7 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID) {
 	for i, m := range all {
 		has[m.ComputerID]++
 		bytes += m.Bytes
-		if i == 0 || has[m.ComputerID] <= keptMoments && bytes <= most { // the newest is about to be used
+		if i == 0 || m.ID == used || has[m.ComputerID] <= keptMoments && bytes <= most { // the newest is about to be used
 			continue
 		}
 		if s.keeper.used(m.ID) { // a restore lets its computer go on before it goes back to it

@@ -226,6 +226,6 @@ func (m *making) resumed(ctx context.Context) (holt.Computer, error) {
 		return holt.Computer{}, err
 	}
 	m.s.log.Info("computer resumed", "computer", m.r.ID, "name", m.r.Name, "ms", m.r.BootMS)
-	memory{m.s}.prune(ctx, m.r.ID)
+	memory{m.s}.prune(ctx, m.r.ID, "")
 	return m.s.shown(*m.r), nil
 }

@@ -149,7 +149,7 @@ func TestRestoreKeepsItsTarget(t *testing.T) {
 	w.ok(machine.Image{Engine: "none", Hardware: []byte("{}"), Spec: machine.Spec{CPUs: 1, MemoryMB: 1}}.Write(w.moments.path(target.ID), false))
 	w.cfg.Fail = func(point string) error { // it has no checkpoint of its present: it has to go on
 		if point == "resume/row" {
-			w.prune(t.Context(), w.r.ID)
+			w.prune(t.Context(), w.r.ID, "")
 			return errPlanned
 		}
 		return nil
@@ -161,7 +161,11 @@ func TestRestoreKeepsItsTarget(t *testing.T) {
 		t.Error("the moment to restore was pruned")
 	}
 	w.cfg.Fail = nil
-	w.prune(t.Context(), w.r.ID)
+	w.prune(t.Context(), w.r.ID, target.ID)
+	if w.row(target.ID).ID != target.ID || !w.here(target) {
+		t.Error("the moment that is about to be forked was pruned")
+	}
+	w.prune(t.Context(), w.r.ID, "")
 	if _, err := w.moments.get(t.Context(), target.ID); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("what nobody asked for was not pruned: %v", err)
 	}

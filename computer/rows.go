@@ -276,7 +276,7 @@ func (t table) greet(tx *db.Tx, id holt.ComputerID, owed bool) error {
 // creating it is free again: its repeat creates anew.
 func (t table) erase(ctx context.Context, id holt.ComputerID) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
-		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`} {
+		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`, `DELETE FROM identity WHERE computer = ?`} {
 			if err := tx.Exec(of, id); err != nil {
 				return err
 			}

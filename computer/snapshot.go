@@ -138,8 +138,9 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (momen
 	l.stood.ring()
 	if m.Kind == holt.MomentFork {
 		s.listSoon(l, m.ID)
+	} else { // a fork's taker does it while the forks are made
+		s.prune(ctx, r.ID, m.ID)
 	}
-	s.prune(ctx, r.ID)
 	s.keeper.work.ring()
 	return m, nil
 }

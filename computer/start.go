@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/agent"
 	"holt/db"
 	"holt/workspace"
 )
@@ -114,8 +115,13 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 		hostname: r.Name, fresh: true, stood: newBell(), up: make(chan struct{}), runs: newRunSet(),
 	}
 	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
-	l.greeted = func(ctx context.Context) error {
-		return write(ctx, s.cfg.DB, func(tx *db.Tx) error { return s.table.greet(tx, r.ID, false) })
+	l.greeted = func(ctx context.Context, is agent.Identified) error {
+		return write(ctx, s.cfg.DB, func(tx *db.Tx) error {
+			if err := s.table.identify(tx, r.ID, is); err != nil {
+				return err
+			}
+			return s.table.greet(tx, r.ID, false)
+		})
 	}
 	return l
 }
@@ -209,7 +215,7 @@ func (m *making) explain(ctx context.Context, err error) error {
 	m.s.log.Error("guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
 	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err)
 	if m.live.refused() != nil {
-		e = e.WithHint("what runs in the guest keeps its names from being changed: mend that in the computer it comes from, or stop and start it")
+		e = e.WithHint("something in the guest keeps it from being given one: mend that in the computer it comes from, or stop and start it")
 	} else {
 		e = e.WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", m.limit())
 	}

@@ -297,20 +297,54 @@ func (v *vm) diverge(all []string, least int) {
 func (v *vm) refuses() {
 	t, ctx := v.t, v.t.Context()
 	t.Helper()
-	v.says("einstein", "mount --bind /etc/machine-id /etc/machine-id") // no rename replaces a mount point
 	all, err := v.Computers.List(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Name: "impostor"}, ""); holt.CodeOf(err) != holt.Unavailable || !strings.Contains(err.Error(), "machine id") {
-		t.Errorf("a fork with its parent's machine id: %v", err)
+	none := func(why string) {
+		t.Helper()
+		entries(t, v.dir, "computers", len(all))
+		entries(t, v.dir, "workspaces", len(all))
+		if now, err := v.Computers.List(ctx); err != nil || len(now) != len(all) {
+			t.Errorf("%s: %+v %v", why, now, err)
+		}
 	}
-	entries(t, v.dir, "computers", len(all))
-	entries(t, v.dir, "workspaces", len(all))
-	v.says("einstein", "umount /etc/machine-id")
-	if now, err := v.Computers.List(ctx); err != nil || len(now) != len(all) {
-		t.Errorf("%+v %v", now, err)
+	const keepsOld = "cp /etc/ssh/ssh_host_ed25519_key* /root; " +
+		`printf '#!/bin/sh\nfor to; do :; done; for ext in "" .pub; do cp /root/ssh_host_ed25519_key$ext $to$ext; done\n' > /root/keygen; chmod +x /root/keygen; `
+	for _, c := range []struct{ spoil, at, why string }{
+		{"mount --bind /etc/machine-id /etc/machine-id", "/etc/machine-id", "set machine id"}, // no rename replaces a mount point
+		{"mount --bind /etc/hostname /etc/hostname", "/etc/hostname", "set host name"},
+		{"mount --bind /bin/false /usr/bin/ssh-keygen", "/usr/bin/ssh-keygen", "make SSH host key"},
+		{keepsOld + "mount --bind /root/keygen /usr/bin/ssh-keygen", "/usr/bin/ssh-keygen", "is that of the computer it comes from"},
+		{"mount --bind /etc/hostname /dev/random", "/dev/random", "reseed"},
+	} {
+		v.says("einstein", c.spoil)
+		_, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Name: "impostor"}, "")
+		if holt.CodeOf(err) != holt.Unavailable || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("a fork that cannot %s: %v", c.why, err)
+		}
+		none(c.why)
+		v.says("einstein", "umount "+c.at)
 	}
+	// A generator that nothing changes gives the first what it gives the second.
+	v.says("einstein", "head -c 32 /dev/zero > /root/drawn; mount --bind /root/drawn /dev/urandom")
+	forked, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Name: "twin", Count: 2}, "")
+	if err != nil || len(forked.Computers) != 2 {
+		t.Fatalf("%+v %v", forked, err)
+	}
+	refused := 0
+	for _, one := range forked.Computers {
+		if one.Error == nil {
+			v.remove(one.Name)
+		} else if refused++; !strings.Contains(one.Error.Error(), "draws the same at random as twin-") {
+			t.Errorf("a fork that draws what its sibling does: %v", one.Error)
+		}
+	}
+	if refused != 1 {
+		t.Errorf("of two forks that draw the same at random %d were refused", refused)
+	}
+	none("two that draw the same")
+	v.says("einstein", "umount /dev/urandom")
 }
 
 // forkOfForks: a fork and an older moment can be forked, too.

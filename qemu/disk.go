@@ -2,10 +2,12 @@ package qemu
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +40,7 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 	if _, err := os.Lstat(path); err == nil {
 		return holt.Errorf(holt.AlreadyExists, "disk %s exists already", path)
 	}
-	baseBytes, err := e.virtualSize(ctx, base.Path, format)
+	baseBytes, err := virtualSize(base.Path, format)
 	if err != nil {
 		return err
 	}
@@ -50,7 +52,8 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 	if err := room(filepath.Dir(path)); err != nil {
 		return err
 	}
-	out, err := exec.CommandContext(ctx, e.img, "create", "-q", "-f", "qcow2",
+	// -u: what is under it was looked at.
+	out, err := exec.CommandContext(ctx, e.img, "create", "-q", "-u", "-f", "qcow2",
 		"-F", format, "-b", base.Path, "--", path, fmt.Sprintf("%dM", sizeMB)).CombinedOutput()
 	if err == nil {
 		return nil
@@ -65,21 +68,42 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 	return holt.Errorf(holt.Internal, "create disk %s: %w: %s", path, err, clip(strings.TrimSpace(string(out))))
 }
 
-// virtualSize is how large a disk the image shows, bytes.
-func (e *Engine) virtualSize(ctx context.Context, path, format string) (int64, error) {
-	info, err := os.Stat(path)
+// virtualSize is how large a disk the image shows, bytes. A qcow2's header says it
+// (docs/interop/qcow2.txt of QEMU): forks do not wait for another process.
+func virtualSize(path, format string) (int64, error) {
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, holt.Errorf(holt.NotFound, "base image %s does not exist", path)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("look at base image: %w", err)
 	}
+	defer f.Close()
 	if format == "raw" {
+		info, err := f.Stat()
+		if err != nil {
+			return 0, fmt.Errorf("look at base image: %w", err)
+		}
 		return info.Size(), nil
 	}
-	d, err := e.describe(ctx, path)
-	return d.VirtualSize, err
+	var header struct {
+		Magic, Version uint32
+		BackingAt      uint64
+		Backing        uint32
+		ClusterBits    uint32
+		Size           uint64 // bytes
+	}
+	err = binary.Read(f, binary.BigEndian, &header)
+	if err == nil && (header.Magic != qcow2Magic || header.Size > math.MaxInt64) {
+		err = errors.New("it is no qcow2")
+	}
+	if err != nil {
+		return 0, holt.Errorf(holt.Corrupt, "look at disk %s: %w", path, err)
+	}
+	return int64(header.Size), nil
 }
+
+const qcow2Magic = 0x514649fb // "QFI\xfb"
 
 // DiskBase implements [machine.Engine].
 func (e *Engine) DiskBase(ctx context.Context, path string) (machine.Base, error) {
