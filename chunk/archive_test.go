@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -341,6 +342,29 @@ func TestDeadCommitIsSteppedOver(t *testing.T) {
 		clean(t, a)
 		ok(t, a.rebuild(lazy))
 		holds(t, a, "w", "p", want)
+	}
+}
+
+// A commit that is given up when the store has it is done: it is seen, and can be dropped for good.
+func TestGivenUpTooLate(t *testing.T) {
+	ctx, giveUp := context.WithCancel(lazy)
+	a := openAt(t, t.TempDir(), Options{Fail: func(point string) error {
+		if point == "index.commit" {
+			giveUp()
+		}
+		return nil
+	}})
+	w := a.Create("w", "p")
+	want := noise(1, 1000)
+	ok(t, w.Append(ctx, 0, want))
+	_, err := w.Commit(ctx)
+	ok(t, err)
+	holds(t, a, "w", "p", want)
+	ok(t, a.Drop(lazy, "w"))
+	_, err = a.Collect(lazy, time.Now().Add(time.Hour))
+	ok(t, err)
+	if names, err := a.Spaces(lazy); err != nil || len(names) > 0 {
+		t.Errorf("%v are there, %v", names, err)
 	}
 }
 

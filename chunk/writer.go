@@ -293,7 +293,8 @@ func (a *Archive) changeSpace(ctx context.Context, name string, u update) (err e
 	if err := a.fail("index.commit"); err != nil {
 		return err
 	}
-	return a.index.WriteSync(ctx, func(tx *db.Tx) error {
+	// The store has it: who gives up now is too late. Else whoever drops the space next would not see it.
+	return a.index.WriteSync(context.WithoutCancel(ctx), func(tx *db.Tx) error {
 		for i := range u.packs {
 			if err := u.packs[i].insert(tx); err != nil {
 				return err
