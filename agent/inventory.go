@@ -266,22 +266,28 @@ func socketAddress(s string) (netip.AddrPort, bool) {
 // Inventory lists what is installed in the guest, what runs there, and the files
 // of its root disk. What is more than [holt.MostListed] of a kind is counted only.
 func (c *Client) Inventory(ctx context.Context) (holt.Inventory, error) {
-	inv := holt.Inventory{At: time.Now().UTC()}
+	inv := told{Inventory: holt.Inventory{At: time.Now().UTC()}}
 	s, err := c.open(ctx, opInventory, nil, nil)
 	if err != nil {
-		return inv, err
+		return inv.Inventory, err
 	}
 	defer s.Close()
-	err = readList(s, mostInventory, func(x item) error {
-		inv = addItem(inv, x)
-		return nil
-	})
-	return inv, describe(ctx, opInventory, err)
+	err = readList(s, mostInventory, inv.add)
+	return inv.Inventory, describe(ctx, opInventory, err)
 }
 
-// addItem adds one thing that a guest tells, bounded: its words are shown and
-// stored.
-func addItem(inv holt.Inventory, x item) holt.Inventory {
+// told is what a guest has told.
+type told struct {
+	holt.Inventory
+	names int // bytes of the paths and targets of its files
+}
+
+// add adds one thing that a guest tells, bounded: its words are shown, and
+// stored with each moment.
+func (inv *told) add(x item) error {
+	if x.File != nil {
+		inv.names += len(x.File.Path) + len(x.File.Target)
+	}
 	switch {
 	case x.Package != nil && len(inv.Packages) < holt.MostListed:
 		p := *x.Package
@@ -296,7 +302,7 @@ func addItem(inv holt.Inventory, x item) holt.Inventory {
 		p.Protocol, p.Address, p.Process = plain(p.Protocol, maxWord), plain(p.Address, maxWord), plain(p.Process, maxWord)
 		p.Port, p.PID = min(max(0, p.Port), 1<<16-1), max(0, p.PID)
 		inv.Ports = append(inv.Ports, p)
-	case x.File != nil && len(inv.RootFiles) < holt.MostListed:
+	case x.File != nil && len(inv.RootFiles) < holt.MostListed && inv.names <= mostNames:
 		f, ok := x.File.vet()
 		if !ok {
 			inv.Omitted++
@@ -311,5 +317,5 @@ func addItem(inv holt.Inventory, x item) holt.Inventory {
 	case x.Package != nil || x.Process != nil || x.Port != nil || x.File != nil:
 		inv.Omitted++
 	}
-	return inv
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"holt"
 )
@@ -114,27 +115,39 @@ func TestInventory(t *testing.T) {
 
 // TestHostileInventory: what a guest tells is bounded, counted and safe to show.
 func TestHostileInventory(t *testing.T) {
-	var inv holt.Inventory
+	var inv told
 	for range holt.MostListed + 7 {
-		inv = addItem(inv, item{Package: &holt.Package{Name: "x"}})
+		inv.add(item{Package: &holt.Package{Name: "x"}})
 	}
-	inv = addItem(inv, item{})
-	inv = addItem(inv, item{Port: &holt.Port{Protocol: "t\x1b[2Jcp", Port: 1 << 40, PID: -4}})
-	inv = addItem(inv, item{Process: &holt.Process{PID: -1, User: strings.Repeat("u", 9000), Command: holt.OSString(strings.Repeat("c", 9000))}})
+	inv.add(item{})
+	inv.add(item{Port: &holt.Port{Protocol: "t\x1b[2Jcp", Port: 1 << 40, PID: -4}})
+	inv.add(item{Process: &holt.Process{PID: -1, User: strings.Repeat("u", 9000), Command: holt.OSString(strings.Repeat("c", 9000))}})
 	for _, f := range []rootFile{{Path: "etc"}, {Path: "/etc/../x"}, {Path: "/etc/"}, {Path: "/a\x00"}, {Path: holt.OSString("/" + strings.Repeat("p", 5000))}, {}, {Path: "/", Size: -1}} {
-		inv = addItem(inv, item{File: &f})
+		inv.add(item{File: &f})
 	}
 	for range holt.MostListed + 1 {
-		inv = addItem(inv, item{File: &rootFile{Path: "/opt/x", Mode: 1 << 31, MTime: -1 << 63, Unread: true}})
+		inv.add(item{File: &rootFile{Path: "/opt/x", Mode: 1<<31 | unix.S_IFDIR, MTime: -1 << 63, Unread: true}})
 	}
-	inv = addItem(inv, item{NoFiles: "\x1b" + strings.Repeat("y", 9000)})
+	for _, f := range []rootFile{{Path: "/opt/x", Unread: true}, {Path: holt.OSString("/" + strings.Repeat("p", maxName+1))}} {
+		if _, ok := f.vet(); ok {
+			t.Errorf("%.20s is one", f.Path)
+		}
+	}
+	var long told
+	for range 3 << 10 {
+		long.add(item{File: &rootFile{Path: holt.OSString("/" + strings.Repeat("p/", 500) + "p")}})
+	}
+	if n := len(long.RootFiles); n == 0 || n > mostNames/1000 || long.Omitted != 3<<10-n {
+		t.Errorf("%d long names, %d omitted", n, long.Omitted)
+	}
+	inv.add(item{NoFiles: "\x1b" + strings.Repeat("y", 9000)})
 	if len(inv.Packages) != holt.MostListed || len(inv.RootFiles) != holt.MostListed || len(inv.Unread) != holt.MostListed || inv.Omitted != 7+7+1 {
 		t.Errorf("%d packages, %d files and %d omitted", len(inv.Packages), len(inv.RootFiles), inv.Omitted)
 	}
 	if strings.Contains(inv.NoFiles, "\x1b") || len(inv.NoFiles) > maxSentence+2 {
 		t.Errorf("%d %.9q", len(inv.NoFiles), inv.NoFiles)
 	}
-	if _, err := json.Marshal(inv); err != nil {
+	if _, err := json.Marshal(inv.Inventory); err != nil {
 		t.Error(err)
 	}
 	if p := inv.Ports[0]; strings.Contains(p.Protocol, "\x1b") || p.Port > 65535 || p.PID != 0 {
@@ -154,9 +167,9 @@ func FuzzInventory(f *testing.F) {
 		if writeAnswer(&frame, json.RawMessage(b), nil) != nil {
 			return
 		}
-		var inv holt.Inventory
-		readList(&frame, mostInventory, func(x item) error { inv = addItem(inv, x); return nil })
-		kept, err := json.Marshal(inv)
+		var inv told
+		readList(&frame, mostInventory, inv.add)
+		kept, err := json.Marshal(inv.Inventory)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -236,7 +236,8 @@ func (w *rootWalk) add(dir int, p string) {
 // vet takes a guest's description of a file; ok is false for one that cannot be.
 func (f rootFile) vet() (info holt.FileInfo, ok bool) {
 	p := string(f.Path)
-	if len(p) > maxRootPath || !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0) {
+	if len(p) > maxRootPath || !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0) ||
+		len(path.Base(p)) > maxName || f.Unread && f.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return info, false
 	}
 	info, err := vetFile(holt.FileInfo{

@@ -78,7 +78,11 @@ func (a *app) bootAfterBuild(ctx context.Context, image holt.Image, shape holt.S
 		return image, err
 	}
 	if _, err := c.Daemon.Health(ctx); err != nil {
-		a.say("no daemon runs here: the next one boots %s once, in the background", visible(image.Template))
+		if shape != (holt.Shape{}) {
+			a.say("no daemon runs here, so nothing was booted: run this again beside one for that shape")
+		} else {
+			a.say("no daemon runs here: the next one boots %s once, in the background", visible(image.Template))
+		}
 		return image, ctx.Err()
 	}
 	return a.boot(ctx, c, image, shape)

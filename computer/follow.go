@@ -43,6 +43,9 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 		if run.State != holt.RunRunning {
 			return true, f.rest(ctx, run)
 		}
+		if err := f.known(ctx, run); err != nil {
+			return false, err
+		}
 		backoff(ctx, 2) // it may be paused, and whoever only follows does not wake it
 		return false, waking{f.r.s}.settled(ctx, run.ComputerID)
 	}
@@ -105,6 +108,9 @@ func (f *follower) fill(gap holt.RunEvent) error {
 	if !f.asked {
 		f.kept, f.asked = f.r.s.outputs.get(f.at.id, f.id), true
 	}
+	for len(f.kept) > 0 && eventEnd(f.kept[0]) <= gap.Offset {
+		f.kept = f.kept[1:]
+	}
 	for _, e := range between(f.kept, gap.Offset, eventEnd(gap)) {
 		if err := f.pass(e); err != nil {
 			return err
@@ -115,6 +121,14 @@ func (f *follower) fill(gap holt.RunEvent) error {
 
 // rest emits what is kept of a run that no guest has, and its exit.
 func (f *follower) rest(ctx context.Context, run holt.Run) error {
+	if err := f.known(ctx, run); err != nil {
+		return err
+	}
+	return f.pass(holt.RunEvent{Kind: holt.RunExit, Offset: f.offset, Run: &run})
+}
+
+// known emits what is kept of a run that no guest has.
+func (f *follower) known(ctx context.Context, run holt.Run) error {
 	events, err := f.r.s.outputs.since(ctx, run, f.offset)
 	if err != nil {
 		return err
@@ -124,7 +138,7 @@ func (f *follower) rest(ctx context.Context, run holt.Run) error {
 			return err
 		}
 	}
-	return f.pass(holt.RunEvent{Kind: holt.RunExit, Offset: f.offset, Run: &run})
+	return nil
 }
 
 // unknown ends the following of a run that the guest does not know: it ended

@@ -68,7 +68,7 @@ func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 		return fmt.Errorf("its machine id is %q, not %q", is.MachineID, id.MachineID)
 	case is.Now.Before(id.Now.Add(-clockError)) || is.Now.After(now.Add(clockError)):
 		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
-	case len(is.Drawn) == 0:
+	case len(is.Drawn) == 0 && id.MachineID != "": // who stays itself may have an agent that does not say it yet
 		return fmt.Errorf("it does not say what it draws at random")
 	case len(is.HostKeys) == 0 && len(is.FormerKeys) > 0:
 		return fmt.Errorf("it has lost its SSH host keys")

@@ -26,6 +26,11 @@ func TestIsItself(t *testing.T) {
 	if err := isItself(id, without, asked.Add(time.Minute)); err != nil {
 		t.Errorf("without SSH: %v", err)
 	}
+	same := is // of an older agent, which says less
+	same.Drawn, same.FormerKeys, same.HostKeys = nil, nil, nil
+	if err := isItself(agent.Identity{Hostname: "einstein", Now: asked}, same, asked.Add(time.Minute)); err != nil {
+		t.Errorf("one that goes on as itself: %v", err)
+	}
 	for what, spoil := range map[string]func(*agent.Identified){
 		"another host name":  func(is *agent.Identified) { is.Hostname = "curie" },
 		"another machine id": func(is *agent.Identified) { is.MachineID = "" },

@@ -192,7 +192,7 @@ func (s memory) lastOf(ctx context.Context, m moment) (bool, error) {
 // allocated is what a moment's image takes of the host's disk, bytes.
 func (t momentTable) allocated(id holt.MomentID) int64 {
 	dir := t.path(id)
-	return allocated(dir+"/"+machine.MemoryFile) + allocated(dir+"/"+machine.StateFile)
+	return allocated(dir+"/"+machine.MemoryFile) + allocated(dir+"/"+machine.StateFile) + allocated(dir+"/"+inventoryFile)
 }
 
 // keptMoments is how many moments that nobody asked for stay of a computer.

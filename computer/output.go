@@ -53,7 +53,7 @@ func (o outputs) put(ctx context.Context, computer holt.ComputerID, out agent.Ru
 	if err := o.point("run/kept"); err != nil {
 		return err
 	}
-	gone, err := o.table.took(ctx, computer, id, bytes, out.Run.State == holt.RunExited, out.End, o.most)
+	gone, err := o.table.took(context.WithoutCancel(ctx), computer, id, bytes, out.Run.State == holt.RunExited, out.End, o.most)
 	o.remove(computer, gone)
 	return err
 }
@@ -131,6 +131,9 @@ func between(events []holt.RunEvent, from, to int64) (list []holt.RunEvent) {
 	}
 	for _, e := range events {
 		first, last := max(e.Offset, from), min(eventEnd(e), to)
+		if e.Offset >= to {
+			break
+		}
 		if e.Kind == holt.RunGap || first >= last {
 			continue
 		}
@@ -189,8 +192,12 @@ func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID) er
 		return err
 	}
 	out, err := c.RunOutput(ctx, id, keptOutput)
-	if err != nil {
+	if err != nil && (broken(c) || ctx.Err() != nil) {
 		return err
+	}
+	if err != nil { // the guest has forgotten it, or is older than this program: no reason to fill the log
+		a.l.log.Debug("a guest does not give a run's output", "computer", a.l.id, "run", id, "err", err)
+		return nil
 	}
 	return a.outputs.put(ctx, a.l.id, out)
 }
@@ -199,7 +206,7 @@ func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID) er
 func (a *attendant) keep(ctx context.Context, c *agent.Client) {
 	for _, id := range a.l.runs.untaken() {
 		err := a.take(ctx, c, id)
-		if err != nil && broken(c) {
+		if err != nil && (broken(c) || ctx.Err() != nil) {
 			return
 		}
 		a.note(c, id, err)
@@ -213,8 +220,7 @@ func (a *attendant) note(c *agent.Client, id holt.RunID, err error) {
 		return
 	}
 	level := slog.LevelWarn
-	switch holt.CodeOf(err) {
-	case holt.NotFound, holt.Unsupported, holt.Timeout: // the guest has forgotten it, is older than this program, or hangs
+	if holt.CodeOf(err) == holt.Timeout { // the guest hangs
 		level = slog.LevelDebug
 	}
 	a.l.log.Log(a.l.ctx, level, "output of a run is not kept", "computer", a.l.id, "run", id, "err", err)

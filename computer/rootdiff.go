@@ -2,8 +2,8 @@ package computer
 
 import (
 	"cmp"
-	"path"
 	"slices"
+	"strings"
 
 	"holt"
 )
@@ -72,7 +72,7 @@ func rootFiles(inv holt.Inventory) rootListing {
 // were read to their end.
 func (l rootListing) lacks(p holt.OSString) bool {
 	for dir := string(p); len(dir) > 1; {
-		dir = path.Dir(dir)
+		dir = dir[:max(1, strings.LastIndexByte(dir, '/'))]
 		if l.unread[dir] {
 			return false
 		}

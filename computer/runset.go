@@ -18,14 +18,14 @@ type runSet struct {
 	settling map[holt.RunID]chan struct{} // that have ended; closed when the workspace has what they changed
 	left     map[holt.RunID]bool          // that have ended, and whose output may be in the guest only
 
-	owed   chan struct{} // holds one when there may be a new one of these
+	owed   bell          // there may be a new one of these
 	taking chan struct{} // holds one while output is taken
 }
 
 func newRunSet() *runSet {
 	return &runSet{here: map[holt.RunID]bool{}, starting: map[holt.RunID]bool{}, open: map[holt.RunID]bool{},
 		settling: map[holt.RunID]chan struct{}{}, left: map[holt.RunID]bool{},
-		owed: make(chan struct{}, 1), taking: make(chan struct{}, 1)}
+		owed: newBell(), taking: make(chan struct{}, 1)}
 }
 
 // claim says that a run of this id is being started: a session that begins
@@ -116,10 +116,7 @@ func (s *runSet) owe(id holt.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left[id] = true
-	select {
-	case s.owed <- struct{}{}:
-	default:
-	}
+	s.owed.ring()
 }
 
 // untaken returns the runs whose output is to be taken.

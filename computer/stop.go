@@ -125,7 +125,8 @@ func (l *live) askToEnd(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, l.limits.Reconnect)
 	defer cancel()
 	return l.do(bounded, l.limits.Reconnect, false, func(ctx context.Context, c *agent.Client) error {
-		l.attendant.takeAll(ctx, c, l.limits.Reconnect/2)
+		end, _ := ctx.Deadline()
+		l.attendant.takeAll(ctx, c, time.Until(end)/2)
 		return c.Shutdown(ctx)
 	})
 }

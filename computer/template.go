@@ -62,7 +62,7 @@ func (t template) snapshot(ctx context.Context) (string, error) {
 	if dir := t.s.cfg.Images.Snapshot(t.img.Digest, key); dir != "" || t.s.unmade.recently(key) {
 		return dir, nil
 	}
-	dir, err := t.keep(ctx, false)
+	dir, _, err := t.keep(ctx, false)
 	if ctx.Err() != nil {
 		return "", gone(ctx)
 	}
@@ -79,23 +79,24 @@ func (s *Store) able() bool {
 	return caps.MemorySnapshot && caps.RootDisk
 }
 
-// keep returns the directory of the template's snapshot, and has it made if there is none. What could not
+// keep returns the directory of the template's snapshot, which it made if there was none. What could not
 // be made a while ago, as by whom it has waited for, it only tries with again.
-func (t template) keep(ctx context.Context, again bool) (string, error) {
+func (t template) keep(ctx context.Context, again bool) (dir string, made bool, err error) {
 	key := t.key()
-	dir, err := t.s.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
+	dir, err = t.s.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
 		if !again && t.s.unmade.recently(key) {
 			return errUnmade
 		}
 		began := time.Now()
 		err := t.make(ctx, dir, filepath.Join(t.s.cfg.Templates, key))
+		made = err == nil
 		t.s.log.Info("template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
 		return err
 	})
-	if err != nil && ctx.Err() == nil && !errors.Is(err, errUnmade) {
+	if err != nil && ctx.Err() == nil && t.s.gate.mayStart() == nil && !errors.Is(err, errUnmade) {
 		t.s.unmade.note(key)
 	}
-	return dir, err
+	return dir, made, err
 }
 
 var errUnmade = holt.Errorf(holt.Unavailable, "it could not be booted a while ago")
@@ -147,7 +148,11 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	}
 	if err != nil {
 		tail, _ := tailOf(vm.Console(), 4<<10)
-		return fmt.Errorf("boot template %s: %w; the end of its console: %s", t.img.Template, err, tail)
+		e := holt.Errorf(holt.CodeOf(err), "boot template %s: %w; the end of its console: %s", t.img.Template, err, tail)
+		if e.Code == holt.Timeout {
+			e = e.WithHint("a slow, overloaded or full host needs longer; its image stays, and computers of it boot")
+		}
+		return e
 	}
 	if err := t.s.cfg.point("template/memory"); err != nil {
 		return err

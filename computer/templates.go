@@ -3,6 +3,8 @@ package computer
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -30,6 +32,9 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 		return holt.Image{}, err
 	}
 	defer leave()
+	if !t.s.able() {
+		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.s.cfg.Engine.Name())
+	}
 	img, err := t.s.cfg.pick(ctx, ref)
 	if err != nil {
 		return holt.Image{}, err
@@ -38,10 +43,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	if err != nil {
 		return holt.Image{}, err
 	}
-	if !t.s.able() {
-		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.s.cfg.Engine.Name())
-	}
-	_, err = one.keep(ctx, true)
+	_, _, err = one.keep(ctx, true)
 	if ctx.Err() != nil {
 		return holt.Image{}, gone(ctx)
 	}
@@ -61,7 +63,7 @@ func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
 
 // tried records that nobody else needs to boot it, unless it was the host that kept it from booting.
 func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
-	if holt.CodeOf(err) == holt.OutOfSpace || t.s.gate.mayStart() != nil {
+	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.Timeout || t.s.gate.mayStart() != nil {
 		return
 	}
 	if err := t.s.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
@@ -86,24 +88,37 @@ func (t *Templates) renew(ctx context.Context) {
 		t.s.log.Error("look for templates to boot", "err", err)
 	}
 	for _, one := range all {
-		dir, err := one.keep(ctx, false)
+		dir, made, err := one.keep(ctx, false)
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil && !one.used.IsZero() { // this was no use of it
-			err = os.Chtimes(filepath.Join(dir, image.SnapshotRecord), one.used, one.used)
+		if err == nil && made && one.former != "" {
+			err = errors.Join(setUsed(dir, one.used), setUsed(one.former, one.used.Add(-formerAge))) // this was no use of it
 		}
-		if err != nil {
+		if err != nil && holt.CodeOf(err) != holt.NotFound { // its image was deleted
 			t.s.log.Error("a template cannot be kept booted; its computers boot", "template", one.img.Template, "err", err)
 		}
 		t.tried(ctx, one.img, err)
 	}
 }
 
+// formerAge is by how much what was renewed counts as unused for longer: it goes before any other.
+const formerAge = 13 * 24 * time.Hour
+
+// setUsed sets when a snapshot was used last, if it is there.
+func setUsed(dir string, at time.Time) error {
+	err := os.Chtimes(filepath.Join(dir, image.SnapshotRecord), at, at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // staleTemplate is one that is to be booted.
 type staleTemplate struct {
 	template
-	used time.Time // what was kept of it before; zero: nothing was
+	former string // directory of what was kept of it before; "": nothing was
+	used   time.Time
 }
 
 // stale returns what is to be booted, what was used last first.
@@ -116,7 +131,7 @@ func (t *Templates) stale(ctx context.Context) (all []staleTemplate, err error) 
 	for _, k := range kept {
 		known[k.Key] = true
 	}
-	add := func(name string, shape holt.Shape, used time.Time) {
+	add := func(name string, shape holt.Shape, former string, used time.Time) {
 		img, err := t.s.cfg.Images.Get(ctx, name)
 		if err != nil {
 			return // it was deleted, or a create says why
@@ -128,18 +143,18 @@ func (t *Templates) stale(ctx context.Context) (all []staleTemplate, err error) 
 		one.background = true
 		if !known[one.key()] {
 			known[one.key()] = true
-			all = append(all, staleTemplate{one, used})
-		} else if used.IsZero() {
+			all = append(all, staleTemplate{one, former, used})
+		} else if former == "" {
 			t.tried(ctx, img, nil)
 		}
 	}
 	unbooted, err := t.s.cfg.Images.Unbooted()
 	for _, name := range unbooted {
-		add(name, holt.Shape{}, time.Time{})
+		add(name, holt.Shape{}, "", time.Time{})
 	}
 	for _, k := range kept {
 		if im, err := machine.ReadImage(k.Dir); err == nil {
-			add(k.Template, holt.Shape{CPUs: im.Spec.CPUs, MemoryMB: im.Spec.MemoryMB}, k.Used)
+			add(k.Template, holt.Shape{CPUs: im.Spec.CPUs, MemoryMB: im.Spec.MemoryMB}, k.Dir, k.Used)
 		}
 	}
 	return all, err

@@ -198,7 +198,7 @@ func TestOutputOfPaused(t *testing.T) {
 	outputOf(t, v.process, ended, 0)
 	going := begin(t, v.process, holt.RunSpec{Command: "echo begun; read go; echo on; exec sleep 100000", Stdin: true})
 	until(t, v.process, going, 0, "begun\n")
-	pause := func() {
+	pause := func(said string) {
 		t.Helper()
 		if _, err := v.Computers.Pause(ctx, "curie", ""); err != nil {
 			t.Fatal(err)
@@ -207,14 +207,12 @@ func TestOutputOfPaused(t *testing.T) {
 		if len(events) != 1 || string(events[0].Data) != "out\n" || run.State != holt.RunExited {
 			t.Errorf("%+v %+v", events, run)
 		}
-		if _, err := os.Stat(keptIn(v.dir, c, going)); err != nil {
-			t.Error(err)
-		}
+		until(t, v.process, going, 0, said)
 		if c, err := v.Computers.Get(ctx, "curie"); err != nil || c.State != holt.ComputerPaused {
 			t.Errorf("%+v %v", c, err)
 		}
 	}
-	pause()
+	pause("begun\n")
 	v.says("curie", "true") // which lets it go on
 	if _, err := os.Stat(keptIn(v.dir, c, going)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what the guest has more of is still kept: %v", err)
@@ -223,7 +221,7 @@ func TestOutputOfPaused(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, v.process, going, 0, "begun\non\n")
-	pause()
+	pause("begun\non\n")
 	if _, err := v.Computers.Stop(ctx, "curie", ""); err != nil {
 		t.Fatal(err)
 	}

@@ -92,6 +92,7 @@ func (s *Store) Prune(ctx context.Context) ([]holt.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.pruneSnapshots(ctx)
 	gone := []holt.Image{}
 	for _, rec := range records {
 		dropped, err := s.drop(ctx, rec, true)

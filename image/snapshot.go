@@ -189,7 +189,7 @@ func (s *Store) ready(rec record) (shapes []holt.Shape) {
 	initrd := s.initrdName(rec)
 	for _, e := range entries {
 		im, err := machine.ReadImage(filepath.Join(dir, e.Name()))
-		if err != nil || len(s.opt.GuestBinary) > 0 && filepath.Base(im.Spec.Initrd) != initrd {
+		if err != nil || len(s.opt.GuestBinary) > 0 && filepath.Base(im.Spec.Initrd) != initrd || !slices.Equal(im.Spec.Args, rec.Args) {
 			continue
 		}
 		shapes = append(shapes, holt.Shape{CPUs: im.Spec.CPUs, MemoryMB: im.Spec.MemoryMB})
@@ -236,6 +236,9 @@ func (s *Store) allSnapshots() (all []snapshot, err error) {
 				one.used = st.ModTime()
 			}
 			files, err := os.ReadDir(one.dir)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // another process has just removed it
+			}
 			if err != nil {
 				return nil, err
 			}

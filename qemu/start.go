@@ -167,6 +167,8 @@ func startBehind(cmd *exec.Cmd) error {
 	if err := <-started; err != nil {
 		return err
 	}
+	// Memory that the host lacks is taken from it first (proc_pid_oom_score_adj(5)).
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("1000"), 0)
 	// Where each session has a share of its own (sched_autogroup), that is what counts.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), fmt.Append(nil, lowestPriority), 0)
 	return nil
