@@ -195,7 +195,9 @@ func daemonVerbs(t *testing.T, n server.Nouns) {
 	Must(n.Images.List(ctx))(t)
 	for _, ref := range []string{"none", strings.Repeat("0", 64)} {
 		_, err := n.Images.Boot(ctx, ref, holt.Shape{}, "boot "+ref)
-		WantCode(t, err, holt.NotFound)
+		if holt.CodeOf(err) != holt.Unsupported { // of an engine whose machines cannot be kept
+			WantCode(t, err, holt.NotFound)
+		}
 	}
 	if a := Must(n.Archive.Get(ctx))(t); a.Place == "" || a.Stored < a.Garbage {
 		t.Errorf("archive %+v", a)
