@@ -47,11 +47,7 @@ func (r *run) enter(st *serverStream, offset int64) (leave func(), err error) {
 // inputRun copies chunks to a run's standard input, from an offset on: bytes
 // that the run has already are skipped, so that a call may be repeated.
 func (s *Server) inputRun(ctx context.Context, st *serverStream) error {
-	args, err := decode[runArgs](st.args)
-	if err != nil {
-		return err
-	}
-	r, err := s.runs.get(args.ID)
+	args, r, err := s.namedRun(st.args)
 	if err != nil {
 		return err
 	}

@@ -64,11 +64,7 @@ func wireSize(e holt.RunEvent) int {
 
 // sendOutput sends the end of a run's output as it is now.
 func (s *Server) sendOutput(ctx context.Context, st *serverStream) error {
-	args, err := decode[runArgs](st.args)
-	if err != nil {
-		return err
-	}
-	r, err := s.runs.get(args.ID)
+	args, r, err := s.namedRun(st.args)
 	if err != nil {
 		return err
 	}

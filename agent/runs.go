@@ -229,12 +229,16 @@ func (s *Server) startRun(ctx context.Context, raw json.RawMessage) (any, error)
 	return r.snapshot(), nil
 }
 
-func (s *Server) getRun(ctx context.Context, raw json.RawMessage) (any, error) {
-	args, err := decode[runArgs](raw)
-	if err != nil {
-		return nil, err
+// namedRun decodes what is asked of a run, and finds that.
+func (s *Server) namedRun(raw json.RawMessage) (args runArgs, r *run, err error) {
+	if args, err = decode[runArgs](raw); err == nil {
+		r, err = s.runs.get(args.ID)
 	}
-	r, err := s.runs.get(args.ID)
+	return args, r, err
+}
+
+func (s *Server) getRun(ctx context.Context, raw json.RawMessage) (any, error) {
+	_, r, err := s.namedRun(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -286,11 +290,7 @@ func sendItems[T any](w io.Writer, items []T) error {
 
 // followRun sends a run's output until its exit.
 func (s *Server) followRun(ctx context.Context, st *serverStream) error {
-	args, err := decode[runArgs](st.args)
-	if err != nil {
-		return err
-	}
-	r, err := s.runs.get(args.ID)
+	args, r, err := s.namedRun(st.args)
 	if err != nil {
 		return err
 	}

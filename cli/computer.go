@@ -212,9 +212,11 @@ that went and the forks that stay.`,
 			if err != nil {
 				return err
 			}
-			with, err := relatives(cmd.Context(), c, got.ID)
-			if err != nil {
-				return err
+			var with holt.DeletedComputer
+			if a.asks(yes) {
+				if with, err = relatives(cmd.Context(), c, got.ID); err != nil {
+					return err
+				}
 			}
 			what := alsoDeleted(with, " Its moments go with it: %s.", " Its forks go on: %s.")
 			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?%s", got.Name, got.Workspace, what)); err != nil {

@@ -62,11 +62,7 @@ func helpers() map[string]func(args []string) error {
 		},
 		// serves the workspace in args[0] to the guest at descriptor 3
 		"serve": func(args []string) error {
-			conn, err := net.FileConn(os.NewFile(3, "guest"))
-			if err != nil {
-				return err
-			}
-			ws, err := workspace.Open(args[0], workspace.Options{})
+			conn, ws, err := toServe(args[0])
 			if err != nil {
 				return err
 			}
@@ -77,11 +73,7 @@ func helpers() map[string]func(args []string) error {
 		},
 		// serves likewise, and once its input has a line restores the checkpoint "then", says so, and tells no kernel
 		"serve-restore": func(args []string) error {
-			conn, err := net.FileConn(os.NewFile(3, "guest"))
-			if err != nil {
-				return err
-			}
-			ws, err := workspace.Open(args[0], workspace.Options{})
+			conn, ws, err := toServe(args[0])
 			if err != nil {
 				return err
 			}
@@ -95,6 +87,16 @@ func helpers() map[string]func(args []string) error {
 			select {}
 		},
 	}
+}
+
+// toServe opens the guest at descriptor 3 and its workspace.
+func toServe(dir string) (net.Conn, *workspace.Workspace, error) {
+	conn, err := net.FileConn(os.NewFile(3, "guest"))
+	if err != nil {
+		return nil, nil, err
+	}
+	ws, err := workspace.Open(dir, workspace.Options{})
+	return conn, ws, err
 }
 
 // helper returns a command that runs a helper.
