@@ -20,8 +20,8 @@ import (
 	"holt/machine/machinetest"
 )
 
-// ownImages gives a test an image directory of its own, in which no template was
-// booted: what builds left is linked from the shared one.
+// ownImages gives a test an image directory of its own, in which base is the only
+// template and was never booted: what builds left is linked from the shared one.
 func ownImages(t *testing.T) string {
 	t.Helper()
 	shared := machinetest.Images(t)
@@ -43,6 +43,8 @@ func ownImages(t *testing.T) string {
 			return err
 		case e.IsDir() && (e.Name() == "snapshots" || e.Name() == "holders" || name == "tmp" || name == "locks"):
 			return fs.SkipDir
+		case filepath.Dir(name) == "templates" && e.Name() != "base.json": // its daemons would boot it
+			return nil
 		case e.IsDir():
 			return os.MkdirAll(filepath.Join(dir, name), 0o755)
 		}
