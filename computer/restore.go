@@ -404,6 +404,9 @@ func (b *restoring) swap(ctx context.Context) error {
 		if err := b.row.claim.Bind(tx, string(b.present.ID)); err != nil {
 			return err
 		}
+		if err := b.wentBack(tx, *b.from); err != nil {
+			return err
+		}
 		return b.s.table.move(tx, then)
 	})
 	if err == nil {
@@ -430,12 +433,23 @@ func (b *restoring) swapBack(ctx context.Context) error {
 		if err := b.row.claim.Bind(tx, ""); err != nil {
 			return err
 		}
+		if err := b.wentBack(tx, b.present); err != nil {
+			return err
+		}
 		return b.s.table.move(tx, b.was)
 	})
 	if err == nil {
 		*b.r = b.was
 	}
 	return err
+}
+
+// wentBack writes down that the computer is what it was at a moment.
+func (b *restoring) wentBack(tx *db.Tx, at moment) error {
+	if at.Stopped {
+		return wentBack(tx, b.r.ID, time.Time{})
+	}
+	return wentBack(tx, b.r.ID, at.CreatedAt)
 }
 
 // resume lets the computer go on from the moment. What does not come up is undone: the
