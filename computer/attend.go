@@ -27,6 +27,7 @@ const attendEvery = time.Second
 func (a *attendant) attend(c *agent.Client) {
 	tick := time.NewTicker(attendEvery)
 	defer tick.Stop()
+	var full time.Time // when the host's disk last was
 	for {
 		select {
 		case <-a.l.ctx.Done():
@@ -37,7 +38,9 @@ func (a *attendant) attend(c *agent.Client) {
 			a.collect(a.l.ctx, c)
 		case <-a.l.runs.owed:
 		}
-		a.keep(a.l.ctx, c)
+		if time.Since(full) >= keepEvery && !a.keep(a.l.ctx, c) {
+			full = time.Now()
+		}
 	}
 }
 

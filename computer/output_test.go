@@ -121,16 +121,15 @@ func TestOutputsAreBounded(t *testing.T) {
 		ran = append(ran, k.ran(fmt.Sprintf("output %d", i), holt.RunExited, now.Add(-time.Duration(i)*time.Minute)))
 	}
 	silent := k.ran("", holt.RunExited, now)
-	k.files(5)
+	k.files(6)
 	k.has(going, "goes on")
-	k.has(ran[3], "output 3")
-	k.has(ran[4], "<8>") // it ended earlier
-	k.has(ran[5], "<8>")
+	k.has(ran[4], "output 4")
+	k.has(ran[5], "<8>") // it ended earlier
 	k.has(silent, "")
 	large := k.ran(strings.Repeat("x", 2*diskBlock), holt.RunExited, now.Add(time.Minute)) // with its header it takes 3
-	k.files(3)
-	k.has(ran[0], "output 0")
-	k.has(ran[1], "<8>")
+	k.files(4)
+	k.has(ran[1], "output 1")
+	k.has(ran[2], "<8>")
 
 	// What a guest no longer has does not take the place of what was kept when it had.
 	gap := wrote(large, "")
@@ -146,7 +145,7 @@ func TestOutputsAreBounded(t *testing.T) {
 	if err := k.put(t.Context(), k.id, wrote(large, "late")); err != nil {
 		t.Fatal(err)
 	}
-	k.files(2)
+	k.files(3)
 	if err := k.put(t.Context(), k.id, wrote(holt.Run{ID: silent.ID, State: holt.RunRunning}, "now")); err != nil { // and more may come
 		t.Fatal(err)
 	}
