@@ -213,7 +213,7 @@ func TestOutputOfPaused(t *testing.T) {
 		}
 	}
 	pause("begun\n")
-	v.says("curie", "true") // which lets it go on
+	v.says("curie", "true")                                     // which lets it go on
 	if _, err := os.Stat(keptIn(v.dir, c, going)); err != nil { // its machine may be killed
 		t.Error(err)
 	}
