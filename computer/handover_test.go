@@ -32,7 +32,7 @@ func (k kept) begins(l *live, command string) holt.Run {
 	c, _, _ := l.state()
 	err := k.table.insert(k.t.Context(), run, nil)
 	if err == nil {
-		_, err = c.StartRun(k.t.Context(), run.ID, holt.RunSpec{Command: holt.OSString(command), User: "root", Cwd: "/"})
+		_, err = c.StartRun(k.t.Context(), run.ID, holt.RunSpec{Command: holt.OSString(command), User: "root", Cwd: "/", Stdin: true})
 	}
 	if err != nil {
 		k.t.Fatal(err)
@@ -107,6 +107,60 @@ func TestFullHost(t *testing.T) {
 		t.Errorf("with room: left are %v", l.runs.untaken())
 	}
 	k.has(run, "out\n")
+}
+
+// TestRunningKept: what a run has written is kept while it goes on, and again once there is more.
+func TestRunningKept(t *testing.T) {
+	l, k := guested(t)
+	l.limits.Beat = time.Millisecond
+	run := k.begins(l, "echo begun; read go; echo on; exec sleep 1000")
+	c, _, _ := l.state()
+	done := make(chan struct{})
+	go func() { defer close(done); l.attendant.attend(c) }()
+	keeps := func(want string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			events := k.get(k.id, run.ID)
+			if len(events) > 0 && string(events[len(events)-1].Data) == want {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("kept are %+v", events)
+			}
+		}
+	}
+	keeps("begun\n")
+	in, err := c.RunInput(t.Context(), run.ID, 0, true)
+	if err == nil {
+		_, err = in.Write([]byte("\n"))
+	}
+	if err == nil {
+		_, err = in.End()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeps("begun\non\n")
+	if taken, err := k.table.taken(t.Context(), run.ID); err != nil || taken {
+		t.Errorf("all of it is taken for there: %v", err)
+	}
+	c.Close()
+	<-done
+}
+
+// TestRunningKeptOnce: what has not changed is not taken again.
+func TestRunningKeptOnce(t *testing.T) {
+	l, k := guested(t)
+	run, taken := k.begins(l, "echo begun; exec sleep 1000"), map[holt.RunID]int64{}
+	c, _, _ := l.state()
+	for taken[run.ID] < 6 {
+		l.attendant.takeRunning(t.Context(), c, taken)
+		time.Sleep(time.Millisecond)
+	}
+	k.outputs.remove(k.id, []holt.RunID{run.ID})
+	if l.attendant.takeRunning(t.Context(), c, taken); k.get(k.id, run.ID) != nil {
+		t.Error("it was taken again")
+	}
 }
 
 // TestHandOverOfHanging: a guest that hangs is waited for once, for all that it is to give.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -249,6 +250,36 @@ func (a *attendant) takeAll(ctx context.Context, c *agent.Client, limit time.Dur
 	}
 	a.collect(ctx, c) // what has ended was not lost
 	a.keep(ctx, c)
+}
+
+// takeRunning takes what runs that go on have written since it was called last: their machine may be
+// killed. Up to where that was is in taken. It says whether the host had room for it.
+func (a *attendant) takeRunning(ctx context.Context, c *agent.Client, taken map[holt.RunID]int64) (room bool) {
+	ids := a.l.runs.all()
+	maps.DeleteFunc(taken, func(id holt.RunID, _ int64) bool { return !slices.Contains(ids, id) })
+	for _, id := range ids {
+		end, err := a.written(ctx, c, id)
+		if err == nil && end != taken[id] {
+			err = a.take(ctx, c, id, a.outputs.share(len(ids)))
+			if holt.CodeOf(HostError(err)) == holt.OutOfSpace {
+				a.note(c, id, err)
+				return false
+			}
+			taken[id] = end
+		}
+		if err != nil {
+			return true // the heartbeat, or the next round, finds out more
+		}
+	}
+	return true
+}
+
+// written asks the guest how much a run has written.
+func (a *attendant) written(ctx context.Context, c *agent.Client, id holt.RunID) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
+	defer cancel()
+	out, err := c.RunOutput(ctx, id, 0)
+	return out.End, err
 }
 
 // handOver takes the output of all runs, for if their computer never goes on, and has its guest
