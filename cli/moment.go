@@ -88,7 +88,7 @@ elsewhere end. holt workspace merge brings files back.`,
 			return a.reportComputerForks(args[0], forked)
 		},
 	}
-	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this moment, by name or id")
+	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this moment, by name or id, or NAME@MOMENT")
 	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count what their names begin with")
 	cmd.Flags().IntVar(&spec.Count, "count", 1, "how many forks to make")
 	a.completeFlag(cmd, "at", a.momentNames)
@@ -210,7 +210,7 @@ func (a *app) momentShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, err := oneMoment(cmd.Context(), c, args[0])
+			m, err := c.Moments.Get(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -222,23 +222,6 @@ func (a *app) momentShow() *cobra.Command {
 	}
 	a.jsonFlag(cmd)
 	return cmd
-}
-
-// oneMoment returns the moment of a MOMENT or COMPUTER@MOMENT.
-func oneMoment(ctx context.Context, c *client.Client, ref string) (holt.Moment, error) {
-	computer, at := holt.CutCheckpoint(ref)
-	if at == "" {
-		return c.Moments.Get(ctx, ref)
-	}
-	all, err := c.Moments.List(ctx, computer)
-	if err != nil {
-		return holt.Moment{}, err
-	}
-	i := slices.IndexFunc(all, func(m holt.Moment) bool { return m.Name == at || string(m.ID) == at })
-	if i < 0 {
-		return holt.Moment{}, holt.Errorf(holt.NotFound, "%s has no moment %q", computer, at).WithHint("holt moment list %s shows those it has", computer)
-	}
-	return all[i], nil
 }
 
 // momentLines say what is known of a moment.
@@ -287,23 +270,16 @@ For a computer beside this one: holt computer fork --at.`,
 			if err != nil {
 				return err
 			}
-			var ref, question string
-			if computer, at := holt.CutCheckpoint(args[0]); at != "" {
-				ref, spec.Computer = at, computer
-				question = fmt.Sprintf("Take %s back to the moment %s?", visible(computer), visible(at))
-			} else {
-				m, err := c.Moments.Get(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				ref, question = string(m.ID), fmt.Sprintf("Take %s back to the moment %s, taken %s?", m.Computer, momentName(m), ago(m.CreatedAt))
+			m, err := c.Moments.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
 			}
-			if err := a.confirm(yes, question); err != nil {
+			if err := a.confirm(yes, fmt.Sprintf("Take %s back to the moment %s, taken %s?", m.Computer, momentName(m), ago(m.CreatedAt))); err != nil {
 				return err
 			}
 			var back holt.RestoredComputer
 			err = a.wait("restoring", func() error {
-				back, err = c.Moments.Restore(cmd.Context(), ref, spec, "")
+				back, err = c.Moments.Restore(cmd.Context(), string(m.ID), spec, "")
 				return err
 			})
 			if err != nil {
@@ -340,9 +316,10 @@ func (a *app) momentDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "delete MOMENT|COMPUTER@MOMENT", Aliases: []string{"rm"}, Short: "Delete a moment; its forks go on", Args: exactly(1),
-		Long: `Deletes a moment, by id or by a name that only one has. Computers that were forked
-from it go on: what they share with it stays as long as they need it. What it took in
-the archive is garbage then, and goes within two hours (now: holt archive collect).
+		Long: `Deletes a moment, by id, by a name that only one has, or as COMPUTER@MOMENT. Computers
+that were forked from it go on: what they share with it stays as long as they need it.
+What it took in the archive is garbage then, and goes within two hours (now: holt archive
+collect).
 The workspace that a restore left goes with the last moment in it.`,
 		ValidArgsFunction: a.complete(a.momentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -350,7 +327,7 @@ The workspace that a restore left goes with the last moment in it.`,
 			if err != nil {
 				return err
 			}
-			m, err := oneMoment(cmd.Context(), c, args[0])
+			m, err := c.Moments.Get(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

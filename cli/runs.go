@@ -23,7 +23,7 @@ is killed, and ends with its machine.
 The last 4 MiB that it wrote are kept, for 10 minutes after its end and longer if few
 others end. The last 1 MiB stays as long as its record, for a day or 1000 later ones, also
 when its computer was stopped or has died since (64 MiB for all runs of a computer, the
-latest). What is gone shows as a gap.
+latest; those that go on share 32 more). What is gone shows as a gap.
 
 Variables given with --env are never kept. Values given with --secret show as *** in
 the run's output and in its record; so do, in the record, those of --env variables whose

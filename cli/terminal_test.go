@@ -100,7 +100,7 @@ func TestMomentsOnTerminal(t *testing.T) {
 		{"computer pause einstein", "", 0, []string{"einstein is paused\n"}, nil},
 		{"computer resume einstein", "", 0, []string{"einstein is running\n"}, nil},
 		{"moment restore dawn", "n\n", 7, []string{"Take einstein back to the moment dawn, taken ", " s ago? [y/N]", "nothing was done"}, nil},
-		{"moment restore einstein@dawn", "y\n", 0, []string{"Take einstein back to the moment dawn? [y/N]",
+		{"moment restore einstein@dawn", "y\n", 0, []string{"Take einstein back to the moment dawn, taken ",
 			"einstein is running, as it was at dawn; what it was until now is the moment before-restore\n", "undo: holt moment restore einstein@before-restore\n"}, nil},
 		{"moment diff einstein@before-restore einstein", "", 0, []string{"from einstein@before-restore to einstein\n", "files      the same\n",
 			"packages, processes and ports are not compared: einstein: nothing runs here\n"}, []string{"{"}},

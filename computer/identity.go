@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -83,18 +84,21 @@ func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 
 // identify writes down, as part of a transaction, what a guest says it is. It is a Conflict where
 // that shows that it is what another computer's guest is: it drew the same at random, which it may
-// not have drawn itself before either, or has an SSH host key that the other one has.
-func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified) error {
+// not have drawn itself before either, or has an SSH host key that the other one has. Which one
+// that is the log says: whoever asked may have no right to know.
+func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified, log *slog.Logger) error {
+	notFresh := func(what string, whose holt.ComputerID) error {
+		log.Error("a guest's identity is not fresh", "computer", id, "has", what, "of", whose)
+		return holt.Errorf(holt.Conflict, "its identity is not fresh")
+	}
 	if len(is.Drawn) > 0 {
 		drawn := hex.EncodeToString(is.Drawn)
-		whose, name, err := t.identified(tx, drawn)
-		switch {
-		case err != nil:
+		whose, err := t.identified(tx, drawn)
+		if err != nil {
 			return err
-		case whose == id:
-			return holt.Errorf(holt.Conflict, "it draws the same at random as it has before")
-		case whose != "":
-			return holt.Errorf(holt.Conflict, "it draws the same at random as %s has", name)
+		}
+		if whose != "" {
+			return notFresh("what was drawn at random", whose)
 		}
 		if err := tx.Exec(`DELETE FROM identity WHERE computer = ? AND drawn`, id); err != nil {
 			return err
@@ -107,10 +111,10 @@ func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified) erro
 		return nil
 	}
 	for _, key := range is.HostKeys {
-		if whose, name, err := t.identified(tx, key); err != nil {
+		if whose, err := t.identified(tx, key); err != nil {
 			return err
 		} else if whose != "" && whose != id {
-			return holt.Errorf(holt.Conflict, "its SSH host key %s is one of %s", key, name)
+			return notFresh("SSH host key "+key, whose)
 		}
 	}
 	if err := tx.Exec(`DELETE FROM identity WHERE computer = ? AND NOT drawn`, id); err != nil {
@@ -125,13 +129,13 @@ func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified) erro
 }
 
 // identified returns the computer whose guest has said a value, "" if none has.
-func (t table) identified(tx *db.Tx, value string) (id holt.ComputerID, name string, err error) {
-	err = tx.Query(`SELECT identity.computer, computer.name FROM identity JOIN computer ON computer.id = identity.computer WHERE value = ?`,
+func (t table) identified(tx *db.Tx, value string) (id holt.ComputerID, err error) {
+	err = tx.Query(`SELECT identity.computer FROM identity JOIN computer ON computer.id = identity.computer WHERE value = ?`,
 		[]any{value}, func(row *db.Row) error {
-			id, name = holt.ComputerID(row.Text(0)), row.Text(1)
+			id = holt.ComputerID(row.Text(0))
 			return nil
 		})
-	return id, name, err
+	return id, err
 }
 
 // newMachineID returns one that no machine has (machine-id(5)).

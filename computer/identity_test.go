@@ -2,6 +2,8 @@ package computer
 
 import (
 	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,12 +63,14 @@ func TestIdentify(t *testing.T) {
 		}
 		ids[name] = r.ID
 	}
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
 	says := func(name string, drawn byte, keys ...string) error {
 		is := agent.Identified{HostKeys: keys}
 		if drawn != 0 {
 			is.Drawn = bytes.Repeat([]byte{drawn}, 32)
 		}
-		return write(t.Context(), d, func(tx *db.Tx) error { return all.identify(tx, ids[name], is) })
+		return write(t.Context(), d, func(tx *db.Tx) error { return all.identify(tx, ids[name], is, log) })
 	}
 	for i, c := range []struct {
 		name  string
@@ -88,8 +92,13 @@ func TestIdentify(t *testing.T) {
 		{"bohr", 0, nil, ""},
 		{"einstein", 6, nil, holt.Conflict},
 	} {
-		if err := says(c.name, c.drawn, c.keys...); holt.CodeOf(err) != c.want {
+		said.Reset()
+		err := says(c.name, c.drawn, c.keys...)
+		if holt.CodeOf(err) != c.want {
 			t.Errorf("%d: %s: %v, not %q", i, c.name, err, c.want)
+		}
+		if err != nil && (err.Error() != "its identity is not fresh" || !strings.Contains(said.String(), " of=cmp_")) {
+			t.Errorf("%d: the caller is told %q, the log %q", i, err, said.String())
 		}
 	}
 	if err := all.erase(t.Context(), ids["bohr"]); err != nil {

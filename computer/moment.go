@@ -15,7 +15,8 @@ import (
 	"holt/machine"
 )
 
-// Moments are the moments of all computers.
+// Moments are the moments of all computers. Each is named by its id, by a name that only one
+// has, or as COMPUTER@MOMENT.
 type Moments struct{ s *Store }
 
 // Moments returns the moments of all computers.
@@ -57,7 +58,7 @@ func (m *Moments) shown(ctx context.Context, one moment) (_ holt.Moment, err err
 	return one.Moment, err
 }
 
-// Get returns a moment by id, or by a name that only one has.
+// Get returns a moment.
 func (m *Moments) Get(ctx context.Context, ref string) (holt.Moment, error) {
 	one, err := m.s.moments.find(ctx, ref)
 	if err != nil {

@@ -116,8 +116,11 @@ func (t momentTable) list(ctx context.Context, condition string, args ...any) (a
 	return all, nil
 }
 
-// of returns a ready moment of a computer by name or id.
+// of returns a ready moment of a computer by name or id, also as COMPUTER@MOMENT.
 func (t momentTable) of(ctx context.Context, r record, ref string) (moment, error) {
+	if whose, at := holt.CutCheckpoint(ref); at != "" && (whose == r.Name || whose == string(r.ID)) {
+		ref = at
+	}
 	list, err := t.list(ctx, `WHERE computer = ?1 AND (id = ?2 OR name = ?2) AND state = 'ready'`, r.ID, ref)
 	if err != nil {
 		return moment{}, err
@@ -134,8 +137,15 @@ func (t momentTable) get(ctx context.Context, id holt.MomentID) (moment, error) 
 	return only(list, string(id), err)
 }
 
-// find returns a ready moment by id, or by a name that only one has.
+// find returns a ready moment by id, by a name that only one has, or as COMPUTER@MOMENT.
 func (t momentTable) find(ctx context.Context, ref string) (moment, error) {
+	if whose, at := holt.CutCheckpoint(ref); at != "" {
+		r, err := table{t.d}.find(ctx, whose)
+		if err != nil {
+			return moment{}, err
+		}
+		return t.of(ctx, r, at)
+	}
 	list, err := t.list(ctx, `WHERE (id = ?1 OR name = ?1) AND state = 'ready' LIMIT 2`, ref)
 	return only(list, ref, err)
 }

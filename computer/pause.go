@@ -52,14 +52,7 @@ func (s memory) pause(ctx context.Context, ref string) (holt.Computer, error) {
 // hibernate takes a moment of a running computer, whose lock is held, with which its
 // machine ends. One that fails leaves it running.
 func (s memory) hibernate(ctx context.Context, r *record, l *live, e exposure) (moment, error) {
-	// What programs hold of the workspace in memory can then be read while it is paused.
-	if err := l.flush(ctx); err != nil {
-		l.log.Debug("the guest did not write what it holds in memory", "computer", r.ID, "err", err)
-	}
-	// And what runs have written, if it never goes on.
-	if client, _, _ := l.state(); client != nil {
-		l.attendant.takeAll(ctx, client, l.limits.Flush)
-	}
+	l.handOver(ctx)
 	r.State, r.Reason = holt.ComputerPausing, ""
 	if err := s.table.save(ctx, *r); err != nil {
 		r.State = holt.ComputerRunning

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"holt"
 	"holt/db"
@@ -29,6 +30,30 @@ CREATE TABLE restore (
 	call      TEXT NOT NULL             -- idempotency key of the call
 ) WITHOUT ROWID;
 `
+
+// BackSchema says of computers that a restore has taken them back, which their runs are not yet.
+const BackSchema = `
+ALTER TABLE computer ADD COLUMN back_to INTEGER NOT NULL DEFAULT 0; -- when that moment was taken, until the guest has said which runs go on
+`
+
+// wentBack writes down, as part of a transaction, that a computer was taken back to a moment of
+// some time; the zero time: its runs are on record as they are.
+func wentBack(tx *db.Tx, id holt.ComputerID, at time.Time) error {
+	ns := int64(0)
+	if !at.IsZero() {
+		ns = at.UnixNano()
+	}
+	return tx.Exec(`UPDATE computer SET back_to = ?2 WHERE id = ?1 AND back_to <> ?2`, id, ns)
+}
+
+// wentBackTo returns that time.
+func wentBackTo(tx *db.Tx, id holt.ComputerID) (at time.Time, err error) {
+	err = tx.Query(`SELECT back_to FROM computer WHERE id = ? AND back_to <> 0`, []any{id}, func(row *db.Row) error {
+		at = time.Unix(0, row.Int64(0))
+		return nil
+	})
+	return at, err
+}
 
 // restoreRow is a restore that is under way.
 type restoreRow struct {

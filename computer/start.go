@@ -117,7 +117,7 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
 	l.greeted = func(ctx context.Context, is agent.Identified) error {
 		return write(ctx, s.cfg.DB, func(tx *db.Tx) error {
-			if err := s.table.identify(tx, r.ID, is); err != nil {
+			if err := s.table.identify(tx, r.ID, is, s.log); err != nil {
 				return err
 			}
 			return s.table.greet(tx, r.ID, false)

@@ -336,7 +336,7 @@ func (v *vm) refuses() {
 	for _, one := range forked.Computers {
 		if one.Error == nil {
 			v.remove(one.Name)
-		} else if refused++; !strings.Contains(one.Error.Error(), "draws the same at random as twin-") {
+		} else if refused++; !strings.Contains(one.Error.Error(), "its identity is not fresh") {
 			t.Errorf("a fork that draws what its sibling does: %v", one.Error)
 		}
 	}

@@ -211,7 +211,7 @@ func (v *vm) act(ctx context.Context, c *client.Client, verb, key string) (err e
 	case "resume":
 		_, err = c.Computers.Resume(ctx, "curie", key)
 	case "restore":
-		_, err = c.Moments.Restore(ctx, "then", holt.MomentRestoreSpec{Computer: "curie"}, key)
+		_, err = c.Moments.Restore(ctx, "curie@then", holt.MomentRestoreSpec{}, key)
 	default:
 		_, err = c.Computers.Fork(ctx, "curie", holt.ComputerForkSpec{Count: forksAt(key)}, key)
 	}
