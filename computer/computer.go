@@ -90,6 +90,7 @@ type Store struct {
 	vault     vault
 	keeper    *keeper
 	unmade    unmade
+	preempt   preemption
 	gate      *gate
 	seats     *seats
 	stacked   int // stackedDisks, but in tests

@@ -63,7 +63,7 @@ func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
 
 // tried records that nobody else needs to boot it, unless it was the host that kept it from booting.
 func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
-	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.Timeout || t.s.gate.mayStart() != nil {
+	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.Timeout || cutOff(err) {
 		return
 	}
 	if err := t.s.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
@@ -91,6 +91,9 @@ func (t *Templates) renew(ctx context.Context) {
 		dir, made, err := one.keep(ctx, false)
 		if ctx.Err() != nil {
 			return
+		}
+		if cutOff(err) {
+			continue
 		}
 		if err == nil && made && one.former != "" {
 			err = errors.Join(setUsed(dir, one.used), setUsed(one.former, one.used.Add(-formerAge))) // this was no use of it

@@ -28,10 +28,10 @@ func (r rooted) Capabilities() machine.Capabilities {
 	return machine.Capabilities{RootDisk: true, MemorySnapshot: true, Version: r.version}
 }
 
-// TestStaleTemplates: what was built and not booted is to be booted, and what was kept of another build or
-// for another engine, once, in its shape.
-func TestStaleTemplates(t *testing.T) {
-	dir, ctx := t.TempDir(), t.Context()
+// builtImages has images of the template mine, the last of which nobody has booted.
+func builtImages(t *testing.T, digests ...string) *image.Store {
+	t.Helper()
+	dir := t.TempDir()
 	images, err := image.Open(dir, image.Options{GuestBinary: []byte("guest")})
 	if err != nil {
 		t.Fatal(err)
@@ -45,11 +45,19 @@ func TestStaleTemplates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	old, now := strings.Repeat("a", 64), strings.Repeat("b", 64)
-	for _, digest := range []string{old, now} {
+	for _, digest := range digests {
 		write("roots/"+digest+"/record.json", fmt.Sprintf(`{"template": "mine", "digest": %q}`, digest))
+		write("templates/mine.json", fmt.Sprintf(`{"digest": %q, "unbooted": true}`, digest))
 	}
-	write("templates/mine.json", fmt.Sprintf(`{"digest": %q, "unbooted": true}`, now))
+	return images
+}
+
+// TestStaleTemplates: what was built and not booted is to be booted, and what was kept of another build or
+// for another engine, once, in its shape.
+func TestStaleTemplates(t *testing.T) {
+	ctx := t.Context()
+	old, now := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	images := builtImages(t, old, now)
 	keep := func(digest, key string, shape holt.Shape) {
 		t.Helper()
 		if _, err := images.MakeSnapshot(ctx, digest, key, func(_ context.Context, dir string) error {
