@@ -118,6 +118,7 @@ type Image struct {
 	Bytes     int64      `json:"bytes,omitempty" doc:"what it takes on the host"`
 	BuiltAt   *time.Time `json:"built_at,omitempty"`
 	Computers int        `json:"computers,omitempty" doc:"how many computers' disks stand on it, of every daemon that shares the images"`
+	Unbooted  *Shape     `json:"unbooted,omitempty" doc:"nobody has booted it since it was built; the shape in which a daemon is to"`
 	Ready     []Shape    `json:"ready,omitempty" doc:"shapes in which it was booted and is kept: new computers of these go on from there, others boot"`
 }
 

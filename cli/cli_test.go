@@ -50,7 +50,15 @@ func local() cli.Local {
 			}
 			progress(cli.Progress{Stage: "packages", Fraction: 0.2})
 			progress(cli.Progress{Stage: "disk", Fraction: 0.9})
-			return holt.Image{Template: template, Built: true, Digest: strings.Repeat("0123456789abcdef", 4), MinDiskMB: 2048, Bytes: 1 << 30}, nil
+			image := holt.Image{Template: template, Built: true, Digest: strings.Repeat("0123456789abcdef", 4), MinDiskMB: 2048, Bytes: 1 << 30}
+			if _, err := os.Stat(filepath.Join(os.Getenv("HOME"), "booted")); err != nil {
+				image.Unbooted = &holt.Shape{CPUs: 2}
+			}
+			return image, nil
+		},
+		BootLater: func(_ context.Context, _ cli.Place, image holt.Image, shape holt.Shape) error {
+			_, err := fmt.Fprintf(os.Stderr, "%s later: %d processors\n", image.Template, shape.CPUs)
+			return err
 		},
 		ListImages: func(context.Context, cli.Place) ([]holt.Image, error) {
 			at := time.Now().Add(-3 * time.Hour)

@@ -29,7 +29,7 @@ while its image is there (holt image delete first).
 The daemon then boots it once, waits until everything is started, and keeps that: new
 computers of that shape go on from there. A service of the template that does not come up is an
 error, with the end of its log; the image stays, and its computers boot. Where no
-daemon runs, the next one does it in the background.`,
+daemon runs, the next one does it in the background, in that shape.`,
 		Example: `  holt image build coding-agent
   holt image build ./recipe.json
   holt image build docker://python:3.12-slim-bookworm
@@ -44,7 +44,7 @@ daemon runs, the next one does it in the background.`,
 			if err != nil {
 				return err
 			}
-			if image, err = a.bootAfterBuild(cmd.Context(), image, shape); err != nil {
+			if image, err = a.bootAfterBuild(cmd.Context(), at, image, shape); err != nil {
 				return err
 			}
 			if a.wantsJSON() {
@@ -68,7 +68,7 @@ func (a *app) build(ctx context.Context, at Place, template string) (holt.Image,
 }
 
 // bootAfterBuild has the daemon, if one runs here, boot what was built.
-func (a *app) bootAfterBuild(ctx context.Context, image holt.Image, shape holt.Shape) (holt.Image, error) {
+func (a *app) bootAfterBuild(ctx context.Context, at Place, image holt.Image, shape holt.Shape) (holt.Image, error) {
 	socket, err := a.socket()
 	if err != nil {
 		return image, err
@@ -78,10 +78,9 @@ func (a *app) bootAfterBuild(ctx context.Context, image holt.Image, shape holt.S
 		return image, err
 	}
 	if _, err := c.Daemon.Health(ctx); err != nil {
-		if shape != (holt.Shape{}) {
-			a.say("no daemon runs here, so nothing was booted: run this again beside one for that shape")
-		} else {
-			a.say("no daemon runs here: the next one boots %s once, in the background", visible(image.Template))
+		a.say("no daemon runs here: the next one boots %s once, in the background", visible(image.Template))
+		if shape != (holt.Shape{}) && ctx.Err() == nil {
+			return image, a.local.BootLater(ctx, at, image, shape)
 		}
 		return image, ctx.Err()
 	}

@@ -46,7 +46,7 @@ type Images interface {
 	// Kept returns the snapshots that are in use, the last used first.
 	Kept() ([]image.Kept, error)
 	// Unbooted returns the templates that were built and that nobody has booted to keep that.
-	Unbooted() ([]string, error)
+	Unbooted() ([]image.Unbooted, error)
 	// Booted records that somebody has; the image of the template may be another by now.
 	Booted(ctx context.Context, template, digest string) error
 	// DropSnapshot removes it, but for the disk that others may be laid over.

@@ -51,6 +51,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	if err != nil {
 		return holt.Image{}, err
 	}
+	img.Unbooted = nil
 	img.Ready = []holt.Shape{{CPUs: one.r.CPUs, MemoryMB: one.r.MemoryMB}}
 	return img.Image, nil
 }
@@ -140,8 +141,11 @@ func (t *Templates) stale(ctx context.Context) (all []staleTemplate, err error) 
 			return // it was deleted, or a create says why
 		}
 		one, err := t.of(img, shape)
-		if err != nil {
-			return // it was kept by a larger host
+		if err != nil { // it was kept by a larger host
+			if former == "" { // or nobody takes what was asked for
+				t.tried(ctx, img, nil)
+			}
+			return
 		}
 		one.background = true
 		if !known[one.key()] {
@@ -152,8 +156,8 @@ func (t *Templates) stale(ctx context.Context) (all []staleTemplate, err error) 
 		}
 	}
 	unbooted, err := t.s.cfg.Images.Unbooted()
-	for _, name := range unbooted {
-		add(name, holt.Shape{}, "", time.Time{})
+	for _, u := range unbooted {
+		add(u.Template, u.Shape, "", time.Time{})
 	}
 	for _, k := range kept {
 		if im, err := machine.ReadImage(k.Dir); err == nil {

@@ -87,6 +87,15 @@ func TestStaleTemplates(t *testing.T) {
 	}
 	common, other := holt.Shape{CPUs: defaultCPUs, MemoryMB: defaultMemoryMB}, holt.Shape{CPUs: 2, MemoryMB: 512}
 	is(store, common)
+	later := func(shape holt.Shape) {
+		t.Helper()
+		if err := images.BootLater(ctx, "mine", now, shape); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later(other)
+	is(store, other)
+	later(holt.Shape{})
 	keep(old, "former", other)
 	keep(old, "larger", holt.Shape{CPUs: mostCPUs + 1, MemoryMB: 512}) // than this host takes
 	all := is(store, common, other)
@@ -100,5 +109,11 @@ func TestStaleTemplates(t *testing.T) {
 	if left, err := images.Unbooted(); err != nil || len(left) > 0 {
 		t.Errorf("to be booted still: %v, %v", left, err)
 	}
+	later(holt.Shape{CPUs: mostCPUs + 1})
+	is(store)
+	if left, err := images.Unbooted(); err != nil || len(left) > 0 {
+		t.Errorf("to be booted, which cannot be: %v, %v", left, err)
+	}
+	later(common)
 	is(newStore(ctx, Config{Engine: rooted{version: "2"}, Images: images, Log: slog.New(slog.DiscardHandler)}), common, other)
 }

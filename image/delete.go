@@ -134,7 +134,7 @@ func (s *Store) drop(ctx context.Context, rec record, old bool) (bool, error) {
 			WithHint("delete those computers first")
 	}
 	if isCurrent {
-		if err := os.Remove(s.templateFile(rec.Template)); err != nil {
+		if err := s.removeTemplate(ctx, rec.Template); err != nil {
 			return false, fmt.Errorf("delete image: %w", err)
 		}
 	}
