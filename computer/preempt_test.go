@@ -32,7 +32,7 @@ func (e slow) Start(ctx context.Context, spec machine.Spec) (machine.Machine, er
 }
 
 // TestPreempted: who waits for a template that is being booted in the background boots it instead. What was
-// cut off so counts as not tried.
+// cut off so counts as not tried. In the background it begins once the host has memory for it.
 func TestPreempted(t *testing.T) {
 	ctx := t.Context()
 	images := builtImages(t, strings.Repeat("a", 64))
@@ -58,12 +58,20 @@ func TestPreempted(t *testing.T) {
 		t.Fatal(err)
 	}
 	key = one.key()
+	looks, want := 0, int64(defaultMemoryMB+spareMB)<<20
+	store.memory = func() int64 { // enough at the third look
+		looks++
+		return want + int64(min(looks, 3)-3)
+	}
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
 		store.Templates().renew(ctx)
 	}()
 	<-engine.starting
+	if looks != 3 {
+		t.Errorf("it began after %d looks at the host's memory", looks)
+	}
 	bounded, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if _, _, err := one.keep(bounded, false); !errors.Is(err, foreground) {

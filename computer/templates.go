@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"holt"
@@ -74,36 +76,67 @@ func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 
 // renew boots, one after the other and behind all else that the host does, what nobody has booted since
 // it was built, and what was kept but would not go on as it is now: of another build of its
-// template, or with another guest agent or engine.
+// template, or with another guest agent or engine. What the host has no memory for waits until it has.
 func (t *Templates) renew(ctx context.Context) {
 	if t.s.cfg.Renew <= 0 || !t.s.able() {
 		return
 	}
-	select {
-	case <-ctx.Done():
+	wait := func() (ended bool) {
+		select {
+		case <-ctx.Done():
+			return true
+		case <-time.After(t.s.cfg.Renew):
+			return false
+		}
+	}
+	if wait() {
 		return
-	case <-time.After(t.s.cfg.Renew):
 	}
 	all, err := t.stale(ctx)
 	if err != nil {
 		t.s.log.Error("look for templates to boot", "err", err)
 	}
-	for _, one := range all {
-		dir, made, err := one.keep(ctx, false)
-		if ctx.Err() != nil {
-			return
+	for ended := false; len(all) > 0 && !ended; {
+		if all = slices.DeleteFunc(all, func(one staleTemplate) bool { return t.renewOne(ctx, one) }); len(all) > 0 {
+			ended = wait()
 		}
-		if cutOff(err) {
-			continue
-		}
-		if err == nil && made && one.former != "" {
-			err = errors.Join(setUsed(dir, one.used), setUsed(one.former, one.used.Add(-formerAge))) // this was no use of it
-		}
-		if err != nil && holt.CodeOf(err) != holt.NotFound { // its image was deleted
-			t.s.log.Error("a template cannot be kept booted; its computers boot", "template", one.img.Template, "err", err)
-		}
-		t.tried(ctx, one.img, err)
 	}
+}
+
+// renewOne boots one, unless there is no memory for it now: then it is false.
+func (t *Templates) renewOne(ctx context.Context, one staleTemplate) (done bool) {
+	if ctx.Err() != nil {
+		return true
+	}
+	if t.s.memory() < int64(one.r.MemoryMB+spareMB)<<20 {
+		t.s.log.Debug("a template is not booted for want of memory", "template", one.img.Template, "memory_mb", one.r.MemoryMB)
+		return false
+	}
+	dir, made, err := one.keep(ctx, false)
+	if ctx.Err() != nil || cutOff(err) {
+		return true
+	}
+	if err == nil && made && one.former != "" {
+		err = errors.Join(setUsed(dir, one.used), setUsed(one.former, one.used.Add(-formerAge))) // this was no use of it
+	}
+	if err != nil && holt.CodeOf(err) != holt.NotFound { // its image was deleted
+		t.s.log.Error("a template cannot be kept booted; its computers boot", "template", one.img.Template, "err", err)
+	}
+	t.tried(ctx, one.img, err)
+	return true
+}
+
+// spareMB is what of its memory the host keeps when a machine begins for which nobody waits.
+const spareMB = 256
+
+// availableMemory is what programs can still have of the host's memory, bytes.
+func availableMemory() int64 {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return math.MaxInt64 // not known
+	}
+	_, available := machine.ParseMeminfo(string(b))
+	return available
 }
 
 // formerAge is by how much what was renewed counts as unused for longer: it goes before any other.
