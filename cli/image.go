@@ -112,7 +112,7 @@ func (a *app) imageList() *cobra.Command {
 		Long: `Lists every template, built or not, and every image that is there. One is
 outdated when its template's recipe, or the host, has changed since. READY are the
 processors and MiB of memory with which it was booted and is kept: new computers like
-that go on from there, others boot first. COMPUTERS counts the disks that stand on it.`,
+that go on from there, others boot first. SIZE is with those. COMPUTERS counts the disks that stand on it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.images(cmd.Context())
 			if err != nil {

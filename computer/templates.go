@@ -53,7 +53,9 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	if err != nil {
 		return holt.Image{}, err
 	}
-	img.Unbooted = nil
+	if now, err := t.s.cfg.pick(ctx, img.Digest); err == nil { // it takes more, and is booted
+		img = now
+	}
 	img.Ready = []holt.Shape{{CPUs: one.r.CPUs, MemoryMB: one.r.MemoryMB}}
 	return img.Image, nil
 }

@@ -57,6 +57,45 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// TestGuestIsHashedOnce: of all the names of initramfs that a list compares, one hashes the guest binary, which is large.
+func TestGuestIsHashedOnce(t *testing.T) {
+	guest := []byte("guest")
+	s, err := Open(t.TempDir(), Options{GuestBinary: guest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, other := s.initrdName(record{Kernel: "1"}), s.initrdName(record{Kernel: "2"})
+	guest[0] = 'q'
+	if s.initrdName(record{Kernel: "1"}) != first || other == first {
+		t.Errorf("%s, %s", first, other)
+	}
+	if s, err = Open(t.TempDir(), Options{GuestBinary: guest}); err != nil {
+		t.Fatal(err)
+	}
+	if s.initrdName(record{Kernel: "1"}) == first {
+		t.Error("another guest has the same name")
+	}
+}
+
+// TestBytesOfImage: an image takes what its snapshots take, too, and that is what goes when it is deleted.
+func TestBytesOfImage(t *testing.T) {
+	s, ctx := openStore(t), t.Context()
+	root := strings.Repeat("a", 64)
+	rec := plant(t, s, "mine", root)
+	dir, err := s.MakeSnapshot(ctx, root, "1", leave(t, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := rec.Bytes + allocated(filepath.Join(dir, "memory")) + allocated(filepath.Join(dir, SnapshotDisk)) + allocated(filepath.Join(dir, SnapshotRecord))
+	all, err := s.List()
+	if i := slices.IndexFunc(all, func(im holt.Image) bool { return im.Template == "mine" }); err != nil || i < 0 || all[i].Bytes != want || want < 1<<20 {
+		t.Errorf("%+v, %v; want %d bytes", all, err, want)
+	}
+	if gone, err := s.Delete(ctx, root); err != nil || gone.Bytes != want {
+		t.Errorf("%+v, %v; want %d bytes", gone, err, want)
+	}
+}
+
 // TestKept: to be listed is no use of a snapshot, and what nobody has used for long is not listed.
 func TestKept(t *testing.T) {
 	s, ctx := openStore(t), t.Context()

@@ -248,7 +248,7 @@ func (s *Store) isCurrent(rec record) bool {
 func (s *Store) wire(rec record, built bool) holt.Image {
 	shown := holt.Image{
 		Template: rec.Template, Built: built, Digest: rec.Digest, MinDiskMB: rec.DiskMB,
-		Bytes: rec.Bytes, BuiltAt: &rec.BuiltAt,
+		Bytes: rec.Bytes + s.snapshotBytes(rec.Digest), BuiltAt: &rec.BuiltAt,
 	}
 	var c current
 	if readJSON(s.templateFile(rec.Template), &c) == nil && c.Digest == rec.Digest && c.Unbooted {

@@ -235,20 +235,36 @@ func (s *Store) allSnapshots() (all []snapshot, err error) {
 			if st, err := os.Stat(filepath.Join(one.dir, SnapshotRecord)); err == nil {
 				one.used = st.ModTime()
 			}
-			files, err := os.ReadDir(one.dir)
-			if errors.Is(err, fs.ErrNotExist) {
+			if one.bytes, err = filesBytes(one.dir); errors.Is(err, fs.ErrNotExist) {
 				continue // another process has just removed it
 			}
 			if err != nil {
 				return nil, err
 			}
-			for _, f := range files {
-				one.bytes += allocated(filepath.Join(one.dir, f.Name()))
-			}
 			all = append(all, one)
 		}
 	}
 	return all, nil
+}
+
+// snapshotBytes is what the snapshots of a root take, as far as it can be told.
+func (s *Store) snapshotBytes(digest string) (bytes int64) {
+	dir := filepath.Join(s.rootDir(digest), snapshots)
+	entries, _ := os.ReadDir(dir) // absent: none was made
+	for _, e := range entries {
+		n, _ := filesBytes(filepath.Join(dir, e.Name()))
+		bytes += n
+	}
+	return bytes
+}
+
+// filesBytes is what the files in a directory take.
+func filesBytes(dir string) (bytes int64, err error) {
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		bytes += allocated(filepath.Join(dir, f.Name()))
+	}
+	return bytes, err
 }
 
 // snapshotSpace is what all snapshots may take, bytes.
