@@ -62,7 +62,7 @@ func local() cli.Local {
 		},
 		ListImages: func(context.Context, cli.Place) ([]holt.Image, error) {
 			at := time.Now().Add(-3 * time.Hour)
-			return []holt.Image{{Template: "base", Built: true, Digest: "0123456789abcdef", MinDiskMB: 2048, Bytes: 1 << 30, BuiltAt: &at, Ready: []holt.Shape{{CPUs: 1, MemoryMB: 1024}, {CPUs: 2, MemoryMB: 2048}}}, {Template: "base", Digest: "fedcba9876543210", MinDiskMB: 2048, Bytes: 2 << 30, BuiltAt: &at, Computers: 2}, {Template: "coding-agent"}}, nil
+			return []holt.Image{{Template: "base", Built: true, Digest: strings.Repeat("0123456789abcdef", 4), MinDiskMB: 2048, Bytes: 1 << 30, BuiltAt: &at, Ready: []holt.Shape{{CPUs: 1, MemoryMB: 1024}, {CPUs: 2, MemoryMB: 2048}}}, {Template: "base", Digest: "fedcba9876543210", MinDiskMB: 2048, Bytes: 2 << 30, BuiltAt: &at, Computers: 2}, {Template: "coding-agent"}}, nil
 		},
 		DeleteImage: func(_ context.Context, _ cli.Place, ref string) (holt.Image, error) {
 			if ref != "base" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -112,7 +113,8 @@ func (a *app) imageList() *cobra.Command {
 		Long: `Lists every template, built or not, and every image that is there. One is
 outdated when its template's recipe, or the host, has changed since. READY are the
 processors and MiB of memory with which it was booted and is kept: new computers like
-that go on from there, others boot first. SIZE is with those. COMPUTERS counts the disks that stand on it.`,
+that go on from there, others boot first (without a daemon they may be for another version of
+QEMU). SIZE is with those. COMPUTERS counts the disks that stand on it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.images(cmd.Context())
 			if err != nil {
@@ -164,7 +166,33 @@ func (a *app) images(ctx context.Context) ([]holt.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.local.ListImages(ctx, at)
+	all, err := a.local.ListImages(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return all, a.readyNow(ctx, all)
+}
+
+// readyNow asks the daemon, if one runs here, in which shapes images are ready: that is a matter of its engine, too.
+func (a *app) readyNow(ctx context.Context, all []holt.Image) error {
+	socket, err := a.socket()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(client.Options{Socket: socket})
+	if err != nil {
+		return err
+	}
+	theirs, err := c.Images.List(ctx)
+	if err != nil {
+		return ctx.Err() // none runs
+	}
+	for i := range all {
+		if j := slices.IndexFunc(theirs, func(im holt.Image) bool { return im.Digest != "" && im.Digest == all[i].Digest }); j >= 0 {
+			all[i].Ready = theirs[j].Ready
+		}
+	}
+	return nil
 }
 
 func (a *app) imageDelete() *cobra.Command {

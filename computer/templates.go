@@ -22,6 +22,26 @@ type Templates struct{ s *Store }
 // Templates returns the templates.
 func (s *Store) Templates() *Templates { return &Templates{s} }
 
+// List returns every template known, built or not. Ready are the shapes that computers go on from now: what was
+// kept for another engine is none.
+func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
+	all, err := t.s.cfg.Images.List()
+	if err != nil {
+		return nil, err
+	}
+	for i, shown := range all {
+		if len(shown.Ready) == 0 {
+			continue
+		}
+		img, err := t.s.cfg.Images.Get(ctx, shown.Digest)
+		all[i].Ready = slices.DeleteFunc(shown.Ready, func(shape holt.Shape) bool {
+			one, wrong := t.of(img, shape)
+			return err != nil || wrong != nil || !t.s.able() || !t.s.cfg.Images.HasSnapshot(shown.Digest, one.key())
+		})
+	}
+	return all, nil
+}
+
 // Boot has a template booted in a shape and kept, unless it is already, and returns its image; ref may be
 // its digest. Zero fields of the shape are those of a computer that is created without them. Its key is
 // for nothing: to be asked again is no harm.

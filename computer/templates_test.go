@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,11 @@ func TestStaleTemplates(t *testing.T) {
 			if err := os.Mkdir(kept, 0o700); err != nil {
 				return err
 			}
-			spec := machine.Spec{CPUs: shape.CPUs, MemoryMB: shape.MemoryMB}
+			img, err := images.Get(ctx, digest)
+			if err != nil {
+				return err
+			}
+			spec := machine.Spec{CPUs: shape.CPUs, MemoryMB: shape.MemoryMB, Initrd: img.Initrd}
 			return machine.Image{Engine: "qemu-tcg", Spec: spec, Hardware: json.RawMessage("{}")}.Write(kept, false)
 		}); err != nil {
 			t.Fatal(err)
@@ -106,6 +111,17 @@ func TestStaleTemplates(t *testing.T) {
 	is(store, common)
 	keep(now, all[0].key(), common)
 	is(store)
+	ready := func(s *Store, want ...holt.Shape) {
+		t.Helper()
+		all, err := s.Templates().List(ctx)
+		for _, im := range all {
+			if im.Digest == now && !slices.Equal(im.Ready, want) || im.Digest != now && len(im.Ready) > 0 || err != nil {
+				t.Errorf("%s is ready as %v, %v; want %v", im.Digest, im.Ready, err, want)
+			}
+		}
+	}
+	ready(store, common, other)
+	ready(newStore(ctx, Config{Engine: rooted{version: "2"}, Images: images, Log: slog.New(slog.DiscardHandler)}))
 	if left, err := images.Unbooted(); err != nil || len(left) > 0 {
 		t.Errorf("to be booted still: %v, %v", left, err)
 	}

@@ -40,14 +40,24 @@ const (
 // Snapshot returns the directory of the snapshot with a key of a root, "" if there is none.
 // Whoever lays a disk over its disk holds the root, see [Store.Hold].
 func (s *Store) Snapshot(digest, key string) string {
+	now := time.Now()
+	return s.snapshotThat(digest, key, func(record string) error { return os.Chtimes(record, now, now) }) // it was used now
+}
+
+// HasSnapshot tells whether Snapshot would return one, and is no use of it.
+func (s *Store) HasSnapshot(digest, key string) bool {
+	return s.snapshotThat(digest, key, func(record string) error { _, err := os.Stat(record); return err }) != ""
+}
+
+// snapshotThat returns the directory of one with a key for whose record look has no error.
+func (s *Store) snapshotThat(digest, key string, look func(record string) error) string {
 	entries, err := os.ReadDir(filepath.Join(s.rootDir(digest), snapshots))
 	if err != nil {
 		return "" // absent: none was made
 	}
-	now := time.Now()
 	for _, e := range entries {
 		dir := filepath.Join(s.rootDir(digest), snapshots, e.Name())
-		if strings.HasPrefix(e.Name(), key+"-") && os.Chtimes(filepath.Join(dir, SnapshotRecord), now, now) == nil { // it was used now
+		if strings.HasPrefix(e.Name(), key+"-") && look(filepath.Join(dir, SnapshotRecord)) == nil {
 			return dir
 		}
 	}
@@ -179,7 +189,7 @@ func (s *Store) Kept() ([]Kept, error) {
 }
 
 // ready returns the shapes of machines that were booted from a root with this store's guest
-// binary, if it has one, and are kept.
+// binary, if it has one, and are kept. Whether they are of today's engine only a daemon knows.
 func (s *Store) ready(rec record) (shapes []holt.Shape) {
 	dir := filepath.Join(s.rootDir(rec.Digest), snapshots)
 	entries, err := os.ReadDir(dir)
