@@ -19,6 +19,8 @@ type Local struct {
 	Install func(ctx context.Context, packages []string, progress func(Progress)) error
 	// BuildImage builds a template's image, quickly if it is there already.
 	BuildImage func(ctx context.Context, at Place, template string, progress func(Progress)) (holt.Image, error)
+	// BootLater records in which shape the next daemon is to boot what was built.
+	BootLater func(ctx context.Context, at Place, image holt.Image, shape holt.Shape) error
 	// ListImages returns all templates, built or not.
 	ListImages func(ctx context.Context, at Place) ([]holt.Image, error)
 	// DeleteImage removes one image that no computer's disk stands on.

@@ -73,7 +73,7 @@ func TestTerminal(t *testing.T) {
 		{"computer run einstein cat", "", 0, nil, []string{"holt:"}}, // a terminal is not passed without -i
 		{"workspace list", "", 0, []string{"FILES", "einstein"}, nil},
 		{"workspace check einstein", "", 0, []string{"0 problems"}, nil},
-		{"image list", "", 0, []string{"coding-agent  no", "base          3 h ago", "1×1024 2×2048"}, nil},
+		{"image list", "", 0, []string{"coding-agent  no", "base          3 h ago", "1×1024 2×3072"}, nil},
 		{"computer delete einstein", "n\n", 7, []string{"Delete einstein with its root disk", "[y/N]", "nothing was done"}, nil},
 		{"computer get nobody", "", 3, []string{"\x1b[31mholt:\x1b[0m there is no computer", "\x1b[1mhint:\x1b[0m"}, nil},
 		{"computer stop einstein", "", 0, []string{"einstein is stopped"}, nil},

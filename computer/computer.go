@@ -90,9 +90,11 @@ type Store struct {
 	vault     vault
 	keeper    *keeper
 	unmade    unmade
+	preempt   preemption
 	gate      *gate
 	seats     *seats
-	stacked   int // stackedDisks, but in tests
+	stacked   int          // stackedDisks, but in tests
+	memory    func() int64 // availableMemory, but in tests
 }
 
 // Open takes the computers of the control database over: those that run are
@@ -135,7 +137,7 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	runs := runTable{cfg.DB, cfg.Log, keptRuns()}
 	s := &Store{
 		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), stacked: stackedDisks,
+		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), stacked: stackedDisks, memory: availableMemory,
 	}
 	s.outputs = outputs{table: runs, dir: s.cfg.dir, most: mostOutput, log: cfg.Log, point: s.cfg.point}
 	return s

@@ -81,8 +81,9 @@ func (s *Store) Delete(ctx context.Context, ref string) (holt.Image, error) {
 	if err != nil {
 		return holt.Image{}, err
 	}
+	shown := s.wire(rec, false) // with what goes with it
 	_, err = s.drop(ctx, rec, false)
-	return s.wire(rec, false), err
+	return shown, err
 }
 
 // Prune removes the images that no template stands for any more and that no
@@ -95,13 +96,14 @@ func (s *Store) Prune(ctx context.Context) ([]holt.Image, error) {
 	s.pruneSnapshots(ctx)
 	gone := []holt.Image{}
 	for _, rec := range records {
+		shown := s.wire(rec, false) // with what goes with it
 		dropped, err := s.drop(ctx, rec, true)
 		switch {
 		case holt.CodeOf(err) == holt.Conflict:
 		case err != nil:
 			return gone, err
 		case dropped:
-			gone = append(gone, s.wire(rec, false))
+			gone = append(gone, shown)
 		}
 	}
 	return gone, nil
@@ -134,7 +136,7 @@ func (s *Store) drop(ctx context.Context, rec record, old bool) (bool, error) {
 			WithHint("delete those computers first")
 	}
 	if isCurrent {
-		if err := os.Remove(s.templateFile(rec.Template)); err != nil {
+		if err := s.removeTemplate(ctx, rec.Template); err != nil {
 			return false, fmt.Errorf("delete image: %w", err)
 		}
 	}

@@ -70,7 +70,8 @@ func (s *Store) initrd(rec record) (string, error) {
 func (s *Store) initrdName(rec record) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "initrd %s\x00%s\x00%q\x00", initrdFormat, rec.Kernel, rec.BootModules)
-	sum.Write(s.opt.GuestBinary)
+	guest := s.guest()
+	sum.Write(guest[:])
 	return hex.EncodeToString(sum.Sum(nil)) + ".cpio"
 }
 

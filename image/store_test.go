@@ -45,7 +45,7 @@ func plant(t *testing.T, s *Store, template, digest string) record {
 	if err := publish(dir, s.rootDir(digest)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.setTemplate(template, digest); err != nil {
+	if err := s.setTemplate(t.Context(), template, digest, false); err != nil {
 		t.Fatal(err)
 	}
 	return rec

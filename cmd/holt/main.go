@@ -20,7 +20,7 @@ func main() {
 		Serve:      serve,
 		Doctor:     examine,
 		Install:    install,
-		BuildImage: buildImage,
+		BuildImage: buildImage, BootLater: bootLater,
 		ListImages: listImages, DeleteImage: deleteImage, PruneImages: pruneImages,
 	}))
 }
