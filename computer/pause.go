@@ -6,7 +6,6 @@ import (
 
 	"holt"
 	"holt/db"
-	"holt/machine"
 )
 
 // Pause keeps a running computer's memory and both disks, and ends its machine:
@@ -199,14 +198,14 @@ func (m *making) goesOn(ctx context.Context) error {
 }
 
 // settleResume finishes the resume that a killed daemon began: with its machine,
-// if that goes on. Else the computer stays paused.
-func (s memory) settleResume(ctx context.Context, r *record, vm machine.Machine) error {
+// if that runs. Else the computer stays paused.
+func (s memory) settleResume(ctx context.Context, r *record, runs bool) error {
 	from, err := s.moments.get(ctx, r.moment)
 	if err != nil {
 		return err
 	}
 	m := &making{s: s.Store, r: r, from: &from, before: r.disk}
-	if vm == nil {
+	if !runs {
 		return m.stayPaused(ctx)
 	}
 	now := time.Now().UTC()

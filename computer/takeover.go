@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -91,9 +93,12 @@ func (t *takeover) adopt(ctx context.Context) error {
 	restored := t.r.ungreeted
 	if t.r.State == holt.ComputerResuming {
 		restored = true
-		err = memory{t.s}.settleResume(ctx, t.r, vm)
+		err = memory{t.s}.settleResume(ctx, t.r, true)
 	} else {
 		err = memory{t.s}.mend(ctx, t.r, vm)
+	}
+	if err == nil {
+		err = t.writesTo(ctx, vm)
 	}
 	if err != nil {
 		release()
@@ -121,6 +126,19 @@ func (t *takeover) adopt(ctx context.Context) error {
 	return t.s.table.save(ctx, *t.r)
 }
 
+// writesTo puts on record which root disk the machine writes to. It knows that best: a daemon may
+// have written down another that could not speak to it.
+func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
+	name := strings.TrimSuffix(filepath.Base(vm.Disk()), filepath.Ext(vm.Disk()))
+	other, err := t.s.disks.list(ctx, `SELECT id FROM disk WHERE id = ? AND id <> ?`, name, t.r.disk)
+	if err != nil || len(other) == 0 {
+		return err
+	}
+	t.s.log.Error("the machine writes to another root disk than was written down", "computer", t.r.ID, "disk", other[0], "instead_of", t.r.disk)
+	t.r.disk = other[0]
+	return t.s.table.save(ctx, *t.r)
+}
+
 // foundGone records that the machine ended while no daemon watched.
 func (t *takeover) foundGone(ctx context.Context) error {
 	if err := (memory{t.s}).mend(ctx, t.r, nil); err != nil {
@@ -130,7 +148,7 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	case holt.ComputerPaused: // by a daemon that was killed before it could say so
 		return nil
 	case holt.ComputerResuming:
-		return memory{t.s}.settleResume(ctx, t.r, nil)
+		return memory{t.s}.settleResume(ctx, t.r, false)
 	}
 	if err := t.endMount(ctx); err != nil {
 		return err
@@ -142,9 +160,15 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	return t.stopped(ctx, reason)
 }
 
-// cannotAdopt leaves a machine alone that runs and cannot be taken over.
+// cannotAdopt leaves a machine alone that runs and cannot be taken over. One that was being
+// resumed writes to the disk that was made for that.
 func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
 	t.s.log.Error("cannot adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
+	if t.r.State == holt.ComputerResuming {
+		if err := (memory{t.s}).settleResume(ctx, t.r, true); err != nil {
+			return err // the next daemon tries again
+		}
+	}
 	t.r.State, t.r.Reason = holt.ComputerRunning, "its machine cannot be taken over: "+err.Error()
 	return t.s.table.save(ctx, *t.r)
 }

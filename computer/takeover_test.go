@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"holt"
+	"holt/chunk"
 	"holt/db"
 	"holt/machine"
 )
@@ -72,6 +73,60 @@ func TestTakeOverSideBySide(t *testing.T) {
 	for _, c := range list {
 		if !strings.Contains(c.Reason, "does not answer") {
 			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// mute is an engine whose machines run and do not answer.
+type mute struct{ stuckEngine }
+
+func (*mute) Adopt(context.Context, string) (machine.Machine, error) {
+	return nil, errors.New("it does not answer")
+}
+
+// writing is a machine that writes to a disk.
+type writing struct {
+	machine.Machine
+	disk string
+}
+
+func (w writing) Disk() string { return w.disk }
+
+// A computer whose resume was cut off, and whose machine does not answer then, is on record with the
+// disk that this machine writes to: not with the one that nothing was written to while it was paused.
+func TestResumingNotAdopted(t *testing.T) {
+	w := keeps(t, &chunk.Memory{}, 1<<40)
+	ctx := t.Context()
+	m := w.take(holt.MomentPause)
+	unwritten := holt.NewDiskID()
+	w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, unwritten, m.disk, "digest") }))
+	w.r.State, w.r.disk = holt.ComputerPaused, unwritten
+	w.ok(w.table.save(ctx, *w.r))
+	w.ok((&making{s: w.Store, r: w.r, from: &m}).claimResume(ctx))
+	w.cfg.Engine, w.cfg.Dir = &mute{}, t.TempDir()
+	kept := func() record {
+		t.Helper()
+		r, err := w.table.find(ctx, string(w.r.ID))
+		w.ok(err)
+		return r
+	}
+	r := kept()
+	w.ok((&takeover{making{s: w.Store, r: &r}}).run(ctx))
+	if r := kept(); r.State != holt.ComputerRunning || r.disk != m.next || !r.ungreeted || !strings.Contains(r.Reason, "does not answer") {
+		t.Errorf("%s writes to %s, want %s; greeting owed: %v; %q", r.State, r.disk, m.next, r.ungreeted, r.Reason)
+	}
+	if next := w.row(m.ID).next; next != "" {
+		t.Errorf("%s is still to be resumed with %s", m.ID, next)
+	}
+
+	// What an earlier holt wrote down is put right once the machine answers.
+	r = kept()
+	r.disk = m.disk
+	w.ok(w.table.save(ctx, r))
+	for _, disk := range []string{w.disks.path(m.next), w.disks.path(m.next), "/elsewhere/" + string(holt.NewDiskID()) + ".qcow2", ""} {
+		w.ok((&takeover{making{s: w.Store, r: &r}}).writesTo(ctx, writing{disk: disk}))
+		if now := kept(); now.disk != m.next || r.disk != m.next {
+			t.Errorf("a machine that writes to %q: on record is %s, want %s", disk, now.disk, m.next)
 		}
 	}
 }
