@@ -263,8 +263,8 @@ func (s memory) momentCache() int64 {
 	return s.cfg.MomentCache
 }
 
-// tidyMoments finishes what a killed daemon was deleting, and removes
-// directories that are no moment's.
+// tidyMoments finishes what a killed daemon was deleting, and removes directories that
+// are no moment's. What it cannot, the next daemon tries again.
 func (s memory) tidyMoments(ctx context.Context) error {
 	if err := os.MkdirAll(s.moments.dir, 0o700); err != nil {
 		return HostError(fmt.Errorf("make directory of moments: %w", err))
@@ -277,14 +277,14 @@ func (s memory) tidyMoments(ctx context.Context) error {
 		half, _ := filepath.Glob(filepath.Join(s.moments.path(m.ID), "*"+fetching)) // never fails: the pattern is ours
 		for _, path := range half {
 			if err := os.Remove(path); err != nil {
-				return fmt.Errorf("remove half-fetched file: %w", err)
+				s.log.Error("remove half-fetched file", "moment", m.ID, "err", err)
 			}
 		}
 		if m.state != momentDeleting {
 			continue
 		}
 		if _, err := s.removeMoment(ctx, m); err != nil {
-			return err
+			s.log.Error("cannot go on with the removal of a moment", "computer", m.ComputerID, "moment", m.ID, "err", err)
 		}
 	}
 	entries, err := os.ReadDir(s.moments.dir)
@@ -297,8 +297,8 @@ func (s memory) tidyMoments(ctx context.Context) error {
 			continue
 		}
 		if err := os.RemoveAll(s.moments.dir + "/" + e.Name()); err != nil {
-			return fmt.Errorf("remove moment without a name: %w", err)
+			s.log.Error("remove moment without a name", "moment", e.Name(), "err", err)
 		}
 	}
-	return nil
+	return ctx.Err()
 }

@@ -162,7 +162,7 @@ func (m *making) claimResume(ctx context.Context) error {
 
 // stayPaused undoes that.
 func (m *making) stayPaused(ctx context.Context) error {
-	m.r.State, m.r.disk, m.r.Moment = holt.ComputerPaused, m.before, m.from.ID
+	m.r.State, m.r.Reason, m.r.disk, m.r.Moment = holt.ComputerPaused, "", m.before, m.from.ID
 	return m.endResume(ctx)
 }
 

@@ -3,7 +3,6 @@ package computer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,13 +14,14 @@ import (
 )
 
 // takeOverAll finishes or undoes what a daemon before this one left half-done,
-// and adopts the machines that run.
+// and adopts the machines that run. What keeps one computer from being taken over, as a
+// damaged workspace, is that one's: the others come up.
 func takeOverAll(ctx context.Context, s *Store) error {
 	all, err := s.table.all(ctx)
 	if err != nil {
 		return err
 	}
-	var work errgroup.Group // no error ends the others: they are half-way
+	var work errgroup.Group
 	work.SetLimit(atOnce)
 	for _, r := range all {
 		work.Go(func() error {
@@ -31,12 +31,27 @@ func takeOverAll(ctx context.Context, s *Store) error {
 				s.log.Error("tidy the output of runs", "computer", r.ID, "err", err)
 			}
 			if err := t.run(ctx); err != nil {
-				return fmt.Errorf("take over computer %s: %w", r.Name, err)
+				t.leave(ctx, err)
 			}
 			return nil
 		})
 	}
-	return work.Wait()
+	work.Wait() // which returns no error
+	return ctx.Err()
+}
+
+// leave puts on record why a computer is not taken over. Its row stays as it is, so the next
+// daemon goes on with what was begun.
+func (t *takeover) leave(ctx context.Context, why error) {
+	t.s.log.Error("cannot take computer over", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "err", why)
+	r, err := t.s.table.find(ctx, string(t.r.ID))
+	if err == nil && r.State != holt.ComputerStopped && r.State != holt.ComputerPaused { // these are what they are
+		r.Reason = "it cannot be taken over: " + why.Error()
+		err = t.s.table.save(ctx, r)
+	}
+	if err != nil {
+		t.s.log.Error("record that a computer is not taken over", "computer", t.r.ID, "err", err)
+	}
 }
 
 // atOnce is how many computers are taken over at once: a machine that does not
