@@ -233,7 +233,7 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.Moment
 		_, err := s.lastOf(ctx, m)
 		done := false
 		if err == nil {
-			done, err = s.moments.condemn(ctx, m.ID, nil)
+			done, err = s.moments.condemnUnkept(ctx, m.ID)
 		}
 		if err == nil && done {
 			bytes -= m.Bytes
