@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"holt"
@@ -92,7 +93,8 @@ type Store struct {
 	unmade    unmade
 	gate      *gate
 	seats     *seats
-	stacked   int // stackedDisks, but in tests
+	stuck     sync.Map // of holt.ComputerID to *making: resumes that could not be undone
+	stacked   int      // stackedDisks, but in tests
 }
 
 // Open takes the computers of the control database over: those that run are
