@@ -104,6 +104,9 @@ func (m *Moments) delete(ctx context.Context, ref string, claim *Claim) (freed h
 		return freed, err
 	}
 	defer unlock()
+	if one, err = m.s.moments.get(ctx, id); err != nil { // another call may have deleted it meanwhile
+		return freed, err
+	}
 	if freed.Forks, err = m.s.moments.forksOf(ctx, id); err != nil {
 		return freed, err
 	}
@@ -119,12 +122,25 @@ func (m *Moments) delete(ctx context.Context, ref string, claim *Claim) (freed h
 		return freed, err
 	}
 	if !ok {
-		return freed, holt.Errorf(holt.Conflict, "%s is paused at the moment %s", one.Computer, id).
-			WithHint("holt computer resume %s first, or stop it, which lets go of its memory", one.Computer)
+		return freed, m.needed(ctx, one)
 	}
 	freed.Archived = one.ArchivedBytes
 	freed.Bytes, err = memory{m.s}.removeMoment(ctx, one)
 	return freed, err
+}
+
+// needed says why a moment cannot be deleted.
+func (m *Moments) needed(ctx context.Context, one moment) error {
+	r, err := m.s.table.find(ctx, string(one.ComputerID))
+	if err != nil {
+		return err
+	}
+	if r.moment == one.ID && (r.State == holt.ComputerPausing || r.State == holt.ComputerPaused || r.State == holt.ComputerResuming) {
+		return holt.Errorf(holt.Conflict, "%s is paused at the moment %s", r.Name, one.ID).
+			WithHint("holt computer resume %s first, or stop it, which lets go of its memory", r.Name)
+	}
+	return holt.Errorf(holt.Conflict, "a restore of %s to the moment %s has not come to its end", r.Name, one.ID).
+		WithHint("the daemon's next start settles it")
 }
 
 // removeMoment removes what there is of a moment, its row last, and the disks
