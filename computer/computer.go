@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"holt"
@@ -93,6 +94,7 @@ type Store struct {
 	preempt   preemption
 	gate      *gate
 	seats     *seats
+	stuck     sync.Map     // of holt.ComputerID to *making: resumes that could not be undone
 	stacked   int          // stackedDisks, but in tests
 	memory    func() int64 // availableMemory, but in tests
 }

@@ -45,9 +45,10 @@ func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpe
 
 func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (out holt.ForkedComputers, err error) {
 	count := cmp.Or(spec.Count, 1)
-	// A daemon that was killed may have made some for this very call.
+	// A daemon that was killed may have made some for this very call: since its key was first used.
 	if key != "" {
-		made, err := s.table.list(ctx, `WHERE call = ? AND state <> 'creating' ORDER BY name`, key)
+		made, err := s.table.list(ctx, `WHERE call = ?1 AND state NOT IN ('creating', 'failed')
+			AND created >= (SELECT created FROM idempotency WHERE key = ?1) ORDER BY name`, key)
 		if err != nil {
 			return out, err
 		}

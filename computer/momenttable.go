@@ -261,11 +261,20 @@ func (t momentTable) lastOf(ctx context.Context, m moment) (last bool, err error
 // condemn says that a moment is being deleted, unless its computer is paused at it, or
 // on its way back to it.
 func (t momentTable) condemn(ctx context.Context, id holt.MomentID, claim *Claim) (done bool, err error) {
+	return t.condemnIf(ctx, id, claim, `1`)
+}
+
+// condemnUnkept is that for a moment that nobody asked for: it may be one that stays by now.
+func (t momentTable) condemnUnkept(ctx context.Context, id holt.MomentID) (done bool, err error) {
+	return t.condemnIf(ctx, id, nil, `kind <> 'snapshot'`)
+}
+
+func (t momentTable) condemnIf(ctx context.Context, id holt.MomentID, claim *Claim, condition string) (done bool, err error) {
 	err = writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(id)); err != nil {
 			return err
 		}
-		return tx.Query(`UPDATE moment SET state = 'deleting' WHERE id = ?1 AND NOT EXISTS
+		return tx.Query(`UPDATE moment SET state = 'deleting' WHERE id = ?1 AND `+condition+` AND NOT EXISTS
 			(SELECT 1 FROM computer c WHERE c.id = moment.computer AND c.moment = moment.id AND c.state IN ('pausing', 'paused', 'resuming'))
 			AND NOT EXISTS (SELECT 1 FROM restore WHERE restore.moment = ?1) RETURNING id`,
 			[]any{id}, func(*db.Row) error { done = true; return nil })

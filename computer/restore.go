@@ -444,9 +444,10 @@ func (b *restoring) resume(ctx context.Context) error {
 		}
 		return b.s.terminals.lose(ctx, b.r.ID, "")
 	}
-	m := &making{s: b.s, r: b.r, from: b.from}
+	m := &making{s: b.s, r: b.r, from: b.from, before: b.r.disk}
 	up := func(ctx context.Context) error { _, err := m.resumed(ctx); return err }
 	err := m.forward(ctx, "resume", append(m.resume(), step{"agent", up, nothing}))
+	m.strand()
 	b.lost = m.stuck
 	return err
 }

@@ -106,7 +106,7 @@ func halfRestored(ctx context.Context, d *db.DB) (all []restoreRow, err error) {
 }
 
 // settleRestores finishes or forgets the restores that a killed daemon began, of
-// computers that are otherwise taken over.
+// computers that are otherwise taken over. One that it cannot the next daemon tries again.
 func (s memory) settleRestores(ctx context.Context) error {
 	all, err := halfRestored(ctx, s.cfg.DB)
 	if err != nil {
@@ -118,10 +118,10 @@ func (s memory) settleRestores(ctx context.Context) error {
 			err = s.settleRestore(ctx, &r, row)
 		}
 		if err != nil {
-			return fmt.Errorf("take over restore of computer %s: %w", row.computer, err)
+			s.log.Error("cannot take restore over", "computer", row.computer, "moment", row.moment, "err", err)
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // settleRestore is that for one. What was made for one that is forgotten has gone: the

@@ -43,7 +43,7 @@ func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpe
 				if taken, err := m.s.moments.get(ctx, holt.MomentID(id)); holt.CodeOf(err) != holt.NotFound {
 					return taken.Moment, err
 				}
-				return act(ctx, nil) // it was cut off, and undone
+				return act(ctx, &Claim{key}) // it was cut off, and undone; this may be, too
 			},
 		})
 	})

@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -106,6 +107,12 @@ func inState(r record) error {
 func unreachable(r record) error {
 	return holt.Errorf(holt.Unavailable, "the machine of %s cannot be reached: %s", r.Name, r.Reason).
 		WithHint("holt computer stop ends it, start boots it again")
+}
+
+// halfWay is the error for a computer that a verb has left half-way.
+func halfWay(r record) error {
+	return holt.Errorf(holt.Unavailable, "%s is %s, and nobody is at work on it: %s", r.Name, r.State, cmp.Or(r.Reason, "that could neither be finished nor undone")).
+		WithHint("the daemon's next start settles it, once what keeps it from that is mended")
 }
 
 // newLive is a machine about to run on an open workspace.
