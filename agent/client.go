@@ -40,6 +40,8 @@ type Identity struct {
 	MachineID string `json:"machine_id,omitempty"`
 	// Restored: the machine goes on from a moment; its TCP connections to elsewhere end.
 	Restored bool `json:"restored,omitempty"`
+	// NewHostKeys has SSH host keys made new, if there are any, as a machine id does.
+	NewHostKeys bool `json:"new_host_keys,omitempty"`
 	// DiskSizeMB is how large its root disk is, MiB, if it was made larger: the machine
 	// waits until it sees that, and grows its root file system.
 	DiskSizeMB int `json:"disk_size_mb,omitempty"`
@@ -54,7 +56,7 @@ type Identified struct {
 	// that nothing else gets. Nil unless it was.
 	Drawn []byte `json:"drawn,omitempty"`
 	// HostKeys are the fingerprints of its SSH host keys (ssh-keygen -l), and FormerKeys of those
-	// it had before, if it was given a machine id.
+	// it had before, if it was to make new ones.
 	HostKeys   []string `json:"host_keys,omitempty"`
 	FormerKeys []string `json:"former_keys,omitempty"`
 	Ended      int      `json:"ended,omitempty"` // connections that were reset
