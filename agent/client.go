@@ -324,16 +324,6 @@ func (c *Client) Ready(ctx context.Context, units []string, limit time.Duration)
 	return vetReadiness(r, units), err
 }
 
-// Freeze flushes and freezes the root file system until Thaw or until limit has
-// passed (zero: 10 s; at most 60 s).
-func (c *Client) Freeze(ctx context.Context, limit time.Duration) error {
-	return c.call(ctx, opFreeze, freezeArgs{LimitMS: limit.Milliseconds()}, nil)
-}
-
-// Thaw ends a freeze. Without one, or when the limit has ended it, it is
-// Conflict: what was done meanwhile was not done on a frozen disk.
-func (c *Client) Thaw(ctx context.Context) error { return c.call(ctx, opThaw, nil, nil) }
-
 // Sync has the guest's kernel write what it holds of the workspace in memory:
 // pages that programs changed through mmap. Conflict while it does already.
 func (c *Client) Sync(ctx context.Context) error { return c.call(ctx, opSync, nil, nil) }
