@@ -31,20 +31,17 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 		l.bootID = h.BootID
 		return nil
 	}
-	entropy := make([]byte, 64)
-	rand.Read(entropy) // never fails, see crypto/rand
-	id := agent.Identity{
-		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
-		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
-		MachineID: l.machineID, Restored: l.restored, DiskSizeMB: l.diskSizeMB,
-	}
+	id := l.identity()
 	is, err := client.Configure(ctx, id)
 	if err == nil {
 		is.Now, err = setClock(is.Now, clockOf(ctx, client))
 	}
 	mustBe := l.restored || l.machineID != "" // a fork of a stopped computer has booted
-	if err == nil && mustBe {
+	switch {
+	case err == nil && mustBe:
 		err = isItself(id, is, time.Now())
+	case err == nil && l.newKeys:
+		err = hasOwnKeys(is)
 	}
 	refused := err != nil
 	if err == nil {
@@ -55,9 +52,20 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
 	}
 	if err == nil {
-		l.bootID, l.fresh, l.restored, l.machineID, l.diskSizeMB = h.BootID, false, false, "", 0
+		l.bootID, l.fresh, l.restored, l.machineID, l.newKeys, l.diskSizeMB = h.BootID, false, false, "", false, 0
 	}
 	return err
+}
+
+// identity is what a guest is told to be.
+func (l *live) identity() agent.Identity {
+	entropy := make([]byte, 64)
+	rand.Read(entropy) // never fails, see crypto/rand
+	return agent.Identity{
+		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
+		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
+		MachineID: l.machineID, NewHostKeys: l.newKeys, Restored: l.restored, DiskSizeMB: l.diskSizeMB,
+	}
 }
 
 // isItself checks what a guest says it is now.
@@ -71,7 +79,13 @@ func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
 	case len(is.Drawn) == 0 && id.MachineID != "": // who stays itself may have an agent that does not say it yet
 		return fmt.Errorf("it does not say what it draws at random")
-	case len(is.HostKeys) == 0 && len(is.FormerKeys) > 0:
+	}
+	return hasOwnKeys(is)
+}
+
+// hasOwnKeys checks the SSH host keys of a guest that had to make new ones.
+func hasOwnKeys(is agent.Identified) error {
+	if len(is.HostKeys) == 0 && len(is.FormerKeys) > 0 {
 		return fmt.Errorf("it has lost its SSH host keys")
 	}
 	for _, key := range is.HostKeys {

@@ -50,6 +50,28 @@ func TestIsItself(t *testing.T) {
 	}
 }
 
+// Whoever is being created gets SSH host keys of its own, also where it boots from an image that has
+// some; one that boots again keeps them.
+func TestKeysOfNewComputers(t *testing.T) {
+	for _, tt := range []struct {
+		state            holt.ComputerState
+		disk             holt.DiskID
+		kept             string
+		keys, machineIDs bool
+	}{
+		{holt.ComputerCreating, "disk_a", "", true, false},
+		{holt.ComputerCreating, "disk_a", "snapshot", false, true}, // keys come with it
+		{holt.ComputerCreating, "", "", false, false},              // the host's own
+		{holt.ComputerStarting, "disk_a", "", false, false},
+	} {
+		m := &making{r: &record{Computer: holt.Computer{State: tt.state}, disk: tt.disk}, kept: tt.kept, live: &live{}}
+		m.identify()
+		if id := m.live.identity(); id.NewHostKeys != tt.keys || (id.MachineID != "") != tt.machineIDs {
+			t.Errorf("%+v: %+v", tt, id)
+		}
+	}
+}
+
 // A guest that says what another one has said, or draws what it has drawn itself, is refused, and
 // nothing that it says is written down.
 func TestIdentify(t *testing.T) {

@@ -176,6 +176,8 @@ func (m *making) identify() {
 	m.live.restored = m.restored()
 	if m.source != "" || m.kept != "" {
 		m.live.machineID = newMachineID()
+	} else { // systemd draws an id at the first boot
+		m.live.newKeys = m.r.State == holt.ComputerCreating && m.r.disk != ""
 	}
 	if m.kept != "" {
 		m.live.diskSizeMB = m.r.DiskSizeMB

@@ -68,7 +68,14 @@ func (s waking) abandoned(ctx context.Context, r record) error {
 // settled waits for the verb that is at work on a computer. If its machine
 // can then not be reached though it should run, that is the error.
 func (s waking) settled(ctx context.Context, id holt.ComputerID) error {
-	r, unlock, err := s.hold(ctx, string(id))
+	if err := s.seats.settled(ctx, id); err != nil {
+		return err
+	}
+	r, err := s.table.find(ctx, string(id))
+	if err != nil || r.State != holt.ComputerRunning || s.seats.live(id) != nil {
+		return err
+	}
+	r, unlock, err := s.hold(ctx, string(id)) // a verb may have begun since
 	if err != nil {
 		return err
 	}
