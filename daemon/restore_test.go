@@ -226,6 +226,7 @@ func (v *vm) restores(computer, other string, least int) int {
 	}
 	machine := v.says(computer, "cat /etc/machine-id")
 	dawn := v.late(computer, "dawn")
+	v.copies(computer, "dawn")
 	if err := v.Runs.Signal(ctx, early.ID, "SIGKILL", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -258,6 +259,7 @@ func (v *vm) restores(computer, other string, least int) int {
 	if said := v.says(computer, "cat mine /etc/hostname /etc/machine-id"); said != "then\n"+computer+"\n"+machine || v.lates(computer) != "0" {
 		t.Errorf("it says %q", said)
 	}
+	v.cut(computer)
 	least = v.whole(computer, least) // its terminal, too, is there again
 	v.clock(computer)
 	v.ends(open.ID, holt.RunLost)
@@ -314,6 +316,8 @@ func (v *vm) restoresBack(computer string, dawn, present holt.Moment, open holt.
 	if err != nil || forth.Present.Name != "there" || forth.Computer.LastMoment != present.ID {
 		t.Fatalf("%+v %v", forth, err)
 	}
+	v.copies("dawn", computer) // it had not been looked at since
+	v.cut(computer)
 	if said := v.says(computer, "cat mine"); said != "late" || v.lates(computer) != "3" {
 		t.Errorf("it says %q", said)
 	}

@@ -108,6 +108,7 @@ func TestTemplates(t *testing.T) {
 		entries(t, v.dir, sub, 0)
 	}
 	endAll(t, v.process)
+	t.Logf("counts: a daemon was killed at %d points", len(points)+1) // and in a renewal
 }
 
 // killedTemplate has a daemon die at a point of making a template's snapshot.
