@@ -141,7 +141,7 @@ func TestBackgroundChild(t *testing.T) {
 	}
 	sh(t, c, "echo go > /home/agent/fifo; until [ -s /home/agent/proof ]; do sleep 0.01; done")
 
-	r = runToEnd(t, c, holt.RunSpec{Command: "sleep 1000 & sleep 1000 & exit 7"})
+	r = runToEnd(t, c, holt.RunSpec{Command: "sleep 20 & sleep 20 & exit 7"})
 	if r.ExitCode != 7 || r.Background != 2 {
 		t.Errorf("exit code %d, background %d, want 7 and 2", r.ExitCode, r.Background)
 	}

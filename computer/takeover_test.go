@@ -86,13 +86,13 @@ func (*mute) Adopt(context.Context, string) (machine.Machine, error) {
 	return nil, errors.New("it does not answer")
 }
 
-// writing is a machine that writes to a disk.
-type writing struct {
+// usesDisk is a machine that writes to a disk.
+type usesDisk struct {
 	machine.Machine
 	disk string
 }
 
-func (w writing) Disk() string { return w.disk }
+func (w usesDisk) Disk() string { return w.disk }
 
 // A computer whose resume was cut off, and whose machine does not answer then, is on record with the
 // disk that this machine writes to: not with the one that nothing was written to while it was paused.
@@ -126,7 +126,7 @@ func TestResumingNotAdopted(t *testing.T) {
 	r.disk = m.disk
 	w.ok(w.table.save(ctx, r))
 	for _, disk := range []string{w.disks.path(m.next), w.disks.path(m.next), "/elsewhere/" + string(holt.NewDiskID()) + ".qcow2", ""} {
-		w.ok((&takeover{making{s: w.Store, r: &r}}).writesTo(ctx, writing{disk: disk}))
+		w.ok((&takeover{making{s: w.Store, r: &r}}).writesTo(ctx, usesDisk{disk: disk}))
 		if now := kept(); now.disk != m.next || r.disk != m.next {
 			t.Errorf("a machine that writes to %q: on record is %s, want %s", disk, now.disk, m.next)
 		}
