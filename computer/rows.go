@@ -192,8 +192,7 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 		case r.Name == "":
 			r.Name = freeName(func(name string) bool { return names[name] || avoid(name) })
 		case names[r.Name]:
-			return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).
-				WithHint("choose another name, or leave it out to get a free one")
+			return computerTaken(r.Name)
 		}
 		if r.Workspace == "" {
 			r.Workspace = r.Name
@@ -229,6 +228,10 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk,
 			r.moment, parent.ID, parent.Moment, r.call)
 	})
+}
+
+func computerTaken(name string) error {
+	return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", name).WithHint("choose another name, or leave it out to get a free one")
 }
 
 // save writes what can change of a computer.
