@@ -158,7 +158,7 @@ func only(list []moment, ref string, err error) (moment, error) {
 	case ref == "" || len(list) == 0:
 		return moment{}, noMoment(ref).WithHint("holt moment list shows the moments there are; unnamed ones go after a while")
 	case len(list) > 1:
-		return moment{}, holt.Errorf(holt.Conflict, "several computers have a moment %q", clip(ref)).WithHint("give its id; holt moment list shows it")
+		return moment{}, holt.Errorf(holt.Conflict, "several computers have a moment %q", clip(ref)).WithHint("say whose: COMPUTER@%s", clip(ref))
 	}
 	return list[0], nil
 }

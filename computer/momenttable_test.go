@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -44,6 +45,21 @@ func TestFindMoment(t *testing.T) {
 	}
 	if got, err := w.moments.of(t.Context(), r, w.r.Name+"@"+id); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("another one's: %v %v", got.ID, err)
+	}
+	theirs := moment{Moment: holt.Moment{ID: holt.NewMomentID(), Kind: holt.MomentSnapshot, ComputerID: r.ID}, workspace: r.workspaceID}
+	w.ok(w.moments.insert(t.Context(), w.disks, r, theirs, nil))
+	for _, one := range []moment{m, theirs} {
+		w.ok(w.cfg.DB.Write(t.Context(), func(tx *db.Tx) error {
+			one.Kind = holt.MomentPause
+			return errors.Join(w.moments.unkeepPresent(tx, one), w.moments.keepPresent(tx, one, "r1"))
+		}))
+	}
+	_, err := w.moments.find(t.Context(), "r1")
+	if e := holt.AsError(err); e == nil || e.Code != holt.Conflict || e.Hint != "say whose: COMPUTER@r1" {
+		t.Errorf("two have it: %+v", e)
+	}
+	if got, err := w.moments.find(t.Context(), r.Name+"@r1"); err != nil || got.ID != theirs.ID {
+		t.Errorf("one of two: %v %v", got.ID, err)
 	}
 }
 
