@@ -203,8 +203,10 @@ func (m *making) endResume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.s.disks.collect(ctx)
-	return err
+	if _, err := m.s.disks.collect(ctx); err != nil { // it has happened; a later one removes them
+		m.s.log.Warn("remove root disks that nothing needs", "computer", m.r.ID, "err", err)
+	}
+	return nil
 }
 
 // goesOn records that the guest's processors run again: from here on there is

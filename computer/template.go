@@ -286,7 +286,7 @@ func (c *Config) removeMachine(ctx context.Context, dir string) error {
 	return nil
 }
 
-// tidyTemplates ends what a killed daemon was making.
+// tidyTemplates ends what a killed daemon was making. What it cannot, who makes the same tries again.
 func (c *Config) tidyTemplates(ctx context.Context) error {
 	entries, err := os.ReadDir(c.Templates)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -294,8 +294,11 @@ func (c *Config) tidyTemplates(ctx context.Context) error {
 	}
 	for _, e := range entries {
 		if err := c.removeMachine(ctx, filepath.Join(c.Templates, e.Name())); err != nil {
-			return err
+			c.Log.Error("end the boot of a template that was cut off", "directory", e.Name(), "err", err)
 		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	return HostError(os.MkdirAll(c.Templates, 0o700))
 }
