@@ -132,8 +132,11 @@ func (s *Store) drop(ctx context.Context, rec record, old bool) (bool, error) {
 		return false, err
 	}
 	if len(dirs) > 0 {
-		return false, holt.Errorf(holt.Conflict, "the image %s (%.12s) is in use by the disk in %s", rec.Template, rec.Digest, strings.Join(dirs, ", ")).
-			WithHint("delete those computers first")
+		hint := "delete those computers first"
+		if id, err := holt.ParseComputerID(filepath.Base(dirs[0])); err == nil { // of this host; another daemon may have it
+			hint += "; holt computer get " + string(id) + " shows the first"
+		}
+		return false, holt.Errorf(holt.Conflict, "the image %s (%.12s) is in use by the disk in %s", rec.Template, rec.Digest, strings.Join(dirs, ", ")).WithHint("%s", hint)
 	}
 	if isCurrent {
 		if err := s.removeTemplate(ctx, rec.Template); err != nil {

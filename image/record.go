@@ -192,7 +192,7 @@ func (s *Store) find(ref string) (record, error) {
 		name = r.Name
 	}
 	if _, err := holt.ParseName(name); err != nil {
-		return record{}, unknownTemplate(name)
+		return record{}, unknownTemplate(name, s.known())
 	}
 	if prefixRE.MatchString(ref) {
 		if rec, ok, err := s.abbreviated(ref); ok || err != nil {
@@ -217,7 +217,18 @@ func (s *Store) find(ref string) (record, error) {
 	case slices.Contains(Templates(), name) || isPath(ref):
 		return record{}, holt.Errorf(holt.NotFound, "template %s was never built here", name).WithHint("holt image build %s", ref)
 	}
-	return record{}, unknownTemplate(name)
+	return record{}, unknownTemplate(name, s.known())
+}
+
+// known are the names of holt's own templates, and of those that were built here.
+func (s *Store) known() []string {
+	names := Templates()
+	records, _ := s.records() // without them the own ones are named
+	for _, rec := range records {
+		names = append(names, rec.Template)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // stands tells whether rec is what its template's last build left.
