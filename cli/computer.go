@@ -113,7 +113,7 @@ func (a *app) computerList() *cobra.Command {
 
 func (a *app) computerGet() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "get NAME", Short: "Show a computer", Args: exactly(1),
+		Use: "get NAME", Aliases: []string{"show"}, Short: "Show a computer", Args: exactly(1),
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -166,10 +166,13 @@ func uptime(c holt.Computer) string {
 	return span(time.Since(*c.StartedAt))
 }
 
+// The commands that show what becomes of computers and moments.
+const seeComputers, seeMoments = "holt computer list", "holt moment list"
+
 // computerLife makes a verb that changes a computer's state.
 func (a *app) computerLife(verb, short string, call func(client.Computers, context.Context, string, string) (holt.Computer, error)) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: verb + " NAME", Short: short, Args: exactly(1),
+		Use: verb + " NAME", Short: short, Args: exactly(1), Long: short + "." + fmt.Sprintf(lastingHelp, seeComputers),
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -177,7 +180,7 @@ func (a *app) computerLife(verb, short string, call func(client.Computers, conte
 				return err
 			}
 			var got holt.Computer
-			err = a.wait(verb, func() error {
+			err = a.lasts(verb, seeComputers, func() error {
 				got, err = call(c.Computers, cmd.Context(), args[0], "")
 				return err
 			})
@@ -222,7 +225,7 @@ that went and the forks that stay.`,
 			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?%s", got.Name, got.Workspace, what)); err != nil {
 				return err
 			}
-			err = a.wait("deleting", func() error {
+			err = a.lasts("deleting", seeComputers, func() error {
 				with, err = c.Computers.Delete(cmd.Context(), string(got.ID), "")
 				return err
 			})
@@ -239,7 +242,7 @@ that went and the forks that stay.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return cmd
 }

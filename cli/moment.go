@@ -20,7 +20,7 @@ func (a *app) computerSnapshot() *cobra.Command {
 		Long: `Keeps memory, root disk and workspace of a running computer as they are at one
 instant, under one id. The computer stands still for some hundredths of a second, longer
 where the host emulates processors. The moment stays until it is deleted; holt
-computer fork --at makes computers of it.`,
+computer fork --at makes computers of it.` + fmt.Sprintf(lastingHelp, seeMoments),
 		Example:           "  holt computer snapshot einstein --name before-migration",
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,7 +29,7 @@ computer fork --at makes computers of it.`,
 				return err
 			}
 			var taken holt.Moment
-			err = a.wait("snapshot", func() error {
+			err = a.lasts("snapshot", seeMoments+" "+args[0], func() error {
 				taken, err = c.Computers.Snapshot(cmd.Context(), args[0], spec, "")
 				return err
 			})
@@ -65,7 +65,7 @@ func (a *app) computerFork() *cobra.Command {
 memory, its root disk and its workspace, each in copies of its own. Of a paused computer
 it is what it was paused at, with --at one of its moments. NAME goes on. A fork
 has its own name, machine id, SSH host keys, entropy and clock; its connections to
-elsewhere end. holt workspace merge brings files back.`,
+elsewhere end. holt workspace merge brings files back.` + fmt.Sprintf(lastingHelp, seeComputers),
 		Example: `  holt computer fork einstein --count 3 --name attempt
   holt computer fork einstein --at before-migration`,
 		ValidArgsFunction: a.complete(a.computerNames),
@@ -78,7 +78,7 @@ elsewhere end. holt workspace merge brings files back.`,
 				return err
 			}
 			var forked holt.ForkedComputers
-			err = a.wait("forking", func() error {
+			err = a.lasts("forking", seeComputers, func() error {
 				forked, err = c.Computers.Fork(cmd.Context(), args[0], spec, "")
 				return err
 			})
@@ -261,7 +261,7 @@ A restore that fails leaves the computer as it was; one that ran and cannot go o
 paused at the moment of its present.
 
 For files alone, while everything goes on: holt workspace restore.
-For a computer beside this one: holt computer fork --at.`,
+For a computer beside this one: holt computer fork --at.` + fmt.Sprintf(lastingHelp, seeComputers),
 		Example: `  holt moment restore before-migration
   holt moment restore einstein@before-migration --yes`,
 		ValidArgsFunction: a.complete(a.momentNames),
@@ -278,7 +278,7 @@ For a computer beside this one: holt computer fork --at.`,
 				return err
 			}
 			var back holt.RestoredComputer
-			err = a.wait("restoring", func() error {
+			err = a.lasts("restoring", seeComputers, func() error {
 				back, err = c.Moments.Restore(cmd.Context(), string(m.ID), spec, "")
 				return err
 			})
@@ -294,7 +294,7 @@ For a computer beside this one: holt computer fork --at.`,
 		},
 	}
 	cmd.Flags().StringVar(&spec.Name, "name", "", "what to call the moment of the present (default: before-restore, or that and a number)")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -353,7 +353,7 @@ The workspace that a restore left goes with the last moment in it.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return cmd
 }
