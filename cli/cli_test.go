@@ -44,6 +44,12 @@ func local() cli.Local {
 			progress(cli.Progress{Stage: "unpacking " + packages[0], Fraction: 0.5})
 			return os.WriteFile(filepath.Join(os.Getenv("HOME"), "qemu"), nil, 0o600)
 		},
+		CheckShape: func(s holt.Shape) error {
+			if s.MemoryMB == 16 {
+				return holt.Errorf(holt.InvalidArgument, "a computer cannot have 16 MiB of memory")
+			}
+			return nil
+		},
 		BuildImage: func(_ context.Context, at cli.Place, template string, progress func(cli.Progress)) (holt.Image, error) {
 			if template != "base" {
 				return holt.Image{}, holt.Errorf(holt.NotFound, "there is no template %q", template).WithHint("templates are base")

@@ -25,7 +25,8 @@ OCI image of Debian bookworm, to which systemd and the user agent are added:
 docker://NAME:TAG in a registry, oci:/DIRECTORY[:TAG] a layout,
 docker-archive:/FILE what docker save wrote. The template is then named after it.
 What was built before from the same content is used again; a tag is not asked for again
-while its image is there (holt image delete first).
+while its image is there (holt image delete first). Its file system, and so the smallest root
+disk of its computers, has 8192 MiB; a recipe that is "from" it may say another disk_size_mb.
 
 The daemon then boots it once, waits until everything is started, and keeps that: new
 computers of that shape go on from there. A service of the template that does not come up is an
@@ -37,6 +38,13 @@ daemon runs, the next one does it in the background, in that shape.`,
   holt computer create --template python-3-12-slim-bookworm`,
 		ValidArgsFunction: a.complete(a.templateNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			err := refuseEmptyFlags(cmd)
+			if err == nil {
+				err = a.local.CheckShape(shape) // building takes minutes
+			}
+			if err != nil {
+				return err
+			}
 			at, err := a.place()
 			if err != nil {
 				return err
@@ -215,7 +223,7 @@ func (a *app) imageDelete() *cobra.Command {
 			return a.imagesGone([]holt.Image{gone})
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"regexp"
@@ -86,6 +87,11 @@ func shape(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 			WithHint("give a size from the template's own up to %d MiB; files that are larger belong in the workspace", mostDiskSize)
 	}
 	return spec, boundShape(spec.CPUs, spec.MemoryMB)
+}
+
+// CheckShape refuses a shape that no computer of this host can have.
+func CheckShape(s holt.Shape) error {
+	return boundShape(cmp.Or(s.CPUs, defaultCPUs), cmp.Or(s.MemoryMB, defaultMemoryMB))
 }
 
 func boundShape(cpus, memoryMB int) error {

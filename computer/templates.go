@@ -83,7 +83,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 // of is a template in a shape.
 func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
 	r := record{Computer: holt.Computer{CPUs: cmp.Or(shape.CPUs, defaultCPUs), MemoryMB: cmp.Or(shape.MemoryMB, defaultMemoryMB)}}
-	return template{s: t.s, img: img, r: r}, boundShape(r.CPUs, r.MemoryMB)
+	return template{s: t.s, img: img, r: r}, CheckShape(shape)
 }
 
 // tried records that nobody else needs to boot it, unless it was the host that kept it from booting.
