@@ -57,6 +57,7 @@ type DeletedComputer struct {
 type Origin struct {
 	ID     ComputerID `json:"id" doc:"the computer it was forked from"`
 	Name   string     `json:"name,omitempty" doc:"its name; absent once it is deleted"`
+	Was    string     `json:"was,omitempty" doc:"the name that it had when it was deleted"`
 	Moment MomentID   `json:"moment" doc:"the moment it began with"`
 }
 

@@ -124,14 +124,15 @@ func (a *app) computerGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printComputer(got)
+			return a.printComputer(got, func(id holt.MomentID) string { return momentSaid(cmd.Context(), c, id) })
 		},
 	}
 	a.jsonFlag(cmd)
 	return cmd
 }
 
-func (a *app) printComputer(c holt.Computer) error {
+// printComputer shows a computer; called says what a moment is called.
+func (a *app) printComputer(c holt.Computer, called func(holt.MomentID) string) error {
 	if a.wantsJSON() {
 		return printJSON(a.Out, c)
 	}
@@ -145,12 +146,12 @@ func (a *app) printComputer(c holt.Computer) error {
 		{"workspace", c.Workspace}, {"created", ago(c.CreatedAt)},
 	}
 	if p := c.Parent; p != nil {
-		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", cmp.Or(p.Name, string(p.ID)+" (deleted)"), p.Moment)})
+		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", visible(parentName(p.Name, p.Was, string(p.ID))), called(p.Moment))})
 	}
 	if c.Moment != "" {
-		rows = append(rows, []string{"paused at", string(c.Moment)})
+		rows = append(rows, []string{"paused at", called(c.Moment)})
 	} else if c.LastMoment != "" {
-		rows = append(rows, []string{"last moment", string(c.LastMoment)})
+		rows = append(rows, []string{"last moment", called(c.LastMoment)})
 	}
 	if c.StartedAt != nil {
 		rows = append(rows, []string{"started", fmt.Sprintf("%s, ready after %.1f s", ago(*c.StartedAt), float64(c.BootMS)/1000)}, []string{"uptime", uptime(c)})

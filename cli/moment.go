@@ -57,6 +57,18 @@ func momentName(m holt.Moment) string {
 	return string(m.ID)
 }
 
+// momentSaid is the same for one of which only the id is known.
+func momentSaid(ctx context.Context, c *client.Client, id holt.MomentID) string {
+	m, err := c.Moments.Get(ctx, string(id))
+	switch {
+	case holt.CodeOf(err) == holt.NotFound:
+		return string(id) + " (deleted)"
+	case err != nil:
+		return string(id)
+	}
+	return momentName(m)
+}
+
 func (a *app) computerFork() *cobra.Command {
 	var spec holt.ComputerForkSpec
 	cmd := &cobra.Command{
@@ -144,24 +156,31 @@ STOOD is how long the computer stood still for it; for a pause, until all was co
 				a.say("no moments yet; take one: holt computer snapshot NAME")
 				return nil
 			}
-			return printTable(a.Out, []string{"MOMENT", "COMPUTER", "AFTER", "KIND", "TAKEN", "MEMORY", "ON DISK", "IN ARCHIVE", "STOOD", "FORKS"}, momentRows(all))
+			known := all
+			if len(args) > 0 { // the first may go on from another computer's
+				if known, err = c.Moments.List(cmd.Context(), ""); err != nil {
+					return err
+				}
+			}
+			return printTable(a.Out, []string{"MOMENT", "COMPUTER", "AFTER", "KIND", "TAKEN", "MEMORY", "ON DISK", "IN ARCHIVE", "STOOD", "FORKS"}, momentRows(all, known))
 		},
 	}
 	a.jsonFlag(cmd)
 	return cmd
 }
 
-func momentRows(all []holt.Moment) (rows [][]string) {
+// momentRows are the lines of a list; known are the moments of all computers.
+func momentRows(all, known []holt.Moment) (rows [][]string) {
 	slices.SortStableFunc(all, func(x, y holt.Moment) int { return strings.Compare(x.Computer, y.Computer) })
 	names := map[holt.MomentID]string{}
-	for _, m := range all {
+	for _, m := range known {
 		names[m.ID] = momentName(m)
 	}
 	var above holt.Moment
 	for _, m := range all {
 		after := ""
-		if m.Parent != above.ID || m.ComputerID != above.ComputerID {
-			after = cmp.Or(names[m.Parent], string(m.Parent))
+		if m.Parent != "" && (m.Parent != above.ID || m.ComputerID != above.ComputerID) {
+			after = cmp.Or(names[m.Parent], string(m.Parent)+" (deleted)")
 		}
 		memory := size(int64(m.MemoryMB) << 20)
 		if m.Stopped {
@@ -217,15 +236,19 @@ func (a *app) momentShow() *cobra.Command {
 			if a.wantsJSON() {
 				return printJSON(a.Out, m)
 			}
-			return printTable(a.Out, nil, momentLines(m))
+			return printTable(a.Out, nil, momentLines(m, func(id holt.MomentID) string { return momentSaid(cmd.Context(), c, id) }))
 		},
 	}
 	a.jsonFlag(cmd)
 	return cmd
 }
 
-// momentLines say what is known of a moment.
-func momentLines(m holt.Moment) (rows [][]string) {
+// momentLines say what is known of a moment; called says what another is called.
+func momentLines(m holt.Moment, called func(holt.MomentID) string) (rows [][]string) {
+	after := ""
+	if m.Parent != "" {
+		after = called(m.Parent)
+	}
 	memory := size(int64(m.MemoryMB) << 20)
 	if m.Stopped {
 		memory = "none: it was stopped"
@@ -238,7 +261,7 @@ func momentLines(m holt.Moment) (rows [][]string) {
 		forced = "to stand for all that was left: its memory changed too fast"
 	}
 	rows = [][]string{
-		{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"workspace", visible(m.Workspace)}, {"kind", string(m.Kind)}, {"after", string(m.Parent)},
+		{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"workspace", visible(m.Workspace)}, {"kind", string(m.Kind)}, {"after", after},
 		{"taken", ago(m.CreatedAt)}, {"cpus", fmt.Sprint(m.CPUs)}, {"memory", memory},
 		{"on disk", size(m.Bytes)}, {"in archive", inArchive(m)}, {"stood still", stood(m)}, {"forks", dependents(m.Forks)}, {"held back", held}, {"forced", forced},
 	}

@@ -96,7 +96,7 @@ func TestMomentsOnTerminal(t *testing.T) {
 		{"computer fork einstein --at dawn --name try --count 2", "", 0, []string{"try-1 runs, forked from einstein\ntry-2 runs, forked from einstein\n"}, []string{"{"}},
 		{"computer fork einstein --at dawn --name try-2", "", 4, []string{"there is a computer \"try-2\" already"}, []string{"{"}},
 		{"moment list einstein", "", 0, []string{"MOMENT", "STOOD", "dawn    einstein         snapshot  ", "try-1, try-2\n"}, []string{"{"}},
-		{"computer get try-1", "", 0, []string{"forked from  einstein at mom_"}, nil},
+		{"computer get try-1", "", 0, []string{"forked from  einstein at dawn\n"}, nil},
 		{"computer pause einstein", "", 0, []string{"einstein is paused\n"}, nil},
 		{"computer resume einstein", "", 0, []string{"einstein is running\n"}, nil},
 		{"moment restore dawn", "n\n", 1, []string{"Take einstein back to the moment dawn, taken ", " s ago? [y/N]", "nothing was done"}, nil},
@@ -109,7 +109,7 @@ func TestMomentsOnTerminal(t *testing.T) {
 		{"computer snapshot try-1 --name noon", "", 0, nil, nil},
 		{"computer delete einstein", "n\n", 1, []string{"workspace einstein? Its moments go with it: before-restore. Its forks go on: try-1, try-2. [y/N]"}, nil},
 		{"computer delete einstein --yes", "", 0, []string{"einstein is deleted; its moments went with it: before-restore; its forks go on: try-1, try-2\n"}, []string{"{"}},
-		{"computer get try-1", "", 0, []string{"forked from  cmp_", " (deleted) at mom_"}, nil},
+		{"computer get try-1", "", 0, []string{"forked from  einstein (deleted) at mom_", " (deleted)\n"}, nil},
 		{"computer delete try-1 --json --yes", "", 0, []string{`"deleted": "try-1"`, `"moments": [`, `"name": "noon"`}, []string{`"forks"`}},
 		{"computer delete try-2", "y\n", 0, []string{"try-2 is deleted\n"}, nil},
 	} {

@@ -48,6 +48,11 @@ ALTER TABLE moment ADD COLUMN used INTEGER NOT NULL DEFAULT 0;   -- when a machi
 ALTER TABLE moment DROP COLUMN bytes;
 `
 
+// LineageSchema keeps the name of the computer that one was forked from, for when it is deleted.
+const LineageSchema = `
+ALTER TABLE computer ADD COLUMN parent_was TEXT NOT NULL DEFAULT '';
+`
+
 // The states of a moment. What is creating or deleting when a daemon opens was
 // left by one that was killed.
 const (

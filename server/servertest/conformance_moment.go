@@ -86,7 +86,7 @@ func deleteRelated(t *testing.T, n server.Nouns) {
 	if all := Must(n.Moments.List(ctx, ""))(t); slices.ContainsFunc(all, func(m holt.Moment) bool { return m.ComputerID == dusk.ComputerID }) {
 		t.Errorf("moments of a computer that is gone: %+v", all)
 	}
-	if got := Must(n.Computers.Get(ctx, "older"))(t); got.State != holt.ComputerRunning || got.Parent == nil || got.Parent.Name != "" {
+	if got := Must(n.Computers.Get(ctx, "older"))(t); got.State != holt.ComputerRunning || got.Parent == nil || got.Parent.Name != "" || got.Parent.Was != "einstein" {
 		t.Errorf("a fork of a computer that is gone: %+v", got)
 	}
 }

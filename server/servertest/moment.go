@@ -155,7 +155,7 @@ func (m *Memory) orphan(c *holt.Computer) (out holt.DeletedComputer) {
 	})
 	for _, child := range m.computers {
 		if child.Parent != nil && child.Parent.ID == c.ID {
-			child.Parent = &holt.Origin{ID: c.ID, Moment: child.Parent.Moment}
+			child.Parent = &holt.Origin{ID: c.ID, Was: c.Name, Moment: child.Parent.Moment}
 			out.Forks = append(out.Forks, holt.Dependent{ID: child.ID, Name: child.Name})
 		}
 	}
