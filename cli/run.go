@@ -305,7 +305,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		own.sayReceipt(of.Workspace, "computer undo "+computer, *receipt)
 	}
 	if n := r.end.Background; n > 0 && isTerminal(r.a.Err) {
-		r.a.say("holt: %d of its processes still run in the background", n)
+		r.a.say("holt: it has left %s running in the background", processes(n))
 	}
 	if r.end.ExitCode != 0 {
 		return exitStatus(r.end.ExitCode)

@@ -117,7 +117,7 @@ func runState(r holt.Run) string {
 	case r.Signal != "":
 		return "killed by " + visible(r.Signal)
 	case r.Background > 0:
-		return fmt.Sprintf("exit %d, %d left", r.ExitCode, r.Background)
+		return fmt.Sprintf("exit %d, left %d", r.ExitCode, r.Background)
 	}
 	return fmt.Sprintf("exit %d", r.ExitCode)
 }
@@ -189,6 +189,13 @@ in the computer's workspace. holt computer undo takes that back.`,
 	return cmd
 }
 
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
+}
+
 func runRows(r holt.Run, computer string) [][]string {
 	rows := [][]string{{"run", string(r.ID)}, {"computer", computer}, {"command", commandOf(r.Spec)}, {"state", runState(r)}}
 	if r.State == holt.RunExited && (r.TimedOut || r.Signal != "") {
@@ -202,7 +209,7 @@ func runRows(r holt.Run, computer string) [][]string {
 	}
 	rows = append(rows, []string{"started", ago(r.StartedAt)}, []string{"took", runTook(r)})
 	if r.Background > 0 {
-		rows = append(rows, []string{"left running", fmt.Sprintf("%d processes; holt run kill %s ends them", r.Background, r.ID)})
+		rows = append(rows, []string{"left running", fmt.Sprintf("%s; to end what still runs: holt run kill %s", processes(r.Background), r.ID)})
 	}
 	return rows
 }
