@@ -32,7 +32,8 @@ that runs, or a new one, which is what the flags are for. A stopped computer is 
 
 What it has shown (the last MiB) is shown again; then it is as if one sat there. Any
 number of people may be attached; its size is that of who came or resized last. When its
-program ends, its exit status is this command's.
+program ends, its exit status is this command's. By its id (holt terminal list) one that
+has ended can be attached to, too: it shows what it showed last.
 
 Ctrl-\ leaves and lets the terminal run; --detach-key, or $HOLT_DETACH_KEY, is another
 key (ctrl-a to ctrl-z, ctrl-\, ctrl-], ctrl-^ or ctrl-_) or none. If the daemon restarts
@@ -48,17 +49,20 @@ When standard input is not a terminal, its bytes are typed; at their end it goes
 			if err := refuseEmptyFlags(cmd); err != nil {
 				return err
 			}
+			s := &session{a: a, computer: args[0], in: make(chan holt.TerminalInput)}
+			if id, err := holt.ParseTerminalID(append(args, "")[1]); err == nil {
+				s.id, args = id, args[:1]
+			}
 			if err := flags.into(a, args); err != nil {
 				return err
 			}
 			if !cmd.Flags().Changed("detach-key") && a.getenv(envDetachKey) != "" {
 				key = a.getenv(envDetachKey)
 			}
-			detach, err := parseKey(key)
-			if err != nil {
+			var err error
+			if s.detachKey, err = parseKey(key); err != nil {
 				return err
 			}
-			s := &session{a: a, computer: args[0], detachKey: detach, in: make(chan holt.TerminalInput)}
 			return s.run(cmd.Context(), flags.spec)
 		},
 	}
@@ -84,7 +88,8 @@ func parseKey(name string) (int, error) {
 type session struct {
 	a         *app
 	computer  string
-	name      string // the terminal's
+	id        holt.TerminalID // of the terminal that is meant; "": the one of a name
+	name      string          // the terminal's
 	detachKey int
 	in        chan holt.TerminalInput
 
@@ -115,7 +120,11 @@ func (s *session) run(ctx context.Context, spec holt.TerminalSpec) error {
 	err = s.a.wait("starting "+s.computer, func() error {
 		stop := cancelOn(signals, cancel)
 		defer stop()
-		t, err = c.Terminals.Open(ctx, s.computer, spec, "")
+		if s.id != "" {
+			t, err = c.Terminals.Get(ctx, s.computer, string(s.id))
+		} else {
+			t, err = c.Terminals.Open(ctx, s.computer, spec, "")
+		}
 		return err
 	})
 	var end interruption
@@ -126,6 +135,10 @@ func (s *session) run(ctx context.Context, spec holt.TerminalSpec) error {
 		return runFailure{err}
 	}
 	s.name = t.Name
+	s.a.sayUnused(spec, t)
+	if t.State != holt.TerminalRunning {
+		size = holt.TerminalSize{}
+	}
 	restore, err := s.raw()
 	if err != nil {
 		return runFailure{err}

@@ -89,6 +89,7 @@ attached or not. A stopped computer is started first.`,
 			if a.wantsJSON() {
 				return printJSON(a.Out, t)
 			}
+			a.sayUnused(flags.spec, t)
 			fmt.Fprintf(a.Out, "%s runs in %s\n", t.Name, args[0])
 			a.say("next: holt terminal attach %s %s", args[0], t.Name)
 			return nil
@@ -97,6 +98,23 @@ attached or not. A stopped computer is started first.`,
 	flags.add(cmd)
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// sayUnused says what of a spec is not so in the terminal that there was already.
+func (a *app) sayUnused(spec holt.TerminalSpec, t holt.Terminal) {
+	var unused []string
+	for _, flag := range []struct{ name, asked, is string }{
+		{"--command", string(spec.Command), string(t.Spec.Command)},
+		{"--cwd", string(spec.Cwd), string(t.Spec.Cwd)},
+		{"--user", spec.User, cmp.Or(t.Spec.User, "agent")},
+	} {
+		if flag.asked != "" && flag.asked != flag.is {
+			unused = append(unused, flag.name)
+		}
+	}
+	if unused != nil {
+		a.say("holt: %s is there already (%s); not used: %s", t.Name, shown(whatRuns(t.Spec)), strings.Join(unused, ", "))
+	}
 }
 
 func (a *app) terminalList() *cobra.Command {
