@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"holt"
+	"holt/client"
 )
 
 const (
@@ -87,6 +88,7 @@ func parseKey(name string) (int, error) {
 // session is one attachment as this program has it.
 type session struct {
 	a         *app
+	c         *client.Client
 	computer  string
 	id        holt.TerminalID // of the terminal that is meant; "": the one of a name
 	name      string          // the terminal's
@@ -109,6 +111,7 @@ func (s *session) run(ctx context.Context, spec holt.TerminalSpec) error {
 	if err != nil {
 		return runFailure{err}
 	}
+	s.c = c
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	signals := make(chan os.Signal, 4)
@@ -169,12 +172,38 @@ func (s *session) finish(ctx context.Context, err error) error {
 	case err != nil:
 		return runFailure{err}
 	case s.end.State != holt.TerminalExited:
-		return runFailure{holt.Errorf(holt.Unavailable, "%s ended under the terminal", s.computer).
-			WithHint("holt computer logs %s may say why", s.computer)}
+		return runFailure{s.lost(s.state(ctx))}
+	case s.end.Signal != "" && stopped(s.state(ctx)):
+		s.a.say("holt: %v", s.lost(holt.ComputerStopped))
+		fallthrough
 	case s.end.ExitCode != 0:
 		return exitStatus(s.end.ExitCode)
 	}
 	return nil
+}
+
+// state is that of the computer; "": it is not known.
+func (s *session) state(ctx context.Context) holt.ComputerState {
+	of, _ := s.c.Computers.Get(ctx, s.computer)
+	return of.State
+}
+
+func stopped(state holt.ComputerState) bool {
+	return state == holt.ComputerStopping || state == holt.ComputerStopped
+}
+
+// lost says why a terminal is no longer there, as far as the computer's state tells.
+func (s *session) lost(state holt.ComputerState) error {
+	switch {
+	case stopped(state):
+		return holt.Errorf(holt.Unavailable, "%s was stopped, and its terminals with it", s.computer).
+			WithHint("holt terminal attach %s %s starts it again, with a new terminal", s.computer, s.name)
+	case state == holt.ComputerStarting || state == holt.ComputerRunning:
+		return holt.Errorf(holt.Unavailable, "%s was started anew, or went back to a moment before the terminal %s", s.computer, s.name).
+			WithHint("for a new one: holt terminal attach %s %s; holt computer logs %s may say why", s.computer, s.name, s.computer)
+	}
+	return holt.Errorf(holt.Unavailable, "%s ended under the terminal", s.computer).
+		WithHint("holt computer logs %s may say why", s.computer)
 }
 
 // raw lets every key through; what it returns undoes that, once or more often.
