@@ -160,10 +160,10 @@ func TestAttach(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"terminal list einstein", 0, "exited 42"},
+		{"terminal list einstein", 0, "exit 42"},
 		{"terminal open einstein build --command cat", 0, "build runs in einstein"},
 		{"terminal list einstein", 0, "build  running"},
-		{"terminal signal einstein build INT", 0, ""},
+		{"terminal signal einstein build INT", 0, "sent SIGINT to build"},
 		{"terminal open einstein other --command cat", 0, "other runs"},
 		{"terminal close einstein other", 0, "other: ended by SIGHUP"},
 		{"terminal close einstein nothing", 3, "no terminal"},

@@ -21,3 +21,32 @@ func TestTerminalLost(t *testing.T) {
 		}
 	}
 }
+
+// What goes on no more, and what is left of it.
+func TestRunRows(t *testing.T) {
+	for want, run := range map[string]holt.Run{
+		"how it ended is not known":           {State: holt.RunLost},
+		"1 process; to end what still runs":   {State: holt.RunExited, Background: 1},
+		"2 processes; to end what still runs": {State: holt.RunExited, Background: 2},
+		"exit 3":                              {State: holt.RunExited, ExitCode: 3},
+	} {
+		said := ""
+		for _, row := range runRows(run, "gk") {
+			said += strings.Join(row, " ") + "\n"
+		}
+		if !strings.Contains(said, want) {
+			t.Errorf("%q lacks %q", said, want)
+		}
+	}
+	if got := terminalSize(holt.TerminalSize{}); got != "-" {
+		t.Errorf("a size that is not known is %s", got)
+	}
+}
+
+func TestFullName(t *testing.T) {
+	for signal, want := range map[string]string{"15": "SIGTERM", "TERM": "SIGTERM", "sigterm": "SIGTERM", "SIGTERM": "SIGTERM", "40": "40", "-1": "-1", "NO": "NO"} {
+		if got := fullName(signal); got != want {
+			t.Errorf("%s is %s, want %s", signal, got, want)
+		}
+	}
+}
