@@ -127,6 +127,8 @@ func TestMachine(t *testing.T) {
 	fs := serveFS(t, v.dial(t, machine.PortFiles), newTestFS())
 	c := v.client(t)
 	first := hello(t, c)
+	early := openTerm(t, c, holt.TerminalSpec{Command: "tty", Cwd: "/"}) // before systemd has mounted anything
+	watch(t, c, early.ID, holt.AttachSpec{Offset: -1}).shows(t, "/dev/pts/0")
 	<-fs.begun
 	t.Log(sh(t, c, "id; cat /proc/self/cgroup /proc/self/oom_score_adj; ls /sys/fs/cgroup; df; ip a; cat /etc/resolv.conf; ulimit -n"))
 	sums := strings.Fields(sh(t, c, `cd /home/agent; head -c 4000000 /dev/urandom | tee big | sha256sum; sync big

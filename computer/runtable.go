@@ -105,8 +105,8 @@ func (t runTable) reviveHere(ctx context.Context, computer holt.ComputerID, ids 
 	return revived, err
 }
 
-// endSlack is how much earlier than it did a run may have ended by its record, which goes by the
-// guest's clock.
+// endSlack is how much earlier than it did a run may have ended by its record, which has the
+// guest's word for how long it took.
 const endSlack = time.Minute
 
 // get returns a run as it is on record.
@@ -129,14 +129,14 @@ func (t runTable) exited(id holt.ComputerID, run holt.Run) (gone []holt.RunID) {
 		return nil
 	}
 	now := time.Now()
-	ended := now
-	if run.EndedAt != nil && run.EndedAt.Before(now) {
-		ended = *run.EndedAt
+	took := now.UnixNano() // longer than it can be
+	if run.EndedAt != nil {
+		took = min(took, max(0, int64(run.EndedAt.Sub(run.StartedAt)))) // both by the guest's clock
 	}
 	err := write(context.Background(), t.d, func(tx *db.Tx) error {
 		err := tx.Exec(`UPDATE run SET state = 'exited', exit_code = ?2, signal = ?3, timed_out = ?4, background = ?5,
-			ended = max(started, ?6) WHERE id = ?1 AND state = 'running'`,
-			run.ID, run.ExitCode&0xff, clip(run.Signal), run.TimedOut, max(0, run.Background), ended.UnixNano())
+			ended = max(started, min(started + ?6, ?7)) WHERE id = ?1 AND state = 'running'`,
+			run.ID, run.ExitCode&0xff, clip(run.Signal), run.TimedOut, max(0, run.Background), took, now.UnixNano())
 		if err == nil {
 			gone, err = t.prune(tx, id, now)
 		}
