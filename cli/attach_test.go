@@ -197,15 +197,16 @@ func TestAttachEnded(t *testing.T) {
 		t.Errorf("status %d: %q", status, screen)
 	}
 
-	onTerminal(t, d, "", "terminal", "open", "einstein", "job", "--command", "cat")
-	const unused = "job is there already (cat); not used: --command"
-	for args, said := range map[string]bool{"sleep 1000": true, "cat": false} {
+	onTerminal(t, d, "", "terminal", "open", "einstein", "job", "--command", "echo list''ening; cat")
+	const unused = "job is there already (echo list''ening; cat); not used: --command"
+	for args, said := range map[string]bool{"sleep 1000": true, "echo list''ening; cat": false} {
 		if screen, _ := onTerminal(t, d, "", "terminal", "open", "einstein", "job", "--command", args); strings.Contains(screen, unused) != said {
 			t.Errorf("%s: %q", args, screen)
 		}
 	}
 	q := sit(t, d, "terminal", "attach", "einstein", "job", "--command", "sleep 1000")
 	q.sees(unused)
+	q.sees("listening") // from here on keys are the program's
 	q.types("\x1c")
 	if status := q.leaves(); status != 0 {
 		t.Errorf("left with %d", status)
