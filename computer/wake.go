@@ -19,9 +19,10 @@ func (s waking) wake(ctx context.Context, ref string) (record, *live, error) {
 		}
 		switch r.State {
 		case holt.ComputerRunning:
-			l := s.seats.live(r.ID)
-			if l != nil && l.running() {
-				return r, l, nil
+			if rests := s.uses.rests(r.ID); !rests { // looked at first: what is not now, is not while this use goes on
+				if l := s.seats.live(r.ID); l != nil && l.running() {
+					return r, l, nil
+				}
 			}
 			if err := s.settled(ctx, r.ID); err != nil {
 				return record{}, nil, err
