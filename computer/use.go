@@ -2,7 +2,6 @@ package computer
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +14,8 @@ import (
 // an idle computer has its lock and says so, under mu, only while there is no use. So one of the
 // two sees the other: work is never begun in a machine that is about to be paused.
 type uses struct {
-	now func() time.Time // the clock, but in tests
+	now    func() time.Time // the clock, but in tests
+	opened time.Time
 
 	mu  sync.Mutex
 	set map[holt.ComputerID]*usage
@@ -24,12 +24,14 @@ type uses struct {
 // usage is how one computer is used.
 type usage struct {
 	going   map[*holt.Use]bool
-	resting bool     // it is being paused; who comes waits for its lock
-	last    holt.Use // what it was last used for; Since is when that ended
+	resting bool      // it is being paused; who comes waits for its lock
+	last    holt.Use  // what it was last used for; Since is when that ended
+	broke   error     // why it could not be paused
+	retry   time.Time // when that is tried again
 }
 
 func newUses(now func() time.Time) *uses {
-	return &uses{now: now, set: map[holt.ComputerID]*usage{}}
+	return &uses{now: now, opened: now(), set: map[holt.ComputerID]*usage{}}
 }
 
 // at returns a computer's usage, a new one if need be. mu is held.
@@ -71,7 +73,44 @@ func (u *uses) used(id holt.ComputerID, use holt.Use) {
 // touch is used with mu held.
 func (u *uses) touch(id holt.ComputerID, use holt.Use) {
 	use.Since = u.now()
-	u.at(id).last = use
+	usage := u.at(id)
+	usage.last, usage.broke = use, nil
+}
+
+// lastOf returns the last use of a computer, none if there was none since the daemon began, and when
+// a pause that failed is tried again.
+func (u *uses) lastOf(id holt.ComputerID) (last holt.Use, retry time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if usage := u.set[id]; usage != nil {
+		return usage.last, usage.retry
+	}
+	return last, retry
+}
+
+// failed says that an idle computer could not be paused.
+func (u *uses) failed(id holt.ComputerID, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	usage := u.at(id)
+	usage.broke, usage.retry = err, u.now().Add(idleRetry)
+}
+
+// fault says why a computer that is idle could not be paused; "" if it was not tried.
+func (u *uses) fault(id holt.ComputerID) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if usage := u.set[id]; usage != nil && usage.broke != nil {
+		return "it could not be paused, which is tried again: " + usage.broke.Error()
+	}
+	return ""
+}
+
+// forget is for a computer that is deleted.
+func (u *uses) forget(id holt.ComputerID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.set, id)
 }
 
 // going returns the uses of a computer that go on, the oldest first.
@@ -83,7 +122,7 @@ func (u *uses) going(id holt.ComputerID) []holt.Use {
 		return nil
 	}
 	var all []holt.Use
-	for one := range maps.Keys(usage.going) {
+	for one := range usage.going {
 		all = append(all, *one)
 	}
 	slices.SortFunc(all, func(a, b holt.Use) int { return a.Since.Compare(b.Since) })
@@ -137,7 +176,7 @@ func (s waking) use(ctx context.Context, ref string, use holt.Use) (r record, l 
 		return record{}, nil, nil, err
 	}
 	done = s.uses.begin(r.ID, use)
-	if r, l, err = s.wake(ctx, string(r.ID)); err != nil {
+	if r, l, err = s.wake(ctx, string(r.ID), use); err != nil {
 		done()
 		return record{}, nil, nil, err
 	}
