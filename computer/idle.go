@@ -22,6 +22,7 @@ const (
 	idleAdopted = time.Minute      // after the daemon's start, before what it adopted is paused
 	idleAtOnce  = 2                // pauses at the same time
 	runsAwake   = 100              // running runs that are looked at
+	pauseLook   = 500 * time.Millisecond
 )
 
 // pausedByIdle is who pauses what is idle.
@@ -243,9 +244,13 @@ func (m *Memory) PauseIfIdle(ctx context.Context, ref, by string) (bool, error) 
 	if err != nil || r.State != holt.ComputerRunning || l == nil || !s.cfg.Engine.Capabilities().MemorySnapshot {
 		return false, err
 	}
-	for range 2 { // what it did is the difference of two answers
-		l.busy.look(ctx)
-		backoff(ctx, 3)
+	l.busy.look(ctx) // what it does from now on is what counts, not what it was woken for
+	timer := time.NewTimer(pauseLook)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return false, gone(ctx)
 	}
 	return s.pause(ctx, r.ID, by, true)
 }
