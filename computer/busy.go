@@ -20,6 +20,7 @@ const (
 	busyNet   = 1024 // bytes a second, both ways
 
 	leastLook = 200 * time.Millisecond // what is shorter tells nothing
+	shortLook = 500 * time.Millisecond // between two looks, for who waits
 )
 
 // busy is what works in a guest by itself, as far as its agent tells.
@@ -77,6 +78,29 @@ func (b *busy) look(ctx context.Context) {
 		b.known, b.uses = true, b.compare(told, now)
 	}
 	b.at, b.told = now, told
+}
+
+// lookTwice is look and, if nobody has asked a guest that answers within patience, look again after a while.
+func (b *busy) lookTwice(ctx context.Context, patience time.Duration) {
+	_, stale := b.is(patience)
+	b.look(ctx)
+	b.mu.Lock()
+	again := (stale != "" || !b.known) && b.fault == nil
+	b.mu.Unlock()
+	if again {
+		b.rest(ctx)
+		b.look(ctx)
+	}
+}
+
+// rest waits until another look tells something.
+func (b *busy) rest(ctx context.Context) {
+	timer := time.NewTimer(shortLook)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // compare returns what was used between the last answer and this one. mu is held.

@@ -22,7 +22,6 @@ const (
 	idleAdopted = time.Minute      // after the daemon's start, before what it adopted is paused
 	idleAtOnce  = 2                // pauses at the same time
 	runsAwake   = 100              // running runs that are looked at
-	pauseLook   = 500 * time.Millisecond
 )
 
 // pausedByIdle is who pauses what is idle.
@@ -245,11 +244,7 @@ func (m *Memory) PauseIfIdle(ctx context.Context, ref, by string) (bool, error) 
 		return false, err
 	}
 	l.busy.look(ctx) // what it does from now on is what counts, not what it was woken for
-	timer := time.NewTimer(pauseLook)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if l.busy.rest(ctx); ctx.Err() != nil {
 		return false, gone(ctx)
 	}
 	return s.pause(ctx, r.ID, by, true)
@@ -272,7 +267,7 @@ func (s *Store) Awake(ctx context.Context, ref string) (holt.Awake, error) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, awakeLimit)
 	defer cancel()
-	l.busy.look(bounded)
+	l.busy.lookTwice(bounded, i.patience(r))
 	in, err := i.inUse(ctx, r, l)
 	if err != nil {
 		return a, err
