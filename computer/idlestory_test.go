@@ -354,11 +354,11 @@ func (s *story) acts() {
 		return
 	}
 	span := time.Duration(s.rng.IntN(40)) * time.Minute
-	switch s.rng.IntN(12) {
+	switch s.rng.IntN(17) {
 	case 0, 1:
 		s.comes("run")
 		s.runs = append(s.runs, s.begins("make"))
-	case 2, 3, 4:
+	case 2, 3, 4, 12, 13, 14, 15, 16:
 		s.stops()
 	case 5:
 		s.comes("attach")
