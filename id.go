@@ -27,6 +27,8 @@ type (
 	// StretchID names a terminal's share of a stretch of work: the terminal's id, a
 	// dot, and 16 characters of its own, since forks have the terminal too: "term_….…".
 	StretchID string
+	// HoldID names a hold of a computer: "hld_…".
+	HoldID string
 	// TokenID names an API token, never the secret itself: "tok_…".
 	TokenID string
 )
@@ -38,6 +40,7 @@ const (
 	momentPrefix    = "mom_"
 	runPrefix       = "run_"
 	terminalPrefix  = "term_"
+	holdPrefix      = "hld_"
 	tokenPrefix     = "tok_"
 )
 
@@ -75,6 +78,9 @@ func NewMomentID() MomentID { return MomentID(newID(momentPrefix)) }
 // NewRunID returns a fresh random identifier.
 func NewRunID() RunID { return RunID(newID(runPrefix)) }
 
+// NewHoldID returns a fresh random identifier.
+func NewHoldID() HoldID { return HoldID(newID(holdPrefix)) }
+
 // NewTerminalID returns a fresh random identifier.
 func NewTerminalID() TerminalID { return TerminalID(newID(terminalPrefix)) }
 
@@ -85,6 +91,12 @@ func NewTokenID() TokenID { return TokenID(newID(tokenPrefix)) }
 func ParseRunID(s string) (RunID, error) {
 	id, err := parseID(runPrefix, "run", s)
 	return RunID(id), err
+}
+
+// ParseHoldID checks an id that came from outside.
+func ParseHoldID(s string) (HoldID, error) {
+	id, err := parseID(holdPrefix, "hold", s)
+	return HoldID(id), err
 }
 
 // ParseTerminalID returns s as a TerminalID, or an InvalidArgument [Error].
