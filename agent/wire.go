@@ -415,6 +415,7 @@ const (
 	opShutdown   = "shutdown"
 	opInventory  = "inventory"
 	opDial       = "dial"
+	opPorts      = "port.list"
 	opRunStart   = "run.start"
 	opRunGet     = "run.get"
 	opRunList    = "run.list"
