@@ -24,6 +24,7 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerLife("pause", "Keep memory and both disks, and end the machine", client.Computers.Pause),
 		a.computerLife("resume", "Let a paused computer go on where it was", client.Computers.Resume),
 		a.computerSnapshot(), a.computerFork(), a.computerDiff(),
+		a.computerPorts(), a.computerForward(), a.computerConnect(),
 		a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
 
