@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -134,7 +133,7 @@ func pass(to io.Writer, from io.Reader) (read, write error) {
 				return nil, err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF { // itself: what broke may be caused by one
 			return nil, nil
 		} else if err != nil {
 			return err, nil
