@@ -209,8 +209,9 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// DialPort connects to an address in the guest: network "tcp" or "unix". The
-// connection has CloseWrite, and outlives ctx. Its errors are the guest's.
+// DialPort connects to an address in the guest: network "tcp" or "unix". The host
+// localhost is wherever something listens at that port in the guest. The connection has
+// CloseWrite, and outlives ctx. NotFound: nothing listens there.
 func (c *Client) DialPort(ctx context.Context, network, address string) (net.Conn, error) {
 	s, err := c.open(ctx, opDial, dialArgs{Network: network, Address: address}, nil)
 	if err != nil {
@@ -280,7 +281,10 @@ func (p *portConn) CloseWrite() error {
 // CloseWrite came before; otherwise it learns that the connection broke.
 func (p *portConn) Close() (err error) {
 	p.closing.Do(func() {
-		p.mu.Lock()
+		if !p.mu.TryLock() { // by one who writes to a port that takes nothing
+			p.SetWriteDeadline(time.Unix(1, 0))
+			p.mu.Lock()
+		}
 		ended := p.ended
 		p.ended = true
 		p.mu.Unlock()

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +28,7 @@ func dialPort(ctx context.Context, st *serverStream) error {
 	if args.Network != "tcp" && args.Network != "unix" {
 		return holt.Errorf(holt.InvalidArgument, "dial %q: network must be tcp or unix", clip(args.Network))
 	}
-	d := net.Dialer{Timeout: dialTimeout}
-	conn, err := d.DialContext(ctx, args.Network, args.Address)
+	conn, err := dialLocal(ctx, args)
 	if err != nil {
 		return dialError(args, err)
 	}
@@ -58,11 +61,51 @@ func dialPort(ctx context.Context, st *serverStream) error {
 	return err
 }
 
+// localhost in an address stands for wherever something listens at that port in
+// the machine: on the loopback, or else on another address of its own.
+const localhost = "localhost:"
+
+func dialLocal(ctx context.Context, args dialArgs) (conn net.Conn, err error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	port, local := strings.CutPrefix(args.Address, localhost)
+	if args.Network != "tcp" || !local {
+		return d.DialContext(ctx, args.Network, args.Address)
+	}
+	hosts := []string{"127.0.0.1", "::1"}
+	for i := 0; i < len(hosts) && i < mostHosts; i++ {
+		conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(hosts[i], port))
+		if err == nil || !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return conn, err
+		}
+		if i == 1 {
+			hosts = append(hosts, listenHosts(port)...)
+		}
+	}
+	return nil, unix.ECONNREFUSED
+}
+
+// mostHosts is how many addresses are tried that something may listen at.
+const mostHosts = 10
+
+// listenHosts returns the addresses beside the loopback's own at which something
+// listens on a TCP port.
+func listenHosts(port string) (hosts []string) {
+	ports, _ := sockets()
+	for _, p := range ports {
+		if p.Protocol == "tcp" && strconv.Itoa(p.Port) == port && !slices.Contains(hosts, p.Address) {
+			if at, err := netip.ParseAddr(p.Address); err == nil && !at.IsUnspecified() {
+				hosts = append(hosts, p.Address)
+			}
+		}
+	}
+	return hosts
+}
+
 func dialError(args dialArgs, err error) error {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
-		return holt.Errorf(holt.Unavailable, "dial %s %s: nothing listens there: %w", args.Network, args.Address, err)
+		return holt.Errorf(holt.NotFound, "dial %s %s: nothing listens there: %w", args.Network, args.Address, err)
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return holt.Errorf(holt.Timeout, "dial %s %s: %w", args.Network, args.Address, err)
 	}

@@ -324,7 +324,7 @@ func TestDialPort(t *testing.T) {
 		t.Error("the guest's end goes on")
 	}
 	_, err = c.DialPort(t.Context(), "tcp", "127.0.0.1:1") // the port of a moment ago may be another's now
-	wantCode(t, "dial where nobody listens", err, holt.Unavailable)
+	wantCode(t, "dial where nobody listens", err, holt.NotFound)
 	_, err = c.DialPort(t.Context(), "udp", "127.0.0.1:1")
 	wantCode(t, "dial udp", err, holt.InvalidArgument)
 }

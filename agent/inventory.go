@@ -203,27 +203,8 @@ func process(pid int, users map[string]string) (p holt.Process, ok bool) {
 }
 
 // listeners lists the ports that something listens at, and by whom.
-func listeners(all []holt.Process) (ports []holt.Port) {
-	inodes := map[string][]int{} // of sockets, to indexes of ports
-	for _, table := range []struct{ file, protocol, state string }{
-		{"tcp", "tcp", tcpListen}, {"tcp6", "tcp", tcpListen}, {"udp", "udp", udpUnconnected}, {"udp6", "udp", udpUnconnected},
-	} {
-		f, err := os.Open("/proc/net/" + table.file)
-		if err != nil {
-			continue // without IPv6 there is none
-		}
-		for sc := bufio.NewScanner(f); sc.Scan(); {
-			w := strings.Fields(sc.Text()) // sl local_address rem_address st … inode is the 10th
-			if len(w) < 10 || w[3] != table.state {
-				continue
-			}
-			if at, ok := socketAddress(w[1]); ok {
-				inodes[w[9]] = append(inodes[w[9]], len(ports))
-				ports = append(ports, holt.Port{Protocol: table.protocol, Address: at.Addr().String(), Port: int(at.Port())})
-			}
-		}
-		f.Close()
-	}
+func listeners(all []holt.Process) []holt.Port {
+	ports, inodes := sockets()
 	looked := 0
 	for _, p := range all {
 		dir := fmt.Sprintf("/proc/%d/", p.PID)
@@ -245,6 +226,32 @@ func listeners(all []holt.Process) (ports []holt.Port) {
 		}
 	}
 	return ports
+}
+
+// sockets lists the ports that something listens at, and by the inodes of their
+// sockets which of them those are.
+func sockets() (ports []holt.Port, inodes map[string][]int) {
+	inodes = map[string][]int{}
+	for _, table := range []struct{ file, protocol, state string }{
+		{"tcp", "tcp", tcpListen}, {"tcp6", "tcp", tcpListen}, {"udp", "udp", udpUnconnected}, {"udp6", "udp", udpUnconnected},
+	} {
+		f, err := os.Open("/proc/net/" + table.file)
+		if err != nil {
+			continue // without IPv6 there is none
+		}
+		for sc := bufio.NewScanner(f); sc.Scan(); {
+			w := strings.Fields(sc.Text()) // sl local_address rem_address st … inode is the 10th
+			if len(w) < 10 || w[3] != table.state {
+				continue
+			}
+			if at, ok := socketAddress(w[1]); ok {
+				inodes[w[9]] = append(inodes[w[9]], len(ports))
+				ports = append(ports, holt.Port{Protocol: table.protocol, Address: at.Addr().String(), Port: int(at.Port())})
+			}
+		}
+		f.Close()
+	}
+	return ports, inodes
 }
 
 // socketAddress reads an address of /proc/net/tcp and its like: words of the

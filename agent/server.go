@@ -143,6 +143,7 @@ func newServer(opt ServerOptions) *Server {
 		opMeasure:    measure,
 		opDial:       dialPort,
 		opInventory:  s.listInventory,
+		opPorts:      s.listPorts,
 		opRunList:    s.listRuns,
 		opRunFollow:  s.followRun,
 		opRunOutput:  s.sendOutput,

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"net/http"
 	"net/url"
 	"strconv"
 	"sync"
@@ -154,21 +153,7 @@ func (a *attachment) dial(ctx context.Context) (*websocket.Conn, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
-	header := http.Header{}
-	if a.c.token != "" {
-		header.Set("Authorization", "Bearer "+a.c.token)
-	}
-	conn, resp, err := websocket.Dial(ctx, a.c.url+path+"?"+query.Encode(), &websocket.DialOptions{HTTPClient: a.c.http, HTTPHeader: header})
-	if err == nil {
-		a.c.reached.Store(true)
-		conn.SetReadLimit(-1) // messages are taken in pieces
-		return conn, nil
-	}
-	if resp == nil || resp.StatusCode == http.StatusSwitchingProtocols {
-		return nil, a.c.broken(ctx, err)
-	}
-	a.c.reached.Store(true)
-	return nil, decodeError(resp)
+	return a.c.webSocket(ctx, path, query)
 }
 
 // keepAlive ends a connection that is silent: it is dead.

@@ -56,6 +56,7 @@ type Client struct {
 	Moments        Moments
 	Runs           Runs
 	Terminals      Terminals
+	Ports          Ports
 	Files          Files
 	Workspaces     Workspaces
 	WorkspaceFiles Files // of workspaces: / is the top of one
@@ -106,7 +107,7 @@ func New(opt Options) (*Client, error) {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
 	c.Computers, c.Moments = Computers{c}, Moments{c}
-	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
+	c.Runs, c.Terminals, c.Ports, c.Files = Runs{c}, Terminals{c}, Ports{c}, Files{c, "computers"}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}
 	c.Images, c.Daemon = Images{c}, Daemon{c}

@@ -97,6 +97,7 @@ type Store struct {
 	uses      *uses
 	idleRows  idleTable
 	pauses    chan struct{} // a token for each computer that is being paused for being idle
+	conns     conns
 	stuck     sync.Map      // of holt.ComputerID to *making: resumes that could not be undone
 	stacked   int           // stackedDisks, but in tests
 	memory    func() int64  // availableMemory, but in tests
@@ -142,7 +143,7 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	runs := runTable{cfg.DB, cfg.Log, keptRuns()}
 	s := &Store{
 		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks, memory: availableMemory,
+		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, conns: conns{set: map[holt.ComputerID]int{}}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks, memory: availableMemory,
 	}
 	s.outputs = outputs{table: runs, dir: s.cfg.dir, most: mostOutput, log: cfg.Log, point: s.cfg.point}
 	return s

@@ -25,6 +25,7 @@ type Nouns struct {
 	Moments        Moments
 	Runs           Runs
 	Terminals      Terminals
+	Ports          Ports
 	Files          Files
 	Workspaces     Workspaces
 	WorkspaceFiles Files // of workspaces: ref names one, and / is its top; to read, it may be of [holt.AtCheckpoint]
@@ -139,6 +140,15 @@ type Terminals interface {
 	// attaches again with the offset reached, and as the same client, misses and
 	// doubles nothing.
 	Attach(ctx context.Context, computer, ref string, spec holt.AttachSpec, in <-chan holt.TerminalInput, emit func(holt.TerminalEvent) error) error
+}
+
+// Ports are what listens in computers. A paused or stopped computer is woken first.
+type Ports interface {
+	// List returns them, in any order.
+	List(ctx context.Context, computer string) ([]holt.Listener, error)
+	// Connect connects to a port or a unix socket. The connection outlives ctx.
+	// Unavailable: nothing listens there; its hint says where something does.
+	Connect(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error)
 }
 
 // Files are the files inside a computer, through its agent. A stopped computer

@@ -72,7 +72,7 @@ func New(dir string) *Memory {
 // Nouns returns what a server needs.
 func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
-		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Files: files{m},
+		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
 		Images: images{m}, Daemon: daemon{m},
 	}

@@ -1,0 +1,49 @@
+package computer
+
+import (
+	"strings"
+	"testing"
+
+	"holt"
+)
+
+// TestConns: connections to one computer are bounded, and those that have ended are not counted.
+func TestConns(t *testing.T) {
+	c := conns{set: map[holt.ComputerID]int{}}
+	one, other := record{}, record{}
+	one.ID, one.Name, other.ID = holt.NewComputerID(), "curie", holt.NewComputerID()
+	var leave []func()
+	for range mostConns {
+		left, err := c.enter(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, left)
+	}
+	if _, err := c.enter(one); holt.CodeOf(err) != holt.TooMany || !strings.Contains(err.Error(), "curie") {
+		t.Errorf("one more: %v", err)
+	}
+	left, err := c.enter(other)
+	if err != nil {
+		t.Error("another computer:", err)
+	}
+	for _, left := range append(leave, left) {
+		left()
+	}
+	if len(c.set) != 0 {
+		t.Errorf("left: %v", c.set)
+	}
+}
+
+func TestHinted(t *testing.T) {
+	list := []holt.Listener{{Protocol: "udp", Port: 53}, {Protocol: "tcp", Port: 8080, Process: "node"}, {Protocol: "tcp", Port: 80}, {Protocol: "tcp", Port: 8080, Process: "node"}}
+	if got := strings.Join(hinted(list), ", "); got != "80, 8080 (node)" {
+		t.Error(got)
+	}
+	for i := range 20 {
+		list = append(list, holt.Listener{Protocol: "tcp", Port: 9000 + i})
+	}
+	if got := hinted(list); len(got) != mostHinted+1 || got[mostHinted] != "…" {
+		t.Error(got)
+	}
+}
