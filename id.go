@@ -27,6 +27,8 @@ type (
 	// StretchID names a terminal's share of a stretch of work: the terminal's id, a
 	// dot, and 16 characters of its own, since forks have the terminal too: "term_….…".
 	StretchID string
+	// ScheduleID names a schedule for ever: "sch_…".
+	ScheduleID string
 	// TokenID names an API token, never the secret itself: "tok_…".
 	TokenID string
 )
@@ -38,6 +40,7 @@ const (
 	momentPrefix    = "mom_"
 	runPrefix       = "run_"
 	terminalPrefix  = "term_"
+	schedulePrefix  = "sch_"
 	tokenPrefix     = "tok_"
 )
 
@@ -77,6 +80,9 @@ func NewRunID() RunID { return RunID(newID(runPrefix)) }
 
 // NewTerminalID returns a fresh random identifier.
 func NewTerminalID() TerminalID { return TerminalID(newID(terminalPrefix)) }
+
+// NewScheduleID returns a fresh random identifier.
+func NewScheduleID() ScheduleID { return ScheduleID(newID(schedulePrefix)) }
 
 // NewTokenID returns a fresh random identifier.
 func NewTokenID() TokenID { return TokenID(newID(tokenPrefix)) }
@@ -127,6 +133,12 @@ func ParseWork(s string) (string, error) {
 func ParseMomentID(s string) (MomentID, error) {
 	id, err := parseID(momentPrefix, "moment", s)
 	return MomentID(id), err
+}
+
+// ParseScheduleID returns s as a ScheduleID, or an InvalidArgument [Error].
+func ParseScheduleID(s string) (ScheduleID, error) {
+	id, err := parseID(schedulePrefix, "schedule", s)
+	return ScheduleID(id), err
 }
 
 // ParseComputerID returns s as a ComputerID, or an InvalidArgument [Error].
