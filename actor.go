@@ -4,8 +4,9 @@ import "context"
 
 // Actor is who calls: what the call changes is attributed to them.
 type Actor struct {
-	Token TokenID
-	Name  string // the token's
+	Token    TokenID    // "" unless it is one
+	Schedule ScheduleID // likewise
+	Name     string     // the token's or the schedule's
 }
 
 type actorKey struct{}

@@ -86,6 +86,7 @@ type RunSpec struct {
 type Run struct {
 	ID         RunID      `json:"id"`
 	ComputerID ComputerID `json:"computer_id"`
+	Schedule   string     `json:"schedule,omitempty" doc:"name of the schedule that started it; what it changes is the schedule's"`
 	Spec       RunSpec    `json:"spec"`
 	State      RunState   `json:"state"`
 	ExitCode   int        `json:"exit_code" doc:"exit status; 128 + signal number when a signal ended it; meaningful once exited"`

@@ -29,6 +29,8 @@ type (
 	StretchID string
 	// HoldID names a hold of a computer: "hld_…".
 	HoldID string
+	// ScheduleID names a schedule for ever: "sch_…".
+	ScheduleID string
 	// TokenID names an API token, never the secret itself: "tok_…".
 	TokenID string
 )
@@ -41,6 +43,7 @@ const (
 	runPrefix       = "run_"
 	terminalPrefix  = "term_"
 	holdPrefix      = "hld_"
+	schedulePrefix  = "sch_"
 	tokenPrefix     = "tok_"
 )
 
@@ -83,6 +86,9 @@ func NewHoldID() HoldID { return HoldID(newID(holdPrefix)) }
 
 // NewTerminalID returns a fresh random identifier.
 func NewTerminalID() TerminalID { return TerminalID(newID(terminalPrefix)) }
+
+// NewScheduleID returns a fresh random identifier.
+func NewScheduleID() ScheduleID { return ScheduleID(newID(schedulePrefix)) }
 
 // NewTokenID returns a fresh random identifier.
 func NewTokenID() TokenID { return TokenID(newID(tokenPrefix)) }
@@ -139,6 +145,12 @@ func ParseWork(s string) (string, error) {
 func ParseMomentID(s string) (MomentID, error) {
 	id, err := parseID(momentPrefix, "moment", s)
 	return MomentID(id), err
+}
+
+// ParseScheduleID returns s as a ScheduleID, or an InvalidArgument [Error].
+func ParseScheduleID(s string) (ScheduleID, error) {
+	id, err := parseID(schedulePrefix, "schedule", s)
+	return ScheduleID(id), err
 }
 
 // ParseComputerID returns s as a ComputerID, or an InvalidArgument [Error].

@@ -49,8 +49,9 @@ type NamedMoment struct {
 
 // DeletedComputer says what went with a computer, and what came from it.
 type DeletedComputer struct {
-	Moments []NamedMoment `json:"moments,omitempty" doc:"its moments, which went with it, oldest first"`
-	Forks   []Dependent   `json:"forks,omitempty" doc:"computers that were forked from it, which go on"`
+	Moments   []NamedMoment `json:"moments,omitempty" doc:"its moments, which went with it, oldest first"`
+	Schedules []string      `json:"schedules,omitempty" doc:"names of its schedules, which went with it"`
+	Forks     []Dependent   `json:"forks,omitempty" doc:"computers that were forked from it, which go on"`
 }
 
 // Origin says what a computer was forked from.

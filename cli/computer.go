@@ -207,9 +207,9 @@ func (a *app) computerDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a computer with its root disk and the workspace that was made with it", Args: exactly(1),
-		Long: `Deletes a computer with its root disk, its moments, and the workspace that was made with
-it; one that was there before stays. Computers that were forked from it go on. It names the moments
-that went and the forks that stay.`,
+		Long: `Deletes a computer with its root disk, its moments and schedules, and the workspace that was
+made with it; one that was there before stays. Computers that were forked from it go on. It names
+the moments and schedules that went and the forks that stay.`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -226,7 +226,7 @@ that went and the forks that stay.`,
 					return err
 				}
 			}
-			what := alsoDeleted(with, " Its moments go with it: %s.", " Its forks go on: %s.")
+			what := alsoDeleted(with, " Its moments go with it: %s.", " Its schedules go with it: %s.", " Its forks go on: %s.")
 			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?%s", got.Name, got.Workspace, what)); err != nil {
 				return err
 			}
@@ -243,7 +243,7 @@ that went and the forks that stay.`,
 					holt.DeletedComputer
 				}{got.Name, with})
 			}
-			fmt.Fprintf(a.Out, "%s is deleted%s\n", got.Name, alsoDeleted(with, "; its moments went with it: %s", "; its forks go on: %s"))
+			fmt.Fprintf(a.Out, "%s is deleted%s\n", got.Name, alsoDeleted(with, "; its moments went with it: %s", "; its schedules went with it: %s", "; its forks go on: %s"))
 			return nil
 		},
 	}
@@ -261,6 +261,13 @@ func relatives(ctx context.Context, c *client.Client, id holt.ComputerID) (with 
 	for _, m := range moments {
 		with.Moments = append(with.Moments, holt.NamedMoment{ID: m.ID, Name: m.Name})
 	}
+	schedules, err := c.Schedules.List(ctx, string(id))
+	if err != nil {
+		return with, err
+	}
+	for _, s := range schedules {
+		with.Schedules = append(with.Schedules, s.Name)
+	}
 	all, err := c.Computers.List(ctx)
 	for _, one := range all {
 		if one.Parent != nil && one.Parent.ID == id {
@@ -271,13 +278,16 @@ func relatives(ctx context.Context, c *client.Client, id holt.ComputerID) (with 
 }
 
 // alsoDeleted says what goes with a computer and what came from it, in these words.
-func alsoDeleted(with holt.DeletedComputer, moments, forks string) (what string) {
+func alsoDeleted(with holt.DeletedComputer, moments, schedules, forks string) (what string) {
 	if len(with.Moments) > 0 {
 		var names []string
 		for _, m := range with.Moments {
 			names = append(names, cmp.Or(m.Name, string(m.ID)))
 		}
 		what += fmt.Sprintf(moments, visible(strings.Join(names, ", ")))
+	}
+	if len(with.Schedules) > 0 {
+		what += fmt.Sprintf(schedules, visible(strings.Join(with.Schedules, ", ")))
 	}
 	if len(with.Forks) > 0 {
 		what += fmt.Sprintf(forks, dependents(with.Forks))

@@ -141,8 +141,11 @@ func (a *app) changeLine(to io.Writer, c holt.Change) string {
 	return line
 }
 
-// writerName names who made a change: a run by its id.
+// writerName names who made a change: a run by its id, one of a schedule by both.
 func writerName(w holt.Writer) string {
+	if w.Kind == "schedule" && w.Run != "" {
+		return "schedule " + visible(w.Name) + ", " + visible(w.Run)
+	}
 	if w.Run != "" {
 		return visible(w.Run)
 	}

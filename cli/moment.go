@@ -354,7 +354,7 @@ The workspace that a restore left goes with the last moment in it.`,
 			if err != nil {
 				return err
 			}
-			what := alsoDeleted(holt.DeletedComputer{Forks: m.Forks}, "", " Its forks go on: %s.")
+			what := alsoDeleted(holt.DeletedComputer{Forks: m.Forks}, "", "", " Its forks go on: %s.")
 			if err := a.confirm(yes, fmt.Sprintf("Delete moment %s of %s?%s", momentName(m), m.Computer, what)); err != nil {
 				return err
 			}

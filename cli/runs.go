@@ -234,6 +234,9 @@ func runRows(r holt.Run, computer string) [][]string {
 	if r.State == holt.RunExited && (r.TimedOut || r.Signal != "") {
 		rows = append(rows, []string{"exit status", fmt.Sprint(r.ExitCode)})
 	}
+	if r.Schedule != "" {
+		rows = append(rows, []string{"schedule", visible(r.Schedule)})
+	}
 	if r.Spec.User != "" {
 		rows = append(rows, []string{"user", r.Spec.User})
 	}

@@ -63,6 +63,7 @@ type Client struct {
 	History        History
 	Archive        Archive
 	Images         Images
+	Schedules      Schedules
 	Daemon         Daemon
 
 	http     *http.Client
@@ -110,7 +111,7 @@ func New(opt Options) (*Client, error) {
 	c.Runs, c.Terminals, c.Ports, c.Files = Runs{c}, Terminals{c}, Ports{c}, Files{c, "computers"}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}
-	c.Images, c.Daemon = Images{c}, Daemon{c}
+	c.Images, c.Schedules, c.Daemon = Images{c}, Schedules{c}, Daemon{c}
 	return c, nil
 }
 

@@ -140,8 +140,14 @@ func (a *attendant) writer(tag string) workspace.Writer {
 	if w, ok := a.l.terminals.writer(tag); ok {
 		return w
 	}
-	if id, ok := runTag(tag); ok && a.startedHere(id) {
-		return workspace.Writer{Kind: "run", Name: "agent", Run: string(id)}
+	if id, ok := runTag(tag); ok {
+		schedule, here := a.startedHere(id)
+		switch {
+		case here && schedule != "":
+			return workspace.Writer{Kind: "schedule", Name: schedule, Run: string(id)}
+		case here:
+			return workspace.Writer{Kind: "run", Name: "agent", Run: string(id)}
+		}
 	}
 	return workspace.Writer{Kind: "system", Name: "guest"}
 }
@@ -157,15 +163,15 @@ func runTag(tag string) (holt.RunID, bool) {
 }
 
 // startedHere says whether a run was started in this computer, by this daemon
-// or one before it.
-func (a *attendant) startedHere(id holt.RunID) bool {
-	if a.l.runs.known(id) {
-		return true
+// or one before it, and by which schedule.
+func (a *attendant) startedHere(id holt.RunID) (schedule string, ok bool) {
+	if schedule, ok := a.l.runs.known(id); ok {
+		return schedule, true
 	}
 	run, err := a.table.get(context.WithoutCancel(a.l.ctx), id)
 	if err != nil || run.ComputerID != a.l.id {
-		return false
+		return "", false
 	}
-	a.l.runs.know(id)
-	return true
+	a.l.runs.know(id, run.Schedule)
+	return run.Schedule, true
 }

@@ -50,7 +50,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema] and [IdleSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema] and [ScheduleSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
@@ -72,10 +72,12 @@ type Config struct {
 	// Writer says whom what a call changes in a guest's files is attributed to;
 	// nil: it stays unattributed.
 	Writer func(context.Context) workspace.Writer
-	Keep   workspace.Keep           // which automatic checkpoints of their workspaces stay
-	Limits Limits                   // zero fields take the engine's defaults
-	Log    *slog.Logger             // nil: slog.Default
-	Fail   func(point string) error // tests: called at each step; an error fails it there
+	// Schedules go with their computers; nil: there are none.
+	Schedules Schedules
+	Keep      workspace.Keep           // which automatic checkpoints of their workspaces stay
+	Limits    Limits                   // zero fields take the engine's defaults
+	Log       *slog.Logger             // nil: slog.Default
+	Fail      func(point string) error // tests: called at each step; an error fails it there
 }
 
 // Store is the set of computers of one daemon.
@@ -98,9 +100,9 @@ type Store struct {
 	idleRows  idleTable
 	pauses    chan struct{} // a token for each computer that is being paused for being idle
 	conns     conns
-	stuck     sync.Map      // of holt.ComputerID to *making: resumes that could not be undone
-	stacked   int           // stackedDisks, but in tests
-	memory    func() int64  // availableMemory, but in tests
+	stuck     sync.Map     // of holt.ComputerID to *making: resumes that could not be undone
+	stacked   int          // stackedDisks, but in tests
+	memory    func() int64 // availableMemory, but in tests
 }
 
 // Open takes the computers of the control database over: those that run are

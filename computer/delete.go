@@ -49,6 +49,11 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.
 	if out, err = s.moments.relatives(ctx, r.ID); err != nil {
 		return out, err
 	}
+	if s.cfg.Schedules != nil {
+		if out.Schedules, err = s.cfg.Schedules.Of(ctx, r.ID); err != nil {
+			return out, err
+		}
+	}
 	r.State, r.Reason = holt.ComputerDeleting, ""
 	if err := s.table.saveBound(ctx, r, claim); err != nil {
 		return out, err

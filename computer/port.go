@@ -47,8 +47,10 @@ func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, err
 	})
 	for i := range list {
 		one := &list[i]
-		if one.Run != "" && !l.attendant.startedHere(one.Run) {
-			one.Run = ""
+		if one.Run != "" {
+			if _, here := l.attendant.startedHere(one.Run); !here {
+				one.Run = ""
+			}
 		}
 		if one.Terminal != "" {
 			if _, known := l.terminals.known(one.Terminal); !known {

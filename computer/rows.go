@@ -279,9 +279,14 @@ func (t table) greet(tx *db.Tx, id holt.ComputerID, owed bool) error {
 }
 
 // erase removes a computer's row, its runs and its terminals. The key of the call that was
-// creating it is free again: its repeat creates anew.
-func (t table) erase(ctx context.Context, id holt.ComputerID) error {
+// creating it is free again: its repeat creates anew. also removes what goes with it elsewhere.
+func (t table) erase(ctx context.Context, id holt.ComputerID, also ...func(*db.Tx, holt.ComputerID) error) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
+		for _, remove := range also {
+			if err := remove(tx, id); err != nil {
+				return err
+			}
+		}
 		if err := tx.Exec(`UPDATE computer SET parent_was = coalesce((SELECT name FROM computer p WHERE p.id = ?1), '') WHERE parent = ?1`, id); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 type runSet struct {
 	mu       sync.Mutex
 	here     map[holt.RunID]bool          // that were started here, by this daemon or one before it, as far as was asked
+	of       map[holt.RunID]string        // the schedules of those that were started by one
 	starting map[holt.RunID]bool          // that the guest may not know yet
 	open     map[holt.RunID]bool          // that the guest has, and that are not known to have ended
 	settling map[holt.RunID]chan struct{} // that have ended; closed when the workspace has what they changed
@@ -23,7 +24,7 @@ type runSet struct {
 }
 
 func newRunSet() *runSet {
-	return &runSet{here: map[holt.RunID]bool{}, starting: map[holt.RunID]bool{}, open: map[holt.RunID]bool{},
+	return &runSet{here: map[holt.RunID]bool{}, of: map[holt.RunID]string{}, starting: map[holt.RunID]bool{}, open: map[holt.RunID]bool{},
 		settling: map[holt.RunID]chan struct{}{}, left: map[holt.RunID]bool{},
 		owed: newBell(), taking: make(chan struct{}, 1)}
 }
@@ -89,11 +90,13 @@ func (s *runSet) all() []holt.RunID {
 	return slices.Collect(maps.Keys(s.open))
 }
 
-// know says that a run was started here.
-func (s *runSet) know(id holt.RunID) {
+// know says that a run was started here, and by which schedule; "": by none.
+func (s *runSet) know(id holt.RunID, schedule string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.here[id] = true
+	if s.here[id] = true; schedule != "" {
+		s.of[id] = schedule
+	}
 }
 
 // forget says that runs are no longer on record.
@@ -102,13 +105,15 @@ func (s *runSet) forget(ids []holt.RunID) {
 	defer s.mu.Unlock()
 	for _, id := range ids {
 		delete(s.here, id)
+		delete(s.of, id)
 	}
 }
 
-func (s *runSet) known(id holt.RunID) bool {
+// known says whether a run is known to have been started here, and by which schedule.
+func (s *runSet) known(id holt.RunID) (schedule string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.here[id]
+	return s.of[id], s.here[id]
 }
 
 // owe says that the output of a run is to be taken: it has ended.

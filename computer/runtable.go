@@ -28,7 +28,7 @@ type endedRuns struct {
 // keptRuns is what a daemon keeps.
 func keptRuns() endedRuns { return endedRuns{last: 1000, young: 24 * time.Hour, most: 10_000} }
 
-const runColumns = `id, computer, spec, state, exit_code, signal, timed_out, background, started, ended`
+const runColumns = `id, computer, spec, state, exit_code, signal, timed_out, background, started, ended, schedule`
 
 func (t runTable) list(ctx context.Context, condition string, args ...any) ([]holt.Run, error) {
 	list := []holt.Run{}
@@ -49,7 +49,7 @@ func scanRun(row *db.Row) (holt.Run, error) {
 	run := holt.Run{
 		ID: holt.RunID(row.Text(0)), ComputerID: holt.ComputerID(row.Text(1)), State: holt.RunState(row.Text(3)),
 		ExitCode: int(row.Int64(4)), Signal: row.Text(5), TimedOut: row.Int64(6) != 0, Background: int(row.Int64(7)),
-		StartedAt: time.Unix(0, row.Int64(8)).UTC(), EndedAt: timeOf(row.Int64(9)),
+		StartedAt: time.Unix(0, row.Int64(8)).UTC(), EndedAt: timeOf(row.Int64(9)), Schedule: row.Text(10),
 	}
 	if err := json.Unmarshal(row.Bytes(2), &run.Spec); err != nil {
 		return run, fmt.Errorf("decode run %s: %w", run.ID, err)
@@ -66,8 +66,8 @@ func (t runTable) insert(ctx context.Context, run holt.Run, claim *Claim) error 
 		if err := claim.Bind(tx, string(run.ID)); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO run (id, computer, spec, state, started) VALUES (?, ?, ?, ?, ?)`,
-			run.ID, run.ComputerID, string(spec), run.State, run.StartedAt.UnixNano())
+		return tx.Exec(`INSERT INTO run (id, computer, spec, state, started, schedule) VALUES (?, ?, ?, ?, ?, ?)`,
+			run.ID, run.ComputerID, string(spec), run.State, run.StartedAt.UnixNano(), run.Schedule)
 	})
 }
 

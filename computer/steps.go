@@ -130,7 +130,11 @@ func (m *making) under() holt.DiskID {
 
 // dropRow makes the computer no longer be; its disk goes unless another stands on it.
 func (m *making) dropRow(ctx context.Context) error {
-	if err := m.s.table.erase(ctx, m.r.ID); err != nil {
+	var also []func(*db.Tx, holt.ComputerID) error
+	if m.s.cfg.Schedules != nil {
+		also = append(also, m.s.cfg.Schedules.Forget)
+	}
+	if err := m.s.table.erase(ctx, m.r.ID, also...); err != nil {
 		return err
 	}
 	_, err := m.s.disks.collect(ctx)

@@ -16,6 +16,7 @@ import (
 	"holt/image"
 	"holt/machine"
 	"holt/mount"
+	"holt/schedule"
 	"holt/workspace"
 )
 
@@ -60,6 +61,7 @@ type Daemon struct {
 	workspaces *Workspaces
 	computers  *computer.Store
 	tokens     *access.Tokens
+	schedules  *schedule.Store
 	firstToken string
 	done       chan struct{} // closed by Down
 	downs      chan struct{} // holds a token while Down works
@@ -87,7 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openTokens,
+		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openTokens, d.openSchedules,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())
@@ -137,7 +139,7 @@ func (d *Daemon) openComputers(ctx context.Context) (err error) {
 		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Disks: filepath.Join(d.cfg.DataDir, "disks"),
 		Moments: filepath.Join(d.cfg.DataDir, "moments"), MomentCache: d.cfg.MomentCache, Archive: d.archive.Archive, ArchiveDir: d.archive.place, Templates: filepath.Join(d.cfg.DataDir, "templates"),
 		Engine: d.engine, Images: d.images,
-		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Keep: d.cfg.Keep, Renew: d.cfg.Renew, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
+		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Schedules: schedule.Belongings{DB: d.db}, Keep: d.cfg.Keep, Renew: d.cfg.Renew, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
 	})
 	if err == nil {
 		d.workspaces.setComputers(d.computers)
@@ -171,6 +173,9 @@ func (d *Daemon) openTokens(ctx context.Context) error {
 // mounts come back with the next daemon.
 func (d *Daemon) Close() error {
 	var errs []error
+	if d.schedules != nil {
+		errs = append(errs, d.schedules.Close())
+	}
 	if d.workspaces != nil {
 		errs = append(errs, d.workspaces.mounts.endForNow())
 	}

@@ -194,9 +194,12 @@ func person() workspace.Writer {
 }
 
 // writerOf is whom what a call changes is attributed to: the token that it came
-// with, else the person whose daemon this is.
+// with, the schedule that makes it, else the person whose daemon this is.
 func writerOf(ctx context.Context) workspace.Writer {
 	if a, ok := holt.ActorOf(ctx); ok {
+		if a.Schedule != "" {
+			return workspace.Writer{Kind: "schedule", Name: a.Name}
+		}
 		return workspace.Writer{Kind: "token", Name: a.Name, Token: string(a.Token)}
 	}
 	return person()

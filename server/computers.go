@@ -55,7 +55,7 @@ func (s *Server) computers(api huma.API) {
 	s.life(api, "stop", "Shut a computer down; both disks stay", nouns.Stop)
 
 	op = describe(http.MethodDelete, "/v1/computers/{computer}", "deleteComputer", tag, "Delete a computer with its root disk and the workspace that was made with it")
-	op.Description = "Its moments go with it. Its forks go on; the answer names both."
+	op.Description = "Its moments and schedules go with it. Its forks go on; the answer names all of them."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneComputer
 		Keyed

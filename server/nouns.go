@@ -32,6 +32,7 @@ type Nouns struct {
 	History        History
 	Archive        Archive
 	Images         Images
+	Schedules      Schedules
 	Daemon         Daemon
 }
 

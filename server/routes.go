@@ -55,6 +55,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.workspaces(api)
 	s.history(api)
 	s.archive(api)
+	s.schedules(api)
 	s.daemon(api)
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
 		delete(api.OpenAPI().Components.Schemas.Map(), unused)

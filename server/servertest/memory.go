@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"holt"
+	"holt/db"
+	"holt/schedule"
 	"holt/server"
 	"holt/workspace"
 )
@@ -46,6 +48,10 @@ type Memory struct {
 	workspaces map[holt.WorkspaceID]*holt.Workspace
 	trees      map[holt.WorkspaceID]*workspace.Workspace // opened when first used
 	answers    map[string]answer                         // by idempotency key
+
+	firstNouns sync.Once // opens these, which have locks of their own, taken after mu
+	control    *db.DB
+	schedules  *schedule.Store
 }
 
 // answer is what a call with an idempotency key got.
@@ -71,10 +77,11 @@ func New(dir string) *Memory {
 
 // Nouns returns what a server needs.
 func (m *Memory) Nouns() server.Nouns {
+	m.firstNouns.Do(m.openSchedules)
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Daemon: daemon{m},
 	}
 }
 
@@ -83,6 +90,7 @@ func (m *Memory) Ended() <-chan struct{} { return m.ended }
 
 // Close ends all runs and terminals and waits for them.
 func (m *Memory) Close() {
+	m.closeSchedules()
 	m.mu.Lock()
 	all, terminals := slices.Clone(m.runs), slices.Clone(m.terminals)
 	m.mu.Unlock()
@@ -212,7 +220,7 @@ func (n computers) turn(ref, key string, state holt.ComputerState) (holt.Compute
 	})
 }
 
-func (n computers) Delete(_ context.Context, ref, key string) (holt.DeletedComputer, error) {
+func (n computers) Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error) {
 	return once(n.m, key, []any{"delete computer", ref}, func() (out holt.DeletedComputer, err error) {
 		c, err := n.m.computer(ref)
 		if err != nil {
@@ -220,7 +228,11 @@ func (n computers) Delete(_ context.Context, ref, key string) (holt.DeletedCompu
 		}
 		n.m.detach(c)
 		delete(n.m.computers, c.ID)
-		return n.m.orphan(c), os.RemoveAll(n.m.root(c))
+		out = n.m.orphan(c)
+		if out.Schedules, err = n.m.forgetSchedules(ctx, c.ID); err != nil {
+			return out, err
+		}
+		return out, os.RemoveAll(n.m.root(c))
 	})
 }
 

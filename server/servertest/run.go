@@ -41,6 +41,11 @@ type run struct {
 }
 
 func (n runs) Start(_ context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error) {
+	return n.begin(holt.Run{ID: holt.NewRunID()}, computer, spec, key)
+}
+
+// begin starts a run of which the id and the schedule are known.
+func (n runs) begin(known holt.Run, computer string, spec holt.RunSpec, key string) (holt.Run, error) {
 	return once(n.m, key, []any{"run", computer, spec}, func() (holt.Run, error) {
 		c, err := n.m.computer(computer)
 		if err != nil {
@@ -68,7 +73,7 @@ func (n runs) Start(_ context.Context, computer string, spec holt.RunSpec, key s
 		for _, value := range spec.Secrets.Values() {
 			r.masks = append(r.masks, value, holt.Masked)
 		}
-		r.info = holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: time.Now().UTC()}
+		r.info = holt.Run{ID: known.ID, Schedule: known.Schedule, ComputerID: c.ID, Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: time.Now().UTC()}
 		begun := r.info // before its end may change it
 		if err := r.start(); err != nil {
 			return holt.Run{}, err

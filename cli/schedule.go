@@ -1,0 +1,395 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+func (a *app) scheduleCommand() *cobra.Command {
+	cmd := group("schedule", "Commands that are run in computers at times of the calendar",
+		a.scheduleAdd(), a.scheduleList(), a.scheduleShow(), a.scheduleUpdate(), a.scheduleRun(), a.scheduleHistory(), a.scheduleDelete())
+	cmd.Aliases = []string{"schedules"}
+	cmd.Long = `A schedule is a command, a computer, and a cron expression by the clock of a time zone.
+When it is due the computer is woken, the command is run, and the computer is paused or
+stopped again as it was, unless something else uses it. It is a run as any other (holt run
+show, follow); what it changes in the workspace has the schedule's name as writer:
+  holt workspace query einstein "SELECT path FROM files WHERE writer = 'nightly'"
+
+A schedule is named by its id, by a name that only one has, or as COMPUTER@NAME. It is
+deleted with its computer; forks do not have it.
+
+Where clocks are put forward or back: a time of the day that does not exist is due when
+the clock has been put forward, one that exists twice is due once. What has * as minute
+or hour goes on at intervals of real time.`
+	return cmd
+}
+
+// scheduleFlags are what schedule add and update say of a schedule.
+type scheduleFlags struct {
+	cron, zone, missed, overlap string
+	keepAwake                   bool
+	run                         holt.RunSpec
+	env                         []string
+	timeout                     time.Duration
+}
+
+func (f *scheduleFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.cron, "cron", "", `when: minute, hour, day of the month, month, day of the week, as "0 3 * * *"; or @hourly, @daily, @weekly, @monthly, @yearly`)
+	flags.StringVar(&f.zone, "tz", "", "time zone by whose clock it goes, as Europe/Berlin (default: UTC)")
+	flags.StringVar(&f.missed, "missed", "", "what is due while the daemon is down or its host sleeps: skip, once (one run makes up for all) or all (each is made up for, the last 24) (default: once)")
+	flags.StringVar(&f.overlap, "overlap", "", "what is due while the last run goes on: skip, queue (one waits) or replace (the run is ended) (default: skip)")
+	flags.BoolVar(&f.keepAwake, "keep-awake", false, "leave a computer running that was paused or stopped before")
+	flags.StringVarP(&f.run.User, "user", "u", "", "Linux user (default: agent)")
+	flags.StringVar((*string)(&f.run.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to take this shell's now; kept on the daemon's disk, shown by name only; may be repeated")
+	flags.DurationVar(&f.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
+	for flag, values := range map[string][]string{"missed": {"skip", "once", "all"}, "overlap": {"skip", "queue", "replace"}} {
+		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // the flag's name is misspelt
+		}
+	}
+}
+
+// command reads the command behind the first n arguments; false if there is none.
+func (f *scheduleFlags) command(cmd *cobra.Command, args []string, n int) (spec holt.RunSpec, given bool, err error) {
+	spec = f.run
+	if len(args) == n {
+		return spec, false, nil
+	}
+	if f.timeout > 0 && f.timeout < time.Millisecond {
+		return spec, true, holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", f.timeout).WithHint("as 90s or 10m; leave it out for none")
+	}
+	spec.TimeoutMS = f.timeout.Milliseconds()
+	if spec.Env, err = parseEnv(f.env); err != nil {
+		return spec, true, err
+	}
+	return spec, true, commandInto(&spec, args[n-1:], cmd.ArgsLenAtDash() == n)
+}
+
+// withCommand checks that n arguments come with a command, which update may leave out.
+func withCommand(n int, must bool) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		dash := cmd.ArgsLenAtDash()
+		if dash == n && len(args) > n || dash < 0 && len(args) == n+1 || !must && dash < 0 && len(args) == n {
+			return nil
+		}
+		return holt.Errorf(holt.InvalidArgument, "%s takes %s and one command", cmd.Name(), countOf(n, "argument")).
+			WithHint(`quote a shell command, "make report > report.md"; or put a program and its arguments behind --. Usage: %s`, cmd.UseLine())
+	}
+}
+
+func (a *app) scheduleAdd() *cobra.Command {
+	var f scheduleFlags
+	var disabled bool
+	cmd := &cobra.Command{
+		Use:   `add COMPUTER NAME --cron "…" "shell command" | … -- PROGRAM ARGS…`,
+		Short: "Run a command in a computer at times of the calendar", Aliases: []string{"create"},
+		Long: `Makes a schedule. The command is what holt computer run takes: one argument for the shell
+(/bin/bash -l -c), or a program and its arguments behind --. It has no standard input.`,
+		Example: `  holt schedule add einstein nightly --cron "0 3 * * *" --tz Europe/Berlin "make report"
+  holt schedule add einstein watch --cron "*/15 8-18 * * MON-FRI" --overlap skip --timeout 10m -- ./check --all
+  holt schedule run nightly`,
+		Args: withCommand(2, true), ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			if f.cron == "" {
+				return holt.Errorf(holt.InvalidArgument, "a schedule needs --cron").WithHint(`--cron "0 3 * * *" is each day at three; minute, hour, day of the month, month, day of the week`)
+			}
+			spec := holt.ScheduleSpec{Computer: args[0], Name: args[1], Cron: f.cron, TimeZone: f.zone,
+				Missed: holt.MissedPolicy(f.missed), Overlap: holt.OverlapPolicy(f.overlap), KeepAwake: f.keepAwake, Disabled: disabled}
+			if spec.Spec, _, err = f.command(cmd, args, 2); err != nil {
+				return err
+			}
+			made, err := c.Schedules.Create(cmd.Context(), spec, "")
+			if err != nil {
+				return err
+			}
+			return a.sayChanged(made, "is made")
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().BoolVar(&disabled, "disabled", false, "keep it, and run nothing yet")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// sayChanged shows a schedule that was made or changed.
+func (a *app) sayChanged(s holt.Schedule, what string) error {
+	if a.wantsJSON() {
+		return printJSON(a.Out, s)
+	}
+	fmt.Fprintf(a.Out, "schedule %s of %s %s; %s\n", s.Name, s.Computer, what, nextSaid(s))
+	return nil
+}
+
+// nextSaid says when a schedule is due next.
+func nextSaid(s holt.Schedule) string {
+	if !s.Enabled {
+		return "it is disabled"
+	}
+	if len(s.Next) == 0 {
+		return "it is not due for years"
+	}
+	var times []string
+	for _, t := range s.Next {
+		times = append(times, calendar(t))
+	}
+	return fmt.Sprintf("it is due %s (%s)", strings.Join(times, ", "), visible(s.TimeZone))
+}
+
+// calendar shows an instant as a calendar does, by the clock of its zone.
+func calendar(t time.Time) string { return t.Format("Mon 2006-01-02 15:04") }
+
+func (a *app) scheduleList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list [COMPUTER]", Aliases: []string{"ls"}, Short: "List schedules", Args: atLeast(0, 1),
+		Long: `Lists schedules, of one computer or of all. NEXT is by the clock of the schedule's TIME
+ZONE; LAST is what became of it last.`,
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := c.Schedules.List(cmd.Context(), strings.Join(args, ""))
+			switch {
+			case err != nil:
+				return err
+			case a.wantsJSON():
+				return printJSON(a.Out, list)
+			case len(list) == 0:
+				a.say("no schedules yet; make one: holt schedule add COMPUTER NAME --cron \"0 3 * * *\" \"make report\"")
+				return nil
+			}
+			rows := make([][]string, len(list))
+			for i, s := range list {
+				rows[i] = []string{s.Name, s.Computer, visible(s.Cron), visible(s.TimeZone), nextShown(s), lastShown(s), clipLine(commandOf(s.Spec), 60)}
+			}
+			return printTable(a.Out, []string{"NAME", "COMPUTER", "CRON", "TIME ZONE", "NEXT", "LAST", "COMMAND"}, rows)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func nextShown(s holt.Schedule) string {
+	switch {
+	case !s.Enabled:
+		return "disabled"
+	case len(s.Next) == 0:
+		return "-"
+	}
+	return calendar(s.Next[0])
+}
+
+func lastShown(s holt.Schedule) string {
+	switch {
+	case s.Firing != nil:
+		return string(s.Firing.State)
+	case s.Last == nil:
+		return "-"
+	}
+	return firingState(*s.Last) + ", " + ago(s.Last.Due)
+}
+
+func (a *app) scheduleShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show SCHEDULE", Aliases: []string{"get"}, Short: "Show a schedule", Args: exactly(1),
+		Example:           "  holt schedule show einstein@nightly",
+		ValidArgsFunction: a.complete(a.scheduleNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			s, err := c.Schedules.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, s)
+			}
+			return printTable(a.Out, nil, scheduleRows(s))
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func scheduleRows(s holt.Schedule) [][]string {
+	rows := [][]string{{"schedule", s.Name}, {"id", string(s.ID)}, {"computer", s.Computer}, {"cron", visible(s.Cron)}, {"time zone", visible(s.TimeZone)}, {"command", commandOf(s.Spec)}}
+	for _, one := range [][]string{{"user", s.Spec.User}, {"directory", shown(s.Spec.Cwd)}, {"environment", strings.Join(shownAll(s.Variables), ", ")}} {
+		if one[1] != "" {
+			rows = append(rows, one)
+		}
+	}
+	if s.Spec.TimeoutMS > 0 {
+		rows = append(rows, []string{"timeout", (time.Duration(s.Spec.TimeoutMS) * time.Millisecond).String()})
+	}
+	after := "its computer rests again as it did"
+	if s.KeepAwake {
+		after = "its computer is left running"
+	}
+	rows = append(rows, []string{"if missed", string(s.Missed)}, []string{"if it overlaps", string(s.Overlap)}, []string{"after it", after}, []string{"next", nextSaid(s)})
+	if s.Firing != nil {
+		rows = append(rows, []string{"now", strings.TrimSpace(string(s.Firing.State) + " " + string(s.Firing.Run))})
+	}
+	return append(rows, []string{"last", cmp.Or(lastOf(s.Last), "-")})
+}
+
+func lastOf(f *holt.Firing) string {
+	if f == nil {
+		return ""
+	}
+	said := firingState(*f) + ", " + ago(f.Due)
+	for _, more := range []string{string(f.Run), visible(f.Reason)} {
+		if more != "" {
+			said += "; " + more
+		}
+	}
+	return said
+}
+
+func shownAll(names holt.OSStrings) (out []string) {
+	for _, name := range names {
+		out = append(out, shown(name))
+	}
+	return out
+}
+
+func (a *app) scheduleUpdate() *cobra.Command {
+	var f scheduleFlags
+	var name string
+	var enable, disable bool
+	cmd := &cobra.Command{
+		Use:   `update SCHEDULE ["shell command" | -- PROGRAM ARGS…]`,
+		Short: "Change a schedule, disable or enable it",
+		Long: `Changes what is given and leaves the rest. A command takes the place of the former one with
+its --user, --cwd, --env and --timeout. What goes on goes on as it began; what is due while a
+schedule is disabled is not missed.`,
+		Example: `  holt schedule update nightly --cron "30 4 * * *"
+  holt schedule update nightly --disable
+  holt schedule update einstein@nightly --env LEVEL=2 "make report"`,
+		Args: withCommand(1, false), ValidArgsFunction: a.complete(a.scheduleNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			change, err := f.change(cmd, args)
+			if err != nil {
+				return err
+			}
+			if enable && disable {
+				return holt.Errorf(holt.InvalidArgument, "--enable and --disable exclude each other")
+			}
+			if enable || disable {
+				change.Enabled = &enable
+			}
+			if name != "" {
+				change.Name = &name
+			}
+			if change == (holt.ScheduleChange{}) {
+				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("%s --help shows what can be", cmd.CommandPath())
+			}
+			changed, err := c.Schedules.Update(cmd.Context(), args[0], change, "")
+			if err != nil {
+				return err
+			}
+			return a.sayChanged(changed, "is changed")
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&name, "name", "", "another name")
+	cmd.Flags().BoolVar(&enable, "enable", false, "fire again, from now on")
+	cmd.Flags().BoolVar(&disable, "disable", false, "fire no more until it is enabled")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// change reads what of a schedule is to be changed.
+func (f *scheduleFlags) change(cmd *cobra.Command, args []string) (change holt.ScheduleChange, err error) {
+	spec, given, err := f.command(cmd, args, 1)
+	if err != nil {
+		return change, err
+	}
+	if given {
+		change.Spec = &spec
+	}
+	for _, flag := range []string{"user", "cwd", "env", "timeout"} {
+		if cmd.Flags().Changed(flag) && !given {
+			return change, holt.Errorf(holt.InvalidArgument, "--%s needs the command, too", flag).WithHint("they are changed together: the environment that is kept is not shown")
+		}
+	}
+	if f.cron != "" {
+		change.Cron = &f.cron
+	}
+	if f.zone != "" {
+		change.TimeZone = &f.zone
+	}
+	if f.missed != "" {
+		change.Missed = new(holt.MissedPolicy)
+		*change.Missed = holt.MissedPolicy(f.missed)
+	}
+	if f.overlap != "" {
+		change.Overlap = new(holt.OverlapPolicy)
+		*change.Overlap = holt.OverlapPolicy(f.overlap)
+	}
+	if cmd.Flags().Changed("keep-awake") {
+		change.KeepAwake = &f.keepAwake
+	}
+	return change, nil
+}
+
+func (a *app) scheduleDelete() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "delete SCHEDULE", Aliases: []string{"rm"}, Short: "Delete a schedule with its history", Args: exactly(1),
+		Long:              "Deletes a schedule with its history. A run of it that goes on goes on, and stays on record.",
+		ValidArgsFunction: a.complete(a.scheduleNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			s, err := c.Schedules.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := c.Schedules.Delete(cmd.Context(), string(s.ID), ""); err != nil {
+				return err
+			}
+			return a.deleted(s.Name)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// scheduleNames completes schedules: by name, or as COMPUTER@NAME where several have it.
+func (a *app) scheduleNames(ctx context.Context, c *client.Client) (out []string) {
+	all, _ := c.Schedules.List(ctx, "") // no daemon, no names
+	have := map[string]int{}
+	for _, s := range all {
+		have[s.Name]++
+	}
+	for _, s := range all {
+		name := s.Name
+		if have[name] > 1 {
+			name = s.Computer + "@" + name
+		}
+		out = append(out, name+"\t"+s.Computer+": "+s.Cron)
+	}
+	return out
+}

@@ -1,0 +1,162 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"holt"
+	"holt/db"
+)
+
+// ScheduleSchema says of runs which schedule started them.
+const ScheduleSchema = `
+ALTER TABLE run ADD COLUMN schedule TEXT NOT NULL DEFAULT ''; -- its name
+`
+
+// Schedules are what goes with computers that this package does not know: what is to be
+// run in them when.
+type Schedules interface {
+	// Of returns the names of a computer's schedules.
+	Of(ctx context.Context, id holt.ComputerID) ([]string, error)
+	// Forget removes them, as part of the transaction that removes their computer.
+	Forget(tx *db.Tx, id holt.ComputerID) error
+}
+
+// Scheduled is the computers as schedules see them.
+type Scheduled struct{ s *Store }
+
+// Scheduled returns the computers as schedules see them.
+func (s *Store) Scheduled() Scheduled { return Scheduled{s} }
+
+// Get returns a computer by name or id.
+func (s Scheduled) Get(ctx context.Context, ref string) (holt.Computer, error) {
+	return s.s.Get(ctx, ref)
+}
+
+// List returns all computers.
+func (s Scheduled) List(ctx context.Context) ([]holt.Computer, error) { return s.s.List(ctx) }
+
+// Check refuses a command that can never be run.
+func (s Scheduled) Check(spec holt.RunSpec) error { return checkRun(spec) }
+
+// Run returns a run as it is on record.
+func (s Scheduled) Run(ctx context.Context, id holt.RunID) (holt.Run, error) {
+	return s.s.runs.get(ctx, id)
+}
+
+// Signal sends a signal to all processes of a run.
+func (s Scheduled) Signal(ctx context.Context, id holt.RunID, signal string) error {
+	return s.s.Runs().Signal(ctx, id, signal, "")
+}
+
+// Ending says whether an error is that the daemon is about to end.
+func Ending(err error) bool { return errors.Is(err, errDrained) }
+
+// Start wakes a computer and starts a run of that id, for the schedule that is ctx's actor, and
+// returns without waiting for its end. It goes on when its caller leaves. A run of that id that
+// is on record is returned as it is; one that a daemon's end kept from the guest is started now.
+//
+// Errors are those of [Runs.Start]; then there is no run.
+func (s Scheduled) Start(ctx context.Context, id holt.RunID, computer holt.ComputerID, spec holt.RunSpec) (holt.Run, error) {
+	if err := checkRun(spec); err != nil {
+		return holt.Run{}, err
+	}
+	by, _ := holt.ActorOf(ctx)
+	return detach(ctx, s.s.gate, func(ctx context.Context) (holt.Run, error) {
+		run, err := s.s.runs.get(ctx, id)
+		switch {
+		case err == nil:
+			return s.again(ctx, run, spec)
+		case holt.CodeOf(err) != holt.NotFound:
+			return run, err
+		}
+		c, l, done, err := waking{s.s}.use(ctx, string(computer), holt.Use{Kind: holt.UseSchedule, Detail: by.Name})
+		if err != nil {
+			return holt.Run{}, err
+		}
+		defer done()
+		run = holt.Run{ID: id, ComputerID: c.ID, Schedule: by.Name, Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: time.Now().UTC()}
+		return s.begin(ctx, l, run, spec)
+	})
+}
+
+// begin records a run and has the guest start it. One that the guest may have is there, whatever the error.
+func (s Scheduled) begin(ctx context.Context, l *live, run holt.Run, spec holt.RunSpec) (holt.Run, error) {
+	l.runs.claim(run.ID)
+	l.runs.know(run.ID, run.Schedule)
+	defer l.runs.launched(run.ID)
+	if err := s.s.runs.insert(ctx, run, nil); err != nil {
+		return holt.Run{}, err
+	}
+	if err := s.s.cfg.point("run/start"); err != nil {
+		return holt.Run{}, err
+	}
+	l.begin(run.ID)
+	return s.launched(ctx, l, run, spec)
+}
+
+// again starts a run that is on record if the guest cannot have had it: its record is that it
+// runs, or was found not to, in the machine that ran when it was made.
+func (s Scheduled) again(ctx context.Context, run holt.Run, spec holt.RunSpec) (holt.Run, error) {
+	c, err := s.s.table.find(ctx, string(run.ComputerID))
+	l := s.s.seats.live(run.ComputerID)
+	if err != nil || run.State == holt.RunExited || l == nil || c.StartedAt == nil || c.StartedAt.After(run.StartedAt) {
+		return run, err
+	}
+	l.runs.claim(run.ID)
+	l.runs.know(run.ID, run.Schedule)
+	defer l.runs.launched(run.ID)
+	if run.State == holt.RunLost {
+		run.State, run.EndedAt = holt.RunRunning, nil
+		if err := s.s.runs.revive(ctx, run.ID); err != nil {
+			return run, err
+		}
+	}
+	return s.launched(ctx, l, run, spec)
+}
+
+// launched launches a run that is on record, and returns it unless the guest refused it.
+func (s Scheduled) launched(ctx context.Context, l *live, run holt.Run, spec holt.RunSpec) (holt.Run, error) {
+	err := s.s.Runs().launch(ctx, l, run.ID, spec)
+	if err == nil {
+		return run, nil
+	}
+	if is, lost := s.s.runs.get(context.WithoutCancel(ctx), run.ID); lost == nil {
+		s.s.log.Warn("it is not known whether a run has started", "run", run.ID, "computer", run.ComputerID, "err", err)
+		return is, nil
+	}
+	return holt.Run{}, err
+}
+
+// Rest pauses or stops a running computer that nothing uses.
+func (s Scheduled) Rest(ctx context.Context, id holt.ComputerID, as holt.ComputerState) error {
+	if as == holt.ComputerPaused {
+		_, err := s.s.Memory().PauseIfIdle(ctx, string(id), "schedule")
+		return err
+	}
+	busy, err := s.busy(ctx, id)
+	if err == nil && !busy {
+		_, err = s.s.Stop(ctx, string(id), "")
+	}
+	return err
+}
+
+// busy says whether a computer does not run, or something in it is in use.
+func (s Scheduled) busy(ctx context.Context, id holt.ComputerID) (bool, error) {
+	c, err := s.s.table.find(ctx, string(id))
+	if err != nil || c.State != holt.ComputerRunning {
+		return true, err
+	}
+	running, err := s.s.runs.list(ctx, `WHERE computer = ? AND state = 'running' LIMIT 1`, id)
+	if err != nil || len(running) > 0 {
+		return true, err
+	}
+	terminals, err := s.s.Terminals().List(ctx, string(id))
+	for _, t := range terminals {
+		if t.State == holt.TerminalRunning && t.Attached > 0 {
+			return true, nil
+		}
+	}
+	return false, err
+}

@@ -1,0 +1,236 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/computer"
+	"holt/db"
+)
+
+// world is the computers of a test, in which runs take as long as they are told to, and a wall
+// clock that can be set. They outlive the daemon.
+type world struct {
+	t    *testing.T
+	d    *db.DB
+	dies func(point string) bool // whether the daemon dies at this step
+
+	mu        sync.Mutex
+	ahead     time.Duration // of the wall clock
+	computers map[holt.ComputerID]*holt.Computer
+	runs      map[holt.RunID]*fakeRun
+	order     []holt.RunID
+	rested    []holt.ComputerState
+	refuse    error // of Start
+	s         *Store
+	dead      chan struct{} // closed when the daemon has killed itself
+}
+
+type fakeRun struct {
+	holt.Run
+	began, ends time.Time // of the bubble's clock; the end is to come
+	signals     []string
+}
+
+// newWorld has computers of these names, paused.
+func newWorld(t *testing.T, names ...string) *world {
+	t.Helper()
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, d: d, computers: map[holt.ComputerID]*holt.Computer{}, runs: map[holt.RunID]*fakeRun{}}
+	for _, name := range names {
+		c := &holt.Computer{ID: holt.NewComputerID(), Name: name, State: holt.ComputerPaused}
+		w.computers[c.ID] = c
+	}
+	t.Cleanup(func() { w.ok(d.Close()) })
+	return w
+}
+
+func (w *world) ok(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// open starts the next daemon.
+func (w *world) open() *Store {
+	w.t.Helper()
+	w.dead = make(chan struct{})
+	var s *Store
+	var once sync.Once
+	opened := make(chan struct{})
+	s, err := Open(w.t.Context(), Config{DB: w.d, Keys: computer.NewKeys(w.d), Computers: w, Now: w.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Fail: func(point string) error {
+			<-opened
+			if w.dies == nil || !w.dies(point) {
+				return nil
+			}
+			s.cancel()
+			once.Do(func() { close(w.dead) })
+			return errors.New("killed")
+		}})
+	w.ok(err)
+	w.s = s
+	close(opened)
+	return s
+}
+
+func (w *world) now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Add(w.ahead).Round(0)
+}
+
+// jump sets the wall clock.
+func (w *world) jump(by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ahead += by
+}
+
+func (w *world) Get(_ context.Context, ref string) (holt.Computer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.computers {
+		if string(c.ID) == ref || c.Name == ref {
+			return *c, nil
+		}
+	}
+	return holt.Computer{}, holt.Errorf(holt.NotFound, "there is no computer %q", ref)
+}
+
+func (w *world) List(context.Context) (all []holt.Computer, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.computers {
+		all = append(all, *c)
+	}
+	return all, nil
+}
+
+func (w *world) Check(spec holt.RunSpec) error {
+	if spec.Command == "" {
+		return holt.Errorf(holt.InvalidArgument, "no command")
+	}
+	return nil
+}
+
+// wakeTime is how long it takes to wake a computer.
+const wakeTime = 3 * time.Second
+
+func (w *world) Start(ctx context.Context, id holt.RunID, computer holt.ComputerID, spec holt.RunSpec) (holt.Run, error) {
+	by, _ := holt.ActorOf(ctx)
+	if err := pause(ctx, wakeTime); err != nil {
+		return holt.Run{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refuse != nil {
+		return holt.Run{}, w.refuse
+	}
+	c := w.computers[computer]
+	if c == nil {
+		return holt.Run{}, holt.Errorf(holt.NotFound, "there is no computer")
+	}
+	c.State = holt.ComputerRunning
+	if run := w.runs[id]; run != nil {
+		return w.at(run), nil
+	}
+	takes, err := time.ParseDuration(string(spec.Command))
+	if err != nil {
+		return holt.Run{}, err
+	}
+	run := &fakeRun{Run: holt.Run{ID: id, ComputerID: computer, Schedule: by.Name, State: holt.RunRunning, StartedAt: time.Now().Add(w.ahead)}, began: time.Now(), ends: time.Now().Add(takes)}
+	w.runs[id] = run
+	w.order = append(w.order, id)
+	return run.Run, nil
+}
+
+// at is a run as it is now. mu is held.
+func (w *world) at(run *fakeRun) holt.Run {
+	if run.State == holt.RunRunning && !time.Now().Before(run.ends) {
+		end := run.ends.Add(w.ahead)
+		run.State, run.EndedAt = holt.RunExited, &end
+	}
+	return run.Run
+}
+
+func (w *world) Run(_ context.Context, id holt.RunID) (holt.Run, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.runs[id] == nil {
+		return holt.Run{}, holt.Errorf(holt.NotFound, "there is no run")
+	}
+	return w.at(w.runs[id]), nil
+}
+
+func (w *world) Signal(_ context.Context, id holt.RunID, signal string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	run := w.runs[id]
+	run.signals = append(run.signals, signal)
+	if signal == "SIGKILL" {
+		run.ends, run.ExitCode = time.Now(), 137
+	}
+	return nil
+}
+
+func (w *world) Rest(_ context.Context, id holt.ComputerID, as holt.ComputerState) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, run := range w.runs {
+		if run.ComputerID == id && w.at(run).State == holt.RunRunning {
+			return nil
+		}
+	}
+	w.computers[id].State = as
+	w.rested = append(w.rested, as)
+	return nil
+}
+
+// add makes a schedule whose runs take as long as takes says.
+func (w *world) add(computer, name, cron, takes string, change func(*holt.ScheduleSpec)) holt.Schedule {
+	w.t.Helper()
+	spec := holt.ScheduleSpec{Computer: computer, Name: name, Cron: cron, Spec: holt.RunSpec{Command: holt.OSString(takes)}}
+	if change != nil {
+		change(&spec)
+	}
+	s, err := w.s.Create(w.t.Context(), spec, "")
+	w.ok(err)
+	return s
+}
+
+// tells returns what became of a schedule, the first first: hour and minute of the due time, and the state.
+func (w *world) tells(ref string) (all []string) {
+	w.t.Helper()
+	list, err := w.s.History(w.t.Context(), ref, 0)
+	w.ok(err)
+	slices.Reverse(list)
+	for _, f := range list {
+		one := f.Due.Format("15:04 ") + string(f.State)
+		if f.Count > 1 {
+			one = fmt.Sprintf("%s-%s %d %s", f.Due.Format("15:04"), f.Until.Format("15:04"), f.Count, f.State)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func (w *world) wants(ref string, want ...string) {
+	w.t.Helper()
+	if got := w.tells(ref); !slices.Equal(got, want) {
+		w.t.Errorf("%s:\n got %q\nwant %q", ref, got, want)
+	}
+}
