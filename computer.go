@@ -39,6 +39,7 @@ type Computer struct {
 	Parent     *Origin       `json:"parent,omitempty" doc:"what it was forked from"`
 	Moment     MomentID      `json:"moment,omitempty" doc:"what it is paused at"`
 	LastMoment MomentID      `json:"last_moment,omitempty" doc:"its last moment, or the one that it was forked from or restored to"`
+	Job        JobID         `json:"job,omitempty" doc:"the job that it was made for, with which it goes"`
 }
 
 // ComputerSpec says what computer to create. Zero fields take the defaults.

@@ -62,6 +62,7 @@ type Client struct {
 	History        History
 	Archive        Archive
 	Images         Images
+	Jobs           Jobs
 	Daemon         Daemon
 
 	http     *http.Client
@@ -109,7 +110,7 @@ func New(opt Options) (*Client, error) {
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}
-	c.Images, c.Daemon = Images{c}, Daemon{c}
+	c.Images, c.Jobs, c.Daemon = Images{c}, Jobs{c}, Daemon{c}
 	return c, nil
 }
 

@@ -31,6 +31,7 @@ type Nouns struct {
 	History        History
 	Archive        Archive
 	Images         Images
+	Jobs           Jobs
 	Daemon         Daemon
 }
 

@@ -53,6 +53,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.workspaces(api)
 	s.history(api)
 	s.archive(api)
+	s.jobs(api)
 	s.daemon(api)
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
 		delete(api.OpenAPI().Components.Schemas.Map(), unused)

@@ -33,6 +33,7 @@ type Memory struct {
 	Kept    int // bytes of output kept for each run; 0: 4 MiB
 
 	dir     string
+	jobs    *jobSet // nil until they are opened
 	began   time.Time
 	ended   chan struct{}
 	endOnce sync.Once
@@ -73,7 +74,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Daemon: daemon{m},
+		Images: images{m}, Jobs: m.openJobs(), Daemon: daemon{m},
 	}
 }
 
@@ -82,6 +83,9 @@ func (m *Memory) Ended() <-chan struct{} { return m.ended }
 
 // Close ends all runs and terminals and waits for them.
 func (m *Memory) Close() {
+	if m.jobs != nil {
+		m.jobs.close()
+	}
 	m.mu.Lock()
 	all, terminals := slices.Clone(m.runs), slices.Clone(m.terminals)
 	m.mu.Unlock()
