@@ -57,7 +57,7 @@ func (f *follower) follow(ctx context.Context) error {
 type follower struct {
 	c        *Client
 	path     string // of the events
-	next     int64 // offset of the first byte that was not emitted
+	next     int64  // offset of the first byte that was not emitted
 	emit     func(holt.RunEvent) error
 	answered bool  // the daemon took this connection's request
 	heard    bool  // this connection brought more than an error

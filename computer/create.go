@@ -27,7 +27,9 @@ func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) 
 	defer leave()
 	return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
 		Key: key, Method: "computer.create", Request: spec,
-		Act:   func(ctx context.Context, claim *Claim) (holt.Computer, error) { return s.createFor(ctx, spec, "", claim) },
+		Act: func(ctx context.Context, claim *Claim) (holt.Computer, error) {
+			return s.createFor(ctx, spec, "", claim)
+		},
 		Again: s.Get,
 	})
 }

@@ -13,9 +13,8 @@ import (
 // Follow calls emit with the output of a job from an offset on, as it comes, and
 // at last with its exit, once it has ended. Of one that is over it is what is
 // remembered of its output, and what nobody has shows as a gap. When its machine ends under
-// it the output goes on with that of the next attempt.
-//
-// Errors: NotFound; what kept the command from coming to its end; Conflict if it was cancelled.
+// it the output goes on with that of the next attempt. The exit of one whose command did not come to
+// its end is that of a lost run; the job says why.
 func (s *Store) Follow(ctx context.Context, id holt.JobID, offset int64, emit func(holt.RunEvent) error) error {
 	f := &follower{s: s, id: id, next: max(0, offset), emit: emit}
 	for {
@@ -116,14 +115,15 @@ func (f *follower) rest(r record) error {
 			return err
 		}
 	}
-	switch {
-	case r.State == holt.JobCancelled:
-		return holt.Errorf(holt.Conflict, "the job %s was cancelled", r.ID)
-	case r.Error != nil:
-		return r.Error
+	run := &holt.Run{ID: r.RunID, ComputerID: r.ComputerID, Spec: r.Spec.Run, State: holt.RunExited, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut,
+		StartedAt: r.CreatedAt, EndedAt: r.EndedAt}
+	if r.StartedAt != nil {
+		run.StartedAt = *r.StartedAt
 	}
-	return f.pass(holt.RunEvent{Kind: holt.RunExit, Offset: f.next, Run: &holt.Run{ID: r.RunID, ComputerID: r.ComputerID, Spec: r.Spec.Run, State: holt.RunExited,
-		ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut, StartedAt: *r.StartedAt, EndedAt: r.EndedAt}})
+	if r.State == holt.JobCancelled || r.Error != nil {
+		run.State = holt.RunLost
+	}
+	return f.pass(holt.RunEvent{Kind: holt.RunExit, Offset: f.next, Run: run})
 }
 
 // behind is the offset behind an event.

@@ -105,11 +105,11 @@ func TestWire(t *testing.T) {
 	wire := map[string]any{
 		"computer":      holt.Computer{ID: "cmp_aaaaaaaaaaaaaaaa", Name: "curie", Template: "base", State: holt.ComputerRunning, Reason: "r", Engine: "qemu-tcg", CPUs: 1, MemoryMB: 1024, DiskSizeMB: 10240, Workspace: "curie", CreatedAt: at, StartedAt: &at, BootMS: 2500},
 		"computer_bare": holt.Computer{},
-		"job_bare": holt.Job{}, "job": holt.Job{ID: "job_aaaaaaaaaaaaaaaa", State: holt.JobFailed, Reason: "r", ExitCode: 137, Signal: "SIGKILL", TimedOut: true, Error: holt.Errorf(holt.Timeout, "late"), Attempts: 2,
+		"job_bare":      holt.Job{}, "job": holt.Job{ID: "job_aaaaaaaaaaaaaaaa", State: holt.JobFailed, Reason: "r", ExitCode: 137, Signal: "SIGKILL", TimedOut: true, Error: holt.Errorf(holt.Timeout, "late"), Attempts: 2,
 			Spec:       holt.JobSpec{Template: "base", CPUs: 1, MemoryMB: 2, DiskSizeMB: 3, Inputs: "inp_aaaaaaaaaaaaaaaa", Workspace: "w", Collect: "out", Run: holt.RunSpec{Command: "make"}},
 			ComputerID: "cmp_aaaaaaaaaaaaaaaa", RunID: "run_aaaaaaaaaaaaaaaa", Outputs: &holt.JobOutputs{Files: 1, Bytes: 2, Kept: true}, CreatedAt: at, StartedAt: &at, EndedAt: &at,
 			Steps: holt.JobSteps{CreateMS: 1, RunMS: 2, CollectMS: 3, DeleteMS: 4}},
-		"job_inputs": holt.JobInputs{ID: "inp_aaaaaaaaaaaaaaaa"},
+		"job_inputs":    holt.JobInputs{ID: "inp_aaaaaaaaaaaaaaaa"},
 		"computer_spec": holt.ComputerSpec{Name: "curie", Template: "base", CPUs: 1, MemoryMB: 2, DiskSizeMB: 3, Workspace: "w"},
 		"run":           run, "run_bare": holt.Run{}, "signal_spec": holt.SignalSpec{Signal: "SIGINT"},
 		"event_stdout": holt.RunEvent{Kind: holt.RunStdout, Offset: 5, Data: []byte("hello\x00\xff")},

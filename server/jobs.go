@@ -27,8 +27,8 @@ type Jobs interface {
 	// given id ("": with the newest).
 	List(ctx context.Context, after holt.JobID, limit int) ([]holt.Job, error)
 	// Follow calls emit with the output of its command from offset on, in order, and,
-	// once the job has ended, with its exit, and returns nil. It returns what kept
-	// the command from its end, and Conflict if the job was cancelled.
+	// once the job has ended, with its exit, and returns nil. The exit is of a lost run
+	// if the command did not come to its end; the job says why.
 	Follow(ctx context.Context, id holt.JobID, offset int64, emit func(holt.RunEvent) error) error
 	// Cancel ends a job and returns when there is nothing left of it. One that has
 	// ended is left as it is.
@@ -159,7 +159,7 @@ func (s *Server) jobInputs(api huma.API) {
 
 func (s *Server) jobEvents(api huma.API) {
 	op := describe(http.MethodGet, "/v1/jobs/{job}/events", "followJob", "jobs", "Follow the output and the end of a job")
-	op.Description = "As followRun. The exit comes when the job has ended, with its outputs collected. What kept its command from coming to its end is an event named error. " +
+	op.Description = "As followRun. The exit comes when the job has ended, with its outputs collected. It is that of a lost run if the command did not come to its end; the job says why. " +
 		"Of a job that is over the last 64 KiB of its output are kept."
 	op.Responses = map[string]*huma.Response{"200": {Description: "events", Content: map[string]*huma.MediaType{
 		"text/event-stream": {Schema: api.OpenAPI().Components.Schemas.Schema(eventType, true, "")},

@@ -98,20 +98,30 @@ func jobVerbs(t *testing.T, n server.Nouns) {
 	jobEnds(t, n, in.ID)
 }
 
+// wantLost follows a job whose command does not come to its end.
+func wantLost(t *testing.T, n server.Nouns, id holt.JobID) {
+	t.Helper()
+	var end *holt.Run
+	fail(t, n.Jobs.Follow(t.Context(), id, 0, func(e holt.RunEvent) error { end = e.Run; return nil }))
+	if end == nil || end.State != holt.RunLost {
+		t.Errorf("the end of %s: %+v", id, end)
+	}
+}
+
 func jobEnds(t *testing.T, n server.Nouns, in holt.JobInputsID) {
 	ctx := t.Context()
 	long := Must(n.Jobs.Create(ctx, holt.JobSpec{Inputs: in, Run: holt.RunSpec{Command: "echo begun; sleep 600"}}, ""))(t)
 	if got := Must(n.Jobs.Cancel(ctx, long.ID, ""))(t); got.State != holt.JobCancelled {
 		t.Errorf("cancelled: %+v", got)
 	}
-	WantCode(t, n.Jobs.Follow(ctx, long.ID, 0, func(holt.RunEvent) error { return nil }), holt.Conflict)
+	wantLost(t, n, long.ID)
 	fail(t, n.Jobs.Delete(ctx, long.ID, ""))
 	_, err := n.Jobs.Get(ctx, long.ID)
 	WantCode(t, err, holt.NotFound)
 
 	lacks := Must(n.Jobs.Create(ctx, holt.JobSpec{Template: "nowhere", Run: holt.RunSpec{Command: "true"}}, ""))(t)
-	WantCode(t, n.Jobs.Follow(ctx, lacks.ID, 0, func(holt.RunEvent) error { return nil }), holt.NotFound)
-	if got := Must(n.Jobs.Get(ctx, lacks.ID))(t); got.State != holt.JobFailed || got.Error == nil || !strings.Contains(got.Error.Message, "nowhere") {
+	wantLost(t, n, lacks.ID)
+	if got := Must(n.Jobs.Get(ctx, lacks.ID))(t); got.State != holt.JobFailed || got.Error == nil || got.Error.Code != holt.NotFound || !strings.Contains(got.Error.Message, "nowhere") {
 		t.Errorf("%+v", got)
 	}
 	fail(t, n.Jobs.Drop(ctx, in, ""))
