@@ -330,6 +330,9 @@ func TestJobsEnd(t *testing.T) {
 	if j, said := ended(late.ID); j.State != holt.JobFailed || !j.TimedOut || j.Error != nil || said != "begun\n" || j.Outputs.Files != 1 {
 		t.Errorf("late: %+v, %q", j, said)
 	}
+	if _, err := y.Jobs.Release(ctx, late.ID, ""); err != nil {
+		t.Error(err)
+	}
 	// What a first attempt wrote and changed is not in the second: it begins with the inputs.
 	lost := begin(holt.RunSpec{Command: "echo attempt; ls; touch dirt; while test -e /proc/self && ! test -e go; do sleep 0.05; done"})
 	one := runs(lost.ID)
@@ -349,14 +352,14 @@ func TestJobsEnd(t *testing.T) {
 		}
 		break
 	}
-	if j, said := ended(lost.ID); j.State != holt.JobDone || j.Attempts != 2 || !strings.HasSuffix(said, "attempt\nnumber\nout\n") {
+	if j, said := ended(lost.ID); j.State != holt.JobDone || j.Attempts != 2 || !strings.HasSuffix(said, "attempt\nFILESYSTEM.md\nnumber\nout\n") {
 		t.Errorf("begun again: %+v, %q", j, said)
 	}
 	down := begin(holt.RunSpec{Command: "cat number; sleep 1"})
 	runs(down.ID)
 	endAll(t, p)
 	p = spawn(t, dir, "")
-	if j, said := ended(down.ID); j.State != holt.JobDone || j.Attempts != 1 || !strings.HasSuffix(said, "0\n") {
+	if j, said := ended(down.ID); j.State != holt.JobDone || j.Attempts != 2 || !strings.HasSuffix(said, "0\n") {
 		t.Errorf("after the next daemon's start: %+v, %q", j, said)
 	}
 	y.nothing()

@@ -254,13 +254,19 @@ func (w *worker) follow() error {
 		return errLost
 	case err != nil:
 		return err
-	case end == nil || end.State != holt.RunExited:
+	case end == nil || end.State != holt.RunExited || !w.stands():
 		w.r.base += out.end
 		return errLost
 	}
 	w.r.ExitCode, w.r.Signal, w.r.TimedOut = end.ExitCode, end.Signal, end.TimedOut
 	w.r.Steps.RunMS = time.Since(began).Milliseconds()
 	return w.s.point("exited")
+}
+
+// stands says whether the job's computer runs: the end of a command in one that is being stopped may not be its own.
+func (w *worker) stands() bool {
+	all, err := w.s.cfg.Computers.OfJob(w.ctx, w.r.ID)
+	return err == nil && len(all) == 1 && all[0].State == holt.ComputerRunning
 }
 
 // again throws away what an attempt has made and has the job wait for the next.
@@ -272,9 +278,6 @@ func (w *worker) again(why error) {
 	w.r.Reason = "the host had no room for another computer"
 	if why != errNoRoom {
 		w.r.Reason = "its machine ended under it; it is begun again"
-		if w.s.cfg.Computers.Draining() {
-			w.r.Attempts--
-		}
 	}
 	w.keep()
 }
