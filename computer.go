@@ -45,6 +45,7 @@ type Computer struct {
 	WokenBy     string      `json:"woken_by,omitempty" doc:"what woke it last, as run: make test"`
 	WokenAt     *time.Time  `json:"woken_at,omitempty"`
 	WakeMS      int64       `json:"wake_ms,omitempty" doc:"how long that took: from the call that woke it until its agent answered, milliseconds"`
+	Job         JobID       `json:"job,omitempty" doc:"the job that it was made for, with which it goes"`
 }
 
 // ComputerSpec says what computer to create. Zero fields take the defaults.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +86,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 }
 
 func (a *app) computerList() *cobra.Command {
+	var jobs bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List computers", Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -95,6 +97,9 @@ func (a *app) computerList() *cobra.Command {
 			all, err := c.Computers.List(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if !jobs {
+				all = slices.DeleteFunc(all, func(c holt.Computer) bool { return c.Job != "" })
 			}
 			if a.wantsJSON() {
 				return printJSON(a.Out, all)
@@ -110,6 +115,7 @@ func (a *app) computerList() *cobra.Command {
 			return printTable(a.Out, []string{"NAME", "STATE", "TEMPLATE", "CPUS", "MEMORY", "ROOT DISK", "WORKSPACE", "UPTIME", "CREATED"}, rows)
 		},
 	}
+	cmd.Flags().BoolVar(&jobs, "all", false, "also those of jobs, which go with them")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -147,6 +153,9 @@ func (a *app) printComputer(c holt.Computer, called func(holt.MomentID) string) 
 		{"name", c.Name}, {"id", string(c.ID)}, {"state", state}, {"template", c.Template}, {"engine", c.Engine},
 		{"cpus", fmt.Sprint(c.CPUs)}, {"memory", size(int64(c.MemoryMB) << 20)}, {"root disk", size(int64(c.DiskSizeMB) << 20)},
 		{"workspace", c.Workspace}, {"created", ago(c.CreatedAt)},
+	}
+	if c.Job != "" {
+		rows = append(rows, []string{"job", string(c.Job)})
 	}
 	if p := c.Parent; p != nil {
 		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", visible(parentName(p.Name, p.Was, string(p.ID))), called(p.Moment))})

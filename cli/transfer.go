@@ -62,11 +62,17 @@ When it is cut off, what came stays, and importing again completes it.`,
 	return cmd
 }
 
-// importDir packs a directory while it is sent. Whichever side fails first has
-// the cause.
 func (a *app) importDir(ctx context.Context, c *client.Client, at spot, dir string, flags transferFlags) (holt.TransferReport, error) {
 	bar := a.begin("importing")
 	defer bar.end()
+	return sendDir(ctx, bar, dir, flags, func(ctx context.Context, r io.Reader) (holt.TransferReport, error) {
+		return c.Workspaces.Import(ctx, at.workspace, holt.ImportSpec{Path: at.path, Owner: flags.owner, Devices: flags.devices, SetID: flags.setID}, r)
+	})
+}
+
+// sendDir packs a directory while it is sent. Whichever side fails first has
+// the cause.
+func sendDir(ctx context.Context, bar *bar, dir string, flags transferFlags, send func(context.Context, io.Reader) (holt.TransferReport, error)) (holt.TransferReport, error) {
 	total, err := parcel.Measure(ctx, dir)
 	if err != nil {
 		return holt.TransferReport{}, located(err)
@@ -87,8 +93,7 @@ func (a *app) importDir(ctx context.Context, c *client.Client, at spot, dir stri
 		w.CloseWithError(err)
 		packed <- err
 	}()
-	report, err := c.Workspaces.Import(ctx, at.workspace,
-		holt.ImportSpec{Path: at.path, Owner: flags.owner, Devices: flags.devices, SetID: flags.setID}, r)
+	report, err := send(ctx, r)
 	r.CloseWithError(io.ErrClosedPipe)
 	if mine := <-packed; mine != nil && !errors.Is(mine, io.ErrClosedPipe) {
 		return report, partly(located(mine))
@@ -169,18 +174,22 @@ outside of DIR, whatever links the workspace holds.`,
 	return cmd
 }
 
-// exportDir unpacks a directory while it arrives. Nothing is made before the
-// workspace has begun to send.
 func (a *app) exportDir(ctx context.Context, c *client.Client, workspace string, spec holt.ExportSpec, dir string, flags transferFlags) (holt.TransferReport, error) {
-	began := time.Now()
 	bar := a.begin("exporting")
 	defer bar.end()
+	return receiveDir(ctx, bar, dir, flags, func(ctx context.Context, w io.Writer) error { return c.Workspaces.Export(ctx, workspace, spec, w) })
+}
+
+// receiveDir unpacks a directory while it arrives. Nothing is made before the
+// other side has begun to send.
+func receiveDir(ctx context.Context, bar *bar, dir string, flags transferFlags, receive func(context.Context, io.Writer) error) (holt.TransferReport, error) {
+	began := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r, w := io.Pipe()
 	sent := make(chan error, 1)
 	go func() {
-		err := c.Workspaces.Export(ctx, workspace, spec, w)
+		err := receive(ctx, w)
 		w.CloseWithError(err)
 		sent <- err
 	}()

@@ -64,6 +64,7 @@ type Client struct {
 	Archive        Archive
 	Images         Images
 	Schedules      Schedules
+	Jobs           Jobs
 	Daemon         Daemon
 
 	http     *http.Client
@@ -111,7 +112,7 @@ func New(opt Options) (*Client, error) {
 	c.Runs, c.Terminals, c.Ports, c.Files = Runs{c}, Terminals{c}, Ports{c}, Files{c, "computers"}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}
-	c.Images, c.Schedules, c.Daemon = Images{c}, Schedules{c}, Daemon{c}
+	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}
 	return c, nil
 }
 

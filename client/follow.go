@@ -24,7 +24,12 @@ const mostEvent = 16 << 20
 // error), or ctx ends. When the daemon or the guest goes away it goes on where
 // it was once they are back, for as long as Options.Patience allows.
 func (n Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error {
-	f := follower{c: n.c, id: id, next: offset, emit: emit}
+	f := follower{c: n.c, path: join("runs", string(id), "events"), next: offset, emit: emit}
+	return f.follow(ctx)
+}
+
+// follow goes on over as many connections as it takes.
+func (f *follower) follow(ctx context.Context) error {
 	var w wait
 	for {
 		f.heard, f.answered = false, false
@@ -42,7 +47,7 @@ func (n Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func
 		case f.answered && lost != nil:
 			w.since = time.Now() // a quiet run, and another daemon than the time before
 		}
-		if !n.c.again(ctx, &w, lost) {
+		if !f.c.again(ctx, &w, lost) {
 			return err
 		}
 	}
@@ -51,8 +56,8 @@ func (n Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func
 // follower is one Follow, over any number of connections.
 type follower struct {
 	c        *Client
-	id       holt.RunID
-	next     int64 // offset of the first byte that was not emitted
+	path     string // of the events
+	next     int64  // offset of the first byte that was not emitted
 	emit     func(holt.RunEvent) error
 	answered bool  // the daemon took this connection's request
 	heard    bool  // this connection brought more than an error
@@ -65,7 +70,7 @@ func (f *follower) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	query := url.Values{"offset": {strconv.FormatInt(f.next, 10)}}
-	resp, err := f.c.open(ctx, call{method: http.MethodGet, path: join("runs", string(f.id), "events"), query: query})
+	resp, err := f.c.open(ctx, call{method: http.MethodGet, path: f.path, query: query})
 	if err != nil {
 		return err
 	}

@@ -27,12 +27,14 @@ func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) 
 	defer leave()
 	return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
 		Key: key, Method: "computer.create", Request: spec,
-		Act:   func(ctx context.Context, claim *Claim) (holt.Computer, error) { return s.create(ctx, spec, claim) },
+		Act: func(ctx context.Context, claim *Claim) (holt.Computer, error) {
+			return s.createFor(ctx, spec, "", claim)
+		},
 		Again: s.Get,
 	})
 }
 
-func (s *Store) create(ctx context.Context, spec holt.ComputerSpec, claim *Claim) (holt.Computer, error) {
+func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.JobID, claim *Claim) (holt.Computer, error) {
 	img, err := s.cfg.pick(ctx, spec.Template)
 	if err != nil {
 		return holt.Computer{}, err
@@ -45,6 +47,7 @@ func (s *Store) create(ctx context.Context, spec holt.ComputerSpec, claim *Claim
 	if err != nil {
 		return holt.Computer{}, err
 	}
+	r.Job = job
 	unlock, err := s.seats.lock(ctx, r.ID)
 	if err != nil {
 		return holt.Computer{}, err

@@ -58,7 +58,7 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.
 	if err := s.table.saveBound(ctx, r, claim); err != nil {
 		return out, err
 	}
-	if l := s.seats.live(r.ID); l != nil && !r.owned {
+	if l := s.seats.live(r.ID); l != nil && !r.owned && r.Job == "" {
 		l.halt(ctx, s.cfg.Engine.Capabilities().PowerButton) // the guest writes back what it has in memory
 	}
 	m := &making{s: s, r: &r}

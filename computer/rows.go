@@ -86,7 +86,7 @@ type record struct {
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
 	workspace, workspace_name, owned, created, started, boot_ms, disk, moment, parent, parent_moment, call,
-	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms`
+	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job`
 
 func scanRecord(row *db.Row) record {
 	r := record{
@@ -94,7 +94,7 @@ func scanRecord(row *db.Row) record {
 			ID: holt.ComputerID(row.Text(0)), Name: row.Text(1), Template: row.Text(2),
 			State: holt.ComputerState(row.Text(4)), Reason: row.Text(5), Engine: row.Text(6),
 			CPUs: int(row.Int64(7)), MemoryMB: int(row.Int64(8)), DiskSizeMB: int(row.Int64(9)),
-			Workspace: row.Text(11), CreatedAt: time.Unix(0, row.Int64(13)).UTC(), BootMS: row.Int64(15),
+			Workspace: row.Text(11), CreatedAt: time.Unix(0, row.Int64(13)).UTC(), BootMS: row.Int64(15), Job: holt.JobID(row.Text(30)),
 		},
 		image:       row.Text(3),
 		workspaceID: holt.WorkspaceID(row.Text(10)),
@@ -226,10 +226,10 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 			parent = *r.Parent
 		}
 		return tx.Exec(`INSERT INTO computer (id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb, workspace, workspace_name,
-			owned, created, started, boot_ms, disk, moment, parent, parent_moment, call, idle_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+			owned, created, started, boot_ms, disk, moment, parent, parent_moment, call, idle_ms, job) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 			r.ID, r.Name, r.Template, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB, r.DiskSizeMB,
 			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk,
-			r.moment, parent.ID, parent.Moment, r.call, idleMS(r.IdleTimeout))
+			r.moment, parent.ID, parent.Moment, r.call, idleMS(r.IdleTimeout), r.Job)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"holt/computer"
 	"holt/db"
 	"holt/image"
+	"holt/job"
 	"holt/machine"
 	"holt/mount"
 	"holt/schedule"
@@ -60,6 +61,7 @@ type Daemon struct {
 	engine     machine.Engine
 	workspaces *Workspaces
 	computers  *computer.Store
+	jobs       *job.Store
 	tokens     *access.Tokens
 	schedules  *schedule.Store
 	firstToken string
@@ -89,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openTokens, d.openSchedules,
+		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openSchedules,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())
@@ -178,6 +180,9 @@ func (d *Daemon) Close() error {
 	}
 	if d.workspaces != nil {
 		errs = append(errs, d.workspaces.mounts.endForNow())
+	}
+	if d.jobs != nil {
+		d.jobs.Close()
 	}
 	if d.computers != nil {
 		errs = append(errs, d.computers.Close())

@@ -231,10 +231,10 @@ func (w *Workspaces) Get(ctx context.Context, ref string) (holt.Workspace, error
 	return shown, err
 }
 
-// List returns all workspaces in the order of their names. The figures of one
+// List returns all workspaces but those of jobs, in the order of their names. The figures of one
 // that is not open are those of when it was.
 func (w *Workspaces) List(ctx context.Context) ([]holt.Workspace, error) {
-	rows, err := w.table.rows(ctx, `WHERE state = 'ready' ORDER BY name`)
+	rows, err := w.table.rows(ctx, `WHERE state = 'ready' AND `+ofNoJob+` ORDER BY name`)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"holt/access"
 	"holt/computer"
 	"holt/db"
+	"holt/job"
 	"holt/schedule"
 )
 
@@ -19,7 +20,8 @@ const controlFile = "holt.db"
 // released is never changed: a change is a new migration at the end.
 var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema, computer.RunSchema,
 	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.MomentSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, lineageSchema, computer.IdleSchema,
-	computer.ScheduleSchema + schedule.Schema}
+	computer.ScheduleSchema + schedule.Schema,
+	computer.JobSchema, job.Schema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (

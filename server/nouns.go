@@ -33,6 +33,7 @@ type Nouns struct {
 	Archive        Archive
 	Images         Images
 	Schedules      Schedules
+	Jobs           Jobs
 	Daemon         Daemon
 }
 

@@ -56,6 +56,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.history(api)
 	s.archive(api)
 	s.schedules(api)
+	s.jobs(api)
 	s.daemon(api)
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
 		delete(api.OpenAPI().Components.Schemas.Map(), unused)

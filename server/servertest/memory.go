@@ -35,6 +35,7 @@ type Memory struct {
 	Kept    int // bytes of output kept for each run; 0: 4 MiB
 
 	dir     string
+	jobs    *jobSet // nil until they are opened
 	began   time.Time
 	ended   chan struct{}
 	endOnce sync.Once
@@ -81,7 +82,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Schedules: m.schedules, Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Daemon: daemon{m},
 	}
 }
 
@@ -91,6 +92,9 @@ func (m *Memory) Ended() <-chan struct{} { return m.ended }
 // Close ends all runs and terminals and waits for them.
 func (m *Memory) Close() {
 	m.closeSchedules()
+	if m.jobs != nil {
+		m.jobs.close()
+	}
 	m.mu.Lock()
 	all, terminals := slices.Clone(m.runs), slices.Clone(m.terminals)
 	m.mu.Unlock()

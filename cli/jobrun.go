@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+// jobFlags are what the flags of job run say besides the [holt.JobSpec].
+type jobFlags struct {
+	runFlags
+	image, in, out string
+	batchFlags
+}
+
+func (a *app) jobRun() *cobra.Command {
+	var spec holt.JobSpec
+	var flags jobFlags
+	cmd := &cobra.Command{
+		Use:   `run "shell command" | run -- PROGRAM ARGS… | run --batch FILE.jsonl`,
+		Short: "Run a command in a computer of its own that is thrown away",
+		Long: `Makes a computer from a template with the files of --in in its workspace, runs the
+command there, copies what it has left in the directory out (or --collect) into the
+directory --out of this machine, and throws the rest away. The command's output comes
+through as it is, its exit status is this command's. Ctrl-C cancels the job; a second one
+leaves at once. With --background it prints the job's id and leaves; holt job follow takes
+that. The daemon may be on another machine: files are sent.
+
+With --batch each line of a file is a job, over the flags as defaults:
+  {"id": "a", "command": "make", "in": "a.src", "env": {"K": "V"}, "timeout": "10m"}
+and also argv (instead of command), user, cwd, template, image, cpus, memory_mb, disk_size_mb
+and collect. Relative paths of in are seen from the file. A directory is sent once, however
+many jobs begin with it. Of each job DIR/ID gets the outputs, DIR/ID.log what it wrote, and
+DIR/results.jsonl a line when it has ended; DIR is --out, or FILE.out. With --resume lines
+that have a result there (of that id, with that content) are skipped, and jobs that go on
+are waited for. The exit status is 1 if a job failed.`,
+		Example: `  holt job run --in . --out results --timeout 10m "make test && cp report.xml out"
+  holt job run --template coding-agent --cpus 2 --memory-mb 2048 -- python3 -c 'print(6*7)'
+  holt job run --batch sizes.jsonl --parallel 8 --out results
+  holt job run --batch sizes.jsonl --parallel 8 --out results --resume --retry-failed`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			dash := cmd.ArgsLenAtDash()
+			if (flags.file != "" && len(args) == 0) || (flags.file == "" && (dash == 0 && len(args) > 0 || dash < 0 && len(args) == 1)) {
+				return nil
+			}
+			return holt.Errorf(holt.InvalidArgument, "job run needs one command, or --batch").
+				WithHint(`quote a shell command: holt job run "ls -l | wc -l"; or run a program: holt job run -- ls -l`)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmptyFlags(cmd); err != nil {
+				return err
+			}
+			if err := flags.fill(&spec, args, cmd.ArgsLenAtDash() == 0, a.getenv); err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if flags.file != "" {
+				return a.runBatch(cmd.Context(), c, spec, flags)
+			}
+			return a.runJob(cmd.Context(), c, spec, flags)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&spec.Template, "template", "", "what its computer is made from: a name, the path of a recipe, or an OCI image (default: base)")
+	f.StringVar(&flags.image, "image", "", "an OCI image as its template: docker://…, oci:… or docker-archive:…")
+	f.IntVar(&spec.CPUs, "cpus", 0, "virtual processors (default: 1)")
+	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
+	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")
+	f.StringVar(&flags.in, "in", "", "directory of this machine whose files its workspace begins with (default: none)")
+	f.StringVar(&spec.Workspace, "workspace", "", "begin with the files of this workspace instead, as they are, or NAME@CHECKPOINT")
+	f.StringVar(&flags.out, "out", "", "directory of this machine for its outputs (default: they are thrown away)")
+	f.StringVar((*string)(&spec.Collect), "collect", "", "directory of its workspace whose files are its outputs (default: out)")
+	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: 6h)")
+	f.StringArrayVarP(&flags.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to pass this shell's if it is set; may be repeated")
+	f.StringArrayVar(&flags.secrets, "secret", nil, "as --env, and the value shows as *** in the job's output and record")
+	f.StringVarP(&spec.Run.User, "user", "u", "", "Linux user (default: agent)")
+	f.StringVar((*string)(&spec.Run.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
+	f.BoolVar(&flags.background, "background", false, "print the job's id and leave")
+	f.BoolVar(&a.json, "json", false, "at the end, print the job with its output as one JSON object")
+	flags.add(cmd)
+	a.completeFlag(cmd, "template", a.templateNames)
+	a.completeFlag(cmd, "workspace", a.workspaceNames)
+	return cmd
+}
+
+// fill puts the command and the flags into spec.
+func (f *jobFlags) fill(spec *holt.JobSpec, args []string, program bool, getenv func(string) string) (err error) {
+	if f.file == "" {
+		if f.parallel != 0 || f.resume || f.retry {
+			return holt.Errorf(holt.InvalidArgument, "--parallel, --resume and --retry-failed are of --batch")
+		}
+		if err := commandInto(&spec.Run, append([]string{"job"}, args...), program); err != nil {
+			return err
+		}
+	} else if f.background {
+		return holt.Errorf(holt.InvalidArgument, "a batch is this command's: it cannot go on in the background").WithHint("its jobs can: when this command was killed, --resume finds them again")
+	}
+	if err := f.runFlags.into(&spec.Run, getenv); err != nil {
+		return err
+	}
+	if f.in != "" && spec.Workspace != "" {
+		return holt.Errorf(holt.InvalidArgument, "a job begins with the files of --in or with those of --workspace, not with both")
+	}
+	if f.background && f.out != "" {
+		return holt.Errorf(holt.InvalidArgument, "a job in the background has no outputs yet").WithHint("when it has ended: holt job outputs JOB DIR")
+	}
+	spec.Template, err = templateRef(spec.Template, f.image, "")
+	return err
+}
+
+// templateRef returns the template that is meant. Of a recipe file that is its absolute path: the daemon has another
+// working directory.
+func templateRef(template, image, dir string) (string, error) {
+	switch {
+	case image != "" && template != "":
+		return "", holt.Errorf(holt.InvalidArgument, "a job has a template or an image, not both")
+	case image != "" && !holt.OCIReference(image):
+		return "", holt.Errorf(holt.InvalidArgument, "%q is no OCI image", image).WithHint("as docker://debian:12, oci:DIR or docker-archive:FILE; holt image build makes a template of it")
+	case image != "":
+		return image, nil
+	case strings.Contains(template, "/") && !holt.OCIReference(template):
+		if dir != "" && !filepath.IsAbs(template) {
+			template = filepath.Join(dir, template)
+		}
+		return filepath.Abs(template)
+	}
+	return template, nil
+}
+
+// runJob runs one job.
+func (a *app) runJob(ctx context.Context, c *client.Client, spec holt.JobSpec, flags jobFlags) (err error) {
+	if flags.in != "" {
+		bar := a.begin("sending")
+		spec.Inputs, err = sendInputs(ctx, c, bar, flags.in)
+		bar.end()
+		if err != nil {
+			return err
+		}
+		defer dropInputs(c, spec.Inputs)
+	}
+	j, err := c.Jobs.Create(ctx, spec, "")
+	if err != nil {
+		return err
+	}
+	if flags.background {
+		if a.json {
+			return printJSON(a.Out, j)
+		}
+		fmt.Fprintln(a.Out, j.ID)
+		return nil
+	}
+	r := &remoteJob{remoteRun: remoteRun{a: a, c: c}, out: flags.out, own: true}
+	if a.json {
+		r.kept = &keptOutput{}
+	}
+	return r.follow(ctx, j.ID)
+}
+
+// sendInputs sends a directory for jobs to begin with.
+func sendInputs(ctx context.Context, c *client.Client, bar *bar, dir string) (id holt.JobInputsID, err error) {
+	if info, err := os.Stat(dir); err != nil {
+		return "", here(err, dir)
+	} else if !info.IsDir() {
+		return "", holt.Errorf(holt.InvalidArgument, "%s is not a directory", dir).WithHint("give the directory that it is in")
+	}
+	_, err = sendDir(ctx, bar, dir, transferFlags{}, func(ctx context.Context, r io.Reader) (holt.TransferReport, error) {
+		sent, err := c.Jobs.Send(ctx, r)
+		id = sent.ID
+		return sent.TransferReport, err
+	})
+	return id, err
+}
+
+// parting bounds what is done for a caller who has left.
+const parting = time.Minute
+
+// dropInputs says that no more jobs begin with inputs. If it does not get through they go by themselves.
+func dropInputs(c *client.Client, id holt.JobInputsID) {
+	late, cancel := context.WithTimeout(context.Background(), parting)
+	defer cancel()
+	_ = c.Jobs.Drop(late, id, "")
+}
+
+// fetchOutputs copies the outputs of a job into a directory.
+func fetchOutputs(ctx context.Context, c *client.Client, bar *bar, id holt.JobID, dir string) (holt.TransferReport, error) {
+	return receiveDir(ctx, bar, dir, transferFlags{}, func(ctx context.Context, w io.Writer) error { return c.Jobs.Outputs(ctx, id, w) })
+}
+
+// remoteJob is one job as this program follows it.
+type remoteJob struct {
+	remoteRun
+	out string // directory for its outputs; "": none
+	own bool   // it was begun here: Ctrl-C cancels it
+}
+
+// follow waits for the job's end and gets what it has left.
+func (r *remoteJob) follow(ctx context.Context, id holt.JobID) error {
+	signal.Ignore(syscall.SIGPIPE) // a write says so too, and then the job must end
+	err := r.c.Jobs.Follow(ctx, id, 0, r.event)
+	if r.own && (ctx.Err() != nil || errors.Is(err, syscall.EPIPE)) {
+		late, cancel := context.WithTimeout(context.Background(), parting)
+		defer cancel()
+		if _, lost := r.c.Jobs.Cancel(late, id, ""); lost != nil {
+			r.a.say("holt: the job %s goes on: %s", id, visible(lost.Error()))
+		}
+	}
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return exitStatus(128 + int(syscall.SIGPIPE))
+	case ctx.Err() != nil:
+		return err
+	case err != nil:
+		return runFailure{err}
+	}
+	j, err := r.c.Jobs.Get(ctx, id)
+	if err == nil {
+		err = r.fetch(ctx, &j)
+	}
+	if err != nil {
+		return runFailure{err}
+	}
+	return r.finish(j)
+}
+
+// fetch gets the job's outputs, and has them removed where they were.
+func (r *remoteJob) fetch(ctx context.Context, j *holt.Job) (err error) {
+	if j.Outputs == nil || !j.Outputs.Kept || r.out == "" && !r.own {
+		return nil
+	}
+	if r.out == "" {
+		r.a.say("holt: %s of outputs thrown away\nhint: --out DIR takes them", countOf(int(j.Outputs.Files), "file"))
+	} else {
+		bar := r.a.begin("fetching")
+		_, err = fetchOutputs(ctx, r.c, bar, j.ID, r.out)
+		bar.end()
+	}
+	if err == nil {
+		*j, err = r.c.Jobs.Release(ctx, j.ID, "")
+	}
+	return err
+}
+
+// finish makes the job's end this program's.
+func (r *remoteJob) finish(j holt.Job) error {
+	if r.kept != nil {
+		err := printJSON(r.a.Out, struct {
+			Job       holt.Job `json:"job"`
+			Stdout    string   `json:"stdout"` // bytes that are not UTF-8 are replaced
+			Stderr    string   `json:"stderr"`
+			Truncated bool     `json:"truncated,omitempty"`
+		}{j, r.kept.stdout.String(), r.kept.stderr.String(), r.kept.truncated})
+		if err != nil {
+			return runFailure{err}
+		}
+	}
+	switch {
+	case j.State == holt.JobCancelled:
+		return runFailure{holt.Errorf(holt.Conflict, "the job %s was cancelled", j.ID)}
+	case j.Error != nil:
+		return runFailure{j.Error}
+	case j.TimedOut && r.kept == nil:
+		r.a.say("holt: the command ran out of time and was ended\nhint: --timeout can be longer")
+	}
+	if j.ExitCode != 0 {
+		return exitStatus(j.ExitCode)
+	}
+	return nil
+}

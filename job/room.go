@@ -1,0 +1,158 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/machine"
+)
+
+// spareMB is what of its memory the host keeps when a job begins.
+const spareMB = 256
+
+// hostMemory is all that the host has, and what programs can still have of it.
+func hostMemory() (total, free int) {
+	total, free = math.MaxInt32, math.MaxInt32 // not known
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) == nil {
+		total = int(uint64(si.Totalram) * uint64(si.Unit) >> 20)
+	}
+	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
+		_, available := machine.ParseMeminfo(string(b))
+		free = int(available >> 20)
+	}
+	return total, free
+}
+
+// room says why a job of that memory cannot begin now; "" if it can. A lone one always
+// can: whether it really does its computer tells.
+func (s *Store) room(memoryMB int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := 0
+	for _, w := range s.active {
+		taken += w.memoryMB
+	}
+	total, free := s.cfg.Memory()
+	switch {
+	case time.Now().Before(s.until):
+		return "the host had no room for another computer"
+	case len(s.active) == 0:
+		return ""
+	case len(s.active) >= s.cfg.Most:
+		return fmt.Sprintf("%d jobs run already", len(s.active))
+	case taken+memoryMB > total/4*3:
+		return fmt.Sprintf("jobs that run have %d MiB of memory already", taken)
+	case free < memoryMB+spareMB:
+		return fmt.Sprintf("the host has %d MiB of memory left", free)
+	}
+	return ""
+}
+
+// dispatch begins jobs in the order in which they came, as there is room.
+func (s *Store) dispatch() {
+	for {
+		wait, err := s.begin(s.ctx)
+		if err != nil && s.ctx.Err() == nil {
+			s.log.Error("begin jobs", "err", err)
+			wait = true
+		}
+		var later <-chan time.Time
+		if wait {
+			later = time.After(look)
+		}
+		select {
+		case <-s.bell:
+		case <-later:
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// mostWaiting is how many of the jobs that wait are looked at.
+const mostWaiting = 128
+
+// begin begins what can. wait says that something is left that only time makes room for.
+func (s *Store) begin(ctx context.Context) (wait bool, err error) {
+	list, err := s.table.list(ctx, `WHERE ended = 0 ORDER BY seq LIMIT ?`, mostWaiting+s.cfg.Most)
+	if err != nil {
+		return false, err
+	}
+	for _, r := range list {
+		s.mu.Lock()
+		busy := s.active[r.ID] != nil
+		s.mu.Unlock()
+		if busy {
+			continue
+		}
+		if r.State == holt.JobQueued && !r.cancelled {
+			if s.cfg.Computers.Draining() {
+				return true, nil
+			}
+			if why := s.room(r.Spec.MemoryMB); why != "" {
+				return true, s.waits(ctx, r, why)
+			}
+		}
+		if s.ctx.Err() != nil {
+			return false, nil
+		}
+		s.take(r)
+	}
+	return false, nil
+}
+
+// waits says of the job that is next why it waits.
+func (s *Store) waits(ctx context.Context, r record, why string) error {
+	if r.Reason == why {
+		return nil
+	}
+	r.Reason = why
+	return s.table.save(ctx, r)
+}
+
+// take gives a job to a worker of its own.
+func (s *Store) take(r record) {
+	w := &worker{s: s, r: r, memoryMB: r.Spec.MemoryMB}
+	w.ctx, w.cancel = context.WithCancelCause(s.ctx)
+	s.mu.Lock()
+	s.active[r.ID] = w
+	s.mu.Unlock()
+	if r.cancelled {
+		w.cancel(errCancelled)
+	}
+	s.wg.Go(func() {
+		w.do()
+		w.cancel(nil)
+		s.mu.Lock()
+		delete(s.active, r.ID)
+		s.mu.Unlock()
+		s.tell()
+		s.ring()
+	})
+}
+
+// stop ends what a job does, if it does something.
+func (s *Store) stop(id holt.JobID) {
+	s.mu.Lock()
+	w := s.active[id]
+	s.mu.Unlock()
+	if w != nil {
+		w.cancel(errCancelled)
+		return
+	}
+	s.ring()
+}
+
+// pause lets no job begin for a while: the host had no room for one.
+func (s *Store) pause(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until = time.Now().Add(d)
+}
