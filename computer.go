@@ -83,7 +83,7 @@ type Run struct {
 	ExitCode   int        `json:"exit_code" doc:"exit status; 128 + signal number when a signal ended it; meaningful once exited"`
 	Signal     string     `json:"signal,omitempty" doc:"the signal that ended it, as SIGTERM"`
 	TimedOut   bool       `json:"timed_out,omitempty"`
-	Background int        `json:"background,omitempty" doc:"processes of the run still alive when it ended"`
+	Background int        `json:"background,omitempty" doc:"processes of the run still alive when it ended; of a single run, those left now as far as its computer answers"`
 	StartedAt  time.Time  `json:"started_at"`
 	EndedAt    *time.Time `json:"ended_at,omitempty"`
 }

@@ -4,6 +4,7 @@ package holt
 type ForkPoint struct {
 	ID         WorkspaceID `json:"id" doc:"the workspace it was forked from"`
 	Name       string      `json:"name,omitempty" doc:"its name; absent once it is deleted"`
+	Was        string      `json:"was,omitempty" doc:"the name that it had when it was deleted"`
 	Checkpoint string      `json:"checkpoint" doc:"the checkpoint that both had then"`
 }
 

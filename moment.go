@@ -57,6 +57,7 @@ type DeletedComputer struct {
 type Origin struct {
 	ID     ComputerID `json:"id" doc:"the computer it was forked from"`
 	Name   string     `json:"name,omitempty" doc:"its name; absent once it is deleted"`
+	Was    string     `json:"was,omitempty" doc:"the name that it had when it was deleted"`
 	Moment MomentID   `json:"moment" doc:"the moment it began with"`
 }
 
@@ -67,8 +68,7 @@ type SnapshotSpec struct {
 
 // MomentRestoreSpec says what a restore makes of the present.
 type MomentRestoreSpec struct {
-	Computer string `json:"computer,omitempty" doc:"whose moment it must be, by name or id; default: whoever's it is"`
-	Name     string `json:"name,omitempty" doc:"of the moment that the present becomes, a DNS label; default: before-restore, or that and a number"`
+	Name string `json:"name,omitempty" doc:"of the moment that the present becomes, a DNS label; default: before-restore, or that and a number"`
 }
 
 // RestoredComputer is a computer that went back to a moment.
@@ -79,7 +79,7 @@ type RestoredComputer struct {
 
 // ComputerForkSpec says what to fork and how often.
 type ComputerForkSpec struct {
-	At    string `json:"at,omitempty" doc:"a moment of the computer, by name or id; default: now, or what it is paused at"`
+	At    string `json:"at,omitempty" doc:"a moment of the computer, by name or id, or COMPUTER@MOMENT; default: now, or what it is paused at"`
 	Name  string `json:"name,omitempty" doc:"of the fork, or what the names of several begin with; default: the computer's, and a number"`
 	Count int    `json:"count,omitempty" minimum:"1" maximum:"100" doc:"how many forks to make of the same moment; default 1"`
 }

@@ -115,9 +115,10 @@ type Image struct {
 	Built     bool       `json:"built" doc:"false: a known recipe that was not built yet, or has changed since it was"`
 	Digest    string     `json:"digest,omitempty" doc:"of everything that went into it"`
 	MinDiskMB int        `json:"min_disk_mb,omitempty" doc:"smallest root disk it fits on, MiB"`
-	Bytes     int64      `json:"bytes,omitempty" doc:"what it takes on the host"`
+	Bytes     int64      `json:"bytes,omitempty" doc:"what it takes on the host, with the machines that were booted from it and are kept"`
 	BuiltAt   *time.Time `json:"built_at,omitempty"`
 	Computers int        `json:"computers,omitempty" doc:"how many computers' disks stand on it, of every daemon that shares the images"`
+	Unbooted  *Shape     `json:"unbooted,omitempty" doc:"nobody has booted it since it was built; the shape in which a daemon is to"`
 	Ready     []Shape    `json:"ready,omitempty" doc:"shapes in which it was booted and is kept: new computers of these go on from there, others boot"`
 }
 

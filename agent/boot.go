@@ -56,6 +56,7 @@ func Boot() {
 		{"prepare /run", prepareRun},
 		{"enter the root file system", enterRoot},
 		{"mount cgroups", mountCgroups},
+		{"mount /dev/pts", mountTerminals},
 		{"start the agent", b.startAgent},
 		{"prepare to list connections", loadDiag},
 		{"start /sbin/init", b.becomeInit},
@@ -257,6 +258,16 @@ func mountCgroups() error {
 	return nil
 }
 
+// mountTerminals mounts devpts as systemd would, which leaves it so: the agent opens
+// terminals before systemd comes to that.
+func mountTerminals() error {
+	const dir = "/dev/pts"
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return unix.Mount("devpts", dir, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=620,gid=5,ptmxmode=000")
+}
+
 // startAgent starts the agent in its own session and cgroup.
 func (b *boot) startAgent() error {
 	files := syscall.Rlimit{Cur: openFiles, Max: mostFiles}
@@ -293,7 +304,6 @@ func (b *boot) becomeInit() error {
 // somebody to reap orphans.
 func (b *boot) ownInit() error {
 	for _, m := range []struct{ source, dir, options string }{
-		{"devpts", "/dev/pts", "ptmxmode=666,mode=620,gid=5"},
 		{"tmpfs", "/dev/shm", "mode=1777"},
 		{"tmpfs", "/tmp", "mode=1777"},
 	} {

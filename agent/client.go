@@ -40,6 +40,8 @@ type Identity struct {
 	MachineID string `json:"machine_id,omitempty"`
 	// Restored: the machine goes on from a moment; its TCP connections to elsewhere end.
 	Restored bool `json:"restored,omitempty"`
+	// NewHostKeys has SSH host keys made new, if there are any, as a machine id does.
+	NewHostKeys bool `json:"new_host_keys,omitempty"`
 	// DiskSizeMB is how large its root disk is, MiB, if it was made larger: the machine
 	// waits until it sees that, and grows its root file system.
 	DiskSizeMB int `json:"disk_size_mb,omitempty"`
@@ -54,7 +56,7 @@ type Identified struct {
 	// that nothing else gets. Nil unless it was.
 	Drawn []byte `json:"drawn,omitempty"`
 	// HostKeys are the fingerprints of its SSH host keys (ssh-keygen -l), and FormerKeys of those
-	// it had before, if it was given a machine id.
+	// it had before, if it was to make new ones.
 	HostKeys   []string `json:"host_keys,omitempty"`
 	FormerKeys []string `json:"former_keys,omitempty"`
 	Ended      int      `json:"ended,omitempty"` // connections that were reset
@@ -321,16 +323,6 @@ func (c *Client) Ready(ctx context.Context, units []string, limit time.Duration)
 	err := c.call(ctx, opReady, readyArgs{Units: units, LimitMS: limit.Milliseconds()}, &r)
 	return vetReadiness(r, units), err
 }
-
-// Freeze flushes and freezes the root file system until Thaw or until limit has
-// passed (zero: 10 s; at most 60 s).
-func (c *Client) Freeze(ctx context.Context, limit time.Duration) error {
-	return c.call(ctx, opFreeze, freezeArgs{LimitMS: limit.Milliseconds()}, nil)
-}
-
-// Thaw ends a freeze. Without one, or when the limit has ended it, it is
-// Conflict: what was done meanwhile was not done on a frozen disk.
-func (c *Client) Thaw(ctx context.Context) error { return c.call(ctx, opThaw, nil, nil) }
 
 // Sync has the guest's kernel write what it holds of the workspace in memory:
 // pages that programs changed through mmap. Conflict while it does already.

@@ -1,7 +1,6 @@
 // Package agent is what runs inside a computer and the host's way to speak to
 // it. [Serve] is the guest's side of the control channel: it runs commands,
-// keeps terminals, handles files, dials ports, freezes the disk and shuts the
-// machine down.
+// keeps terminals, handles files, dials ports and shuts the machine down.
 // [ServeFiles] pumps the workspace's FUSE messages to the host. [Boot], as PID 1
 // of an initramfs, brings the machine up. [Client] is the host's side of the
 // control channel.
@@ -31,7 +30,4 @@
 //
 // An agent that is PID 1 inherits orphans, and os/exec must not lose its
 // children to their reaper: all processes are started and waited for in proc.go.
-//
-// The root file system may be frozen: between freeze and thaw the agent
-// writes to no file on it.
 package agent

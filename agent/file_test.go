@@ -156,7 +156,8 @@ func TestFileErrors(t *testing.T) {
 	wantCode(t, "remove nothing", c.Remove(ctx, dir+"/none", false), holt.NotFound)
 	wantCode(t, "remove everything", c.Remove(ctx, "/..", true), holt.InvalidArgument)
 	wantCode(t, "rename nothing", c.Rename(ctx, dir+"/none", dir+"/x"), holt.NotFound)
-	wantCode(t, "freeze a host", c.Freeze(ctx, 0), holt.Unsupported)
+	_, err = c.Ready(ctx, nil, 0)
+	wantCode(t, "a host that is ready", err, holt.Unsupported)
 	if _, err := c.Configure(ctx, Identity{Hostname: "einstein"}); err != nil {
 		t.Error(err)
 	}

@@ -116,6 +116,28 @@ func vetRun(r holt.Run) (holt.Run, error) {
 	return r, nil
 }
 
+// maxTold is how much of what a terminal runs is taken from its guest, bytes.
+const maxTold = 4 << 10
+
+// toldSpec returns the beginning of what a terminal runs, as a guest says it. Of those that the
+// host opened the host itself knows all.
+func toldSpec(s holt.TerminalSpec) holt.TerminalSpec {
+	left := maxTold
+	cut := func(word string) string {
+		word = word[:min(len(word), left)]
+		left = max(0, left-len(word)-1)
+		return word
+	}
+	told := holt.TerminalSpec{User: cut(s.User), Cwd: holt.OSString(cut(string(s.Cwd))), Command: holt.OSString(cut(string(s.Command))), Size: s.Size}
+	for _, arg := range s.Argv {
+		if left == 0 {
+			break
+		}
+		told.Argv = append(told.Argv, cut(arg))
+	}
+	return told
+}
+
 // vetTerminal bounds what a guest says of a terminal. Its name and what it runs
 // are stored.
 func vetTerminal(t holt.Terminal) (holt.Terminal, error) {
@@ -131,14 +153,8 @@ func vetTerminal(t holt.Terminal) (holt.Terminal, error) {
 	if t.Signal != "" && !signalRE.MatchString(t.Signal) {
 		return holt.Terminal{}, holt.Errorf(holt.Corrupt, "guest says that a terminal was ended by %q", clip(t.Signal))
 	}
-	size := len(t.Spec.Command) + len(t.Spec.Cwd) + len(t.Spec.User)
-	for _, arg := range t.Spec.Argv {
-		size += len(arg) + 1
-	}
-	if size > maxSpec {
-		return holt.Terminal{}, holt.Errorf(holt.Corrupt, "guest says that a terminal runs a command of %d bytes", size)
-	}
-	t.Spec.Env, t.Spec.Name = nil, t.Name
+	t.Spec = toldSpec(t.Spec)
+	t.Spec.Name = t.Name
 	t.Size, t.Attached = bounded(t.Size), min(max(0, t.Attached), maxAttached)
 	return t, nil
 }

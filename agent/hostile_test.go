@@ -345,6 +345,33 @@ func FuzzTerminal(f *testing.F) {
 	})
 }
 
+// Of what a guest says that its terminals run only the beginning is kept: it is stored.
+func TestHostileTerminalSpec(t *testing.T) {
+	long := string(bytes.Repeat([]byte("x"), maxSpec/4))
+	told := holt.Terminal{ID: "term_aaaaaaaaaaaaaaaa", Name: "main", State: holt.TerminalRunning, Spec: holt.TerminalSpec{
+		Cwd: "/root", User: "root", Command: "top", Argv: holt.OSStrings{"a", long, long}, Env: map[holt.OSString]holt.OSString{"A": "b"}}}
+	c := hostile(t, eachStream(func(st *yamux.Stream) {
+		readMessage(st, new(request))
+		writeAnswer(st, told, nil)
+		st.Close()
+	}))
+	got, err := c.CloseTerminal(t.Context(), told.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := 0
+	for _, arg := range got.Spec.Argv {
+		size += len(arg) + 1
+	}
+	if s := got.Spec; s.Cwd != "/root" || s.User != "root" || s.Command != "top" || len(s.Argv) != 2 || s.Argv[0] != "a" || size > maxTold || s.Env != nil {
+		t.Errorf("%d arguments of %d bytes, %.40q in %q as %q", len(s.Argv), size, s.Command, s.Cwd, s.User)
+	}
+	empty := toldSpec(holt.TerminalSpec{Argv: make(holt.OSStrings, 2*maxTold)})
+	if len(empty.Argv) > maxTold {
+		t.Errorf("%d arguments", len(empty.Argv))
+	}
+}
+
 // A guest that says something of a terminal that cannot be ends the attachment only.
 func TestHostileTerminal(t *testing.T) {
 	good := holt.Terminal{ID: "term_aaaaaaaaaaaaaaaa", Name: "main", State: holt.TerminalRunning}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -20,7 +21,7 @@ const (
 func openPTY(uid uint32, size holt.TerminalSize) (master, slave *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, holt.Errorf(holt.TooMany, "open a pseudo-terminal: %w", err)
+		return nil, nil, noPTY(err)
 	}
 	m := os.NewFile(uintptr(fd), "/dev/ptmx")
 	defer func() {
@@ -45,6 +46,16 @@ func openPTY(uid uint32, size holt.TerminalSize) (master, slave *os.File, err er
 		return nil, nil, fmt.Errorf("prepare pseudo-terminal: %w", err)
 	}
 	return m, slave, nil
+}
+
+// noPTY is the error for who gets no pseudo-terminal.
+func noPTY(err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return holt.Errorf(holt.TooMany, "open a pseudo-terminal: %w", err).
+			WithHint("the computer has none left: end some of its terminals, or of what else holds them")
+	}
+	return holt.Errorf(holt.Unavailable, "open a pseudo-terminal: %w", err).
+		WithHint("/dev/ptmx and the file system at /dev/pts must be there in the computer")
 }
 
 // bounded returns a size that programs can work with.

@@ -19,12 +19,15 @@ var machineIDRE = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // renew makes a machine that goes on from a moment one of its own: another than
 // its siblings, if it is given a machine id, and in any case without the
-// connections that somebody else may have, or nobody.
+// connections that somebody else may have, or nobody. One that boots for the first time
+// only lacks SSH host keys of its own: its image may have some.
 func renew(ctx context.Context, root string, id Identity) (done Identified, err error) {
 	if id.MachineID != "" {
 		if err := setMachineID(root, id.MachineID); err != nil {
 			return done, err
 		}
+	}
+	if id.MachineID != "" || id.NewHostKeys {
 		if done.FormerKeys, done.HostKeys, err = newHostKeys(ctx, filepath.Join(root, "etc/ssh")); err != nil {
 			return done, err
 		}

@@ -64,6 +64,11 @@ func TestRenew(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	done, err = renew(t.Context(), root, Identity{NewHostKeys: true}) // it boots for the first time
+	if err != nil || done.MachineID != id.MachineID || !slices.Equal(done.FormerKeys, former) || len(done.HostKeys) != 2 || slices.Contains(former, done.HostKeys[0]) {
+		t.Errorf("new keys alone: %+v, %v; it had %v", done, err, former)
+	}
+	former = done.HostKeys
 	var names []string
 	entries, _ := os.ReadDir(filepath.Join(root, "etc/ssh"))
 	for _, e := range entries {

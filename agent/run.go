@@ -38,8 +38,9 @@ type run struct {
 	input   input
 	secrets []string // what is masked in the output, the longest first
 
-	mu   sync.Mutex
-	info holt.Run
+	mu     sync.Mutex
+	info   holt.Run
+	killed bool // all its processes were
 }
 
 // streams are the agent's ends of a run's standard streams.
@@ -52,6 +53,37 @@ func (r *run) snapshot() holt.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.info
+}
+
+// now is snapshot with what is left of an ended run at this moment.
+func (r *run) now() holt.Run {
+	info := r.snapshot()
+	if info.State == holt.RunExited && info.Background > 0 {
+		info.Background = r.left()
+	}
+	return info
+}
+
+// left counts the run's processes. Killed ones do not count, though it may take
+// them a moment to end.
+func (r *run) left() int {
+	n := len(r.group.pids())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.killed {
+		return 0
+	}
+	return n
+}
+
+// signal sends a signal to all processes of the run and returns how many there were.
+func (r *run) signal(sig unix.Signal) int {
+	if sig == unix.SIGKILL {
+		r.mu.Lock()
+		r.killed = true
+		r.mu.Unlock()
+	}
+	return r.group.signal(sig)
 }
 
 // command is what a spec comes down to.
@@ -360,7 +392,7 @@ func (r *run) supervise(log *slog.Logger) {
 
 // finish makes the end known.
 func (r *run) finish(status unix.WaitStatus) {
-	left := len(r.group.pids())
+	left := r.left()
 	if left == 0 {
 		r.group.remove()
 	}
@@ -378,8 +410,8 @@ func (r *run) expire() {
 	r.mu.Lock()
 	r.info.TimedOut = true
 	r.mu.Unlock()
-	r.group.signal(unix.SIGTERM)
-	time.AfterFunc(killGrace, func() { r.group.kill() })
+	r.signal(unix.SIGTERM)
+	time.AfterFunc(killGrace, func() { r.signal(unix.SIGKILL) })
 }
 
 // collect moves one stream into the ring until its end, or until the grace

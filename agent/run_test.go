@@ -141,19 +141,37 @@ func TestBackgroundChild(t *testing.T) {
 	}
 	sh(t, c, "echo go > /home/agent/fifo; until [ -s /home/agent/proof ]; do sleep 0.01; done")
 
-	r = runToEnd(t, c, holt.RunSpec{Command: "sleep 1000 & sleep 1000 & exit 7"})
+	r = runToEnd(t, c, holt.RunSpec{Command: "sleep 20 & sleep 20 & exit 7"})
 	if r.ExitCode != 7 || r.Background != 2 {
 		t.Errorf("exit code %d, background %d, want 7 and 2", r.ExitCode, r.Background)
 	}
-	err := c.SignalRun(t.Context(), r.ID, "SIGKILL")
-	if err != nil {
+	now, err := c.GetRun(t.Context(), r.ID)
+	if err != nil || now.Background != 2 {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if err = c.SignalRun(t.Context(), r.ID, "SIGKILL"); err != nil {
 		t.Fatalf("kill what was left: %v", err)
+	}
+	if now, err := c.GetRun(t.Context(), r.ID); err != nil || now.Background != 0 {
+		t.Errorf("after it was killed: %+v, %v", now, err)
 	}
 	sh(t, c, "while pgrep -x sleep; do sleep 0.01; done")
 	for err == nil { // one that was killed before it had become sleep may take a moment
 		err = c.SignalRun(t.Context(), r.ID, "SIGKILL")
 	}
 	wantCode(t, "kill again", err, holt.Conflict)
+
+	id = holt.NewRunID()
+	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: "for i in {1..50}; do sleep 1000 & done; wait"}); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, c, "until [ $(pgrep -cx sleep) = 50 ]; do sleep 0.01; done")
+	if err := c.SignalRun(t.Context(), id, "KILL"); err != nil {
+		t.Fatal(err)
+	}
+	if r := follow(t, c, id, 0); r.Signal != "SIGKILL" || r.Background != 0 {
+		t.Errorf("a run that was killed: %+v", r.Run)
+	}
 }
 
 func TestTimeoutAndSignals(t *testing.T) {

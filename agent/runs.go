@@ -242,7 +242,7 @@ func (s *Server) getRun(ctx context.Context, raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.snapshot(), nil
+	return r.now(), nil
 }
 
 func (s *Server) signalRun(ctx context.Context, raw json.RawMessage) (any, error) {
@@ -258,7 +258,7 @@ func (s *Server) signalRun(ctx context.Context, raw json.RawMessage) (any, error
 	if err != nil {
 		return nil, err
 	}
-	if r.group.signal(sig) == 0 {
+	if r.signal(sig) == 0 {
 		return nil, holt.Errorf(holt.Conflict, "run %s has no process left", args.ID)
 	}
 	return nil, nil

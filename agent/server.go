@@ -41,7 +41,7 @@ type ServerOptions struct {
 	// has to know.
 	Ending func()
 	// Machine says that this process may act for the whole machine: set its
-	// clock and host name, freeze its disk, power it off. An agent that is a
+	// clock and host name, power it off. An agent that is a
 	// process on somebody's host must not.
 	Machine bool
 	// Cgroup is the directory under the cgroup2 mount for runs; "" means
@@ -63,7 +63,6 @@ type Server struct {
 	bootID   string // of the kernel
 	runs     *runTable
 	terms    *terminalTable
-	frost    frost
 	syncing  chan struct{} // a token while the workspace is synced
 	looking  chan struct{} // a token while the files of the root disk are listed
 	streams  chan struct{} // a token for each operation
@@ -124,8 +123,6 @@ func newServer(opt ServerOptions) *Server {
 		opHello:      s.hello,
 		opConfigure:  s.configure,
 		opReady:      s.ready,
-		opFreeze:     s.freeze,
-		opThaw:       s.thaw,
 		opSync:       s.sync,
 		opShutdown:   s.shutdown,
 		opRunStart:   s.startRun,

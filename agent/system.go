@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -23,85 +21,16 @@ import (
 )
 
 const (
-	ioctlFreeze = 0xc0045877 // FIFREEZE, linux/fs.h
-	ioctlThaw   = 0xc0045878 // FITHAW
 	ioctlAdd    = 0x40085203 // RNDADDENTROPY, linux/random.h
 	ioctlReseed = 0x5207     // RNDRESEEDCRNG
 
-	freezeDefault = 10 * time.Second
-	freezeMost    = time.Minute
-	maxEntropy    = 512 // bytes
-	drawnBytes    = 32
-	maxHosts      = 256 // entries
+	maxEntropy = 512 // bytes
+	drawnBytes = 32
+	maxHosts   = 256 // entries
 )
-
-// frost is the freeze of the root file system, if there is one.
-type frost struct {
-	mu    sync.Mutex
-	root  *os.File
-	timer *time.Timer
-}
 
 var errNoMachine = holt.Errorf(holt.Unsupported, "this agent does not own its machine").
 	WithHint("the local engine's machines share the host's disk, clock and power")
-
-func (s *Server) freeze(ctx context.Context, raw json.RawMessage) (any, error) {
-	args, err := decode[freezeArgs](raw)
-	if err != nil {
-		return nil, err
-	}
-	if !s.opt.Machine {
-		return nil, errNoMachine
-	}
-	limit := time.Duration(args.LimitMS) * time.Millisecond
-	if limit == 0 {
-		limit = freezeDefault
-	}
-	if limit < 0 || limit > freezeMost {
-		return nil, holt.Errorf(holt.InvalidArgument, "a freeze of %v is not allowed; at most %v", limit, freezeMost)
-	}
-	return nil, s.frost.freeze("/", limit, s.log)
-}
-
-// freeze holds the file system at path until thaw, or for limit.
-func (f *frost) freeze(path string, limit time.Duration, log *slog.Logger) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.root != nil {
-		return holt.Errorf(holt.Conflict, "the root file system is frozen already")
-	}
-	root, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	if err := unix.IoctlSetInt(int(root.Fd()), ioctlFreeze, 0); err != nil {
-		root.Close()
-		return holt.Errorf(holt.Unsupported, "freeze %s: %w", path, err)
-	}
-	f.root = root
-	f.timer = time.AfterFunc(limit, func() {
-		if f.thaw() == nil {
-			log.Warn("root file system thawed: nobody did in time", "limit", limit)
-		}
-	})
-	return nil
-}
-
-func (f *frost) thaw() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.root == nil {
-		return holt.Errorf(holt.Conflict, "the root file system is not frozen, or no longer")
-	}
-	f.timer.Stop()
-	err := unix.IoctlSetInt(int(f.root.Fd()), ioctlThaw, 0)
-	f.root.Close()
-	f.root = nil
-	if err != nil {
-		return fmt.Errorf("thaw: %w", err)
-	}
-	return nil
-}
 
 // sync writes the dirty pages of the workspace. It cannot be interrupted, so
 // there is one at a time: a host that asks again and again gets no more threads.
@@ -123,17 +52,9 @@ func (s *Server) sync(context.Context, json.RawMessage) (any, error) {
 	return nil, nil
 }
 
-func (s *Server) thaw(ctx context.Context, _ json.RawMessage) (any, error) {
-	if !s.opt.Machine {
-		return nil, errNoMachine
-	}
-	return nil, s.frost.thaw()
-}
-
 // shutdown begins a power-off and lets the answer out first, unless systemd
 // begins it: that ends the agent last.
 func (s *Server) shutdown(ctx context.Context, _ json.RawMessage) (any, error) {
-	s.frost.thaw() // a frozen disk cannot be unmounted
 	if !s.opt.Machine {
 		s.log.Info("shutting down")
 		time.AfterFunc(answerTime, s.halt)

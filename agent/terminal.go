@@ -238,7 +238,7 @@ func (t *terminal) resize(by *attachment, size holt.TerminalSize) error {
 	size = bounded(size)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if size == t.info.Size {
+	if size == t.info.Size || t.info.State != holt.TerminalRunning {
 		return nil
 	}
 	if err := setSize(t.pty, size); err != nil {

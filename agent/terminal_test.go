@@ -351,6 +351,10 @@ func TestTerminalSignals(t *testing.T) {
 	if end, err := c.CloseTerminal(ctx, deaf.ID); err != nil || end.Signal != "SIGKILL" {
 		t.Errorf("a deaf one: %+v, %v", end, err)
 	}
+	late := watch(t, c, deaf.ID, holt.AttachSpec{Offset: -1, Size: holt.TerminalSize{Rows: 10, Cols: 40}})
+	if end := late.ends(t); end.Signal != "SIGKILL" || end.Size.Rows != 24 || !bytes.Contains(late.text, []byte("ready")) {
+		t.Errorf("attached to what has ended: %+v, %q", end, late.text)
+	}
 	wantCode(t, "no such terminal", c.SignalTerminal(ctx, holt.NewTerminalID(), "TERM"), holt.NotFound)
 	wantCode(t, "no such signal", c.SignalTerminal(ctx, deaf.ID, "NO"), holt.InvalidArgument)
 	killed := openTerm(t, c, holt.TerminalSpec{Name: "c", Argv: []string{"sh", "-c", "sleep 1000 & sleep 1000"}})

@@ -127,6 +127,8 @@ func TestMachine(t *testing.T) {
 	fs := serveFS(t, v.dial(t, machine.PortFiles), newTestFS())
 	c := v.client(t)
 	first := hello(t, c)
+	early := openTerm(t, c, holt.TerminalSpec{Command: "tty", Cwd: "/"}) // before systemd has mounted anything
+	watch(t, c, early.ID, holt.AttachSpec{Offset: -1}).shows(t, "/dev/pts/0")
 	<-fs.begun
 	t.Log(sh(t, c, "id; cat /proc/self/cgroup /proc/self/oom_score_adj; ls /sys/fs/cgroup; df; ip a; cat /etc/resolv.conf; ulimit -n"))
 	sums := strings.Fields(sh(t, c, `cd /home/agent; head -c 4000000 /dev/urandom | tee big | sha256sum; sync big
@@ -224,15 +226,9 @@ func rootDisk(t *testing.T, c *Client) {
 	sh(t, c, "rm -r /opt/heap /etc/new")
 }
 
-// identity freezes and thaws the machine and gives it another name and time.
+// identity gives the machine another name and time.
 func identity(t *testing.T, c *Client) {
 	t.Helper()
-	if err := c.Freeze(t.Context(), time.Minute); err != nil {
-		t.Error(err)
-	}
-	if err := c.Thaw(t.Context()); err != nil {
-		t.Error(err)
-	}
 	now := time.Now().Add(time.Hour)
 	machine := strings.Repeat("5eed", 8)
 	done, err := c.Configure(t.Context(), Identity{Hostname: "curie", Now: now, Entropy: make([]byte, 64), MachineID: machine, Restored: true})

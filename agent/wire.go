@@ -395,10 +395,6 @@ type dialArgs struct {
 	Address string `json:"address"`
 }
 
-type freezeArgs struct {
-	LimitMS int64 `json:"limit_ms,omitempty"`
-}
-
 type readyArgs struct {
 	Units   []string `json:"units,omitempty"`
 	LimitMS int64    `json:"limit_ms,omitempty"`
@@ -415,8 +411,6 @@ const (
 	opMeasure    = "measure"
 	opConfigure  = "configure"
 	opReady      = "ready"
-	opFreeze     = "freeze"
-	opThaw       = "thaw"
 	opSync       = "sync"
 	opShutdown   = "shutdown"
 	opInventory  = "inventory"

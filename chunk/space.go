@@ -256,8 +256,16 @@ func (a *Archive) Remove(ctx context.Context, name string, parts ...string) erro
 
 // Drop removes a space with all its parts. It needs the store only to remove
 // objects, which Collect does later if the store cannot be asked now; an index
-// that is lost before that brings the space back.
+// that is lost before that brings the space back. So does a put that a store
+// ends after the next collection: it has then to be dropped again.
 func (a *Archive) Drop(ctx context.Context, name string) error {
+	// If a change failed behind the store, as a put that was cut off, that may have
+	// a space of which the index knows nothing: the index then says that it is gone.
+	if a.tornSoFar() == 0 {
+		if s, err := a.space(ctx, name); err != nil || s.seq == 0 {
+			return err
+		}
+	}
 	return a.update(ctx, name, update{gone: true, change: func(s *space) error {
 		clear(s.parts)
 		return nil

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"holt"
+	"holt/client"
 )
 
 const (
@@ -32,7 +33,8 @@ that runs, or a new one, which is what the flags are for. A stopped computer is 
 
 What it has shown (the last MiB) is shown again; then it is as if one sat there. Any
 number of people may be attached; its size is that of who came or resized last. When its
-program ends, its exit status is this command's.
+program ends, its exit status is this command's. By its id (holt terminal list) one that
+has ended can be attached to, too: it shows what it showed last.
 
 Ctrl-\ leaves and lets the terminal run; --detach-key, or $HOLT_DETACH_KEY, is another
 key (ctrl-a to ctrl-z, ctrl-\, ctrl-], ctrl-^ or ctrl-_) or none. If the daemon restarts
@@ -48,17 +50,20 @@ When standard input is not a terminal, its bytes are typed; at their end it goes
 			if err := refuseEmptyFlags(cmd); err != nil {
 				return err
 			}
+			s := &session{a: a, computer: args[0], in: make(chan holt.TerminalInput)}
+			if id, err := holt.ParseTerminalID(append(args, "")[1]); err == nil {
+				s.id, args = id, args[:1]
+			}
 			if err := flags.into(a, args); err != nil {
 				return err
 			}
 			if !cmd.Flags().Changed("detach-key") && a.getenv(envDetachKey) != "" {
 				key = a.getenv(envDetachKey)
 			}
-			detach, err := parseKey(key)
-			if err != nil {
+			var err error
+			if s.detachKey, err = parseKey(key); err != nil {
 				return err
 			}
-			s := &session{a: a, computer: args[0], detachKey: detach, in: make(chan holt.TerminalInput)}
 			return s.run(cmd.Context(), flags.spec)
 		},
 	}
@@ -83,8 +88,10 @@ func parseKey(name string) (int, error) {
 // session is one attachment as this program has it.
 type session struct {
 	a         *app
+	c         *client.Client
 	computer  string
-	name      string // the terminal's
+	id        holt.TerminalID // of the terminal that is meant; "": the one of a name
+	name      string          // the terminal's
 	detachKey int
 	in        chan holt.TerminalInput
 
@@ -104,6 +111,7 @@ func (s *session) run(ctx context.Context, spec holt.TerminalSpec) error {
 	if err != nil {
 		return runFailure{err}
 	}
+	s.c = c
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	signals := make(chan os.Signal, 4)
@@ -115,7 +123,11 @@ func (s *session) run(ctx context.Context, spec holt.TerminalSpec) error {
 	err = s.a.wait("starting "+s.computer, func() error {
 		stop := cancelOn(signals, cancel)
 		defer stop()
-		t, err = c.Terminals.Open(ctx, s.computer, spec, "")
+		if s.id != "" {
+			t, err = c.Terminals.Get(ctx, s.computer, string(s.id))
+		} else {
+			t, err = c.Terminals.Open(ctx, s.computer, spec, "")
+		}
 		return err
 	})
 	var end interruption
@@ -126,6 +138,10 @@ func (s *session) run(ctx context.Context, spec holt.TerminalSpec) error {
 		return runFailure{err}
 	}
 	s.name = t.Name
+	s.a.sayUnused(spec, t)
+	if t.State != holt.TerminalRunning {
+		size = holt.TerminalSize{}
+	}
 	restore, err := s.raw()
 	if err != nil {
 		return runFailure{err}
@@ -156,12 +172,38 @@ func (s *session) finish(ctx context.Context, err error) error {
 	case err != nil:
 		return runFailure{err}
 	case s.end.State != holt.TerminalExited:
-		return runFailure{holt.Errorf(holt.Unavailable, "%s ended under the terminal", s.computer).
-			WithHint("holt computer logs %s may say why", s.computer)}
+		return runFailure{s.lost(s.state(ctx))}
+	case s.end.Signal != "" && stopped(s.state(ctx)):
+		s.a.say("holt: %v", s.lost(holt.ComputerStopped))
+		fallthrough
 	case s.end.ExitCode != 0:
 		return exitStatus(s.end.ExitCode)
 	}
 	return nil
+}
+
+// state is that of the computer; "": it is not known.
+func (s *session) state(ctx context.Context) holt.ComputerState {
+	of, _ := s.c.Computers.Get(ctx, s.computer)
+	return of.State
+}
+
+func stopped(state holt.ComputerState) bool {
+	return state == holt.ComputerStopping || state == holt.ComputerStopped
+}
+
+// lost says why a terminal is no longer there, as far as the computer's state tells.
+func (s *session) lost(state holt.ComputerState) error {
+	switch {
+	case stopped(state):
+		return holt.Errorf(holt.Unavailable, "%s was stopped, and its terminals with it", s.computer).
+			WithHint("holt terminal attach %s %s starts it again, with a new terminal", s.computer, s.name)
+	case state == holt.ComputerStarting || state == holt.ComputerRunning:
+		return holt.Errorf(holt.Unavailable, "%s was started anew, or went back to a moment before the terminal %s", s.computer, s.name).
+			WithHint("for a new one: holt terminal attach %s %s; holt computer logs %s may say why", s.computer, s.name, s.computer)
+	}
+	return holt.Errorf(holt.Unavailable, "%s ended under the terminal", s.computer).
+		WithHint("holt computer logs %s may say why", s.computer)
 }
 
 // raw lets every key through; what it returns undoes that, once or more often.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -159,10 +160,10 @@ func TestAttach(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"terminal list einstein", 0, "exited 42"},
+		{"terminal list einstein", 0, "exit 42"},
 		{"terminal open einstein build --command cat", 0, "build runs in einstein"},
 		{"terminal list einstein", 0, "build  running"},
-		{"terminal signal einstein build INT", 0, ""},
+		{"terminal signal einstein build INT", 0, "sent SIGINT to build"},
 		{"terminal open einstein other --command cat", 0, "other runs"},
 		{"terminal close einstein other", 0, "other: ended by SIGHUP"},
 		{"terminal close einstein nothing", 3, "no terminal"},
@@ -174,6 +175,41 @@ func TestAttach(t *testing.T) {
 		if screen, status := onTerminal(t, d, "", strings.Fields(tt.args)...); status != tt.status || !strings.Contains(screen, tt.want) {
 			t.Errorf("%s: status %d, want %d:\n%s", tt.args, status, tt.status, screen)
 		}
+	}
+}
+
+// TestAttachEnded: a terminal that has ended shows what it showed, and its status.
+func TestAttachEnded(t *testing.T) {
+	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	onTerminal(t, d, "", "computer", "create", "--name", "einstein")
+	p := sit(t, d, "terminal", "attach", "einstein", "job", "--command", "echo the last words; exit 7")
+	if status := p.leaves(); status != 7 {
+		t.Errorf("status %d: %q", status, p.shown())
+	}
+	screen, _ := onTerminal(t, d, "", "terminal", "list", "einstein")
+	id := regexp.MustCompile("term_[a-z2-7]{16}").FindString(screen)
+	for range 2 {
+		if screen, status := onTerminal(t, d, "", "terminal", "attach", "einstein", id); status != 7 || !strings.Contains(screen, "the last words") {
+			t.Errorf("attached to %q: status %d: %q", id, status, screen)
+		}
+	}
+	if screen, status := onTerminal(t, d, "", "terminal", "attach", "einstein", "term_aaaaaaaaaaaaaaaa"); status != 125 || !strings.Contains(screen, "there is no terminal") {
+		t.Errorf("status %d: %q", status, screen)
+	}
+
+	onTerminal(t, d, "", "terminal", "open", "einstein", "job", "--command", "echo list''ening; cat")
+	const unused = "job is there already (echo list''ening; cat); not used: --command"
+	for args, said := range map[string]bool{"sleep 1000": true, "echo list''ening; cat": false} {
+		if screen, _ := onTerminal(t, d, "", "terminal", "open", "einstein", "job", "--command", args); strings.Contains(screen, unused) != said {
+			t.Errorf("%s: %q", args, screen)
+		}
+	}
+	q := sit(t, d, "terminal", "attach", "einstein", "job", "--command", "sleep 1000")
+	q.sees(unused)
+	q.sees("listening") // from here on keys are the program's
+	q.types("\x1c")
+	if status := q.leaves(); status != 0 {
+		t.Errorf("left with %d", status)
 	}
 }
 

@@ -173,6 +173,6 @@ func (a *app) workspaceDeleteCheckpoint() *cobra.Command {
 	cmd.Long = `Deletes a checkpoint and what only it can see. Its neighbours see what they saw.
 A run that it was taken before or after can no longer be undone.`
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only say what that would free")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	yesFlag(cmd, &yes)
 	return cmd
 }

@@ -26,6 +26,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"holt"
@@ -46,6 +47,7 @@ type app struct {
 	dataDir string // --data-dir
 	json    bool   // --json
 	began   bool   // past the parsing of arguments
+	seenBy  string // the command that shows what goes on in the daemon; "" while nothing does
 }
 
 // Main runs the program with its arguments and returns its exit status.
@@ -70,6 +72,9 @@ func (a *app) finish(ctx context.Context, err error) int {
 		return exitOK
 	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &end):
 		fmt.Fprintf(a.Err, "%s %s\n", a.paint(a.Err, red, "holt:"), end)
+		if a.seenBy != "" {
+			fmt.Fprintf(a.Err, "%s it goes on; %s shows what becomes of it\n", a.paint(a.Err, bold, "hint:"), a.seenBy)
+		}
 		return end.status()
 	case errors.As(err, &status):
 		return int(status)
@@ -117,9 +122,7 @@ Begin with: holt up`,
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", "", "the daemon's data directory (default: $"+holt.EnvDataDir+", else /var/lib/holt or ~/.local/share/holt)")
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("%s --help shows the flags", cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
 		a.computerCommand(), a.runCommand(), a.momentCommand(), a.terminalCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.versionCommand())
 	return root
@@ -170,8 +173,28 @@ func exactly(n int) cobra.PositionalArgs {
 		if len(args) == n {
 			return nil
 		}
-		return holt.Errorf(holt.InvalidArgument, "%s takes %d arguments, not %d", cmd.Name(), n, len(args)).WithHint("usage: %s", cmd.UseLine())
+		return holt.Errorf(holt.InvalidArgument, "%s takes %s, not %d", cmd.Name(), countOf(n, "argument"), len(args)).WithHint("usage: %s", cmd.UseLine())
 	}
+}
+
+// countOf says how many of something there are.
+func countOf(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// flagError says of a flag's value what it should have been.
+func flagError(cmd *cobra.Command, err error) error {
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		wants := map[string]string{"int": "a whole number", "int64": "a whole number", "duration": "a time with its unit, as 90s or 1h30m", "bool": "true or false"}
+		if is := wants[value.GetFlag().Value.Type()]; is != "" {
+			return holt.Errorf(holt.InvalidArgument, "--%s cannot be %q: it is %s", value.GetFlag().Name, value.GetValue(), is).WithHint("%s --help shows the flags", cmd.CommandPath())
+		}
+	}
+	return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("%s --help shows the flags", cmd.CommandPath())
 }
 
 func (a *app) jsonFlag(cmd *cobra.Command) {
@@ -209,6 +232,11 @@ func (a *app) say(format string, args ...any) {
 // asks tells whether a person is asked before something is lost; a script has decided.
 func (a *app) asks(yes bool) bool { return !yes && isTerminal(a.In) && isTerminal(a.Err) }
 
+// yesFlag is the flag of a command that asks.
+func yesFlag(cmd *cobra.Command, yes *bool) {
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask (off a terminal nobody is asked)")
+}
+
 // confirm asks before something is lost. Off a terminal nobody is asked.
 func (a *app) confirm(yes bool, question string) error {
 	if !a.asks(yes) {
@@ -219,5 +247,6 @@ func (a *app) confirm(yes bool, question string) error {
 	if _, err := fmt.Fscanln(a.In, &reply); err == nil && (reply == "y" || reply == "yes" || reply == "Y") {
 		return nil
 	}
-	return holt.Errorf(holt.Denied, "nothing was done")
+	a.say("nothing was done")
+	return exitStatus(exitFailure)
 }

@@ -44,17 +44,31 @@ func local() cli.Local {
 			progress(cli.Progress{Stage: "unpacking " + packages[0], Fraction: 0.5})
 			return os.WriteFile(filepath.Join(os.Getenv("HOME"), "qemu"), nil, 0o600)
 		},
+		CheckShape: func(s holt.Shape) error {
+			if s.MemoryMB == 16 {
+				return holt.Errorf(holt.InvalidArgument, "a computer cannot have 16 MiB of memory")
+			}
+			return nil
+		},
 		BuildImage: func(_ context.Context, at cli.Place, template string, progress func(cli.Progress)) (holt.Image, error) {
 			if template != "base" {
 				return holt.Image{}, holt.Errorf(holt.NotFound, "there is no template %q", template).WithHint("templates are base")
 			}
 			progress(cli.Progress{Stage: "packages", Fraction: 0.2})
 			progress(cli.Progress{Stage: "disk", Fraction: 0.9})
-			return holt.Image{Template: template, Built: true, Digest: strings.Repeat("0123456789abcdef", 4), MinDiskMB: 2048, Bytes: 1 << 30}, nil
+			image := holt.Image{Template: template, Built: true, Digest: strings.Repeat("0123456789abcdef", 4), MinDiskMB: 2048, Bytes: 1 << 30}
+			if _, err := os.Stat(filepath.Join(os.Getenv("HOME"), "booted")); err != nil {
+				image.Unbooted = &holt.Shape{CPUs: 2}
+			}
+			return image, nil
+		},
+		BootLater: func(_ context.Context, _ cli.Place, image holt.Image, shape holt.Shape) error {
+			_, err := fmt.Fprintf(os.Stderr, "%s later: %d processors\n", image.Template, shape.CPUs)
+			return err
 		},
 		ListImages: func(context.Context, cli.Place) ([]holt.Image, error) {
 			at := time.Now().Add(-3 * time.Hour)
-			return []holt.Image{{Template: "base", Built: true, Digest: "0123456789abcdef", MinDiskMB: 2048, Bytes: 1 << 30, BuiltAt: &at, Ready: []holt.Shape{{CPUs: 1, MemoryMB: 1024}, {CPUs: 2, MemoryMB: 2048}}}, {Template: "base", Digest: "fedcba9876543210", MinDiskMB: 2048, Bytes: 2 << 30, BuiltAt: &at, Computers: 2}, {Template: "coding-agent"}}, nil
+			return []holt.Image{{Template: "base", Built: true, Digest: strings.Repeat("0123456789abcdef", 4), MinDiskMB: 2048, Bytes: 1 << 30, BuiltAt: &at, Ready: []holt.Shape{{CPUs: 1, MemoryMB: 1024}, {CPUs: 2, MemoryMB: 2048}}}, {Template: "base", Digest: "fedcba9876543210", MinDiskMB: 2048, Bytes: 2 << 30, BuiltAt: &at, Computers: 2}, {Template: "coding-agent"}}, nil
 		},
 		DeleteImage: func(_ context.Context, _ cli.Place, ref string) (holt.Image, error) {
 			if ref != "base" {

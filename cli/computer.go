@@ -113,7 +113,7 @@ func (a *app) computerList() *cobra.Command {
 
 func (a *app) computerGet() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "get NAME", Short: "Show a computer", Args: exactly(1),
+		Use: "get NAME", Aliases: []string{"show"}, Short: "Show a computer", Args: exactly(1),
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -124,14 +124,15 @@ func (a *app) computerGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printComputer(got)
+			return a.printComputer(got, func(id holt.MomentID) string { return momentSaid(cmd.Context(), c, id) })
 		},
 	}
 	a.jsonFlag(cmd)
 	return cmd
 }
 
-func (a *app) printComputer(c holt.Computer) error {
+// printComputer shows a computer; called says what a moment is called.
+func (a *app) printComputer(c holt.Computer, called func(holt.MomentID) string) error {
 	if a.wantsJSON() {
 		return printJSON(a.Out, c)
 	}
@@ -145,12 +146,12 @@ func (a *app) printComputer(c holt.Computer) error {
 		{"workspace", c.Workspace}, {"created", ago(c.CreatedAt)},
 	}
 	if p := c.Parent; p != nil {
-		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", cmp.Or(p.Name, string(p.ID)+" (deleted)"), p.Moment)})
+		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", visible(parentName(p.Name, p.Was, string(p.ID))), called(p.Moment))})
 	}
 	if c.Moment != "" {
-		rows = append(rows, []string{"paused at", string(c.Moment)})
+		rows = append(rows, []string{"paused at", called(c.Moment)})
 	} else if c.LastMoment != "" {
-		rows = append(rows, []string{"last moment", string(c.LastMoment)})
+		rows = append(rows, []string{"last moment", called(c.LastMoment)})
 	}
 	if c.StartedAt != nil {
 		rows = append(rows, []string{"started", fmt.Sprintf("%s, ready after %.1f s", ago(*c.StartedAt), float64(c.BootMS)/1000)}, []string{"uptime", uptime(c)})
@@ -166,10 +167,13 @@ func uptime(c holt.Computer) string {
 	return span(time.Since(*c.StartedAt))
 }
 
+// The commands that show what becomes of computers and moments.
+const seeComputers, seeMoments = "holt computer list", "holt moment list"
+
 // computerLife makes a verb that changes a computer's state.
 func (a *app) computerLife(verb, short string, call func(client.Computers, context.Context, string, string) (holt.Computer, error)) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: verb + " NAME", Short: short, Args: exactly(1),
+		Use: verb + " NAME", Short: short, Args: exactly(1), Long: short + "." + fmt.Sprintf(lastingHelp, seeComputers),
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -177,7 +181,7 @@ func (a *app) computerLife(verb, short string, call func(client.Computers, conte
 				return err
 			}
 			var got holt.Computer
-			err = a.wait(verb, func() error {
+			err = a.lasts(verb, seeComputers, func() error {
 				got, err = call(c.Computers, cmd.Context(), args[0], "")
 				return err
 			})
@@ -222,7 +226,7 @@ that went and the forks that stay.`,
 			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?%s", got.Name, got.Workspace, what)); err != nil {
 				return err
 			}
-			err = a.wait("deleting", func() error {
+			err = a.lasts("deleting", seeComputers, func() error {
 				with, err = c.Computers.Delete(cmd.Context(), string(got.ID), "")
 				return err
 			})
@@ -239,7 +243,7 @@ that went and the forks that stay.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return cmd
 }

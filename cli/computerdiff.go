@@ -85,7 +85,11 @@ func (a *app) sayDiff(d holt.ComputerDiff) {
 	if d.Unlisted {
 		for _, side := range []holt.DiffSide{d.From, d.To} {
 			if side.Unlisted != "" {
-				fmt.Fprintf(a.Out, "root disk, packages, processes and ports are not compared: %s: %s\n", sideName(side), visible(side.Unlisted))
+				why := visible(side.Unlisted)
+				if !strings.HasPrefix(why, sideName(side)+" ") { // it says of whom
+					why = sideName(side) + ": " + why
+				}
+				fmt.Fprintf(a.Out, "root disk, packages, processes and ports are not compared: %s\n", why)
 			}
 		}
 		return

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -93,9 +94,14 @@ func parent(w holt.Workspace) string {
 	if w.Parent == nil {
 		return ""
 	}
-	name := w.Parent.Name
-	if name == "" {
-		name = string(w.Parent.ID)
+	return visible(parentName(w.Parent.Name, w.Parent.Was, string(w.Parent.ID)) + "@" + w.Parent.Checkpoint)
+}
+
+// parentName says what something was forked from; name is "" once that is deleted, was if the
+// daemon did not keep what it was called.
+func parentName(name, was, id string) string {
+	if name != "" {
+		return name
 	}
-	return visible(name + "@" + w.Parent.Checkpoint)
+	return cmp.Or(was, id) + " (deleted)"
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,18 +25,26 @@ OCI image of Debian bookworm, to which systemd and the user agent are added:
 docker://NAME:TAG in a registry, oci:/DIRECTORY[:TAG] a layout,
 docker-archive:/FILE what docker save wrote. The template is then named after it.
 What was built before from the same content is used again; a tag is not asked for again
-while its image is there (holt image delete first).
+while its image is there (holt image delete first). Its file system, and so the smallest root
+disk of its computers, has 8192 MiB; a recipe that is "from" it may say another disk_size_mb.
 
 The daemon then boots it once, waits until everything is started, and keeps that: new
 computers of that shape go on from there. A service of the template that does not come up is an
 error, with the end of its log; the image stays, and its computers boot. Where no
-daemon runs, the next one does it in the background.`,
+daemon runs, the next one does it in the background, in that shape.`,
 		Example: `  holt image build coding-agent
   holt image build ./recipe.json
   holt image build docker://python:3.12-slim-bookworm
   holt computer create --template python-3-12-slim-bookworm`,
 		ValidArgsFunction: a.complete(a.templateNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			err := refuseEmptyFlags(cmd)
+			if err == nil {
+				err = a.local.CheckShape(shape) // building takes minutes
+			}
+			if err != nil {
+				return err
+			}
 			at, err := a.place()
 			if err != nil {
 				return err
@@ -44,7 +53,7 @@ daemon runs, the next one does it in the background.`,
 			if err != nil {
 				return err
 			}
-			if image, err = a.bootAfterBuild(cmd.Context(), image, shape); err != nil {
+			if image, err = a.bootAfterBuild(cmd.Context(), at, image, shape); err != nil {
 				return err
 			}
 			if a.wantsJSON() {
@@ -68,7 +77,7 @@ func (a *app) build(ctx context.Context, at Place, template string) (holt.Image,
 }
 
 // bootAfterBuild has the daemon, if one runs here, boot what was built.
-func (a *app) bootAfterBuild(ctx context.Context, image holt.Image, shape holt.Shape) (holt.Image, error) {
+func (a *app) bootAfterBuild(ctx context.Context, at Place, image holt.Image, shape holt.Shape) (holt.Image, error) {
 	socket, err := a.socket()
 	if err != nil {
 		return image, err
@@ -78,10 +87,9 @@ func (a *app) bootAfterBuild(ctx context.Context, image holt.Image, shape holt.S
 		return image, err
 	}
 	if _, err := c.Daemon.Health(ctx); err != nil {
-		if shape != (holt.Shape{}) {
-			a.say("no daemon runs here, so nothing was booted: run this again beside one for that shape")
-		} else {
-			a.say("no daemon runs here: the next one boots %s once, in the background", visible(image.Template))
+		a.say("no daemon runs here: the next one boots %s once, in the background", visible(image.Template))
+		if shape != (holt.Shape{}) && ctx.Err() == nil {
+			return image, a.local.BootLater(ctx, at, image, shape)
 		}
 		return image, ctx.Err()
 	}
@@ -113,7 +121,8 @@ func (a *app) imageList() *cobra.Command {
 		Long: `Lists every template, built or not, and every image that is there. One is
 outdated when its template's recipe, or the host, has changed since. READY are the
 processors and MiB of memory with which it was booted and is kept: new computers like
-that go on from there, others boot first. COMPUTERS counts the disks that stand on it.`,
+that go on from there, others boot first (without a daemon they may be for another version of
+QEMU). SIZE is with those. COMPUTERS counts the disks that stand on it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.images(cmd.Context())
 			if err != nil {
@@ -165,7 +174,33 @@ func (a *app) images(ctx context.Context) ([]holt.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.local.ListImages(ctx, at)
+	all, err := a.local.ListImages(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return all, a.readyNow(ctx, all)
+}
+
+// readyNow asks the daemon, if one runs here, in which shapes images are ready: that is a matter of its engine, too.
+func (a *app) readyNow(ctx context.Context, all []holt.Image) error {
+	socket, err := a.socket()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(client.Options{Socket: socket})
+	if err != nil {
+		return err
+	}
+	theirs, err := c.Images.List(ctx)
+	if err != nil {
+		return ctx.Err() // none runs
+	}
+	for i := range all {
+		if j := slices.IndexFunc(theirs, func(im holt.Image) bool { return im.Digest != "" && im.Digest == all[i].Digest }); j >= 0 {
+			all[i].Ready = theirs[j].Ready
+		}
+	}
+	return nil
 }
 
 func (a *app) imageDelete() *cobra.Command {
@@ -188,7 +223,7 @@ func (a *app) imageDelete() *cobra.Command {
 			return a.imagesGone([]holt.Image{gone})
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -26,6 +26,15 @@ func (e endless) Create(ctx context.Context, _ holt.ComputerSpec, _ string) (hol
 	return holt.Computer{}, ctx.Err()
 }
 
+func (e endless) Fork(ctx context.Context, _ string, _ holt.ComputerForkSpec, _ string) (holt.ForkedComputers, error) {
+	_, err := e.Create(ctx, holt.ComputerSpec{}, "")
+	return holt.ForkedComputers{}, err
+}
+
+func (e endless) Pause(ctx context.Context, _, _ string) (holt.Computer, error) {
+	return e.Create(ctx, holt.ComputerSpec{}, "")
+}
+
 // endlessRuns are runs whose computer never wakes.
 type endlessRuns struct {
 	server.Runs
@@ -49,10 +58,13 @@ func TestInterrupted(t *testing.T) {
 		args   string
 		signal syscall.Signal
 		status int
+		goesOn string
 	}{
-		{"computer create --name curie", syscall.SIGINT, 130},
-		{"computer create --name curie", syscall.SIGTERM, 143},
-		{"computer run curie true", syscall.SIGINT, 130},
+		{"computer create --name curie", syscall.SIGINT, 130, ""},
+		{"computer create --name curie", syscall.SIGTERM, 143, ""},
+		{"computer run curie true", syscall.SIGINT, 130, ""},
+		{"computer fork curie", syscall.SIGINT, 130, "it goes on; holt computer list shows"},
+		{"computer pause curie", syscall.SIGINT, 130, "it goes on; holt computer list shows"},
 	} {
 		cmd := exec.Command(os.Args[0])
 		cmd.Args = append([]string{"holt"}, strings.Fields(c.args)...) // see TestMain
@@ -69,6 +81,9 @@ func TestInterrupted(t *testing.T) {
 		_ = cmd.Wait() // the status says it
 		if got := cmd.ProcessState.ExitCode(); got != c.status || !strings.Contains(out.String(), "interrupted") {
 			t.Errorf("%s, %v: status %d, want %d: %s", c.args, c.signal, got, c.status, out.String())
+		}
+		if says := out.String(); !strings.Contains(says, c.goesOn) || c.goesOn == "" && strings.Contains(says, "goes on") {
+			t.Errorf("%s says %s", c.args, says)
 		}
 	}
 }

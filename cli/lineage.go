@@ -96,7 +96,7 @@ func (a *app) workspaceReceipt() *cobra.Command {
 		if a.wantsJSON() {
 			return printJSON(a.Out, r)
 		}
-		a.sayReceipt(args[0], "workspace undo "+args[0], r)
+		a.sayReceipt(args[0], "workspace undo "+args[0], r, false)
 		return nil
 	})
 	cmd.Long = `WORK is a run by its id; or work in a terminal: a stretch of it by its id, the
@@ -107,8 +107,8 @@ last stretch by the terminal's name.`
 
 // sayReceipt says what a run changed in a workspace, and with which command to
 // take it back.
-func (a *app) sayReceipt(workspace, undo string, r holt.Receipt) {
-	fmt.Fprintf(a.Out, "%s: %s\n", visible(r.Run), countsLine(r.Counts))
+func (a *app) sayReceipt(workspace, undo string, r holt.Receipt, goesOn bool) {
+	fmt.Fprintf(a.Out, "%s: %s\n", visible(r.Run), soFar(countsLine(r.Counts), goesOn))
 	for i := range r.Changes {
 		r.Changes[i].By = holt.Writer{} // it is said above
 	}

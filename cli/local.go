@@ -17,8 +17,12 @@ type Local struct {
 	Doctor func(ctx context.Context, at Place, listen string) ([]holt.Finding, error)
 	// Install installs Debian packages.
 	Install func(ctx context.Context, packages []string, progress func(Progress)) error
+	// CheckShape refuses what no computer of this machine can have.
+	CheckShape func(shape holt.Shape) error
 	// BuildImage builds a template's image, quickly if it is there already.
 	BuildImage func(ctx context.Context, at Place, template string, progress func(Progress)) (holt.Image, error)
+	// BootLater records in which shape the next daemon is to boot what was built.
+	BootLater func(ctx context.Context, at Place, image holt.Image, shape holt.Shape) error
 	// ListImages returns all templates, built or not.
 	ListImages func(ctx context.Context, at Place) ([]holt.Image, error)
 	// DeleteImage removes one image that no computer's disk stands on.

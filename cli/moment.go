@@ -20,7 +20,7 @@ func (a *app) computerSnapshot() *cobra.Command {
 		Long: `Keeps memory, root disk and workspace of a running computer as they are at one
 instant, under one id. The computer stands still for some hundredths of a second, longer
 where the host emulates processors. The moment stays until it is deleted; holt
-computer fork --at makes computers of it.`,
+computer fork --at makes computers of it.` + fmt.Sprintf(lastingHelp, seeMoments),
 		Example:           "  holt computer snapshot einstein --name before-migration",
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,7 +29,7 @@ computer fork --at makes computers of it.`,
 				return err
 			}
 			var taken holt.Moment
-			err = a.wait("snapshot", func() error {
+			err = a.lasts("snapshot", seeMoments+" "+args[0], func() error {
 				taken, err = c.Computers.Snapshot(cmd.Context(), args[0], spec, "")
 				return err
 			})
@@ -57,6 +57,18 @@ func momentName(m holt.Moment) string {
 	return string(m.ID)
 }
 
+// momentSaid is the same for one of which only the id is known.
+func momentSaid(ctx context.Context, c *client.Client, id holt.MomentID) string {
+	m, err := c.Moments.Get(ctx, string(id))
+	switch {
+	case holt.CodeOf(err) == holt.NotFound:
+		return string(id) + " (deleted)"
+	case err != nil:
+		return string(id)
+	}
+	return momentName(m)
+}
+
 func (a *app) computerFork() *cobra.Command {
 	var spec holt.ComputerForkSpec
 	cmd := &cobra.Command{
@@ -65,7 +77,7 @@ func (a *app) computerFork() *cobra.Command {
 memory, its root disk and its workspace, each in copies of its own. Of a paused computer
 it is what it was paused at, with --at one of its moments. NAME goes on. A fork
 has its own name, machine id, SSH host keys, entropy and clock; its connections to
-elsewhere end. holt workspace merge brings files back.`,
+elsewhere end. holt workspace merge brings files back.` + fmt.Sprintf(lastingHelp, seeComputers),
 		Example: `  holt computer fork einstein --count 3 --name attempt
   holt computer fork einstein --at before-migration`,
 		ValidArgsFunction: a.complete(a.computerNames),
@@ -78,7 +90,7 @@ elsewhere end. holt workspace merge brings files back.`,
 				return err
 			}
 			var forked holt.ForkedComputers
-			err = a.wait("forking", func() error {
+			err = a.lasts("forking", seeComputers, func() error {
 				forked, err = c.Computers.Fork(cmd.Context(), args[0], spec, "")
 				return err
 			})
@@ -88,7 +100,7 @@ elsewhere end. holt workspace merge brings files back.`,
 			return a.reportComputerForks(args[0], forked)
 		},
 	}
-	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this moment, by name or id")
+	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this moment, by name or id, or NAME@MOMENT")
 	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count what their names begin with")
 	cmd.Flags().IntVar(&spec.Count, "count", 1, "how many forks to make")
 	a.completeFlag(cmd, "at", a.momentNames)
@@ -144,24 +156,31 @@ STOOD is how long the computer stood still for it; for a pause, until all was co
 				a.say("no moments yet; take one: holt computer snapshot NAME")
 				return nil
 			}
-			return printTable(a.Out, []string{"MOMENT", "COMPUTER", "AFTER", "KIND", "TAKEN", "MEMORY", "ON DISK", "IN ARCHIVE", "STOOD", "FORKS"}, momentRows(all))
+			known := all
+			if len(args) > 0 { // the first may go on from another computer's
+				if known, err = c.Moments.List(cmd.Context(), ""); err != nil {
+					return err
+				}
+			}
+			return printTable(a.Out, []string{"MOMENT", "COMPUTER", "AFTER", "KIND", "TAKEN", "MEMORY", "ON DISK", "IN ARCHIVE", "STOOD", "FORKS"}, momentRows(all, known))
 		},
 	}
 	a.jsonFlag(cmd)
 	return cmd
 }
 
-func momentRows(all []holt.Moment) (rows [][]string) {
+// momentRows are the lines of a list; known are the moments of all computers.
+func momentRows(all, known []holt.Moment) (rows [][]string) {
 	slices.SortStableFunc(all, func(x, y holt.Moment) int { return strings.Compare(x.Computer, y.Computer) })
 	names := map[holt.MomentID]string{}
-	for _, m := range all {
+	for _, m := range known {
 		names[m.ID] = momentName(m)
 	}
 	var above holt.Moment
 	for _, m := range all {
 		after := ""
-		if m.Parent != above.ID || m.ComputerID != above.ComputerID {
-			after = cmp.Or(names[m.Parent], string(m.Parent))
+		if m.Parent != "" && (m.Parent != above.ID || m.ComputerID != above.ComputerID) {
+			after = cmp.Or(names[m.Parent], string(m.Parent)+" (deleted)")
 		}
 		memory := size(int64(m.MemoryMB) << 20)
 		if m.Stopped {
@@ -210,39 +229,26 @@ func (a *app) momentShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, err := oneMoment(cmd.Context(), c, args[0])
+			m, err := c.Moments.Get(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			if a.wantsJSON() {
 				return printJSON(a.Out, m)
 			}
-			return printTable(a.Out, nil, momentLines(m))
+			return printTable(a.Out, nil, momentLines(m, func(id holt.MomentID) string { return momentSaid(cmd.Context(), c, id) }))
 		},
 	}
 	a.jsonFlag(cmd)
 	return cmd
 }
 
-// oneMoment returns the moment of a MOMENT or COMPUTER@MOMENT.
-func oneMoment(ctx context.Context, c *client.Client, ref string) (holt.Moment, error) {
-	computer, at := holt.CutCheckpoint(ref)
-	if at == "" {
-		return c.Moments.Get(ctx, ref)
+// momentLines say what is known of a moment; called says what another is called.
+func momentLines(m holt.Moment, called func(holt.MomentID) string) (rows [][]string) {
+	after := ""
+	if m.Parent != "" {
+		after = called(m.Parent)
 	}
-	all, err := c.Moments.List(ctx, computer)
-	if err != nil {
-		return holt.Moment{}, err
-	}
-	i := slices.IndexFunc(all, func(m holt.Moment) bool { return m.Name == at || string(m.ID) == at })
-	if i < 0 {
-		return holt.Moment{}, holt.Errorf(holt.NotFound, "%s has no moment %q", computer, at).WithHint("holt moment list %s shows those it has", computer)
-	}
-	return all[i], nil
-}
-
-// momentLines say what is known of a moment.
-func momentLines(m holt.Moment) (rows [][]string) {
 	memory := size(int64(m.MemoryMB) << 20)
 	if m.Stopped {
 		memory = "none: it was stopped"
@@ -255,7 +261,7 @@ func momentLines(m holt.Moment) (rows [][]string) {
 		forced = "to stand for all that was left: its memory changed too fast"
 	}
 	rows = [][]string{
-		{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"workspace", visible(m.Workspace)}, {"kind", string(m.Kind)}, {"after", string(m.Parent)},
+		{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"workspace", visible(m.Workspace)}, {"kind", string(m.Kind)}, {"after", after},
 		{"taken", ago(m.CreatedAt)}, {"cpus", fmt.Sprint(m.CPUs)}, {"memory", memory},
 		{"on disk", size(m.Bytes)}, {"in archive", inArchive(m)}, {"stood still", stood(m)}, {"forks", dependents(m.Forks)}, {"held back", held}, {"forced", forced},
 	}
@@ -278,7 +284,7 @@ A restore that fails leaves the computer as it was; one that ran and cannot go o
 paused at the moment of its present.
 
 For files alone, while everything goes on: holt workspace restore.
-For a computer beside this one: holt computer fork --at.`,
+For a computer beside this one: holt computer fork --at.` + fmt.Sprintf(lastingHelp, seeComputers),
 		Example: `  holt moment restore before-migration
   holt moment restore einstein@before-migration --yes`,
 		ValidArgsFunction: a.complete(a.momentNames),
@@ -287,23 +293,16 @@ For a computer beside this one: holt computer fork --at.`,
 			if err != nil {
 				return err
 			}
-			var ref, question string
-			if computer, at := holt.CutCheckpoint(args[0]); at != "" {
-				ref, spec.Computer = at, computer
-				question = fmt.Sprintf("Take %s back to the moment %s?", visible(computer), visible(at))
-			} else {
-				m, err := c.Moments.Get(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				ref, question = string(m.ID), fmt.Sprintf("Take %s back to the moment %s, taken %s?", m.Computer, momentName(m), ago(m.CreatedAt))
+			m, err := c.Moments.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
 			}
-			if err := a.confirm(yes, question); err != nil {
+			if err := a.confirm(yes, fmt.Sprintf("Take %s back to the moment %s, taken %s?", m.Computer, momentName(m), ago(m.CreatedAt))); err != nil {
 				return err
 			}
 			var back holt.RestoredComputer
-			err = a.wait("restoring", func() error {
-				back, err = c.Moments.Restore(cmd.Context(), ref, spec, "")
+			err = a.lasts("restoring", seeComputers, func() error {
+				back, err = c.Moments.Restore(cmd.Context(), string(m.ID), spec, "")
 				return err
 			})
 			if err != nil {
@@ -318,7 +317,7 @@ For a computer beside this one: holt computer fork --at.`,
 		},
 	}
 	cmd.Flags().StringVar(&spec.Name, "name", "", "what to call the moment of the present (default: before-restore, or that and a number)")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -340,9 +339,10 @@ func (a *app) momentDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "delete MOMENT|COMPUTER@MOMENT", Aliases: []string{"rm"}, Short: "Delete a moment; its forks go on", Args: exactly(1),
-		Long: `Deletes a moment, by id or by a name that only one has. Computers that were forked
-from it go on: what they share with it stays as long as they need it. What it took in
-the archive is garbage then, and goes within two hours (now: holt archive collect).
+		Long: `Deletes a moment, by id, by a name that only one has, or as COMPUTER@MOMENT. Computers
+that were forked from it go on: what they share with it stays as long as they need it.
+What it took in the archive is garbage then, and goes within two hours (now: holt archive
+collect).
 The workspace that a restore left goes with the last moment in it.`,
 		ValidArgsFunction: a.complete(a.momentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -350,7 +350,7 @@ The workspace that a restore left goes with the last moment in it.`,
 			if err != nil {
 				return err
 			}
-			m, err := oneMoment(cmd.Context(), c, args[0])
+			m, err := c.Moments.Get(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -376,7 +376,7 @@ The workspace that a restore left goes with the last moment in it.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -9,13 +9,15 @@ import (
 
 // A moment that goes on from another than the one above it names that one, as it is listed.
 func TestMomentRows(t *testing.T) {
-	rows := momentRows([]holt.Moment{
+	all := []holt.Moment{
 		{ID: "mom_a", Name: "before", Computer: "einstein"},
 		{ID: "mom_b", Computer: "einstein", Parent: "mom_a"},
 		{ID: "mom_c", Computer: "einstein", Parent: "mom_a"},
 		{ID: "mom_d", Computer: "einstein", Parent: "mom_gone"},
-	})
-	for i, want := range []string{"", "", "before", "mom_gone"} {
+		{ID: "mom_e", Computer: "einstein", Parent: "mom_of"},
+	}
+	rows := momentRows(all, append(all, holt.Moment{ID: "mom_of", Name: "of-bohr", Computer: "bohr"}))
+	for i, want := range []string{"", "", "before", "mom_gone (deleted)", "of-bohr"} {
 		if rows[i][2] != want {
 			t.Errorf("row %d comes after %q, want %q", i, rows[i][2], want)
 		}
@@ -35,7 +37,7 @@ func TestMomentLines(t *testing.T) {
 		{holt.Moment{ID: "mom_a", Kind: holt.MomentSnapshot, Stopped: true, MemoryMB: 512}, []string{"memory none: it was stopped"}, []string{"stood still"}},
 	} {
 		var got []string
-		for _, row := range momentLines(one.m) {
+		for _, row := range momentLines(one.m, func(id holt.MomentID) string { return string(id) }) {
 			got = append(got, row[0]+" "+row[1])
 			if slices.Contains(one.none, row[0]) {
 				t.Errorf("%s: %q", row[0], row[1])

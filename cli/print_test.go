@@ -119,3 +119,30 @@ func TestSayRootFiles(t *testing.T) {
 		}
 	}
 }
+
+// Why a side was not listed is said with its name once.
+func TestSayUnlisted(t *testing.T) {
+	for unlisted, want := range map[string]string{"old is stopped": "compared: old is stopped\n", "nothing runs here": "compared: old: nothing runs here\n"} {
+		var out, said strings.Builder
+		a := &app{Streams: Streams{Out: &out, Err: &said}}
+		a.sayDiff(holt.ComputerDiff{Unlisted: true, From: holt.DiffSide{Computer: "old", Unlisted: unlisted}})
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %s", unlisted, out.String())
+		}
+	}
+}
+
+// What cobra and pflag say of mistakes is said in words.
+func TestMistakes(t *testing.T) {
+	for args, want := range map[string]string{
+		"computer get":                     "get takes 1 argument, not 0\n",
+		"run list -n x":                    "--limit cannot be \"x\": it is a whole number\n",
+		"computer run e true --timeout 2":  "--timeout cannot be \"2\": it is a time with its unit, as 90s or 1h30m\n",
+		"computer fork einstein --count y": "--count cannot be \"y\": it is a whole number\n",
+	} {
+		var out, said strings.Builder
+		if status := Main(t.Context(), strings.Fields(args), Streams{Out: &out, Err: &said}, Local{}); status != exitUsage || !strings.Contains(said.String(), want) {
+			t.Errorf("holt %s: status %d: %s", args, status, said.String())
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -103,3 +105,19 @@ func (a *app) wait(title string, work func() error) error {
 	<-shown
 	return err
 }
+
+// lasts is wait for work that the daemon does to its end, also for a caller who leaves; seenBy
+// is the command that shows it.
+func (a *app) lasts(title, seenBy string, work func() error) error {
+	a.seenBy = seenBy
+	err := a.wait(title, work)
+	if !errors.Is(err, context.Canceled) {
+		a.seenBy = ""
+	}
+	return err
+}
+
+// lastingHelp is what the help of such a command says.
+const lastingHelp = `
+
+Interrupted, this command ends, and what it asked for goes on: %s shows it.`

@@ -90,7 +90,7 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 	f := cmd.Flags()
 	f.StringVarP(&spec.User, "user", "u", "", "Linux user (default: agent)")
 	f.StringVar((*string)(&spec.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
-	f.StringArrayVarP(&flags.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to pass this shell's; may be repeated")
+	f.StringArrayVarP(&flags.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to pass this shell's if it is set; may be repeated")
 	f.StringArrayVar(&flags.secrets, "secret", nil, "as --env, and the value shows as *** in the run's output and record; better KEY alone than KEY=VALUE, which other users of this host can see")
 	f.BoolVar(&flags.background, "background", false, "print the run's id and leave it running")
 	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
@@ -172,13 +172,16 @@ func (a *app) startRun(ctx context.Context, computer string, spec holt.RunSpec) 
 	return nil
 }
 
-// parseEnv reads --env: KEY=VALUE, or KEY to pass this program's.
+// parseEnv reads --env: KEY=VALUE, or KEY to pass this program's. One that is not
+// set stays so.
 func parseEnv(flags []string) (map[holt.OSString]holt.OSString, error) {
 	env := map[holt.OSString]holt.OSString{}
 	for _, e := range flags {
 		key, value, given := strings.Cut(e, "=")
 		if !given {
-			value = os.Getenv(key)
+			if value, given = os.LookupEnv(key); !given && key != "" {
+				continue
+			}
 		}
 		if key == "" {
 			return nil, holt.Errorf(holt.InvalidArgument, "--env %q has no name", e).WithHint("as --env KEY=VALUE")
@@ -302,10 +305,10 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		}
 		own := *r.a
 		own.Out = r.a.Err // standard output is the command's
-		own.sayReceipt(of.Workspace, "computer undo "+computer, *receipt)
+		own.sayReceipt(of.Workspace, "computer undo "+computer, *receipt, false)
 	}
 	if n := r.end.Background; n > 0 && isTerminal(r.a.Err) {
-		r.a.say("holt: %d of its processes still run in the background", n)
+		r.a.say("holt: it has left %s running in the background", processes(n))
 	}
 	if r.end.ExitCode != 0 {
 		return exitStatus(r.end.ExitCode)
@@ -332,7 +335,7 @@ func (r *remoteRun) event(e holt.RunEvent) error {
 	case holt.RunStderr:
 		_, err = r.a.Err.Write(e.Data)
 	case holt.RunGap:
-		r.a.say("holt: %s of output are gone: they came faster than they were read, or were more than is kept", size(e.Dropped))
+		r.a.say("holt: %s of output is gone: it came faster than it was read, or was more than is kept", size(e.Dropped))
 	}
 	return err
 }

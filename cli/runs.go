@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"holt"
 	"holt/client"
@@ -18,12 +22,12 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Aliases = []string{"runs"}
 	cmd.Long = `A run is one command in a computer. holt computer run starts one, with
 --background without waiting for it; it goes on when its client leaves and when the daemon
-is killed, and ends with its machine.
+is killed, and ends with its machine: it is then lost, which says that nobody knows how.
 
 The last 4 MiB that it wrote are kept, for 10 minutes after its end and longer if few
 others end. The last 1 MiB stays as long as its record, for a day or 1000 later ones, also
 when its computer was stopped or has died since (64 MiB for all runs of a computer, the
-latest). What is gone shows as a gap.
+latest; those that go on share 32 more). What is gone shows as a gap.
 
 Variables given with --env are never kept. Values given with --secret show as *** in
 the run's output and in its record; so do, in the record, those of --env variables whose
@@ -31,8 +35,11 @@ names say that they are secrets, as GITHUB_TOKEN or AWS_SECRET_ACCESS_KEY.`
 	return cmd
 }
 
-// mostRunsShown is how many runs are listed unless more are asked for.
-const mostRunsShown = 20
+// mostRunsShown is how many runs are listed unless more are asked for, of which nobody gets more than mostRunsAsked.
+const (
+	mostRunsShown = 20
+	mostRunsAsked = 1 << 30
+)
 
 func (a *app) runList() *cobra.Command {
 	limit := mostRunsShown
@@ -45,14 +52,21 @@ func (a *app) runList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := someRuns(cmd.Context(), c, strings.Join(args, ""), limit, running)
+			computer := strings.Join(args, "")
+			list, err := someRuns(cmd.Context(), c, computer, min(limit, mostRunsAsked)+1, running)
 			if err != nil {
 				return err
 			}
-			if a.wantsJSON() {
+			more := len(list) > limit
+			list = list[:min(limit, len(list))]
+			switch {
+			case a.wantsJSON():
 				return printJSON(a.Out, list)
+			case len(list) == 0:
+				a.sayNoRuns(computer, running)
+				return nil
 			}
-			return a.printRuns(cmd.Context(), c, list, limit)
+			return a.printRuns(cmd.Context(), c, list, more)
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", mostRunsShown, "how many to list")
@@ -81,11 +95,19 @@ func someRuns(ctx context.Context, c *client.Client, computer string, limit int,
 	}
 }
 
-func (a *app) printRuns(ctx context.Context, c *client.Client, list []holt.Run, limit int) error {
-	if len(list) == 0 {
-		a.say("no runs; start one: holt computer run NAME --background \"make\"")
-		return nil
+func (a *app) sayNoRuns(computer string, running bool) {
+	where := ""
+	if computer != "" {
+		where = " in " + computer
 	}
+	if running {
+		a.say("nothing runs%s now; what has ended: %s", where, strings.TrimSpace("holt run list "+computer))
+		return
+	}
+	a.say("no runs%s yet; start one: holt computer run %s --background \"make\"", where, cmp.Or(computer, "NAME"))
+}
+
+func (a *app) printRuns(ctx context.Context, c *client.Client, list []holt.Run, more bool) error {
 	computers, err := c.Computers.List(ctx)
 	if err != nil {
 		return err
@@ -101,8 +123,8 @@ func (a *app) printRuns(ctx context.Context, c *client.Client, list []holt.Run, 
 	if err := printTable(a.Out, []string{"RUN", "COMPUTER", "STATE", "STARTED", "TOOK", "COMMAND"}, rows); err != nil {
 		return err
 	}
-	if len(list) == limit {
-		a.say("these are the newest %d; --limit shows more", limit)
+	if more {
+		a.say("these are the newest %d; --limit shows more", len(list))
 	}
 	return nil
 }
@@ -117,7 +139,7 @@ func runState(r holt.Run) string {
 	case r.Signal != "":
 		return "killed by " + visible(r.Signal)
 	case r.Background > 0:
-		return fmt.Sprintf("exit %d, %d left", r.ExitCode, r.Background)
+		return fmt.Sprintf("exit %d, left %d", r.ExitCode, r.Background)
 	}
 	return fmt.Sprintf("exit %d", r.ExitCode)
 }
@@ -181,7 +203,7 @@ in the computer's workspace. holt computer undo takes that back.`,
 			if err := printTable(a.Out, nil, runRows(run, of.Name)); err != nil {
 				return err
 			}
-			a.sayReceipt(of.Workspace, "computer undo "+of.Name, receipt)
+			a.sayReceipt(of.Workspace, "computer undo "+of.Name, receipt, run.State == holt.RunRunning)
 			return nil
 		},
 	}
@@ -189,8 +211,26 @@ in the computer's workspace. holt computer undo takes that back.`,
 	return cmd
 }
 
+// soFar marks what is said of something that goes on.
+func soFar(s string, goesOn bool) string {
+	if goesOn {
+		return s + " so far"
+	}
+	return s
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
+}
+
 func runRows(r holt.Run, computer string) [][]string {
 	rows := [][]string{{"run", string(r.ID)}, {"computer", computer}, {"command", commandOf(r.Spec)}, {"state", runState(r)}}
+	if r.State == holt.RunLost {
+		rows = append(rows, []string{"lost", "its machine ended before it did: how it ended is not known"})
+	}
 	if r.State == holt.RunExited && (r.TimedOut || r.Signal != "") {
 		rows = append(rows, []string{"exit status", fmt.Sprint(r.ExitCode)})
 	}
@@ -200,9 +240,9 @@ func runRows(r holt.Run, computer string) [][]string {
 	if r.Spec.Cwd != "" {
 		rows = append(rows, []string{"directory", shown(r.Spec.Cwd)})
 	}
-	rows = append(rows, []string{"started", ago(r.StartedAt)}, []string{"took", runTook(r)})
+	rows = append(rows, []string{"started", ago(r.StartedAt)}, []string{"took", soFar(runTook(r), r.State == holt.RunRunning)})
 	if r.Background > 0 {
-		rows = append(rows, []string{"left running", fmt.Sprintf("%d processes; holt run kill %s ends them", r.Background, r.ID)})
+		rows = append(rows, []string{"left running", fmt.Sprintf("%s; to end what still runs: holt run kill %s", processes(r.Background), r.ID)})
 	}
 	return rows
 }
@@ -297,11 +337,26 @@ func (a *app) sendSignal(ctx context.Context, run, signal string) error {
 	if err := c.Runs.Signal(ctx, id, signal, ""); err != nil {
 		return err
 	}
+	signal = fullName(signal)
 	if a.wantsJSON() {
 		return printJSON(a.Out, map[string]string{"run": string(id), "signal": signal})
 	}
-	fmt.Fprintf(a.Out, "sent %s to %s\n", visible(signal), id)
+	fmt.Fprintf(a.Out, "sent %s to %s\n", signal, id)
 	return nil
+}
+
+// fullName is a signal's, of which 15 and TERM are others; what is none stays as it is.
+func fullName(signal string) string {
+	name := strings.ToUpper(signal)
+	if n, err := strconv.Atoi(signal); err == nil {
+		name = unix.SignalName(syscall.Signal(n))
+	} else if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if unix.SignalNum(name) == 0 {
+		return visible(signal)
+	}
+	return name
 }
 
 // theRun connects and reads a run's id.

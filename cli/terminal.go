@@ -28,7 +28,7 @@ func (f *terminalFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.spec.User, "user", "u", "", "Linux user of a new terminal (default: agent)")
 	flags.StringVar((*string)(&f.spec.Cwd), "cwd", "", "its working directory, absolute (default: the workspace, /home/agent)")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "KEY=VALUE for its environment, or KEY to pass this shell's; may be repeated")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "KEY=VALUE for its environment, or KEY to pass this shell's if it is set; may be repeated")
 	flags.StringVar((*string)(&f.spec.Command), "command", "", "a shell command instead of the user's login shell")
 }
 
@@ -89,6 +89,7 @@ attached or not. A stopped computer is started first.`,
 			if a.wantsJSON() {
 				return printJSON(a.Out, t)
 			}
+			a.sayUnused(flags.spec, t)
 			fmt.Fprintf(a.Out, "%s runs in %s\n", t.Name, args[0])
 			a.say("next: holt terminal attach %s %s", args[0], t.Name)
 			return nil
@@ -97,6 +98,23 @@ attached or not. A stopped computer is started first.`,
 	flags.add(cmd)
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// sayUnused says what of a spec is not so in the terminal that there was already.
+func (a *app) sayUnused(spec holt.TerminalSpec, t holt.Terminal) {
+	var unused []string
+	for _, flag := range []struct{ name, asked, is string }{
+		{"--command", string(spec.Command), string(t.Spec.Command)},
+		{"--cwd", string(spec.Cwd), string(t.Spec.Cwd)},
+		{"--user", spec.User, cmp.Or(t.Spec.User, "agent")},
+	} {
+		if flag.asked != "" && flag.asked != flag.is {
+			unused = append(unused, flag.name)
+		}
+	}
+	if unused != nil {
+		a.say("holt: %s is there already (%s); not used: %s", t.Name, shown(whatRuns(t.Spec)), strings.Join(unused, ", "))
+	}
 }
 
 func (a *app) terminalList() *cobra.Command {
@@ -124,13 +142,21 @@ func (a *app) terminalList() *cobra.Command {
 			}
 			rows := make([][]string, len(all))
 			for i, t := range all {
-				rows[i] = []string{t.Name, terminalState(t), cmp.Or(t.Spec.User, "agent"), fmt.Sprintf("%dx%d", t.Size.Cols, t.Size.Rows), fmt.Sprint(t.Attached), ago(t.StartedAt), string(t.ID), whatRuns(t.Spec)}
+				rows[i] = []string{t.Name, terminalState(t), cmp.Or(t.Spec.User, "agent"), terminalSize(t.Size), fmt.Sprint(t.Attached), ago(t.StartedAt), string(t.ID), whatRuns(t.Spec)}
 			}
 			return printTable(a.Out, []string{"NAME", "STATE", "USER", "SIZE", "ATTACHED", "STARTED", "ID", "COMMAND"}, rows)
 		},
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// terminalSize is columns by lines; of a terminal that was lost it may not be known.
+func terminalSize(s holt.TerminalSize) string {
+	if s == (holt.TerminalSize{}) {
+		return "-"
+	}
+	return fmt.Sprintf("%dx%d", s.Cols, s.Rows)
 }
 
 func rank(t holt.Terminal) int {
@@ -147,7 +173,7 @@ func terminalState(t holt.Terminal) string {
 	case t.Signal != "":
 		return "ended by " + t.Signal
 	}
-	return fmt.Sprintf("exited %d", t.ExitCode)
+	return fmt.Sprintf("exit %d", t.ExitCode)
 }
 
 func whatRuns(spec holt.TerminalSpec) string {
@@ -170,7 +196,11 @@ keys do. KILL ends all processes of the terminal.`,
 			if err != nil {
 				return err
 			}
-			return c.Terminals.Signal(cmd.Context(), args[0], args[1], args[2], "")
+			if err := c.Terminals.Signal(cmd.Context(), args[0], args[1], args[2], ""); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Out, "sent %s to %s\n", fullName(args[2]), args[1])
+			return nil
 		},
 	}
 }

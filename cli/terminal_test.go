@@ -73,8 +73,8 @@ func TestTerminal(t *testing.T) {
 		{"computer run einstein cat", "", 0, nil, []string{"holt:"}}, // a terminal is not passed without -i
 		{"workspace list", "", 0, []string{"FILES", "einstein"}, nil},
 		{"workspace check einstein", "", 0, []string{"0 problems"}, nil},
-		{"image list", "", 0, []string{"coding-agent  no", "base          3 h ago", "1×1024 2×2048"}, nil},
-		{"computer delete einstein", "n\n", 7, []string{"Delete einstein with its root disk", "[y/N]", "nothing was done"}, nil},
+		{"image list", "", 0, []string{"coding-agent  no", "base          3 h ago", "1×1024 2×3072"}, nil},
+		{"computer delete einstein", "n\n", 1, []string{"Delete einstein with its root disk", "[y/N]", "nothing was done"}, nil},
 		{"computer get nobody", "", 3, []string{"\x1b[31mholt:\x1b[0m there is no computer", "\x1b[1mhint:\x1b[0m"}, nil},
 		{"computer stop einstein", "", 0, []string{"einstein is stopped"}, nil},
 		{"computer delete einstein", "y\n", 0, []string{"einstein is deleted"}, nil},
@@ -96,20 +96,20 @@ func TestMomentsOnTerminal(t *testing.T) {
 		{"computer fork einstein --at dawn --name try --count 2", "", 0, []string{"try-1 runs, forked from einstein\ntry-2 runs, forked from einstein\n"}, []string{"{"}},
 		{"computer fork einstein --at dawn --name try-2", "", 4, []string{"there is a computer \"try-2\" already"}, []string{"{"}},
 		{"moment list einstein", "", 0, []string{"MOMENT", "STOOD", "dawn    einstein         snapshot  ", "try-1, try-2\n"}, []string{"{"}},
-		{"computer get try-1", "", 0, []string{"forked from  einstein at mom_"}, nil},
+		{"computer get try-1", "", 0, []string{"forked from  einstein at dawn\n"}, nil},
 		{"computer pause einstein", "", 0, []string{"einstein is paused\n"}, nil},
 		{"computer resume einstein", "", 0, []string{"einstein is running\n"}, nil},
-		{"moment restore dawn", "n\n", 7, []string{"Take einstein back to the moment dawn, taken ", " s ago? [y/N]", "nothing was done"}, nil},
-		{"moment restore einstein@dawn", "y\n", 0, []string{"Take einstein back to the moment dawn? [y/N]",
+		{"moment restore dawn", "n\n", 1, []string{"Take einstein back to the moment dawn, taken ", " s ago? [y/N]", "nothing was done"}, nil},
+		{"moment restore einstein@dawn", "y\n", 0, []string{"Take einstein back to the moment dawn, taken ",
 			"einstein is running, as it was at dawn; what it was until now is the moment before-restore\n", "undo: holt moment restore einstein@before-restore\n"}, nil},
 		{"moment diff einstein@before-restore einstein", "", 0, []string{"from einstein@before-restore to einstein\n", "files      the same\n",
 			"packages, processes and ports are not compared: einstein: nothing runs here\n"}, []string{"{"}},
-		{"moment delete dawn", "n\n", 7, []string{"Delete moment dawn of einstein? Its forks go on: try-1, try-2. [y/N]"}, nil},
+		{"moment delete dawn", "n\n", 1, []string{"Delete moment dawn of einstein? Its forks go on: try-1, try-2. [y/N]"}, nil},
 		{"moment delete dawn", "y\n", 0, []string{"moment dawn is deleted, 1 B freed; its forks go on: try-1, try-2\n"}, []string{"{"}},
 		{"computer snapshot try-1 --name noon", "", 0, nil, nil},
-		{"computer delete einstein", "n\n", 7, []string{"workspace einstein? Its moments go with it: before-restore. Its forks go on: try-1, try-2. [y/N]"}, nil},
+		{"computer delete einstein", "n\n", 1, []string{"workspace einstein? Its moments go with it: before-restore. Its forks go on: try-1, try-2. [y/N]"}, nil},
 		{"computer delete einstein --yes", "", 0, []string{"einstein is deleted; its moments went with it: before-restore; its forks go on: try-1, try-2\n"}, []string{"{"}},
-		{"computer get try-1", "", 0, []string{"forked from  cmp_", " (deleted) at mom_"}, nil},
+		{"computer get try-1", "", 0, []string{"forked from  einstein (deleted) at mom_", " (deleted)\n"}, nil},
 		{"computer delete try-1 --json --yes", "", 0, []string{`"deleted": "try-1"`, `"moments": [`, `"name": "noon"`}, []string{`"forks"`}},
 		{"computer delete try-2", "y\n", 0, []string{"try-2 is deleted\n"}, nil},
 	} {
@@ -157,7 +157,7 @@ func TestDeleteCheckpointAsks(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"n\n", nil, 7, "nothing was done"},
+		{"n\n", nil, 1, "nothing was done"},
 		{"", []string{"--dry-run"}, 0, "deleting one would free"},
 		{"y\n", nil, 0, "deleting one frees"},
 	} {

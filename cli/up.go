@@ -96,8 +96,9 @@ func (a *app) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Make everything ready and start the daemon", Args: exactly(0),
 		Long: `Examines this machine, installs what is missing (it asks, unless --yes), builds
-the image if it is not there, starts the daemon, and has it boot the template once,
-which new computers go on from. When all of that is done already it takes a moment.`,
+the image if it is not there, starts the daemon, and has it boot the template, if nobody
+has since it was built: new computers go on from there. When all of that is done already it
+takes a moment.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at, err := a.place()
 			if err != nil {
@@ -157,8 +158,8 @@ func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes boo
 	} else {
 		a.say("the daemon runs (process %d, engine %s); its log is %s", health.PID, health.Engine, logPath(opt.DataDir))
 	}
-	if opt.Engine != "local" {
-		if _, err := a.boot(ctx, c, image, holt.Shape{}); ctx.Err() != nil {
+	if image.Unbooted != nil { // else it was tried, and a daemon renews what is out of date
+		if _, err := a.boot(ctx, c, image, *image.Unbooted); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
 			a.complain(err) // its computers boot

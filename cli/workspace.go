@@ -164,7 +164,7 @@ func (a *app) workspaceDelete() *cobra.Command {
 			return a.deleted(w.Name)
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -32,7 +32,7 @@ func (n Computers) Resume(ctx context.Context, ref, key string) (out holt.Comput
 	return out, err
 }
 
-// Moments are kept instants of computers, by id or by a name that only one has.
+// Moments are kept instants of computers, by id, by a name that only one has, or as COMPUTER@MOMENT.
 type Moments struct{ c *Client }
 
 // List returns the moments of a computer, or of all with "", oldest first.

@@ -53,7 +53,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	case holt.CodeOf(err) == holt.NotFound:
 		return a.gone(ctx)
 	default:
-		return ahead(err)
+		return wentBackUnder(err, computer, t, spec)
 	}
 }
 
@@ -146,6 +146,15 @@ func ahead(err error) error {
 		return e.WithHint("begin anew: its computer may have gone back to an earlier moment meanwhile")
 	}
 	return err
+}
+
+// wentBackUnder is ahead for a terminal. Who was attached to it before has seen no more than it had shown.
+func wentBackUnder(err error, computer string, t holt.Terminal, spec holt.AttachSpec) error {
+	if spec.Again && holt.CodeOf(err) == holt.InvalidArgument {
+		return holt.Errorf(holt.Conflict, "%s went back to an earlier moment, and its terminal %s with it", clip(computer), t.Name).
+			WithHint("attach again: holt terminal attach %s %s", clip(computer), t.Name)
+	}
+	return ahead(err)
 }
 
 // attaching is one call of Attach.

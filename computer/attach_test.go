@@ -52,3 +52,21 @@ func TestTerminalOfPausedComputer(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Who was attached to a terminal that has now shown less is told why.
+func TestTerminalWentBack(t *testing.T) {
+	short := holt.Errorf(holt.InvalidArgument, "cannot attach at 8582 of the 8492 bytes")
+	for want, tt := range map[string]struct {
+		err  error
+		spec holt.AttachSpec
+	}{
+		"gk went back to an earlier moment, and its terminal main with it": {short, holt.AttachSpec{Offset: 8582, Again: true}},
+		short.Error():             {short, holt.AttachSpec{Offset: 8582}},
+		"64 clients are attached": {holt.Errorf(holt.TooMany, "64 clients are attached"), holt.AttachSpec{Again: true}},
+	} {
+		got := holt.AsError(wentBackUnder(tt.err, "gk", holt.Terminal{Name: "main"}, tt.spec))
+		if got.Message != want || tt.spec.Again && got.Code == holt.InvalidArgument {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+}

@@ -22,11 +22,15 @@ type attendant struct {
 const attendEvery = time.Second
 
 // attend puts on record how runs end that nobody follows, and takes the output of
-// those that have ended, for as long as a session lasts. (To follow them would
-// carry all output over the channel.)
+// those that have ended, and with each heartbeat of others, for as long as a session
+// lasts. (To follow them would carry all output over the channel.)
 func (a *attendant) attend(c *agent.Client) {
 	tick := time.NewTicker(attendEvery)
 	defer tick.Stop()
+	beat := time.NewTicker(a.l.limits.Beat)
+	defer beat.Stop()
+	taken := map[holt.RunID]int64{}
+	var full time.Time // when the host's disk last was
 	for {
 		select {
 		case <-a.l.ctx.Done():
@@ -36,8 +40,14 @@ func (a *attendant) attend(c *agent.Client) {
 		case <-tick.C:
 			a.collect(a.l.ctx, c)
 		case <-a.l.runs.owed:
+		case <-beat.C:
+			if time.Since(full) >= keepEvery && !a.takeRunning(a.l.ctx, c, taken) {
+				full = time.Now()
+			}
 		}
-		a.keep(a.l.ctx, c)
+		if time.Since(full) >= keepEvery && !a.keep(a.l.ctx, c) {
+			full = time.Now()
+		}
 	}
 }
 

@@ -73,17 +73,12 @@ type diffSide struct {
 // diffSide finds out what is meant.
 func (m *Moments) diffSide(ctx context.Context, ref string) (side diffSide, err error) {
 	var of moment
-	if name, at := holt.CutCheckpoint(ref); at != "" {
-		if side.r, err = m.s.table.find(ctx, name); err == nil {
-			of, err = m.s.moments.of(ctx, side.r, at)
-		}
-		side.moment = &of
-	} else if side.r, err = m.s.table.find(ctx, ref); holt.CodeOf(err) == holt.NotFound {
+	if side.r, err = m.s.table.find(ctx, ref); holt.CodeOf(err) == holt.NotFound {
 		notHere := err
 		of, err = m.s.moments.find(ctx, ref)
 		if err == nil {
 			side.r, err = m.s.table.find(ctx, string(of.ComputerID))
-		} else if holt.CodeOf(err) == holt.NotFound && !strings.HasPrefix(ref, "mom_") {
+		} else if holt.CodeOf(err) == holt.NotFound && !strings.HasPrefix(ref, "mom_") && !strings.Contains(ref, "@") {
 			err = notHere
 		}
 		side.moment = &of

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -45,6 +46,7 @@ type disks struct {
 	d     *db.DB
 	dir   string
 	vault vault // has those that stored moments need
+	log   *slog.Logger
 
 	collecting sync.Mutex
 	still      sync.Mutex // held while frozen disks are read for the archive, or merged
@@ -59,7 +61,7 @@ func (k *disks) insert(tx *db.Tx, id, parent holt.DiskID, image string) error {
 }
 
 // collect removes the disks that neither a computer nor a moment needs, nor a disk
-// that is needed. It returns how many bytes that freed.
+// that is needed. It returns how many bytes that freed. One that cannot be removed keeps no other.
 func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 	k.collecting.Lock()
 	defer k.collecting.Unlock()
@@ -67,10 +69,12 @@ func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	var stay []error
 	for _, l := range unneeded {
 		bytes := allocated(k.path(l.id))
 		if err := os.Remove(k.path(l.id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return freed, fmt.Errorf("remove root disk: %w", err)
+			stay = append(stay, fmt.Errorf("remove root disk: %w", err))
+			continue
 		}
 		freed += bytes
 		k.vault.dropOrSay(ctx, string(l.space))
@@ -78,7 +82,7 @@ func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 			return freed, err
 		}
 	}
-	return freed, nil
+	return freed, errors.Join(stay...)
 }
 
 // layer is one disk of several.
@@ -167,13 +171,14 @@ func (k *disks) list(ctx context.Context, sql string, args ...any) (ids []holt.D
 }
 
 // tidy removes what a killed daemon left: disks that nobody needs, and files
-// that are no disk's. Nothing else uses the disks yet.
+// that are no disk's. Nothing else uses the disks yet. What cannot be removed the next
+// daemon tries again.
 func (k *disks) tidy(ctx context.Context) error {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return HostError(fmt.Errorf("make directory of root disks: %w", err))
 	}
 	if _, err := k.collect(ctx); err != nil {
-		return err
+		k.log.Error("remove root disks that nothing needs", "err", err)
 	}
 	known, err := k.list(ctx, `SELECT id FROM disk`)
 	if err != nil {
@@ -190,9 +195,9 @@ func (k *disks) tidy(ctx context.Context) error {
 	for _, e := range entries {
 		if !has[e.Name()] {
 			if err := os.RemoveAll(filepath.Join(k.dir, e.Name())); err != nil {
-				return fmt.Errorf("remove root disk without a name: %w", err)
+				k.log.Error("remove root disk without a name", "file", e.Name(), "err", err)
 			}
 		}
 	}
-	return nil
+	return ctx.Err()
 }

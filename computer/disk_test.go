@@ -1,13 +1,16 @@
 package computer
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"holt"
+	"holt/chunk"
 	"holt/db"
+	"holt/machine"
 )
 
 // A disk stays as long as a computer writes to it or another disk is laid over
@@ -83,3 +86,44 @@ func TestDisksThatAreNeededStay(t *testing.T) {
 		t.Errorf("rows left: %q %v", rows, err)
 	}
 }
+
+// What cannot be removed keeps neither a daemon from starting, nor what else is to be removed, nor a computer that
+// has gone on from doing so.
+func TestWhatCannotBeRemovedStays(t *testing.T) {
+	w := keeps(t, &chunk.Memory{}, 1<<40)
+	ctx := t.Context()
+	m := w.pauses()
+	unneeded := func() (path string) {
+		id := holt.NewDiskID()
+		w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, id, "", "digest") }))
+		return w.disks.path(id)
+	}
+	full := unneeded()
+	w.ok(os.MkdirAll(filepath.Join(full, "lost"), 0o700))
+	goes := []string{unneeded(), unneeded(), filepath.Join(w.disks.dir, "forgotten")}
+	for _, path := range goes {
+		w.ok(os.WriteFile(path, nil, 0o600))
+	}
+	w.ok(w.disks.tidy(ctx))
+	for _, path := range goes {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s is there", filepath.Base(path))
+		}
+	}
+	if _, err := os.Lstat(full); err != nil {
+		t.Error(err)
+	}
+	if err := (&making{s: w.Store, r: w.r, from: &m}).endResume(ctx); err != nil {
+		t.Errorf("what became of a resume is recorded: %v", err)
+	}
+	w.cfg.Engine, w.cfg.Templates = &planned{}, t.TempDir()
+	w.ok(os.Mkdir(filepath.Join(w.cfg.Templates, "key"), 0o700))
+	w.ok(w.cfg.tidyTemplates(ctx))
+}
+
+// planned is an engine whose machines cannot be found.
+type planned struct{ stuckEngine }
+
+func (*planned) Adopt(context.Context, string) (machine.Machine, error) { return nil, errPlanned }
+
+func (*planned) Strays(string) ([]machine.Stray, error) { return nil, errPlanned }

@@ -2,6 +2,7 @@ package computer
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -108,5 +109,28 @@ func TestFetchOutlivesItsCaller(t *testing.T) {
 	w.ok(<-got)
 	if !w.here(m) {
 		t.Error("it did not come back")
+	}
+}
+
+// The initramfs beside a moment goes to the archive and comes back from there with the rest. It counts
+// as the moment's only where nobody else has it.
+func TestInitramfsGoesWithTheMoment(t *testing.T) {
+	w := keeps(t, &chunk.Memory{}, 1<<40)
+	ctx := t.Context()
+	m := w.take(holt.MomentSnapshot)
+	initrd, other := filepath.Join(w.moments.path(m.ID), machine.InitrdFile), filepath.Join(t.TempDir(), "made")
+	w.ok(os.WriteFile(other, make([]byte, 1<<20), 0o600))
+	w.ok(os.Link(other, initrd))
+	shared := w.moments.allocated(m.ID)
+	w.ok(os.Remove(other))
+	if alone := w.moments.allocated(m.ID); shared != m.Bytes || alone < m.Bytes+1<<20 {
+		t.Errorf("a moment of %d bytes has %d with a file that others have too, and %d with one of its own", m.Bytes, shared, alone)
+	}
+	w.keepRound(ctx)
+	back := t.TempDir()
+	_, err := w.vault.fetch(ctx, string(m.ID), back)
+	w.ok(err)
+	if st, err := os.Stat(filepath.Join(back, machine.InitrdFile)); err != nil || st.Size() != 1<<20 {
+		t.Errorf("from the archive came %v, %v", st, err)
 	}
 }

@@ -2,6 +2,7 @@ package computer
 
 import (
 	"context"
+	"time"
 
 	"holt"
 )
@@ -46,8 +47,7 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 		if err := f.known(ctx, run); err != nil {
 			return false, err
 		}
-		backoff(ctx, 2) // it may be paused, and whoever only follows does not wake it
-		return false, waking{f.r.s}.settled(ctx, run.ComputerID)
+		return false, f.wait(ctx, run.ComputerID)
 	}
 	client, err := l.agent(ctx, l.limits.Reconnect)
 	if err != nil {
@@ -72,6 +72,29 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	default:
 		return false, ahead(err)
 	}
+}
+
+// wait waits for a machine of a computer that has none. While it is paused that is for as long as
+// it takes, or restLook: whoever only follows does not wake it.
+func (f *follower) wait(ctx context.Context, id holt.ComputerID) error {
+	came := f.r.s.seats.coming()
+	backoff(ctx, 2)
+	if err := (waking{f.r.s}).settled(ctx, id); err != nil {
+		return err
+	}
+	r, err := f.r.s.table.find(ctx, string(id))
+	if err != nil || r.State != holt.ComputerPaused {
+		return err
+	}
+	look := time.NewTimer(restLook)
+	defer look.Stop()
+	select {
+	case <-came:
+	case <-look.C:
+	case <-ctx.Done():
+		return gone(ctx)
+	}
+	return nil
 }
 
 // event passes one of the guest's events on. What a run's record says of it is

@@ -3,6 +3,7 @@ package computer
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,9 +46,10 @@ func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpe
 
 func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (out holt.ForkedComputers, err error) {
 	count := cmp.Or(spec.Count, 1)
-	// A daemon that was killed may have made some for this very call.
+	// A daemon that was killed may have made some for this very call: since its key was first used.
 	if key != "" {
-		made, err := s.table.list(ctx, `WHERE call = ? AND state <> 'creating' ORDER BY name`, key)
+		made, err := s.table.list(ctx, `WHERE call = ?1 AND state NOT IN ('creating', 'failed')
+			AND created >= (SELECT created FROM idempotency WHERE key = ?1) ORDER BY name`, key)
 		if err != nil {
 			return out, err
 		}
@@ -62,19 +64,21 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 	if out.Moment != "" { // the others are of the same instant
 		spec.At = string(out.Moment)
 	}
-	from, r, unlock, err := s.forkable(ctx, ref, spec.At)
+	from, r, l, unlock, err := s.forkable(ctx, ref, spec.At)
 	if err != nil {
 		return out, err
 	}
 	defer unlock()
 	names, err := s.forkNames(ctx, r, spec, count)
+	if err == nil && l != nil {
+		from, err = s.take(ctx, &r, l, exposure{verb: "fork-moment", kind: holt.MomentFork})
+	}
 	if err != nil {
 		return out, err
 	}
 	out.Moment = from.ID
 	var pruning sync.WaitGroup
 	pruning.Go(func() { memory{s.Store}.prune(ctx, r.ID, from.ID) })
-	defer pruning.Wait()
 	made, errs := make([]holt.ForkedComputer, count), make([]error, count)
 	var work errgroup.Group
 	work.SetLimit(forksAtOnce)
@@ -85,6 +89,11 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 		})
 	}
 	work.Wait()
+	pruning.Wait()
+	if l != nil && len(out.Computers) == 0 && !slices.Contains(errs, nil) && ctx.Err() == nil {
+		out.Moment = ""
+		s.discard(ctx, from)
+	}
 	if cmp.Or(spec.Count, 1) == 1 && errs[0] != nil {
 		return out, errs[0]
 	}
@@ -92,14 +101,23 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 	return out, nil
 }
 
-// forkable locks a computer and returns the moment to fork: the one that is
-// named, the one that it is paused at, or a new one.
-func (s forks) forkable(ctx context.Context, ref, at string) (moment, record, func(), error) {
-	r, unlock, err := s.hold(ctx, ref)
-	if err != nil {
-		return moment{}, r, nil, err
+// discard removes a moment that was taken for forks of which none came to be.
+func (s forks) discard(ctx context.Context, m moment) {
+	done, err := s.moments.condemnUnkept(ctx, m.ID)
+	if err == nil && done {
+		_, err = s.removeMoment(ctx, m)
 	}
-	var from moment
+	if err != nil {
+		s.log.Warn("remove the moment of forks that were not made", "moment", m.ID, "err", err) // the next daemon goes on, or it is pruned
+	}
+}
+
+// forkable locks a computer and returns the moment to fork: the one that is named, or the
+// one that it is paused at. Of one that runs a new one is to be taken: then its live is there.
+func (s forks) forkable(ctx context.Context, ref, at string) (from moment, r record, l *live, unlock func(), err error) {
+	if r, unlock, err = s.hold(ctx, ref); err != nil {
+		return from, r, nil, nil, err
+	}
 	switch {
 	case !s.cfg.Engine.Capabilities().MemorySnapshot:
 		err = noMemory(s.cfg.Engine)
@@ -109,24 +127,20 @@ func (s forks) forkable(ctx context.Context, ref, at string) (moment, record, fu
 		from, err = s.moments.get(ctx, r.moment)
 	default:
 		unlock()
-		var l *live
 		if r, l, unlock, err = s.holdRunning(ctx, ref); err != nil {
-			return from, r, nil, err
+			return from, r, nil, nil, err
 		}
-		from, err = s.take(ctx, &r, l, exposure{verb: "fork-moment", kind: holt.MomentFork})
 	}
 	if err != nil {
 		unlock()
-		return from, r, nil, err
+		return from, r, nil, nil, err
 	}
-	return from, r, unlock, nil
+	return from, r, l, unlock, nil
 }
 
-// forkNames chooses names that are free.
+// forkNames chooses names that are free. AlreadyExists for a given one that is not: a
+// computer does not stand still, and no older moment goes, for what cannot be made.
 func (s forks) forkNames(ctx context.Context, r record, spec holt.ComputerForkSpec, count int) ([]string, error) {
-	if spec.Name != "" && cmp.Or(spec.Count, 1) == 1 {
-		return []string{spec.Name}, nil
-	}
 	all, err := s.table.all(ctx)
 	if err != nil {
 		return nil, err
@@ -134,6 +148,15 @@ func (s forks) forkNames(ctx context.Context, r record, spec holt.ComputerForkSp
 	taken := map[string]bool{}
 	for _, c := range all {
 		taken[c.Name] = true
+	}
+	if name := spec.Name; name != "" && cmp.Or(spec.Count, 1) == 1 {
+		switch {
+		case taken[name]:
+			return nil, computerTaken(name)
+		case s.cfg.taken(ctx, name):
+			return nil, holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", name).WithHint("choose another name, or leave it out to get a free one")
+		}
+		return []string{name}, nil
 	}
 	return ForkNames(cmp.Or(spec.Name, r.Name), count, func(name string) bool { return taken[name] || s.cfg.taken(ctx, name) })
 }

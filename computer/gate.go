@@ -13,14 +13,16 @@ type gate struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	drained bool // no machine may start
+	mu       sync.Mutex
+	closed   bool
+	starting context.Context // ended: no machine may start
+	drain    context.CancelCauseFunc
 }
 
 func newGate(ctx context.Context) *gate {
 	g := &gate{}
 	g.ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	g.starting, g.drain = context.WithCancelCause(g.ctx)
 	return g
 }
 
@@ -62,17 +64,31 @@ func (g *gate) close() {
 func (g *gate) setDrained(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.drained = on
+	if on {
+		g.drain(errDrained)
+	} else if g.starting.Err() != nil {
+		g.starting, g.drain = context.WithCancelCause(g.ctx)
+	}
 }
 
 // mayStart refuses while the store is drained.
 func (g *gate) mayStart() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.drained {
+	if context.Cause(g.starting) == errDrained {
 		return ending()
 	}
 	return nil
+}
+
+// whileStarting bounds a context to the time in which machines may start. The cause of its end is then [errDrained].
+func (g *gate) whileStarting(ctx context.Context) (bounded context.Context, leave func()) {
+	g.mu.Lock()
+	starting := g.starting
+	g.mu.Unlock()
+	bounded, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(starting, func() { cancel(context.Cause(starting)) })
+	return bounded, func() { stop(); cancel(nil) }
 }
 
 // detach runs a verb that goes on when its caller leaves, until the gate is closed.
@@ -101,6 +117,6 @@ func detach[T any](ctx context.Context, g *gate, verb func(context.Context) (T, 
 	}
 }
 
-func ending() error {
-	return holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")
-}
+func ending() error { return errDrained }
+
+var errDrained = holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -30,20 +31,17 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 		l.bootID = h.BootID
 		return nil
 	}
-	entropy := make([]byte, 64)
-	rand.Read(entropy) // never fails, see crypto/rand
-	id := agent.Identity{
-		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
-		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
-		MachineID: l.machineID, Restored: l.restored, DiskSizeMB: l.diskSizeMB,
-	}
+	id := l.identity()
 	is, err := client.Configure(ctx, id)
 	if err == nil {
 		is.Now, err = setClock(is.Now, clockOf(ctx, client))
 	}
 	mustBe := l.restored || l.machineID != "" // a fork of a stopped computer has booted
-	if err == nil && mustBe {
+	switch {
+	case err == nil && mustBe:
 		err = isItself(id, is, time.Now())
+	case err == nil && l.newKeys:
+		err = hasOwnKeys(is)
 	}
 	refused := err != nil
 	if err == nil {
@@ -54,9 +52,20 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
 	}
 	if err == nil {
-		l.bootID, l.fresh, l.restored, l.machineID, l.diskSizeMB = h.BootID, false, false, "", 0
+		l.bootID, l.fresh, l.restored, l.machineID, l.newKeys, l.diskSizeMB = h.BootID, false, false, "", false, 0
 	}
 	return err
+}
+
+// identity is what a guest is told to be.
+func (l *live) identity() agent.Identity {
+	entropy := make([]byte, 64)
+	rand.Read(entropy) // never fails, see crypto/rand
+	return agent.Identity{
+		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
+		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
+		MachineID: l.machineID, NewHostKeys: l.newKeys, Restored: l.restored, DiskSizeMB: l.diskSizeMB,
+	}
 }
 
 // isItself checks what a guest says it is now.
@@ -70,7 +79,13 @@ func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
 	case len(is.Drawn) == 0 && id.MachineID != "": // who stays itself may have an agent that does not say it yet
 		return fmt.Errorf("it does not say what it draws at random")
-	case len(is.HostKeys) == 0 && len(is.FormerKeys) > 0:
+	}
+	return hasOwnKeys(is)
+}
+
+// hasOwnKeys checks the SSH host keys of a guest that had to make new ones.
+func hasOwnKeys(is agent.Identified) error {
+	if len(is.HostKeys) == 0 && len(is.FormerKeys) > 0 {
 		return fmt.Errorf("it has lost its SSH host keys")
 	}
 	for _, key := range is.HostKeys {
@@ -83,18 +98,21 @@ func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 
 // identify writes down, as part of a transaction, what a guest says it is. It is a Conflict where
 // that shows that it is what another computer's guest is: it drew the same at random, which it may
-// not have drawn itself before either, or has an SSH host key that the other one has.
-func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified) error {
+// not have drawn itself before either, or has an SSH host key that the other one has. Which one
+// that is the log says: whoever asked may have no right to know.
+func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified, log *slog.Logger) error {
+	notFresh := func(what string, whose holt.ComputerID) error {
+		log.Error("a guest's identity is not fresh", "computer", id, "has", what, "of", whose)
+		return holt.Errorf(holt.Conflict, "its identity is not fresh")
+	}
 	if len(is.Drawn) > 0 {
 		drawn := hex.EncodeToString(is.Drawn)
-		whose, name, err := t.identified(tx, drawn)
-		switch {
-		case err != nil:
+		whose, err := t.identified(tx, drawn)
+		if err != nil {
 			return err
-		case whose == id:
-			return holt.Errorf(holt.Conflict, "it draws the same at random as it has before")
-		case whose != "":
-			return holt.Errorf(holt.Conflict, "it draws the same at random as %s has", name)
+		}
+		if whose != "" {
+			return notFresh("what was drawn at random", whose)
 		}
 		if err := tx.Exec(`DELETE FROM identity WHERE computer = ? AND drawn`, id); err != nil {
 			return err
@@ -107,10 +125,10 @@ func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified) erro
 		return nil
 	}
 	for _, key := range is.HostKeys {
-		if whose, name, err := t.identified(tx, key); err != nil {
+		if whose, err := t.identified(tx, key); err != nil {
 			return err
 		} else if whose != "" && whose != id {
-			return holt.Errorf(holt.Conflict, "its SSH host key %s is one of %s", key, name)
+			return notFresh("SSH host key "+key, whose)
 		}
 	}
 	if err := tx.Exec(`DELETE FROM identity WHERE computer = ? AND NOT drawn`, id); err != nil {
@@ -125,13 +143,13 @@ func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified) erro
 }
 
 // identified returns the computer whose guest has said a value, "" if none has.
-func (t table) identified(tx *db.Tx, value string) (id holt.ComputerID, name string, err error) {
-	err = tx.Query(`SELECT identity.computer, computer.name FROM identity JOIN computer ON computer.id = identity.computer WHERE value = ?`,
+func (t table) identified(tx *db.Tx, value string) (id holt.ComputerID, err error) {
+	err = tx.Query(`SELECT identity.computer FROM identity JOIN computer ON computer.id = identity.computer WHERE value = ?`,
 		[]any{value}, func(row *db.Row) error {
-			id, name = holt.ComputerID(row.Text(0)), row.Text(1)
+			id = holt.ComputerID(row.Text(0))
 			return nil
 		})
-	return id, name, err
+	return id, err
 }
 
 // newMachineID returns one that no machine has (machine-id(5)).

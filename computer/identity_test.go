@@ -2,6 +2,8 @@ package computer
 
 import (
 	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +50,28 @@ func TestIsItself(t *testing.T) {
 	}
 }
 
+// Whoever is being created gets SSH host keys of its own, also where it boots from an image that has
+// some; one that boots again keeps them.
+func TestKeysOfNewComputers(t *testing.T) {
+	for _, tt := range []struct {
+		state            holt.ComputerState
+		disk             holt.DiskID
+		kept             string
+		keys, machineIDs bool
+	}{
+		{holt.ComputerCreating, "disk_a", "", true, false},
+		{holt.ComputerCreating, "disk_a", "snapshot", false, true}, // keys come with it
+		{holt.ComputerCreating, "", "", false, false},              // the host's own
+		{holt.ComputerStarting, "disk_a", "", false, false},
+	} {
+		m := &making{r: &record{Computer: holt.Computer{State: tt.state}, disk: tt.disk}, kept: tt.kept, live: &live{}}
+		m.identify()
+		if id := m.live.identity(); id.NewHostKeys != tt.keys || (id.MachineID != "") != tt.machineIDs {
+			t.Errorf("%+v: %+v", tt, id)
+		}
+	}
+}
+
 // A guest that says what another one has said, or draws what it has drawn itself, is refused, and
 // nothing that it says is written down.
 func TestIdentify(t *testing.T) {
@@ -61,12 +85,14 @@ func TestIdentify(t *testing.T) {
 		}
 		ids[name] = r.ID
 	}
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
 	says := func(name string, drawn byte, keys ...string) error {
 		is := agent.Identified{HostKeys: keys}
 		if drawn != 0 {
 			is.Drawn = bytes.Repeat([]byte{drawn}, 32)
 		}
-		return write(t.Context(), d, func(tx *db.Tx) error { return all.identify(tx, ids[name], is) })
+		return write(t.Context(), d, func(tx *db.Tx) error { return all.identify(tx, ids[name], is, log) })
 	}
 	for i, c := range []struct {
 		name  string
@@ -88,8 +114,13 @@ func TestIdentify(t *testing.T) {
 		{"bohr", 0, nil, ""},
 		{"einstein", 6, nil, holt.Conflict},
 	} {
-		if err := says(c.name, c.drawn, c.keys...); holt.CodeOf(err) != c.want {
+		said.Reset()
+		err := says(c.name, c.drawn, c.keys...)
+		if holt.CodeOf(err) != c.want {
 			t.Errorf("%d: %s: %v, not %q", i, c.name, err, c.want)
+		}
+		if err != nil && (err.Error() != "its identity is not fresh" || !strings.Contains(said.String(), " of=cmp_")) {
+			t.Errorf("%d: the caller is told %q, the log %q", i, err, said.String())
 		}
 	}
 	if err := all.erase(t.Context(), ids["bohr"]); err != nil {

@@ -27,7 +27,8 @@ func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Re
 		return 0, err
 	}
 	if !run.Spec.Stdin {
-		return 0, holt.Errorf(holt.Conflict, "the run %s takes no input", id).WithHint("start it with stdin set")
+		return 0, holt.Errorf(holt.Conflict, "run %s takes no input", id).
+			WithHint("start it with --background --interactive; by the API, with stdin")
 	}
 	l, err := r.at(ctx, id)
 	if err != nil {

@@ -246,7 +246,8 @@ func (s memory) store(ctx context.Context, m moment) error {
 		return err
 	}
 	dir := s.moments.path(m.ID)
-	names := []string{machine.MemoryFile, machine.StateFile, inventoryFile, machine.RecordFile} // a directory with the record has all
+	// A directory with the record has all but what there may be none of.
+	names := []string{machine.MemoryFile, machine.StateFile, inventoryFile, machine.InitrdFile, machine.RecordFile}
 	if m.Stopped {
 		names = nil // it is its disks
 	}
@@ -260,7 +261,7 @@ func (s memory) store(ctx context.Context, m moment) error {
 	}
 	for _, name := range names {
 		f, n, failed := s.vault.store(ctx, string(m.ID), filepath.Join(dir, name), name)
-		if name == inventoryFile && errors.Is(failed, fs.ErrNotExist) {
+		if (name == inventoryFile || name == machine.InitrdFile) && errors.Is(failed, fs.ErrNotExist) {
 			continue
 		}
 		a.Files, grown = append(a.Files, f), grown+n

@@ -511,3 +511,27 @@ func FuzzParseAbout(f *testing.F) {
 		}
 	})
 }
+
+// A moment whose way into the archive broke just behind the store does not come back there once it is
+// deleted.
+func TestDeletedWhileCutOff(t *testing.T) {
+	far, broken := &chunk.Fault{Under: &chunk.Memory{}}, errors.New("planned")
+	w := keeps(t, far, 1<<40)
+	m := w.take(holt.MomentSnapshot)
+	far.SetHook(func(call, name string) chunk.Failure {
+		if call == "put" && strings.HasPrefix(name, "space/"+string(m.ID)) {
+			return chunk.Failure{Err: broken, Late: true}
+		}
+		return chunk.Failure{}
+	})
+	if err := w.store(t.Context(), m); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	far.SetHook(nil)
+	w.ok(w.vault.drop(t.Context(), string(m.ID)))
+	_, err := w.cfg.Archive.Collect(t.Context(), time.Now().Add(time.Hour))
+	w.ok(err)
+	if names, err := w.cfg.Archive.Spaces(t.Context()); err != nil || slices.Contains(names, string(m.ID)) {
+		t.Errorf("the archive has %v, %v", names, err)
+	}
+}

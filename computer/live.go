@@ -45,6 +45,7 @@ type live struct {
 	fresh     bool   // that guest has no identity yet
 	restored  bool   // or has one from a moment
 	machineID string // that it is to have, if it is another machine than the one of that moment
+	newKeys   bool   // it boots from its image for the first time, whose SSH host keys are not its own
 
 	diskSizeMB int // MiB; 0 unless its disk is larger than the guest believes
 

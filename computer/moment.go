@@ -15,7 +15,8 @@ import (
 	"holt/machine"
 )
 
-// Moments are the moments of all computers.
+// Moments are the moments of all computers. Each is named by its id, by a name that only one
+// has, or as COMPUTER@MOMENT.
 type Moments struct{ s *Store }
 
 // Moments returns the moments of all computers.
@@ -57,7 +58,7 @@ func (m *Moments) shown(ctx context.Context, one moment) (_ holt.Moment, err err
 	return one.Moment, err
 }
 
-// Get returns a moment by id, or by a name that only one has.
+// Get returns a moment.
 func (m *Moments) Get(ctx context.Context, ref string) (holt.Moment, error) {
 	one, err := m.s.moments.find(ctx, ref)
 	if err != nil {
@@ -104,6 +105,9 @@ func (m *Moments) delete(ctx context.Context, ref string, claim *Claim) (freed h
 		return freed, err
 	}
 	defer unlock()
+	if one, err = m.s.moments.get(ctx, id); err != nil { // another call may have deleted it meanwhile
+		return freed, err
+	}
 	if freed.Forks, err = m.s.moments.forksOf(ctx, id); err != nil {
 		return freed, err
 	}
@@ -119,12 +123,25 @@ func (m *Moments) delete(ctx context.Context, ref string, claim *Claim) (freed h
 		return freed, err
 	}
 	if !ok {
-		return freed, holt.Errorf(holt.Conflict, "%s is paused at the moment %s", one.Computer, id).
-			WithHint("holt computer resume %s first, or stop it, which lets go of its memory", one.Computer)
+		return freed, m.needed(ctx, one)
 	}
 	freed.Archived = one.ArchivedBytes
 	freed.Bytes, err = memory{m.s}.removeMoment(ctx, one)
 	return freed, err
+}
+
+// needed says why a moment cannot be deleted.
+func (m *Moments) needed(ctx context.Context, one moment) error {
+	r, err := m.s.table.find(ctx, string(one.ComputerID))
+	if err != nil {
+		return err
+	}
+	if r.moment == one.ID && (r.State == holt.ComputerPausing || r.State == holt.ComputerPaused || r.State == holt.ComputerResuming) {
+		return holt.Errorf(holt.Conflict, "%s is paused at the moment %s", r.Name, one.ID).
+			WithHint("holt computer resume %s first, or stop it, which lets go of its memory", r.Name)
+	}
+	return holt.Errorf(holt.Conflict, "a restore of %s to the moment %s has not come to its end", r.Name, one.ID).
+		WithHint("the daemon's next start settles it")
 }
 
 // removeMoment removes what there is of a moment, its row last, and the disks
@@ -192,7 +209,12 @@ func (s memory) lastOf(ctx context.Context, m moment) (bool, error) {
 // allocated is what a moment's image takes of the host's disk, bytes.
 func (t momentTable) allocated(id holt.MomentID) int64 {
 	dir := t.path(id)
-	return allocated(dir+"/"+machine.MemoryFile) + allocated(dir+"/"+machine.StateFile) + allocated(dir+"/"+inventoryFile)
+	bytes := allocated(dir+"/"+machine.MemoryFile) + allocated(dir+"/"+machine.StateFile) + allocated(dir+"/"+inventoryFile)
+	var st unix.Stat_t
+	if initrd := dir + "/" + machine.InitrdFile; unix.Lstat(initrd, &st) == nil && st.Nlink == 1 { // else others have it too
+		bytes += allocated(initrd)
+	}
+	return bytes
 }
 
 // keptMoments is how many moments that nobody asked for stay of a computer.
@@ -228,7 +250,7 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.Moment
 		_, err := s.lastOf(ctx, m)
 		done := false
 		if err == nil {
-			done, err = s.moments.condemn(ctx, m.ID, nil)
+			done, err = s.moments.condemnUnkept(ctx, m.ID)
 		}
 		if err == nil && done {
 			bytes -= m.Bytes
@@ -258,8 +280,8 @@ func (s memory) momentCache() int64 {
 	return s.cfg.MomentCache
 }
 
-// tidyMoments finishes what a killed daemon was deleting, and removes
-// directories that are no moment's.
+// tidyMoments finishes what a killed daemon was deleting, and removes directories that
+// are no moment's. What it cannot, the next daemon tries again.
 func (s memory) tidyMoments(ctx context.Context) error {
 	if err := os.MkdirAll(s.moments.dir, 0o700); err != nil {
 		return HostError(fmt.Errorf("make directory of moments: %w", err))
@@ -272,14 +294,14 @@ func (s memory) tidyMoments(ctx context.Context) error {
 		half, _ := filepath.Glob(filepath.Join(s.moments.path(m.ID), "*"+fetching)) // never fails: the pattern is ours
 		for _, path := range half {
 			if err := os.Remove(path); err != nil {
-				return fmt.Errorf("remove half-fetched file: %w", err)
+				s.log.Error("remove half-fetched file", "moment", m.ID, "err", err)
 			}
 		}
 		if m.state != momentDeleting {
 			continue
 		}
 		if _, err := s.removeMoment(ctx, m); err != nil {
-			return err
+			s.log.Error("cannot go on with the removal of a moment", "computer", m.ComputerID, "moment", m.ID, "err", err)
 		}
 	}
 	entries, err := os.ReadDir(s.moments.dir)
@@ -292,8 +314,8 @@ func (s memory) tidyMoments(ctx context.Context) error {
 			continue
 		}
 		if err := os.RemoveAll(s.moments.dir + "/" + e.Name()); err != nil {
-			return fmt.Errorf("remove moment without a name: %w", err)
+			s.log.Error("remove moment without a name", "moment", e.Name(), "err", err)
 		}
 	}
-	return nil
+	return ctx.Err()
 }

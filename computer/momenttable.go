@@ -48,6 +48,11 @@ ALTER TABLE moment ADD COLUMN used INTEGER NOT NULL DEFAULT 0;   -- when a machi
 ALTER TABLE moment DROP COLUMN bytes;
 `
 
+// LineageSchema keeps the name of the computer that one was forked from, for when it is deleted.
+const LineageSchema = `
+ALTER TABLE computer ADD COLUMN parent_was TEXT NOT NULL DEFAULT '';
+`
+
 // The states of a moment. What is creating or deleting when a daemon opens was
 // left by one that was killed.
 const (
@@ -116,8 +121,11 @@ func (t momentTable) list(ctx context.Context, condition string, args ...any) (a
 	return all, nil
 }
 
-// of returns a ready moment of a computer by name or id.
+// of returns a ready moment of a computer by name or id, also as COMPUTER@MOMENT.
 func (t momentTable) of(ctx context.Context, r record, ref string) (moment, error) {
+	if whose, at := holt.CutCheckpoint(ref); at != "" && (whose == r.Name || whose == string(r.ID)) {
+		ref = at
+	}
 	list, err := t.list(ctx, `WHERE computer = ?1 AND (id = ?2 OR name = ?2) AND state = 'ready'`, r.ID, ref)
 	if err != nil {
 		return moment{}, err
@@ -134,8 +142,15 @@ func (t momentTable) get(ctx context.Context, id holt.MomentID) (moment, error) 
 	return only(list, string(id), err)
 }
 
-// find returns a ready moment by id, or by a name that only one has.
+// find returns a ready moment by id, by a name that only one has, or as COMPUTER@MOMENT.
 func (t momentTable) find(ctx context.Context, ref string) (moment, error) {
+	if whose, at := holt.CutCheckpoint(ref); at != "" {
+		r, err := table{t.d}.find(ctx, whose)
+		if err != nil {
+			return moment{}, err
+		}
+		return t.of(ctx, r, at)
+	}
 	list, err := t.list(ctx, `WHERE (id = ?1 OR name = ?1) AND state = 'ready' LIMIT 2`, ref)
 	return only(list, ref, err)
 }
@@ -148,7 +163,7 @@ func only(list []moment, ref string, err error) (moment, error) {
 	case ref == "" || len(list) == 0:
 		return moment{}, noMoment(ref).WithHint("holt moment list shows the moments there are; unnamed ones go after a while")
 	case len(list) > 1:
-		return moment{}, holt.Errorf(holt.Conflict, "several computers have a moment %q", clip(ref)).WithHint("give its id; holt moment list shows it")
+		return moment{}, holt.Errorf(holt.Conflict, "several computers have a moment %q", clip(ref)).WithHint("say whose: COMPUTER@%s", clip(ref))
 	}
 	return list[0], nil
 }
@@ -251,11 +266,20 @@ func (t momentTable) lastOf(ctx context.Context, m moment) (last bool, err error
 // condemn says that a moment is being deleted, unless its computer is paused at it, or
 // on its way back to it.
 func (t momentTable) condemn(ctx context.Context, id holt.MomentID, claim *Claim) (done bool, err error) {
+	return t.condemnIf(ctx, id, claim, `1`)
+}
+
+// condemnUnkept is that for a moment that nobody asked for: it may be one that stays by now.
+func (t momentTable) condemnUnkept(ctx context.Context, id holt.MomentID) (done bool, err error) {
+	return t.condemnIf(ctx, id, nil, `kind <> 'snapshot'`)
+}
+
+func (t momentTable) condemnIf(ctx context.Context, id holt.MomentID, claim *Claim, condition string) (done bool, err error) {
 	err = writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(id)); err != nil {
 			return err
 		}
-		return tx.Query(`UPDATE moment SET state = 'deleting' WHERE id = ?1 AND NOT EXISTS
+		return tx.Query(`UPDATE moment SET state = 'deleting' WHERE id = ?1 AND `+condition+` AND NOT EXISTS
 			(SELECT 1 FROM computer c WHERE c.id = moment.computer AND c.moment = moment.id AND c.state IN ('pausing', 'paused', 'resuming'))
 			AND NOT EXISTS (SELECT 1 FROM restore WHERE restore.moment = ?1) RETURNING id`,
 			[]any{id}, func(*db.Row) error { done = true; return nil })

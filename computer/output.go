@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,7 @@ const (
 	outputTemp = "new"    // there, until it has a run's name
 
 	keptOutput = 1 << 20  // of each run the end of its output that takes this many bytes as events
-	mostOutput = 64 << 20 // bytes that the files of one computer may take
+	mostOutput = 64 << 20 // bytes that the files of the runs of one computer may take that have ended; those that go on share half of that
 	diskBlock  = 4 << 10  // of which even the smallest takes one
 )
 
@@ -179,8 +180,15 @@ func (o outputs) tidy(ctx context.Context, computer holt.ComputerID) error {
 	return nil
 }
 
-// take takes what there is of a run's output out of the guest, unless that was done since its end.
-func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID) error {
+// share is how much is kept of each of so many runs that go on.
+func (o outputs) share(runs int) int {
+	share := o.most/2/int64(max(1, runs)) - diskBlock // with what a file has besides
+	return int(min(keptOutput, max(0, share)))
+}
+
+// take takes what there is of a run's output out of the guest, the last bytes of it, unless that
+// was done since its end.
+func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID, last int) error {
 	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
 	defer cancel()
 	done, err := a.l.runs.take(ctx)
@@ -191,7 +199,7 @@ func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID) er
 	if taken, err := a.table.taken(ctx, id); taken || err != nil {
 		return err
 	}
-	out, err := c.RunOutput(ctx, id, keptOutput)
+	out, err := c.RunOutput(ctx, id, last)
 	if err != nil && (broken(c) || ctx.Err() != nil) {
 		return err
 	}
@@ -202,16 +210,21 @@ func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID) er
 	return a.outputs.put(ctx, a.l.id, out)
 }
 
-// keep takes the output of all runs that have ended. What it cannot take the next session tries again.
-func (a *attendant) keep(ctx context.Context, c *agent.Client) {
+// keep takes the output of all runs that have ended. It says whether the host had room for it; what
+// it had none for is left for another try. What cannot be taken else the next session tries again.
+func (a *attendant) keep(ctx context.Context, c *agent.Client) (room bool) {
 	for _, id := range a.l.runs.untaken() {
-		err := a.take(ctx, c, id)
+		err := a.take(ctx, c, id, keptOutput)
 		if err != nil && (broken(c) || ctx.Err() != nil) {
-			return
+			return true
 		}
 		a.note(c, id, err)
+		if holt.CodeOf(HostError(err)) == holt.OutOfSpace {
+			return false
+		}
 		a.l.runs.took(id)
 	}
+	return true
 }
 
 // note logs why a run's output is not kept.
@@ -231,9 +244,54 @@ func (a *attendant) note(c *agent.Client, id holt.RunID, err error) {
 func (a *attendant) takeAll(ctx context.Context, c *agent.Client, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for _, id := range a.l.runs.all() {
-		a.note(c, id, a.take(ctx, c, id))
+	ids := a.l.runs.all()
+	for _, id := range ids {
+		a.note(c, id, a.take(ctx, c, id, a.outputs.share(len(ids))))
 	}
 	a.collect(ctx, c) // what has ended was not lost
 	a.keep(ctx, c)
+}
+
+// takeRunning takes what runs that go on have written since it was called last: their machine may be
+// killed. Up to where that was is in taken. It says whether the host had room for it.
+func (a *attendant) takeRunning(ctx context.Context, c *agent.Client, taken map[holt.RunID]int64) (room bool) {
+	ids := a.l.runs.all()
+	maps.DeleteFunc(taken, func(id holt.RunID, _ int64) bool { return !slices.Contains(ids, id) })
+	for _, id := range ids {
+		end, err := a.written(ctx, c, id)
+		if err == nil && end != taken[id] {
+			err = a.take(ctx, c, id, a.outputs.share(len(ids)))
+			if holt.CodeOf(HostError(err)) == holt.OutOfSpace {
+				a.note(c, id, err)
+				return false
+			}
+			taken[id] = end
+		}
+		if err != nil {
+			return true // the heartbeat, or the next round, finds out more
+		}
+	}
+	return true
+}
+
+// written asks the guest how much a run has written.
+func (a *attendant) written(ctx context.Context, c *agent.Client, id holt.RunID) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
+	defer cancel()
+	out, err := c.RunOutput(ctx, id, 0)
+	return out.End, err
+}
+
+// handOver takes the output of all runs, for if their computer never goes on, and has its guest
+// write what programs hold of the workspace in memory, which can then be read without it. A guest
+// that hangs is waited for once for both.
+func (l *live) handOver(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
+	defer cancel()
+	if client, _, _ := l.state(); client != nil {
+		l.attendant.takeAll(ctx, client, l.limits.Flush/2)
+	}
+	if err := l.flush(ctx); err != nil {
+		l.log.Debug("the guest did not write what it holds in memory", "computer", l.id, "err", err)
+	}
 }

@@ -55,7 +55,7 @@ type kept struct {
 }
 
 func newKept(t *testing.T) kept {
-	table, dir := openRuns(t, Schema, RunSchema, OutputSchema), t.TempDir()
+	table, dir := openRuns(t, Schema, RunSchema, OutputSchema, BackSchema), t.TempDir()
 	return kept{t: t, id: "cmp_a", dir: filepath.Join(dir, outputDir), outputs: outputs{
 		table: table, dir: func(holt.ComputerID) string { return dir }, most: 5 * diskBlock, log: table.log,
 		point: func(string) error { return nil },
@@ -121,16 +121,15 @@ func TestOutputsAreBounded(t *testing.T) {
 		ran = append(ran, k.ran(fmt.Sprintf("output %d", i), holt.RunExited, now.Add(-time.Duration(i)*time.Minute)))
 	}
 	silent := k.ran("", holt.RunExited, now)
-	k.files(5)
+	k.files(6)
 	k.has(going, "goes on")
-	k.has(ran[3], "output 3")
-	k.has(ran[4], "<8>") // it ended earlier
-	k.has(ran[5], "<8>")
+	k.has(ran[4], "output 4")
+	k.has(ran[5], "<8>") // it ended earlier
 	k.has(silent, "")
 	large := k.ran(strings.Repeat("x", 2*diskBlock), holt.RunExited, now.Add(time.Minute)) // with its header it takes 3
-	k.files(3)
-	k.has(ran[0], "output 0")
-	k.has(ran[1], "<8>")
+	k.files(4)
+	k.has(ran[1], "output 1")
+	k.has(ran[2], "<8>")
 
 	// What a guest no longer has does not take the place of what was kept when it had.
 	gap := wrote(large, "")
@@ -146,7 +145,7 @@ func TestOutputsAreBounded(t *testing.T) {
 	if err := k.put(t.Context(), k.id, wrote(large, "late")); err != nil {
 		t.Fatal(err)
 	}
-	k.files(2)
+	k.files(3)
 	if err := k.put(t.Context(), k.id, wrote(holt.Run{ID: silent.ID, State: holt.RunRunning}, "now")); err != nil { // and more may come
 		t.Fatal(err)
 	}
@@ -157,13 +156,50 @@ func TestOutputsAreBounded(t *testing.T) {
 	if err != nil || !slices.Equal(left, []holt.RunID{silent.ID}) {
 		t.Errorf("to be taken: %v %v", left, err)
 	}
-	revived, err := k.table.reviveHere(t.Context(), k.id, []holt.RunID{ran[1].ID, going.ID, large.ID})
-	slices.Sort(revived)
-	want := []holt.RunID{ran[1].ID, going.ID}
-	slices.Sort(want)
-	if err != nil || !slices.Equal(revived, want) {
-		t.Errorf("gone on: %v, not %v; %v", revived, want, err)
+}
+
+// TestRevive: runs that have ended go on, and what is kept of running ones is dropped, only where a
+// restore has taken their computer back to when they ran, once, and not because its guest says so.
+func TestRevive(t *testing.T) {
+	k, now := newKept(t), time.Now()
+	err := k.table.d.Write(t.Context(), func(tx *db.Tx) error {
+		return tx.Exec(`INSERT INTO computer (id, name, template, image, state, engine, cpus, memory_mb, disk_mb, workspace, workspace_name, owned, created)
+			VALUES (?, 'a', '', '', 'running', '', 1, 1, 0, 'w', 'w', 1, 1)`, k.id)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	old, ran := k.ran("old", holt.RunExited, now.Add(-time.Hour)), k.ran("ran", holt.RunExited, now)
+	going := k.ran("goes on", holt.RunRunning, now)
+	goesOn := func(want ...holt.RunID) {
+		t.Helper()
+		revived, err := k.table.reviveHere(t.Context(), k.id, []holt.RunID{old.ID, ran.ID, going.ID, "run_other"})
+		slices.Sort(revived)
+		slices.Sort(want)
+		if err != nil || !slices.Equal(revived, want) {
+			t.Errorf("gone on: %v, not %v; %v", revived, want, err)
+		}
+	}
+	back := func() {
+		t.Helper()
+		b := &restoring{making: making{r: &record{Computer: holt.Computer{ID: k.id}}}}
+		err := k.table.d.Write(t.Context(), func(tx *db.Tx) error {
+			return b.wentBack(tx, moment{Moment: holt.Moment{CreatedAt: now.Add(-endSlack)}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	goesOn() // the guest says so
+	back()
+	goesOn(ran.ID, going.ID)
+	goesOn()
+	back()
+	if err := k.table.loseAll(t.Context(), k.id); err != nil { // its machine ended before it said anything
+		t.Fatal(err)
+	}
+	goesOn()
+	k.has(old, "old")
 }
 
 // TestOutputGoesWithItsRun: a run that is no longer on record leaves no file.

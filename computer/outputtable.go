@@ -56,7 +56,8 @@ func (t runTable) written(ctx context.Context, id holt.RunID) (end int64, known 
 
 // took writes down that a run's output was taken: into a file of so many bytes, 0 for none, and if
 // the run had ended all that it wrote. It returns the runs whose files must go, so that those of the
-// computer take no more than most; a run that is not on record is one of them.
+// computer's that have ended take no more than most, and those of its others neither: of these none
+// goes for those. A run that is not on record is one of them.
 func (t runTable) took(ctx context.Context, computer holt.ComputerID, id holt.RunID, bytes int64, ended bool, end, most int64) (gone []holt.RunID, err error) {
 	var written any
 	if ended {
@@ -78,7 +79,7 @@ func (t runTable) took(ctx context.Context, computer holt.ComputerID, id holt.Ru
 			return err
 		}
 		gone, err = runIDs(tx, `UPDATE run SET output = 0 WHERE id IN (SELECT id FROM
-			(SELECT id, sum(output) OVER (ORDER BY ended > 0, ended DESC, seq DESC) AS upto FROM run WHERE computer = ?1 AND output > 0)
+			(SELECT id, sum(output) OVER (PARTITION BY ended > 0 ORDER BY ended DESC, seq DESC) AS upto FROM run WHERE computer = ?1 AND output > 0)
 			WHERE upto > ?2) RETURNING id`, computer, most)
 		return err
 	})

@@ -6,7 +6,6 @@ import (
 
 	"holt"
 	"holt/db"
-	"holt/machine"
 )
 
 // Pause keeps a running computer's memory and both disks, and ends its machine:
@@ -52,14 +51,7 @@ func (s memory) pause(ctx context.Context, ref string) (holt.Computer, error) {
 // hibernate takes a moment of a running computer, whose lock is held, with which its
 // machine ends. One that fails leaves it running.
 func (s memory) hibernate(ctx context.Context, r *record, l *live, e exposure) (moment, error) {
-	// What programs hold of the workspace in memory can then be read while it is paused.
-	if err := l.flush(ctx); err != nil {
-		l.log.Debug("the guest did not write what it holds in memory", "computer", r.ID, "err", err)
-	}
-	// And what runs have written, if it never goes on.
-	if client, _, _ := l.state(); client != nil {
-		l.attendant.takeAll(ctx, client, l.limits.Flush)
-	}
+	l.handOver(ctx)
 	r.State, r.Reason = holt.ComputerPausing, ""
 	if err := s.table.save(ctx, *r); err != nil {
 		r.State = holt.ComputerRunning
@@ -108,11 +100,39 @@ func (s memory) resume(ctx context.Context, ref string) (holt.Computer, error) {
 	switch r.State {
 	case holt.ComputerRunning:
 		return s.asIs(r)
+	case holt.ComputerResuming:
+		if err := s.undoStuck(ctx, &r); err != nil {
+			return holt.Computer{}, err
+		}
 	case holt.ComputerPaused:
 	default:
 		return holt.Computer{}, inState(r)
 	}
 	return s.goOn(ctx, &r)
+}
+
+// undoStuck undoes the resume of a computer, whose lock is held, that could neither go on nor be
+// undone, as where the host's disk was full: it is paused again. One that this daemon did not
+// begin the next settles.
+func (s memory) undoStuck(ctx context.Context, r *record) error {
+	v, ok := s.stuck.Load(r.ID)
+	if !ok {
+		return halfWay(*r)
+	}
+	m := v.(*making)
+	m.r = r // it may have been renamed since
+	if err := m.back(ctx, "undo-resume", m.resume()); err != nil {
+		return err
+	}
+	s.stuck.Delete(r.ID)
+	return nil
+}
+
+// strand keeps a resume that could not be undone for [memory.undoStuck].
+func (m *making) strand() {
+	if m.stuck != nil {
+		m.s.stuck.Store(m.r.ID, m)
+	}
 }
 
 // goOn lets a paused computer, whose lock is held, go on.
@@ -121,8 +141,9 @@ func (s memory) goOn(ctx context.Context, r *record) (holt.Computer, error) {
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	m := &making{s: s.Store, r: r, from: &from}
+	m := &making{s: s.Store, r: r, from: &from, before: r.disk}
 	if err := m.forward(ctx, "resume", m.resume()); err != nil {
+		m.strand()
 		return holt.Computer{}, err
 	}
 	return m.resumed(ctx)
@@ -163,7 +184,7 @@ func (m *making) claimResume(ctx context.Context) error {
 
 // stayPaused undoes that.
 func (m *making) stayPaused(ctx context.Context) error {
-	m.r.State, m.r.disk, m.r.Moment = holt.ComputerPaused, m.before, m.from.ID
+	m.r.State, m.r.Reason, m.r.disk, m.r.Moment = holt.ComputerPaused, "", m.before, m.from.ID
 	return m.endResume(ctx)
 }
 
@@ -182,8 +203,10 @@ func (m *making) endResume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.s.disks.collect(ctx)
-	return err
+	if _, err := m.s.disks.collect(ctx); err != nil { // it has happened; a later one removes them
+		m.s.log.Warn("remove root disks that nothing needs", "computer", m.r.ID, "err", err)
+	}
+	return nil
 }
 
 // goesOn records that the guest's processors run again: from here on there is
@@ -199,14 +222,14 @@ func (m *making) goesOn(ctx context.Context) error {
 }
 
 // settleResume finishes the resume that a killed daemon began: with its machine,
-// if that goes on. Else the computer stays paused.
-func (s memory) settleResume(ctx context.Context, r *record, vm machine.Machine) error {
+// if that runs. Else the computer stays paused.
+func (s memory) settleResume(ctx context.Context, r *record, runs bool) error {
 	from, err := s.moments.get(ctx, r.moment)
 	if err != nil {
 		return err
 	}
 	m := &making{s: s.Store, r: r, from: &from, before: r.disk}
-	if vm == nil {
+	if !runs {
 		return m.stayPaused(ctx)
 	}
 	now := time.Now().UTC()

@@ -17,8 +17,8 @@ import (
 // that ran and cannot go on either stays paused at the moment of its present. It goes on when
 // its caller leaves.
 //
-// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (the moment is
-// another computer's, or its files are gone; the workspace is mounted on the host; the
+// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (the moment's files are
+// gone; several have that name; the workspace is mounted on the host; the
 // computer is half-made), Unsupported (what the moment's memory needs is not here),
 // OutOfSpace, Unavailable.
 func (m *Moments) Restore(ctx context.Context, ref string, spec holt.MomentRestoreSpec, key string) (holt.RestoredComputer, error) {
@@ -40,7 +40,7 @@ func (m *Moments) Restore(ctx context.Context, ref string, spec holt.MomentResto
 }
 
 func (s memory) restore(ctx context.Context, ref string, spec holt.MomentRestoreSpec, claim *Claim) (out holt.RestoredComputer, err error) {
-	target, err := s.target(ctx, ref, spec.Computer)
+	target, err := s.moments.find(ctx, ref)
 	if err != nil {
 		return out, err
 	}
@@ -108,23 +108,6 @@ func (s memory) restoredAgain(ctx context.Context, present string) (out holt.Res
 	}
 	defer unlock()
 	return s.restored(ctx, r, m.ID, nil)
-}
-
-// target finds the moment to restore, which must be that computer's if one is named.
-func (s memory) target(ctx context.Context, ref, computer string) (moment, error) {
-	if computer == "" {
-		return s.moments.find(ctx, ref)
-	}
-	r, err := s.table.find(ctx, computer)
-	if err != nil {
-		return moment{}, err
-	}
-	m, err := s.moments.of(ctx, r, ref)
-	if other, lost := s.moments.find(ctx, ref); err != nil && lost == nil {
-		return m, holt.Errorf(holt.Conflict, "the moment %s is of %s, not of %s", clip(ref), other.Computer, r.Name).
-			WithHint("holt computer fork %s --at %s makes a computer of it", other.Computer, other.ID)
-	}
-	return m, err
 }
 
 // mayRestore refuses what cannot be done, before anything is. It says whether the computer's
@@ -404,6 +387,9 @@ func (b *restoring) swap(ctx context.Context) error {
 		if err := b.row.claim.Bind(tx, string(b.present.ID)); err != nil {
 			return err
 		}
+		if err := b.wentBack(tx, *b.from); err != nil {
+			return err
+		}
 		return b.s.table.move(tx, then)
 	})
 	if err == nil {
@@ -430,12 +416,23 @@ func (b *restoring) swapBack(ctx context.Context) error {
 		if err := b.row.claim.Bind(tx, ""); err != nil {
 			return err
 		}
+		if err := b.wentBack(tx, b.present); err != nil {
+			return err
+		}
 		return b.s.table.move(tx, b.was)
 	})
 	if err == nil {
 		*b.r = b.was
 	}
 	return err
+}
+
+// wentBack writes down that the computer is what it was at a moment.
+func (b *restoring) wentBack(tx *db.Tx, at moment) error {
+	if at.Stopped {
+		return wentBack(tx, b.r.ID, time.Time{})
+	}
+	return wentBack(tx, b.r.ID, at.CreatedAt)
 }
 
 // resume lets the computer go on from the moment. What does not come up is undone: the
@@ -447,9 +444,10 @@ func (b *restoring) resume(ctx context.Context) error {
 		}
 		return b.s.terminals.lose(ctx, b.r.ID, "")
 	}
-	m := &making{s: b.s, r: b.r, from: b.from}
+	m := &making{s: b.s, r: b.r, from: b.from, before: b.r.disk}
 	up := func(ctx context.Context) error { _, err := m.resumed(ctx); return err }
 	err := m.forward(ctx, "resume", append(m.resume(), step{"agent", up, nothing}))
+	m.strand()
 	b.lost = m.stuck
 	return err
 }

@@ -39,6 +39,8 @@ func (s *lasting) View(context.Context, holt.WorkspaceID) (*workspace.Workspace,
 // remembering is an engine that can keep memory.
 type remembering struct{ layered }
 
+func (*remembering) Name() string { return "none" }
+
 func (*remembering) Capabilities() machine.Capabilities {
 	return machine.Capabilities{MemorySnapshot: true}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"holt"
 	"holt/db"
@@ -29,6 +30,30 @@ CREATE TABLE restore (
 	call      TEXT NOT NULL             -- idempotency key of the call
 ) WITHOUT ROWID;
 `
+
+// BackSchema says of computers that a restore has taken them back, which their runs are not yet.
+const BackSchema = `
+ALTER TABLE computer ADD COLUMN back_to INTEGER NOT NULL DEFAULT 0; -- when that moment was taken, until the guest has said which runs go on
+`
+
+// wentBack writes down, as part of a transaction, that a computer was taken back to a moment of
+// some time; the zero time: its runs are on record as they are.
+func wentBack(tx *db.Tx, id holt.ComputerID, at time.Time) error {
+	ns := int64(0)
+	if !at.IsZero() {
+		ns = at.UnixNano()
+	}
+	return tx.Exec(`UPDATE computer SET back_to = ?2 WHERE id = ?1 AND back_to <> ?2`, id, ns)
+}
+
+// wentBackTo returns that time.
+func wentBackTo(tx *db.Tx, id holt.ComputerID) (at time.Time, err error) {
+	err = tx.Query(`SELECT back_to FROM computer WHERE id = ? AND back_to <> 0`, []any{id}, func(row *db.Row) error {
+		at = time.Unix(0, row.Int64(0))
+		return nil
+	})
+	return at, err
+}
 
 // restoreRow is a restore that is under way.
 type restoreRow struct {
@@ -81,7 +106,7 @@ func halfRestored(ctx context.Context, d *db.DB) (all []restoreRow, err error) {
 }
 
 // settleRestores finishes or forgets the restores that a killed daemon began, of
-// computers that are otherwise taken over.
+// computers that are otherwise taken over. One that it cannot the next daemon tries again.
 func (s memory) settleRestores(ctx context.Context) error {
 	all, err := halfRestored(ctx, s.cfg.DB)
 	if err != nil {
@@ -93,10 +118,10 @@ func (s memory) settleRestores(ctx context.Context) error {
 			err = s.settleRestore(ctx, &r, row)
 		}
 		if err != nil {
-			return fmt.Errorf("take over restore of computer %s: %w", row.computer, err)
+			s.log.Error("cannot take restore over", "computer", row.computer, "moment", row.moment, "err", err)
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // settleRestore is that for one. What was made for one that is forgotten has gone: the

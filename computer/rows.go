@@ -85,7 +85,7 @@ type record struct {
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
 	workspace, workspace_name, owned, created, started, boot_ms, disk, moment, parent, parent_moment, call,
-	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted`
+	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was`
 
 func scanRecord(row *db.Row) record {
 	r := record{
@@ -104,7 +104,7 @@ func scanRecord(row *db.Row) record {
 		ungreeted:   row.Int64(22) != 0,
 	}
 	if parent := row.Text(18); parent != "" {
-		r.Parent = &holt.Origin{ID: holt.ComputerID(parent), Moment: holt.MomentID(row.Text(19)), Name: row.Text(21)}
+		r.Parent = &holt.Origin{ID: holt.ComputerID(parent), Moment: holt.MomentID(row.Text(19)), Name: row.Text(21), Was: row.Text(23)}
 	}
 	if r.State == holt.ComputerPaused {
 		r.Moment = r.moment
@@ -192,8 +192,7 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 		case r.Name == "":
 			r.Name = freeName(func(name string) bool { return names[name] || avoid(name) })
 		case names[r.Name]:
-			return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).
-				WithHint("choose another name, or leave it out to get a free one")
+			return computerTaken(r.Name)
 		}
 		if r.Workspace == "" {
 			r.Workspace = r.Name
@@ -229,6 +228,10 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk,
 			r.moment, parent.ID, parent.Moment, r.call)
 	})
+}
+
+func computerTaken(name string) error {
+	return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", name).WithHint("choose another name, or leave it out to get a free one")
 }
 
 // save writes what can change of a computer.
@@ -276,6 +279,9 @@ func (t table) greet(tx *db.Tx, id holt.ComputerID, owed bool) error {
 // creating it is free again: its repeat creates anew.
 func (t table) erase(ctx context.Context, id holt.ComputerID) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
+		if err := tx.Exec(`UPDATE computer SET parent_was = coalesce((SELECT name FROM computer p WHERE p.id = ?1), '') WHERE parent = ?1`, id); err != nil {
+			return err
+		}
 		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`, `DELETE FROM identity WHERE computer = ?`} {
 			if err := tx.Exec(of, id); err != nil {
 				return err

@@ -107,7 +107,11 @@ func (r *Runs) startAgain(ctx context.Context, id holt.RunID, spec holt.RunSpec)
 // Get returns a run as it is now, as far as the guest answers.
 func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 	run, err := r.s.runs.get(ctx, id)
-	if err != nil || run.State != holt.RunRunning {
+	if err != nil {
+		return run, err
+	}
+	if run.State != holt.RunRunning {
+		run.Background, err = r.left(ctx, run)
 		return run, err
 	}
 	if l := r.s.seats.live(run.ComputerID); l != nil {
@@ -118,6 +122,33 @@ func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 		}
 	}
 	return run, nil
+}
+
+// left says how many processes of an ended run are left: those that were there when it ended,
+// as far as the guest does not tell of fewer, and none without a machine.
+func (r *Runs) left(ctx context.Context, run holt.Run) (int, error) {
+	if run.Background == 0 {
+		return 0, nil
+	}
+	l := r.s.seats.live(run.ComputerID)
+	if l == nil {
+		c, err := r.s.table.find(ctx, string(run.ComputerID))
+		if err == nil && (c.State == holt.ComputerStopped || c.State == holt.ComputerFailed) {
+			return 0, nil
+		}
+		return run.Background, err
+	}
+	client, _, _ := l.state()
+	if client == nil {
+		return run.Background, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.limits.Answer)
+	defer cancel()
+	told, err := client.GetRun(ctx, run.ID)
+	if err != nil || told.State != holt.RunExited {
+		return run.Background, nil
+	}
+	return min(run.Background, max(0, told.Background)), nil
 }
 
 // List returns up to limit runs of a computer, or of all with "", newest first,

@@ -82,20 +82,32 @@ func (t runTable) revive(ctx context.Context, id holt.RunID) error {
 const reviveRun = `UPDATE run SET state = 'running', ended = 0, exit_code = 0, signal = '', timed_out = 0, background = 0, output = 0, written = NULL `
 
 // reviveHere says of those among some runs that have ended by their record that they run in their
-// computer: it went back to a moment at which they did. It returns these, and those that go on and
-// of which output was kept: the guest has theirs.
+// computer, if a restore has just taken that back to a moment at which they may have. It returns
+// these, and those that go on and of which output was kept: the guest has that of then. For what a
+// guest says at any other time no run that has ended goes on.
 func (t runTable) reviveHere(ctx context.Context, computer holt.ComputerID, ids []holt.RunID) (revived []holt.RunID, err error) {
 	among, err := json.Marshal(ids)
-	if err != nil || len(ids) == 0 {
+	if err != nil {
 		return nil, err
 	}
 	err = write(ctx, t.d, func(tx *db.Tx) error {
-		revived, err = runIDs(tx, reviveRun+`WHERE computer = ? AND (state <> 'running' OR output > 0) AND id IN (SELECT value FROM json_each(?)) RETURNING id`,
-			computer, string(among))
-		return err
+		at, err := wentBackTo(tx, computer)
+		if err != nil || at.IsZero() {
+			return err
+		}
+		revived, err = runIDs(tx, reviveRun+`WHERE computer = ?1 AND iif(state = 'running', output > 0, ended >= ?2) AND id IN (SELECT value FROM json_each(?3)) RETURNING id`,
+			computer, at.Add(-endSlack).UnixNano(), string(among))
+		if err != nil {
+			return err
+		}
+		return wentBack(tx, computer, time.Time{})
 	})
 	return revived, err
 }
+
+// endSlack is how much earlier than it did a run may have ended by its record, which has the
+// guest's word for how long it took.
+const endSlack = time.Minute
 
 // get returns a run as it is on record.
 func (t runTable) get(ctx context.Context, id holt.RunID) (holt.Run, error) {
@@ -117,14 +129,14 @@ func (t runTable) exited(id holt.ComputerID, run holt.Run) (gone []holt.RunID) {
 		return nil
 	}
 	now := time.Now()
-	ended := now
-	if run.EndedAt != nil && run.EndedAt.Before(now) {
-		ended = *run.EndedAt
+	took := now.UnixNano() // longer than it can be
+	if run.EndedAt != nil {
+		took = min(took, max(0, int64(run.EndedAt.Sub(run.StartedAt)))) // both by the guest's clock
 	}
 	err := write(context.Background(), t.d, func(tx *db.Tx) error {
 		err := tx.Exec(`UPDATE run SET state = 'exited', exit_code = ?2, signal = ?3, timed_out = ?4, background = ?5,
-			ended = max(started, ?6) WHERE id = ?1 AND state = 'running'`,
-			run.ID, run.ExitCode&0xff, clip(run.Signal), run.TimedOut, max(0, run.Background), ended.UnixNano())
+			ended = max(started, min(started + ?6, ?7)) WHERE id = ?1 AND state = 'running'`,
+			run.ID, run.ExitCode&0xff, clip(run.Signal), run.TimedOut, max(0, run.Background), took, now.UnixNano())
 		if err == nil {
 			gone, err = t.prune(tx, id, now)
 		}
@@ -163,13 +175,20 @@ func (t runTable) prune(tx *db.Tx, id holt.ComputerID, now time.Time) (gone []ho
 
 // lose marks running runs as lost.
 func (t runTable) lose(ctx context.Context, condition string, args ...any) error {
-	return write(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE run SET state = 'lost', ended = ?1 WHERE state = 'running' AND `+condition,
-			append([]any{time.Now().UnixNano()}, args...)...)
-	})
+	return write(ctx, t.d, func(tx *db.Tx) error { return loseRuns(tx, condition, args...) })
 }
 
-// loseAll marks the runs of a machine that has ended.
+func loseRuns(tx *db.Tx, condition string, args ...any) error {
+	return tx.Exec(`UPDATE run SET state = 'lost', ended = ?1 WHERE state = 'running' AND `+condition,
+		append([]any{time.Now().UnixNano()}, args...)...)
+}
+
+// loseAll marks the runs of a machine that has ended: none of them goes on.
 func (t runTable) loseAll(ctx context.Context, id holt.ComputerID) error {
-	return t.lose(ctx, `computer = ?2`, id)
+	return write(ctx, t.d, func(tx *db.Tx) error {
+		if err := wentBack(tx, id, time.Time{}); err != nil {
+			return err
+		}
+		return loseRuns(tx, `computer = ?2`, id)
+	})
 }

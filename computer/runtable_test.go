@@ -42,6 +42,35 @@ func (t runTable) ended(test *testing.T, id holt.ComputerID, prefix string, n, b
 	}
 }
 
+// A run took what it took by the guest's clock, however that stands to the host's.
+func TestRunTook(t *testing.T) {
+	table := openRuns(t, Schema, RunSchema)
+	for id, tt := range map[holt.RunID]struct {
+		clock, took, want time.Duration // how far the guest's clock is ahead, and what it says
+	}{
+		"run_behind": {-2 * time.Second, time.Second, time.Second},
+		"run_ahead":  {time.Hour, time.Second, time.Second},
+		"run_back":   {0, -time.Second, 0},
+		"run_long":   {0, time.Hour, time.Minute}, // which cannot be: it began a minute ago
+		"run_ages":   {0, 1<<63 - 1, time.Minute},
+	} {
+		began := time.Now().Add(-time.Minute).UTC()
+		if err := table.insert(t.Context(), holt.Run{ID: id, ComputerID: "cmp_x", State: holt.RunRunning, StartedAt: began}, nil); err != nil {
+			t.Fatal(err)
+		}
+		start := began.Add(tt.clock)
+		end := start.Add(tt.took)
+		table.exited("cmp_x", holt.Run{ID: id, State: holt.RunExited, StartedAt: start, EndedAt: &end})
+		run, err := table.get(t.Context(), id)
+		if err != nil || run.EndedAt == nil {
+			t.Fatal(run, err)
+		}
+		if got := run.EndedAt.Sub(run.StartedAt); got < tt.want || got > tt.want+tt.want/10 {
+			t.Errorf("%s took %v, want %v", id, got, tt.want)
+		}
+	}
+}
+
 // count returns how many runs of a computer have an id that begins with
 // prefix, and the first of them.
 func (t runTable) count(test *testing.T, id holt.ComputerID, prefix string) (n int, first string) {

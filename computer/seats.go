@@ -75,6 +75,23 @@ func (s *seats) lock(ctx context.Context, id holt.ComputerID) (unlock func(), er
 	}
 }
 
+// settled waits for the verb that is at work on a computer. Quiet work goes on: who only
+// looks does not ask it to yield.
+func (s *seats) settled(ctx context.Context, id holt.ComputerID) error {
+	s.mu.Lock()
+	seat := s.set[id]
+	quiet := seat == nil || len(seat.lock) == 0 || seat.yield != nil
+	s.mu.Unlock()
+	if quiet {
+		return nil
+	}
+	unlock, err := s.lock(ctx, id)
+	if err == nil {
+		unlock()
+	}
+	return err
+}
+
 // tryLock takes a computer's lock if it is free.
 func (s *seats) tryLock(id holt.ComputerID) (unlock func(), ok bool) {
 	seat := s.enter(id)

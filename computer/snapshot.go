@@ -43,7 +43,7 @@ func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpe
 				if taken, err := m.s.moments.get(ctx, holt.MomentID(id)); holt.CodeOf(err) != holt.NotFound {
 					return taken.Moment, err
 				}
-				return act(ctx, nil) // it was cut off, and undone
+				return act(ctx, &Claim{key}) // it was cut off, and undone; this may be, too
 			},
 		})
 	})
@@ -147,6 +147,8 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (momen
 
 // expose makes what a moment consists of, and records that it is there.
 func (s memory) expose(ctx context.Context, r *record, l *live, m *moment, e exposure) error {
+	syncs := &syncing{fsync: l.ws.Tree().Sync}
+	defer syncs.wait()
 	if e.durable { // so that little is left to sync while the guest stands still
 		if err := l.ws.Tree().Sync(); err != nil {
 			return HostError(err)
@@ -156,14 +158,20 @@ func (s memory) expose(ctx context.Context, r *record, l *live, m *moment, e exp
 	if m.next != "" {
 		spec.Disk = s.disks.path(m.next)
 	}
-	spec.Held = func(context.Context) error {
+	spec.Held = func(ctx context.Context) error {
 		if err := s.cfg.point(e.verb + "/held"); err != nil {
 			return err
 		}
 		_, err := l.ws.Checkpoint(workspace.CheckpointOptions{
-			Name: m.checkpoint(), CheckpointNote: workspace.CheckpointNote{Reason: "moment of " + r.Name}, Mounts: true, Synced: e.durable,
+			Name: m.checkpoint(), CheckpointNote: workspace.CheckpointNote{Reason: "moment of " + r.Name}, Mounts: true,
 		})
-		return err
+		switch {
+		case err != nil || !e.durable:
+			return err
+		case e.end: // nobody waits for the guest to go on
+			return l.ws.Tree().Sync()
+		}
+		return syncs.within(ctx)
 	}
 	var listed []byte
 	if m.Kind != holt.MomentFork { // which that would make slower

@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"regexp"
@@ -36,17 +37,21 @@ const (
 type Images interface {
 	// Get returns an image by template or by the digest of its root.
 	Get(ctx context.Context, ref string) (image.Image, error)
+	// List returns every template known, and the shapes in which it was booted, for whichever engine.
+	List() ([]holt.Image, error)
 	// Hold keeps the root with a digest from being removed while dir, an
 	// absolute path, is there.
 	Hold(ctx context.Context, digest, dir string) error
 	// Snapshot returns the directory of the snapshot with a key of a root that is held; "" if there is none.
 	Snapshot(digest, key string) string
+	// HasSnapshot tells whether there is one, and is no use of it.
+	HasSnapshot(digest, key string) bool
 	// MakeSnapshot is Snapshot, and has make leave it in dir/snapshot if there is none.
 	MakeSnapshot(ctx context.Context, digest, key string, make func(ctx context.Context, dir string) error) (string, error)
 	// Kept returns the snapshots that are in use, the last used first.
 	Kept() ([]image.Kept, error)
 	// Unbooted returns the templates that were built and that nobody has booted to keep that.
-	Unbooted() ([]string, error)
+	Unbooted() ([]image.Unbooted, error)
 	// Booted records that somebody has; the image of the template may be another by now.
 	Booted(ctx context.Context, template, digest string) error
 	// DropSnapshot removes it, but for the disk that others may be laid over.
@@ -82,6 +87,11 @@ func shape(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 			WithHint("give a size from the template's own up to %d MiB; files that are larger belong in the workspace", mostDiskSize)
 	}
 	return spec, boundShape(spec.CPUs, spec.MemoryMB)
+}
+
+// CheckShape refuses a shape that no computer of this host can have.
+func CheckShape(s holt.Shape) error {
+	return boundShape(cmp.Or(s.CPUs, defaultCPUs), cmp.Or(s.MemoryMB, defaultMemoryMB))
 }
 
 func boundShape(cpus, memoryMB int) error {

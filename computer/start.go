@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -108,6 +109,12 @@ func unreachable(r record) error {
 		WithHint("holt computer stop ends it, start boots it again")
 }
 
+// halfWay is the error for a computer that a verb has left half-way.
+func halfWay(r record) error {
+	return holt.Errorf(holt.Unavailable, "%s is %s, and nobody is at work on it: %s", r.Name, r.State, cmp.Or(r.Reason, "that could neither be finished nor undone")).
+		WithHint("the daemon's next start settles it, once what keeps it from that is mended")
+}
+
 // newLive is a machine about to run on an open workspace.
 func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
@@ -117,7 +124,7 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
 	l.greeted = func(ctx context.Context, is agent.Identified) error {
 		return write(ctx, s.cfg.DB, func(tx *db.Tx) error {
-			if err := s.table.identify(tx, r.ID, is); err != nil {
+			if err := s.table.identify(tx, r.ID, is, s.log); err != nil {
 				return err
 			}
 			return s.table.greet(tx, r.ID, false)
@@ -169,6 +176,8 @@ func (m *making) identify() {
 	m.live.restored = m.restored()
 	if m.source != "" || m.kept != "" {
 		m.live.machineID = newMachineID()
+	} else { // systemd draws an id at the first boot
+		m.live.newKeys = m.r.State == holt.ComputerCreating && m.r.disk != ""
 	}
 	if m.kept != "" {
 		m.live.diskSizeMB = m.r.DiskSizeMB

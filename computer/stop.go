@@ -26,6 +26,11 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 	switch r.State {
 	case holt.ComputerStopped:
 		return s.shown(r), nil
+	case holt.ComputerResuming:
+		if err := (memory{s}).undoStuck(ctx, &r); err != nil {
+			return holt.Computer{}, err
+		}
+		return memory{s}.forget(ctx, r)
 	case holt.ComputerPaused:
 		return memory{s}.forget(ctx, r)
 	case holt.ComputerRunning, holt.ComputerStopping:

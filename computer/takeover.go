@@ -3,8 +3,9 @@ package computer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,13 +14,14 @@ import (
 )
 
 // takeOverAll finishes or undoes what a daemon before this one left half-done,
-// and adopts the machines that run.
+// and adopts the machines that run. What keeps one computer from being taken over, as a
+// damaged workspace, is that one's: the others come up.
 func takeOverAll(ctx context.Context, s *Store) error {
 	all, err := s.table.all(ctx)
 	if err != nil {
 		return err
 	}
-	var work errgroup.Group // no error ends the others: they are half-way
+	var work errgroup.Group
 	work.SetLimit(atOnce)
 	for _, r := range all {
 		work.Go(func() error {
@@ -29,12 +31,27 @@ func takeOverAll(ctx context.Context, s *Store) error {
 				s.log.Error("tidy the output of runs", "computer", r.ID, "err", err)
 			}
 			if err := t.run(ctx); err != nil {
-				return fmt.Errorf("take over computer %s: %w", r.Name, err)
+				t.leave(ctx, err)
 			}
 			return nil
 		})
 	}
-	return work.Wait()
+	work.Wait() // which returns no error
+	return ctx.Err()
+}
+
+// leave puts on record why a computer is not taken over. Its row stays as it is, so the next
+// daemon goes on with what was begun.
+func (t *takeover) leave(ctx context.Context, why error) {
+	t.s.log.Error("cannot take computer over", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "err", why)
+	r, err := t.s.table.find(ctx, string(t.r.ID))
+	if err == nil && r.State != holt.ComputerStopped && r.State != holt.ComputerPaused { // these are what they are
+		r.Reason = "it cannot be taken over: " + why.Error()
+		err = t.s.table.save(ctx, r)
+	}
+	if err != nil {
+		t.s.log.Error("record that a computer is not taken over", "computer", t.r.ID, "err", err)
+	}
 }
 
 // atOnce is how many computers are taken over at once: a machine that does not
@@ -91,9 +108,12 @@ func (t *takeover) adopt(ctx context.Context) error {
 	restored := t.r.ungreeted
 	if t.r.State == holt.ComputerResuming {
 		restored = true
-		err = memory{t.s}.settleResume(ctx, t.r, vm)
+		err = memory{t.s}.settleResume(ctx, t.r, true)
 	} else {
 		err = memory{t.s}.mend(ctx, t.r, vm)
+	}
+	if err == nil {
+		err = t.writesTo(ctx, vm)
 	}
 	if err != nil {
 		release()
@@ -121,6 +141,19 @@ func (t *takeover) adopt(ctx context.Context) error {
 	return t.s.table.save(ctx, *t.r)
 }
 
+// writesTo puts on record which root disk the machine writes to. It knows that best: a daemon may
+// have written down another that could not speak to it.
+func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
+	name := strings.TrimSuffix(filepath.Base(vm.Disk()), filepath.Ext(vm.Disk()))
+	other, err := t.s.disks.list(ctx, `SELECT id FROM disk WHERE id = ? AND id <> ?`, name, t.r.disk)
+	if err != nil || len(other) == 0 {
+		return err
+	}
+	t.s.log.Error("the machine writes to another root disk than was written down", "computer", t.r.ID, "disk", other[0], "instead_of", t.r.disk)
+	t.r.disk = other[0]
+	return t.s.table.save(ctx, *t.r)
+}
+
 // foundGone records that the machine ended while no daemon watched.
 func (t *takeover) foundGone(ctx context.Context) error {
 	if err := (memory{t.s}).mend(ctx, t.r, nil); err != nil {
@@ -130,7 +163,7 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	case holt.ComputerPaused: // by a daemon that was killed before it could say so
 		return nil
 	case holt.ComputerResuming:
-		return memory{t.s}.settleResume(ctx, t.r, nil)
+		return memory{t.s}.settleResume(ctx, t.r, false)
 	}
 	if err := t.endMount(ctx); err != nil {
 		return err
@@ -142,9 +175,15 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	return t.stopped(ctx, reason)
 }
 
-// cannotAdopt leaves a machine alone that runs and cannot be taken over.
+// cannotAdopt leaves a machine alone that runs and cannot be taken over. One that was being
+// resumed writes to the disk that was made for that.
 func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
 	t.s.log.Error("cannot adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
+	if t.r.State == holt.ComputerResuming {
+		if err := (memory{t.s}).settleResume(ctx, t.r, true); err != nil {
+			return err // the next daemon tries again
+		}
+	}
 	t.r.State, t.r.Reason = holt.ComputerRunning, "its machine cannot be taken over: "+err.Error()
 	return t.s.table.save(ctx, *t.r)
 }

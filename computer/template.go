@@ -66,6 +66,9 @@ func (t template) snapshot(ctx context.Context) (string, error) {
 	if ctx.Err() != nil {
 		return "", gone(ctx)
 	}
+	if cutOff(err) {
+		return "", err
+	}
 	if err != nil {
 		t.s.log.Error("a template cannot be kept booted; its computers boot", "template", t.img.Template, "err", err)
 		return "", nil
@@ -80,9 +83,22 @@ func (s *Store) able() bool {
 }
 
 // keep returns the directory of the template's snapshot, which it made if there was none. What could not
-// be made a while ago, as by whom it has waited for, it only tries with again.
+// be made a while ago, as by whom it has waited for, it only tries with again. A boot that was cut off, see
+// [cutOff], says nothing of the template.
 func (t template) keep(ctx context.Context, again bool) (dir string, made bool, err error) {
 	key := t.key()
+	ctx, leave := t.s.gate.whileStarting(ctx)
+	defer leave()
+	if t.background {
+		var done func()
+		ctx, done = t.s.preempt.background(ctx, key)
+		defer done()
+	} else {
+		defer t.s.preempt.want(key)()
+	}
+	if ctx.Err() != nil {
+		return "", false, gone(ctx)
+	}
 	dir, err = t.s.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
 		if !again && t.s.unmade.recently(key) {
 			return errUnmade
@@ -93,11 +109,17 @@ func (t template) keep(ctx context.Context, again bool) (dir string, made bool, 
 		t.s.log.Info("template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
 		return err
 	})
-	if err != nil && ctx.Err() == nil && t.s.gate.mayStart() == nil && !errors.Is(err, errUnmade) {
+	if err != nil && ctx.Err() != nil {
+		return "", false, gone(ctx)
+	}
+	if err != nil && !errors.Is(err, errUnmade) && !cutOff(err) {
 		t.s.unmade.note(key)
 	}
 	return dir, made, err
 }
+
+// cutOff tells whether a boot has ended since somebody else boots the template, or the daemon is to end.
+func cutOff(err error) bool { return errors.Is(err, errPreempted) || errors.Is(err, errDrained) }
 
 var errUnmade = holt.Errorf(holt.Unavailable, "it could not be booted a while ago")
 
@@ -264,7 +286,7 @@ func (c *Config) removeMachine(ctx context.Context, dir string) error {
 	return nil
 }
 
-// tidyTemplates ends what a killed daemon was making.
+// tidyTemplates ends what a killed daemon was making. What it cannot, who makes the same tries again.
 func (c *Config) tidyTemplates(ctx context.Context) error {
 	entries, err := os.ReadDir(c.Templates)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -272,8 +294,11 @@ func (c *Config) tidyTemplates(ctx context.Context) error {
 	}
 	for _, e := range entries {
 		if err := c.removeMachine(ctx, filepath.Join(c.Templates, e.Name())); err != nil {
-			return err
+			c.Log.Error("end the boot of a template that was cut off", "directory", e.Name(), "err", err)
 		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	return HostError(os.MkdirAll(c.Templates, 0o700))
 }

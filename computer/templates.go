@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"holt"
@@ -19,6 +21,26 @@ type Templates struct{ s *Store }
 
 // Templates returns the templates.
 func (s *Store) Templates() *Templates { return &Templates{s} }
+
+// List returns every template known, built or not. Ready are the shapes that computers go on from now: what was
+// kept for another engine is none.
+func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
+	all, err := t.s.cfg.Images.List()
+	if err != nil {
+		return nil, err
+	}
+	for i, shown := range all {
+		if len(shown.Ready) == 0 {
+			continue
+		}
+		img, err := t.s.cfg.Images.Get(ctx, shown.Digest)
+		all[i].Ready = slices.DeleteFunc(shown.Ready, func(shape holt.Shape) bool {
+			one, wrong := t.of(img, shape)
+			return err != nil || wrong != nil || !t.s.able() || !t.s.cfg.Images.HasSnapshot(shown.Digest, one.key())
+		})
+	}
+	return all, nil
+}
 
 // Boot has a template booted in a shape and kept, unless it is already, and returns its image; ref may be
 // its digest. Zero fields of the shape are those of a computer that is created without them. Its key is
@@ -51,6 +73,9 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	if err != nil {
 		return holt.Image{}, err
 	}
+	if now, err := t.s.cfg.pick(ctx, img.Digest); err == nil { // it takes more, and is booted
+		img = now
+	}
 	img.Ready = []holt.Shape{{CPUs: one.r.CPUs, MemoryMB: one.r.MemoryMB}}
 	return img.Image, nil
 }
@@ -58,12 +83,12 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 // of is a template in a shape.
 func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
 	r := record{Computer: holt.Computer{CPUs: cmp.Or(shape.CPUs, defaultCPUs), MemoryMB: cmp.Or(shape.MemoryMB, defaultMemoryMB)}}
-	return template{s: t.s, img: img, r: r}, boundShape(r.CPUs, r.MemoryMB)
+	return template{s: t.s, img: img, r: r}, CheckShape(shape)
 }
 
 // tried records that nobody else needs to boot it, unless it was the host that kept it from booting.
 func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
-	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.Timeout || t.s.gate.mayStart() != nil {
+	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.Timeout || cutOff(err) {
 		return
 	}
 	if err := t.s.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
@@ -73,33 +98,67 @@ func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 
 // renew boots, one after the other and behind all else that the host does, what nobody has booted since
 // it was built, and what was kept but would not go on as it is now: of another build of its
-// template, or with another guest agent or engine.
+// template, or with another guest agent or engine. What the host has no memory for waits until it has.
 func (t *Templates) renew(ctx context.Context) {
 	if t.s.cfg.Renew <= 0 || !t.s.able() {
 		return
 	}
-	select {
-	case <-ctx.Done():
+	wait := func() (ended bool) {
+		select {
+		case <-ctx.Done():
+			return true
+		case <-time.After(t.s.cfg.Renew):
+			return false
+		}
+	}
+	if wait() {
 		return
-	case <-time.After(t.s.cfg.Renew):
 	}
 	all, err := t.stale(ctx)
 	if err != nil {
 		t.s.log.Error("look for templates to boot", "err", err)
 	}
-	for _, one := range all {
-		dir, made, err := one.keep(ctx, false)
-		if ctx.Err() != nil {
-			return
+	for ended := false; len(all) > 0 && !ended; {
+		if all = slices.DeleteFunc(all, func(one staleTemplate) bool { return t.renewOne(ctx, one) }); len(all) > 0 {
+			ended = wait()
 		}
-		if err == nil && made && one.former != "" {
-			err = errors.Join(setUsed(dir, one.used), setUsed(one.former, one.used.Add(-formerAge))) // this was no use of it
-		}
-		if err != nil && holt.CodeOf(err) != holt.NotFound { // its image was deleted
-			t.s.log.Error("a template cannot be kept booted; its computers boot", "template", one.img.Template, "err", err)
-		}
-		t.tried(ctx, one.img, err)
 	}
+}
+
+// renewOne boots one, unless there is no memory for it now: then it is false.
+func (t *Templates) renewOne(ctx context.Context, one staleTemplate) (done bool) {
+	if ctx.Err() != nil {
+		return true
+	}
+	if t.s.memory() < int64(one.r.MemoryMB+spareMB)<<20 {
+		t.s.log.Debug("a template is not booted for want of memory", "template", one.img.Template, "memory_mb", one.r.MemoryMB)
+		return false
+	}
+	dir, made, err := one.keep(ctx, false)
+	if ctx.Err() != nil || cutOff(err) {
+		return true
+	}
+	if err == nil && made && one.former != "" {
+		err = errors.Join(setUsed(dir, one.used), setUsed(one.former, one.used.Add(-formerAge))) // this was no use of it
+	}
+	if err != nil && holt.CodeOf(err) != holt.NotFound { // its image was deleted
+		t.s.log.Error("a template cannot be kept booted; its computers boot", "template", one.img.Template, "err", err)
+	}
+	t.tried(ctx, one.img, err)
+	return true
+}
+
+// spareMB is what of its memory the host keeps when a machine begins for which nobody waits.
+const spareMB = 256
+
+// availableMemory is what programs can still have of the host's memory, bytes.
+func availableMemory() int64 {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return math.MaxInt64 // not known
+	}
+	_, available := machine.ParseMeminfo(string(b))
+	return available
 }
 
 // formerAge is by how much what was renewed counts as unused for longer: it goes before any other.
@@ -137,8 +196,11 @@ func (t *Templates) stale(ctx context.Context) (all []staleTemplate, err error) 
 			return // it was deleted, or a create says why
 		}
 		one, err := t.of(img, shape)
-		if err != nil {
-			return // it was kept by a larger host
+		if err != nil { // it was kept by a larger host
+			if former == "" { // or nobody takes what was asked for
+				t.tried(ctx, img, nil)
+			}
+			return
 		}
 		one.background = true
 		if !known[one.key()] {
@@ -149,8 +211,8 @@ func (t *Templates) stale(ctx context.Context) (all []staleTemplate, err error) 
 		}
 	}
 	unbooted, err := t.s.cfg.Images.Unbooted()
-	for _, name := range unbooted {
-		add(name, holt.Shape{}, "", time.Time{})
+	for _, u := range unbooted {
+		add(u.Template, u.Shape, "", time.Time{})
 	}
 	for _, k := range kept {
 		if im, err := machine.ReadImage(k.Dir); err == nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,10 +29,10 @@ func (r rooted) Capabilities() machine.Capabilities {
 	return machine.Capabilities{RootDisk: true, MemorySnapshot: true, Version: r.version}
 }
 
-// TestStaleTemplates: what was built and not booted is to be booted, and what was kept of another build or
-// for another engine, once, in its shape.
-func TestStaleTemplates(t *testing.T) {
-	dir, ctx := t.TempDir(), t.Context()
+// builtImages has images of the template mine, the last of which nobody has booted.
+func builtImages(t *testing.T, digests ...string) *image.Store {
+	t.Helper()
+	dir := t.TempDir()
 	images, err := image.Open(dir, image.Options{GuestBinary: []byte("guest")})
 	if err != nil {
 		t.Fatal(err)
@@ -45,11 +46,19 @@ func TestStaleTemplates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	old, now := strings.Repeat("a", 64), strings.Repeat("b", 64)
-	for _, digest := range []string{old, now} {
+	for _, digest := range digests {
 		write("roots/"+digest+"/record.json", fmt.Sprintf(`{"template": "mine", "digest": %q}`, digest))
+		write("templates/mine.json", fmt.Sprintf(`{"digest": %q, "unbooted": true}`, digest))
 	}
-	write("templates/mine.json", fmt.Sprintf(`{"digest": %q, "unbooted": true}`, now))
+	return images
+}
+
+// TestStaleTemplates: what was built and not booted is to be booted, and what was kept of another build or
+// for another engine, once, in its shape.
+func TestStaleTemplates(t *testing.T) {
+	ctx := t.Context()
+	old, now := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	images := builtImages(t, old, now)
 	keep := func(digest, key string, shape holt.Shape) {
 		t.Helper()
 		if _, err := images.MakeSnapshot(ctx, digest, key, func(_ context.Context, dir string) error {
@@ -57,7 +66,11 @@ func TestStaleTemplates(t *testing.T) {
 			if err := os.Mkdir(kept, 0o700); err != nil {
 				return err
 			}
-			spec := machine.Spec{CPUs: shape.CPUs, MemoryMB: shape.MemoryMB}
+			img, err := images.Get(ctx, digest)
+			if err != nil {
+				return err
+			}
+			spec := machine.Spec{CPUs: shape.CPUs, MemoryMB: shape.MemoryMB, Initrd: img.Initrd}
 			return machine.Image{Engine: "qemu-tcg", Spec: spec, Hardware: json.RawMessage("{}")}.Write(kept, false)
 		}); err != nil {
 			t.Fatal(err)
@@ -79,6 +92,15 @@ func TestStaleTemplates(t *testing.T) {
 	}
 	common, other := holt.Shape{CPUs: defaultCPUs, MemoryMB: defaultMemoryMB}, holt.Shape{CPUs: 2, MemoryMB: 512}
 	is(store, common)
+	later := func(shape holt.Shape) {
+		t.Helper()
+		if err := images.BootLater(ctx, "mine", now, shape); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later(other)
+	is(store, other)
+	later(holt.Shape{})
 	keep(old, "former", other)
 	keep(old, "larger", holt.Shape{CPUs: mostCPUs + 1, MemoryMB: 512}) // than this host takes
 	all := is(store, common, other)
@@ -89,8 +111,25 @@ func TestStaleTemplates(t *testing.T) {
 	is(store, common)
 	keep(now, all[0].key(), common)
 	is(store)
+	ready := func(s *Store, want ...holt.Shape) {
+		t.Helper()
+		all, err := s.Templates().List(ctx)
+		for _, im := range all {
+			if im.Digest == now && !slices.Equal(im.Ready, want) || im.Digest != now && len(im.Ready) > 0 || err != nil {
+				t.Errorf("%s is ready as %v, %v; want %v", im.Digest, im.Ready, err, want)
+			}
+		}
+	}
+	ready(store, common, other)
+	ready(newStore(ctx, Config{Engine: rooted{version: "2"}, Images: images, Log: slog.New(slog.DiscardHandler)}))
 	if left, err := images.Unbooted(); err != nil || len(left) > 0 {
 		t.Errorf("to be booted still: %v, %v", left, err)
 	}
+	later(holt.Shape{CPUs: mostCPUs + 1})
+	is(store)
+	if left, err := images.Unbooted(); err != nil || len(left) > 0 {
+		t.Errorf("to be booted, which cannot be: %v, %v", left, err)
+	}
+	later(common)
 	is(newStore(ctx, Config{Engine: rooted{version: "2"}, Images: images, Log: slog.New(slog.DiscardHandler)}), common, other)
 }

@@ -93,6 +93,11 @@ func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client, begins boo
 	if err != nil {
 		return nil, err
 	}
+	return s.compare(ctx, told, begins)
+}
+
+// compare is reconcile with what the guest tells.
+func (s *terminalSet) compare(ctx context.Context, told []holt.Terminal, begins bool) (map[holt.TerminalID]holt.Terminal, error) {
 	recorded, err := s.table.list(ctx, `WHERE computer = ? AND state = 'running'`, s.l.id)
 	if err != nil {
 		return nil, err
@@ -217,6 +222,9 @@ func (s *terminalSet) known(id holt.TerminalID) (name string, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.here) >= keptTerminals+openTerminals { // a guest can tell of others, and forget these
+		clear(s.here)
+	}
 	s.here[id] = list[0].Name
 	return list[0].Name, true
 }

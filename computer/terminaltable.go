@@ -64,7 +64,7 @@ func (t terminalTable) list(ctx context.Context, condition string, args ...any) 
 
 // of returns the terminals of a computer, newest first.
 func (t terminalTable) of(ctx context.Context, id holt.ComputerID) ([]holt.Terminal, error) {
-	return t.list(ctx, `WHERE computer = ? ORDER BY seq DESC`, id)
+	return t.list(ctx, `WHERE computer = ? ORDER BY seq DESC LIMIT ?`, id, keptTerminals+openTerminals)
 }
 
 // insert puts a terminal on record, unless it is.
@@ -105,9 +105,14 @@ func (t terminalTable) exited(ctx context.Context, one holt.Terminal) error {
 		if err != nil {
 			return err
 		}
-		return tx.Exec(`DELETE FROM terminal WHERE computer = ?1 AND state <> 'running' AND seq NOT IN (
-			SELECT seq FROM terminal WHERE computer = ?1 AND state <> 'running' ORDER BY ended DESC LIMIT ?2)`, one.ComputerID, keptTerminals)
+		return t.prune(tx, one.ComputerID)
 	})
+}
+
+// prune removes the records of those terminals of a computer that ended first.
+func (t terminalTable) prune(tx *db.Tx, computer holt.ComputerID) error {
+	return tx.Exec(`DELETE FROM terminal WHERE computer = ?1 AND state <> 'running' AND seq NOT IN (
+		SELECT seq FROM terminal WHERE computer = ?1 AND state <> 'running' ORDER BY ended DESC, seq DESC LIMIT ?2)`, computer, keptTerminals)
 }
 
 // revive says of a terminal that it runs, whatever its record says: its computer went back to
@@ -119,10 +124,14 @@ func (t terminalTable) revive(ctx context.Context, computer holt.ComputerID, id 
 }
 
 // lose marks a running terminal as lost, or with id "" all of a machine that
-// has ended.
+// has ended. Like exited, it removes the records of those that ended first.
 func (t terminalTable) lose(ctx context.Context, computer holt.ComputerID, id holt.TerminalID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE terminal SET state = 'lost', ended = ?3 WHERE state = 'running' AND computer = ?1 AND (?2 = '' OR id = ?2)`,
+		err := tx.Exec(`UPDATE terminal SET state = 'lost', ended = ?3 WHERE state = 'running' AND computer = ?1 AND (?2 = '' OR id = ?2)`,
 			computer, id, time.Now().UnixNano())
+		if err != nil {
+			return err
+		}
+		return t.prune(tx, computer)
 	})
 }

@@ -436,11 +436,7 @@ func (v vault) drop(ctx context.Context, space string) error {
 	if v.a == nil {
 		return nil
 	}
-	names, err := v.a.Names(ctx, space)
-	if err == nil && len(names) > 0 {
-		err = v.a.Drop(ctx, space)
-	}
-	if err != nil {
+	if err := v.a.Drop(ctx, space); err != nil {
 		return fmt.Errorf("drop %s from the archive: %w", space, err)
 	}
 	return nil

@@ -38,19 +38,44 @@ func (s waking) wake(ctx context.Context, ref string) (record, *live, error) {
 		case holt.ComputerFailed:
 			return record{}, nil, inState(r)
 		default:
-			_, unlock, err := s.hold(ctx, string(r.ID))
+			r, unlock, err := s.hold(ctx, string(r.ID))
 			if err != nil {
 				return record{}, nil, err
 			}
 			unlock()
+			if err := s.abandoned(ctx, r); err != nil {
+				return record{}, nil, err
+			}
 		}
 	}
+}
+
+// abandoned deals with what a verb left half-way that is over: its lock was free.
+func (s waking) abandoned(ctx context.Context, r record) error {
+	switch r.State {
+	case holt.ComputerRunning, holt.ComputerStopped, holt.ComputerPaused, holt.ComputerFailed:
+		return nil
+	case holt.ComputerResuming:
+		_, err := s.Memory().Resume(ctx, string(r.ID), "")
+		return err
+	}
+	if s.gate.ctx.Err() != nil {
+		return ending()
+	}
+	return halfWay(r)
 }
 
 // settled waits for the verb that is at work on a computer. If its machine
 // can then not be reached though it should run, that is the error.
 func (s waking) settled(ctx context.Context, id holt.ComputerID) error {
-	r, unlock, err := s.hold(ctx, string(id))
+	if err := s.seats.settled(ctx, id); err != nil {
+		return err
+	}
+	r, err := s.table.find(ctx, string(id))
+	if err != nil || r.State != holt.ComputerRunning || s.seats.live(id) != nil {
+		return err
+	}
+	r, unlock, err := s.hold(ctx, string(id)) // a verb may have begun since
 	if err != nil {
 		return err
 	}

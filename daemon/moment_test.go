@@ -2,8 +2,6 @@ package daemon_test
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -45,55 +43,14 @@ func vmHome(t *testing.T) string {
 	return dir
 }
 
-// world is a program that has much to lose: a counter in its memory and in a
-// file that agree, a server, an open transaction, and a connection to elsewhere.
-// It imports little, since an emulated processor has to compile that first.
-const world = `
-import _socket, _thread, os, sqlite3, sys, time
-n, lock = 0, _thread.allocate_lock()
-db = sqlite3.connect('w.db', isolation_level=None, check_same_thread=False)
-db.execute('create table t(x)')
-db.execute('begin')
-db.execute("insert into t values('open')")
-def tcp(): return _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-def count():
-    global n
-    while True:
-        with lock:
-            n += 1
-            with open('count.new', 'w') as f: f.write(str(n))
-            os.rename('count.new', 'count')
-        time.sleep(0.1)
-def far():
-    s = tcp()
-    s.connect(('10.0.2.2', int(sys.argv[1])))
-    with open('far', 'w') as f: f.write('up')
-    try: s.recv(1)
-    except OSError: pass
-    with open('far', 'w') as f: f.write('cut')
-_thread.start_new_thread(count, ())
-_thread.start_new_thread(far, ())
-server = tcp()
-server.bind(('127.0.0.1', 8000))
-server.listen(5)
-while True:
-    fd, _ = server._accept()
-    c = _socket.socket(fileno=fd)
-    asked = c.recv(100).decode().strip()
-    if asked == 'commit': db.execute('commit')
-    if asked == 'rows': said = repr(sqlite3.connect('w.db').execute('select x from t').fetchall())
-    else:
-        with lock: said = '%d %s' % (n, open('count').read())
-    c.send(said.encode())
-    c.close()
-`
-
 // vm is a daemon process with real machines, as a client sees it.
 type vm struct {
 	*process
 	t     *testing.T
 	dir   string
-	lines int // that were typed or logged: each is another
+	lines int // that were typed or logged, rows and files: each is another
+	far   *far
+	lives map[string]*life // by computer
 }
 
 // again starts the next daemon, which kills itself at a step if there is one.
@@ -134,30 +91,6 @@ func (v *vm) says(computer, command string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// ask is the command that asks the server in a computer something.
-func ask(what string) string {
-	return "exec 3<>/dev/tcp/127.0.0.1/8000; echo " + what + " >&3; cat <&3"
-}
-
-// goesOn fails the test unless the counter gets beyond least and grows, and memory
-// and workspace always agree about it. It returns how far it is. The counter counts
-// ten times a second of its own, which can be few while the host does other work.
-func (v *vm) goesOn(computer string, least int) int {
-	v.t.Helper()
-	end := time.Now().Add(patience)
-	for grown := 0; grown < 2; {
-		memory, file, _ := strings.Cut(v.says(computer, ask("count")), " ")
-		n, err := strconv.Atoi(memory)
-		if err != nil || memory != file || n < least || time.Now().After(end) {
-			v.t.Fatalf("%s: memory has %s, the workspace %s, and it was %d", computer, memory, file, least)
-		}
-		if n > least {
-			least, grown = n, grown+1
-		}
-	}
-	return least
-}
-
 // until waits for a command to say something.
 func (v *vm) until(computer, command, want string) {
 	v.t.Helper()
@@ -182,32 +115,6 @@ func (v *vm) clock(computer string) {
 	if now := time.Unix(0, ns); err != nil || now.Before(before.Add(-time.Second)) || now.After(time.Now().Add(time.Second)) {
 		v.t.Errorf("%s: the clock says %v, between %v and %v", computer, now, before, time.Now())
 	}
-}
-
-// populate makes a computer and begins the world in it. The far end of its
-// connection is here.
-func (v *vm) populate(computer string) {
-	v.t.Helper()
-	if _, err := v.Computers.Create(v.t.Context(), holt.ComputerSpec{Name: computer, MemoryMB: 512}, ""); err != nil {
-		v.t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	v.t.Cleanup(func() { l.Close() })
-	if _, err := v.Files.Write(v.t.Context(), computer, "/home/agent/world.py", holt.WriteSpec{}, strings.NewReader(world)); err != nil {
-		v.t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	for _, command := range []string{fmt.Sprintf("exec python3 world.py %d > world.log 2>&1", port), "touch log; exec tail -f log > tailed"} {
-		if _, err := v.Runs.Start(v.t.Context(), computer, holt.RunSpec{Command: holt.OSString(command)}, ""); err != nil {
-			v.t.Fatal(err)
-		}
-	}
-	v.says(computer, "ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key") // it has no sshd, and so none yet
-	v.sit(computer)
-	v.until(computer, "cat far world.log 2>/dev/null || true", "up")
 }
 
 // TestMoments: everything that runs in a computer goes on in it and in its
@@ -238,6 +145,7 @@ func TestMoments(t *testing.T) {
 		if f.Error != nil {
 			t.Fatal(f.Name, f.Error)
 		}
+		v.copies("einstein", f.Name)
 		all = append(all, f.Name)
 	}
 	v.diverge(all, least)
@@ -255,19 +163,28 @@ func TestMoments(t *testing.T) {
 	v.remove("einstein-1")
 	last := v.forksOfForks(deep, least)
 	v.merges(last)
+	t.Logf("counts: %d forks at once, %d pauses, %d of them under a daemon that was killed, %d forks of forks; %d files of the last one, and %d rows, are as they were written",
+		atOnce, pauses, 1+(pauses-1)/2, deep, len(v.lives[last].files), len(v.lives[last].rows))
 	v.remove(last)
 	v.nothingKept()
 	endAll(t, v.process)
 }
 
 // diverge looks at a computer, the first, and its forks: everything goes on in each of them,
-// each is itself, and what happens in one does not happen in the others.
+// each is itself, and what happens in one does not happen in the others. The last one's
+// program takes back what all of them had begun.
 func (v *vm) diverge(all []string, least int) {
 	t := v.t
 	t.Helper()
 	different := map[string]string{}
+	v.transacts(all[len(all)-1], "rollback")
 	for _, name := range all {
 		v.whole(name, least)
+		if name == "einstein" {
+			v.linked(name)
+		} else {
+			v.cut(name)
+		}
 		v.clock(name)
 		if said := v.says(name, "hostname; cat /etc/hostname; echo "+name+" > mine"); said != name+"\n"+name {
 			t.Errorf("%s says its name is %q", name, said)
@@ -280,17 +197,11 @@ func (v *vm) diverge(all []string, least int) {
 			different[said] = name
 		}
 	}
-	v.until("einstein-1", "cat far", "cut")
-	v.until("einstein", "cat far", "up")
-	v.says("einstein-1", ask("commit"))
 	for _, name := range all {
-		want := "[]"
-		if name == "einstein-1" {
-			want = "[('open',)]"
-		}
-		v.until(name, ask("rows"), want)
+		v.transacts(name, "commit")
 		v.until(name, "cat mine", name)
 	}
+	v.apart("einstein-1")
 }
 
 // refuses: a fork that cannot be itself is not handed out, and nothing is left of it.
@@ -336,7 +247,7 @@ func (v *vm) refuses() {
 	for _, one := range forked.Computers {
 		if one.Error == nil {
 			v.remove(one.Name)
-		} else if refused++; !strings.Contains(one.Error.Error(), "draws the same at random as twin-") {
+		} else if refused++; !strings.Contains(one.Error.Error(), "its identity is not fresh") {
 			t.Errorf("a fork that draws what its sibling does: %v", one.Error)
 		}
 	}
@@ -412,7 +323,9 @@ func (v *vm) pauseAndKill(least int) int {
 	if _, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Name: "asleep"}, ""); err != nil {
 		t.Fatal(err)
 	}
+	v.copies("einstein", "asleep")
 	v.whole("asleep", least)
+	v.cut("asleep")
 	v.remove("asleep")
 	if c, err := v.Computers.Get(ctx, "einstein"); err != nil || c.State != holt.ComputerPaused {
 		t.Fatalf("with somebody attached, and forked: %+v %v", c, err)
@@ -424,6 +337,7 @@ func (v *vm) pauseAndKill(least int) int {
 	least = v.goesOn("einstein", least) // this wakes it
 	v.clock("einstein")
 	v.until("einstein", "cat mine", "written while paused")
+	v.cut("einstein")
 	s.Rests(t, false) // woken by others
 	least = v.whole("einstein", least)
 	if _, err := v.Computers.Pause(ctx, "einstein", ""); err != nil {
@@ -434,6 +348,7 @@ func (v *vm) pauseAndKill(least int) int {
 	s.Shows(t, "\nbegun:woken\r\n> ")
 	v.leave(s, "\nbegun:woken\r\n> ")
 	v.clock("einstein")
+	v.cut("einstein")
 	return least
 }
 

@@ -62,6 +62,7 @@ func TestKilledInMoments(t *testing.T) {
 	}
 	v.nothingKept()
 	endAll(t, v.process)
+	t.Logf("counts: a daemon was killed at %d points, and found no room at %d", len(points), len(full))
 }
 
 // flat changes 64 MiB of memory and writes files of 1 MiB as fast as it can; each holds one number only.
@@ -109,7 +110,11 @@ func (v *vm) flatOut(computer string) {
 			v.says(name, "until [ $(head -n 1 flat) != "+now+" ]; do sleep 0.1; done")
 		}
 	}
-	t.Logf("written and changed flat out: pause %.0f ms", m.PauseMS)
+	const most = 5000 // many times of what it is on a busy host
+	if m.PauseMS > most {
+		t.Errorf("written and changed flat out, its guest stood for %.0f ms", m.PauseMS)
+	}
+	t.Logf("counts: written and changed flat out, its guest stood for %.0f ms", m.PauseMS)
 	if _, err := v.Computers.Delete(ctx, "flat-out", ""); err != nil {
 		t.Error(err)
 	}
@@ -211,7 +216,7 @@ func (v *vm) act(ctx context.Context, c *client.Client, verb, key string) (err e
 	case "resume":
 		_, err = c.Computers.Resume(ctx, "curie", key)
 	case "restore":
-		_, err = c.Moments.Restore(ctx, "then", holt.MomentRestoreSpec{Computer: "curie"}, key)
+		_, err = c.Moments.Restore(ctx, "curie@then", holt.MomentRestoreSpec{}, key)
 	default:
 		_, err = c.Computers.Fork(ctx, "curie", holt.ComputerForkSpec{Count: forksAt(key)}, key)
 	}

@@ -31,8 +31,7 @@ func (v *vm) sit(computer string) {
 // next. The terminal shows again what it showed last.
 func (v *vm) typed(computer string) {
 	v.t.Helper()
-	v.lines++
-	word := fmt.Sprintf("%s-%d", computer, v.lines)
+	word := v.another(computer)
 	s := servertest.Watch(v.t, servertest.ClientNouns(v.Client), computer, "main", holt.AttachSpec{Offset: -1})
 	s.Shows(v.t, half)
 	if text := s.Text(); !strings.Contains(text, "\nset\r\n> ") {
@@ -52,28 +51,19 @@ func (v *vm) leave(s *servertest.Screen, prompt string) {
 	<-s.Done
 }
 
-// whole fails the test unless everything in a computer goes on, from where the counter had least.
-// It returns how far that is.
-func (v *vm) whole(computer string, least int) int {
-	v.t.Helper()
-	least = v.goesOn(computer, least)
-	v.typed(computer)
-	v.lines++
-	line := fmt.Sprintf("%s-%d", computer, v.lines)
-	v.says(computer, "echo "+line+" >> log")
-	v.until(computer, "tail -n 1 tailed", line)
-	if said := v.says(computer, ask("rows")); said != "[]" {
-		v.t.Errorf("%s: others see what its open transaction wrote: %s", computer, said)
-	}
-	return least
-}
-
 // pauses pauses einstein and resumes it, again and again; each time another daemon
 // but one does so. It returns how far the counter is.
+//
+// The first two are as a pause of a year is: the guest's clock is set back by that. What a guest has of
+// time when it goes on is what its memory had then, and the host tells it the present, not how
+// long it was paused.
 func (v *vm) pauses(times, least int) int {
 	t := v.t
 	t.Helper()
 	for i := range times {
+		if i < 2 {
+			v.says("einstein", "date -s '1 year ago'")
+		}
 		began := time.Now()
 		if c, err := v.Computers.Pause(t.Context(), "einstein", ""); err != nil || c.State != holt.ComputerPaused {
 			t.Fatalf("pause %d: %+v %v", i, c, err)
@@ -89,8 +79,10 @@ func (v *vm) pauses(times, least int) int {
 		}
 		t.Logf("cycle %d: paused in %v, resumed in %v", i, paused, time.Since(began))
 		v.clock("einstein")
+		v.cut("einstein")
 		least = v.whole("einstein", least)
 	}
+	v.apart("einstein")
 	return least
 }
 
@@ -105,6 +97,9 @@ func (v *vm) forksOfForks(times, least int) string {
 			t.Fatalf("fork %d: %v", i, err)
 		}
 		t.Logf("fork of fork %d: in %v", i, time.Since(began))
+		v.copies(parent, name)
+		v.linked(parent)
+		v.cut(name)
 		v.whole(parent, least)
 		least = v.whole(name, least)
 		v.remove(parent)

@@ -59,6 +59,7 @@ func TestMomentsOnFullHost(t *testing.T) {
 	}
 	v.nothingKept()
 	endAll(t, v.process)
+	t.Logf("counts: with %v MiB left", lefts)
 }
 
 // fullWith does that once.

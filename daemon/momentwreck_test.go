@@ -107,6 +107,7 @@ func TestWreckedInMoments(t *testing.T) {
 	}
 	v.nothingKept()
 	endAll(t, v.process)
+	t.Logf("counts: the host died at %d points", len(points))
 }
 
 // curieThatSyncs makes a computer that has the program syncing.

@@ -7,7 +7,6 @@ import (
 	"holt"
 	"holt/access"
 	"holt/computer"
-	"holt/image"
 	"holt/server"
 )
 
@@ -28,7 +27,7 @@ func (d *Daemon) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{d.computers, d.computers.Memory()}, Moments: d.computers.Moments(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
-		Images: images{d.images, d.computers.Templates()}, Daemon: d,
+		Images: d.computers.Templates(), Daemon: d,
 	}
 }
 
@@ -37,14 +36,6 @@ type computers struct {
 	*computer.Store
 	*computer.Memory
 }
-
-// images are the built templates as the API shows them.
-type images struct {
-	store *image.Store
-	*computer.Templates
-}
-
-func (i images) List(context.Context) ([]holt.Image, error) { return i.store.List() }
 
 // Health says that the daemon answers, and what it is.
 func (d *Daemon) Health(ctx context.Context) (holt.Health, error) {

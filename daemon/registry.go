@@ -107,7 +107,13 @@ func (w *Workspaces) fill(id holt.WorkspaceID, quota holt.Quota) error {
 
 // remove deletes a workspace's files, its share of the archive and its row, however much there is of it.
 func (w *Workspaces) remove(ctx context.Context, id holt.WorkspaceID) error {
-	if err := w.table.write(ctx, `UPDATE workspace SET state = 'deleting' WHERE id = ?`, id); err != nil && !outOfSpace(err) {
+	err := w.table.change(ctx, func(tx *db.Tx) error {
+		if err := tx.Exec(`UPDATE workspace SET parent_was = coalesce((SELECT name FROM workspace p WHERE p.id = ?1), '') WHERE parent = ?1`, id); err != nil {
+			return err
+		}
+		return tx.Exec(`UPDATE workspace SET state = 'deleting' WHERE id = ?`, id)
+	})
+	if err != nil && !outOfSpace(err) {
 		return err
 	}
 	gone := w.shelf.drop(id)

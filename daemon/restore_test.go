@@ -141,7 +141,7 @@ func (v *vm) restoresUnrun(computer string) {
 	then := v.late(computer, "then")
 	restore := func(ref string, state holt.ComputerState, lates string) holt.Moment {
 		t.Helper()
-		back, err := v.Moments.Restore(ctx, ref, holt.MomentRestoreSpec{Computer: computer}, "")
+		back, err := v.Moments.Restore(ctx, computer+"@"+ref, holt.MomentRestoreSpec{}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,6 +226,7 @@ func (v *vm) restores(computer, other string, least int) int {
 	}
 	machine := v.says(computer, "cat /etc/machine-id")
 	dawn := v.late(computer, "dawn")
+	v.copies(computer, "dawn")
 	if err := v.Runs.Signal(ctx, early.ID, "SIGKILL", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +242,7 @@ func (v *vm) restores(computer, other string, least int) int {
 	open := start("exec sleep 100000")
 
 	v.restoresRefused(computer, other, dawn)
-	back, err := v.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: computer}, "back")
+	back, err := v.Moments.Restore(ctx, computer+"@dawn", holt.MomentRestoreSpec{}, "back")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,12 +253,13 @@ func (v *vm) restores(computer, other string, least int) int {
 	if present.Name != "before-restore" || present.Parent != dawn.ID || present.Workspace != was.Workspace+"-before-restore" {
 		t.Errorf("its present: %+v", present)
 	}
-	if again, err := v.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: computer}, "back"); err != nil || again.Present.ID != present.ID {
+	if again, err := v.Moments.Restore(ctx, computer+"@dawn", holt.MomentRestoreSpec{}, "back"); err != nil || again.Present.ID != present.ID {
 		t.Errorf("the same again: %+v %v", again, err)
 	}
 	if said := v.says(computer, "cat mine /etc/hostname /etc/machine-id"); said != "then\n"+computer+"\n"+machine || v.lates(computer) != "0" {
 		t.Errorf("it says %q", said)
 	}
+	v.cut(computer)
 	least = v.whole(computer, least) // its terminal, too, is there again
 	v.clock(computer)
 	v.ends(open.ID, holt.RunLost)
@@ -284,8 +286,8 @@ func (v *vm) restoresRefused(computer, other string, dawn holt.Moment) {
 	if err := v.Workspaces.Unmount(ctx, dir, ""); err != nil {
 		t.Fatal(err)
 	}
-	_, err := v.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: other}, "")
-	if e := holt.AsError(err); e == nil || e.Code != holt.Conflict || !strings.Contains(e.Hint, "fork") {
+	_, err := v.Moments.Restore(ctx, other+"@dawn", holt.MomentRestoreSpec{}, "")
+	if holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("another computer's: %v", err)
 	}
 }
@@ -314,6 +316,8 @@ func (v *vm) restoresBack(computer string, dawn, present holt.Moment, open holt.
 	if err != nil || forth.Present.Name != "there" || forth.Computer.LastMoment != present.ID {
 		t.Fatalf("%+v %v", forth, err)
 	}
+	v.copies("dawn", computer) // it had not been looked at since
+	v.cut(computer)
 	if said := v.says(computer, "cat mine"); said != "late" || v.lates(computer) != "3" {
 		t.Errorf("it says %q", said)
 	}

@@ -286,3 +286,35 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 }
+
+// TestRunLeft: what a run has left is counted when somebody asks for it.
+func TestRunLeft(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	ctx, runs := t.Context(), d.Computers().Runs()
+	var ids []holt.RunID
+	for range 2 {
+		r, err := runs.Start(ctx, "curie", holt.RunSpec{Command: "sleep 1000 & sleep 1000 & exit", User: "root"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res := follow(t, d, r.ID, 0); res.Background != 2 {
+			t.Errorf("%+v", res.Run)
+		}
+		ids = append(ids, r.ID)
+	}
+	if err := runs.Signal(ctx, ids[0], "SIGKILL", ""); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{0, 2} {
+		if r, err := runs.Get(ctx, ids[i]); err != nil || r.Background != want {
+			t.Errorf("%+v, %v; want %d left", r, err, want)
+		}
+	}
+	if _, err := d.Computers().Stop(ctx, "curie", ""); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := runs.Get(ctx, ids[1]); err != nil || r.Background != 0 {
+		t.Errorf("without a machine: %+v, %v", r, err)
+	}
+}

@@ -17,7 +17,7 @@ const controlFile = "holt.db"
 // migrations bring the control database from version i to i+1. What was
 // released is never changed: a change is a new migration at the end.
 var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema, computer.RunSchema,
-	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.MomentSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema}
+	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.MomentSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, lineageSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (
@@ -39,6 +39,11 @@ CREATE TABLE reserve (filler BLOB);
 const forkSchema = `
 ALTER TABLE workspace ADD COLUMN parent TEXT NOT NULL DEFAULT '';     -- workspace that it was forked from
 ALTER TABLE workspace ADD COLUMN fork_point TEXT NOT NULL DEFAULT ''; -- checkpoint that both had then
+`
+
+// lineageSchema keeps the name of the workspace that one was forked from, for when it is deleted.
+const lineageSchema = `
+ALTER TABLE workspace ADD COLUMN parent_was TEXT NOT NULL DEFAULT '';
 `
 
 const quotaSchema = `

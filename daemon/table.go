@@ -28,14 +28,14 @@ func (t workspaceTable) rows(ctx context.Context, condition string, args ...any)
 	var list []row
 	err := t.db.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query(`SELECT id, name, state, created, files, bytes, max_bytes, max_files, parent, fork_point,
-			(SELECT name FROM workspace p WHERE p.id = workspace.parent AND p.state = 'ready') FROM workspace `+condition, args, func(r *db.Row) error {
+			(SELECT name FROM workspace p WHERE p.id = workspace.parent AND p.state = 'ready'), parent_was FROM workspace `+condition, args, func(r *db.Row) error {
 			one := row{
 				id: holt.WorkspaceID(r.Text(0)), name: r.Text(1), state: r.Text(2),
 				created: time.Unix(0, r.Int64(3)).UTC(), files: r.Int64(4), bytes: r.Int64(5),
 				quota: holt.Quota{Bytes: r.Int64(6), Files: r.Int64(7)},
 			}
 			if parent := r.Text(8); parent != "" {
-				one.parent = &holt.ForkPoint{ID: holt.WorkspaceID(parent), Checkpoint: r.Text(9), Name: r.Text(10)}
+				one.parent = &holt.ForkPoint{ID: holt.WorkspaceID(parent), Checkpoint: r.Text(9), Name: r.Text(10), Was: r.Text(11)}
 			}
 			list = append(list, one)
 			return nil

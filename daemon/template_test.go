@@ -108,6 +108,7 @@ func TestTemplates(t *testing.T) {
 		entries(t, v.dir, sub, 0)
 	}
 	endAll(t, v.process)
+	t.Logf("counts: a daemon was killed at %d points", len(points)+1) // and in a renewal
 }
 
 // killedTemplate has a daemon die at a point of making a template's snapshot.
@@ -344,4 +345,36 @@ func (v *vm) goneTemplate(images string) {
 	if left := snapshotsIn(t, images); len(left) > 0 {
 		t.Errorf("what does not go on is still there: %v", left)
 	}
+}
+
+// TestDownEndsBoot: a daemon that is to end does not wait for a template that is being booted, and leaves nothing of it.
+func TestDownEndsBoot(t *testing.T) {
+	v := &vm{t: t, dir: vmHome(t)}
+	images := ownImages(t)
+	v.again("")
+	booted, caller := make(chan error, 1), v.Images
+	go func() {
+		_, err := caller.Boot(context.Background(), "base", holt.Shape{MemoryMB: 256}, "")
+		booted <- err
+	}()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if records, _ := filepath.Glob(filepath.Join(v.dir, "templates", "*", "machine.json")); len(records) > 0 {
+			break
+		}
+		if time.Since(began) > patience {
+			t.Fatal("no machine boots")
+		}
+	}
+	if _, err := v.Daemon.Down(t.Context(), holt.DownSpec{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.wait(); err != nil {
+		t.Error("the daemon ended with", err)
+	}
+	wantCode(t, <-booted, holt.Unavailable)
+	if made := snapshotsIn(t, images); len(made) > 0 {
+		t.Errorf("kept: %v", made)
+	}
+	entries(t, v.dir, "templates", 0)
+	entries(t, images, "tmp", 0)
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/machine"
 )
 
 func (h host) fuse(_ context.Context, _ Options) holt.Finding {
@@ -54,7 +55,7 @@ func (h host) memory(_ context.Context, _ Options) holt.Finding {
 	if err != nil {
 		return warn("look at memory: "+err.Error(), "")
 	}
-	total, available := parseMeminfo(string(data))
+	total, available := machine.ParseMeminfo(string(data))
 	found := fmt.Sprintf("%s free of %s", size(available), size(total))
 	switch {
 	case available < leastMemory:
@@ -63,27 +64,6 @@ func (h host) memory(_ context.Context, _ Options) holt.Finding {
 		return warn(found, "that is enough for one or two computers")
 	}
 	return ok(found)
-}
-
-// parseMeminfo returns MemTotal and MemAvailable in bytes.
-func parseMeminfo(text string) (total, available int64) {
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		kib, err := strconv.ParseInt(f[1], 10, 64)
-		if err != nil {
-			continue
-		}
-		switch f[0] {
-		case "MemTotal:":
-			total = kib << 10
-		case "MemAvailable:":
-			available = kib << 10
-		}
-	}
-	return total, available
 }
 
 func (h host) disk(_ context.Context, opt Options) holt.Finding {

@@ -71,17 +71,18 @@ func (s *Store) Build(ctx context.Context, template string, progress func(Progre
 			WithHint(`holt image delete %s first, or write a recipe with a name of its own: {"name": "mine", "extends": "base", "from": "…"}`, p.Name)
 	}
 	rec, err := s.record(digest)
+	changed := false
 	if errors.Is(err, fs.ErrNotExist) {
 		s.sweep()
 		rec, err = b.root(ctx, digest)
 	} else if err == nil && !(slices.Equal(rec.Args, p.Args) && slices.Equal(rec.Units, p.Units)) { // neither is on the disk
-		rec.Args, rec.Units = p.Args, p.Units
+		rec.Args, rec.Units, changed = p.Args, p.Units, true
 		err = writeJSON(filepath.Join(s.rootDir(digest), rootRecord), rec)
 	}
 	if err != nil {
 		return Image{}, fmt.Errorf("build %s: %w", p.Name, err)
 	}
-	if err := s.setTemplate(p.Name, digest); err != nil {
+	if err := s.setTemplate(ctx, p.Name, digest, changed); err != nil {
 		return Image{}, noSpace(err, s.dir)
 	}
 	image, err := s.image(rec, true)

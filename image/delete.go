@@ -81,8 +81,9 @@ func (s *Store) Delete(ctx context.Context, ref string) (holt.Image, error) {
 	if err != nil {
 		return holt.Image{}, err
 	}
+	shown := s.wire(rec, false) // with what goes with it
 	_, err = s.drop(ctx, rec, false)
-	return s.wire(rec, false), err
+	return shown, err
 }
 
 // Prune removes the images that no template stands for any more and that no
@@ -95,13 +96,14 @@ func (s *Store) Prune(ctx context.Context) ([]holt.Image, error) {
 	s.pruneSnapshots(ctx)
 	gone := []holt.Image{}
 	for _, rec := range records {
+		shown := s.wire(rec, false) // with what goes with it
 		dropped, err := s.drop(ctx, rec, true)
 		switch {
 		case holt.CodeOf(err) == holt.Conflict:
 		case err != nil:
 			return gone, err
 		case dropped:
-			gone = append(gone, s.wire(rec, false))
+			gone = append(gone, shown)
 		}
 	}
 	return gone, nil
@@ -130,11 +132,14 @@ func (s *Store) drop(ctx context.Context, rec record, old bool) (bool, error) {
 		return false, err
 	}
 	if len(dirs) > 0 {
-		return false, holt.Errorf(holt.Conflict, "the image %s (%.12s) is in use by the disk in %s", rec.Template, rec.Digest, strings.Join(dirs, ", ")).
-			WithHint("delete those computers first")
+		hint := "delete those computers first"
+		if id, err := holt.ParseComputerID(filepath.Base(dirs[0])); err == nil { // of this host; another daemon may have it
+			hint += "; holt computer get " + string(id) + " shows the first"
+		}
+		return false, holt.Errorf(holt.Conflict, "the image %s (%.12s) is in use by the disk in %s", rec.Template, rec.Digest, strings.Join(dirs, ", ")).WithHint("%s", hint)
 	}
 	if isCurrent {
-		if err := os.Remove(s.templateFile(rec.Template)); err != nil {
+		if err := s.removeTemplate(ctx, rec.Template); err != nil {
 			return false, fmt.Errorf("delete image: %w", err)
 		}
 	}

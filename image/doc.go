@@ -28,6 +28,7 @@
 //	templates/NAME.json        which root a template's last build left, and that nobody has booted it yet
 //	logs/NAME.log              what the last build printed
 //	locks/NAME.lock            held (flock) while NAME is built or deleted
+//	locks/NAME.current.lock    held while templates/NAME.json is changed: by no build for longer than that
 //	locks/DIGEST.lock          held while it is decided whether a root is in use
 //	locks/snapshot-KEY.lock    held while a snapshot is made
 //	tmp/RANDOM/                a build under way; its file lock is held by the builder
@@ -43,7 +44,7 @@
 // # Locks
 //
 // locks/NAME.lock or locks/snapshot-KEY.lock before the lock of a kernel or an initrd, never the reverse;
-// at most one of each kind; that of a digest comes last. tmp locks are only ever tried, never waited for.
+// at most one of each kind; that of a digest comes last but for NAME.current, which nothing is waited for under. tmp locks are only ever tried, never waited for.
 //
 // # Traps
 //

@@ -1,8 +1,10 @@
 package image
 
 import (
+	"crypto/sha256"
 	"log/slog"
 	"path/filepath"
+	"sync"
 
 	"holt"
 )
@@ -41,9 +43,10 @@ type Progress struct {
 // Store is a directory of built images. Several stores, in several
 // processes, may share one directory. Its methods may be called at the same time.
 type Store struct {
-	dir string
-	opt Options
-	log *slog.Logger
+	dir   string
+	opt   Options
+	log   *slog.Logger
+	guest func() [sha256.Size]byte // of the guest binary
 }
 
 // Open makes the directory if it is absent, removes what killed builds left
@@ -53,7 +56,7 @@ func Open(dir string, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, holt.Errorf(holt.InvalidArgument, "image directory: %w", err)
 	}
-	s := &Store{dir: dir, opt: opt, log: opt.Log}
+	s := &Store{dir: dir, opt: opt, log: opt.Log, guest: sync.OnceValue(func() [sha256.Size]byte { return sha256.Sum256(opt.GuestBinary) })}
 	if s.log == nil {
 		s.log = discard()
 	}

@@ -20,7 +20,7 @@ import (
 const initrdFormat = "1"
 
 // unusedInitrd is how long an initramfs is kept that nobody asked for. Each
-// guest binary has its own, and a running machine does not need its file.
+// guest binary has its own; machines, and what is kept of them, hold theirs.
 const unusedInitrd = 14 * 24 * time.Hour
 
 // writeInitrd writes the initramfs: the guest binary as /init, the modules
@@ -70,7 +70,8 @@ func (s *Store) initrd(rec record) (string, error) {
 func (s *Store) initrdName(rec record) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "initrd %s\x00%s\x00%q\x00", initrdFormat, rec.Kernel, rec.BootModules)
-	sum.Write(s.opt.GuestBinary)
+	guest := s.guest()
+	sum.Write(guest[:])
 	return hex.EncodeToString(sum.Sum(nil)) + ".cpio"
 }
 

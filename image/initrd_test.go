@@ -125,7 +125,9 @@ func TestInitrdIsKept(t *testing.T) {
 	if err := os.Chtimes(first, old, old); err != nil {
 		t.Fatal(err)
 	}
-	s.opt.GuestBinary = []byte("two")
+	if s, err = Open(s.dir, Options{GuestBinary: []byte("two")}); err != nil {
+		t.Fatal(err)
+	}
 	second, err := s.initrd(rec)
 	if err != nil || second == first {
 		t.Fatalf("another guest binary: %s, %v", second, err)

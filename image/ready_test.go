@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,45 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// TestGuestIsHashedOnce: of all the names of initramfs that a list compares, one hashes the guest binary, which is large.
+func TestGuestIsHashedOnce(t *testing.T) {
+	guest := []byte("guest")
+	s, err := Open(t.TempDir(), Options{GuestBinary: guest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, other := s.initrdName(record{Kernel: "1"}), s.initrdName(record{Kernel: "2"})
+	guest[0] = 'q'
+	if s.initrdName(record{Kernel: "1"}) != first || other == first {
+		t.Errorf("%s, %s", first, other)
+	}
+	if s, err = Open(t.TempDir(), Options{GuestBinary: guest}); err != nil {
+		t.Fatal(err)
+	}
+	if s.initrdName(record{Kernel: "1"}) == first {
+		t.Error("another guest has the same name")
+	}
+}
+
+// TestBytesOfImage: an image takes what its snapshots take, too, and that is what goes when it is deleted.
+func TestBytesOfImage(t *testing.T) {
+	s, ctx := openStore(t), t.Context()
+	root := strings.Repeat("a", 64)
+	rec := plant(t, s, "mine", root)
+	dir, err := s.MakeSnapshot(ctx, root, "1", leave(t, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := rec.Bytes + allocated(filepath.Join(dir, "memory")) + allocated(filepath.Join(dir, SnapshotDisk)) + allocated(filepath.Join(dir, SnapshotRecord))
+	all, err := s.List()
+	if i := slices.IndexFunc(all, func(im holt.Image) bool { return im.Template == "mine" }); err != nil || i < 0 || all[i].Bytes != want || want < 1<<20 {
+		t.Errorf("%+v, %v; want %d bytes", all, err, want)
+	}
+	if gone, err := s.Delete(ctx, root); err != nil || gone.Bytes != want {
+		t.Errorf("%+v, %v; want %d bytes", gone, err, want)
+	}
+}
+
 // TestKept: to be listed is no use of a snapshot, and what nobody has used for long is not listed.
 func TestKept(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
@@ -84,7 +124,12 @@ func TestUnbooted(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	is := func(want ...string) {
 		t.Helper()
-		if got, err := s.Unbooted(); err != nil || strings.Join(got, " ") != strings.Join(want, " ") {
+		all, err := s.Unbooted()
+		var got []string
+		for _, u := range all {
+			got = append(got, u.Template)
+		}
+		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}
 	}
@@ -106,8 +151,52 @@ func TestUnbooted(t *testing.T) {
 	is()
 	plant(t, s, "mine", second)
 	is("mine")
-	if im, err := s.Get(ctx, "mine"); err != nil || im.Digest != second {
-		t.Errorf("%s, %v", im.Digest, err)
+	if im, err := s.Get(ctx, "mine"); err != nil || im.Digest != second || im.Unbooted == nil || *im.Unbooted != (holt.Shape{}) {
+		t.Errorf("%s, to be booted %v, %v", im.Digest, im.Unbooted, err)
+	}
+	if im, err := s.Get(ctx, first); err != nil || im.Unbooted != nil {
+		t.Errorf("%s, to be booted %v, %v", im.Digest, im.Unbooted, err)
+	}
+	large := holt.Shape{CPUs: 2, MemoryMB: 2048}
+	for digest, want := range map[string]holt.Shape{first: {}, second: large} {
+		if err := s.BootLater(ctx, "mine", digest, large); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := s.Unbooted(); err != nil || len(all) != 1 || digest == second && all[0].Shape != want {
+			t.Errorf("in a shape: %+v, %v", all, err)
+		}
+	}
+	plant(t, s, "mine", second) // built again, from the same
+	if im, err := s.Get(ctx, "mine"); err != nil || im.Unbooted == nil || *im.Unbooted != large {
+		t.Errorf("to be booted %v, %v", im.Unbooted, err)
+	}
+	if err := s.Booted(ctx, "mine", second); err != nil {
+		t.Error(err)
+	}
+	is()
+	if err := s.setTemplate(ctx, "mine", second, true); err != nil { // with other kernel arguments
+		t.Fatal(err)
+	}
+	is("mine")
+}
+
+// TestBootedBesideBuild: that a template was booted is recorded while it is being built.
+func TestBootedBesideBuild(t *testing.T) {
+	s := openStore(t)
+	root := strings.Repeat("a", 64)
+	plant(t, s, "mine", root)
+	release, err := s.lock(t.Context(), "mine", func() {}) // as a build has
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.Booted(ctx, "mine", root); err != nil {
+		t.Error(err)
+	}
+	if left, err := s.Unbooted(); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }
 

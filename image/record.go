@@ -33,8 +33,9 @@ type record struct {
 // current is templates/NAME.json: which root disk a template's last build left.
 type current struct {
 	Digest string `json:"digest"`
-	// Unbooted: nobody has booted it yet, to keep that; a daemon is to.
-	Unbooted bool `json:"unbooted,omitempty"`
+	// Unbooted: nobody has booted it yet, to keep that; a daemon is to, in this shape.
+	Unbooted bool       `json:"unbooted,omitempty"`
+	Shape    holt.Shape `json:"shape,omitzero"`
 }
 
 var (
@@ -57,43 +58,88 @@ func (s *Store) templateFile(name string) string {
 	return filepath.Join(s.dir, "templates", name+".json")
 }
 
-func (s *Store) setTemplate(name, digest string) error {
-	var c current
-	if readJSON(s.templateFile(name), &c) == nil && c.Digest == digest {
-		return nil
-	}
-	return writeJSON(s.templateFile(name), current{Digest: digest, Unbooted: true})
-}
-
-// Unbooted returns the templates that were built and that no daemon has booted yet, see [Store.Booted].
-func (s *Store) Unbooted() ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(s.dir, "templates"))
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, e := range entries {
-		var c current
-		name, ok := strings.CutSuffix(e.Name(), ".json")
-		if ok && readJSON(s.templateFile(name), &c) == nil && c.Unbooted {
-			out = append(out, name)
-		}
-	}
-	return out, nil
-}
-
-// Booted records that an image which its template stands for was booted, whatever came of it.
-func (s *Store) Booted(ctx context.Context, template, digest string) error {
-	release, err := s.lock(ctx, template, func() {})
+// changeTemplate changes what a template stands for, zero if that is nothing yet, unless change says that
+// it is as it should be. It waits for no build: a lock of its own, taken last, is held meanwhile.
+func (s *Store) changeTemplate(ctx context.Context, name string, change func(c *current) bool) error {
+	release, err := s.lock(ctx, name+".current", func() {})
 	if err != nil {
 		return err
 	}
 	defer release()
 	var c current
-	if readJSON(s.templateFile(template), &c) != nil || c.Digest != digest || !c.Unbooted {
+	if err := readJSON(s.templateFile(name), &c); err != nil {
+		c = current{} // absent or damaged
+	}
+	if !change(&c) {
 		return nil
 	}
-	return writeJSON(s.templateFile(template), current{Digest: digest})
+	return writeJSON(s.templateFile(name), c)
+}
+
+// setTemplate records what a template's build has left; changed: it boots otherwise than before, whatever its digest.
+func (s *Store) setTemplate(ctx context.Context, name, digest string, changed bool) error {
+	return s.changeTemplate(ctx, name, func(c *current) bool {
+		if c.Digest == digest && !changed {
+			return false
+		}
+		*c = current{Digest: digest, Unbooted: true}
+		return true
+	})
+}
+
+// removeTemplate is when it stands for nothing any more.
+func (s *Store) removeTemplate(ctx context.Context, name string) error {
+	release, err := s.lock(ctx, name+".current", func() {})
+	if err != nil {
+		return err
+	}
+	defer release()
+	return os.Remove(s.templateFile(name))
+}
+
+// Unbooted is a template that nobody has booted yet, and the shape in which a daemon is to.
+type Unbooted struct {
+	Template string
+	Shape    holt.Shape // zero fields are a computer's that is created without them
+}
+
+// Unbooted returns the templates that were built and that no daemon has booted yet, see [Store.Booted].
+func (s *Store) Unbooted() ([]Unbooted, error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "templates"))
+	if err != nil {
+		return nil, err
+	}
+	var out []Unbooted
+	for _, e := range entries {
+		var c current
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if ok && readJSON(s.templateFile(name), &c) == nil && c.Unbooted {
+			out = append(out, Unbooted{name, c.Shape})
+		}
+	}
+	return out, nil
+}
+
+// BootLater records in which shape a daemon is to boot an image, if its template stands for it.
+func (s *Store) BootLater(ctx context.Context, template, digest string, shape holt.Shape) error {
+	return s.changeTemplate(ctx, template, func(c *current) bool {
+		if c.Digest != digest {
+			return false
+		}
+		c.Unbooted, c.Shape = true, shape
+		return true
+	})
+}
+
+// Booted records that an image which its template stands for was booted, in whichever shape and whatever came of it.
+func (s *Store) Booted(ctx context.Context, template, digest string) error {
+	return s.changeTemplate(ctx, template, func(c *current) bool {
+		if c.Digest != digest || !c.Unbooted {
+			return false
+		}
+		*c = current{Digest: digest}
+		return true
+	})
 }
 
 // Get returns an image by template name, recipe path or root digest (12 digits are enough). A
@@ -146,7 +192,7 @@ func (s *Store) find(ref string) (record, error) {
 		name = r.Name
 	}
 	if _, err := holt.ParseName(name); err != nil {
-		return record{}, unknownTemplate(name)
+		return record{}, unknownTemplate(name, s.known())
 	}
 	if prefixRE.MatchString(ref) {
 		if rec, ok, err := s.abbreviated(ref); ok || err != nil {
@@ -171,7 +217,18 @@ func (s *Store) find(ref string) (record, error) {
 	case slices.Contains(Templates(), name) || isPath(ref):
 		return record{}, holt.Errorf(holt.NotFound, "template %s was never built here", name).WithHint("holt image build %s", ref)
 	}
-	return record{}, unknownTemplate(name)
+	return record{}, unknownTemplate(name, s.known())
+}
+
+// known are the names of holt's own templates, and of those that were built here.
+func (s *Store) known() []string {
+	names := Templates()
+	records, _ := s.records() // without them the own ones are named
+	for _, rec := range records {
+		names = append(names, rec.Template)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // stands tells whether rec is what its template's last build left.
@@ -200,10 +257,15 @@ func (s *Store) isCurrent(rec record) bool {
 
 // wire returns what the API says of a root disk.
 func (s *Store) wire(rec record, built bool) holt.Image {
-	return holt.Image{
+	shown := holt.Image{
 		Template: rec.Template, Built: built, Digest: rec.Digest, MinDiskMB: rec.DiskMB,
-		Bytes: rec.Bytes, BuiltAt: &rec.BuiltAt,
+		Bytes: rec.Bytes + s.snapshotBytes(rec.Digest), BuiltAt: &rec.BuiltAt,
 	}
+	var c current
+	if readJSON(s.templateFile(rec.Template), &c) == nil && c.Digest == rec.Digest && c.Unbooted {
+		shown.Unbooted = &c.Shape
+	}
+	return shown
 }
 
 // image completes a root disk with what it boots from.

@@ -40,14 +40,24 @@ const (
 // Snapshot returns the directory of the snapshot with a key of a root, "" if there is none.
 // Whoever lays a disk over its disk holds the root, see [Store.Hold].
 func (s *Store) Snapshot(digest, key string) string {
+	now := time.Now()
+	return s.snapshotThat(digest, key, func(record string) error { return os.Chtimes(record, now, now) }) // it was used now
+}
+
+// HasSnapshot tells whether Snapshot would return one, and is no use of it.
+func (s *Store) HasSnapshot(digest, key string) bool {
+	return s.snapshotThat(digest, key, func(record string) error { _, err := os.Stat(record); return err }) != ""
+}
+
+// snapshotThat returns the directory of one with a key for whose record look has no error.
+func (s *Store) snapshotThat(digest, key string, look func(record string) error) string {
 	entries, err := os.ReadDir(filepath.Join(s.rootDir(digest), snapshots))
 	if err != nil {
 		return "" // absent: none was made
 	}
-	now := time.Now()
 	for _, e := range entries {
 		dir := filepath.Join(s.rootDir(digest), snapshots, e.Name())
-		if strings.HasPrefix(e.Name(), key+"-") && os.Chtimes(filepath.Join(dir, SnapshotRecord), now, now) == nil { // it was used now
+		if strings.HasPrefix(e.Name(), key+"-") && look(filepath.Join(dir, SnapshotRecord)) == nil {
 			return dir
 		}
 	}
@@ -179,7 +189,7 @@ func (s *Store) Kept() ([]Kept, error) {
 }
 
 // ready returns the shapes of machines that were booted from a root with this store's guest
-// binary, if it has one, and are kept.
+// binary, if it has one, and are kept. Whether they are of today's engine only a daemon knows.
 func (s *Store) ready(rec record) (shapes []holt.Shape) {
 	dir := filepath.Join(s.rootDir(rec.Digest), snapshots)
 	entries, err := os.ReadDir(dir)
@@ -235,20 +245,36 @@ func (s *Store) allSnapshots() (all []snapshot, err error) {
 			if st, err := os.Stat(filepath.Join(one.dir, SnapshotRecord)); err == nil {
 				one.used = st.ModTime()
 			}
-			files, err := os.ReadDir(one.dir)
-			if errors.Is(err, fs.ErrNotExist) {
+			if one.bytes, err = filesBytes(one.dir); errors.Is(err, fs.ErrNotExist) {
 				continue // another process has just removed it
 			}
 			if err != nil {
 				return nil, err
 			}
-			for _, f := range files {
-				one.bytes += allocated(filepath.Join(one.dir, f.Name()))
-			}
 			all = append(all, one)
 		}
 	}
 	return all, nil
+}
+
+// snapshotBytes is what the snapshots of a root take, as far as it can be told.
+func (s *Store) snapshotBytes(digest string) (bytes int64) {
+	dir := filepath.Join(s.rootDir(digest), snapshots)
+	entries, _ := os.ReadDir(dir) // absent: none was made
+	for _, e := range entries {
+		n, _ := filesBytes(filepath.Join(dir, e.Name()))
+		bytes += n
+	}
+	return bytes
+}
+
+// filesBytes is what the files in a directory take.
+func filesBytes(dir string) (bytes int64, err error) {
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		bytes += allocated(filepath.Join(dir, f.Name()))
+	}
+	return bytes, err
 }
 
 // snapshotSpace is what all snapshots may take, bytes.

@@ -45,7 +45,7 @@ func plant(t *testing.T, s *Store, template, digest string) record {
 	if err := publish(dir, s.rootDir(digest)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.setTemplate(template, digest); err != nil {
+	if err := s.setTemplate(t.Context(), template, digest, false); err != nil {
 		t.Fatal(err)
 	}
 	return rec
@@ -110,7 +110,7 @@ func TestHeldImagesStay(t *testing.T) {
 	}
 	old, now := strings.Repeat("a", 64), strings.Repeat("b", 64)
 	plant(t, s, "mine", old)
-	computer := filepath.Join(t.TempDir(), "computers", "cmp_x")
+	computer := filepath.Join(t.TempDir(), "computers", string(holt.NewComputerID()))
 	if err := os.MkdirAll(computer, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +125,11 @@ func TestHeldImagesStay(t *testing.T) {
 	}
 	if _, err := other.Delete(t.Context(), old[:12]); holt.CodeOf(err) != holt.Conflict || !strings.Contains(err.Error(), computer) {
 		t.Errorf("deleted what is in use: %v", err)
+	} else if hint := holt.AsError(err).Hint; !strings.Contains(hint, "holt computer get "+filepath.Base(computer)+" shows") {
+		t.Errorf("its hint: %s", hint)
+	}
+	if _, err := other.Get(t.Context(), "nosuch"); holt.CodeOf(err) != holt.NotFound || !strings.Contains(holt.AsError(err).Hint, "base, browser, coding-agent, mine;") {
+		t.Errorf("a template that is not there: %+v", holt.AsError(err))
 	}
 	list, err := other.List()
 	if err != nil {

@@ -150,7 +150,7 @@ func originRecipe(ref string) (Recipe, error) {
 func embeddedRecipe(name string) (Recipe, error) {
 	data, err := recipeFiles.ReadFile("recipes/" + name + ".json")
 	if err != nil {
-		return Recipe{}, unknownTemplate(name)
+		return Recipe{}, unknownTemplate(name, Templates())
 	}
 	recipe, err := ParseRecipe(data)
 	if err != nil {
@@ -163,9 +163,9 @@ func embeddedRecipe(name string) (Recipe, error) {
 	return recipe, recipe.readSources(beside)
 }
 
-func unknownTemplate(name string) error {
+func unknownTemplate(name string, known []string) error {
 	return holt.Errorf(holt.NotFound, "there is no template %q", clip(name)).
-		WithHint("templates are %s; a path to a recipe file works too", strings.Join(Templates(), ", "))
+		WithHint("templates are %s; a path to a recipe file works too", strings.Join(known, ", "))
 }
 
 // readBounded reads at most limit bytes of a file.

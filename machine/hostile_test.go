@@ -14,6 +14,12 @@ func FuzzParseStart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stat []byte) { parseStart(stat) })
 }
 
+// FuzzParseMeminfo gives it whatever text.
+func FuzzParseMeminfo(f *testing.F) {
+	f.Add("MemTotal: 5 kB\nMemAvailable: 9223372036854775807 kB\n")
+	f.Fuzz(func(t *testing.T, text string) { ParseMeminfo(text) })
+}
+
 // A machine's directory is its owner's alone, whoever made it.
 func TestMakeDirClosesIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")

@@ -18,6 +18,7 @@ import (
 const (
 	MemoryFile = "memory" // the guest's memory, each page at its address, zeros as holes
 	StateFile  = "state"  // processors and devices, as the engine writes them
+	InitrdFile = "initrd" // the initramfs, of engines that boot one: that of the spec may be gone; images from before have none
 )
 
 // Image is a memory image, what a snapshot leaves: a running machine's memory and

@@ -512,7 +512,7 @@ func TestMomentsOfAGuest(t *testing.T) {
 		l.end(ws, dir, g)
 	}
 	l.end(l.ws, l.dir, l.guest)
-	t.Log(count)
+	t.Logf("counts: %d moments: %v", cycles, count)
 	if count["requests in flight at the instant"] == 0 {
 		t.Error("nothing was ever in flight; the test shows nothing")
 	}

@@ -75,5 +75,10 @@ func (g *guest) take(ctx context.Context) error {
 		return err
 	}
 	g.setDisk(disk.File)
+	if !isThere(g.Dir.File(machine.InitrdFile)) { // it was started by a program that did not hold it
+		if _, err := g.holdInitrd(); err != nil {
+			g.engine.log.Warn("no snapshot can be taken of a machine before it is started again", "machine", g.spec.ID, "err", err)
+		}
+	}
 	return g.closeUnused(within)
 }

@@ -73,7 +73,11 @@ func play(t *testing.T) (*busy, *guest) {
 		<-ended
 	})
 	e := &Engine{verdict: Verdict{Accel: machine.AccelKVM}, log: slog.New(slog.DiscardHandler), wait: time.Second}
-	g := newGuest(e, &machine.Dir{Path: t.TempDir()}, machine.Spec{ID: "x", CPUs: 1, MemoryMB: 1})
+	dir := &machine.Dir{Path: t.TempDir()}
+	if err := os.WriteFile(dir.File(machine.InitrdFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := newGuest(e, dir, machine.Spec{ID: "x", CPUs: 1, MemoryMB: 1})
 	g.monitor, g.hardware = q, json.RawMessage(`{}`)
 	return b, g
 }

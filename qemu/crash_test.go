@@ -54,6 +54,7 @@ func TestSnapshotCrash(t *testing.T) {
 	w := newWorld(t, emulated(t, monitorWait), 128)
 	w.ask(t, w, "dirty 20 16")
 	w.ask(t, w, "churn")
+	killed := 0
 	for _, c := range []struct {
 		step    string
 		swapped bool // the guest writes to the new disk
@@ -76,9 +77,11 @@ func TestSnapshotCrash(t *testing.T) {
 		}
 		t.Run(c.step, func(t *testing.T) {
 			w.crash(t, c.step, c.swapped, c.whole)
+			killed++
 		})
 	}
 	w.restoreCrash(t)
+	t.Logf("counts: killed at %d steps of a snapshot", killed)
 }
 
 func (w *world) crash(t *testing.T, step string, swapped, whole bool) {

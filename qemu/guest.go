@@ -212,7 +212,7 @@ func (g *guest) Kill() error {
 		return err
 	}
 	<-g.Over() // ended, or released before
-	return machine.Clear(g.Dir.Path, sockets[:]...)
+	return machine.Clear(g.Dir.Path, append([]string{machine.InitrdFile}, sockets[:]...)...)
 }
 
 // isQEMU says whether a process runs a QEMU binary, also one that was replaced.

@@ -136,6 +136,9 @@ func (s *snapshot) makeFiles(context.Context) (err error) {
 			return fmt.Errorf("make image: %w", err)
 		}
 	}
+	if err := s.keepInitrd(); err != nil {
+		return err
+	}
 	return s.memory.Truncate(s.report.MemoryBytes)
 }
 
@@ -222,7 +225,10 @@ func (s *snapshot) keep(ctx context.Context) error {
 	im := machine.Image{
 		Engine: s.engine.Name(), Spec: spec, TakenAt: time.Now().UTC(), Hardware: s.hardware, Report: s.report,
 	}
-	return im.Write(s.spec.Dir, s.spec.Durable)
+	if err := im.Write(s.spec.Dir, s.spec.Durable); err != nil || !s.spec.Durable {
+		return err
+	}
+	return machine.Sync(s.spec.Dir) // the names in it
 }
 
 func (s *snapshot) end(context.Context) error {

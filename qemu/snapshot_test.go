@@ -106,4 +106,5 @@ func TestImageIsTheMemory(t *testing.T) {
 		os.Remove(dump)
 		os.RemoveAll(spec.Dir)
 	}
+	t.Logf("counts: %d images compared, page by page", n)
 }

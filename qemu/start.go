@@ -59,8 +59,11 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 			g.undo()
 		}
 	}()
-	hw := e.verdict.hardware(spec)
-	said, err := g.launch(lock, hw.arguments(spec))
+	hw, booted := e.verdict.hardware(spec), spec
+	if booted.Initrd, err = g.holdInitrd(); err != nil {
+		return nil, err
+	}
+	said, err := g.launch(lock, hw.arguments(booted))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +81,7 @@ func (e *Engine) check(spec machine.Spec) error {
 	if err := spec.Validate(); err != nil {
 		return err
 	}
-	for _, f := range []struct{ name, path string }{{"kernel", spec.Kernel}, {"initrd", spec.Initrd}, {"disk", spec.Disk}} {
+	for _, f := range []struct{ name, path string }{{"kernel", spec.Kernel}, {"initrd", initrdFor(spec)}, {"disk", spec.Disk}} {
 		if f.path == "" && f.name == "disk" {
 			continue
 		}
@@ -219,7 +222,7 @@ func (g *guest) begin(ctx context.Context, spec machine.Spec, hw Hardware) error
 func (g *guest) undo() {
 	g.end()
 	g.let()
-	if err := g.Dir.Remove(append([]string{machine.RecordFile}, sockets[:]...)...); err != nil {
+	if err := g.Dir.Remove(append([]string{machine.RecordFile, machine.InitrdFile}, sockets[:]...)...); err != nil {
 		g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
 	}
 	g.Dir.Close()

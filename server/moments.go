@@ -11,7 +11,7 @@ import (
 
 // OneMoment names a moment in a path.
 type OneMoment struct {
-	Moment string `path:"moment" doc:"id, or a name that only one moment has"`
+	Moment string `path:"moment" doc:"id, a name that only one moment has, or COMPUTER@MOMENT"`
 }
 
 const momentTag = "moments"
@@ -33,14 +33,10 @@ func (s *Server) diffComputers(api huma.API) {
 		To   string `query:"to" required:"true" maxLength:"128" doc:"likewise"`
 	}) (*reply[holt.ComputerDiff], error) {
 		for _, ref := range []string{in.From, in.To} {
-			name, at := holt.CutCheckpoint(ref)
-			if _, err := parseMoment(at); at != "" && err != nil {
-				return nil, err
-			}
-			if _, err := holt.ParseMomentID(name); err == nil {
+			if _, err := parseMoment(ref); err == nil {
 				continue
 			}
-			if _, err := parseRef(name); err != nil {
+			if _, err := parseRef(ref); err != nil {
 				return nil, err
 			}
 		}
@@ -157,7 +153,7 @@ func (s *Server) restoreMoment(api huma.API) {
 	op.Description = "Memory, root disk, workspace and terminals are those of then, under the computer's own id, name and identity, and it runs (of a moment without memory it is " +
 		"stopped). What it is until now becomes a moment first: to restore that undoes this. Runs and terminals that began since end with it, and go on with it; attachments and connections to elsewhere " +
 		"end. The workspace of then takes the name of the present one, which is kept, under another name, with the moments in it. One that fails leaves the computer as it " +
-		"was; one that ran and cannot go on either stays paused at the moment of its present. For files alone: restoreWorkspace. Conflict when the moment is of another computer than is named (forkMoment makes one of it), or while the workspace is mounted on the host."
+		"was; one that ran and cannot go on either stays paused at the moment of its present. For files alone: restoreWorkspace. Conflict while the workspace is mounted on the host."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneMoment
 		Keyed
@@ -167,20 +163,23 @@ func (s *Server) restoreMoment(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		if in.Body.Computer != "" {
-			if _, err := parseRef(in.Body.Computer); err != nil {
-				return nil, err
-			}
-		}
 		restored, err := s.opt.Nouns.Moments.Restore(ctx, ref, in.Body, in.Key)
 		return &reply[holt.RestoredComputer]{restored}, err
 	})
 }
 
-// parseMoment checks a moment's name or id at the door.
+// parseMoment checks a moment's name or id, or COMPUTER@MOMENT, at the door.
 func parseMoment(s string) (string, error) {
-	if _, err := holt.ParseMomentID(s); err == nil {
+	one := s
+	if computer, at := holt.CutCheckpoint(s); at != "" {
+		if _, err := parseRef(computer); err != nil {
+			return "", err
+		}
+		one = at
+	}
+	if _, err := holt.ParseMomentID(one); err == nil {
 		return s, nil
 	}
-	return holt.ParseName(s)
+	_, err := holt.ParseName(one)
+	return s, err
 }

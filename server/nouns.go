@@ -70,8 +70,8 @@ type Memory interface {
 	Resume(ctx context.Context, ref, key string) (holt.Computer, error)
 }
 
-// Moments are kept instants of computers. ref is an id, or a name that only one
-// moment has (Conflict if several do).
+// Moments are kept instants of computers. ref is an id, a name that only one
+// moment has (Conflict if several do), or COMPUTER@MOMENT.
 type Moments interface {
 	// List returns those of a computer, or of all with "", in any order.
 	List(ctx context.Context, computer string) ([]holt.Moment, error)

@@ -45,7 +45,7 @@ type MergeReport struct {
 // gets a number of its own, and is known as the other's from then on.
 //
 // Errors: InvalidArgument if the two have nothing in common, Conflict if no
-// checkpoint is left that both have, TooMany as of [Workspace.Diff], OutOfSpace.
+// checkpoint is left that both have, NotFound (a path that neither has, nor both had), TooMany as of [Workspace.Diff], OutOfSpace.
 func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt MergeOptions) (MergeReport, error) {
 	m := &merge{into: w.tree, from: from.tree, opt: opt, c: c, staged: map[sourceBytes]extent{}, compared: map[[2]contents]bool{}}
 	err := m.prepare(from)
@@ -204,7 +204,7 @@ func (m *merge) build(from, into *db.Tx) (g *goal, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{func() error { return m.gather(d) }, m.narrow, m.judge, m.spread, m.fill} {
+	for _, step := range []func() error{func() error { return m.gather(d) }, m.had, m.narrow, m.judge, m.spread, m.fill} {
 		if err := step(); err != nil {
 			return nil, err
 		}

@@ -269,6 +269,18 @@ func TestMergePaths(t *testing.T) {
 	if _, err := f.w.Merge(context.Background(), f.c, g.w, MergeOptions{Paths: []string{""}}); holt.CodeOf(err) != holt.InvalidArgument {
 		t.Fatal(err)
 	}
+	for _, dry := range []bool{true, false} {
+		opt := MergeOptions{Paths: []string{"/src", "/nosuch"}, DryRun: dry, Name: "child"}
+		if _, err := f.w.Merge(context.Background(), f.c, g.w, opt); holt.CodeOf(err) != holt.NotFound || !strings.Contains(err.Error(), "/nosuch in child") {
+			t.Fatal(err)
+		}
+	}
+	f.put("mine", "1")
+	f.says(f.merge(g, MergeOptions{Paths: []string{"/mine", "/src/b", "/old", "/"}})) // it is here, was there, is the same
+	g.put("new/three", "3")
+	f.says(f.merge(g, MergeOptions{}), "created /new/three")
+	g.ok(g.unlink("new/three"))
+	f.says(f.merge(g, MergeOptions{Paths: []string{"/new/three"}}), "deleted /new/three")
 }
 
 // Programs replace files by renaming new ones: that is a change of the file.

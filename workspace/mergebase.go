@@ -15,7 +15,7 @@ type bases struct {
 	common CheckpointID         // of the other
 	there  map[Ino]CheckpointID // by the other's number: its checkpoint; 0: all that are not named
 	back   map[Ino]mergedBack   // by the number here, likewise
-	oldest CheckpointID         // of the other
+	oldest CheckpointID         // of the other: what it has changed before is no difference
 }
 
 // mergedBack says that what was here at a checkpoint is in the other since one
@@ -55,6 +55,9 @@ func (m *merge) findBases() error {
 	m.base.oldest = m.base.of(0)
 	for ino := range m.base.there {
 		m.base.oldest = min(m.base.oldest, m.base.of(ino))
+	}
+	if len(m.base.back) > 0 { // what it kept of its own then differs from here, and may be older than any of these
+		m.base.oldest = m.common
 	}
 	if m.known(m.base.oldest) == 0 {
 		return holt.Errorf(holt.Conflict, "no checkpoint is left that both workspaces have").

@@ -133,9 +133,9 @@ func (f *fixture) view(top string) (all []string) {
 // -seed repeats a round.
 func TestMergeModel(t *testing.T) {
 	t.Parallel()
-	// Two of the other's that were known as one here; and a directory of which both
-	// sides only know where it is now.
-	for _, seed := range []uint64{108649581, 108649613, 784614231, 167658532} {
+	// Two of the other's that were known as one here; a directory of which both sides only
+	// know where it is now; and what the other kept of its own when it merged from here.
+	for _, seed := range []uint64{108649581, 108649613, 784614231, 167658532, 320410874} {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { mergeRound(t, seed) })
 	}
 	runs, done := runsOf(t, 5*time.Second, 5*time.Minute), 0

@@ -237,6 +237,31 @@ func (m *merge) replacements() {
 	}
 }
 
+// had refuses a path at which nothing is, in either, nor was when both were the same, or parted: who
+// mistyped it would be told that nothing changed.
+func (m *merge) had() error {
+	for _, path := range m.paths {
+		found := false
+		for _, p := range []point{m.f.p, m.n.p, m.at(m.base.oldest), m.at(m.common)} {
+			e, err := p.walk(path)
+			if err != nil {
+				return err
+			}
+			found = found || e.ino != 0
+		}
+		for _, u := range m.units { // what was merged before, and is gone
+			for _, one := range u.paths {
+				found = found || within(one, []string{path})
+			}
+		}
+		if !found {
+			return holt.Errorf(holt.NotFound, "there is no %s in %s", strings.ToValidUTF8(path, "\uFFFD"), cmp.Or(m.opt.Name, "the workspace that is merged")).
+				WithHint("list the directory above it; symbolic links on the way are not followed here")
+		}
+	}
+	return nil
+}
+
 // narrow drops what is out of the paths, but for the new directories that what
 // is in them lies in.
 func (m *merge) narrow() error {

@@ -140,7 +140,7 @@ type Stats struct {
 type Workspace struct {
 	dir    string
 	tree   *Tree
-	lock   *os.File
+	lock   dirLock
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	once   sync.Once
@@ -200,19 +200,27 @@ func open(dir string, opt Options, create bool) (_ *Workspace, err error) {
 	return w, nil
 }
 
-// lockDir takes the lock that makes this the only daemon of the workspace. It
-// goes with the process, however that ends.
-func lockDir(dir string) (*os.File, error) {
+// dirLock is the lock that makes this the only daemon of a workspace. It goes with
+// the process, however that ends.
+type dirLock struct{ *os.File }
+
+func lockDir(dir string) (dirLock, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, diskError("lock workspace", err)
+		return dirLock{}, diskError("lock workspace", err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return nil, holt.Errorf(holt.Conflict, "workspace %s is open already", dir).
+		return dirLock{}, holt.Errorf(holt.Conflict, "workspace %s is open already", dir).
 			WithHint("one daemon serves a workspace; end the other one first")
 	}
-	return f, nil
+	return dirLock{f}, nil
+}
+
+// Close lets go of the lock. A program that is being started has a copy of each file
+// until it has exec'd, and the lock of a file that is only closed stays with that.
+func (l dirLock) Close() error {
+	return errors.Join(syscall.Flock(int(l.Fd()), syscall.LOCK_UN), l.File.Close())
 }
 
 // diskError gives an error of the host's file system its code. One that has a

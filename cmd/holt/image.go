@@ -21,6 +21,14 @@ func buildImage(ctx context.Context, at cli.Place, template string, progress fun
 	return built.Image, err
 }
 
+func bootLater(ctx context.Context, at cli.Place, built holt.Image, shape holt.Shape) error {
+	store, err := image.Open(at.ImageDir, image.Options{})
+	if err != nil {
+		return err
+	}
+	return store.BootLater(ctx, built.Template, built.Digest, shape)
+}
+
 func listImages(_ context.Context, at cli.Place) ([]holt.Image, error) {
 	guest, _ := guestBinary() // it tells which snapshots are of another holt
 	store, err := image.Open(at.ImageDir, image.Options{GuestBinary: guest})

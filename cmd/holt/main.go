@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"holt/cli"
+	"holt/computer"
 )
 
 // release is what will be, or was, tagged.
@@ -20,7 +21,7 @@ func main() {
 		Serve:      serve,
 		Doctor:     examine,
 		Install:    install,
-		BuildImage: buildImage,
+		CheckShape: computer.CheckShape, BuildImage: buildImage, BootLater: bootLater,
 		ListImages: listImages, DeleteImage: deleteImage, PruneImages: pruneImages,
 	}))
 }

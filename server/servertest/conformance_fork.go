@@ -55,6 +55,9 @@ func forkVerbs(t *testing.T, n server.Nouns) {
 	if get("other", "/new") != "new\n" {
 		t.Error("a fork did not outlive what it was forked from")
 	}
+	if got := Must(n.Workspaces.Get(ctx, "other"))(t); got.Parent == nil || got.Parent.Name != "" || got.Parent.Was != "origin" {
+		t.Errorf("it was forked from %+v", got.Parent)
+	}
 	forkErrors(ctx, t, n)
 }
 

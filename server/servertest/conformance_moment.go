@@ -86,7 +86,7 @@ func deleteRelated(t *testing.T, n server.Nouns) {
 	if all := Must(n.Moments.List(ctx, ""))(t); slices.ContainsFunc(all, func(m holt.Moment) bool { return m.ComputerID == dusk.ComputerID }) {
 		t.Errorf("moments of a computer that is gone: %+v", all)
 	}
-	if got := Must(n.Computers.Get(ctx, "older"))(t); got.State != holt.ComputerRunning || got.Parent == nil || got.Parent.Name != "" {
+	if got := Must(n.Computers.Get(ctx, "older"))(t); got.State != holt.ComputerRunning || got.Parent == nil || got.Parent.Name != "" || got.Parent.Was != "einstein" {
 		t.Errorf("a fork of a computer that is gone: %+v", got)
 	}
 }
@@ -95,18 +95,26 @@ func deleteRelated(t *testing.T, n server.Nouns) {
 func restoreMoments(t *testing.T, n server.Nouns, kept holt.Moment) {
 	ctx := t.Context()
 	newComputer(t, n, "bohr")
-	_, err := n.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: "bohr"}, "")
-	WantCode(t, err, holt.Conflict)
+	_, err := n.Moments.Restore(ctx, "bohr@dawn", holt.MomentRestoreSpec{}, "")
+	WantCode(t, err, holt.NotFound)
+	_, err = n.Moments.Delete(ctx, "bohr@"+string(kept.ID), "")
+	WantCode(t, err, holt.NotFound)
+	if got := Must(n.Moments.Get(ctx, "einstein@dawn"))(t); got.ID != kept.ID {
+		t.Errorf("got %+v", got)
+	}
+	if got := Must(n.Moments.Get(ctx, string(kept.ComputerID)+"@"+string(kept.ID)))(t); got.ID != kept.ID {
+		t.Errorf("got %+v", got)
+	}
 	_, err = n.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Name: "dawn"}, "")
 	WantCode(t, err, holt.AlreadyExists)
-	_, err = n.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: "nobody"}, "")
+	_, err = n.Moments.Restore(ctx, "nobody@dawn", holt.MomentRestoreSpec{}, "")
 	WantCode(t, err, holt.NotFound)
-	back := Must(n.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: "einstein"}, "back"))(t)
+	back := Must(n.Moments.Restore(ctx, "einstein@dawn", holt.MomentRestoreSpec{}, "back"))(t)
 	if back.Computer.ID != kept.ComputerID || back.Computer.LastMoment != kept.ID || back.Computer.State != holt.ComputerRunning ||
 		back.Present.Kind != holt.MomentSnapshot || back.Present.Parent != kept.ID {
 		t.Errorf("restored: %+v", back)
 	}
-	if again := Must(n.Moments.Restore(ctx, "dawn", holt.MomentRestoreSpec{Computer: "einstein"}, "back"))(t); again.Present.ID != back.Present.ID {
+	if again := Must(n.Moments.Restore(ctx, "einstein@dawn", holt.MomentRestoreSpec{}, "back"))(t); again.Present.ID != back.Present.ID {
 		t.Errorf("a repeated restore: %+v, the first %+v", again, back)
 	}
 	forth := Must(n.Moments.Restore(ctx, back.Present.Name, holt.MomentRestoreSpec{Name: "dusk"}, ""))(t)

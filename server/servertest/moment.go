@@ -48,9 +48,19 @@ func (m *Memory) take(c *holt.Computer, name string, kind holt.MomentKind) holt.
 
 // moment finds one; the lock is held.
 func (m *Memory) moment(ref string) (int, error) {
-	at := slices.IndexFunc(m.moments, func(one holt.Moment) bool { return string(one.ID) == ref || one.Name == ref })
+	name, whose, shown := ref, holt.ComputerID(""), ""
+	if computer, at := holt.CutCheckpoint(ref); at != "" {
+		c, err := m.computer(computer)
+		if err != nil {
+			return -1, err
+		}
+		name, whose, shown = at, c.ID, c.Name
+	}
+	at := slices.IndexFunc(m.moments, func(one holt.Moment) bool {
+		return (string(one.ID) == name || one.Name == name) && (whose == "" || one.ComputerID == whose)
+	})
 	if at < 0 {
-		return at, holt.Errorf(holt.NotFound, "there is no moment %q", ref)
+		return at, holt.Errorf(holt.NotFound, "there is no moment %q", name).WithHint("holt moment list %s shows those there are", shown)
 	}
 	return at, nil
 }
@@ -145,7 +155,7 @@ func (m *Memory) orphan(c *holt.Computer) (out holt.DeletedComputer) {
 	})
 	for _, child := range m.computers {
 		if child.Parent != nil && child.Parent.ID == c.ID {
-			child.Parent = &holt.Origin{ID: c.ID, Moment: child.Parent.Moment}
+			child.Parent = &holt.Origin{ID: c.ID, Was: c.Name, Moment: child.Parent.Moment}
 			out.Forks = append(out.Forks, holt.Dependent{ID: child.ID, Name: child.Name})
 		}
 	}
@@ -199,12 +209,9 @@ func (n moments) Restore(_ context.Context, ref string, spec holt.MomentRestoreS
 			return out, err
 		}
 		target := n.m.moments[at]
-		c, err := n.m.computer(cmp.Or(spec.Computer, string(target.ComputerID)))
+		c, err := n.m.computer(string(target.ComputerID))
 		if err != nil {
 			return out, err
-		}
-		if c.ID != target.ComputerID {
-			return out, holt.Errorf(holt.Conflict, "the moment %s is of %s, not of %s", ref, target.Computer, c.Name).WithHint("fork it")
 		}
 		name := cmp.Or(spec.Name, "before-restore")
 		for i := 2; spec.Name == "" && n.m.hasMoment(c, name); i++ {
@@ -230,16 +237,10 @@ func (n moments) Diff(_ context.Context, from, to string) (d holt.ComputerDiff, 
 	defer n.m.mu.Unlock()
 	for i, ref := range []string{from, to} {
 		side := []*holt.DiffSide{&d.From, &d.To}[i]
-		name, at := holt.CutCheckpoint(ref)
-		if at == "" {
-			at = ref
-		}
-		c, err := n.m.computer(name)
-		if k, lost := n.m.moment(at); lost == nil {
+		c, err := n.m.computer(ref)
+		if k, lost := n.m.moment(ref); lost == nil {
 			side.Moment, side.Name = n.m.moments[k].ID, n.m.moments[k].Name
 			c, err = n.m.computer(string(n.m.moments[k].ComputerID))
-		} else if name != ref {
-			return d, lost
 		}
 		if err != nil {
 			return d, err

@@ -97,6 +97,11 @@ func (n workspaces) Delete(_ context.Context, ref, key string) error {
 			return struct{}{}, holt.Errorf(holt.Conflict, "workspace %q is in use", w.Name).WithHint("delete its computer or unmount it first")
 		}
 		delete(n.m.workspaces, w.ID)
+		for _, one := range n.m.workspaces {
+			if p := one.Parent; p != nil && p.ID == w.ID {
+				one.Parent = &holt.ForkPoint{ID: p.ID, Was: w.Name, Checkpoint: p.Checkpoint}
+			}
+		}
 		return struct{}{}, nil
 	})
 	return err
