@@ -43,12 +43,13 @@ type Computer struct {
 
 // ComputerSpec says what computer to create. Zero fields take the defaults.
 type ComputerSpec struct {
-	Name       string `json:"name,omitempty" doc:"default: a scientist's name"`
-	Template   string `json:"template,omitempty" doc:"default: base"`
-	CPUs       int    `json:"cpus,omitempty" doc:"default: 1"`
-	MemoryMB   int    `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
-	DiskSizeMB int    `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
-	Workspace  string `json:"workspace,omitempty" doc:"an existing workspace to mount; default: a new one with the computer's name"`
+	Name       string         `json:"name,omitempty" doc:"default: a scientist's name"`
+	Template   string         `json:"template,omitempty" doc:"default: base"`
+	CPUs       int            `json:"cpus,omitempty" doc:"default: 1"`
+	MemoryMB   int            `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
+	DiskSizeMB int            `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
+	Workspace  string         `json:"workspace,omitempty" doc:"an existing workspace to mount; default: a new one with the computer's name"`
+	Network    *NetworkPolicy `json:"network,omitempty" doc:"what it may reach; default: the internet"`
 }
 
 // RunState is where a run is in its life.

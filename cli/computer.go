@@ -24,11 +24,12 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerLife("pause", "Keep memory and both disks, and end the machine", client.Computers.Pause),
 		a.computerLife("resume", "Let a paused computer go on where it was", client.Computers.Resume),
 		a.computerSnapshot(), a.computerFork(), a.computerDiff(),
-		a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
+		a.computerNetwork(), a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
 
 func (a *app) computerCreate() *cobra.Command {
 	var spec holt.ComputerSpec
+	var reach networkFlags
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create and start a computer",
@@ -38,6 +39,7 @@ It goes on from where its template was booted with as many processors and as muc
 (holt image list, READY), with a name, clock and keys of its own, in a fraction of a boot. Where there is
 none yet it boots the template first and keeps that, as it is when everything is started.`,
 		Example: `  holt computer create --name einstein --template coding-agent --disk-size-mb 10240
+  holt computer create --allow registry.npmjs.org --allow '*.debian.org'
   holt computer create --json | jq -r .name`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,6 +47,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 			if err != nil {
 				return err
 			}
+			spec.Network = reach.policy(cmd, holt.NetworkPolicy{})
 			if strings.Contains(spec.Template, "/") && !holt.OCIReference(spec.Template) { // a recipe file; the daemon has another working directory
 				path, err := filepath.Abs(spec.Template)
 				if err != nil {
@@ -75,6 +78,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
 	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")
 	f.StringVar(&spec.Workspace, "workspace", "", "an existing workspace to mount (default: a new one with the computer's name)")
+	reach.add(a, cmd)
 	a.jsonFlag(cmd)
 	a.completeFlag(cmd, "template", a.templateNames)
 	a.completeFlag(cmd, "workspace", a.workspaceNames)

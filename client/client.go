@@ -62,6 +62,7 @@ type Client struct {
 	History        History
 	Archive        Archive
 	Images         Images
+	Networks       Networks
 	Daemon         Daemon
 
 	http     *http.Client
@@ -105,7 +106,7 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Moments = Computers{c}, Moments{c}
+	c.Computers, c.Moments, c.Networks = Computers{c}, Moments{c}, Networks{c}
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}

@@ -122,6 +122,9 @@ func (t *takeover) adopt(ctx context.Context) error {
 	}
 	l := newLive(t.s, *t.r, ws, release)
 	l.m, l.restored = vm, restored
+	if err := l.plug(ctx, t.s.cfg, t.r.ID); err != nil {
+		t.s.log.Error("no network for a computer", "computer", t.r.ID, "err", err)
+	}
 	l.fresh = l.restored || t.r.State == holt.ComputerStarting
 	t.live = l
 	l.connect(t.s.gate.ctx)

@@ -176,7 +176,7 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 			continue
 		case *dns.A:
 			ip, ok := netip.AddrFromSlice(rr.A.To4())
-			if !ok || !r.s.public(ip) && !p.granted(ip, 0) {
+			if !ok || !r.s.reachable(p, ip, 0) && !p.granted(ip, 0) {
 				taken = true
 				continue
 			}

@@ -131,7 +131,7 @@ func (s *Stack) target(to netip.AddrPort) (netip.AddrPort, bool) {
 	if p.granted(ip, to.Port()) {
 		return to, true
 	}
-	return to, s.public(ip) && p.permits(to.Port(), s.names.of(ip))
+	return to, s.reachable(p, ip, to.Port()) && p.permits(to.Port(), s.names.of(ip))
 }
 
 // public tells whether an address is one of the internet, and not the host's.

@@ -45,6 +45,7 @@ type Memory struct {
 	workspaces map[holt.WorkspaceID]*holt.Workspace
 	trees      map[holt.WorkspaceID]*workspace.Workspace // opened when first used
 	answers    map[string]answer                         // by idempotency key
+	policies   map[holt.ComputerID]holt.NetworkPolicy
 }
 
 // answer is what a call with an idempotency key got.
@@ -65,6 +66,7 @@ func New(dir string) *Memory {
 		workspaces: map[holt.WorkspaceID]*holt.Workspace{},
 		trees:      map[holt.WorkspaceID]*workspace.Workspace{},
 		answers:    map[string]answer{},
+		policies:   map[holt.ComputerID]holt.NetworkPolicy{},
 	}
 }
 
@@ -73,7 +75,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Daemon: daemon{m},
+		Images: images{m}, Networks: networks{m}, Daemon: daemon{m},
 	}
 }
 
@@ -165,6 +167,9 @@ func (n computers) Create(_ context.Context, spec holt.ComputerSpec, key string)
 			Workspace: cmp.Or(spec.Workspace, spec.Name), CreatedAt: now, StartedAt: &now, BootMS: 1,
 		}
 		if err := n.m.attach(c, spec.Workspace); err != nil {
+			return holt.Computer{}, err
+		}
+		if err := n.m.reach(c.ID, spec.Network, holt.NetworkPolicy{Egress: holt.EgressOpen}); err != nil {
 			return holt.Computer{}, err
 		}
 		n.m.computers[c.ID] = c
