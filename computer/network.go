@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/agent"
 	"holt/db"
 	"holt/machine"
 	"holt/network"
@@ -140,15 +141,15 @@ func (n networks) save(tx *db.Tx, id holt.ComputerID, p holt.NetworkPolicy) erro
 	return tx.Exec(`INSERT INTO network VALUES (?1, ?2) ON CONFLICT (computer) DO UPDATE SET policy = ?2`, id, string(b))
 }
 
-// join gives the machine that runs in dir its network; nil where there are none.
-func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy) (*network.Link, error) {
+// join gives the machine that runs in dir its network, see [network.Networks.Join]; nil where there are none.
+func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, begun bool, cut func(context.Context)) (*network.Link, error) {
 	if c.hasNetworks() != nil {
 		return nil, nil
 	}
 	if err := c.Networks.Write(ctx, dir, p); err != nil {
 		return nil, HostError(err)
 	}
-	return c.Networks.Join(dir), nil
+	return c.Networks.Join(dir, begun, cut), nil
 }
 
 // endNetwork waits until nothing of the network of a machine that has ended runs.
@@ -159,15 +160,28 @@ func (c *Config) endNetwork(dir string) error {
 	return c.Networks.End(dir)
 }
 
-// plug gives the machine that was started its network.
-func (m *making) plug(ctx context.Context) error { return m.live.plug(ctx, m.s.cfg, m.r.ID) }
-
-func (l *live) plug(ctx context.Context, c Config, id holt.ComputerID) error {
-	p, err := c.policy(ctx, id)
+// plug gives a computer's machine its network. begun: it was not started just now.
+func (l *live) plug(ctx context.Context, s *Store, begun bool) error {
+	p, err := s.cfg.policy(ctx, l.id)
 	if err == nil {
-		l.net, err = c.join(ctx, c.dir(id), p)
+		l.net, err = s.cfg.join(ctx, s.cfg.dir(l.id), p, begun, func(ctx context.Context) {
+			if begun || s.seats.live(l.id) == l { // else it has not been spoken to yet
+				l.cutOff(ctx)
+			}
+		})
 	}
 	return err
+}
+
+// cutOff ends the guest's connections, whose other ends were in a network that is gone.
+func (l *live) cutOff(ctx context.Context) {
+	err := l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) error {
+		_, err := c.Configure(ctx, agent.Identity{Restored: true})
+		return err
+	})
+	if err != nil {
+		l.log.Warn("a guest is not told that its connections have ended", "computer", l.id, "err", err)
+	}
 }
 
 // unplug lets go of the machine's network, which ends with the machine; ended: that has ended.

@@ -308,7 +308,7 @@ func (m *making) startMachine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.plug(ctx)
+	return m.live.plug(ctx, m.s, false)
 }
 
 // killMachine ends the machine, whether this daemon knows it or not.

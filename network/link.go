@@ -21,6 +21,8 @@ const (
 type Link struct {
 	n        *Networks
 	dir      string
+	again    bool // a process that is started is not the machine's first
+	cut      func(context.Context)
 	cancel   context.CancelFunc
 	over     chan struct{}
 	attached chan struct{} // closed when the machine has its network for the first time
@@ -28,10 +30,12 @@ type Link struct {
 }
 
 // Join has the machine that runs in dir served: by the process that does so already, or by one that it
-// starts, now and whenever it ends before the machine. Its policy was written, see Write.
-func (n *Networks) Join(dir string) *Link {
+// starts, now and whenever it ends before the machine. Its policy was written, see Write. cut is called
+// when there is another process than before: the guest's connections have lost their other ends, and their
+// programs would hear of it only when they send. begun: the machine was not started just now.
+func (n *Networks) Join(dir string, begun bool, cut func(context.Context)) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &Link{n: n, dir: dir, cancel: cancel, over: make(chan struct{}), attached: make(chan struct{})}
+	l := &Link{n: n, dir: dir, again: begun, cut: cut, cancel: cancel, over: make(chan struct{}), attached: make(chan struct{})}
 	go func() {
 		defer close(l.over)
 		l.run(ctx)
@@ -93,7 +97,7 @@ func (l *Link) run(ctx context.Context) {
 
 // follow holds on to a process until it ends.
 func (l *Link) follow(ctx context.Context, d *machine.Dir) (ended bool, err error) {
-	h, err := l.n.hold(ctx, d)
+	h, started, err := l.n.hold(ctx, d)
 	if h != nil {
 		defer h.Close()
 	}
@@ -103,6 +107,10 @@ func (l *Link) follow(ctx context.Context, d *machine.Dir) (ended bool, err erro
 	if err := l.await(ctx, d); err != nil && !errors.Is(err, machine.ErrGone) {
 		return false, err
 	}
+	if started && l.again {
+		l.cut(ctx)
+	}
+	l.again = true
 	select {
 	case <-h.Done():
 		return true, nil

@@ -119,40 +119,41 @@ func takeLock(d *machine.Dir) (*os.File, error) {
 
 // hold returns a handle on the process that is the network of the machine which runs in a directory; if
 // there is none it is started, with the lock. [machine.ErrGone] if no machine runs there whose network this is.
-func (n *Networks) hold(ctx context.Context, d *machine.Dir) (*machine.Handle, error) {
+func (n *Networks) hold(ctx context.Context, d *machine.Dir) (h *machine.Handle, started bool, err error) {
 	record, err := d.ReadRecord()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if _, err := os.Lstat(d.File(machine.Socket(machine.PortNetwork))); errors.Is(err, fs.ErrNotExist) {
-		return nil, machine.Gone(d.Path) // it was started with a network of another kind, or none
+		return nil, false, machine.Gone(d.Path) // it was started with a network of another kind, or none
 	}
 	vm, err := record.Process.Open()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer vm.Close()
 	lock, err := takeLock(d)
 	if err == nil {
 		defer lock.Close() // the process has its own
-		return n.start(d, lock)
+		h, err = n.start(d, lock)
+		return h, true, err
 	}
 	if holt.CodeOf(err) != holt.Conflict {
-		return nil, err
+		return nil, false, err
 	}
 	within, cancel := context.WithTimeout(ctx, answering)
 	defer cancel()
 	var is status
 	if err = call(within, d, "GET", "/status", &is); err == nil && is.Machine == record.Process {
 		if h, err := is.Process.Open(); err == nil {
-			return h, tell(ctx, d.Path)
+			return h, false, tell(ctx, d.Path)
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return nil, false, ctx.Err()
 	}
 	// It serves a machine that was here before, or nobody.
-	return nil, errors.Join(holt.Errorf(holt.Unavailable, "another network is still in %s", d.Path), n.End(d.Path))
+	return nil, false, errors.Join(holt.Errorf(holt.Unavailable, "another network is still in %s", d.Path), n.End(d.Path))
 }
 
 // start starts the process.
