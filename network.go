@@ -29,3 +29,15 @@ type Traffic struct {
 	Open        int64  `json:"open"`        // of them, now
 	Refused     int64  `json:"refused"`     // by the policy
 }
+
+// HostSecret is a secret that a computer's proxy (proxy.holt.internal:3128) adds to its requests to one
+// host, so that it never enters the computer.
+type HostSecret struct {
+	Host string `json:"host"` // its exact name, with :PORT or at the usual one
+	// Header is set to Value; if it is empty, Authorization is to "Bearer " and Value.
+	Header string `json:"header,omitempty"`
+	// Placeholder is what Value takes the place of, in Header or in all headers: the computer sends it.
+	Placeholder string `json:"placeholder,omitempty"`
+	Value       string `json:"value"`
+	Plain       bool   `json:"plain,omitempty"` // also over http://, where all between see it
+}

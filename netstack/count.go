@@ -24,24 +24,60 @@ type counters struct {
 	all map[string]*counter
 }
 
-// of is the counter of a destination.
-func (c *counters) of(destination string) *counter {
+// opens counts a flow to a destination, which stays counted for itself until the flow is closed.
+func (c *counters) opens(destination string) *counter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all == nil {
-		c.all = map[string]*counter{}
-	}
-	one := c.all[destination]
-	if one == nil && len(c.all) >= maxDestinations {
-		destination = ""
-		one = c.all[destination]
-	}
-	if one == nil {
-		one = &counter{}
-		c.all[destination] = one
-	}
+	one := c.of(destination)
+	one.open.Add(1)
+	one.opened.Add(1)
 	return one
 }
+
+// refuse counts that a destination was refused.
+func (c *counters) refuse(destination string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of(destination).refused.Add(1)
+}
+
+// of is the counter of a destination. If there are too many, that to which least went joins the others
+// (""): a guest that asks for a thousand names hides no traffic by it.
+func (c *counters) of(destination string) *counter {
+	if c.all == nil {
+		c.all = map[string]*counter{"": {}}
+	}
+	if one := c.all[destination]; one != nil {
+		return one
+	}
+	if len(c.all) >= maxDestinations && !c.join() {
+		return c.all[""]
+	}
+	c.all[destination] = &counter{}
+	return c.all[destination]
+}
+
+// join adds the least of the counters to the others'.
+func (c *counters) join() bool {
+	least, name := (*counter)(nil), ""
+	for n, one := range c.all {
+		if n != "" && one.open.Load() == 0 && (least == nil || one.bytes() < least.bytes()) {
+			least, name = one, n
+		}
+	}
+	if least == nil {
+		return false
+	}
+	rest := c.all[""]
+	rest.sent.Add(least.sent.Load())
+	rest.received.Add(least.received.Load())
+	rest.opened.Add(least.opened.Load())
+	rest.refused.Add(least.refused.Load())
+	delete(c.all, name)
+	return true
+}
+
+func (c *counter) bytes() int64 { return c.sent.Load() + c.received.Load() }
 
 // destination is what a user calls an address: the name that the guest asked for, or itself.
 func (s *Stack) destination(to netip.AddrPort) string {
@@ -60,10 +96,13 @@ func (s *Stack) Traffic() []holt.Traffic {
 	defer s.count.mu.Unlock()
 	out := []holt.Traffic{}
 	for destination, c := range s.count.all {
-		out = append(out, holt.Traffic{
+		one := holt.Traffic{
 			Destination: destination, Sent: c.sent.Load(), Received: c.received.Load(),
 			Connections: c.opened.Load(), Open: c.open.Load(), Refused: c.refused.Load(),
-		})
+		}
+		if one != (holt.Traffic{}) {
+			out = append(out, one)
+		}
 	}
 	slices.SortFunc(out, func(a, b holt.Traffic) int { return strings.Compare(a.Destination, b.Destination) })
 	return out

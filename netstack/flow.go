@@ -3,78 +3,121 @@ package netstack
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
-
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/stack"
-	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
-	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
-	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-const (
-	dialLimit    = 75 * time.Second // as long as anybody waits for a connection
-	datagramIdle = 2 * time.Minute  // RFC 4787, REQ-5: a mapping lives for at least that
-	maxDatagram  = 64 << 10
-	copyBuffer   = 32 << 10
+const dialLimit = 75 * time.Second // as long as anybody waits for a connection
+
+var (
+	errNotAllowed = errors.New("this computer's network policy does not allow it")
+	errTooMany    = errors.New("this computer has too many connections")
 )
 
-// flow is a connection or an exchange of datagrams between the guest and somebody outside.
+// flow is a connection or an exchange of datagrams with somebody outside.
 type flow struct {
 	to    netip.AddrPort // as the guest has it
-	reset func()         // ends it at once, both sides
 	count *counter
+	last  atomicTime // datagrams: when one came
+
+	mu    sync.Mutex
+	name  string // by which the guest means it, where that was heard
+	ended bool
+	ends  []func()
 }
+
+// reset ends it at once, on all sides.
+func (f *flow) reset() {
+	f.mu.Lock()
+	ends := f.ends
+	f.ended, f.ends = true, nil
+	f.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+}
+
+// onReset says what else to do to end it.
+func (f *flow) onReset(end func()) {
+	f.mu.Lock()
+	ended := f.ended
+	if !ended {
+		f.ends = append(f.ends, end)
+	}
+	f.mu.Unlock()
+	if ended {
+		end()
+	}
+}
+
+func (f *flow) says(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.name = name
+}
+
+func (f *flow) said() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.name
+}
+
+// Kinds of places, of which there are maxFlows each.
+const (
+	inward    = iota // connections of the guest, that end here
+	outward          // connections to elsewhere
+	datagrams        // exchanges of datagrams
+	kinds
+)
 
 // flows are those that are open.
 type flows struct {
 	mu     sync.Mutex
 	open   map[*flow]struct{}
-	byKind [2]int // streams, datagrams
+	places [kinds]int // taken
 	ended  bool
 	work   sync.WaitGroup
 }
 
-const (
-	stream = iota
-	datagrams
-)
-
-// enter takes a place for a flow; false: there is none.
+// enter takes a place; false: there is none.
 func (f *flows) enter(kind int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended || f.byKind[kind] >= maxFlows {
+	if f.ended || f.places[kind] >= maxFlows {
 		return false
 	}
-	f.byKind[kind]++
+	f.places[kind]++
 	f.work.Add(1)
 	return true
 }
 
 func (f *flows) leave(kind int) {
 	f.mu.Lock()
-	f.byKind[kind]--
+	f.places[kind]--
 	f.mu.Unlock()
 	f.work.Done()
+}
+
+func (f *flows) taken(kind int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.places[kind]
 }
 
 // add shows a flow to who ends them, and returns what takes it away again.
 func (f *flows) add(one *flow) (remove func()) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.open == nil {
 		f.open = map[*flow]struct{}{}
 	}
 	f.open[one] = struct{}{}
-	if f.ended {
+	ended := f.ended
+	f.mu.Unlock()
+	if ended {
 		one.reset()
 	}
 	return func() {
@@ -84,15 +127,18 @@ func (f *flows) add(one *flow) (remove func()) {
 	}
 }
 
-// end resets the flows that a condition is true of.
-func (f *flows) end(which func(*flow) bool) {
+func (f *flows) list() (all []*flow) {
 	f.mu.Lock()
-	var all []*flow
+	defer f.mu.Unlock()
 	for one := range f.open {
 		all = append(all, one)
 	}
-	f.mu.Unlock()
-	for _, one := range all {
+	return all
+}
+
+// end resets the flows that a condition is true of.
+func (f *flows) end(which func(*flow) bool) {
+	for _, one := range f.list() {
 		if which(one) {
 			one.reset()
 		}
@@ -107,168 +153,78 @@ func (f *flows) wait() {
 	f.work.Wait()
 }
 
-// connect opens a connection of the guest's from here, and only then lets the guest have it: where
-// nobody listens it is refused there as well.
-func (s *Stack) connect(r *tcp.ForwarderRequest) {
-	to := netip.AddrPortFrom(addrOf(r.ID().LocalAddress), r.ID().LocalPort)
-	count := s.count.of(s.destination(to))
-	place, ok := s.target(to)
-	if !ok || !s.flows.enter(stream) {
-		count.refused.Add(1)
-		r.Complete(true)
-		return
+// outside is a connection to a destination, which is counted, and cut when the policy does not permit it any more.
+type outside struct {
+	*net.TCPConn
+	flow     *flow
+	leave    func()
+	answered atomic.Bool // something has come from there
+}
+
+func (o *outside) Read(b []byte) (int, error) {
+	n, err := o.TCPConn.Read(b)
+	if n > 0 {
+		o.answered.Store(true)
 	}
-	defer s.flows.leave(stream)
-	ctx, cancel := context.WithTimeout(s.ctx, dialLimit)
+	o.flow.count.received.Add(int64(n))
+	return n, err
+}
+
+func (o *outside) Write(b []byte) (int, error) {
+	n, err := o.TCPConn.Write(b)
+	o.flow.count.sent.Add(int64(n))
+	return n, err
+}
+
+func (o *outside) abort() {
+	o.SetLinger(0)
+	o.TCPConn.Close()
+}
+
+func (o *outside) Close() error {
+	err := o.TCPConn.Close()
+	o.leave()
+	return err
+}
+
+// open connects to a destination, if the policy permits it; name is that by which it is meant, or "".
+func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string) (*outside, error) {
+	destination := name
+	if destination == "" {
+		destination = s.destination(to)
+	}
+	place, ok := s.target(to)
+	if !ok {
+		s.count.refuse(destination)
+		return nil, errNotAllowed
+	}
+	if !s.flows.enter(outward) {
+		s.count.refuse(destination)
+		return nil, errTooMany
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
 	var d net.Dialer
-	out, err := d.DialContext(ctx, "tcp4", place.String())
+	c, err := d.DialContext(ctx, "tcp4", place.String())
 	if err != nil {
-		// Who does not answer there does not answer here: the guest's own kernel gives up when it wants to.
-		r.Complete(!errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, syscall.ETIMEDOUT))
-		return
+		s.flows.leave(outward)
+		return nil, err
 	}
-	defer out.Close()
-	var queue waiter.Queue
-	ep, refused := r.CreateEndpoint(&queue)
-	r.Complete(refused != nil)
-	if refused != nil {
-		return
-	}
-	ep.SocketOptions().SetDelayOption(false)
-	in := gonet.NewTCPConn(&queue, ep)
-	defer in.Close()
-	one := &flow{to: to, count: count, reset: sync.OnceFunc(func() {
-		ep.Abort()
-		out.(*net.TCPConn).SetLinger(0)
-		out.Close()
-	})}
-	defer s.flows.add(one)()
-	if _, ok := s.target(to); !ok { // the policy has changed meanwhile
-		one.reset()
-		return
-	}
-	count.open.Add(1)
-	count.opened.Add(1)
-	defer count.open.Add(-1)
-	splice(in, out.(*net.TCPConn), one)
-}
-
-// half is a side of a connection.
-type half interface {
-	io.ReadWriteCloser
-	CloseWrite() error
-}
-
-// splice carries bytes both ways until both have ended. A side that ends in a reset ends the other so.
-func splice(in, out half, f *flow) {
-	var back sync.WaitGroup
-	back.Go(func() { pass(in, out, f, &f.count.received) })
-	pass(out, in, f, &f.count.sent)
-	back.Wait()
-}
-
-// pass carries bytes one way. When they have ended the other way has to go on, or end.
-func pass(to, from half, f *flow, count interface{ Add(int64) int64 }) {
-	b := make([]byte, copyBuffer)
-	for {
-		n, err := from.Read(b)
-		if n > 0 {
-			if _, err := to.Write(b[:n]); err != nil {
-				f.reset()
-				return
-			}
-			count.Add(int64(n))
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			f.reset()
-			return
-		}
-	}
-	if to.CloseWrite() != nil {
+	f := &flow{to: to, name: name, count: s.count.opens(destination)}
+	out := &outside{TCPConn: c.(*net.TCPConn), flow: f}
+	f.onReset(out.abort)
+	remove := s.flows.add(f)
+	out.leave = sync.OnceFunc(func() { remove(); f.count.open.Add(-1); s.flows.leave(outward) })
+	if !s.allows(f) { // the policy has changed meanwhile
 		f.reset()
+		out.Close()
+		return nil, errNotAllowed
 	}
+	return out, nil
 }
 
-// forwards gives a forwarder the datagrams that may pass; for the others the guest hears that nobody is there (ICMP).
-func (s *Stack) forwards(next *udp.Forwarder) func(stack.TransportEndpointID, *stack.PacketBuffer) bool {
-	return func(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
-		to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)
-		if _, ok := s.target(to); !ok {
-			s.count.of(s.destination(to)).refused.Add(1)
-			return false
-		}
-		return next.HandlePacket(id, pkt)
-	}
-}
-
-// datagram begins an exchange of datagrams. It is called for the first, on the link's goroutine.
-func (s *Stack) datagram(r *udp.ForwarderRequest) {
-	to := netip.AddrPortFrom(addrOf(r.ID().LocalAddress), r.ID().LocalPort)
-	place, ok := s.target(to)
-	if !ok || !s.flows.enter(datagrams) {
-		return // lost, as datagrams are
-	}
-	var queue waiter.Queue
-	ep, err := r.CreateEndpoint(&queue)
-	if err != nil {
-		s.flows.leave(datagrams)
-		return
-	}
-	go func() {
-		defer s.flows.leave(datagrams)
-		s.exchange(to, place, ep, gonet.NewUDPConn(&queue, ep))
-	}()
-}
-
-func (s *Stack) exchange(to, place netip.AddrPort, ep tcpip.Endpoint, in *gonet.UDPConn) {
-	defer in.Close()
-	out, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(place))
-	if err != nil {
-		return
-	}
-	defer out.Close()
-	count := s.count.of(s.destination(to))
-	one := &flow{to: to, count: count, reset: sync.OnceFunc(func() { in.Close(); out.Close() })}
-	defer s.flows.add(one)()
-	if _, ok := s.target(to); !ok {
-		return
-	}
-	count.open.Add(1)
-	count.opened.Add(1)
-	defer count.open.Add(-1)
-	var last atomicTime
-	last.now()
-	var back sync.WaitGroup
-	back.Go(func() { relay(in, out, &last, &count.received); one.reset() })
-	relay(out, in, &last, &count.sent)
-	one.reset()
-	back.Wait()
-}
-
-// relay carries datagrams one way until none has come either way for a while.
-func relay(to io.Writer, from interface {
-	io.Reader
-	SetReadDeadline(time.Time) error
-}, last *atomicTime, count interface{ Add(int64) int64 }) {
-	b := make([]byte, maxDatagram)
-	for {
-		from.SetReadDeadline(last.get().Add(datagramIdle))
-		n, err := from.Read(b)
-		var slow net.Error
-		switch {
-		case err == nil:
-		case errors.As(err, &slow) && slow.Timeout() && time.Since(last.get()) < datagramIdle, errors.Is(err, syscall.ECONNREFUSED):
-			continue // the other way went on, or nobody listens there now
-		default:
-			return
-		}
-		last.now()
-		if _, err := to.Write(b[:n]); err == nil {
-			count.Add(int64(n))
-		}
-	}
+// silent tells whether nobody has answered, so that nothing is known.
+func silent(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT)
 }

@@ -15,12 +15,8 @@ const (
 // names remembers which names the resolver gave an address for.
 type names struct {
 	mu  sync.Mutex
-	all map[answer]time.Time // until when it counts
-}
-
-type answer struct {
-	ip   netip.Addr
-	name string
+	all map[netip.Addr]map[string]time.Time // until when it counts
+	n   int
 }
 
 // note remembers an answer for as long as it says, within bounds.
@@ -28,29 +24,46 @@ func (n *names) note(name string, ip netip.Addr, lives time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.all == nil {
-		n.all = map[answer]time.Time{}
+		n.all = map[netip.Addr]map[string]time.Time{}
 	}
-	now, a := time.Now(), answer{ip, name}
-	if _, known := n.all[a]; !known && len(n.all) >= maxNames {
-		n.forget(now)
+	now := time.Now()
+	if _, known := n.all[ip][name]; !known {
+		if n.n >= maxNames {
+			n.forget(now)
+		}
+		if n.all[ip] == nil {
+			n.all[ip] = map[string]time.Time{}
+		}
+		n.n++
 	}
-	n.all[a] = now.Add(min(max(lives, leastKept), mostKept))
+	n.all[ip][name] = now.Add(min(max(lives, leastKept), mostKept))
 }
 
 // forget makes room: what has ended, or, if nothing has, what ends first.
 func (n *names) forget(now time.Time) {
-	var first answer
+	var first netip.Addr
+	var called string
 	var at time.Time
-	for a, end := range n.all {
-		if end.Before(now) {
-			delete(n.all, a)
-		} else if at.IsZero() || end.Before(at) {
-			first, at = a, end
+	for ip, all := range n.all {
+		for name, end := range all {
+			if end.Before(now) {
+				n.remove(ip, name)
+			} else if at.IsZero() || end.Before(at) {
+				first, called, at = ip, name, end
+			}
 		}
 	}
-	if len(n.all) >= maxNames {
-		delete(n.all, first)
+	if n.n >= maxNames {
+		n.remove(first, called)
 	}
+}
+
+func (n *names) remove(ip netip.Addr, name string) {
+	delete(n.all[ip], name)
+	if len(n.all[ip]) == 0 {
+		delete(n.all, ip)
+	}
+	n.n--
 }
 
 // of returns the names that an address was given for.
@@ -58,9 +71,9 @@ func (n *names) of(ip netip.Addr) (out []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
-	for a, end := range n.all {
-		if a.ip == ip && now.Before(end) {
-			out = append(out, a.name)
+	for name, end := range n.all[ip] {
+		if now.Before(end) {
+			out = append(out, name)
 		}
 	}
 	return out

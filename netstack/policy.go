@@ -13,6 +13,13 @@ import (
 const (
 	InternalName = "holt.internal"      // this computer's own API
 	HostName     = "host.holt.internal" // the host's loopback, as far as it is granted
+	ProxyName    = "proxy.holt.internal"
+)
+
+// Ports of the gateway that answer themselves.
+const (
+	InternalPort = 80
+	ProxyPort    = 3128
 )
 
 const maxAllow = 256 // entries of a policy
@@ -93,6 +100,9 @@ func (p *Policy) add(entry string) error {
 	case name == HostName && !below:
 		if port == 0 {
 			return bad("the port is missing")
+		}
+		if port == InternalPort || port == ProxyPort {
+			return bad("that port of its address is holt's own; the host's service can be reached at another only")
 		}
 		p.host = append(p.host, port)
 	default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/miekg/dns"
@@ -16,6 +17,8 @@ import (
 
 const (
 	maxQueries  = 64              // that are asked elsewhere at once
+	maxAskers   = 64              // connections to the resolver
+	maxAnswers  = 64              // addresses of one name
 	askLimit    = 5 * time.Second // of one upstream
 	maxUpstream = 3               // as many as a resolv.conf(5) has
 	edeFiltered = dns.ExtendedErrorCodeFiltered
@@ -47,7 +50,7 @@ func (s *Stack) serveNames(upstreams []string) (*resolver, error) {
 	handler := dns.HandlerFunc(r.serve)
 	r.servers = []*dns.Server{
 		{PacketConn: deaf{packets, s.ctx}, Handler: handler},
-		{Listener: streams, Handler: handler, ReadTimeout: askLimit, MaxTCPQueries: maxQueries},
+		{Listener: &limited{Listener: streams, places: make(chan struct{}, maxAskers)}, Handler: handler, ReadTimeout: askLimit, MaxTCPQueries: maxQueries},
 	}
 	for _, one := range r.servers {
 		up := make(chan struct{})
@@ -72,6 +75,32 @@ func (d deaf) ReadFrom(b []byte) (int, net.Addr, error) {
 			return n, from, err
 		}
 	}
+}
+
+// limited is a listener that has so many connections at once; others wait, as far as its backlog goes.
+type limited struct {
+	net.Listener
+	places chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	l.places <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.places
+		return nil, err
+	}
+	return &placed{c, sync.OnceFunc(func() { <-l.places })}, nil
+}
+
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+func (p *placed) Close() error {
+	defer p.leave()
+	return p.Conn.Close()
 }
 
 func (r *resolver) close() {
@@ -109,12 +138,12 @@ func (r *resolver) answer(ctx context.Context, q *dns.Msg) *dns.Msg {
 	name, ok := canonical(ask.Name)
 	p := r.s.policy.Load()
 	switch {
-	case name == InternalName || name == HostName:
+	case name == InternalName || name == HostName || name == ProxyName:
 		return own(q, ask)
 	case !ok && ask.Name != ".":
 		return refuse(q, dns.RcodeNameError, nil)
 	case !p.name(name):
-		r.s.count.of(name).refused.Add(1)
+		r.s.count.refuse(name)
 		return refuse(q, dns.RcodeNameError, explained(edeBlocked, "this computer's network policy does not allow "+name))
 	case ask.Qtype == dns.TypeAAAA: // the network has no IPv6
 		return refuse(q, dns.RcodeSuccess, nil)
@@ -169,7 +198,7 @@ func (r *resolver) ask(ctx context.Context, ask dns.Question) (*dns.Msg, error) 
 
 // sift takes from an answer the addresses that the guest may not reach, and remembers the others.
 func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
-	p, kept, taken := r.s.policy.Load(), a.Answer[:0], false
+	p, kept, taken, addresses := r.s.policy.Load(), a.Answer[:0], false, 0
 	for _, rr := range a.Answer {
 		switch rr := rr.(type) {
 		case *dns.AAAA:
@@ -180,6 +209,9 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 				taken = true
 				continue
 			}
+			if addresses++; addresses > maxAnswers {
+				continue
+			}
 			r.s.names.note(name, ip, time.Duration(rr.Hdr.Ttl)*time.Second)
 		case *dns.SVCB, *dns.HTTPS: // hints of addresses, and keys that hide the name which is asked for
 			continue
@@ -187,7 +219,7 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 		kept = append(kept, rr)
 	}
 	if taken && len(kept) == 0 {
-		r.s.count.of(name).refused.Add(1)
+		r.s.count.refuse(name)
 		return refuse(q, dns.RcodeNameError, explained(edeFiltered, name+" stands for an address of the host's or a private network, which this computer's network policy does not allow"))
 	}
 	a.Answer, a.Ns, a.Extra = kept, nil, nil

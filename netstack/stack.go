@@ -2,8 +2,11 @@ package netstack
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -22,9 +25,11 @@ import (
 )
 
 const (
-	maxFlows  = 1024      // connections of a guest, and flows of datagrams
+	maxFlows  = 1024      // connections of a guest, those that are opened for it, and flows of datagrams
 	maxDials  = 128       // connections that are being opened
 	maxBuffer = 256 << 10 // bytes that a connection holds in each direction
+	fewBuffer = 16 << 10  // of those beyond wideFlows
+	wideFlows = 128
 	nic       = tcpip.NICID(1)
 )
 
@@ -40,6 +45,10 @@ type Stack struct {
 	count    counters
 	flows    flows
 	resolver *resolver
+	secrets  atomic.Pointer[Secrets]
+	internal http.Handler
+	minter   *minter // nil: no CA
+	web      web
 	ctx      context.Context
 	cancel   context.CancelFunc
 }
@@ -48,13 +57,20 @@ type Stack struct {
 type Options struct {
 	Log       *slog.Logger
 	Upstreams []string // resolvers, as host:port; none: those of the host's resolv.conf(5)
+	// Internal answers at http://holt.internal/. Without it there is /ca.pem alone, the certificate of CA.
+	Internal http.Handler
+	// CA signs, in the proxy, for hosts that have a secret ([NewCA]). Without it they are refused there.
+	CA tls.Certificate
+	// Roots are those that the proxy trusts; nil: the host's.
+	Roots *x509.CertPool
 }
 
 // New returns a stack. It refuses everything until it has a policy.
 func New(o Options) (*Stack, error) {
-	s := &Stack{log: o.Log, link: channel.New(sendQueue, maxFrame, ourMAC)}
+	s := &Stack{log: o.Log, link: channel.New(sendQueue, maxFrame, ourMAC), internal: o.Internal}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.policy.Store(&Policy{egress: holt.EgressOff})
+	s.secrets.Store(&Secrets{})
 	s.ip = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4},
@@ -63,8 +79,11 @@ func New(o Options) (*Stack, error) {
 		s.Close()
 		return nil, err
 	}
-	var err error
-	if s.resolver, err = s.serveNames(o.Upstreams); err != nil {
+	err := s.serveWeb(o)
+	if err == nil {
+		s.resolver, err = s.serveNames(o.Upstreams)
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -115,10 +134,24 @@ func (s *Stack) configure() error {
 // SetPolicy replaces the policy at once; what it does not permit any more is cut off.
 func (s *Stack) SetPolicy(p *Policy) {
 	s.policy.Store(p)
-	s.flows.end(func(f *flow) bool {
-		_, ok := s.target(f.to)
-		return !ok
-	})
+	s.flows.end(func(f *flow) bool { return !s.allows(f) })
+}
+
+// SetSecrets replaces the secrets that the proxy adds; what was begun with others goes on.
+func (s *Stack) SetSecrets(all *Secrets) { s.secrets.Store(all) }
+
+// allows tells whether a flow may go on.
+func (s *Stack) allows(f *flow) bool {
+	_, ok := s.target(f.to)
+	name := f.said()
+	return ok && (name == "" || !s.byName(f.to) || s.policy.Load().permits(f.to.Port(), []string{name}))
+}
+
+// byName tells whether an address may be reached only for a name that it stands for, which it may
+// share with others: then what is said there counts as well.
+func (s *Stack) byName(to netip.AddrPort) bool {
+	p := s.policy.Load()
+	return p.egress == holt.EgressAllow && !inner.Contains(to.Addr()) && !p.granted(to.Addr(), to.Port())
 }
 
 // target says where on the host what is meant for an address and port of the guest's
@@ -143,6 +176,7 @@ func (s *Stack) public(ip netip.Addr) bool {
 func (s *Stack) Close() {
 	s.cancel()
 	s.flows.end(func(*flow) bool { return true })
+	s.web.close()
 	if s.resolver != nil {
 		s.resolver.close()
 	}

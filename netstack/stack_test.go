@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func (g *guest) echo(network, to string, wait time.Duration) error {
 		c.SetDeadline(time.Now().Add(wait))
 		return there(c)
 	}
-	c, err := g.dial(to)
+	c, err := g.dialFor(to, 10*wait)
 	if err != nil {
 		return err
 	}
@@ -47,14 +48,14 @@ func (g *guest) echo(network, to string, wait time.Duration) error {
 
 // there tells whether what is sent comes back.
 func there(c io.ReadWriter) error {
-	if _, err := io.WriteString(c, "is anybody there?"); err != nil {
+	if _, err := io.WriteString(c, "?is anybody there"); err != nil {
 		return err
 	}
 	b := make([]byte, 17)
 	if _, err := io.ReadFull(c, b); err != nil {
 		return err
 	}
-	if string(b) != "is anybody there?" {
+	if string(b) != "?is anybody there" {
 		return errors.New("something else came back")
 	}
 	return nil
@@ -169,25 +170,30 @@ func TestForbidden(t *testing.T) {
 	}
 	for _, p := range policies {
 		s, g := w.start(p)
-		for i, a := range forbidden {
+		everywhere := []string{Gateway.String(), Resolver.String(), "10.0.2.77", "0.0.0.0", "255.255.255.255", "224.0.0.1", "10.0.2.255"}
+		var tries sync.WaitGroup // at some nobody answers
+		for _, a := range append(everywhere, forbidden...) {
 			for _, network := range []string{"tcp", "udp"} {
-				if err := g.echo(network, a, 100*time.Millisecond); err == nil {
-					t.Errorf("%s: %s %s is there", p.Egress, network, a)
-				}
+				tries.Go(func() {
+					if err := g.echo(network, a, 100*time.Millisecond); err == nil {
+						t.Errorf("%s: %s %s is there", p.Egress, network, a)
+					}
+				})
+			}
+		}
+		tries.Wait()
+		for i, a := range forbidden {
+			if strings.HasPrefix(a, "127.") {
+				continue // nobody answers: such packets are none
 			}
 			if c, err := g.dial(net.JoinHostPort(a, "80")); err == nil {
 				c.Close()
 				t.Errorf("%s: %s:80 is there", p.Egress, a)
 			}
+		}
+		for i, a := range forbidden {
 			if all, why := g.addresses(fmt.Sprintf("inner%d.example", i)); len(all) > 0 || !strings.Contains(why, "NXDOMAIN") || !strings.Contains(why, "network policy does not allow") {
 				t.Errorf("%s: a name of %s: %v, %s", p.Egress, a, all, why)
-			}
-		}
-		for _, a := range []string{Gateway.String(), Resolver.String(), Guest.String(), "10.0.2.77", "0.0.0.0", "255.255.255.255", "224.0.0.1", "10.0.2.255"} {
-			for _, network := range []string{"tcp", "udp"} {
-				if err := g.echo(network, a, 100*time.Millisecond); err == nil && a != Guest.String() {
-					t.Errorf("%s: %s %s is there", p.Egress, network, a)
-				}
 			}
 		}
 		all, _ := g.addresses("both.example")
@@ -245,7 +251,7 @@ func TestAllow(t *testing.T) {
 			}
 		}
 	}
-	for _, to := range []string{"93.184.216.34:80", "10.1.2.3:80", "10.0.2.2:80", "93.184.216.35:7"} {
+	for _, to := range []string{"93.184.216.34:80", "10.1.2.3:80", "10.0.2.2:81", "93.184.216.35:7"} {
 		if c, err := g.dial(to); err == nil {
 			c.Close()
 			t.Errorf("%s is there", to)

@@ -305,8 +305,10 @@ func (w *world) attach(s *Stack) *guest {
 	return g
 }
 
-func (g *guest) dial(to string) (*gonet.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(g.t.Context(), 10*time.Second)
+func (g *guest) dial(to string) (*gonet.TCPConn, error) { return g.dialFor(to, 10*time.Second) }
+
+func (g *guest) dialFor(to string, limit time.Duration) (*gonet.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(g.t.Context(), limit)
 	defer cancel()
 	return gonet.DialContextTCP(ctx, g.ip, full(to), ipv4.ProtocolNumber)
 }
