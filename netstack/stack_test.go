@@ -182,7 +182,7 @@ func TestForbidden(t *testing.T) {
 			}
 		}
 		tries.Wait()
-		for i, a := range forbidden {
+		for _, a := range forbidden {
 			if strings.HasPrefix(a, "127.") {
 				continue // nobody answers: such packets are none
 			}
