@@ -31,7 +31,7 @@ type networkFlags struct {
 
 func (f *networkFlags) add(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.egress, "egress", "", "what it may reach: open (the internet), allow (what --allow names) or off (default: allow if --allow is given, else open)")
-	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "a domain, *.domain, IPv4 address or network that it may reach, each with :PORT or without; host.holt.internal:PORT is a port of this machine's loopback (repeatable)")
+	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "a `DESTINATION`: a domain, *.domain, IPv4 address or network that it may reach, each with :PORT or without; host.holt.internal:PORT is a port of this machine's loopback (repeatable)")
 	a.completeFlag(cmd, "egress", func(context.Context, *client.Client) []string { return []string{"open", "allow", "off"} })
 }
 

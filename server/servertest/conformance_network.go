@@ -31,7 +31,7 @@ func networkVerbs(t *testing.T, n server.Nouns) {
 	if p := Must(n.Networks.Get(ctx, "einstein"))(t); p.Egress != holt.EgressOpen || len(p.Allow) != 0 {
 		t.Errorf("at first %+v", p)
 	}
-	some := holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"*.example.com", "host.holt.internal:80"}}
+	some := holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"*.example.com", "host.holt.internal:8080"}}
 	Must(n.Networks.Set(ctx, "einstein", some))(t)
 	for _, bad := range []holt.NetworkPolicy{{}, {Egress: "closed"}, {Egress: holt.EgressAllow, Allow: []string{"127.0.0.1:80"}}, {Egress: holt.EgressAllow, Allow: []string{"a b"}}} {
 		_, err = n.Networks.Set(ctx, "einstein", bad)
