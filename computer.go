@@ -57,7 +57,8 @@ type ComputerSpec struct {
 	DiskSizeMB int    `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
 	Workspace  string `json:"workspace,omitempty" doc:"an existing workspace to mount; default: a new one with the computer's name"`
 
-	IdleTimeout IdleTimeout `json:"idle_timeout,omitzero" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never; default: 15m"`
+	IdleTimeout IdleTimeout    `json:"idle_timeout,omitzero" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never; default: 15m"`
+	Network     *NetworkPolicy `json:"network,omitempty" doc:"what it may reach; default: the internet"`
 }
 
 // RunState is where a run is in its life.

@@ -80,9 +80,10 @@ type RestoredComputer struct {
 
 // ComputerForkSpec says what to fork and how often.
 type ComputerForkSpec struct {
-	At    string `json:"at,omitempty" doc:"a moment of the computer, by name or id, or COMPUTER@MOMENT; default: now, or what it is paused at"`
-	Name  string `json:"name,omitempty" doc:"of the fork, or what the names of several begin with; default: the computer's, and a number"`
-	Count int    `json:"count,omitempty" minimum:"1" maximum:"100" doc:"how many forks to make of the same moment; default 1"`
+	At      string         `json:"at,omitempty" doc:"a moment of the computer, by name or id, or COMPUTER@MOMENT; default: now, or what it is paused at"`
+	Name    string         `json:"name,omitempty" doc:"of the fork, or what the names of several begin with; default: the computer's, and a number"`
+	Count   int            `json:"count,omitempty" minimum:"1" maximum:"100" doc:"how many forks to make of the same moment; default 1"`
+	Network *NetworkPolicy `json:"network,omitempty" doc:"what the forks may reach; default: what their computer may now"`
 }
 
 // ForkedComputers lists the forks that were asked for, those that could not be

@@ -27,11 +27,12 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerUpdate(), a.computerWhyAwake(), a.computerHold(), a.computerHolds(), a.computerRelease(),
 		a.computerSnapshot(), a.computerFork(), a.computerDiff(),
 		a.computerPorts(), a.computerForward(), a.computerConnect(),
-		a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
+		a.computerNetwork(), a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
 
 func (a *app) computerCreate() *cobra.Command {
 	var spec holt.ComputerSpec
+	var reach networkFlags
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create and start a computer",
@@ -41,6 +42,7 @@ It goes on from where its template was booted with as many processors and as muc
 (holt image list, READY), with a name, clock and keys of its own, in a fraction of a boot. Where there is
 none yet it boots the template first and keeps that, as it is when everything is started.`,
 		Example: `  holt computer create --name einstein --template coding-agent --disk-size-mb 10240
+  holt computer create --allow registry.npmjs.org --allow '*.debian.org'
   holt computer create --json | jq -r .name`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,6 +50,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 			if err != nil {
 				return err
 			}
+			spec.Network = reach.policy(cmd, holt.NetworkPolicy{})
 			if strings.Contains(spec.Template, "/") && !holt.OCIReference(spec.Template) { // a recipe file; the daemon has another working directory
 				path, err := filepath.Abs(spec.Template)
 				if err != nil {
@@ -79,6 +82,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")
 	f.StringVar(&spec.Workspace, "workspace", "", "an existing workspace to mount (default: a new one with the computer's name)")
 	idleFlag(cmd, &spec.IdleTimeout, "pause it after this long without a use, as 2h; null: never (default: 15m)")
+	reach.add(a, cmd)
 	a.jsonFlag(cmd)
 	a.completeFlag(cmd, "template", a.templateNames)
 	a.completeFlag(cmd, "workspace", a.workspaceNames)

@@ -13,6 +13,8 @@ type Local struct {
 	Version string
 	// Serve runs the daemon until ctx ends or someone says down.
 	Serve func(ctx context.Context, opt ServeOptions) error
+	// Network is the process that is the network of the machine in a directory.
+	Network func(ctx context.Context, dir string) error
 	// Doctor examines this machine; listen is the TCP address a daemon is to have, "" for none.
 	Doctor func(ctx context.Context, at Place, listen string) ([]holt.Finding, error)
 	// Install installs Debian packages.

@@ -71,13 +71,14 @@ func momentSaid(ctx context.Context, c *client.Client, id holt.MomentID) string 
 
 func (a *app) computerFork() *cobra.Command {
 	var spec holt.ComputerForkSpec
+	var reach networkFlags
 	cmd := &cobra.Command{
 		Use: "fork NAME", Short: "Fork a computer while it runs, paused, or as it was at a moment", Args: exactly(1),
 		Long: `Makes computers that go on from where NAME is now: with its processes, its
 memory, its root disk and its workspace, each in copies of its own. Of a paused computer
 it is what it was paused at, with --at one of its moments. NAME goes on. A fork
 has its own name, machine id, SSH host keys, entropy and clock; its connections to
-elsewhere end. holt workspace merge brings files back.` + fmt.Sprintf(lastingHelp, seeComputers),
+elsewhere end. It may reach what NAME may, unless told otherwise. holt workspace merge brings files back.` + fmt.Sprintf(lastingHelp, seeComputers),
 		Example: `  holt computer fork einstein --count 3 --name attempt
   holt computer fork einstein --at before-migration`,
 		ValidArgsFunction: a.complete(a.computerNames),
@@ -88,6 +89,13 @@ elsewhere end. holt workspace merge brings files back.` + fmt.Sprintf(lastingHel
 			}
 			if err := holt.CheckForks(spec.Count); err != nil {
 				return err
+			}
+			if reach.given(cmd) {
+				now, err := c.Networks.Get(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				spec.Network = reach.policy(cmd, now)
 			}
 			var forked holt.ForkedComputers
 			err = a.lasts("forking", seeComputers, func() error {
@@ -103,6 +111,7 @@ elsewhere end. holt workspace merge brings files back.` + fmt.Sprintf(lastingHel
 	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this moment, by name or id, or NAME@MOMENT")
 	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count what their names begin with")
 	cmd.Flags().IntVar(&spec.Count, "count", 1, "how many forks to make")
+	reach.add(a, cmd)
 	a.completeFlag(cmd, "at", a.momentNames)
 	a.jsonFlag(cmd)
 	return cmd

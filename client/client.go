@@ -65,6 +65,7 @@ type Client struct {
 	Images         Images
 	Schedules      Schedules
 	Jobs           Jobs
+	Networks       Networks
 	Daemon         Daemon
 
 	http     *http.Client
@@ -108,7 +109,7 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Moments = Computers{c}, Moments{c}
+	c.Computers, c.Moments, c.Networks = Computers{c}, Moments{c}, Networks{c}
 	c.Runs, c.Terminals, c.Ports, c.Files = Runs{c}, Terminals{c}, Ports{c}, Files{c, "computers"}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}

@@ -10,6 +10,7 @@ import (
 	"holt/chunk"
 	"holt/db"
 	"holt/machine"
+	"holt/network"
 	"holt/workspace"
 )
 
@@ -50,7 +51,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema] and [JobSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema] and [NetworkSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
@@ -63,7 +64,8 @@ type Config struct {
 	Archive     *chunk.Archive // where moments that stay are stored; nil: nowhere
 	ArchiveDir  string         // the directory of its packs: its disk is not filled with them; "": any number may come
 	Engine      machine.Engine
-	Images      Images // may be nil for an engine without root disks
+	Networks    *network.Networks // of the machines; nil: they have none
+	Images      Images            // may be nil for an engine without root disks
 	Workspaces  Workspaces
 	Serve       FileServer
 	// Renew is how long after Open templates are booted that nobody has booted since they were
@@ -157,6 +159,7 @@ func (s *Store) Close() error {
 	s.gate.close()
 	for _, l := range s.seats.clear() {
 		l.close()
+		l.unplug(false)
 		l.m.Release()
 		l.release()
 	}

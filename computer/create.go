@@ -17,6 +17,9 @@ import (
 // Conflict (the workspace is in use), OutOfSpace, Unavailable.
 func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error) {
 	spec, err := shape(spec)
+	if err == nil {
+		err = s.cfg.checkNetwork(spec.Network)
+	}
 	if err != nil {
 		return holt.Computer{}, err
 	}
@@ -73,7 +76,7 @@ func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Imag
 			Engine: s.cfg.Engine.Name(), CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB,
 			CreatedAt: time.Now().UTC(), IdleTimeout: spec.IdleTimeout,
 		},
-		image: img.Digest,
+		image: img.Digest, network: spec.Network,
 	}
 	if s.cfg.Engine.Capabilities().RootDisk {
 		r.disk = holt.NewDiskID()

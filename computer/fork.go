@@ -34,6 +34,9 @@ func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpe
 	if err := holt.CheckForks(cmp.Or(spec.Count, 1)); err != nil {
 		return holt.ForkedComputers{}, err
 	}
+	if err := m.s.cfg.checkNetwork(spec.Network); err != nil {
+		return holt.ForkedComputers{}, err
+	}
 	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.ForkedComputers, error) {
 		return Once(ctx, m.s.cfg.Keys, Call[holt.ForkedComputers]{
 			Key: key, Method: "computer.fork", Request: []any{ref, spec},
@@ -84,7 +87,7 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 	work.SetLimit(forksAtOnce)
 	for i, name := range names {
 		work.Go(func() error {
-			made[i], errs[i] = s.forkOne(ctx, r, from, name, key)
+			made[i], errs[i] = s.forkOne(ctx, r, from, name, key, spec.Network)
 			return nil
 		})
 	}
@@ -162,14 +165,14 @@ func (s forks) forkNames(ctx context.Context, r record, spec holt.ComputerForkSp
 }
 
 // forkOne makes one fork of a moment. One that does not come up as itself is undone.
-func (s forks) forkOne(ctx context.Context, parent record, from moment, name, key string) (holt.ForkedComputer, error) {
+func (s forks) forkOne(ctx context.Context, parent record, from moment, name, key string, policy *holt.NetworkPolicy) (holt.ForkedComputer, error) {
 	r := &record{
 		Computer: holt.Computer{
 			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: s.cfg.Engine.Name(),
 			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: parent.DiskSizeMB, CreatedAt: time.Now().UTC(),
 			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Moment: from.ID}, IdleTimeout: parent.IdleTimeout,
 		},
-		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, moment: from.ID, call: key,
+		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, moment: from.ID, call: key, network: policy,
 	}
 	if from.disk != "" {
 		r.disk = holt.NewDiskID()

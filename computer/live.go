@@ -12,6 +12,7 @@ import (
 	"holt/agent"
 	"holt/channel"
 	"holt/machine"
+	"holt/network"
 	"holt/workspace"
 )
 
@@ -26,6 +27,7 @@ type FileServer func(ctx context.Context, ws *workspace.Workspace, conn net.Conn
 type live struct {
 	id  holt.ComputerID
 	m   machine.Machine
+	net *network.Link // of m; nil: it has none
 	ws  *workspace.Workspace
 	log *slog.Logger
 

@@ -105,6 +105,9 @@ func (s memory) leave(r record, l *live) {
 		s.log.Error("end paused machine", "computer", r.ID, "err", err)
 	}
 	l.m.Release()
+	if err := l.unplug(true); err != nil {
+		s.log.Error("end network of paused machine", "computer", r.ID, "err", err)
+	}
 	if err := l.ws.Tree().Sync(); err != nil {
 		s.log.Warn("sync workspace", "computer", r.ID, "workspace", r.workspaceID, "err", err)
 	}

@@ -76,12 +76,13 @@ type record struct {
 	holt.Computer
 	image       string // digest of the root its disk is laid over
 	workspaceID holt.WorkspaceID
-	disk        holt.DiskID   // the root disk that it writes to; "" without one
-	owned       bool          // the workspace goes with the computer
-	moment      holt.MomentID // its last one, or the one that it came from
-	call        string        // idempotency key of the call that forked it
-	used        int64         // when it was last in use, roughly: nanoseconds since 1970; see [idling.remember]
-	ungreeted   bool          // its guest goes on from a moment and believes that it is then; see [table.greet]
+	disk        holt.DiskID         // the root disk that it writes to; "" without one
+	owned       bool                // the workspace goes with the computer
+	moment      holt.MomentID       // its last one, or the one that it came from
+	call        string              // idempotency key of the call that forked it
+	used        int64               // when it was last in use, roughly: nanoseconds since 1970; see [idling.remember]
+	network     *holt.NetworkPolicy // that it is made with; nil: its parent's, or the default
+	ungreeted   bool                // its guest goes on from a moment and believes that it is then; see [table.greet]
 }
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
@@ -290,7 +291,7 @@ func (t table) erase(ctx context.Context, id holt.ComputerID, also ...func(*db.T
 		if err := tx.Exec(`UPDATE computer SET parent_was = coalesce((SELECT name FROM computer p WHERE p.id = ?1), '') WHERE parent = ?1`, id); err != nil {
 			return err
 		}
-		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`, `DELETE FROM identity WHERE computer = ?`, `DELETE FROM hold WHERE computer = ?`} {
+		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`, `DELETE FROM identity WHERE computer = ?`, `DELETE FROM hold WHERE computer = ?`, `DELETE FROM network WHERE computer = ?`} {
 			if err := tx.Exec(of, id); err != nil {
 				return err
 			}

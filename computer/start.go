@@ -211,6 +211,7 @@ func (l *live) await(ctx context.Context, limit time.Duration) error {
 		h, err := client.Hello(ctx)
 		switch {
 		case err == nil && h.Workspace:
+			l.awaitNetwork(ctx)
 			return nil
 		case ctx.Err() != nil && err == nil:
 			return silent(errors.New("it has not mounted the workspace"))

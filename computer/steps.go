@@ -113,8 +113,8 @@ func (c *Config) taken(ctx context.Context, name string) bool {
 
 func (m *making) makeRow(ctx context.Context) error {
 	return m.s.table.insert(ctx, m.r, m.claim, func(name string) bool { return m.s.cfg.taken(ctx, name) }, func(tx *db.Tx) error {
-		if m.r.disk == "" {
-			return nil
+		if err := (networks{m.s}).begin(tx, m.r); err != nil || m.r.disk == "" {
+			return err
 		}
 		return m.s.disks.insert(tx, m.r.disk, m.under(), m.r.image)
 	})
@@ -309,7 +309,10 @@ func (m *making) startMachine(ctx context.Context) error {
 		return m.startMachine(ctx)
 	}
 	m.live.m = vm
-	return err
+	if err != nil {
+		return err
+	}
+	return m.live.plug(ctx, m.s, false)
 }
 
 // killMachine ends the machine, whether this daemon knows it or not.
@@ -317,7 +320,7 @@ func (m *making) killMachine(ctx context.Context) error {
 	if m.live != nil && m.live.m != nil {
 		err := m.live.m.Kill()
 		m.live.m.Release()
-		return err
+		return errors.Join(err, m.live.unplug(true))
 	}
 	if m.live != nil {
 		return nil
@@ -342,9 +345,9 @@ func (c *Config) killIn(ctx context.Context, dir string) error {
 	switch {
 	case err == nil:
 		defer vm.Release()
-		return vm.Kill()
+		return errors.Join(vm.Kill(), c.endNetwork(dir))
 	case errors.Is(err, machine.ErrGone):
-		return nil
+		return c.endNetwork(dir)
 	}
 	strays, err2 := c.Engine.Strays(dir)
 	if err2 != nil || len(strays) == 0 {
@@ -355,7 +358,7 @@ func (c *Config) killIn(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return nil
+	return c.endNetwork(dir)
 }
 
 func (m *making) hangUp(context.Context) error {

@@ -125,6 +125,9 @@ func (t *takeover) adopt(ctx context.Context) error {
 	l.fresh = l.restored || t.r.State == holt.ComputerStarting
 	t.live = l
 	l.connect(t.s.gate.ctx)
+	if err := l.plug(ctx, t.s, true); err != nil {
+		t.s.log.Error("no network for a computer", "computer", t.r.ID, "err", err)
+	}
 	t.s.seats.put(t.r.ID, l)
 	supervision{t.s, l}.watch()
 	t.s.log.Info("computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())

@@ -161,6 +161,11 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 		err = errors.Join(err, vm.Kill())
 		vm.Release()
 	}()
+	if link, err := t.s.cfg.join(ctx, home, openNetwork, false, func(context.Context) {}); err != nil {
+		return err
+	} else if link != nil {
+		defer link.Release()
+	}
 	if err = t.s.cfg.point("template/ready"); err == nil {
 		err = t.ripen(ctx, vm)
 	}

@@ -43,6 +43,10 @@ type Config struct {
 	// since they were built, or whose snapshots are out of date; 0: never.
 	Renew time.Duration
 
+	// Network is the program, with its first arguments, that calls [network.Serve] with its last: the process
+	// that is a machine's network. None: machines have a network device, and nobody at its other end.
+	Network []string
+
 	Limits computer.Limits                     // zero fields take the engine's defaults
 	Wrap   func(machine.Engine) machine.Engine // tests: what runs machines instead
 	Fail   func(point string) error            // tests: called at each step of creating and deleting, packing and collecting
@@ -140,7 +144,7 @@ func (d *Daemon) openComputers(ctx context.Context) (err error) {
 	d.computers, err = computer.Open(ctx, computer.Config{
 		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Disks: filepath.Join(d.cfg.DataDir, "disks"),
 		Moments: filepath.Join(d.cfg.DataDir, "moments"), MomentCache: d.cfg.MomentCache, Archive: d.archive.Archive, ArchiveDir: d.archive.place, Templates: filepath.Join(d.cfg.DataDir, "templates"),
-		Engine: d.engine, Images: d.images,
+		Engine: d.engine, Images: d.images, Networks: d.networks(),
 		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Schedules: schedule.Belongings{DB: d.db}, Keep: d.cfg.Keep, Renew: d.cfg.Renew, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
 	})
 	if err == nil {

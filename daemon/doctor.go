@@ -2,12 +2,14 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 
 	"holt"
 	"holt/doctor"
 	"holt/machine"
+	"holt/network"
 	"holt/qemu"
 )
 
@@ -26,7 +28,12 @@ func (d *Daemon) Doctor(ctx context.Context) ([]holt.Finding, error) {
 		Probe: probe(d.cfg.DataDir),
 		Strays: func(root string) ([]doctor.Stray, error) {
 			found, err := strays(d.engine, root)
-			return slices.DeleteFunc(found, func(s doctor.Stray) bool { return owned[filepath.Base(s.Dir)] }), err
+			found = slices.DeleteFunc(found, func(s doctor.Stray) bool { return owned[filepath.Base(s.Dir)] })
+			left, err2 := network.Leftover(root)
+			for _, s := range left {
+				found = append(found, doctor.Stray{PID: s.Process.PID, Dir: s.Dir})
+			}
+			return found, errors.Join(err, err2)
 		},
 	}), nil
 }

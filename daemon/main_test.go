@@ -15,12 +15,23 @@ import (
 	"holt/daemon"
 	"holt/machine"
 	"holt/machine/local"
+	"holt/network"
 )
+
+// asNetwork makes this program the network of a machine.
+const asNetwork = "serve-network"
 
 // guestFile is the real guest agent, built once.
 var guestFile string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == asNetwork {
+		if err := network.Serve(context.Background(), os.Args[2]); err != nil {
+			slog.Error("serve network", "err", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if dir := os.Getenv(envDaemon); dir != "" {
 		os.Exit(serveMain(dir))
 	}

@@ -11,6 +11,7 @@ import (
 	"holt"
 	"holt/machine"
 	"holt/machine/machinetest"
+	"holt/network"
 	"holt/qemu"
 	"holt/server/servertest"
 )
@@ -36,6 +37,14 @@ func vmHome(t *testing.T) string {
 		}
 		for _, s := range left {
 			t.Errorf("a machine is left: %+v", s)
+			s.Kill()
+		}
+		networks, err := network.Strays(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, s := range networks {
+			t.Errorf("the network of a machine is left: %+v", s)
 			s.Kill()
 		}
 		os.RemoveAll(dir)

@@ -142,8 +142,9 @@ func (f *far) say(word string) {
 // connection is here.
 func (v *vm) populate(computer string) {
 	v.t.Helper()
-	v.far, v.lives = listenFar(v.t), map[string]*life{computer: {open: "first", files: map[string]string{}}}
-	if _, err := v.Computers.Create(v.t.Context(), holt.ComputerSpec{Name: computer, MemoryMB: 512}, ""); err != nil {
+	far := listenFar(v.t)
+	v.far, v.lives = far, map[string]*life{computer: {open: "first", files: map[string]string{}}}
+	if _, err := v.Computers.Create(v.t.Context(), holt.ComputerSpec{Name: computer, MemoryMB: 512, Network: onHost(far.Addr())}, ""); err != nil {
 		v.t.Fatal(err)
 	}
 	if _, err := v.Files.Write(v.t.Context(), computer, "/home/agent/world.py", holt.WriteSpec{}, strings.NewReader(world)); err != nil {

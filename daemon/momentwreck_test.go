@@ -114,13 +114,15 @@ func TestWreckedInMoments(t *testing.T) {
 func (v *vm) curieThatSyncs() *syncs {
 	t, ctx := v.t, v.t.Context()
 	t.Helper()
-	if _, err := v.Computers.Create(ctx, holt.ComputerSpec{Name: "curie", MemoryMB: 256}, ""); err != nil {
+	heard := listenForSyncs(t)
+	reach := &holt.NetworkPolicy{Egress: holt.EgressOpen, Allow: []string{fmt.Sprintf("host.holt.internal:%d", heard.port)}}
+	if _, err := v.Computers.Create(ctx, holt.ComputerSpec{Name: "curie", MemoryMB: 256, Network: reach}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := v.Files.Write(ctx, "curie", "/root/syncing.py", holt.WriteSpec{}, strings.NewReader(syncing)); err != nil {
 		t.Fatal(err)
 	}
-	return listenForSyncs(t)
+	return heard
 }
 
 // syncs begins to sync, on the root disk and in the workspace.

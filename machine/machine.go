@@ -13,6 +13,12 @@ const (
 	PortFiles   = "files"
 )
 
+// PortNetwork is where engines with [Capabilities].OwnNetwork have the frames of a guest's network: the
+// unix socket [Socket] of it in the machine's directory, which listens, with one connection at a time. On it
+// each frame is behind its length (4 bytes, big endian). Who is connected is the guest's only link; while
+// nobody is, what the guest sends is lost. It is no port for [Machine.Dial]: package network speaks there.
+const PortNetwork = "network"
+
 // ArgNetwork is the name of the kernel argument by which an engine tells the
 // guest its address, its gateway and its resolver, as in
 // holt.net=10.0.2.15/24,10.0.2.2,10.0.2.3. It is absent when the guest has no
@@ -40,7 +46,7 @@ type Spec struct {
 	MemoryMB int `json:"memory_mb"`
 	// Background: the machine gets of the processors what nobody else wants, as far as the engine can see to it.
 	Background bool `json:"background,omitempty"`
-	// Network asks for outbound network.
+	// Network asks for a network device, see [PortNetwork].
 	Network bool `json:"network"`
 	// Restore is the directory of an [Image]: the machine goes on from there instead
 	// of booting. All but ID, Dir and Disk then comes from the image, and must be the

@@ -24,6 +24,11 @@ func (s Stray) Kill() error { return s.kill(s.Process) }
 // that may not be looked at (another user's) are not found. Kill is how an
 // engine ends them: [Process.Kill], or more.
 func FindStrays(root string, is func(Process) bool, kill func(Process) error) ([]Stray, error) {
+	return FindHolders(root, LockFile, is, kill)
+}
+
+// FindHolders is FindStrays for a lock of another name in machines' directories.
+func FindHolders(root, name string, is func(Process) bool, kill func(Process) error) ([]Stray, error) {
 	root, err := filepath.EvalSymlinks(root) // /proc shows resolved paths
 	if os.IsNotExist(err) {
 		return nil, nil
@@ -45,7 +50,7 @@ func FindStrays(root string, is func(Process) bool, kill func(Process) error) ([
 		if err != nil {
 			continue // ended meanwhile
 		}
-		for _, lock := range locks(pid) {
+		for _, lock := range locks(pid, name) {
 			if dir := filepath.Dir(lock); under(root, dir) && is(p) {
 				strays = append(strays, Stray{Dir: dir, Process: p, kill: kill})
 				break
@@ -64,7 +69,7 @@ func holdsLock(pid int, path string) bool {
 	if err != nil {
 		return false
 	}
-	for _, lock := range locks(pid) {
+	for _, lock := range locks(pid, LockFile) {
 		if lock == resolved {
 			return true
 		}
@@ -72,8 +77,8 @@ func holdsLock(pid int, path string) bool {
 	return false
 }
 
-// locks returns the machine locks that a process has open, also removed ones.
-func locks(pid int) []string {
+// locks returns the locks of that name that a process has open, also removed ones.
+func locks(pid int, name string) []string {
 	fds := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(fds)
 	if err != nil {
@@ -86,7 +91,7 @@ func locks(pid int) []string {
 			continue
 		}
 		target = strings.TrimSuffix(target, " (deleted)")
-		if filepath.Base(target) == LockFile && filepath.IsAbs(target) {
+		if filepath.Base(target) == name && filepath.IsAbs(target) {
 			paths = append(paths, target)
 		}
 	}

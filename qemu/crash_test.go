@@ -171,7 +171,7 @@ func (w *world) restoreCrash(t *testing.T) {
 	if err := w.engine.CreateDisk(t.Context(), own, machine.Base{Path: frozen, Format: "qcow2"}, 64); err != nil {
 		t.Fatal(err)
 	}
-	spec, err := w.engine.restored(machine.Spec{ID: "x", Dir: w.path("machine"), Disk: own, Restore: image})
+	spec, _, err := w.engine.restored(machine.Spec{ID: "x", Dir: w.path("machine"), Disk: own, Restore: image})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Package qemu is the engine that runs machines as QEMU processes: with KVM
 // where that works, in software otherwise.
 //
-// It is not a network stack (the guest's is QEMU's own user-mode one for now), it
+// It is not a network stack (the guest's frames go to network.sock, see package network), it
 // does not know what is spoken on a machine's ports, and it makes no images.
 //
 // # A machine
@@ -14,6 +14,7 @@
 //	control.sock   port "control"
 //	files.sock     port "files"
 //	console.sock   the guest's serial console
+//	network.sock   frames of the guest's network (see machine.PortNetwork); QEMU listens again when it was closed
 //	console.log    what came from it, the last MiB (see [consoleLog])
 //	qemu.log       what QEMU itself said, the last MiB
 //	machine.json   see machine.Record; its hardware is a [Hardware]

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"holt/machine"
@@ -13,7 +14,10 @@ import (
 // its own, and a fork must find the address it had.
 const macAddress = "52:54:00:68:6f:6c"
 
-// networkArg is the addressing of QEMU's user-mode network: the guest, its gateway, its resolver.
+// networkMTU is what an Ethernet frame of the guest carries at most, bytes, as package netstack takes it.
+const networkMTU = 16 << 10
+
+// networkArg is the addressing of package netstack: the guest, its gateway, its resolver.
 const networkArg = machine.ArgNetwork + "=10.0.2.15/24,10.0.2.2,10.0.2.3"
 
 // Inherited file descriptors. Those of an [exec.Cmd]'s ExtraFiles begin at 3.
@@ -23,6 +27,7 @@ const (
 	fdControl
 	fdFiles
 	fdConsole
+	fdNetwork
 )
 
 // Names of sockets in a machine's directory, beside those of the ports.
@@ -67,7 +72,18 @@ func (v Verdict) hardware(spec machine.Spec) Hardware {
 	}
 	if spec.Network {
 		// No ROM: nobody boots from the network, and it would be part of a snapshot.
-		h.Devices = append(h.Devices, "virtio-net-pci,id=net,netdev=net,mac="+macAddress+",romfile=,addr=0x5")
+		h.Devices = append(h.Devices, fmt.Sprintf("%s,host_mtu=%d", plainNetwork, networkMTU))
+	}
+	return h
+}
+
+// plainNetwork is the network device of images from before there was a larger MTU.
+const plainNetwork = "virtio-net-pci,id=net,netdev=net,mac=" + macAddress + ",romfile=,addr=0x5"
+
+// asIn is the same hardware with the network device that an image has.
+func (h Hardware) asIn(was Hardware) Hardware {
+	if i := len(h.Devices) - 1; slices.Contains(was.Devices, plainNetwork) && strings.HasPrefix(h.Devices[i], plainNetwork) {
+		h.Devices = append(slices.Clone(h.Devices[:i]), plainNetwork)
 	}
 	return h
 }
@@ -124,7 +140,7 @@ func (h Hardware) arguments(spec machine.Spec) []string {
 		args = append(args, "-blockdev", blockdev(fileNode(fileOf(rootNode), spec.Disk)), "-blockdev", blockdev(diskNode(rootNode)))
 	}
 	if spec.Network {
-		args = append(args, "-netdev", "user,id=net,ipv6=off")
+		args = append(args, "-netdev", fmt.Sprintf("stream,id=net,server=on,addr.type=fd,addr.str=%d", fdNetwork))
 	}
 	for _, d := range h.Devices {
 		args = append(args, "-device", d)

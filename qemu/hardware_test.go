@@ -67,7 +67,7 @@ func TestRestoreElsewhere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := e.restored(machine.Spec{ID: "y", Dir: "/y", Restore: dir})
+		got, _, err := e.restored(machine.Spec{ID: "y", Dir: "/y", Restore: dir})
 		switch {
 		case what == "":
 			if err != nil || got.Kernel != "/k" || got.MemoryMB != 64 || got.ID != "y" {
@@ -80,5 +80,19 @@ func TestRestoreElsewhere(t *testing.T) {
 		case err == nil || !strings.Contains(err.Error(), what) || change != nil && holt.CodeOf(err) != holt.Unsupported:
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// TestFormerNetworkDevice: an image from before the network device had a larger MTU goes on with the device it had.
+func TestFormerNetworkDevice(t *testing.T) {
+	v := emulated(t, monitorWait).verdict
+	now := v.hardware(machine.Spec{CPUs: 1, MemoryMB: 64, Disk: "/d", Network: true})
+	was := now
+	was.Devices = append(slices.Clone(now.Devices[:len(now.Devices)-1]), plainNetwork)
+	if what := was.differs(now.asIn(was)); what != "" || was.differs(now) == "" || now.Devices[len(now.Devices)-1] == plainNetwork {
+		t.Errorf("%q, %q", what, now.Devices)
+	}
+	if other := v.hardware(machine.Spec{CPUs: 1, MemoryMB: 64, Disk: "/d"}); other.differs(other.asIn(was)) != "" {
+		t.Error("a machine without a network has got one")
 	}
 }

@@ -13,24 +13,26 @@ import (
 	"holt/machine"
 )
 
-// restored returns the spec of a machine that goes on from an image, or says why it cannot.
-func (e *Engine) restored(spec machine.Spec) (machine.Spec, error) {
+// restored returns the spec of a machine that goes on from an image and its hardware, or says why it cannot.
+func (e *Engine) restored(spec machine.Spec) (machine.Spec, Hardware, error) {
+	var hw Hardware
 	if !filepath.IsAbs(spec.Restore) {
-		return spec, holt.Errorf(holt.InvalidArgument, "machine image %q is not an absolute path", spec.Restore)
+		return spec, hw, holt.Errorf(holt.InvalidArgument, "machine image %q is not an absolute path", spec.Restore)
 	}
 	im, err := machine.ReadImage(spec.Restore)
 	if err != nil {
-		return spec, err
+		return spec, hw, err
 	}
 	if spec, err = spec.Restored(im); err != nil {
-		return spec, err
+		return spec, hw, err
 	}
 	var was Hardware
 	if err := json.Unmarshal(im.Hardware, &was); err != nil {
-		return spec, holt.Errorf(holt.Corrupt, "parse hardware of machine image: %w", err)
+		return spec, hw, holt.Errorf(holt.Corrupt, "parse hardware of machine image: %w", err)
 	}
-	if what := was.differs(e.verdict.hardware(spec)); what != "" {
-		return spec, holt.Errorf(holt.Unsupported, "the image in %s cannot be restored here: %s", spec.Restore, what).
+	hw = e.verdict.hardware(spec).asIn(was)
+	if what := was.differs(hw); what != "" {
+		return spec, hw, holt.Errorf(holt.Unsupported, "the image in %s cannot be restored here: %s", spec.Restore, what).
 			WithHint("a machine's memory goes on only where all that it sees is the same; its disk can be booted anywhere")
 	}
 	info, err := os.Stat(filepath.Join(spec.Restore, machine.MemoryFile))
@@ -38,9 +40,9 @@ func (e *Engine) restored(spec machine.Spec) (machine.Spec, error) {
 		err = holt.Errorf(holt.Corrupt, "it has %d bytes instead of %d MiB", info.Size(), spec.MemoryMB)
 	}
 	if err != nil {
-		return spec, fmt.Errorf("look at memory of machine image: %w", err)
+		return spec, hw, fmt.Errorf("look at memory of machine image: %w", err)
 	}
-	return spec, nil
+	return spec, hw, nil
 }
 
 // differs is a sentence that says what is not the same, or "".

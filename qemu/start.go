@@ -35,10 +35,13 @@ func environ() []string {
 // machine has been recorded, so a daemon that is killed meanwhile leaves a
 // process that has done nothing, and that Strays finds.
 func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machine, err error) {
+	var hw Hardware
 	if spec.Restore != "" {
-		if spec, err = e.restored(spec); err != nil {
+		if spec, hw, err = e.restored(spec); err != nil {
 			return nil, err
 		}
+	} else {
+		hw = e.verdict.hardware(spec)
 	}
 	if err := e.check(spec); err != nil {
 		return nil, err
@@ -59,7 +62,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 			g.undo()
 		}
 	}()
-	hw, booted := e.verdict.hardware(spec), spec
+	booted := spec
 	if booted.Initrd, err = g.holdInitrd(); err != nil {
 		return nil, err
 	}

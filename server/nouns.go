@@ -34,6 +34,7 @@ type Nouns struct {
 	Images         Images
 	Schedules      Schedules
 	Jobs           Jobs
+	Networks       Networks
 	Daemon         Daemon
 }
 
@@ -72,6 +73,15 @@ type Memory interface {
 	Pause(ctx context.Context, ref, key string) (holt.Computer, error)
 	// Resume goes on where it was paused. Resuming a running one changes nothing.
 	Resume(ctx context.Context, ref, key string) (holt.Computer, error)
+}
+
+// Networks are what computers may reach; Unsupported where they share the host's network.
+type Networks interface {
+	Get(ctx context.Context, ref string) (holt.NetworkPolicy, error)
+	// Set replaces the policy at once: what it does not permit any more is cut off. InvalidArgument: bad policy.
+	Set(ctx context.Context, ref string, policy holt.NetworkPolicy) (holt.NetworkPolicy, error)
+	// Traffic is what the computer has sent and received since it was made.
+	Traffic(ctx context.Context, ref string) (holt.NetworkTraffic, error)
 }
 
 // Moments are kept instants of computers. ref is an id, a name that only one

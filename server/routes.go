@@ -48,6 +48,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.computers(api)
 	s.idle(api)
 	s.moments(api)
+	s.networks(api)
 	s.runs(api)
 	s.terminals(api)
 	s.ports(api)

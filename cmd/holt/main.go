@@ -10,6 +10,7 @@ import (
 
 	"holt/cli"
 	"holt/computer"
+	"holt/network"
 )
 
 // release is what will be, or was, tagged.
@@ -17,8 +18,8 @@ const release = "0.1.0"
 
 func main() {
 	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, cli.Local{
-		Version:    version(),
-		Serve:      serve,
+		Version: version(),
+		Serve:   serve, Network: network.Serve,
 		Doctor:     examine,
 		Install:    install,
 		CheckShape: computer.CheckShape, BuildImage: buildImage, BootLater: bootLater,

@@ -35,6 +35,7 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 	d, err := daemon.Open(ctx, daemon.Config{
 		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
 		Archive:     daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
+		Network:     []string{"/proc/self/exe", cli.NetworkProcess},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log,
 		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays}, MomentCache: opt.MomentCache, Renew: opt.Renew,
 	})

@@ -53,6 +53,7 @@ type Memory struct {
 	firstNouns sync.Once // opens these, which have locks of their own, taken after mu
 	control    *db.DB
 	schedules  *schedule.Store
+	policies   map[holt.ComputerID]holt.NetworkPolicy
 }
 
 // answer is what a call with an idempotency key got.
@@ -73,6 +74,7 @@ func New(dir string) *Memory {
 		workspaces: map[holt.WorkspaceID]*holt.Workspace{},
 		trees:      map[holt.WorkspaceID]*workspace.Workspace{},
 		answers:    map[string]answer{},
+		policies:   map[holt.ComputerID]holt.NetworkPolicy{},
 	}
 }
 
@@ -82,7 +84,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Daemon: daemon{m},
 	}
 }
 
@@ -178,6 +180,9 @@ func (n computers) Create(_ context.Context, spec holt.ComputerSpec, key string)
 			Workspace: cmp.Or(spec.Workspace, spec.Name), CreatedAt: now, StartedAt: &now, BootMS: 1, IdleTimeout: spec.IdleTimeout.Or(holt.DefaultIdleTimeout),
 		}
 		if err := n.m.attach(c, spec.Workspace); err != nil {
+			return holt.Computer{}, err
+		}
+		if err := n.m.reach(c.ID, spec.Network, holt.NetworkPolicy{Egress: holt.EgressOpen}); err != nil {
 			return holt.Computer{}, err
 		}
 		n.m.computers[c.ID] = c

@@ -106,6 +106,9 @@ func (m *Memory) fork(c *holt.Computer, from holt.Moment, spec holt.ComputerFork
 			out.Computers = append(out.Computers, holt.ForkedComputer{Name: name, Error: holt.AsError(err)})
 			continue
 		}
+		if err := m.reach(child.ID, spec.Network, m.policies[c.ID]); err != nil {
+			return out, err
+		}
 		m.computers[child.ID] = &child
 		out.Computers = append(out.Computers, holt.ForkedComputer{ID: child.ID, Name: name})
 	}

@@ -1,0 +1,70 @@
+package netstack
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// What every machine sees: the same in each, so that a fork keeps its address.
+var (
+	Guest    = netip.MustParseAddr("10.0.2.15")
+	Gateway  = netip.MustParseAddr("10.0.2.2")
+	Resolver = netip.MustParseAddr("10.0.2.3")
+	inner    = netip.MustParsePrefix("10.0.2.0/24")
+)
+
+// notPublic are the networks of IANA's special-purpose registry (RFC 6890 and what updates it) that
+// are not globally reachable, with multicast and what is reserved: private ones, shared (carriers'),
+// loopback, link-local with the clouds' metadata address, documentation, benchmarks.
+var notPublic = parsePrefixes(
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+	"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+	"168.63.129.16/32", // Azure's metadata and control, which looks public
+)
+
+func parsePrefixes(all ...string) (out []netip.Prefix) {
+	for _, one := range all {
+		out = append(out, netip.MustParsePrefix(one))
+	}
+	return out
+}
+
+func within(ip netip.Addr, nets []netip.Prefix) bool {
+	return slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(ip) })
+}
+
+// hostAddresses are the host's own, which may be public: what listens there trusts who is on the host.
+type hostAddresses struct {
+	mu   sync.Mutex
+	read time.Time
+	own  []netip.Prefix
+}
+
+// hostFresh is for how long they are believed.
+const hostFresh = 2 * time.Second
+
+// contain tells whether an address is the host's. If it cannot be known, it is.
+func (h *hostAddresses) contain(ip netip.Addr) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.read) > hostFresh {
+		all, err := net.InterfaceAddrs()
+		if err != nil {
+			return true
+		}
+		h.own, h.read = h.own[:0], time.Now()
+		for _, a := range all {
+			if n, ok := a.(*net.IPNet); ok {
+				if one, ok := netip.AddrFromSlice(n.IP); ok {
+					one = one.Unmap()
+					h.own = append(h.own, netip.PrefixFrom(one, one.BitLen()))
+				}
+			}
+		}
+	}
+	return within(ip, h.own)
+}

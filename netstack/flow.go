@@ -1,0 +1,230 @@
+package netstack
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const dialLimit = 75 * time.Second // as long as anybody waits for a connection
+
+var (
+	errNotAllowed = errors.New("this computer's network policy does not allow it")
+	errTooMany    = errors.New("this computer has too many connections")
+)
+
+// flow is a connection or an exchange of datagrams with somebody outside.
+type flow struct {
+	to    netip.AddrPort // as the guest has it
+	count *counter
+	last  atomicTime // datagrams: when one came
+
+	mu    sync.Mutex
+	name  string // by which the guest means it, where that was heard
+	ended bool
+	ends  []func()
+}
+
+// reset ends it at once, on all sides.
+func (f *flow) reset() {
+	f.mu.Lock()
+	ends := f.ends
+	f.ended, f.ends = true, nil
+	f.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+}
+
+// onReset says what else to do to end it.
+func (f *flow) onReset(end func()) {
+	f.mu.Lock()
+	ended := f.ended
+	if !ended {
+		f.ends = append(f.ends, end)
+	}
+	f.mu.Unlock()
+	if ended {
+		end()
+	}
+}
+
+func (f *flow) says(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.name = name
+}
+
+func (f *flow) said() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.name
+}
+
+// Kinds of places, of which there are maxFlows each.
+const (
+	inward    = iota // connections of the guest, that end here
+	outward          // connections to elsewhere
+	datagrams        // exchanges of datagrams
+	kinds
+)
+
+// flows are those that are open.
+type flows struct {
+	mu     sync.Mutex
+	open   map[*flow]struct{}
+	places [kinds]int // taken
+	ended  bool
+	work   sync.WaitGroup
+}
+
+// enter takes a place; false: there is none.
+func (f *flows) enter(kind int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended || f.places[kind] >= maxFlows {
+		return false
+	}
+	f.places[kind]++
+	f.work.Add(1)
+	return true
+}
+
+func (f *flows) leave(kind int) {
+	f.mu.Lock()
+	f.places[kind]--
+	f.mu.Unlock()
+	f.work.Done()
+}
+
+func (f *flows) taken(kind int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.places[kind]
+}
+
+// add shows a flow to who ends them, and returns what takes it away again.
+func (f *flows) add(one *flow) (remove func()) {
+	f.mu.Lock()
+	if f.open == nil {
+		f.open = map[*flow]struct{}{}
+	}
+	f.open[one] = struct{}{}
+	ended := f.ended
+	f.mu.Unlock()
+	if ended {
+		one.reset()
+	}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.open, one)
+	}
+}
+
+func (f *flows) list() (all []*flow) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for one := range f.open {
+		all = append(all, one)
+	}
+	return all
+}
+
+// end resets the flows that a condition is true of.
+func (f *flows) end(which func(*flow) bool) {
+	for _, one := range f.list() {
+		if which(one) {
+			one.reset()
+		}
+	}
+}
+
+func (f *flows) wait() {
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	f.end(func(*flow) bool { return true })
+	f.work.Wait()
+}
+
+// outside is a connection to a destination, which is counted, and cut when the policy does not permit it any more.
+type outside struct {
+	*net.TCPConn
+	flow     *flow
+	leave    func()
+	answered atomic.Bool // something has come from there
+}
+
+func (o *outside) Read(b []byte) (int, error) {
+	n, err := o.TCPConn.Read(b)
+	if n > 0 {
+		o.answered.Store(true)
+	}
+	o.flow.count.received.Add(int64(n))
+	return n, err
+}
+
+func (o *outside) Write(b []byte) (int, error) {
+	n, err := o.TCPConn.Write(b)
+	o.flow.count.sent.Add(int64(n))
+	return n, err
+}
+
+func (o *outside) abort() {
+	o.SetLinger(0)
+	o.TCPConn.Close()
+}
+
+func (o *outside) Close() error {
+	err := o.TCPConn.Close()
+	o.leave()
+	return err
+}
+
+// open connects to a destination, if the policy permits it; name is that by which it is meant, or "".
+func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string) (*outside, error) {
+	destination := name
+	if destination == "" {
+		destination = s.destination(to)
+	}
+	place, ok := s.target(to)
+	if !ok {
+		s.count.refuse(destination)
+		return nil, errNotAllowed
+	}
+	if !s.flows.enter(outward) {
+		s.count.refuse(destination)
+		return nil, errTooMany
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp4", place.String())
+	if err != nil {
+		s.flows.leave(outward)
+		return nil, err
+	}
+	f := &flow{to: to, name: name, count: s.count.opens(destination)}
+	out := &outside{TCPConn: c.(*net.TCPConn), flow: f}
+	f.onReset(out.abort)
+	remove := s.flows.add(f)
+	out.leave = sync.OnceFunc(func() { remove(); f.count.open.Add(-1); s.flows.leave(outward) })
+	if !s.allows(f) { // the policy has changed meanwhile
+		f.reset()
+		out.Close()
+		return nil, errNotAllowed
+	}
+	return out, nil
+}
+
+// silent tells whether nobody has answered, so that nothing is known.
+func silent(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT)
+}

@@ -1,0 +1,151 @@
+package netstack
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+)
+
+const (
+	// MTU of the link. There is no wire: what is longer than Ethernet's 1500 costs less by the byte.
+	MTU = 16 << 10
+
+	maxFrame   = header.EthernetMinimumSize + MTU
+	sendQueue  = 512 // frames; TCP sends again what finds it full
+	linkBuffer = 256 << 10
+	ourMAC     = tcpip.LinkAddress("\x52\x55\x0a\x00\x02\x02")
+)
+
+// Attach serves a machine's end of the link until it ends, ctx does or a frame is not one.
+func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
+	s.attached.Lock()
+	defer s.attached.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	s.link.Drain() // what was meant for a former one
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		cancel(send(ctx, conn, s.link))
+	}()
+	err := receive(conn, s.link, admitted)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	cancel(err)
+	<-sent
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// send writes what the stack has for the guest.
+func send(ctx context.Context, conn net.Conn, link *channel.Endpoint) error {
+	w := bufio.NewWriterSize(conn, linkBuffer)
+	for {
+		pkt := link.Read()
+		if pkt == nil {
+			if err := w.Flush(); err != nil {
+				return fmt.Errorf("write frames: %w", err)
+			}
+			if pkt = link.ReadContext(ctx); pkt == nil {
+				return nil
+			}
+		}
+		err := writeFrame(w, pkt)
+		pkt.DecRef()
+		if err != nil {
+			return fmt.Errorf("write frame: %w", err)
+		}
+	}
+}
+
+func writeFrame(w *bufio.Writer, pkt *stack.PacketBuffer) error {
+	var length [4]byte
+	binary.BigEndian.PutUint32(length[:], uint32(pkt.Size()))
+	if _, err := w.Write(length[:]); err != nil {
+		return err
+	}
+	for _, part := range pkt.AsSlices() {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receive gives a stack the frames that come and are admitted.
+func receive(conn io.Reader, link *channel.Endpoint, admitted func([]byte) bool) error {
+	r := bufio.NewReaderSize(conn, linkBuffer)
+	var length [4]byte
+	for {
+		if _, err := io.ReadFull(r, length[:]); err != nil {
+			return err
+		}
+		n := binary.BigEndian.Uint32(length[:])
+		if n > maxStreamFrame {
+			return fmt.Errorf("a frame of %d bytes", n)
+		}
+		if n > maxFrame {
+			if _, err := r.Discard(int(n)); err != nil {
+				return err
+			}
+			continue
+		}
+		frame := make([]byte, n)
+		if _, err := io.ReadFull(r, frame); err != nil {
+			return err
+		}
+		if admitted(frame) {
+			pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(frame)})
+			link.InjectInbound(0, pkt)
+			pkt.DecRef()
+		}
+	}
+}
+
+// maxStreamFrame is what QEMU sends at most (NET_BUFSIZE): more is no frame, and the stream is out of step.
+const maxStreamFrame = 4096 + 65536
+
+// admitted tells whether the stack should see a frame: ARP of the guest to somebody here (an answer is
+// what a stack needs that met its guest in the middle of things, after a fork), or IPv4 from the guest's address. Pings are answered for who is here alone; to answer for all the
+// world, as the stack would, would be a lie.
+func admitted(frame []byte) bool {
+	if len(frame) < header.EthernetMinimumSize {
+		return false
+	}
+	eth, rest := header.Ethernet(frame), frame[header.EthernetMinimumSize:]
+	switch eth.Type() {
+	case header.ARPProtocolNumber:
+		arp := header.ARP(rest)
+		return len(rest) >= header.ARPSize && arp.IsValid() && (arp.Op() == header.ARPRequest || arp.Op() == header.ARPReply) &&
+			tcpip.AddrFrom4Slice(arp.ProtocolAddressSender()) == addressOf(Guest) && here(tcpip.AddrFrom4Slice(arp.ProtocolAddressTarget()))
+	case header.IPv4ProtocolNumber:
+		ip := header.IPv4(rest)
+		if !ip.IsValid(len(rest)) || ip.SourceAddress() != addressOf(Guest) {
+			return false
+		}
+		switch ip.TransportProtocol() {
+		case header.TCPProtocolNumber, header.UDPProtocolNumber:
+			return true
+		case header.ICMPv4ProtocolNumber:
+			return here(ip.DestinationAddress())
+		}
+	}
+	return false
+}
+
+func here(a tcpip.Address) bool { return a == addressOf(Gateway) || a == addressOf(Resolver) }

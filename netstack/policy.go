@@ -1,0 +1,186 @@
+package netstack
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"holt"
+)
+
+// Names that the resolver answers for itself.
+const (
+	InternalName = "holt.internal"      // this computer's own API
+	HostName     = "host.holt.internal" // the host's loopback, as far as it is granted
+	ProxyName    = "proxy.holt.internal"
+)
+
+// Ports of the gateway that answer themselves.
+const (
+	InternalPort = 80
+	ProxyPort    = 3128
+)
+
+const maxAllow = 256 // entries of a policy
+
+// Policy is a computer's, ready to be asked.
+type Policy struct {
+	egress  holt.Egress
+	domains []domain
+	nets    []network
+	host    []uint16         // ports of the host's loopback
+	reach   []netip.AddrPort // see WithReach
+}
+
+type domain struct {
+	name  string // without the star
+	below bool   // it stands for all below it, not for itself
+	port  uint16 // 0: all
+}
+
+type network struct {
+	netip.Prefix
+	port uint16 // 0: all
+}
+
+// ParsePolicy reads a policy. Errors: InvalidArgument.
+func ParsePolicy(p holt.NetworkPolicy) (*Policy, error) {
+	out := &Policy{egress: p.Egress}
+	switch p.Egress {
+	case holt.EgressOpen, holt.EgressAllow, holt.EgressOff:
+	default:
+		return nil, holt.Errorf(holt.InvalidArgument, "egress %q is none of open, allow, off", clip(string(p.Egress)))
+	}
+	if len(p.Allow) > maxAllow {
+		return nil, holt.Errorf(holt.InvalidArgument, "a policy has at most %d entries", maxAllow)
+	}
+	for _, entry := range p.Allow {
+		if err := out.add(entry); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (p *Policy) add(entry string) error {
+	bad := func(why string) error {
+		return holt.Errorf(holt.InvalidArgument, "allowed %q: %s", clip(entry), why).
+			WithHint("an entry is a domain, *.domain, an IPv4 address or network, each with :PORT or without; or host.holt.internal:PORT")
+	}
+	place, port := entry, uint16(0)
+	if before, after, ok := strings.Cut(entry, ":"); ok {
+		n, err := strconv.ParseUint(after, 10, 16)
+		if err != nil || n == 0 {
+			return bad("its port is no number from 1 to 65535; addresses are IPv4, the only protocol of computers' networks")
+		}
+		place, port = before, uint16(n)
+	}
+	if ip, err := netip.ParseAddr(place); err == nil {
+		place = netip.PrefixFrom(ip, ip.BitLen()).String()
+	}
+	if strings.Contains(place, "/") {
+		n, err := netip.ParsePrefix(place)
+		switch {
+		case err != nil || !n.Addr().Is4():
+			return bad("it is no IPv4 network")
+		case n.Masked() != n:
+			return bad("its address is not that of the network, which is " + n.Masked().String())
+		case n.Overlaps(netip.MustParsePrefix("127.0.0.0/8")) && n.Bits() >= 8:
+			return bad("the host's loopback is granted by port: host.holt.internal:PORT")
+		}
+		p.nets = append(p.nets, network{n, port})
+		return nil
+	}
+	name, below := strings.CutPrefix(place, "*.")
+	name, ok := canonical(name)
+	switch {
+	case !ok:
+		return bad("it is no domain")
+	case name == HostName && !below:
+		if port == 0 {
+			return bad("the port is missing")
+		}
+		if port == InternalPort || port == ProxyPort {
+			return bad("that port of its address is holt's own; the host's service can be reached at another only")
+		}
+		p.host = append(p.host, port)
+	default:
+		p.domains = append(p.domains, domain{name, below, port})
+	}
+	return nil
+}
+
+// clip shortens what somebody else wrote, for a message.
+func clip(s string) string {
+	if len(s) > 100 {
+		return s[:100] + "…"
+	}
+	return s
+}
+
+// canonical is a domain name in lower case without the last dot, if it is one (RFC 1123; an underscore
+// is what service names begin with, RFC 2782).
+func canonical(name string) (string, bool) {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	if name == "" || len(name) > 253 {
+		return "", false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return "", false
+		}
+		for i := range len(label) {
+			switch c := label[i]; {
+			case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
+			default:
+				return "", false
+			}
+		}
+	}
+	return name, true
+}
+
+func (d domain) matches(name string) bool {
+	if !d.below {
+		return name == d.name
+	}
+	rest, ok := strings.CutSuffix(name, d.name)
+	return ok && strings.HasSuffix(rest, ".") && len(rest) > 1
+}
+
+// Name tells whether a name may be asked for, which is canonical.
+func (p *Policy) name(name string) bool {
+	switch p.egress {
+	case holt.EgressOpen:
+		return true
+	case holt.EgressAllow:
+		return slices.ContainsFunc(p.domains, func(d domain) bool { return d.matches(name) })
+	}
+	return false
+}
+
+// granted tells whether an address was named itself, at some port (port 0) or this one.
+func (p *Policy) granted(ip netip.Addr, port uint16) bool {
+	return p.egress != holt.EgressOff && slices.ContainsFunc(p.nets, func(n network) bool {
+		return n.Contains(ip) && (n.port == 0 || port == 0 || n.port == port)
+	})
+}
+
+// permits tells whether an address that is public may be reached, by names that stood for it.
+func (p *Policy) permits(port uint16, names []string) bool {
+	switch p.egress {
+	case holt.EgressOpen:
+		return true
+	case holt.EgressAllow:
+		return slices.ContainsFunc(p.domains, func(d domain) bool {
+			return (d.port == 0 || d.port == port) && slices.ContainsFunc(names, d.matches)
+		})
+	}
+	return false
+}
+
+// onHost tells whether a port of the host's loopback is granted.
+func (p *Policy) onHost(port uint16) bool {
+	return p.egress != holt.EgressOff && slices.Contains(p.host, port)
+}

@@ -1,0 +1,255 @@
+package netstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+)
+
+const (
+	maxQueries  = 64              // that are asked elsewhere at once
+	maxAskers   = 64              // connections to the resolver
+	maxAnswers  = 64              // addresses of one name
+	askLimit    = 5 * time.Second // of one upstream
+	maxUpstream = 3               // as many as a resolv.conf(5) has
+	edeFiltered = dns.ExtendedErrorCodeFiltered
+	edeBlocked  = dns.ExtendedErrorCodeBlocked
+	ownTTL      = 60 // seconds
+)
+
+// resolver answers the guest's questions for names, as far as its policy goes.
+type resolver struct {
+	s         *Stack
+	upstreams []string
+	asking    chan struct{}
+	servers   []*dns.Server
+	done      chan error
+}
+
+func (s *Stack) serveNames(upstreams []string) (*resolver, error) {
+	r := &resolver{s: s, upstreams: upstreams, asking: make(chan struct{}, maxQueries), done: make(chan error, 2)}
+	at := tcpip.FullAddress{NIC: nic, Addr: addressOf(Resolver), Port: 53}
+	packets, err := gonet.DialUDP(s.ip, &at, nil, ipv4.ProtocolNumber)
+	if err != nil {
+		return nil, fmt.Errorf("listen for names: %w", err)
+	}
+	streams, err := gonet.ListenTCP(s.ip, at, ipv4.ProtocolNumber)
+	if err != nil {
+		packets.Close()
+		return nil, fmt.Errorf("listen for names: %w", err)
+	}
+	handler := dns.HandlerFunc(r.serve)
+	r.servers = []*dns.Server{
+		{PacketConn: deaf{packets, s.ctx}, Handler: handler},
+		{Listener: &limited{Listener: streams, places: make(chan struct{}, maxAskers)}, Handler: handler, ReadTimeout: askLimit, MaxTCPQueries: maxQueries},
+	}
+	for _, one := range r.servers {
+		up := make(chan struct{})
+		one.NotifyStartedFunc = func() { close(up) }
+		go func() { r.done <- one.ActivateAndServe() }()
+		<-up
+	}
+	return r, nil
+}
+
+// deaf does not hear that a guest would not have an answer (ICMP): a server would end of that.
+type deaf struct {
+	net.PacketConn
+	ctx context.Context
+}
+
+func (d deaf) ReadFrom(b []byte) (int, net.Addr, error) {
+	for {
+		n, from, err := d.PacketConn.ReadFrom(b)
+		var slow net.Error
+		if err == nil || d.ctx.Err() != nil || errors.As(err, &slow) && slow.Timeout() {
+			return n, from, err
+		}
+	}
+}
+
+// limited is a listener that has so many connections at once; others wait, as far as its backlog goes.
+type limited struct {
+	net.Listener
+	places chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	l.places <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.places
+		return nil, err
+	}
+	return &placed{c, sync.OnceFunc(func() { <-l.places })}, nil
+}
+
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+func (p *placed) Close() error {
+	defer p.leave()
+	return p.Conn.Close()
+}
+
+func (r *resolver) close() {
+	for _, one := range r.servers {
+		one.Shutdown()
+		<-r.done
+	}
+}
+
+// serve answers one message.
+func (r *resolver) serve(w dns.ResponseWriter, q *dns.Msg) {
+	ctx, cancel := context.WithTimeout(r.s.ctx, maxUpstream*askLimit)
+	defer cancel()
+	a := r.answer(ctx, q)
+	if a == nil {
+		return
+	}
+	size := dns.MinMsgSize
+	if o := q.IsEdns0(); o != nil {
+		size = int(max(o.UDPSize(), dns.MinMsgSize))
+	}
+	if _, stream := w.RemoteAddr().(*net.TCPAddr); stream {
+		size = dns.MaxMsgSize
+	}
+	a.Truncate(size)
+	w.WriteMsg(a)
+}
+
+// answer is what the guest is told. A nil one is none: it asks again.
+func (r *resolver) answer(ctx context.Context, q *dns.Msg) *dns.Msg {
+	if q.Response || q.Opcode != dns.OpcodeQuery || len(q.Question) != 1 || q.Question[0].Qclass != dns.ClassINET {
+		return refuse(q, dns.RcodeRefused, nil)
+	}
+	ask := q.Question[0]
+	name, ok := canonical(ask.Name)
+	p := r.s.policy.Load()
+	switch {
+	case name == InternalName || name == HostName || name == ProxyName:
+		return own(q, ask)
+	case !ok && ask.Name != ".":
+		return refuse(q, dns.RcodeNameError, nil)
+	case !p.name(name):
+		r.s.count.refuse(name)
+		return refuse(q, dns.RcodeNameError, explained(edeBlocked, "this computer's network policy does not allow "+name))
+	case ask.Qtype == dns.TypeAAAA: // the network has no IPv6
+		return refuse(q, dns.RcodeSuccess, nil)
+	}
+	select {
+	case r.asking <- struct{}{}:
+		defer func() { <-r.asking }()
+	default:
+		return nil
+	}
+	a, err := r.ask(ctx, ask)
+	if err != nil {
+		return refuse(q, dns.RcodeServerFailure, explained(dns.ExtendedErrorCodeNetworkError, "the host's resolvers do not answer"))
+	}
+	code := a.Rcode
+	a.SetReply(q) // keeps the answers, takes the id and the question
+	a.Rcode, a.RecursionAvailable = code, true
+	return r.sift(q, a, name)
+}
+
+// ask asks the upstreams, one after the other.
+func (r *resolver) ask(ctx context.Context, ask dns.Question) (*dns.Msg, error) {
+	servers := r.upstreams
+	if len(servers) == 0 {
+		c, err := dns.ClientConfigFromFile("/etc/resolv.conf")
+		if err != nil {
+			return nil, fmt.Errorf("read the host's resolvers: %w", err)
+		}
+		for _, s := range c.Servers[:min(len(c.Servers), maxUpstream)] {
+			servers = append(servers, net.JoinHostPort(s, c.Port))
+		}
+	}
+	m := new(dns.Msg)
+	m.SetQuestion(dns.Fqdn(ask.Name), ask.Qtype)
+	m.SetEdns0(1232, false)
+	err := errors.New("the host has no resolvers")
+	for _, server := range servers {
+		var a *dns.Msg
+		a, _, err = (&dns.Client{Timeout: askLimit}).ExchangeContext(ctx, m, server)
+		if err == nil && a.Truncated {
+			a, _, err = (&dns.Client{Net: "tcp", Timeout: askLimit}).ExchangeContext(ctx, m, server)
+		}
+		if err == nil && a.Rcode != dns.RcodeServerFailure && a.Rcode != dns.RcodeRefused {
+			return a, nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s said %s", server, dns.RcodeToString[a.Rcode])
+		}
+	}
+	return nil, err
+}
+
+// sift takes from an answer the addresses that the guest may not reach, and remembers the others.
+func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
+	p, kept, taken, addresses := r.s.policy.Load(), a.Answer[:0], false, 0
+	for _, rr := range a.Answer {
+		switch rr := rr.(type) {
+		case *dns.AAAA:
+			continue
+		case *dns.A:
+			ip, ok := netip.AddrFromSlice(rr.A.To4())
+			if !ok || !r.s.reachable(p, ip, 0) && !p.granted(ip, 0) {
+				taken = true
+				continue
+			}
+			if addresses++; addresses > maxAnswers {
+				continue
+			}
+			r.s.names.note(name, ip, time.Duration(rr.Hdr.Ttl)*time.Second)
+		case *dns.SVCB, *dns.HTTPS: // hints of addresses, and keys that hide the name which is asked for
+			continue
+		}
+		kept = append(kept, rr)
+	}
+	if taken && len(kept) == 0 {
+		r.s.count.refuse(name)
+		return refuse(q, dns.RcodeNameError, explained(edeFiltered, name+" stands for an address of the host's or a private network, which this computer's network policy does not allow"))
+	}
+	a.Answer, a.Ns, a.Extra = kept, nil, nil
+	return a
+}
+
+// own answers for the names of this network.
+func own(q *dns.Msg, ask dns.Question) *dns.Msg {
+	a := refuse(q, dns.RcodeSuccess, nil)
+	if ask.Qtype == dns.TypeA || ask.Qtype == dns.TypeANY {
+		a.Answer = []dns.RR{&dns.A{
+			Hdr: dns.RR_Header{Name: ask.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ownTTL},
+			A:   Gateway.AsSlice(),
+		}}
+	}
+	return a
+}
+
+// refuse is an answer without any. Why is said to those that ask for such (RFC 8914).
+func refuse(q *dns.Msg, code int, why *dns.EDNS0_EDE) *dns.Msg {
+	a := new(dns.Msg)
+	a.SetRcode(q, code)
+	a.RecursionAvailable = true
+	if o := q.IsEdns0(); o != nil && why != nil {
+		a.SetEdns0(1232, false)
+		a.IsEdns0().Option = append(a.IsEdns0().Option, why)
+	}
+	return a
+}
+
+func explained(code uint16, text string) *dns.EDNS0_EDE {
+	return &dns.EDNS0_EDE{InfoCode: code, ExtraText: text}
+}

@@ -1,0 +1,195 @@
+package netstack
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
+	"gvisor.dev/gvisor/pkg/tcpip/link/ethernet"
+	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"holt"
+)
+
+const (
+	maxFlows  = 1024      // connections of a guest, those that are opened for it, and flows of datagrams
+	maxDials  = 128       // connections that are being opened
+	maxBuffer = 256 << 10 // bytes that a connection holds in each direction
+	fewBuffer = 16 << 10  // of those beyond wideFlows
+	wideFlows = 128
+	nic       = tcpip.NICID(1)
+)
+
+// Stack is the network of one computer.
+type Stack struct {
+	log      *slog.Logger
+	ip       *stack.Stack
+	link     *channel.Endpoint
+	attached sync.Mutex // held while a machine is
+	policy   atomic.Pointer[Policy]
+	names    names
+	host     hostAddresses
+	count    counters
+	flows    flows
+	resolver *resolver
+	secrets  atomic.Pointer[Secrets]
+	internal http.Handler
+	minter   *minter // nil: no CA
+	web      web
+	ctx      context.Context
+	cancel   context.CancelFunc
+}
+
+// Options of a stack.
+type Options struct {
+	Log       *slog.Logger
+	Upstreams []string // resolvers, as host:port; none: those of the host's resolv.conf(5)
+	// Internal answers at http://holt.internal/. Without it there is /ca.pem alone, the certificate of CA.
+	Internal http.Handler
+	// CA signs, in the proxy, for hosts that have a secret ([NewCA]). Without it they are refused there.
+	CA tls.Certificate
+	// Roots are those that the proxy trusts; nil: the host's.
+	Roots *x509.CertPool
+}
+
+// New returns a stack. It refuses everything until it has a policy.
+func New(o Options) (*Stack, error) {
+	s := &Stack{log: o.Log, link: channel.New(sendQueue, maxFrame, ourMAC), internal: o.Internal}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.policy.Store(&Policy{egress: holt.EgressOff})
+	s.secrets.Store(&Secrets{})
+	s.ip = stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4},
+	})
+	if err := s.configure(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	err := s.serveWeb(o)
+	if err == nil {
+		s.resolver, err = s.serveNames(o.Upstreams)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stack) configure() error {
+	said := func(err tcpip.Error, what string) error {
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s: %s", what, err)
+	}
+	if err := said(s.ip.CreateNIC(nic, ethernet.New(s.link)), "make interface"); err != nil {
+		return err
+	}
+	for _, a := range []netip.Addr{Gateway, Resolver} {
+		err := s.ip.AddProtocolAddress(nic, tcpip.ProtocolAddress{
+			Protocol:          ipv4.ProtocolNumber,
+			AddressWithPrefix: tcpip.AddressWithPrefix{Address: addressOf(a), PrefixLen: inner.Bits()},
+		}, stack.AddressProperties{})
+		if err := said(err, "add address"); err != nil {
+			return err
+		}
+	}
+	// It takes what is for anybody, and answers in their names.
+	if err := said(s.ip.SetPromiscuousMode(nic, true), "take all packets"); err != nil {
+		return err
+	}
+	if err := said(s.ip.SetSpoofing(nic, true), "answer as all"); err != nil {
+		return err
+	}
+	s.ip.SetRouteTable([]tcpip.Route{{Destination: tcpip.AddressWithPrefix{Address: addressOf(inner.Addr()), PrefixLen: inner.Bits()}.Subnet(), NIC: nic}})
+	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: maxBuffer / 2, Max: maxBuffer}
+	transmit := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: maxBuffer / 2, Max: maxBuffer}
+	sack := tcpip.TCPSACKEnabled(true)
+	for _, o := range []tcpip.SettableTransportProtocolOption{&receive, &transmit, &sack} {
+		if err := said(s.ip.SetTransportProtocolOption(tcp.ProtocolNumber, o), "bound buffers"); err != nil {
+			return err
+		}
+	}
+	forward := tcp.NewForwarder(s.ip, maxBuffer, maxDials, s.connect)
+	s.ip.SetTransportProtocolHandler(tcp.ProtocolNumber, forward.HandlePacket)
+	s.ip.SetTransportProtocolHandler(udp.ProtocolNumber, s.forwards(udp.NewForwarder(s.ip, s.datagram)))
+	return nil
+}
+
+// SetPolicy replaces the policy at once; what it does not permit any more is cut off.
+func (s *Stack) SetPolicy(p *Policy) {
+	s.policy.Store(p)
+	s.flows.end(func(f *flow) bool { return !s.allows(f) })
+}
+
+// SetSecrets replaces the secrets that the proxy adds; what was begun with others goes on.
+func (s *Stack) SetSecrets(all *Secrets) { s.secrets.Store(all) }
+
+// allows tells whether a flow may go on.
+func (s *Stack) allows(f *flow) bool {
+	_, ok := s.target(f.to)
+	name := f.said()
+	return ok && (name == "" || !s.byName(f.to) || s.policy.Load().permits(f.to.Port(), []string{name}))
+}
+
+// byName tells whether an address may be reached only for a name that it stands for, which it may
+// share with others: then what is said there counts as well.
+func (s *Stack) byName(to netip.AddrPort) bool {
+	p := s.policy.Load()
+	return p.egress == holt.EgressAllow && !inner.Contains(to.Addr()) && !p.granted(to.Addr(), to.Port())
+}
+
+// target says where on the host what is meant for an address and port of the guest's
+// world goes to, and whether it may.
+func (s *Stack) target(to netip.AddrPort) (netip.AddrPort, bool) {
+	p, ip := s.policy.Load(), to.Addr()
+	if inner.Contains(ip) {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.Port()), ip == Gateway && p.onHost(to.Port())
+	}
+	if p.granted(ip, to.Port()) {
+		return to, true
+	}
+	return to, s.reachable(p, ip, to.Port()) && p.permits(to.Port(), s.names.of(ip))
+}
+
+// public tells whether an address is one of the internet, and not the host's.
+func (s *Stack) public(ip netip.Addr) bool {
+	return ip.Is4() && !within(ip, notPublic) && !s.host.contain(ip)
+}
+
+// Close ends everything.
+func (s *Stack) Close() {
+	s.cancel()
+	s.flows.end(func(*flow) bool { return true })
+	s.web.close()
+	if s.resolver != nil {
+		s.resolver.close()
+	}
+	s.ip.Close()
+	s.link.Close()
+	s.flows.wait()
+	s.ip.Wait()
+}
+
+func addressOf(a netip.Addr) tcpip.Address { return tcpip.AddrFrom4(a.As4()) }
+
+// addrOf is an address that the stack says.
+func addrOf(a tcpip.Address) netip.Addr {
+	out, _ := netip.AddrFromSlice(a.AsSlice())
+	return out
+}

@@ -1,0 +1,246 @@
+package netstack
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	headerLimit   = 30 * time.Second // for a request's header, and TLS before it
+	keepWeb       = 2 * time.Minute  // an idle connection
+	maxHeader     = 64 << 10         // bytes, of a request
+	maxAnswerHead = 256 << 10        // bytes, of an answer
+)
+
+// web is what of HTTP is spoken here: the proxy, holt.internal, and requests to addresses that count
+// only for their names. One server has all their connections; what each is for stands in its arrival.
+type web struct {
+	server    *http.Server
+	coming    chan net.Conn
+	done      chan struct{}
+	ended     chan struct{}
+	transport *http.Transport
+	forward   *httputil.ReverseProxy
+}
+
+// arrival is a connection of the guest with what answers it.
+type arrival struct {
+	half
+	handler http.Handler
+	out     *outside // one that is open already to where its requests go, or nil
+	taken   atomic.Bool
+}
+
+func (a *arrival) Close() error {
+	if a.out != nil && a.taken.CompareAndSwap(false, true) {
+		a.out.Close()
+	}
+	return a.half.Close()
+}
+
+type arrivalKey struct{}
+
+func (s *Stack) serveWeb(o Options) error {
+	if s.internal == nil {
+		s.internal = authority(o.CA.Certificate)
+	}
+	if len(o.CA.Certificate) > 0 {
+		var err error
+		if s.minter, err = newMinter(o.CA); err != nil {
+			return fmt.Errorf("read the CA: %w", err)
+		}
+	}
+	w := &s.web
+	w.coming, w.done, w.ended = make(chan net.Conn), make(chan struct{}), make(chan struct{})
+	w.transport = s.newTransport(o)
+	quiet := log.New(io.Discard, "", 0)
+	w.forward = &httputil.ReverseProxy{
+		Rewrite: rewrite, Transport: w.transport, FlushInterval: -1, ErrorLog: quiet,
+		ErrorHandler: explain, ModifyResponse: mask,
+	}
+	w.server = &http.Server{
+		ReadHeaderTimeout: headerLimit, IdleTimeout: keepWeb, MaxHeaderBytes: maxHeader, ErrorLog: quiet,
+		BaseContext: func(net.Listener) context.Context { return s.ctx },
+		ConnContext: arrived,
+		Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			r.Context().Value(arrivalKey{}).(*arrival).handler.ServeHTTP(out, r)
+		}),
+	}
+	go func() {
+		defer close(w.ended)
+		w.server.Serve(w)
+	}()
+	return nil
+}
+
+// arrived notes a connection's arrival in what its requests carry with them.
+func arrived(ctx context.Context, c net.Conn) context.Context {
+	if through, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = through.NetConn()
+	}
+	return context.WithValue(ctx, arrivalKey{}, c)
+}
+
+// serve gives a connection to the server.
+func (w *web) serve(c net.Conn) {
+	select {
+	case w.coming <- c:
+	case <-w.done:
+		c.Close()
+	}
+}
+
+// Accept, Close and Addr make it a net.Listener.
+func (w *web) Accept() (net.Conn, error) {
+	select {
+	case c := <-w.coming:
+		return c, nil
+	case <-w.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (w *web) Close() error   { return nil }
+func (w *web) Addr() net.Addr { return &net.TCPAddr{IP: Gateway.AsSlice()} }
+
+func (w *web) close() {
+	if w.server == nil {
+		return
+	}
+	close(w.done)
+	w.server.Close()
+	<-w.ended
+	w.transport.CloseIdleConnections()
+}
+
+// own is what answers at a port of this network's own, or nil.
+func (s *Stack) own(to netip.AddrPort) http.Handler {
+	switch {
+	case to.Addr() != Gateway:
+		return nil
+	case to.Port() == InternalPort:
+		return s.internal
+	case to.Port() == ProxyPort:
+		return http.HandlerFunc(s.proxy)
+	}
+	return nil
+}
+
+// authority answers with a CA's certificate, and nothing else.
+func authority(chain [][]byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/ca.pem" || len(chain) == 0 {
+			http.Error(w, "holt.internal has nothing there", http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-pem-file")
+		pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: chain[0]})
+	})
+}
+
+// transparent passes requests on to where the guest opened a connection to, each if the policy permits
+// the host that it names.
+func (s *Stack) transparent(in half, out *outside) {
+	out.SetReadDeadline(time.Time{})
+	to := out.flow.to
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, ok := canonical(hostOf(r.Host))
+		if !ok || r.Method == http.MethodConnect || !s.policy.Load().permits(to.Port(), []string{host}) {
+			s.count.refuse(host)
+			explain(w, r, &refusal{name: host})
+			return
+		}
+		s.pass(w, r, errand{scheme: "http", host: r.Host, dial: to.String()})
+	})
+	s.web.serve(&arrival{half: in, handler: handler, out: out})
+}
+
+// hostOf is a host without its port.
+func hostOf(hostport string) string {
+	u := url.URL{Host: hostport}
+	return u.Hostname()
+}
+
+// errand is where a request goes, and with what.
+type errand struct {
+	scheme  string
+	host    string // as the request names it
+	dial    string // host:port
+	secrets []secret
+}
+
+type errandKey struct{}
+
+// pass passes a request on. Of protocols that it may turn into, WebSocket alone has no other host in it.
+func (s *Stack) pass(w http.ResponseWriter, r *http.Request, e errand) {
+	if r.Header.Get("Upgrade") != "websocket" {
+		r.Header.Del("Upgrade")
+	}
+	s.web.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), errandKey{}, e)))
+}
+
+// rewrite makes the request that goes out of the one that came in: the same, but for the secrets.
+func rewrite(p *httputil.ProxyRequest) {
+	e := p.In.Context().Value(errandKey{}).(errand)
+	u := *p.In.URL
+	u.Scheme, u.Host, u.User = e.scheme, e.dial, nil
+	p.Out.URL, p.Out.Host = &u, e.host
+	for _, kept := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if all := p.In.Header.Values(kept); len(all) > 0 {
+			p.Out.Header[kept] = all
+		}
+	}
+	for _, one := range e.secrets {
+		one.add(p.Out.Header)
+	}
+}
+
+// mask takes secrets out of what a server says of them in its header. A nil error is always returned.
+func mask(a *http.Response) error {
+	e := a.Request.Context().Value(errandKey{}).(errand)
+	for _, one := range e.secrets {
+		one.mask(a.Header)
+	}
+	return nil
+}
+
+// explain tells a guest why its request went nowhere.
+func explain(w http.ResponseWriter, _ *http.Request, err error) {
+	code := http.StatusBadGateway
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused), errors.Is(err, errNotAllowed):
+		code = http.StatusForbidden
+	case errors.Is(err, errTooMany):
+		code = http.StatusServiceUnavailable
+	case silent(err):
+		code = http.StatusGatewayTimeout
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	fmt.Fprintf(w, "holt: %s\n", clip(err.Error()))
+}
+
+// refusal is a name that the policy does not permit.
+type refusal struct {
+	name string
+	why  string // "": the name itself
+}
+
+func (r *refusal) Error() string {
+	if r.why != "" {
+		return r.why
+	}
+	return "this computer's network policy does not allow " + clip(r.name)
+}

@@ -1,0 +1,337 @@
+package netstack
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
+	"gvisor.dev/gvisor/pkg/tcpip/link/ethernet"
+	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"holt"
+)
+
+// world is a host and an internet of the test's own: two network namespaces, so that nothing leaves
+// the machine. On the host are addresses that no guest may reach, with listeners that count.
+type world struct {
+	t        *testing.T
+	internet int // namespace
+	leaks    atomic.Int64
+	zone     sync.Map // name → []dns.RR
+}
+
+const (
+	envWorld  = "HOLT_TEST_WORLD"
+	resolving = "93.184.216.53:53"
+	echoPort  = 7
+)
+
+// public are addresses of the internet, forbidden ones of the host and of networks beside it.
+var (
+	public    = []string{"93.184.216.34", "93.184.216.35", "93.184.216.53", "151.101.1.1"}
+	forbidden = []string{
+		"127.0.0.1", "127.1.2.3", "10.1.2.3", "172.16.5.5", "192.168.7.7", "100.64.1.1", "169.254.169.254", "169.254.170.2",
+		"192.0.0.192", "198.18.0.1", "168.63.129.16", "93.184.216.99", // public, but the host's
+	}
+)
+
+// inWorld runs the test again in namespaces of its own; what it returns is nil outside of them.
+func inWorld(t *testing.T) *world {
+	t.Helper()
+	if os.Getenv(envWorld) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=120s")
+		cmd.Env = append(os.Environ(), envWorld+"=1")
+		cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+			t.Errorf("in its own network: %v\n%s", err, out)
+		}
+		return nil
+	}
+	w := &world{t: t}
+	w.build()
+	return w
+}
+
+func (w *world) ip(words string) {
+	w.t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
+		w.t.Fatalf("ip %s: %v: %s", words, err, out)
+	}
+}
+
+// build lays out both namespaces and listens.
+func (w *world) build() {
+	t := w.t
+	t.Helper()
+	far := exec.Command("unshare", "--net", "sleep", "600")
+	far.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := far.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { far.Process.Kill(); far.Wait() })
+	here, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		there, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", far.Process.Pid))
+		if err == nil && there != here {
+			break
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("no second namespace")
+		}
+	}
+	if w.internet, err = unix.Open(fmt.Sprintf("/proc/%d/ns/net", far.Process.Pid), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		t.Fatal(err)
+	}
+	w.ip("link set lo up")
+	w.ip("link add near type veth peer name far")
+	w.ip(fmt.Sprintf("link set far netns %d", far.Process.Pid))
+	w.ip("addr add 198.18.0.1/24 dev near")
+	w.ip("link set near up")
+	for _, a := range forbidden {
+		if !strings.HasPrefix(a, "127.") && a != "198.18.0.1" {
+			w.ip("addr add " + a + "/32 dev lo")
+		}
+	}
+	w.ip("route add default via 198.18.0.2")
+	w.there(func() {
+		w.ip("link set lo up")
+		w.ip("addr add 198.18.0.2/24 dev far")
+		w.ip("link set far up")
+		for _, a := range public {
+			w.ip("addr add " + a + "/32 dev lo")
+		}
+		for _, a := range public {
+			w.serve(a, func() {})
+		}
+	})
+	for _, a := range forbidden {
+		w.serve(a, func() { w.leaks.Add(1) })
+	}
+	w.there(w.nameserver)
+}
+
+// there runs something in the internet's namespace. Sockets that it opens stay there.
+func (w *world) there(do func()) {
+	w.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if err := unix.Setns(w.internet, unix.CLONE_NEWNET); err != nil {
+			w.t.Error(err)
+			return
+		}
+		do()
+	}()
+	<-done
+	if w.t.Failed() {
+		w.t.FailNow()
+	}
+}
+
+// serve has an address echo, at port 7, whatever comes, and say hello at port 80.
+func (w *world) serve(address string, met func()) {
+	w.t.Helper()
+	listen := func(port int, serve func(net.Conn)) {
+		l, err := net.Listen("tcp4", net.JoinHostPort(address, fmt.Sprint(port)))
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		w.t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				met()
+				go func() { defer c.Close(); serve(c) }()
+			}
+		}()
+	}
+	listen(echoPort, func(c net.Conn) { io.Copy(c, c) })
+	listen(80, func(c net.Conn) { io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\nhello\n") })
+	u, err := net.ListenPacket("udp4", net.JoinHostPort(address, fmt.Sprint(echoPort)))
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	w.t.Cleanup(func() { u.Close() })
+	go func() {
+		b := make([]byte, 64<<10)
+		for {
+			n, from, err := u.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			met()
+			u.WriteTo(b[:n], from)
+		}
+	}()
+}
+
+// nameserver serves the zone.
+func (w *world) nameserver() {
+	handler := dns.HandlerFunc(func(out dns.ResponseWriter, q *dns.Msg) {
+		a := new(dns.Msg)
+		a.SetReply(q)
+		if all, ok := w.zone.Load(strings.ToLower(q.Question[0].Name)); ok {
+			a.Answer = all.([]dns.RR)
+		} else {
+			a.Rcode = dns.RcodeNameError
+		}
+		if _, stream := out.RemoteAddr().(*net.TCPAddr); !stream {
+			a.Truncate(dns.MinMsgSize)
+		}
+		out.WriteMsg(a)
+	})
+	p, err := net.ListenPacket("udp4", resolving)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	l, err := net.Listen("tcp4", resolving)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	for _, s := range []*dns.Server{{PacketConn: p, Handler: handler}, {Listener: l, Handler: handler}} {
+		go s.ActivateAndServe()
+		w.t.Cleanup(func() { s.Shutdown() })
+	}
+}
+
+// name puts records into the zone, as in a zone file but for the name.
+func (w *world) name(name string, records ...string) {
+	w.t.Helper()
+	var all []dns.RR
+	for _, one := range records {
+		rr, err := dns.NewRR(name + ". 1 IN " + one)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		all = append(all, rr)
+	}
+	w.zone.Store(name+".", all)
+}
+
+// guest is the other end of a link: a stack as a guest's kernel has one.
+type guest struct {
+	t    *testing.T
+	ip   *stack.Stack
+	link *channel.Endpoint
+	conn net.Conn // frames
+}
+
+// start returns a stack with a policy and a guest that is attached to it.
+func (w *world) start(p holt.NetworkPolicy) (*Stack, *guest) {
+	t := w.t
+	t.Helper()
+	s, err := New(Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Upstreams: []string{resolving}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	w.policy(s, p)
+	return s, w.attach(s)
+}
+
+func (w *world) policy(s *Stack, p holt.NetworkPolicy) {
+	w.t.Helper()
+	rules, err := ParsePolicy(p)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s.SetPolicy(rules)
+}
+
+func (w *world) attach(s *Stack) *guest {
+	t := w.t
+	t.Helper()
+	ours, theirs := pair(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := s.Attach(ctx, ours); err != nil {
+			t.Errorf("attach: %v", err)
+		}
+	})
+	g := &guest{t: t, link: channel.New(512, maxFrame, "\x52\x54\x00\x68\x6f\x6c"), conn: theirs}
+	g.ip = stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4},
+	})
+	if err := g.ip.CreateNIC(nic, ethernet.New(g.link)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.ip.AddProtocolAddress(nic, tcpip.ProtocolAddress{
+		Protocol: ipv4.ProtocolNumber, AddressWithPrefix: tcpip.AddressWithPrefix{Address: addressOf(Guest), PrefixLen: 24},
+	}, stack.AddressProperties{}); err != nil {
+		t.Fatal(err)
+	}
+	g.ip.SetRouteTable([]tcpip.Route{
+		{Destination: tcpip.AddressWithPrefix{Address: addressOf(inner.Addr()), PrefixLen: 24}.Subnet(), NIC: nic},
+		{Destination: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4([4]byte{}), PrefixLen: 0}.Subnet(), Gateway: addressOf(Gateway), NIC: nic},
+	})
+	work.Go(func() { send(ctx, theirs, g.link) })
+	work.Go(func() { receive(theirs, g.link, func([]byte) bool { return true }) })
+	t.Cleanup(func() { cancel(); theirs.Close(); work.Wait(); g.ip.Close() })
+	return g
+}
+
+func (g *guest) dial(to string) (*gonet.TCPConn, error) { return g.dialFor(to, 10*time.Second) }
+
+func (g *guest) dialFor(to string, limit time.Duration) (*gonet.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(g.t.Context(), limit)
+	defer cancel()
+	return gonet.DialContextTCP(ctx, g.ip, full(to), ipv4.ProtocolNumber)
+}
+
+func full(to string) tcpip.FullAddress {
+	a := netip.MustParseAddrPort(to)
+	return tcpip.FullAddress{NIC: nic, Addr: addressOf(a.Addr()), Port: a.Port()}
+}
+
+// pair is a connected pair of stream sockets.
+func pair(t *testing.T) (net.Conn, net.Conn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [2]net.Conn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "link")
+		if out[i], err = net.FileConn(f); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	return out[0], out[1]
+}

@@ -1,0 +1,319 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/machine"
+)
+
+const serving = "serve-network"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == serving {
+		if err := Serve(context.Background(), os.Args[2]); err != nil {
+			slog.Error("serve", "err", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const patience = 20 * time.Second
+
+// fake is a machine without a guest: a process, and the end of a link that the test holds.
+type fake struct {
+	t        *testing.T
+	dir      string
+	process  *os.Process
+	listener net.Listener
+	conn     net.Conn
+}
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{t: t, dir: filepath.Join(t.TempDir(), strings.Repeat("long", 30))} // longer than a socket address
+	t.Cleanup(func() {
+		left, err := Strays(f.dir)
+		for _, s := range left {
+			t.Errorf("a network is left: %+v", s)
+			s.Kill()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	f.boot()
+	return f
+}
+
+// boot begins a machine in the directory.
+func (f *fake) boot() {
+	f.t.Helper()
+	cmd := exec.Command("sleep", "600")
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	f.process = cmd.Process
+	d, err := machine.MakeDir(f.dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer d.Close()
+	p, err := machine.Identify(cmd.Process.Pid)
+	if err == nil {
+		err = d.WriteRecord(machine.Record{Engine: "test", Process: p, Spec: machine.Spec{Dir: f.dir}})
+	}
+	if err == nil {
+		err = d.Remove(machine.Socket(machine.PortNetwork))
+	}
+	var file *os.File
+	if err == nil {
+		file, err = d.Listen(machine.Socket(machine.PortNetwork))
+	}
+	if err == nil {
+		f.listener, err = net.FileListener(file)
+		file.Close()
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { f.listener.Close() })
+}
+
+// joined waits for the network to join, and for its gateway to answer.
+func (f *fake) joined() {
+	f.t.Helper()
+	f.listener.(*net.UnixListener).SetDeadline(time.Now().Add(patience))
+	c, err := f.listener.Accept()
+	if err != nil {
+		f.t.Fatal("nobody joins: ", err)
+	}
+	f.t.Cleanup(func() { c.Close() })
+	f.conn = c
+	f.answers()
+}
+
+// answers asks who has the gateway's address (ARP), and hears it.
+func (f *fake) answers() {
+	f.t.Helper()
+	frame := append(bytes.Repeat([]byte{0xff}, 6), 0x52, 0x54, 0, 0x68, 0x6f, 0x6c, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1,
+		0x52, 0x54, 0, 0x68, 0x6f, 0x6c, 10, 0, 2, 15, 0, 0, 0, 0, 0, 0, 10, 0, 2, 2)
+	f.conn.SetDeadline(time.Now().Add(patience))
+	if _, err := f.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)); err != nil {
+		f.t.Fatal(err)
+	}
+	for {
+		var n [4]byte
+		_, err := io.ReadFull(f.conn, n[:])
+		said := make([]byte, binary.BigEndian.Uint32(n[:]))
+		if err == nil {
+			_, err = io.ReadFull(f.conn, said)
+		}
+		if err != nil {
+			f.t.Fatal("the gateway does not answer: ", err)
+		}
+		if len(said) >= 42 && bytes.Equal(said[12:14], []byte{8, 6}) && said[21] == 2 && bytes.Equal(said[28:32], []byte{10, 0, 2, 2}) {
+			return
+		}
+	}
+}
+
+// pid is of the process that is the network now.
+func (f *fake) pid() int {
+	f.t.Helper()
+	all, err := Strays(f.dir)
+	if err != nil || len(all) != 1 {
+		f.t.Fatalf("networks of the machine: %+v %v", all, err)
+	}
+	return all[0].Process.PID
+}
+
+// gone waits until the machine has no network.
+func (f *fake) gone() {
+	f.t.Helper()
+	within(f.t, "the network to end", func() bool {
+		all, err := Strays(f.dir)
+		return err == nil && len(all) == 0
+	})
+}
+
+func within(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !happened(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: still not", what)
+		}
+	}
+}
+
+func networks(t *testing.T) *Networks {
+	return New(Options{
+		Command: []string{"/proc/self/exe", serving}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Reach: func(context.Context) []netip.AddrPort {
+			return []netip.AddrPort{netip.MustParseAddrPort("10.1.2.3:80")}
+		},
+	})
+}
+
+func ready(t *testing.T, l *Link) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := l.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOutlives: a machine's network goes on without its daemon, is taken over by the next, comes back when it
+// is killed, and ends with its machine. The next machine has another.
+func TestOutlives(t *testing.T) {
+	f, ctx := newFake(t), t.Context()
+	open := holt.NetworkPolicy{Egress: holt.EgressOpen}
+	first := networks(t)
+	if err := first.Write(ctx, f.dir, open); err != nil {
+		t.Fatal(err)
+	}
+	cuts := make(chan struct{}, 9)
+	cut := func(context.Context) { cuts <- struct{}{} }
+	l := first.Join(f.dir, false, cut)
+	f.joined()
+	ready(t, l)
+	pid := f.pid()
+	l.Release() // the daemon ends
+	f.answers()
+	if left, err := Leftover(f.dir); err != nil || len(left) != 0 {
+		t.Errorf("taken for left over: %+v %v", left, err)
+	}
+	second := networks(t)
+	l = second.Join(f.dir, true, cut)
+	ready(t, l)
+	f.answers()
+	if now := f.pid(); now != pid {
+		t.Errorf("the next daemon has process %d, not %d", now, pid)
+	}
+	if st, err := os.Stat(filepath.Join(f.dir, controlSocket)); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("control socket: %v %v", st, err)
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	f.joined()
+	if now := f.pid(); now == pid {
+		t.Error("the process that was killed is there")
+	}
+	within(t, "the guest to be told", func() bool { return len(cuts) == 1 })
+	if err := second.Set(ctx, f.dir, holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"example.com"}}); err != nil {
+		t.Error(err)
+	}
+	if err := f.process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	f.process.Wait()
+	if err := l.End(); err != nil {
+		t.Error(err)
+	}
+	f.gone()
+	f.boot()
+	l = second.Join(f.dir, false, cut)
+	f.joined()
+	ready(t, l)
+	f.process.Kill() // nobody waits for it: the network sees that it is dead
+	f.gone()
+	l.Release()
+	if len(cuts) != 1 {
+		t.Errorf("connections were cut %d times", len(cuts))
+	}
+}
+
+// TestPolicyOfTheNext: a policy that is set while a network is away is that of the next; it says where packages come from.
+func TestPolicyOfTheNext(t *testing.T) {
+	f, ctx, n := newFake(t), t.Context(), networks(t)
+	p := holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"10.0.0.0/8"}}
+	if err := n.Set(ctx, f.dir, p); err != nil {
+		t.Fatal(err)
+	}
+	d, err := machine.OpenDir(f.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	s, err := readSettings(d)
+	if err != nil || s.Policy.Egress != p.Egress || !slices.Equal(s.Policy.Allow, p.Allow) || len(s.Reach) != 1 {
+		t.Errorf("%+v %v", s, err)
+	}
+	if err := n.Set(ctx, filepath.Join(f.dir, "nowhere"), p); err == nil {
+		t.Error("a machine that has no directory has a policy")
+	}
+	l := n.Join(f.dir, false, nil)
+	f.joined()
+	ready(t, l)
+	if err := os.WriteFile(filepath.Join(f.dir, settingsFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tell(ctx, f.dir); err == nil {
+		t.Error("a policy that cannot be read is taken")
+	}
+	f.process.Kill()
+	if err := l.End(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTotals: what went where adds up over networks, and stays bounded.
+func TestTotals(t *testing.T) {
+	dir, err := machine.MakeDir(filepath.Join(t.TempDir(), "m"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	one := []holt.Traffic{{Destination: "a.example", Sent: 1, Received: 2, Connections: 1, Open: 1}}
+	if err := readTotals(dir).write(dir, one); err != nil {
+		t.Fatal(err)
+	}
+	two := readTotals(dir)
+	if err := two.write(dir, []holt.Traffic{{Destination: "a.example", Sent: 10, Open: 1}, {Destination: "b.example", Refused: 3}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readTraffic(dir)
+	want := []holt.Traffic{{Destination: "a.example", Sent: 11, Received: 2, Connections: 1, Open: 1}, {Destination: "b.example", Refused: 3}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v %v", got, err)
+	}
+	var many []holt.Traffic
+	for i := range 3 * mostDestinations {
+		many = append(many, holt.Traffic{Destination: string(rune('a'+i%26)) + string(rune(0x1000+i)), Sent: int64(i)})
+	}
+	all := sum(many, want)
+	if total := holt.SumTraffic(all); len(all) != mostDestinations || total.Sent != holt.SumTraffic(many).Sent+11 || all[0].Destination != "" {
+		t.Errorf("%d destinations, %d bytes, first %q", len(all), total.Sent, all[0].Destination)
+	}
+	if err := os.WriteFile(dir.File(trafficFile), []byte("[{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if anew := readTotals(dir); len(anew.before) != 0 {
+		t.Errorf("of what cannot be read: %+v", anew.before)
+	}
+	if b, err := json.Marshal(all); err != nil || len(b) > mostFile {
+		t.Errorf("%d bytes %v", len(b), err)
+	}
+}

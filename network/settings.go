@@ -1,0 +1,58 @@
+package network
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+
+	"holt"
+	"holt/machine"
+	"holt/netstack"
+)
+
+// Names of the files in a machine's directory.
+const (
+	lockFile      = "network.lock"
+	controlSocket = "network-control.sock"
+	settingsFile  = "network.json"
+	trafficFile   = "network-traffic.json"
+	logFile       = "network.log"
+)
+
+const mostFile = 4 << 20 // bytes of a file that is read
+
+// settings are what a process goes by.
+type settings struct {
+	Policy holt.NetworkPolicy `json:"policy"`
+	// Reach are addresses that count as the internet's, whatever they look like.
+	Reach []netip.AddrPort `json:"reach,omitempty"`
+}
+
+// Check returns InvalidArgument for a policy that cannot be obeyed.
+func Check(p holt.NetworkPolicy) error {
+	_, err := netstack.ParsePolicy(p)
+	return err
+}
+
+func readSettings(dir *machine.Dir) (s settings, err error) {
+	return s, readJSON(dir, settingsFile, &s)
+}
+
+// readJSON reads a file of a machine's directory.
+func readJSON(dir *machine.Dir, name string, into any) error {
+	f, err := os.Open(dir.File(name))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, mostFile))
+	if err == nil {
+		err = json.Unmarshal(b, into)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return nil
+}
