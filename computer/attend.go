@@ -143,6 +143,9 @@ func (a *attendant) writer(tag string) workspace.Writer {
 	if id, ok := runTag(tag); ok && a.startedHere(id) {
 		return workspace.Writer{Kind: "run", Name: "agent", Run: string(id)}
 	}
+	if strings.HasPrefix(tag, "container/") { // which one is not kept: a guest can name as many as it likes
+		return workspace.Writer{Kind: "system", Name: "container"}
+	}
 	return workspace.Writer{Kind: "system", Name: "guest"}
 }
 
