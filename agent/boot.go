@@ -198,7 +198,7 @@ func prepareRun() error {
 	if err := os.MkdirAll("/new/run", 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount("tmpfs", "/new/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+	if err := unix.Mount("tmpfs", "/new/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=20%,nr_inodes=800k"); err != nil {
 		return err
 	}
 	if err := os.MkdirAll("/new"+filepath.Dir(GuestPath), 0o755); err != nil {

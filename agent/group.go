@@ -44,6 +44,7 @@ type groups struct {
 	// starting is held for reading between the making of a cgroup and its first
 	// process: an empty one may be swept away.
 	starting sync.RWMutex
+	limits   *limits // nil: none
 }
 
 // cgroupMount returns where cgroup2 is mounted, "" if it is not: on hosts with
@@ -103,15 +104,16 @@ func (g *groups) sweep() {
 
 // group is the processes of one run or terminal.
 type group struct {
-	id  string
-	dir string // its cgroup; "" without cgroup2
+	id    string
+	dir   string // its cgroup; "" without cgroup2
+	share *share // that it may take; nil: anything
 }
 
 func (g *groups) of(id string) group {
 	if g.dir == "" {
 		return group{id: id}
 	}
-	return group{id: id, dir: filepath.Join(g.dir, id)}
+	return group{id: id, dir: filepath.Join(g.dir, id), share: g.share()}
 }
 
 // join makes attr start its process in the group. done must be called after
@@ -122,6 +124,9 @@ func (g group) join(attr *syscall.SysProcAttr) (done func(), err error) {
 	}
 	if err := os.Mkdir(g.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("make cgroup: %w", err)
+	}
+	if g.share != nil {
+		g.share.set(g.dir)
 	}
 	fd, err := unix.Open(g.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -289,6 +289,9 @@ func TestTags(t *testing.T) {
 		"10/cgroup": "0::/holt-agent\n", "10/comm": "holt:1f\n", "11/cgroup": "0::/\n", "11/comm": "holt:../x\n",
 		"12/cgroup": "0::/system.slice/holt.service\n", "12/comm": "holt:1f\n", // an agent that is a process on a host
 		"13/cgroup": "0::/holt/" + run + "\n", "13/comm": "holt:1f\n",
+		"14/cgroup": "0::/holt/containers/" + strings.Repeat("1c", 32) + "/init\n",
+		"15/cgroup": "0::/system.slice/docker-" + strings.Repeat("2d", 32) + ".scope\n",
+		"16/cgroup": "0::/holt/" + run + "/" + strings.Repeat("3e", 32) + "\n", // a run's own
 	}
 	tags := newTagger("holt")
 	tags.read = func(pid uint32, file string) ([]byte, error) {
@@ -298,7 +301,7 @@ func TestTags(t *testing.T) {
 		}
 		return []byte(s), nil
 	}
-	for pid, want := range []string{"", "run/" + run, "run/" + run, "unit/cron.service", "", "", "run/" + run, "", "", "", "for/1f", "", "for/1f", "run/" + run} {
+	for pid, want := range []string{"", "run/" + run, "run/" + run, "unit/cron.service", "", "", "run/" + run, "", "", "", "for/1f", "", "for/1f", "run/" + run, "container/1c1c1c1c1c1c", "container/2d2d2d2d2d2d", "run/" + run} {
 		if got := tags.of(uint32(pid)); got != want {
 			t.Errorf("pid %d: tag %q, want %q", pid, got, want)
 		}

@@ -118,6 +118,9 @@ func newServer(opt ServerOptions) *Server {
 		looking:  make(chan struct{}, 1),
 	}
 	groups, reaper := findGroups(opt.Cgroup), new(reaper)
+	if opt.Machine {
+		groups.limit()
+	}
 	s.runs = newRunTable(groups, reaper, opt.Workspace, opt.Log)
 	s.terms = newTerminalTable(groups, reaper, opt.Workspace, opt.Log)
 	s.unary = map[string]func(context.Context, json.RawMessage) (any, error){

@@ -23,7 +23,7 @@ const (
 )
 
 // tagger says whose process a pid is, in the words of a request's tag:
-// "run/<id>", "terminal/<id>", "for/<mark>", "unit/<service>" or "". It must be asked while the
+// "run/<id>", "terminal/<id>", "for/<mark>", "container/<id>", "unit/<service>" or "". It must be asked while the
 // process waits for its request: later the pid may be another's.
 type tagger struct {
 	prefix string // of the cgroups of runs and terminals, as /proc tells them
@@ -149,6 +149,9 @@ func (t *tagger) byCgroup(where string) string {
 			}
 		}
 	}
+	if m := containerRE.FindStringSubmatch(where); m != nil {
+		return "container/" + m[1]
+	}
 	for dir := where; len(dir) > 1; dir = path.Dir(dir) {
 		name := path.Base(dir)
 		if strings.HasSuffix(name, ".service") && !strings.HasPrefix(name, "user@") && len(name) < 100 {
@@ -157,6 +160,10 @@ func (t *tagger) byCgroup(where string) string {
 	}
 	return ""
 }
+
+// containerRE finds the short id of one of Docker's containers, whichever of its cgroup drivers made
+// the cgroup.
+var containerRE = regexp.MustCompile(`/(?:docker-)?([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)`)
 
 // A thread that works for one of the host's operations bears the operation's
 // mark in its name (15 bytes at most, see prctl(2)), where the pump, which is

@@ -20,7 +20,7 @@ func (a *app) imageBuild() *cobra.Command {
 	var shape holt.Shape
 	cmd := &cobra.Command{
 		Use: "build TEMPLATE", Short: "Build a template's image on this machine, and boot it once", Args: exactly(1),
-		Long: `Builds the image of a template: base, coding-agent or browser, the path of a recipe, or an
+		Long: `Builds the image of a template: base, coding-agent, browser or docker, the path of a recipe, or an
 OCI image of Debian bookworm, to which systemd and the user agent are added:
 docker://NAME:TAG in a registry, oci:/DIRECTORY[:TAG] a layout,
 docker-archive:/FILE what docker save wrote. The template is then named after it.

@@ -149,6 +149,9 @@ func (a *attendant) writer(tag string) workspace.Writer {
 			return workspace.Writer{Kind: "run", Name: "agent", Run: string(id)}
 		}
 	}
+	if strings.HasPrefix(tag, "container/") { // which one is not kept: a guest can name as many as it likes
+		return workspace.Writer{Kind: "system", Name: "container"}
+	}
 	return workspace.Writer{Kind: "system", Name: "guest"}
 }
 

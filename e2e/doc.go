@@ -3,8 +3,8 @@
 //
 // It is not a place for unit tests. testdata/local holds the stories that run
 // on the local engine in seconds; testdata/machine those that need real
-// virtual machines and images, testdata/browser what needs the image of a
-// browser (with HOLT_SOAK=1 only). Every story ends with the same inspection: all
+// virtual machines and images, testdata/docker what needs Docker's, testdata/browser what needs the
+// image of a browser (with HOLT_SOAK=1 only). Every story ends with the same inspection: all
 // workspaces check clean, and after `holt down` no process, mount or socket of
 // the story is left.
 //

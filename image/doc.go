@@ -3,7 +3,7 @@
 //
 // A recipe is a small declarative file (see [Recipe]): packages, files, setup
 // commands, users, services, kernel arguments. The recipes "base",
-// "coding-agent" and "browser" are embedded; a path to a file works too. Building one runs
+// "coding-agent", "browser" and "docker" are embedded; a path to a file works too. Building one runs
 // mmdebstrap against the Debian sources that the host's own apt uses and puts
 // the tree into an ext4 file without a loop mount.
 //

@@ -13,7 +13,7 @@ import (
 )
 
 func TestEmbeddedRecipes(t *testing.T) {
-	if got := Templates(); !slices.Equal(got, []string{"base", "browser", "coding-agent"}) {
+	if got := Templates(); !slices.Equal(got, []string{"base", "browser", "coding-agent", "docker"}) {
 		t.Fatalf("templates: %q", got)
 	}
 	for _, name := range Templates() {
@@ -49,7 +49,7 @@ func TestUnknownTemplate(t *testing.T) {
 		}
 	}
 	_, err := loadRecipe("nope")
-	if e := holt.AsError(err); !strings.Contains(e.Hint, "base, browser, coding-agent") {
+	if e := holt.AsError(err); !strings.Contains(e.Hint, "base, browser, coding-agent, docker") {
 		t.Errorf("hint: %q", e.Hint)
 	}
 }

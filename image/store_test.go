@@ -84,7 +84,7 @@ func TestLife(t *testing.T) {
 	for _, i := range list {
 		names = append(names, i.Template)
 	}
-	if diff := cmp.Diff([]string{"base", "browser", "coding-agent", "mine", "mine"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"base", "browser", "coding-agent", "docker", "mine", "mine"}, names); diff != "" {
 		t.Error(diff)
 	}
 	if gone, err := s.Prune(t.Context()); err != nil || len(gone) != 1 || gone[0].Digest != old {
@@ -128,7 +128,7 @@ func TestHeldImagesStay(t *testing.T) {
 	} else if hint := holt.AsError(err).Hint; !strings.Contains(hint, "holt computer get "+filepath.Base(computer)+" shows") {
 		t.Errorf("its hint: %s", hint)
 	}
-	if _, err := other.Get(t.Context(), "nosuch"); holt.CodeOf(err) != holt.NotFound || !strings.Contains(holt.AsError(err).Hint, "base, browser, coding-agent, mine;") {
+	if _, err := other.Get(t.Context(), "nosuch"); holt.CodeOf(err) != holt.NotFound || !strings.Contains(holt.AsError(err).Hint, "base, browser, coding-agent, docker, mine;") {
 		t.Errorf("a template that is not there: %+v", holt.AsError(err))
 	}
 	list, err := other.List()
