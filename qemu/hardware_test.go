@@ -67,7 +67,7 @@ func TestRestoreElsewhere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := e.restored(machine.Spec{ID: "y", Dir: "/y", Restore: dir})
+		got, _, err := e.restored(machine.Spec{ID: "y", Dir: "/y", Restore: dir})
 		switch {
 		case what == "":
 			if err != nil || got.Kernel != "/k" || got.MemoryMB != 64 || got.ID != "y" {
