@@ -128,6 +128,7 @@ func newServer(opt ServerOptions) *Server {
 		opActivity:   s.activity,
 		opConfigure:  s.configure,
 		opReady:      s.ready,
+		opGrow:       s.grow,
 		opSync:       s.sync,
 		opShutdown:   s.shutdown,
 		opRunStart:   s.startRun,

@@ -25,7 +25,7 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerLife("pause", "Keep memory and both disks, and end the machine", client.Computers.Pause),
 		a.computerLife("resume", "Let a paused computer go on where it was", client.Computers.Resume),
 		a.computerUpdate(), a.computerWhyAwake(), a.computerHold(), a.computerHolds(), a.computerRelease(),
-		a.computerSnapshot(), a.computerFork(), a.computerDiff(),
+		a.computerSnapshot(), a.computerFork(), a.computerDiff(), a.computerResize(),
 		a.computerPorts(), a.computerForward(), a.computerConnect(),
 		a.computerNetwork(), a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
@@ -160,6 +160,9 @@ func (a *app) printComputer(c holt.Computer, called func(holt.MomentID) string) 
 	}
 	if c.Job != "" {
 		rows = append(rows, []string{"job", string(c.Job)})
+	}
+	if p := pendingText(c.Pending); p != "" {
+		rows = append(rows, []string{"pending", p})
 	}
 	if p := c.Parent; p != nil {
 		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", visible(parentName(p.Name, p.Was, string(p.ID))), called(p.Moment))})

@@ -82,12 +82,13 @@ type record struct {
 	call        string              // idempotency key of the call that forked it
 	used        int64               // when it was last in use, roughly: nanoseconds since 1970; see [idling.remember]
 	network     *holt.NetworkPolicy // that it is made with; nil: its parent's, or the default
-	ungreeted   bool                // its guest goes on from a moment and believes that it is then; see [table.greet]
+	wish
+	ungreeted bool // its guest goes on from a moment and believes that it is then; see [table.greet]
 }
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
 	workspace, workspace_name, owned, created, started, boot_ms, disk, moment, parent, parent_moment, call,
-	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job`
+	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job, wish_cpus, wish_memory_mb, growing`
 
 func scanRecord(row *db.Row) record {
 	r := record{
@@ -105,6 +106,7 @@ func scanRecord(row *db.Row) record {
 		call:        row.Text(20),
 		ungreeted:   row.Int64(22) != 0,
 		used:        row.Int64(25),
+		wish:        wish{int(row.Int64(31)), int(row.Int64(32)), row.Int64(33) != 0},
 	}
 	r.scanIdle(row, 24)
 	if parent := row.Text(18); parent != "" {
@@ -257,6 +259,9 @@ func (t table) update(tx *db.Tx, r record) error {
 		return err
 	} else if used {
 		return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).WithHint("choose another name")
+	}
+	if err := r.saveWish(tx); err != nil {
+		return err
 	}
 	return tx.Exec(`UPDATE computer SET name=?2, image=?3, state=?4, reason=?5, engine=?6, cpus=?7, memory_mb=?8,
 			disk_mb=?9, owned=?10, started=?11, boot_ms=?12, disk=?13, moment=?14 WHERE id=?1`,

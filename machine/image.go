@@ -16,7 +16,7 @@ import (
 
 // Names of the files in an image's directory, beside [RecordFile].
 const (
-	MemoryFile = "memory" // the guest's memory, each page at its address, zeros as holes
+	MemoryFile = "memory" // the guest's memory, each page at its address, zeros as holes; what was added: see [MemoryPart]
 	StateFile  = "state"  // processors and devices, as the engine writes them
 	InitrdFile = "initrd" // the initramfs, of engines that boot one: that of the spec may be gone; images from before have none
 )
@@ -26,7 +26,7 @@ const (
 // written last: a directory without one is what a snapshot that was cut short has left.
 type Image struct {
 	Engine string `json:"engine"`
-	// Spec is what the machine was started with; its Disk is the one that was frozen.
+	// Spec is what the machine was started with, and its shape what it had grown to; its Disk is the one that was frozen.
 	Spec    Spec      `json:"spec"`
 	TakenAt time.Time `json:"taken_at"`
 	// Hardware is as in [Record]. The image can be restored only where it is the same.
@@ -100,5 +100,6 @@ func (s Spec) Restored(im Image) (Spec, error) {
 	}
 	s.Kernel, s.Initrd, s.Args = was.Kernel, was.Initrd, was.Args
 	s.CPUs, s.MemoryMB, s.Network = was.CPUs, was.MemoryMB, was.Network
+	s.MaxCPUs, s.MaxMemoryMB = was.MaxCPUs, was.MaxMemoryMB
 	return s, nil
 }

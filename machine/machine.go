@@ -44,6 +44,10 @@ type Spec struct {
 	CPUs int `json:"cpus"`
 	// MemoryMB is the guest's memory in MiB.
 	MemoryMB int `json:"memory_mb"`
+	// MaxCPUs and MaxMemoryMB are up to what the machine can grow while it runs (see
+	// [Machine.Grow]); an engine may allow less. What is less than it has: it cannot.
+	MaxCPUs     int `json:"max_cpus,omitempty"`
+	MaxMemoryMB int `json:"max_memory_mb,omitempty"`
 	// Background: the machine gets of the processors what nobody else wants, as far as the engine can see to it.
 	Background bool `json:"background,omitempty"`
 	// Network asks for a network device, see [PortNetwork].
@@ -93,6 +97,8 @@ type Capabilities struct {
 	NestedContainers bool
 	// MemorySnapshot: memory can be saved and forked.
 	MemorySnapshot bool
+	// Growing: processors, memory and disk can be added to a machine that runs.
+	Growing bool
 	// PowerButton: [Machine.PowerDown] reaches the guest without its agent.
 	PowerButton bool
 }
@@ -122,6 +128,9 @@ type Engine interface {
 	// what new machines open; those that run are told, see [Machine.Reopen]. An error
 	// leaves nothing at to. OutOfSpace if the host's disk is full.
 	FlattenDisk(ctx context.Context, path, under, to string) error
+	// GrowDisk makes a root disk that no machine has open as large as sizeMB MiB; one that is
+	// that large already stays as it is. OutOfSpace if the host's disk is full.
+	GrowDisk(ctx context.Context, path string, sizeMB int) error
 	// Start starts a machine whose process outlives the caller. Conflict if one
 	// runs in that directory. A start that fails leaves no process and no
 	// socket. ctx bounds the start, not the machine. The processors of a machine that
@@ -157,6 +166,16 @@ type Machine interface {
 	// that shows the same ([Engine.FlattenDisk]). The guest goes on all the while. An error leaves
 	// open what was. Conflict while a snapshot is being taken.
 	Reopen(ctx context.Context) error
+	// Grow adds processors, memory and disk to the machine, which runs on. Nothing is ever taken
+	// away: what it has already stays, as does what cannot be added while it runs, which is memory
+	// beyond whole blocks of [GrowMB] and all beyond the most that its spec allows. An error
+	// may leave part of it added; Shape tells. What the guest makes of it is its own business.
+	//
+	// It waits for a snapshot that is being taken. Errors: Unsupported without
+	// [Capabilities].Growing, OutOfSpace if the host's disk is full, ErrGone.
+	Grow(ctx context.Context, to Shape) error
+	// Shape is what the machine has now.
+	Shape(ctx context.Context) (Shape, error)
 	// Disk is the root disk that the machine writes to: that of its spec, or of the
 	// last snapshot. Empty: none.
 	Disk() string

@@ -2,6 +2,7 @@ package qemu
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,9 +31,15 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 		dir.Close()
 		return nil, err
 	}
-	g := newGuest(e, dir, record.Spec)
-	g.Handle, g.hardware = handle, record.Hardware
-	if err := g.take(ctx); err != nil {
+	g := newGuest(e, dir, record.Spec, Hardware{})
+	g.Handle = handle
+	if len(record.Hardware) > 0 {
+		err = json.Unmarshal(record.Hardware, &g.hardware)
+	}
+	if err == nil {
+		err = g.take(ctx)
+	}
+	if err != nil {
 		g.let()
 		dir.Close()
 		return nil, fmt.Errorf("adopt machine in %s: %w", path, err)
@@ -75,6 +82,9 @@ func (g *guest) take(ctx context.Context) error {
 		return err
 	}
 	g.setDisk(disk.File)
+	if err := g.grown(within); err != nil {
+		return err
+	}
 	if !isThere(g.Dir.File(machine.InitrdFile)) { // it was started by a program that did not hold it
 		if _, err := g.holdInitrd(); err != nil {
 			g.engine.log.Warn("no snapshot can be taken of a machine before it is started again", "machine", g.spec.ID, "err", err)

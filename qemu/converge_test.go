@@ -77,8 +77,8 @@ func play(t *testing.T) (*busy, *guest) {
 	if err := os.WriteFile(dir.File(machine.InitrdFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g := newGuest(e, dir, machine.Spec{ID: "x", CPUs: 1, MemoryMB: 1})
-	g.monitor, g.hardware = q, json.RawMessage(`{}`)
+	g := newGuest(e, dir, machine.Spec{ID: "x", CPUs: 1, MemoryMB: 1}, Hardware{CPUs: 1, MemoryMB: 1})
+	g.monitor = q
 	return b, g
 }
 
@@ -232,7 +232,7 @@ func TestConverge(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &snapshot{guest: g, spec: spec}
-		s.report.MemoryBytes = int64(g.spec.MemoryMB) * mib
+		s.report.MemoryBytes = int64(g.hardware.MemoryMB) * mib
 		if err := s.take(ctx); err != nil {
 			t.Fatalf("snapshot %d after %d rounds: %v", i, s.report.Rounds, err)
 		}

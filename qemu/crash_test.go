@@ -171,7 +171,7 @@ func (w *world) restoreCrash(t *testing.T) {
 	if err := w.engine.CreateDisk(t.Context(), own, machine.Base{Path: frozen, Format: "qcow2"}, 64); err != nil {
 		t.Fatal(err)
 	}
-	spec, _, err := w.engine.restored(machine.Spec{ID: "x", Dir: w.path("machine"), Disk: own, Restore: image})
+	spec, hw, err := w.engine.restored(machine.Spec{ID: "x", Dir: w.path("machine"), Disk: own, Restore: image})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,9 +183,9 @@ func (w *world) restoreCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGuest(w.engine, dir, spec)
+	g := newGuest(w.engine, dir, spec, hw)
 	t.Cleanup(g.undo)
-	_, err = g.launch(lock, w.engine.verdict.hardware(spec).arguments(spec))
+	_, err = g.launch(lock, hw.arguments(spec))
 	lock.Close()
 	if err != nil {
 		t.Fatal(err)

@@ -79,6 +79,7 @@ func (e *Engine) Capabilities() machine.Capabilities {
 		OwnNetwork:       true,
 		NestedContainers: true,
 		MemorySnapshot:   true,
+		Growing:          true,
 		PowerButton:      true,
 	}
 }

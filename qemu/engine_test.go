@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 		Open: func(t *testing.T) machine.Engine { return open(t) },
 		Spec: func(t *testing.T) machine.Spec {
 			kernel, initrd := machinetest.Boot(t)
-			return machine.Spec{Kernel: kernel, Initrd: initrd, CPUs: 1, MemoryMB: 128, Network: true}
+			return machine.Spec{Kernel: kernel, Initrd: initrd, CPUs: 1, MemoryMB: 128, MaxCPUs: 3, MaxMemoryMB: 1024, Network: true}
 		},
 		Broken: func(t *testing.T, spec *machine.Spec) machine.Engine {
 			spec.Kernel = filepath.Join(t.TempDir(), "kernel")

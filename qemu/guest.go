@@ -28,10 +28,10 @@ type guest struct {
 	spec    machine.Spec
 	monitor *qmp
 
-	hardware json.RawMessage        // of the record
+	hardware Hardware               // what the guest sees; changed by Grow, which holds taking
 	disk     atomic.Pointer[string] // the root disk that it writes to; empty: none
 
-	taking  sync.Mutex      // held while a snapshot is taken
+	taking  sync.Mutex      // held while a snapshot is taken, or something is added
 	holding context.Context // ends with Release, and with it a snapshot
 	letGo   context.CancelFunc
 	moved   chan struct{} // holds one when a migration may have got on
@@ -47,8 +47,8 @@ type guest struct {
 }
 
 // newGuest returns a machine that is not running yet.
-func newGuest(e *Engine, dir *machine.Dir, spec machine.Spec) *guest {
-	g := &guest{engine: e, spec: spec, Hold: machine.Hold{Dir: dir, Ports: machine.Ports{Dir: dir}}, moved: make(chan struct{}, 1)}
+func newGuest(e *Engine, dir *machine.Dir, spec machine.Spec, hw Hardware) *guest {
+	g := &guest{engine: e, spec: spec, hardware: hw, Hold: machine.Hold{Dir: dir, Ports: machine.Ports{Dir: dir}}, moved: make(chan struct{}, 1)}
 	g.holding, g.letGo = context.WithCancel(context.Background())
 	g.setDisk(spec.Disk)
 	return g

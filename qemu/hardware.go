@@ -44,9 +44,10 @@ type Hardware struct {
 	CPUModel    string               `json:"cpu_model"`
 	HostCPU     string               `json:"host_cpu,omitempty"` // if the guest sees it
 	Version     string               `json:"qemu_version"`
-	CPUs        int                  `json:"cpus"`
-	MemoryMB    int                  `json:"memory_mb"`
-	Devices     []string             `json:"devices"` // in the order of the command line
+	CPUs        int                  `json:"cpus"`      // that it was booted with
+	MemoryMB    int                  `json:"memory_mb"` // likewise
+	Devices     []string             `json:"devices"`   // in the order of the command line
+	Growth
 }
 
 // hardware says what a machine of that spec is built of. Addresses on the bus
@@ -66,6 +67,7 @@ func (v Verdict) hardware(spec machine.Spec) Hardware {
 			"virtserialport,bus=ports.0,nr=2,chardev=files,name=" + machine.PortFiles,
 			"virtio-rng-pci,id=rng,addr=0x3",
 		},
+		Growth: growth(spec),
 	}
 	if spec.Disk != "" {
 		h.Devices = append(h.Devices, "virtio-blk-pci,id=root,drive=root,addr=0x4")
@@ -127,9 +129,9 @@ func (h Hardware) arguments(spec machine.Spec) []string {
 		"-machine", h.MachineType + ",usb=off,vmport=off,hpet=off,memory-backend=" + memoryBlock,
 		"-accel", string(h.Accel),
 		"-cpu", h.CPUModel,
-		"-smp", fmt.Sprint(h.CPUs),
-		"-m", fmt.Sprintf("%dM", h.MemoryMB),
-		"-object", memory(spec),
+		"-smp", h.processors(),
+		"-m", h.memory(),
+		"-object", memory(spec, 0, h.MemoryMB),
 		"-kernel", spec.Kernel, "-initrd", spec.Initrd, "-append", kernelArgs(spec, h.Accel),
 		"-chardev", inherited("monitor", fdMonitor), "-mon", "chardev=monitor,mode=control",
 		"-chardev", inherited("control", fdControl),
@@ -145,20 +147,21 @@ func (h Hardware) arguments(spec machine.Spec) []string {
 	for _, d := range h.Devices {
 		args = append(args, "-device", d)
 	}
+	args = append(args, h.added(spec)...)
 	if spec.Restore != "" {
 		args = append(args, "-incoming", "defer")
 	}
 	return args
 }
 
-// memory is the guest's memory: of its own, or what an image holds, of which a
+// memory is a part of the guest's memory: of its own, or what an image holds, of which a
 // machine gets its own copy of each page that it changes.
-func memory(spec machine.Spec) string {
+func memory(spec machine.Spec, part, sizeMB int) string {
 	if spec.Restore == "" {
-		return fmt.Sprintf("memory-backend-ram,id=%s,size=%dM", memoryBlock, spec.MemoryMB)
+		return fmt.Sprintf("memory-backend-ram,id=%s,size=%dM", blockOf(part), sizeMB)
 	}
 	return fmt.Sprintf("memory-backend-file,id=%s,size=%dM,share=off,mem-path=%s",
-		memoryBlock, spec.MemoryMB, escape(filepath.Join(spec.Restore, machine.MemoryFile)))
+		blockOf(part), sizeMB, escape(filepath.Join(spec.Restore, machine.MemoryPart(part))))
 }
 
 // kernelArgs is the kernel's command line. A panic or a reboot ends QEMU. The
@@ -176,6 +179,9 @@ func kernelArgs(spec machine.Spec, accel machine.Acceleration) string {
 	args := []string{"console=ttyS0", "quiet", "panic=-1", "reboot=t"}
 	if accel != machine.AccelKVM {
 		args = append(args, "mitigations=off", "norandmaps", "init_on_alloc=0", "no_timer_check")
+	}
+	if growth(spec).MaxMemoryMB > 0 {
+		args = append(args, growingArgs...)
 	}
 	args = append(args, spec.Args...)
 	if spec.Network {

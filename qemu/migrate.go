@@ -64,7 +64,7 @@ type stream struct {
 // writing to those that they have at hand without telling. So there is one round
 // only, which begins and ends with the processors at rest: as it begins they
 // forget what they have at hand, and from then on the first write to each page is told.
-func (g *guest) openStream(ctx context.Context, memory, state *os.File, pause time.Duration) (*stream, error) {
+func (g *guest) openStream(ctx context.Context, memory []*os.File, state *os.File, pause time.Duration) (*stream, error) {
 	if err := g.capabilities(ctx, "events", "pause-before-switchover", "auto-converge"); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,10 @@ func (g *guest) openStream(ctx context.Context, memory, state *os.File, pause ti
 	}
 	defer in.Close() // QEMU's copy keeps it
 	unix.FcntlInt(in.Fd(), unix.F_SETPIPE_SZ, pipeSize)
-	s := &stream{guest: g, out: out, done: make(chan struct{}), splitter: newSplitter(out, int64(g.spec.MemoryMB)*mib, memory)}
+	s := &stream{guest: g, out: out, done: make(chan struct{}), splitter: newSplitter(out, int64(g.hardware.MemoryMB)*mib, memory[0])}
+	for i, dimm := range g.hardware.Memory {
+		s.splitter.also(blockOf(i+1), int64(dimm.SizeMB)*mib, memory[i+1])
+	}
 	go func() {
 		s.state, s.err = s.splitter.split(state)
 		close(s.done) // first: what QEMU says once its writes fail is not why they do

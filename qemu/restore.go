@@ -13,36 +13,37 @@ import (
 	"holt/machine"
 )
 
-// restored returns the spec of a machine that goes on from an image and its hardware, or says why it cannot.
-func (e *Engine) restored(spec machine.Spec) (machine.Spec, Hardware, error) {
-	var hw Hardware
+// restored returns the spec and the hardware of a machine that goes on from an image, or says why it cannot.
+func (e *Engine) restored(spec machine.Spec) (_ machine.Spec, was Hardware, _ error) {
 	if !filepath.IsAbs(spec.Restore) {
-		return spec, hw, holt.Errorf(holt.InvalidArgument, "machine image %q is not an absolute path", spec.Restore)
+		return spec, was, holt.Errorf(holt.InvalidArgument, "machine image %q is not an absolute path", spec.Restore)
 	}
 	im, err := machine.ReadImage(spec.Restore)
 	if err != nil {
-		return spec, hw, err
+		return spec, was, err
 	}
 	if spec, err = spec.Restored(im); err != nil {
-		return spec, hw, err
+		return spec, was, err
 	}
-	var was Hardware
 	if err := json.Unmarshal(im.Hardware, &was); err != nil {
-		return spec, hw, holt.Errorf(holt.Corrupt, "parse hardware of machine image: %w", err)
+		return spec, was, holt.Errorf(holt.Corrupt, "parse hardware of machine image: %w", err)
 	}
-	hw = e.verdict.hardware(spec).asIn(was)
-	if what := was.differs(hw); what != "" {
-		return spec, hw, holt.Errorf(holt.Unsupported, "the image in %s cannot be restored here: %s", spec.Restore, what).
+	here := e.verdict.hardware(spec).asIn(was)
+	here.CPUs, here.MemoryMB, here.Growth = was.CPUs, was.MemoryMB, was.Growth // any engine makes them so
+	if what := was.differs(here); what != "" {
+		return spec, was, holt.Errorf(holt.Unsupported, "the image in %s cannot be restored here: %s", spec.Restore, what).
 			WithHint("a machine's memory goes on only where all that it sees is the same; its disk can be booted anywhere")
 	}
-	info, err := os.Stat(filepath.Join(spec.Restore, machine.MemoryFile))
-	if err == nil && info.Size() != int64(spec.MemoryMB)*mib {
-		err = holt.Errorf(holt.Corrupt, "it has %d bytes instead of %d MiB", info.Size(), spec.MemoryMB)
+	for i, sizeMB := range was.parts() {
+		info, err := os.Stat(filepath.Join(spec.Restore, machine.MemoryPart(i)))
+		if err == nil && info.Size() != int64(sizeMB)*mib {
+			err = holt.Errorf(holt.Corrupt, "it has %d bytes instead of %d MiB", info.Size(), sizeMB)
+		}
+		if err != nil {
+			return spec, was, fmt.Errorf("look at memory of machine image: %w", err)
+		}
 	}
-	if err != nil {
-		return spec, hw, fmt.Errorf("look at memory of machine image: %w", err)
-	}
-	return spec, hw, nil
+	return spec, was, nil
 }
 
 // differs is a sentence that says what is not the same, or "".

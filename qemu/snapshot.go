@@ -2,10 +2,12 @@ package qemu
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,7 +44,7 @@ func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machin
 	defer cancel()
 	defer context.AfterFunc(g.holding, cancel)()
 	s := &snapshot{guest: g, spec: spec, frozen: g.Disk()}
-	s.report.MemoryBytes = int64(g.spec.MemoryMB) * mib
+	s.report.MemoryBytes = int64(g.hardware.shape().MemoryMB) * mib
 	if err := s.take(ctx); err != nil {
 		s.abandon()
 		return none, s.explain(err)
@@ -57,11 +59,12 @@ type snapshot struct {
 	report machine.SnapshotReport
 	frozen string // the disk that the image goes with
 
-	made          bool // spec.Dir is ours
-	memory, state *os.File
-	disk          *overlay // nil: none
-	begun         bool     // QEMU may have been told to migrate
-	stream        *stream  // nil: none was begun
+	made   bool       // spec.Dir is ours
+	memory []*os.File // one for each part of it
+	state  *os.File
+	disk   *overlay // nil: none
+	begun  bool     // QEMU may have been told to migrate
+	stream *stream  // nil: none was begun
 }
 
 // step is something that a snapshot does; a test looks in between.
@@ -131,15 +134,34 @@ func (s *snapshot) makeFiles(context.Context) (err error) {
 		return fmt.Errorf("make image directory: %w", err)
 	}
 	s.made = true
-	for name, file := range map[string]**os.File{machine.MemoryFile: &s.memory, machine.StateFile: &s.state} {
-		if *file, err = os.OpenFile(filepath.Join(s.spec.Dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
-			return fmt.Errorf("make image: %w", err)
+	make := func(name string, bytes int64) (*os.File, error) {
+		f, err := os.OpenFile(filepath.Join(s.spec.Dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("make image: %w", err)
 		}
+		return f, f.Truncate(bytes)
 	}
-	if err := s.keepInitrd(); err != nil {
+	if s.state, err = make(machine.StateFile, 0); err != nil {
 		return err
 	}
-	return s.memory.Truncate(s.report.MemoryBytes)
+	for i, sizeMB := range s.hardware.parts() {
+		f, err := make(machine.MemoryPart(i), int64(sizeMB)*mib)
+		if f != nil {
+			s.memory = append(s.memory, f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.keepInitrd()
+}
+
+// files are what an image's memory and state are written to.
+func (s *snapshot) files() []*os.File {
+	if s.state == nil {
+		return s.memory
+	}
+	return append(slices.Clone(s.memory), s.state)
 }
 
 func (s *snapshot) makeDisk(ctx context.Context) (err error) {
@@ -211,7 +233,7 @@ func (s *snapshot) keep(ctx context.Context) error {
 		return err
 	}
 	s.report.Pause = s.pauses.total()
-	for _, f := range []*os.File{s.memory, s.state} {
+	for _, f := range s.files() {
 		if s.spec.Durable {
 			err = errors.Join(err, f.Sync())
 		}
@@ -220,10 +242,14 @@ func (s *snapshot) keep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("keep image: %w", err)
 	}
-	spec := s.guest.spec
-	spec.Disk, spec.Restore = s.frozen, ""
+	spec, shape := s.guest.spec, s.hardware.shape()
+	spec.Disk, spec.Restore, spec.CPUs, spec.MemoryMB = s.frozen, "", shape.CPUs, shape.MemoryMB
+	hardware, err := json.Marshal(s.hardware)
+	if err != nil {
+		return fmt.Errorf("encode hardware: %w", err)
+	}
 	im := machine.Image{
-		Engine: s.engine.Name(), Spec: spec, TakenAt: time.Now().UTC(), Hardware: s.hardware, Report: s.report,
+		Engine: s.engine.Name(), Spec: spec, TakenAt: time.Now().UTC(), Hardware: hardware, Report: s.report,
 	}
 	if err := im.Write(s.spec.Dir, s.spec.Durable); err != nil || !s.spec.Durable {
 		return err
@@ -257,10 +283,8 @@ func (s *snapshot) abandon() {
 			log.Error("take overlay of a failed snapshot away", "disk", s.Disk(), "err", err)
 		}
 	}
-	for _, f := range []*os.File{s.memory, s.state} {
-		if f != nil {
-			f.Close()
-		}
+	for _, f := range s.files() {
+		f.Close()
 	}
 	if s.made {
 		if err := os.RemoveAll(s.spec.Dir); err != nil {

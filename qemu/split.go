@@ -48,13 +48,13 @@ const (
 const memoryBlock = "mem"
 
 // splitter takes a migration stream apart while QEMU writes it: pages of the guest's
-// memory go to a file at their addresses, so that a machine can map it, and what
+// memory go to files at their addresses, so that a machine can map them, and what
 // is left is a stream that QEMU loads into such a machine: it never asks
 // whether all pages came.
 type splitter struct {
 	in     *bufio.Reader
-	memory io.WriterAt
-	size   int64 // of the guest's memory, bytes
+	memory map[string]*guestRAM // by the name of its block
+	size   int64                // of it all, bytes
 
 	config  []byte
 	section uint32 // the number of the section "ram"
@@ -65,26 +65,38 @@ type splitter struct {
 	named   map[string]*block
 	current *block // of pages that say "as before"
 
-	run     []byte // pages that lie side by side and are not written yet
-	at      int64  // where run begins
-	written []bool // pages of memory that have been given to run; never-written ones are holes
-	pages   int64  // all that came, of any block
-	data    int64  // pages of memory that are no hole
+	pages int64 // all that came, of any block
+	data  int64 // pages of memory that are no hole
 }
 
-// block is a RAM block other than the guest's memory: its pages belong to the state.
+// guestRAM is a RAM block with the guest's memory, or a part of it.
+type guestRAM struct {
+	file    io.WriterAt
+	size    int64  // bytes
+	run     []byte // pages that lie side by side and are not written yet
+	at      int64  // where run begins
+	written []bool // pages that have been given to run; never-written ones are holes
+}
+
+// block is a RAM block. The pages of one without memory of the guest's belong to the state.
 type block struct {
 	name  string
 	size  int64
 	pages map[int64][]byte // nil: zeros
+	ram   *guestRAM        // nil: it is none of the guest's memory
 }
 
 // newSplitter returns a splitter of the stream of a machine with size bytes of memory.
 func newSplitter(in io.Reader, size int64, memory io.WriterAt) *splitter {
-	return &splitter{
-		in: bufio.NewReaderSize(in, streamBuffer), memory: memory, size: size,
-		named: map[string]*block{}, written: make([]bool, size/pageSize),
-	}
+	s := &splitter{in: bufio.NewReaderSize(in, streamBuffer), memory: map[string]*guestRAM{}, named: map[string]*block{}}
+	s.also(memoryBlock, size, memory)
+	return s
+}
+
+// also says that the machine has size bytes of memory in another block.
+func (s *splitter) also(name string, size int64, memory io.WriterAt) {
+	s.memory[name] = &guestRAM{file: memory, size: size, written: make([]bool, size/pageSize)}
+	s.size += size
 }
 
 // split reads the stream to its end and writes the state. It returns how many
@@ -99,8 +111,10 @@ func (s *splitter) split(state io.Writer) (int64, error) {
 			return 0, err
 		}
 	}
-	if err := s.flush(); err != nil {
-		return 0, err
+	for _, m := range s.memory {
+		if err := m.flush(); err != nil {
+			return 0, err
+		}
 	}
 	out := &counter{w: state}
 	w := bufio.NewWriterSize(out, streamBuffer)
@@ -228,17 +242,19 @@ func (s *splitter) sizes(total int64) error {
 		if err != nil {
 			return err
 		}
-		size := int64(binary.BigEndian.Uint64(b))
+		size, ram := int64(binary.BigEndian.Uint64(b)), s.memory[name]
 		if size <= 0 || size > total || len(s.blocks) == maxBlocks || s.named[name] != nil ||
-			name == memoryBlock && size != s.size {
+			ram != nil && size != ram.size {
 			return malformed("block %q of memory has %d bytes", clip(name), size)
 		}
 		total -= size
-		nb := &block{name: name, size: size, pages: map[int64][]byte{}}
+		nb := &block{name: name, size: size, pages: map[int64][]byte{}, ram: ram}
 		s.blocks, s.named[name] = append(s.blocks, nb), nb
 	}
-	if s.named[memoryBlock] == nil {
-		return malformed("it does not hold the guest's memory")
+	for name := range s.memory {
+		if s.named[name] == nil {
+			return malformed("it does not hold the guest's memory %q", name)
+		}
 	}
 	return nil
 }
@@ -256,7 +272,7 @@ func (s *splitter) page(addr int64, same, zero bool) error {
 	if b == nil || addr < 0 || addr > b.size-pageSize {
 		return malformed("a page at %d lies outside of memory", addr)
 	}
-	if s.pages++; s.pages > maxPasses*(int64(len(s.written))+maxSmallRAM/pageSize) {
+	if s.pages++; s.pages > maxPasses*(s.size+maxSmallRAM)/pageSize {
 		return malformed("it does not end")
 	}
 	var content []byte
@@ -272,46 +288,48 @@ func (s *splitter) page(addr int64, same, zero bool) error {
 	} else if content, err = s.take(pageSize); err != nil {
 		return err
 	}
-	if b.name != memoryBlock {
+	if b.ram == nil {
 		b.pages[addr] = slices.Clone(content)
 		return nil
 	}
-	return s.put(addr, content)
+	isNew, err := b.ram.put(addr, content)
+	if isNew {
+		s.data++
+	}
+	return err
 }
 
 // zeros is a page of them.
 var zeros [pageSize]byte
 
-// put adds a page of memory to the run. One of zeros that never was anything else stays a hole.
-func (s *splitter) put(addr int64, content []byte) error {
-	known := &s.written[addr/pageSize]
+// put adds a page of memory to the run, and says whether it was a hole. One of zeros that never was anything else stays one.
+func (m *guestRAM) put(addr int64, content []byte) (isNew bool, err error) {
+	known := &m.written[addr/pageSize]
+	isNew = !*known
 	if content == nil {
-		if !*known {
-			return nil
+		if isNew {
+			return false, nil
 		}
 		content = zeros[:]
 	}
-	if !*known {
-		*known = true
-		s.data++
-	}
-	if s.at+int64(len(s.run)) != addr || len(s.run) == maxRun {
-		if err := s.flush(); err != nil {
-			return err
+	*known = true
+	if m.at+int64(len(m.run)) != addr || len(m.run) == maxRun {
+		if err := m.flush(); err != nil {
+			return isNew, err
 		}
-		s.at = addr
+		m.at = addr
 	}
-	s.run = append(s.run, content...)
-	return nil
+	m.run = append(m.run, content...)
+	return isNew, nil
 }
 
 // flush writes the run.
-func (s *splitter) flush() error {
-	if len(s.run) == 0 {
+func (m *guestRAM) flush() error {
+	if len(m.run) == 0 {
 		return nil
 	}
-	_, err := s.memory.WriteAt(s.run, s.at)
-	s.run = s.run[:0]
+	_, err := m.file.WriteAt(m.run, m.at)
+	m.run = m.run[:0]
 	return err
 }
 

@@ -35,13 +35,11 @@ func environ() []string {
 // machine has been recorded, so a daemon that is killed meanwhile leaves a
 // process that has done nothing, and that Strays finds.
 func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machine, err error) {
-	var hw Hardware
+	hw := e.verdict.hardware(spec)
 	if spec.Restore != "" {
 		if spec, hw, err = e.restored(spec); err != nil {
 			return nil, err
 		}
-	} else {
-		hw = e.verdict.hardware(spec)
 	}
 	if err := e.check(spec); err != nil {
 		return nil, err
@@ -56,7 +54,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 		return nil, err
 	}
 	defer lock.Close() // QEMU's copy keeps it
-	g := newGuest(e, dir, spec)
+	g := newGuest(e, dir, spec, hw)
 	defer func() {
 		if err != nil {
 			g.undo()
@@ -72,7 +70,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	}
 	bounded, cancel := context.WithTimeout(ctx, e.startWait)
 	defer cancel()
-	if err := g.begin(bounded, spec, hw); err != nil {
+	if err := g.begin(bounded, spec); err != nil {
 		return nil, g.explain(bounded, err, said)
 	}
 	g.Watch(g.supervise)
@@ -192,12 +190,12 @@ func (g *guest) confine() error {
 }
 
 // begin connects, records the machine and lets its processors run.
-func (g *guest) begin(ctx context.Context, spec machine.Spec, hw Hardware) error {
+func (g *guest) begin(ctx context.Context, spec machine.Spec) error {
 	if err := g.connect(ctx, "started"); err != nil {
 		return err
 	}
-	var err error
-	if g.hardware, err = json.Marshal(hw); err != nil {
+	hardware, err := json.Marshal(g.hardware)
+	if err != nil {
 		return fmt.Errorf("encode hardware: %w", err)
 	}
 	if spec.Restore != "" {
@@ -213,7 +211,7 @@ func (g *guest) begin(ctx context.Context, spec machine.Spec, hw Hardware) error
 		Process:   g.Handle.Process,
 		Spec:      spec,
 		StartedAt: time.Now().UTC(),
-		Hardware:  g.hardware,
+		Hardware:  hardware,
 	})
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func TestAdoptBeforeLaunch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGuest(e, dir, spec)
+	g := newGuest(e, dir, spec, v.hardware(spec))
 	t.Cleanup(g.undo)
 	_, err = g.launch(lock, v.hardware(spec).arguments(spec))
 	lock.Close()

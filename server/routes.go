@@ -47,6 +47,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) { next(plain{ctx}) })
 	s.computers(api)
 	s.idle(api)
+	s.resize(api)
 	s.moments(api)
 	s.networks(api)
 	s.runs(api)

@@ -65,6 +65,9 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 	return f.Close()
 }
 
+// GrowDisk implements [machine.Engine].
+func (e *Engine) GrowDisk(context.Context, string, int) error { return nil }
+
 // MergeDisk implements [machine.Engine]: of what stands for two disks one stays.
 func (e *Engine) MergeDisk(_ context.Context, _, under string) error {
 	if err := os.Remove(under); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -53,6 +53,18 @@ func (g *guest) Snapshot(context.Context, machine.SnapshotSpec) (machine.Snapsho
 	return machine.SnapshotReport{}, noMemory()
 }
 
+// Grow implements [machine.Machine].
+func (g *guest) Grow(context.Context, machine.Shape) error { return noShape() }
+
+// Shape implements [machine.Machine].
+func (g *guest) Shape(context.Context) (machine.Shape, error) { return machine.Shape{}, noShape() }
+
+// noShape is why a local machine has none of its own.
+func noShape() error {
+	return holt.Errorf(holt.Unsupported, "a machine of the local engine has all of the host's processors and memory").
+		WithHint("use the engine qemu")
+}
+
 // noMemory is why nothing of a local machine's memory can be kept.
 func noMemory() error {
 	return holt.Errorf(holt.Unsupported, "the local engine cannot keep a machine's memory").

@@ -75,6 +75,9 @@ func Run(t *testing.T, s Subject) {
 	if !s.Open(t).Capabilities().MemorySnapshot {
 		together = append([]test{{"NoSnapshot", testNoSnapshot}}, together...)
 	}
+	if !s.Open(t).Capabilities().Growing {
+		together = append([]test{{"NoGrowth", testNoGrowth}}, together...)
+	}
 	for _, test := range together {
 		t.Run(test.name, func(t *testing.T) { test.run(t, shared) })
 	}

@@ -46,6 +46,8 @@ func testSnapshot(t *testing.T, l *lab) {
 		run  func(*testing.T, *world)
 	}{
 		{"Fork", testFork},
+		{"Grow", testGrow},
+		{"GrowDisk", testGrowDisk},
 		{"Busy", testBusy},
 		{"Held", testHeld},
 		{"Refused", testRefused},

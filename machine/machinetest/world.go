@@ -19,7 +19,7 @@ import (
 	"holt/machine"
 )
 
-// diskMB is the size of the disks under test, MiB.
+// diskMB is the size of the disks under test at first, MiB.
 const diskMB = 64
 
 // world is a machine whose memory and disk hold something known, and the
@@ -29,13 +29,14 @@ type world struct {
 	engine machine.Engine
 	m      machine.Machine
 	count  int
+	diskMB int               // of its disk, MiB
 	frozen map[string]string // path → checksum of what may never change again
 }
 
 // newWorld boots a machine with a disk.
 func newWorld(t *testing.T, l *lab) *world {
 	t.Helper()
-	w := &world{lab: l, engine: l.Open(t), frozen: map[string]string{}}
+	w := &world{lab: l, engine: l.Open(t), diskMB: diskMB, frozen: map[string]string{}}
 	base := filepath.Join(l.root, "base.raw")
 	if err := os.WriteFile(base, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -154,7 +155,10 @@ func (w *world) snapshot(t *testing.T, m machine.Machine, change func(*machine.S
 		t.Errorf("the machine writes to %s", m.Disk())
 	}
 	t.Logf("%+v", r)
-	w.freeze(t, before, filepath.Join(spec.Dir, machine.MemoryFile), filepath.Join(spec.Dir, machine.StateFile))
+	w.freeze(t, before, filepath.Join(spec.Dir, machine.StateFile))
+	for _, part := range machine.MemoryParts(spec.Dir) {
+		w.freeze(t, filepath.Join(spec.Dir, part))
+	}
 	return moment{dir: spec.Dir, disk: before, report: r}
 }
 
@@ -164,7 +168,7 @@ func (w *world) fork(t *testing.T, at moment) machine.Spec {
 	spec := machine.Spec{Restore: at.dir, Disk: w.path("disk")}
 	next := w.next()
 	spec.ID, spec.Dir = next.ID, next.Dir
-	if err := w.engine.CreateDisk(t.Context(), spec.Disk, machine.Base{Path: at.disk, Format: "qcow2"}, diskMB); err != nil {
+	if err := w.engine.CreateDisk(t.Context(), spec.Disk, machine.Base{Path: at.disk, Format: "qcow2"}, w.diskMB); err != nil {
 		t.Fatal(err)
 	}
 	return spec

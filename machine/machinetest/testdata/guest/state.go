@@ -30,11 +30,15 @@ import (
 //	!churn                 write to the disk for ever
 //	!verify                whether all that was written so is what it must be
 //	!calm                  end what was to go on for ever
+//	!use CPUS MB MB        use what was added: wait until there is so much, and say how much there is
 func answer(request []string) string {
 	if len(request) == 0 {
 		return "failed: nothing was asked"
 	}
-	request = append(request, "", "")
+	request = append(request, "", "", "")
+	if request[0] == "use" {
+		return "ok " + use(number(request[1]), number(request[2]), number(request[3]))
+	}
 	said, err := ask(request[0], request[1], request[2])
 	if err != nil {
 		return "failed: " + err.Error()
