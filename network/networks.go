@@ -127,11 +127,9 @@ func (n *Networks) hold(ctx context.Context, d *machine.Dir) (h *machine.Handle,
 	if _, err := os.Lstat(d.File(machine.Socket(machine.PortNetwork))); errors.Is(err, fs.ErrNotExist) {
 		return nil, false, machine.Gone(d.Path) // it was started with a network of another kind, or none
 	}
-	vm, err := record.Process.Open()
-	if err != nil {
+	if err := running(record.Process); err != nil {
 		return nil, false, err
 	}
-	defer vm.Close()
 	lock, err := takeLock(d)
 	if err == nil {
 		defer lock.Close() // the process has its own
@@ -234,13 +232,9 @@ func Leftover(root string) (all []machine.Stray, err error) {
 	for _, one := range found {
 		d, err := machine.OpenDir(one.Dir)
 		if err == nil {
-			var vm *machine.Handle
-			if r, err := d.ReadRecord(); err == nil {
-				vm, _ = r.Process.Open() // nil: it is gone
-			}
+			serves := alive(d)
 			d.Close()
-			if vm != nil {
-				vm.Close()
+			if serves {
 				continue
 			}
 		}
