@@ -32,6 +32,8 @@ import (
 	"holt"
 )
 
+var quiet = slog.New(slog.DiscardHandler)
+
 // world is a host and an internet of the test's own: two network namespaces, so that nothing leaves
 // the machine. On the host are addresses that no guest may reach, with listeners that count.
 type world struct {
@@ -60,12 +62,17 @@ var (
 func inWorld(t *testing.T) *world {
 	t.Helper()
 	if os.Getenv(envWorld) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=120s")
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=60s")
 		cmd.Env = append(os.Environ(), envWorld+"=1")
 		cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 			t.Errorf("in its own network: %v\n%s", err, out)
+		}
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "_test.go:") {
+				t.Log(strings.TrimSpace(line))
+			}
 		}
 		return nil
 	}
@@ -81,8 +88,8 @@ func (w *world) ip(words string) {
 	}
 }
 
-// build lays out both namespaces and listens.
-func (w *world) build() {
+// namespace is another network, empty, and the process that keeps it.
+func (w *world) namespace() (fd, pid int) {
 	t := w.t
 	t.Helper()
 	far := exec.Command("unshare", "--net", "sleep", "600")
@@ -91,12 +98,13 @@ func (w *world) build() {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { far.Process.Kill(); far.Wait() })
-	here, err := os.Readlink("/proc/self/ns/net")
+	here, err := os.Readlink("/proc/thread-self/ns/net") // the first thread may have gone elsewhere
 	if err != nil {
 		t.Fatal(err)
 	}
+	path := fmt.Sprintf("/proc/%d/ns/net", far.Process.Pid)
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		there, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", far.Process.Pid))
+		there, err := os.Readlink(path)
 		if err == nil && there != here {
 			break
 		}
@@ -104,12 +112,22 @@ func (w *world) build() {
 			t.Fatal("no second namespace")
 		}
 	}
-	if w.internet, err = unix.Open(fmt.Sprintf("/proc/%d/ns/net", far.Process.Pid), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+	if fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd, far.Process.Pid
+}
+
+// build lays out both namespaces and listens.
+func (w *world) build() {
+	t := w.t
+	t.Helper()
+	internet, pid := w.namespace()
+	w.internet = internet
 	w.ip("link set lo up")
 	w.ip("link add near type veth peer name far")
-	w.ip(fmt.Sprintf("link set far netns %d", far.Process.Pid))
+	w.ip(fmt.Sprintf("link set far netns %d", pid))
 	w.ip("addr add 198.18.0.1/24 dev near")
 	w.ip("link set near up")
 	for _, a := range forbidden {
@@ -133,32 +151,35 @@ func (w *world) build() {
 		w.serve(a, func() { w.leaks.Add(1) })
 	}
 	w.there(w.nameserver)
+	w.ip("-6 addr add fd00:ec2::254/128 dev lo nodad")
+	for _, a := range []string{"::1", "fd00:ec2::254"} {
+		w.serve(a, func() { w.leaks.Add(1) })
+	}
 }
 
 // there runs something in the internet's namespace. Sockets that it opens stay there.
-func (w *world) there(do func()) {
-	w.t.Helper()
+func (w *world) there(do func()) { inNamespace(w.t, w.internet, do) }
+
+func inNamespace(t *testing.T, namespace int, do func()) {
+	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // the thread ends with the goroutine
-		if err := unix.Setns(w.internet, unix.CLONE_NEWNET); err != nil {
-			w.t.Error(err)
+		if err := unix.Setns(namespace, unix.CLONE_NEWNET); err != nil {
+			t.Error(err)
 			return
 		}
 		do()
 	}()
 	<-done
-	if w.t.Failed() {
-		w.t.FailNow()
-	}
 }
 
 // serve has an address echo, at port 7, whatever comes, and say hello at port 80.
 func (w *world) serve(address string, met func()) {
 	w.t.Helper()
 	listen := func(port int, serve func(net.Conn)) {
-		l, err := net.Listen("tcp4", net.JoinHostPort(address, fmt.Sprint(port)))
+		l, err := net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(port)))
 		if err != nil {
 			w.t.Error(err)
 			return
@@ -177,7 +198,7 @@ func (w *world) serve(address string, met func()) {
 	}
 	listen(echoPort, func(c net.Conn) { io.Copy(c, c) })
 	listen(80, func(c net.Conn) { io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\nhello\n") })
-	u, err := net.ListenPacket("udp4", net.JoinHostPort(address, fmt.Sprint(echoPort)))
+	u, err := net.ListenPacket("udp", net.JoinHostPort(address, fmt.Sprint(echoPort)))
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -253,7 +274,7 @@ type guest struct {
 func (w *world) start(p holt.NetworkPolicy) (*Stack, *guest) {
 	t := w.t
 	t.Helper()
-	s, err := New(Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Upstreams: []string{resolving}})
+	s, err := New(Options{Log: quiet, Upstreams: []string{resolving}})
 	if err != nil {
 		t.Fatal(err)
 	}
