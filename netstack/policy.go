@@ -113,9 +113,11 @@ func (p *Policy) add(entry string) error {
 }
 
 // clip shortens what somebody else wrote, for a message.
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
+func clip(s string) string { return shorten(s, 100) }
+
+func shorten(s string, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
 }

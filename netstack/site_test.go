@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 )
 
 // site is a web server of the internet with many tenants at one address.
@@ -100,18 +99,11 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/redirect":
 		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusFound)
 	case "/echo":
+		http.NewResponseController(w).EnableFullDuplex()
 		io.Copy(w, r.Body)
 	case "/back":
 		w.Header().Set("X-Back", r.Header.Get("Authorization"))
 		fmt.Fprintln(w, "see the header")
-	case "/slow":
-		for i := range 3 {
-			fmt.Fprintf(w, "part %d\n", i)
-			w.(http.Flusher).Flush()
-			if i < 2 {
-				time.Sleep(50 * time.Millisecond)
-			}
-		}
 	default:
 		fmt.Fprintf(w, "hello from %s\n", r.Host)
 	}
