@@ -40,7 +40,7 @@ func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 		defer close(sent)
 		cancel(send(ctx, conn, s.link))
 	}()
-	err := receive(conn, s.link, admitted)
+	err := receive(conn, s.link, s.neighbourly())
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -29,7 +29,8 @@ type Policy struct {
 	egress  holt.Egress
 	domains []domain
 	nets    []network
-	host    []uint16 // ports of the host's loopback
+	host    []uint16         // ports of the host's loopback
+	reach   []netip.AddrPort // see WithReach
 }
 
 type domain struct {

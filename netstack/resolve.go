@@ -205,7 +205,7 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 			continue
 		case *dns.A:
 			ip, ok := netip.AddrFromSlice(rr.A.To4())
-			if !ok || !r.s.public(ip) && !r.s.granted(p, ip, 0) {
+			if !ok || !r.s.reachable(p, ip, 0) && !r.s.granted(p, ip, 0) {
 				taken = true
 				continue
 			}

@@ -168,7 +168,7 @@ func (s *Stack) target(to netip.AddrPort) (netip.AddrPort, bool) {
 	if s.granted(p, ip, to.Port()) {
 		return to, true
 	}
-	return to, s.public(ip) && p.permits(to.Port(), s.names.of(ip))
+	return to, s.reachable(p, ip, to.Port()) && p.permits(to.Port(), s.names.of(ip))
 }
 
 // public tells whether an address is one of the internet, and not the host's.

@@ -1,0 +1,31 @@
+package netstack
+
+import "net/netip"
+
+// WithReach returns the policy, for which places count as the internet's though their addresses are not:
+// where the host itself gets packages from. It lets nothing else pass, and never what the host has itself.
+func (p *Policy) WithReach(places []netip.AddrPort) *Policy {
+	out := *p
+	for _, a := range places {
+		if ip := a.Addr(); ip.Is4() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsMulticast() && !ip.IsUnspecified() {
+			out.reach = append(out.reach, a)
+		}
+	}
+	return &out
+}
+
+// reachable tells whether an address is the internet's, at some port (port 0) or this one.
+func (s *Stack) reachable(p *Policy, ip netip.Addr, port uint16) bool {
+	if s.public(ip) {
+		return true
+	}
+	for _, a := range p.reach {
+		if a.Addr() == ip && (port == 0 || a.Port() == port) {
+			return !s.host.contain(ip)
+		}
+	}
+	return false
+}
+
+// Public tells whether an address is one of the internet.
+func Public(ip netip.Addr) bool { return ip.Is4() && !within(ip, notPublic) }

@@ -1,0 +1,54 @@
+package netstack
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"holt"
+)
+
+// TestReach: places that count as the internet's do so at their port only, never the host's own, and
+// are allowed no more than others are.
+func TestReach(t *testing.T) {
+	places := []netip.AddrPort{netip.MustParseAddrPort("10.99.98.97:443")}
+	for _, never := range []string{"127.0.0.1:443", "169.254.169.254:443", "224.0.0.1:443", "0.0.0.0:443", "[fe80::1]:443"} {
+		places = append(places, netip.MustParseAddrPort(never))
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range own {
+		if ip, ok := netip.AddrFromSlice(a.(*net.IPNet).IP); ok {
+			places = append(places, netip.AddrPortFrom(ip.Unmap(), 443))
+		}
+	}
+	set := func(egress holt.Egress, allow ...string) *Stack {
+		p, err := ParsePolicy(holt.NetworkPolicy{Egress: egress, Allow: allow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Stack{}
+		s.policy.Store(p.WithReach(places))
+		return s
+	}
+	mirror := places[0]
+	reaches := func(s *Stack, at netip.AddrPort) bool { _, ok := s.target(at); return ok }
+	open, off, some := set(holt.EgressOpen), set(holt.EgressOff), set(holt.EgressAllow, "mirror.example")
+	for _, at := range append(places[1:], netip.AddrPortFrom(mirror.Addr(), 80), netip.MustParseAddrPort("10.99.98.96:443")) {
+		if reaches(open, at) {
+			t.Errorf("%s is reached", at)
+		}
+	}
+	if !reaches(open, mirror) || reaches(off, mirror) || reaches(some, mirror) {
+		t.Error("who reaches the mirror:", reaches(open, mirror), reaches(off, mirror), reaches(some, mirror))
+	}
+	some.names.note("mirror.example", mirror.Addr(), 0)
+	if !reaches(some, mirror) {
+		t.Error("by its name the mirror is not reached")
+	}
+	if Public(mirror.Addr()) || !Public(netip.MustParseAddr("93.184.216.34")) || Public(netip.MustParseAddr("::1")) {
+		t.Error("what is public")
+	}
+}
