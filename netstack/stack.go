@@ -151,7 +151,11 @@ func (s *Stack) allows(f *flow) bool {
 // share with others: then what is said there counts as well.
 func (s *Stack) byName(to netip.AddrPort) bool {
 	p := s.policy.Load()
-	return p.egress == holt.EgressAllow && !inner.Contains(to.Addr()) && !p.granted(to.Addr(), to.Port())
+	return p.egress == holt.EgressAllow && !inner.Contains(to.Addr()) && !s.granted(p, to.Addr(), to.Port())
+}
+
+func (s *Stack) granted(p *Policy, ip netip.Addr, port uint16) bool {
+	return p.granted(ip, port, s.host.contain(ip))
 }
 
 // target says where on the host what is meant for an address and port of the guest's
@@ -161,7 +165,7 @@ func (s *Stack) target(to netip.AddrPort) (netip.AddrPort, bool) {
 	if inner.Contains(ip) {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.Port()), ip == Gateway && p.onHost(to.Port())
 	}
-	if p.granted(ip, to.Port()) {
+	if s.granted(p, ip, to.Port()) {
 		return to, true
 	}
 	return to, s.reachable(p, ip, to.Port()) && p.permits(to.Port(), s.names.of(ip))
