@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"holt"
@@ -64,8 +66,9 @@ type Daemon struct {
 	computers  *computer.Store
 	tokens     *access.Tokens
 	firstToken string
-	done       chan struct{} // closed by Down
-	downs      chan struct{} // holds a token while Down works
+	own        atomic.Pointer[func(holt.ComputerID) http.Handler] // see Own
+	done       chan struct{}                                      // closed by Down
+	downs      chan struct{}                                      // holds a token while Down works
 }
 
 // Open opens a data directory, undoes what a killed daemon left half-done, and

@@ -75,6 +75,14 @@ func (l *Link) run(ctx context.Context) {
 		return
 	}
 	defer d.Close()
+	if l.n.opt.Own != nil {
+		stop, err := answer(d, l.n.opt.Own(l.dir))
+		if err != nil {
+			l.n.opt.Log.Warn("a computer cannot speak of itself", "dir", l.dir, "err", err)
+		} else {
+			defer stop()
+		}
+	}
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		began := time.Now()
 		ended, err := l.follow(ctx, d)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -29,7 +30,9 @@ type Options struct {
 	// Reach returns addresses that count as the internet's, whatever they look like: where the host
 	// itself gets packages from. Nil: there are none.
 	Reach func(context.Context) []netip.AddrPort
-	Log   *slog.Logger
+	// Own answers the computer whose machine is in a directory at http://holt.internal/. Nil: nobody does.
+	Own func(dir string) http.Handler
+	Log *slog.Logger
 }
 
 // Networks are the networks of a daemon's machines.
