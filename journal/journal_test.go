@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -422,6 +423,40 @@ func TestRemove(t *testing.T) {
 	got, _ := replay(t, j, makePos(3, headerSize))
 	if !cmp.Equal(got, []string{"6", "7", "8", "9", "10", "11"}) {
 		t.Fatal(got)
+	}
+}
+
+// A segment that is removed after a reader has found it, and before the reader has opened it, is gone.
+func TestReadRemoved(t *testing.T) {
+	j := open(t, t.TempDir(), Options{SegmentSize: 10 << 10, OpenFiles: 1})
+	replay(t, j, j.First())
+	r := add(t, j, "x", pattern(3000, 0))
+	for add(t, j, "y", pattern(3000, 1)).Segment < r.Segment+2 { // the file is open no more
+	}
+	if err := j.Sync(j.End()); err != nil {
+		t.Fatal(err)
+	}
+	j.files.mu.Lock()
+	read := make(chan error)
+	go func() { read <- j.ReadData(Data{r.Segment, r.Data, 3000}, 0, make([]byte, 3000)) }()
+	for stacks := make([]byte, 1<<20); !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*files).get("); {
+		runtime.Gosched()
+	}
+	s := j.find(r.Segment)
+	removed := make(chan error)
+	go func() { removed <- j.Remove(r.Segment) }()
+	for j.find(r.Segment) != nil {
+		runtime.Gosched()
+	}
+	if err := os.Remove(s.path); err != nil { // what Remove waits to do
+		t.Fatal(err)
+	}
+	j.files.mu.Unlock()
+	if err := <-read; !errors.Is(err, ErrGone) {
+		t.Errorf("read: %v", err)
+	}
+	if err := <-removed; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -83,7 +83,10 @@ func (j *Journal) ReadData(d Data, delta int, p []byte) error {
 		return fmt.Errorf("read segment %d: %w", d.Segment, ErrGone)
 	}
 	o, err := j.files.get(s)
-	if err != nil {
+	switch {
+	case err != nil && j.find(d.Segment) == nil: // removed since
+		return fmt.Errorf("read segment %d: %w", d.Segment, ErrGone)
+	case err != nil:
 		return fmt.Errorf("read segment %s: %w", s.id, err)
 	}
 	defer j.files.put(o)
