@@ -81,11 +81,21 @@ func (s *Stack) accept(r *tcp.ForwarderRequest, leave func()) *inside {
 		return nil
 	}
 	ep.SocketOptions().SetDelayOption(false)
+	s.keep(ep)
 	if s.flows.taken(inward) > wideFlows {
 		ep.SocketOptions().SetSendBufferSize(fewBuffer, true)
 		ep.SocketOptions().SetReceiveBufferSize(fewBuffer, true)
 	}
 	return &inside{TCPConn: gonet.NewTCPConn(&queue, ep), ep: ep, leave: leave}
+}
+
+// keep has a guest that was reset, and knows nothing of a connection, end it.
+func (s *Stack) keep(ep tcpip.Endpoint) {
+	idle, interval := tcpip.KeepaliveIdleOption(s.idle), tcpip.KeepaliveIntervalOption(s.idle/4)
+	ep.SetSockOpt(&idle)
+	ep.SetSockOpt(&interval)
+	ep.SetSockOptInt(tcpip.KeepaliveCountOption, 8)
+	ep.SocketOptions().SetKeepAlive(true)
 }
 
 // carry carries bytes both ways until both have ended, and closes both. A side that ends in

@@ -393,17 +393,14 @@ func (h *hostile) proxyWays() (out []way) {
 	spelled := []string{
 		metadata, "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "0xa9.0xfe.0xa9.0xfe", "169.254.43518", "169.254.169.254.",
 		"127.0.0.1:7", "127.1", "0", "0.0.0.0", "localhost", "[::1]", "[::ffff:169.254.169.254]", "[::169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[fd00:ec2::254]", "[fe80::1%25eth0]",
-		"10.1.2.3", "93.184.216.99", "inner2.example", "inner6.example", "chain.example", "many.example", "own.example", "six.example", "host.holt.internal:80", "host.holt.internal:22",
+		"10.1.2.3", "93.184.216.99", "inner2.example", "inner6.example", "chain.example", "many.example", "own.example", "six.example", "host.holt.internal:22",
 	}
 	for _, host := range spelled {
-		if host == "host.holt.internal:80" {
-			continue
-		}
 		out = append(out, way{"the proxy, to http://" + host, func() error {
 			return h.says(proxyAt, "GET http://"+host+"/ HTTP/1.1\r\nHost: harmless.example\r\n\r\n")
 		}})
 		to := strings.ReplaceAll(host, "%25", "%")
-		if !strings.Contains(strings.TrimLeft(to, "[:f0123456789abcdefx%th."), ":") && !strings.HasSuffix(to, ":7") && !strings.HasSuffix(to, ":22") {
+		if _, _, err := net.SplitHostPort(to); err != nil {
 			to += ":80"
 		}
 		out = append(out, way{"the proxy, CONNECT " + to, func() error { return h.says(proxyAt, "CONNECT "+to+" HTTP/1.1\r\nHost: harmless.example\r\n\r\n") }})

@@ -284,6 +284,30 @@ func TestFork(t *testing.T) {
 	}
 }
 
+// TestReset: the connections of a guest that was reset, of which it knows nothing, do not stay open.
+func TestReset(t *testing.T) {
+	w := inWorld(t)
+	if w == nil {
+		return
+	}
+	s, g := w.start(open)
+	s.idle = 40 * time.Millisecond
+	c, err := g.dial("93.184.216.34:7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := there(c); err != nil {
+		t.Fatal(err)
+	}
+	g.unplug()
+	w.attach(s)
+	for began := time.Now(); s.flows.taken(inward)+s.flows.taken(outward) > 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it stays open")
+		}
+	}
+}
+
 // TestParseSecrets: what is no secret of a host is refused, and no value is said.
 func TestParseSecrets(t *testing.T) {
 	for _, one := range []holt.HostSecret{
