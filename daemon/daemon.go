@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"holt"
@@ -69,8 +71,9 @@ type Daemon struct {
 	tokens     *access.Tokens
 	schedules  *schedule.Store
 	firstToken string
-	done       chan struct{} // closed by Down
-	downs      chan struct{} // holds a token while Down works
+	own        atomic.Pointer[func(holt.ComputerID) http.Handler] // see Own
+	done       chan struct{}                                      // closed by Down
+	downs      chan struct{}                                      // holds a token while Down works
 }
 
 // Open opens a data directory, undoes what a killed daemon left half-done, and

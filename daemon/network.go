@@ -4,10 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
+	"path/filepath"
 	"sync"
 	"time"
 
+	"holt"
 	"holt/image"
 	"holt/netstack"
 	"holt/network"
@@ -20,7 +23,22 @@ func (d *Daemon) networks() *network.Networks {
 	}
 	r := &reach{log: d.log}
 	go r.get(context.Background()) // it is known when the first machine starts
-	return network.New(network.Options{Command: d.cfg.Network, Reach: r.get, Log: d.log})
+	return network.New(network.Options{Command: d.cfg.Network, Reach: r.get, Log: d.log, Own: func(dir string) http.Handler {
+		id := holt.ComputerID(filepath.Base(dir))
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.answerOwn(w, r, id) })
+	}})
+}
+
+// Own says who answers computers that speak of themselves at http://holt.internal/; until then nobody does.
+func (d *Daemon) Own(of func(holt.ComputerID) http.Handler) { d.own.Store(&of) }
+
+func (d *Daemon) answerOwn(w http.ResponseWriter, r *http.Request, id holt.ComputerID) {
+	of := d.own.Load()
+	if of == nil {
+		network.Away(w)
+		return
+	}
+	(*of)(id).ServeHTTP(w, r)
 }
 
 const (

@@ -178,6 +178,7 @@ func TestNetworks(t *testing.T) {
 	}
 	v.loads("curie", far, "first")
 	v.survives(far)
+	v.itself()
 	v.forked(far, grant)
 	v.policies(far, grant)
 	v.replaced(far)
@@ -205,6 +206,40 @@ func (v *vm) survives(far *download) {
 		t.Errorf("the download took %d connections", far.conns.Load())
 	}
 	v.loaded("curie", "first", n+10)
+}
+
+// itself: a computer asks for itself, by no credential, and for nobody else.
+func (v *vm) itself() {
+	t, ctx := v.t, v.t.Context()
+	t.Helper()
+	ask := func(path, body string) string {
+		t.Helper()
+		return v.says("curie", fmt.Sprintf(`python3 -c "
+import sys, urllib.request, urllib.error
+try: print(urllib.request.urlopen('http://holt.internal/v1/self'+sys.argv[1], data=sys.argv[2].encode() or None).read().decode())
+except urllib.error.HTTPError as e: print(e.code, e.read().decode())" '%s' '%s'`, path, body))
+	}
+	if said := ask("", ""); !strings.Contains(said, `"name":"curie"`) {
+		t.Errorf("who am I: %s", said)
+	}
+	if said := ask("/checkpoint", `{"name":"by-itself"}`); !strings.Contains(said, "by-itself") {
+		t.Errorf("a checkpoint: %s", said)
+	}
+	if c, err := v.History.GetCheckpoint(ctx, "curie", "by-itself"); err != nil || c.Name != "by-itself" {
+		t.Errorf("%+v %v", c, err)
+	}
+	for path, body := range map[string]string{"/fork": `{"network":{"egress":"open"}}`, "/../computers": "", "/network": `{"egress":"open"}`} {
+		if said := ask(path, body); !strings.HasPrefix(said, "40") {
+			t.Errorf("%s %s: %s", path, body, said)
+		}
+	}
+	if said := ask("/fork", `{"name":"dirac"}`); !strings.Contains(said, `"name":"dirac"`) || strings.Contains(said, "error") {
+		t.Errorf("a fork: %s", said)
+	}
+	if c, err := v.Computers.Get(ctx, "dirac"); err != nil || c.Parent == nil || c.Parent.Name != "curie" {
+		t.Errorf("%+v %v", c, err)
+	}
+	v.remove("dirac")
 }
 
 // forked: a fork reaches what its parent does, with connections and counts of its own.

@@ -113,6 +113,7 @@ func serveMain(dir string) int {
 		return 1
 	}
 	s := server.New(server.Options{Nouns: d.Nouns(), Log: log})
+	d.Own(s.Own)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)

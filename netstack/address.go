@@ -26,6 +26,12 @@ var notPublic = parsePrefixes(
 	"168.63.129.16/32", // Azure's metadata and control, which looks public
 )
 
+// never are networks that no policy opens: what is this host, its loopback, everybody, and nobody.
+var (
+	loopback = netip.MustParsePrefix("127.0.0.0/8")
+	never    = parsePrefixes("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4")
+)
+
 func parsePrefixes(all ...string) (out []netip.Prefix) {
 	for _, one := range all {
 		out = append(out, netip.MustParsePrefix(one))

@@ -1,6 +1,7 @@
 package netstack
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -62,10 +63,12 @@ func (s *Stack) connect(r *tcp.ForwarderRequest) {
 		leave()
 		return
 	}
-	defer out.Close()
-	if in := s.accept(r, leave); in != nil {
-		s.carry(in, out)
+	in := s.accept(r, leave)
+	if in == nil {
+		out.Close()
+		return
 	}
+	s.carry(in, out)
 }
 
 // accept lets the guest have its connection.
@@ -78,6 +81,7 @@ func (s *Stack) accept(r *tcp.ForwarderRequest, leave func()) *inside {
 		return nil
 	}
 	ep.SocketOptions().SetDelayOption(false)
+	s.keep(ep)
 	if s.flows.taken(inward) > wideFlows {
 		ep.SocketOptions().SetSendBufferSize(fewBuffer, true)
 		ep.SocketOptions().SetReceiveBufferSize(fewBuffer, true)
@@ -85,24 +89,33 @@ func (s *Stack) accept(r *tcp.ForwarderRequest, leave func()) *inside {
 	return &inside{TCPConn: gonet.NewTCPConn(&queue, ep), ep: ep, leave: leave}
 }
 
-// carry carries bytes both ways until both have ended, and closes the guest's side. A side that ends in
+// keep has a guest that was reset, and knows nothing of a connection, end it.
+func (s *Stack) keep(ep tcpip.Endpoint) {
+	idle, interval := tcpip.KeepaliveIdleOption(s.idle), tcpip.KeepaliveIntervalOption(s.idle/4)
+	ep.SetSockOpt(&idle)
+	ep.SetSockOpt(&interval)
+	ep.SetSockOptInt(tcpip.KeepaliveCountOption, 8)
+	ep.SocketOptions().SetKeepAlive(true)
+}
+
+// carry carries bytes both ways until both have ended, and closes both. A side that ends in
 // a reset ends the other so. Where an address counts only for its names, what the guest says first is heard.
 func (s *Stack) carry(in half, out *outside) {
 	f := out.flow
 	f.onReset(in.abort)
 	var back sync.WaitGroup
+	end := func() { back.Wait(); in.Close(); out.Close() }
 	back.Go(func() { pass(in, out, f) })
 	if !s.byName(f.to) {
 		pass(out, in, f)
-		back.Wait()
-		in.Close()
+		end()
 		return
 	}
+	quiet := func() { out.SetReadDeadline(time.Unix(1, 0)); back.Wait() } // ends pass, and nothing else
 	heard, said := hear(in)
 	switch {
 	case said.speech == spokenHTTP && !out.answered.Load():
-		out.SetReadDeadline(time.Unix(1, 0))
-		back.Wait()
+		quiet()
 		s.transparent(&replay{half: in, first: heard}, out)
 		return
 	case said.speech == other, said.speech == spokenTLS && s.mayBe(f, said.name):
@@ -111,18 +124,16 @@ func (s *Stack) carry(in half, out *outside) {
 		} else {
 			f.reset()
 		}
+	case said.speech == spokenTLS:
+		s.count.refuse(cmp.Or(said.name, s.destination(f.to)))
+		quiet()
+		in.Write(accessDenied)
+		in.CloseWrite()
 	default:
-		s.count.refuse(said.name)
-		if said.speech == spokenTLS {
-			in.Write(accessDenied)
-			in.CloseWrite()
-		} else {
-			f.reset()
-		}
-		out.Close()
+		s.count.refuse(s.destination(f.to))
+		f.reset()
 	}
-	back.Wait()
-	in.Close()
+	end()
 }
 
 // mayBe tells whether the guest may mean a name by a flow, and notes that it does.

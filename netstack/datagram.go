@@ -21,6 +21,8 @@ const (
 	datagramIdle = 2 * time.Minute  // RFC 4787, REQ-5: a mapping lives for at least that
 	questionIdle = 20 * time.Second // to a well-known port it may end before (ibid., b): questions for names
 	maxDatagram  = 64 << 10
+
+	manyDatagrams = maxFlows - maxFlows/8 // flows, from which on the stillest give way
 )
 
 // datagramBuffers are taken while a datagram passes, not while one is waited for.
@@ -51,9 +53,11 @@ func (s *Stack) datagram(r *udp.ForwarderRequest) {
 	if !ok {
 		return
 	}
-	if !s.flows.enter(datagrams) {
+	if s.flows.taken(datagrams) >= manyDatagrams {
 		s.flows.endOldest()
-		return // this one is lost, as datagrams are; the next finds a place
+	}
+	if !s.flows.enter(datagrams) {
+		return // lost, as datagrams are: it takes a moment to end so many
 	}
 	var queue waiter.Queue
 	ep, err := r.CreateEndpoint(&queue)
@@ -70,7 +74,7 @@ func (s *Stack) datagram(r *udp.ForwarderRequest) {
 
 // endOldest ends the exchange that has been still for longest.
 func (f *flows) endOldest() {
-	all := slices.DeleteFunc(f.list(), func(one *flow) bool { return one.last.ns.Load() == 0 })
+	all := slices.DeleteFunc(f.list(), func(one *flow) bool { return one.last.ns.Load() == 0 || one.hasEnded() })
 	if len(all) > 0 {
 		slices.MinFunc(all, func(a, b *flow) int { return a.last.get().Compare(b.last.get()) }).reset()
 	}

@@ -54,6 +54,12 @@ func (f *flow) onReset(end func()) {
 	}
 }
 
+func (f *flow) hasEnded() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
+}
+
 func (f *flow) says(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

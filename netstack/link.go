@@ -40,7 +40,7 @@ func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 		defer close(sent)
 		cancel(send(ctx, conn, s.link))
 	}()
-	err := receive(conn, s.link, admitted)
+	err := receive(conn, s.link, s.neighbourly())
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -120,8 +120,8 @@ func receive(conn io.Reader, link *channel.Endpoint, admitted func([]byte) bool)
 // maxStreamFrame is what QEMU sends at most (NET_BUFSIZE): more is no frame, and the stream is out of step.
 const maxStreamFrame = 4096 + 65536
 
-// admitted tells whether the stack should see a frame: ARP of the guest to somebody here (an answer is
-// what a stack needs that met its guest in the middle of things, after a fork), or IPv4 from the guest's address. Pings are answered for who is here alone; to answer for all the
+// admitted tells whether the stack should see a frame: ARP of the guest, a question for somebody
+// here or an answer (a stack that met its guest in the middle of things, after a fork, asks), or IPv4 from the guest's address. Pings are answered for who is here alone; to answer for all the
 // world, as the stack would, would be a lie.
 func admitted(frame []byte) bool {
 	if len(frame) < header.EthernetMinimumSize {
@@ -131,8 +131,10 @@ func admitted(frame []byte) bool {
 	switch eth.Type() {
 	case header.ARPProtocolNumber:
 		arp := header.ARP(rest)
-		return len(rest) >= header.ARPSize && arp.IsValid() && (arp.Op() == header.ARPRequest || arp.Op() == header.ARPReply) &&
-			tcpip.AddrFrom4Slice(arp.ProtocolAddressSender()) == addressOf(Guest) && here(tcpip.AddrFrom4Slice(arp.ProtocolAddressTarget()))
+		if len(rest) < header.ARPSize || !arp.IsValid() || tcpip.AddrFrom4Slice(arp.ProtocolAddressSender()) != addressOf(Guest) {
+			return false
+		}
+		return arp.Op() == header.ARPReply || arp.Op() == header.ARPRequest && here(tcpip.AddrFrom4Slice(arp.ProtocolAddressTarget()))
 	case header.IPv4ProtocolNumber:
 		ip := header.IPv4(rest)
 		if !ip.IsValid(len(rest)) || ip.SourceAddress() != addressOf(Guest) {

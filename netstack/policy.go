@@ -86,8 +86,10 @@ func (p *Policy) add(entry string) error {
 			return bad("it is no IPv4 network")
 		case n.Masked() != n:
 			return bad("its address is not that of the network, which is " + n.Masked().String())
-		case n.Overlaps(netip.MustParsePrefix("127.0.0.0/8")) && n.Bits() >= 8:
+		case n.Bits() >= 8 && loopback.Contains(n.Addr()):
 			return bad("the host's loopback is granted by port: host.holt.internal:PORT")
+		case n.Bits() > 0 && within(n.Addr(), never):
+			return bad("nobody is reached there")
 		}
 		p.nets = append(p.nets, network{n, port})
 		return nil
@@ -112,9 +114,11 @@ func (p *Policy) add(entry string) error {
 }
 
 // clip shortens what somebody else wrote, for a message.
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
+func clip(s string) string { return shorten(s, 100) }
+
+func shorten(s string, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
 }
@@ -160,10 +164,24 @@ func (p *Policy) name(name string) bool {
 	return false
 }
 
-// granted tells whether an address was named itself, at some port (port 0) or this one.
-func (p *Policy) granted(ip netip.Addr, port uint16) bool {
-	return p.egress != holt.EgressOff && slices.ContainsFunc(p.nets, func(n network) bool {
-		return n.Contains(ip) && (n.port == 0 || port == 0 || n.port == port)
+// granted tells whether an address was named itself, at some port (port 0) or this one. One that is not
+// public is so only by a network that is not either: 0.0.0.0/0 is the internet, and not what is beside
+// the host. The host's own public address is so only by itself.
+func (p *Policy) granted(ip netip.Addr, port uint16, hosts bool) bool {
+	if p.egress == holt.EgressOff || !ip.Is4() || within(ip, never) {
+		return false
+	}
+	least := 0
+	for _, special := range notPublic {
+		if special.Contains(ip) {
+			least = special.Bits()
+		}
+	}
+	if least == 0 && hosts {
+		least = 32
+	}
+	return slices.ContainsFunc(p.nets, func(n network) bool {
+		return n.Contains(ip) && n.Bits() >= least && (n.port == 0 || port == 0 || n.port == port)
 	})
 }
 

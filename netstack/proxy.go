@@ -161,7 +161,6 @@ func (s *Stack) tunnel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.carry(in, out)
-	out.Close()
 }
 
 // intercept speaks TLS as the host that is meant, and passes requests on with its secrets.

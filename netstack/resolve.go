@@ -205,7 +205,7 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 			continue
 		case *dns.A:
 			ip, ok := netip.AddrFromSlice(rr.A.To4())
-			if !ok || !r.s.reachable(p, ip, 0) && !p.granted(ip, 0) {
+			if !ok || !r.s.reachable(p, ip, 0) && !r.s.granted(p, ip, 0) {
 				taken = true
 				continue
 			}
@@ -218,7 +218,7 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 		}
 		kept = append(kept, rr)
 	}
-	if taken && len(kept) == 0 {
+	if taken && addresses == 0 {
 		r.s.count.refuse(name)
 		return refuse(q, dns.RcodeNameError, explained(edeFiltered, name+" stands for an address of the host's or a private network, which this computer's network policy does not allow"))
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
@@ -25,12 +26,13 @@ import (
 )
 
 const (
-	maxFlows  = 1024      // connections of a guest, those that are opened for it, and flows of datagrams
-	maxDials  = 128       // connections that are being opened
-	maxBuffer = 256 << 10 // bytes that a connection holds in each direction
-	fewBuffer = 16 << 10  // of those beyond wideFlows
-	wideFlows = 128
-	nic       = tcpip.NICID(1)
+	maxFlows   = 1024      // connections of a guest, those that are opened for it, and flows of datagrams
+	maxDials   = 128       // connections that are being opened
+	maxBuffer  = 256 << 10 // bytes that a connection holds in each direction
+	fewBuffer  = 16 << 10  // of those beyond wideFlows
+	wideFlows  = 128
+	idleStream = 2 * time.Minute
+	nic        = tcpip.NICID(1)
 )
 
 // Stack is the network of one computer.
@@ -49,6 +51,7 @@ type Stack struct {
 	internal http.Handler
 	minter   *minter // nil: no CA
 	web      web
+	idle     time.Duration // after which a guest is asked whether it still knows of a connection
 	ctx      context.Context
 	cancel   context.CancelFunc
 }
@@ -67,7 +70,7 @@ type Options struct {
 
 // New returns a stack. It refuses everything until it has a policy.
 func New(o Options) (*Stack, error) {
-	s := &Stack{log: o.Log, link: channel.New(sendQueue, maxFrame, ourMAC), internal: o.Internal}
+	s := &Stack{log: o.Log, link: channel.New(sendQueue, maxFrame, ourMAC), internal: o.Internal, idle: idleStream}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.policy.Store(&Policy{egress: holt.EgressOff})
 	s.secrets.Store(&Secrets{})
@@ -151,7 +154,11 @@ func (s *Stack) allows(f *flow) bool {
 // share with others: then what is said there counts as well.
 func (s *Stack) byName(to netip.AddrPort) bool {
 	p := s.policy.Load()
-	return p.egress == holt.EgressAllow && !inner.Contains(to.Addr()) && !p.granted(to.Addr(), to.Port())
+	return p.egress == holt.EgressAllow && !inner.Contains(to.Addr()) && !s.granted(p, to.Addr(), to.Port())
+}
+
+func (s *Stack) granted(p *Policy, ip netip.Addr, port uint16) bool {
+	return p.granted(ip, port, s.host.contain(ip))
 }
 
 // target says where on the host what is meant for an address and port of the guest's
@@ -161,7 +168,7 @@ func (s *Stack) target(to netip.AddrPort) (netip.AddrPort, bool) {
 	if inner.Contains(ip) {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.Port()), ip == Gateway && p.onHost(to.Port())
 	}
-	if p.granted(ip, to.Port()) {
+	if s.granted(p, ip, to.Port()) {
 		return to, true
 	}
 	return to, s.reachable(p, ip, to.Port()) && p.permits(to.Port(), s.names.of(ip))

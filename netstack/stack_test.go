@@ -165,7 +165,7 @@ func TestForbidden(t *testing.T) {
 	w.name("alias.example", "CNAME inner2.example.", "A 10.1.2.3")
 	policies := []holt.NetworkPolicy{
 		open,
-		{Egress: holt.EgressAllow, Allow: []string{"*.example", "93.184.216.34", "0.0.0.0/32"}},
+		{Egress: holt.EgressAllow, Allow: []string{"*.example", "93.184.216.34", "0.0.0.0/0"}},
 		{Egress: holt.EgressOff, Allow: []string{"10.0.0.0/8", "host.holt.internal:7"}},
 	}
 	for _, p := range policies {

@@ -187,6 +187,7 @@ func (s *Stack) pass(w http.ResponseWriter, r *http.Request, e errand) {
 	if r.Header.Get("Upgrade") != "websocket" {
 		r.Header.Del("Upgrade")
 	}
+	http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has heard all
 	s.web.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), errandKey{}, e)))
 }
 
@@ -229,7 +230,7 @@ func explain(w http.ResponseWriter, _ *http.Request, err error) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	fmt.Fprintf(w, "holt: %s\n", clip(err.Error()))
+	fmt.Fprintf(w, "holt: %s\n", shorten(err.Error(), 600))
 }
 
 // refusal is a name that the policy does not permit.

@@ -32,6 +32,8 @@ import (
 	"holt"
 )
 
+var quiet = slog.New(slog.DiscardHandler)
+
 // world is a host and an internet of the test's own: two network namespaces, so that nothing leaves
 // the machine. On the host are addresses that no guest may reach, with listeners that count.
 type world struct {
@@ -60,12 +62,17 @@ var (
 func inWorld(t *testing.T) *world {
 	t.Helper()
 	if os.Getenv(envWorld) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=120s")
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=60s")
 		cmd.Env = append(os.Environ(), envWorld+"=1")
 		cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 			t.Errorf("in its own network: %v\n%s", err, out)
+		}
+		for line := range strings.Lines(string(out)) { // figures
+			if err == nil && strings.Contains(line, "_test.go:") && !strings.Contains(line, wayMark) {
+				t.Log(strings.TrimSpace(line))
+			}
 		}
 		return nil
 	}
@@ -81,8 +88,8 @@ func (w *world) ip(words string) {
 	}
 }
 
-// build lays out both namespaces and listens.
-func (w *world) build() {
+// namespace is another network, empty, and the process that keeps it.
+func (w *world) namespace() (fd, pid int) {
 	t := w.t
 	t.Helper()
 	far := exec.Command("unshare", "--net", "sleep", "600")
@@ -91,12 +98,13 @@ func (w *world) build() {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { far.Process.Kill(); far.Wait() })
-	here, err := os.Readlink("/proc/self/ns/net")
+	here, err := os.Readlink("/proc/thread-self/ns/net") // the first thread may have gone elsewhere
 	if err != nil {
 		t.Fatal(err)
 	}
+	path := fmt.Sprintf("/proc/%d/ns/net", far.Process.Pid)
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		there, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", far.Process.Pid))
+		there, err := os.Readlink(path)
 		if err == nil && there != here {
 			break
 		}
@@ -104,12 +112,22 @@ func (w *world) build() {
 			t.Fatal("no second namespace")
 		}
 	}
-	if w.internet, err = unix.Open(fmt.Sprintf("/proc/%d/ns/net", far.Process.Pid), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+	if fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd, far.Process.Pid
+}
+
+// build lays out both namespaces and listens.
+func (w *world) build() {
+	t := w.t
+	t.Helper()
+	internet, pid := w.namespace()
+	w.internet = internet
 	w.ip("link set lo up")
 	w.ip("link add near type veth peer name far")
-	w.ip(fmt.Sprintf("link set far netns %d", far.Process.Pid))
+	w.ip(fmt.Sprintf("link set far netns %d", pid))
 	w.ip("addr add 198.18.0.1/24 dev near")
 	w.ip("link set near up")
 	for _, a := range forbidden {
@@ -133,32 +151,35 @@ func (w *world) build() {
 		w.serve(a, func() { w.leaks.Add(1) })
 	}
 	w.there(w.nameserver)
+	w.ip("-6 addr add fd00:ec2::254/128 dev lo nodad")
+	for _, a := range []string{"::1", "fd00:ec2::254"} {
+		w.serve(a, func() { w.leaks.Add(1) })
+	}
 }
 
 // there runs something in the internet's namespace. Sockets that it opens stay there.
-func (w *world) there(do func()) {
-	w.t.Helper()
+func (w *world) there(do func()) { inNamespace(w.t, w.internet, do) }
+
+func inNamespace(t *testing.T, namespace int, do func()) {
+	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // the thread ends with the goroutine
-		if err := unix.Setns(w.internet, unix.CLONE_NEWNET); err != nil {
-			w.t.Error(err)
+		if err := unix.Setns(namespace, unix.CLONE_NEWNET); err != nil {
+			t.Error(err)
 			return
 		}
 		do()
 	}()
 	<-done
-	if w.t.Failed() {
-		w.t.FailNow()
-	}
 }
 
 // serve has an address echo, at port 7, whatever comes, and say hello at port 80.
 func (w *world) serve(address string, met func()) {
 	w.t.Helper()
 	listen := func(port int, serve func(net.Conn)) {
-		l, err := net.Listen("tcp4", net.JoinHostPort(address, fmt.Sprint(port)))
+		l, err := net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(port)))
 		if err != nil {
 			w.t.Error(err)
 			return
@@ -176,8 +197,12 @@ func (w *world) serve(address string, met func()) {
 		}()
 	}
 	listen(echoPort, func(c net.Conn) { io.Copy(c, c) })
-	listen(80, func(c net.Conn) { io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\nhello\n") })
-	u, err := net.ListenPacket("udp4", net.JoinHostPort(address, fmt.Sprint(echoPort)))
+	listen(80, func(c net.Conn) {
+		c.SetReadDeadline(time.Now().Add(time.Second))
+		c.Read(make([]byte, 1024)) // the request
+		io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\nhello\n")
+	})
+	u, err := net.ListenPacket("udp", net.JoinHostPort(address, fmt.Sprint(echoPort)))
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -246,20 +271,28 @@ type guest struct {
 	t    *testing.T
 	ip   *stack.Stack
 	link *channel.Endpoint
-	conn net.Conn // frames
+	// unplug takes it from the stack that it is attached to.
+	unplug func()
 }
 
 // start returns a stack with a policy and a guest that is attached to it.
 func (w *world) start(p holt.NetworkPolicy) (*Stack, *guest) {
+	w.t.Helper()
+	s := w.stack(p, Options{})
+	return s, w.attach(s)
+}
+
+func (w *world) stack(p holt.NetworkPolicy, o Options) *Stack {
 	t := w.t
 	t.Helper()
-	s, err := New(Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Upstreams: []string{resolving}})
+	o.Log, o.Upstreams = quiet, []string{resolving}
+	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
 	w.policy(s, p)
-	return s, w.attach(s)
+	return s
 }
 
 func (w *world) policy(s *Stack, p holt.NetworkPolicy) {
@@ -274,15 +307,7 @@ func (w *world) policy(s *Stack, p holt.NetworkPolicy) {
 func (w *world) attach(s *Stack) *guest {
 	t := w.t
 	t.Helper()
-	ours, theirs := pair(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	var work sync.WaitGroup
-	work.Go(func() {
-		if err := s.Attach(ctx, ours); err != nil {
-			t.Errorf("attach: %v", err)
-		}
-	})
-	g := &guest{t: t, link: channel.New(512, maxFrame, "\x52\x54\x00\x68\x6f\x6c"), conn: theirs}
+	g := &guest{t: t, link: channel.New(512, maxFrame, "\x52\x54\x00\x68\x6f\x6c")}
 	g.ip = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4},
@@ -299,10 +324,24 @@ func (w *world) attach(s *Stack) *guest {
 		{Destination: tcpip.AddressWithPrefix{Address: addressOf(inner.Addr()), PrefixLen: 24}.Subnet(), NIC: nic},
 		{Destination: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4([4]byte{}), PrefixLen: 0}.Subnet(), Gateway: addressOf(Gateway), NIC: nic},
 	})
+	g.plug(s)
+	t.Cleanup(func() { g.unplug(); g.ip.Close() })
+	return g
+}
+
+// plug attaches the guest to a stack, until it is unplugged.
+func (g *guest) plug(s *Stack) {
+	ours, theirs := pair(g.t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := s.Attach(ctx, ours); err != nil {
+			g.t.Errorf("attach: %v", err)
+		}
+	})
 	work.Go(func() { send(ctx, theirs, g.link) })
 	work.Go(func() { receive(theirs, g.link, func([]byte) bool { return true }) })
-	t.Cleanup(func() { cancel(); theirs.Close(); work.Wait(); g.ip.Close() })
-	return g
+	g.unplug = func() { cancel(); theirs.Close(); work.Wait() }
 }
 
 func (g *guest) dial(to string) (*gonet.TCPConn, error) { return g.dialFor(to, 10*time.Second) }

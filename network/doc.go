@@ -8,6 +8,7 @@
 //	network.lock          locked as long as the process lives, which got it open
 //	network.sock          of the machine: frames; it listens, so the process can join again
 //	network-control.sock  of the process: HTTP, see control.go; 0600
+//	own.sock              of the daemon: HTTP, what the computer asks at http://holt.internal/; 0600
 //	network.json          the policy; replaced at once, so that a process that starts has it before the first frame
 //	network-traffic.json  what went where up to now, over all processes and machines of the directory
 //	network.log           what the process says; bounded

@@ -15,6 +15,8 @@ const (
 	firstPause = 50 * time.Millisecond
 	mostPause  = 2 * time.Second
 	steady     = 10 * time.Second // who lived for so long may be started at once
+
+	seen = 10 * time.Millisecond // until the end of a process is seen that has just been opened
 )
 
 // Link sees to it that a machine has its network, for as long as this daemon has the machine.
@@ -73,6 +75,14 @@ func (l *Link) run(ctx context.Context) {
 		return
 	}
 	defer d.Close()
+	if l.n.opt.Own != nil {
+		stop, err := answer(d, l.n.opt.Own(l.dir))
+		if err != nil {
+			l.n.opt.Log.Warn("a computer cannot speak of itself", "dir", l.dir, "err", err)
+		} else {
+			defer stop()
+		}
+	}
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		began := time.Now()
 		ended, err := l.follow(ctx, d)
@@ -133,12 +143,20 @@ func (l *Link) await(ctx context.Context, d *machine.Dir) error {
 // alive tells whether the machine of a directory runs.
 func alive(d *machine.Dir) bool {
 	r, err := d.ReadRecord()
+	return err == nil && running(r.Process) == nil
+}
+
+// running returns [machine.ErrGone] if a process has ended, also one that nobody has waited for.
+func running(p machine.Process) error {
+	h, err := p.Open()
 	if err != nil {
-		return false
+		return err
 	}
-	h, err := r.Process.Open()
-	if err == nil {
-		h.Close()
+	defer h.Close()
+	select {
+	case <-h.Done():
+		return machine.ErrGone
+	case <-time.After(seen):
+		return nil
 	}
-	return err == nil
 }

@@ -110,14 +110,40 @@ func (f *fake) joined() {
 	}
 	f.t.Cleanup(func() { c.Close() })
 	f.conn = c
+	f.refuses()
 	f.answers()
 }
 
-// answers asks who has the gateway's address (ARP), and hears it.
-func (f *fake) answers() {
+// refuses connects to a private network and hears that it is refused, before it has asked who anybody is: as a
+// guest does that knows the gateway from before.
+func (f *fake) refuses() {
 	f.t.Helper()
-	frame := append(bytes.Repeat([]byte{0xff}, 6), 0x52, 0x54, 0, 0x68, 0x6f, 0x6c, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1,
-		0x52, 0x54, 0, 0x68, 0x6f, 0x6c, 10, 0, 2, 15, 0, 0, 0, 0, 0, 0, 10, 0, 2, 2)
+	tcp := []byte{0x12, 0x34, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 5 << 4, 2, 0xff, 0xff, 0, 0, 0, 0} // SYN
+	pseudo := append([]byte{10, 0, 2, 15, 10, 9, 9, 9, 0, 6, 0, byte(len(tcp))}, tcp...)
+	binary.BigEndian.PutUint16(tcp[16:], checksum(pseudo))
+	ip := []byte{0x45, 0, 0, byte(20 + len(tcp)), 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 2, 15, 10, 9, 9, 9}
+	binary.BigEndian.PutUint16(ip[10:], checksum(ip))
+	frame := slices.Concat([]byte{0x52, 0x55, 0x0a, 0, 2, 2, 0x52, 0x54, 0, 0x68, 0x6f, 0x6c, 8, 0}, ip, tcp)
+	f.hears(frame, "that it is refused", func(said []byte) bool {
+		return said[12] == 8 && said[13] == 0 && said[23] == 6 && bytes.Equal(said[26:30], []byte{10, 9, 9, 9}) && said[47]&4 != 0 // RST
+	})
+}
+
+// checksum is the Internet's (RFC 1071).
+func checksum(b []byte) uint16 {
+	sum := uint32(0)
+	for i := 0; i < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// hears sends a frame and waits for one of at least 42 bytes.
+func (f *fake) hears(frame []byte, what string, is func([]byte) bool) {
+	f.t.Helper()
 	f.conn.SetDeadline(time.Now().Add(patience))
 	if _, err := f.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)); err != nil {
 		f.t.Fatal(err)
@@ -130,12 +156,22 @@ func (f *fake) answers() {
 			_, err = io.ReadFull(f.conn, said)
 		}
 		if err != nil {
-			f.t.Fatal("the gateway does not answer: ", err)
+			f.t.Fatalf("it does not hear %s: %v", what, err)
 		}
-		if len(said) >= 42 && bytes.Equal(said[12:14], []byte{8, 6}) && said[21] == 2 && bytes.Equal(said[28:32], []byte{10, 0, 2, 2}) {
+		if len(said) >= 42 && is(said) {
 			return
 		}
 	}
+}
+
+// answers asks who has the gateway's address (ARP), and hears it.
+func (f *fake) answers() {
+	f.t.Helper()
+	frame := append(bytes.Repeat([]byte{0xff}, 6), 0x52, 0x54, 0, 0x68, 0x6f, 0x6c, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1,
+		0x52, 0x54, 0, 0x68, 0x6f, 0x6c, 10, 0, 2, 15, 0, 0, 0, 0, 0, 0, 10, 0, 2, 2)
+	f.hears(frame, "who the gateway is", func(said []byte) bool {
+		return bytes.Equal(said[12:14], []byte{8, 6}) && said[21] == 2 && bytes.Equal(said[28:32], []byte{10, 0, 2, 2})
+	})
 }
 
 // pid is of the process that is the network now.
@@ -248,7 +284,7 @@ func TestOutlives(t *testing.T) {
 // TestPolicyOfTheNext: a policy that is set while a network is away is that of the next; it says where packages come from.
 func TestPolicyOfTheNext(t *testing.T) {
 	f, ctx, n := newFake(t), t.Context(), networks(t)
-	p := holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"10.0.0.0/8"}}
+	p := holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"192.168.0.0/16"}}
 	if err := n.Set(ctx, f.dir, p); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -29,7 +30,9 @@ type Options struct {
 	// Reach returns addresses that count as the internet's, whatever they look like: where the host
 	// itself gets packages from. Nil: there are none.
 	Reach func(context.Context) []netip.AddrPort
-	Log   *slog.Logger
+	// Own answers the computer whose machine is in a directory at http://holt.internal/. Nil: nobody does.
+	Own func(dir string) http.Handler
+	Log *slog.Logger
 }
 
 // Networks are the networks of a daemon's machines.
@@ -127,11 +130,9 @@ func (n *Networks) hold(ctx context.Context, d *machine.Dir) (h *machine.Handle,
 	if _, err := os.Lstat(d.File(machine.Socket(machine.PortNetwork))); errors.Is(err, fs.ErrNotExist) {
 		return nil, false, machine.Gone(d.Path) // it was started with a network of another kind, or none
 	}
-	vm, err := record.Process.Open()
-	if err != nil {
+	if err := running(record.Process); err != nil {
 		return nil, false, err
 	}
-	defer vm.Close()
 	lock, err := takeLock(d)
 	if err == nil {
 		defer lock.Close() // the process has its own
@@ -234,13 +235,9 @@ func Leftover(root string) (all []machine.Stray, err error) {
 	for _, one := range found {
 		d, err := machine.OpenDir(one.Dir)
 		if err == nil {
-			var vm *machine.Handle
-			if r, err := d.ReadRecord(); err == nil {
-				vm, _ = r.Process.Open() // nil: it is gone
-			}
+			serves := alive(d)
 			d.Close()
-			if vm != nil {
-				vm.Close()
+			if serves {
 				continue
 			}
 		}

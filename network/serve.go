@@ -82,7 +82,7 @@ func Serve(ctx context.Context, path string) error {
 
 // run serves the machine until ctx ends. Connections end with the process.
 func (p *process) run(ctx context.Context) (err error) {
-	if p.stack, err = netstack.New(netstack.Options{Log: p.log}); err != nil {
+	if p.stack, err = netstack.New(netstack.Options{Log: p.log, Internal: p.internal()}); err != nil {
 		return err
 	}
 	if err := p.reload(); err != nil {

@@ -48,6 +48,7 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 // answer serves the API of an open daemon.
 func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *slog.Logger) error {
 	s := server.New(server.Options{Nouns: d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log})
+	d.Own(s.Own)
 	socket := filepath.Join(opt.DataDir, "holt.sock")
 	local, err := server.ListenLocal(socket)
 	if err != nil {

@@ -1,0 +1,186 @@
+package netstack
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"holt"
+)
+
+// TestFlood: connections, datagrams and questions without end take bounded memory, and then it goes on as before.
+func TestFlood(t *testing.T) {
+	w := inWorld(t)
+	if w == nil {
+		return
+	}
+	const conns, packets, questions = 2500, 4000, 3000
+	for i := range questions / 2 {
+		w.name(fmt.Sprintf("n%d.example", i), "A 93.184.216.34")
+	}
+	s := w.stack(open, Options{})
+	m := w.machine(s)
+	before := held()
+	began := time.Now()
+	opened, refused := m.floodStreams(conns)
+	t.Logf("%d connections in %v: %d open, %d refused; the heap has %d MiB, before it had %d", conns, time.Since(began).Round(time.Millisecond), len(opened), refused, held(), before)
+	if len(opened) > maxFlows || len(opened) < maxFlows/2 || len(opened)+refused != conns {
+		t.Errorf("%d are open, %d were refused", len(opened), refused)
+	}
+	if grown := held() - before; grown > 200 {
+		t.Errorf("they hold %d MiB", grown)
+	}
+	for _, c := range opened {
+		c.Close()
+	}
+	began = time.Now()
+	sent, most := m.floodDatagrams(s, packets)
+	t.Logf("%d datagrams of as many flows in %v: at most %d were open; the heap has %d MiB", sent, time.Since(began).Round(time.Millisecond), most, held())
+	if most > maxFlows || most < maxFlows/2 {
+		t.Errorf("%d flows of datagrams", most)
+	}
+	began = time.Now()
+	answered := m.floodQuestions(questions)
+	s.names.mu.Lock()
+	known := s.names.n
+	s.names.mu.Unlock()
+	t.Logf("%d questions in %v: %d answers, %d names are known, %d destinations; the heap has %d MiB", questions, time.Since(began).Round(time.Millisecond), answered, known, len(s.Traffic()), held())
+	if known > maxNames || len(s.Traffic()) > maxDestinations || answered < questions/2 {
+		t.Errorf("%d answers, %d names, %d destinations", answered, known, len(s.Traffic()))
+	}
+	if grown := held() - before; grown > 100 {
+		t.Errorf("afterwards it holds %d MiB more than before", grown)
+	}
+	if err := m.echo("tcp", "93.184.216.34:7"); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if err := m.echo("udp", "93.184.216.34:7"); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// held is what the heap and the stacks hold, in MiB.
+func held() int {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int((m.HeapAlloc + m.StackInuse) >> 20)
+}
+
+// floodStreams opens connections, and writes to the first much of which nothing is read back.
+func (m *machine) floodStreams(n int) (opened []net.Conn, refused int) {
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			m.in(func() {
+				for range n / 8 {
+					c, err := (&net.Dialer{Timeout: 5 * time.Second}).Dial("tcp", "93.184.216.34:7")
+					mu.Lock()
+					if err != nil {
+						refused++
+					} else {
+						opened = append(opened, c)
+					}
+					mu.Unlock()
+				}
+			})
+		})
+	}
+	work.Wait()
+	refused += n % 8
+	much := make([]byte, 512<<10)
+	for _, c := range opened[:min(256, len(opened))] {
+		work.Go(func() {
+			c.SetWriteDeadline(time.Now().Add(time.Second))
+			c.Write(much)
+		})
+	}
+	work.Wait()
+	return opened, refused
+}
+
+// floodDatagrams sends each from a port of its own, no faster than the link takes them; most is how many flows were open.
+func (m *machine) floodDatagrams(s *Stack, n int) (sent, most int) {
+	m.in(func() {
+		for sent < n {
+			c, err := net.Dial("udp", "93.184.216.34:7")
+			if err != nil {
+				m.t.Error(err)
+				return
+			}
+			m.t.Cleanup(func() { c.Close() })
+			if _, err := c.Write([]byte("flood")); err != nil {
+				m.t.Error(err)
+				return
+			}
+			if sent++; sent%100 != 0 {
+				continue
+			}
+			c.SetReadDeadline(time.Now().Add(time.Second))
+			c.Read(make([]byte, 16)) // what was sent before has come as well
+			most = max(most, s.flows.taken(datagrams))
+		}
+	})
+	return sent, most
+}
+
+// floodQuestions asks for names, half of which are some.
+func (m *machine) floodQuestions(n int) int {
+	var answered atomic.Int64
+	var work sync.WaitGroup
+	for part := range 4 {
+		work.Go(func() {
+			m.in(func() {
+				for i := range n / 4 {
+					name := fmt.Sprintf("n%d.example", (part*n/4+i)/2)
+					if i%2 == 1 {
+						name = strings.Repeat("x", i%40+1) + fmt.Sprint(part, i) + ".nowhere"
+					}
+					c, err := net.Dial("udp", net.JoinHostPort(Resolver.String(), "53"))
+					if err != nil {
+						m.t.Error(err)
+						return
+					}
+					q := new(dns.Msg)
+					q.SetQuestion(strings.ReplaceAll(name, " ", "-")+".", dns.TypeA)
+					if _, _, err := (&dns.Client{Timeout: 2 * time.Second}).ExchangeWithConn(q, &dns.Conn{Conn: c}); err == nil {
+						answered.Add(1)
+					}
+					c.Close()
+				}
+			})
+		})
+	}
+	work.Wait()
+	return int(answered.Load())
+}
+
+// TestCounters: many destinations hide no traffic, and no figure is lost.
+func TestCounters(t *testing.T) {
+	var c counters
+	c.opens("busy").sent.Add(1 << 20)
+	c.opens("busy").open.Add(-2)
+	idle := c.opens("open") // nothing yet
+	for i := range 10 * maxDestinations {
+		c.refuse(fmt.Sprint("no", i))
+	}
+	idle.sent.Add(7)
+	s := &Stack{count: counters{all: c.all}}
+	all, sum := map[string]holt.Traffic{}, int64(0)
+	for _, one := range s.Traffic() {
+		all[one.Destination] = one
+		sum += one.Refused
+	}
+	if all["busy"].Sent != 1<<20 || all["open"].Sent != 7 || all[""].Refused == 0 || sum != 10*maxDestinations || len(all) > maxDestinations+1 {
+		t.Errorf("%d destinations, %d refusals, busy %+v, open %+v, others %+v", len(all), sum, all["busy"], all["open"], all[""])
+	}
+}

@@ -1,0 +1,110 @@
+package netstack
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// site is a web server of the internet with many tenants at one address.
+type site struct {
+	mu     sync.Mutex
+	heard  []string // host and, with TLS, the name that was asked for
+	header []http.Header
+	roots  *x509.CertPool
+}
+
+const shared = "151.101.1.2"
+
+// site serves at an address's ports 80 and 443, and 8443.
+func (w *world) site() *site {
+	w.t.Helper()
+	certificate, key, err := NewCA("the world")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ca, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	mint, err := newMinter(ca)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := &site{roots: x509.NewCertPool()}
+	out.roots.AppendCertsFromPEM(certificate)
+	server := &http.Server{Handler: out, ErrorLog: log.New(io.Discard, "", 0), TLSConfig: &tls.Config{
+		GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			out.note("tls " + h.ServerName)
+			return mint.of(h.ServerName)
+		},
+	}}
+	w.t.Cleanup(func() { server.Close() })
+	w.there(func() {
+		w.ip("addr add " + shared + "/32 dev lo")
+		for _, port := range []int{80, 443, 8443} {
+			l, err := net.Listen("tcp4", fmt.Sprintf("%s:%d", shared, port))
+			switch {
+			case err != nil:
+				w.t.Error(err)
+			case port == 80:
+				go server.Serve(l)
+			default:
+				go server.ServeTLS(l, "", "")
+			}
+		}
+	})
+	return out
+}
+
+func (s *site) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = append(s.heard, what)
+}
+
+// hears tells whether a tenant was reached.
+func (s *site) hears(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.heard {
+		if strings.Contains(one, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *site) last() http.Header {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.header) == 0 {
+		return http.Header{}
+	}
+	return s.header[len(s.header)-1]
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.note("host " + r.Host)
+	s.mu.Lock()
+	s.header = append(s.header, r.Header.Clone())
+	s.mu.Unlock()
+	switch r.URL.Path {
+	case "/redirect":
+		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusFound)
+	case "/echo":
+		http.NewResponseController(w).EnableFullDuplex()
+		io.Copy(w, r.Body)
+	case "/back":
+		w.Header().Set("X-Back", r.Header.Get("Authorization"))
+		fmt.Fprintln(w, "see the header")
+	default:
+		fmt.Fprintf(w, "hello from %s\n", r.Host)
+	}
+}
