@@ -50,7 +50,7 @@ type ProcessActivity struct {
 
 // Bounds of what is looked at and told.
 const (
-	mostActive     = maxRuns + maxTerminals // groups
+	mostActive     = 512 // groups; what more there are is told of the whole machine only
 	mostTop        = 3
 	mostScanned    = 4096 // processes
 	maxTopCommand  = 120  // bytes
@@ -86,7 +86,7 @@ func (s *Server) activity(context.Context, json.RawMessage) (any, error) {
 		}
 	}
 	for _, info := range s.runs.all() {
-		if info.State != holt.RunExited || info.Background == 0 {
+		if info.State != holt.RunExited || info.Background == 0 || len(a.Groups) == mostActive {
 			continue
 		}
 		if r, err := s.runs.get(info.ID); err == nil {
@@ -95,7 +95,6 @@ func (s *Server) activity(context.Context, json.RawMessage) (any, error) {
 			}
 		}
 	}
-	a.Groups = a.Groups[:min(len(a.Groups), mostActive)]
 	if s.opt.Machine {
 		a.Top = s.top.scan()
 	}

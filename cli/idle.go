@@ -76,7 +76,7 @@ func idleSaid(t holt.IdleTimeout) string {
 
 // idleRows are what is shown of a computer's idling.
 func idleRows(c holt.Computer) (rows [][]string) {
-	rows = append(rows, []string{"idle after", c.IdleTimeout.String()})
+	rows = append(rows, []string{"idle", idleSaid(c.IdleTimeout)})
 	if c.PausedBy != "" {
 		rows = append(rows, []string{"paused by", c.PausedBy})
 	}

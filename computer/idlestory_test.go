@@ -58,7 +58,7 @@ type idleWorld struct {
 }
 
 func newIdleWorld(t *testing.T) *idleWorld {
-	w := &idleWorld{keptWorld: keeps(t, &chunk.Memory{}, 1<<40), now: time.Now(), works: map[string]time.Time{}}
+	w := &idleWorld{keptWorld: keeps(t, &chunk.Memory{}, 1<<40), now: time.Unix(2e9, 0), works: map[string]time.Time{}}
 	w.cfg.Keys, w.cfg.Engine, w.cfg.Workspaces, w.cfg.Dir = NewKeys(w.cfg.DB), &remembering{layered{base: "none"}}, &lasting{}, t.TempDir()
 	w.cfg.Limits = Limits{Flush: time.Millisecond}.or(w.cfg.Limits)
 	w.reopens()
@@ -330,7 +330,7 @@ func TestIdleStory(t *testing.T) {
 	}
 	t.Logf("%d days, -idle-seed=%d", days, seed)
 	s := &story{idleWorld: newIdleWorld(t), rng: rand.New(rand.NewPCG(seed, 1)), done: map[holt.UseKind][]func(){}, terminal: string(holt.NewTerminalID()), counts: map[string]int{}}
-	s.last = s.now
+	s.last, s.sure, s.woke = s.now, s.now, s.now
 	for range days * 24 * 60 {
 		s.acts()
 		s.passes(time.Minute)
@@ -371,6 +371,9 @@ func (s *story) acts() {
 		h, err := s.Hold(s.t.Context(), "einstein", holt.HoldSpec{Reason: "thinking", ForMS: (span + time.Minute).Milliseconds()}, "")
 		s.ok(err)
 		s.holds = append(s.holds, h)
+		if s.is().State == holt.ComputerRunning {
+			s.last, s.sure = s.now, s.now
+		}
 	case 8:
 		s.comes("files")
 		s.Use(s.r.ID, holt.UseFiles, "read /etc/hosts")()
