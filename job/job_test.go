@@ -24,6 +24,7 @@ type world struct {
 	computers  map[holt.ComputerID]holt.Computer
 	workspaces map[holt.WorkspaceID]bool
 	ends       map[holt.RunID]chan int // exit status
+	told       map[holt.RunID]bool
 	begun      int
 	refuse     error // a create
 }
@@ -78,7 +79,6 @@ func (w *world) Follow(ctx context.Context, id holt.RunID, _ int64, emit func(ho
 	case <-ctx.Done():
 		return ctx.Err()
 	case status := <-end:
-		end <- status
 		return emit(holt.RunEvent{Kind: holt.RunExit, Run: &holt.Run{State: holt.RunExited, ExitCode: status}})
 	}
 }
@@ -123,11 +123,11 @@ func (w *world) Remove(_ context.Context, id holt.WorkspaceID) error {
 func (w *world) end(status int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for id, c := range w.ends {
-		c <- status
-		delete(w.ends, id)
-		w.ends[id] = make(chan int, 1)
-		w.ends[id] <- status
+	for id, end := range w.ends {
+		if !w.told[id] {
+			end <- status
+		}
+		w.told[id] = true
 	}
 }
 
@@ -145,7 +145,7 @@ func open(t *testing.T) (*Store, *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{computers: map[holt.ComputerID]holt.Computer{}, workspaces: map[holt.WorkspaceID]bool{}, ends: map[holt.RunID]chan int{}}
+	w := &world{computers: map[holt.ComputerID]holt.Computer{}, workspaces: map[holt.WorkspaceID]bool{}, ends: map[holt.RunID]chan int{}, told: map[holt.RunID]bool{}}
 	s, err := Open(t.Context(), Config{DB: d, Keys: computer.NewKeys(d), Dir: filepath.Join(dir, "jobs"), Computers: w, Runs: w, Workspaces: w,
 		Memory: func() (int, int) { return 4096, 4096 }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
