@@ -52,12 +52,13 @@ func (f jobSpaces) Mkdir(ctx context.Context, id holt.WorkspaceID, path string) 
 	return err
 }
 
-// Flush comes after the one at the run's end: a guest does one at a time.
+// Flush comes after the one at the run's end, since a guest does one at a time, and waits for a guest
+// that this daemon has just taken over.
 func (f jobSpaces) Flush(ctx context.Context, id holt.WorkspaceID) error {
 	f.guests.Settle(ctx, id)
 	for {
 		err := f.guests.Flush(ctx, id)
-		if holt.CodeOf(err) != holt.Conflict {
+		if code := holt.CodeOf(err); code != holt.Conflict && code != holt.Unavailable {
 			return err
 		}
 		select {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +51,7 @@ func (s *Store) room(memoryMB int) string {
 	case taken+memoryMB > total/4*3:
 		return fmt.Sprintf("jobs that run have %d MiB of memory already", taken)
 	case free < memoryMB+spareMB:
-		return fmt.Sprintf("the host has %d MiB of memory left", free)
+		return "the host has too little memory left"
 	}
 	return ""
 }
@@ -85,23 +86,19 @@ func (s *Store) begin(ctx context.Context) (wait bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, r := range list {
-		s.mu.Lock()
-		busy := s.active[r.ID] != nil
-		s.mu.Unlock()
-		if busy {
-			continue
+	list = slices.DeleteFunc(list, func(r record) bool { return s.worker(r.ID) != nil })
+	waiting := func(r record) bool { return r.State == holt.JobQueued && !r.cancelled }
+	for _, r := range list { // what has begun needs no room
+		if !waiting(r) && ctx.Err() == nil {
+			s.take(r)
 		}
-		if r.State == holt.JobQueued && !r.cancelled {
-			if s.cfg.Computers.Draining() {
-				return true, nil
-			}
-			if why := s.room(r.Spec.MemoryMB); why != "" {
-				return true, s.waits(ctx, r, why)
-			}
+	}
+	for _, r := range slices.DeleteFunc(list, func(r record) bool { return !waiting(r) }) {
+		if s.cfg.Computers.Draining() || ctx.Err() != nil {
+			return true, nil
 		}
-		if s.ctx.Err() != nil {
-			return false, nil
+		if why := s.room(r.Spec.MemoryMB); why != "" {
+			return true, s.waits(ctx, r, why)
 		}
 		s.take(r)
 	}

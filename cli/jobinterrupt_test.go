@@ -1,0 +1,98 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/server/servertest"
+)
+
+// TestInterruptedJobs: Ctrl-C cancels the jobs that this program has begun, of which nothing is
+// left; a batch whose program was killed finds its jobs again.
+func TestInterruptedJobs(t *testing.T) {
+	nouns := memory(t).Nouns()
+	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
+	dir := t.TempDir()
+	batch := filepath.Join(dir, "b.jsonl")
+	if err := os.WriteFile(batch, []byte(`{"id":"one","command":"while ! test -e `+dir+`/go; do sleep 0.02; done; echo 1 > out/n"}`+"\n"+
+		`{"id":"two","command":"while ! test -e `+dir+`/go; do sleep 0.02; done; echo 2 > out/n"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start := func(args ...string) (*exec.Cmd, *bytes.Buffer) {
+		cmd := exec.Command(os.Args[0])
+		cmd.Args = append([]string{"holt", "job", "run"}, args...) // see TestMain
+		cmd.Env = append(os.Environ(), "HOLT_SOCKET="+d.Socket)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd, &out
+	}
+	states := func() (list []holt.JobState) {
+		jobs, err := nouns.Jobs.List(t.Context(), "", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range jobs {
+			if list = append(list, j.State); j.State == holt.JobRunning && j.RunID == "" {
+				list[len(list)-1] = "being made"
+			}
+		}
+		return list
+	}
+	until := func(n int, is holt.JobState) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+			count := 0
+			for _, s := range states() {
+				if s == is {
+					count++
+				}
+			}
+			if count == n {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("not %d %s: %v", n, is, states())
+			}
+		}
+	}
+	for i, args := range [][]string{{"sleep 600"}, {"--batch", batch}} {
+		cmd, out := start(args...)
+		until(i+1, holt.JobRunning)
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // the status says it
+		if got := cmd.ProcessState.ExitCode(); got != 130 || !strings.Contains(out.String(), "interrupted") {
+			t.Errorf("%q: status %d: %s", args, got, out.String())
+		}
+		until(1+2*i, holt.JobCancelled)
+	}
+	cmd, _ := start("--batch", batch, "--resume")
+	until(2, holt.JobRunning)
+	_ = cmd.Process.Signal(syscall.SIGKILL)
+	_ = cmd.Wait()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	until(2, holt.JobDone)
+	cmd, out := start("--batch", batch, "--resume")
+	if err := cmd.Wait(); err != nil || len(states()) != 5 {
+		t.Errorf("%v, %v: %s", err, states(), out.String())
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "b.out", "two", "n")); err != nil || string(got) != "2\n" {
+		t.Errorf("%q %v", got, err)
+	}
+	if all, err := nouns.Computers.List(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("left: %+v %v", all, err)
+	}
+}
