@@ -85,11 +85,16 @@ func (n *Networks) Traffic(ctx context.Context, ref string) (out holt.NetworkTra
 
 // hasNetworks is the error where computers have no network of their own.
 func (c *Config) hasNetworks() error {
-	if c.Networks != nil && c.Engine.Capabilities().OwnNetwork {
+	if c.ownNetworks() {
 		return nil
 	}
 	return holt.Errorf(holt.Unsupported, "computers of the engine %s have no network of their own", c.Engine.Name()).
 		WithHint("they share the host's; the engine qemu gives each its own")
+}
+
+// ownNetworks tells whether computers have networks of their own.
+func (c *Config) ownNetworks() bool {
+	return c.Networks != nil && c.Engine.Capabilities().OwnNetwork
 }
 
 // checkNetwork refuses a policy that cannot be obeyed; nil is none.
@@ -143,7 +148,7 @@ func (n networks) save(tx *db.Tx, id holt.ComputerID, p holt.NetworkPolicy) erro
 
 // join gives the machine that runs in dir its network, see [network.Networks.Join]; nil where there are none.
 func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, begun bool, cut func(context.Context)) (*network.Link, error) {
-	if c.hasNetworks() != nil {
+	if !c.ownNetworks() {
 		return nil, nil
 	}
 	if err := c.Networks.Write(ctx, dir, p); err != nil {
@@ -154,7 +159,7 @@ func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, beg
 
 // endNetwork waits until nothing of the network of a machine that has ended runs.
 func (c *Config) endNetwork(dir string) error {
-	if c.hasNetworks() != nil {
+	if !c.ownNetworks() {
 		return nil
 	}
 	return c.Networks.End(dir)

@@ -320,6 +320,14 @@ func TestParseSecrets(t *testing.T) {
 			t.Errorf("%+v: %v", one, err)
 		}
 	}
+	short, err := ParseSecrets([]holt.HostSecret{{Host: "a.test", Value: "t"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := http.Header{"Content-Type": {"text/plain"}}
+	if short.all[0].mask(h); h.Get("Content-Type") != "text/plain" {
+		t.Errorf("a short secret spoils headers: %v", h)
+	}
 	if _, err := ParseSecrets(make([]holt.HostSecret, maxSecrets+1)); holt.CodeOf(err) != holt.InvalidArgument {
 		t.Errorf("many: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -184,7 +185,7 @@ type errandKey struct{}
 
 // pass passes a request on. Of protocols that it may turn into, WebSocket alone has no other host in it.
 func (s *Stack) pass(w http.ResponseWriter, r *http.Request, e errand) {
-	if r.Header.Get("Upgrade") != "websocket" {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		r.Header.Del("Upgrade")
 	}
 	http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has heard all
