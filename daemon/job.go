@@ -44,7 +44,7 @@ func (f jobSpaces) Make(ctx context.Context, id holt.WorkspaceID, name string, f
 	if at == "" || at == holt.Live {
 		f.History().flush(ctx, string(from))
 	}
-	return guestSpaces{f.Workspaces}.forkAt(ctx, id, from, workspace.ForkOptions{At: at, Child: name})
+	return guestSpaces(f).forkAt(ctx, id, from, workspace.ForkOptions{At: at, Child: name})
 }
 
 func (f jobSpaces) Mkdir(ctx context.Context, id holt.WorkspaceID, path string) error {

@@ -80,7 +80,7 @@ func (n jobComputers) OfJob(_ context.Context, id holt.JobID) (list []holt.Compu
 }
 
 func (n jobComputers) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return computers{n.m}.Start(ctx, ref, key)
+	return computers(n).Start(ctx, ref, key)
 }
 
 func (n jobComputers) Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error) {
@@ -97,7 +97,7 @@ func (n jobComputers) Delete(ctx context.Context, ref, key string) (holt.Deleted
 		r.kill()
 		<-r.gone
 	}
-	return computers{n.m}.Delete(ctx, ref, key)
+	return computers(n).Delete(ctx, ref, key)
 }
 
 func (jobComputers) Draining() bool { return false }
