@@ -31,7 +31,7 @@ var hogs = []hog{
 		takes: "the root disk",
 		command: `mkdir /var/fill; for mb in 512 256 64 16 4 1; do while fallocate -l ${mb}M /var/fill/$((n += 1)); do :; done; done
 			while :; do cat /dev/zero >> /var/fill/more; done`,
-		bites: `test $(stat --file-system --format=%f /) -lt 9 && echo yes`,
+		bites: `head -c 1M /dev/zero 2>/dev/null > /var/fill/probe || echo yes`,
 		away:  "rm -r /var/fill",
 	},
 	{
