@@ -203,7 +203,7 @@ func reasonOf(err error) string {
 
 const (
 	awaitFirst = 100 * time.Millisecond // how often a run is looked at whether it has ended, at first
-	awaitMost  = 2 * time.Second        // and later
+	awaitMost  = 5 * time.Second        // and later
 	killAfter  = 10 * time.Second       // how long a run has to end that another takes the place of
 )
 
