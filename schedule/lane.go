@@ -114,34 +114,55 @@ func (s *Store) carry(ctx context.Context, l *lane, f firing) error {
 // prepare writes down, before anything is done, the id that the run of a firing is to have, and how
 // its computer rests now.
 func (s *Store) prepare(ctx context.Context, f *firing) error {
-	c, err := s.cfg.Computers.Get(ctx, string(f.computer))
-	if err != nil && holt.CodeOf(err) != holt.NotFound {
+	for {
+		c, err := s.cfg.Computers.Get(ctx, string(f.computer))
+		if err != nil && holt.CodeOf(err) != holt.NotFound {
+			return err
+		}
+		if err := s.write(ctx, func(tx *db.Tx) error { return begin(tx, f, c.State) }); err != nil {
+			return err
+		}
+		// Another firing may have let it rest in between.
+		is, err := s.cfg.Computers.Get(ctx, string(f.computer))
+		if f.was != "" || err != nil || restsAs(is.State) == restsAs(c.State) {
+			return nil
+		}
+	}
+}
+
+// begin is prepare of a computer that is in some state.
+func begin(tx *db.Tx, f *firing, state holt.ComputerState) error {
+	r, _, err := byID(tx, f.Schedule)
+	if err != nil {
 		return err
 	}
-	return s.write(ctx, func(tx *db.Tx) error {
-		r, _, err := byID(tx, f.Schedule)
+	f.State, f.Reason, f.Run = holt.FiringStarting, "", holt.NewRunID()
+	switch as := restsAs(state); {
+	case r.KeepAwake:
+		f.was = ""
+	case as != "":
+		f.was = as
+	case f.was == "": // another one may have woken it, and leave it to this one
+		err = tx.Query(`SELECT was FROM firing WHERE computer = ? AND was <> '' LIMIT 1`, []any{f.computer}, func(row *db.Row) error {
+			f.was = holt.ComputerState(row.Text(0))
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		f.State, f.Reason, f.Run = holt.FiringStarting, "", holt.NewRunID()
-		switch {
-		case r.KeepAwake:
-			f.was = ""
-		case c.State == holt.ComputerPaused || c.State == holt.ComputerPausing:
-			f.was = holt.ComputerPaused
-		case c.State == holt.ComputerStopped || c.State == holt.ComputerStopping:
-			f.was = holt.ComputerStopped
-		case f.was == "": // another schedule may have woken it, and leave it to this one
-			err = tx.Query(`SELECT was FROM firing WHERE computer = ? AND was <> '' LIMIT 1`, []any{f.computer}, func(row *db.Row) error {
-				f.was = holt.ComputerState(row.Text(0))
-				return nil
-			})
-		}
-		if err != nil {
-			return err
-		}
-		return save(tx, *f)
-	})
+	}
+	return save(tx, *f)
+}
+
+// restsAs is how a computer rests that is in some state, or is about to; "" if it does not.
+func restsAs(state holt.ComputerState) holt.ComputerState {
+	switch state {
+	case holt.ComputerPaused, holt.ComputerPausing:
+		return holt.ComputerPaused
+	case holt.ComputerStopped, holt.ComputerStopping:
+		return holt.ComputerStopped
+	}
+	return ""
 }
 
 // start wakes the computer of a firing and starts its run.
