@@ -39,6 +39,12 @@ type Computer struct {
 	Parent     *Origin       `json:"parent,omitempty" doc:"what it was forked from"`
 	Moment     MomentID      `json:"moment,omitempty" doc:"what it is paused at"`
 	LastMoment MomentID      `json:"last_moment,omitempty" doc:"its last moment, or the one that it was forked from or restored to"`
+
+	IdleTimeout IdleTimeout `json:"idle_timeout" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never"`
+	PausedBy    string      `json:"paused_by,omitempty" doc:"who paused it: idle, or whoever asked for it"`
+	WokenBy     string      `json:"woken_by,omitempty" doc:"what woke it last, as run: make test"`
+	WokenAt     *time.Time  `json:"woken_at,omitempty"`
+	WakeMS      int64       `json:"wake_ms,omitempty" doc:"how long that took: from the call that woke it until its agent answered, milliseconds"`
 }
 
 // ComputerSpec says what computer to create. Zero fields take the defaults.
@@ -49,6 +55,8 @@ type ComputerSpec struct {
 	MemoryMB   int    `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
 	DiskSizeMB int    `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
 	Workspace  string `json:"workspace,omitempty" doc:"an existing workspace to mount; default: a new one with the computer's name"`
+
+	IdleTimeout IdleTimeout `json:"idle_timeout,omitzero" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never; default: 15m"`
 }
 
 // RunState is where a run is in its life.

@@ -29,6 +29,8 @@ type (
 	StretchID string
 	// ScheduleID names a schedule for ever: "sch_…".
 	ScheduleID string
+	// HoldID names a hold of a computer: "hld_…".
+	HoldID string
 	// TokenID names an API token, never the secret itself: "tok_…".
 	TokenID string
 )
@@ -41,6 +43,7 @@ const (
 	runPrefix       = "run_"
 	terminalPrefix  = "term_"
 	schedulePrefix  = "sch_"
+	holdPrefix      = "hld_"
 	tokenPrefix     = "tok_"
 )
 
@@ -78,6 +81,9 @@ func NewMomentID() MomentID { return MomentID(newID(momentPrefix)) }
 // NewRunID returns a fresh random identifier.
 func NewRunID() RunID { return RunID(newID(runPrefix)) }
 
+// NewHoldID returns a fresh random identifier.
+func NewHoldID() HoldID { return HoldID(newID(holdPrefix)) }
+
 // NewTerminalID returns a fresh random identifier.
 func NewTerminalID() TerminalID { return TerminalID(newID(terminalPrefix)) }
 
@@ -91,6 +97,12 @@ func NewTokenID() TokenID { return TokenID(newID(tokenPrefix)) }
 func ParseRunID(s string) (RunID, error) {
 	id, err := parseID(runPrefix, "run", s)
 	return RunID(id), err
+}
+
+// ParseHoldID checks an id that came from outside.
+func ParseHoldID(s string) (HoldID, error) {
+	id, err := parseID(holdPrefix, "hold", s)
+	return HoldID(id), err
 }
 
 // ParseTerminalID returns s as a TerminalID, or an InvalidArgument [Error].

@@ -63,6 +63,7 @@ type Server struct {
 	bootID   string // of the kernel
 	runs     *runTable
 	terms    *terminalTable
+	top      topScan
 	syncing  chan struct{} // a token while the workspace is synced
 	looking  chan struct{} // a token while the files of the root disk are listed
 	streams  chan struct{} // a token for each operation
@@ -121,6 +122,7 @@ func newServer(opt ServerOptions) *Server {
 	s.terms = newTerminalTable(groups, reaper, opt.Workspace, opt.Log)
 	s.unary = map[string]func(context.Context, json.RawMessage) (any, error){
 		opHello:      s.hello,
+		opActivity:   s.activity,
 		opConfigure:  s.configure,
 		opReady:      s.ready,
 		opSync:       s.sync,

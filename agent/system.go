@@ -129,7 +129,8 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 		}
 	}
 	if !s.opt.Machine {
-		return Identified{}, nil
+		name, err := os.Hostname()
+		return Identified{Hostname: name, Now: time.Now()}, err // the clock is the host's
 	}
 	s.configuring.Lock() // a host whose session broke asks again while the first is at work
 	defer s.configuring.Unlock()

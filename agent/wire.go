@@ -414,6 +414,7 @@ const (
 	opSync       = "sync"
 	opShutdown   = "shutdown"
 	opInventory  = "inventory"
+	opActivity   = "activity"
 	opDial       = "dial"
 	opRunStart   = "run.start"
 	opRunGet     = "run.get"

@@ -23,6 +23,7 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerLife("stop", "Shut a computer down; both disks stay", client.Computers.Stop),
 		a.computerLife("pause", "Keep memory and both disks, and end the machine", client.Computers.Pause),
 		a.computerLife("resume", "Let a paused computer go on where it was", client.Computers.Resume),
+		a.computerUpdate(), a.computerWhyAwake(), a.computerHold(), a.computerHolds(), a.computerRelease(),
 		a.computerSnapshot(), a.computerFork(), a.computerDiff(),
 		a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
@@ -75,6 +76,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
 	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")
 	f.StringVar(&spec.Workspace, "workspace", "", "an existing workspace to mount (default: a new one with the computer's name)")
+	idleFlag(cmd, &spec.IdleTimeout, "pause it after this long without a use, as 2h; null: never (default: 15m)")
 	a.jsonFlag(cmd)
 	a.completeFlag(cmd, "template", a.templateNames)
 	a.completeFlag(cmd, "workspace", a.workspaceNames)
@@ -153,6 +155,7 @@ func (a *app) printComputer(c holt.Computer, called func(holt.MomentID) string) 
 	} else if c.LastMoment != "" {
 		rows = append(rows, []string{"last moment", called(c.LastMoment)})
 	}
+	rows = append(rows, idleRows(c)...)
 	if c.StartedAt != nil {
 		rows = append(rows, []string{"started", fmt.Sprintf("%s, ready after %.1f s", ago(*c.StartedAt), float64(c.BootMS)/1000)}, []string{"uptime", uptime(c)})
 	}

@@ -30,9 +30,11 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	}
 	l := n.s.seats.live(t.ComputerID)
 	if t.State == holt.TerminalRunning {
-		if _, l, err = (waking{n.s}).wake(ctx, string(t.ComputerID)); err != nil {
+		var done func()
+		if _, l, done, err = (waking{n.s}).use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name)); err != nil {
 			return err
 		}
+		defer done()
 	}
 	a := &attaching{n: n, t: t, spec: spec, emit: emit}
 	if l == nil || t.State == holt.TerminalLost {

@@ -50,7 +50,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema] and [ScheduleSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema] and [ScheduleSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
@@ -96,9 +96,12 @@ type Store struct {
 	preempt   preemption
 	gate      *gate
 	seats     *seats
-	stuck     sync.Map     // of holt.ComputerID to *making: resumes that could not be undone
-	stacked   int          // stackedDisks, but in tests
-	memory    func() int64 // availableMemory, but in tests
+	uses      *uses
+	idleRows  idleTable
+	pauses    chan struct{} // a token for each computer that is being paused for being idle
+	stuck     sync.Map      // of holt.ComputerID to *making: resumes that could not be undone
+	stacked   int           // stackedDisks, but in tests
+	memory    func() int64  // availableMemory, but in tests
 }
 
 // Open takes the computers of the control database over: those that run are
@@ -141,7 +144,7 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	runs := runTable{cfg.DB, cfg.Log, keptRuns()}
 	s := &Store{
 		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), stacked: stackedDisks, memory: availableMemory,
+		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks, memory: availableMemory,
 	}
 	s.outputs = outputs{table: runs, dir: s.cfg.dir, most: mostOutput, log: cfg.Log, point: s.cfg.point}
 	return s

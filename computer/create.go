@@ -68,7 +68,7 @@ func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Imag
 		Computer: holt.Computer{
 			ID: holt.NewComputerID(), Name: spec.Name, Template: img.Template, State: holt.ComputerCreating,
 			Engine: s.cfg.Engine.Name(), CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB,
-			CreatedAt: time.Now().UTC(),
+			CreatedAt: time.Now().UTC(), IdleTimeout: spec.IdleTimeout,
 		},
 		image: img.Digest,
 	}

@@ -69,6 +69,7 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.
 		m.markFailed(ctx, err)
 		return out, err
 	}
+	s.uses.forget(r.ID)
 	s.log.Info("computer deleted", "computer", r.ID, "name", r.Name, "workspace_kept", !r.owned)
 	return out, nil
 }

@@ -33,7 +33,7 @@ func (f *Files) Stat(ctx context.Context, computer, path string) (holt.FileInfo,
 	if off || err != nil {
 		return info, err
 	}
-	err = f.ask(ctx, computer, true, func(ctx context.Context, c *agent.Client) (err error) {
+	err = f.ask(ctx, computer, "look at "+p, true, func(ctx context.Context, c *agent.Client) (err error) {
 		info, err = c.Stat(ctx, p)
 		return err
 	})
@@ -53,7 +53,7 @@ func (f *Files) Read(ctx context.Context, computer, path string, off, n int64, w
 	if stopped || err != nil {
 		return err
 	}
-	return f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
+	return f.stream(ctx, computer, "read "+p, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
 		_, err := c.ReadFile(ctx, p, off, n, &fedWriter{w, dog})
 		return err
 	})
@@ -85,7 +85,7 @@ func (f *Files) Write(ctx context.Context, computer, name string, spec holt.Writ
 			return holt.FileInfo{}, err
 		}
 	}
-	err = f.streamChange(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
+	err = f.streamChange(ctx, computer, "write "+p, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
 		return c.WriteFile(ctx, p, spec.Mode, spec.User, &fedReader{r, dog})
 	})
 	if err != nil {
@@ -97,7 +97,7 @@ func (f *Files) Write(ctx context.Context, computer, name string, spec holt.Writ
 // modeFor is the mode of the file that will be replaced, else 0644.
 func (f *Files) modeFor(ctx context.Context, computer, p string) (uint32, error) {
 	var info holt.FileInfo
-	err := f.ask(ctx, computer, true, func(ctx context.Context, c *agent.Client) (err error) {
+	err := f.ask(ctx, computer, "write "+p, true, func(ctx context.Context, c *agent.Client) (err error) {
 		info, err = c.Stat(ctx, p)
 		return err
 	})
@@ -141,7 +141,7 @@ func (f *Files) mkdir(ctx context.Context, computer string, spec holt.MkdirSpec)
 	if spec.User == "" {
 		spec.User = defaultUser
 	}
-	return f.change(ctx, computer, spec.Parents, func(ctx context.Context, c *agent.Client) error {
+	return f.change(ctx, computer, "make "+string(spec.Path), spec.Parents, func(ctx context.Context, c *agent.Client) error {
 		return c.Mkdir(ctx, path.Clean(string(spec.Path)), spec.Mode, spec.User, spec.Parents)
 	})
 }
@@ -158,7 +158,7 @@ func (f *Files) Symlink(ctx context.Context, computer string, spec holt.SymlinkS
 	return Once(ctx, f.s.cfg.Keys, Call[holt.FileInfo]{
 		Key: key, Method: "file.symlink", Request: []any{computer, spec},
 		Act: func(ctx context.Context, _ *Claim) (holt.FileInfo, error) {
-			err := f.change(ctx, computer, true, func(ctx context.Context, c *agent.Client) error {
+			err := f.change(ctx, computer, "link "+p, true, func(ctx context.Context, c *agent.Client) error {
 				return c.Symlink(ctx, p, string(spec.Target), spec.User)
 			})
 			if err != nil {
@@ -186,7 +186,7 @@ func (f *Files) Remove(ctx context.Context, computer, name string, recursive boo
 	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
 		Key: key, Method: "file.remove", Request: []any{computer, p, recursive},
 		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
-			return struct{}{}, f.streamChange(ctx, computer, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
+			return struct{}{}, f.streamChange(ctx, computer, "remove "+p, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
 				if recursive { // the agent calls it done when nothing is there
 					if _, err := c.Stat(ctx, p); err != nil {
 						return err
@@ -213,7 +213,7 @@ func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpe
 	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
 		Key: key, Method: "file.rename", Request: []any{computer, spec},
 		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
-			return struct{}{}, f.change(ctx, computer, false, func(ctx context.Context, c *agent.Client) error {
+			return struct{}{}, f.change(ctx, computer, "rename "+from, false, func(ctx context.Context, c *agent.Client) error {
 				return c.Rename(ctx, from, to)
 			})
 		},
@@ -221,22 +221,30 @@ func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpe
 	return err
 }
 
-// ask calls act with the agent of a computer, woken if need be; repeat says
+// use returns the machine of a computer, woken if need be, which is in use until done is called.
+func (f *Files) use(ctx context.Context, computer, what string) (l *live, done func(), err error) {
+	_, l, done, err = waking{f.s}.use(ctx, computer, holt.Use{Kind: holt.UseFiles, Detail: what})
+	return l, done, err
+}
+
+// ask calls act with the agent of a computer, woken if need be; what says what for, repeat
 // that it does no harm twice.
-func (f *Files) ask(ctx context.Context, computer string, repeat bool, act func(context.Context, *agent.Client) error) error {
-	_, l, err := waking{f.s}.wake(ctx, computer)
+func (f *Files) ask(ctx context.Context, computer, what string, repeat bool, act func(context.Context, *agent.Client) error) error {
+	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
 		return err
 	}
+	defer used()
 	return l.do(ctx, l.limits.Answer, repeat, act)
 }
 
 // change is ask for what changes files: that is attributed to the caller.
-func (f *Files) change(ctx context.Context, computer string, repeat bool, act func(context.Context, *agent.Client) error) error {
-	_, l, err := waking{f.s}.wake(ctx, computer)
+func (f *Files) change(ctx context.Context, computer, what string, repeat bool, act func(context.Context, *agent.Client) error) error {
+	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
 		return err
 	}
+	defer used()
 	mark, done := f.mark(ctx, l)
 	defer done()
 	return l.do(ctx, l.limits.Answer, repeat, func(ctx context.Context, c *agent.Client) error { return act(ctx, c.For(mark)) })
@@ -252,20 +260,22 @@ func (f *Files) mark(ctx context.Context, l *live) (mark string, done func()) {
 
 // stream is ask for what takes as long as it takes: it is ended when the guest
 // stalls, not after a fixed time.
-func (f *Files) stream(ctx context.Context, computer string, act func(context.Context, *agent.Client, *watchdog) error) error {
-	_, l, err := waking{f.s}.wake(ctx, computer)
+func (f *Files) stream(ctx context.Context, computer, what string, act func(context.Context, *agent.Client, *watchdog) error) error {
+	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
 		return err
 	}
+	defer used()
 	return l.stream(ctx, act)
 }
 
 // streamChange is stream for what changes files: that is attributed to the caller.
-func (f *Files) streamChange(ctx context.Context, computer string, act func(context.Context, *agent.Client, *watchdog) error) error {
-	_, l, err := waking{f.s}.wake(ctx, computer)
+func (f *Files) streamChange(ctx context.Context, computer, what string, act func(context.Context, *agent.Client, *watchdog) error) error {
+	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
 		return err
 	}
+	defer used()
 	mark, done := f.mark(ctx, l)
 	defer done()
 	return l.stream(ctx, func(ctx context.Context, c *agent.Client, dog *watchdog) error { return act(ctx, c.For(mark), dog) })

@@ -167,7 +167,7 @@ func (s forks) forkOne(ctx context.Context, parent record, from moment, name, ke
 		Computer: holt.Computer{
 			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: s.cfg.Engine.Name(),
 			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: parent.DiskSizeMB, CreatedAt: time.Now().UTC(),
-			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Moment: from.ID},
+			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Moment: from.ID}, IdleTimeout: parent.IdleTimeout,
 		},
 		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, moment: from.ID, call: key,
 	}

@@ -30,10 +30,11 @@ func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Re
 		return 0, holt.Errorf(holt.Conflict, "run %s takes no input", id).
 			WithHint("start it with --background --interactive; by the API, with stdin")
 	}
-	l, err := r.at(ctx, id)
+	l, done, err := r.at(ctx, id)
 	if err != nil {
 		return 0, err
 	}
+	defer done()
 	client, err := l.agent(ctx, l.limits.Reconnect)
 	if err != nil {
 		return 0, err

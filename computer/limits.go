@@ -11,6 +11,7 @@ import (
 type Limits struct {
 	Boot      time.Duration // from the machine's launch to the agent's answer and the mounted workspace
 	Resume    time.Duration // from a machine's going on from a moment to the agent's answer and the mounted workspace
+	Wake      time.Duration // for a call to have a computer run that is paused, stopped, or being made so
 	Dial      time.Duration // for one try to reach the agent
 	Beat      time.Duration // between heartbeats
 	Answer    time.Duration // for one answer of the agent
@@ -28,13 +29,13 @@ type Limits struct {
 // emulation is 5 to 20 times slower than the processor.
 func defaultLimits(a machine.Acceleration) Limits {
 	l := Limits{
-		Boot: time.Minute, Resume: 30 * time.Second, Dial: 30 * time.Second, Beat: 15 * time.Second, Answer: 20 * time.Second,
+		Boot: time.Minute, Resume: 30 * time.Second, Wake: 2 * time.Minute, Dial: 30 * time.Second, Beat: 15 * time.Second, Answer: 20 * time.Second,
 		Reconnect: 10 * time.Second, Flush: 10 * time.Second, Stall: 30 * time.Second, Shutdown: 30 * time.Second, PowerDown: 20 * time.Second,
 		Quiet: time.Minute, Stretch: 5 * time.Minute, Leave: 2 * time.Second,
 	}
 	if a == machine.AccelTCG {
 		l.Boot, l.Shutdown, l.PowerDown = 5*time.Minute, time.Minute, 45*time.Second
-		l.Resume = 2 * time.Minute
+		l.Resume, l.Wake = 2*time.Minute, 7*time.Minute
 		l.Answer, l.Reconnect, l.Stall = 40*time.Second, 20*time.Second, time.Minute
 	}
 	return l
@@ -43,7 +44,7 @@ func defaultLimits(a machine.Acceleration) Limits {
 // or fills the zero fields of l from d.
 func (l Limits) or(d Limits) Limits {
 	for _, f := range []struct{ mine, other *time.Duration }{
-		{&l.Boot, &d.Boot}, {&l.Resume, &d.Resume}, {&l.Dial, &d.Dial}, {&l.Beat, &d.Beat}, {&l.Answer, &d.Answer},
+		{&l.Boot, &d.Boot}, {&l.Resume, &d.Resume}, {&l.Wake, &d.Wake}, {&l.Dial, &d.Dial}, {&l.Beat, &d.Beat}, {&l.Answer, &d.Answer},
 		{&l.Reconnect, &d.Reconnect}, {&l.Flush, &d.Flush}, {&l.Stall, &d.Stall}, {&l.Shutdown, &d.Shutdown}, {&l.PowerDown, &d.PowerDown},
 		{&l.Quiet, &d.Quiet}, {&l.Stretch, &d.Stretch}, {&l.Leave, &d.Leave},
 	} {

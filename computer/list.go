@@ -33,7 +33,7 @@ func (f *Files) List(ctx context.Context, computer, path string, spec holt.PageS
 	if err != nil {
 		return page, err
 	}
-	err = f.stream(ctx, computer, func(ctx context.Context, c *agent.Client, w *watchdog) (err error) {
+	err = f.stream(ctx, computer, "list "+p, func(ctx context.Context, c *agent.Client, w *watchdog) (err error) {
 		page, err = listGuest(ctx, c, p, offset, spec.Most(), w.feed)
 		return err
 	})

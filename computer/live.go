@@ -38,6 +38,8 @@ type live struct {
 	runs      *runSet
 	terminals *terminalSet
 	marks     marks
+	busy      *busy // what works in it by itself
+	look      bell  // see [idling.watch]: its idle timeout was changed
 	launched  time.Time
 
 	hostname  string

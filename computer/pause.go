@@ -15,7 +15,10 @@ import (
 // Errors: NotFound, Conflict (it does not run), Unsupported (by the engine),
 // OutOfSpace, Unavailable; then it goes on running.
 func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return m.s.verb(ctx, "computer.pause", ref, key, memory{m.s}.pause)
+	by := m.s.by(ctx)
+	return m.s.verb(ctx, "computer.pause", ref, key, func(ctx context.Context, ref string) (holt.Computer, error) {
+		return memory{m.s}.pause(ctx, ref, by)
+	})
 }
 
 // Resume lets a paused computer go on; a running one is left as it is. It
@@ -27,10 +30,16 @@ func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, err
 // here), OutOfSpace, Unavailable. It stays paused, unless its machine runs and
 // the guest does not answer.
 func (m *Memory) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return m.s.verb(ctx, "computer.resume", ref, key, memory{m.s}.resume)
+	began := time.Now()
+	was, _ := m.s.table.find(ctx, ref)
+	c, err := m.s.verb(ctx, "computer.resume", ref, key, memory{m.s}.resume)
+	if err == nil && was.State == holt.ComputerPaused {
+		m.s.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "resume"})
+	}
+	return c, err
 }
 
-func (s memory) pause(ctx context.Context, ref string) (holt.Computer, error) {
+func (s memory) pause(ctx context.Context, ref, by string) (holt.Computer, error) {
 	if r, err := s.table.find(ctx, ref); err == nil && r.State == holt.ComputerPaused {
 		return s.shown(r), nil
 	}
@@ -42,15 +51,26 @@ func (s memory) pause(ctx context.Context, ref string) (holt.Computer, error) {
 		return holt.Computer{}, err
 	}
 	defer unlock()
-	if _, err := s.hibernate(ctx, &r, l, exposure{verb: "pause", kind: holt.MomentPause, end: true, durable: true}); err != nil {
+	return s.rests(ctx, &r, l, by)
+}
+
+// rests pauses a running computer, whose lock is held, and puts on record by whom.
+func (s memory) rests(ctx context.Context, r *record, l *live, by string) (holt.Computer, error) {
+	if err := s.idleRows.pausing(ctx, r.ID, by); err != nil {
 		return holt.Computer{}, err
 	}
-	return s.shown(r), nil
+	r.PausedBy = by
+	if _, err := s.hibernate(ctx, r, l, exposure{verb: "pause", kind: holt.MomentPause, end: true, durable: true}); err != nil {
+		return holt.Computer{}, err
+	}
+	return s.shown(*r), nil
 }
 
 // hibernate takes a moment of a running computer, whose lock is held, with which its
 // machine ends. One that fails leaves it running.
 func (s memory) hibernate(ctx context.Context, r *record, l *live, e exposure) (moment, error) {
+	rested, _ := s.uses.rest(r.ID, false)
+	defer rested()
 	l.handOver(ctx)
 	r.State, r.Reason = holt.ComputerPausing, ""
 	if err := s.table.save(ctx, *r); err != nil {

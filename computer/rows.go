@@ -80,12 +80,13 @@ type record struct {
 	owned       bool          // the workspace goes with the computer
 	moment      holt.MomentID // its last one, or the one that it came from
 	call        string        // idempotency key of the call that forked it
+	used        int64         // when it was last in use, roughly: nanoseconds since 1970; see [idling.remember]
 	ungreeted   bool          // its guest goes on from a moment and believes that it is then; see [table.greet]
 }
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
 	workspace, workspace_name, owned, created, started, boot_ms, disk, moment, parent, parent_moment, call,
-	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was`
+	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms`
 
 func scanRecord(row *db.Row) record {
 	r := record{
@@ -102,7 +103,9 @@ func scanRecord(row *db.Row) record {
 		moment:      holt.MomentID(row.Text(17)),
 		call:        row.Text(20),
 		ungreeted:   row.Int64(22) != 0,
+		used:        row.Int64(25),
 	}
+	r.scanIdle(row, 24)
 	if parent := row.Text(18); parent != "" {
 		r.Parent = &holt.Origin{ID: holt.ComputerID(parent), Moment: holt.MomentID(row.Text(19)), Name: row.Text(21), Was: row.Text(23)}
 	}
@@ -223,10 +226,10 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 			parent = *r.Parent
 		}
 		return tx.Exec(`INSERT INTO computer (id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb, workspace, workspace_name,
-			owned, created, started, boot_ms, disk, moment, parent, parent_moment, call) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+			owned, created, started, boot_ms, disk, moment, parent, parent_moment, call, idle_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 			r.ID, r.Name, r.Template, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB, r.DiskSizeMB,
 			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk,
-			r.moment, parent.ID, parent.Moment, r.call)
+			r.moment, parent.ID, parent.Moment, r.call, idleMS(r.IdleTimeout))
 	})
 }
 
@@ -287,7 +290,7 @@ func (t table) erase(ctx context.Context, id holt.ComputerID, also ...func(*db.T
 		if err := tx.Exec(`UPDATE computer SET parent_was = coalesce((SELECT name FROM computer p WHERE p.id = ?1), '') WHERE parent = ?1`, id); err != nil {
 			return err
 		}
-		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`, `DELETE FROM identity WHERE computer = ?`} {
+		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`, `DELETE FROM identity WHERE computer = ?`, `DELETE FROM hold WHERE computer = ?`} {
 			if err := tx.Exec(of, id); err != nil {
 				return err
 			}

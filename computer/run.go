@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"holt"
@@ -43,11 +44,13 @@ func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 }
 
 func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, claim *Claim) (holt.Run, error) {
-	c, l, err := waking{r.s}.wake(ctx, computer)
+	id := holt.NewRunID()
+	c, l, done, err := waking{r.s}.use(ctx, computer, runUse(id, spec.OnRecord()))
 	if err != nil {
 		return holt.Run{}, err
 	}
-	run := holt.Run{ID: holt.NewRunID(), ComputerID: c.ID, Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: time.Now().UTC()}
+	defer done()
+	run := holt.Run{ID: id, ComputerID: c.ID, Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: time.Now().UTC()}
 	l.runs.claim(run.ID)
 	defer l.runs.launched(run.ID)
 	if err := r.s.runs.insert(ctx, run, claim); err != nil {
@@ -88,10 +91,11 @@ func (r *Runs) startAgain(ctx context.Context, id holt.RunID, spec holt.RunSpec)
 	if err != nil || run.State == holt.RunExited {
 		return run, err
 	}
-	_, l, err := waking{r.s}.wake(ctx, string(run.ComputerID))
+	_, l, done, err := waking{r.s}.use(ctx, string(run.ComputerID), runUse(run.ID, run.Spec))
 	if err != nil {
 		return holt.Run{}, err
 	}
+	defer done()
 	l.runs.claim(run.ID)
 	defer l.runs.launched(run.ID)
 	if run.State == holt.RunLost {
@@ -182,10 +186,11 @@ func (r *Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) er
 	_, err := Once(ctx, r.s.cfg.Keys, Call[struct{}]{
 		Key: key, Method: "run.signal", Request: request,
 		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
-			l, err := r.at(ctx, id)
+			l, done, err := r.at(ctx, id)
 			if err != nil {
 				return struct{}{}, err
 			}
+			defer done()
 			return struct{}{}, l.do(ctx, l.limits.Answer, false, func(ctx context.Context, c *agent.Client) error {
 				return c.SignalRun(ctx, id, signal)
 			})
@@ -194,21 +199,36 @@ func (r *Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) er
 	return err
 }
 
-// at returns the machine in which a run is, if it can still be reached.
-func (r *Runs) at(ctx context.Context, id holt.RunID) (*live, error) {
+// runUse is the use that a run is of its computer.
+func runUse(id holt.RunID, spec holt.RunSpec) holt.Use {
+	detail := string(spec.Command)
+	if detail == "" {
+		detail = strings.Join(spec.Argv, " ")
+	}
+	return holt.Use{Kind: holt.UseRun, ID: string(id), Detail: detail}
+}
+
+// at returns the machine in which a run is, if it can still be reached. It is in use until done is called.
+func (r *Runs) at(ctx context.Context, id holt.RunID) (l *live, done func(), err error) {
 	run, err := r.s.runs.get(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if c, err := r.s.table.find(ctx, string(run.ComputerID)); err == nil && c.State == holt.ComputerPaused && run.State == holt.RunRunning {
-		if _, _, err := (waking{r.s}).wake(ctx, string(run.ComputerID)); err != nil {
-			return nil, err
+	use := runUse(id, run.Spec)
+	done = r.s.uses.begin(run.ComputerID, use)
+	c, err := r.s.table.find(ctx, string(run.ComputerID))
+	left := run.State == holt.RunRunning || run.Background > 0
+	if err == nil && left && (c.State == holt.ComputerPaused || c.State == holt.ComputerPausing) {
+		if _, l, err = (waking{r.s}).wake(ctx, string(c.ID), use); err != nil {
+			done()
+			return nil, nil, err
 		}
+		return l, done, nil
 	}
-	l := r.s.seats.live(run.ComputerID)
-	if l == nil {
-		return nil, holt.Errorf(holt.Conflict, "the computer of the run %s does not run", id).
+	if l = r.s.seats.live(run.ComputerID); l == nil {
+		done()
+		return nil, nil, holt.Errorf(holt.Conflict, "the computer of the run %s does not run", id).
 			WithHint("a run ends with its machine")
 	}
-	return l, nil
+	return l, done, nil
 }

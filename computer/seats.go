@@ -104,6 +104,14 @@ func (s *seats) tryLock(id holt.ComputerID) (unlock func(), ok bool) {
 	}
 }
 
+// wanted says whether somebody waits for a computer's lock, which is held.
+func (s *seats) wanted(id holt.ComputerID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seat := s.set[id]
+	return seat != nil && seat.users > 1
+}
+
 // tryQuiet is tryLock for work that nobody waits for, at a computer that has no
 // machine, unless it may run. Whoever wants the lock then calls yield first, if that is not nil. It
 // ends without a word to those who wait for computers to rest.

@@ -66,21 +66,25 @@ func (s memory) holdRunning(ctx context.Context, ref string) (record, *live, fun
 		return r, nil, nil, err
 	}
 	l := s.seats.live(r.ID)
-	switch {
-	case !s.cfg.Engine.Capabilities().MemorySnapshot:
-		err = noMemory(s.cfg.Engine)
-	case r.State != holt.ComputerRunning:
-		err = inState(r)
-	case l == nil:
-		err = unreachable(r)
-	default:
-		err = s.mend(ctx, &r, l.m)
-	}
-	if err != nil {
+	if r, err = s.canKeep(ctx, r, l); err != nil {
 		unlock()
 		return r, nil, nil, err
 	}
 	return r, l, unlock, nil
+}
+
+// canKeep returns a computer, whose lock is held, if its memory can be kept.
+func (s memory) canKeep(ctx context.Context, r record, l *live) (record, error) {
+	switch {
+	case !s.cfg.Engine.Capabilities().MemorySnapshot:
+		return r, noMemory(s.cfg.Engine)
+	case r.State != holt.ComputerRunning:
+		return r, inState(r)
+	case l == nil:
+		return r, unreachable(r)
+	}
+	err := s.mend(ctx, &r, l.m)
+	return r, err
 }
 
 // noMemory is the error for an engine that cannot keep a machine's memory.

@@ -82,6 +82,7 @@ func shape(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 	if spec.DiskSizeMB == 0 {
 		spec.DiskSizeMB = defaultDiskMB
 	}
+	spec.IdleTimeout = spec.IdleTimeout.Or(holt.DefaultIdleTimeout)
 	if spec.DiskSizeMB < 0 || spec.DiskSizeMB > mostDiskSize {
 		return spec, holt.Errorf(holt.InvalidArgument, "a root disk cannot have %d MiB", spec.DiskSizeMB).
 			WithHint("give a size from the template's own up to %d MiB; files that are larger belong in the workspace", mostDiskSize)

@@ -21,7 +21,13 @@ import (
 // Errors: NotFound, Conflict (it is being deleted; its workspace is mounted
 // read-write on the host), OutOfSpace, Unavailable.
 func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
-	return s.verb(ctx, "computer.start", ref, key, s.start)
+	began := time.Now()
+	was, _ := s.table.find(ctx, ref)
+	c, err := s.verb(ctx, "computer.start", ref, key, s.start)
+	if err == nil && was.State == holt.ComputerStopped {
+		s.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "start"})
+	}
+	return c, err
 }
 
 // verb is one that changes a computer's state: done once for a key, and to its
@@ -122,6 +128,7 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 		hostname: r.Name, fresh: true, stood: newBell(), up: make(chan struct{}), runs: newRunSet(),
 	}
 	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
+	l.busy, l.look = newBusy(s.uses.now, l), newBell()
 	l.greeted = func(ctx context.Context, is agent.Identified) error {
 		return write(ctx, s.cfg.DB, func(tx *db.Tx) error {
 			if err := s.table.identify(tx, r.ID, is, s.log); err != nil {
@@ -147,6 +154,7 @@ func (m *making) awaitAgent(ctx context.Context) error {
 		}
 		return m.explain(ctx, err)
 	}
+	m.s.uses.used(m.r.ID, holt.Use{Kind: holt.UseStart})
 	m.s.seats.put(m.r.ID, l)
 	supervision{m.s, l}.watch()
 	return nil
@@ -188,6 +196,7 @@ func (m *making) identify() {
 func (m *making) attach() {
 	m.identify()
 	m.live.connect(m.s.gate.ctx)
+	m.s.uses.used(m.r.ID, holt.Use{Kind: holt.UseStart})
 	m.s.seats.put(m.r.ID, m.live)
 	supervision{m.s, m.live}.watch()
 }

@@ -39,7 +39,7 @@ func TestStuckResume(t *testing.T) {
 		then holt.ComputerState
 	}{
 		{"resume", func() error { _, err := w.resume(ctx, "einstein"); return err }, errPlanned, holt.ComputerPaused},
-		{"wake", func() error { _, _, err := waking{w.Store}.wake(ctx, "einstein"); return err }, errPlanned, holt.ComputerPaused},
+		{"wake", func() error { _, _, err := waking{w.Store}.wake(ctx, "einstein", holt.Use{}); return err }, errPlanned, holt.ComputerPaused},
 		{"stop", func() error { _, err := w.stop(ctx, "einstein"); return err }, nil, holt.ComputerStopped},
 	} {
 		t.Run(use.name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestStuckResume(t *testing.T) {
 	for _, state := range []holt.ComputerState{holt.ComputerResuming, holt.ComputerPausing} {
 		w.r.State, w.r.Reason = state, "the journal is damaged"
 		w.ok(w.table.save(ctx, *w.r))
-		if _, _, err := (waking{w.Store}).wake(ctx, "einstein"); holt.CodeOf(err) != holt.Unavailable {
+		if _, _, err := (waking{w.Store}).wake(ctx, "einstein", holt.Use{}); holt.CodeOf(err) != holt.Unavailable {
 			t.Errorf("use of one that another daemon has left %s: %v", state, err)
 		}
 	}

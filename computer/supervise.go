@@ -10,6 +10,7 @@ type supervision struct {
 
 // watch begins it; it ends with the machine or the daemon.
 func (v supervision) watch() {
+	v.s.gate.spawn(func(ctx context.Context) { idling{v.s}.watch(ctx, v.l) })
 	v.s.gate.spawn(func(context.Context) {
 		select {
 		case <-v.l.ctx.Done():

@@ -60,10 +60,11 @@ func checkTerminal(spec holt.TerminalSpec) error {
 // open has the guest open a terminal under an id, if it has none of that name.
 // It is on record before it can write anything.
 func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalID, spec holt.TerminalSpec, claim *Claim) (holt.Terminal, error) {
-	c, l, err := waking{n.s}.wake(ctx, computer)
+	c, l, done, err := waking{n.s}.use(ctx, computer, terminalUse(id, spec.Name))
 	if err != nil {
 		return holt.Terminal{}, err
 	}
+	defer done()
 	l.terminals.claim(id)
 	defer l.terminals.launched(id)
 	mine := holt.Terminal{
@@ -149,7 +150,8 @@ func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key strin
 	_, err := Once(ctx, n.s.cfg.Keys, Call[struct{}]{
 		Key: key, Method: "terminal.signal", Request: [3]string{computer, ref, signal},
 		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
-			t, l, err := n.at(ctx, computer, ref)
+			t, l, done, err := n.at(ctx, computer, ref)
+			defer done()
 			if err == nil && l == nil {
 				err = holt.Errorf(holt.Conflict, "the terminal %s has ended", t.Name).WithHint("holt terminal open starts another one")
 			}
@@ -171,7 +173,8 @@ func (n *Terminals) Close(ctx context.Context, computer, ref, key string) (holt.
 	return Once(ctx, n.s.cfg.Keys, Call[holt.Terminal]{
 		Key: key, Method: "terminal.close", Request: [2]string{computer, ref},
 		Act: func(ctx context.Context, _ *Claim) (holt.Terminal, error) {
-			t, l, err := n.at(ctx, computer, ref)
+			t, l, done, err := n.at(ctx, computer, ref)
+			defer done()
 			if err != nil || l == nil {
 				return t, err
 			}
@@ -189,12 +192,21 @@ func (n *Terminals) Close(ctx context.Context, computer, ref, key string) (holt.
 	})
 }
 
-// at returns a terminal and the machine in which it runs; nil: it has ended.
-func (n *Terminals) at(ctx context.Context, computer, ref string) (holt.Terminal, *live, error) {
+// terminalUse is the use that a terminal is of its computer.
+func terminalUse(id holt.TerminalID, name string) holt.Use {
+	return holt.Use{Kind: holt.UseTerminal, ID: string(id), Detail: name}
+}
+
+// at returns a terminal and the machine in which it runs, which is in use until done is called; nil: it
+// has ended.
+func (n *Terminals) at(ctx context.Context, computer, ref string) (holt.Terminal, *live, func(), error) {
 	t, err := n.Get(ctx, computer, ref)
 	if err != nil || t.State != holt.TerminalRunning {
-		return t, nil, err
+		return t, nil, func() {}, err
 	}
-	_, l, err := waking{n.s}.wake(ctx, string(t.ComputerID))
-	return t, l, err
+	_, l, done, err := waking{n.s}.use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name))
+	if err != nil {
+		return t, nil, func() {}, err
+	}
+	return t, l, done, nil
 }

@@ -2,6 +2,7 @@ package computer
 
 import (
 	"context"
+	"time"
 
 	"holt"
 )
@@ -9,9 +10,30 @@ import (
 // waking is the store as those see it who need a machine that runs.
 type waking struct{ *Store }
 
-// wake returns the running machine of a computer. A stopped one is started,
-// a paused one goes on; a verb at work on it is waited for.
-func (s waking) wake(ctx context.Context, ref string) (record, *live, error) {
+// wake returns the running machine of a computer that use is a mark of, see [waking.use]. A stopped one
+// is started, a paused one goes on; a verb at work on it is waited for. All that takes at most [Limits].Wake.
+func (s waking) wake(ctx context.Context, ref string, use holt.Use) (record, *live, error) {
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.Wake)
+	defer cancel()
+	r, l, err := s.awaken(bounded, ref, use)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return record{}, nil, s.asleep(ctx, ref)
+	}
+	return r, l, err
+}
+
+// asleep is the error for a computer that did not wake in time.
+func (s waking) asleep(ctx context.Context, ref string) error {
+	r, err := s.table.find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return holt.Errorf(holt.Timeout, "%s did not wake within %v: it is %s", r.Name, s.cfg.Limits.Wake, r.State).
+		WithHint("it may go on waking: holt computer get %s shows what it is; then try again", r.Name)
+}
+
+func (s waking) awaken(ctx context.Context, ref string, use holt.Use) (record, *live, error) {
+	began := time.Now()
 	for {
 		r, err := s.table.find(ctx, ref)
 		if err != nil {
@@ -19,22 +41,25 @@ func (s waking) wake(ctx context.Context, ref string) (record, *live, error) {
 		}
 		switch r.State {
 		case holt.ComputerRunning:
-			l := s.seats.live(r.ID)
-			if l != nil && l.running() {
-				return r, l, nil
+			if rests := s.uses.rests(r.ID); !rests { // looked at first: what is not now, is not while this use goes on
+				if l := s.seats.live(r.ID); l != nil && l.running() {
+					return r, l, nil
+				}
 			}
 			if err := s.settled(ctx, r.ID); err != nil {
 				return record{}, nil, err
 			}
 			backoff(ctx, 0) // its end is being recorded
 		case holt.ComputerStopped:
-			if _, err := s.Start(ctx, string(r.ID), ""); err != nil {
+			if _, err := s.verb(ctx, "computer.start", string(r.ID), "", s.start); err != nil {
 				return record{}, nil, err
 			}
+			s.woken(ctx, r.ID, began, use)
 		case holt.ComputerPaused:
-			if _, err := s.Memory().Resume(ctx, string(r.ID), ""); err != nil {
+			if _, err := s.verb(ctx, "computer.resume", string(r.ID), "", memory(s).resume); err != nil {
 				return record{}, nil, err
 			}
+			s.woken(ctx, r.ID, began, use)
 		case holt.ComputerFailed:
 			return record{}, nil, inState(r)
 		default:
@@ -47,6 +72,13 @@ func (s waking) wake(ctx context.Context, ref string) (record, *live, error) {
 				return record{}, nil, err
 			}
 		}
+	}
+}
+
+// woken puts on record what woke a computer and how long that took, unless somebody has already.
+func (s *Store) woken(ctx context.Context, id holt.ComputerID, began time.Time, use holt.Use) {
+	if err := s.idleRows.woken(ctx, id, began, time.Now(), use); err != nil {
+		s.log.Warn("record what woke a computer", "computer", id, "err", err)
 	}
 }
 

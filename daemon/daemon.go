@@ -42,8 +42,9 @@ type Config struct {
 	// since they were built, or whose snapshots are out of date; 0: never.
 	Renew time.Duration
 
-	Limits computer.Limits          // zero fields take the engine's defaults
-	Fail   func(point string) error // tests: called at each step of creating and deleting, packing and collecting
+	Limits computer.Limits                     // zero fields take the engine's defaults
+	Wrap   func(machine.Engine) machine.Engine // tests: what runs machines instead
+	Fail   func(point string) error            // tests: called at each step of creating and deleting, packing and collecting
 }
 
 // Daemon is everything one data directory holds, opened.
@@ -117,7 +118,9 @@ func (d *Daemon) openImages(context.Context) (err error) {
 }
 
 func (d *Daemon) openEngine(ctx context.Context) (err error) {
-	d.engine, err = openEngine(ctx, d.cfg)
+	if d.engine, err = openEngine(ctx, d.cfg); err == nil && d.cfg.Wrap != nil {
+		d.engine = d.cfg.Wrap(d.engine)
+	}
 	return err
 }
 

@@ -167,7 +167,7 @@ func restsAs(state holt.ComputerState) holt.ComputerState {
 
 // start wakes the computer of a firing and starts its run.
 func (s *Store) start(ctx context.Context, f *firing) error {
-	if err := s.point("prepared"); err != nil {
+	if err := s.point("schedule/prepared"); err != nil {
 		return err
 	}
 	var r record
@@ -189,7 +189,7 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 		s.log.Warn("schedule could not run", "schedule", r.ID, "name", r.Name, "computer", f.computer, "err", err)
 		return s.finish(ctx, f, holt.FiringFailed, reasonOf(err))
 	}
-	if err := s.point("started"); err != nil {
+	if err := s.point("schedule/started"); err != nil {
 		return err
 	}
 	f.State, f.StartedAt = holt.FiringRunning, &run.StartedAt
@@ -317,7 +317,7 @@ func (s *Store) rest(ctx context.Context, f firing) error {
 	if f.State.GoesOn() {
 		return nil
 	}
-	if err := s.point("ended"); err != nil {
+	if err := s.point("schedule/ended"); err != nil {
 		return err
 	}
 	if f.was != "" {

@@ -105,7 +105,7 @@ func (s *Store) fire(ctx context.Context, id holt.ScheduleID, now time.Time) err
 		return moveOn(tx, r)
 	})
 	if err == nil {
-		err = s.point("fired")
+		err = s.point("schedule/fired")
 	}
 	if err == nil && fired {
 		s.pursue(id)

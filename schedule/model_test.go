@@ -116,7 +116,7 @@ func (m *model) some(most time.Duration) time.Duration {
 
 // killed has the daemon die at a step.
 func (m *model) killed() {
-	at, after := []string{"fired", "prepared", "started", "ended"}[m.rng.IntN(4)], m.rng.IntN(4)
+	at, after := []string{"schedule/fired", "schedule/prepared", "schedule/started", "schedule/ended"}[m.rng.IntN(4)], m.rng.IntN(4)
 	m.mu.Lock()
 	m.dies = func(point string) bool {
 		m.mu.Lock()

@@ -103,10 +103,14 @@ func TestWire(t *testing.T) {
 		Spec: holt.RunSpec{Command: "make", Argv: []string{"make"}, Env: map[holt.OSString]holt.OSString{"A": "b"}, Secrets: holt.Secrets{"S": "t"}, Cwd: "/tmp", User: "root", Stdin: true, TimeoutMS: 1000},
 	}
 	wire := map[string]any{
-		"computer":      holt.Computer{ID: "cmp_aaaaaaaaaaaaaaaa", Name: "curie", Template: "base", State: holt.ComputerRunning, Reason: "r", Engine: "qemu-tcg", CPUs: 1, MemoryMB: 1024, DiskSizeMB: 10240, Workspace: "curie", CreatedAt: at, StartedAt: &at, BootMS: 2500},
-		"computer_bare": holt.Computer{},
-		"computer_spec": holt.ComputerSpec{Name: "curie", Template: "base", CPUs: 1, MemoryMB: 2, DiskSizeMB: 3, Workspace: "w"},
-		"run":           run, "run_bare": holt.Run{}, "signal_spec": holt.SignalSpec{Signal: "SIGINT"},
+		"computer":       holt.Computer{ID: "cmp_aaaaaaaaaaaaaaaa", Name: "curie", Template: "base", State: holt.ComputerRunning, Reason: "r", Engine: "qemu-tcg", CPUs: 1, MemoryMB: 1024, DiskSizeMB: 10240, Workspace: "curie", CreatedAt: at, StartedAt: &at, BootMS: 2500, IdleTimeout: holt.IdleTimeout(90 * time.Minute), WokenBy: "run: make", WokenAt: &at, WakeMS: 400},
+		"computer_never": holt.ComputerUpdate{IdleTimeout: holt.NeverIdle},
+		"awake":          holt.Awake{ComputerID: "cmp_aaaaaaaaaaaaaaaa", Computer: "curie", State: holt.ComputerRunning, IdleTimeout: holt.NeverIdle, Uses: []holt.Use{{Kind: holt.UseHold, ID: "hld_aaaaaaaaaaaaaaaa", Detail: "thinking", Since: at, Until: &at}}, LastUse: &holt.Use{Kind: holt.UseRun, Since: at}, IdleSince: &at, PausesAt: &at, Note: "n"},
+		"hold":           holt.Hold{ID: "hld_aaaaaaaaaaaaaaaa", ComputerID: "cmp_aaaaaaaaaaaaaaaa", Reason: "thinking", By: "person root", CreatedAt: at, ExpiresAt: at},
+		"hold_spec":      holt.HoldSpec{Reason: "thinking", ForMS: 1800000},
+		"computer_bare":  holt.Computer{},
+		"computer_spec":  holt.ComputerSpec{Name: "curie", Template: "base", CPUs: 1, MemoryMB: 2, DiskSizeMB: 3, Workspace: "w"},
+		"run":            run, "run_bare": holt.Run{}, "signal_spec": holt.SignalSpec{Signal: "SIGINT"},
 		"event_stdout": holt.RunEvent{Kind: holt.RunStdout, Offset: 5, Data: []byte("hello\x00\xff")},
 		"event_gap":    holt.RunEvent{Kind: holt.RunGap, Offset: 5, Dropped: 7},
 		"event_exit":   holt.RunEvent{Kind: holt.RunExit, Offset: 12, Run: &run},

@@ -55,6 +55,7 @@ type Computers interface {
 	// Logs writes the console log of the machine.
 	Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error
 	Memory
+	Idle
 }
 
 // Memory is what computers do whose engine can keep it; else all of it is

@@ -42,6 +42,7 @@ type Memory struct {
 	mu         sync.Mutex
 	computers  map[holt.ComputerID]*holt.Computer
 	moments    []holt.Moment // oldest first
+	holds      []holt.Hold
 	runs       []*run
 	terminals  []*terminal
 	workspaces map[holt.WorkspaceID]*holt.Workspace
@@ -170,7 +171,7 @@ func (n computers) Create(_ context.Context, spec holt.ComputerSpec, key string)
 		c := &holt.Computer{
 			ID: holt.NewComputerID(), Name: spec.Name, Template: spec.Template, State: holt.ComputerRunning, Engine: "memory",
 			CPUs: cmp.Or(spec.CPUs, 1), MemoryMB: cmp.Or(spec.MemoryMB, 1024), DiskSizeMB: cmp.Or(spec.DiskSizeMB, 10240),
-			Workspace: cmp.Or(spec.Workspace, spec.Name), CreatedAt: now, StartedAt: &now, BootMS: 1,
+			Workspace: cmp.Or(spec.Workspace, spec.Name), CreatedAt: now, StartedAt: &now, BootMS: 1, IdleTimeout: spec.IdleTimeout.Or(holt.DefaultIdleTimeout),
 		}
 		if err := n.m.attach(c, spec.Workspace); err != nil {
 			return holt.Computer{}, err

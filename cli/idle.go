@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+)
+
+// idleFlag is the flag of an idle timeout.
+func idleFlag(cmd *cobra.Command, to *holt.IdleTimeout, what string) {
+	cmd.Flags().Var(&idleValue{to}, "idle-timeout", what)
+}
+
+// idleValue reads a [holt.IdleTimeout].
+type idleValue struct{ to *holt.IdleTimeout }
+
+func (v *idleValue) String() string {
+	if v.to == nil {
+		return ""
+	}
+	return v.to.String()
+}
+
+func (v *idleValue) Set(s string) error {
+	if s == "" {
+		s = "0"
+	}
+	return v.to.UnmarshalText([]byte(s))
+}
+
+func (*idleValue) Type() string { return "duration" }
+
+func (a *app) computerUpdate() *cobra.Command {
+	var change holt.ComputerUpdate
+	cmd := &cobra.Command{
+		Use: "update NAME --idle-timeout DURATION|null", Short: "Change when a computer is paused for being idle", Args: exactly(1),
+		Long: `Changes after how long without a use a computer is paused; null: never. It takes effect at
+once, whether the computer runs or not. What counts as a use: holt computer why-awake.`,
+		Example: `  holt computer update einstein --idle-timeout 2h
+  holt computer update einstein --idle-timeout null`,
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if change.IdleTimeout == 0 {
+				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give --idle-timeout, as 15m or null")
+			}
+			got, err := c.Computers.SetIdle(cmd.Context(), args[0], change, "")
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, got)
+			}
+			fmt.Fprintf(a.Out, "%s %s\n", got.Name, idleSaid(got.IdleTimeout))
+			return nil
+		},
+	}
+	idleFlag(cmd, &change.IdleTimeout, "pause it after this long without a use, as 15m; null: never")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// idleSaid says when a computer is paused.
+func idleSaid(t holt.IdleTimeout) string {
+	if t.Never() {
+		return "is never paused for being idle"
+	}
+	return "is paused after " + t.String() + " without a use"
+}
+
+// idleRows are what is shown of a computer's idling.
+func idleRows(c holt.Computer) (rows [][]string) {
+	rows = append(rows, []string{"idle", idleSaid(c.IdleTimeout)})
+	if c.PausedBy != "" {
+		rows = append(rows, []string{"paused by", c.PausedBy})
+	}
+	if c.WokenAt != nil {
+		rows = append(rows, []string{"woken by", fmt.Sprintf("%s, %s, in %s", visible(c.WokenBy), ago(*c.WokenAt), took(float64(c.WakeMS)))})
+	}
+	return rows
+}
+
+func (a *app) computerWhyAwake() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "why-awake NAME", Short: "Say why a computer is awake, and when it is paused", Args: exactly(1),
+		Long: `Names what a computer is in use for: runs, terminals that somebody is attached to or that work,
+connections to its ports, access to its files, schedules, holds, and what uses its processor or network
+by itself. While there is any of these it is not paused; once there is none, its idle timeout counts.
+An idle shell, and processes that wait, are no use: a hold keeps the computer awake for them.
+To ask wakes no computer.`,
+		Example: `  holt computer why-awake einstein
+  holt computer why-awake einstein --json | jq -r '.uses[].kind'`,
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			why, err := c.Computers.Awake(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, why)
+			}
+			return a.printAwake(why)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// printAwake says why a computer is awake.
+func (a *app) printAwake(why holt.Awake) error {
+	for _, line := range awakeLines(why) {
+		fmt.Fprintln(a.Out, line)
+	}
+	if len(why.Uses) == 0 {
+		return nil
+	}
+	rows := make([][]string, len(why.Uses))
+	for i, u := range why.Uses {
+		until := ""
+		if u.Until != nil {
+			until = "in " + span(time.Until(*u.Until))
+		}
+		rows[i] = []string{string(u.Kind), u.ID, ago(u.Since), until, visible(u.Detail)}
+	}
+	return printTable(a.Out, []string{"USE", "ID", "SINCE", "ENDS", "WHAT"}, rows)
+}
+
+// awakeLines are what is said above the table of uses.
+func awakeLines(why holt.Awake) (lines []string) {
+	add := func(format string, args ...any) { lines = append(lines, oneLine(fmt.Sprintf(format, args...))) }
+	switch {
+	case why.State != holt.ComputerRunning:
+		add("%s is not awake: %s", why.Computer, why.Note)
+		if len(why.Uses) > 0 {
+			add("these keep it awake once it is:")
+		}
+		return lines
+	case len(why.Uses) > 0:
+		add("%s is awake, in use for:", why.Computer)
+	case why.PausesAt != nil:
+		add("%s is idle since %s, and is paused in %s (at %s)", why.Computer, ago(*why.IdleSince), span(time.Until(*why.PausesAt)), why.PausesAt.Local().Format(time.DateTime))
+	case why.IdleSince != nil:
+		add("%s is idle since %s", why.Computer, ago(*why.IdleSince))
+	}
+	if why.LastUse != nil {
+		add("its last use: %s", useSaid(*why.LastUse))
+	}
+	if why.Note != "" {
+		add("%s", why.Note)
+	}
+	return lines
+}
+
+// useSaid says what a use is.
+func useSaid(u holt.Use) string {
+	said := string(u.Kind)
+	if u.ID != "" {
+		said += " " + u.ID
+	}
+	if u.Detail != "" {
+		said += " (" + u.Detail + ")"
+	}
+	return said
+}
+
+func (a *app) computerHold() *cobra.Command {
+	var spec holt.HoldSpec
+	var span time.Duration
+	cmd := &cobra.Command{
+		Use: "hold NAME --reason TEXT", Short: "Keep a computer awake for a while", Args: exactly(1),
+		Long: `Keeps a computer from being paused for being idle, until the hold expires or is released: for
+work that cannot be seen in it, as a model that thinks between two commands. A hold does not wake a
+paused computer; it counts once that goes on. A computer has at most 32.`,
+		Example: `  holt computer hold einstein --reason thinking --for 30m
+  id=$(holt computer hold einstein --reason "waits for review" --for 8h --json | jq -r .id)`,
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			spec.ForMS = span.Milliseconds()
+			h, err := c.Computers.Hold(cmd.Context(), args[0], spec, "")
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, h)
+			}
+			fmt.Fprintln(a.Out, h.ID)
+			a.say("until %s; release it: holt computer release %s %s", h.ExpiresAt.Local().Format(time.DateTime), args[0], h.ID)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&spec.Reason, "reason", "", "what is waited for, as thinking (needed)")
+	cmd.Flags().DurationVar(&span, "for", 0, "how long, at most 168h (default: 30m)")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) computerHolds() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "holds NAME", Short: "List the holds of a computer", Args: exactly(1),
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			all, err := c.Computers.Holds(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, all)
+			}
+			if len(all) == 0 {
+				a.say("nobody holds it; holt computer why-awake %s says what uses it", args[0])
+				return nil
+			}
+			rows := make([][]string, len(all))
+			for i, h := range all {
+				rows[i] = []string{string(h.ID), ago(h.CreatedAt), "in " + span(time.Until(h.ExpiresAt)), h.By, visible(h.Reason)}
+			}
+			return printTable(a.Out, []string{"ID", "CREATED", "EXPIRES", "BY", "REASON"}, rows)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) computerRelease() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "release NAME HOLD", Short: "Release a hold", Args: exactly(2),
+		Long:              "Releases a hold. Once nothing else uses the computer its idle timeout counts from now.",
+		Example:           "  holt computer release einstein hld_aaaaaaaaaaaaaaaa",
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := holt.ParseHoldID(args[1])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if err := c.Computers.Release(cmd.Context(), args[0], id, ""); err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, map[string]string{"released": string(id)})
+			}
+			fmt.Fprintf(a.Out, "%s is released\n", id)
+			return nil
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}

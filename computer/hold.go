@@ -1,0 +1,95 @@
+package computer
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"holt"
+)
+
+const (
+	defaultHold = 30 * time.Minute
+	mostHold    = 7 * 24 * time.Hour
+	mostHolds   = 32  // of one computer
+	mostReason  = 200 // bytes
+)
+
+// Hold keeps a computer awake until it expires or is released: it is not paused for being idle.
+// One that is paused stays so; the hold counts once it goes on.
+//
+// Errors: NotFound, InvalidArgument, TooMany.
+func (s *Store) Hold(ctx context.Context, ref string, spec holt.HoldSpec, key string) (holt.Hold, error) {
+	spec.Reason = strings.TrimSpace(spec.Reason)
+	if spec.Reason == "" || len(spec.Reason) > mostReason || !utf8.ValidString(spec.Reason) {
+		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "a hold needs a reason of 1 to %d bytes", mostReason).WithHint("say what is waited for, as thinking")
+	}
+	span := time.Duration(spec.ForMS) * time.Millisecond
+	if spec.ForMS == 0 {
+		span = defaultHold
+	}
+	if spec.ForMS < 0 || spec.ForMS > mostHold.Milliseconds() {
+		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "a hold cannot last %d ms", spec.ForMS).WithHint("at most 7 days; --idle-timeout null keeps a computer awake for good")
+	}
+	return Once(ctx, s.cfg.Keys, Call[holt.Hold]{Key: key, Method: "computer.hold", Request: []any{ref, spec},
+		Act: func(ctx context.Context, claim *Claim) (holt.Hold, error) {
+			r, err := s.table.find(ctx, ref)
+			if err != nil {
+				return holt.Hold{}, err
+			}
+			now := s.uses.now().UTC()
+			h := holt.Hold{ID: holt.NewHoldID(), ComputerID: r.ID, Reason: spec.Reason, By: s.by(ctx), CreatedAt: now, ExpiresAt: now.Add(span)}
+			defer s.uses.begin(r.ID, holt.Use{Kind: holt.UseHold, ID: string(h.ID), Detail: h.Reason})()
+			return h, s.idleRows.addHold(ctx, h, mostHolds, claim)
+		},
+		Again: func(ctx context.Context, id string) (holt.Hold, error) { return s.hadHold(ctx, ref, holt.HoldID(id)) },
+	})
+}
+
+// hadHold answers a repeated hold whose first call a daemon's end cut off after it was made.
+func (s *Store) hadHold(ctx context.Context, ref string, id holt.HoldID) (holt.Hold, error) {
+	holds, err := s.Holds(ctx, ref)
+	for _, h := range holds {
+		if h.ID == id {
+			return h, nil
+		}
+	}
+	if err == nil {
+		err = noHold(id)
+	}
+	return holt.Hold{}, err
+}
+
+// Holds returns the holds of a computer, oldest first.
+func (s *Store) Holds(ctx context.Context, ref string) ([]holt.Hold, error) {
+	r, err := s.table.find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return s.idleRows.holds(ctx, r.ID, s.uses.now())
+}
+
+// Release ends a hold. NotFound if it has expired or was released.
+func (s *Store) Release(ctx context.Context, ref string, id holt.HoldID, key string) error {
+	_, err := Once(ctx, s.cfg.Keys, Call[struct{}]{Key: key, Method: "computer.release", Request: []any{ref, id},
+		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+			r, err := s.table.find(ctx, ref)
+			if err != nil {
+				return struct{}{}, err
+			}
+			was, err := s.idleRows.dropHold(ctx, r.ID, id)
+			if err == nil && !was {
+				err = noHold(id)
+			}
+			if err == nil {
+				s.uses.used(r.ID, holt.Use{Kind: holt.UseHold, ID: string(id)})
+			}
+			return struct{}{}, err
+		}})
+	return err
+}
+
+func noHold(id holt.HoldID) error {
+	return holt.Errorf(holt.NotFound, "there is no hold %s", id).WithHint("it has expired or was released; holt computer holds shows those there are")
+}

@@ -1,0 +1,334 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"holt"
+)
+
+// idling is the store as it sees to it that a computer which nothing uses is paused. Each machine
+// has a goroutine that looks at it.
+type idling struct{ *Store }
+
+const (
+	idleEvery   = 15 * time.Second // between looks at a computer…
+	idleLeast   = time.Second      // …and at least, for a short timeout
+	idleRetry   = time.Minute      // after a pause that failed
+	idleRecord  = time.Minute      // how old what is on record of the last use may be
+	idleAdopted = time.Minute      // after the daemon's start, before what it adopted is paused
+	idleAtOnce  = 2                // pauses at the same time
+	runsAwake   = 100              // running runs that are looked at
+)
+
+// pausedByIdle is who pauses what is idle.
+const pausedByIdle = "idle"
+
+// watch looks at a machine until it ends or the daemon lets go of it.
+func (s idling) watch(ctx context.Context, l *live) {
+	for wait := idleLeast; ; {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-l.look:
+		case <-l.ctx.Done():
+		case <-l.m.Done():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil || l.ctx.Err() != nil || !l.running() {
+			return
+		}
+		var err error
+		if wait, err = s.step(ctx, l); err != nil && ctx.Err() == nil {
+			s.log.Warn("look whether a computer is idle", "computer", l.id, "err", err)
+		}
+	}
+}
+
+// step looks at a computer, pauses it if it has been idle for long enough, and says when to look again.
+func (s idling) step(ctx context.Context, l *live) (wait time.Duration, err error) {
+	r, err := s.table.find(ctx, string(l.id))
+	if err != nil || r.State != holt.ComputerRunning {
+		return idleEvery, err
+	}
+	if s.never(r) != "" {
+		return idleEvery, nil
+	}
+	wait = s.every(r)
+	l.busy.look(ctx)
+	in, err := s.inUse(ctx, r, l)
+	if err != nil {
+		return wait, err
+	}
+	if len(in) > 0 {
+		s.uses.used(r.ID, in[0])
+		return wait, s.remember(ctx, r)
+	}
+	if _, unknown := l.busy.is(s.patience(r)); unknown != "" {
+		return wait, nil
+	}
+	_, at := s.idle(r)
+	if left := at.Sub(s.uses.now()); left > 0 {
+		return min(wait, left), s.remember(ctx, r)
+	}
+	if _, err := s.pause(ctx, r.ID, pausedByIdle, false); err != nil {
+		s.uses.failed(r.ID, err)
+		return wait, err
+	}
+	return wait, nil
+}
+
+// never says why a computer is not paused for being idle; "" if it is.
+func (s idling) never(r record) string {
+	switch {
+	case !s.cfg.Engine.Capabilities().MemorySnapshot:
+		return "the engine " + s.cfg.Engine.Name() + " cannot keep its memory, so it is not paused; to stop it would lose what works in it"
+	case r.IdleTimeout.Never():
+		return "its idle timeout is null: it is never paused for being idle"
+	}
+	return ""
+}
+
+// every is how often a computer is looked at.
+func (s idling) every(r record) time.Duration {
+	return min(max(time.Duration(r.IdleTimeout)/4, idleLeast), idleEvery)
+}
+
+// patience is how old a guest's answer may be.
+func (s idling) patience(r record) time.Duration { return 4 * s.every(r) }
+
+// inUse returns all that a computer is in use for.
+func (s idling) inUse(ctx context.Context, r record, l *live) ([]holt.Use, error) {
+	all := s.uses.going(r.ID)
+	runs, err := s.runs.list(ctx, `WHERE computer = ? AND state = 'running' ORDER BY seq LIMIT ?`, r.ID, runsAwake)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range runs {
+		use := runUse(run.ID, run.Spec)
+		use.Since = run.StartedAt
+		all = append(all, use)
+	}
+	if l != nil {
+		works, _ := l.busy.is(s.patience(r))
+		all = append(all, works...)
+	}
+	holds, err := s.held(ctx, r.ID)
+	all = append(all, holds...)
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(u holt.Use) bool { // a run that is being started is also on record
+		key := string(u.Kind) + " " + u.ID
+		twice := u.ID != "" && seen[key]
+		seen[key] = true
+		return twice
+	}), err
+}
+
+// held are the holds of a computer as uses.
+func (s idling) held(ctx context.Context, id holt.ComputerID) (uses []holt.Use, err error) {
+	holds, err := s.idleRows.holds(ctx, id, s.uses.now())
+	for _, h := range holds {
+		uses = append(uses, holt.Use{Kind: holt.UseHold, ID: string(h.ID), Detail: h.Reason, Since: h.CreatedAt, Until: &h.ExpiresAt})
+	}
+	return uses, err
+}
+
+// idle says since when a computer has not been in use, and when it is paused.
+func (s idling) idle(r record) (since, at time.Time) {
+	last, retry := s.uses.lastOf(r.ID)
+	since = last.Since
+	if since.IsZero() { // this daemon has seen no use
+		since = time.Unix(0, r.used)
+		if r.StartedAt != nil && r.StartedAt.After(since) {
+			since = *r.StartedAt
+		}
+	}
+	at = since.Add(time.Duration(r.IdleTimeout))
+	adopted := s.uses.opened.Add(min(idleAdopted, time.Duration(r.IdleTimeout)))
+	for _, not := range []time.Time{adopted, retry} {
+		if at.Before(not) {
+			at = not
+		}
+	}
+	return since.UTC(), at.UTC()
+}
+
+// remember writes down when a computer was last in use, roughly: the next daemon goes on from there.
+func (s idling) remember(ctx context.Context, r record) error {
+	last, _ := s.uses.lastOf(r.ID)
+	if last.Since.Sub(time.Unix(0, r.used)) < idleRecord {
+		return nil
+	}
+	return s.idleRows.used(ctx, r.ID, last.Since)
+}
+
+// pause pauses a computer that nothing uses. It looks again once it has the lock, and once whoever
+// comes waits for that: false, if it is in use. now: whether it has been idle for its timeout or not.
+func (s idling) pause(ctx context.Context, id holt.ComputerID, by string, now bool) (bool, error) {
+	select {
+	case s.pauses <- struct{}{}:
+		defer func() { <-s.pauses }()
+	case <-ctx.Done():
+		return false, gone(ctx)
+	}
+	unlock, ok := s.seats.tryLock(id)
+	if !ok {
+		return false, nil // a verb is at work
+	}
+	defer unlock()
+	r, err := s.table.find(ctx, string(id))
+	l := s.seats.live(id)
+	if err != nil || r.State != holt.ComputerRunning || l == nil {
+		return false, err
+	}
+	if _, at := s.idle(r); !now && (s.never(r) != "" || s.uses.now().Before(at)) {
+		return false, nil
+	}
+	done, ok := s.uses.rest(id, true)
+	if !ok {
+		return false, nil
+	}
+	defer done()
+	if free, err := s.free(ctx, r, l); !free || err != nil {
+		return false, err
+	}
+	if r, err = (memory{s.Store}).canKeep(ctx, r, l); err != nil {
+		return false, err
+	}
+	if err := s.cfg.point("idle/pause"); err != nil {
+		return false, err
+	}
+	_, err = memory{s.Store}.rests(ctx, &r, l, by)
+	return err == nil, err
+}
+
+// free says, at the last, whether nothing uses a computer that nobody can begin to use.
+func (s idling) free(ctx context.Context, r record, l *live) (bool, error) {
+	if s.seats.wanted(r.ID) {
+		return false, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, awakeLimit)
+	defer cancel()
+	l.busy.look(bounded)
+	in, err := s.inUse(ctx, r, l)
+	if err != nil {
+		return false, err
+	}
+	if len(in) > 0 {
+		s.uses.used(r.ID, in[0])
+		return false, nil
+	}
+	_, unknown := l.busy.is(s.patience(r))
+	return unknown == "", nil
+}
+
+// PauseIfIdle pauses a running computer at once if nothing uses it now, whatever its idle timeout;
+// by says who asks. It returns false if something does, or if it does not run. For whoever woke it and is done:
+// its own use must have ended.
+//
+// Errors: NotFound, OutOfSpace, Unavailable.
+func (m *Memory) PauseIfIdle(ctx context.Context, ref, by string) (bool, error) {
+	ctx, leave, err := m.s.gate.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	s := idling{m.s}
+	r, err := s.table.find(ctx, ref)
+	l := s.seats.live(r.ID)
+	if err != nil || r.State != holt.ComputerRunning || l == nil || !s.cfg.Engine.Capabilities().MemorySnapshot {
+		return false, err
+	}
+	l.busy.look(ctx) // what it does from now on is what counts, not what it was woken for
+	if l.busy.rest(ctx); ctx.Err() != nil {
+		return false, gone(ctx)
+	}
+	return s.pause(ctx, r.ID, by, true)
+}
+
+// Awake says why a computer is awake and when it is paused.
+func (s *Store) Awake(ctx context.Context, ref string) (holt.Awake, error) {
+	i := idling{s}
+	r, err := s.table.find(ctx, ref)
+	if err != nil {
+		return holt.Awake{}, err
+	}
+	a := holt.Awake{ComputerID: r.ID, Computer: r.Name, State: r.State, Uses: []holt.Use{}, IdleTimeout: r.IdleTimeout}
+	l := s.seats.live(r.ID)
+	if r.State != holt.ComputerRunning || l == nil {
+		a.Uses = append(s.uses.going(r.ID), a.Uses...)
+		holds, err := i.held(ctx, r.ID)
+		a.Uses, a.Note = append(a.Uses, holds...), asleepNote(r)
+		return a, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, awakeLimit)
+	defer cancel()
+	l.busy.lookTwice(bounded, i.patience(r))
+	in, err := i.inUse(ctx, r, l)
+	if err != nil {
+		return a, err
+	}
+	a.Uses = append(a.Uses, in...)
+	_, unknown := l.busy.is(i.patience(r))
+	a.Note = i.never(r)
+	if len(in) > 0 {
+		return a, nil
+	}
+	if last, _ := s.uses.lastOf(r.ID); last.Kind != "" {
+		a.LastUse = &last
+	}
+	since, at := i.idle(r)
+	a.IdleSince = &since
+	if a.Note == "" {
+		a.Note, a.PausesAt = cmp.Or(unknown, s.uses.fault(r.ID)), &at
+	}
+	return a, nil
+}
+
+// awakeLimit is how long why-awake waits for a guest, and who waits for a computer that may be paused.
+const awakeLimit = 5 * time.Second
+
+// asleepNote says what is the matter with a computer that is not awake.
+func asleepNote(r record) string {
+	note := "it is " + string(r.State)
+	if r.PausedBy != "" {
+		note += ", by " + r.PausedBy
+	}
+	if r.State == holt.ComputerPaused || r.State == holt.ComputerStopped {
+		note += "; a run, a terminal, a file or a connection wakes it"
+	}
+	return note
+}
+
+// SetIdle changes when a computer is paused for being idle, whatever its state.
+func (s *Store) SetIdle(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error) {
+	return Once(ctx, s.cfg.Keys, Call[holt.Computer]{Key: key, Method: "computer.update", Request: []any{ref, change}, Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) {
+		r, err := s.table.find(ctx, ref)
+		if err != nil {
+			return holt.Computer{}, err
+		}
+		if change.IdleTimeout == 0 {
+			return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give idle_timeout, as 15m or null")
+		}
+		if err := s.idleRows.setTimeout(ctx, r.ID, change.IdleTimeout); err != nil {
+			return holt.Computer{}, err
+		}
+		if l := s.seats.live(r.ID); l != nil {
+			l.look.ring()
+		}
+		return s.Get(ctx, string(r.ID))
+	}})
+}
+
+// by names the caller, as who pauses or holds a computer.
+func (s *Store) by(ctx context.Context) string {
+	if s.cfg.Writer == nil {
+		return ""
+	}
+	w := s.cfg.Writer(ctx)
+	return strings.TrimSpace(w.Kind + " " + w.Name)
+}

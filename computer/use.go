@@ -1,0 +1,184 @@
+package computer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"holt"
+)
+
+// uses are what computers are in use for, as far as this daemon's calls go. Whoever needs a
+// running machine marks the use before looking for the machine (see [waking.use]); who pauses
+// an idle computer has its lock and says so, under mu, only while there is no use. So one of the
+// two sees the other: work is never begun in a machine that is about to be paused.
+type uses struct {
+	now    func() time.Time // the clock, but in tests
+	opened time.Time
+
+	mu  sync.Mutex
+	set map[holt.ComputerID]*usage
+}
+
+// usage is how one computer is used.
+type usage struct {
+	going   map[*holt.Use]bool
+	resting bool      // it is being paused; who comes waits for its lock
+	last    holt.Use  // what it was last used for; Since is when that ended
+	broke   error     // why it could not be paused
+	retry   time.Time // when that is tried again
+}
+
+func newUses(now func() time.Time) *uses {
+	return &uses{now: now, opened: now(), set: map[holt.ComputerID]*usage{}}
+}
+
+// at returns a computer's usage, a new one if need be. mu is held.
+func (u *uses) at(id holt.ComputerID) *usage {
+	if u.set[id] == nil {
+		u.set[id] = &usage{going: map[*holt.Use]bool{}}
+	}
+	return u.set[id]
+}
+
+// mostUseDetail bounds what is kept of a use's detail, bytes.
+const mostUseDetail = 200
+
+// begin marks a use until done is called.
+func (u *uses) begin(id holt.ComputerID, use holt.Use) (done func()) {
+	if len(use.Detail) > mostUseDetail {
+		use.Detail = use.Detail[:mostUseDetail] + "…"
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	use.Since = u.now()
+	mine := &use
+	u.at(id).going[mine] = true
+	return sync.OnceFunc(func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.at(id).going, mine)
+		u.touch(id, *mine)
+	})
+}
+
+// used says that a computer was in use until now.
+func (u *uses) used(id holt.ComputerID, use holt.Use) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.touch(id, use)
+}
+
+// touch is used with mu held.
+func (u *uses) touch(id holt.ComputerID, use holt.Use) {
+	use.Since = u.now()
+	usage := u.at(id)
+	usage.last, usage.broke = use, nil
+}
+
+// lastOf returns the last use of a computer, none if there was none since the daemon began, and when
+// a pause that failed is tried again.
+func (u *uses) lastOf(id holt.ComputerID) (last holt.Use, retry time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if usage := u.set[id]; usage != nil {
+		return usage.last, usage.retry
+	}
+	return last, retry
+}
+
+// failed says that an idle computer could not be paused.
+func (u *uses) failed(id holt.ComputerID, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	usage := u.at(id)
+	usage.broke, usage.retry = err, u.now().Add(idleRetry)
+}
+
+// fault says why a computer that is idle could not be paused; "" if it was not tried.
+func (u *uses) fault(id holt.ComputerID) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if usage := u.set[id]; usage != nil && usage.broke != nil {
+		return "it could not be paused, which is tried again: " + usage.broke.Error()
+	}
+	return ""
+}
+
+// forget is for a computer that is deleted.
+func (u *uses) forget(id holt.ComputerID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.set, id)
+}
+
+// going returns the uses of a computer that go on, the oldest first.
+func (u *uses) going(id holt.ComputerID) []holt.Use {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	usage := u.set[id]
+	if usage == nil {
+		return nil
+	}
+	var all []holt.Use
+	for one := range usage.going {
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, func(a, b holt.Use) int { return a.Since.Compare(b.Since) })
+	return all
+}
+
+// rest says that a computer, whose lock is held, is being paused until done is called; if it is
+// only to be when idle, not while there is a use of it.
+func (u *uses) rest(id holt.ComputerID, idle bool) (done func(), ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	usage := u.at(id)
+	if idle && len(usage.going) > 0 {
+		return nil, false
+	}
+	usage.resting = true
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		usage.resting = false
+	}, true
+}
+
+// rests says whether a computer is being paused.
+func (u *uses) rests(id holt.ComputerID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	usage := u.set[id]
+	return usage != nil && usage.resting
+}
+
+// Use marks a use of a computer for as long as it lasts: until done is called the computer is
+// not paused for being idle, and why-awake names it. It wakes none; see [Store.Wake].
+func (s *Store) Use(id holt.ComputerID, kind holt.UseKind, detail string) (done func()) {
+	return s.uses.begin(id, holt.Use{Kind: kind, Detail: detail})
+}
+
+// Wake is Use of a computer that runs then: a paused one goes on, a stopped one is started.
+// It is in use until done is called.
+//
+// Errors: NotFound, Conflict (it is half-made or being deleted), Unavailable, Timeout.
+func (s *Store) Wake(ctx context.Context, ref string, kind holt.UseKind, detail string) (c holt.Computer, done func(), err error) {
+	r, _, done, err := waking{s}.use(ctx, ref, holt.Use{Kind: kind, Detail: detail})
+	return r.Computer, done, err
+}
+
+// use returns the running machine of a computer, woken if need be, which is in use until done is called.
+func (s waking) use(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error) {
+	r, err = s.table.find(ctx, ref)
+	if err != nil {
+		return record{}, nil, nil, err
+	}
+	done = s.uses.begin(r.ID, use)
+	if r, l, err = s.wake(ctx, string(r.ID), use); err != nil {
+		done()
+		return record{}, nil, nil, err
+	}
+	return r, l, done, nil
+}
