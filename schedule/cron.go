@@ -160,10 +160,6 @@ func parseZone(name string) (*time.Location, error) {
 // Zone returns the name of its time zone.
 func (t *Timetable) Zone() string { return t.zone.String() }
 
-// mostBounds is more changes of a zone's clock than lie in the five years in which
-// the library looks for a time.
-const mostBounds = 50
-
 // Next returns the first due time after an instant, zero if there is none for years.
 func (t *Timetable) Next(after time.Time) time.Time {
 	at := after.In(t.zone)
