@@ -199,17 +199,23 @@ func TestIdleMachine(t *testing.T) {
 		}
 		t.Logf("round %d: woken by %q in %d ms", round, is.WokenBy, is.WakeMS)
 	}
-	v.says(c.Name, "(while :; do :; done &) >/dev/null 2>&1")
+	left, err := v.Runs.Start(ctx, c.Name, holt.RunSpec{Command: "(while :; do :; done &) >/dev/null 2>&1", User: "root"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
 		if a, err := v.Computers.Awake(ctx, c.Name); err != nil || a.State != holt.ComputerRunning {
 			t.Fatalf("with a job in the background: %+v, %v", a, err)
 		}
 	}
 	a, err := v.Computers.Awake(ctx, c.Name)
-	if err != nil || len(a.Uses) == 0 || a.Uses[0].Kind != holt.UseBackground {
+	if err != nil || len(a.Uses) == 0 || a.Uses[0].Kind != holt.UseBackground || a.Uses[0].ID != string(left.ID) {
 		t.Errorf("with a job in the background it is awake for %+v, %v", a.Uses, err)
 	}
 	t.Logf("with a job in the background: %+v", a.Uses)
-	v.says(c.Name, "pkill -f 'while :' || killall -q -u root bash; true")
+	if err := v.Runs.Signal(ctx, left.ID, "SIGKILL", ""); err != nil {
+		t.Fatal(err)
+	}
 	becomes(t, v.Computers.Get, c.Name, holt.ComputerPaused)
+	endAll(t, v.process)
 }
