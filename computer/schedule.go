@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"holt"
@@ -71,7 +72,7 @@ func (s Scheduled) Start(ctx context.Context, id holt.RunID, computer holt.Compu
 		case holt.CodeOf(err) != holt.NotFound:
 			return run, err
 		}
-		c, l, done, err := waking{s.s}.use(ctx, string(computer), holt.Use{Kind: holt.UseSchedule, Detail: by.Name})
+		c, l, done, err := waking{s.s}.use(ctx, string(computer), holt.Use{Kind: holt.UseSchedule, ID: string(by.Schedule), Detail: by.Name})
 		if err != nil {
 			return holt.Run{}, err
 		}
@@ -129,34 +130,28 @@ func (s Scheduled) launched(ctx context.Context, l *live, run holt.Run, spec hol
 	return holt.Run{}, err
 }
 
-// Rest pauses or stops a running computer that nothing uses.
-func (s Scheduled) Rest(ctx context.Context, id holt.ComputerID, as holt.ComputerState) error {
-	if as == holt.ComputerPaused {
-		_, err := s.s.Memory().PauseIfIdle(ctx, string(id), "schedule")
-		return err
-	}
-	busy, err := s.busy(ctx, id)
-	if err == nil && !busy {
-		_, err = s.s.Stop(ctx, string(id), "")
-	}
-	return err
-}
+// restLimit is how long a guest that is still at work by itself, as after its start, is waited for.
+const restLimit = 30 * time.Second
 
-// busy says whether a computer does not run, or something in it is in use.
-func (s Scheduled) busy(ctx context.Context, id holt.ComputerID) (bool, error) {
-	c, err := s.s.table.find(ctx, string(id))
-	if err != nil || c.State != holt.ComputerRunning {
-		return true, err
-	}
-	running, err := s.s.runs.list(ctx, `WHERE computer = ? AND state = 'running' LIMIT 1`, id)
-	if err != nil || len(running) > 0 {
-		return true, err
-	}
-	terminals, err := s.s.Terminals().List(ctx, string(id))
-	for _, t := range terminals {
-		if t.State == holt.TerminalRunning && t.Attached > 0 {
-			return true, nil
+// Rest pauses or stops a running computer, unless somebody uses it, or something in it goes on.
+func (s Scheduled) Rest(ctx context.Context, id holt.ComputerID, as holt.ComputerState) error {
+	for end := time.Now().Add(restLimit); time.Now().Before(end); backoff(ctx, 3) {
+		a, err := s.s.Awake(ctx, string(id))
+		if err != nil || a.State != holt.ComputerRunning || slices.ContainsFunc(a.Uses, outlasts) {
+			return err
+		}
+		if as == holt.ComputerStopped {
+			_, err := s.s.Stop(ctx, string(id), "")
+			return err
+		}
+		if paused, err := s.s.Memory().PauseIfIdle(ctx, string(id), string(holt.UseSchedule)); paused || err != nil {
+			return err
 		}
 	}
-	return false, err
+	return nil
+}
+
+// outlasts says whether a use is more than what a guest does by itself for a while.
+func outlasts(u holt.Use) bool {
+	return u.Kind != holt.UseCPU && u.Kind != holt.UseNetwork && u.Kind != holt.UseUnknown && u.Kind != holt.UseStart
 }

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	_ "time/tzdata" // a host without zone files knows the zones too
 
@@ -135,14 +134,9 @@ func sundays(field string) string {
 	return strings.Join(parts, ",")
 }
 
-var zones sync.Map // of string to *time.Location: reading one takes longer than all else here
-
 func parseZone(name string) (*time.Location, error) {
 	if name == "" {
 		name = "UTC"
-	}
-	if known, ok := zones.Load(name); ok {
-		return known.(*time.Location), nil
 	}
 	var zone *time.Location
 	err := fmt.Errorf("it is no name")
@@ -153,16 +147,11 @@ func parseZone(name string) (*time.Location, error) {
 		return nil, holt.Errorf(holt.InvalidArgument, "there is no time zone %q", clip(name)).
 			WithHint("give its IANA name, as Europe/Berlin, America/New_York or UTC")
 	}
-	zones.Store(name, zone)
 	return zone, nil
 }
 
 // Zone returns the name of its time zone.
 func (t *Timetable) Zone() string { return t.zone.String() }
-
-// mostBounds is more changes of a zone's clock than lie in the five years in which
-// the library looks for a time.
-const mostBounds = 50
 
 // Next returns the first due time after an instant, zero if there is none for years.
 func (t *Timetable) Next(after time.Time) time.Time {

@@ -114,39 +114,60 @@ func (s *Store) carry(ctx context.Context, l *lane, f firing) error {
 // prepare writes down, before anything is done, the id that the run of a firing is to have, and how
 // its computer rests now.
 func (s *Store) prepare(ctx context.Context, f *firing) error {
-	c, err := s.cfg.Computers.Get(ctx, string(f.computer))
-	if err != nil && holt.CodeOf(err) != holt.NotFound {
+	for {
+		c, err := s.cfg.Computers.Get(ctx, string(f.computer))
+		if err != nil && holt.CodeOf(err) != holt.NotFound {
+			return err
+		}
+		if err := s.write(ctx, func(tx *db.Tx) error { return begin(tx, f, c.State) }); err != nil {
+			return err
+		}
+		// Another firing may have let it rest in between.
+		is, err := s.cfg.Computers.Get(ctx, string(f.computer))
+		if f.was != "" || err != nil || restsAs(is.State) == restsAs(c.State) {
+			return nil
+		}
+	}
+}
+
+// begin is prepare of a computer that is in some state.
+func begin(tx *db.Tx, f *firing, state holt.ComputerState) error {
+	r, _, err := byID(tx, f.Schedule)
+	if err != nil {
 		return err
 	}
-	return s.write(ctx, func(tx *db.Tx) error {
-		r, _, err := byID(tx, f.Schedule)
+	f.State, f.Reason, f.Run = holt.FiringStarting, "", holt.NewRunID()
+	switch as := restsAs(state); {
+	case r.KeepAwake:
+		f.was = ""
+	case as != "":
+		f.was = as
+	case f.was == "": // another one may have woken it, and leave it to this one
+		err = tx.Query(`SELECT was FROM firing WHERE computer = ? AND was <> '' LIMIT 1`, []any{f.computer}, func(row *db.Row) error {
+			f.was = holt.ComputerState(row.Text(0))
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		f.State, f.Reason, f.Run = holt.FiringStarting, "", holt.NewRunID()
-		switch {
-		case r.KeepAwake:
-			f.was = ""
-		case c.State == holt.ComputerPaused || c.State == holt.ComputerPausing:
-			f.was = holt.ComputerPaused
-		case c.State == holt.ComputerStopped || c.State == holt.ComputerStopping:
-			f.was = holt.ComputerStopped
-		case f.was == "": // another schedule may have woken it, and leave it to this one
-			err = tx.Query(`SELECT was FROM firing WHERE computer = ? AND was <> '' LIMIT 1`, []any{f.computer}, func(row *db.Row) error {
-				f.was = holt.ComputerState(row.Text(0))
-				return nil
-			})
-		}
-		if err != nil {
-			return err
-		}
-		return save(tx, *f)
-	})
+	}
+	return save(tx, *f)
+}
+
+// restsAs is how a computer rests that is in some state, or is about to; "" if it does not.
+func restsAs(state holt.ComputerState) holt.ComputerState {
+	switch state {
+	case holt.ComputerPaused, holt.ComputerPausing:
+		return holt.ComputerPaused
+	case holt.ComputerStopped, holt.ComputerStopping:
+		return holt.ComputerStopped
+	}
+	return ""
 }
 
 // start wakes the computer of a firing and starts its run.
 func (s *Store) start(ctx context.Context, f *firing) error {
-	if err := s.point("prepared"); err != nil {
+	if err := s.point("schedule/prepared"); err != nil {
 		return err
 	}
 	var r record
@@ -168,7 +189,7 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 		s.log.Warn("schedule could not run", "schedule", r.ID, "name", r.Name, "computer", f.computer, "err", err)
 		return s.finish(ctx, f, holt.FiringFailed, reasonOf(err))
 	}
-	if err := s.point("started"); err != nil {
+	if err := s.point("schedule/started"); err != nil {
 		return err
 	}
 	f.State, f.StartedAt = holt.FiringRunning, &run.StartedAt
@@ -203,7 +224,7 @@ func reasonOf(err error) string {
 
 const (
 	awaitFirst = 100 * time.Millisecond // how often a run is looked at whether it has ended, at first
-	awaitMost  = 2 * time.Second        // and later
+	awaitMost  = 5 * time.Second        // and later
 	killAfter  = 10 * time.Second       // how long a run has to end that another takes the place of
 )
 
@@ -296,7 +317,7 @@ func (s *Store) rest(ctx context.Context, f firing) error {
 	if f.State.GoesOn() {
 		return nil
 	}
-	if err := s.point("ended"); err != nil {
+	if err := s.point("schedule/ended"); err != nil {
 		return err
 	}
 	if f.was != "" {

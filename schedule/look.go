@@ -105,7 +105,7 @@ func (s *Store) fire(ctx context.Context, id holt.ScheduleID, now time.Time) err
 		return moveOn(tx, r)
 	})
 	if err == nil {
-		err = s.point("fired")
+		err = s.point("schedule/fired")
 	}
 	if err == nil && fired {
 		s.pursue(id)
@@ -163,6 +163,7 @@ func meet(tx *db.Tx, r record, f *firing, now time.Time) error {
 		for _, q := range on[max(first, 0):] {
 			if q.State == holt.FiringQueued {
 				q.State, q.Reason, q.EndedAt = holt.FiringSkipped, "the one of "+stamp(f.Due)+" took its place", &now
+				f.was, q.was = cmp.Or(f.was, q.was), ""
 				if err := save(tx, q); err != nil {
 					return err
 				}

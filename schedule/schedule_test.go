@@ -201,7 +201,7 @@ func TestFails(t *testing.T) {
 
 // A daemon that dies at any step leaves a run that is started once, and a computer that rests.
 func TestDies(t *testing.T) {
-	for _, point := range []string{"fired", "prepared", "started", "ended"} {
+	for _, point := range []string{"schedule/fired", "schedule/prepared", "schedule/started", "schedule/ended"} {
 		for _, policy := range []holt.MissedPolicy{holt.MissedSkip, holt.MissedOnce} {
 			for _, away := range []time.Duration{time.Minute, 5 * time.Hour} {
 				t.Run(fmt.Sprint(point, policy, away), func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestDies(t *testing.T) {
 						s = w.open()
 						time.Sleep(20 * time.Minute)
 						want, runs := "03:00 exited", 1
-						if policy == holt.MissedSkip && away > grace && (point == "fired" || point == "prepared") {
+						if policy == holt.MissedSkip && away > grace && (point == "schedule/fired" || point == "schedule/prepared") {
 							want, runs = "03:00 missed", 0
 						}
 						w.wants("nightly", want)
