@@ -72,6 +72,7 @@ type Server struct {
 	haltOnce sync.Once
 
 	configuring sync.Mutex // held while the machine is given an identity
+	serving     sync.Mutex // held while services are changed
 }
 
 // Serve answers hosts on the control port, one session after the other, until
@@ -131,6 +132,8 @@ func newServer(opt ServerOptions) *Server {
 		opTermOpen:   s.openTerminal,
 		opTermSignal: s.signalTerminal,
 		opTermClose:  s.closeTerminal,
+		opServicePut: s.putService,
+		opServiceDo:  s.doService,
 		opStat:       statFile,
 		opMkdir:      makeDir,
 		opSymlink:    makeSymlink,
@@ -138,20 +141,22 @@ func newServer(opt ServerOptions) *Server {
 		opRename:     renameFile,
 	}
 	s.streamed = map[string]func(context.Context, *serverStream) error{
-		opMeasure:    measure,
-		opDial:       dialPort,
-		opInventory:  s.listInventory,
-		opPorts:      s.listPorts,
-		opRunList:    s.listRuns,
-		opRunFollow:  s.followRun,
-		opRunOutput:  s.sendOutput,
-		opRunInput:   s.inputRun,
-		opTermList:   s.listTerminals,
-		opTermAttach: s.attachTerminal,
-		opRead:       readFile,
-		opWrite:      writeFile,
-		opList:       listDir,
-		opWatch:      watchFiles,
+		opMeasure:     measure,
+		opDial:        dialPort,
+		opInventory:   s.listInventory,
+		opPorts:       s.listPorts,
+		opServiceList: s.listServices,
+		opServiceLog:  s.logService,
+		opRunList:     s.listRuns,
+		opRunFollow:   s.followRun,
+		opRunOutput:   s.sendOutput,
+		opRunInput:    s.inputRun,
+		opTermList:    s.listTerminals,
+		opTermAttach:  s.attachTerminal,
+		opRead:        readFile,
+		opWrite:       writeFile,
+		opList:        listDir,
+		opWatch:       watchFiles,
 	}
 	return s
 }

@@ -38,6 +38,7 @@ type live struct {
 	runs      *runSet
 	terminals *terminalSet
 	marks     marks
+	units     units
 	launched  time.Time
 
 	hostname  string

@@ -42,6 +42,7 @@ type Memory struct {
 	moments    []holt.Moment // oldest first
 	runs       []*run
 	terminals  []*terminal
+	services   []*service
 	workspaces map[holt.WorkspaceID]*holt.Workspace
 	trees      map[holt.WorkspaceID]*workspace.Workspace // opened when first used
 	answers    map[string]answer                         // by idempotency key
@@ -71,7 +72,7 @@ func New(dir string) *Memory {
 // Nouns returns what a server needs.
 func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
-		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Files: files{m},
+		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
 		Images: images{m}, Daemon: daemon{m},
 	}
@@ -83,6 +84,9 @@ func (m *Memory) Ended() <-chan struct{} { return m.ended }
 // Close ends all runs and terminals and waits for them.
 func (m *Memory) Close() {
 	m.mu.Lock()
+	for _, s := range m.services {
+		s.kill()
+	}
 	all, terminals := slices.Clone(m.runs), slices.Clone(m.terminals)
 	m.mu.Unlock()
 	for _, t := range terminals {
