@@ -32,12 +32,13 @@ type serviceArgs struct {
 	Follow bool              `json:"follow,omitempty"`
 }
 
-// ownsServices says whether this agent can keep services.
+// ownsServices says whether this agent can keep services. A machine that has just come up
+// waits for its systemd.
 func (s *Server) ownsServices(ctx context.Context) error {
 	if !s.opt.Machine {
 		return errNoMachine
 	}
-	if _, err := exec.LookPath("systemctl"); err != nil || !systemdRuns() {
+	if init, err := filepath.EvalSymlinks(initPath); err != nil || filepath.Base(init) != "systemd" {
 		return holt.Errorf(holt.Unsupported, "this computer has no systemd, which services need").
 			WithHint("start the program with holt computer run --background, or use a template with systemd")
 	}

@@ -35,7 +35,7 @@ func (v *vm) isService(computer, name string, is func(holt.Service) bool) holt.S
 		if err == nil && is(s) {
 			return s
 		}
-		if time.Now().After(end) {
+		if time.Now().After(end) || holt.CodeOf(err) == holt.Unsupported { // also just after a start
 			v.t.Fatalf("%s of %s: %+v %v", name, computer, s, err)
 		}
 		time.Sleep(100 * time.Millisecond)
