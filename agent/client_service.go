@@ -13,12 +13,12 @@ import (
 // AlreadyExists: there is another of that name, or a unit of the system; NotFound: no such user or
 // directory; Unsupported: the guest has no systemd.
 func (c *Client) PutService(ctx context.Context, spec holt.ServiceSpec) (holt.Service, error) {
-	return c.service(ctx, opServicePut, serviceArgs{Spec: &spec})
+	return c.service(ctx, opSvcPut, serviceArgs{Spec: &spec})
 }
 
 // DoService starts, stops, restarts or deletes (verb) a service of the guest, and returns it.
 func (c *Client) DoService(ctx context.Context, name, verb string) (holt.Service, error) {
-	return c.service(ctx, opServiceDo, serviceArgs{Name: name, Verb: verb})
+	return c.service(ctx, opSvcDo, serviceArgs{Name: name, Verb: verb})
 }
 
 func (c *Client) service(ctx context.Context, op string, args serviceArgs) (holt.Service, error) {
@@ -34,7 +34,7 @@ const mostServiceBytes = 16 << 20
 
 // Services lists the guest's services: those that were added, and those of its template.
 func (c *Client) Services(ctx context.Context) ([]holt.Service, error) {
-	s, err := c.open(ctx, opServiceList, nil, nil)
+	s, err := c.open(ctx, opSvcList, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +51,13 @@ func (c *Client) Services(ctx context.Context) ([]holt.Service, error) {
 	if own, ok := own(err); ok {
 		return nil, own
 	}
-	return list, describe(ctx, opServiceList, err)
+	return list, describe(ctx, opSvcList, err)
 }
 
 // ServiceLog writes the log of a service to w: its last lines, and with follow what is added until
 // ctx ends.
 func (c *Client) ServiceLog(ctx context.Context, name string, q holt.ServiceLogQuery, w io.Writer) error {
-	s, err := c.open(ctx, opServiceLog, serviceArgs{Name: name, Lines: q.Lines, Follow: q.Follow}, nil)
+	s, err := c.open(ctx, opSvcLog, serviceArgs{Name: name, Lines: q.Lines, Follow: q.Follow}, nil)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (c *Client) ServiceLog(ctx context.Context, name string, q holt.ServiceLogQ
 		if err == io.EOF {
 			return nil
 		} else if err != nil {
-			return describe(ctx, opServiceLog, err)
+			return describe(ctx, opSvcLog, err)
 		}
 	}
 }

@@ -24,6 +24,14 @@ const (
 	maxUnit     = 256 << 10 // bytes of a unit file
 )
 
+// Names of the operations.
+const (
+	opSvcPut  = "service.put"
+	opSvcDo   = "service.do"
+	opSvcList = "service.list"
+	opSvcLog  = "service.log"
+)
+
 type serviceArgs struct {
 	Name   string            `json:"name,omitempty"`
 	Spec   *holt.ServiceSpec `json:"spec,omitempty"`

@@ -95,8 +95,8 @@ type Store struct {
 	gate      *gate
 	seats     *seats
 	uses      *uses
-	conns     conns
 	stuck     sync.Map     // of holt.ComputerID to *making: resumes that could not be undone
+	conns     conns        // to ports of computers
 	stacked   int          // stackedDisks, but in tests
 	memory    func() int64 // availableMemory, but in tests
 }
@@ -141,7 +141,7 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	runs := runTable{cfg.DB, cfg.Log, keptRuns()}
 	s := &Store{
 		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), conns: conns{set: map[holt.ComputerID]int{}}, stacked: stackedDisks, memory: availableMemory,
+		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), stacked: stackedDisks, memory: availableMemory,
 	}
 	s.outputs = outputs{table: runs, dir: s.cfg.dir, most: mostOutput, log: cfg.Log, point: s.cfg.point}
 	return s

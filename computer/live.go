@@ -30,6 +30,7 @@ type live struct {
 	log *slog.Logger
 
 	release func() // of ws
+	units   units
 
 	serve     FileServer
 	limits    Limits
@@ -38,7 +39,6 @@ type live struct {
 	runs      *runSet
 	terminals *terminalSet
 	marks     marks
-	units     units
 	launched  time.Time
 
 	hostname  string
