@@ -46,7 +46,7 @@ func (s *Server) ownsServices(ctx context.Context) error {
 	if !s.opt.Machine {
 		return errNoMachine
 	}
-	if init, err := filepath.EvalSymlinks(initPath); err != nil || filepath.Base(init) != "systemd" {
+	if init, err := filepath.EvalSymlinks(initPath); (err != nil || filepath.Base(init) != "systemd") && !systemdRuns() {
 		return holt.Errorf(holt.Unsupported, "this computer has no systemd, which services need").
 			WithHint("start the program with holt computer run --background, or use a template with systemd")
 	}
