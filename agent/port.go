@@ -7,6 +7,8 @@ import (
 	"holt"
 )
 
+const opPorts = "port.list"
+
 // listPorts sends the ports that something listens at, and by whom.
 func (s *Server) listPorts(ctx context.Context, st *serverStream) error {
 	all, err := processes()

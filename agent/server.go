@@ -73,6 +73,7 @@ type Server struct {
 	haltOnce sync.Once
 
 	configuring sync.Mutex // held while the machine is given an identity
+	serving     sync.Mutex // held while services are changed
 }
 
 // Serve answers hosts on the control port, one session after the other, until
@@ -137,6 +138,8 @@ func newServer(opt ServerOptions) *Server {
 		opTermOpen:   s.openTerminal,
 		opTermSignal: s.signalTerminal,
 		opTermClose:  s.closeTerminal,
+		opSvcPut:     s.putService,
+		opSvcDo:      s.doService,
 		opStat:       statFile,
 		opMkdir:      makeDir,
 		opSymlink:    makeSymlink,
@@ -148,6 +151,8 @@ func newServer(opt ServerOptions) *Server {
 		opDial:       dialPort,
 		opInventory:  s.listInventory,
 		opPorts:      s.listPorts,
+		opSvcList:    s.listServices,
+		opSvcLog:     s.logService,
 		opRunList:    s.listRuns,
 		opRunFollow:  s.followRun,
 		opRunOutput:  s.sendOutput,

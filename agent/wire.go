@@ -417,7 +417,6 @@ const (
 	opInventory  = "inventory"
 	opActivity   = "activity"
 	opDial       = "dial"
-	opPorts      = "port.list"
 	opRunStart   = "run.start"
 	opRunGet     = "run.get"
 	opRunList    = "run.list"

@@ -180,7 +180,7 @@ func TestForward(t *testing.T) {
 		t.Errorf("after the daemon's end: %v; it is to be reset", err)
 	}
 	f.says("this command goes on listening")
-	d = servertest.Serve(t, servertest.Options(quietT{t}, nouns), d.Socket)
+	servertest.Serve(t, servertest.Options(quietT{t}, nouns), d.Socket)
 	if got := through(t, "unix", near, "again"); got != "again" {
 		t.Errorf("after the daemon's return: %q", got)
 	}

@@ -57,6 +57,7 @@ type Client struct {
 	Runs           Runs
 	Terminals      Terminals
 	Ports          Ports
+	Services       Services
 	Files          Files
 	Workspaces     Workspaces
 	WorkspaceFiles Files // of workspaces: / is the top of one
@@ -110,7 +111,8 @@ func New(opt Options) (*Client, error) {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
 	c.Computers, c.Moments, c.Networks = Computers{c}, Moments{c}, Networks{c}
-	c.Runs, c.Terminals, c.Ports, c.Files = Runs{c}, Terminals{c}, Ports{c}, Files{c, "computers"}
+	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
+	c.Ports, c.Services = Ports{c}, Services{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}

@@ -140,6 +140,9 @@ func (a *attendant) writer(tag string) workspace.Writer {
 	if w, ok := a.l.terminals.writer(tag); ok {
 		return w
 	}
+	if w, ok := a.l.units.writer(tag); ok {
+		return w
+	}
 	if id, ok := runTag(tag); ok {
 		schedule, here := a.startedHere(id)
 		switch {

@@ -101,10 +101,10 @@ type Store struct {
 	uses      *uses
 	idleRows  idleTable
 	pauses    chan struct{} // a token for each computer that is being paused for being idle
-	conns     conns
-	stuck     sync.Map     // of holt.ComputerID to *making: resumes that could not be undone
-	stacked   int          // stackedDisks, but in tests
-	memory    func() int64 // availableMemory, but in tests
+	conns     conns         // to ports of computers
+	stuck     sync.Map      // of holt.ComputerID to *making: resumes that could not be undone
+	stacked   int           // stackedDisks, but in tests
+	memory    func() int64  // availableMemory, but in tests
 }
 
 // Open takes the computers of the control database over: those that run are

@@ -2,8 +2,8 @@
 // life, its runs and its files.
 //
 // [Store] is the set of computers of one daemon and the verbs of their life;
-// [Memory] and [Moments] keep what they have in memory; [Runs], [Terminals] and
-// [Files] are what is done inside them; [Guests] is what workspaces ask of them. It knows neither QEMU (an
+// [Memory] and [Moments] keep what they have in memory; [Runs], [Terminals],
+// [Files], [Ports] and [Services] are what is done inside them; [Guests] is what workspaces ask of them. It knows neither QEMU (an
 // engine is a [machine.Engine]) nor FUSE (the file channel is served by a
 // [FileServer]) nor HTTP. It is not the registry of workspaces, which it
 // reaches through [Workspaces].

@@ -32,6 +32,7 @@ type live struct {
 	log *slog.Logger
 
 	release func() // of ws
+	units   units
 
 	serve     FileServer
 	limits    Limits

@@ -95,7 +95,7 @@ func (n *Ports) Connect(ctx context.Context, computer string, to holt.PortAddres
 	}
 }
 
-// conns counts the connections that are open, or being made, to each computer.
+// conns counts the connections that are open, or being made, to each computer. The zero value is ready.
 type conns struct {
 	mu  sync.Mutex
 	set map[holt.ComputerID]int
@@ -108,6 +108,9 @@ func (c *conns) enter(r record) (left func(), err error) {
 	if c.set[r.ID] >= mostConns {
 		return nil, holt.Errorf(holt.TooMany, "%d connections to ports of %s are open; no more are allowed", mostConns, r.Name).
 			WithHint("end some, or try again when some have ended")
+	}
+	if c.set == nil {
+		c.set = map[holt.ComputerID]int{}
 	}
 	c.set[r.ID]++
 	return func() {

@@ -9,7 +9,7 @@ import (
 
 // TestConns: connections to one computer are bounded, and those that have ended are not counted.
 func TestConns(t *testing.T) {
-	c := conns{set: map[holt.ComputerID]int{}}
+	var c conns
 	one, other := record{}, record{}
 	one.ID, one.Name, other.ID = holt.NewComputerID(), "curie", holt.NewComputerID()
 	var leave []func()

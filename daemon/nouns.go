@@ -25,7 +25,7 @@ func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
 // Nouns returns all that the API speaks of.
 func (d *Daemon) Nouns() server.Nouns {
 	return server.Nouns{
-		Computers: computers{d.computers, d.computers.Memory()}, Moments: d.computers.Moments(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Ports: d.computers.Ports(), Files: d.computers.Files(),
+		Computers: computers{d.computers, d.computers.Memory()}, Moments: d.computers.Moments(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Ports: d.computers.Ports(), Services: d.computers.Services(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
 		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Daemon: d,
 	}

@@ -26,6 +26,7 @@ type Nouns struct {
 	Runs           Runs
 	Terminals      Terminals
 	Ports          Ports
+	Services       Services
 	Files          Files
 	Workspaces     Workspaces
 	WorkspaceFiles Files // of workspaces: ref names one, and / is its top; to read, it may be of [holt.AtCheckpoint]
@@ -164,6 +165,20 @@ type Ports interface {
 	// Connect connects to a port or a unix socket. The connection outlives ctx.
 	// Unavailable: nothing listens there; its hint says where something does.
 	Connect(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error)
+}
+
+// Services are programs that computers keep running. A paused or stopped computer is woken first.
+type Services interface {
+	// Add makes one and starts it; it does not wait until it is ready. Adding what is there already
+	// changes nothing. AlreadyExists: another has the name; Unsupported: the computer has no systemd.
+	Add(ctx context.Context, computer string, spec holt.ServiceSpec, key string) (holt.Service, error)
+	// List returns those that were added and those of the template, in any order.
+	List(ctx context.Context, computer string) ([]holt.Service, error)
+	Get(ctx context.Context, computer, name string) (holt.Service, error)
+	// Do starts, stops, restarts or deletes (verb) one, and returns it as it is then, or was.
+	Do(ctx context.Context, computer, name, verb, key string) (holt.Service, error)
+	// Logs writes the last lines that it has logged, and with Follow what is added until ctx ends.
+	Logs(ctx context.Context, computer, name string, q holt.ServiceLogQuery, w io.Writer) error
 }
 
 // Files are the files inside a computer, through its agent. A stopped computer

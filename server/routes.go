@@ -53,6 +53,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.runs(api)
 	s.terminals(api)
 	s.ports(api)
+	s.services(api)
 	s.files(api)
 	s.workspaces(api)
 	s.history(api)

@@ -34,8 +34,8 @@ type Caller struct {
 
 // Writer says what a change is attributed to. It must be comparable by value.
 type Writer struct {
-	Kind     string // run, terminal, schedule, token, person or system
-	Name     string // "agent" for runs and terminals, else the schedule's, token's or person's
+	Kind     string // run, terminal, service, schedule, token, person or system
+	Name     string // "agent" for runs and terminals, else the service's, schedule's, token's or person's
 	Run      string // what is undone as one: run id, for runs; stretch id, for terminals
 	Terminal string // terminal id, for terminals
 	Token    string // token id, for tokens

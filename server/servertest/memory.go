@@ -46,6 +46,7 @@ type Memory struct {
 	holds      []holt.Hold
 	runs       []*run
 	terminals  []*terminal
+	services   []*service
 	workspaces map[holt.WorkspaceID]*holt.Workspace
 	trees      map[holt.WorkspaceID]*workspace.Workspace // opened when first used
 	answers    map[string]answer                         // by idempotency key
@@ -82,7 +83,7 @@ func New(dir string) *Memory {
 func (m *Memory) Nouns() server.Nouns {
 	m.firstNouns.Do(m.openSchedules)
 	return server.Nouns{
-		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Files: files{m},
+		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
 		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Daemon: daemon{m},
 	}
@@ -98,6 +99,9 @@ func (m *Memory) Close() {
 		m.jobs.close()
 	}
 	m.mu.Lock()
+	for _, s := range m.services {
+		s.kill()
+	}
 	all, terminals := slices.Clone(m.runs), slices.Clone(m.terminals)
 	m.mu.Unlock()
 	for _, t := range terminals {

@@ -112,7 +112,7 @@ func (d *Door) Client(t testing.TB, patience time.Duration) *client.Client {
 // ClientNouns are the server's nouns on the other side of the wire.
 func ClientNouns(c *client.Client) server.Nouns {
 	return server.Nouns{
-		Computers: c.Computers, Moments: c.Moments, Runs: c.Runs, Terminals: c.Terminals, Ports: c.Ports, Files: c.Files,
+		Computers: c.Computers, Moments: c.Moments, Runs: c.Runs, Terminals: c.Terminals, Ports: c.Ports, Services: c.Services, Files: c.Files,
 		Workspaces: c.Workspaces, WorkspaceFiles: c.WorkspaceFiles, History: c.History, Archive: c.Archive,
 		Images: c.Images, Schedules: c.Schedules, Jobs: c.Jobs, Networks: c.Networks, Daemon: c.Daemon,
 	}

@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"holt"
+)
+
+// unitDir is where the units of services lie: those that were added, and those that
+// the template declares.
+const unitDir = "/etc/systemd/system"
+
+const (
+	unitSuffix = ".service"
+	// specMark begins the line of a unit that has the service's spec, in a section that
+	// systemd passes over. A unit that has none was not made here.
+	specMark = "Spec="
+	// ofTemplate ends the description of a service that the template declares; package image writes it.
+	ofTemplate = ", of the template"
+)
+
+// unitText is the systemd unit of a service, as systemd.service(5) has it.
+func unitText(s holt.ServiceSpec) (string, error) {
+	shown := s
+	shown.Env = nil // it stands in its own lines
+	spec, err := json.Marshal(shown)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Made by holt service add; holt service delete removes it.\n[Unit]\nDescription=%s\nStartLimitIntervalSec=0", s.Name)
+	line("\n[Service]\nType=exec\nEnvironmentFile=-/etc/environment")
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		line("Environment=%s", unitWord(string(k+"="+s.Env[k])))
+	}
+	line("User=%s\nWorkingDirectory=%s", s.User, strings.ReplaceAll(string(s.Cwd), "%", "%%"))
+	line("ExecStart=/bin/bash -c %s", unitArgument(string(s.Command)))
+	if probe := readyProbe(s.Ready); probe != "" {
+		line("ExecStartPost=/bin/bash -c %s", unitArgument("until "+probe+" >/dev/null 2>&1; do sleep 0.2; done"))
+	}
+	line("TimeoutStartSec=%d\nTimeoutStopSec=10\nRestart=%s\nRestartSec=1", s.Ready.Seconds, s.Restart)
+	line("\n[Install]\nWantedBy=multi-user.target\n\n[X-Holt]\n%s%s", specMark, spec)
+	return b.String(), nil
+}
+
+// readyProbe is a shell command that succeeds once a service is ready, or "".
+func readyProbe(r holt.ServiceReady) string {
+	if r.Port != 0 {
+		return "(exec 3<>/dev/tcp/127.0.0.1/" + strconv.Itoa(r.Port) + ")"
+	}
+	if r.Command == "" {
+		return ""
+	}
+	return "/bin/sh -c '" + strings.ReplaceAll(string(r.Command), "'", `'\''`) + "'"
+}
+
+// unitWord makes one word of s for a unit file, where % would stand for something else.
+func unitWord(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`).Replace(s) + `"`
+}
+
+// unitArgument makes one word of s for a command in a unit file, where $ would, too.
+func unitArgument(s string) string { return strings.ReplaceAll(unitWord(s), "$", "$$") }
+
+// readUnit returns the service that a unit file is; ok is false if it is none.
+func readUnit(path, text string) (s holt.Service, ok bool) {
+	s.Name = strings.TrimSuffix(filepath.Base(path), unitSuffix)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		key, value, _ := strings.Cut(line, "=")
+		switch {
+		case strings.HasPrefix(line, specMark):
+			ok = json.Unmarshal([]byte(value), &s.Spec) == nil && s.Spec.Name == s.Name
+		case key == "Description" && value == s.Name+ofTemplate:
+			s.Template, ok = true, true
+		case key == "User":
+			s.Spec.User = value
+		case key == "WorkingDirectory":
+			s.Spec.Cwd = holt.OSString(value)
+		case key == "Restart":
+			s.Spec.Restart = holt.ServiceRestart(value)
+		case key == "ExecStart" && s.Spec.Command == "":
+			command := strings.Trim(strings.TrimPrefix(value, "/bin/sh -c "), `"`)
+			s.Spec.Command = holt.OSString(strings.NewReplacer(`\\`, `\`, `\"`, `"`, "%%", "%", "$$", "$").Replace(command))
+		}
+	}
+	s.Spec.Name, s.Spec.Env = s.Name, nil
+	if s.Template && s.Spec.User == "" {
+		s.Spec.User = "root"
+	}
+	return s, ok
+}
