@@ -36,8 +36,8 @@ var hogs = []hog{
 	},
 	{
 		takes:   "the processor",
-		command: "for n in $(seq 64); do nice -n -20 sh -c 'while :; do :; done' & done; wait",
-		bites:   `test $(wc -l < $1/cgroup.procs) -gt 64 && echo yes`,
+		command: "for n in $(seq 32); do (while :; do :; done) & done; wait",
+		bites:   `test $(wc -l < $1/cgroup.procs) -gt 16 && echo yes`,
 	},
 }
 
