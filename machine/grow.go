@@ -28,22 +28,21 @@ func MemoryPart(n int) string {
 	return fmt.Sprint(MemoryFile, "-", n)
 }
 
-// MemoryParts returns the names of the files with memory that are in an image's directory, in order.
-func MemoryParts(dir string) (names []string) {
-	var parts []int
+// MemoryParts returns the names of the files with memory in an image's directory, in order. The first
+// is among them whether it is there or not: no image is without it.
+func MemoryParts(dir string) []string {
+	parts := []int{0}
 	entries, _ := os.ReadDir(dir) // one that is not there has none
 	for _, e := range entries {
-		digits, ok := strings.CutPrefix(e.Name(), MemoryFile)
-		if !ok {
-			continue
-		}
-		if n, err := strconv.Atoi(strings.TrimPrefix(digits, "-")); digits == "" || err == nil && MemoryPart(n) == e.Name() {
+		digits, _ := strings.CutPrefix(e.Name(), MemoryFile+"-")
+		if n, err := strconv.Atoi(digits); err == nil && n > 0 && MemoryPart(n) == e.Name() {
 			parts = append(parts, n)
 		}
 	}
 	slices.Sort(parts)
-	for _, n := range parts {
-		names = append(names, MemoryPart(n))
+	names := make([]string, len(parts))
+	for i, n := range parts {
+		names[i] = MemoryPart(n)
 	}
 	return names
 }

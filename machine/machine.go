@@ -165,8 +165,8 @@ type Machine interface {
 	// beyond whole blocks of [GrowMB] and all beyond the most that its spec allows. An error
 	// may leave part of it added; Shape tells. What the guest makes of it is its own business.
 	//
-	// Errors: Unsupported without [Capabilities].Growing, Conflict while a snapshot is being
-	// taken, OutOfSpace if the host's disk is full, ErrGone.
+	// It waits for a snapshot that is being taken. Errors: Unsupported without
+	// [Capabilities].Growing, OutOfSpace if the host's disk is full, ErrGone.
 	Grow(ctx context.Context, to Shape) error
 	// Shape is what the machine has now.
 	Shape(ctx context.Context) (Shape, error)

@@ -139,9 +139,7 @@ func (g *guest) shape(ctx context.Context) (machine.Shape, error) {
 
 // Grow implements [machine.Machine]. The disk comes first: a guest whose disk is full may need it most.
 func (g *guest) Grow(ctx context.Context, to machine.Shape) error {
-	if !g.taking.TryLock() {
-		return holt.Errorf(holt.Conflict, "a snapshot of this machine is being taken")
-	}
+	g.taking.Lock()
 	defer g.taking.Unlock()
 	err := g.growDisk(ctx, to.DiskMB)
 	if err == nil {

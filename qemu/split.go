@@ -65,8 +65,8 @@ type splitter struct {
 	named   map[string]*block
 	current *block // of pages that say "as before"
 
-	pages   int64 // all that came, of any block
-	data    int64 // pages of memory that are no hole
+	pages int64 // all that came, of any block
+	data  int64 // pages of memory that are no hole
 }
 
 // guestRAM is a RAM block with the guest's memory, or a part of it.
