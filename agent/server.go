@@ -123,6 +123,7 @@ func newServer(opt ServerOptions) *Server {
 		opHello:      s.hello,
 		opConfigure:  s.configure,
 		opReady:      s.ready,
+		opGrow:       s.grow,
 		opSync:       s.sync,
 		opShutdown:   s.shutdown,
 		opRunStart:   s.startRun,

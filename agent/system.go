@@ -133,14 +133,14 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 	}
 	s.configuring.Lock() // a host whose session broke asks again while the first is at work
 	defer s.configuring.Unlock()
-	drawn, err := reseed(id.Entropy)
-	if err := errors.Join(err, setClock(id.Now), setNames("/etc", id)); err != nil {
-		return nil, err
-	}
-	if id.DiskSizeMB != 0 {
+	if id.DiskSizeMB != 0 { // first: it may be full, and names take room
 		if err := growTo(ctx, id.DiskSizeMB); err != nil {
 			return nil, err
 		}
+	}
+	drawn, err := reseed(id.Entropy)
+	if err := errors.Join(err, setClock(id.Now), setNames("/etc", id)); err != nil {
+		return nil, err
 	}
 	done, err := renew(ctx, "/", id)
 	done.Drawn = drawn

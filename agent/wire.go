@@ -411,6 +411,7 @@ const (
 	opMeasure    = "measure"
 	opConfigure  = "configure"
 	opReady      = "ready"
+	opGrow       = "grow"
 	opSync       = "sync"
 	opShutdown   = "shutdown"
 	opInventory  = "inventory"

@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"holt"
+)
+
+// growArgs say what was added to the machine, and how long the guest may take to use it.
+type growArgs struct {
+	CPUs       int   `json:"cpus,omitempty"`
+	MemoryMB   int   `json:"memory_mb,omitempty"`
+	DiskSizeMB int   `json:"disk_size_mb,omitempty"`
+	LimitMS    int64 `json:"limit_ms"`
+}
+
+// Grown is what a guest says that it uses of its machine.
+type Grown struct {
+	holt.GuestShape
+	Fault string `json:"fault,omitempty"` // why it does not use all of it
+}
+
+// Where Linux shows processors and memory (Documentation/ABI/testing/sysfs-devices-system-cpu and -memory).
+const (
+	cpuDirs    = "/sys/devices/system/cpu/cpu[0-9]*"
+	memoryDirs = "/sys/devices/system/memory/memory[0-9]*"
+	blockSize  = "/sys/devices/system/memory/block_size_bytes"
+	growPoll   = 20 * time.Millisecond
+)
+
+// grow uses what was added to the machine: the kernel hears of it a little later.
+func (s *Server) grow(ctx context.Context, raw json.RawMessage) (any, error) {
+	args, err := decode[growArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	if !s.opt.Machine {
+		return nil, errNoMachine
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(args.LimitMS)*time.Millisecond)
+	defer cancel()
+	var g Grown
+	if args.DiskSizeMB != 0 { // first: what comes may need room on it
+		if err := growTo(ctx, args.DiskSizeMB); err == nil {
+			g.DiskSizeMB = args.DiskSizeMB
+		} else {
+			g.Fault = err.Error()
+		}
+	}
+	poll := time.NewTicker(growPoll)
+	defer poll.Stop()
+	for {
+		g.CPUs, g.MemoryMB = onlineCPUs(), onlineMemory()
+		if g.CPUs >= args.CPUs && g.MemoryMB >= args.MemoryMB {
+			break
+		}
+		select {
+		case <-poll.C:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	return g, nil
+}
+
+// onlineCPUs brings all processors into use and counts them. The first one may have no switch.
+func onlineCPUs() (n int) {
+	dirs, _ := filepath.Glob(cpuDirs) // never fails: the pattern is ours
+	for _, dir := range dirs {
+		if on, err := turnOn(filepath.Join(dir, "online"), "1"); on || os.IsNotExist(err) {
+			n++
+		}
+	}
+	return n
+}
+
+// onlineMemory brings all memory into use and counts it, MiB.
+func onlineMemory() int {
+	b, err := os.ReadFile(blockSize)
+	if err != nil {
+		return 0
+	}
+	size, err := strconv.ParseUint(strings.TrimSpace(string(b)), 16, 63)
+	if err != nil {
+		return 0
+	}
+	blocks := 0
+	dirs, _ := filepath.Glob(memoryDirs)
+	for _, dir := range dirs {
+		if on, _ := turnOn(filepath.Join(dir, "state"), "online"); on {
+			blocks++
+		}
+	}
+	return blocks * int(size/mib)
+}
+
+// turnOn writes to a file of sysfs what it says when a thing is in use, unless it says so, and returns whether it does.
+func turnOn(path, on string) (bool, error) {
+	says := func() (bool, error) {
+		b, err := os.ReadFile(path)
+		return strings.TrimSpace(string(b)) == on, err
+	}
+	if is, err := says(); is || err != nil {
+		return is, err
+	}
+	if err := os.WriteFile(path, []byte(on), 0); err != nil {
+		return false, err
+	}
+	return says()
+}
+
+// vetGrown bounds what a guest says that it uses.
+func vetGrown(g Grown) Grown {
+	for _, n := range []*int{&g.CPUs, &g.MemoryMB, &g.DiskSizeMB} {
+		*n = min(max(*n, 0), math.MaxInt32)
+	}
+	g.Fault = plain(g.Fault, maxSentence)
+	return g
+}
+
+// Grow has the guest use what was added to its machine, for which it takes up to limit, and returns what it
+// uses then. Zero fields were not changed.
+func (c *Client) Grow(ctx context.Context, to holt.GuestShape, limit time.Duration) (Grown, error) {
+	var g Grown
+	err := c.call(ctx, opGrow, growArgs{CPUs: to.CPUs, MemoryMB: to.MemoryMB, DiskSizeMB: to.DiskSizeMB, LimitMS: limit.Milliseconds()}, &g)
+	return vetGrown(g), err
+}
