@@ -32,6 +32,7 @@ type Computer struct {
 	CPUs       int           `json:"cpus"`
 	MemoryMB   int           `json:"memory_mb" doc:"MiB"`
 	DiskSizeMB int           `json:"disk_size_mb" doc:"size of the root disk, MiB"`
+	Pending    *Pending      `json:"pending,omitempty" doc:"what of its shape is to change"`
 	Workspace  string        `json:"workspace" doc:"name of the workspace mounted at /home/agent"`
 	CreatedAt  time.Time     `json:"created_at"`
 	StartedAt  *time.Time    `json:"started_at,omitempty"`

@@ -16,6 +16,7 @@ type Moment struct {
 	CreatedAt     time.Time   `json:"created_at"`
 	CPUs          int         `json:"cpus"`
 	MemoryMB      int         `json:"memory_mb" doc:"MiB"`
+	DiskSizeMB    int         `json:"disk_size_mb,omitempty" doc:"size of the root disk, MiB; absent of moments of before this was written down"`
 	Bytes         int64       `json:"bytes" doc:"what its memory takes on the host's disk now; little once it is in the archive only"`
 	Archived      bool        `json:"archived,omitempty" doc:"the archive has all of it: its memory may go from the host's disk, and is fetched when it is needed"`
 	ArchivedBytes int64       `json:"archived_bytes,omitempty" doc:"by how much storing it made the archive grow: what was there already, as of another moment, is not counted again"`

@@ -23,7 +23,7 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerLife("stop", "Shut a computer down; both disks stay", client.Computers.Stop),
 		a.computerLife("pause", "Keep memory and both disks, and end the machine", client.Computers.Pause),
 		a.computerLife("resume", "Let a paused computer go on where it was", client.Computers.Resume),
-		a.computerSnapshot(), a.computerFork(), a.computerDiff(),
+		a.computerSnapshot(), a.computerFork(), a.computerDiff(), a.computerResize(),
 		a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
 
@@ -144,6 +144,9 @@ func (a *app) printComputer(c holt.Computer, called func(holt.MomentID) string) 
 		{"name", c.Name}, {"id", string(c.ID)}, {"state", state}, {"template", c.Template}, {"engine", c.Engine},
 		{"cpus", fmt.Sprint(c.CPUs)}, {"memory", size(int64(c.MemoryMB) << 20)}, {"root disk", size(int64(c.DiskSizeMB) << 20)},
 		{"workspace", c.Workspace}, {"created", ago(c.CreatedAt)},
+	}
+	if p := pendingText(c.Pending); p != "" {
+		rows = append(rows, []string{"pending", p})
 	}
 	if p := c.Parent; p != nil {
 		rows = append(rows, []string{"forked from", fmt.Sprintf("%s at %s", visible(parentName(p.Name, p.Was, string(p.ID))), called(p.Moment))})

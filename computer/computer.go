@@ -50,7 +50,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema] and [LineageSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema] and [ResizeSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
@@ -194,7 +194,7 @@ func (s *Store) List(ctx context.Context) ([]holt.Computer, error) {
 
 // shown adds to a record what only memory knows: that a running guest does not answer.
 func (s *Store) shown(r record) holt.Computer {
-	r.LastMoment = r.moment
+	r.LastMoment, r.Pending = r.moment, r.pending()
 	if r.State != holt.ComputerRunning || r.Reason != "" {
 		return r.Computer
 	}
@@ -228,15 +228,17 @@ func (s *Store) Update(ctx context.Context, ref string, change Change) (holt.Com
 			return holt.Computer{}, err
 		}
 	}
+	cpus, memoryMB := r.wanted()
 	if change.CPUs != nil {
-		r.CPUs = *change.CPUs
+		cpus = *change.CPUs
 	}
 	if change.MemoryMB != nil {
-		r.MemoryMB = *change.MemoryMB
+		memoryMB = *change.MemoryMB
 	}
-	if err := boundShape(r.CPUs, r.MemoryMB); err != nil {
+	if err := boundShape(cpus, memoryMB); err != nil {
 		return holt.Computer{}, err
 	}
+	r.want(cpus, memoryMB)
 	if err := s.table.save(ctx, r); err != nil {
 		return holt.Computer{}, err
 	}

@@ -100,8 +100,11 @@ func (s memory) evict(ctx context.Context, more int64) (over int64) {
 // evictOne takes the memory of a moment off this disk, unless somebody uses it
 // or the archive does not have all of it any more.
 func (s memory) evictOne(ctx context.Context, m moment) (freed int64, err error) {
-	path := filepath.Join(s.moments.path(m.ID), machine.MemoryFile)
-	bytes := allocated(path)
+	dir, bytes := s.moments.path(m.ID), int64(0)
+	parts := machine.MemoryParts(dir)
+	for _, part := range parts {
+		bytes += allocated(filepath.Join(dir, part))
+	}
 	if bytes == 0 {
 		return 0, nil
 	}
@@ -121,8 +124,10 @@ func (s memory) evictOne(ctx context.Context, m moment) (freed int64, err error)
 	if s.keeper.users[m.ID] > 0 {
 		return 0, nil
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("remove memory: %w", err)
+	for _, part := range parts { // the first says that the others are there
+		if err := os.Remove(filepath.Join(dir, part)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, fmt.Errorf("remove memory: %w", err)
+		}
 	}
 	s.log.Info("memory of a moment is in the archive only", "moment", m.ID, "bytes", bytes)
 	return bytes, nil

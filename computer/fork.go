@@ -166,7 +166,7 @@ func (s forks) forkOne(ctx context.Context, parent record, from moment, name, ke
 	r := &record{
 		Computer: holt.Computer{
 			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: s.cfg.Engine.Name(),
-			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: parent.DiskSizeMB, CreatedAt: time.Now().UTC(),
+			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: cmp.Or(from.DiskSizeMB, parent.DiskSizeMB), CreatedAt: time.Now().UTC(),
 			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Moment: from.ID},
 		},
 		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, moment: from.ID, call: key,

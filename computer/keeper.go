@@ -247,7 +247,9 @@ func (s memory) store(ctx context.Context, m moment) error {
 	}
 	dir := s.moments.path(m.ID)
 	// A directory with the record has all but what there may be none of.
-	names := []string{machine.MemoryFile, machine.StateFile, inventoryFile, machine.InitrdFile, machine.RecordFile}
+	names := machine.MemoryParts(dir)
+	slices.Reverse(names) // so the first is fetched last: where that is, all of it is
+	names = append(names, machine.StateFile, inventoryFile, machine.InitrdFile, machine.RecordFile)
 	if m.Stopped {
 		names = nil // it is its disks
 	}

@@ -209,7 +209,10 @@ func (s memory) lastOf(ctx context.Context, m moment) (bool, error) {
 // allocated is what a moment's image takes of the host's disk, bytes.
 func (t momentTable) allocated(id holt.MomentID) int64 {
 	dir := t.path(id)
-	bytes := allocated(dir+"/"+machine.MemoryFile) + allocated(dir+"/"+machine.StateFile) + allocated(dir+"/"+inventoryFile)
+	bytes := allocated(dir+"/"+machine.StateFile) + allocated(dir+"/"+inventoryFile)
+	for _, part := range machine.MemoryParts(dir) {
+		bytes += allocated(dir + "/" + part)
+	}
 	var st unix.Stat_t
 	if initrd := dir + "/" + machine.InitrdFile; unix.Lstat(initrd, &st) == nil && st.Nlink == 1 { // else others have it too
 		bytes += allocated(initrd)

@@ -85,7 +85,7 @@ func (t momentTable) path(id holt.MomentID) string { return filepath.Join(t.dir,
 
 const momentColumns = `id, name, computer, kind, parent, state, disk, next, cpus, memory_mb, report, created, stored, grown,
 	(SELECT name FROM computer c WHERE c.id = moment.computer), workspace, stopped,
-	(SELECT workspace_name FROM computer c WHERE c.workspace = moment.workspace)`
+	(SELECT workspace_name FROM computer c WHERE c.workspace = moment.workspace), disk_mb`
 
 // tell says of a moment how it was taken.
 func (m *moment) tell(report machine.SnapshotReport) {
@@ -102,7 +102,7 @@ func (t momentTable) list(ctx context.Context, condition string, args ...any) (a
 					ID: holt.MomentID(row.Text(0)), Name: row.Text(1), ComputerID: holt.ComputerID(row.Text(2)), Kind: holt.MomentKind(row.Text(3)),
 					Parent: holt.MomentID(row.Text(4)), CPUs: int(row.Int64(8)), MemoryMB: int(row.Int64(9)),
 					CreatedAt: time.Unix(0, row.Int64(11)).UTC(), Archived: row.Int64(12) != 0, ArchivedBytes: row.Int64(13), Computer: row.Text(14),
-					Stopped: row.Int64(16) != 0, Workspace: row.Text(17),
+					Stopped: row.Int64(16) != 0, Workspace: row.Text(17), DiskSizeMB: int(row.Int64(18)),
 				},
 				state: row.Text(5), workspace: holt.WorkspaceID(row.Text(15)), disk: holt.DiskID(row.Text(6)), next: holt.DiskID(row.Text(7)),
 			}
@@ -197,8 +197,8 @@ func (t momentTable) insert(ctx context.Context, k *disks, r record, m moment, c
 				return err
 			}
 		}
-		return tx.Exec(`INSERT INTO moment (id, name, computer, kind, parent, state, workspace, stopped, disk, next, cpus, memory_mb, created) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-			m.ID, m.Name, r.ID, m.Kind, m.Parent, momentCreating, m.workspace, m.Stopped, m.disk, m.next, m.CPUs, m.MemoryMB, m.CreatedAt.UnixNano())
+		return tx.Exec(`INSERT INTO moment (id, name, computer, kind, parent, state, workspace, stopped, disk, next, cpus, memory_mb, disk_mb, created) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+			m.ID, m.Name, r.ID, m.Kind, m.Parent, momentCreating, m.workspace, m.Stopped, m.disk, m.next, m.CPUs, m.MemoryMB, m.DiskSizeMB, m.CreatedAt.UnixNano())
 	})
 }
 

@@ -245,6 +245,7 @@ func (m *making) resumed(ctx context.Context) (holt.Computer, error) {
 		return holt.Computer{}, m.explain(ctx, err)
 	}
 	m.r.BootMS = time.Since(m.live.launched).Milliseconds()
+	memory{m.s}.settleShape(ctx, m.r, m.live)
 	if err := m.s.table.save(ctx, *m.r); err != nil {
 		return holt.Computer{}, err
 	}

@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -246,7 +247,12 @@ func (b *restoring) forget(ctx context.Context) error {
 	return err
 }
 
-func (b *restoring) makeDisk(ctx context.Context) error { return b.overlay(ctx, b.row.disk) }
+func (b *restoring) makeDisk(ctx context.Context) error {
+	return b.overlay(ctx, b.row.disk, b.diskMB())
+}
+
+// diskMB is how large the root disk was then.
+func (b *restoring) diskMB() int { return cmp.Or(b.from.DiskSizeMB, b.r.DiskSizeMB) }
 
 // branch makes the workspace of then.
 func (b *restoring) branch(ctx context.Context) error {
@@ -289,7 +295,7 @@ func (s memory) keepStopped(ctx context.Context, r *record, id holt.MomentID, na
 	m := moment{
 		Moment: holt.Moment{
 			ID: id, Name: name, Kind: holt.MomentSnapshot, ComputerID: r.ID, Computer: r.Name, Parent: r.moment,
-			Workspace: r.Workspace, CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB, Stopped: true,
+			Workspace: r.Workspace, CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, Stopped: true,
 		},
 		workspace: r.workspaceID, disk: r.disk,
 	}
@@ -364,7 +370,7 @@ func (b *restoring) swap(ctx context.Context) error {
 	b.was = *b.r
 	then := *b.r
 	then.State, then.Reason, then.moment, then.Moment = holt.ComputerPaused, "", b.from.ID, b.from.ID
-	then.CPUs, then.MemoryMB = b.from.CPUs, b.from.MemoryMB
+	then.CPUs, then.MemoryMB, then.DiskSizeMB, then.wish = b.from.CPUs, b.from.MemoryMB, b.diskMB(), wish{}
 	then.disk, then.workspaceID = b.row.disk, b.row.workspace
 	if b.from.Stopped {
 		then.State, then.Moment = holt.ComputerStopped, ""

@@ -80,12 +80,13 @@ type record struct {
 	owned       bool          // the workspace goes with the computer
 	moment      holt.MomentID // its last one, or the one that it came from
 	call        string        // idempotency key of the call that forked it
-	ungreeted   bool          // its guest goes on from a moment and believes that it is then; see [table.greet]
+	wish
+	ungreeted bool // its guest goes on from a moment and believes that it is then; see [table.greet]
 }
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
 	workspace, workspace_name, owned, created, started, boot_ms, disk, moment, parent, parent_moment, call,
-	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was`
+	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, wish_cpus, wish_memory_mb, growing`
 
 func scanRecord(row *db.Row) record {
 	r := record{
@@ -102,6 +103,7 @@ func scanRecord(row *db.Row) record {
 		moment:      holt.MomentID(row.Text(17)),
 		call:        row.Text(20),
 		ungreeted:   row.Int64(22) != 0,
+		wish:        wish{int(row.Int64(24)), int(row.Int64(25)), row.Int64(26) != 0},
 	}
 	if parent := row.Text(18); parent != "" {
 		r.Parent = &holt.Origin{ID: holt.ComputerID(parent), Moment: holt.MomentID(row.Text(19)), Name: row.Text(21), Was: row.Text(23)}
@@ -253,6 +255,9 @@ func (t table) update(tx *db.Tx, r record) error {
 		return err
 	} else if used {
 		return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).WithHint("choose another name")
+	}
+	if err := r.saveWish(tx); err != nil {
+		return err
 	}
 	return tx.Exec(`UPDATE computer SET name=?2, image=?3, state=?4, reason=?5, engine=?6, cpus=?7, memory_mb=?8,
 			disk_mb=?9, owned=?10, started=?11, boot_ms=?12, disk=?13, moment=?14 WHERE id=?1`,

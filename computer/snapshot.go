@@ -108,7 +108,7 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (momen
 	m := moment{
 		Moment: holt.Moment{
 			ID: cmp.Or(e.id, holt.NewMomentID()), Name: e.name, Kind: e.kind, ComputerID: r.ID, Computer: r.Name, Parent: r.moment,
-			Workspace: r.Workspace, CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB,
+			Workspace: r.Workspace, CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB,
 		},
 		workspace: r.workspaceID, disk: r.disk,
 	}
@@ -200,7 +200,7 @@ func (s memory) complete(ctx context.Context, r *record, m *moment, report machi
 	}
 	m.tell(report)
 	m.Bytes = s.moments.allocated(m.ID)
-	m.CPUs, m.MemoryMB = im.Spec.CPUs, im.Spec.MemoryMB // the record may say what comes with the next start
+	m.CPUs, m.MemoryMB = im.Spec.CPUs, im.Spec.MemoryMB
 	then := *r
 	then.disk, then.moment, then.Reason = m.next, m.ID, ""
 	if ended {

@@ -200,9 +200,11 @@ func (m *making) memory() bool { return m.from != nil && !m.from.Stopped }
 
 // makeOverlay makes the computer's disk, laid over the moment's, the template's or the
 // image's root.
-func (m *making) makeOverlay(ctx context.Context) error { return m.overlay(ctx, m.r.disk) }
+func (m *making) makeOverlay(ctx context.Context) error {
+	return m.overlay(ctx, m.r.disk, m.r.DiskSizeMB)
+}
 
-func (m *making) overlay(ctx context.Context, id holt.DiskID) error {
+func (m *making) overlay(ctx context.Context, id holt.DiskID, sizeMB int) error {
 	if id == "" {
 		return nil
 	}
@@ -213,7 +215,7 @@ func (m *making) overlay(ctx context.Context, id holt.DiskID) error {
 	if under := m.under(); under != "" {
 		base = machine.Base{Path: m.s.disks.path(under), Format: "qcow2"}
 	}
-	return HostError(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(id), base, m.r.DiskSizeMB))
+	return HostError(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(id), base, sizeMB))
 }
 
 func (m *making) dropDisk(context.Context) error {
@@ -280,7 +282,7 @@ func (m *making) startMachine(ctx context.Context) error {
 	}
 	spec := machine.Spec{
 		ID: string(m.r.ID), Dir: m.s.cfg.dir(m.r.ID), Kernel: m.img.Kernel, Initrd: m.img.Initrd, Args: m.img.Args,
-		CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB, Network: true,
+		CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB, MaxCPUs: maxCPUs(), MaxMemoryMB: hostMemoryMB(), Network: true,
 	}
 	if m.kept != "" {
 		spec = machine.Spec{ID: spec.ID, Dir: spec.Dir, Restore: m.kept}
@@ -295,6 +297,11 @@ func (m *making) startMachine(ctx context.Context) error {
 	}
 	if m.r.disk != "" {
 		spec.Disk = m.s.disks.path(m.r.disk)
+		if !m.restored() { // it may have been resized since it was made
+			if err := m.s.cfg.Engine.GrowDisk(ctx, spec.Disk, m.r.DiskSizeMB); err != nil {
+				return HostError(err)
+			}
+		}
 	}
 	m.live.launched = time.Now()
 	vm, err := m.s.cfg.Engine.Start(ctx, spec)

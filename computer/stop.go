@@ -98,6 +98,7 @@ func (m *making) stopped(ctx context.Context, reason string) error {
 		return err
 	}
 	m.r.State, m.r.Reason = holt.ComputerStopped, reason
+	m.r.fulfil()
 	if err := m.s.table.save(ctx, *m.r); err != nil {
 		return err
 	}

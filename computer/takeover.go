@@ -115,6 +115,11 @@ func (t *takeover) adopt(ctx context.Context) error {
 	if err == nil {
 		err = t.writesTo(ctx, vm)
 	}
+	if err == nil && t.r.growing { // a daemon before this one was at work on it
+		if err := t.r.measure(ctx, vm); err != nil {
+			t.s.log.Warn("ask a machine for its shape", "computer", t.r.ID, "err", err)
+		}
+	}
 	if err != nil {
 		release()
 		vm.Release()
@@ -132,13 +137,17 @@ func (t *takeover) adopt(ctx context.Context) error {
 	case holt.ComputerStarting, holt.ComputerStopping:
 		return t.goOn(ctx)
 	case holt.ComputerRunning:
-		if t.r.Reason == "" {
+		if t.r.Reason == "" && !t.r.growing {
 			return nil
 		}
 	}
 	// Of one that was being paused or resumed, that its machine runs says all.
 	t.r.State, t.r.Reason = holt.ComputerRunning, ""
-	return t.s.table.save(ctx, *t.r)
+	err = t.s.table.save(ctx, *t.r)
+	if err == nil && t.r.growing {
+		t.settleShapeLater()
+	}
+	return err
 }
 
 // writesTo puts on record which root disk the machine writes to. It knows that best: a daemon may

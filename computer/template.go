@@ -36,7 +36,7 @@ type template struct {
 
 // templateFormat goes into the key of every snapshot; it counts up when what
 // is done to a machine before it is kept changes.
-const templateFormat = 2
+const templateFormat = 3
 
 // key names what the snapshot of a template depends on, beyond its root. What
 // else an engine's hardware is it checks itself, when a machine is to go on.
@@ -152,7 +152,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	}
 	vm, err := t.s.cfg.Engine.Start(ctx, machine.Spec{
 		ID: "template-" + t.img.Template, Dir: home, Kernel: t.img.Kernel, Initrd: t.img.Initrd, Args: t.img.Args,
-		Disk: disk, CPUs: t.r.CPUs, MemoryMB: t.r.MemoryMB, Network: true, Background: t.background,
+		Disk: disk, CPUs: t.r.CPUs, MemoryMB: t.r.MemoryMB, MaxCPUs: maxCPUs(), MaxMemoryMB: hostMemoryMB(), Network: true, Background: t.background,
 	})
 	if err != nil {
 		return HostError(err)

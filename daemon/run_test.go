@@ -271,7 +271,7 @@ func TestUpdate(t *testing.T) {
 	create(t, d, holt.ComputerSpec{Name: "other"})
 	name, cpus, bad := "marie", 2, -1
 	c, err := d.Computers().Update(t.Context(), "curie", computer.Change{Name: &name, CPUs: &cpus})
-	if err != nil || c.Name != "marie" || c.CPUs != 2 || c.Workspace != "curie" {
+	if err != nil || c.Name != "marie" || c.CPUs != 1 || c.Pending == nil || c.Pending.CPUs != 2 || c.Workspace != "curie" {
 		t.Errorf("%+v %v", c, err)
 	}
 	name = "other"
@@ -279,8 +279,8 @@ func TestUpdate(t *testing.T) {
 	wantCode(t, err, holt.AlreadyExists)
 	_, err = d.Computers().Update(t.Context(), "marie", computer.Change{MemoryMB: &bad})
 	wantCode(t, err, holt.InvalidArgument)
-	if _, err := d.Computers().Stop(t.Context(), "marie", ""); err != nil {
-		t.Fatal(err)
+	if c, err = d.Computers().Stop(t.Context(), "marie", ""); err != nil || c.CPUs != 2 || c.Pending != nil {
+		t.Fatalf("%+v %v", c, err)
 	}
 	if out := succeeds(t, d, "marie", "hostname"); out != "marie\n" {
 		t.Errorf("%q", out)

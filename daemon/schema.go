@@ -17,7 +17,7 @@ const controlFile = "holt.db"
 // migrations bring the control database from version i to i+1. What was
 // released is never changed: a change is a new migration at the end.
 var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema, computer.RunSchema,
-	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.MomentSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, lineageSchema}
+	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.MomentSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, lineageSchema, computer.ResizeSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (

@@ -48,6 +48,9 @@ type Computers interface {
 	Start(ctx context.Context, ref, key string) (holt.Computer, error)
 	// Stop shuts down and keeps both disks. Stopping a stopped one changes nothing.
 	Stop(ctx context.Context, ref, key string) (holt.Computer, error)
+	// Resize changes a computer's shape: more at once while it runs, less with its next start.
+	// InvalidArgument: no size, one that cannot be, a smaller disk.
+	Resize(ctx context.Context, ref string, spec holt.ResizeSpec, key string) (holt.ResizedComputer, error)
 	// Delete removes the machine and its root disk, its moments, and its workspace
 	// too if Create made that. Its forks go on.
 	Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error)

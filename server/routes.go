@@ -46,6 +46,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	})
 	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) { next(plain{ctx}) })
 	s.computers(api)
+	s.resize(api)
 	s.moments(api)
 	s.runs(api)
 	s.terminals(api)

@@ -206,7 +206,10 @@ func (n computers) turn(ref, key string, state holt.ComputerState) (holt.Compute
 		if err != nil {
 			return holt.Computer{}, err
 		}
-		c.State = state
+		if c.State = state; state == holt.ComputerStopped && c.Pending != nil {
+			c.CPUs, c.MemoryMB = cmp.Or(c.Pending.CPUs, c.CPUs), cmp.Or(c.Pending.MemoryMB, c.MemoryMB)
+			c.Pending = nil
+		}
 		return *c, nil
 	})
 }
