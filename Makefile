@@ -32,7 +32,7 @@ test: deps build check
 	$(BIN)/holt doctor --install --yes --data-dir $(CACHE)
 	$(BIN)/holt image build base
 	$(BIN)/holt image build coding-agent
-	$(GO) test $(RACE) -short -count=1 -timeout 20m $$($(GO) list $(PACKAGES) | grep -v /e2e)
+	$(GO) test $(RACE) -short -count=1 -timeout 40m $$($(GO) list $(PACKAGES) | grep -v /e2e)
 	$(GO) test -count=1 -timeout 40m -v ./e2e
 
 # Programs that only the tests use.

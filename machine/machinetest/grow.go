@@ -32,7 +32,7 @@ func testGrow(t *testing.T, w *world) {
 	w.grow(t, w.m, machine.Shape{CPUs: 1, MemoryMB: w.spec.MemoryMB, DiskMB: 1}, first)
 	w.counts(t, w.m, was)
 	// More than it had at first, and a block of the disk beyond its old end.
-	w.ask(t, w.m, fmt.Sprint("fill ", w.spec.MemoryMB+machine.GrowMB/2, " 7"))
+	w.ask(t, w.m, fmt.Sprint("fill ", w.spec.MemoryMB+8, " 7"))
 	sum := w.ask(t, w.m, "sum")
 	last := first.DiskMB<<20/4096 - 1
 	w.says(t, w.m, fmt.Sprint("write ", last, " beyond"), "beyond")
