@@ -196,13 +196,13 @@ func (s idling) pause(ctx context.Context, id holt.ComputerID, by string, now bo
 	if free, err := s.free(ctx, r, l); !free || err != nil {
 		return false, err
 	}
-	if r, err = (memory{s.Store}).canKeep(ctx, r, l); err != nil {
+	if r, err = (memory(s)).canKeep(ctx, r, l); err != nil {
 		return false, err
 	}
 	if err := s.cfg.point("idle/pause"); err != nil {
 		return false, err
 	}
-	_, err = memory{s.Store}.rests(ctx, &r, l, by)
+	_, err = memory(s).rests(ctx, &r, l, by)
 	return err == nil, err
 }
 
