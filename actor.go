@@ -6,7 +6,8 @@ import "context"
 type Actor struct {
 	Token    TokenID    // "" unless it is one
 	Schedule ScheduleID // likewise
-	Name     string     // the token's or the schedule's
+	Computer ComputerID // likewise: one that speaks of itself, see docs/design/networkprocess.md
+	Name     string     // the token's, the schedule's or the computer's
 }
 
 type actorKey struct{}

@@ -49,7 +49,7 @@ type Freed struct {
 
 // Writer is who made a change.
 type Writer struct {
-	Kind     string `json:"kind,omitempty" doc:"run, terminal, schedule, service, person, token or system; absent: nobody is known"`
+	Kind     string `json:"kind,omitempty" doc:"run, terminal, schedule, service, computer, person, token or system; absent: nobody is known"`
 	Name     string `json:"name,omitempty"`
 	Run      string `json:"run,omitempty" doc:"what it was part of, and is undone with: the run, or the stretch of work in a terminal"`
 	Terminal string `json:"terminal,omitempty"`

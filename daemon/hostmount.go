@@ -194,11 +194,14 @@ func person() workspace.Writer {
 }
 
 // writerOf is whom what a call changes is attributed to: the token that it came
-// with, the schedule that makes it, else the person whose daemon this is.
+// with, the schedule or the computer that makes it, else the person whose daemon this is.
 func writerOf(ctx context.Context) workspace.Writer {
 	if a, ok := holt.ActorOf(ctx); ok {
 		if a.Schedule != "" {
 			return workspace.Writer{Kind: "schedule", Name: a.Name}
+		}
+		if a.Computer != "" {
+			return workspace.Writer{Kind: "computer", Name: a.Name}
 		}
 		return workspace.Writer{Kind: "token", Name: a.Name, Token: string(a.Token)}
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -70,6 +72,8 @@ func Serve(ctx context.Context, path string) error {
 		case <-ctx.Done():
 		}
 	}()
+	// What net/http says of answers that nobody asked for is a server's to choose, and would have no bound.
+	stdlog.SetOutput(io.Discard)
 	p := &process{
 		log: slog.New(slog.NewTextHandler(&bounded{left: mostLog}, nil)),
 		dir: dir, machine: record.Process, attached: make(chan struct{}), traffic: readTotals(dir),

@@ -10,7 +10,13 @@ import (
 	"holt"
 )
 
-const mostOwn = 64 << 10 // bytes of a body that a computer sends about itself
+// What a computer may do to itself is bounded, since it may be anybody's program that asks.
+const (
+	mostOwn        = 64 << 10 // bytes of a body that it sends
+	mostOwnForks   = 4        // forks that it makes, while they are there
+	mostOwnMoments = 32       // moments that it may have with one that it takes
+	mostOwnKey     = 128      // bytes of an idempotency key, with its id
+)
 
 // OwnFork is how a computer may fork itself: from now, with what it may reach itself.
 type OwnFork struct {
@@ -33,32 +39,79 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 	own(mux, "GET /v1/self/moments", func(ctx context.Context, _ struct{}, _ string) (any, error) { return n.Moments.List(ctx, ref) })
 	own(mux, "GET /v1/self/network", func(ctx context.Context, _ struct{}, _ string) (any, error) { return n.Networks.Get(ctx, ref) })
 	own(mux, "GET /v1/self/network/traffic", func(ctx context.Context, _ struct{}, _ string) (any, error) { return n.Networks.Traffic(ctx, ref) })
-	own(mux, "POST /v1/self/checkpoint", func(ctx context.Context, spec holt.CheckpointSpec, key string) (any, error) {
-		c, err := n.Computers.Get(ctx, ref)
+	changes(s, mux, id, "checkpoint", func(ctx context.Context, c holt.Computer, spec holt.CheckpointSpec, key string) (any, error) {
+		return n.History.Checkpoint(ctx, c.Workspace, spec, key)
+	})
+	changes(s, mux, id, "snapshot", func(ctx context.Context, c holt.Computer, spec holt.SnapshotSpec, key string) (any, error) {
+		has, err := n.Moments.List(ctx, ref)
+		if err == nil && len(has) >= mostOwnMoments {
+			err = holt.Errorf(holt.TooMany, "%s has %d moments; from %d on it cannot take any itself", c.Name, len(has), mostOwnMoments).
+				WithHint("its owner can: holt computer snapshot %s; holt moment delete removes some", c.Name)
+		}
 		if err != nil {
 			return nil, err
 		}
-		return n.History.Checkpoint(ctx, c.Workspace, spec, key)
-	})
-	own(mux, "POST /v1/self/snapshot", func(ctx context.Context, spec holt.SnapshotSpec, key string) (any, error) {
 		return n.Computers.Snapshot(ctx, ref, spec, key)
 	})
-	own(mux, "POST /v1/self/fork", func(ctx context.Context, spec OwnFork, key string) (any, error) {
+	changes(s, mux, id, "fork", func(ctx context.Context, c holt.Computer, spec OwnFork, key string) (any, error) {
 		if _, err := holt.ParseName(spec.Name); spec.Name != "" && err != nil {
+			return nil, err
+		}
+		if err := s.mayFork(ctx, c, max(1, spec.Count)); err != nil {
 			return nil, err
 		}
 		return n.Computers.Fork(ctx, ref, holt.ComputerForkSpec{Name: spec.Name, Count: spec.Count}, key)
 	})
-	own(mux, "POST /v1/self/pause", func(ctx context.Context, _ struct{}, key string) (any, error) {
+	changes(s, mux, id, "pause", func(ctx context.Context, _ holt.Computer, _ struct{}, key string) (any, error) {
 		return n.Computers.Pause(ctx, ref, key)
 	})
 	keyed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key := r.Header.Get("Idempotency-Key"); key != "" { // it is this computer's own
-			r.Header.Set("Idempotency-Key", ref+" "+clip(key))
+			r.Header.Set("Idempotency-Key", ref+" "+key)
 		}
 		noSuchPath(mux).ServeHTTP(w, r)
 	})
 	return s.call(sameOrigin(keyed))
+}
+
+// changes registers a call by which a computer changes itself, in its own name. It does one such thing at a
+// time, until that has ended, whether it waits for it or not: so it cannot queue any before its owner's calls.
+func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb string, f func(context.Context, holt.Computer, I, string) (any, error)) {
+	own(mux, "POST /v1/self/"+verb, func(ctx context.Context, in I, key string) (any, error) {
+		if len(key) > mostOwnKey {
+			return nil, holt.Errorf(holt.InvalidArgument, "an idempotency key has at most %d bytes", mostOwnKey-len(id)-1)
+		}
+		if _, busy := s.changing.LoadOrStore(id, true); busy {
+			return nil, holt.Errorf(holt.TooMany, "this computer is at work on a change of itself").WithHint("it can ask for the next one when that has ended")
+		}
+		defer s.changing.Delete(id)
+		c, err := s.opt.Nouns.Computers.Get(ctx, string(id))
+		if err == nil && c.Job != "" {
+			err = holt.Errorf(holt.Denied, "the computer of a job cannot %s itself: it goes with the job", verb)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return f(holt.WithActor(context.WithoutCancel(ctx), holt.Actor{Computer: id, Name: c.Name}), c, in, key)
+	})
+}
+
+// mayFork says why a computer may not make so many forks of itself. Those cannot fork themselves, which would have no end.
+func (s *Server) mayFork(ctx context.Context, c holt.Computer, count int) error {
+	if c.Parent != nil {
+		return holt.Errorf(holt.Denied, "%s is a fork, and cannot fork itself", c.Name).WithHint("its owner can: holt computer fork %s", c.Name)
+	}
+	all, err := s.opt.Nouns.Computers.List(ctx)
+	for _, one := range all {
+		if one.Parent != nil && one.Parent.ID == c.ID {
+			count++
+		}
+	}
+	if err == nil && count > mostOwnForks {
+		err = holt.Errorf(holt.TooMany, "%s would have %d forks; it can make itself no more than %d", c.Name, count, mostOwnForks).
+			WithHint("its owner can make more: holt computer fork %s", c.Name)
+	}
+	return err
 }
 
 // own registers a call that takes JSON, or nothing.

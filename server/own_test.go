@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -79,4 +80,75 @@ func TestOwn(t *testing.T) {
 	if code, said := ask("POST", "/v1/self/pause", ""); code != http.StatusOK || !strings.Contains(said, `"paused"`) {
 		t.Errorf("pause: %d %s", code, said)
 	}
+}
+
+// lateSnapshots lets snapshots begin, and end when told.
+type lateSnapshots struct {
+	server.Computers
+	begun chan holt.Actor
+	end   chan struct{}
+}
+
+func (l lateSnapshots) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Moment, error) {
+	by, _ := holt.ActorOf(ctx)
+	l.begun <- by
+	select {
+	case <-l.end:
+	case <-ctx.Done():
+		return holt.Moment{}, ctx.Err()
+	}
+	return l.Computers.Snapshot(ctx, ref, spec, key)
+}
+
+// TestOwnIsBounded: a computer changes itself once at a time, in its own name, has only so many forks, which have
+// none, and only so many moments.
+func TestOwnIsBounded(t *testing.T) {
+	nouns, ctx := memory(t).Nouns(), t.Context()
+	curie := servertest.Must(nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "curie"}, ""))(t)
+	late := lateSnapshots{nouns.Computers, make(chan holt.Actor, 1), make(chan struct{})}
+	nouns.Computers = late
+	s := server.New(servertest.Options(t, nouns))
+	ask := func(ctx context.Context, id holt.ComputerID, path, body string, header ...string) (int, string) {
+		r := httptest.NewRequestWithContext(ctx, "POST", "http://holt.internal/v1/self/"+path, strings.NewReader(body))
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		w := httptest.NewRecorder()
+		s.Own(id).ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	refused := func(id holt.ComputerID, path, body string, code int, header ...string) {
+		t.Helper()
+		if got, said := ask(ctx, id, path, body, header...); got != code {
+			t.Errorf("%s %s: %d %s", path, body, got, said)
+		}
+	}
+
+	gone, leave := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); ask(gone, curie.ID, "snapshot", "") }()
+	if by := <-late.begun; by.Computer != curie.ID || by.Name != "curie" {
+		t.Errorf("done by %+v", by)
+	}
+	leave()
+	refused(curie.ID, "checkpoint", "", http.StatusTooManyRequests)
+	refused(curie.ID, "snapshot", "", http.StatusTooManyRequests)
+	close(late.end)
+	<-ended
+	if m := servertest.Must(nouns.Moments.List(ctx, "curie"))(t); len(m) != 1 {
+		t.Errorf("%d moments: its caller left, and it was not taken", len(m))
+	}
+	refused(curie.ID, "fork", `{"count":5}`, http.StatusTooManyRequests)
+	refused(curie.ID, "fork", `{"count":3}`, http.StatusOK)
+	refused(curie.ID, "fork", `{"count":2}`, http.StatusTooManyRequests)
+	refused(curie.ID, "fork", `{"name":"dirac"}`, http.StatusOK)
+	refused(curie.ID, "fork", "", http.StatusTooManyRequests)
+	dirac := servertest.Must(nouns.Computers.Get(ctx, "dirac"))(t)
+	refused(dirac.ID, "fork", "", http.StatusForbidden)
+	refused(curie.ID, "checkpoint", "", http.StatusBadRequest, "Idempotency-Key", strings.Repeat("k", 129))
+	for n := len(servertest.Must(nouns.Moments.List(ctx, "curie"))(t)); n < 32; n++ {
+		refused(curie.ID, "snapshot", "", http.StatusOK)
+		<-late.begun
+	}
+	refused(curie.ID, "snapshot", "", http.StatusTooManyRequests)
 }

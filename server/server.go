@@ -54,6 +54,7 @@ type Server struct {
 	cutting    context.Context // ended by Close
 	cut        context.CancelFunc
 	sockets    sync.WaitGroup // WebSockets, which net/http does not wait for
+	changing   sync.Map       // of holt.ComputerID: computers that change themselves, see own.go
 }
 
 // New returns a server. It does no I/O.
