@@ -204,17 +204,23 @@ func lastShown(s holt.Schedule) string {
 	return firingState(*s.Last) + ", " + ago(s.Last.Due)
 }
 
+// theSchedule connects and returns the schedule that an argument names.
+func (a *app) theSchedule(cmd *cobra.Command, ref string) (*client.Client, holt.Schedule, error) {
+	c, err := a.connectFor(cmd)
+	if err != nil {
+		return nil, holt.Schedule{}, err
+	}
+	s, err := c.Schedules.Get(cmd.Context(), ref)
+	return c, s, err
+}
+
 func (a *app) scheduleShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show SCHEDULE", Aliases: []string{"get"}, Short: "Show a schedule", Args: exactly(1),
 		Example:           "  holt schedule show einstein@nightly",
 		ValidArgsFunction: a.complete(a.scheduleNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connectFor(cmd)
-			if err != nil {
-				return err
-			}
-			s, err := c.Schedules.Get(cmd.Context(), args[0])
+			_, s, err := a.theSchedule(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -359,11 +365,7 @@ func (a *app) scheduleDelete() *cobra.Command {
 		Long:              "Deletes a schedule with its history. A run of it that goes on goes on, and stays on record.",
 		ValidArgsFunction: a.complete(a.scheduleNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connectFor(cmd)
-			if err != nil {
-				return err
-			}
-			s, err := c.Schedules.Get(cmd.Context(), args[0])
+			c, s, err := a.theSchedule(cmd, args[0])
 			if err != nil {
 				return err
 			}

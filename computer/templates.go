@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -153,11 +152,7 @@ const spareMB = 256
 
 // availableMemory is what programs can still have of the host's memory, bytes.
 func availableMemory() int64 {
-	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return math.MaxInt64 // not known
-	}
-	_, available := machine.ParseMeminfo(string(b))
+	_, available := machine.HostMemory()
 	return available
 }
 

@@ -14,16 +14,8 @@ import (
 // browserFile writes a file of the recipe browser where programs of this host can run it.
 func browserFile(t *testing.T, path string) string {
 	t.Helper()
-	r, err := loadRecipe("browser")
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == path })
-	if i < 0 {
-		t.Fatalf("no file %s", path)
-	}
 	name := filepath.Join(t.TempDir(), filepath.Base(path))
-	if err := os.WriteFile(name, []byte(r.Files[i].Content), 0o755); err != nil {
+	if err := os.WriteFile(name, []byte(recipeFile(t, "browser", path)), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return name

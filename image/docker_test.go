@@ -13,20 +13,6 @@ import (
 
 // The story of the template, in a real computer, is e2e's TestDocker.
 
-// dockerFile returns a file of the recipe docker.
-func dockerFile(t *testing.T, path string) string {
-	t.Helper()
-	r, err := loadRecipe("docker")
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == path })
-	if i < 0 {
-		t.Fatalf("no file %s", path)
-	}
-	return r.Files[i].Content
-}
-
 // TestDockerEngine: its networks leave the computer's own alone, its logs end, and its containers
 // are in a cgroup that the guest agent limits.
 func TestDockerEngine(t *testing.T) {
@@ -40,7 +26,7 @@ func TestDockerEngine(t *testing.T) {
 			Size int
 		} `json:"default-address-pools"`
 	}
-	if err := json.Unmarshal([]byte(dockerFile(t, "/etc/docker/daemon.json")), &engine); err != nil {
+	if err := json.Unmarshal([]byte(recipeFile(t, "docker", "/etc/docker/daemon.json")), &engine); err != nil {
 		t.Fatal(err)
 	}
 	if engine.Driver != "overlay2" || engine.Parent != "/holt/containers" || engine.Log["max-size"] == "" || len(engine.Pools) == 0 {
@@ -68,7 +54,7 @@ func TestDockerCompose(t *testing.T) {
 	dir := t.TempDir()
 	plugin := filepath.Join(dir, "plugin")
 	for name, text := range map[string]string{
-		plugin:                               dockerFile(t, "/usr/libexec/docker/cli-plugins/docker-compose"),
+		plugin:                               recipeFile(t, "docker", "/usr/libexec/docker/cli-plugins/docker-compose"),
 		filepath.Join(dir, "docker-compose"): "#!/bin/sh\nprintf '%s|' \"$@\"\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {

@@ -12,6 +12,20 @@ import (
 	"holt"
 )
 
+// recipeFile returns a file of a recipe.
+func recipeFile(t *testing.T, recipe, path string) string {
+	t.Helper()
+	r, err := loadRecipe(recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == path })
+	if i < 0 {
+		t.Fatalf("no file %s", path)
+	}
+	return r.Files[i].Content
+}
+
 func TestEmbeddedRecipes(t *testing.T) {
 	if got := Templates(); !slices.Equal(got, []string{"base", "browser", "coding-agent", "docker"}) {
 		t.Fatalf("templates: %q", got)

@@ -3,12 +3,8 @@ package job
 import (
 	"context"
 	"fmt"
-	"math"
-	"os"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"holt"
 	"holt/machine"
@@ -17,18 +13,10 @@ import (
 // spareMB is what of its memory the host keeps when a job begins.
 const spareMB = 256
 
-// hostMemory is all that the host has, and what programs can still have of it.
+// hostMemory is all that the host has, and what programs can still have of it, MiB.
 func hostMemory() (total, free int) {
-	total, free = math.MaxInt32, math.MaxInt32 // not known
-	var si unix.Sysinfo_t
-	if unix.Sysinfo(&si) == nil {
-		total = int(uint64(si.Totalram) * uint64(si.Unit) >> 20)
-	}
-	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
-		_, available := machine.ParseMeminfo(string(b))
-		free = int(available >> 20)
-	}
-	return total, free
+	all, available := machine.HostMemory()
+	return int(all >> 20), int(available >> 20)
 }
 
 // room says why a job of that memory cannot begin now; "" if it can. A lone one always

@@ -1,9 +1,21 @@
 package machine
 
 import (
+	"math"
+	"os"
 	"strconv"
 	"strings"
 )
+
+// HostMemory returns the host's memory, and what of it programs can still have without swap, bytes;
+// [math.MaxInt64] of both if the host does not say.
+func HostMemory() (total, available int64) {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return math.MaxInt64, math.MaxInt64
+	}
+	return ParseMeminfo(string(b))
+}
 
 // ParseMeminfo returns of the text of proc_meminfo(5) the host's memory, and what of it programs can
 // still have without swap, bytes; 0 for what it does not say.

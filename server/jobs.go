@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -161,23 +160,18 @@ func (s *Server) jobEvents(api huma.API) {
 	op := describe(http.MethodGet, "/v1/jobs/{job}/events", "followJob", "jobs", "Follow the output and the end of a job")
 	op.Description = "As followRun. The exit comes when the job has ended, with its outputs collected. It is that of a lost run if the command did not come to its end; the job says why. " +
 		"Of a job that is over the last 64 KiB of its output are kept."
-	op.Responses = map[string]*huma.Response{"200": {Description: "events", Content: map[string]*huma.MediaType{
-		"text/event-stream": {Schema: api.OpenAPI().Components.Schemas.Schema(eventType, true, "")},
-	}}}
+	op.Responses = eventResponses(api)
 	register(api, op, func(ctx context.Context, in *struct {
 		OneJob
-		Offset int64  `query:"offset" minimum:"0" doc:"where in the output to begin, bytes"`
-		LastID string `header:"Last-Event-ID" maxLength:"20" doc:"as offset, and goes before it"`
+		EventsFrom
 	}) (*huma.StreamResponse, error) {
 		id, err := holt.ParseJobID(in.Job)
 		if err != nil {
 			return nil, err
 		}
-		offset := in.Offset
-		if in.LastID != "" {
-			if offset, err = strconv.ParseInt(in.LastID, 10, 64); err != nil || offset < 0 {
-				return nil, holt.Errorf(holt.InvalidArgument, "Last-Event-ID %q is not an offset", in.LastID)
-			}
+		offset, err := in.offset()
+		if err != nil {
+			return nil, err
 		}
 		if _, err := s.opt.Nouns.Jobs.Get(ctx, id); err != nil {
 			return nil, err // while there can still be a status

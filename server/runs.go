@@ -112,23 +112,18 @@ func (s *Server) runEvents(api huma.API) {
 	op.Description = "Server-sent events: the name is the event's kind, the data a RunEvent, the id the offset behind it. " +
 		"A client that comes again with that id as Last-Event-ID (or offset) misses nothing. The stream is complete " +
 		"only when it ended with an exit event; one named error carries an Error. Comments keep a quiet stream alive."
-	op.Responses = map[string]*huma.Response{"200": {Description: "events", Content: map[string]*huma.MediaType{
-		"text/event-stream": {Schema: api.OpenAPI().Components.Schemas.Schema(eventType, true, "")},
-	}}}
+	op.Responses = eventResponses(api)
 	register(api, op, func(ctx context.Context, in *struct {
 		OneRun
-		Offset int64  `query:"offset" minimum:"0" doc:"where in the output to begin, bytes"`
-		LastID string `header:"Last-Event-ID" maxLength:"20" doc:"as offset, and goes before it"`
+		EventsFrom
 	}) (*huma.StreamResponse, error) {
 		id, err := holt.ParseRunID(in.Run)
 		if err != nil {
 			return nil, err
 		}
-		offset := in.Offset
-		if in.LastID != "" {
-			if offset, err = strconv.ParseInt(in.LastID, 10, 64); err != nil || offset < 0 {
-				return nil, holt.Errorf(holt.InvalidArgument, "Last-Event-ID %q is not an offset", in.LastID)
-			}
+		offset, err := in.offset()
+		if err != nil {
+			return nil, err
 		}
 		if _, err := s.opt.Nouns.Runs.Get(ctx, id); err != nil {
 			return nil, err // while there can still be a status
