@@ -347,6 +347,9 @@ func TestJobsEnd(t *testing.T) {
 		if two.Attempts != 2 || two.RunID == "" {
 			continue
 		}
+		if _, err := y.Files.Stat(ctx, string(two.ComputerID), "/home/agent/dirt"); err != nil {
+			continue
+		}
 		if _, err := y.Files.Write(ctx, string(two.ComputerID), "/home/agent/go", holt.WriteSpec{User: "root"}, strings.NewReader("")); err != nil {
 			t.Fatal(err)
 		}

@@ -117,22 +117,20 @@ func (m *model) some(most time.Duration) time.Duration {
 // killed has the daemon die at a step.
 func (m *model) killed() {
 	at, after := []string{"schedule/fired", "schedule/prepared", "schedule/started", "schedule/ended"}[m.rng.IntN(4)], m.rng.IntN(4)
-	m.mu.Lock()
-	m.dies = func(point string) bool {
+	m.fatal(func(point string) bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if point == at {
 			after--
 		}
 		return after < 0
-	}
-	m.mu.Unlock()
+	})
 	select {
 	case <-m.dead:
 	case <-time.After(6 * time.Hour):
 	}
 	m.ok(m.s.Close())
-	m.dies = nil
+	m.fatal(nil)
 	m.away(m.some([]time.Duration{time.Minute, 10 * time.Hour}[m.rng.IntN(2)]))
 }
 

@@ -184,7 +184,7 @@ func TestFails(t *testing.T) {
 		w := newWorld(t, "einstein")
 		s := w.open()
 		w.add("einstein", "hourly", "@hourly", "1m", nil)
-		w.refuse = holt.Errorf(holt.OutOfSpace, "the disk is full").WithHint("make room")
+		w.refuses(holt.Errorf(holt.OutOfSpace, "the disk is full").WithHint("make room"))
 		f, err := s.Run(t.Context(), "hourly", "key")
 		if err != nil || f.State != holt.FiringFailed || f.Reason != "the disk is full (make room)" || f.Run != "" {
 			t.Errorf("%+v %v", f, err)
@@ -192,7 +192,7 @@ func TestFails(t *testing.T) {
 		if again, err := s.Run(t.Context(), "hourly", "key"); err != nil || again.Due != f.Due {
 			t.Errorf("repeated: %+v %v", again, err)
 		}
-		w.refuse = nil
+		w.refuses(nil)
 		time.Sleep(70 * time.Minute)
 		w.wants("hourly", "00:00 failed", "01:00 exited")
 		w.ok(s.Close())
@@ -207,12 +207,12 @@ func TestDies(t *testing.T) {
 				t.Run(fmt.Sprint(point, policy, away), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t, "einstein")
-						w.dies = func(p string) bool { return p == point }
+						w.fatal(func(p string) bool { return p == point })
 						s := w.open()
 						w.add("einstein", "nightly", "0 3 * * *", "10m", func(s *holt.ScheduleSpec) { s.Missed = policy })
 						<-w.dead
 						w.ok(s.Close())
-						w.dies = nil
+						w.fatal(nil)
 						time.Sleep(away)
 						s = w.open()
 						time.Sleep(20 * time.Minute)

@@ -20,12 +20,12 @@ import (
 // world is the computers of a test, in which runs take as long as they are told to, and a wall
 // clock that can be set. They outlive the daemon.
 type world struct {
-	t    *testing.T
-	d    *db.DB
-	dies func(point string) bool // whether the daemon dies at this step
+	t *testing.T
+	d *db.DB
 
 	mu        sync.Mutex
-	ahead     time.Duration // of the wall clock
+	dies      func(point string) bool // whether the daemon dies at this step
+	ahead     time.Duration           // of the wall clock
 	computers map[holt.ComputerID]*holt.Computer
 	runs      map[holt.RunID]*fakeRun
 	order     []holt.RunID
@@ -74,7 +74,10 @@ func (w *world) open() *Store {
 	s, err := Open(w.t.Context(), Config{DB: w.d, Keys: computer.NewKeys(w.d), Computers: w, Now: w.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Fail: func(point string) error {
 			<-opened
-			if w.dies == nil || !w.dies(point) {
+			w.mu.Lock()
+			dies := w.dies
+			w.mu.Unlock()
+			if dies == nil || !dies(point) {
 				return nil
 			}
 			s.cancel()
@@ -85,6 +88,20 @@ func (w *world) open() *Store {
 	w.s = s
 	close(opened)
 	return s
+}
+
+// fatal says at which steps the daemon dies.
+func (w *world) fatal(dies func(point string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dies = dies
+}
+
+// refuses says what Start answers.
+func (w *world) refuses(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuse = err
 }
 
 func (w *world) now() time.Time {
