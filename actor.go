@@ -7,6 +7,7 @@ type Actor struct {
 	Token    TokenID    // "" unless it is one
 	Schedule ScheduleID // likewise
 	Name     string     // the token's or the schedule's
+	Tenant   string     // whose the token is; "": the default one's
 }
 
 type actorKey struct{}
@@ -20,4 +21,12 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 func ActorOf(ctx context.Context) (Actor, bool) {
 	a, ok := ctx.Value(actorKey{}).(Actor)
 	return a, ok
+}
+
+// TenantOf returns whose what a call makes is.
+func TenantOf(ctx context.Context) string {
+	if a, _ := ActorOf(ctx); a.Tenant != "" {
+		return a.Tenant
+	}
+	return DefaultTenant
 }
