@@ -8,6 +8,7 @@ type Actor struct {
 	Schedule ScheduleID // likewise
 	Computer ComputerID // likewise: one that speaks of itself, see docs/design/networkprocess.md
 	Name     string     // the token's, the schedule's or the computer's
+	Tenant   string     // whose the token is; "": the default one's
 }
 
 type actorKey struct{}
@@ -21,4 +22,12 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 func ActorOf(ctx context.Context) (Actor, bool) {
 	a, ok := ctx.Value(actorKey{}).(Actor)
 	return a, ok
+}
+
+// TenantOf returns whose what a call makes is.
+func TenantOf(ctx context.Context) string {
+	if a, _ := ActorOf(ctx); a.Tenant != "" {
+		return a.Tenant
+	}
+	return DefaultTenant
 }

@@ -47,6 +47,8 @@ type Computer struct {
 	WokenAt     *time.Time  `json:"woken_at,omitempty"`
 	WakeMS      int64       `json:"wake_ms,omitempty" doc:"how long that took: from the call that woke it until its agent answered, milliseconds"`
 	Job         JobID       `json:"job,omitempty" doc:"the job that it was made for, with which it goes"`
+	Tenant      string      `json:"tenant,omitempty" doc:"whose limits it counts for; a fork is its parent's"`
+	Budgets     []Budget    `json:"budgets,omitempty" doc:"that count what it uses: its own, and those of what it was forked from"`
 }
 
 // ComputerSpec says what computer to create. Zero fields take the defaults.

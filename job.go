@@ -82,6 +82,7 @@ type Job struct {
 	ID         JobID       `json:"id"`
 	Spec       JobSpec     `json:"spec"`
 	State      JobState    `json:"state" enum:"queued,running,collecting,done,failed,cancelled"`
+	Tenant     string      `json:"tenant,omitempty" doc:"whose limits its computer counts for"`
 	Reason     string      `json:"reason,omitempty" doc:"why it is queued or collecting still, when that is not obvious"`
 	ExitCode   int         `json:"exit_code" doc:"of its command, as of a run; meaningful once it is done, or failed without an error"`
 	Signal     string      `json:"signal,omitempty" doc:"the signal that ended its command, as SIGTERM"`

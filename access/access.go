@@ -1,7 +1,7 @@
 // Package access holds API tokens: who may come in over TCP.
 //
 // It is not a policy: in this release a token that is valid may do
-// everything. It does not know HTTP.
+// everything, but change the limits of tenants unless it is the default one's. It does not know HTTP.
 //
 // Format: a secret is "holt_", the 16 characters of the token's id, "_" and
 // 52 characters of base 32 (256 random bits). It is shown once, by
@@ -39,6 +39,11 @@ CREATE TABLE token (
 ) WITHOUT ROWID;
 `
 
+// TenantSchema says whose tokens are.
+const TenantSchema = `
+ALTER TABLE token ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
+`
+
 const (
 	prefix   = "holt_"
 	idChars  = 16
@@ -58,6 +63,7 @@ var secretChars = len(prefix) + idChars + 1 + keyEncoding.EncodedLen(keyBytes)
 type Token struct {
 	ID         holt.TokenID `json:"id"`
 	Name       string       `json:"name" doc:"what it is for"`
+	Tenant     string       `json:"tenant" doc:"whose what it makes is"`
 	CreatedAt  time.Time    `json:"created_at"`
 	ExpiresAt  *time.Time   `json:"expires_at,omitempty" doc:"absent: never"`
 	LastUsedAt *time.Time   `json:"last_used_at,omitempty" doc:"to the minute"`
@@ -69,12 +75,21 @@ type Tokens struct {
 	now func() time.Time
 }
 
-// New returns the tokens of a control database with [Schema].
+// New returns the tokens of a control database with [Schema] and [TenantSchema].
 func New(d *db.DB) *Tokens { return &Tokens{db: d, now: time.Now} }
 
 // Create makes a token and returns it with its secret, which cannot be had
 // again. A life of 0 means that it does not expire.
 func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (Token, string, error) {
+	return t.CreateFor(ctx, holt.DefaultTenant, name, life)
+}
+
+// CreateFor is Create of a token whose computers and jobs are a tenant's.
+func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.Duration) (Token, string, error) {
+	tenant, err := holt.ParseTenant(tenant)
+	if err != nil {
+		return Token{}, "", err
+	}
 	if name == "" || len(name) > mostName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return Token{}, "", holt.Errorf(holt.InvalidArgument, "this cannot name a token").
 			WithHint("say what it is for in 1 to %d printable characters", mostName)
@@ -84,7 +99,7 @@ func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (T
 	}
 	var key [keyBytes]byte
 	rand.Read(key[:]) // never fails, see crypto/rand
-	token := Token{ID: holt.NewTokenID(), Name: name, CreatedAt: t.now().UTC()}
+	token := Token{ID: holt.NewTokenID(), Name: name, Tenant: tenant, CreatedAt: t.now().UTC()}
 	secret := prefix + strings.TrimPrefix(string(token.ID), "tok_") + "_" + keyEncoding.EncodeToString(key[:])
 	hash := sha256.Sum256([]byte(secret))
 	var expires int64
@@ -92,9 +107,9 @@ func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (T
 		at := token.CreatedAt.Add(life)
 		token.ExpiresAt, expires = &at, at.UnixNano()
 	}
-	err := t.db.WriteSync(ctx, func(tx *db.Tx) error {
-		return tx.Exec(`INSERT INTO token (id, name, hash, created, expires) VALUES (?, ?, ?, ?, ?)`,
-			token.ID, name, hash[:], token.CreatedAt.UnixNano(), expires)
+	err = t.db.WriteSync(ctx, func(tx *db.Tx) error {
+		return tx.Exec(`INSERT INTO token (id, name, hash, created, expires, tenant) VALUES (?, ?, ?, ?, ?, ?)`,
+			token.ID, name, hash[:], token.CreatedAt.UnixNano(), expires, tenant)
 	})
 	if err != nil {
 		return Token{}, "", fmt.Errorf("create token: %w", err)
@@ -182,11 +197,11 @@ type stored struct {
 	hash [sha256.Size]byte
 }
 
-const columns = `id, name, hash, created, expires, used`
+const columns = `id, name, hash, created, expires, used, tenant`
 
 func scan(row *db.Row) stored {
 	s := stored{Token: Token{
-		ID: holt.TokenID(row.Text(0)), Name: row.Text(1), CreatedAt: time.Unix(0, row.Int64(3)).UTC(),
+		ID: holt.TokenID(row.Text(0)), Name: row.Text(1), Tenant: row.Text(6), CreatedAt: time.Unix(0, row.Int64(3)).UTC(),
 		ExpiresAt: timeOf(row.Int64(4)), LastUsedAt: timeOf(row.Int64(5)),
 	}}
 	copy(s.hash[:], row.Bytes(2))

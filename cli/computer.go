@@ -25,7 +25,7 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerLife("pause", "Keep memory and both disks, and end the machine", client.Computers.Pause),
 		a.computerLife("resume", "Let a paused computer go on where it was", client.Computers.Resume),
 		a.computerUpdate(), a.computerWhyAwake(), a.computerHold(), a.computerHolds(), a.computerRelease(),
-		a.computerSnapshot(), a.computerFork(), a.computerDiff(), a.computerResize(),
+		a.computerSnapshot(), a.computerFork(), a.computerDiff(), a.computerResize(), a.computerBudget(),
 		a.computerPorts(), a.computerForward(), a.computerConnect(),
 		a.computerNetwork(), a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
@@ -173,6 +173,7 @@ func (a *app) printComputer(c holt.Computer, called func(holt.MomentID) string) 
 		rows = append(rows, []string{"last moment", called(c.LastMoment)})
 	}
 	rows = append(rows, idleRows(c)...)
+	rows = append(rows, budgetRows(c)...)
 	if c.StartedAt != nil {
 		rows = append(rows, []string{"started", fmt.Sprintf("%s, ready after %.1f s", ago(*c.StartedAt), float64(c.BootMS)/1000)}, []string{"uptime", uptime(c)})
 	}

@@ -51,7 +51,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema] and [ResizeSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema] and [BudgetSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
@@ -98,6 +98,7 @@ type Store struct {
 	preempt   preemption
 	gate      *gate
 	seats     *seats
+	meter     meter
 	uses      *uses
 	idleRows  idleTable
 	pauses    chan struct{} // a token for each computer that is being paused for being idle
@@ -131,7 +132,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.Close()
 		return nil, err
 	}
-	for _, work := range []func(context.Context){flattening{s}.run, memory{s}.keep, s.Templates().renew} {
+	for _, work := range []func(context.Context){flattening{s}.run, memory{s}.keep, s.Templates().renew, budgeting{s}.run} {
 		s.gate.spawn(work)
 	}
 	return s, nil
@@ -149,6 +150,7 @@ func newStore(ctx context.Context, cfg Config) *Store {
 		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
 		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, conns: conns{set: map[holt.ComputerID]int{}}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks, memory: availableMemory,
 	}
+	s.meter.read, s.meter.look = s.reading, newBell()
 	s.outputs = outputs{table: runs, dir: s.cfg.dir, most: mostOutput, log: cfg.Log, point: s.cfg.point}
 	return s
 }

@@ -77,5 +77,6 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.
 // unmake removes all there is of a computer, the last made first.
 func (m *making) unmake(ctx context.Context, verb string) error {
 	m.live = m.s.seats.live(m.r.ID)
+	budgeting{m.s}.last(ctx, m.r.ID)
 	return m.back(ctx, verb, m.steps())
 }

@@ -24,7 +24,7 @@ type forks struct{ memory }
 // others from being made. It goes on when its caller leaves.
 //
 // Errors: NotFound, InvalidArgument, AlreadyExists, Conflict (it neither runs
-// nor is paused), Unsupported (by the engine), OutOfSpace, Unavailable.
+// nor is paused), Unsupported (by the engine), TooMany (see [admit]), OutOfSpace, Unavailable.
 func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {

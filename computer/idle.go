@@ -298,6 +298,12 @@ func asleepNote(r record) string {
 	if r.PausedBy != "" {
 		note += ", by " + r.PausedBy
 	}
+	for _, b := range r.Budgets {
+		if b.Exhausted {
+			e := overdrawn(b, r.Name)
+			return note + "; nothing wakes it, since " + e.Message + "; " + e.Hint
+		}
+	}
 	if r.State == holt.ComputerPaused || r.State == holt.ComputerStopped {
 		note += "; a run, a terminal, a file or a connection wakes it"
 	}

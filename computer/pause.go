@@ -27,7 +27,7 @@ func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, err
 //
 // Errors: NotFound, Conflict (it is neither paused nor running; its workspace is
 // mounted read-write on the host), Unsupported (what its memory needs is not
-// here), OutOfSpace, Unavailable. It stays paused, unless its machine runs and
+// here), TooMany (see [admit]), OutOfSpace, Unavailable. It stays paused, unless its machine runs and
 // the guest does not answer.
 func (m *Memory) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
 	began := time.Now()
@@ -71,6 +71,7 @@ func (s memory) rests(ctx context.Context, r *record, l *live, by string) (holt.
 func (s memory) hibernate(ctx context.Context, r *record, l *live, e exposure) (moment, error) {
 	rested, _ := s.uses.rest(r.ID, false)
 	defer rested()
+	budgeting(s).last(ctx, r.ID)
 	l.handOver(ctx)
 	r.State, r.Reason = holt.ComputerPausing, ""
 	if err := s.table.save(ctx, *r); err != nil {
@@ -191,6 +192,9 @@ func (m *making) claimResume(ctx context.Context) error {
 		m.from.next = holt.NewDiskID()
 	}
 	err := writeSync(ctx, m.s.cfg.DB, func(tx *db.Tx) error {
+		if err := admit(tx, *m.r); err != nil {
+			return err
+		}
 		if m.from.next != "" {
 			if err := m.s.disks.insert(tx, m.from.next, m.from.disk, m.r.image); err != nil {
 				return err

@@ -396,6 +396,9 @@ func (b *restoring) swap(ctx context.Context) error {
 		if err := b.wentBack(tx, *b.from); err != nil {
 			return err
 		}
+		if err := admit(tx, then); err != nil {
+			return err
+		}
 		return b.s.table.move(tx, then)
 	})
 	if err == nil {

@@ -83,12 +83,13 @@ type record struct {
 	used        int64               // when it was last in use, roughly: nanoseconds since 1970; see [idling.remember]
 	network     *holt.NetworkPolicy // that it is made with; nil: its parent's, or the default
 	wish
+	kin
 	ungreeted bool // its guest goes on from a moment and believes that it is then; see [table.greet]
 }
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
 	workspace, workspace_name, owned, created, started, boot_ms, disk, moment, parent, parent_moment, call,
-	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job, wish_cpus, wish_memory_mb, growing`
+	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job, wish_cpus, wish_memory_mb, growing, tenant, lineage`
 
 func scanRecord(row *db.Row) record {
 	r := record{
@@ -96,7 +97,7 @@ func scanRecord(row *db.Row) record {
 			ID: holt.ComputerID(row.Text(0)), Name: row.Text(1), Template: row.Text(2),
 			State: holt.ComputerState(row.Text(4)), Reason: row.Text(5), Engine: row.Text(6),
 			CPUs: int(row.Int64(7)), MemoryMB: int(row.Int64(8)), DiskSizeMB: int(row.Int64(9)),
-			Workspace: row.Text(11), CreatedAt: time.Unix(0, row.Int64(13)).UTC(), BootMS: row.Int64(15), Job: holt.JobID(row.Text(30)),
+			Workspace: row.Text(11), CreatedAt: time.Unix(0, row.Int64(13)).UTC(), BootMS: row.Int64(15), Job: holt.JobID(row.Text(30)), Tenant: row.Text(34),
 		},
 		image:       row.Text(3),
 		workspaceID: holt.WorkspaceID(row.Text(10)),
@@ -107,6 +108,7 @@ func scanRecord(row *db.Row) record {
 		ungreeted:   row.Int64(22) != 0,
 		used:        row.Int64(25),
 		wish:        wish{int(row.Int64(31)), int(row.Int64(32)), row.Int64(33) != 0},
+		kin:         kin{row.Text(35)},
 	}
 	r.scanIdle(row, 24)
 	if parent := row.Text(18); parent != "" {
@@ -149,10 +151,14 @@ type table struct{ d *db.DB }
 func (t table) list(ctx context.Context, condition string, args ...any) ([]record, error) {
 	var list []record
 	err := read(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Query(`SELECT `+recordColumns+` FROM computer `+condition, args, func(row *db.Row) error {
+		err := tx.Query(`SELECT `+recordColumns+` FROM computer `+condition, args, func(row *db.Row) error {
 			list = append(list, scanRecord(row))
 			return nil
 		})
+		if err != nil {
+			return err
+		}
+		return addBudgets(tx, list)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read computers: %w", err)
@@ -218,6 +224,12 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 			return holt.Errorf(holt.Conflict, "moments of the computer %q are in the workspace %q", user, r.Workspace).
 				WithHint("holt workspace fork %s makes one that is free", r.Workspace)
 		}
+		if err := r.belongs(tx); err != nil {
+			return err
+		}
+		if err := admit(tx, *r); err != nil {
+			return err
+		}
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
 		}
@@ -229,10 +241,10 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 			parent = *r.Parent
 		}
 		return tx.Exec(`INSERT INTO computer (id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb, workspace, workspace_name,
-			owned, created, started, boot_ms, disk, moment, parent, parent_moment, call, idle_ms, job) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+			owned, created, started, boot_ms, disk, moment, parent, parent_moment, call, idle_ms, job, tenant, lineage) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 			r.ID, r.Name, r.Template, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB, r.DiskSizeMB,
 			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk,
-			r.moment, parent.ID, parent.Moment, r.call, idleMS(r.IdleTimeout), r.Job)
+			r.moment, parent.ID, parent.Moment, r.call, idleMS(r.IdleTimeout), r.Job, r.Tenant, r.lineage)
 	})
 }
 
@@ -247,6 +259,16 @@ func (t table) save(ctx context.Context, r record) error { return t.saveBound(ct
 func (t table) saveBound(ctx context.Context, r record, claim *Claim) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
+			return err
+		}
+		return t.update(tx, r)
+	})
+}
+
+// saveAdmitted is save of a computer that takes more than before, see [admit].
+func (t table) saveAdmitted(ctx context.Context, r record) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
+		if err := admit(tx, r); err != nil {
 			return err
 		}
 		return t.update(tx, r)
@@ -304,7 +326,10 @@ func (t table) erase(ctx context.Context, id holt.ComputerID, also ...func(*db.T
 		if err := tx.Exec(`DELETE FROM idempotency WHERE ref = ? AND method = 'computer.create' AND answer IS NULL`, id); err != nil {
 			return err
 		}
-		return tx.Exec(`DELETE FROM computer WHERE id = ?`, id)
+		if err := tx.Exec(`DELETE FROM computer WHERE id = ?`, id); err != nil {
+			return err
+		}
+		return eraseBudgets(tx, id)
 	})
 }
 

@@ -75,6 +75,7 @@ func (m *making) finishStop(ctx context.Context) error {
 	m.live = m.s.seats.live(m.r.ID)
 	reason := ""
 	if m.live != nil {
+		budgeting{m.s}.last(ctx, m.r.ID)
 		reason = m.live.halt(ctx, m.s.cfg.Engine.Capabilities().PowerButton)
 	}
 	if ctx.Err() != nil {

@@ -26,12 +26,14 @@ type world struct {
 	ends       map[holt.RunID]chan int // exit status
 	told       map[holt.RunID]bool
 	begun      int
-	refuse     error // a create
+	refuse     error  // a create
+	tenant     string // of the last create
 }
 
-func (w *world) CreateFor(_ context.Context, id holt.JobID, spec holt.ComputerSpec) (holt.Computer, error) {
+func (w *world) CreateFor(ctx context.Context, id holt.JobID, spec holt.ComputerSpec) (holt.Computer, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.tenant = holt.TenantOf(ctx)
 	if w.refuse != nil {
 		return holt.Computer{}, w.refuse
 	}

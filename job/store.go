@@ -139,7 +139,7 @@ func (s *Store) Create(ctx context.Context, spec holt.JobSpec, key string) (holt
 	return computer.Once(ctx, s.cfg.Keys, computer.Call[holt.Job]{
 		Key: key, Method: "job.create", Request: spec,
 		Act: func(ctx context.Context, claim *computer.Claim) (holt.Job, error) {
-			r := record{Job: holt.Job{ID: holt.NewJobID(), Spec: spec, State: holt.JobQueued, CreatedAt: time.Now().UTC()}, run: spec.Run, workspace: holt.NewWorkspaceID()}
+			r := record{Job: holt.Job{ID: holt.NewJobID(), Spec: spec, State: holt.JobQueued, CreatedAt: time.Now().UTC(), Tenant: holt.TenantOf(ctx)}, run: spec.Run, workspace: holt.NewWorkspaceID()}
 			r.Spec.Run = spec.Run.OnRecord()
 			err := s.table.insert(ctx, r, claim)
 			s.ring()

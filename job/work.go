@@ -144,7 +144,7 @@ func (w *worker) computer() (c holt.Computer, err error) {
 		return c, err
 	}
 	spec := w.r.Spec
-	c, err = w.s.cfg.Computers.CreateFor(w.ctx, w.r.ID, holt.ComputerSpec{Name: name(w.r.ID), Template: spec.Template, CPUs: spec.CPUs,
+	c, err = w.s.cfg.Computers.CreateFor(holt.WithActor(w.ctx, holt.Actor{Tenant: w.r.Tenant}), w.r.ID, holt.ComputerSpec{Name: name(w.r.ID), Template: spec.Template, CPUs: spec.CPUs,
 		MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB, Workspace: string(w.r.workspace)})
 	if err != nil {
 		return c, w.refused(err)
@@ -163,6 +163,14 @@ func (w *worker) refused(err error) error {
 	case holt.TooMany, holt.OutOfSpace, holt.Unavailable, holt.Timeout:
 	default:
 		return err
+	}
+	if full, limited := limitReached(err); limited {
+		if full.Asked > full.Max {
+			return err // it never has room
+		}
+		w.r.Attempts--
+		w.s.pause(look)
+		return atLimit{err}
 	}
 	w.s.mu.Lock()
 	alone := len(w.s.active) == 1
@@ -276,7 +284,9 @@ func (w *worker) again(why error) {
 	}
 	w.r.State, w.r.RunID, w.r.ComputerID, w.r.workspace = holt.JobQueued, "", "", holt.NewWorkspaceID()
 	w.r.Reason = "the host had no room for another computer"
-	if why != errNoRoom {
+	if errors.As(why, new(atLimit)) {
+		w.r.Reason = why.Error()
+	} else if why != errNoRoom {
 		w.r.Reason = "its machine ended under it; it is begun again"
 	}
 	w.keep()

@@ -36,6 +36,7 @@ type Nouns struct {
 	Schedules      Schedules
 	Jobs           Jobs
 	Networks       Networks
+	Limits         Limits
 	Daemon         Daemon
 }
 
@@ -44,7 +45,7 @@ type Computers interface {
 	// Create makes and starts a computer, and its workspace if spec names no
 	// existing one, and returns when its agent answers. InvalidArgument: bad
 	// spec, or the disk is smaller than the image; NotFound: template or
-	// workspace; AlreadyExists: name; Conflict: the workspace is in use.
+	// workspace; AlreadyExists: name; Conflict: the workspace is in use; TooMany: a limit of the tenant.
 	Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error)
 	Get(ctx context.Context, ref string) (holt.Computer, error)
 	// List returns all of them, in any order.
@@ -63,6 +64,7 @@ type Computers interface {
 	Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error
 	Memory
 	Idle
+	Budgets
 }
 
 // Memory is what computers do whose engine can keep it; else all of it is

@@ -48,6 +48,8 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.computers(api)
 	s.idle(api)
 	s.resize(api)
+	s.budgets(api)
+	s.limits(api)
 	s.moments(api)
 	s.networks(api)
 	s.runs(api)

@@ -55,6 +55,7 @@ type Memory struct {
 	control    *db.DB
 	schedules  *schedule.Store
 	policies   map[holt.ComputerID]holt.NetworkPolicy
+	limits     map[string]holt.Limit // by tenant
 }
 
 // answer is what a call with an idempotency key got.
@@ -85,7 +86,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Daemon: daemon{m},
 	}
 }
 
@@ -181,7 +182,10 @@ func (n computers) Create(_ context.Context, spec holt.ComputerSpec, key string)
 		c := &holt.Computer{
 			ID: holt.NewComputerID(), Name: spec.Name, Template: spec.Template, State: holt.ComputerRunning, Engine: "memory",
 			CPUs: cmp.Or(spec.CPUs, 1), MemoryMB: cmp.Or(spec.MemoryMB, 1024), DiskSizeMB: cmp.Or(spec.DiskSizeMB, 10240),
-			Workspace: cmp.Or(spec.Workspace, spec.Name), CreatedAt: now, StartedAt: &now, BootMS: 1, IdleTimeout: spec.IdleTimeout.Or(holt.DefaultIdleTimeout),
+			Workspace: cmp.Or(spec.Workspace, spec.Name), CreatedAt: now, StartedAt: &now, BootMS: 1, IdleTimeout: spec.IdleTimeout.Or(holt.DefaultIdleTimeout), Tenant: holt.DefaultTenant,
+		}
+		if err := n.m.admit(1, c.MemoryMB, c.DiskSizeMB); err != nil {
+			return holt.Computer{}, err
 		}
 		if err := n.m.attach(c, spec.Workspace); err != nil {
 			return holt.Computer{}, err
@@ -227,6 +231,11 @@ func (n computers) turn(ref, key string, state holt.ComputerState) (holt.Compute
 		c, err := n.m.computer(ref)
 		if err != nil {
 			return holt.Computer{}, err
+		}
+		if state == holt.ComputerRunning && c.State != state {
+			if err := n.m.admit(0, c.MemoryMB, 0); err != nil {
+				return holt.Computer{}, err
+			}
 		}
 		if c.State = state; state == holt.ComputerStopped && c.Pending != nil {
 			c.CPUs, c.MemoryMB = cmp.Or(c.Pending.CPUs, c.CPUs), cmp.Or(c.Pending.MemoryMB, c.MemoryMB)
