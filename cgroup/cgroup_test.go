@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-		"holt"
+	"holt"
 )
 
 // tree is where machines have groups on this host.

@@ -36,6 +36,7 @@ type Nouns struct {
 	Schedules      Schedules
 	Jobs           Jobs
 	Networks       Networks
+	Stats          Stats
 	Daemon         Daemon
 }
 
