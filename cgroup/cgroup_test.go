@@ -74,7 +74,7 @@ const mib = 1 << 20
 func TestPut(t *testing.T) {
 	all, dir := tree(t), t.TempDir()
 	cmd, _ := begin(t, all, dir, "", Limits{CPUs: 1.5, MemoryBytes: 64 * mib, Processes: 50})
-	if got := all.groupsOf(dir, cmd.Process.Pid); len(got) != len(all.in) {
+	if got := all.Groups(dir, cmd.Process.Pid); len(got) != len(all.in) {
 		t.Errorf("it is in %v of %v", got, all.in)
 	}
 	if err := all.Put(dir, cmd.Process.Pid, Limits{CPUs: 2.5, MemoryBytes: 128 * mib, Processes: 60}); err != nil {
@@ -96,7 +96,7 @@ func TestPut(t *testing.T) {
 	if err := other.Join(dir, second.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	if got := other.groupsOf(dir, second.Process.Pid); len(got) != len(all.in) {
+	if got := other.Groups(dir, second.Process.Pid); len(got) != len(all.in) {
 		t.Errorf("who has joined is in %v", got)
 	}
 	cmd.Process.Kill()
@@ -143,7 +143,7 @@ func TestSweep(t *testing.T) {
 	cmd, _ = begin(t, all, dir, "", Limits{CPUs: 1, MemoryBytes: 64 * mib, Processes: 50})
 	close(stop)
 	<-over
-	if got := all.groupsOf(dir, cmd.Process.Pid); len(got) != len(all.in) {
+	if got := all.Groups(dir, cmd.Process.Pid); len(got) != len(all.in) {
 		t.Errorf("it is in %v", got)
 	}
 }

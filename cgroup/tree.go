@@ -186,7 +186,7 @@ func (t *Tree) Put(dir string, pid int, l Limits) error {
 	if t == nil {
 		return nil
 	}
-	before := t.groupsOf(dir, pid)
+	before := t.Groups(dir, pid)
 	var errs []error
 	for _, h := range t.in {
 		errs = append(errs, h.put(h.group(dir, l.Background), pid, l))
@@ -279,8 +279,8 @@ func (h hierarchy) group(dir string, background bool) string {
 	return filepath.Join(h.base, parent, Name(dir))
 }
 
-// groupsOf are the directories of the groups of the machine in dir that a process is in, as far as they are seen.
-func (t *Tree) groupsOf(dir string, pid int) (groups []string) {
+// Groups are the directories of the groups of the machine in dir that a process is in, as far as they are seen.
+func (t *Tree) Groups(dir string, pid int) (groups []string) {
 	own, err := os.ReadFile(filepath.Join(t.host.root, fmt.Sprintf("proc/%d/cgroup", pid)))
 	if err != nil {
 		return nil
