@@ -200,11 +200,13 @@ func TestFind(t *testing.T) {
 			{base: "/cg/memory/1", controllers: []string{"memory"}},
 		}},
 		{"a service", unified, "0::/system.slice/holt.service\n", map[string]string{"cg/cgroup.controllers": "cpuset cpu io memory pids\n", "cg/system.slice/holt.service/cgroup.controllers": "cpu memory pids\n"}, []hierarchy{
-			{v2: true, own: true, base: "/cg/system.slice/holt.service", controllers: []string{"cpu", "memory", "pids"}},
 			{v2: true, base: "/cg", controllers: []string{"cpu", "io", "memory", "pids"}},
 		}},
-		{"a daemon that stepped aside before", unified, "0::/svc/holt-daemon\n", map[string]string{"cg/svc/holt-daemon/x": "", "cg/svc/cgroup.controllers": "cpu memory\n"}, []hierarchy{
-			{v2: true, own: true, base: "/cg/svc", controllers: []string{"cpu", "memory"}},
+		{"a container", unified, "0::/\n", map[string]string{"cg/cgroup.controllers": "memory pids\n"}, []hierarchy{
+			{v2: true, own: true, base: "/cg", controllers: []string{"memory", "pids"}},
+		}},
+		{"a daemon in a group for it", unified, "0::/svc/holt-daemon\n", map[string]string{"cg/svc/holt-daemon/x": "", "cg/svc/cgroup.controllers": "cpu memory\n"}, []hierarchy{
+			{v2: true, base: "/cg/svc", controllers: []string{"cpu", "memory"}},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,8 +9,8 @@
 //	BASE/holt-background/NAME   one that gets what nobody else wants
 //	BASE/holt-daemon            the daemon itself, in version 2, where a group with groups may have no processes
 //
-// BASE is the group of the daemon, so what bounds that bounds its machines. With version 2 it is the top of the
-// hierarchy where the daemon's own group cannot have others in it, as that of a login session.
+// BASE is in version 1 the group of the daemon, so what bounds that bounds its machines. In version 2 it is the
+// top of the hierarchy, unless the daemon was started in a group holt-daemon: then it is what that is in.
 //
 // Version 1 has a hierarchy for each controller and version 2 one for all; a host can have both, each with some
 // of the controllers.

@@ -17,8 +17,8 @@ var wanted = []string{"cpu", "memory", "pids", "io"}
 // hierarchy is one in which machines have groups.
 type hierarchy struct {
 	v2          bool
-	own         bool     // base is the daemon's, not the top
-	base        string   // the directory of the daemon's own group, or the top
+	own         bool     // base has the daemon in it
+	base        string   // the directory that has the parents of machines' groups
 	controllers []string // of [wanted]
 }
 
@@ -28,7 +28,7 @@ type host struct {
 	pid  int
 }
 
-// find returns the hierarchies in which groups may be made, the likelier of several bases first.
+// find returns the hierarchies in which groups may be made.
 func (h host) find() ([]hierarchy, error) {
 	mounts, err := os.ReadFile(filepath.Join(h.root, "proc/self/mountinfo"))
 	if err != nil {
@@ -75,19 +75,19 @@ func version1(top, root string, options []string, own string) []hierarchy {
 	return []hierarchy{at}
 }
 
-// version2 are the two places where groups may be.
-func version2(top, root, own string) (found []hierarchy) {
-	mine := base(top, root, groupOf(own, ""))
+// version2 is the hierarchy mounted at top. The group that a service manager has put the daemon into never gets groups
+// in it: it could have no process any more, and the next daemon would not start. So that is used only if the daemon
+// is in [daemonGroup] there, and else the top.
+func version2(top, root, own string) []hierarchy {
+	at, mine := top, base(top, root, groupOf(own, ""))
 	if filepath.Base(mine) == daemonGroup {
-		mine = filepath.Dir(mine)
+		at = filepath.Dir(mine)
 	}
-	for _, at := range slices.Compact([]string{mine, top}) {
-		has := slices.DeleteFunc(words(filepath.Join(at, "cgroup.controllers")), func(c string) bool { return !slices.Contains(wanted, c) })
-		if len(has) > 0 && unix.Access(at, unix.W_OK) == nil {
-			found = append(found, hierarchy{v2: true, own: at == mine, base: at, controllers: has})
-		}
+	has := slices.DeleteFunc(words(filepath.Join(at, "cgroup.controllers")), func(c string) bool { return !slices.Contains(wanted, c) })
+	if len(has) == 0 || unix.Access(at, unix.W_OK) != nil {
+		return nil
 	}
-	return found
+	return []hierarchy{{v2: true, own: at == mine, base: at, controllers: has}}
 }
 
 // base is where a group of a hierarchy is seen.
@@ -127,5 +127,5 @@ func isDir(path string) bool {
 // none is the error where nothing can be bounded.
 func none(why string) error {
 	return holt.Errorf(holt.Unsupported, "what a computer takes of this machine cannot be bounded: %s", why).
-		WithHint("run holt as root, or as a service of systemd with Delegate=yes")
+		WithHint("run holt as root, or as a service of systemd with Delegate=yes and DelegateSubgroup=%s", daemonGroup)
 }
