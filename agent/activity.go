@@ -28,6 +28,8 @@ type Activity struct {
 	CPUMS int64 `json:"cpu_ms"`
 	// NetBytes is what came and went over all interfaces but loopback; 0 of an agent that has no machine.
 	NetBytes int64 `json:"net_bytes"`
+	// MemoryUsed is what of the machine's memory cannot be had any more, bytes; 0 of an agent that has no machine.
+	MemoryUsed int64 `json:"memory_used,omitempty"`
 	// Groups are the terminals that run, and the runs that have ended and left processes.
 	Groups []GroupActivity `json:"groups,omitempty"`
 	// Top are the processes that used the processor most since somebody asked last.
@@ -79,6 +81,7 @@ func (s *Server) activity(context.Context, json.RawMessage) (any, error) {
 	var a Activity
 	if s.opt.Machine {
 		a.CPUMS, a.NetBytes = machineCPU()-ownCPU(), interfaceBytes("/proc/net/dev")
+		a.MemoryUsed = memoryUsed("/proc/meminfo")
 	}
 	for _, t := range s.terms.all() {
 		if _, over := t.over(); !over {

@@ -68,6 +68,7 @@ type Client struct {
 	Jobs           Jobs
 	Networks       Networks
 	Limits         Limits
+	Stats          Stats
 	Daemon         Daemon
 
 	http     *http.Client
@@ -111,7 +112,7 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Moments, c.Networks, c.Limits = Computers{c}, Moments{c}, Networks{c}, Limits{c}
+	c.Computers, c.Moments, c.Networks, c.Limits, c.Stats = Computers{c}, Moments{c}, Networks{c}, Limits{c}, Stats{c}
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
 	c.Ports, c.Services = Ports{c}, Services{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}

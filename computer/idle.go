@@ -55,11 +55,11 @@ func (s idling) step(ctx context.Context, l *live) (wait time.Duration, err erro
 	if err != nil || r.State != holt.ComputerRunning {
 		return idleEvery, err
 	}
+	l.busy.look(ctx) // also of one that is never paused: it tells what memory it uses
 	if s.never(r) != "" {
 		return idleEvery, nil
 	}
 	wait = s.every(r)
-	l.busy.look(ctx)
 	in, err := s.inUse(ctx, r, l)
 	if err != nil {
 		return wait, err

@@ -13,6 +13,7 @@ import (
 
 	"holt"
 	"holt/access"
+	"holt/cgroup"
 	"holt/computer"
 	"holt/db"
 	"holt/image"
@@ -64,6 +65,8 @@ type Daemon struct {
 	keys       *computer.Keys
 	archive    *Archive
 	images     *image.Store
+	groups     *cgroup.Tree // nil: machines are not bounded, for
+	unbound    error        // this reason
 	engine     machine.Engine
 	workspaces *Workspaces
 	computers  *computer.Store
@@ -127,7 +130,7 @@ func (d *Daemon) openImages(context.Context) (err error) {
 }
 
 func (d *Daemon) openEngine(ctx context.Context) (err error) {
-	if d.engine, err = openEngine(ctx, d.cfg); err == nil && d.cfg.Wrap != nil {
+	if d.engine, err = openEngine(ctx, d.cfg, d.openGroups()); err == nil && d.cfg.Wrap != nil {
 		d.engine = d.cfg.Wrap(d.engine)
 	}
 	return err

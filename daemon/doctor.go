@@ -25,7 +25,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]holt.Finding, error) {
 	}
 	return doctor.Examine(ctx, doctor.Options{
 		DataDir: d.cfg.DataDir, ImageDir: d.cfg.ImageDir,
-		Probe: probe(d.cfg.DataDir),
+		Probe: probe(d.cfg.DataDir), Bounds: d.bounds,
 		Strays: func(root string) ([]doctor.Stray, error) {
 			found, err := strays(d.engine, root)
 			found = slices.DeleteFunc(found, func(s doctor.Stray) bool { return owned[filepath.Base(s.Dir)] })

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"holt"
+	"holt/cgroup"
 	"holt/machine"
 	"holt/machine/local"
 	"holt/qemu"
@@ -21,10 +22,10 @@ const (
 )
 
 // openEngine returns what runs machines here.
-func openEngine(ctx context.Context, cfg Config) (machine.Engine, error) {
+func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree) (machine.Engine, error) {
 	switch cfg.Engine {
 	case "", EngineAuto, EngineQEMU:
-		return qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Log: cfg.Log})
+		return qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Groups: groups, Log: cfg.Log})
 	case EngineLocal:
 		guest, err := placeGuest(filepath.Join(cfg.DataDir, "bin"), cfg.GuestBinary)
 		if err != nil {

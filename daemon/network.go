@@ -23,7 +23,7 @@ func (d *Daemon) networks() *network.Networks {
 	}
 	r := &reach{log: d.log}
 	go r.get(context.Background()) // it is known when the first machine starts
-	return network.New(network.Options{Command: d.cfg.Network, Reach: r.get, Log: d.log, Own: func(dir string) http.Handler {
+	return network.New(network.Options{Command: d.cfg.Network, Reach: r.get, Groups: d.groups, Log: d.log, Own: func(dir string) http.Handler {
 		id := holt.ComputerID(filepath.Base(dir))
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.answerOwn(w, r, id) })
 	}})

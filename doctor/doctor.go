@@ -42,6 +42,8 @@ type Options struct {
 	// Strays finds machine processes whose directories lie under root and that
 	// belong to no computer; nil: not looked for.
 	Strays func(root string) ([]Stray, error)
+	// Bounds says what bounds computers, or an error that says why nothing does; nil: [cgroup.Look].
+	Bounds func() (string, error)
 	// Mounts are the directories where the next daemon of DataDir mounts
 	// workspaces again by itself, so that dead mounts there need nobody.
 	Mounts []string
@@ -88,6 +90,7 @@ func (h host) examine(ctx context.Context, opt Options) []holt.Finding {
 		{"fuse", opt.Timeout, h.fuse},
 		{"user", opt.Timeout, h.user},
 		{"memory", opt.Timeout, h.memory},
+		{"limits", opt.Timeout, h.limits},
 		{"disk", opt.Timeout, h.disk},
 		{"socket", opt.Timeout, h.socket},
 		{"machines", opt.Timeout, h.machines},

@@ -217,6 +217,20 @@ short line
 	}
 }
 
+func TestLimits(t *testing.T) {
+	h := fakeHost(t, nil)
+	f := h.limits(t.Context(), Options{Bounds: func() (string, error) { return "all of it", nil }})
+	if f.Verdict != holt.VerdictOK || f.Found != "all of it" {
+		t.Errorf("bounded: %+v", f)
+	}
+	f = h.limits(t.Context(), Options{Bounds: func() (string, error) {
+		return "", holt.Errorf(holt.Unsupported, "it cannot be").WithHint("do this")
+	}})
+	if f.Verdict != holt.VerdictWarn || f.Found != "it cannot be" || f.Do != "do this" {
+		t.Errorf("not bounded: %+v", f)
+	}
+}
+
 func TestDisk(t *testing.T) {
 	dir := t.TempDir()
 	f := fakeHost(t, nil).disk(t.Context(), Options{DataDir: filepath.Join(dir, "not/there/yet"), ImageDir: dir})
@@ -263,7 +277,7 @@ func TestExamineThisHost(t *testing.T) {
 			t.Errorf("%+v says not what to do", f)
 		}
 	}
-	want := []string{"processor", "kvm", "qemu", "image tools", "fuse", "user", "memory", "disk", "socket", "machines", "mounts"}
+	want := []string{"processor", "kvm", "qemu", "image tools", "fuse", "user", "memory", "limits", "disk", "socket", "machines", "mounts"}
 	if !slices.Equal(names, want) {
 		t.Errorf("checks: %q", names)
 	}

@@ -15,11 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/cgroup"
 	"holt/machine"
 )
 
 const (
 	endWait   = 5 * time.Second // for a process to end whose machine has
+	groupWait = time.Second     // for the kernel to have it out of its group, which is after its lock is free
 	answering = 5 * time.Second // for one to say who it is
 )
 
@@ -32,7 +34,9 @@ type Options struct {
 	Reach func(context.Context) []netip.AddrPort
 	// Own answers the computer whose machine is in a directory at http://holt.internal/. Nil: nobody does.
 	Own func(dir string) http.Handler
-	Log *slog.Logger
+	// Groups are those of the machines, which their networks join. Nil: there are none.
+	Groups *cgroup.Tree
+	Log    *slog.Logger
 }
 
 // Networks are the networks of a daemon's machines.
@@ -147,6 +151,7 @@ func (n *Networks) hold(ctx context.Context, d *machine.Dir) (h *machine.Handle,
 	var is status
 	if err = call(within, d, "GET", "/status", &is); err == nil && is.Machine == record.Process {
 		if h, err := is.Process.Open(); err == nil {
+			n.bound(d, is.Process.PID)
 			return h, false, tell(ctx, d.Path)
 		}
 	}
@@ -188,8 +193,16 @@ func (n *Networks) start(d *machine.Dir, lock *os.File) (*machine.Handle, error)
 	if err == nil {
 		h, err = p.Open()
 	}
+	n.bound(d, cmd.Process.Pid)
 	go cmd.Wait()
 	return h, err
+}
+
+// bound puts a network into the group of its machine. One that cannot be bounded runs on.
+func (n *Networks) bound(d *machine.Dir, pid int) {
+	if err := n.opt.Groups.Join(d.Path, pid); err != nil {
+		n.opt.Log.Warn("the network of a machine is not bounded", "dir", d.Path, "err", err)
+	}
 }
 
 // End waits until no network runs in dir, whose machine has ended, and sees to it.
@@ -202,6 +215,7 @@ func (n *Networks) End(dir string) error {
 		return err
 	}
 	defer d.Close()
+	defer n.opt.Groups.Remove(dir, groupWait)
 	if _, err := os.Lstat(d.File(lockFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -45,6 +45,7 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 		return nil, fmt.Errorf("adopt machine in %s: %w", path, err)
 	}
 	e.claims.Add(handle.Process)
+	g.bound(g.hardware.shape()) // an earlier holt, or one with another group of its own, may have started it
 	g.Watch(g.supervise)
 	return g, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/cgroup"
 	"holt/machine"
 )
 
@@ -16,6 +17,7 @@ type Options struct {
 	ImgBinary string               // default: qemu-img from PATH
 	CacheDir  string               // where the verdict of [Probe] is kept; default: it is not kept
 	Accel     machine.Acceleration // default: what [Probe] finds
+	Groups    *cgroup.Tree         // bound what machines take of the host; nil: nothing does
 	Log       *slog.Logger         // nil: slog.Default
 }
 
@@ -23,6 +25,7 @@ type Options struct {
 type Engine struct {
 	verdict Verdict
 	img     string // qemu-img
+	groups  *cgroup.Tree
 	log     *slog.Logger
 	wait    time.Duration // see monitorWait
 	claims  machine.Claims
@@ -59,7 +62,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Engine{verdict: v, img: img, log: log, wait: monitorWait, startWait: startWait}, nil
+	return &Engine{verdict: v, img: img, groups: opt.Groups, log: log, wait: monitorWait, startWait: startWait}, nil
 }
 
 // Verdict is what Open found.

@@ -143,10 +143,12 @@ func (g *guest) Grow(ctx context.Context, to machine.Shape) error {
 	defer g.taking.Unlock()
 	err := g.growDisk(ctx, to.DiskMB)
 	if err == nil {
-		err = g.addMemory(ctx, to.MemoryMB)
-	}
-	if err == nil {
-		err = g.addProcessors(ctx, to.CPUs)
+		err = g.bounded(to, func() error {
+			if err := g.addMemory(ctx, to.MemoryMB); err != nil {
+				return err
+			}
+			return g.addProcessors(ctx, to.CPUs)
+		})
 	}
 	if g.isOver(err) {
 		return machine.Gone(g.Dir.Path)

@@ -115,6 +115,7 @@ func (g *guest) supervise(released <-chan struct{}) (ended bool) {
 		case <-g.Handle.Done():
 			g.readers.Wait() // to the end of what it wrote
 			g.let()
+			g.unbound()
 			g.Dir.Close()
 			return true
 		case <-released:

@@ -153,6 +153,7 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 		return said, fmt.Errorf("hold on to QEMU: %w", err)
 	}
 	g.engine.claims.Add(p)
+	g.bound(g.hardware.shape())
 	return said, g.confine()
 }
 
@@ -223,6 +224,7 @@ func (g *guest) begin(ctx context.Context, spec machine.Spec) error {
 func (g *guest) undo() {
 	g.end()
 	g.let()
+	g.unbound()
 	if err := g.Dir.Remove(append([]string{machine.RecordFile, machine.InitrdFile}, sockets[:]...)...); err != nil {
 		g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
 	}

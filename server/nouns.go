@@ -37,6 +37,7 @@ type Nouns struct {
 	Jobs           Jobs
 	Networks       Networks
 	Limits         Limits
+	Stats          Stats
 	Daemon         Daemon
 }
 

@@ -52,6 +52,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.limits(api)
 	s.moments(api)
 	s.networks(api)
+	s.stats(api)
 	s.runs(api)
 	s.terminals(api)
 	s.ports(api)

@@ -1,0 +1,85 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// setting is a file of a group and what is written there; of several names the first that there is.
+type setting struct {
+	names []string
+	value string
+	lax   bool // it does not matter if it cannot be
+}
+
+func (s setting) write(group string) error {
+	for _, name := range s.names {
+		f, err := os.OpenFile(filepath.Join(group, name), os.O_WRONLY, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			_, err = f.WriteString(s.value)
+			f.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("bound %s to %q: %w", name, s.value, err)
+		}
+		return nil
+	}
+	return nil // this kernel does not have it, or the group is gone
+}
+
+func one(name string, value any) setting {
+	return setting{names: []string{name}, value: fmt.Sprint(value)}
+}
+
+// period is in which a machine has so much of the processors, microseconds.
+const period = 100_000
+
+// limits are the settings of a machine's group.
+func (h hierarchy) limits(l Limits) (all []setting) {
+	quota := int64(l.CPUs * period)
+	of := map[string][]setting{
+		"cpu":    {one("cpu.cfs_period_us", period), one("cpu.cfs_quota_us", quota)},
+		"memory": {one("memory.limit_in_bytes", l.MemoryBytes)},
+		"pids":   {one("pids.max", l.Processes)},
+	}
+	if h.v2 {
+		of["cpu"] = []setting{one("cpu.max", fmt.Sprintf("%d %d", quota, period))}
+		of["memory"] = []setting{one("memory.max", l.MemoryBytes)}
+	}
+	for _, c := range h.controllers {
+		all = append(all, of[c]...)
+	}
+	return all
+}
+
+// shares are the settings of a parent: what all machines together get while others want the same. Those
+// that are not in the background weigh on each processor as much as one other thread does.
+func (h hierarchy) shares(background bool) (all []setting) {
+	per, io := 1024, "100" // for each processor: what a thread weighs
+	if background {
+		per, io = 15, "10" // one with the lowest priority, see sched(7)
+	}
+	shares := min(per*runtime.NumCPU(), 1<<18)
+	weight := max(1, min(shares*100/1024, 10_000))
+	of := map[string]setting{
+		"cpu": one("cpu.shares", shares),
+		"io":  {names: []string{"blkio.bfq.weight", "blkio.weight"}, value: io, lax: true}, // not every disk's scheduler knows shares
+	}
+	if h.v2 {
+		of["cpu"] = one("cpu.weight", weight)
+		of["io"] = setting{names: []string{"io.weight", "io.bfq.weight"}, value: io, lax: true}
+	}
+	for _, c := range h.controllers {
+		if s, ok := of[c]; ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+// topStats are a computer's with the rates that two answers make.
+type topStats struct {
+	holt.ComputerStats
+	CPUPercent   float64 `json:"cpu_percent"`   // of one processor of the host
+	SentRate     float64 `json:"sent_rate"`     // bytes a second
+	ReceivedRate float64 `json:"received_rate"` // bytes a second
+}
+
+const (
+	topFirst = time.Second            // between the two answers that the first rates are made of
+	topLeast = 200 * time.Millisecond // between two answers
+)
+
+func (a *app) topCommand() *cobra.Command {
+	var once bool
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use: "top [NAME...]", Short: "Show what computers take of this machine, live",
+		Long: `Shows for each computer how much of one processor of this machine it takes, its memory here
+and (GUEST) what is in use inside, what its root disk takes, how large its workspace is, and what it receives and
+sends a second; the busiest first. MEMORY counts what forks share in each of them. It ends with Ctrl-C. Computers are not asked
+and not woken by it. With --once, --json or off a terminal it shows what was taken within one second, and ends.`,
+		Example: `  holt top
+  holt top einstein curie --interval 5s
+  holt top --once
+  holt top --json | jq '.[] | select(.cpu_percent > 50) | .computer'`,
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if every < topLeast {
+				return holt.Errorf(holt.InvalidArgument, "--interval cannot be %v", every).WithHint("%v is the least", topLeast)
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			t := &top{a: a, c: c, names: args}
+			if once || a.wantsJSON() {
+				return t.once(cmd.Context())
+			}
+			return t.live(cmd.Context(), every)
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "show it once")
+	cmd.Flags().DurationVar(&every, "interval", 2*time.Second, "time from one look to the next")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// top looks again and again.
+type top struct {
+	a      *app
+	c      *client.Client
+	names  []string // empty: all
+	before map[holt.ComputerID]holt.ComputerStats
+}
+
+// once looks twice, and shows what was between.
+func (t *top) once(ctx context.Context) error {
+	if _, err := t.look(ctx); err != nil {
+		return err
+	}
+	if err := pauseFor(ctx, topFirst); err != nil {
+		return err
+	}
+	rows, err := t.look(ctx)
+	if err != nil {
+		return err
+	}
+	if t.a.wantsJSON() {
+		return printJSON(t.a.Out, rows)
+	}
+	return printTable(t.a.Out, topHead, topRows(rows))
+}
+
+// live shows what is taken until it is interrupted.
+func (t *top) live(ctx context.Context, every time.Duration) error {
+	wait := topFirst
+	for {
+		rows, err := t.look(ctx)
+		if ctx.Err() != nil {
+			return nil // that is how it ends
+		}
+		if err != nil {
+			return err
+		}
+		var table bytes.Buffer
+		if err := printTable(&table, topHead, topRows(rows)); err != nil {
+			return err
+		}
+		// From the top left; what was longer is wiped at the end of each line and below.
+		shown := "\x1b[H" + strings.ReplaceAll(table.String(), "\n", "\x1b[K\n") + "\x1b[J"
+		if wait == topFirst {
+			shown = "\x1b[2J" + shown
+		}
+		if _, err := fmt.Fprint(t.a.Out, shown); err != nil {
+			return err
+		}
+		if pauseFor(ctx, wait) != nil {
+			return nil
+		}
+		wait = every
+	}
+}
+
+// pauseFor waits; an error if ctx ends before.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// look asks what computers take, and says what they took since the last look; the busiest come first.
+func (t *top) look(ctx context.Context) ([]topStats, error) {
+	now, err := t.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, seen := make([]topStats, 0, len(now)), map[holt.ComputerID]holt.ComputerStats{}
+	for _, one := range now {
+		rows = append(rows, rates(t.before[one.ComputerID], one))
+		seen[one.ComputerID] = one
+	}
+	t.before = seen
+	slices.SortStableFunc(rows, func(a, b topStats) int {
+		return cmp.Or(cmp.Compare(b.CPUPercent, a.CPUPercent), strings.Compare(a.Computer, b.Computer))
+	})
+	return rows, nil
+}
+
+func (t *top) ask(ctx context.Context) ([]holt.ComputerStats, error) {
+	if len(t.names) == 0 {
+		return t.c.Stats.List(ctx)
+	}
+	var all []holt.ComputerStats
+	for _, name := range t.names {
+		one, err := t.c.Stats.Get(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// rates says what was taken between two answers; before is zero if there was none. A machine that was
+// started meanwhile has begun anew.
+func rates(before, now holt.ComputerStats) topStats {
+	out := topStats{ComputerStats: now}
+	span := now.At.Sub(before.At).Seconds()
+	if before.At.IsZero() || span <= 0 {
+		return out
+	}
+	rate := func(before, now int64) float64 { return float64(max(0, now-before)) / span }
+	out.CPUPercent = rate(before.CPUMS, now.CPUMS) / 10
+	out.SentRate, out.ReceivedRate = rate(before.Sent, now.Sent), rate(before.Received, now.Received)
+	return out
+}
+
+var topHead = []string{"NAME", "STATE", "CPU", "MEMORY", "GUEST", "DISK", "WORKSPACE", "IN", "OUT", "IDLE"}
+
+func topRows(all []topStats) [][]string {
+	rows := make([][]string, len(all))
+	for i, s := range all {
+		row := []string{s.Computer, string(s.State), "-", "-", "-", size(s.DiskBytes), size(s.WorkspaceBytes), "-", "-", "-"}
+		if s.State == holt.ComputerRunning {
+			row[2], row[3] = fmt.Sprintf("%.0f %%", s.CPUPercent), size(s.ResidentBytes)
+			row[7], row[8] = size(int64(s.ReceivedRate))+"/s", size(int64(s.SentRate))+"/s"
+		}
+		if s.GuestBytes > 0 {
+			row[4] = size(s.GuestBytes) + " of " + size(int64(s.MemoryMB)<<20)
+		}
+		if s.IdleSince != nil {
+			row[9] = ago(*s.IdleSince)
+		}
+		rows[i] = row
+	}
+	return rows
+}
