@@ -67,6 +67,7 @@ type Client struct {
 	Schedules      Schedules
 	Jobs           Jobs
 	Networks       Networks
+	Secrets        Secrets
 	Daemon         Daemon
 
 	http     *http.Client
@@ -110,7 +111,7 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Moments, c.Networks = Computers{c}, Moments{c}, Networks{c}
+	c.Computers, c.Moments, c.Networks, c.Secrets = Computers{c}, Moments{c}, Networks{c}, Secrets{c}
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
 	c.Ports, c.Services = Ports{c}, Services{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}

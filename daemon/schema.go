@@ -21,7 +21,7 @@ const controlFile = "holt.db"
 var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema, computer.RunSchema,
 	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.MomentSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, lineageSchema, computer.IdleSchema,
 	computer.ScheduleSchema + schedule.Schema,
-	computer.JobSchema, job.Schema, computer.NetworkSchema, computer.ResizeSchema}
+	computer.JobSchema, job.Schema, computer.NetworkSchema, computer.ResizeSchema, computer.SecretSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (

@@ -36,6 +36,7 @@ type Nouns struct {
 	Schedules      Schedules
 	Jobs           Jobs
 	Networks       Networks
+	Secrets        Secrets
 	Daemon         Daemon
 }
 

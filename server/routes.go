@@ -50,6 +50,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.resize(api)
 	s.moments(api)
 	s.networks(api)
+	s.secrets(api)
 	s.runs(api)
 	s.terminals(api)
 	s.ports(api)

@@ -55,6 +55,7 @@ type Memory struct {
 	control    *db.DB
 	schedules  *schedule.Store
 	policies   map[holt.ComputerID]holt.NetworkPolicy
+	secrets    map[holt.ComputerID]map[string]holt.ComputerSecret
 }
 
 // answer is what a call with an idempotency key got.
@@ -76,6 +77,7 @@ func New(dir string) *Memory {
 		trees:      map[holt.WorkspaceID]*workspace.Workspace{},
 		answers:    map[string]answer{},
 		policies:   map[holt.ComputerID]holt.NetworkPolicy{},
+		secrets:    map[holt.ComputerID]map[string]holt.ComputerSecret{},
 	}
 }
 
@@ -85,7 +87,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Secrets: secrets{m}, Daemon: daemon{m},
 	}
 }
 
