@@ -85,6 +85,8 @@ type ComputerForkSpec struct {
 	Name    string         `json:"name,omitempty" doc:"of the fork, or what the names of several begin with; default: the computer's, and a number"`
 	Count   int            `json:"count,omitempty" minimum:"1" maximum:"100" doc:"how many forks to make of the same moment; default 1"`
 	Network *NetworkPolicy `json:"network,omitempty" doc:"what the forks may reach; default: what their computer may now"`
+	// WithSecrets gives them their computer's host secrets as well.
+	WithSecrets bool `json:"with_secrets,omitempty" doc:"give the forks the computer's host secrets as they are now; default: they have none"`
 }
 
 // ForkedComputers lists the forks that were asked for, those that could not be

@@ -45,6 +45,8 @@ type Identity struct {
 	// DiskSizeMB is how large its root disk is, MiB, if it was made larger: the machine
 	// waits until it sees that, and grows its root file system.
 	DiskSizeMB int `json:"disk_size_mb,omitempty"`
+	// Proxy says what programs that begin from now on are told of their network's proxy.
+	Proxy *Proxy `json:"proxy,omitempty"`
 }
 
 // Identified is what a machine is once it was given an identity, as it sees itself.

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -34,6 +35,8 @@ const (
                             the machine's agent, on virtio-serial ports
   holt-guest agent --control-socket PATH [--files-socket PATH] [--workspace DIR] [--cgroup NAME] [--verbose]
                             an agent on unix sockets, for machines that are local processes
+
+Called holt, as which it is in a computer's PATH, it asks for things in the computer's name: holt help.
 `
 )
 
@@ -41,6 +44,9 @@ const (
 func Main(args []string) int {
 	// What the starter left open (a lock, this program) is not for runs.
 	unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if filepath.Base(os.Args[0]) == Command {
+		return runCommand(args, ownHost+":80", os.Stdout, os.Stderr)
+	}
 	var err error
 	switch {
 	case len(args) == 0 && os.Getpid() == 1:
@@ -77,6 +83,9 @@ func keepMachine(args []string) error {
 	unix.Umask(0o022)
 	protect(log)
 	go raiseNetwork(*netArg, log)
+	if err := installCommand(""); err != nil {
+		log.Warn("the command holt is not there", "err", err)
+	}
 	k := keeper{name: AgentName, args: []string{"--machine"}, log: log}
 	k.serveFiles = func(ctx context.Context, state shared) {
 		port, err := openPort(FilesPort)

@@ -177,19 +177,15 @@ func shell(line string) []string {
 	return []string{"/bin/sh", "-c", line}
 }
 
-// environment is the user's, then /etc/environment, then the spec's.
+// environment is the user's, then /etc/environment, then what is told of the proxy, then the spec's.
 func environment(id string, spec holt.RunSpec, user account) []string {
 	vars := map[string]string{
 		"PATH": guestPath, "LANG": "C.UTF-8",
 		"HOME": user.Home, "USER": user.Name, "LOGNAME": user.Name, "SHELL": user.Shell,
 	}
-	if b, err := os.ReadFile("/etc/environment"); err == nil && len(b) <= maxSpec {
-		for line := range strings.Lines(string(b)) {
-			k, v, ok := strings.Cut(strings.TrimSpace(line), "=")
-			if k = strings.TrimPrefix(k, "export "); ok && k != "" && !strings.HasPrefix(k, "#") {
-				vars[k] = strings.Trim(v, `"'`)
-			}
-		}
+	_ = bundle("/", false) // the last one does
+	for _, file := range []string{"/etc/environment", "/" + proxyEnvironment} {
+		readVariables(vars, file)
 	}
 	for k, v := range spec.Env {
 		vars[string(k)] = string(v)
@@ -203,6 +199,20 @@ func environment(id string, spec holt.RunSpec, user account) []string {
 		env = append(env, k+"="+v)
 	}
 	return env
+}
+
+// readVariables adds the lines of a file in the form of /etc/environment to variables.
+func readVariables(vars map[string]string, file string) {
+	b, err := os.ReadFile(file)
+	if err != nil || len(b) > maxSpec {
+		return
+	}
+	for line := range strings.Lines(string(b)) {
+		k, v, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if k = strings.TrimPrefix(k, "export "); ok && k != "" && !strings.HasPrefix(k, "#") {
+			vars[k] = strings.Trim(v, `"'`)
+		}
+	}
 }
 
 // findProgram resolves a program's name in PATH as a shell would.

@@ -140,7 +140,7 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 		}
 	}
 	drawn, err := reseed(id.Entropy)
-	if err := errors.Join(err, setClock(id.Now), setNames("/etc", id)); err != nil {
+	if err := errors.Join(err, setClock(id.Now), setNames("/etc", id), setProxy("/", id.Proxy)); err != nil {
 		return nil, err
 	}
 	done, err := renew(ctx, "/", id)
@@ -162,6 +162,9 @@ func checkIdentity(id Identity) error {
 	}
 	if id.MachineID != "" && !machineIDRE.MatchString(id.MachineID) {
 		return holt.Errorf(holt.InvalidArgument, "%q cannot be a machine id", clip(id.MachineID))
+	}
+	if err := checkProxy(id.Proxy); err != nil {
+		return err
 	}
 	for _, h := range id.Hosts {
 		if !addressRE.MatchString(h.Address) || len(h.Names) == 0 {

@@ -36,7 +36,7 @@ func unitText(s holt.ServiceSpec) (string, error) {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by holt service add; holt service delete removes it.\n[Unit]\nDescription=%s\nStartLimitIntervalSec=0", s.Name)
-	line("\n[Service]\nType=exec\nEnvironmentFile=-/etc/environment")
+	line("\n[Service]\nType=exec\nEnvironmentFile=-/etc/environment\nEnvironmentFile=-/%s", proxyEnvironment)
 	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
 		line("Environment=%s", unitWord(string(k+"="+s.Env[k])))
 	}

@@ -10,41 +10,15 @@ import (
 // The exit statuses besides those of the guest's commands. They never change
 // meaning; docs/words.md and every help show them.
 const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitUsage       = 2
-	exitNotFound    = 3
-	exitConflict    = 4
-	exitUnavailable = 5
-	exitOutOfSpace  = 6
-	exitDenied      = 7
-	exitUnsupported = 8
-	exitRun         = 125 // holt computer run failed itself, not the guest's command
+	exitOK       = 0
+	exitFailure  = 1
+	exitUsage    = 2
+	exitConflict = 4
+	exitRun      = 125 // holt computer run failed itself, not the guest's command
 )
 
-// exitOf is the one table from codes to exit statuses.
-func exitOf(code holt.Code) int {
-	switch code {
-	case "":
-		return exitOK
-	case holt.InvalidArgument:
-		return exitUsage
-	case holt.NotFound:
-		return exitNotFound
-	case holt.AlreadyExists, holt.Conflict:
-		return exitConflict
-	case holt.Unavailable, holt.Timeout, holt.TooMany:
-		return exitUnavailable
-	case holt.OutOfSpace:
-		return exitOutOfSpace
-	case holt.Unauthenticated, holt.Denied:
-		return exitDenied
-	case holt.Unsupported:
-		return exitUnsupported
-	case holt.Corrupt, holt.Internal:
-	}
-	return exitFailure
-}
+// exitOf is holt's table from codes to exit statuses, see [holt.ExitStatus].
+func exitOf(code holt.Code) int { return holt.ExitStatus(code) }
 
 // exitHelp is what every help says about them.
 const exitHelp = `Exit status:

@@ -111,6 +111,7 @@ elsewhere end. It may reach what NAME may, unless told otherwise. holt workspace
 	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this moment, by name or id, or NAME@MOMENT")
 	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count what their names begin with")
 	cmd.Flags().IntVar(&spec.Count, "count", 1, "how many forks to make")
+	cmd.Flags().BoolVar(&spec.WithSecrets, "with-secrets", false, "give them the computer's host secrets (holt computer secret); without it they have none")
 	reach.add(a, cmd)
 	a.completeFlag(cmd, "at", a.momentNames)
 	a.jsonFlag(cmd)

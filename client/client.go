@@ -69,6 +69,7 @@ type Client struct {
 	Networks       Networks
 	Limits         Limits
 	Stats          Stats
+	Secrets        Secrets
 	Daemon         Daemon
 
 	http     *http.Client
@@ -112,7 +113,7 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Moments, c.Networks, c.Limits, c.Stats = Computers{c}, Moments{c}, Networks{c}, Limits{c}, Stats{c}
+	c.Computers, c.Moments, c.Networks, c.Limits, c.Stats, c.Secrets = Computers{c}, Moments{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
 	c.Ports, c.Services = Ports{c}, Services{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}

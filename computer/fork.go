@@ -87,7 +87,7 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 	work.SetLimit(forksAtOnce)
 	for i, name := range names {
 		work.Go(func() error {
-			made[i], errs[i] = s.forkOne(ctx, r, from, name, key, spec.Network)
+			made[i], errs[i] = s.forkOne(ctx, r, from, name, key, spec)
 			return nil
 		})
 	}
@@ -165,14 +165,14 @@ func (s forks) forkNames(ctx context.Context, r record, spec holt.ComputerForkSp
 }
 
 // forkOne makes one fork of a moment. One that does not come up as itself is undone.
-func (s forks) forkOne(ctx context.Context, parent record, from moment, name, key string, policy *holt.NetworkPolicy) (holt.ForkedComputer, error) {
+func (s forks) forkOne(ctx context.Context, parent record, from moment, name, key string, spec holt.ComputerForkSpec) (holt.ForkedComputer, error) {
 	r := &record{
 		Computer: holt.Computer{
 			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: s.cfg.Engine.Name(),
 			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: cmp.Or(from.DiskSizeMB, parent.DiskSizeMB), CreatedAt: time.Now().UTC(),
 			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Moment: from.ID}, IdleTimeout: parent.IdleTimeout,
 		},
-		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, moment: from.ID, call: key, network: policy,
+		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, moment: from.ID, call: key, network: spec.Network, withSecrets: spec.WithSecrets,
 	}
 	if from.disk != "" {
 		r.disk = holt.NewDiskID()

@@ -55,6 +55,7 @@ type live struct {
 	diskSizeMB int // MiB; 0 unless its disk is larger than the guest believes
 
 	greeted func(context.Context, agent.Identified) error // writes down what the guest is now; see [table.identify]
+	proxy   func(context.Context) (*agent.Proxy, error)   // what it is told of its proxy; nil: nothing
 	stood   bell                                          // the guest's processors stood still
 
 	ctx    context.Context
@@ -187,6 +188,9 @@ func (l *live) dialControl() (*agent.Client, error) {
 		err = l.keepTime(ctx, client, asked, h)
 	}
 	if err == nil {
+		if told := l.tellProxy(ctx, client); told != nil {
+			l.log.Warn("a guest is not told of its proxy", "computer", l.id, "err", told)
+		}
 		err = l.attendant.reconcile(ctx, client)
 	}
 	if err != nil {

@@ -169,6 +169,9 @@ func (c *Config) endNetwork(dir string) error {
 func (l *live) plug(ctx context.Context, s *Store, begun bool) error {
 	p, err := s.cfg.policy(ctx, l.id)
 	if err == nil {
+		err = s.cfg.writeSecrets(ctx, l.id)
+	}
+	if err == nil {
 		l.net, err = s.cfg.join(ctx, s.cfg.dir(l.id), p, begun, func(ctx context.Context) {
 			if begun || s.seats.live(l.id) == l { // else it has not been spoken to yet
 				l.cutOff(ctx)

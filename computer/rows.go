@@ -82,6 +82,7 @@ type record struct {
 	call        string              // idempotency key of the call that forked it
 	used        int64               // when it was last in use, roughly: nanoseconds since 1970; see [idling.remember]
 	network     *holt.NetworkPolicy // that it is made with; nil: its parent's, or the default
+	withSecrets bool                // it is made with its parent's
 	wish
 	kin
 	ungreeted bool // its guest goes on from a moment and believes that it is then; see [table.greet]
@@ -318,7 +319,7 @@ func (t table) erase(ctx context.Context, id holt.ComputerID, also ...func(*db.T
 		if err := tx.Exec(`UPDATE computer SET parent_was = coalesce((SELECT name FROM computer p WHERE p.id = ?1), '') WHERE parent = ?1`, id); err != nil {
 			return err
 		}
-		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`, `DELETE FROM identity WHERE computer = ?`, `DELETE FROM hold WHERE computer = ?`, `DELETE FROM network WHERE computer = ?`} {
+		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`, `DELETE FROM identity WHERE computer = ?`, `DELETE FROM hold WHERE computer = ?`, `DELETE FROM network WHERE computer = ?`, `DELETE FROM secret WHERE computer = ?`, `DELETE FROM authority WHERE computer = ?`} {
 			if err := tx.Exec(of, id); err != nil {
 				return err
 			}

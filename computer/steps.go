@@ -113,7 +113,10 @@ func (c *Config) taken(ctx context.Context, name string) bool {
 
 func (m *making) makeRow(ctx context.Context) error {
 	return m.s.table.insert(ctx, m.r, m.claim, func(name string) bool { return m.s.cfg.taken(ctx, name) }, func(tx *db.Tx) error {
-		if err := (networks{m.s}).begin(tx, m.r); err != nil || m.r.disk == "" {
+		if err := (networks{m.s}).begin(tx, m.r); err != nil {
+			return err
+		}
+		if err := m.s.Secrets().inherit(tx, m.r); err != nil || m.r.disk == "" {
 			return err
 		}
 		return m.s.disks.insert(tx, m.r.disk, m.under(), m.r.image)

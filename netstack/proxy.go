@@ -166,7 +166,8 @@ func (s *Stack) tunnel(w http.ResponseWriter, r *http.Request) {
 // intercept speaks TLS as the host that is meant, and passes requests on with its secrets.
 func (s *Stack) intercept(w http.ResponseWriter, r *http.Request, name string, port uint16) {
 	at := net.JoinHostPort(name, strconv.Itoa(int(port)))
-	if s.minter == nil {
+	ca := s.minter.Load()
+	if ca == nil {
 		http.Error(w, "holt: this computer's network has no CA to stand for "+name, http.StatusBadGateway)
 		return
 	}
@@ -175,7 +176,7 @@ func (s *Stack) intercept(w http.ResponseWriter, r *http.Request, name string, p
 		explain(w, r, &refusal{name: name})
 		return
 	}
-	certificate, err := s.minter.of(name)
+	certificate, err := ca.of(name)
 	if err != nil {
 		explain(w, r, err)
 		return

@@ -1,6 +1,7 @@
 package netstack
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -49,7 +50,7 @@ type Stack struct {
 	resolver *resolver
 	secrets  atomic.Pointer[Secrets]
 	internal http.Handler
-	minter   *minter // nil: no CA
+	minter   atomic.Pointer[minter] // nil: no CA
 	web      web
 	idle     time.Duration // after which a guest is asked whether it still knows of a connection
 	ctx      context.Context
@@ -60,7 +61,7 @@ type Stack struct {
 type Options struct {
 	Log       *slog.Logger
 	Upstreams []string // resolvers, as host:port; none: those of the host's resolv.conf(5)
-	// Internal answers at http://holt.internal/. Without it there is /ca.pem alone, the certificate of CA.
+	// Internal answers at http://holt.internal/, but for /ca.pem, the certificate of CA. Nil: there is nothing else.
 	Internal http.Handler
 	// CA signs, in the proxy, for hosts that have a secret ([NewCA]). Without it they are refused there.
 	CA tls.Certificate
@@ -142,6 +143,19 @@ func (s *Stack) SetPolicy(p *Policy) {
 
 // SetSecrets replaces the secrets that the proxy adds; what was begun with others goes on.
 func (s *Stack) SetSecrets(all *Secrets) { s.secrets.Store(all) }
+
+// SetCA replaces the CA; connections that were begun with another go on.
+func (s *Stack) SetCA(ca tls.Certificate) error {
+	if have := s.minter.Load(); have != nil && bytes.Equal(have.ca.Certificate[0], ca.Certificate[0]) {
+		return nil
+	}
+	m, err := newMinter(ca)
+	if err != nil {
+		return fmt.Errorf("read the CA: %w", err)
+	}
+	s.minter.Store(m)
+	return nil
+}
 
 // allows tells whether a flow may go on.
 func (s *Stack) allows(f *flow) bool {

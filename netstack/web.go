@@ -53,13 +53,10 @@ func (a *arrival) Close() error {
 type arrivalKey struct{}
 
 func (s *Stack) serveWeb(o Options) error {
-	if s.internal == nil {
-		s.internal = authority(o.CA.Certificate)
-	}
+	s.internal = s.withAuthority(o.Internal)
 	if len(o.CA.Certificate) > 0 {
-		var err error
-		if s.minter, err = newMinter(o.CA); err != nil {
-			return fmt.Errorf("read the CA: %w", err)
+		if err := s.SetCA(o.CA); err != nil {
+			return err
 		}
 	}
 	w := &s.web
@@ -138,15 +135,19 @@ func (s *Stack) own(to netip.AddrPort) http.Handler {
 	return nil
 }
 
-// authority answers with a CA's certificate, and nothing else.
-func authority(chain [][]byte) http.Handler {
+// withAuthority answers with the CA's certificate, and otherwise as next does.
+func (s *Stack) withAuthority(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/ca.pem" || len(chain) == 0 {
+		ca := s.minter.Load()
+		switch {
+		case r.URL.Path == "/ca.pem" && ca != nil:
+			w.Header().Set("Content-Type", "application/x-pem-file")
+			pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: ca.ca.Certificate[0]})
+		case r.URL.Path == "/ca.pem" || next == nil:
 			http.Error(w, "holt.internal has nothing there", http.StatusNotFound)
-			return
+		default:
+			next.ServeHTTP(w, r)
 		}
-		w.Header().Set("Content-Type", "application/x-pem-file")
-		pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: chain[0]})
 	})
 }
 

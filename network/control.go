@@ -20,6 +20,7 @@ const callLimit = 10 * time.Second
 type status struct {
 	Process machine.Process `json:"process"`
 	Machine machine.Process `json:"machine"` // that it serves
+	Secrets int             `json:"secrets"` // that its proxy adds
 }
 
 // control answers the daemon:
@@ -27,15 +28,15 @@ type status struct {
 //	GET /status     who it is, and whom it serves
 //	GET /attached   answers when it has the machine's end of the link
 //	GET /traffic    what went where
-//	POST /reload    reads the policy anew, and answers when it counts
+//	POST /reload    reads policy and secrets anew, and answers when they count
 func (p *process) control() http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, v any) { json.NewEncoder(w).Encode(v) }
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, status{p.self, p.machine}) })
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, p.status()) })
 	mux.HandleFunc("GET /attached", func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-p.attached:
-			answer(w, status{p.self, p.machine})
+			answer(w, p.status())
 		case <-r.Context().Done():
 		}
 	})
@@ -47,10 +48,12 @@ func (p *process) control() http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		answer(w, status{p.self, p.machine})
+		answer(w, p.status())
 	})
 	return mux
 }
+
+func (p *process) status() status { return status{p.self, p.machine, int(p.secrets.Load())} }
 
 // call asks the process in a machine's directory. The error is [machine.ErrGone] if nobody listens.
 func call(ctx context.Context, dir *machine.Dir, method, path string, into any) error {

@@ -10,6 +10,7 @@
 //	network-control.sock  of the process: HTTP, see control.go; 0600
 //	own.sock              of the daemon: HTTP, what the computer asks at http://holt.internal/; 0600
 //	network.json          the policy; replaced at once, so that a process that starts has it before the first frame
+//	network-secrets.json  what its proxy adds to requests, and its CA; 0600, not there without any
 //	network-traffic.json  what went where up to now, over all processes and machines of the directory
 //	network.log           what the process says; bounded
 //

@@ -70,23 +70,30 @@ func (n *Networks) Set(ctx context.Context, dir string, p holt.NetworkPolicy) er
 	return tell(ctx, dir)
 }
 
-// tell has the process of a machine read the policy. If there is none the next one does.
+// tell has the process of a machine read policy and secrets. If there is none the next one does.
 func tell(ctx context.Context, dir string) error {
+	_, err := reload(ctx, dir)
+	return err
+}
+
+// reload is tell, and returns what the process says of itself then; nil if there is none.
+func reload(ctx context.Context, dir string) (*status, error) {
 	d, err := machine.OpenDir(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer d.Close()
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	err = call(ctx, d, "POST", "/reload", &status{})
+	var is status
+	err = call(ctx, d, "POST", "/reload", &is)
 	if err == nil {
-		return nil
+		return &is, nil
 	}
 	if lock, free := takeLock(d); free == nil {
-		return lock.Close()
+		return nil, lock.Close()
 	}
-	return err
+	return nil, err
 }
 
 // Traffic returns what the machines in dir have sent and received, in the order of destinations.
@@ -184,6 +191,11 @@ func (n *Networks) start(d *machine.Dir, lock *os.File) (*machine.Handle, error)
 	cmd.Dir, cmd.ExtraFiles, cmd.Stderr, cmd.Stdout = "/", []*os.File{lock, control}, log, log
 	// What it does not need it does not get: a guest speaks to it.
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "GOGC=50", "GOTRACEBACK=single"}
+	for _, name := range []string{"SSL_CERT_FILE", "SSL_CERT_DIR"} { // whom the host trusts, its proxy does
+		if where := os.Getenv(name); where != "" {
+			cmd.Env = append(cmd.Env, name+"="+where)
+		}
+	}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the network's
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start network: %w", err)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holt/machine"
@@ -39,6 +40,7 @@ type process struct {
 	machine  machine.Process
 	stack    *netstack.Stack
 	traffic  totals
+	secrets  atomic.Int64  // how many it adds
 	attached chan struct{} // closed when the machine was there first
 	once     sync.Once
 }
@@ -141,7 +143,7 @@ func (p *process) keep(ctx context.Context) {
 	}
 }
 
-// reload reads the policy anew; what it does not permit any more is cut off.
+// reload reads policy and secrets anew; what is not permitted any more is cut off.
 func (p *process) reload() error {
 	s, err := readSettings(p.dir)
 	if err != nil {
@@ -152,7 +154,7 @@ func (p *process) reload() error {
 		return err
 	}
 	p.stack.SetPolicy(policy.WithReach(s.Reach))
-	return nil
+	return p.reloadSecrets()
 }
 
 // bounded is a log that has room for so much.

@@ -38,6 +38,7 @@ type Nouns struct {
 	Networks       Networks
 	Limits         Limits
 	Stats          Stats
+	Secrets        Secrets
 	Daemon         Daemon
 }
 

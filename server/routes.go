@@ -53,6 +53,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.moments(api)
 	s.networks(api)
 	s.stats(api)
+	s.secrets(api)
 	s.runs(api)
 	s.terminals(api)
 	s.ports(api)

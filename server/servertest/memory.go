@@ -56,6 +56,7 @@ type Memory struct {
 	schedules  *schedule.Store
 	policies   map[holt.ComputerID]holt.NetworkPolicy
 	limits     map[string]holt.Limit // by tenant
+	secrets    map[holt.ComputerID]map[string]holt.ComputerSecret
 }
 
 // answer is what a call with an idempotency key got.
@@ -77,6 +78,7 @@ func New(dir string) *Memory {
 		trees:      map[holt.WorkspaceID]*workspace.Workspace{},
 		answers:    map[string]answer{},
 		policies:   map[holt.ComputerID]holt.NetworkPolicy{},
+		secrets:    map[holt.ComputerID]map[string]holt.ComputerSecret{},
 	}
 }
 
@@ -86,7 +88,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, Daemon: daemon{m},
 	}
 }
 

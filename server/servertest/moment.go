@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -106,6 +107,9 @@ func (m *Memory) fork(c *holt.Computer, from holt.Moment, spec holt.ComputerFork
 		if err != nil {
 			out.Computers = append(out.Computers, holt.ForkedComputer{Name: name, Error: holt.AsError(err)})
 			continue
+		}
+		if spec.WithSecrets {
+			m.secrets[child.ID] = maps.Clone(m.secrets[c.ID])
 		}
 		if err := m.reach(child.ID, spec.Network, m.policies[c.ID]); err != nil {
 			return out, err

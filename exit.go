@@ -1,0 +1,26 @@
+package holt
+
+// ExitStatus is the one table from codes to exit statuses, of the command line and of the command in computers. They
+// never change meaning; docs/words.md shows them.
+func ExitStatus(code Code) int {
+	switch code {
+	case "":
+		return 0
+	case InvalidArgument:
+		return 2
+	case NotFound:
+		return 3
+	case AlreadyExists, Conflict:
+		return 4
+	case Unavailable, Timeout, TooMany:
+		return 5
+	case OutOfSpace:
+		return 6
+	case Unauthenticated, Denied:
+		return 7
+	case Unsupported:
+		return 8
+	case Corrupt, Internal:
+	}
+	return 1
+}
