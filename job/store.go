@@ -117,7 +117,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 // Close leaves all jobs as they are, for the next daemon, and waits for what is at work.
 func (s *Store) Close() {
-	s.cancel()
+	s.mu.Lock()
+	s.cancel() // no worker begins after this
+	s.mu.Unlock()
 	s.wg.Wait()
 }
 
@@ -218,7 +220,7 @@ func (s *Store) Cancel(ctx context.Context, id holt.JobID, _ string) (holt.Job, 
 	if err := s.table.mark(ctx, id, "cancelled"); err != nil {
 		return r.Job, err
 	}
-	s.stop(id)
+	s.stop(r)
 	return s.wait(ctx, id)
 }
 
