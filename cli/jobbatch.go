@@ -254,15 +254,25 @@ func (b *batch) one(ctx context.Context, l *batchLine) error {
 	if j, err = b.c.Jobs.Get(ctx, j.ID); err != nil {
 		return err
 	}
-	if j.Outputs != nil && j.Outputs.Kept {
-		err = b.results.outputs(ctx, b.c, l, j.ID)
-	} else {
-		err = os.RemoveAll(b.results.path(l.ID)) // what an earlier job of the line has left
-	}
-	if err != nil {
-		return located(err)
+	var odd oddOutputs
+	if err = b.results.outputs(ctx, b.c, l, j); errors.As(err, &odd) {
+		j = withoutOutputs(j, odd)
+	} else if err != nil {
+		return err
 	}
 	return b.end(l, j)
+}
+
+// withoutOutputs is a job whose outputs are not here: it has failed, and keeps them.
+func withoutOutputs(j holt.Job, why error) holt.Job {
+	j.State = holt.JobFailed
+	said := holt.AsError(why).Message
+	if o := j.Outputs; o != nil && o.Kept {
+		j.Outputs = &holt.JobOutputs{Files: o.Files, Bytes: o.Bytes}
+		said += " (they stay with the job for 24 hours)"
+	}
+	j.Error = holt.Errorf(holt.Internal, "its outputs cannot be here: %s", said)
+	return j
 }
 
 // begin makes the job of a line, unless an earlier call of this program has, whose job is there still.
