@@ -58,6 +58,9 @@ type batchLine struct {
 	MemoryMB   int                             `json:"memory_mb"`
 	DiskSizeMB int                             `json:"disk_size_mb"`
 	Collect    holt.OSString                   `json:"collect"`
+	Egress     holt.Egress                     `json:"egress"`
+	Allow      []string                        `json:"allow"`
+	SecretsOf  string                          `json:"secrets_of"`
 
 	hash string       // of the line's text
 	spec holt.JobSpec // with the defaults
@@ -128,7 +131,14 @@ func (l *batchLine) fill(dir string) error {
 	s.Run.Command, s.Run.Argv = l.Command, l.Argv
 	s.Run.User, s.Run.Cwd = cmp.Or(l.User, s.Run.User), cmp.Or(l.Cwd, s.Run.Cwd)
 	s.CPUs, s.MemoryMB, s.DiskSizeMB = cmp.Or(l.CPUs, s.CPUs), cmp.Or(l.MemoryMB, s.MemoryMB), cmp.Or(l.DiskSizeMB, s.DiskSizeMB)
-	s.Collect = cmp.Or(l.Collect, s.Collect)
+	s.Collect, s.SecretsOf = cmp.Or(l.Collect, s.Collect), cmp.Or(l.SecretsOf, s.SecretsOf)
+	if l.Egress != "" || l.Allow != nil {
+		var before holt.NetworkPolicy
+		if s.Network != nil {
+			before = *s.Network
+		}
+		s.Network = policyOver(before, l.Egress, l.Allow)
+	}
 	s.Run.Env = maps.Clone(s.Run.Env)
 	if s.Run.Env == nil {
 		s.Run.Env = l.Env

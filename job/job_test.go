@@ -30,6 +30,10 @@ type world struct {
 	tenant     string // of the last create
 }
 
+func (w *world) CheckFor(_ context.Context, spec holt.ComputerSpec) (holt.ComputerSpec, error) {
+	return computer.CheckComputer(spec)
+}
+
 func (w *world) CreateFor(ctx context.Context, id holt.JobID, spec holt.ComputerSpec) (holt.Computer, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
