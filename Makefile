@@ -6,8 +6,10 @@ CACHE    := $(CURDIR)/.cache
 GUEST    := cmd/holt/guest/holt-guest
 PACKAGES := ./...
 LDFLAGS  := -s -w
-# SQLite is C turned into Go: watched by the race detector it is ten times slower, and has no goroutines.
-RACE     := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0'
+# What computes and has no goroutines of ours is not watched by the race detector, which makes it ten times slower:
+# SQLite (C turned into Go), and the compression and hashes that all memory of a machine goes through.
+UNWATCHED := modernc.org github.com/klauspost/compress github.com/zeebo/blake3
+RACE      := -race $(foreach m,$(UNWATCHED),-gcflags='$(m)/...=-race=false -d=checkptr=0')
 
 export HOLT_TEST_CACHE := $(CACHE)
 export HOLT_IMAGE_DIR  ?= $(CACHE)/images
