@@ -69,7 +69,7 @@ func (w *world) ask(t *testing.T, m machine.Machine, request string) string {
 // It is 2 images; HOLT_SOAK=1: 100.
 func TestImageIsTheMemory(t *testing.T) {
 	const lowest, highest = 0xa0000, 0x100000 // between them is no memory
-	n := 2 // one before and one after it has grown
+	n := 2                                    // one before and one after it has grown
 	if os.Getenv("HOLT_SOAK") != "" {
 		n = 100
 	}
