@@ -139,7 +139,8 @@ func (v *vm) starves(greedy holt.RunID, limit int64) {
 	if run > hogLimit || call > time.Second {
 		t.Errorf("beside it a run took %v, a call %v", run, call)
 	}
-	if busy < 0.3 || now.OwnBytes == 0 || now.OwnBytes > limit || now.DiskBytes == 0 || now.IdleSince != nil {
+	// Ten times of what an idle one takes; how much it gets is the busy host's affair.
+	if busy < 0.1 || now.OwnBytes == 0 || now.OwnBytes > limit || now.DiskBytes == 0 || now.IdleSince != nil {
 		t.Errorf("it took %.1f processors: %+v", busy, now)
 	}
 	if got, err := v.Runs.Get(ctx, greedy); err != nil || got.State != holt.RunRunning {
