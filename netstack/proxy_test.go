@@ -60,6 +60,28 @@ func (g *guest) do(c *http.Client, method, address string, header ...string) (in
 	return a.StatusCode, a.Header, string(b)
 }
 
+// raw is all that is answered to a request to api.test through the proxy.
+func (g *guest) raw(roots *x509.CertPool, path string) string {
+	g.t.Helper()
+	conn, err := g.dial("10.0.2.2:3128")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	io.WriteString(conn, "CONNECT api.test:443 HTTP/1.1\r\n\r\n")
+	if a, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil); err != nil || a.StatusCode != 200 {
+		g.t.Fatalf("CONNECT: %v, %v", a, err)
+	}
+	c := tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: "api.test"})
+	io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n")
+	b, err := io.ReadAll(c)
+	if err != nil {
+		g.t.Errorf("%s: %v", path, err)
+	}
+	return string(b)
+}
+
 func (w *world) secrets(s *Stack, all ...holt.HostSecret) {
 	w.t.Helper()
 	parsed, err := ParseSecrets(all)
@@ -158,6 +180,10 @@ func TestSecretStays(t *testing.T) {
 	w.secrets(s, holt.HostSecret{Host: "api.test", Value: value})
 	if code, header, _ := g.do(c, "GET", "https://api.test/back"); code != 200 || header.Get("X-Back") != "Bearer ***" {
 		t.Errorf("a server that says it back: %d %v", code, header)
+	}
+	early, trailer := g.raw(trusting, "/early"), g.raw(trusting, "/trailer")
+	if strings.Contains(early+trailer, value) || !strings.Contains(early, "Link: Bearer ***") || !strings.Contains(trailer, "X-Announced: Bearer ***") || !strings.Contains(trailer, "X-Other: Bearer ***") {
+		t.Errorf("one that says it before its answer, or behind:\n%s\n%s", early, trailer)
 	}
 	for _, address := range []string{"https://api.test/", "http://api.test/"} {
 		if code, _, body := g.do(c, "TRACE", address); code != http.StatusMethodNotAllowed {
