@@ -39,7 +39,7 @@ func TestPackageHosts(t *testing.T) {
 		t.Error("with their defaults:", diff)
 	}
 	tools["npm"] = "http://npm.example:4873/\n"
-	tools["pip3"] = "  -i, --index-url <url>  Base URL (default http://****@10.1.2.4:3141/root/pypi/). This\n"
+	tools["pip3"] = "  -i, --index-url <url>  Base URL (default http://****@10.1.2.4:3141/root/main/). This\n"
 	env["https_proxy"], env["http_proxy"] = "http://10.1.2.3:3128", "http://127.0.0.1:3128"
 	want = []PackageHost{{"mirror.example", 8081}, {"10.1.2.3", 3128}, {"npm.example", 4873}, {"10.1.2.4", 3141}}
 	if diff := cmp.Diff(want, hosts()); diff != "" {

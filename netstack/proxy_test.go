@@ -262,6 +262,49 @@ func TestProxyStreams(t *testing.T) {
 	}
 }
 
+// TestHostTaken: of answers from one address, each by a request of HTTP, those end whose host is taken from the policy;
+// a connection that lives on is good for another request when what its name stood for is past.
+func TestHostTaken(t *testing.T) {
+	w, _, s, g, _ := proxyWorld(t)
+	if w == nil {
+		return
+	}
+	allow := func(all ...string) { w.policy(s, holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: all}) }
+	allow("api.test", "other.test")
+	answers := map[string]io.Reader{}
+	for _, host := range []string{"api.test", "other.test"} {
+		a, err := g.client(nil, false).Get("http://" + host + "/slow")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		answers[host] = a.Body
+		if _, err := io.ReadFull(a.Body, make([]byte, len("begun\n"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := g.client(nil, false)
+	if code, _, body := g.do(c, "GET", "http://api.test/"); code != 200 {
+		t.Fatal(body)
+	}
+	s.names.age(mostKept)
+	s.web.transport.CloseIdleConnections() // the server's end
+	allow("api.test")
+	if code, _, body := g.do(c, "GET", "http://api.test/"); code != 200 {
+		t.Errorf("another request: %d %s", code, body)
+	}
+	if _, err := answers["other.test"].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "deadline") {
+		t.Errorf("the answer of a host that was taken away: %v", err)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := answers["api.test"].Read(make([]byte, 1)); done <- err }()
+	select {
+	case err := <-done:
+		t.Errorf("the answer of one that is allowed: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
