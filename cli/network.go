@@ -77,7 +77,7 @@ is refused at once: a name is not known, a connection is reset.
 
 --traffic shows bytes and connections by destination since the computer was made.`,
 		Example: `  holt computer network einstein
-  holt computer network einstein --allow registry.npmjs.org --allow '*.debian.org:80'
+  holt computer network einstein --allow registry.example.com --allow '*.debian.org:80'
   holt computer network einstein --egress open --allow host.holt.internal:5432
   holt computer network einstein --egress off
   holt computer network einstein --traffic`,
