@@ -224,19 +224,24 @@ func (c *Config) writeSecrets(ctx context.Context, id holt.ComputerID) error {
 	return HostError(c.Networks.WriteSecrets(c.dir(id), all.given))
 }
 
-// proxyOf is what a computer's guest is told of its proxy; nil: nothing, it never had a secret.
+// proxyOf is what a computer's guest is told of its proxy; nil: nothing, it never was.
 func (c *Config) proxyOf(ctx context.Context, id holt.ComputerID) (*agent.Proxy, error) {
 	if !c.ownNetworks() {
 		return nil, nil
 	}
 	all, err := c.secretsOf(ctx, id)
-	switch {
-	case err != nil || all.given.Certificate == "":
+	if err != nil {
 		return nil, err
-	case len(all.shown) == 0:
-		return &agent.Proxy{}, nil
 	}
-	return &agent.Proxy{Certificate: all.given.Certificate}, nil
+	policy, given, err := c.policyOf(ctx, id)
+	if err != nil || !given && all.given.Certificate == "" {
+		return nil, err
+	}
+	p := &agent.Proxy{Refuses: policy.Egress != holt.EgressOpen}
+	if len(all.shown) > 0 {
+		p.Certificate = all.given.Certificate
+	}
+	return p, nil
 }
 
 // tellProxy tells a guest of its proxy as it is now.
