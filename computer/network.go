@@ -73,15 +73,6 @@ func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (h
 	return p, nil
 }
 
-// tellPolicy has a guest's programs learn what its policy means for them. The policy counts without that.
-func (l *live) tellPolicy(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, networkWait)
-	defer cancel()
-	if err := l.do(ctx, networkWait, true, l.tellProxy); err != nil {
-		l.log.Warn("a guest is not told of its proxy", "computer", l.id, "err", err)
-	}
-}
-
 // Traffic returns what a computer sent and received since it was made. Errors: NotFound, Unsupported.
 func (n *Networks) Traffic(ctx context.Context, ref string) (out holt.NetworkTraffic, err error) {
 	if err := n.s.cfg.hasNetworks(); err != nil {
