@@ -83,6 +83,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 	f.StringVar(&spec.Workspace, "workspace", "", "an existing workspace to mount (default: a new one with the computer's name)")
 	idleFlag(cmd, &spec.IdleTimeout, "pause it after this long without a use, as 2h; null: never (default: 15m)")
 	reach.add(a, cmd)
+	secretsOfFlag(a, cmd, &spec.SecretsOf)
 	a.jsonFlag(cmd)
 	a.completeFlag(cmd, "template", a.templateNames)
 	a.completeFlag(cmd, "workspace", a.workspaceNames)
