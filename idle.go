@@ -57,7 +57,12 @@ func (t IdleTimeout) String() string {
 	case t < 0:
 		return neverIdle
 	}
-	s := time.Duration(t).String()
+	return ShortDuration(time.Duration(t))
+}
+
+// ShortDuration is how a duration is shown: 2h, not 2h0m0s.
+func ShortDuration(d time.Duration) string {
+	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = s[:len(s)-2]
 	}

@@ -15,12 +15,16 @@ import (
 
 // Proxy is what programs are told of the proxy of their machine's network.
 type Proxy struct {
-	// Certificate of the CA by which it speaks as the hosts that it has secrets for, in PEM; "": nothing
-	// is told of it. What runs goes on to trust it.
+	// Certificate of the CA by which it speaks as the hosts that it has secrets for, in PEM; "": it has
+	// none. What runs goes on to trust it.
 	Certificate string `json:"certificate,omitempty"`
+	// Refuses: the network's policy refuses most of the internet. The proxy says so in words, at once, where a
+	// name that does not exist is asked for again and again. Programs are told of it, unless the machine has a proxy
+	// of its own in /etc/environment.
+	Refuses bool `json:"refuses,omitempty"`
 }
 
-// Files of a machine whose network's proxy has secrets. What is in /run goes with the machine's memory, and is
+// Files of a machine whose programs are told of the proxy. What is in /run goes with the machine's memory, and is
 // told anew in each session; the profile has login shells take it after /etc/environment.
 const (
 	proxyEnvironment = "run/holt/environment" // what /etc/environment has, for runs, terminals and services
@@ -29,7 +33,7 @@ const (
 	systemBundle     = "etc/ssl/certs/ca-certificates.crt"
 	proxyProfile     = "etc/profile.d/zz-holt-proxy.sh"
 
-	profileText = `# Made by holt: what sessions are told of the computer's proxy while it has secrets of hosts.
+	profileText = `# Made by holt: what sessions are told of the proxy of the computer's network.
 if [ -r /run/holt/environment ]; then
 	set -a
 	. /run/holt/environment
@@ -42,9 +46,9 @@ fi
 	maxBundle      = 16 << 20
 )
 
-// proxyLines are the variables that programs find the proxy and its CA by: curl and most others; Node; Python; Git;
-// Go, Ruby and all that asks OpenSSL; Cargo; Deno; the tools of AWS.
-func proxyLines() string {
+// proxyLines are the variables that programs find the proxy by, and its CA if it has one: curl and most others; Node;
+// Python; Git; Go, Ruby and all that asks OpenSSL; Cargo; Deno; the tools of AWS.
+func proxyLines(ca bool) string {
 	var b strings.Builder
 	for _, name := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
 		b.WriteString(name + "=" + proxyAddress + "\n")
@@ -52,10 +56,13 @@ func proxyLines() string {
 	for _, name := range []string{"no_proxy", "NO_PROXY"} {
 		b.WriteString(name + "=" + notProxied + "\n")
 	}
+	b.WriteString("NODE_USE_ENV_PROXY=1\n")
+	if !ca {
+		return b.String()
+	}
 	for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE"} {
 		b.WriteString(name + "=/" + proxyBundle + "\n")
 	}
-	b.WriteString("NODE_USE_ENV_PROXY=1\n")
 	return b.String()
 }
 
@@ -77,21 +84,22 @@ func setProxy(root string, p *Proxy) error {
 		return nil
 	}
 	at := func(name string) string { return filepath.Join(root, name) }
-	if p.Certificate == "" { // the certificates stay: what runs has their names
+	ca := p.Certificate != ""
+	if !ca && (!p.Refuses || proxied(root)) { // the certificates stay: what runs has their names
 		if err := os.Remove(at(proxyEnvironment)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("end telling of the proxy: %w", err)
 		}
 		return nil
 	}
-	err := os.MkdirAll(filepath.Dir(at(proxyCertificate)), 0o755)
-	if err == nil {
+	err := os.MkdirAll(filepath.Dir(at(proxyEnvironment)), 0o755)
+	if err == nil && ca {
 		err = replaceFile(at(proxyCertificate), p.Certificate)
 	}
-	if err == nil {
+	if err == nil && ca {
 		err = bundle(root, true)
 	}
 	if err == nil {
-		err = replaceFile(at(proxyEnvironment), proxyLines())
+		err = replaceFile(at(proxyEnvironment), proxyLines(ca))
 	}
 	if err == nil {
 		err = replaceFile(at(proxyProfile), profileText)
@@ -100,6 +108,18 @@ func setProxy(root string, p *Proxy) error {
 		return fmt.Errorf("tell of the proxy: %w", err)
 	}
 	return nil
+}
+
+// proxied tells whether a machine has a proxy of its own: the host's, or its recipe's.
+func proxied(root string) bool {
+	vars := map[string]string{}
+	readVariables(vars, filepath.Join(root, "etc/environment"))
+	for name, value := range vars {
+		if name = strings.ToLower(name); value != "" && (name == "http_proxy" || name == "https_proxy") {
+			return true
+		}
+	}
+	return false
 }
 
 var bundling sync.Mutex

@@ -32,7 +32,7 @@ func TestProxy(t *testing.T) {
 	if err := setProxy(root, &Proxy{}); err != nil || read(proxyEnvironment) != "" {
 		t.Errorf("told of no proxy: %v", err)
 	}
-	if err := setProxy(root, &Proxy{aCertificate}); err != nil || read(proxyBundle) != aCertificate {
+	if err := setProxy(root, &Proxy{Certificate: aCertificate}); err != nil || read(proxyBundle) != aCertificate {
 		t.Errorf("in a machine that trusts nobody: %v", err)
 	}
 	if err := os.WriteFile(at(systemBundle), []byte("others"), 0o644); err != nil {
@@ -53,11 +53,41 @@ func TestProxy(t *testing.T) {
 		t.Errorf("when there is none any more: %v", err)
 	}
 	for _, bad := range []string{"x", aCertificate + aCertificate, strings.ReplaceAll(aCertificate, "CERTIFICATE", "PRIVATE KEY"), aCertificate + strings.Repeat("\n", maxCertificate)} {
-		if err := checkIdentity(Identity{Proxy: &Proxy{bad}}); holt.CodeOf(err) != holt.InvalidArgument {
+		if err := checkIdentity(Identity{Proxy: &Proxy{Certificate: bad}}); holt.CodeOf(err) != holt.InvalidArgument {
 			t.Errorf("%.30q: %v", bad, err)
 		}
 	}
-	if err := checkIdentity(Identity{Proxy: &Proxy{aCertificate}}); err != nil {
+	if err := checkIdentity(Identity{Proxy: &Proxy{Certificate: aCertificate}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestProxyRefuses: programs of a machine whose network refuses most are told of the proxy, and to trust nobody
+// else; where the machine has a proxy of its own, of nothing.
+func TestProxyRefuses(t *testing.T) {
+	root := t.TempDir()
+	at := func(name string) string { return filepath.Join(root, name) }
+	if err := os.MkdirAll(filepath.Dir(at(proxyProfile)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	told := func() map[string]string {
+		vars := map[string]string{}
+		readVariables(vars, at(proxyEnvironment))
+		return vars
+	}
+	if err := setProxy(root, &Proxy{Refuses: true}); err != nil {
+		t.Fatal(err)
+	}
+	if vars := told(); vars["https_proxy"] != proxyAddress || vars["SSL_CERT_FILE"] != "" || vars["NO_PROXY"] != notProxied {
+		t.Errorf("told %v", vars)
+	}
+	if err := setProxy(root, &Proxy{Certificate: aCertificate, Refuses: true}); err != nil || told()["SSL_CERT_FILE"] == "" {
+		t.Errorf("with a secret: %v, told %v", err, told())
+	}
+	if err := os.WriteFile(at("etc/environment"), []byte("http_proxy=http://10.1.1.1:3128\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := setProxy(root, &Proxy{Refuses: true}); err != nil || len(told()) > 0 {
+		t.Errorf("with a proxy of its own: %v, told %v", err, told())
 	}
 }

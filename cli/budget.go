@@ -120,7 +120,9 @@ func budgetParts(b holt.Budget) (cpu, run, network string) {
 		}
 		return say(used) + " of " + say(limit)
 	}
-	ms := func(n int64) string { return fmt.Sprint((time.Duration(n) * time.Millisecond).Round(time.Second)) }
+	ms := func(n int64) string {
+		return holt.ShortDuration((time.Duration(n) * time.Millisecond).Round(time.Second))
+	}
 	return of(b.Used.CPUMS, b.CPUMS, ms), of(b.Used.RunMS, b.RunMS, ms), of(b.Used.NetworkBytes, b.NetworkBytes, size)
 }
 

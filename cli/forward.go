@@ -33,7 +33,7 @@ func (a *app) computerForward() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "forward NAME PORT[:LOCAL]…", Short: "Make ports of a computer reachable here",
 		Long: `Listens on this machine and carries each connection to a port of a computer, until it is
-interrupted. LOCAL is the port here; without it, the same number. PORT may be a unix socket of the computer
+interrupted. LOCAL is the port here; without it, the same number; 0: one that is free, which is printed. PORT may be a unix socket of the computer
 (an absolute path), and LOCAL one to be made here. The computer's network need not be on, and forks of
 a computer have the same ports without getting in each other's way.
 
@@ -42,6 +42,7 @@ daemon restarted, ends; this command goes on listening. Only this machine reache
 unless --address says otherwise.`,
 		Example: `  holt computer forward einstein 3000
   holt computer forward einstein 3000:8080 5432
+  holt computer forward einstein 3000:0 --json
   holt computer forward einstein /run/docker.sock:/tmp/einstein.sock   then: DOCKER_HOST=unix:///tmp/einstein.sock docker ps`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) >= 2 {
@@ -69,7 +70,7 @@ unless --address says otherwise.`,
 // forwarded is one port of a computer and where it is reached here.
 type forwarded struct {
 	to     holt.PortAddress
-	port   int    // here; 0: a socket
+	port   int    // here; 0: any, or a socket
 	socket string // here
 	at     net.Listener
 }
@@ -90,10 +91,13 @@ func parseForward(arg string) (p forwarded, err error) {
 		p.port = p.to.Port
 		return p, nil
 	}
+	if local == "0" { // the system chooses
+		return p, nil
+	}
 	here, err := holt.ParsePortAddress(local)
 	if err != nil {
 		return p, holt.Errorf(holt.InvalidArgument, "%q in %s is not a port to listen at here", local, arg).
-			WithHint("give a port of 1 to 65535, or the absolute path of a socket; leave it out for the same number")
+			WithHint("give a port of 1 to 65535, 0 for any, or the absolute path of a socket; leave it out for the same number")
 	}
 	p.port, p.socket = here.Port, string(here.Socket)
 	return p, nil

@@ -73,7 +73,9 @@ Whatever the policy, this machine's own addresses, private networks and a cloud'
 metadata addresses are out of reach unless --allow names their network or address: a
 name does not do. Where this machine itself gets packages from (its mirrors of Debian, npm
 and pip, and its proxy) counts as the internet, also at a private address. What is refused
-is refused at once: a name is not known, a connection is reset.
+is refused at once: a name is not known, a connection is reset. With --egress allow or off
+what begins in the computer is told of its proxy as well (HTTPS_PROXY), which answers 403
+and says why; npm, pip and git pass that on.
 
 --traffic shows bytes and connections by destination since the computer was made.`,
 		Example: `  holt computer network einstein

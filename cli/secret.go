@@ -136,6 +136,17 @@ func secretPlace(s holt.ComputerSecret) string {
 	return "it as Authorization: Bearer"
 }
 
+// secretHeader is the header that a secret stands in.
+func secretHeader(s holt.ComputerSecret) string {
+	switch {
+	case s.Header != "":
+		return visible(s.Header)
+	case s.Placeholder != "":
+		return "any"
+	}
+	return "Authorization: Bearer"
+}
+
 func (a *app) secretList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list NAME", Aliases: []string{"ls"}, Short: "List a computer's secrets of hosts, without their values", Args: exactly(1),
@@ -162,7 +173,7 @@ func (a *app) secretList() *cobra.Command {
 				if s.Plain {
 					plain = "yes"
 				}
-				rows[i] = []string{s.Name, s.Host, cmp.Or(visible(s.Header), "-"), cmp.Or(visible(s.Placeholder), "-"), plain, ago(s.SetAt)}
+				rows[i] = []string{s.Name, s.Host, secretHeader(s), cmp.Or(visible(s.Placeholder), "-"), plain, ago(s.SetAt)}
 			}
 			return printTable(a.Out, []string{"NAME", "HOST", "HEADER", "PLACEHOLDER", "PLAIN", "SET"}, rows)
 		},

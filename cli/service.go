@@ -135,6 +135,7 @@ func serviceState(s holt.Service) string {
 func (a *app) serviceList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list NAME", Aliases: []string{"ls"}, Short: "List the services of a computer, those of its template too", Args: exactly(1),
+		Long:              `Lists the services of a computer, those of its template too, as it tells. A paused or stopped one is woken first.`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()

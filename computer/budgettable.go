@@ -96,11 +96,11 @@ func overdrawn(b holt.Budget, name string) *holt.Error {
 	ref, what, flag := b.Computer, "", ""
 	switch {
 	case b.CPUMS > 0 && b.Used.CPUMS >= b.CPUMS:
-		what, flag = fmt.Sprintf("%s of %s of processor time", spanMS(b.Used.CPUMS), spanMS(b.CPUMS)), "--cpu-hours"
+		what, flag = fmt.Sprintf("%s of %s of processor time", spanMS(b.Used.CPUMS), spanMS(b.CPUMS)), "--cpu-hours N"
 	case b.RunMS > 0 && b.Used.RunMS >= b.RunMS:
-		what, flag = fmt.Sprintf("%s of %s of run time", spanMS(b.Used.RunMS), spanMS(b.RunMS)), "--run-time"
+		what, flag = fmt.Sprintf("%s of %s of run time", spanMS(b.Used.RunMS), spanMS(b.RunMS)), "--run-time DURATION"
 	default:
-		what, flag = fmt.Sprintf("%d of %d bytes of traffic", b.Used.NetworkBytes, b.NetworkBytes), "--network-mb"
+		what, flag = fmt.Sprintf("%d of %d bytes of traffic", b.Used.NetworkBytes, b.NetworkBytes), "--network-mb N"
 	}
 	e := holt.Errorf(holt.TooMany, "%s is exhausted: %s are used", of, what).
 		WithHint("raise it: holt computer budget %s %s; or --remove it", ref, flag)

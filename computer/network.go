@@ -67,6 +67,9 @@ func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (h
 		return p, HostError(err)
 	}
 	n.s.log.Info("network policy changed", "computer", r.ID, "name", r.Name, "egress", p.Egress)
+	if l := n.s.seats.live(r.ID); l != nil {
+		l.tellPolicy(ctx)
+	}
 	return p, nil
 }
 
@@ -109,19 +112,26 @@ func (c *Config) checkNetwork(p *holt.NetworkPolicy) error {
 }
 
 // policy returns what a computer may reach.
-func (c *Config) policy(ctx context.Context, id holt.ComputerID) (p holt.NetworkPolicy, err error) {
+func (c *Config) policy(ctx context.Context, id holt.ComputerID) (holt.NetworkPolicy, error) {
+	p, _, err := c.policyOf(ctx, id)
+	return p, err
+}
+
+// policyOf is policy; given tells whether anybody ever said what.
+func (c *Config) policyOf(ctx context.Context, id holt.ComputerID) (p holt.NetworkPolicy, given bool, err error) {
 	p = openNetwork
 	err = read(ctx, c.DB, func(tx *db.Tx) error {
-		text, found, err := textOf(tx, `SELECT policy FROM network WHERE computer = ?`, id)
-		if err != nil || !found {
+		var text string
+		text, given, err = textOf(tx, `SELECT policy FROM network WHERE computer = ?`, id)
+		if err != nil || !given {
 			return err
 		}
 		return json.Unmarshal([]byte(text), &p)
 	})
 	if err != nil {
-		return p, fmt.Errorf("read network policy: %w", err)
+		return p, given, fmt.Errorf("read network policy: %w", err)
 	}
-	return p, nil
+	return p, given, nil
 }
 
 // networks are the rows of table network.

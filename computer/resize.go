@@ -236,12 +236,12 @@ func (z *resizing) note() string {
 	if p := r.pending(); p != nil {
 		var what []string
 		if p.CPUs != 0 {
-			what = append(what, fmt.Sprintf("%d processors", p.CPUs))
+			what = append(what, fmt.Sprintf("cpus %d", p.CPUs))
 		}
 		if p.MemoryMB != 0 {
-			what = append(what, fmt.Sprintf("%d MiB of memory", p.MemoryMB))
+			what = append(what, fmt.Sprintf("memory %d MiB", p.MemoryMB))
 		}
-		say = append(say, fmt.Sprintf("%s at the next %s", strings.Join(what, " and "), p.When))
+		say = append(say, fmt.Sprintf("%s at the next %s", strings.Join(what, ", "), p.When))
 	}
 	switch {
 	case r.State == holt.ComputerStopped:
@@ -251,7 +251,7 @@ func (z *resizing) note() string {
 	case z.fault != nil:
 		say = append(say, "its guest does not use all of it: "+z.fault.Error())
 	case z.guest != nil && (z.guest.CPUs < r.CPUs || z.guest.MemoryMB < r.MemoryMB):
-		say = append(say, fmt.Sprintf("its guest uses %d processors and %d MiB of memory so far", z.guest.CPUs, z.guest.MemoryMB))
+		say = append(say, fmt.Sprintf("its guest uses cpus %d, memory %d MiB so far", z.guest.CPUs, z.guest.MemoryMB))
 	}
 	return strings.Join(say, "; ")
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"holt"
-	"holt/agent"
 	"holt/db"
 	"holt/machine"
 	"holt/network"
@@ -230,32 +229,4 @@ func (c *Config) writeSecrets(ctx context.Context, id holt.ComputerID) error {
 		return err
 	}
 	return HostError(c.Networks.WriteSecrets(c.dir(id), all.given))
-}
-
-// proxyOf is what a computer's guest is told of its proxy; nil: nothing, it never had a secret.
-func (c *Config) proxyOf(ctx context.Context, id holt.ComputerID) (*agent.Proxy, error) {
-	if !c.ownNetworks() {
-		return nil, nil
-	}
-	all, err := c.secretsOf(ctx, id)
-	switch {
-	case err != nil || all.given.Certificate == "":
-		return nil, err
-	case len(all.shown) == 0:
-		return &agent.Proxy{}, nil
-	}
-	return &agent.Proxy{Certificate: all.given.Certificate}, nil
-}
-
-// tellProxy tells a guest of its proxy as it is now.
-func (l *live) tellProxy(ctx context.Context, c *agent.Client) error {
-	if l.proxy == nil {
-		return nil
-	}
-	p, err := l.proxy(ctx)
-	if err != nil || p == nil {
-		return err
-	}
-	_, err = c.Configure(ctx, agent.Identity{Proxy: p})
-	return err
 }

@@ -159,7 +159,7 @@ func (d dimension) admit(r record, others []portion) error {
 		return nil
 	}
 	e := holt.Errorf(holt.TooMany, "the tenant %s may have %d %s and has %d%s; this takes %d more", tenant, d.limit, d.what, used, namesOf(by), d.is-d.was).
-		WithHint("%s, or raise the limit: holt limit set --tenant %s --%s", d.hint, tenant, d.flag)
+		WithHint("%s, or raise the limit: holt limit set --tenant %s --%s N", d.hint, tenant, d.flag)
 	e.Detail = holt.LimitReached{Tenant: tenant, Limit: strings.ReplaceAll(d.flag, "-", "_"), Max: d.limit, Used: used, Asked: d.is - d.was}
 	return e
 }

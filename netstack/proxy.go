@@ -163,7 +163,7 @@ func (s *Stack) tunnel(w http.ResponseWriter, r *http.Request) {
 	}
 	out, err := s.dialName(r.Context(), r.Host)
 	if err != nil {
-		explain(w, r, err)
+		explainTunnel(w, r, err)
 		return
 	}
 	in, err := hijack(w)
@@ -184,7 +184,7 @@ func (s *Stack) intercept(w http.ResponseWriter, r *http.Request, name string, p
 	}
 	if !s.policy.Load().name(name) {
 		s.count.refuse(name)
-		explain(w, r, &refusal{name: name})
+		explainTunnel(w, r, &refusal{name: name})
 		return
 	}
 	certificate, err := ca.of(name)

@@ -203,7 +203,7 @@ func TestSecretStays(t *testing.T) {
 	}
 	w.policy(s, holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"other.test"}})
 	c.CloseIdleConnections()
-	if code, _, body := g.do(c, "GET", "https://api.test/"); code != 0 || !strings.Contains(body, "Forbidden") {
+	if code, _, body := g.do(c, "GET", "https://api.test/"); code != 0 || !strings.Contains(body, notPermitted) {
 		t.Errorf("against the policy: %d %s", code, body)
 	}
 	w.policy(s, open)

@@ -260,7 +260,7 @@ func explain(w http.ResponseWriter, _ *http.Request, err error) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	fmt.Fprintf(w, "holt: %s\n", shorten(err.Error(), 600))
+	fmt.Fprint(w, said(err))
 }
 
 // refusal is a name that the policy does not permit.

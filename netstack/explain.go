@@ -1,0 +1,31 @@
+package netstack
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// notPermitted is the reason of a status: of an answer to CONNECT most clients show nothing else.
+const notPermitted = "Not allowed by this computer's network policy"
+
+// explainTunnel tells a guest why there is no tunnel for it.
+func explainTunnel(w http.ResponseWriter, r *http.Request, err error) {
+	var refused *refusal
+	if !errors.As(err, &refused) && !errors.Is(err, errNotAllowed) {
+		explain(w, r, err)
+		return
+	}
+	c, _, broken := http.NewResponseController(w).Hijack()
+	if broken != nil {
+		explain(w, r, err)
+		return
+	}
+	defer c.Close()
+	body := said(err)
+	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		http.StatusForbidden, notPermitted, len(body), body)
+}
+
+// said is an error in the body of an answer.
+func said(err error) string { return fmt.Sprintf("holt: %s\n", shorten(err.Error(), 600)) }
