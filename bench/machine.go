@@ -93,6 +93,8 @@ func bootSection(ctx context.Context, d *daemon) (*section, error) {
 	start := &figure{name: "cold boot: start → first command answered", unit: seconds}
 	share := &figure{name: "create from a template ÷ cold boot", unit: fraction, targets: []target{{cliColumn, "", 0.25}}}
 	remove := &figure{name: "delete of a stopped computer", unit: seconds}
+	larger := &figure{name: "create of another shape (2 processors, 2 GiB) → first command answered", unit: seconds}
+	largerShare := &figure{name: "create of another shape ÷ cold boot", unit: fraction}
 	for i := range d.b.boots {
 		name := fmt.Sprintf("boot-%d", i)
 		for _, step := range []struct {
@@ -105,6 +107,8 @@ func bootSection(ctx context.Context, d *daemon) (*section, error) {
 			{start, []string{"computer start " + name, "computer run " + name + " true"}},
 			{nil, []string{"computer stop " + name}},
 			{remove, []string{"computer delete --yes " + name}},
+			{larger, []string{"computer create --cpus 2 --memory-mb 2048 --name " + name + " --template " + d.b.template, "computer run " + name + " true"}},
+			{nil, []string{"computer delete --yes " + name}},
 		} {
 			began := time.Now()
 			for _, line := range step.lines {
@@ -125,11 +129,12 @@ func bootSection(ctx context.Context, d *daemon) (*section, error) {
 			}
 		}
 		share.add(cliColumn, create.samples[cliColumn][i]/start.samples[cliColumn][i])
+		largerShare.add(cliColumn, larger.samples[cliColumn][i]/start.samples[cliColumn][i])
 		d.b.say("create %d: %s s, boot: %s s", i, spread(create.samples[cliColumn][i:]), spread(start.samples[cliColumn][i:]))
 	}
 	return &section{
 		title: "Computers: life", about: fmt.Sprintf(machineAbout, d.b.template), columns: []string{cliColumn},
-		figures: []*figure{create, launch, start, share, stop, remove},
+		figures: []*figure{create, launch, start, share, larger, largerShare, stop, remove},
 		notes:   []string{"The prototype's agent answered after 3.5–7.3 s with systemd, 2.2–2.7 s with an init of its own."},
 	}, nil
 }

@@ -54,7 +54,7 @@ func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.
 	}
 	defer unlock()
 	m := &making{s: s, r: r, img: img, claim: claim}
-	steps := append(m.steps(), step{"settle", m.settle, nothing})
+	steps := append(m.steps(), step{"shape", m.enlarge, nothing}, step{"settle", m.settle, nothing})
 	if err := m.forward(ctx, "create", steps); err != nil {
 		if m.stuck != nil {
 			m.markFailed(ctx, m.stuck)

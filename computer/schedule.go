@@ -133,22 +133,36 @@ func (s Scheduled) launched(ctx context.Context, l *live, run holt.Run, spec hol
 // restLimit is how long a guest that is still at work by itself, as after its start, is waited for.
 const restLimit = 30 * time.Second
 
-// Rest pauses or stops a running computer, unless somebody uses it, or something in it goes on.
+// Rest pauses or stops a running computer, unless somebody uses it, or something in it goes on. One in which somebody has
+// left a terminal is paused where it would be stopped: a stop would end what is in that.
 func (s Scheduled) Rest(ctx context.Context, id holt.ComputerID, as holt.ComputerState) error {
 	for end := time.Now().Add(restLimit); time.Now().Before(end); backoff(ctx, 3) {
 		a, err := s.s.Awake(ctx, string(id))
 		if err != nil || a.State != holt.ComputerRunning || slices.ContainsFunc(a.Uses, outlasts) {
 			return err
 		}
-		if as == holt.ComputerStopped {
-			_, err := s.s.Stop(ctx, string(id), "")
+		if err := s.s.cfg.point("schedule/rest"); err != nil {
 			return err
 		}
-		if paused, err := s.s.Memory().PauseIfIdle(ctx, string(id), string(holt.UseSchedule)); paused || err != nil {
+		if rested, err := s.restAs(ctx, id, as); rested || err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// restAs pauses or stops a computer if nothing uses it now.
+func (s Scheduled) restAs(ctx context.Context, id holt.ComputerID, as holt.ComputerState) (bool, error) {
+	if as == holt.ComputerStopped {
+		stopped, err := s.s.StopIfIdle(ctx, string(id))
+		if stopped || err != nil {
+			return stopped, err
+		}
+		if open, err := s.s.terminals.open(ctx, id); !open || err != nil {
+			return false, err
+		}
+	}
+	return s.s.Memory().PauseIfIdle(ctx, string(id), string(holt.UseSchedule))
 }
 
 // outlasts says whether a use is more than what a guest does by itself for a while.

@@ -36,6 +36,7 @@ type making struct {
 
 	from   *moment          // what it goes on from; nil: its template's snapshot, or it boots
 	kept   string           // directory of that snapshot; "": it boots
+	of     template         // whose snapshot that is
 	source holt.WorkspaceID // of which its workspace is a fork; "": of none
 	before holt.DiskID      // the disk of a computer that is being resumed
 	stuck  error            // why undoing stopped half-way
@@ -188,7 +189,8 @@ func (m *making) makeDisk(ctx context.Context) error {
 	}
 	err := m.s.cfg.Images.Hold(ctx, m.r.image, dir)
 	if err == nil && m.from == nil {
-		m.kept, err = m.template().snapshot(ctx)
+		m.of = m.kin()
+		m.kept, err = m.of.snapshot(ctx)
 	}
 	if err != nil {
 		return err
@@ -338,10 +340,12 @@ func (m *making) killMachine(ctx context.Context) error {
 	return m.s.cfg.killIn(ctx, m.s.cfg.dir(m.r.ID))
 }
 
-// bootInstead takes back that the computer goes on from its template's snapshot, which
-// is removed: its disk is one that a boot begins with. Nothing of its machine runs.
+// bootInstead takes back that the computer goes on from its template's snapshot, which is removed
+// if why says what is wrong with it: its disk is one that a boot begins with. Nothing of its machine runs.
 func (m *making) bootInstead(ctx context.Context, why error) error {
-	m.template().drop(ctx, why)
+	if why != nil {
+		m.of.drop(ctx, why)
+	}
 	m.kept = ""
 	if err := os.Remove(m.s.disks.path(m.r.disk)); err != nil {
 		return fmt.Errorf("remove root disk: %w", err)

@@ -37,16 +37,20 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 	default:
 		return holt.Computer{}, inState(r)
 	}
+	err = s.halts(ctx, &r)
+	return s.shown(r), err
+}
+
+// halts stops a computer that runs or is stopping, whose lock is held.
+func (s *Store) halts(ctx context.Context, r *record) error {
 	r.State, r.Reason = holt.ComputerStopping, ""
-	if err := s.table.save(ctx, r); err != nil {
-		return holt.Computer{}, err
+	if err := s.table.save(ctx, *r); err != nil {
+		return err
 	}
 	if err := s.cfg.point("stop/halt"); err != nil {
-		return holt.Computer{}, err
+		return err
 	}
-	m := &making{s: s, r: &r}
-	err = m.finishStop(ctx)
-	return s.shown(r), err
+	return (&making{s: s, r: r}).finishStop(ctx)
 }
 
 // forget makes a paused computer a stopped one. Its disk is the one that

@@ -67,6 +67,12 @@ func (t terminalTable) of(ctx context.Context, id holt.ComputerID) ([]holt.Termi
 	return t.list(ctx, `WHERE computer = ? ORDER BY seq DESC LIMIT ?`, id, keptTerminals+openTerminals)
 }
 
+// open says whether any terminal of a computer is.
+func (t terminalTable) open(ctx context.Context, id holt.ComputerID) (bool, error) {
+	all, err := t.list(ctx, `WHERE computer = ? AND state = ? LIMIT 1`, id, holt.TerminalRunning)
+	return len(all) > 0, err
+}
+
 // insert puts a terminal on record, unless it is.
 func (t terminalTable) insert(ctx context.Context, one holt.Terminal, claim *Claim) error {
 	one.Spec.Env = nil // it may hold secrets, and only the guest needs it

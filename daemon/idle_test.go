@@ -18,6 +18,20 @@ import (
 // TestIdleRace: work that comes while its computer is being paused for being idle waits and wakes it; none is
 // lost, whichever instant it comes at. It is 5 rounds for each who works; HOLT_SOAK=1 makes it 200.
 func TestIdleRace(t *testing.T) {
+	racesRest(t, func(ctx context.Context, d *daemon.Daemon) (bool, error) {
+		return d.Computers().Memory().PauseIfIdle(ctx, "einstein", "test")
+	})
+}
+
+// TestStopRace is that of a computer that is stopped when nothing uses it, as after a schedule's run.
+func TestStopRace(t *testing.T) {
+	racesRest(t, func(ctx context.Context, d *daemon.Daemon) (bool, error) {
+		return d.Computers().StopIfIdle(ctx, "einstein")
+	})
+}
+
+// racesRest has a computer rest whenever nothing uses it, while others work in it.
+func racesRest(t *testing.T, rest func(context.Context, *daemon.Daemon) (bool, error)) {
 	rounds := 5
 	if os.Getenv("HOLT_SOAK") != "" {
 		rounds = 200
@@ -25,17 +39,17 @@ func TestIdleRace(t *testing.T) {
 	d := up(t, dozes(t, home(t)))
 	create(t, d, holt.ComputerSpec{Name: "einstein", IdleTimeout: holt.NeverIdle})
 	ctx, cancel := context.WithCancel(t.Context())
-	var pausing, working sync.WaitGroup
-	pauses := 0
-	pausing.Go(func() {
+	var resting, working sync.WaitGroup
+	rests := 0
+	resting.Go(func() {
 		for ctx.Err() == nil {
-			paused, err := d.Computers().Memory().PauseIfIdle(ctx, "einstein", "test")
+			done, err := rest(ctx, d)
 			if err != nil && ctx.Err() == nil {
-				t.Error("pause:", err)
+				t.Error("rest:", err)
 				return
 			}
-			if paused {
-				pauses++
+			if done {
+				rests++
 			}
 		}
 	})
@@ -60,16 +74,16 @@ func TestIdleRace(t *testing.T) {
 	}
 	working.Wait()
 	cancel()
-	pausing.Wait()
+	resting.Wait()
 	lines := succeeds(t, d, "einstein", "sort -n lines")
 	if n := strings.Count(lines, "\n"); n != rounds {
 		t.Errorf("%d lines were written by %d runs:\n%s", n, rounds, lines)
 	}
 	c, err := d.Computers().Get(t.Context(), "einstein")
-	if err != nil || pauses == 0 || c.WokenBy == "" || c.WakeMS == 0 {
-		t.Errorf("it was paused %d times, and woken by %q in %d ms, %v", pauses, c.WokenBy, c.WakeMS, err)
+	if err != nil || rests == 0 || c.WokenBy == "" || c.WakeMS == 0 {
+		t.Errorf("it rested %d times, and was woken by %q in %d ms, %v", rests, c.WokenBy, c.WakeMS, err)
 	}
-	t.Logf("counts: %d rounds each, %d pauses; the last wake, by %s, took %d ms", rounds, pauses, c.WokenBy, c.WakeMS)
+	t.Logf("counts: %d rounds each, it rested %d times; the last wake, by %s, took %d ms", rounds, rests, c.WokenBy, c.WakeMS)
 }
 
 func runsLine(ctx context.Context, d *daemon.Daemon, line string) error {

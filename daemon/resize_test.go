@@ -2,12 +2,14 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"holt"
+	"holt/daemon"
 )
 
 // TestResize: processors, memory and disk are added to a computer in which everything goes on: a counter, a
@@ -114,6 +116,75 @@ func TestResize(t *testing.T) {
 	v.remove("einstein")
 	v.nothingKept()
 	endAll(t, v.process)
+}
+
+// TestCreateLarger: a computer that is larger than its template's machine goes on from that and has its shape from the first
+// instant, and through pause and fork; one that is smaller boots.
+func TestCreateLarger(t *testing.T) {
+	v := &vm{t: t, dir: vmHome(t)}
+	images := ownImages(t)
+	v.again("")
+	ctx := t.Context()
+	boots := map[string]string{}
+	for name, spec := range map[string]holt.ComputerSpec{"common": {}, "larger": {CPUs: 3, MemoryMB: 1536}, "smaller": {MemoryMB: 640}} {
+		spec.Name = name
+		began := time.Now()
+		c, err := v.Computers.Create(ctx, spec, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.has(name, holt.ResizeSpec{CPUs: max(1, spec.CPUs), MemoryMB: c.MemoryMB, DiskSizeMB: c.DiskSizeMB}, nil)
+		boots[name] = v.says(name, boot)
+		t.Logf("%s: %v, of which %d ms from its machine's start on", name, time.Since(began).Round(time.Millisecond), c.BootMS)
+	}
+	if boots["larger"] != boots["common"] || boots["smaller"] == boots["common"] {
+		t.Errorf("they go on from %v", boots)
+	}
+	if made := snapshotsIn(t, images); len(made) != 2 { // of the common shape and the smaller
+		t.Errorf("snapshots of the template: %v", made)
+	}
+	c, err := v.Computers.Get(ctx, "larger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := holt.ResizeSpec{CPUs: 3, MemoryMB: 1536, DiskSizeMB: c.DiskSizeMB}
+	if _, err := v.Computers.Fork(ctx, "larger", holt.ComputerForkSpec{Name: "fork"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	v.has("fork", shape, nil)
+	if _, err := v.Computers.Pause(ctx, "larger", ""); err != nil {
+		t.Fatal(err)
+	}
+	v.has("larger", shape, nil)
+	if _, err := v.Computers.Stop(ctx, "larger", ""); err != nil {
+		t.Fatal(err)
+	}
+	v.has("larger", shape, nil)
+	for _, name := range []string{"fork", "larger", "common", "smaller"} {
+		v.remove(name)
+	}
+	endAll(t, v.process)
+}
+
+// A computer whose machine does not grow boots in its shape, and the snapshot that it went on from stays.
+func TestCreateLargerThatFails(t *testing.T) {
+	dir, images := vmHome(t), ownImages(t)
+	d := up(t, daemon.Config{
+		DataDir: dir, Engine: "qemu", ImageDir: images, GuestBinary: guest(t), Log: testLog(logWriter{t}), Network: []string{"/proc/self/exe", asNetwork},
+		Fail: func(point string) error {
+			if point == "create/grow" {
+				return errors.New("no room")
+			}
+			return nil
+		},
+	})
+	c := create(t, d, holt.ComputerSpec{Name: "bohr", CPUs: 2, MemoryMB: 1280})
+	if said := succeeds(t, d, "bohr", "nproc; [ $(sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo) -gt $((1120 << 10)) ] && echo enough"); said != "2\nenough\n" || c.Pending != nil {
+		t.Errorf("%+v: %q", c, said)
+	}
+	if made := snapshotsIn(t, images); len(made) != 1 {
+		t.Errorf("snapshots of the template: %v", made)
+	}
 }
 
 // has fails the test unless a computer has a shape, by its record and by its guest, and that is pending.

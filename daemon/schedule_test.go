@@ -1,9 +1,12 @@
 package daemon_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,6 +70,80 @@ func TestScheduleOfPaused(t *testing.T) {
 	if all, err := d.Nouns().Schedules.List(ctx, ""); err != nil || len(all) > 0 {
 		t.Errorf("schedules of computers that are gone: %+v %v", all, err)
 	}
+}
+
+// What begins in a computer that a schedule is about to have stopped again is not lost, neither before the computer is
+// taken hold of nor after. One in which a terminal was left is paused.
+func TestScheduleOfStopped(t *testing.T) {
+	ctx := t.Context()
+	cfg := dozes(t, home(t))
+	var d *daemon.Daemon
+	var at atomic.Value
+	done := make(chan error, 1)
+	at.Store("")
+	cfg.Fail = func(point string) error {
+		if !at.CompareAndSwap(point, "") {
+			return nil
+		}
+		go func() { done <- runsFor(ctx, d, "sleep 1") }()
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			a, err := d.Computers().Awake(ctx, "einstein")
+			if err != nil || slices.ContainsFunc(a.Uses, func(u holt.Use) bool { return u.Kind == holt.UseRun }) {
+				return err
+			}
+		}
+		return errors.New("no run begins")
+	}
+	d = up(t, cfg)
+	create(t, d, holt.ComputerSpec{Name: "einstein", IdleTimeout: holt.NeverIdle})
+	if _, err := d.Nouns().Schedules.Create(ctx, holt.ScheduleSpec{Computer: "einstein", Name: "nightly", Cron: "0 3 * * *", Spec: holt.RunSpec{Command: "true"}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	fires := func() {
+		t.Helper()
+		if _, err := d.Computers().Stop(ctx, "einstein", ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Nouns().Schedules.Run(ctx, "nightly", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fires()
+	rested(t, d, "einstein", holt.ComputerStopped)
+	for _, point := range []string{"schedule/rest", "stop/halt"} {
+		if point == "stop/halt" {
+			fires()
+			at.Store(point)
+		} else {
+			at.Store(point)
+			fires()
+		}
+		if err := <-done; err != nil {
+			t.Errorf("what begins at %s: %v", point, err)
+		}
+	}
+	fires()
+	if _, err := d.Computers().Terminals().Open(ctx, "einstein", holt.TerminalSpec{Name: "left", Command: "cat", User: "root"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	rested(t, d, "einstein", holt.ComputerPaused)
+	all, err := d.Computers().Terminals().List(ctx, "einstein")
+	if err != nil || len(all) == 0 || all[0].State != holt.TerminalRunning {
+		t.Errorf("%+v %v", all, err)
+	}
+}
+
+// runsFor is a run that has to end well.
+func runsFor(ctx context.Context, d *daemon.Daemon, command holt.OSString) error {
+	r, err := d.Computers().Runs().Start(ctx, "einstein", holt.RunSpec{Command: command, User: "root"}, "")
+	for err == nil && r.State == holt.RunRunning {
+		time.Sleep(20 * time.Millisecond)
+		r, err = d.Computers().Runs().Get(ctx, r.ID)
+	}
+	if err == nil && (r.State != holt.RunExited || r.ExitCode != 0) {
+		err = fmt.Errorf("%+v", r)
+	}
+	return err
 }
 
 // rested waits for a computer to rest.

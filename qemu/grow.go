@@ -131,6 +131,9 @@ func (g *guest) Shape(ctx context.Context) (machine.Shape, error) {
 }
 
 func (g *guest) shape(ctx context.Context) (machine.Shape, error) {
+	if err := g.sure(ctx); err != nil {
+		return machine.Shape{}, err
+	}
 	s := g.hardware.shape()
 	disk, err := g.root(ctx)
 	s.DiskMB = int(disk.Image.Size / mib)
@@ -144,10 +147,10 @@ func (g *guest) Grow(ctx context.Context, to machine.Shape) error {
 	err := g.growDisk(ctx, to.DiskMB)
 	if err == nil {
 		err = g.bounded(to, func() error {
-			if err := g.addMemory(ctx, to.MemoryMB); err != nil {
+			if err := g.sure(ctx); err != nil {
 				return err
 			}
-			return g.addProcessors(ctx, to.CPUs)
+			return g.add(ctx, to)
 		})
 	}
 	if g.isOver(err) {
@@ -166,6 +169,35 @@ func (g *guest) growDisk(ctx context.Context, sizeMB int) error {
 	if err != nil && strings.Contains(err.Error(), unix.ENOSPC.Error()) {
 		return fullDisk(filepath.Dir(g.Disk()), 0)
 	}
+	return err
+}
+
+// add adds what is missing. Of what failed, or was cut off, QEMU may have done all, or do it yet: it does one
+// command after the other, so what it says once it answers is what there is.
+func (g *guest) add(ctx context.Context, to machine.Shape) error {
+	err := g.addMemory(ctx, to.MemoryMB)
+	if err == nil {
+		err = g.addProcessors(ctx, to.CPUs)
+	}
+	if err == nil {
+		return nil
+	}
+	g.unsure = true
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.engine.wait)
+	defer cancel()
+	if lost := g.sure(late); lost != nil {
+		g.engine.log.Warn("it is not known what was added to a machine; it is asked again before it is needed", "machine", g.spec.ID, "err", lost)
+	}
+	return err
+}
+
+// sure asks QEMU what was added, if that is not known. taking is held.
+func (g *guest) sure(ctx context.Context) error {
+	if !g.unsure {
+		return nil
+	}
+	err := g.grown(ctx)
+	g.unsure = err != nil
 	return err
 }
 
@@ -189,7 +221,10 @@ func (g *guest) addMemory(ctx context.Context, toMB int) error {
 		g.monitor.do(context.WithoutCancel(ctx), "object-del", map[string]string{"id": block}, nil)
 		return err
 	}
-	hw.Memory, err = g.dimms(ctx)
+	all, err := g.dimms(ctx)
+	if err == nil {
+		hw.Memory = all
+	}
 	return err
 }
 
@@ -260,13 +295,15 @@ func (g *guest) dimms(ctx context.Context) ([]DIMM, error) {
 	return found, nil
 }
 
-// grown asks a machine that was started by another process what was added to it since.
-func (g *guest) grown(ctx context.Context) (err error) {
+// grown asks a machine what was added to it, as one that was started by another process.
+func (g *guest) grown(ctx context.Context) error {
 	hw := &g.hardware
 	if hw.MaxMemoryMB > 0 {
-		if hw.Memory, err = g.dimms(ctx); err != nil {
+		all, err := g.dimms(ctx)
+		if err != nil {
 			return err
 		}
+		hw.Memory = all
 	}
 	if hw.MaxCPUs == 0 {
 		return nil

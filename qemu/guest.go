@@ -29,6 +29,7 @@ type guest struct {
 	monitor *qmp
 
 	hardware Hardware               // what the guest sees; changed by Grow, which holds taking
+	unsure   bool                   // what was added may be more than hardware says, see [guest.sure]
 	disk     atomic.Pointer[string] // the root disk that it writes to; empty: none
 
 	taking  sync.Mutex      // held while a snapshot is taken, or something is added

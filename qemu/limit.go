@@ -42,8 +42,11 @@ func (g *guest) bound(s machine.Shape) {
 func (g *guest) bounded(to machine.Shape, grow func() error) error {
 	has := g.hardware.shape()
 	g.bound(machine.Shape{CPUs: max(has.CPUs, to.CPUs), MemoryMB: max(has.MemoryMB, to.MemoryMB)})
-	defer func() { g.bound(g.hardware.shape()) }()
-	return grow()
+	err := grow()
+	if !g.unsure { // or it may have more than is known
+		g.bound(g.hardware.shape())
+	}
+	return err
 }
 
 // unbound removes the group of a machine that has ended; while its network lives, that does.

@@ -267,7 +267,9 @@ func write(conn net.Conn, b []byte, file *os.File) error {
 		_, err := conn.Write(b)
 		return err
 	}
-	socket, ok := conn.(*net.UnixConn)
+	socket, ok := conn.(interface {
+		WriteMsgUnix(b, oob []byte, addr *net.UnixAddr) (n, oobn int, err error)
+	})
 	if !ok {
 		return errors.New("a file can be sent through a unix socket only")
 	}

@@ -43,6 +43,9 @@ func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machin
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.holding, cancel)()
+	if err := g.sure(ctx); err != nil {
+		return none, fmt.Errorf("ask what was added to the machine: %w", err)
+	}
 	s := &snapshot{guest: g, spec: spec, frozen: g.Disk()}
 	s.report.MemoryBytes = int64(g.hardware.shape().MemoryMB) * mib
 	if err := s.take(ctx); err != nil {

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -178,6 +177,9 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 	}
 	if !there {
 		return s.finish(ctx, f, holt.FiringFailed, "the schedule was deleted")
+	}
+	if r.broken != nil {
+		return s.finish(ctx, f, holt.FiringFailed, "the schedule cannot be read: "+reasonOf(r.broken))
 	}
 	run, err := s.wake(holt.WithActor(ctx, holt.Actor{Schedule: r.ID, Name: r.Name}), *f, r.Spec)
 	switch {
@@ -368,9 +370,13 @@ func (s *Store) takeOver(ctx context.Context) (open []holt.ScheduleID, err error
 			return err
 		}
 		for _, r := range all { // the rules of a time zone may be others now
+			if wrong := r.wrong(); wrong != nil {
+				s.skip(r.ID, wrong)
+				continue
+			}
 			table, err := Parse(r.Cron, r.TimeZone)
 			if err != nil {
-				return fmt.Errorf("schedule %s: %w", r.ID, err)
+				return err
 			}
 			if next := table.Next(r.after); !next.Equal(r.next) {
 				r.next = next

@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -46,7 +47,15 @@ func (s *Store) watch(ctx context.Context) {
 	}
 }
 
-// look fires what is due now, and says what is due next; zero: nothing.
+// skip says once of a schedule that cannot be read that it does not fire; all others do.
+func (s *Store) skip(id holt.ScheduleID, why error) {
+	if !s.skipped[id] {
+		s.skipped[id] = true
+		s.log.Error("a schedule cannot be read and does not fire; holt schedule update or delete mends that", "schedule", id, "err", why)
+	}
+}
+
+// look fires what is due now, and says what is due next; zero: nothing. What fails keeps nothing else from firing.
 func (s *Store) look(ctx context.Context) (next time.Time, err error) {
 	now := s.cfg.Now().UTC()
 	var due []record
@@ -57,15 +66,18 @@ func (s *Store) look(ctx context.Context) (next time.Time, err error) {
 	if err != nil {
 		return next, err
 	}
+	var failed error
 	for _, r := range due {
-		if err := s.fire(ctx, r.ID, now); err != nil {
-			return next, fmt.Errorf("fire schedule %s: %w", r.ID, err)
+		if wrong := r.wrong(); wrong != nil {
+			s.skip(r.ID, wrong)
+		} else if err := s.fire(ctx, r.ID, now); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("fire schedule %s: %w", r.ID, err))
 		}
 	}
-	err = s.read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT coalesce(min(next), 0) FROM schedule WHERE enabled AND next > 0`, nil, func(row *db.Row) error { next = timeOf(row.Int64(0)); return nil })
+	err = s.read(ctx, func(tx *db.Tx) error { // what is due and did not fire is looked at again in a while
+		return tx.Query(`SELECT coalesce(min(next), 0) FROM schedule WHERE enabled AND next > ?`, []any{nanos(now)}, func(row *db.Row) error { next = timeOf(row.Int64(0)); return nil })
 	})
-	return next, err
+	return next, errors.Join(failed, err)
 }
 
 // fire accounts for all due times of a schedule up to now.

@@ -54,6 +54,8 @@ type Store struct {
 	bell   chan struct{} // holds one when next times have changed
 	lanes  lanes
 	wakes  chan struct{} // holds one for each computer that is being woken
+
+	skipped map[holt.ScheduleID]bool // that cannot be read, and were said to be; Open's, then watch's
 }
 
 const (
@@ -74,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg.Now = time.Now
 	}
 	s := &Store{cfg: cfg, log: cfg.Log, bell: make(chan struct{}, 1), wakes: make(chan struct{}, wakesAtOnce)}
-	s.lanes.set = map[holt.ScheduleID]*lane{}
+	s.lanes.set, s.skipped = map[holt.ScheduleID]*lane{}, map[holt.ScheduleID]bool{}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	open, err := s.takeOver(ctx)
 	if err != nil {

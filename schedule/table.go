@@ -63,20 +63,30 @@ type record struct {
 	holt.Schedule // Spec with its environment
 	after         time.Time
 	next          time.Time // zero: never
+	broken        error     // why its command cannot be read
 }
 
 const recordColumns = `id, computer, name, cron, zone, missed, overlap, keep_awake, enabled, spec, created, after, next`
 
-func scanRecord(row *db.Row) (record, error) {
+func scanRecord(row *db.Row) record {
 	r := record{Schedule: holt.Schedule{
 		ID: holt.ScheduleID(row.Text(0)), ComputerID: holt.ComputerID(row.Text(1)), Name: row.Text(2), Cron: row.Text(3), TimeZone: row.Text(4),
 		Missed: holt.MissedPolicy(row.Text(5)), Overlap: holt.OverlapPolicy(row.Text(6)), KeepAwake: row.Int64(7) != 0, Enabled: row.Int64(8) != 0,
 		CreatedAt: timeOf(row.Int64(10)),
 	}, after: timeOf(row.Int64(11)), next: timeOf(row.Int64(12))}
 	if err := json.Unmarshal(row.Bytes(9), &r.Spec); err != nil {
-		return r, fmt.Errorf("decode schedule %s: %w", r.ID, err)
+		r.Spec, r.broken = holt.RunSpec{}, fmt.Errorf("decode command: %w", err)
 	}
-	return r, nil
+	return r
+}
+
+// wrong says why a schedule cannot be carried out as it is on record, as where its time zone is none any more; nil: it can.
+func (r record) wrong() error {
+	if r.broken != nil {
+		return r.broken
+	}
+	_, err := Parse(r.Cron, r.TimeZone)
+	return err
 }
 
 func timeOf(ns int64) time.Time {
@@ -107,9 +117,8 @@ func (r record) shown() holt.Schedule {
 // list returns the schedules that a condition selects.
 func list(tx *db.Tx, condition string, args ...any) (all []record, err error) {
 	err = tx.Query(`SELECT `+recordColumns+` FROM schedule `+condition, args, func(row *db.Row) error {
-		r, err := scanRecord(row)
-		all = append(all, r)
-		return err
+		all = append(all, scanRecord(row))
+		return nil
 	})
 	return all, err
 }

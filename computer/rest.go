@@ -1,0 +1,133 @@
+package computer
+
+import (
+	"context"
+
+	"holt"
+)
+
+// atRest has act end the machine of a running computer that nothing uses; act has its lock. It looks again once it
+// has that, and once whoever comes waits for it: false, if it is in use. now: whether it has been idle for its timeout or not.
+func (s idling) atRest(ctx context.Context, id holt.ComputerID, now bool, act func(*record, *live) (bool, error)) (bool, error) {
+	select {
+	case s.pauses <- struct{}{}:
+		defer func() { <-s.pauses }()
+	case <-ctx.Done():
+		return false, gone(ctx)
+	}
+	unlock, ok := s.seats.tryLock(id)
+	if !ok {
+		return false, nil // a verb is at work
+	}
+	defer unlock()
+	r, err := s.table.find(ctx, string(id))
+	l := s.seats.live(id)
+	if err != nil || r.State != holt.ComputerRunning || l == nil {
+		return false, err
+	}
+	if _, at := s.idle(r); !now && (s.never(r) != "" || s.uses.now().Before(at)) {
+		return false, nil
+	}
+	done, ok := s.uses.rest(id, true)
+	if !ok {
+		return false, nil
+	}
+	defer done()
+	if free, err := s.free(ctx, r, l); !free || err != nil {
+		return false, err
+	}
+	return act(&r, l)
+}
+
+// free says, at the last, whether nothing uses a computer that nobody can begin to use.
+func (s idling) free(ctx context.Context, r record, l *live) (bool, error) {
+	if s.seats.wanted(r.ID) {
+		return false, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, awakeLimit)
+	defer cancel()
+	l.busy.look(bounded)
+	in, err := s.inUse(ctx, r, l)
+	if err != nil {
+		return false, err
+	}
+	if len(in) > 0 {
+		s.uses.used(r.ID, in[0])
+		return false, nil
+	}
+	_, unknown := l.busy.is(s.patience(r))
+	return unknown == "", nil
+}
+
+// pause pauses a computer that nothing uses, see [idling.atRest].
+func (s idling) pause(ctx context.Context, id holt.ComputerID, by string, now bool) (bool, error) {
+	return s.atRest(ctx, id, now, func(r *record, l *live) (_ bool, err error) {
+		if *r, err = (memory(s)).canKeep(ctx, *r, l); err != nil {
+			return false, err
+		}
+		if err := s.cfg.point("idle/pause"); err != nil {
+			return false, err
+		}
+		_, err = memory(s).rests(ctx, r, l, by)
+		return err == nil, err
+	})
+}
+
+// looked returns a running computer whose guest was asked twice what works in it from now on: what it does now is what
+// counts, not what it was woken for. "": it does not run.
+func (s idling) looked(ctx context.Context, ref string) (holt.ComputerID, error) {
+	r, err := s.table.find(ctx, ref)
+	l := s.seats.live(r.ID)
+	if err != nil || r.State != holt.ComputerRunning || l == nil {
+		return "", err
+	}
+	l.busy.look(ctx)
+	if l.busy.rest(ctx); ctx.Err() != nil {
+		return "", gone(ctx)
+	}
+	return r.ID, nil
+}
+
+// PauseIfIdle pauses a running computer at once if nothing uses it now, whatever its idle timeout;
+// by says who asks. It returns false if something does, or if it does not run. For whoever woke it and is done:
+// its own use must have ended.
+//
+// Errors: NotFound, OutOfSpace, Unavailable.
+func (m *Memory) PauseIfIdle(ctx context.Context, ref, by string) (bool, error) {
+	ctx, leave, err := m.s.gate.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	s := idling{m.s}
+	if !s.cfg.Engine.Capabilities().MemorySnapshot {
+		_, err := s.table.find(ctx, ref)
+		return false, err
+	}
+	id, err := s.looked(ctx, ref)
+	if id == "" || err != nil {
+		return false, err
+	}
+	return s.pause(ctx, id, by, true)
+}
+
+// StopIfIdle is [Memory.PauseIfIdle] for a computer that was stopped before it was woken: it is stopped, unless somebody
+// has left a terminal in it, which would end. It goes on when its caller leaves.
+//
+// Errors: NotFound, Unavailable.
+func (s *Store) StopIfIdle(ctx context.Context, ref string) (bool, error) {
+	return detach(ctx, s.gate, func(ctx context.Context) (bool, error) {
+		i := idling{s}
+		id, err := i.looked(ctx, ref)
+		if id == "" || err != nil {
+			return false, err
+		}
+		return i.atRest(ctx, id, true, func(r *record, _ *live) (bool, error) {
+			if open, err := s.terminals.open(ctx, r.ID); open || err != nil {
+				return false, err
+			}
+			err := s.halts(ctx, r)
+			return err == nil, err
+		})
+	})
+}
