@@ -32,17 +32,19 @@ type Computer struct {
 	CPUs       int           `json:"cpus"`
 	MemoryMB   int           `json:"memory_mb" doc:"MiB"`
 	DiskSizeMB int           `json:"disk_size_mb" doc:"size of the root disk, MiB"`
-	Pending    *Pending      `json:"pending,omitempty" doc:"what of its shape is to change"`
-	Workspace  string        `json:"workspace" doc:"name of the workspace mounted at /home/agent"`
-	CreatedAt  time.Time     `json:"created_at"`
-	StartedAt  *time.Time    `json:"started_at,omitempty"`
-	BootMS     int64         `json:"boot_ms,omitempty" doc:"last start: from the machine's launch to the agent's first answer, milliseconds"`
-	Parent     *Origin       `json:"parent,omitempty" doc:"what it was forked from"`
-	Moment     MomentID      `json:"moment,omitempty" doc:"what it is paused at"`
-	LastMoment MomentID      `json:"last_moment,omitempty" doc:"its last moment, or the one that it was forked from or restored to"`
+	// WorkspaceSizeMB is of a workspace that goes with it.
+	WorkspaceSizeMB int        `json:"workspace_size_mb,omitempty" doc:"what the workspace that was made with it may hold, MiB; absent: as much as it likes, or it is one that was there"`
+	Pending         *Pending   `json:"pending,omitempty" doc:"what of its shape is to change"`
+	Workspace       string     `json:"workspace" doc:"name of the workspace mounted at /home/agent"`
+	CreatedAt       time.Time  `json:"created_at"`
+	StartedAt       *time.Time `json:"started_at,omitempty"`
+	BootMS          int64      `json:"boot_ms,omitempty" doc:"last start: from the machine's launch to the agent's first answer, milliseconds"`
+	Parent          *Origin    `json:"parent,omitempty" doc:"what it was forked from"`
+	Moment          MomentID   `json:"moment,omitempty" doc:"what it is paused at"`
+	LastMoment      MomentID   `json:"last_moment,omitempty" doc:"its last moment, or the one that it was forked from or restored to"`
 
 	IdleTimeout IdleTimeout `json:"idle_timeout" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never"`
-	PausedBy    string      `json:"paused_by,omitempty" doc:"who paused it: idle, or whoever asked for it"`
+	PausedBy    string      `json:"paused_by,omitempty" doc:"who paused it: idle, memory (another computer needed it), budget, limit, or whoever asked for it"`
 	WokenBy     string      `json:"woken_by,omitempty" doc:"what woke it last, as run: make test"`
 	WokenAt     *time.Time  `json:"woken_at,omitempty"`
 	WakeMS      int64       `json:"wake_ms,omitempty" doc:"how long that took: from the call that woke it until its agent answered, milliseconds"`
@@ -50,6 +52,9 @@ type Computer struct {
 	Tenant      string      `json:"tenant,omitempty" doc:"whose limits it counts for; a fork is its parent's"`
 	Budgets     []Budget    `json:"budgets,omitempty" doc:"that count what it uses: its own, and those of what it was forked from"`
 }
+
+// DefaultWorkspaceMB is what a computer's workspace may hold when nothing is asked for, MiB.
+const DefaultWorkspaceMB = 20480
 
 // ComputerSpec says what computer to create. Zero fields take the defaults.
 type ComputerSpec struct {
@@ -59,6 +64,8 @@ type ComputerSpec struct {
 	MemoryMB   int    `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
 	DiskSizeMB int    `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
 	Workspace  string `json:"workspace,omitempty" doc:"an existing workspace to mount; default: a new one with the computer's name"`
+	// WorkspaceSizeMB is of a new workspace only.
+	WorkspaceSizeMB int `json:"workspace_size_mb,omitempty" doc:"what its new workspace may hold, MiB; default: 20480. setQuota changes it, or takes it away"`
 
 	IdleTimeout IdleTimeout    `json:"idle_timeout,omitzero" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never; default: 15m"`
 	Network     *NetworkPolicy `json:"network,omitempty" doc:"what it may reach; default: the internet"`

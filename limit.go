@@ -1,5 +1,7 @@
 package holt
 
+import "errors"
+
 // DefaultTenant is whose everything is that nobody else's token made.
 const DefaultTenant = "default"
 
@@ -15,7 +17,7 @@ type Limit struct {
 	MaxComputers int       `json:"max_computers" doc:"whatever their state; 0: no limit"`
 	MaxRunning   int       `json:"max_running" doc:"that are neither paused nor stopped; 0: no limit"`
 	MaxMemoryMB  int64     `json:"max_memory_mb" doc:"of those that run, MiB; 0: no limit"`
-	MaxDiskMB    int64     `json:"max_disk_mb" doc:"sizes of all root disks, MiB; 0: no limit"`
+	MaxDiskMB    int64     `json:"max_disk_mb" doc:"sizes of all root disks and of the workspaces that were made with computers, MiB; 0: no limit"`
 	MaxRunMS     int64     `json:"max_run_ms" doc:"how long one may run without being paused or stopped, milliseconds; then it is paused; 0: no limit"`
 	Used         TenantUse `json:"used"`
 }
@@ -25,7 +27,7 @@ type TenantUse struct {
 	Computers int   `json:"computers"`
 	Running   int   `json:"running" doc:"that are neither paused nor stopped"`
 	MemoryMB  int64 `json:"memory_mb" doc:"of those that run, MiB"`
-	DiskMB    int64 `json:"disk_mb" doc:"sizes of all root disks, MiB"`
+	DiskMB    int64 `json:"disk_mb" doc:"sizes of all root disks and of the workspaces that were made with computers, MiB"`
 }
 
 // LimitReached is the detail of a [TooMany] error that a limit of a tenant is reached.
@@ -37,12 +39,30 @@ type LimitReached struct {
 	Asked  int64  `json:"asked" doc:"how much more"`
 }
 
+// NoMemory is the detail of a [TooMany] error that the host has no memory for a machine: what it asks for and what
+// it would take with that, what is left, and what one could ask for if nothing else ran.
+type NoMemory struct {
+	AskedMB int64 `json:"asked_mb"`
+	NeedMB  int64 `json:"need_mb"`
+	LeftMB  int64 `json:"left_mb"`
+	MostMB  int64 `json:"most_mb"`
+}
+
+// LacksMemory says whether an error is that the host has no memory for a machine.
+func LacksMemory(err error) (full NoMemory, ok bool) {
+	var e *Error
+	if errors.As(err, &e) {
+		full, ok = e.Detail.(NoMemory)
+	}
+	return full, ok
+}
+
 // LimitChange says what to change of a tenant's limits. What is absent stays as it is; 0 takes a limit away.
 type LimitChange struct {
 	MaxComputers *int   `json:"max_computers,omitempty" minimum:"0" doc:"whatever their state"`
 	MaxRunning   *int   `json:"max_running,omitempty" minimum:"0" doc:"that are neither paused nor stopped"`
 	MaxMemoryMB  *int64 `json:"max_memory_mb,omitempty" minimum:"0" doc:"of those that run, MiB"`
-	MaxDiskMB    *int64 `json:"max_disk_mb,omitempty" minimum:"0" doc:"sizes of all root disks, MiB"`
+	MaxDiskMB    *int64 `json:"max_disk_mb,omitempty" minimum:"0" doc:"sizes of all root disks and of the workspaces that were made with computers, MiB"`
 	MaxRunMS     *int64 `json:"max_run_ms,omitempty" minimum:"0" doc:"how long one may run without being paused or stopped, milliseconds"`
 }
 

@@ -16,7 +16,8 @@ func (a *app) limitCommand() *cobra.Command {
 
 // limitHelp says how limits count.
 const limitHelp = `A tenant is whose a token is; what is made without one is the tenant default's, and a fork is its
-parent's. Paused and stopped computers count as computers and for their disks, not as running ones nor for memory.`
+parent's. Paused and stopped computers count as computers and for their disks, not as running ones nor for memory.
+Disks are root disks, and workspaces that were made with computers.`
 
 func (a *app) limitSet() *cobra.Command {
 	var tenant string
@@ -71,7 +72,7 @@ is there already stays. One that has run for as long as --max-run-time in one go
 	f.IntVar(&computers, "max-computers", 0, "computers, whatever their state; 0: no limit")
 	f.IntVar(&running, "max-running", 0, "computers that are neither paused nor stopped; 0: no limit")
 	f.Int64Var(&memory, "max-memory-mb", 0, "memory of those, MiB; 0: no limit")
-	f.Int64Var(&disk, "max-disk-mb", 0, "sizes of all root disks, MiB; 0: no limit")
+	f.Int64Var(&disk, "max-disk-mb", 0, "sizes of all root disks and of computers' own workspaces, MiB; 0: no limit")
 	f.DurationVar(&run, "max-run-time", 0, "how long one may run without being paused or stopped, as 10h; 0: no limit")
 	a.jsonFlag(cmd)
 	return cmd
@@ -130,5 +131,5 @@ func (a *app) printLimits(all []holt.Limit, answer any) error {
 		rows[i] = []string{l.Tenant, of(int64(l.Used.Computers), int64(l.MaxComputers), number), of(int64(l.Used.Running), int64(l.MaxRunning), number),
 			of(l.Used.MemoryMB, l.MaxMemoryMB, mb), of(l.Used.DiskMB, l.MaxDiskMB, mb), run}
 	}
-	return printTable(a.Out, []string{"TENANT", "COMPUTERS", "RUNNING", "MEMORY", "ROOT DISKS", "RUN TIME"}, rows)
+	return printTable(a.Out, []string{"TENANT", "COMPUTERS", "RUNNING", "MEMORY", "DISKS", "RUN TIME"}, rows)
 }

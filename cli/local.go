@@ -54,6 +54,8 @@ type ServeOptions struct {
 	ArchiveCache int64  // most bytes of it kept on the local disk if it is elsewhere; below 0: none
 	MomentCache  int64  // most bytes that moments take which nobody asked for, and all that are in the archive; 0: an eighth of the disk
 
+	Overcommit float64 // how many times the host's memory may be promised to computers
+
 	Renew time.Duration // how long after its start templates are booted in the background whose snapshots are missing or out of date; 0: never
 }
 

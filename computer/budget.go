@@ -109,10 +109,12 @@ func (s budgeting) rest(ctx context.Context, r record, by string) {
 	}
 	defer s.meter.pausing.Delete(r.ID)
 	s.log.Warn("computer may not run any longer", "computer", r.ID, "name", r.Name, "by", by)
-	var err error
-	if s.cfg.Engine.Capabilities().MemorySnapshot {
+	err := s.cfg.point("budget/pause")
+	switch {
+	case err != nil:
+	case s.cfg.Engine.Capabilities().MemorySnapshot:
 		_, err = memory(s).pause(ctx, string(r.ID), by)
-	} else {
+	default:
 		err = s.end(ctx, r, by)
 	}
 	if err != nil && ctx.Err() == nil {

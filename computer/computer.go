@@ -18,9 +18,9 @@ import (
 type Workspaces interface {
 	// Find returns the id and name of a workspace; NotFound.
 	Find(ctx context.Context, ref string) (holt.WorkspaceID, string, error)
-	// Make makes an empty workspace of that id. It is no error if it was made
+	// Make makes an empty workspace of that id, bounded by a quota. It is no error if it was made
 	// before. AlreadyExists when another has the name.
-	Make(ctx context.Context, id holt.WorkspaceID, name string) error
+	Make(ctx context.Context, id holt.WorkspaceID, name string, quota holt.Quota) error
 	// Remove deletes it with its content; no error if there is none. Conflict
 	// while it is mounted on the host.
 	Remove(ctx context.Context, id holt.WorkspaceID) error
@@ -29,7 +29,7 @@ type Workspaces interface {
 	// Take opens it for the one computer that writes to it. Conflict when it is
 	// mounted read-write on the host.
 	Take(ctx context.Context, id holt.WorkspaceID) (ws *workspace.Workspace, release func(), err error)
-	// Fork makes a workspace of that id and name of what another was at a checkpoint.
+	// Fork makes a workspace of that id and name of what another was at a checkpoint, with that one's quota.
 	// mounts: that holds the mount of its guest, which goes on in it.
 	// AlreadyExists when another has the name.
 	Fork(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, checkpoint string, mounts bool) error
@@ -51,7 +51,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema], [BudgetSchema] and [SecretSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema], [BudgetSchema], [SecretSchema] and [SizeSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
@@ -76,10 +76,14 @@ type Config struct {
 	Writer func(context.Context) workspace.Writer
 	// Schedules go with their computers; nil: there are none.
 	Schedules Schedules
-	Keep      workspace.Keep           // which automatic checkpoints of their workspaces stay
-	Limits    Limits                   // zero fields take the engine's defaults
-	Log       *slog.Logger             // nil: slog.Default
-	Fail      func(point string) error // tests: called at each step; an error fails it there
+	Keep      workspace.Keep // which automatic checkpoints of their workspaces stay
+	Limits    Limits         // zero fields take the engine's defaults
+	// HostMemory is what memory the host has, and what programs can still have of it, bytes; nil: as the kernel says, if the
+	// engine's machines have memory of their own.
+	HostMemory func() (total, available int64)
+	Overcommit float64                  // how many times the memory that is available may be promised; 0: once
+	Log        *slog.Logger             // nil: slog.Default
+	Fail       func(point string) error // tests: called at each step; an error fails it there
 }
 
 // Store is the set of computers of one daemon.
@@ -105,7 +109,6 @@ type Store struct {
 	conns     conns         // to ports of computers
 	stuck     sync.Map      // of holt.ComputerID to *making: resumes that could not be undone
 	stacked   int           // stackedDisks, but in tests
-	memory    func() int64  // availableMemory, but in tests
 }
 
 // Open takes the computers of the control database over: those that run are
@@ -147,10 +150,11 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	v := vault{a: cfg.Archive, strip: stripBytes, dir: cfg.ArchiveDir, log: cfg.Log, fail: cfg.Fail, free: freeBytes}
 	runs := runTable{cfg.DB, cfg.Log, keptRuns()}
 	s := &Store{
-		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, conns: conns{set: map[holt.ComputerID]int{}}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks, memory: availableMemory,
+		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{d: cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
+		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, conns: conns{set: map[holt.ComputerID]int{}}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks,
 	}
 	s.meter.read, s.meter.look = s.reading, newBell()
+	s.table.room = newRoom(s)
 	s.outputs = outputs{table: runs, dir: s.cfg.dir, most: mostOutput, log: cfg.Log, point: s.cfg.point}
 	return s
 }

@@ -14,7 +14,7 @@ import (
 //
 // Errors: InvalidArgument (a bad name, shape, or a disk smaller than the
 // image), NotFound (template or workspace), AlreadyExists (the name),
-// Conflict (the workspace is in use), TooMany (see [admit]), OutOfSpace, Unavailable.
+// Conflict (the workspace is in use), TooMany (see [table.admit]), OutOfSpace, Unavailable.
 func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error) {
 	spec, err := s.cfg.check(spec)
 	if err != nil {
@@ -70,7 +70,7 @@ func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Imag
 	r := &record{
 		Computer: holt.Computer{
 			ID: holt.NewComputerID(), Name: spec.Name, Template: img.Template, State: holt.ComputerCreating,
-			Engine: s.cfg.Engine.Name(), CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB,
+			Engine: s.cfg.Engine.Name(), CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB, WorkspaceSizeMB: spec.WorkspaceSizeMB,
 			CreatedAt: time.Now().UTC(), IdleTimeout: spec.IdleTimeout, Tenant: holt.TenantOf(ctx),
 		},
 		image: img.Digest, network: spec.Network,

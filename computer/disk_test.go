@@ -33,7 +33,7 @@ func TestDisksThatAreNeededStay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all := table{d}
+	all := table{d: d}
 	computers := map[string]*record{}
 	for _, name := range []string{"left", "right"} {
 		r := &record{Computer: holt.Computer{ID: holt.NewComputerID(), Name: name}, workspaceID: holt.NewWorkspaceID(), disk: ids[name]}

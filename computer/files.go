@@ -247,7 +247,8 @@ func (f *Files) change(ctx context.Context, computer, what string, repeat bool, 
 	defer used()
 	mark, done := f.mark(ctx, l)
 	defer done()
-	return l.do(ctx, l.limits.Answer, repeat, func(ctx context.Context, c *agent.Client) error { return act(ctx, c.For(mark)) })
+	err = l.do(ctx, l.limits.Answer, repeat, func(ctx context.Context, c *agent.Client) error { return act(ctx, c.For(mark)) })
+	return f.noSpace(ctx, computer, err)
 }
 
 // mark begins an operation of the caller's in a guest; "": nobody's.
@@ -278,7 +279,8 @@ func (f *Files) streamChange(ctx context.Context, computer, what string, act fun
 	defer used()
 	mark, done := f.mark(ctx, l)
 	defer done()
-	return l.stream(ctx, func(ctx context.Context, c *agent.Client, dog *watchdog) error { return act(ctx, c.For(mark), dog) })
+	err = l.stream(ctx, func(ctx context.Context, c *agent.Client, dog *watchdog) error { return act(ctx, c.For(mark), dog) })
+	return f.noSpace(ctx, computer, err)
 }
 
 func (l *live) stream(ctx context.Context, act func(context.Context, *agent.Client, *watchdog) error) error {

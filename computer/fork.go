@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
+	"holt/db"
 )
 
 // forksAtOnce is how many forks of one call are made side by side.
@@ -24,7 +25,7 @@ type forks struct{ memory }
 // others from being made. It goes on when its caller leaves.
 //
 // Errors: NotFound, InvalidArgument, AlreadyExists, Conflict (it neither runs
-// nor is paused), Unsupported (by the engine), TooMany (see [admit]), OutOfSpace, Unavailable.
+// nor is paused), Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable.
 func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
@@ -74,6 +75,9 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 	defer unlock()
 	names, err := s.forkNames(ctx, r, spec, count)
 	if err == nil && l != nil {
+		err = s.mayFork(ctx, r, names[0])
+	}
+	if err == nil && l != nil {
 		from, err = s.take(ctx, &r, l, exposure{verb: "fork-moment", kind: holt.MomentFork})
 	}
 	if err != nil {
@@ -102,6 +106,19 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 	}
 	out.Computers = append(out.Computers, made...)
 	return out, nil
+}
+
+// mayFork refuses a fork that could not run: a computer does not stand still for that.
+func (s forks) mayFork(ctx context.Context, r record, name string) error {
+	fork := record{Computer: holt.Computer{Name: name, State: holt.ComputerCreating, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, WorkspaceSizeMB: r.WorkspaceSizeMB, Parent: &holt.Origin{ID: r.ID}}}
+	return s.withRoom(ctx, func() error {
+		return read(ctx, s.cfg.DB, func(tx *db.Tx) error {
+			if err := fork.belongs(tx); err != nil {
+				return err
+			}
+			return s.table.admit(tx, fork)
+		})
+	})
 }
 
 // discard removes a moment that was taken for forks of which none came to be.
@@ -169,7 +186,7 @@ func (s forks) forkOne(ctx context.Context, parent record, from moment, name, ke
 	r := &record{
 		Computer: holt.Computer{
 			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: s.cfg.Engine.Name(),
-			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: cmp.Or(from.DiskSizeMB, parent.DiskSizeMB), CreatedAt: time.Now().UTC(),
+			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: cmp.Or(from.DiskSizeMB, parent.DiskSizeMB), WorkspaceSizeMB: parent.WorkspaceSizeMB, CreatedAt: time.Now().UTC(),
 			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Moment: from.ID}, IdleTimeout: parent.IdleTimeout,
 		},
 		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, moment: from.ID, call: key, network: spec.Network, withSecrets: spec.WithSecrets,

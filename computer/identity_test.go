@@ -76,7 +76,7 @@ func TestKeysOfNewComputers(t *testing.T) {
 // nothing that it says is written down.
 func TestIdentify(t *testing.T) {
 	_, d := openKeys(t)
-	all := table{d}
+	all := table{d: d}
 	ids := map[string]holt.ComputerID{}
 	for _, name := range []string{"bohr", "curie", "einstein"} {
 		r := record{Computer: holt.Computer{ID: holt.NewComputerID(), Name: name, State: holt.ComputerRunning}, workspaceID: holt.NewWorkspaceID()}

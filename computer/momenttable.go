@@ -145,7 +145,7 @@ func (t momentTable) get(ctx context.Context, id holt.MomentID) (moment, error) 
 // find returns a ready moment by id, by a name that only one has, or as COMPUTER@MOMENT.
 func (t momentTable) find(ctx context.Context, ref string) (moment, error) {
 	if whose, at := holt.CutCheckpoint(ref); at != "" {
-		r, err := table{t.d}.find(ctx, whose)
+		r, err := table{d: t.d}.find(ctx, whose)
 		if err != nil {
 			return moment{}, err
 		}

@@ -27,7 +27,7 @@ func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, err
 //
 // Errors: NotFound, Conflict (it is neither paused nor running; its workspace is
 // mounted read-write on the host), Unsupported (what its memory needs is not
-// here), TooMany (see [admit]), OutOfSpace, Unavailable. It stays paused, unless its machine runs and
+// here), TooMany (see [table.admit]), OutOfSpace, Unavailable. It stays paused, unless its machine runs and
 // the guest does not answer.
 func (m *Memory) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
 	began := time.Now()
@@ -191,8 +191,14 @@ func (m *making) claimResume(ctx context.Context) error {
 	if m.from.disk != "" {
 		m.from.next = holt.NewDiskID()
 	}
-	err := writeSync(ctx, m.s.cfg.DB, func(tx *db.Tx) error {
-		if err := admit(tx, *m.r); err != nil {
+	err := m.s.withRoom(ctx, func() error { return m.writeResume(ctx) })
+	m.before, m.r.disk = m.r.disk, m.from.next
+	return err
+}
+
+func (m *making) writeResume(ctx context.Context) error {
+	return writeSync(ctx, m.s.cfg.DB, func(tx *db.Tx) error {
+		if err := m.s.table.admit(tx, *m.r); err != nil {
 			return err
 		}
 		if m.from.next != "" {
@@ -205,8 +211,6 @@ func (m *making) claimResume(ctx context.Context) error {
 		}
 		return m.s.table.update(tx, *m.r)
 	})
-	m.before, m.r.disk = m.r.disk, m.from.next
-	return err
 }
 
 // stayPaused undoes that.

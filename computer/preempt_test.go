@@ -48,7 +48,8 @@ func TestPreempted(t *testing.T) {
 		}
 		return foreground
 	}
-	store = newStore(ctx, Config{Engine: &engine, Images: images, Templates: t.TempDir(), Renew: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
+	_, d := openKeys(t)
+	store = newStore(ctx, Config{DB: d, Engine: &engine, Images: images, Templates: t.TempDir(), Renew: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
 	img, err := images.Get(ctx, "mine")
 	if err != nil {
 		t.Fatal(err)
@@ -58,10 +59,10 @@ func TestPreempted(t *testing.T) {
 		t.Fatal(err)
 	}
 	key = one.key()
-	looks, want := 0, int64(defaultMemoryMB+spareMB)<<20
-	store.memory = func() int64 { // enough at the third look
+	looks, want := 0, int64(defaultMemoryMB+1024)<<20
+	store.table.room.host = func() (int64, int64) { // enough at the third look
 		looks++
-		return want + int64(min(looks, 3)-3)
+		return 4096 << 20, want + int64(min(looks, 3)-3)
 	}
 	renewed := make(chan struct{})
 	go func() {

@@ -75,7 +75,7 @@ func maxCPUs() int { return min(max(runtime.NumCPU(), 8), mostCPUs) }
 // what it can as it goes on. It goes on when its caller leaves.
 //
 // Errors: NotFound, InvalidArgument (the shape; a smaller disk), Conflict (a verb left it half-way),
-// Unsupported (by the engine), TooMany (see [admit]), OutOfSpace, Unavailable; then the shape is what it was, but for what Get shows.
+// Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable; then the shape is what it was, but for what Get shows.
 func (m *Memory) Resize(ctx context.Context, ref string, spec holt.ResizeSpec, key string) (holt.ResizedComputer, error) {
 	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.ResizedComputer, error) {
 		return Once(ctx, m.s.cfg.Keys, Call[holt.ResizedComputer]{
@@ -158,7 +158,7 @@ func (z *resizing) ask(ctx context.Context) error {
 	z.r.want(cmp.Or(z.spec.CPUs, cpus), cmp.Or(z.spec.MemoryMB, memoryMB))
 	z.r.DiskSizeMB = max(z.r.DiskSizeMB, z.spec.DiskSizeMB)
 	z.r.growing = z.r.State != holt.ComputerStopped && z.s.cfg.Engine.Capabilities().Growing
-	return z.s.table.saveAdmitted(ctx, *z.r)
+	return z.s.withRoom(ctx, func() error { return z.s.table.saveAdmitted(ctx, *z.r) })
 }
 
 // unask takes it back. What the machine has got by now it keeps until it ends.

@@ -221,7 +221,7 @@ func (b *restoring) steps() []step {
 		{"disk", b.makeDisk, nothing},
 		{"workspace", b.branch, b.dropBranch},
 		{"present", b.keep, b.unkeep},
-		{"swap", b.swap, b.swapBack},
+		{"swap", func(ctx context.Context) error { return b.s.withRoom(ctx, func() error { return b.swap(ctx) }) }, b.swapBack},
 		{"go", b.resume, nothing}, // from here on there is nothing to undo
 	}
 }
@@ -396,7 +396,7 @@ func (b *restoring) swap(ctx context.Context) error {
 		if err := b.wentBack(tx, *b.from); err != nil {
 			return err
 		}
-		if err := admit(tx, then); err != nil {
+		if err := b.s.table.admit(tx, then); err != nil {
 			return err
 		}
 		return b.s.table.move(tx, then)

@@ -91,7 +91,7 @@ type record struct {
 
 const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
 	workspace, workspace_name, owned, created, started, boot_ms, disk, moment, parent, parent_moment, call,
-	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job, wish_cpus, wish_memory_mb, growing, tenant, lineage`
+	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job, wish_cpus, wish_memory_mb, growing, tenant, lineage, workspace_mb`
 
 func scanRecord(row *db.Row) record {
 	r := record{
@@ -99,7 +99,7 @@ func scanRecord(row *db.Row) record {
 			ID: holt.ComputerID(row.Text(0)), Name: row.Text(1), Template: row.Text(2),
 			State: holt.ComputerState(row.Text(4)), Reason: row.Text(5), Engine: row.Text(6),
 			CPUs: int(row.Int64(7)), MemoryMB: int(row.Int64(8)), DiskSizeMB: int(row.Int64(9)),
-			Workspace: row.Text(11), CreatedAt: time.Unix(0, row.Int64(13)).UTC(), BootMS: row.Int64(15), Job: holt.JobID(row.Text(30)), Tenant: row.Text(34),
+			Workspace: row.Text(11), CreatedAt: time.Unix(0, row.Int64(13)).UTC(), BootMS: row.Int64(15), Job: holt.JobID(row.Text(30)), Tenant: row.Text(34), WorkspaceSizeMB: int(row.Int64(36)),
 		},
 		image:       row.Text(3),
 		workspaceID: holt.WorkspaceID(row.Text(10)),
@@ -147,7 +147,10 @@ func (r record) imageRef() string {
 }
 
 // table is the table computer of the control database.
-type table struct{ d *db.DB }
+type table struct {
+	d    *db.DB
+	room *room // nil: no machine starts
+}
 
 // list returns the computers that a condition selects.
 func (t table) list(ctx context.Context, condition string, args ...any) ([]record, error) {
@@ -229,7 +232,7 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 		if err := r.belongs(tx); err != nil {
 			return err
 		}
-		if err := admit(tx, *r); err != nil {
+		if err := t.admit(tx, *r); err != nil {
 			return err
 		}
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
@@ -243,10 +246,10 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 			parent = *r.Parent
 		}
 		return tx.Exec(`INSERT INTO computer (id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb, workspace, workspace_name,
-			owned, created, started, boot_ms, disk, moment, parent, parent_moment, call, idle_ms, job, tenant, lineage) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+			owned, created, started, boot_ms, disk, moment, parent, parent_moment, call, idle_ms, job, tenant, lineage, workspace_mb) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 			r.ID, r.Name, r.Template, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB, r.DiskSizeMB,
 			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk,
-			r.moment, parent.ID, parent.Moment, r.call, idleMS(r.IdleTimeout), r.Job, r.Tenant, r.lineage)
+			r.moment, parent.ID, parent.Moment, r.call, idleMS(r.IdleTimeout), r.Job, r.Tenant, r.lineage, r.WorkspaceSizeMB)
 	})
 }
 
@@ -267,10 +270,10 @@ func (t table) saveBound(ctx context.Context, r record, claim *Claim) error {
 	})
 }
 
-// saveAdmitted is save of a computer that takes more than before, see [admit].
+// saveAdmitted is save of a computer that takes more than before, see [table.admit].
 func (t table) saveAdmitted(ctx context.Context, r record) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
-		if err := admit(tx, r); err != nil {
+		if err := t.admit(tx, r); err != nil {
 			return err
 		}
 		return t.update(tx, r)

@@ -7,10 +7,9 @@ import (
 	"regexp"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"holt"
 	"holt/image"
+	"holt/machine"
 )
 
 // What a computer gets when nothing is asked for, and what it can ask for.
@@ -87,6 +86,10 @@ func shape(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 		return spec, holt.Errorf(holt.InvalidArgument, "a root disk cannot have %d MiB", spec.DiskSizeMB).
 			WithHint("give a size from the template's own up to %d MiB; files that are larger belong in the workspace", mostDiskSize)
 	}
+	var err error
+	if spec.WorkspaceSizeMB, err = workspaceMB(spec); err != nil {
+		return spec, err
+	}
 	return spec, boundShape(spec.CPUs, spec.MemoryMB)
 }
 
@@ -109,11 +112,8 @@ func boundShape(cpus, memoryMB int) error {
 }
 
 func hostMemoryMB() int {
-	var si unix.Sysinfo_t
-	if err := unix.Sysinfo(&si); err != nil {
-		return 1 << 20 // cannot fail with a valid pointer
-	}
-	return max(leastMemory, int(uint64(si.Totalram)*uint64(si.Unit)>>20))
+	total, _ := machine.HostMemory()
+	return max(leastMemory, int(total/mib))
 }
 
 // pick returns the image for a template. An engine without root disks needs

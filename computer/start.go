@@ -19,7 +19,7 @@ import (
 // caller leaves.
 //
 // Errors: NotFound, Conflict (it is being deleted; its workspace is mounted
-// read-write on the host), TooMany (see [admit]), OutOfSpace, Unavailable.
+// read-write on the host), TooMany (see [table.admit]), OutOfSpace, Unavailable.
 func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
 	began := time.Now()
 	was, _ := s.table.find(ctx, ref)
@@ -63,7 +63,7 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 		return holt.Computer{}, err
 	}
 	r.State, r.Reason = holt.ComputerStarting, ""
-	if err := s.table.saveAdmitted(ctx, r); err != nil {
+	if err := s.withRoom(ctx, func() error { return s.table.saveAdmitted(ctx, r) }); err != nil {
 		return holt.Computer{}, err
 	}
 	if err := m.forward(ctx, "start", append(m.boot(), step{"settle", m.settle, nothing})); err != nil {

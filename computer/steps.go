@@ -113,6 +113,14 @@ func (c *Config) taken(ctx context.Context, name string) bool {
 }
 
 func (m *making) makeRow(ctx context.Context) error {
+	name, space := m.r.Name, m.r.Workspace
+	return m.s.withRoom(ctx, func() error {
+		m.r.Name, m.r.Workspace = name, space // it gets one when there is room
+		return m.insertRow(ctx)
+	})
+}
+
+func (m *making) insertRow(ctx context.Context) error {
 	return m.s.table.insert(ctx, m.r, m.claim, func(name string) bool { return m.s.cfg.taken(ctx, name) }, func(tx *db.Tx) error {
 		if err := (networks{m.s}).begin(tx, m.r); err != nil {
 			return err
@@ -152,7 +160,7 @@ func (m *making) makeWorkspace(ctx context.Context) error {
 	if m.source != "" {
 		return m.s.cfg.Workspaces.Fork(ctx, m.r.workspaceID, m.r.Workspace, m.source, m.from.checkpoint(), !m.from.Stopped)
 	}
-	return m.s.cfg.Workspaces.Make(ctx, m.r.workspaceID, m.r.Workspace)
+	return m.s.cfg.Workspaces.Make(ctx, m.r.workspaceID, m.r.Workspace, WorkspaceQuota(m.r.WorkspaceSizeMB))
 }
 
 // dropMoments removes the computer's moments: they need its workspace.

@@ -52,7 +52,7 @@ func nothingWith(*db.Tx) error { return nil }
 // Machines are taken over side by side, so many at once and no more.
 func TestTakeOverSideBySide(t *testing.T) {
 	keys, d := openKeys(t)
-	all := table{d}
+	all := table{d: d}
 	for i := range 2*atOnce - 1 {
 		r := record{Computer: holt.Computer{ID: holt.NewComputerID(), Name: fmt.Sprintf("c%d", i), State: holt.ComputerRunning}, workspaceID: holt.NewWorkspaceID()}
 		if err := all.insert(t.Context(), &r, nil, func(string) bool { return false }, nothingWith); err != nil {

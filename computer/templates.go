@@ -46,7 +46,7 @@ func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
 // for nothing: to be asked again is no harm.
 //
 // Errors: InvalidArgument (the shape), NotFound (the template), Unavailable when a service does not
-// come up, OutOfSpace, Unsupported by an engine whose machines cannot be kept.
+// come up, TooMany (the host has no memory for it), OutOfSpace, Unsupported by an engine whose machines cannot be kept.
 func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ string) (holt.Image, error) {
 	ctx, leave, err := t.s.gate.enter(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	if err != nil {
 		return holt.Image{}, err
 	}
-	_, _, err = one.keep(ctx, true)
+	err = t.s.withRoom(ctx, func() error { return one.boot(ctx) })
 	if ctx.Err() != nil {
 		return holt.Image{}, gone(ctx)
 	}
@@ -79,6 +79,19 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	return img.Image, nil
 }
 
+// boot has it booted and kept, unless it is; TooMany if the host has no memory for that.
+func (t template) boot(ctx context.Context) error {
+	if !t.s.cfg.Images.HasSnapshot(t.img.Digest, t.key()) {
+		leave, err := t.s.table.room.reserve(ctx, t.s.cfg.DB, "the template "+t.img.Template, t.r.MemoryMB, false)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	_, _, err := t.keep(ctx, true)
+	return err
+}
+
 // of is a template in a shape.
 func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
 	r := record{Computer: holt.Computer{CPUs: cmp.Or(shape.CPUs, defaultCPUs), MemoryMB: cmp.Or(shape.MemoryMB, defaultMemoryMB)}}
@@ -87,7 +100,7 @@ func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
 
 // tried records that nobody else needs to boot it, unless it was the host that kept it from booting.
 func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
-	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.Timeout || cutOff(err) {
+	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.TooMany || code == holt.Timeout || cutOff(err) {
 		return
 	}
 	if err := t.s.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
@@ -129,10 +142,12 @@ func (t *Templates) renewOne(ctx context.Context, one staleTemplate) (done bool)
 	if ctx.Err() != nil {
 		return true
 	}
-	if t.s.memory() < int64(one.r.MemoryMB+spareMB)<<20 {
-		t.s.log.Debug("a template is not booted for want of memory", "template", one.img.Template, "memory_mb", one.r.MemoryMB)
+	leave, err := t.s.table.room.reserve(ctx, t.s.cfg.DB, "the template "+one.img.Template, one.r.MemoryMB, true)
+	if err != nil {
+		t.s.log.Debug("a template is not booted yet", "template", one.img.Template, "memory_mb", one.r.MemoryMB, "err", err)
 		return false
 	}
+	defer leave()
 	dir, made, err := one.keep(ctx, false)
 	if ctx.Err() != nil || cutOff(err) {
 		return true
@@ -145,15 +160,6 @@ func (t *Templates) renewOne(ctx context.Context, one staleTemplate) (done bool)
 	}
 	t.tried(ctx, one.img, err)
 	return true
-}
-
-// spareMB is what of its memory the host keeps when a machine begins for which nobody waits.
-const spareMB = 256
-
-// availableMemory is what programs can still have of the host's memory, bytes.
-func availableMemory() int64 {
-	_, available := machine.HostMemory()
-	return available
 }
 
 // formerAge is by how much what was renewed counts as unused for longer: it goes before any other.

@@ -60,7 +60,7 @@ type portion struct {
 func (r *record) portion() portion {
 	_, wanted := r.wanted()
 	asleep := r.State == holt.ComputerPaused || r.State == holt.ComputerStopped || r.State == holt.ComputerFailed
-	return portion{r.Name, !asleep, int64(max(wanted, r.MemoryMB)), int64(r.DiskSizeMB)}
+	return portion{r.Name, !asleep, int64(max(wanted, r.MemoryMB)), int64(r.DiskSizeMB + r.WorkspaceSizeMB)}
 }
 
 // memoryMB is what it has of the memory.
@@ -73,7 +73,7 @@ func (s portion) memoryMB() int64 {
 
 // portions returns what the computers of a tenant have, but for one.
 func portions(tx *db.Tx, tenant string, but holt.ComputerID) (others []portion, of *portion, err error) {
-	err = tx.Query(`SELECT id, name, `+runsNow+`, max(memory_mb, wish_memory_mb), disk_mb FROM computer WHERE tenant = ? ORDER BY memory_mb DESC, name`,
+	err = tx.Query(`SELECT id, name, `+runsNow+`, max(memory_mb, wish_memory_mb), disk_mb + workspace_mb FROM computer WHERE tenant = ? ORDER BY memory_mb DESC, name`,
 		[]any{tenant}, func(row *db.Row) error {
 			one := portion{row.Text(1), row.Int64(2) != 0, row.Int64(3), row.Int64(4)}
 			if row.Text(0) == string(but) {
@@ -90,8 +90,8 @@ func portions(tx *db.Tx, tenant string, but holt.ComputerID) (others []portion, 
 // starts, resumes, forks, restores and resizes computers passes here and nowhere else. Only what it takes more than
 // before is looked at, so nothing that is there stops being allowed when a limit is lowered.
 //
-// Errors: TooMany, by a limit of its tenant or an exhausted budget.
-func admit(tx *db.Tx, r record) error {
+// Errors: TooMany, by a limit of its tenant, an exhausted budget, or for want of the host's memory (see [room]).
+func (t table) admit(tx *db.Tx, r record) error {
 	others, was, err := portions(tx, r.Tenant, r.ID)
 	if err != nil {
 		return err
@@ -123,11 +123,14 @@ func admit(tx *db.Tx, r record) error {
 		{"max-computers", "computers", "delete one", int64(limit.MaxComputers), one(was != nil), 1, func(portion) int64 { return 1 }},
 		{"max-running", "running computers", "pause or stop one", int64(limit.MaxRunning), one(before.running), one(is.running), func(s portion) int64 { return one(s.running) }},
 		{"max-memory-mb", "MiB of memory", "pause or stop one", limit.MaxMemoryMB, before.memoryMB(), is.memoryMB(), portion.memoryMB},
-		{"max-disk-mb", "MiB of root disks", "delete one", limit.MaxDiskMB, before.diskMB, is.diskMB, func(s portion) int64 { return s.diskMB }},
+		{"max-disk-mb", "MiB of disks", "delete one", limit.MaxDiskMB, before.diskMB, is.diskMB, func(s portion) int64 { return s.diskMB }},
 	} {
 		if err := d.admit(r, others); err != nil {
 			return err
 		}
+	}
+	if is.memoryMB() > before.memoryMB() {
+		return t.room.admit(tx, r)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func TestLimits(t *testing.T) {
 	bohr.State = holt.ComputerRunning
 	w.ok(w.table.saveAdmitted(ctx, bohr))
 	bohr.DiskSizeMB++
-	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of root disks and has 5096 (bohr, einstein)", "this takes 1 more")
+	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of disks and has 5096 (bohr, einstein)", "this takes 1 more")
 	_, err = w.makes(ctx, "curie", "", nil)
 	refused(err, "may have 1 computers and has 2")
 	// Of others' limits a tenant knows nothing; a fork is its parent's, whoever forks.
@@ -166,11 +166,11 @@ func TestLineage(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if d, err = db.Open(path, append(before, TenantSchema, BudgetSchema)); err != nil {
+	if d, err = db.Open(path, append(before, TenantSchema, BudgetSchema, SecretSchema, SizeSchema)); err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	all, err := table{d}.all(t.Context())
+	all, err := table{d: d}.all(t.Context())
 	if err != nil || len(all) != 4 {
 		t.Fatal(all, err)
 	}

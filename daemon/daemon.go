@@ -50,6 +50,11 @@ type Config struct {
 	// that is a machine's network. None: machines have a network device, and nobody at its other end.
 	Network []string
 
+	// HostMemory is what memory the host has, and what programs can still have of it, bytes; nil: as the kernel says, if
+	// the engine's machines have memory of their own.
+	HostMemory func() (total, available int64)
+	Overcommit float64 // how many times the memory that is available may be promised; 0: once
+
 	Limits computer.Limits                     // zero fields take the engine's defaults
 	Wrap   func(machine.Engine) machine.Engine // tests: what runs machines instead
 	Fail   func(point string) error            // tests: called at each step of creating and deleting, packing and collecting
@@ -152,7 +157,7 @@ func (d *Daemon) openComputers(ctx context.Context) (err error) {
 		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Disks: filepath.Join(d.cfg.DataDir, "disks"),
 		Moments: filepath.Join(d.cfg.DataDir, "moments"), MomentCache: d.cfg.MomentCache, Archive: d.archive.Archive, ArchiveDir: d.archive.place, Templates: filepath.Join(d.cfg.DataDir, "templates"),
 		Engine: d.engine, Images: d.images, Networks: d.networks(),
-		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Schedules: schedule.Belongings{DB: d.db}, Keep: d.cfg.Keep, Renew: d.cfg.Renew, Limits: d.cfg.Limits, Log: d.log, Fail: d.cfg.Fail,
+		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Schedules: schedule.Belongings{DB: d.db}, Keep: d.cfg.Keep, Renew: d.cfg.Renew, Limits: d.cfg.Limits, HostMemory: d.cfg.HostMemory, Overcommit: d.cfg.Overcommit, Log: d.log, Fail: d.cfg.Fail,
 	})
 	if err == nil {
 		d.workspaces.setComputers(d.computers)

@@ -40,7 +40,7 @@ func ended(t *testing.T, what string, done <-chan error) error {
 func TestDeleteEndsUses(t *testing.T) {
 	w := lonely(t)
 	for _, name := range []string{"one", "other"} {
-		if err := w.Make(t.Context(), holt.NewWorkspaceID(), name); err != nil {
+		if err := (guestSpaces{w}).Make(t.Context(), holt.NewWorkspaceID(), name, holt.Quota{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestDeleteEndsFork(t *testing.T) {
 		return nil
 	}
 	id := holt.NewWorkspaceID()
-	if err := w.Make(t.Context(), id, "one"); err != nil {
+	if err := (guestSpaces{w}).Make(t.Context(), id, "one", holt.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	forked, deleted := make(chan error, 1), make(chan error, 1)
@@ -120,7 +120,7 @@ func TestDeleteEndsFork(t *testing.T) {
 func TestMergeSaysNames(t *testing.T) {
 	w := lonely(t)
 	id := holt.NewWorkspaceID()
-	if err := w.Make(t.Context(), id, "one"); err != nil {
+	if err := (guestSpaces{w}).Make(t.Context(), id, "one", holt.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	out, err := w.Fork(t.Context(), string(id), holt.ForkSpec{Name: "two"}, "")

@@ -46,7 +46,7 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (
 	for _, name := range names {
 		one := holt.ForkedWorkspace{Name: name}
 		id := holt.NewWorkspaceID()
-		at, err := w.forkOne(ctx, r, ws, id, workspace.ForkOptions{At: spec.At, Child: name})
+		at, err := w.forkOne(ctx, r, ws, id, workspace.ForkOptions{At: spec.At, Child: name}, holt.Quota{})
 		err = e.reason(err)
 		if err == nil {
 			spec.At = at // the others are of the same
@@ -88,7 +88,7 @@ func (w *Workspaces) forkNames(ctx context.Context, parent string, spec holt.For
 
 // forkOne makes one, and returns how its checkpoint is called for the next. One without a
 // name stays half-made until it gets one; see [guestSpaces.Swap].
-func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Workspace, id holt.WorkspaceID, opt workspace.ForkOptions) (string, error) {
+func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Workspace, id holt.WorkspaceID, opt workspace.ForkOptions, quota holt.Quota) (string, error) {
 	name, state := opt.Child, "ready"
 	if name == "" {
 		name, state = string(id), "creating" // no name holds an underscore
@@ -97,7 +97,8 @@ func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Work
 		if err := vacant(tx, name, "choose another name"); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO workspace (id, name, state, created, parent) VALUES (?, ?, 'creating', ?, ?)`, id, name, time.Now().UnixNano(), parent.id)
+		return tx.Exec(`INSERT INTO workspace (id, name, state, created, parent, max_bytes, max_files) VALUES (?, ?, 'creating', ?, ?, ?, ?)`,
+			id, name, time.Now().UnixNano(), parent.id, quota.Bytes, quota.Files)
 	})
 	if err != nil {
 		return "", err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/computer"
 	"holt/job"
 	"holt/workspace"
 )
@@ -36,7 +37,7 @@ func (f jobSpaces) Find(ctx context.Context, ref string) (holt.WorkspaceID, erro
 
 func (f jobSpaces) Make(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, at string) error {
 	if from == "" {
-		return f.Workspaces.Make(ctx, id, name)
+		return guestSpaces(f).Make(ctx, id, name, computer.WorkspaceQuota(0))
 	}
 	if _, err := f.table.find(ctx, string(id)); err == nil {
 		return nil
@@ -44,7 +45,11 @@ func (f jobSpaces) Make(ctx context.Context, id holt.WorkspaceID, name string, f
 	if at == "" || at == holt.Live {
 		f.History().flush(ctx, string(from))
 	}
-	return guestSpaces(f).forkAt(ctx, id, from, workspace.ForkOptions{At: at, Child: name})
+	return guestSpaces(f).forkAt(ctx, id, from, workspace.ForkOptions{At: at, Child: name}, func(_ row, ws *workspace.Workspace) holt.Quota {
+		q := computer.WorkspaceQuota(0)
+		bytes, files := ws.Stored() // what it begins with does not count
+		return holt.Quota{Bytes: q.Bytes + bytes, Files: q.Files + files}
+	})
 }
 
 func (f jobSpaces) Mkdir(ctx context.Context, id holt.WorkspaceID, path string) error {

@@ -13,18 +13,27 @@ import (
 // guestSpaces are the workspaces as computers need them.
 type guestSpaces struct{ *Workspaces }
 
+// Make makes an empty workspace for a computer; see [computer.Workspaces].
+func (f guestSpaces) Make(ctx context.Context, id holt.WorkspaceID, name string, quota holt.Quota) error {
+	if _, err := f.table.find(ctx, string(id)); err == nil {
+		return nil
+	}
+	return f.make(ctx, id, holt.WorkspaceSpec{Name: name, Quota: quota}, nil)
+}
+
 // Fork makes the workspace of a computer that is forked; see [computer.Workspaces].
 func (f guestSpaces) Fork(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, checkpoint string, mounts bool) error {
-	return f.forkAt(ctx, id, from, workspace.ForkOptions{At: checkpoint, Child: name, Mounts: mounts})
+	return f.forkAt(ctx, id, from, workspace.ForkOptions{At: checkpoint, Child: name, Mounts: mounts}, func(parent row, _ *workspace.Workspace) holt.Quota { return parent.quota })
 }
 
 // Branch makes the workspace of a computer that goes back to a moment; see
 // [computer.Workspaces]. Until the swap it has no name, and a daemon that opens removes it.
 func (f guestSpaces) Branch(ctx context.Context, id, from holt.WorkspaceID, checkpoint string, mounts bool) error {
-	return f.forkAt(ctx, id, from, workspace.ForkOptions{At: checkpoint, Mounts: mounts})
+	return f.forkAt(ctx, id, from, workspace.ForkOptions{At: checkpoint, Mounts: mounts}, nil)
 }
 
-func (f guestSpaces) forkAt(ctx context.Context, id, from holt.WorkspaceID, opt workspace.ForkOptions) error {
+// forkAt makes a fork; quota says what bounds it, nil: nothing.
+func (f guestSpaces) forkAt(ctx context.Context, id, from holt.WorkspaceID, opt workspace.ForkOptions, quota func(row, *workspace.Workspace) holt.Quota) error {
 	parent, err := f.table.find(ctx, string(from))
 	if err != nil {
 		return err
@@ -34,7 +43,11 @@ func (f guestSpaces) forkAt(ctx context.Context, id, from holt.WorkspaceID, opt 
 		return err
 	}
 	defer f.shelf.release(e)
-	_, err = f.forkOne(ctx, parent, ws, id, opt)
+	var q holt.Quota
+	if quota != nil {
+		q = quota(parent, ws)
+	}
+	_, err = f.forkOne(ctx, parent, ws, id, opt, q)
 	return err
 }
 

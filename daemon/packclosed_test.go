@@ -17,7 +17,7 @@ func TestPackClosed(t *testing.T) {
 	w.shelf.base.SegmentSize, w.shelf.base.KeepSegments = 128<<10, -1 // nobody packs
 	id, quiet := holt.NewWorkspaceID(), holt.NewWorkspaceID()
 	for id, name := range map[holt.WorkspaceID]string{id: "left", quiet: "quiet"} {
-		if err := w.Make(t.Context(), id, name); err != nil {
+		if err := (guestSpaces{w}).Make(t.Context(), id, name, holt.Quota{}); err != nil {
 			t.Fatal(err)
 		}
 	}

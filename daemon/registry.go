@@ -48,14 +48,6 @@ func (w *Workspaces) Create(ctx context.Context, spec holt.WorkspaceSpec, key st
 	})
 }
 
-// Make makes an empty workspace for a computer; see [computer.Workspaces].
-func (w *Workspaces) Make(ctx context.Context, id holt.WorkspaceID, name string) error {
-	if _, err := w.table.find(ctx, string(id)); err == nil {
-		return nil
-	}
-	return w.make(ctx, id, holt.WorkspaceSpec{Name: name}, nil)
-}
-
 func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, spec holt.WorkspaceSpec, claim *computer.Claim) error {
 	if spec.Quota.Bytes < 0 || spec.Quota.Files < 0 {
 		return badQuota()

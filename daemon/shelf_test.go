@@ -50,7 +50,7 @@ func openRegistry(t *testing.T, idle time.Duration) *Workspaces {
 func TestIdleWorkspaces(t *testing.T) {
 	w := openRegistry(t, time.Millisecond)
 	id := holt.NewWorkspaceID()
-	if err := w.Make(t.Context(), id, "notes"); err != nil {
+	if err := (guestSpaces{w}).Make(t.Context(), id, "notes", holt.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name string) {
@@ -95,7 +95,7 @@ func TestIdleWorkspaces(t *testing.T) {
 func TestRemoveWhileUsed(t *testing.T) {
 	w := openRegistry(t, time.Minute)
 	id := holt.NewWorkspaceID()
-	if err := w.Make(t.Context(), id, "notes"); err != nil {
+	if err := (guestSpaces{w}).Make(t.Context(), id, "notes", holt.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	ws, release, err := w.View(t.Context(), id)
@@ -127,7 +127,7 @@ func TestHalfMadeWorkspaces(t *testing.T) {
 	w := openRegistry(t, time.Minute)
 	for _, state := range []string{"creating", "deleting"} {
 		id := holt.NewWorkspaceID()
-		if err := w.Make(t.Context(), id, state); err != nil {
+		if err := (guestSpaces{w}).Make(t.Context(), id, state, holt.Quota{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.table.write(t.Context(), `UPDATE workspace SET state = ? WHERE id = ?`, state, id); err != nil {

@@ -117,6 +117,9 @@ func (w *Workspaces) SetQuota(ctx context.Context, ref string, q holt.Quota) (ho
 	if err != nil {
 		return holt.Workspace{}, err
 	}
+	if err := w.guests.Bounded(ctx, r.id, q.Bytes); err != nil {
+		return holt.Workspace{}, err
+	}
 	if err := w.table.write(ctx, `UPDATE workspace SET max_bytes = ?, max_files = ? WHERE id = ?`, q.Bytes, q.Files, r.id); err != nil {
 		return holt.Workspace{}, err
 	}

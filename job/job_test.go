@@ -68,6 +68,17 @@ func (w *world) Delete(_ context.Context, ref, _ string) (out holt.DeletedComput
 
 func (w *world) Draining() bool { return false }
 
+// Room has place for three of the default shape.
+func (w *world) Room(_ context.Context, memoryMB int, begun map[holt.JobID]int) error {
+	for _, mb := range begun {
+		memoryMB += mb
+	}
+	if memoryMB > 3072 {
+		return holt.Errorf(holt.TooMany, "the host has no memory for another job")
+	}
+	return nil
+}
+
 func (w *world) Start(context.Context, string, holt.RunSpec, string) (holt.Run, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,7 +164,7 @@ func open(t *testing.T) (*Store, *world) {
 	}
 	w := &world{computers: map[holt.ComputerID]holt.Computer{}, workspaces: map[holt.WorkspaceID]bool{}, ends: map[holt.RunID]chan int{}, told: map[holt.RunID]bool{}}
 	s, err := Open(t.Context(), Config{DB: d, Keys: computer.NewKeys(d), Dir: filepath.Join(dir, "jobs"), Computers: w, Runs: w, Workspaces: w,
-		Memory: func() (int, int) { return 4096, 4096 }, Log: slog.New(slog.DiscardHandler)})
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +211,7 @@ func TestRoom(t *testing.T) {
 	eventually(t, "three run", func() bool { _, _, begun := w.count(); return begun == 3 })
 	eventually(t, "the fourth waits", func() bool {
 		j, err := s.Get(t.Context(), jobs[3].ID)
-		return err == nil && j.State == holt.JobQueued && strings.Contains(j.Reason, "3072 MiB")
+		return err == nil && j.State == holt.JobQueued && strings.Contains(j.Reason, "no memory for another job")
 	})
 	w.end(0)
 	for _, j := range jobs[:3] {

@@ -1,47 +1,39 @@
 package job
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"holt"
-	"holt/machine"
 )
-
-// spareMB is what of its memory the host keeps when a job begins.
-const spareMB = 256
-
-// hostMemory is all that the host has, and what programs can still have of it, MiB.
-func hostMemory() (total, free int) {
-	all, available := machine.HostMemory()
-	return int(all >> 20), int(available >> 20)
-}
 
 // room says why a job of that memory cannot begin now; "" if it can. A lone one always
 // can: whether it really does its computer tells.
-func (s *Store) room(memoryMB int) string {
+func (s *Store) room(ctx context.Context, memoryMB int) (why string, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	taken := 0
-	for _, w := range s.active {
-		taken += w.memoryMB
+	begun := map[holt.JobID]int{}
+	for id, w := range s.active {
+		begun[id] = w.memoryMB
 	}
-	total, free := s.cfg.Memory()
+	until := s.until
+	s.mu.Unlock()
 	switch {
-	case time.Now().Before(s.until):
-		return "the host had no room for another computer"
-	case len(s.active) == 0:
-		return ""
-	case len(s.active) >= s.cfg.Most:
-		return fmt.Sprintf("%d jobs run already", len(s.active))
-	case taken+memoryMB > total/4*3:
-		return fmt.Sprintf("jobs that run have %d MiB of memory already", taken)
-	case free < memoryMB+spareMB:
-		return "the host has too little memory left"
+	case time.Now().Before(until):
+		return "the host had no room for another computer", nil
+	case len(begun) == 0:
+		return "", nil
+	case len(begun) >= s.cfg.Most:
+		return fmt.Sprintf("%d jobs run already", len(begun)), nil
 	}
-	return ""
+	err = s.cfg.Computers.Room(ctx, memoryMB, begun)
+	if holt.CodeOf(err) == holt.TooMany {
+		return err.Error(), nil
+	}
+	return "", err
 }
 
 // dispatch begins jobs in the order in which they came, as there is room.
@@ -85,8 +77,8 @@ func (s *Store) begin(ctx context.Context) (wait bool, err error) {
 		if s.cfg.Computers.Draining() || ctx.Err() != nil {
 			return true, nil
 		}
-		if why := s.room(r.Spec.MemoryMB); why != "" {
-			return true, s.waits(ctx, r, why)
+		if why, err := s.room(ctx, r.Spec.MemoryMB); why != "" || err != nil {
+			return true, errors.Join(err, s.waits(ctx, r, cmp.Or(why, r.Reason)))
 		}
 		s.take(r)
 	}

@@ -27,6 +27,8 @@ type Computers interface {
 	Resume(ctx context.Context, ref, key string) (holt.Computer, error)
 	// Delete removes one at once, and not its workspace.
 	Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error)
+	// Room says why the host has no memory for another job: TooMany. begun are those that have begun, with their memory, MiB.
+	Room(ctx context.Context, memoryMB int, begun map[holt.JobID]int) error
 	// Draining says that none can be started, since the daemon is about to end.
 	Draining() bool
 }
@@ -65,7 +67,6 @@ type Config struct {
 	Runs       Runs
 	Workspaces Workspaces
 	Most       int                      // jobs at once; 0: 64
-	Memory     func() (total, free int) // of the host, MiB; nil: as the kernel says
 	Log        *slog.Logger             // nil: slog.Default
 	Fail       func(point string) error // tests: called at each step; an error fails it there
 }
@@ -97,9 +98,6 @@ type Store struct {
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
-	}
-	if cfg.Memory == nil {
-		cfg.Memory = hostMemory
 	}
 	if cfg.Most == 0 {
 		cfg.Most = mostAtOnce

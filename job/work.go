@@ -164,9 +164,9 @@ func (w *worker) refused(err error) error {
 	default:
 		return err
 	}
-	if full, limited := limitReached(err); limited {
-		if full.Asked > full.Max {
-			return err // it never has room
+	if limited, forever := limitReached(err); limited {
+		if forever {
+			return err
 		}
 		w.r.Attempts--
 		w.s.pause(look)

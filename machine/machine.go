@@ -97,6 +97,9 @@ type Capabilities struct {
 	NestedContainers bool
 	// MemorySnapshot: memory can be saved and forked.
 	MemorySnapshot bool
+	// OverheadMB is what a machine takes of the host's memory beside its guest's, MiB, roughly; 0: its
+	// machines have no memory of their own, and Spec.MemoryMB bounds nothing.
+	OverheadMB int
 	// Growing: processors, memory and disk can be added to a machine that runs.
 	Growing bool
 	// PowerButton: [Machine.PowerDown] reaches the guest without its agent.

@@ -66,6 +66,18 @@ func (u *Usage) add(pid int) {
 	}
 }
 
+// OwnMemory is what of a process's memory is of no file, bytes; 0 of one that has ended.
+func OwnMemory(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)) // proc_pid_statm(5): size, resident, shared
+	f := bytes.Fields(b)
+	if err != nil || len(f) < 3 {
+		return 0
+	}
+	resident, _ := strconv.ParseInt(string(f[1]), 10, 64)
+	shared, _ := strconv.ParseInt(string(f[2]), 10, 64)
+	return max(0, resident-shared) * int64(os.Getpagesize())
+}
+
 // children are those that any thread of a process has started.
 func children(pid int) (pids []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is right

@@ -82,6 +82,7 @@ func (e *Engine) Capabilities() machine.Capabilities {
 		OwnNetwork:       true,
 		NestedContainers: true,
 		MemorySnapshot:   true,
+		OverheadMB:       e.overhead(),
 		Growing:          true,
 		PowerButton:      true,
 	}

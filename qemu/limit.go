@@ -19,6 +19,21 @@ const (
 	overheadThreads = 512
 )
 
+const (
+	// usualMB is what QEMU and the network process take beside the guest's memory as a rule, and usualTranslationMB
+	// what of that code is that software emulation has translated.
+	usualMB            = 128
+	usualTranslationMB = 256
+)
+
+// overhead is what a machine takes beside its guest's memory, MiB.
+func (e *Engine) overhead() int {
+	if e.verdict.Accel == machine.AccelTCG {
+		return usualMB + usualTranslationMB
+	}
+	return usualMB
+}
+
 // limits are what the machine of a shape may take of the host.
 func (e *Engine) limits(s machine.Shape, background bool) cgroup.Limits {
 	mb := s.MemoryMB + overheadMB

@@ -47,7 +47,7 @@ type Computers interface {
 	// Create makes and starts a computer, and its workspace if spec names no
 	// existing one, and returns when its agent answers. InvalidArgument: bad
 	// spec, or the disk is smaller than the image; NotFound: template or
-	// workspace; AlreadyExists: name; Conflict: the workspace is in use; TooMany: a limit of the tenant.
+	// workspace; AlreadyExists: name; Conflict: the workspace is in use; TooMany: a limit of the tenant, or the host has no memory for it.
 	Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error)
 	Get(ctx context.Context, ref string) (holt.Computer, error)
 	// List returns all of them, in any order.

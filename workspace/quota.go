@@ -28,6 +28,14 @@ func (w *Workspace) Quota() holt.Quota {
 	return t.opt.Quota
 }
 
+// Stored is what a quota counts: bytes, and files with all else that has an inode.
+func (w *Workspace) Stored() (bytes, files int64) {
+	t := w.tree
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return int64(t.count.Allocated), int64(t.count.Inodes)
+}
+
 // overQuota returns EDQUOT if o would store more than may be. What o touches
 // is loaded.
 func (t *Tree) overQuota(o *op, data []byte) error {

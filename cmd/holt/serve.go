@@ -37,7 +37,7 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 		Archive:     daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
 		Network:     []string{"/proc/self/exe", cli.NetworkProcess},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log,
-		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays}, MomentCache: opt.MomentCache, Renew: opt.Renew,
+		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays}, MomentCache: opt.MomentCache, Renew: opt.Renew, Overcommit: opt.Overcommit,
 	})
 	if err != nil {
 		return err

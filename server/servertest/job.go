@@ -125,6 +125,8 @@ func (n jobComputers) Delete(ctx context.Context, ref, key string) (holt.Deleted
 
 func (jobComputers) Draining() bool { return false }
 
+func (jobComputers) Room(context.Context, int, map[holt.JobID]int) error { return nil }
+
 // jobSpaces are directories, each called as a workspace's id.
 type jobSpaces struct {
 	m   *Memory

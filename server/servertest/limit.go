@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -67,7 +68,7 @@ func (m *Memory) limit(tenant string) holt.Limit {
 			continue
 		}
 		l.Used.Computers++
-		l.Used.DiskMB += int64(c.DiskSizeMB)
+		l.Used.DiskMB += int64(c.DiskSizeMB + c.WorkspaceSizeMB)
 		if c.State == holt.ComputerRunning {
 			l.Used.Running++
 			l.Used.MemoryMB += int64(c.MemoryMB)
@@ -86,7 +87,7 @@ func (m *Memory) admit(computers int, memoryMB, diskMB int) error {
 		{"computers", int64(l.Used.Computers), int64(computers), int64(l.MaxComputers)},
 		{"running computers", int64(l.Used.Running), 1, int64(l.MaxRunning)},
 		{"MiB of memory", l.Used.MemoryMB, int64(memoryMB), l.MaxMemoryMB},
-		{"MiB of root disks", l.Used.DiskMB, int64(diskMB), l.MaxDiskMB},
+		{"MiB of disks", l.Used.DiskMB, int64(diskMB), l.MaxDiskMB},
 	} {
 		if d.most > 0 && d.more > 0 && d.used+d.more > d.most {
 			return holt.Errorf(holt.TooMany, "the tenant default may have %d %s and has %d", d.most, d.what, d.used).WithHint("raise the limit: holt limit set")
@@ -141,7 +142,7 @@ func (n computers) RemoveBudget(_ context.Context, ref, key string) error {
 func limitVerbs(t *testing.T, n server.Nouns) {
 	ctx := t.Context()
 	c := newComputer(t, n, "einstein")
-	if l := Must(n.Limits.Get(ctx, holt.DefaultTenant))(t); l.MaxComputers != 0 || l.Used.Computers != 1 || l.Used.Running != 1 || l.Used.MemoryMB != int64(c.MemoryMB) || l.Used.DiskMB != int64(c.DiskSizeMB) {
+	if l := Must(n.Limits.Get(ctx, holt.DefaultTenant))(t); l.MaxComputers != 0 || l.Used.Computers != 1 || l.Used.Running != 1 || l.Used.MemoryMB != int64(c.MemoryMB) || l.Used.DiskMB != int64(c.DiskSizeMB+c.WorkspaceSizeMB) {
 		t.Errorf("at first %+v", l)
 	}
 	two, below, nothing, endless := 2, -1, int64(0), int64(1)<<62
@@ -203,4 +204,12 @@ func budgetVerbs(t *testing.T, n server.Nouns) {
 	if got := Must(n.Computers.Get(ctx, "einstein"))(t); len(got.Budgets) != 0 {
 		t.Errorf("removed: %+v", got.Budgets)
 	}
+}
+
+// workspaceSize is what a computer's own workspace may hold, MiB.
+func workspaceSize(spec holt.ComputerSpec) int {
+	if spec.Workspace != "" {
+		return 0
+	}
+	return cmp.Or(spec.WorkspaceSizeMB, holt.DefaultWorkspaceMB)
 }

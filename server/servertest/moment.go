@@ -97,7 +97,7 @@ func (m *Memory) fork(c *holt.Computer, from holt.Moment, spec holt.ComputerFork
 		child.Parent = &holt.Origin{ID: c.ID, Name: c.Name, Moment: from.ID}
 		if _, taken := m.computer(name); taken == nil {
 			err = holt.Errorf(holt.AlreadyExists, "there is a computer %q already", name).WithHint("choose another name")
-		} else if err = m.admit(1, child.MemoryMB, child.DiskSizeMB); err != nil { // nothing is made
+		} else if err = m.admit(1, child.MemoryMB, child.DiskSizeMB+child.WorkspaceSizeMB); err != nil { // nothing is made
 		} else if err = m.attach(&child, ""); err == nil {
 			err = os.CopyFS(m.root(&child), os.DirFS(m.root(c)))
 		}
