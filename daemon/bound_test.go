@@ -21,7 +21,8 @@ while True:
   for i in range(0, len(b), 4096): b[i] = (b[i] + 1) % 256'; done`
 
 // TestBounded: what a computer takes is bounded on the host, so another and the daemon go on beside one
-// that takes all it gets. The bounds outlive the daemon, follow a resize, and go with the computer.
+// that takes all it gets, for 8 s, with HOLT_SOAK=1 for 60. The bounds outlive the daemon, follow a resize, and
+// go with the computer.
 func TestBounded(t *testing.T) {
 	v := &vm{t: t, dir: vmHome(t)}
 	v.again("")
@@ -115,7 +116,11 @@ func (v *vm) starves(greedy holt.RunID, limit int64) {
 	var before, now holt.ComputerStats
 	var run, call time.Duration
 	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+	long := 8 * time.Second
+	if os.Getenv("HOLT_SOAK") != "" {
+		long = time.Minute
+	}
+	for end := time.Now().Add(long); time.Now().Before(end); {
 		began := time.Now()
 		if now, err = v.Stats.Get(ctx, "einstein"); err != nil {
 			t.Fatal(err)
@@ -129,12 +134,13 @@ func (v *vm) starves(greedy holt.RunID, limit int64) {
 		run = max(run, time.Since(began))
 	}
 	busy := float64(now.CPUMS-before.CPUMS) / float64(now.At.Sub(before.At).Milliseconds())
-	t.Logf("counts: beside a computer that took %.1f processors and %d MiB, %d MiB of them its own (bound %d MiB; %d MiB in use inside), a run took at most %v and a call %v",
-		busy, now.ResidentBytes>>20, now.OwnBytes>>20, limit>>20, now.GuestBytes>>20, run.Round(time.Millisecond), call.Round(time.Millisecond))
-	if run > hogLimit || call > time.Second {
+	t.Logf("counts: beside a computer that took for %v %.1f processors and %d MiB, %d MiB of them its own (bound %d MiB; %d MiB in use inside), a run took at most %v and a call %v",
+		long, busy, now.ResidentBytes>>20, now.OwnBytes>>20, limit>>20, now.GuestBytes>>20, run.Round(time.Millisecond), call.Round(time.Millisecond))
+	if run > hogLimit || call > hogLimit/2 {
 		t.Errorf("beside it a run took %v, a call %v", run, call)
 	}
-	if busy < 0.3 || now.OwnBytes == 0 || now.OwnBytes > limit || now.DiskBytes == 0 || now.IdleSince != nil {
+	// Ten times of what an idle one takes; how much it gets is the busy host's affair.
+	if busy < 0.1 || now.OwnBytes == 0 || now.OwnBytes > limit || now.DiskBytes == 0 || now.IdleSince != nil {
 		t.Errorf("it took %.1f processors: %+v", busy, now)
 	}
 	if got, err := v.Runs.Get(ctx, greedy); err != nil || got.State != holt.RunRunning {
