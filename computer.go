@@ -62,6 +62,7 @@ type ComputerSpec struct {
 
 	IdleTimeout IdleTimeout    `json:"idle_timeout,omitzero" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never; default: 15m"`
 	Network     *NetworkPolicy `json:"network,omitempty" doc:"what it may reach; default: the internet"`
+	SecretsOf   string         `json:"secrets_of,omitempty" doc:"a computer whose host secrets it gets as they are now; default: it has none"`
 }
 
 // RunState is where a run is in its life.

@@ -9,7 +9,7 @@ import (
 // TestHostSecretIsHidden: whoever prints one does not print its value.
 func TestHostSecretIsHidden(t *testing.T) {
 	h := HostSecret{Host: "api.example.com", Value: "sk-hunter2"}
-	for _, said := range []string{fmt.Sprint(h), fmt.Sprintf("%v %+v %#v", h, &h, []HostSecret{h}), fmt.Sprintf("%s", h)} {
+	for _, said := range []string{fmt.Sprint(h), fmt.Sprintf("%v %+v %#v", h, &h, []HostSecret{h}), h.String()} {
 		if strings.Contains(said, "hunter2") {
 			t.Error(said)
 		}

@@ -58,7 +58,7 @@ const (
 	JobKept = 24 * time.Hour
 	// JobInputsKept is how long inputs are kept that no job needs.
 	JobInputsKept = time.Hour
-	// JobsKept is how many ended jobs are remembered.
+	// JobsKept is how many ended jobs are remembered, besides those with outputs.
 	JobsKept = 1000
 	// JobTail is how much of the end of a job's output is remembered with it, bytes.
 	JobTail = 64 << 10
@@ -67,14 +67,16 @@ const (
 // JobSpec says what to run in a computer of its own that is thrown away at the
 // end. Zero fields take the defaults.
 type JobSpec struct {
-	Template   string      `json:"template,omitempty" doc:"of its computer; default: base"`
-	CPUs       int         `json:"cpus,omitempty" doc:"default: 1"`
-	MemoryMB   int         `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
-	DiskSizeMB int         `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
-	Inputs     JobInputsID `json:"inputs,omitempty" doc:"files that its workspace begins with: the id that sendJobInputs answered"`
-	Workspace  string      `json:"workspace,omitempty" doc:"or those of this workspace, of which its own is a fork; NAME@CHECKPOINT: as it was then"`
-	Collect    OSString    `json:"collect,omitempty" doc:"directory whose files are its outputs, absolute in the computer or from its workspace, in which it must be; default: out. It is there when the command begins"`
-	Run        RunSpec     `json:"run" doc:"its command; timeout_ms is 6 hours by default. Environment and secrets are kept until it has ended"`
+	Template   string         `json:"template,omitempty" doc:"of its computer; default: base"`
+	CPUs       int            `json:"cpus,omitempty" doc:"default: 1"`
+	MemoryMB   int            `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
+	DiskSizeMB int            `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
+	Inputs     JobInputsID    `json:"inputs,omitempty" doc:"files that its workspace begins with: the id that sendJobInputs answered"`
+	Workspace  string         `json:"workspace,omitempty" doc:"or those of this workspace, of which its own is a fork; NAME@CHECKPOINT: as it was then"`
+	Collect    OSString       `json:"collect,omitempty" doc:"directory whose files are its outputs, absolute in the computer or from its workspace, in which it must be; default: out. It is there when the command begins"`
+	Network    *NetworkPolicy `json:"network,omitempty" doc:"what its computer may reach; default: the internet"`
+	SecretsOf  string         `json:"secrets_of,omitempty" doc:"a computer whose host secrets its own gets, as they are when it begins; default: it has none"`
+	Run        RunSpec        `json:"run" doc:"its command; timeout_ms is 6 hours by default. Environment and secrets are kept until it has ended"`
 }
 
 // Job is a command with a computer of its own, known inputs, and outputs.

@@ -151,7 +151,7 @@ func (c *selfCommand) print(v any, format string, args ...any) error {
 }
 
 func (c *selfCommand) self() error {
-	var is holt.Computer
+	var is holt.Self
 	if err := c.own.ask("GET", "", "", nil, &is); err != nil {
 		return asUnavailable(err)
 	}
@@ -202,7 +202,7 @@ func (c *selfCommand) fork() error {
 }
 
 func (c *selfCommand) pause() error {
-	var paused holt.Computer
+	var paused holt.Self
 	was, is, cut, err := c.own.change("/pause", nil, &paused, false)
 	switch {
 	case err != nil || cut && is.ID != was.ID:
@@ -214,7 +214,7 @@ func (c *selfCommand) pause() error {
 }
 
 // elsewhere is for one that goes on as another computer than it asked as: a fork.
-func (c *selfCommand) elsewhere(is holt.Computer, err error) error {
+func (c *selfCommand) elsewhere(is holt.Self, err error) error {
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 type selfServer struct {
 	t    *testing.T
 	mu   sync.Mutex
-	is   holt.Computer
+	is   holt.Self
 	seen []string
 	keys map[string]int
 	cut  func() // of the next change: what happens when its connection ends; nil: it is answered
@@ -77,7 +77,7 @@ func (s *selfServer) answer(c net.Conn) {
 // TestCommand: the command in a computer asks for what it is told to, and its exit status says how that went. One whose
 // connection ends finds out whether it goes on in a fork.
 func TestCommand(t *testing.T) {
-	s := &selfServer{t: t, is: holt.Computer{ID: "cmp_1", Name: "curie"}, keys: map[string]int{}}
+	s := &selfServer{t: t, is: holt.Self{ID: "cmp_1", Name: "curie"}, keys: map[string]int{}}
 	address := s.serve()
 	run := func(line string) (int, string) {
 		var out, said bytes.Buffer
@@ -118,7 +118,7 @@ func TestCommand(t *testing.T) {
 	if status, said := run("pause --json=false"); status != 0 || said != "curie was paused, and goes on\n" {
 		t.Errorf("it was paused: %d %s", status, said)
 	}
-	s.cut = func() { s.is = holt.Computer{ID: "cmp_2", Name: "bohr"} }
+	s.cut = func() { s.is = holt.Self{ID: "cmp_2", Name: "bohr"} }
 	if status, said := run("fork --json=false"); status != 0 || said != "this is bohr, a fork\n" {
 		t.Errorf("in a fork: %d %s", status, said)
 	}
@@ -131,7 +131,7 @@ func FuzzOwnAnswer(f *testing.F) {
 	f.Add([]byte("HTTP/1.0 200 OK\r\n\r\n{}"))
 	f.Add([]byte("HTTP/1.0 404\r\n\r\n{\"code\":\"not_found\",\"message\":\"x\"}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var into holt.Computer
+		var into holt.Self
 		_ = readOwn(bytes.NewReader(b), &into)
 	})
 }

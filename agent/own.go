@@ -91,7 +91,7 @@ func readOwn(from io.Reader, into any) error {
 
 // change has something done that may end this connection. If it did, who this is now says what became of it: is is then
 // another than was in a fork, and the same where the computer has gone on. Then what is not again is asked for again.
-func (o selfAPI) change(path string, body, into any, again bool) (was, is holt.Computer, cut bool, err error) {
+func (o selfAPI) change(path string, body, into any, again bool) (was, is holt.Self, cut bool, err error) {
 	if err := o.ask("GET", "", "", nil, &was); err != nil {
 		return was, was, false, asUnavailable(err)
 	}

@@ -42,7 +42,7 @@ It goes on from where its template was booted with as many processors and as muc
 (holt image list, READY), with a name, clock and keys of its own, in a fraction of a boot. Where there is
 none yet it boots the template first and keeps that, as it is when everything is started.`,
 		Example: `  holt computer create --name einstein --template coding-agent --disk-size-mb 10240
-  holt computer create --allow registry.npmjs.org --allow '*.debian.org'
+  holt computer create --allow registry.example.com --allow '*.debian.org'
   holt computer create --json | jq -r .name`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,6 +83,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 	f.StringVar(&spec.Workspace, "workspace", "", "an existing workspace to mount (default: a new one with the computer's name)")
 	idleFlag(cmd, &spec.IdleTimeout, "pause it after this long without a use, as 2h; null: never (default: 15m)")
 	reach.add(a, cmd)
+	secretsOfFlag(a, cmd, &spec.SecretsOf)
 	a.jsonFlag(cmd)
 	a.completeFlag(cmd, "template", a.templateNames)
 	a.completeFlag(cmd, "workspace", a.workspaceNames)

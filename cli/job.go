@@ -24,8 +24,8 @@ is thrown away.
 A job belongs to the daemon: it goes on when its client leaves and when the daemon is
 killed. It waits, queued, until the host has memory for its computer. When its machine ends
 under it, it is begun again with its inputs, three times at most. Outputs stay until they
-are fetched, or for 24 hours; the last 1000 jobs are remembered, with the last 64 KiB of
-what each wrote.`
+are fetched, or for 24 hours; the last 1000 jobs, and those with outputs, are remembered,
+with the last 64 KiB of what each wrote.`
 	return cmd
 }
 
@@ -126,6 +126,12 @@ func jobRows(j holt.Job) [][]string {
 		rows = append(rows, []string{"error", visible(j.Error.Message)})
 	}
 	rows = append(rows, []string{"template", j.Spec.Template}, []string{"cpus", fmt.Sprint(j.Spec.CPUs)}, []string{"memory", size(int64(j.Spec.MemoryMB) << 20)})
+	if p := j.Spec.Network; p != nil {
+		rows = append(rows, []string{"egress", strings.TrimSuffix(string(p.Egress)+": "+visible(strings.Join(p.Allow, ", ")), ": ")})
+	}
+	if j.Spec.SecretsOf != "" {
+		rows = append(rows, []string{"secrets of", j.Spec.SecretsOf})
+	}
 	if from := cmp.Or(string(j.Spec.Inputs), j.Spec.Workspace); from != "" {
 		rows = append(rows, []string{"inputs", from})
 	}

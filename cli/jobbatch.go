@@ -58,6 +58,9 @@ type batchLine struct {
 	MemoryMB   int                             `json:"memory_mb"`
 	DiskSizeMB int                             `json:"disk_size_mb"`
 	Collect    holt.OSString                   `json:"collect"`
+	Egress     holt.Egress                     `json:"egress"`
+	Allow      []string                        `json:"allow"`
+	SecretsOf  string                          `json:"secrets_of"`
 
 	hash string       // of the line's text
 	spec holt.JobSpec // with the defaults
@@ -128,7 +131,14 @@ func (l *batchLine) fill(dir string) error {
 	s.Run.Command, s.Run.Argv = l.Command, l.Argv
 	s.Run.User, s.Run.Cwd = cmp.Or(l.User, s.Run.User), cmp.Or(l.Cwd, s.Run.Cwd)
 	s.CPUs, s.MemoryMB, s.DiskSizeMB = cmp.Or(l.CPUs, s.CPUs), cmp.Or(l.MemoryMB, s.MemoryMB), cmp.Or(l.DiskSizeMB, s.DiskSizeMB)
-	s.Collect = cmp.Or(l.Collect, s.Collect)
+	s.Collect, s.SecretsOf = cmp.Or(l.Collect, s.Collect), cmp.Or(l.SecretsOf, s.SecretsOf)
+	if l.Egress != "" || l.Allow != nil {
+		var before holt.NetworkPolicy
+		if s.Network != nil {
+			before = *s.Network
+		}
+		s.Network = policyOver(before, l.Egress, l.Allow)
+	}
 	s.Run.Env = maps.Clone(s.Run.Env)
 	if s.Run.Env == nil {
 		s.Run.Env = l.Env
@@ -254,15 +264,25 @@ func (b *batch) one(ctx context.Context, l *batchLine) error {
 	if j, err = b.c.Jobs.Get(ctx, j.ID); err != nil {
 		return err
 	}
-	if j.Outputs != nil && j.Outputs.Kept {
-		err = b.results.outputs(ctx, b.c, l, j.ID)
-	} else {
-		err = os.RemoveAll(b.results.path(l.ID)) // what an earlier job of the line has left
-	}
-	if err != nil {
-		return located(err)
+	var odd oddOutputs
+	if err = b.results.outputs(ctx, b.c, l, j); errors.As(err, &odd) {
+		j = withoutOutputs(j, odd)
+	} else if err != nil {
+		return err
 	}
 	return b.end(l, j)
+}
+
+// withoutOutputs is a job whose outputs are not here: it has failed, and keeps them.
+func withoutOutputs(j holt.Job, why error) holt.Job {
+	j.State = holt.JobFailed
+	said := holt.AsError(why).Message
+	if o := j.Outputs; o != nil && o.Kept {
+		j.Outputs = &holt.JobOutputs{Files: o.Files, Bytes: o.Bytes}
+		said += " (they stay with the job for 24 hours)"
+	}
+	j.Error = holt.Errorf(holt.Internal, "its outputs cannot be here: %s", said)
+	return j
 }
 
 // begin makes the job of a line, unless an earlier call of this program has, whose job is there still.

@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -194,21 +197,56 @@ func (r *results) add(one result) error {
 	return appendLine(r.ended, one)
 }
 
-// outputs fetches those of a job, in the place of what an earlier one of the line has left.
-func (r *results) outputs(ctx context.Context, c *client.Client, l *batchLine, id holt.JobID) error {
+// oddOutputs is why the outputs of one job cannot be here, whatever those of others can.
+type oddOutputs struct{ error }
+
+func (e oddOutputs) Unwrap() error { return e.error }
+
+// outputs fetches those of a job, if it has any, in the place of what an earlier one of the line has left. What this
+// machine has against them is [oddOutputs], but for that it has no room.
+func (r *results) outputs(ctx context.Context, c *client.Client, l *batchLine, j holt.Job) (err error) {
 	temp, to := r.path("."+l.ID+".part"), r.path(l.ID)
-	err := os.RemoveAll(temp)
-	if err == nil {
-		_, err = fetchOutputs(ctx, c, &bar{}, id, temp)
+	var theirs error // the daemon's
+	defer func() {
+		if err != nil {
+			_ = removeAll(temp)
+		}
+		ours := theirs == nil || !errors.Is(err, theirs)
+		full := errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
+		if err = located(err); err != nil && ours && !full && ctx.Err() == nil {
+			err = oddOutputs{err}
+		}
+	}()
+	if err := removeAll(temp); err != nil {
+		return err
 	}
+	if j.Outputs == nil || !j.Outputs.Kept {
+		return removeAll(to)
+	}
+	_, err = receiveDir(ctx, &bar{}, temp, transferFlags{}, func(ctx context.Context, w io.Writer) error {
+		theirs = c.Jobs.Outputs(ctx, j.ID, w)
+		return theirs
+	})
 	if err == nil {
-		err = os.RemoveAll(to)
+		err = removeAll(to)
 	}
 	if err == nil {
 		err = os.Rename(temp, to)
 	}
-	if err != nil {
-		os.RemoveAll(temp)
+	return err
+}
+
+// removeAll is os.RemoveAll, also of directories that their mode protects from their owner.
+func removeAll(path string) error {
+	err := os.RemoveAll(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
 	}
-	return located(err)
+	_ = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			_ = os.Chmod(at, 0o700) // whose is not ours stays, as the next line says
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
 }

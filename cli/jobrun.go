@@ -22,6 +22,7 @@ import (
 type jobFlags struct {
 	runFlags
 	image, in, out string
+	reach          networkFlags
 	batchFlags
 }
 
@@ -38,15 +39,20 @@ through as it is, its exit status is this command's. Ctrl-C cancels the job; a s
 leaves at once. With --background it prints the job's id and leaves; holt job follow takes
 that. The daemon may be on another machine: files are sent.
 
+The command reaches the internet, and neither this machine nor private networks; with
+--egress off nothing at all, with --allow what that names, as of holt computer network. With
+--secrets-of the proxy adds that computer's secrets of hosts to its requests; it has none.
+
 With --batch each line of a file is a job, over the flags as defaults:
   {"id": "a", "command": "make", "in": "a.src", "env": {"K": "V"}, "timeout": "10m"}
-and also argv (instead of command), user, cwd, template, image, cpus, memory_mb, disk_size_mb
-and collect. Relative paths of in are seen from the file. A directory is sent once, however
-many jobs begin with it. Of each job DIR/ID gets the outputs, DIR/ID.log what it wrote, and
-DIR/results.jsonl a line when it has ended; DIR is --out, or FILE.out. With --resume lines
-that have a result there (of that id, with that content) are skipped, and jobs that go on
-are waited for. The exit status is 1 if a job failed.`,
+and also argv (instead of command), user, cwd, template, image, cpus, memory_mb, disk_size_mb,
+collect, egress, allow (a list, in the place of --allow) and secrets_of. Relative paths of in
+are seen from the file. A directory is sent once, however many jobs begin with it. Of each
+job DIR/ID gets the outputs, DIR/ID.log what it wrote, and DIR/results.jsonl a line when it
+has ended; DIR is --out, or FILE.out. With --resume lines that have a result there (of that
+id, with that content) are skipped, and jobs that go on are waited for. The exit status is 1 if a job failed.`,
 		Example: `  holt job run --in . --out results --timeout 10m "make test && cp report.xml out"
+  holt job run --in . --egress off "python3 untrusted.py"
   holt job run --template coding-agent --cpus 2 --memory-mb 2048 -- python3 -c 'print(6*7)'
   holt job run --batch sizes.jsonl --parallel 8 --out results
   holt job run --batch sizes.jsonl --parallel 8 --out results --resume --retry-failed`,
@@ -65,6 +71,7 @@ are waited for. The exit status is 1 if a job failed.`,
 			if err := flags.fill(&spec, args, cmd.ArgsLenAtDash() == 0, a.getenv); err != nil {
 				return err
 			}
+			spec.Network = flags.reach.policy(cmd, holt.NetworkPolicy{})
 			c, err := a.connect()
 			if err != nil {
 				return err
@@ -90,6 +97,8 @@ are waited for. The exit status is 1 if a job failed.`,
 	f.StringArrayVar(&flags.secrets, "secret", nil, "as --env, and the value shows as *** in the job's output and record")
 	f.StringVarP(&spec.Run.User, "user", "u", "", "Linux user (default: agent)")
 	f.StringVar((*string)(&spec.Run.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
+	secretsOfFlag(a, cmd, &spec.SecretsOf)
+	flags.reach.add(a, cmd)
 	f.BoolVar(&flags.background, "background", false, "print the job's id and leave")
 	f.BoolVar(&a.json, "json", false, "at the end, print the job with its output as one JSON object")
 	flags.add(cmd)

@@ -44,11 +44,19 @@ func (f *networkFlags) policy(cmd *cobra.Command, before holt.NetworkPolicy) *ho
 	if !f.given(cmd) {
 		return nil
 	}
-	p := before
+	allow := f.allow
 	if cmd.Flags().Changed("allow") {
-		p.Egress, p.Allow = holt.EgressAllow, slices.DeleteFunc(slices.Clone(f.allow), func(s string) bool { return s == "" })
+		allow = slices.DeleteFunc(append([]string{}, allow...), func(s string) bool { return s == "" })
 	}
-	p.Egress = cmp.Or(holt.Egress(f.egress), p.Egress)
+	return policyOver(before, holt.Egress(f.egress), allow)
+}
+
+// policyOver is what an egress ("": not given) and destinations (nil: not given) make of what was before.
+func policyOver(p holt.NetworkPolicy, egress holt.Egress, allow []string) *holt.NetworkPolicy {
+	if allow != nil {
+		p.Egress, p.Allow = holt.EgressAllow, allow
+	}
+	p.Egress = cmp.Or(egress, p.Egress)
 	return &p
 }
 
@@ -69,7 +77,7 @@ is refused at once: a name is not known, a connection is reset.
 
 --traffic shows bytes and connections by destination since the computer was made.`,
 		Example: `  holt computer network einstein
-  holt computer network einstein --allow registry.npmjs.org --allow '*.debian.org:80'
+  holt computer network einstein --allow registry.example.com --allow '*.debian.org:80'
   holt computer network einstein --egress open --allow host.holt.internal:5432
   holt computer network einstein --egress off
   holt computer network einstein --traffic`,

@@ -17,6 +17,12 @@ import (
 // mostSecret is more than a secret's value may have, bytes.
 const mostSecret = 64 << 10
 
+// secretsOfFlag names a computer whose host secrets another gets that is made.
+func secretsOfFlag(a *app, cmd *cobra.Command, of *string) {
+	cmd.Flags().StringVar(of, "secrets-of", "", "a computer whose host secrets it gets, as they are now (holt computer secret; default: it has none)")
+	a.completeFlag(cmd, "secrets-of", a.computerNames)
+}
+
 func (a *app) computerSecret() *cobra.Command {
 	return group("secret", "Secrets of hosts, which a computer uses and never has", a.secretSet(), a.secretList(), a.secretDelete())
 }

@@ -16,10 +16,7 @@ import (
 // image), NotFound (template or workspace), AlreadyExists (the name),
 // Conflict (the workspace is in use), TooMany (see [admit]), OutOfSpace, Unavailable.
 func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error) {
-	spec, err := shape(spec)
-	if err == nil {
-		err = s.cfg.checkNetwork(spec.Network)
-	}
+	spec, err := s.cfg.check(spec)
 	if err != nil {
 		return holt.Computer{}, err
 	}
@@ -77,6 +74,13 @@ func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Imag
 			CreatedAt: time.Now().UTC(), IdleTimeout: spec.IdleTimeout, Tenant: holt.TenantOf(ctx),
 		},
 		image: img.Digest, network: spec.Network,
+	}
+	if spec.SecretsOf != "" {
+		from, err := s.table.find(ctx, spec.SecretsOf)
+		if err != nil {
+			return nil, err
+		}
+		r.secretsOf = from.ID
 	}
 	if s.cfg.Engine.Capabilities().RootDisk {
 		r.disk = holt.NewDiskID()

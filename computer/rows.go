@@ -83,6 +83,7 @@ type record struct {
 	used        int64               // when it was last in use, roughly: nanoseconds since 1970; see [idling.remember]
 	network     *holt.NetworkPolicy // that it is made with; nil: its parent's, or the default
 	withSecrets bool                // it is made with its parent's
+	secretsOf   holt.ComputerID     // or with those of this one; "": none
 	wish
 	kin
 	ungreeted bool // its guest goes on from a moment and believes that it is then; see [table.greet]

@@ -200,16 +200,24 @@ func secretsIn(tx *db.Tx, id holt.ComputerID) (out secretsRecord, err error) {
 	return out, err
 }
 
-// inherit gives a fork its parent's CA, which what runs in it trusts, and its secrets if they were asked for.
+// inherit gives a fork its parent's CA, which what runs in it trusts, and its secrets if they were asked for;
+// and a computer that is made with another's secrets these, and a CA of its own.
 func (n *Secrets) inherit(tx *db.Tx, r *record) error {
-	if r.Parent == nil {
-		return nil
+	from := r.secretsOf
+	var err error
+	switch {
+	case from != "":
+		err = n.authorize(tx, *r)
+	case r.Parent != nil:
+		err = tx.Exec(`INSERT INTO authority SELECT ?, certificate, key FROM authority WHERE computer = ?`, r.ID, r.Parent.ID)
+		if r.withSecrets {
+			from = r.Parent.ID
+		}
 	}
-	err := tx.Exec(`INSERT INTO authority SELECT ?, certificate, key FROM authority WHERE computer = ?`, r.ID, r.Parent.ID)
-	if err != nil || !r.withSecrets {
+	if err != nil || from == "" {
 		return err
 	}
-	return tx.Exec(`INSERT INTO secret SELECT ?, name, host, header, placeholder, plain, value, at FROM secret WHERE computer = ?`, r.ID, r.Parent.ID)
+	return tx.Exec(`INSERT INTO secret SELECT ?, name, host, header, placeholder, plain, value, at FROM secret WHERE computer = ?`, r.ID, from)
 }
 
 // writeSecrets puts a computer's secrets where the network of its machine finds them.

@@ -28,6 +28,9 @@ func TestSecrets(t *testing.T) {
 		func(tx *db.Tx) error { return n.inherit(tx, fork("cmp_bare", false)) },
 		func(tx *db.Tx) error { return n.inherit(tx, fork("cmp_same", true)) },
 		func(tx *db.Tx) error { return n.inherit(tx, &parent) },
+		func(tx *db.Tx) error {
+			return n.inherit(tx, &record{Computer: holt.Computer{ID: "cmp_job", Name: "job"}, secretsOf: "cmp_a"})
+		},
 	} {
 		if err := writeSync(ctx, d, act); err != nil {
 			t.Fatal(err)
@@ -52,6 +55,9 @@ func TestSecrets(t *testing.T) {
 	}
 	if ca == "" || of("cmp_same").given.Hosts[0].Value != "sk-hunter2" {
 		t.Error("a secret is lost on its way")
+	}
+	if all := of("cmp_job"); all.given.Certificate == "" || all.given.Certificate == ca || len(all.given.Hosts) != 1 || all.given.Hosts[0].Value != "sk-hunter2" {
+		t.Errorf("a computer that is made with another's secrets has %+v", all.shown)
 	}
 	if err := s.table.erase(ctx, "cmp_a"); err != nil {
 		t.Fatal(err)

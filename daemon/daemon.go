@@ -73,6 +73,7 @@ type Daemon struct {
 	jobs       *job.Store
 	tokens     *access.Tokens
 	schedules  *schedule.Store
+	reach      *reach // nil: machines have no networks
 	firstToken string
 	own        atomic.Pointer[func(holt.ComputerID) http.Handler] // see Own
 	done       chan struct{}                                      // closed by Down
@@ -196,6 +197,9 @@ func (d *Daemon) Close() error {
 	}
 	if d.computers != nil {
 		errs = append(errs, d.computers.Close())
+	}
+	if d.reach != nil {
+		d.reach.close()
 	}
 	if d.archive != nil {
 		d.archive.stop()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -372,11 +373,14 @@ func TestJobsEnd(t *testing.T) {
 	endAll(t, p)
 }
 
-// TestJobsOnMachines: the same on real machines. HOLT_SOAK=1: 200 jobs over 20 inputs.
+// TestJobsOnMachines: the same on real machines. HOLT_SOAK=1: 200 jobs over 20 inputs; HOLT_JOBS=N: so many.
 func TestJobsOnMachines(t *testing.T) {
 	jobs, inputs, parallel := 6, 3, 2
 	if os.Getenv("HOLT_SOAK") != "" {
 		jobs, inputs, parallel = 200, 20, 4
+	}
+	if n, _ := strconv.Atoi(os.Getenv("HOLT_JOBS")); n > 0 {
+		jobs, inputs, parallel = n, min(20, n), 4
 	}
 	v := &vm{t: t, dir: vmHome(t)}
 	v.again("")

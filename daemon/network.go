@@ -21,53 +21,121 @@ func (d *Daemon) networks() *network.Networks {
 	if len(d.cfg.Network) == 0 {
 		return nil
 	}
-	r := &reach{log: d.log}
-	go r.get(context.Background()) // it is known when the first machine starts
-	return network.New(network.Options{Command: d.cfg.Network, Reach: r.get, Groups: d.groups, Log: d.log, Own: func(dir string) http.Handler {
-		id := holt.ComputerID(filepath.Base(dir))
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.answerOwn(w, r, id) })
-	}})
+	d.reach = openReach(d.log, image.PackageHosts)
+	return network.New(network.Options{Command: d.cfg.Network, Reach: d.reach.get, Groups: d.groups, Log: d.log, Own: d.ownOf})
 }
 
 // Own says who answers computers that speak of themselves at http://holt.internal/; until then nobody does.
 func (d *Daemon) Own(of func(holt.ComputerID) http.Handler) { d.own.Store(&of) }
 
-func (d *Daemon) answerOwn(w http.ResponseWriter, r *http.Request, id holt.ComputerID) {
-	of := d.own.Load()
-	if of == nil {
-		network.Away(w)
-		return
+// ownOf returns what answers the computer whose machine is in a directory. Nobody answers a machine that is no
+// computer's, as a template's that is booted.
+func (d *Daemon) ownOf(dir string) http.Handler {
+	id, err := holt.ParseComputerID(filepath.Base(dir))
+	if err != nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { network.Away(w) })
 	}
-	(*of)(id).ServeHTTP(w, r)
+	var mu sync.Mutex
+	var handler http.Handler // made when it is known who answers
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		if of := d.own.Load(); handler == nil && of != nil {
+			handler = (*of)(id)
+		}
+		h := handler
+		mu.Unlock()
+		if h == nil {
+			network.Away(w)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 const (
 	reachFresh = 5 * time.Minute
-	reachWait  = 2 * time.Second // for the host's resolvers
-	mostReach  = 64              // addresses
+	reachWait  = 2 * time.Second // for who needs it first
+	reachLook  = 20 * time.Second
+	mostReach  = 64 // addresses
 )
 
 // reach is where the host itself gets packages from, as far as that is at addresses which no guest could
 // reach otherwise: of a mirror or a proxy beside the host.
 type reach struct {
-	log *slog.Logger
+	log    *slog.Logger
+	places func(context.Context) []image.PackageHost
+	stale  chan struct{} // has a token when it is to be looked up
+	known  chan struct{} // closed when it was looked up once
+	cancel context.CancelFunc
+	over   chan struct{}
 
 	mu   sync.Mutex
 	at   time.Time
 	last []netip.AddrPort
 }
 
-// get returns the addresses. Who does not answer in time keeps those that were known.
+// openReach begins to look it up, until close.
+func openReach(log *slog.Logger, places func(context.Context) []image.PackageHost) *reach {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &reach{log: log, places: places, stale: make(chan struct{}, 1), known: make(chan struct{}), cancel: cancel, over: make(chan struct{})}
+	go func() {
+		defer close(r.over)
+		r.run(ctx)
+	}()
+	r.stale <- struct{}{}
+	return r
+}
+
+func (r *reach) close() {
+	r.cancel()
+	<-r.over
+}
+
+func (r *reach) run(ctx context.Context) {
+	for first := true; ; first = false {
+		select {
+		case <-r.stale:
+		case <-ctx.Done():
+			return
+		}
+		all, whole := r.look(ctx)
+		r.mu.Lock()
+		if whole || first {
+			r.last = all
+		}
+		r.at = time.Now()
+		r.mu.Unlock()
+		if first {
+			close(r.known)
+		}
+	}
+}
+
+// get returns the addresses as they are known, and has those looked up that were so long ago.
 func (r *reach) get(ctx context.Context) []netip.AddrPort {
+	wait := time.NewTimer(reachWait)
+	defer wait.Stop()
+	select {
+	case <-r.known:
+	case <-wait.C:
+	case <-ctx.Done():
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.at) < reachFresh {
-		return r.last
+	if time.Since(r.at) >= reachFresh {
+		select {
+		case r.stale <- struct{}{}:
+		default:
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachWait)
+	return r.last
+}
+
+// look looks the addresses up; whole: all has answered in time.
+func (r *reach) look(ctx context.Context) (out []netip.AddrPort, whole bool) {
+	ctx, cancel := context.WithTimeout(ctx, reachLook)
 	defer cancel()
-	var out []netip.AddrPort
-	for _, one := range image.PackageHosts() {
+	for _, one := range r.places(ctx) {
 		all, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", one.Host)
 		if err != nil {
 			r.log.Debug("look up where packages come from", "host", one.Host, "err", err)
@@ -78,9 +146,5 @@ func (r *reach) get(ctx context.Context) []netip.AddrPort {
 			}
 		}
 	}
-	if ctx.Err() == nil || r.at.IsZero() {
-		r.last = out
-	}
-	r.at = time.Now()
-	return r.last
+	return out, ctx.Err() == nil
 }

@@ -145,21 +145,22 @@ func (s *Store) tidy(ctx context.Context, now time.Time) error {
 	if err := s.unused(ctx, now.Add(-holt.JobInputsKept)); err != nil {
 		return err
 	}
-	gone, err := s.table.list(ctx, `WHERE ended > 0 AND (deleted OR seq <= (SELECT seq FROM job WHERE ended > 0 ORDER BY seq DESC LIMIT 1 OFFSET ?))`, holt.JobsKept)
-	if err != nil {
-		return err
-	}
-	for _, r := range gone {
-		if err := s.forget(ctx, r); err != nil {
-			return err
-		}
-	}
 	old, err := s.table.list(ctx, `WHERE ended > 0 AND ended < ? AND workspace <> ''`, now.Add(-holt.JobKept).UnixNano())
 	if err != nil {
 		return err
 	}
 	for _, r := range old {
 		if err := s.release(ctx, &r); err != nil {
+			return err
+		}
+	}
+	// One whose outputs somebody may still fetch is remembered, however many came after it.
+	gone, err := s.table.list(ctx, `WHERE ended > 0 AND (deleted OR workspace = '' AND seq <= (SELECT seq FROM job WHERE ended > 0 ORDER BY seq DESC LIMIT 1 OFFSET ?))`, holt.JobsKept)
+	if err != nil {
+		return err
+	}
+	for _, r := range gone {
+		if err := s.forget(ctx, r); err != nil {
 			return err
 		}
 	}

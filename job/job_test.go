@@ -30,6 +30,10 @@ type world struct {
 	tenant     string // of the last create
 }
 
+func (w *world) CheckFor(_ context.Context, spec holt.ComputerSpec) (holt.ComputerSpec, error) {
+	return computer.CheckComputer(spec)
+}
+
 func (w *world) CreateFor(ctx context.Context, id holt.JobID, spec holt.ComputerSpec) (holt.Computer, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -211,6 +215,28 @@ func TestRoom(t *testing.T) {
 	}
 }
 
+// TestCancelFarBack: a job that waits behind more than are looked at is cancelled at once, and another deleted.
+func TestCancelFarBack(t *testing.T) {
+	s, w := open(t)
+	create(t, s, holt.JobSpec{MemoryMB: 3072})
+	eventually(t, "it runs", func() bool { _, _, begun := w.count(); return begun == 1 })
+	var last [2]holt.Job
+	for range mostWaiting + mostAtOnce + 8 {
+		last[0], last[1] = last[1], create(t, s, holt.JobSpec{MemoryMB: 1024})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if j, err := s.Cancel(ctx, last[0].ID, ""); err != nil || j.State != holt.JobCancelled {
+		t.Errorf("%+v %v", j, err)
+	}
+	if err := s.Delete(ctx, last[1].ID, ""); err != nil {
+		t.Error(err)
+	}
+	if _, _, begun := w.count(); begun != 1 {
+		t.Errorf("%d were begun", begun)
+	}
+}
+
 // TestRefused: a lone job for whose computer there is never room fails after three attempts; one
 // that can never be made fails at once. Neither leaves anything.
 func TestRefused(t *testing.T) {
@@ -264,6 +290,10 @@ func TestKept(t *testing.T) {
 	if _, n, _ := w.count(); n != 0 {
 		t.Errorf("%d workspaces are left", n)
 	}
+	unfetched := create(t, s, holt.JobSpec{})
+	eventually(t, "the next runs", func() bool { _, _, begun := w.count(); return begun == 2 })
+	w.end(0)
+	ended(t, s, unfetched.ID)
 	err = s.cfg.DB.Write(ctx, func(tx *db.Tx) error {
 		for i := range holt.JobsKept {
 			id := fmt.Sprintf("job_%016d", i)
@@ -281,6 +311,15 @@ func TestKept(t *testing.T) {
 	}
 	if _, err := s.Get(ctx, j.ID); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("the oldest of %d is remembered: %v", holt.JobsKept+1, err)
+	}
+	if got, err := s.Get(ctx, unfetched.ID); err != nil || !got.Outputs.Kept {
+		t.Errorf("outputs that nobody has fetched went with %d later jobs: %v", holt.JobsKept, err)
+	}
+	if err := s.tidy(ctx, time.Now().Add(holt.JobKept+time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(ctx, unfetched.ID); holt.CodeOf(err) != holt.NotFound {
+		t.Errorf("it is remembered without them: %v", err)
 	}
 	if list, err := s.List(ctx, "", holt.MostPerPage); err != nil || len(list) != holt.JobsKept {
 		t.Errorf("%d, %v", len(list), err)

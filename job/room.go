@@ -102,16 +102,20 @@ func (s *Store) waits(ctx context.Context, r record, why string) error {
 	return s.table.save(ctx, r)
 }
 
-// take gives a job to a worker of its own.
+// take gives a job to a worker of its own, unless it has one or the daemon ends.
 func (s *Store) take(r record) {
 	w := &worker{s: s, r: r, memoryMB: r.Spec.MemoryMB}
 	w.ctx, w.cancel = context.WithCancelCause(s.ctx)
-	s.mu.Lock()
-	s.active[r.ID] = w
-	s.mu.Unlock()
 	if r.cancelled {
 		w.cancel(errCancelled)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active[r.ID] != nil || s.ctx.Err() != nil {
+		w.cancel(nil)
+		return
+	}
+	s.active[r.ID] = w
 	s.wg.Go(func() {
 		w.do()
 		w.cancel(nil)
@@ -123,16 +127,17 @@ func (s *Store) take(r record) {
 	})
 }
 
-// stop ends what a job does, if it does something.
-func (s *Store) stop(id holt.JobID) {
+// stop ends a job that is marked as cancelled. One that waits is not left to its turn: that may be hours away.
+func (s *Store) stop(r record) {
 	s.mu.Lock()
-	w := s.active[id]
+	w := s.active[r.ID]
 	s.mu.Unlock()
 	if w != nil {
 		w.cancel(errCancelled)
 		return
 	}
-	s.ring()
+	r.cancelled = true
+	s.take(r)
 }
 
 // pause lets no job begin for a while: the host had no room for one.

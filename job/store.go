@@ -18,6 +18,8 @@ import (
 
 // Computers are the computers, as far as jobs need them; [computer.Store] is one.
 type Computers interface {
+	// CheckFor refuses what can never be a computer here, and returns it with its defaults.
+	CheckFor(ctx context.Context, spec holt.ComputerSpec) (holt.ComputerSpec, error)
 	// CreateFor makes and starts a computer for a job. One that fails leaves nothing.
 	CreateFor(ctx context.Context, job holt.JobID, spec holt.ComputerSpec) (holt.Computer, error)
 	// OfJob returns those that were made for one.
@@ -117,16 +119,19 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 // Close leaves all jobs as they are, for the next daemon, and waits for what is at work.
 func (s *Store) Close() {
-	s.cancel()
+	s.mu.Lock()
+	s.cancel() // no worker begins after this
+	s.mu.Unlock()
 	s.wg.Wait()
 }
 
 // Create takes a job on and returns without waiting for it. It goes on when
 // its caller leaves.
 //
-// Errors: InvalidArgument, NotFound (inputs or workspace), OutOfSpace.
+// Errors: InvalidArgument, NotFound (inputs, workspace, or the computer whose secrets it is to have), Unsupported
+// (a network policy where computers have no network of their own), OutOfSpace.
 func (s *Store) Create(ctx context.Context, spec holt.JobSpec, key string) (holt.Job, error) {
-	spec, err := check(spec)
+	spec, err := s.check(ctx, spec)
 	if err != nil {
 		return holt.Job{}, err
 	}
@@ -150,8 +155,8 @@ func (s *Store) Create(ctx context.Context, spec holt.JobSpec, key string) (holt
 }
 
 // check fills in the defaults of a job and refuses what can never be right.
-func check(spec holt.JobSpec) (holt.JobSpec, error) {
-	of, err := computer.CheckComputer(holt.ComputerSpec{Template: spec.Template, CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB})
+func (s *Store) check(ctx context.Context, spec holt.JobSpec) (holt.JobSpec, error) {
+	of, err := s.cfg.Computers.CheckFor(ctx, computerOf(spec))
 	if err != nil {
 		return spec, err
 	}
@@ -170,6 +175,11 @@ func check(spec holt.JobSpec) (holt.JobSpec, error) {
 	}
 	_, err = outputsIn(spec.Collect)
 	return spec, err
+}
+
+// computerOf is what computer a job wants.
+func computerOf(spec holt.JobSpec) holt.ComputerSpec {
+	return holt.ComputerSpec{Template: spec.Template, CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB, Network: spec.Network, SecretsOf: spec.SecretsOf}
 }
 
 // home is where a computer has its workspace.
@@ -218,7 +228,7 @@ func (s *Store) Cancel(ctx context.Context, id holt.JobID, _ string) (holt.Job, 
 	if err := s.table.mark(ctx, id, "cancelled"); err != nil {
 		return r.Job, err
 	}
-	s.stop(id)
+	s.stop(r)
 	return s.wait(ctx, id)
 }
 

@@ -143,9 +143,9 @@ func (w *worker) computer() (c holt.Computer, err error) {
 	if err := w.s.point("create"); err != nil {
 		return c, err
 	}
-	spec := w.r.Spec
-	c, err = w.s.cfg.Computers.CreateFor(holt.WithActor(w.ctx, holt.Actor{Tenant: w.r.Tenant}), w.r.ID, holt.ComputerSpec{Name: name(w.r.ID), Template: spec.Template, CPUs: spec.CPUs,
-		MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB, Workspace: string(w.r.workspace)})
+	spec := computerOf(w.r.Spec)
+	spec.Name, spec.Workspace = name(w.r.ID), string(w.r.workspace)
+	c, err = w.s.cfg.Computers.CreateFor(holt.WithActor(w.ctx, holt.Actor{Tenant: w.r.Tenant}), w.r.ID, spec)
 	if err != nil {
 		return c, w.refused(err)
 	}

@@ -56,7 +56,7 @@ func (s *Stack) connect(r *tcp.ForwarderRequest) {
 		}
 		return
 	}
-	out, err := s.open(s.ctx, to, "")
+	out, err := s.open(s.ctx, to, "", nil)
 	if err != nil {
 		// Who does not answer there does not answer here: the guest's own kernel gives up when it wants to.
 		r.Complete(!silent(err))

@@ -32,7 +32,7 @@ var datagramBuffers = sync.Pool{New: func() any { return new([maxDatagram]byte) 
 func (s *Stack) forwards(next *udp.Forwarder) func(stack.TransportEndpointID, *stack.PacketBuffer) bool {
 	return func(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 		to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)
-		if _, ok := s.target(to); !ok || s.quic(to) {
+		if !s.mayReach(s.newFlow(to, nil)) || s.quic(to) {
 			s.count.refuse(s.destination(to))
 			return false
 		}
@@ -49,8 +49,8 @@ func (s *Stack) quic(to netip.AddrPort) bool {
 // datagram begins an exchange of datagrams. It is called for the first, on the link's goroutine.
 func (s *Stack) datagram(r *udp.ForwarderRequest) {
 	to := netip.AddrPortFrom(addrOf(r.ID().LocalAddress), r.ID().LocalPort)
-	place, ok := s.target(to)
-	if !ok {
+	f := s.newFlow(to, nil)
+	if !s.mayReach(f) {
 		return
 	}
 	if s.flows.taken(datagrams) >= manyDatagrams {
@@ -68,7 +68,7 @@ func (s *Stack) datagram(r *udp.ForwarderRequest) {
 	go func() {
 		defer s.flows.leave(datagrams)
 		defer ep.Close()
-		s.exchange(to, place, &heap{ep: ep, queue: &queue})
+		s.exchange(f, &heap{ep: ep, queue: &queue})
 	}()
 }
 
@@ -80,8 +80,8 @@ func (f *flows) endOldest() {
 	}
 }
 
-func (s *Stack) exchange(to, place netip.AddrPort, in *heap) {
-	out, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(place))
+func (s *Stack) exchange(f *flow, in *heap) {
+	out, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(placeOf(f.to)))
 	if err != nil {
 		return
 	}
@@ -90,7 +90,7 @@ func (s *Stack) exchange(to, place netip.AddrPort, in *heap) {
 	if err != nil {
 		return
 	}
-	f := &flow{to: to, count: s.count.opens(s.destination(to))}
+	f.count = s.count.opens(s.destination(f.to))
 	defer f.count.open.Add(-1)
 	f.last.now()
 	ended := make(chan struct{})
@@ -101,7 +101,7 @@ func (s *Stack) exchange(to, place netip.AddrPort, in *heap) {
 		return
 	}
 	idle := datagramIdle
-	if to.Port() < 1024 {
+	if f.to.Port() < 1024 {
 		idle = questionIdle
 	}
 	var back sync.WaitGroup

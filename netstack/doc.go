@@ -15,7 +15,8 @@
 // that this resolver gave it for that, and no address is given that the policy refuses whatever its
 // name, so that a name which is bound to an inner address (DNS rebinding) leads nowhere. Where an
 // address may be reached only for a name, what is said first on a connection counts too (hear.go):
-// TLS must ask for a name that is allowed, each request of HTTP must be to one.
+// TLS must ask for a name that is allowed, each request of HTTP must be to one. What was opened for a name goes on
+// when the name does not count for new connections any more; names are kept by who asks ([Stack.Known]).
 //
 // At the gateway's address are holt.internal ([Options].Internal) and an HTTP proxy, which adds the
 // secrets of hosts to requests ([Stack.SetSecrets]), so that the guest never has them. What the proxy

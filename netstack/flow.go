@@ -21,6 +21,8 @@ var (
 // flow is a connection or an exchange of datagrams with somebody outside.
 type flow struct {
 	to    netip.AddrPort // as the guest has it
+	names []string       // for which the address was given when it was opened: they count as long as it is open
+	reach bool           // the address counted as the internet's then, see WithReach
 	count *counter
 	last  atomicTime // datagrams: when one came
 
@@ -193,14 +195,16 @@ func (o *outside) Close() error {
 	return err
 }
 
-// open connects to a destination, if the policy permits it; name is that by which it is meant, or "".
-func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string) (*outside, error) {
+// open connects to a destination, if the policy permits it; name is that by which it is meant, or "". It
+// stands for what a former flow did, or for the names of now.
+func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string, former *flow) (*outside, error) {
 	destination := name
 	if destination == "" {
 		destination = s.destination(to)
 	}
-	place, ok := s.target(to)
-	if !ok {
+	f := s.newFlow(to, former)
+	f.name = name
+	if !s.allows(f) {
 		s.count.refuse(destination)
 		return nil, errNotAllowed
 	}
@@ -212,12 +216,12 @@ func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string) (*outs
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp4", place.String())
+	c, err := d.DialContext(ctx, "tcp4", placeOf(to).String())
 	if err != nil {
 		s.flows.leave(outward)
 		return nil, err
 	}
-	f := &flow{to: to, name: name, count: s.count.opens(destination)}
+	f.count = s.count.opens(destination)
 	out := &outside{TCPConn: c.(*net.TCPConn), flow: f}
 	f.onReset(out.abort)
 	remove := s.flows.add(f)

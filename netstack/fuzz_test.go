@@ -118,7 +118,7 @@ func FuzzAnswer(f *testing.F) {
 			switch rr := rr.(type) {
 			case *dns.A:
 				ip, _ := netip.AddrFromSlice(rr.A.To4())
-				if _, ok := s.target(netip.AddrPortFrom(ip, 443)); !ok {
+				if !s.mayReach(s.newFlow(netip.AddrPortFrom(ip, 443), nil)) {
 					t.Errorf("%v is told", rr)
 				}
 			case *dns.AAAA, *dns.SVCB, *dns.HTTPS:

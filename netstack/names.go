@@ -17,16 +17,22 @@ type names struct {
 	mu  sync.Mutex
 	all map[netip.Addr]map[string]time.Time // until when it counts
 	n   int
+
+	noted int64 // how often something was
 }
 
 // note remembers an answer for as long as it says, within bounds.
 func (n *names) note(name string, ip netip.Addr, lives time.Duration) {
+	now := time.Now()
+	n.keep(name, ip, now.Add(min(max(lives, leastKept), mostKept)), now)
+}
+
+func (n *names) keep(name string, ip netip.Addr, until, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.all == nil {
 		n.all = map[netip.Addr]map[string]time.Time{}
 	}
-	now := time.Now()
 	if _, known := n.all[ip][name]; !known {
 		if n.n >= maxNames {
 			n.forget(now)
@@ -36,7 +42,8 @@ func (n *names) note(name string, ip netip.Addr, lives time.Duration) {
 		}
 		n.n++
 	}
-	n.all[ip][name] = now.Add(min(max(lives, leastKept), mostKept))
+	n.all[ip][name] = until
+	n.noted++
 }
 
 // forget makes room: what has ended, or, if nothing has, what ends first.
@@ -77,4 +84,44 @@ func (n *names) of(ip netip.Addr) (out []string) {
 		}
 	}
 	return out
+}
+
+// Known is a name that an address was given for, until when that counts.
+type Known struct {
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
+	Until   time.Time  `json:"until"`
+}
+
+// Known returns the names that count, in no order, and a number that is another when some were added.
+func (s *Stack) Known() (all []Known, added int64) {
+	n := &s.names
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	for ip, of := range n.all {
+		for name, end := range of {
+			if now.Before(end) {
+				all = append(all, Known{name, ip, end})
+			}
+		}
+	}
+	return all, n.noted
+}
+
+// Recall has names count that did in a stack before this one, of the same guest. What is no such name is
+// passed over, and what is too much.
+func (s *Stack) Recall(all []Known) {
+	now := time.Now()
+	most := now.Add(mostKept)
+	for _, one := range all[:min(len(all), maxNames)] {
+		name, ok := canonical(one.Name)
+		if !ok || name != one.Name || !one.Address.Is4() || !now.Before(one.Until) {
+			continue
+		}
+		if one.Until.After(most) {
+			one.Until = most
+		}
+		s.names.keep(name, one.Address, one.Until, now)
+	}
 }

@@ -35,11 +35,22 @@ func (s *Stack) newTransport(o Options) *http.Transport {
 
 // dial opens a connection for a request, to an address or a name.
 func (s *Stack) dial(ctx context.Context, _, hostport string) (net.Conn, error) {
-	a, _ := ctx.Value(arrivalKey{}).(*arrival)
-	if a != nil && a.out != nil && a.out.flow.to.String() == hostport && a.taken.CompareAndSwap(false, true) {
-		return a.out, nil
+	if a, _ := ctx.Value(arrivalKey{}).(*arrival); a != nil && a.out != nil && a.out.flow.to.String() == hostport {
+		if a.taken.CompareAndSwap(false, true) {
+			return a.out, nil
+		}
+		return s.again(ctx, a.out.flow)
 	}
 	out, err := s.dialName(ctx, hostport)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// again opens a flow to where one led: a guest whose connection lives on has looked nothing up anew.
+func (s *Stack) again(ctx context.Context, former *flow) (net.Conn, error) {
+	out, err := s.open(ctx, former.to, "", former)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +69,7 @@ func (s *Stack) dialName(ctx context.Context, hostport string) (*outside, error)
 	err = &refusal{name: host}
 	for _, ip := range all[:min(len(all), maxTries)] {
 		var out *outside
-		if out, err = s.open(ctx, netip.AddrPortFrom(ip, port), name); err == nil {
+		if out, err = s.open(ctx, netip.AddrPortFrom(ip, port), name, nil); err == nil {
 			return out, nil
 		}
 		if errors.Is(err, errNotAllowed) {

@@ -60,6 +60,28 @@ func (g *guest) do(c *http.Client, method, address string, header ...string) (in
 	return a.StatusCode, a.Header, string(b)
 }
 
+// raw is all that is answered to a request to api.test through the proxy.
+func (g *guest) raw(roots *x509.CertPool, path string) string {
+	g.t.Helper()
+	conn, err := g.dial("10.0.2.2:3128")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	io.WriteString(conn, "CONNECT api.test:443 HTTP/1.1\r\n\r\n")
+	if a, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil); err != nil || a.StatusCode != 200 {
+		g.t.Fatalf("CONNECT: %v, %v", a, err)
+	}
+	c := tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: "api.test"})
+	io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n")
+	b, err := io.ReadAll(c)
+	if err != nil {
+		g.t.Errorf("%s: %v", path, err)
+	}
+	return string(b)
+}
+
 func (w *world) secrets(s *Stack, all ...holt.HostSecret) {
 	w.t.Helper()
 	parsed, err := ParseSecrets(all)
@@ -159,6 +181,10 @@ func TestSecretStays(t *testing.T) {
 	if code, header, _ := g.do(c, "GET", "https://api.test/back"); code != 200 || header.Get("X-Back") != "Bearer ***" {
 		t.Errorf("a server that says it back: %d %v", code, header)
 	}
+	early, trailer := g.raw(trusting, "/early"), g.raw(trusting, "/trailer")
+	if strings.Contains(early+trailer, value) || !strings.Contains(early, "Link: Bearer ***") || !strings.Contains(trailer, "X-Announced: Bearer ***") || !strings.Contains(trailer, "X-Other: Bearer ***") {
+		t.Errorf("one that says it before its answer, or behind:\n%s\n%s", early, trailer)
+	}
 	for _, address := range []string{"https://api.test/", "http://api.test/"} {
 		if code, _, body := g.do(c, "TRACE", address); code != http.StatusMethodNotAllowed {
 			t.Errorf("TRACE of %s: %d %s", address, code, body)
@@ -233,6 +259,49 @@ func TestProxyStreams(t *testing.T) {
 	w.policy(s, holt.NetworkPolicy{Egress: holt.EgressOff})
 	if _, err := r.ReadByte(); err == nil || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("a tunnel after the policy has changed: %v", err)
+	}
+}
+
+// TestHostTaken: of answers from one address, each by a request of HTTP, those end whose host is taken from the policy;
+// a connection that lives on is good for another request when what its name stood for is past.
+func TestHostTaken(t *testing.T) {
+	w, _, s, g, _ := proxyWorld(t)
+	if w == nil {
+		return
+	}
+	allow := func(all ...string) { w.policy(s, holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: all}) }
+	allow("api.test", "other.test")
+	answers := map[string]io.Reader{}
+	for _, host := range []string{"api.test", "other.test"} {
+		a, err := g.client(nil, false).Get("http://" + host + "/slow")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		answers[host] = a.Body
+		if _, err := io.ReadFull(a.Body, make([]byte, len("begun\n"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := g.client(nil, false)
+	if code, _, body := g.do(c, "GET", "http://api.test/"); code != 200 {
+		t.Fatal(body)
+	}
+	s.names.age(mostKept)
+	s.web.transport.CloseIdleConnections() // the server's end
+	allow("api.test")
+	if code, _, body := g.do(c, "GET", "http://api.test/"); code != 200 {
+		t.Errorf("another request: %d %s", code, body)
+	}
+	if _, err := answers["other.test"].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "deadline") {
+		t.Errorf("the answer of a host that was taken away: %v", err)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := answers["api.test"].Read(make([]byte, 1)); done <- err }()
+	select {
+	case err := <-done:
+		t.Errorf("the answer of one that is allowed: %v", err)
+	case <-time.After(100 * time.Millisecond):
 	}
 }
 

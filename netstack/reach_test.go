@@ -34,7 +34,7 @@ func TestReach(t *testing.T) {
 		return s
 	}
 	mirror := places[0]
-	reaches := func(s *Stack, at netip.AddrPort) bool { _, ok := s.target(at); return ok }
+	reaches := func(s *Stack, at netip.AddrPort) bool { return s.mayReach(s.newFlow(at, nil)) }
 	open, off, some := set(holt.EgressOpen), set(holt.EgressOff), set(holt.EgressAllow, "mirror.example")
 	for _, at := range append(places[1:], netip.AddrPortFrom(mirror.Addr(), 80), netip.MustParseAddrPort("10.99.98.96:443")) {
 		if reaches(open, at) {

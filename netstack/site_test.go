@@ -104,6 +104,19 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/back":
 		w.Header().Set("X-Back", r.Header.Get("Authorization"))
 		fmt.Fprintln(w, "see the header")
+	case "/early":
+		w.Header().Set("Link", r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusEarlyHints)
+		fmt.Fprintln(w, "see what came before")
+	case "/trailer":
+		w.Header().Set("Trailer", "X-Announced")
+		fmt.Fprintln(w, "see the trailers")
+		w.Header().Set("X-Announced", r.Header.Get("Authorization"))
+		w.Header().Set(http.TrailerPrefix+"X-Other", r.Header.Get("Authorization"))
+	case "/slow":
+		fmt.Fprintln(w, "begun")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
 	default:
 		fmt.Fprintf(w, "hello from %s\n", r.Host)
 	}

@@ -135,7 +135,8 @@ func (s *Stack) configure() error {
 	return nil
 }
 
-// SetPolicy replaces the policy at once; what it does not permit any more is cut off.
+// SetPolicy replaces the policy at once; what it does not permit any more is cut off. A flow is what it was
+// when it was opened: that its names do not count for new ones any more is no reason to end it.
 func (s *Stack) SetPolicy(p *Policy) {
 	s.policy.Store(p)
 	s.flows.end(func(f *flow) bool { return !s.allows(f) })
@@ -157,11 +158,22 @@ func (s *Stack) SetCA(ca tls.Certificate) error {
 	return nil
 }
 
-// allows tells whether a flow may go on.
+// newFlow is a flow to an address as it stands now, or as a former one did.
+func (s *Stack) newFlow(to netip.AddrPort, former *flow) *flow {
+	if former != nil {
+		return &flow{to: to, names: former.names, reach: former.reach}
+	}
+	ip := to.Addr()
+	return &flow{to: to, names: s.names.of(ip), reach: !s.public(ip) && s.reachable(s.policy.Load(), ip, to.Port())}
+}
+
+// allows tells whether a flow may begin, or go on.
 func (s *Stack) allows(f *flow) bool {
-	_, ok := s.target(f.to)
+	if !s.mayReach(f) {
+		return false
+	}
 	name := f.said()
-	return ok && (name == "" || !s.byName(f.to) || s.policy.Load().permits(f.to.Port(), []string{name}))
+	return name == "" || !s.byName(f.to) || s.policy.Load().permits(f.to.Port(), []string{name})
 }
 
 // byName tells whether an address may be reached only for a name that it stands for, which it may
@@ -175,17 +187,25 @@ func (s *Stack) granted(p *Policy, ip netip.Addr, port uint16) bool {
 	return p.granted(ip, port, s.host.contain(ip))
 }
 
-// target says where on the host what is meant for an address and port of the guest's
-// world goes to, and whether it may.
-func (s *Stack) target(to netip.AddrPort) (netip.AddrPort, bool) {
-	p, ip := s.policy.Load(), to.Addr()
+// mayReach tells whether the address and port of a flow may be reached: as they are, or for names that
+// stood for it when it was opened, or that do now.
+func (s *Stack) mayReach(f *flow) bool {
+	p, ip, port := s.policy.Load(), f.to.Addr(), f.to.Port()
 	if inner.Contains(ip) {
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.Port()), ip == Gateway && p.onHost(to.Port())
+		return ip == Gateway && p.onHost(port)
 	}
-	if s.granted(p, ip, to.Port()) {
-		return to, true
+	if s.granted(p, ip, port) {
+		return true
 	}
-	return to, s.reachable(p, ip, to.Port()) && p.permits(to.Port(), s.names.of(ip))
+	return (s.reachable(p, ip, port) || f.reach && !s.host.contain(ip)) && (p.permits(port, f.names) || p.permits(port, s.names.of(ip)))
+}
+
+// placeOf says where on the host what is meant for an address and port of the guest's world goes to.
+func placeOf(to netip.AddrPort) netip.AddrPort {
+	if inner.Contains(to.Addr()) {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.Port())
+	}
+	return to
 }
 
 // public tells whether an address is one of the internet, and not the host's.

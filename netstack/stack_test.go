@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -272,6 +273,17 @@ func TestAllow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Who has a connection keeps it when what he asked for is long past, and something else changes.
+	s.names.age(mostKept)
+	w.policy(s, holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"registry.example:7", "*.cdn.example", "another.example"}})
+	for _, c := range []*gonet.TCPConn{kept, cut} {
+		if err := there(c); err != nil {
+			t.Errorf("one whose name is past, and allowed: %v", err)
+		}
+	}
+	if err := g.echo("tcp", "151.101.1.1", time.Second); err == nil {
+		t.Error("a new connection for a name that is past")
+	}
 	w.policy(s, holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"*.cdn.example"}})
 	cut.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := cut.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "reset") {
@@ -279,6 +291,66 @@ func TestAllow(t *testing.T) {
 	}
 	if err := there(kept); err != nil {
 		t.Errorf("one that is: %v", err)
+	}
+}
+
+// age lets time pass for all names.
+func (n *names) age(by time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, of := range n.all {
+		for name := range of {
+			of[name] = of[name].Add(-by)
+		}
+	}
+}
+
+// TestKnown: names count in the next stack of a guest, as far as they still do; what is no name does not.
+func TestKnown(t *testing.T) {
+	w := inWorld(t)
+	if w == nil {
+		return
+	}
+	w.name("registry.example", "A 93.184.216.34")
+	allow := holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"registry.example", "past.example"}}
+	s, g := w.start(allow)
+	if all, why := g.addresses("registry.example"); len(all) != 1 {
+		t.Fatal(why)
+	}
+	known, added := s.Known()
+	if len(known) != 1 || added != 1 || known[0].Name != "registry.example" {
+		t.Fatalf("%+v %d", known, added)
+	}
+	g.unplug()
+	next := w.stack(allow, Options{})
+	g.plug(next)
+	if err := g.echo("tcp", "93.184.216.34", time.Second); err == nil {
+		t.Error("a stack that knows nothing connects")
+	}
+	late, ip := time.Now().Add(1000*mostKept), netip.MustParseAddr("93.184.216.35")
+	next.Recall(append(known, Known{"past.example", ip, time.Now().Add(-time.Second)}, Known{"REGISTRY.example", ip, late}, Known{"", ip, late},
+		Known{"registry.example", netip.IPv6Loopback(), late}, Known{"registry.example", netip.MustParseAddr("10.1.2.3"), late}))
+	if err := g.echo("tcp", "93.184.216.34", time.Second); err != nil {
+		t.Errorf("for a name of before: %v", err)
+	}
+	for _, to := range []string{"93.184.216.35", "10.1.2.3"} {
+		if err := g.echo("tcp", to, time.Second); err == nil {
+			t.Errorf("%s is there", to)
+		}
+	}
+	known, _ = next.Known()
+	for _, one := range known {
+		if time.Until(one.Until) > mostKept {
+			t.Errorf("%+v counts for ever", one)
+		}
+	}
+	many := make([]Known, 3*maxNames)
+	for i := range many {
+		many[i] = Known{fmt.Sprintf("n%d.example", i), ip, late}
+	}
+	next.Recall(many)
+	if known, _ = next.Known(); len(known) > maxNames {
+		t.Errorf("%d names", len(known))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
@@ -163,9 +164,19 @@ func (s *Stack) transparent(in half, out *outside) {
 			explain(w, r, &refusal{name: host})
 			return
 		}
+		said := func(i httptrace.GotConnInfo) { s.means(i.Conn, host) }
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: said}))
 		s.pass(w, r, errand{scheme: "http", host: r.Host, dial: to.String()})
 	})
 	s.web.serve(&arrival{half: in, handler: handler, out: out})
+}
+
+// means notes that a request goes by a connection that the guest means by a name. When that is not permitted any
+// more its answer ends.
+func (s *Stack) means(c net.Conn, name string) {
+	if out, ok := c.(*outside); ok && !s.mayBe(out.flow, name) {
+		out.flow.reset()
+	}
 }
 
 // hostOf is a host without its port.
@@ -190,7 +201,8 @@ func (s *Stack) pass(w http.ResponseWriter, r *http.Request, e errand) {
 		r.Header.Del("Upgrade")
 	}
 	http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has heard all
-	s.web.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), errandKey{}, e)))
+	s.web.forward.ServeHTTP(&masking{w, e.secrets}, r.WithContext(context.WithValue(r.Context(), errandKey{}, e)))
+	maskAll(e.secrets, w.Header()) // the trailers, which are sent when this returns
 }
 
 // rewrite makes the request that goes out of the one that came in: the same, but for the secrets.
@@ -211,11 +223,27 @@ func rewrite(p *httputil.ProxyRequest) {
 
 // mask takes secrets out of what a server says of them in its header. A nil error is always returned.
 func mask(a *http.Response) error {
-	e := a.Request.Context().Value(errandKey{}).(errand)
-	for _, one := range e.secrets {
-		one.mask(a.Header)
-	}
+	maskAll(a.Request.Context().Value(errandKey{}).(errand).secrets, a.Header)
 	return nil
+}
+
+func maskAll(secrets []secret, h http.Header) {
+	for _, one := range secrets {
+		one.mask(h)
+	}
+}
+
+// masking is an answer whose headers have no secrets in them, those before the last (1xx) neither.
+type masking struct {
+	http.ResponseWriter
+	secrets []secret
+}
+
+func (m *masking) Unwrap() http.ResponseWriter { return m.ResponseWriter }
+
+func (m *masking) WriteHeader(code int) {
+	maskAll(m.secrets, m.Header())
+	m.ResponseWriter.WriteHeader(code)
 }
 
 // explain tells a guest why its request went nowhere.

@@ -118,20 +118,34 @@ func (f *fake) joined() {
 // guest does that knows the gateway from before.
 func (f *fake) refuses() {
 	f.t.Helper()
-	tcp := []byte{0x12, 0x34, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 5 << 4, 2, 0xff, 0xff, 0, 0, 0, 0} // SYN
-	pseudo := append([]byte{10, 0, 2, 15, 10, 9, 9, 9, 0, 6, 0, byte(len(tcp))}, tcp...)
-	binary.BigEndian.PutUint16(tcp[16:], checksum(pseudo))
-	ip := []byte{0x45, 0, 0, byte(20 + len(tcp)), 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 2, 15, 10, 9, 9, 9}
-	binary.BigEndian.PutUint16(ip[10:], checksum(ip))
-	frame := slices.Concat([]byte{0x52, 0x55, 0x0a, 0, 2, 2, 0x52, 0x54, 0, 0x68, 0x6f, 0x6c, 8, 0}, ip, tcp)
+	frame := segment(0x1234, netip.MustParseAddrPort("10.9.9.9:80"), 1, 0, flagSYN, "")
 	f.hears(frame, "that it is refused", func(said []byte) bool {
 		return said[12] == 8 && said[13] == 0 && said[23] == 6 && bytes.Equal(said[26:30], []byte{10, 9, 9, 9}) && said[47]&4 != 0 // RST
 	})
 }
 
+// segment is a frame of the guest's with one of TCP.
+func segment(port uint16, to netip.AddrPort, seq, ack uint32, flags byte, payload string) []byte {
+	tcp := make([]byte, 20, 20+len(payload))
+	binary.BigEndian.PutUint16(tcp, port)
+	binary.BigEndian.PutUint16(tcp[2:], to.Port())
+	binary.BigEndian.PutUint32(tcp[4:], seq)
+	binary.BigEndian.PutUint32(tcp[8:], ack)
+	copy(tcp[12:], []byte{5 << 4, flags, 0xff, 0xff})
+	tcp = append(tcp, payload...)
+	there := to.Addr().AsSlice()
+	binary.BigEndian.PutUint16(tcp[16:], checksum(slices.Concat([]byte{10, 0, 2, 15}, there, []byte{0, 6, 0, byte(len(tcp))}, tcp)))
+	ip := slices.Concat([]byte{0x45, 0, 0, byte(20 + len(tcp)), 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 2, 15}, there)
+	binary.BigEndian.PutUint16(ip[10:], checksum(ip))
+	return slices.Concat([]byte{0x52, 0x55, 0x0a, 0, 2, 2, 0x52, 0x54, 0, 0x68, 0x6f, 0x6c, 8, 0}, ip, tcp)
+}
+
 // checksum is the Internet's (RFC 1071).
 func checksum(b []byte) uint16 {
 	sum := uint32(0)
+	if len(b)%2 == 1 {
+		b = append(b[:len(b):len(b)], 0)
+	}
 	for i := 0; i < len(b); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))
 	}

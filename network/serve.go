@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,9 @@ type process struct {
 	stack    *netstack.Stack
 	traffic  totals
 	secrets  atomic.Int64  // how many it adds
+	kept     int64         // names, as [netstack.Stack.Known] counts them, that are written down
+	loading  sync.Mutex    // held while policy and secrets are read
+	settings *settings     // that count; nil: none yet
 	attached chan struct{} // closed when the machine was there first
 	once     sync.Once
 }
@@ -91,6 +95,7 @@ func (p *process) run(ctx context.Context) (err error) {
 	if p.stack, err = netstack.New(netstack.Options{Log: p.log, Internal: p.internal()}); err != nil {
 		return err
 	}
+	p.recall()
 	if err := p.reload(); err != nil {
 		return err
 	}
@@ -106,7 +111,7 @@ func (p *process) run(ctx context.Context) (err error) {
 	<-ctx.Done()
 	s.Close()
 	work.Wait()
-	return p.traffic.write(p.dir, p.stack.Traffic())
+	return errors.Join(p.keepNames(true), p.traffic.write(p.dir, p.stack.Traffic()))
 }
 
 // join serves the machine's end of the link, again whenever it was closed.
@@ -127,7 +132,7 @@ func (p *process) join(ctx context.Context) {
 	}
 }
 
-// keep writes down what went where, every now and then.
+// keep writes down what went where, and the names of addresses, every now and then.
 func (p *process) keep(ctx context.Context) {
 	each := time.NewTicker(saveEach)
 	defer each.Stop()
@@ -137,23 +142,32 @@ func (p *process) keep(ctx context.Context) {
 			if err := p.traffic.write(p.dir, p.stack.Traffic()); err != nil {
 				p.log.Warn("keep what went where", "err", err)
 			}
+			if err := p.keepNames(false); err != nil {
+				p.log.Warn("keep names", "err", err)
+			}
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// reload reads policy and secrets anew; what is not permitted any more is cut off.
+// reload reads policy and secrets anew; what is not permitted any more is cut off. A policy that is as it was
+// changes nothing.
 func (p *process) reload() error {
+	p.loading.Lock()
+	defer p.loading.Unlock()
 	s, err := readSettings(p.dir)
 	if err != nil {
 		return err
 	}
-	policy, err := netstack.ParsePolicy(s.Policy)
-	if err != nil {
-		return err
+	if p.settings == nil || !reflect.DeepEqual(s, *p.settings) {
+		policy, err := netstack.ParsePolicy(s.Policy)
+		if err != nil {
+			return err
+		}
+		p.stack.SetPolicy(policy.WithReach(s.Reach))
+		p.settings = &s
 	}
-	p.stack.SetPolicy(policy.WithReach(s.Reach))
 	return p.reloadSecrets()
 }
 

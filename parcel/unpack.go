@@ -263,7 +263,12 @@ func (u *unpacker) attributes(fd int, e Entry) error {
 		}
 	}
 	for _, x := range e.Xattrs {
-		if err := unix.Fsetxattr(fd, x.Name, x.Value, 0); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		err := unix.Fsetxattr(fd, x.Name, x.Value, 0)
+		switch {
+		case err == nil, errors.Is(err, unix.EOPNOTSUPP):
+		case errors.Is(err, unix.ENOSPC): // with the file: the disk may be empty
+			return fmt.Errorf("attribute %s: the file system keeps no more with a file", strings.ToValidUTF8(x.Name, "?"))
+		default:
 			return fmt.Errorf("attribute %s: %w", strings.ToValidUTF8(x.Name, "?"), err)
 		}
 	}

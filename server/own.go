@@ -35,15 +35,21 @@ type OwnFork struct {
 //	POST /v1/self/pause              until somebody wakes it; the answer may come then, or never
 func (s *Server) Own(id holt.ComputerID) http.Handler {
 	mux, n, ref := http.NewServeMux(), s.opt.Nouns, string(id)
-	own(mux, "GET /v1/self", func(ctx context.Context, _ struct{}, _ string) (any, error) { return n.Computers.Get(ctx, ref) })
-	own(mux, "GET /v1/self/moments", func(ctx context.Context, _ struct{}, _ string) (any, error) { return n.Moments.List(ctx, ref) })
-	own(mux, "GET /v1/self/network", func(ctx context.Context, _ struct{}, _ string) (any, error) { return n.Networks.Get(ctx, ref) })
-	own(mux, "GET /v1/self/network/traffic", func(ctx context.Context, _ struct{}, _ string) (any, error) { return n.Networks.Traffic(ctx, ref) })
+	own(mux, "GET /v1/self", func(ctx context.Context, _ struct{}, _ string) (any, error) {
+		return view(holt.SelfOf)(n.Computers.Get(ctx, ref))
+	})
+	own(mux, "GET /v1/self/moments", func(ctx context.Context, _ struct{}, _ string) (any, error) {
+		return view(viewMoments)(n.Moments.List(ctx, ref))
+	})
+	own(mux, "GET /v1/self/network", func(ctx context.Context, _ struct{}, _ string) (any, error) { return told(n.Networks.Get(ctx, ref)) })
+	own(mux, "GET /v1/self/network/traffic", func(ctx context.Context, _ struct{}, _ string) (any, error) {
+		return told(n.Networks.Traffic(ctx, ref))
+	})
 	changes(s, mux, id, "checkpoint", func(ctx context.Context, c holt.Computer, spec holt.CheckpointSpec, key string) (any, error) {
-		return n.History.Checkpoint(ctx, c.Workspace, spec, key)
+		return told(n.History.Checkpoint(ctx, c.Workspace, spec, key))
 	})
 	changes(s, mux, id, "snapshot", func(ctx context.Context, c holt.Computer, spec holt.SnapshotSpec, key string) (any, error) {
-		has, err := n.Moments.List(ctx, ref)
+		has, err := told(n.Moments.List(ctx, ref))
 		if err == nil && len(has) >= mostOwnMoments {
 			err = holt.Errorf(holt.TooMany, "%s has %d moments; from %d on it cannot take any itself", c.Name, len(has), mostOwnMoments).
 				WithHint("its owner can: holt computer snapshot %s; holt moment delete removes some", c.Name)
@@ -51,7 +57,7 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		return n.Computers.Snapshot(ctx, ref, spec, key)
+		return view(viewMoment)(n.Computers.Snapshot(ctx, ref, spec, key))
 	})
 	changes(s, mux, id, "fork", func(ctx context.Context, c holt.Computer, spec OwnFork, key string) (any, error) {
 		if _, err := holt.ParseName(spec.Name); spec.Name != "" && err != nil {
@@ -60,10 +66,10 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 		if err := s.mayFork(ctx, c, max(1, spec.Count)); err != nil {
 			return nil, err
 		}
-		return n.Computers.Fork(ctx, ref, holt.ComputerForkSpec{Name: spec.Name, Count: spec.Count}, key)
+		return view(viewForks)(n.Computers.Fork(ctx, ref, holt.ComputerForkSpec{Name: spec.Name, Count: spec.Count}, key))
 	})
 	changes(s, mux, id, "pause", func(ctx context.Context, _ holt.Computer, _ struct{}, key string) (any, error) {
-		return n.Computers.Pause(ctx, ref, key)
+		return view(holt.SelfOf)(n.Computers.Pause(ctx, ref, key))
 	})
 	keyed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key := r.Header.Get("Idempotency-Key"); key != "" { // it is this computer's own
@@ -85,7 +91,7 @@ func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb stri
 			return nil, holt.Errorf(holt.TooMany, "this computer is at work on a change of itself").WithHint("it can ask for the next one when that has ended")
 		}
 		defer s.changing.Delete(id)
-		c, err := s.opt.Nouns.Computers.Get(ctx, string(id))
+		c, err := told(s.opt.Nouns.Computers.Get(ctx, string(id)))
 		if err == nil && c.Job != "" {
 			err = holt.Errorf(holt.Denied, "the computer of a job cannot %s itself: it goes with the job", verb)
 		}
@@ -101,7 +107,7 @@ func (s *Server) mayFork(ctx context.Context, c holt.Computer, count int) error 
 	if c.Parent != nil {
 		return holt.Errorf(holt.Denied, "%s is a fork, and cannot fork itself", c.Name).WithHint("its owner can: holt computer fork %s", c.Name)
 	}
-	all, err := s.opt.Nouns.Computers.List(ctx)
+	all, err := told(s.opt.Nouns.Computers.List(ctx))
 	for _, one := range all {
 		if one.Parent != nil && one.Parent.ID == c.ID {
 			count++
@@ -124,7 +130,9 @@ func own[I any](mux *http.ServeMux, pattern string, f func(ctx context.Context, 
 		}
 		if err != nil {
 			a := failed(r.Context(), err)
-			requestOf(r.Context()).fail(a.e, a.status)
+			q := requestOf(r.Context())
+			q.fail(forComputer(err, a.e), a.status)
+			q.err = a.e // which is logged
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

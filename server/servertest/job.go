@@ -14,6 +14,7 @@ import (
 	"holt/computer"
 	"holt/db"
 	"holt/job"
+	"holt/netstack"
 	"holt/parcel"
 )
 
@@ -52,6 +53,22 @@ func (j *jobSet) close() {
 
 type jobComputers struct{ m *Memory }
 
+func (n jobComputers) CheckFor(_ context.Context, spec holt.ComputerSpec) (holt.ComputerSpec, error) {
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	if spec.Network != nil {
+		if _, err := netstack.ParsePolicy(*spec.Network); err != nil {
+			return spec, err
+		}
+	}
+	if spec.SecretsOf != "" {
+		if _, err := n.m.computer(spec.SecretsOf); err != nil {
+			return spec, err
+		}
+	}
+	return computer.CheckComputer(spec)
+}
+
 func (n jobComputers) CreateFor(_ context.Context, id holt.JobID, spec holt.ComputerSpec) (holt.Computer, error) {
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
@@ -61,6 +78,12 @@ func (n jobComputers) CreateFor(_ context.Context, id holt.JobID, spec holt.Comp
 	now := time.Now().UTC()
 	c := &holt.Computer{ID: holt.NewComputerID(), Name: spec.Name, Template: spec.Template, State: holt.ComputerRunning, Engine: "memory", CPUs: spec.CPUs,
 		MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB, Workspace: spec.Name, CreatedAt: now, StartedAt: &now, BootMS: 1, Job: id}
+	if err := n.m.reach(c.ID, spec.Network, holt.NetworkPolicy{Egress: holt.EgressOpen}); err != nil {
+		return *c, err
+	}
+	if err := n.m.lend(c.ID, spec.SecretsOf); err != nil {
+		return *c, err
+	}
 	n.m.computers[c.ID] = c
 	if err := os.MkdirAll(filepath.Dir(n.m.home(c)), 0o755); err != nil {
 		return *c, err

@@ -195,6 +195,9 @@ func (n computers) Create(_ context.Context, spec holt.ComputerSpec, key string)
 		if err := n.m.reach(c.ID, spec.Network, holt.NetworkPolicy{Egress: holt.EgressOpen}); err != nil {
 			return holt.Computer{}, err
 		}
+		if err := n.m.lend(c.ID, spec.SecretsOf); err != nil {
+			return holt.Computer{}, err
+		}
 		n.m.computers[c.ID] = c
 		return *c, os.MkdirAll(n.m.home(c), 0o755)
 	})

@@ -14,6 +14,18 @@ import (
 // secrets remembers host secrets without their values, and adds none to anything.
 type secrets struct{ m *Memory }
 
+// lend gives a computer that is made the secrets of another, "": of none; the lock is held.
+func (m *Memory) lend(id holt.ComputerID, of string) error {
+	if of == "" {
+		return nil
+	}
+	from, err := m.computer(of)
+	if err == nil {
+		m.secrets[id] = maps.Clone(m.secrets[from.ID])
+	}
+	return err
+}
+
 func (n secrets) List(_ context.Context, ref string) ([]holt.ComputerSecret, error) {
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()

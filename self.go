@@ -1,0 +1,36 @@
+package holt
+
+import (
+	"path"
+	"strings"
+	"time"
+)
+
+// Self is a computer as it sees itself at http://holt.internal/v1/self. What runs in it may be anybody's: it is
+// not told whose it is, who else has paused or woken it, what it was forked from, or where things are on its host.
+type Self struct {
+	ID         ComputerID    `json:"id"`
+	Name       string        `json:"name"`
+	Template   string        `json:"template"`
+	State      ComputerState `json:"state"`
+	CPUs       int           `json:"cpus"`
+	MemoryMB   int           `json:"memory_mb"`
+	DiskSizeMB int           `json:"disk_size_mb"`
+	Workspace  string        `json:"workspace"`
+	CreatedAt  time.Time     `json:"created_at"`
+	StartedAt  *time.Time    `json:"started_at,omitempty"`
+	Fork       bool          `json:"fork,omitempty"` // it was forked from another computer
+	Job        JobID         `json:"job,omitempty"`
+}
+
+// SelfOf is what a computer sees of itself. Of a recipe in a file it is told the file's name.
+func SelfOf(c Computer) Self {
+	template := c.Template
+	if strings.Contains(template, "/") {
+		template = path.Base(template)
+	}
+	return Self{
+		ID: c.ID, Name: c.Name, Template: template, State: c.State, CPUs: c.CPUs, MemoryMB: c.MemoryMB, DiskSizeMB: c.DiskSizeMB,
+		Workspace: c.Workspace, CreatedAt: c.CreatedAt, StartedAt: c.StartedAt, Fork: c.Parent != nil, Job: c.Job,
+	}
+}

@@ -1,0 +1,87 @@
+package server
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+
+	"holt"
+)
+
+// fromHost is an error of what is behind the API, which speaks to the computer's owner: of the host's disks, of
+// other computers.
+type fromHost struct{ error }
+
+func (f fromHost) Unwrap() error { return f.error }
+
+// told marks what may be wrong as the host's to know.
+func told[T any](v T, err error) (T, error) {
+	if err != nil {
+		err = fromHost{err}
+	}
+	return v, err
+}
+
+// view returns what makes of an answer what a computer is told.
+func view[T, V any](of func(T) V) func(T, error) (any, error) {
+	return func(v T, err error) (any, error) {
+		if err != nil {
+			return nil, fromHost{err}
+		}
+		return of(v), nil
+	}
+}
+
+// hostSentences are said to a computer in place of what its host knows.
+var hostSentences = map[holt.Code]string{
+	holt.OutOfSpace:  "there is no room for it on the host",
+	holt.TooMany:     "a limit of this computer's owner, or of its host, is reached",
+	holt.Unavailable: "holt cannot do it now",
+	holt.Timeout:     "it took longer than allowed",
+	holt.Corrupt:     "what is stored of it cannot be read",
+	holt.Internal:    "a defect in holt",
+}
+
+var hostPath = regexp.MustCompile(`(^|[\s"'(=\[])/[^\s"',;:)\]]*`)
+
+// forComputer is an error as a computer is told of it: without paths of the host, and without details.
+func forComputer(err error, e *holt.Error) *holt.Error {
+	if !errors.As(err, new(fromHost)) {
+		return e
+	}
+	out := &holt.Error{Code: e.Code, Message: hostSentences[e.Code]}
+	if out.Message == "" {
+		out.Message = withoutPaths(e.Message)
+	}
+	if e.Code != holt.Internal {
+		return out
+	}
+	return out.WithHint("%s", withoutPaths(e.Hint)) // which request it was
+}
+
+func withoutPaths(s string) string { return hostPath.ReplaceAllString(s, "$1…") }
+
+// viewForks has nothing in it that a computer is not told of the forks that it asked for.
+func viewForks(all holt.ForkedComputers) holt.ForkedComputers {
+	all.Computers = slices.Clone(all.Computers)
+	for i, one := range all.Computers {
+		if one.Error != nil {
+			all.Computers[i].Error = forComputer(fromHost{one.Error}, one.Error)
+		}
+	}
+	return all
+}
+
+// viewMoment is a moment without the computers that others made of it.
+func viewMoment(m holt.Moment) holt.Moment {
+	m.Forks = nil
+	return m
+}
+
+func viewMoments(all []holt.Moment) []holt.Moment {
+	out := make([]holt.Moment, 0, len(all))
+	for _, one := range all {
+		out = append(out, viewMoment(one))
+	}
+	return out
+}
