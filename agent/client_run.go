@@ -33,11 +33,12 @@ func (c *Client) run(ctx context.Context, op string, args runArgs) (holt.Run, er
 	return vetRun(r)
 }
 
-// mostRuns bounds a list of runs, bytes: what they are told to run is in it.
+// mostRuns bounds a list of runs on its way, bytes: what they are told to run is in it.
 const mostRuns = 64 << 20
 
 // Runs lists the runs that the guest remembers, oldest first: those that run,
-// and ended ones for at least 10 minutes (up to 8,192).
+// and ended ones for at least 10 minutes (up to 8,192). What they run is left
+// out: the host knows it, and a guest could have it be long.
 func (c *Client) Runs(ctx context.Context) ([]holt.Run, error) {
 	s, err := c.open(ctx, opRunList, nil, nil)
 	if err != nil {
@@ -50,6 +51,9 @@ func (c *Client) Runs(ctx context.Context) ([]holt.Run, error) {
 			return holt.Errorf(holt.Corrupt, "guest lists more than %d runs", 2*maxRuns)
 		}
 		r, err := vetRun(r)
+		if err == nil {
+			r, err = listedRun(r)
+		}
 		runs = append(runs, r)
 		return err
 	})
@@ -57,6 +61,15 @@ func (c *Client) Runs(ctx context.Context) ([]holt.Run, error) {
 		return nil, describe(ctx, opRunList, err)
 	}
 	return runs, nil
+}
+
+// listedRun is what is kept of a run in a list.
+func listedRun(r holt.Run) (holt.Run, error) {
+	if _, err := holt.ParseRunID(string(r.ID)); err != nil {
+		return holt.Run{}, holt.Errorf(holt.Corrupt, "guest has a run %q", clip(string(r.ID)))
+	}
+	r.Spec, r.ComputerID, r.Schedule = holt.RunSpec{}, "", ""
+	return r, nil
 }
 
 // FollowRun calls event with the run's output from offset on, and at last with

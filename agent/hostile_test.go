@@ -372,6 +372,34 @@ func TestHostileTerminalSpec(t *testing.T) {
 	}
 }
 
+// Of a list of runs, which a guest can have be 64 MiB, only what says how they are is kept; and they have names of runs.
+func TestHostileRuns(t *testing.T) {
+	long := holt.OSString(bytes.Repeat([]byte("x"), 100<<10))
+	list := func(id holt.RunID, batches int) func(*yamux.Stream) {
+		return func(st *yamux.Stream) {
+			readMessage(st, new(request))
+			writeAnswer(st, nil, nil)
+			for range batches {
+				writeAnswer(st, []holt.Run{{ID: id, State: holt.RunExited, ExitCode: 3, ComputerID: holt.ComputerID(long), Schedule: string(long), Spec: holt.RunSpec{Command: long}}}, nil)
+			}
+			writeAnswer(st, []holt.Run{}, nil)
+			st.Close()
+		}
+	}
+	id := holt.NewRunID()
+	got, err := hostile(t, eachStream(list(id, 100))).Runs(t.Context())
+	if err != nil || len(got) != 100 {
+		t.Fatalf("%d runs, %v", len(got), err)
+	}
+	for _, r := range got {
+		if diff := cmp.Diff(holt.Run{ID: id, State: holt.RunExited, ExitCode: 3}, r); diff != "" {
+			t.Fatal(diff[:min(len(diff), 1000)])
+		}
+	}
+	_, err = hostile(t, eachStream(list("run_../../x", 1))).Runs(t.Context())
+	wantCode(t, "a name of no run", err, holt.Corrupt)
+}
+
 // A guest that says something of a terminal that cannot be ends the attachment only.
 func TestHostileTerminal(t *testing.T) {
 	good := holt.Terminal{ID: "term_aaaaaaaaaaaaaaaa", Name: "main", State: holt.TerminalRunning}

@@ -51,6 +51,9 @@ func (a *attendant) attend(c *agent.Client) {
 	}
 }
 
+// glance is how long a call that shows what is on record waits, in all, for a guest to say what is newer.
+const glance = 3 * time.Second
+
 // collect asks the guest once about every run that is not known to have ended.
 func (a *attendant) collect(ctx context.Context, c *agent.Client) {
 	for _, id := range a.l.runs.all() {

@@ -29,7 +29,7 @@ type busy struct {
 	ask   func(context.Context) (agent.Activity, error)
 	named func(holt.TerminalID) (name string, ok bool)
 
-	looking sync.Mutex // held while the guest is asked
+	looking chan struct{} // has a token while the guest is asked
 
 	mu    sync.Mutex
 	at    time.Time // of the last answer
@@ -40,7 +40,7 @@ type busy struct {
 }
 
 func newBusy(now func() time.Time, l *live) *busy {
-	return &busy{now: now, named: l.terminals.known, ask: func(ctx context.Context) (a agent.Activity, err error) {
+	return &busy{now: now, looking: make(chan struct{}, 1), named: l.terminals.known, ask: func(ctx context.Context) (a agent.Activity, err error) {
 		client, _, fault := l.state()
 		if client == nil {
 			if fault == nil {
@@ -54,10 +54,15 @@ func newBusy(now func() time.Time, l *live) *busy {
 	}}
 }
 
-// look asks the guest what works in it, unless it was asked just now.
+// look asks the guest what works in it, unless it was asked just now. Who waits for another's question
+// waits no longer than ctx.
 func (b *busy) look(ctx context.Context) {
-	b.looking.Lock()
-	defer b.looking.Unlock()
+	select {
+	case b.looking <- struct{}{}:
+		defer func() { <-b.looking }()
+	case <-ctx.Done():
+		return
+	}
 	b.mu.Lock()
 	soon := b.now().Sub(b.at) < leastLook
 	b.mu.Unlock()

@@ -120,7 +120,9 @@ func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 	}
 	if l := r.s.seats.live(run.ComputerID); l != nil {
 		if c, _, _ := l.state(); c != nil {
-			if ended, err := l.attendant.ask(ctx, c, id); err == nil && ended {
+			bounded, cancel := context.WithTimeout(ctx, glance)
+			defer cancel()
+			if ended, err := l.attendant.ask(bounded, c, id); err == nil && ended {
 				return r.s.runs.get(ctx, id)
 			}
 		}
@@ -169,7 +171,9 @@ func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limi
 		id = c.ID
 		if l := r.s.seats.live(id); l != nil {
 			if agent, _, _ := l.state(); agent != nil {
-				l.attendant.collect(ctx, agent)
+				bounded, cancel := context.WithTimeout(ctx, glance)
+				l.attendant.collect(bounded, agent)
+				cancel()
 			}
 		}
 	}

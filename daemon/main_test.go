@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -84,6 +85,7 @@ func testLog(w io.Writer) *slog.Logger {
 type logWriter struct{ t testing.TB }
 
 func (w logWriter) Write(p []byte) (int, error) {
+	logged.Add(int64(bytes.Count(p, []byte{'\n'})))
 	w.t.Log(strings.TrimSpace(string(p)))
 	return len(p), nil
 }

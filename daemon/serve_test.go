@@ -80,6 +80,7 @@ func killAt(kill string) func(point string) error {
 // serveMain is that process: a daemon behind its unix socket.
 func serveMain(dir string) int {
 	log := testLog(os.Stderr)
+	tellFigures(dir)
 	guest, err := os.ReadFile(os.Getenv(envGuest))
 	if err != nil {
 		log.Error("read guest", "err", err)
