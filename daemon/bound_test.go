@@ -12,6 +12,7 @@ import (
 
 	"holt"
 	"holt/cgroup"
+	"holt/machine"
 	"holt/network"
 )
 
@@ -64,6 +65,7 @@ func TestBounded(t *testing.T) {
 	}
 	within(t, "all that is greedy to begin", func() bool { return v.received("einstein") > 8*mib })
 	v.starves(r.ID, limit, quiet)
+	v.counted()
 	v.shares()
 	v.kill()
 	v.again("")
@@ -245,6 +247,26 @@ func (v *vm) starves(greedy holt.RunID, limit int64, quiet answering) {
 	}
 	if got, err := v.Runs.Get(ctx, greedy); err != nil || got.State != holt.RunRunning {
 		t.Errorf("the run is %v %v", got.State, err)
+	}
+}
+
+// counted: what einstein takes is that of its machine and of its network.
+func (v *vm) counted() {
+	v.t.Helper()
+	c, err := v.Computers.Get(v.t.Context(), "einstein")
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	network := machine.UsageOf(v.networkOf("einstein"))
+	var itself machine.Usage
+	for _, m := range v.machines() {
+		if filepath.Base(m.Dir) == string(c.ID) {
+			itself = machine.UsageOf(m.Process.PID)
+		}
+	}
+	s, err := v.Stats.Get(v.t.Context(), "einstein")
+	if err != nil || network.CPUMS == 0 || itself.CPUMS == 0 || s.CPUMS < itself.CPUMS+network.CPUMS {
+		v.t.Errorf("it took %d ms: its machine %d, its network %d: %v", s.CPUMS, itself.CPUMS, network.CPUMS, err)
 	}
 }
 

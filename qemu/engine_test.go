@@ -42,7 +42,9 @@ type grouped struct {
 func (g grouped) Start(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
 	m, err := g.Engine.Start(ctx, spec)
 	if err != nil {
-		g.none(spec.Dir)
+		if holt.CodeOf(err) != holt.Conflict { // then it is of the machine that runs there
+			g.none(spec.Dir)
+		}
 		return m, err
 	}
 	in := g.all.Groups(spec.Dir, m.PID())
