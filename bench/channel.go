@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -26,11 +25,13 @@ const channelAbout = `
 Bytes in and out of a machine. *Raw channel*: the port that files travel on, with a guest that only reads and drops, or
 writes, and a host that does the same: the bound for everything built on it. *Control channel*: a stream of the guest
 agent's protocol (resync, multiplexing, chunks) that ends in the agent. *Files API*: a file on the guest's tmpfs, from the
-Go client through the daemon and the agent. A round trip is one byte, a ` + "`hello`" + `, a ` + "`stat`" + `.`
+Go client through the daemon and the agent. *Port*: a TCP connection to the load generator in the guest, as ` + "`holt computer forward`" + ` makes one. A round trip is
+one byte, a ` + "`hello`" + `, a ` + "`stat`" + `, one byte.`
 
 const (
 	controlColumn = "control channel"
 	filesColumn   = "files API"
+	portColumn    = "port"
 )
 
 // mover moves bytes into a guest and out of it.
@@ -50,8 +51,12 @@ func channelSection(ctx context.Context, d *daemon, name, dir string) (*section,
 	if err != nil {
 		return nil, err
 	}
-	columns := []column[mover]{{rawColumn, raw}, {controlColumn, control}, {filesColumn, &filesMover{d, name}}}
-	s := &section{title: "Channels into a computer", about: channelAbout, columns: []string{rawColumn, controlColumn, filesColumn}}
+	port, err := openPort(ctx, d, name)
+	if err != nil {
+		return nil, err
+	}
+	columns := []column[mover]{{rawColumn, raw}, {controlColumn, control}, {filesColumn, &filesMover{d, name}}, {portColumn, port}}
+	s := &section{title: "Channels into a computer", about: channelAbout, columns: []string{rawColumn, controlColumn, filesColumn, portColumn}}
 	for _, w := range []work[mover]{
 		{name: "into the guest", unit: megabytes, targets: []target{{controlColumn, "", 60}},
 			measure: func(ctx context.Context, m mover) (float64, error) { return m.into(ctx) }},
@@ -67,7 +72,7 @@ func channelSection(ctx context.Context, d *daemon, name, dir string) (*section,
 		}
 		s.figures = append(s.figures, f)
 	}
-	return s, errors.Join(control.close(), raw.close())
+	return s, errors.Join(port.close(), control.close(), raw.close())
 }
 
 // openMachine boots a machine outside any daemon.
@@ -103,9 +108,9 @@ func openMachine(ctx context.Context, b *bench, dir, name string, change func(*m
 	return m, b.own("the machine "+name, m.Kill), nil
 }
 
-// rawMachine is a machine whose guest is the load generator.
+// rawMachine is a connection to the load generator in a guest.
 type rawMachine struct {
-	conn  net.Conn
+	conn  io.ReadWriteCloser
 	bytes int64
 	close func() error
 }
@@ -125,6 +130,23 @@ func openRaw(ctx context.Context, b *bench, dir string) (*rawMachine, error) {
 	}
 	r := &rawMachine{conn: conn, bytes: int64(b.channelMB) << 20}
 	r.close = func() error { return errors.Join(conn.Close(), end()) }
+	return r, r.echo(ctx)
+}
+
+// openPort connects to the load generator in a computer.
+func openPort(ctx context.Context, d *daemon, name string) (*rawMachine, error) {
+	serving, err := d.serve(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := d.client.Ports.Connect(ctx, name, holt.PortAddress{Port: loadPort})
+	if err != nil {
+		return nil, err
+	}
+	r := &rawMachine{conn: conn, bytes: int64(d.b.channelMB) << 20}
+	r.close = func() error {
+		return errors.Join(conn.Close(), d.client.Runs.Signal(ctx, serving, "SIGKILL", ""))
+	}
 	return r, r.echo(ctx)
 }
 
@@ -157,10 +179,9 @@ func withInit(name, base, init string) error {
 	return os.WriteFile(name, out.Bytes(), 0o600)
 }
 
-// deadline has the connection give up when ctx ends.
+// deadline has the connection end with ctx.
 func (r *rawMachine) deadline(ctx context.Context) (stop func() bool) {
-	r.conn.SetDeadline(time.Time{})
-	return context.AfterFunc(ctx, func() { r.conn.SetDeadline(time.Unix(1, 0)) })
+	return context.AfterFunc(ctx, func() { r.conn.Close() })
 }
 
 // echo sends a byte and waits for it.

@@ -26,17 +26,23 @@ type daemon struct {
 	exited chan struct{}
 	said   bytes.Buffer // read once it has exited
 	end    func() error // ends it before the bench does
+	path   string       // directory whose programs come before others of their names
 }
 
 // startDaemon starts the program under test, with its image built.
 func startDaemon(ctx context.Context, b *bench, data, engine string) (*daemon, error) {
+	return startDaemonWith(ctx, b, data, engine, "")
+}
+
+// startDaemonWith does so, with a directory whose programs come before others of their names.
+func startDaemonWith(ctx context.Context, b *bench, data, engine, path string) (*daemon, error) {
 	if _, err := os.Stat(b.holt); err != nil {
 		return nil, fmt.Errorf("no program to test (make build makes it): %w", err)
 	}
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, err
 	}
-	d := &daemon{b: b, data: data, exited: make(chan struct{})}
+	d := &daemon{b: b, data: data, exited: make(chan struct{}), path: path}
 	b.say("image of %s", b.template)
 	if _, err := d.cli(ctx, "image", "build", b.template); err != nil {
 		return nil, err
@@ -59,8 +65,12 @@ func startDaemon(ctx context.Context, b *bench, data, engine string) (*daemon, e
 }
 
 func (d *daemon) env() []string {
-	return append(os.Environ(), holt.EnvDataDir+"="+d.data, holt.EnvImageDir+"="+d.b.imageDir,
+	env := append(os.Environ(), holt.EnvDataDir+"="+d.data, holt.EnvImageDir+"="+d.b.imageDir,
 		holt.EnvSocket+"="+filepath.Join(d.data, "holt.sock"), holt.EnvHost+"=")
+	if d.path != "" {
+		env = append(env, "PATH="+d.path+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	}
+	return env
 }
 
 // await returns when the daemon answers.

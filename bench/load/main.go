@@ -13,6 +13,11 @@
 //	load drop                        what the kernel caches, all of it; needs root
 //	load remove -dir D
 //	load hold   -file F -mb N [-rate R] [-compute] [-last D]  see hold.go
+//	load serve  -addr A              what the next four ask, see net.go
+//	load send   -addr A -mb N        bytes to it
+//	load fetch  -addr A -mb N        bytes from it
+//	load dial   -addr A -n N         connections, each of which answers once
+//	load echo   -addr A -n N         answers on one connection
 //
 // It prints one line of JSON: a [result].
 package main
@@ -49,10 +54,10 @@ type result struct {
 
 // work holds the flags of all pieces of work.
 type work struct {
-	dir, file, drop string
-	n, mb, rate     int
-	cold, compute   bool
-	last            time.Duration
+	dir, file, drop, addr string
+	n, mb, rate           int
+	cold, compute         bool
+	last                  time.Duration
 }
 
 func main() {
@@ -71,15 +76,17 @@ func main() {
 func run(args []string, out io.Writer) error {
 	kinds := map[string]func(work) (result, error){
 		"create": create, "stat": stat, "write": write, "read": read, "random": random, "drop": drop, "remove": remove, "hold": hold,
+		"serve": serve, "send": send, "fetch": fetch, "dial": dial, "echo": echo,
 	}
 	if len(args) == 0 || kinds[args[0]] == nil {
-		return errors.New("usage: load create|stat|write|read|random|drop|remove|hold [flags]")
+		return errors.New("usage: load create|stat|write|read|random|drop|remove|hold|serve|send|fetch|dial|echo [flags]")
 	}
 	var w work
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	f.StringVar(&w.dir, "dir", "", "directory to work in")
 	f.StringVar(&w.file, "file", "", "file to work on")
 	f.StringVar(&w.drop, "drop", "", "read: what to forget before: file (the file's own pages) or host (all that is cached)")
+	f.StringVar(&w.addr, "addr", "", "address to listen at, or to connect to")
 	f.IntVar(&w.n, "n", 1000, "operations")
 	f.IntVar(&w.mb, "mb", 64, "size of the file, or of the memory, MiB")
 	f.IntVar(&w.rate, "rate", 0, "hold: memory to change, MiB/s; -1: as fast as it goes")

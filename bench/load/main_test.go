@@ -136,3 +136,28 @@ func TestPort(t *testing.T) {
 		t.Error("the end of the port is no error")
 	}
 }
+
+// What a program serves is moved both ways, and answered.
+func TestServed(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go serveOn(l)
+	defer l.Close()
+	at := l.Addr().String()
+	for _, kind := range []string{"send", "fetch"} {
+		if r := loaded(t, kind, "-addr", at, "-mb", "3"); r.Bytes != 3*piece {
+			t.Errorf("%s: %+v", kind, r)
+		}
+	}
+	for _, kind := range []string{"dial", "echo"} {
+		if r := loaded(t, kind, "-addr", at, "-n", "7"); r.Count != 7 {
+			t.Errorf("%s: %+v", kind, r)
+		}
+	}
+	l.Close()
+	if err := run([]string{"dial", "-addr", at, "-n", "1"}, io.Discard); err == nil {
+		t.Error("nobody listens, and it was connected")
+	}
+}
