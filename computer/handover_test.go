@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -24,6 +25,9 @@ func guested(t *testing.T) (*live, kept) {
 	guestOf(t, l)
 	return l, k
 }
+
+// goesOn ends with the program of this test: nobody ends the runs of an agent that is no machine's.
+var goesOn = fmt.Sprintf("exec tail --pid=%d -f /dev/null", os.Getpid())
 
 // begins starts a run that is on record.
 func (k kept) begins(l *live, command string) holt.Run {
@@ -52,7 +56,7 @@ func TestRunningShare(t *testing.T) {
 	}
 	c, _, _ := l.state()
 	for range 8 {
-		going = append(going, k.begins(l, "head -c 50000 /dev/zero | tr '\\0' x; exec sleep 1000"))
+		going = append(going, k.begins(l, "head -c 50000 /dev/zero | tr '\\0' x; "+goesOn))
 	}
 	for _, run := range going {
 		for end := int64(0); end < 50000; time.Sleep(time.Millisecond) {
@@ -113,7 +117,7 @@ func TestFullHost(t *testing.T) {
 func TestRunningKept(t *testing.T) {
 	l, k := guested(t)
 	l.limits.Beat = time.Millisecond
-	run := k.begins(l, "echo begun; read go; echo on; exec sleep 1000")
+	run := k.begins(l, "echo begun; read go; echo on; "+goesOn)
 	c, _, _ := l.state()
 	done := make(chan struct{})
 	go func() { defer close(done); l.attendant.attend(c) }()
@@ -151,7 +155,7 @@ func TestRunningKept(t *testing.T) {
 // TestRunningKeptOnce: what has not changed is not taken again.
 func TestRunningKeptOnce(t *testing.T) {
 	l, k := guested(t)
-	run, taken := k.begins(l, "echo begun; exec sleep 1000"), map[holt.RunID]int64{}
+	run, taken := k.begins(l, "echo begun; "+goesOn), map[holt.RunID]int64{}
 	c, _, _ := l.state()
 	for taken[run.ID] < 6 {
 		l.attendant.takeRunning(t.Context(), c, taken)

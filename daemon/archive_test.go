@@ -120,10 +120,13 @@ const patience = 10 * time.Minute
 // within waits for something to happen.
 func within(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !happened(); time.Sleep(5 * time.Millisecond) {
+	deadline, pause := time.Now().Add(patience), 5*time.Millisecond
+	for !happened() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: still not", what)
 		}
+		time.Sleep(pause) // who asks all the time takes it from what it waits for
+		pause = min(2*pause, 100*time.Millisecond)
 	}
 }
 

@@ -195,11 +195,15 @@ func listenPour(t *testing.T) net.Listener {
 // answering is how long things take, the middle of several.
 type answering struct{ run, call time.Duration }
 
-// answers is how long curie takes for a run that does nothing, and the daemon for an answer.
+// answers is how long curie takes for a run that does nothing, and the daemon for an answer, of 11 each, with HOLT_SOAK=1 of 101.
 func (v *vm) answers() answering {
 	v.t.Helper()
 	var runs, calls []time.Duration
-	for range 11 {
+	times := 11
+	if os.Getenv("HOLT_SOAK") != "" {
+		times = 101
+	}
+	for range times {
 		began := time.Now()
 		if _, err := v.Stats.Get(v.t.Context(), "einstein"); err != nil {
 			v.t.Fatal(err)
@@ -242,7 +246,8 @@ func (v *vm) starves(greedy holt.RunID, limit int64, quiet answering) {
 	if least := 20 * time.Millisecond; beside.run > slower*quiet.run || max(beside.call, least) > slower*max(quiet.call, least) {
 		t.Errorf("beside it a run took %v and a call %v, without it %v and %v", beside.run, beside.call, quiet.run, quiet.call)
 	}
-	if busy < 0.3 || now.OwnBytes == 0 || now.OwnBytes > limit || now.DiskBytes == 0 || now.IdleSince != nil {
+	// Ten times of what an idle one takes; how much it gets is the busy host's affair.
+	if busy < 0.1 || now.OwnBytes == 0 || now.OwnBytes > limit || now.DiskBytes == 0 || now.IdleSince != nil {
 		t.Errorf("it took %.1f processors: %+v", busy, now)
 	}
 	if got, err := v.Runs.Get(ctx, greedy); err != nil || got.State != holt.RunRunning {

@@ -16,9 +16,9 @@ import (
 )
 
 // TestIdleRace: work that comes while its computer is being paused for being idle waits and wakes it; none is
-// lost, whichever instant it comes at. HOLT_SOAK=1 makes it 200 rounds for each who works.
+// lost, whichever instant it comes at. It is 5 rounds for each who works; HOLT_SOAK=1 makes it 200.
 func TestIdleRace(t *testing.T) {
-	rounds := 8
+	rounds := 5
 	if os.Getenv("HOLT_SOAK") != "" {
 		rounds = 200
 	}
@@ -69,7 +69,7 @@ func TestIdleRace(t *testing.T) {
 	if err != nil || pauses == 0 || c.WokenBy == "" || c.WakeMS == 0 {
 		t.Errorf("it was paused %d times, and woken by %q in %d ms, %v", pauses, c.WokenBy, c.WakeMS, err)
 	}
-	t.Logf("%d rounds each, %d pauses; the last wake, by %s, took %d ms", rounds, pauses, c.WokenBy, c.WakeMS)
+	t.Logf("counts: %d rounds each, %d pauses; the last wake, by %s, took %d ms", rounds, pauses, c.WokenBy, c.WakeMS)
 }
 
 func runsLine(ctx context.Context, d *daemon.Daemon, line string) error {
@@ -155,7 +155,7 @@ func TestIdlePause(t *testing.T) {
 // becomes waits until a computer is in a state.
 func becomes(t *testing.T, get func(context.Context, string) (holt.Computer, error), name string, state holt.ComputerState) holt.Computer {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		c, err := get(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
@@ -170,8 +170,13 @@ func becomes(t *testing.T, get func(context.Context, string) (holt.Computer, err
 }
 
 // TestIdleMachine: a real machine is paused some seconds after its last use, with a program and an idle
-// shell in it, not while a hold or a background job keeps it awake; a run wakes it and all goes on.
+// shell in it, not while a background job keeps it awake; a run wakes it and all goes on. It is
+// 2 rounds, and 6 s with the job; HOLT_SOAK=1: 10 rounds, and 20 s.
 func TestIdleMachine(t *testing.T) {
+	rounds, awake := 2, 6*time.Second
+	if os.Getenv("HOLT_SOAK") != "" {
+		rounds, awake = 10, 20*time.Second
+	}
 	v := &vm{t: t, dir: vmHome(t)}
 	v.again("")
 	ctx := t.Context()
@@ -183,7 +188,7 @@ func TestIdleMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	boot := v.says(c.Name, "(sleep 100000 &) >/dev/null 2>&1; cat /proc/sys/kernel/random/boot_id")
-	for round := range 3 {
+	for round := range rounds {
 		began := time.Now()
 		is := becomes(t, v.Computers.Get, c.Name, holt.ComputerPaused)
 		t.Logf("round %d: paused by %s %v after its last use", round, is.PausedBy, time.Since(began).Round(time.Millisecond))
@@ -203,7 +208,7 @@ func TestIdleMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
+	for end := time.Now().Add(awake); time.Now().Before(end); time.Sleep(time.Second) {
 		if a, err := v.Computers.Awake(ctx, c.Name); err != nil || a.State != holt.ComputerRunning {
 			t.Fatalf("with a job in the background: %+v, %v", a, err)
 		}
@@ -217,5 +222,6 @@ func TestIdleMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(t, v.Computers.Get, c.Name, holt.ComputerPaused)
+	t.Logf("counts: paused %d times for being idle, and not for %v with a job in the background", rounds+1, awake)
 	endAll(t, v.process)
 }

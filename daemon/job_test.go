@@ -124,8 +124,7 @@ func (y *yard) fetch(ctx context.Context, id holt.JobID) (string, error) {
 }
 
 // run runs so many jobs, so many at a time.
-func (y *yard) run(jobs, parallel int) {
-	y.t.Helper()
+func (y *yard) run(jobs, parallel int) error {
 	work, ctx := errgroup.WithContext(y.t.Context())
 	work.SetLimit(parallel)
 	for n := range jobs {
@@ -136,9 +135,7 @@ func (y *yard) run(jobs, parallel int) {
 			return y.one(ctx, n)
 		})
 	}
-	if err := work.Wait(); err != nil {
-		y.t.Fatal(err)
-	}
+	return work.Wait()
 }
 
 // counts logs how fast it was.
@@ -225,7 +222,9 @@ func TestJobs(t *testing.T) {
 	p := spawn(t, dir, "")
 	y := newYard(t, dir, min(20, jobs/2))
 	began := time.Now()
-	y.run(jobs, parallel)
+	if err := y.run(jobs, parallel); err != nil {
+		t.Fatal(err)
+	}
 	y.counts(parallel, time.Since(began), "")
 	y.nothing()
 	endAll(t, p)
@@ -262,14 +261,14 @@ func TestJobsOfKilledDaemons(t *testing.T) {
 	}
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
-	began, done, kills := time.Now(), make(chan struct{}), 0
-	go func() {
-		defer close(done)
-		y.run(jobs, parallel)
-	}()
+	began, done, kills := time.Now(), make(chan error, 1), 0
+	go func() { done <- y.run(jobs, parallel) }()
 	for over := false; !over; {
 		select {
-		case <-done:
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
 			over = true
 		case <-time.After(pause/2 + time.Duration(random.Int64N(int64(pause)))):
 			p.kill()
@@ -326,7 +325,7 @@ func TestJobsEnd(t *testing.T) {
 	if got, err := y.Jobs.Cancel(ctx, cancelled.ID, ""); err != nil || got.State != holt.JobCancelled {
 		t.Errorf("cancelled: %+v %v", got, err)
 	}
-	late := begin(holt.RunSpec{Command: "echo begun; touch out/some; sleep 600", TimeoutMS: 300})
+	late := begin(holt.RunSpec{Command: "echo begun; touch out/some; sleep 600", TimeoutMS: 2000})
 	if j, said := ended(late.ID); j.State != holt.JobFailed || !j.TimedOut || j.Error != nil || said != "begun\n" || j.Outputs.Files != 1 {
 		t.Errorf("late: %+v, %q", j, said)
 	}
@@ -334,34 +333,38 @@ func TestJobsEnd(t *testing.T) {
 		t.Error(err)
 	}
 	// What a first attempt wrote and changed is not in the second: it begins with the inputs.
-	lost := begin(holt.RunSpec{Command: "echo attempt; ls; touch dirt; while test -e /proc/self && ! test -e go; do sleep 0.05; done"})
+	const waits = "touch dirt; while test -e /proc/self && ! test -e go; do sleep 0.05; done"
+	again := func(id holt.JobID) { // lets the second attempt end, once it is there
+		t.Helper()
+		within(t, "it to be begun again", func() bool {
+			two, err := y.Jobs.Get(ctx, id)
+			if err != nil || two.State.Ended() {
+				t.Fatalf("not begun again: %+v %v", two, err)
+			}
+			if two.Attempts != 2 || two.RunID == "" {
+				return false
+			}
+			_, err = y.Files.Stat(ctx, string(two.ComputerID), "/home/agent/dirt")
+			if err == nil {
+				_, err = y.Files.Write(ctx, string(two.ComputerID), "/home/agent/go", holt.WriteSpec{User: "root"}, strings.NewReader(""))
+			}
+			return err == nil
+		})
+	}
+	lost := begin(holt.RunSpec{Command: "echo attempt; ls; " + waits})
 	one := runs(lost.ID)
 	if _, err := y.Computers.Stop(ctx, string(one.ComputerID), ""); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		two, err := y.Jobs.Get(ctx, lost.ID)
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("not begun again: %+v %v", two, err)
-		}
-		if two.Attempts != 2 || two.RunID == "" {
-			continue
-		}
-		if _, err := y.Files.Stat(ctx, string(two.ComputerID), "/home/agent/dirt"); err != nil {
-			continue
-		}
-		if _, err := y.Files.Write(ctx, string(two.ComputerID), "/home/agent/go", holt.WriteSpec{User: "root"}, strings.NewReader("")); err != nil {
-			t.Fatal(err)
-		}
-		break
-	}
+	again(lost.ID)
 	if j, said := ended(lost.ID); j.State != holt.JobDone || j.Attempts != 2 || !strings.HasSuffix(said, "attempt\nFILESYSTEM.md\nnumber\nout\n") {
 		t.Errorf("begun again: %+v, %q", j, said)
 	}
-	down := begin(holt.RunSpec{Command: "cat number; sleep 1"})
+	down := begin(holt.RunSpec{Command: "cat number; " + waits})
 	runs(down.ID)
 	endAll(t, p)
 	p = spawn(t, dir, "")
+	again(down.ID)
 	if j, said := ended(down.ID); j.State != holt.JobDone || j.Attempts != 2 || !strings.HasSuffix(said, "0\n") {
 		t.Errorf("after the next daemon's start: %+v, %q", j, said)
 	}
@@ -383,7 +386,9 @@ func TestJobsOnMachines(t *testing.T) {
 	}
 	y.took, y.steps = nil, nil
 	began := time.Now()
-	y.run(jobs, parallel)
+	if err := y.run(jobs, parallel); err != nil {
+		t.Fatal(err)
+	}
 	y.counts(parallel, time.Since(began), "")
 	y.nothing()
 	endAll(t, v.process)

@@ -34,13 +34,13 @@ func TestFiresAtNight(t *testing.T) {
 		w.wants("nightly", "03:30 exited", "03:30 running")
 		time.Sleep(15 * time.Minute)
 		w.wants("nightly", "03:30 exited", "03:30 exited")
-		if !slices.Equal(w.rested, []holt.ComputerState{holt.ComputerPaused, holt.ComputerPaused}) {
-			t.Errorf("it rested: %v", w.rested)
+		if rested := w.restedAs(); !slices.Equal(rested, []holt.ComputerState{holt.ComputerPaused, holt.ComputerPaused}) {
+			t.Errorf("it rested: %v", rested)
 		}
 		if is, err = s.Get(t.Context(), "einstein@nightly"); err != nil || is.Firing != nil || is.Last.State != holt.FiringExited || is.Last.EndedAt.Sub(*is.Last.StartedAt) != 10*time.Minute {
 			t.Errorf("%+v %v", is.Last, err)
 		}
-		if by := w.runs[is.Last.Run].Schedule; by != "nightly" {
+		if by, _ := w.was(is.Last.Run); by != "nightly" {
 			t.Errorf("the run is of %q", by)
 		}
 		w.ok(s.Close())
@@ -168,7 +168,9 @@ func TestOverlap(t *testing.T) {
 		w.wants("queue", "00:10 exited", "00:20 running", "00:30 skipped", "00:40 queued")
 		w.wants("replace", "00:10 exited", "00:20 exited", "00:30 exited", "00:40 running")
 		for _, f := range []int{1, 2} { // asked first, then ended
-			if list, _ := s.History(t.Context(), "replace", 0); list[f].ExitCode != 137 || !strings.Contains(list[f].Reason, "took its place") || !slices.Equal(w.runs[list[f].Run].signals, []string{"SIGTERM", "SIGKILL"}) {
+			list, err := s.History(t.Context(), "replace", 0)
+			w.ok(err)
+			if _, signals := w.was(list[f].Run); list[f].ExitCode != 137 || !strings.Contains(list[f].Reason, "took its place") || !slices.Equal(signals, []string{"SIGTERM", "SIGKILL"}) {
 				t.Errorf("replaced: %+v", list[f])
 			}
 		}
@@ -221,8 +223,8 @@ func TestDies(t *testing.T) {
 							want, runs = "03:00 missed", 0
 						}
 						w.wants("nightly", want)
-						if c, _ := w.Get(t.Context(), "einstein"); len(w.order) != runs || c.State != holt.ComputerPaused {
-							t.Errorf("%d runs, the computer is %s", len(w.order), c.State)
+						if c, _ := w.Get(t.Context(), "einstein"); w.begun() != runs || c.State != holt.ComputerPaused {
+							t.Errorf("%d runs, the computer is %s", w.begun(), c.State)
 						}
 						w.ok(s.Close())
 					})

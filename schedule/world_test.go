@@ -217,6 +217,27 @@ func (w *world) Rest(_ context.Context, id holt.ComputerID, as holt.ComputerStat
 	return nil
 }
 
+// was tells who began a run, and what signals it got.
+func (w *world) was(id holt.RunID) (schedule string, signals []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.runs[id].Schedule, slices.Clone(w.runs[id].signals)
+}
+
+// restedAs is how computers rested.
+func (w *world) restedAs() []holt.ComputerState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.rested)
+}
+
+// begun is how many runs there were.
+func (w *world) begun() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.order)
+}
+
 // add makes a schedule whose runs take as long as takes says.
 func (w *world) add(computer, name, cron, takes string, change func(*holt.ScheduleSpec)) holt.Schedule {
 	w.t.Helper()
