@@ -12,10 +12,10 @@ type ComputerStats struct {
 	IdleSince  *time.Time    `json:"idle_since,omitempty" doc:"since when nothing has used it; absent while something does, and unless it runs"`
 
 	CPUs  int   `json:"cpus"`
-	CPUMS int64 `json:"cpu_ms" doc:"processor time of the host that its machine has taken since it was started or resumed, milliseconds"`
+	CPUMS int64 `json:"cpu_ms" doc:"processor time of the host that its machine and its network have taken since it was started or resumed, milliseconds"`
 
 	MemoryMB      int   `json:"memory_mb" doc:"what it has, MiB"`
-	ResidentBytes int64 `json:"resident_bytes" doc:"what its machine takes of the host's memory, with what it shares with its forks"`
+	ResidentBytes int64 `json:"resident_bytes" doc:"what its machine and its network take of the host's memory, with what it shares with its forks"`
 	OwnBytes      int64 `json:"own_bytes" doc:"of that, what it shares with nobody"`
 	GuestBytes    int64 `json:"guest_bytes,omitempty" doc:"what is in use inside, as it told within the last minute; 0: it did not"`
 

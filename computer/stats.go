@@ -70,7 +70,7 @@ func (s *Store) statsOf(ctx context.Context, r record) (holt.ComputerStats, erro
 	if r.State != holt.ComputerRunning || l == nil {
 		return out, nil
 	}
-	u := machine.UsageOf(l.m.PID())
+	u := machine.UsageOf(l.processes()...)
 	out.CPUMS, out.ResidentBytes, out.OwnBytes = u.CPUMS, u.Resident, u.Own
 	out.GuestBytes = min(l.busy.memory(statsTold), int64(r.MemoryMB)<<20)
 	i := idling{s}
@@ -80,6 +80,18 @@ func (s *Store) statsOf(ctx context.Context, r record) (holt.ComputerStats, erro
 		out.IdleSince = &since
 	}
 	return out, err
+}
+
+// processes are those whose descendants, with them, are all that a machine takes of the host.
+func (l *live) processes() []int {
+	pids := []int{l.m.PID()}
+	if l.net == nil {
+		return pids
+	}
+	if pid := l.net.PID(); pid != 0 {
+		pids = append(pids, pid)
+	}
+	return pids
 }
 
 // allocated is what a root disk takes of the host's.

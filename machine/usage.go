@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -24,9 +25,9 @@ const (
 	statAfter = 15
 )
 
-// UsageOf adds up a process and its descendants; one that has ended counts nothing.
-func UsageOf(pid int) (u Usage) {
-	todo := []int{pid}
+// UsageOf adds up processes and their descendants; one that has ended counts nothing.
+func UsageOf(pids ...int) (u Usage) {
+	todo := slices.Clone(pids)
 	for n := 0; n < len(todo) && n < mostProcesses; n++ {
 		u.add(todo[n])
 		todo = append(todo, children(todo[n])...)

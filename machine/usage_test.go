@@ -29,6 +29,9 @@ func TestUsage(t *testing.T) {
 	if u := UsageOf(cmd.Process.Pid); u.CPUMS <= own.CPUMS || own.CPUMS == 0 || u.Resident <= own.Resident || u.Own == 0 || u.Own > u.Resident {
 		t.Errorf("a program alone %+v, with its children %+v", own, u)
 	}
+	if u := UsageOf(cmd.Process.Pid, cmd.Process.Pid); u.CPUMS < 2*own.CPUMS {
+		t.Errorf("two of it take %+v, one %+v", u, own)
+	}
 	if u := UsageOf(1 << 30); u != (Usage{}) {
 		t.Errorf("who is not there takes %+v", u)
 	}

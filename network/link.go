@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holt"
@@ -29,6 +30,7 @@ type Link struct {
 	over     chan struct{}
 	attached chan struct{} // closed when the machine has its network for the first time
 	once     sync.Once
+	pid      atomic.Int64 // of the process that is followed; 0: none
 }
 
 // Join has the machine that runs in dir served: by the process that does so already, or by one that it
@@ -121,6 +123,8 @@ func (l *Link) follow(ctx context.Context, d *machine.Dir) (ended bool, err erro
 		l.cut(ctx)
 	}
 	l.again = true
+	l.pid.Store(int64(h.PID))
+	defer l.pid.Store(0)
 	select {
 	case <-h.Done():
 		return true, nil
@@ -128,6 +132,9 @@ func (l *Link) follow(ctx context.Context, d *machine.Dir) (ended bool, err erro
 		return false, nil
 	}
 }
+
+// PID is the process that is the machine's network; 0 if there is none now.
+func (l *Link) PID() int { return int(l.pid.Load()) }
 
 // await waits until the process has the machine.
 func (l *Link) await(ctx context.Context, d *machine.Dir) error {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/cgroup"
 	"holt/machine"
 	"holt/machine/machinetest"
 )
@@ -22,7 +23,11 @@ import (
 func emulated(t *testing.T, wait time.Duration) *Engine {
 	v := installed(t)
 	v.Accel, v.MachineType = machine.AccelTCG, preferredMachine
-	return &Engine{verdict: v, img: "qemu-img", log: slog.Default(), wait: wait, startWait: startWait}
+	groups, err := cgroup.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Engine{verdict: v, img: "qemu-img", groups: groups, log: slog.Default(), wait: wait, startWait: startWait}
 }
 
 // What a guest that takes QEMU over finds there: nothing of the daemon's

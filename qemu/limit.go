@@ -1,6 +1,8 @@
 package qemu
 
 import (
+	"time"
+
 	"holt/cgroup"
 	"holt/machine"
 )
@@ -17,6 +19,8 @@ const (
 	translationMB = 1024
 	// overheadThreads are QEMU's and the network process's own, at most 64 of them at work on disks.
 	overheadThreads = 512
+	// groupWait is for the kernel to have QEMU out of its group, which is after its end is seen.
+	groupWait = time.Second
 )
 
 const (
@@ -64,5 +68,12 @@ func (g *guest) bounded(to machine.Shape, grow func() error) error {
 	return err
 }
 
-// unbound removes the group of a machine that has ended; while its network lives, that does.
-func (g *guest) unbound() { g.engine.groups.Remove(g.Dir.Path, 0) }
+// unbound removes the group of a machine that has ended. Its network lives a little longer; it is not
+// waited for, since who ends that removes the group.
+func (g *guest) unbound() {
+	wait := groupWait
+	if g.spec.Network {
+		wait = 0
+	}
+	g.engine.groups.Remove(g.Dir.Path, wait)
+}

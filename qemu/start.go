@@ -224,7 +224,7 @@ func (g *guest) begin(ctx context.Context, spec machine.Spec) error {
 func (g *guest) undo() {
 	g.end()
 	g.let()
-	g.unbound()
+	g.engine.groups.Remove(g.Dir.Path, groupWait)
 	if err := g.Dir.Remove(append([]string{machine.RecordFile, machine.InitrdFile}, sockets[:]...)...); err != nil {
 		g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
 	}
