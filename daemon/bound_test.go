@@ -219,9 +219,9 @@ func (v *vm) answers() answering {
 }
 
 const (
-	// slower is by how much curie and the daemon may be slower beside a computer that takes all it gets: with
+	// mostSlower is by how much curie and the daemon may be slower beside a computer that takes all it gets: with
 	// equal shares of two processors by two or three.
-	slower = 15
+	mostSlower = 15
 	mib    = 1 << 20
 )
 
@@ -243,7 +243,7 @@ func (v *vm) starves(greedy holt.RunID, limit int64, quiet answering) {
 	t.Logf("counts: beside a computer that took %.1f processors, %d MiB (%d MiB of them its own, of at most %d; %d MiB in use inside) and %.1f MiB/s of the network, a run took %v (%v before) and a call %v (%v before)",
 		busy, now.ResidentBytes/mib, now.OwnBytes/mib, limit/mib, now.GuestBytes/mib, float64(now.Received-before.Received)/mib/span.Seconds(), beside.run, quiet.run, beside.call, quiet.call)
 	// What is too little to feel is no ratio.
-	if least := 20 * time.Millisecond; beside.run > slower*quiet.run || max(beside.call, least) > slower*max(quiet.call, least) {
+	if least := 20 * time.Millisecond; beside.run > mostSlower*quiet.run || max(beside.call, least) > mostSlower*max(quiet.call, least) {
 		t.Errorf("beside it a run took %v and a call %v, without it %v and %v", beside.run, beside.call, quiet.run, quiet.call)
 	}
 	// Ten times of what an idle one takes; how much it gets is the busy host's affair.
