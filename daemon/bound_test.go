@@ -222,7 +222,7 @@ const (
 	// mostSlower is by how much curie and the daemon may be slower beside a computer that takes all it gets: with
 	// equal shares of two processors by two or three.
 	mostSlower = 15
-	mib    = 1 << 20
+	mib        = 1 << 20
 )
 
 // starves: curie and the daemon go on beside einstein, which takes all that it gets, and the host knows that.

@@ -40,8 +40,8 @@ func tell(heard io.Writer, v any) {
 	}
 }
 
-// enough ends what has no end.
-var enough = errors.New("enough")
+// errEnough ends what has no end.
+var errEnough = errors.New("enough")
 
 // ask is one call, or some that belong together.
 type ask struct {
@@ -190,7 +190,7 @@ func (i *ill) lists(ctx context.Context, heard io.Writer) error {
 		}
 		tell(heard, page)
 		if pages++; pages == 20 {
-			return enough
+			return errEnough
 		}
 	}
 	return nil
@@ -204,7 +204,7 @@ type atMost struct {
 
 func (a *atMost) Write(p []byte) (int, error) {
 	if a.left -= len(p); a.left < 0 {
-		return 0, enough
+		return 0, errEnough
 	}
 	return a.w.Write(p)
 }
@@ -241,7 +241,7 @@ func (i *ill) count(name string, began time.Time, err error) {
 	defer i.mu.Unlock()
 	i.asked[name]++
 	i.slow.call = max(i.slow.call, took)
-	if !errors.Is(err, enough) {
+	if !errors.Is(err, errEnough) {
 		i.said[holt.CodeOf(err)]++
 	}
 }
