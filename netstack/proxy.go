@@ -182,7 +182,7 @@ func (s *Stack) intercept(w http.ResponseWriter, r *http.Request, name string, p
 		http.Error(w, "holt: this computer's network has no CA to stand for "+name, http.StatusBadGateway)
 		return
 	}
-	if !s.policy.Load().name(name) {
+	if p := s.policy.Load(); !p.name(name) && !(name == HostName && p.onHost(port)) {
 		s.count.refuse(name)
 		explainTunnel(w, r, &refusal{name: name})
 		return

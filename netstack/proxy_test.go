@@ -206,6 +206,15 @@ func TestSecretStays(t *testing.T) {
 	if code, _, body := g.do(c, "GET", "https://api.test/"); code != 0 || !strings.Contains(body, notPermitted) {
 		t.Errorf("against the policy: %d %s", code, body)
 	}
+	// A service of the host is reached as it is without the proxy: nothing listens at this port.
+	w.secrets(s, holt.HostSecret{Host: "api.test", Value: value}, holt.HostSecret{Host: HostName + ":8443", Value: value})
+	if code, _, body := g.do(c, "GET", "https://"+HostName+":8443/"); code != 0 || !strings.Contains(body, notPermitted) {
+		t.Errorf("a port of the host that is not granted: %d %s", code, body)
+	}
+	w.policy(s, holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{HostName + ":8443"}})
+	if code, _, body := g.do(c, "GET", "https://"+HostName+":8443/"); code != http.StatusBadGateway {
+		t.Errorf("one that is: %d %s", code, body)
+	}
 	w.policy(s, open)
 	// A server that is not who it says gets none.
 	heard := len(at.header)
