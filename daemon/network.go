@@ -63,7 +63,7 @@ const (
 // reach otherwise: of a mirror or a proxy beside the host.
 type reach struct {
 	log    *slog.Logger
-	places func(context.Context) []image.PackageHost
+	places func() []image.PackageHost
 	stale  chan struct{} // has a token when it is to be looked up
 	known  chan struct{} // closed when it was looked up once
 	cancel context.CancelFunc
@@ -75,7 +75,7 @@ type reach struct {
 }
 
 // openReach begins to look it up, until close.
-func openReach(log *slog.Logger, places func(context.Context) []image.PackageHost) *reach {
+func openReach(log *slog.Logger, places func() []image.PackageHost) *reach {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &reach{log: log, places: places, stale: make(chan struct{}, 1), known: make(chan struct{}), cancel: cancel, over: make(chan struct{})}
 	go func() {
@@ -135,7 +135,7 @@ func (r *reach) get(ctx context.Context) []netip.AddrPort {
 func (r *reach) look(ctx context.Context) (out []netip.AddrPort, whole bool) {
 	ctx, cancel := context.WithTimeout(ctx, reachLook)
 	defer cancel()
-	for _, one := range r.places(ctx) {
+	for _, one := range r.places() {
 		all, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", one.Host)
 		if err != nil {
 			r.log.Debug("look up where packages come from", "host", one.Host, "err", err)

@@ -1,16 +1,14 @@
 package image
 
 import (
-	"context"
+	"bufio"
+	"bytes"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // PackageHost is a place that packages come from.
@@ -20,14 +18,18 @@ type PackageHost struct {
 }
 
 // PackageHosts returns where this host gets packages from, by its own configuration: Debian's sources, the
-// proxies that guests are told of, and the registries of npm and pip, which those say themselves. What a guest
-// must reach of them may be a mirror or a proxy beside the host.
-func PackageHosts(ctx context.Context) []PackageHost {
-	return packageHosts("/", os.Getenv, func(name string, args ...string) string { return toolSays(ctx, name, args...) })
+// proxies that guests are told of, and the registries of npm and pip. What a guest must reach of them may be a
+// mirror or a proxy beside the host.
+func PackageHosts() []PackageHost {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "/root"
+	}
+	return packageHosts("/", home, os.Getenv)
 }
 
-// packageHosts is PackageHosts of a root, with the tools that says asks.
-func packageHosts(root string, getenv func(string) string, says func(name string, args ...string) string) (out []PackageHost) {
+// packageHosts is PackageHosts of a root and a user's home.
+func packageHosts(root, home string, getenv func(string) string) (out []PackageHost) {
 	add := func(uri string) {
 		if p, ok := packageHost(uri); ok && !slices.Contains(out, p) {
 			out = append(out, p)
@@ -44,50 +46,48 @@ func packageHosts(root string, getenv func(string) string, says func(name string
 			add(value)
 		}
 	}
-	for _, r := range registries(says) {
+	for _, r := range registries(root, home, getenv) {
 		add(r)
 	}
 	return out
 }
 
-// pipIndex is pip's index in its help, which has what is configured in the place of the default.
-var pipIndex = regexp.MustCompile(`(?s)--index-url <url>.*?\(default\s+([^\s)]+)\)`)
-
-// pipDefault asks pip for its own index, and where that has its files.
-const pipDefault = "from pip._internal.models.index import PyPI; print(PyPI.simple_url, PyPI.file_storage_domain)"
-
-// registries returns those of npm and pip. Who is not on this host says nothing.
-func registries(says func(name string, args ...string) string) []string {
-	out := []string{strings.TrimSpace(says("npm", "config", "get", "registry"))}
-	index := pipIndex.FindStringSubmatch(says("pip3", "install", "--help"))
-	if index == nil {
-		return out
+// registries returns those of npm and pip.
+func registries(root, home string, getenv func(string) string) []string {
+	npm, pip := "https://registry.npmjs.org", "https://pypi.org/simple"
+	for _, name := range []string{filepath.Join(root, "etc/npmrc"), filepath.Join(root, "usr/etc/npmrc"), filepath.Join(home, ".npmrc")} {
+		npm = setting(name, "registry", npm)
 	}
-	out = append(out, index[1])
-	usual, files, _ := strings.Cut(strings.TrimSpace(says("python3", "-c", pipDefault)), " ")
-	if files != "" && strings.TrimSuffix(index[1], "/") == strings.TrimSuffix(usual, "/") {
-		out = append(out, "https://"+files)
+	for _, name := range []string{filepath.Join(root, "etc/pip.conf"), filepath.Join(home, ".pip/pip.conf"), filepath.Join(home, ".config/pip/pip.conf")} {
+		pip = setting(name, "index-url", pip)
 	}
-	return out
+	for _, name := range []string{"npm_config_registry", "NPM_CONFIG_REGISTRY"} {
+		if v := getenv(name); v != "" {
+			npm = v
+		}
+	}
+	if v := getenv("PIP_INDEX_URL"); v != "" {
+		pip = v
+	}
+	all := []string{npm, pip}
+	if strings.HasPrefix(pip, "https://pypi.org/") { // whose files are elsewhere
+		all = append(all, "https://files.pythonhosted.org")
+	}
+	return all
 }
 
-const (
-	toolLimit = 10 * time.Second
-	toolMost  = 1 << 20 // bytes of what one says
-)
-
-// toolSays returns what a program of this host prints, or "". It sees no project's configuration.
-func toolSays(ctx context.Context, name string, args ...string) string {
-	ctx, cancel := context.WithTimeout(ctx, toolLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = "/", append(os.Environ(), "COLUMNS=1000") // pip breaks no address in two
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil || len(out) > toolMost {
-		return ""
+// setting returns what a line "key = value" of a file says, or what was before.
+func setting(name, key, before string) string {
+	data, err := readBounded(name, maxSourcesBytes)
+	if err != nil {
+		return before
 	}
-	return string(out)
+	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+		if k, v, ok := strings.Cut(lines.Text(), "="); ok && strings.TrimSpace(k) == key {
+			before = strings.Trim(strings.TrimSpace(v), `"'`)
+		}
+	}
+	return before
 }
 
 // packageHost returns the host and port of a URI.

@@ -11,9 +11,9 @@ import (
 // TestPackageHosts: where guests must get packages from is what the host's own configuration says, each
 // place with its port.
 func TestPackageHosts(t *testing.T) {
-	root, env, tools := t.TempDir(), map[string]string{}, map[string]string{}
+	root, env := t.TempDir(), map[string]string{}
 	hosts := func() []PackageHost {
-		return packageHosts(root, func(n string) string { return env[n] }, func(name string, _ ...string) string { return tools[name] })
+		return packageHosts(root, filepath.Join(root, "home"), func(n string) string { return env[n] })
 	}
 	write := func(name, text string) {
 		t.Helper()
@@ -27,26 +27,19 @@ func TestPackageHosts(t *testing.T) {
 	}
 	write("etc/os-release", "VERSION_CODENAME=bookworm\n")
 	write("etc/apt/sources.list", "deb http://mirror.example:8081/debian bookworm main\ndeb https://other.example/ubuntu noble main\n")
-	want := []PackageHost{{"mirror.example", 8081}}
+	want := []PackageHost{{"mirror.example", 8081}, {"registry.npmjs.org", 443}, {"pypi.org", 443}, {"files.pythonhosted.org", 443}}
 	if diff := cmp.Diff(want, hosts()); diff != "" {
-		t.Error("without any tools:", diff)
+		t.Error(diff)
 	}
-	tools["npm"] = "https://npm.example/\n"
-	tools["pip3"] = "Options:\n  -i, --index-url <url>       Base URL of the index (default\n                              https://pip.example/simple). This\n  --extra-index-url <url>     (default none)\n"
-	tools["python3"] = "https://pip.example/simple files.example\n"
-	want = []PackageHost{{"mirror.example", 8081}, {"npm.example", 443}, {"pip.example", 443}, {"files.example", 443}}
-	if diff := cmp.Diff(want, hosts()); diff != "" {
-		t.Error("with their defaults:", diff)
-	}
-	tools["npm"] = "http://npm.example:4873/\n"
-	tools["pip3"] = "  -i, --index-url <url>  Base URL (default http://****@10.1.2.4:3141/root/main/). This\n"
+	write("home/.npmrc", "cafile=/x\nregistry = \"http://npm.example:4873/\"\n")
+	env["PIP_INDEX_URL"] = "https://pip.example/simple"
 	env["https_proxy"], env["http_proxy"] = "http://10.1.2.3:3128", "http://127.0.0.1:3128"
-	want = []PackageHost{{"mirror.example", 8081}, {"10.1.2.3", 3128}, {"npm.example", 4873}, {"10.1.2.4", 3141}}
+	want = []PackageHost{{"mirror.example", 8081}, {"10.1.2.3", 3128}, {"npm.example", 4873}, {"pip.example", 443}}
 	if diff := cmp.Diff(want, hosts()); diff != "" {
-		t.Error("as they are told:", diff)
+		t.Error(diff)
 	}
-	tools["npm"], tools["pip3"] = "undefined\n", "--index-url <url> (default :::)"
-	if got := hosts(); len(got) != 2 {
-		t.Error("some that are none:", got)
+	write("home/.npmrc", "registry=:::\n")
+	if got := hosts(); len(got) != 3 {
+		t.Error("one that is none:", got)
 	}
 }
