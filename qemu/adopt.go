@@ -46,7 +46,7 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 	}
 	e.claims.Add(handle.Process)
 	g.bound(g.hardware.shape()) // an earlier holt, or one with another group of its own, may have started it
-	g.Watch(g.supervise)
+	g.watch()
 	return g, nil
 }
 

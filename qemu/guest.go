@@ -92,9 +92,13 @@ func (g *guest) connect(ctx context.Context, mark string) error {
 	return nil
 }
 
-// supervise follows the machine to its end or to Release.
-func (g *guest) supervise(released <-chan struct{}) (ended bool) {
+// watch follows the machine to its end or to Release.
+func (g *guest) watch() {
 	events := g.monitor.events
+	g.Watch(func(released <-chan struct{}) bool { return g.supervise(events, released) })
+}
+
+func (g *guest) supervise(events <-chan event, released <-chan struct{}) (ended bool) {
 	var full <-chan time.Time // set while the guest is paused for want of room
 	if g.paused {
 		full = time.After(0)

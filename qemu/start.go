@@ -73,7 +73,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	if err := g.begin(bounded, spec); err != nil {
 		return nil, g.explain(bounded, err, said)
 	}
-	g.Watch(g.supervise)
+	g.watch()
 	return g, nil
 }
 
