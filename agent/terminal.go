@@ -268,7 +268,12 @@ func (t *terminal) signal(sig unix.Signal) bool {
 		return t.group.kill() > 0
 	}
 	group := foreground(t.pty)
-	return group > 0 && unix.Kill(-group, sig) == nil
+	if group <= 0 {
+		return false
+	}
+	err := unix.Kill(-group, sig)
+	// Who has just ended, and whose shell has not taken the terminal back yet, hears it as a zombie does.
+	return err == nil || errors.Is(err, unix.ESRCH)
 }
 
 // hangUp ends the terminal as the loss of a line does; a program that does not
