@@ -120,7 +120,7 @@ func (s *session) run(ctx context.Context, spec holt.TerminalSpec) error {
 	size := s.size()
 	spec.Size = size
 	var t holt.Terminal
-	err = s.a.wait("starting "+s.computer, func() error {
+	err = s.a.waitOn(c, s.computer, "starting "+s.computer, func() error {
 		stop := cancelOn(signals, cancel)
 		defer stop()
 		if s.id != "" {
