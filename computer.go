@@ -66,7 +66,7 @@ type AtWork struct {
 
 // String is for the middle of a sentence.
 func (w AtWork) String() string {
-	return fmt.Sprintf("the %s that has been at work on it for %v", w.Verb, (time.Duration(w.ForMS) * time.Millisecond).Round(time.Second))
+	return fmt.Sprintf("the %s that has been at work on it for %s", w.Verb, ShortMS(w.ForMS))
 }
 
 // DefaultWorkspaceMB is what a computer's workspace may hold when nothing is asked for, MiB.

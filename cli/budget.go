@@ -120,10 +120,7 @@ func budgetParts(b holt.Budget) (cpu, run, network string) {
 		}
 		return say(used) + " of " + say(limit)
 	}
-	ms := func(n int64) string {
-		return holt.ShortDuration((time.Duration(n) * time.Millisecond).Round(time.Second))
-	}
-	return of(b.Used.CPUMS, b.CPUMS, ms), of(b.Used.RunMS, b.RunMS, ms), of(b.Used.NetworkBytes, b.NetworkBytes, size)
+	return of(b.Used.CPUMS, b.CPUMS, holt.ShortMS), of(b.Used.RunMS, b.RunMS, holt.ShortMS), of(b.Used.NetworkBytes, b.NetworkBytes, size)
 }
 
 // budgetRows are what holt computer get shows of the budgets that count a computer.

@@ -173,16 +173,8 @@ func exactly(n int) cobra.PositionalArgs {
 		if len(args) == n {
 			return nil
 		}
-		return holt.Errorf(holt.InvalidArgument, "%s takes %s, not %d", cmd.Name(), countOf(n, "argument"), len(args)).WithHint("usage: %s", cmd.UseLine())
+		return holt.Errorf(holt.InvalidArgument, "%s takes %s, not %d", cmd.Name(), holt.CountOf(n, "argument"), len(args)).WithHint("usage: %s", cmd.UseLine())
 	}
-}
-
-// countOf says how many of something there are.
-func countOf(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // flagError says of a flag's value what it should have been.

@@ -252,7 +252,7 @@ func (r *remoteJob) fetch(ctx context.Context, j *holt.Job) (err error) {
 		return nil
 	}
 	if r.out == "" {
-		r.a.say("holt: %s of outputs thrown away\nhint: --out DIR takes them", countOf(int(j.Outputs.Files), "file"))
+		r.a.say("holt: %s of outputs thrown away\nhint: --out DIR takes them", holt.CountOf(j.Outputs.Files, "file"))
 	} else {
 		bar := r.a.begin("fetching")
 		_, err = fetchOutputs(ctx, r.c, bar, j.ID, r.out)

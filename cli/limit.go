@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -126,7 +125,7 @@ func (a *app) printLimits(all []holt.Limit, answer any) error {
 	for i, l := range all {
 		run := "-"
 		if l.MaxRunMS > 0 {
-			run = "at most " + fmt.Sprint(time.Duration(l.MaxRunMS)*time.Millisecond)
+			run = "at most " + holt.ShortMS(l.MaxRunMS)
 		}
 		rows[i] = []string{l.Tenant, of(int64(l.Used.Computers), int64(l.MaxComputers), number), of(int64(l.Used.Running), int64(l.MaxRunning), number),
 			of(l.Used.MemoryMB, l.MaxMemoryMB, mb), of(l.Used.DiskMB, l.MaxDiskMB, mb), run}

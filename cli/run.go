@@ -308,7 +308,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		own.sayReceipt(of.Workspace, "computer undo "+computer, *receipt, false)
 	}
 	if n := r.end.Background; n > 0 && isTerminal(r.a.Err) {
-		r.a.say("holt: it has left %s running in the background", processes(n))
+		r.a.say("holt: it has left %s running in the background", holt.CountOf(n, "process"))
 	}
 	if r.end.ExitCode != 0 {
 		return exitStatus(r.end.ExitCode)

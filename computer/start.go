@@ -239,7 +239,7 @@ func (m *making) explain(ctx context.Context, err error) error {
 	if m.live.refused() != nil {
 		e = e.WithHint("something in the guest keeps it from being given one: mend that in the computer it comes from, or stop and start it")
 	} else {
-		e = e.WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", m.limit())
+		e = e.WithHint("a slow or overloaded host needs longer than %s; the daemon's log has the end of its console", holt.ShortDuration(m.limit()))
 	}
 	e.Detail = map[string]string{"console": string(tail)}
 	return e

@@ -180,3 +180,15 @@ func TestLineage(t *testing.T) {
 		}
 	}
 }
+
+// One is not said as several are.
+func TestLimitOfOne(t *testing.T) {
+	d := dimension{"max-running", "running computer", "pause or stop one", 1, 0, 1, func(portion) int64 { return 1 }}
+	err := d.admit(record{Computer: holt.Computer{Name: "curie", Tenant: "default"}}, []portion{{name: "einstein"}})
+	if want := "the tenant default may have 1 running computer and has 1 (einstein); this takes 1 more"; err == nil || holt.AsError(err).Message != want {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if got := namesOf([]string{"a", "b", "c", "d", "e", "f"}); got != " (a, b, c, d, e and 1 other)" {
+		t.Errorf("got %q", got)
+	}
+}
