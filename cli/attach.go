@@ -221,8 +221,11 @@ func (s *session) raw() (restore func(), err error) {
 }
 
 // size is this terminal's; zero: there is none.
-func (s *session) size() holt.TerminalSize {
-	f, ok := s.a.Out.(*os.File)
+func (s *session) size() holt.TerminalSize { return sizeOf(s.a.Out) }
+
+// sizeOf is the size of the terminal that is written to; zero: it is none.
+func sizeOf(out io.Writer) holt.TerminalSize {
+	f, ok := out.(*os.File)
 	if !ok {
 		return holt.TerminalSize{}
 	}
