@@ -43,6 +43,9 @@ fifths the daemon's log warns. A part that is not given stays as it is; 0 takes 
 					change.NetworkBytes = rounded(float64(network) * (1 << 20))
 				}
 			}
+			if cpu < 0 || run < 0 || network < 0 {
+				return holt.Errorf(holt.InvalidArgument, "a part of a budget cannot be below 0").WithHint("0 takes that part away, --remove all of it")
+			}
 			changes := change != holt.BudgetChange{}
 			if remove && changes {
 				return holt.Errorf(holt.InvalidArgument, "a budget is either changed or removed").WithHint("leave --remove out, or all else")

@@ -384,7 +384,11 @@ func refuseEmptyFlags(cmd *cobra.Command) (err error) {
 		v := f.Value.String()
 		number := f.Value.Type() != "string" && strings.HasPrefix(v, "-")
 		if v == "" || v == "0" || v == "0s" || number {
-			err = holt.Errorf(holt.InvalidArgument, "--%s is %q", f.Name, v).WithHint("leave --%s out for its default", f.Name)
+			hint := "give more than 0, or leave --%s out"
+			if f.Value.Type() == "string" {
+				hint = "leave --%s out for its default"
+			}
+			err = holt.Errorf(holt.InvalidArgument, "--%s is %q", f.Name, v).WithHint(hint, f.Name)
 		}
 	})
 	return err
