@@ -226,6 +226,8 @@ func (r *remoteJob) follow(ctx context.Context, id holt.JobID) error {
 		defer cancel()
 		if _, lost := r.c.Jobs.Cancel(late, id, ""); lost != nil {
 			r.a.say("holt: the job %s goes on: %s", id, visible(lost.Error()))
+		} else {
+			r.a.say("holt: the job %s is cancelled", id)
 		}
 	}
 	switch {
