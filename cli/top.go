@@ -34,8 +34,9 @@ func (a *app) topCommand() *cobra.Command {
 		Use: "top [NAME...]", Short: "Show what computers take of this machine, live",
 		Long: `Shows for each computer how much of one processor of this machine it takes, its memory here
 and (GUEST) what is in use inside, what its root disk takes, how large its workspace is, and what it receives and
-sends a second; the busiest first. MEMORY counts what forks share in each of them. It ends with q or Ctrl-C. Where
-the window is too small for all, the least busy and the last columns are left out. Computers are not asked and not woken by it. With --once, --json or off a terminal it shows what was taken within one second, and ends.`,
+sends a second; the busiest first. MEMORY counts what forks share in each of them. It ends with q or Ctrl-C.
+Where the window is too small for all, the least busy and some columns are left out. Computers are not asked and not
+woken by it. With --once, --json or off a terminal it shows what was taken within one second, and ends.`,
 		Example: `  holt top
   holt top einstein curie --interval 5s
   holt top --once
