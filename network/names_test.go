@@ -37,7 +37,9 @@ func TestInherit(t *testing.T) {
 	if err := json.Unmarshal(b, &has); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(knows, has, cmp.Comparer(func(a, b netstack.Known) bool { return a.Name == b.Name && a.Address == b.Address && a.Until.Equal(b.Until) })); diff != "" {
+	if diff := cmp.Diff(knows, has, cmp.Comparer(func(a, b netstack.Known) bool {
+		return a.Name == b.Name && a.Address == b.Address && a.Until.Equal(b.Until)
+	})); diff != "" {
 		t.Error(diff)
 	}
 	if err := os.WriteFile(filepath.Join(parent, namesFile), []byte("{"), 0o600); err != nil {
