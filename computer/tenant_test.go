@@ -79,7 +79,7 @@ func TestLimits(t *testing.T) {
 	bohr.DiskSizeMB++
 	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of disks and has 5096 (bohr, einstein)", "this takes 1 more")
 	_, err = w.makes(ctx, "curie", "", nil)
-	refused(err, "may have 1 computers and has 2")
+	refused(err, "may have 1 computer and has 2")
 	// Of others' limits a tenant knows nothing; a fork is its parent's, whoever forks.
 	ctxA := holt.WithActor(ctx, holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: "team-a"})
 	curie, err := w.makes(ctxA, "curie", "", nil)
