@@ -185,6 +185,9 @@ func (w *world) restoreCrash(t *testing.T) {
 	}
 	g := newGuest(w.engine, dir, spec, hw)
 	t.Cleanup(g.undo)
+	if spec.Initrd, err = g.holdInitrd(); err != nil {
+		t.Fatal(err)
+	}
 	_, err = g.launch(lock, hw.arguments(spec))
 	lock.Close()
 	if err != nil {

@@ -65,7 +65,10 @@ func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 		return nil, err
 	}
 	o := &overlay{guest: g, path: path, under: disk.Node}
-	if o.node, err = g.newNode(ctx); err != nil {
+	if err = g.show(path); err == nil {
+		o.node, err = g.newNode(ctx)
+	}
+	if err != nil {
 		os.Remove(path)
 		return nil, err
 	}

@@ -23,6 +23,9 @@ func (g *guest) Reopen(ctx context.Context) error {
 		return err // an image's root is never replaced
 	}
 	under, err := g.newNode(ctx)
+	if err == nil {
+		err = g.showBeneath(disk.File)
+	}
 	if err != nil {
 		return err
 	}
@@ -40,5 +43,5 @@ func (g *guest) Reopen(ctx context.Context) error {
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.engine.wait)
 	defer cancel()
-	return errors.Join(err, g.closeUnused(late))
+	return errors.Join(err, g.closeUnused(late), g.tidy())
 }
