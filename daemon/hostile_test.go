@@ -179,8 +179,11 @@ func (i *ill) impostor(seed uint64) {
 	i.asking(over, &asking)
 	asking.Wait()
 	var console bytes.Buffer
-	if err := i.Computers.Logs(i.t.Context(), "mallory", holt.LogQuery{}, &console); err != nil {
-		i.t.Error(err)
+	for end := time.Now().Add(2 * time.Minute); !bytes.Contains(console.Bytes(), []byte("tried {")) && time.Now().Before(end); time.Sleep(time.Second) { // a guest is slow beside all that
+		console.Reset()
+		if err := i.Computers.Logs(i.t.Context(), "mallory", holt.LogQuery{}, &console); err != nil {
+			i.t.Error(err)
+		}
 	}
 	i.saw("console", console.Bytes())
 	i.heard(console.String())
