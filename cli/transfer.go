@@ -252,9 +252,13 @@ func (a *app) reportTransfer(verb string, r holt.TransferReport, refused refusal
 		}
 		return refused.status()
 	}
-	fmt.Fprintf(a.Out, "%s %d files and directories, %s, in %s\n", verb, r.Entries, size(r.Bytes), took(r.ElapsedMS))
+	what := "files and directories"
+	if r.Entries == 1 {
+		what = "file or directory"
+	}
+	fmt.Fprintf(a.Out, "%s %d %s, %s, in %s\n", verb, r.Entries, what, size(r.Bytes), took(r.ElapsedMS))
 	if r.Devices > 0 {
-		a.say("holt: left out %d device nodes; --devices takes them too", r.Devices)
+		a.say("holt: left out %s; with --devices nothing is", holt.CountOf(r.Devices, "device node"))
 	}
 	return refused.status()
 }
