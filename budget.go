@@ -51,7 +51,8 @@ func (c BudgetChange) Apply(b *Budget) error {
 		}
 	}
 	if b.CPUMS == 0 && b.RunMS == 0 && b.NetworkBytes == 0 {
-		return Errorf(InvalidArgument, "a budget of nothing").WithHint("give cpu_ms, run_ms or network_bytes; to take the budget away, remove it")
+		return Errorf(InvalidArgument, "a budget bounds at least one part, and none is given").
+			WithHint("give cpu_ms, run_ms or network_bytes (--cpu-hours, --run-time, --network-mb); to take a budget away, remove it")
 	}
 	if c.Reset {
 		b.Used, b.CreatedAt = BudgetUse{}, time.Now().UTC()

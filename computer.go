@@ -1,6 +1,9 @@
 package holt
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // ComputerState is where a computer is in its life. Stop keeps the disks, pause
 // keeps memory too; delete removes the computer.
@@ -51,6 +54,19 @@ type Computer struct {
 	Job         JobID       `json:"job,omitempty" doc:"the job that it was made for, with which it goes"`
 	Tenant      string      `json:"tenant,omitempty" doc:"whose limits it counts for; a fork is its parent's"`
 	Budgets     []Budget    `json:"budgets,omitempty" doc:"that count what it uses: its own, and those of what it was forked from"`
+	AtWork      *AtWork     `json:"at_work,omitempty" doc:"the call that changes it now, for which others wait; only of a get and a list"`
+}
+
+// AtWork is a call that changes a computer; whoever changes it, too, waits for its end.
+type AtWork struct {
+	Verb    string `json:"verb" doc:"as pause, snapshot or moment restore"`
+	ForMS   int64  `json:"for_ms" doc:"how long it has been at work, milliseconds"`
+	Waiting int    `json:"waiting,omitempty" doc:"how many calls wait for it"`
+}
+
+// String is for the middle of a sentence.
+func (w AtWork) String() string {
+	return fmt.Sprintf("the %s that has been at work on it for %s", w.Verb, ShortMS(w.ForMS))
 }
 
 // DefaultWorkspaceMB is what a computer's workspace may hold when nothing is asked for, MiB.

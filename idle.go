@@ -2,7 +2,6 @@ package holt
 
 import (
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -58,18 +57,6 @@ func (t IdleTimeout) String() string {
 		return neverIdle
 	}
 	return ShortDuration(time.Duration(t))
-}
-
-// ShortDuration is how a duration is shown: 2h, not 2h0m0s.
-func ShortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return s
 }
 
 // MarshalJSON is null for never.

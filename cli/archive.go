@@ -33,7 +33,7 @@ func (a *app) archiveGet() *cobra.Command {
 			}
 			rows := [][]string{
 				{"place", at.Place}, {"spaces", fmt.Sprint(at.Spaces)}, {"content", size(at.Content)},
-				{"without repeats", size(at.Unique)}, {"stored", fmt.Sprintf("%s in %d packs, of it garbage %s", size(at.Stored), at.Packs, size(at.Garbage))},
+				{"without repeats", size(at.Unique)}, {"stored", fmt.Sprintf("%s in %s, of it garbage %s", size(at.Stored), holt.CountOf(at.Packs, "pack"), size(at.Garbage))},
 				{"ratio", fmt.Sprintf("%.1f to 1", at.Ratio)}, {"waiting", size(at.Waiting)},
 			}
 			if at.Cached > 0 {
@@ -67,7 +67,7 @@ and workspaces that no checkpoint needs, and of deleted moments.`,
 			if a.wantsJSON() {
 				return printJSON(a.Out, did)
 			}
-			fmt.Fprintf(a.Out, "%d packs removed, %d of them rewritten; %s freed\n", did.Packs, did.Repacked, size(max(0, did.Freed)))
+			fmt.Fprintf(a.Out, "%s removed, %d of them rewritten; %s freed\n", holt.CountOf(did.Packs, "pack"), did.Repacked, size(max(0, did.Freed)))
 			return nil
 		},
 	}
@@ -99,7 +99,7 @@ damaged. It changes nothing. The exit status is 0 only when all is well.`,
 				for _, p := range report.Problems {
 					fmt.Fprintln(a.Out, a.paint(a.Out, red, visible(p)))
 				}
-				_, err = fmt.Fprintf(a.Out, "%d chunks, %s of content: %d problems\n", report.Chunks, size(report.Bytes), len(report.Problems))
+				_, err = fmt.Fprintf(a.Out, "%s, %s of content: %s\n", holt.CountOf(report.Chunks, "chunk"), size(report.Bytes), holt.CountOf(len(report.Problems), "problem"))
 			}
 			if err == nil && len(report.Problems) > 0 {
 				return exitStatus(exitFailure)

@@ -120,7 +120,7 @@ func (s *session) run(ctx context.Context, spec holt.TerminalSpec) error {
 	size := s.size()
 	spec.Size = size
 	var t holt.Terminal
-	err = s.a.wait("starting "+s.computer, func() error {
+	err = s.a.waitOn(c, s.computer, "starting "+s.computer, func() error {
 		stop := cancelOn(signals, cancel)
 		defer stop()
 		if s.id != "" {
@@ -221,8 +221,11 @@ func (s *session) raw() (restore func(), err error) {
 }
 
 // size is this terminal's; zero: there is none.
-func (s *session) size() holt.TerminalSize {
-	f, ok := s.a.Out.(*os.File)
+func (s *session) size() holt.TerminalSize { return sizeOf(s.a.Out) }
+
+// sizeOf is the size of the terminal that is written to; zero: it is none.
+func sizeOf(out io.Writer) holt.TerminalSize {
+	f, ok := out.(*os.File)
 	if !ok {
 		return holt.TerminalSize{}
 	}

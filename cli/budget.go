@@ -43,6 +43,9 @@ fifths the daemon's log warns. A part that is not given stays as it is; 0 takes 
 					change.NetworkBytes = rounded(float64(network) * (1 << 20))
 				}
 			}
+			if cpu < 0 || run < 0 || network < 0 {
+				return holt.Errorf(holt.InvalidArgument, "a part of a budget cannot be below 0").WithHint("0 takes that part away, --remove all of it")
+			}
 			changes := change != holt.BudgetChange{}
 			if remove && changes {
 				return holt.Errorf(holt.InvalidArgument, "a budget is either changed or removed").WithHint("leave --remove out, or all else")
@@ -120,10 +123,7 @@ func budgetParts(b holt.Budget) (cpu, run, network string) {
 		}
 		return say(used) + " of " + say(limit)
 	}
-	ms := func(n int64) string {
-		return holt.ShortDuration((time.Duration(n) * time.Millisecond).Round(time.Second))
-	}
-	return of(b.Used.CPUMS, b.CPUMS, ms), of(b.Used.RunMS, b.RunMS, ms), of(b.Used.NetworkBytes, b.NetworkBytes, size)
+	return of(b.Used.CPUMS, b.CPUMS, holt.ShortMS), of(b.Used.RunMS, b.RunMS, holt.ShortMS), of(b.Used.NetworkBytes, b.NetworkBytes, size)
 }
 
 // budgetRows are what holt computer get shows of the budgets that count a computer.

@@ -73,7 +73,7 @@ func (a *app) workspaceCheckpoint() *cobra.Command {
 		if a.wantsJSON() {
 			return printJSON(a.Out, taken)
 		}
-		fmt.Fprintf(a.Out, "checkpoint %s has %d files, %s\n", visible(taken.Name), taken.Files, size(taken.Bytes))
+		fmt.Fprintf(a.Out, "checkpoint %s has %s, %s\n", visible(taken.Name), holt.CountOf(taken.Files, "file"), size(taken.Bytes))
 		a.say("go back with: holt workspace restore %s %s", args[0], shellWord(taken.Name))
 		return nil
 	})
@@ -167,7 +167,7 @@ func (a *app) workspaceDeleteCheckpoint() *cobra.Command {
 		if dryRun {
 			verb = "would free"
 		}
-		_, err = fmt.Fprintf(a.Out, "deleting %s %s %s of content and %d rows\n", visible(args[1]), verb, size(freed.Bytes), freed.Rows)
+		_, err = fmt.Fprintf(a.Out, "deleting %s %s %s of content and %s\n", visible(args[1]), verb, size(freed.Bytes), holt.CountOf(freed.Rows, "row"))
 		return err
 	})
 	cmd.Long = `Deletes a checkpoint and what only it can see. Its neighbours see what they saw.

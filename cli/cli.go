@@ -26,7 +26,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"holt"
@@ -59,7 +58,7 @@ func Main(ctx context.Context, args []string, s Streams, local Local) int {
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	cmd, err := root.ExecuteContextC(ctx)
-	return a.finish(cmd.Context(), err)
+	return a.finish(cmd.Context(), ofFlags(cmd, err))
 }
 
 // finish reports an error and returns the exit status.
@@ -173,28 +172,8 @@ func exactly(n int) cobra.PositionalArgs {
 		if len(args) == n {
 			return nil
 		}
-		return holt.Errorf(holt.InvalidArgument, "%s takes %s, not %d", cmd.Name(), countOf(n, "argument"), len(args)).WithHint("usage: %s", cmd.UseLine())
+		return holt.Errorf(holt.InvalidArgument, "%s takes %s, not %d", cmd.Name(), holt.CountOf(n, "argument"), len(args)).WithHint("usage: %s", cmd.UseLine())
 	}
-}
-
-// countOf says how many of something there are.
-func countOf(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// flagError says of a flag's value what it should have been.
-func flagError(cmd *cobra.Command, err error) error {
-	var value *pflag.InvalidValueError
-	if errors.As(err, &value) {
-		wants := map[string]string{"int": "a whole number", "int64": "a whole number", "duration": "a time with its unit, as 90s or 1h30m", "bool": "true or false"}
-		if is := wants[value.GetFlag().Value.Type()]; is != "" {
-			return holt.Errorf(holt.InvalidArgument, "--%s cannot be %q: it is %s", value.GetFlag().Name, value.GetValue(), is).WithHint("%s --help shows the flags", cmd.CommandPath())
-		}
-	}
-	return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("%s --help shows the flags", cmd.CommandPath())
 }
 
 func (a *app) jsonFlag(cmd *cobra.Command) {

@@ -20,10 +20,10 @@ import (
 func (a *app) computerCommand() *cobra.Command {
 	return group("computer", "Linux machines for agents",
 		a.computerCreate(), a.computerList(), a.computerGet(), a.computerRun(),
-		a.computerLife("start", "Start a stopped computer", client.Computers.Start),
-		a.computerLife("stop", "Shut a computer down; both disks stay", client.Computers.Stop),
-		a.computerLife("pause", "Keep memory and both disks, and end the machine", client.Computers.Pause),
-		a.computerLife("resume", "Let a paused computer go on where it was", client.Computers.Resume),
+		a.computerLife("start", "Start a stopped computer, or let a paused one go on", startHelp, client.Computers.Start),
+		a.computerLife("stop", "Shut a computer down; both disks stay", "", client.Computers.Stop),
+		a.computerLife("pause", "Keep memory and both disks, and end the machine", "", client.Computers.Pause),
+		a.computerLife("resume", "Let a paused computer go on where it was", "", client.Computers.Resume),
 		a.computerUpdate(), a.computerWhyAwake(), a.computerHold(), a.computerHolds(), a.computerRelease(),
 		a.computerSnapshot(), a.computerFork(), a.computerDiff(), a.computerResize(), a.computerBudget(),
 		a.computerPorts(), a.computerForward(), a.computerConnect(),
@@ -174,6 +174,9 @@ func (a *app) printComputer(c holt.Computer, called func(holt.MomentID) string) 
 	} else if c.LastMoment != "" {
 		rows = append(rows, []string{"last moment", called(c.LastMoment)})
 	}
+	if w := c.AtWork; w != nil {
+		rows = append(rows, []string{"at work", fmt.Sprintf("%s, for %s", visible(w.Verb), span(time.Duration(w.ForMS)*time.Millisecond))})
+	}
 	rows = append(rows, idleRows(c)...)
 	rows = append(rows, budgetRows(c)...)
 	if c.StartedAt != nil {
@@ -193,10 +196,13 @@ func uptime(c holt.Computer) string {
 // The commands that show what becomes of computers and moments.
 const seeComputers, seeMoments = "holt computer list", "holt moment list"
 
-// computerLife makes a verb that changes a computer's state.
-func (a *app) computerLife(verb, short string, call func(client.Computers, context.Context, string, string) (holt.Computer, error)) *cobra.Command {
+const startHelp = ` A stopped one boots; a paused one goes on where it
+was, as with resume: to boot it instead, stop it first. One that runs is left as it is.`
+
+// computerLife makes a verb that changes a computer's state; more is what its help says beside short.
+func (a *app) computerLife(verb, short, more string, call func(client.Computers, context.Context, string, string) (holt.Computer, error)) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: verb + " NAME", Short: short, Args: exactly(1), Long: short + "." + fmt.Sprintf(lastingHelp, seeComputers),
+		Use: verb + " NAME", Short: short, Args: exactly(1), Long: short + "." + more + fmt.Sprintf(lastingHelp, seeComputers),
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -204,7 +210,7 @@ func (a *app) computerLife(verb, short string, call func(client.Computers, conte
 				return err
 			}
 			var got holt.Computer
-			err = a.lasts(verb, seeComputers, func() error {
+			err = a.lasts(c, args[0], verb, seeComputers, func() error {
 				got, err = call(c.Computers, cmd.Context(), args[0], "")
 				return err
 			})
@@ -249,7 +255,7 @@ the moments and schedules that went and the forks that stay.`,
 			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?%s", got.Name, got.Workspace, what)); err != nil {
 				return err
 			}
-			err = a.lasts("deleting", seeComputers, func() error {
+			err = a.lasts(c, got.Name, "deleting", seeComputers, func() error {
 				with, err = c.Computers.Delete(cmd.Context(), string(got.ID), "")
 				return err
 			})
@@ -378,7 +384,11 @@ func refuseEmptyFlags(cmd *cobra.Command) (err error) {
 		v := f.Value.String()
 		number := f.Value.Type() != "string" && strings.HasPrefix(v, "-")
 		if v == "" || v == "0" || v == "0s" || number {
-			err = holt.Errorf(holt.InvalidArgument, "--%s is %q", f.Name, v).WithHint("leave --%s out for its default", f.Name)
+			hint := "give more than 0, or leave --%s out"
+			if f.Value.Type() == "string" {
+				hint = "leave --%s out for its default"
+			}
+			err = holt.Errorf(holt.InvalidArgument, "--%s is %q", f.Name, v).WithHint(hint, f.Name)
 		}
 	})
 	return err

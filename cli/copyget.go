@@ -163,6 +163,9 @@ func isDirectory(name string) error {
 	return holt.Errorf(holt.InvalidArgument, "%s is a directory", name).WithHint("add --recursive")
 }
 
+// hinted adds a hint to an error.
+func hinted(err error, hint string) error { return holt.AsError(err).WithHint("%s", hint) }
+
 // here makes an error of this machine's file at path one with a code. It names
 // the path that the user knows, not a temporary file's.
 func here(err error, path string) error {

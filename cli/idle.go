@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -189,7 +190,10 @@ paused computer; it counts once that goes on. A computer has at most 32.`,
 			if err != nil {
 				return err
 			}
-			spec.ForMS = span.Milliseconds()
+			if strings.TrimSpace(spec.Reason) == "" {
+				return holt.Errorf(holt.InvalidArgument, "a hold needs a reason").WithHint("say what is waited for: --reason thinking")
+			}
+			spec.ForMS = int64((span + time.Millisecond - 1) / time.Millisecond)
 			h, err := c.Computers.Hold(cmd.Context(), args[0], spec, "")
 			if err != nil {
 				return err

@@ -268,6 +268,6 @@ func (a *app) imagesGone(gone []holt.Image) error {
 		bytes += im.Bytes
 		fmt.Fprintf(a.Out, "%s (%s) is deleted\n", visible(im.Template), im.Digest[:min(12, len(im.Digest))])
 	}
-	fmt.Fprintf(a.Out, "%d images, %s\n", len(gone), size(bytes))
+	fmt.Fprintf(a.Out, "%s, %s\n", holt.CountOf(len(gone), "image"), size(bytes))
 	return nil
 }

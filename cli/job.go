@@ -136,7 +136,7 @@ func jobRows(j holt.Job) [][]string {
 		rows = append(rows, []string{"inputs", from})
 	}
 	if o := j.Outputs; o != nil {
-		said := fmt.Sprintf("%s, %s", countOf(int(o.Files), "file"), size(o.Bytes))
+		said := fmt.Sprintf("%s, %s", holt.CountOf(o.Files, "file"), size(o.Bytes))
 		if o.Kept {
 			said += "; to get them: holt job outputs " + string(j.ID) + " DIR"
 		}
@@ -203,7 +203,7 @@ stay with the job, for 24 hours after its end, unless --release is given.`,
 			if err != nil {
 				return err
 			}
-			return a.reportTransfer("fetched", report)
+			return a.reportTransfer("fetched", report, refusals{})
 		},
 	}
 	cmd.Flags().BoolVar(&release, "release", false, "then remove them there")

@@ -75,7 +75,7 @@ var batchID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 func readBatch(file string, defaults holt.JobSpec, in string) (lines []*batchLine, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, here(err, file)
+		return nil, hinted(here(err, file), "--batch names a file of this machine, with a job as JSON on each line")
 	}
 	defer f.Close()
 	text := bufio.NewScanner(f)

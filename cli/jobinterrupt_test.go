@@ -75,6 +75,9 @@ func TestInterruptedJobs(t *testing.T) {
 		if got := cmd.ProcessState.ExitCode(); got != 130 || !strings.Contains(out.String(), "interrupted") {
 			t.Errorf("%q: status %d: %s", args, got, out.String())
 		}
+		if want := []string{"is cancelled", "0 of 2 jobs have ended, the others were cancelled"}[i]; !strings.Contains(out.String(), want) {
+			t.Errorf("%q says %s, want %q", args, out.String(), want)
+		}
 		until(1+2*i, holt.JobCancelled)
 	}
 	cmd, _ := start("--batch", batch, "--resume")

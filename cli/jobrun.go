@@ -111,7 +111,7 @@ id, with that content) are skipped, and jobs that go on are waited for. The exit
 func (f *jobFlags) fill(spec *holt.JobSpec, args []string, program bool, getenv func(string) string) (err error) {
 	if f.file == "" {
 		if f.parallel != 0 || f.resume || f.retry {
-			return holt.Errorf(holt.InvalidArgument, "--parallel, --resume and --retry-failed are of --batch")
+			return holt.Errorf(holt.InvalidArgument, "--parallel, --resume and --retry-failed are of --batch").WithHint("give --batch FILE.jsonl, or leave them out")
 		}
 		if err := commandInto(&spec.Run, append([]string{"job"}, args...), program); err != nil {
 			return err
@@ -183,7 +183,7 @@ func (a *app) runJob(ctx context.Context, c *client.Client, spec holt.JobSpec, f
 // sendInputs sends a directory for jobs to begin with.
 func sendInputs(ctx context.Context, c *client.Client, bar *bar, dir string) (id holt.JobInputsID, err error) {
 	if info, err := os.Stat(dir); err != nil {
-		return "", here(err, dir)
+		return "", hinted(here(err, dir), "--in names a directory of this machine; without it a job begins with no files")
 	} else if !info.IsDir() {
 		return "", holt.Errorf(holt.InvalidArgument, "%s is not a directory", dir).WithHint("give the directory that it is in")
 	}
@@ -207,7 +207,7 @@ func dropInputs(c *client.Client, id holt.JobInputsID) {
 
 // fetchOutputs copies the outputs of a job into a directory.
 func fetchOutputs(ctx context.Context, c *client.Client, bar *bar, id holt.JobID, dir string) (holt.TransferReport, error) {
-	return receiveDir(ctx, bar, dir, transferFlags{}, func(ctx context.Context, w io.Writer) error { return c.Jobs.Outputs(ctx, id, w) })
+	return receiveDir(ctx, bar, dir, transferFlags{}, nil, func(ctx context.Context, w io.Writer) error { return c.Jobs.Outputs(ctx, id, w) })
 }
 
 // remoteJob is one job as this program follows it.
@@ -226,6 +226,8 @@ func (r *remoteJob) follow(ctx context.Context, id holt.JobID) error {
 		defer cancel()
 		if _, lost := r.c.Jobs.Cancel(late, id, ""); lost != nil {
 			r.a.say("holt: the job %s goes on: %s", id, visible(lost.Error()))
+		} else {
+			r.a.say("holt: the job %s is cancelled", id)
 		}
 	}
 	switch {
@@ -252,7 +254,7 @@ func (r *remoteJob) fetch(ctx context.Context, j *holt.Job) (err error) {
 		return nil
 	}
 	if r.out == "" {
-		r.a.say("holt: %s of outputs thrown away\nhint: --out DIR takes them", countOf(int(j.Outputs.Files), "file"))
+		r.a.say("holt: %s of outputs thrown away\nhint: --out DIR takes them", holt.CountOf(j.Outputs.Files, "file"))
 	} else {
 		bar := r.a.begin("fetching")
 		_, err = fetchOutputs(ctx, r.c, bar, j.ID, r.out)

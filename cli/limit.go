@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -50,8 +49,10 @@ is there already stays. One that has run for as long as --max-run-time in one go
 				change.MaxDiskMB = &disk
 			}
 			if given("max-run-time") {
-				ms := run.Milliseconds()
-				change.MaxRunMS = &ms
+				change.MaxRunMS = rounded(float64(run) / float64(time.Millisecond))
+			}
+			if change == (holt.LimitChange{}) {
+				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give at least one limit, as --max-running 4; 0 takes one away")
 			}
 			if err := change.Apply(&holt.Limit{}); err != nil {
 				return err
@@ -71,7 +72,7 @@ is there already stays. One that has run for as long as --max-run-time in one go
 	f.StringVar(&tenant, "tenant", holt.DefaultTenant, "whose limits")
 	f.IntVar(&computers, "max-computers", 0, "computers, whatever their state; 0: no limit")
 	f.IntVar(&running, "max-running", 0, "computers that are neither paused nor stopped; 0: no limit")
-	f.Int64Var(&memory, "max-memory-mb", 0, "memory of those, MiB; 0: no limit")
+	f.Int64Var(&memory, "max-memory-mb", 0, "memory of computers that are neither paused nor stopped, MiB; 0: no limit")
 	f.Int64Var(&disk, "max-disk-mb", 0, "sizes of all root disks and of computers' own workspaces, MiB; 0: no limit")
 	f.DurationVar(&run, "max-run-time", 0, "how long one may run without being paused or stopped, as 10h; 0: no limit")
 	a.jsonFlag(cmd)
@@ -126,7 +127,7 @@ func (a *app) printLimits(all []holt.Limit, answer any) error {
 	for i, l := range all {
 		run := "-"
 		if l.MaxRunMS > 0 {
-			run = "at most " + fmt.Sprint(time.Duration(l.MaxRunMS)*time.Millisecond)
+			run = "at most " + holt.ShortMS(l.MaxRunMS)
 		}
 		rows[i] = []string{l.Tenant, of(int64(l.Used.Computers), int64(l.MaxComputers), number), of(int64(l.Used.Running), int64(l.MaxRunning), number),
 			of(l.Used.MemoryMB, l.MaxMemoryMB, mb), of(l.Used.DiskMB, l.MaxDiskMB, mb), run}

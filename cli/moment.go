@@ -29,7 +29,7 @@ computer fork --at makes computers of it.` + fmt.Sprintf(lastingHelp, seeMoments
 				return err
 			}
 			var taken holt.Moment
-			err = a.lasts("snapshot", seeMoments+" "+args[0], func() error {
+			err = a.lasts(c, args[0], "snapshot", seeMoments+" "+args[0], func() error {
 				taken, err = c.Computers.Snapshot(cmd.Context(), args[0], spec, "")
 				return err
 			})
@@ -98,7 +98,7 @@ elsewhere end. It may reach what NAME may, unless told otherwise. holt workspace
 				spec.Network = reach.policy(cmd, now)
 			}
 			var forked holt.ForkedComputers
-			err = a.lasts("forking", seeComputers, func() error {
+			err = a.lasts(c, args[0], "forking", seeComputers, func() error {
 				forked, err = c.Computers.Fork(cmd.Context(), args[0], spec, "")
 				return err
 			})
@@ -311,7 +311,7 @@ For a computer beside this one: holt computer fork --at.` + fmt.Sprintf(lastingH
 				return err
 			}
 			var back holt.RestoredComputer
-			err = a.lasts("restoring", seeComputers, func() error {
+			err = a.lasts(c, string(m.ComputerID), "restoring", seeComputers, func() error {
 				back, err = c.Moments.Restore(cmd.Context(), string(m.ID), spec, "")
 				return err
 			})

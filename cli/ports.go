@@ -25,7 +25,7 @@ the run, terminal or service that it belongs to, as the computer tells. A paused
 				return err
 			}
 			var all []holt.Listener
-			err = a.wait("asking "+args[0], func() error {
+			err = a.waitOn(c, args[0], "asking "+args[0], func() error {
 				all, err = c.Ports.List(cmd.Context(), args[0])
 				return err
 			})
@@ -88,7 +88,7 @@ input is passed on; the other direction goes on. A paused or stopped computer is
 			}
 			ctx := cmd.Context()
 			var far holt.PortConn
-			err = a.wait("connecting to "+args[0], func() error {
+			err = a.waitOn(c, args[0], "connecting to "+args[0], func() error {
 				far, err = c.Ports.Connect(ctx, args[0], to)
 				return err
 			})

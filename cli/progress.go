@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -74,47 +71,6 @@ func (b *bar) end() {
 	}
 	b.bar.Abort(true)
 	b.pool.Wait()
-}
-
-// wait shows, on a terminal, that work of unknown length goes on once it has
-// taken a second.
-func (a *app) wait(title string, work func() error) error {
-	if !isTerminal(a.Err) {
-		return work()
-	}
-	done, shown := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(shown)
-		began := time.Now()
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				if time.Since(began) > time.Second {
-					fmt.Fprint(a.Err, "\r\x1b[K")
-				}
-				return
-			case <-tick.C:
-				fmt.Fprintf(a.Err, "\r\x1b[K%s … %d s", title, int(time.Since(began).Seconds()))
-			}
-		}
-	}()
-	err := work()
-	close(done)
-	<-shown
-	return err
-}
-
-// lasts is wait for work that the daemon does to its end, also for a caller who leaves; seenBy
-// is the command that shows it.
-func (a *app) lasts(title, seenBy string, work func() error) error {
-	a.seenBy = seenBy
-	err := a.wait(title, work)
-	if !errors.Is(err, context.Canceled) {
-		a.seenBy = ""
-	}
-	return err
 }
 
 // lastingHelp is what the help of such a command says.

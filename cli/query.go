@@ -70,7 +70,7 @@ else can be taken for them.`,
 				err = printJSON(a.Out, result)
 			default:
 				err = printRows(a.Out, result)
-				a.say("%s in %.1f ms", countOf(len(result.Rows), "row"), result.ElapsedMS)
+				a.say("%s in %.1f ms", holt.CountOf(len(result.Rows), "row"), result.ElapsedMS)
 			}
 			if result.Truncated && !a.json {
 				a.say("holt: there are more rows; --max-rows sets the limit")

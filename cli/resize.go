@@ -32,7 +32,7 @@ full can be made larger whether its computer runs or not.` + fmt.Sprintf(lasting
 				return holt.Errorf(holt.InvalidArgument, "nothing says what %s is to have", args[0]).WithHint("give --cpus, --memory-mb or --disk-size-mb")
 			}
 			var got holt.ResizedComputer
-			err = a.lasts("resizing", seeComputers, func() error {
+			err = a.lasts(c, args[0], "resizing", seeComputers, func() error {
 				got, err = c.Computers.Resize(cmd.Context(), args[0], spec, "")
 				return err
 			})

@@ -155,7 +155,7 @@ func (a *app) startRun(ctx context.Context, computer string, spec holt.RunSpec) 
 		return runFailure{err}
 	}
 	var started holt.Run
-	err = a.wait("starting "+computer, func() error {
+	err = a.waitOn(c, computer, "starting "+computer, func() error {
 		started, err = c.Runs.Start(ctx, computer, spec, "")
 		return err
 	})
@@ -236,7 +236,7 @@ func (r *remoteRun) run(ctx context.Context, computer string, spec holt.RunSpec)
 	signal.Ignore(syscall.SIGPIPE) // a write says so too, and then the run must end
 
 	var started holt.Run
-	err = r.a.wait("starting "+computer, func() error {
+	err = r.a.waitOn(c, computer, "starting "+computer, func() error {
 		stop := cancelOn(signals, cancel)
 		defer stop()
 		started, err = c.Runs.Start(ctx, computer, spec, "")
@@ -308,7 +308,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		own.sayReceipt(of.Workspace, "computer undo "+computer, *receipt, false)
 	}
 	if n := r.end.Background; n > 0 && isTerminal(r.a.Err) {
-		r.a.say("holt: it has left %s running in the background", processes(n))
+		r.a.say("holt: it has left %s running in the background", holt.CountOf(n, "process"))
 	}
 	if r.end.ExitCode != 0 {
 		return exitStatus(r.end.ExitCode)

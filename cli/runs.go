@@ -219,13 +219,6 @@ func soFar(s string, goesOn bool) string {
 	return s
 }
 
-func processes(n int) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
-}
-
 func runRows(r holt.Run, computer string) [][]string {
 	rows := [][]string{{"run", string(r.ID)}, {"computer", computer}, {"command", commandOf(r.Spec)}, {"state", runState(r)}}
 	if r.State == holt.RunLost {
@@ -245,7 +238,7 @@ func runRows(r holt.Run, computer string) [][]string {
 	}
 	rows = append(rows, []string{"started", ago(r.StartedAt)}, []string{"took", soFar(runTook(r), r.State == holt.RunRunning)})
 	if r.Background > 0 {
-		rows = append(rows, []string{"left running", fmt.Sprintf("%s; to end what still runs: holt run kill %s", processes(r.Background), r.ID)})
+		rows = append(rows, []string{"left running", fmt.Sprintf("%s; to end what still runs: holt run kill %s", holt.CountOf(r.Background, "process"), r.ID)})
 	}
 	return rows
 }

@@ -82,7 +82,7 @@ func withCommand(n int, must bool) cobra.PositionalArgs {
 		if dash == n && len(args) > n || dash < 0 && len(args) == n+1 || !must && dash < 0 && len(args) == n {
 			return nil
 		}
-		return holt.Errorf(holt.InvalidArgument, "%s takes %s and one command", cmd.Name(), countOf(n, "argument")).
+		return holt.Errorf(holt.InvalidArgument, "%s takes %s and one command", cmd.Name(), holt.CountOf(n, "argument")).
 			WithHint(`quote a shell command, "make report > report.md"; or put a program and its arguments behind --. Usage: %s`, cmd.UseLine())
 	}
 }
@@ -242,7 +242,7 @@ func scheduleRows(s holt.Schedule) [][]string {
 		}
 	}
 	if s.Spec.TimeoutMS > 0 {
-		rows = append(rows, []string{"timeout", (time.Duration(s.Spec.TimeoutMS) * time.Millisecond).String()})
+		rows = append(rows, []string{"timeout", holt.ShortMS(s.Spec.TimeoutMS)})
 	}
 	after := "its computer rests again as it did"
 	if s.KeepAwake {

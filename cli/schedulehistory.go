@@ -22,9 +22,13 @@ computer is woken, and rests again as it did. Prints the run's id when that has 
 			if err != nil {
 				return err
 			}
+			s, err := c.Schedules.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
 			var fired holt.Firing
-			err = a.lasts("waking", "holt schedule history "+args[0], func() error {
-				fired, err = c.Schedules.Run(cmd.Context(), args[0], "")
+			err = a.lasts(c, s.Computer, "waking", "holt schedule history "+args[0], func() error {
+				fired, err = c.Schedules.Run(cmd.Context(), string(s.ID), "")
 				return err
 			})
 			if err != nil {

@@ -56,7 +56,7 @@ is not within --ready-timeout has failed. --wait waits for that. What it writes 
 			}
 			ctx := cmd.Context()
 			var one holt.Service
-			err = a.wait("adding "+spec.Name, func() error {
+			err = a.waitOn(c, args[0], "adding "+spec.Name, func() error {
 				if one, err = c.Services.Add(ctx, args[0], spec, ""); err == nil && wait {
 					one, err = awaitService(ctx, c, args[0], one)
 				}
@@ -143,7 +143,7 @@ func (a *app) serviceList() *cobra.Command {
 				return err
 			}
 			var all []holt.Service
-			err = a.wait("asking "+args[0], func() error {
+			err = a.waitOn(c, args[0], "asking "+args[0], func() error {
 				all, err = c.Services.List(cmd.Context(), args[0])
 				return err
 			})
@@ -189,7 +189,7 @@ func (a *app) serviceDo(verb, short string) *cobra.Command {
 				return err
 			}
 			var one holt.Service
-			err = a.wait(verb+" "+args[1], func() error {
+			err = a.waitOn(c, args[0], verb+" "+args[1], func() error {
 				one, err = c.Services.Do(cmd.Context(), args[0], args[1], verb, "")
 				return err
 			})

@@ -79,7 +79,7 @@ attached or not. A stopped computer is started first.`,
 				return err
 			}
 			var t holt.Terminal
-			err = a.wait("opening", func() error {
+			err = a.waitOn(c, args[0], "opening", func() error {
 				t, err = c.Terminals.Open(cmd.Context(), args[0], flags.spec, "")
 				return err
 			})

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -35,8 +34,9 @@ func (a *app) topCommand() *cobra.Command {
 		Use: "top [NAME...]", Short: "Show what computers take of this machine, live",
 		Long: `Shows for each computer how much of one processor of this machine it takes, its memory here
 and (GUEST) what is in use inside, what its root disk takes, how large its workspace is, and what it receives and
-sends a second; the busiest first. MEMORY counts what forks share in each of them. It ends with Ctrl-C. Computers are not asked
-and not woken by it. With --once, --json or off a terminal it shows what was taken within one second, and ends.`,
+sends a second; the busiest first. MEMORY counts what forks share in each of them. It ends with q or Ctrl-C.
+Where the window is too small for all, the least busy and some columns are left out. Computers are not asked and not
+woken by it. With --once, --json or off a terminal it shows what was taken within one second, and ends.`,
 		Example: `  holt top
   holt top einstein curie --interval 5s
   holt top --once
@@ -86,37 +86,11 @@ func (t *top) once(ctx context.Context) error {
 	if t.a.wantsJSON() {
 		return printJSON(t.a.Out, rows)
 	}
-	return printTable(t.a.Out, topHead, topRows(rows))
-}
-
-// live shows what is taken until it is interrupted.
-func (t *top) live(ctx context.Context, every time.Duration) error {
-	wait := topFirst
-	for {
-		rows, err := t.look(ctx)
-		if ctx.Err() != nil {
-			return nil // that is how it ends
-		}
-		if err != nil {
-			return err
-		}
-		var table bytes.Buffer
-		if err := printTable(&table, topHead, topRows(rows)); err != nil {
-			return err
-		}
-		// From the top left; what was longer is wiped at the end of each line and below.
-		shown := "\x1b[H" + strings.ReplaceAll(table.String(), "\n", "\x1b[K\n") + "\x1b[J"
-		if wait == topFirst {
-			shown = "\x1b[2J" + shown
-		}
-		if _, err := fmt.Fprint(t.a.Out, shown); err != nil {
-			return err
-		}
-		if pauseFor(ctx, wait) != nil {
-			return nil
-		}
-		wait = every
+	if len(rows) == 0 {
+		t.a.say("no computers yet; make one: holt computer create")
+		return nil
 	}
+	return printTable(t.a.Out, topHead, topRows(rows))
 }
 
 // pauseFor waits; an error if ctx ends before.

@@ -119,7 +119,7 @@ name, in the working directory; - is standard output), with --at as it was.`,
 			}
 			return printTable(a.Out, nil, [][]string{
 				{"name", w.Name}, {"id", string(w.ID)}, {"files", fmt.Sprint(w.Files)}, {"size", size(w.Bytes)},
-				{"quota", bound(w.Quota.Bytes, size) + ", " + bound(w.Quota.Files, func(n int64) string { return fmt.Sprintf("%d files", n) })},
+				{"quota", bound(w.Quota.Bytes, size) + ", " + bound(w.Quota.Files, func(n int64) string { return holt.CountOf(n, "file") })},
 				{"packed", packed(w.Packed)}, {"computer", w.Computer}, {"mounted at", mounts(w)}, {"forked from", parent(w)}, {"created", ago(w.CreatedAt)},
 			})
 		},
@@ -155,7 +155,7 @@ func (a *app) workspaceDelete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.confirm(yes, fmt.Sprintf("Delete workspace %s with its %d files (%s)?", w.Name, w.Files, size(w.Bytes))); err != nil {
+			if err := a.confirm(yes, fmt.Sprintf("Delete workspace %s with its %s (%s)?", w.Name, holt.CountOf(w.Files, "file"), size(w.Bytes))); err != nil {
 				return err
 			}
 			if err := c.Workspaces.Delete(cmd.Context(), args[0], ""); err != nil {
@@ -265,8 +265,8 @@ disagrees. It changes nothing. The exit status is 0 only when all agree.`,
 				for _, p := range report.Problems {
 					fmt.Fprintln(a.Out, a.paint(a.Out, red, visible(p)))
 				}
-				_, err = fmt.Fprintf(a.Out, "%d inodes, %d entries, %d extents, %s of content with the past: %d problems\n",
-					report.Inodes, report.Entries, report.Extents, size(report.Bytes), len(report.Problems))
+				_, err = fmt.Fprintf(a.Out, "%s, %s, %s, %s of content with the past: %s\n", holt.CountOf(report.Inodes, "inode"),
+					holt.CountOf(report.Entries, "entry"), holt.CountOf(report.Extents, "extent"), size(report.Bytes), holt.CountOf(len(report.Problems), "problem"))
 			}
 			if err == nil && len(report.Problems) > 0 {
 				return exitStatus(exitFailure)

@@ -137,7 +137,7 @@ func TestBudget(t *testing.T) {
 		t.Fatalf("it is %s by %q", r.State, r.PausedBy)
 	}
 	_, err = w.Memory().Resume(t.Context(), "einstein", "")
-	if e := holt.AsError(err); holt.CodeOf(err) != holt.TooMany || !strings.Contains(e.Message, "budget of einstein is exhausted: 10h1m0s of 10h0m0s of run time") || !strings.Contains(e.Hint, "holt computer budget einstein --run-time") {
+	if e := holt.AsError(err); holt.CodeOf(err) != holt.TooMany || !strings.Contains(e.Message, "budget of einstein is exhausted: 10h1m of 10h of run time") || !strings.Contains(e.Hint, "holt computer budget einstein --run-time") {
 		t.Errorf("resumed: %v", err)
 	}
 	if a := w.awake(); !strings.Contains(a.Note, "nothing wakes it") || !strings.Contains(a.Note, "paused, by budget") {

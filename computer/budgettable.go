@@ -96,9 +96,9 @@ func overdrawn(b holt.Budget, name string) *holt.Error {
 	ref, what, flag := b.Computer, "", ""
 	switch {
 	case b.CPUMS > 0 && b.Used.CPUMS >= b.CPUMS:
-		what, flag = fmt.Sprintf("%s of %s of processor time", spanMS(b.Used.CPUMS), spanMS(b.CPUMS)), "--cpu-hours N"
+		what, flag = fmt.Sprintf("%s of %s of processor time", holt.ShortMS(b.Used.CPUMS), holt.ShortMS(b.CPUMS)), "--cpu-hours N"
 	case b.RunMS > 0 && b.Used.RunMS >= b.RunMS:
-		what, flag = fmt.Sprintf("%s of %s of run time", spanMS(b.Used.RunMS), spanMS(b.RunMS)), "--run-time DURATION"
+		what, flag = fmt.Sprintf("%s of %s of run time", holt.ShortMS(b.Used.RunMS), holt.ShortMS(b.RunMS)), "--run-time DURATION"
 	default:
 		what, flag = fmt.Sprintf("%d of %d bytes of traffic", b.Used.NetworkBytes, b.NetworkBytes), "--network-mb N"
 	}
@@ -107,8 +107,6 @@ func overdrawn(b holt.Budget, name string) *holt.Error {
 	e.Detail = b
 	return e
 }
-
-func spanMS(ms int64) time.Duration { return (time.Duration(ms) * time.Millisecond).Round(time.Second) }
 
 // reading is what the host says of one machine.
 type reading struct {

@@ -150,7 +150,7 @@ func (b *busy) since(use holt.Use) time.Time {
 // group is the use that a terminal's processes are, or those that an ended run left.
 func (b *busy) group(g agent.GroupActivity, used int64, span time.Duration) (holt.Use, bool) {
 	if id, err := holt.ParseRunID(g.ID); err == nil {
-		return holt.Use{Kind: holt.UseBackground, ID: string(id), Detail: fmt.Sprintf("%d processes that it left: %s", g.Processes, percent(used, span))}, true
+		return holt.Use{Kind: holt.UseBackground, ID: string(id), Detail: fmt.Sprintf("%s that it left: %s", holt.CountOf(g.Processes, "process"), percent(used, span))}, true
 	}
 	id, err := holt.ParseTerminalID(g.ID)
 	if err != nil {

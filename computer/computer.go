@@ -191,7 +191,7 @@ func (s *Store) Get(ctx context.Context, ref string) (holt.Computer, error) {
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	return s.shown(r), nil
+	return s.looked(r), nil
 }
 
 // List returns all computers in the order of their names.
@@ -202,9 +202,16 @@ func (s *Store) List(ctx context.Context) ([]holt.Computer, error) {
 	}
 	list := make([]holt.Computer, 0, len(all))
 	for _, r := range all {
-		list = append(list, s.shown(r))
+		list = append(list, s.looked(r))
 	}
 	return list, nil
+}
+
+// looked is shown for who only looks: with the verb that is at work on it.
+func (s *Store) looked(r record) holt.Computer {
+	c := s.shown(r)
+	c.AtWork = s.seats.atWork(r.ID)
+	return c
 }
 
 // shown adds to a record what only memory knows: that a running guest does not answer.

@@ -30,7 +30,7 @@ func (s *Store) Hold(ctx context.Context, ref string, spec holt.HoldSpec, key st
 		span = defaultHold
 	}
 	if spec.ForMS < 0 || spec.ForMS > mostHold.Milliseconds() {
-		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "a hold cannot last %d ms", spec.ForMS).WithHint("at most 7 days; --idle-timeout null keeps a computer awake for good")
+		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "a hold cannot last %s", holt.ShortMS(spec.ForMS)).WithHint("at most 7 days (168h); --idle-timeout null keeps a computer awake for good")
 	}
 	return Once(ctx, s.cfg.Keys, Call[holt.Hold]{Key: key, Method: "computer.hold", Request: []any{ref, spec},
 		Act: func(ctx context.Context, claim *Claim) (holt.Hold, error) {

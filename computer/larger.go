@@ -62,13 +62,13 @@ func (m *making) grows(ctx context.Context) error {
 		return HostError(err)
 	}
 	if has.CPUs != m.r.CPUs || has.MemoryMB != m.r.MemoryMB {
-		return holt.Errorf(holt.Unavailable, "its machine has %d processors and %d MiB", has.CPUs, has.MemoryMB)
+		return holt.Errorf(holt.Unavailable, "its machine has %s and %d MiB", holt.CountOf(has.CPUs, "processor"), has.MemoryMB)
 	}
 	limits := m.live.limits
 	return m.live.do(ctx, limits.Answer, true, func(ctx context.Context, c *agent.Client) error {
 		is, err := c.Grow(ctx, holt.GuestShape{CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB, DiskSizeMB: m.r.DiskSizeMB}, limits.Answer/2)
 		if err == nil && (is.CPUs < m.r.CPUs || is.MemoryMB < m.r.MemoryMB) {
-			err = holt.Errorf(holt.Unavailable, "its guest uses %d processors and %d MiB: %s", is.CPUs, is.MemoryMB, is.Fault)
+			err = holt.Errorf(holt.Unavailable, "its guest uses %s and %d MiB: %s", holt.CountOf(is.CPUs, "processor"), is.MemoryMB, is.Fault)
 		}
 		return err
 	})

@@ -245,7 +245,7 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.Moment
 		}
 		unlock, free := func() {}, true
 		if m.ComputerID != own {
-			unlock, free = s.seats.tryLock(m.ComputerID)
+			unlock, free = s.seats.tryLock(ctx, m.ComputerID)
 		}
 		if !free {
 			continue

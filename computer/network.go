@@ -167,6 +167,17 @@ func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, beg
 	return c.Networks.Join(dir, begun, cut), nil
 }
 
+// inheritNames has the names count in a fork that goes on with its parent's memory which addresses were given for in
+// the parent: programs that have one ask for no name again.
+func (m *making) inheritNames() {
+	if m.r.State != holt.ComputerCreating || m.r.Parent == nil || !m.memory() || !m.s.cfg.ownNetworks() {
+		return
+	}
+	if err := m.s.cfg.Networks.Inherit(m.s.cfg.dir(m.r.Parent.ID), m.s.cfg.dir(m.r.ID)); err != nil { // they are asked for again
+		m.s.log.Warn("a fork does not know what its parent's addresses stand for", "computer", m.r.ID, "parent", m.r.Parent.ID, "err", err)
+	}
+}
+
 // endNetwork waits until nothing of the network of a machine that has ended runs.
 func (c *Config) endNetwork(dir string) error {
 	if !c.ownNetworks() {

@@ -82,6 +82,7 @@ type Call[T any] struct {
 // Errors: Conflict when the key was used for another call; those of Act.
 func Once[T any](ctx context.Context, k *Keys, c Call[T]) (T, error) {
 	var zero T
+	ctx = withVerb(ctx, c.Method)
 	if c.Key == "" {
 		return c.Act(ctx, nil)
 	}

@@ -124,15 +124,20 @@ func (s memory) resume(ctx context.Context, ref string) (holt.Computer, error) {
 	switch r.State {
 	case holt.ComputerRunning:
 		return s.asIs(r)
-	case holt.ComputerResuming:
-		if err := s.undoStuck(ctx, &r); err != nil {
+	case holt.ComputerPaused, holt.ComputerResuming:
+		return s.onward(ctx, &r)
+	}
+	return holt.Computer{}, inState(r)
+}
+
+// onward lets a computer, whose lock is held, go on that is paused, or whose last resume could not be undone.
+func (s memory) onward(ctx context.Context, r *record) (holt.Computer, error) {
+	if r.State == holt.ComputerResuming {
+		if err := s.undoStuck(ctx, r); err != nil {
 			return holt.Computer{}, err
 		}
-	case holt.ComputerPaused:
-	default:
-		return holt.Computer{}, inState(r)
 	}
-	return s.goOn(ctx, &r)
+	return s.goOn(ctx, r)
 }
 
 // undoStuck undoes the resume of a computer, whose lock is held, that could neither go on nor be

@@ -15,7 +15,7 @@ func (s idling) atRest(ctx context.Context, id holt.ComputerID, now bool, act fu
 	case <-ctx.Done():
 		return false, gone(ctx)
 	}
-	unlock, ok := s.seats.tryLock(id)
+	unlock, ok := s.seats.tryLock(ctx, id)
 	if !ok {
 		return false, nil // a verb is at work
 	}
@@ -61,7 +61,7 @@ func (s idling) free(ctx context.Context, r record, l *live) (bool, error) {
 
 // pause pauses a computer that nothing uses, see [idling.atRest].
 func (s idling) pause(ctx context.Context, id holt.ComputerID, by string, now bool) (bool, error) {
-	return s.atRest(ctx, id, now, func(r *record, l *live) (_ bool, err error) {
+	return s.atRest(withVerb(ctx, "pause"), id, now, func(r *record, l *live) (_ bool, err error) {
 		if *r, err = (memory(s)).canKeep(ctx, *r, l); err != nil {
 			return false, err
 		}
@@ -122,7 +122,7 @@ func (s *Store) StopIfIdle(ctx context.Context, ref string) (bool, error) {
 		if id == "" || err != nil {
 			return false, err
 		}
-		return i.atRest(ctx, id, true, func(r *record, _ *live) (bool, error) {
+		return i.atRest(withVerb(ctx, "stop"), id, true, func(r *record, _ *live) (bool, error) {
 			if open, err := s.terminals.open(ctx, r.ID); open || err != nil {
 				return false, err
 			}

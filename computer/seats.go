@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"sync"
+	"time"
 
 	"holt"
 )
@@ -21,6 +22,8 @@ type seat struct {
 	lock  chan struct{} // holds one token while a verb is at work
 	users int           // holders and waiters of lock
 	yield func()        // asks the holder to make room; nil: it is at work for somebody
+	verb  string        // the holder's; "" while there is none, or one that yields
+	since time.Time     // it has had the lock
 	live  *live         // nil while no machine runs
 }
 
@@ -57,7 +60,7 @@ func (s *seats) put(id holt.ComputerID, l *live) {
 	}
 }
 
-// lock waits for a computer's lock.
+// lock waits for a computer's lock. Who waits for the holder is told its verb, see [withVerb].
 func (s *seats) lock(ctx context.Context, id holt.ComputerID) (unlock func(), err error) {
 	seat := s.enter(id)
 	s.mu.Lock()
@@ -68,10 +71,12 @@ func (s *seats) lock(ctx context.Context, id holt.ComputerID) (unlock func(), er
 	}
 	select {
 	case seat.lock <- struct{}{}:
-		return func() { <-seat.lock; s.leave(id, seat) }, nil
+		s.began(ctx, seat)
+		return func() { s.ended(seat); <-seat.lock; s.leave(id, seat) }, nil
 	case <-ctx.Done():
+		err := s.outwaited(ctx, id)
 		s.leave(id, seat)
-		return nil, gone(ctx)
+		return nil, err
 	}
 }
 
@@ -93,11 +98,12 @@ func (s *seats) settled(ctx context.Context, id holt.ComputerID) error {
 }
 
 // tryLock takes a computer's lock if it is free.
-func (s *seats) tryLock(id holt.ComputerID) (unlock func(), ok bool) {
+func (s *seats) tryLock(ctx context.Context, id holt.ComputerID) (unlock func(), ok bool) {
 	seat := s.enter(id)
 	select {
 	case seat.lock <- struct{}{}:
-		return func() { <-seat.lock; s.leave(id, seat) }, true
+		s.began(ctx, seat)
+		return func() { s.ended(seat); <-seat.lock; s.leave(id, seat) }, true
 	default:
 		s.leave(id, seat)
 		return nil, false

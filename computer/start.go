@@ -14,17 +14,17 @@ import (
 	"holt/workspace"
 )
 
-// Start boots a stopped computer and returns once its agent answers and its
-// workspace is mounted; a running one is left as it is. It goes on when its
+// Start boots a stopped computer, lets a paused one go on (see [Memory.Resume]), and returns once its agent
+// answers and its workspace is mounted; a running one is left as it is. It goes on when its
 // caller leaves.
 //
 // Errors: NotFound, Conflict (it is being deleted; its workspace is mounted
-// read-write on the host), TooMany (see [table.admit]), OutOfSpace, Unavailable.
+// read-write on the host), TooMany (see [table.admit]), OutOfSpace, Unavailable; those of Resume.
 func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
 	began := time.Now()
 	was, _ := s.table.find(ctx, ref)
 	c, err := s.verb(ctx, "computer.start", ref, key, s.start)
-	if err == nil && was.State == holt.ComputerStopped {
+	if err == nil && (was.State == holt.ComputerStopped || was.State == holt.ComputerPaused) {
 		s.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "start"})
 	}
 	return c, err
@@ -50,6 +50,8 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 	switch r.State {
 	case holt.ComputerRunning:
 		return s.asIs(r)
+	case holt.ComputerPaused, holt.ComputerResuming:
+		return memory{s}.onward(ctx, &r)
 	case holt.ComputerStopped:
 	default:
 		return holt.Computer{}, inState(r)
@@ -237,7 +239,7 @@ func (m *making) explain(ctx context.Context, err error) error {
 	if m.live.refused() != nil {
 		e = e.WithHint("something in the guest keeps it from being given one: mend that in the computer it comes from, or stop and start it")
 	} else {
-		e = e.WithHint("a slow or overloaded host needs longer than %v; the daemon's log has the end of its console", m.limit())
+		e = e.WithHint("a slow or overloaded host needs longer than %s; the daemon's log has the end of its console", holt.ShortDuration(m.limit()))
 	}
 	e.Detail = map[string]string{"console": string(tail)}
 	return e

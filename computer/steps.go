@@ -332,6 +332,7 @@ func (m *making) startMachine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	m.inheritNames()
 	return m.live.plug(ctx, m.s, false)
 }
 

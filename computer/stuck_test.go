@@ -39,6 +39,7 @@ func TestStuckResume(t *testing.T) {
 		then holt.ComputerState
 	}{
 		{"resume", func() error { _, err := w.resume(ctx, "einstein"); return err }, errPlanned, holt.ComputerPaused},
+		{"start", func() error { _, err := w.start(ctx, "einstein"); return err }, errPlanned, holt.ComputerPaused},
 		{"wake", func() error { _, _, err := waking{w.Store}.wake(ctx, "einstein", holt.Use{}); return err }, errPlanned, holt.ComputerPaused},
 		{"stop", func() error { _, err := w.stop(ctx, "einstein"); return err }, nil, holt.ComputerStopped},
 	} {

@@ -120,8 +120,8 @@ func (t table) admit(tx *db.Tx, r record) error {
 		return 0
 	}
 	for _, d := range []dimension{
-		{"max-computers", "computers", "delete one", int64(limit.MaxComputers), one(was != nil), 1, func(portion) int64 { return 1 }},
-		{"max-running", "running computers", "pause or stop one", int64(limit.MaxRunning), one(before.running), one(is.running), func(s portion) int64 { return one(s.running) }},
+		{"max-computers", "computer", "delete one", int64(limit.MaxComputers), one(was != nil), 1, func(portion) int64 { return 1 }},
+		{"max-running", "running computer", "pause or stop one", int64(limit.MaxRunning), one(before.running), one(is.running), func(s portion) int64 { return one(s.running) }},
 		{"max-memory-mb", "MiB of memory", "pause or stop one", limit.MaxMemoryMB, before.memoryMB(), is.memoryMB(), portion.memoryMB},
 		{"max-disk-mb", "MiB of disks", "delete one", limit.MaxDiskMB, before.diskMB, is.diskMB, func(s portion) int64 { return s.diskMB }},
 	} {
@@ -140,6 +140,14 @@ type dimension struct {
 	flag, what, hint string
 	limit, was, is   int64
 	of               func(portion) int64
+}
+
+// most says how much there may be.
+func (d dimension) most() string {
+	if strings.HasPrefix(d.what, "MiB") {
+		return fmt.Sprintf("%d %s", d.limit, d.what)
+	}
+	return holt.CountOf(d.limit, d.what)
 }
 
 // admit refuses what takes more than before, and more than there may be.
@@ -161,7 +169,7 @@ func (d dimension) admit(r record, others []portion) error {
 	if used-d.was+d.is <= d.limit {
 		return nil
 	}
-	e := holt.Errorf(holt.TooMany, "the tenant %s may have %d %s and has %d%s; this takes %d more", tenant, d.limit, d.what, used, namesOf(by), d.is-d.was).
+	e := holt.Errorf(holt.TooMany, "the tenant %s may have %s and has %d%s; this takes %d more", tenant, d.most(), used, namesOf(by), d.is-d.was).
 		WithHint("%s, or raise the limit: holt limit set --tenant %s --%s N", d.hint, tenant, d.flag)
 	e.Detail = holt.LimitReached{Tenant: tenant, Limit: strings.ReplaceAll(d.flag, "-", "_"), Max: d.limit, Used: used, Asked: d.is - d.was}
 	return e
@@ -174,7 +182,7 @@ func namesOf(names []string) string {
 	case len(names) == 0:
 		return ""
 	case len(names) > most:
-		return fmt.Sprintf(" (%s and %d others)", strings.Join(names[:most], ", "), len(names)-most)
+		return fmt.Sprintf(" (%s and %s)", strings.Join(names[:most], ", "), holt.CountOf(len(names)-most, "other"))
 	}
 	return " (" + strings.Join(names, ", ") + ")"
 }

@@ -79,7 +79,7 @@ func TestLimits(t *testing.T) {
 	bohr.DiskSizeMB++
 	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of disks and has 5096 (bohr, einstein)", "this takes 1 more")
 	_, err = w.makes(ctx, "curie", "", nil)
-	refused(err, "may have 1 computers and has 2")
+	refused(err, "may have 1 computer and has 2")
 	// Of others' limits a tenant knows nothing; a fork is its parent's, whoever forks.
 	ctxA := holt.WithActor(ctx, holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: "team-a"})
 	curie, err := w.makes(ctxA, "curie", "", nil)
@@ -178,5 +178,17 @@ func TestLineage(t *testing.T) {
 		if all[i].lineage != want || all[i].Tenant != holt.DefaultTenant {
 			t.Errorf("%s descends from %q, and is %s's", all[i].Name, all[i].lineage, all[i].Tenant)
 		}
+	}
+}
+
+// One is not said as several are.
+func TestLimitOfOne(t *testing.T) {
+	d := dimension{"max-running", "running computer", "pause or stop one", 1, 0, 1, func(portion) int64 { return 1 }}
+	err := d.admit(record{Computer: holt.Computer{Name: "curie", Tenant: "default"}}, []portion{{name: "einstein"}})
+	if want := "the tenant default may have 1 running computer and has 1 (einstein); this takes 1 more"; err == nil || holt.AsError(err).Message != want {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if got := namesOf([]string{"a", "b", "c", "d", "e", "f"}); got != " (a, b, c, d, e and 1 other)" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -28,7 +28,11 @@ func (s waking) asleep(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	return holt.Errorf(holt.Timeout, "%s did not wake within %v: it is %s", r.Name, s.cfg.Limits.Wake, r.State).
+	is := string(r.State)
+	if other := s.seats.atWork(r.ID); other != nil {
+		is += ", and waits for " + other.String()
+	}
+	return holt.Errorf(holt.Timeout, "%s did not wake within %v: it is %s", r.Name, holt.ShortDuration(s.cfg.Limits.Wake), is).
 		WithHint("it may go on waking: holt computer get %s shows what it is; then try again", r.Name)
 }
 

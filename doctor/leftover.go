@@ -106,7 +106,7 @@ func (h host) mounts(ctx context.Context, opt Options) holt.Finding {
 	if len(again) > 0 {
 		return ok(fmt.Sprintf("%d dead, which the daemon mounts again: %s", len(again), strings.Join(again, ", ")))
 	}
-	return ok(fmt.Sprintf("%d workspaces mounted, none dead", len(ours)))
+	return ok(holt.CountOf(len(ours), "workspace") + " mounted, none dead")
 }
 
 // holtMounts returns the mount points of FUSE file systems that are holt's,

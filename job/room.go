@@ -27,13 +27,20 @@ func (s *Store) room(ctx context.Context, memoryMB int) (why string, err error) 
 	case len(begun) == 0:
 		return "", nil
 	case len(begun) >= s.cfg.Most:
-		return fmt.Sprintf("%d jobs run already", len(begun)), nil
+		return jobsRun(len(begun)), nil
 	}
 	err = s.cfg.Computers.Room(ctx, memoryMB, begun)
 	if holt.CodeOf(err) == holt.TooMany {
 		return err.Error(), nil
 	}
 	return "", err
+}
+
+func jobsRun(n int) string {
+	if n == 1 {
+		return "1 job runs already"
+	}
+	return fmt.Sprintf("%d jobs run already", n)
 }
 
 // dispatch begins jobs in the order in which they came, as there is room.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"time"
 
+	"holt/machine"
 	"holt/netstack"
 )
 
@@ -40,6 +41,29 @@ func (p *process) recall() {
 		return
 	}
 	p.stack.Recall(n.at(time.Now()))
+}
+
+// Inherit has the names that addresses were given for in the machine of one directory count in that of another, whose
+// network has not begun: a fork goes on with the addresses that its parent knew. What the policy does not allow, it
+// does not for them either.
+func (n *Networks) Inherit(from, to string) error {
+	source, err := machine.OpenDir(from)
+	if errors.Is(err, machine.ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	var known names
+	err = readJSON(source, namesFile, &known)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return replace(to, namesFile, known)
 }
 
 // keepNames writes the names down if there are new ones; ended: the process does, with its machine.

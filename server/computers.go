@@ -51,7 +51,7 @@ func (s *Server) computers(api huma.API) {
 			return &reply[holt.Computer]{c}, err
 		})
 
-	s.life(api, "start", "Start a stopped computer; a running one is left as it is", nouns.Start)
+	s.life(api, "start", "Start a stopped computer, or let a paused one go on; a running one is left as it is", nouns.Start)
 	s.life(api, "stop", "Shut a computer down; both disks stay", nouns.Stop)
 
 	op = describe(http.MethodDelete, "/v1/computers/{computer}", "deleteComputer", tag, "Delete a computer with its root disk and the workspace that was made with it")

@@ -52,7 +52,7 @@ type Computers interface {
 	Get(ctx context.Context, ref string) (holt.Computer, error)
 	// List returns all of them, in any order.
 	List(ctx context.Context) ([]holt.Computer, error)
-	// Start returns when the agent answers. Starting a running one changes nothing.
+	// Start boots a stopped one, lets a paused one go on, and returns when the agent answers. Starting a running one changes nothing.
 	Start(ctx context.Context, ref, key string) (holt.Computer, error)
 	// Stop shuts down and keeps both disks. Stopping a stopped one changes nothing.
 	Stop(ctx context.Context, ref, key string) (holt.Computer, error)

@@ -65,6 +65,12 @@ func momentVerbs(t *testing.T, n server.Nouns) {
 	if got := Must(n.Computers.Resume(ctx, "einstein", ""))(t); got.State != holt.ComputerRunning {
 		t.Errorf("resumed: %s", got.State)
 	}
+	Must(n.Computers.Pause(ctx, "einstein", ""))(t)
+	for range 2 { // so does start
+		if got := Must(n.Computers.Start(ctx, "einstein", ""))(t); got.State != holt.ComputerRunning {
+			t.Errorf("started: %s", got.State)
+		}
+	}
 	deleteRelated(t, n)
 }
 

@@ -1,0 +1,61 @@
+package computer
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"holt"
+)
+
+// verbKey is the key of a context's verb.
+type verbKey struct{}
+
+// withVerb says what kind of call a context is of, as "computer.pause": who waits for it is told.
+func withVerb(ctx context.Context, method string) context.Context {
+	return context.WithValue(ctx, verbKey{}, strings.ReplaceAll(strings.TrimPrefix(method, "computer."), ".", " "))
+}
+
+// verbOf names the call that a context is of.
+func verbOf(ctx context.Context) string {
+	if verb, ok := ctx.Value(verbKey{}).(string); ok {
+		return verb
+	}
+	return "change"
+}
+
+// began notes which verb has a seat's lock now.
+func (s *seats) began(ctx context.Context, seat *seat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seat.verb, seat.since = verbOf(ctx), time.Now()
+}
+
+// ended notes that none has.
+func (s *seats) ended(seat *seat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seat.verb = ""
+}
+
+// atWork returns the verb that has a computer's lock, if one that somebody may have to wait for has.
+func (s *seats) atWork(id holt.ComputerID) *holt.AtWork {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seat := s.set[id]
+	if seat == nil || seat.verb == "" {
+		return nil
+	}
+	return &holt.AtWork{Verb: seat.verb, ForMS: time.Since(seat.since).Milliseconds(), Waiting: max(0, seat.users-1)}
+}
+
+// outwaited is the error for a caller whose context has ended while a computer's lock was another's.
+func (s *seats) outwaited(ctx context.Context, id holt.ComputerID) error {
+	err := gone(ctx)
+	other := s.atWork(id)
+	if other == nil || holt.CodeOf(err) != holt.Timeout {
+		return err
+	}
+	return holt.Errorf(holt.Timeout, "it took longer than allowed to wait for %s: %w", other, context.Cause(ctx)).
+		WithHint("holt computer get shows what is at work on a computer; try again when that has ended")
+}
