@@ -22,7 +22,7 @@ exec strace -D -f -qq -o /dev/null -e trace=listen -e inject=listen:delay_enter=
 // A machine goes on, and announces itself, only when QEMU has a socket to write that to.
 func TestNetworkNotListening(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("strace is not installed")
+		t.Fatal("strace is not installed: scripts/test-deps installs what the tests use")
 	}
 	e := emulated(t, monitorWait)
 	w := newWorld(t, e, 128)
