@@ -280,7 +280,7 @@ func launch(r *reaper, g group, c command, spec holt.RunSpec, limit int) (*run, 
 
 // startIn starts a process in a group, again if another agent of this host has swept the group away meanwhile.
 func startIn(r *reaper, g group, c *command) (pid int, end <-chan unix.WaitStatus, err error) {
-	for range 5 {
+	for range 20 {
 		var done func()
 		if done, err = g.join(c.attr.Sys); err == nil {
 			pid, end, err = r.start(c.path, c.argv, &c.attr)
