@@ -70,13 +70,7 @@ func TestHostileGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.says("curie", "true")
-	i.base = i.figures()
-	i.log = logged.Load()
-	began := time.Now()
-	mallory, err := i.Computers.Create(ctx, holt.ComputerSpec{Name: "mallory"}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mallory, began := i.makes()
 	if _, err := i.Files.Write(ctx, "mallory", "/usr/local/bin/hostile", holt.WriteSpec{Mode: 0o755}, bytes.NewReader(program)); err != nil {
 		t.Fatal(err)
 	}
@@ -166,6 +160,19 @@ func (i *ill) start(part string, seed uint64) holt.Run {
 	return r
 }
 
+// makes makes mallory, and notes how all was before.
+func (i *ill) makes() (mallory holt.Computer, began time.Time) {
+	i.t.Helper()
+	i.base = i.figures()
+	i.log = logged.Load()
+	began = time.Now()
+	mallory, err := i.Computers.Create(i.t.Context(), holt.ComputerSpec{Name: "mallory"}, "")
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return mallory, began
+}
+
 // inside has mallory be ill beside the true agent, and asks it everything.
 func (i *ill) inside(seed uint64) {
 	i.t.Helper()
@@ -192,8 +199,14 @@ func (i *ill) impostor(seed uint64) {
 	var asking sync.WaitGroup
 	i.asking(over, &asking)
 	asking.Wait()
+	i.tells()
+}
+
+// tells waits for what the program says on mallory's console, which takes a while in a guest that is asked everything.
+func (i *ill) tells() {
+	i.t.Helper()
 	var console bytes.Buffer
-	for end := time.Now().Add(2 * time.Minute); !bytes.Contains(console.Bytes(), []byte("tried {")) && time.Now().Before(end); time.Sleep(time.Second) { // a guest is slow beside all that
+	for end := time.Now().Add(2 * time.Minute); lastTried(console.String()) == nil && time.Now().Before(end); time.Sleep(time.Second) {
 		console.Reset()
 		if err := i.Computers.Logs(i.t.Context(), "mallory", holt.LogQuery{}, &console); err != nil {
 			i.t.Error(err)

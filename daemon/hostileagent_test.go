@@ -1,7 +1,6 @@
 package daemon_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -20,13 +19,7 @@ func TestHostileAgent(t *testing.T) {
 	t.Setenv(envGuest, hostileFile(t, hostileProgram(t), "long", seed, i.canary, i.secret))
 	i.again("")
 	ctx := t.Context()
-	i.base = i.figures()
-	i.log = logged.Load()
-	began := time.Now()
-	mallory, err := i.Computers.Create(ctx, holt.ComputerSpec{Name: "mallory"}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mallory, began := i.makes()
 	end := i.watch()
 	over, stop := context.WithTimeout(ctx, 2*time.Duration(i.seconds)*time.Second)
 	defer stop()
@@ -35,11 +28,7 @@ func TestHostileAgent(t *testing.T) {
 	asking.Wait()
 	i.takesAway()
 	i.moments()
-	var console bytes.Buffer
-	if err := i.Computers.Logs(ctx, "mallory", holt.LogQuery{}, &console); err != nil {
-		t.Error(err)
-	}
-	i.heard(console.String())
+	i.tells()
 	end()
 	i.fits(mallory.ID, time.Since(began))
 	i.goes()

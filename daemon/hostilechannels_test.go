@@ -32,25 +32,8 @@ import (
 // peer is the hostile program in the place of an agent without a machine.
 type peer struct {
 	dir  string
-	out  *syncedBuffer
+	out  *kept
 	stop func()
-}
-
-type syncedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncedBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncedBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // hostileFile is the program with what it is told behind it.
@@ -68,7 +51,7 @@ func hostileFile(t *testing.T, program []byte, mode string, seed uint64, canary,
 // startPeer starts one.
 func startPeer(t *testing.T, file string) *peer {
 	t.Helper()
-	p := &peer{dir: t.TempDir(), out: &syncedBuffer{}}
+	p := &peer{dir: t.TempDir(), out: &kept{}}
 	cmd := exec.Command(file, "agent", "--control-socket", "c", "--files-socket", "f")
 	cmd.Dir, cmd.Stderr = p.dir, os.Stderr
 	cmd.Stdout = p.out
