@@ -136,6 +136,12 @@ func (g group) join(attr *syscall.SysProcAttr) (done func(), err error) {
 	return func() { unix.Close(fd) }, nil
 }
 
+// swept tells whether the group's cgroup has been removed.
+func (g group) swept() bool {
+	_, err := os.Lstat(g.dir)
+	return g.dir != "" && errors.Is(err, os.ErrNotExist)
+}
+
 // pids returns the group's living processes.
 func (g group) pids() []int {
 	if g.dir == "" {

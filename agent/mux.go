@@ -17,6 +17,7 @@ const (
 	muxWindow = 1
 	muxSYN    = 1
 	muxACK    = 2
+	muxFIN    = 4
 	muxRST    = 8
 	// joinSize is how much of a body is copied so that a frame's header does
 	// not go out on its own. It is what a virtio-serial port takes at once.
@@ -131,7 +132,8 @@ func (c *guardConn) Write(p []byte) (int, error) {
 }
 
 // note remembers the streams that a header of ours opens, and forgets those
-// that it ends.
+// that it ends: an agent's yamux acknowledges none that has ended before it was
+// accepted, and what the agent had to say is on its way.
 func (c *guardConn) note(header []byte) {
 	if len(header) != muxHeader {
 		return
@@ -142,7 +144,7 @@ func (c *guardConn) note(header []byte) {
 	if flags&muxSYN != 0 {
 		c.unacked[id] = struct{}{}
 	}
-	if flags&muxRST != 0 {
+	if flags&(muxFIN|muxRST) != 0 {
 		delete(c.unacked, id)
 	}
 }

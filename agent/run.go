@@ -278,13 +278,19 @@ func launch(r *reaper, g group, c command, spec holt.RunSpec, limit int) (*run, 
 	}, nil
 }
 
+// startIn starts a process in a group, again if another agent of this host has swept the group away meanwhile.
 func startIn(r *reaper, g group, c *command) (pid int, end <-chan unix.WaitStatus, err error) {
-	done, err := g.join(c.attr.Sys)
-	if err != nil {
-		return 0, nil, err
+	for range 20 {
+		var done func()
+		if done, err = g.join(c.attr.Sys); err == nil {
+			pid, end, err = r.start(c.path, c.argv, &c.attr)
+			done()
+		}
+		if err == nil || !g.swept() {
+			break
+		}
 	}
-	defer done()
-	return r.start(c.path, c.argv, &c.attr)
+	return pid, end, err
 }
 
 func launchError(c command, err error) error {

@@ -31,11 +31,14 @@ const (
 	gateway = "10.0.2.2"
 )
 
-// slirp is a QEMU that has its own network where the daemon says another.
+// slirp is a QEMU whose guest has QEMU's own network. The one that the daemon says is there too, for whom it waits, with no guest.
 const slirp = `#!/bin/bash
 args=("$@")
 for i in "${!args[@]}"; do
-	case "${args[i]}" in stream,id=net,*) args[i]=user,id=net,ipv6=off ;; esac
+	case "${args[i]}" in stream,id=net,*)
+		args[i]=${args[i]/id=net,/id=idle,}
+		args+=(-netdev user,id=net,ipv6=off) ;;
+	esac
 done
 exec %s "${args[@]}"
 `

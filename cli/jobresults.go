@@ -223,7 +223,7 @@ func (r *results) outputs(ctx context.Context, c *client.Client, l *batchLine, j
 	if j.Outputs == nil || !j.Outputs.Kept {
 		return removeAll(to)
 	}
-	_, err = receiveDir(ctx, &bar{}, temp, transferFlags{}, func(ctx context.Context, w io.Writer) error {
+	_, err = receiveDir(ctx, &bar{}, temp, transferFlags{}, nil, func(ctx context.Context, w io.Writer) error {
 		theirs = c.Jobs.Outputs(ctx, j.ID, w)
 		return theirs
 	})

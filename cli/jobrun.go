@@ -207,7 +207,7 @@ func dropInputs(c *client.Client, id holt.JobInputsID) {
 
 // fetchOutputs copies the outputs of a job into a directory.
 func fetchOutputs(ctx context.Context, c *client.Client, bar *bar, id holt.JobID, dir string) (holt.TransferReport, error) {
-	return receiveDir(ctx, bar, dir, transferFlags{}, func(ctx context.Context, w io.Writer) error { return c.Jobs.Outputs(ctx, id, w) })
+	return receiveDir(ctx, bar, dir, transferFlags{}, nil, func(ctx context.Context, w io.Writer) error { return c.Jobs.Outputs(ctx, id, w) })
 }
 
 // remoteJob is one job as this program follows it.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,7 @@ When it is cut off, what came stays, and importing again completes it.`,
 			if err != nil {
 				return err
 			}
-			return a.reportTransfer("imported", report)
+			return a.reportTransfer("imported", report, refusals{})
 		},
 	}
 	flags.add(cmd)
@@ -149,7 +150,9 @@ func (a *app) workspaceExport() *cobra.Command {
 		Long: `Copies what is in the workspace into DIR, which is made if it is not there, with
 modes, times, links, user attributes and holes. A file replaces what has its
 name, directories are joined, nothing is removed. Nothing is ever written
-outside of DIR, whatever links the workspace holds.`,
+outside of DIR, whatever links the workspace holds. What the file system of DIR
+does not take (a file too large for it, an attribute) is left out, named, and
+makes the exit status 1; all else is there.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := parseSpot(args[0])
@@ -161,11 +164,12 @@ outside of DIR, whatever links the workspace holds.`,
 				return err
 			}
 			spec := holt.ExportSpec{Path: from.path, At: at, Devices: flags.devices, SetID: flags.setID}
-			report, err := a.exportDir(cmd.Context(), c, from.workspace, spec, args[1], flags)
-			if err != nil {
-				return err
+			var refused refusals
+			report, err := a.exportDir(cmd.Context(), c, from.workspace, spec, args[1], flags, &refused)
+			if err == nil {
+				err = a.reportTransfer("exported", report, refused)
 			}
-			return a.reportTransfer("exported", report)
+			return err
 		},
 	}
 	flags.add(cmd)
@@ -174,15 +178,34 @@ outside of DIR, whatever links the workspace holds.`,
 	return cmd
 }
 
-func (a *app) exportDir(ctx context.Context, c *client.Client, workspace string, spec holt.ExportSpec, dir string, flags transferFlags) (holt.TransferReport, error) {
+func (a *app) exportDir(ctx context.Context, c *client.Client, workspace string, spec holt.ExportSpec, dir string, flags transferFlags, refused *refusals) (holt.TransferReport, error) {
 	bar := a.begin("exporting")
 	defer bar.end()
-	return receiveDir(ctx, bar, dir, flags, func(ctx context.Context, w io.Writer) error { return c.Workspaces.Export(ctx, workspace, spec, w) })
+	return receiveDir(ctx, bar, dir, flags, refused, func(ctx context.Context, w io.Writer) error { return c.Workspaces.Export(ctx, workspace, spec, w) })
+}
+
+// refusals are what the file system here did not take.
+type refusals struct {
+	N     int64    `json:"refused,omitempty"`
+	First []string `json:"refused_files,omitempty"` // at most 100 paths, each with why
+}
+
+func (r *refusals) add(path string, why error) {
+	if r.N++; len(r.First) < 100 {
+		r.First = append(r.First, strings.ReplaceAll(path, "\n", "␊")+": "+why.Error())
+	}
+}
+
+func (r *refusals) status() error {
+	if r.N == 0 {
+		return nil
+	}
+	return exitStatus(exitFailure)
 }
 
 // receiveDir unpacks a directory while it arrives. Nothing is made before the
-// other side has begun to send.
-func receiveDir(ctx context.Context, bar *bar, dir string, flags transferFlags, receive func(context.Context, io.Writer) error) (holt.TransferReport, error) {
+// other side has begun to send. What the file system does not take ends it if refused is nil.
+func receiveDir(ctx context.Context, bar *bar, dir string, flags transferFlags, refused *refusals, receive func(context.Context, io.Writer) error) (holt.TransferReport, error) {
 	began := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -196,7 +219,11 @@ func receiveDir(ctx context.Context, bar *bar, dir string, flags transferFlags, 
 	in, err := parcel.NewReader(r)
 	var local parcel.Report
 	if err == nil {
-		local, err = parcel.Unpack(ctx, in, dir, parcel.Options{Owner: flags.owner, Devices: flags.devices, SetID: flags.setID, Progress: bar.passing(in.Total)})
+		opt := parcel.Options{Owner: flags.owner, Devices: flags.devices, SetID: flags.setID, Progress: bar.passing(in.Total)}
+		if refused != nil {
+			opt.Refused = refused.add
+		}
+		local, err = parcel.Unpack(ctx, in, dir, opt)
 	}
 	r.CloseWithError(io.ErrClosedPipe)
 	if theirs := <-sent; theirs != nil && (err == nil || errors.Is(err, theirs)) {
@@ -209,9 +236,21 @@ func receiveDir(ctx context.Context, bar *bar, dir string, flags transferFlags, 
 		ElapsedMS: float64(time.Since(began).Microseconds()) / 1000}, nil
 }
 
-func (a *app) reportTransfer(verb string, r holt.TransferReport) error {
+func (a *app) reportTransfer(verb string, r holt.TransferReport, refused refusals) error {
+	for _, one := range refused.First {
+		a.say("holt: left out %s", visible(one))
+	}
+	if refused.N > 0 {
+		defer a.say("holt: the file system there does not take %d of the files and attributes; all else is there\nhint: one for larger files and attributes takes these too, as XFS does", refused.N)
+	}
 	if a.wantsJSON() {
-		return printJSON(a.Out, r)
+		if err := printJSON(a.Out, struct {
+			holt.TransferReport
+			refusals
+		}{r, refused}); err != nil {
+			return err
+		}
+		return refused.status()
 	}
 	what := "files and directories"
 	if r.Entries == 1 {
@@ -221,5 +260,5 @@ func (a *app) reportTransfer(verb string, r holt.TransferReport) error {
 	if r.Devices > 0 {
 		a.say("holt: left out %s; with --devices nothing is", holt.CountOf(r.Devices, "device node"))
 	}
-	return nil
+	return refused.status()
 }

@@ -1,11 +1,14 @@
 package cli_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"holt/server/servertest"
@@ -77,5 +80,47 @@ func TestTransferShowsProgress(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(to, "h")); err != nil || string(got) != content {
 		t.Errorf("%d bytes came back: %v", len(got), err)
+	}
+}
+
+// TestExportRefused: a file too large for the file system here does not keep what comes behind it from being exported.
+func TestExportRefused(t *testing.T) {
+	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	if screen, status := onTerminal(t, d, "", "workspace", "create", "w"); status != 0 {
+		t.Fatal(screen)
+	}
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
+	for name, size := range map[string]int64{"a\nb": 1 << 32, "c": 3} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, []byte("new"), 0o644), os.Truncate(path, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if screen, status := onTerminal(t, d, "", "workspace", "import", "w", dir); status != 0 {
+		t.Fatal(screen)
+	}
+	var was syscall.Rlimit
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was)
+	if err == nil {
+		err = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 30, Max: was.Max})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was)
+	screen, status := onTerminal(t, d, "", "workspace", "export", "w", to)
+	for _, want := range []string{"exported ", "left out a␊b: file too large", "does not take 1 of", "hint: "} {
+		if !strings.Contains(screen, want) || status != 1 {
+			t.Errorf("status %d, without %q: %q", status, want, screen)
+		}
+	}
+	if screen, status = onTerminal(t, d, "", "workspace", "export", "w", to, "--json"); status != 1 || !strings.Contains(screen, `"refused": 1`) {
+		t.Errorf("status %d: %q", status, screen)
+	}
+	left, _ := os.ReadDir(to)
+	if got, err := os.ReadFile(filepath.Join(to, "c")); err != nil || string(got) != "new" || len(left) != 1 {
+		t.Errorf("%q, %v, %v", got, err, left)
 	}
 }

@@ -24,18 +24,15 @@ func verbOf(ctx context.Context) string {
 	return "change"
 }
 
-// began notes which verb has a seat's lock now.
-func (s *seats) began(ctx context.Context, seat *seat) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seat.verb, seat.since = verbOf(ctx), time.Now()
-}
-
-// ended notes that none has.
-func (s *seats) ended(seat *seat) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seat.verb = ""
+// hold notes which verb has a seat's lock now, until that is given back.
+func (s *seats) hold(ctx context.Context, id holt.ComputerID, seat *seat) (unlock func()) {
+	note := func(verb string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		seat.verb, seat.since = verb, time.Now()
+	}
+	note(verbOf(ctx))
+	return func() { note(""); <-seat.lock; s.leave(id, seat) }
 }
 
 // atWork returns the verb that has a computer's lock, if one that somebody may have to wait for has.

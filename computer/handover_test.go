@@ -29,14 +29,14 @@ func guested(t *testing.T) (*live, kept) {
 // goesOn ends with the program of this test: nobody ends the runs of an agent that is no machine's.
 var goesOn = fmt.Sprintf("exec tail --pid=%d -f /dev/null", os.Getpid())
 
-// begins starts a run that is on record.
+// begins starts a run that is on record: in no login shell, in which this host's root may have files that say something.
 func (k kept) begins(l *live, command string) holt.Run {
 	k.t.Helper()
 	run := holt.Run{ID: holt.NewRunID(), ComputerID: k.id, State: holt.RunRunning, StartedAt: time.Now()}
 	c, _, _ := l.state()
 	err := k.table.insert(k.t.Context(), run, nil)
 	if err == nil {
-		_, err = c.StartRun(k.t.Context(), run.ID, holt.RunSpec{Command: holt.OSString(command), User: "root", Cwd: "/", Stdin: true})
+		_, err = c.StartRun(k.t.Context(), run.ID, holt.RunSpec{Argv: holt.OSStrings{"/bin/bash", "-c", command}, User: "root", Cwd: "/", Stdin: true})
 	}
 	if err != nil {
 		k.t.Fatal(err)

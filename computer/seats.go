@@ -71,8 +71,7 @@ func (s *seats) lock(ctx context.Context, id holt.ComputerID) (unlock func(), er
 	}
 	select {
 	case seat.lock <- struct{}{}:
-		s.began(ctx, seat)
-		return func() { s.ended(seat); <-seat.lock; s.leave(id, seat) }, nil
+		return s.hold(ctx, id, seat), nil
 	case <-ctx.Done():
 		err := s.outwaited(ctx, id)
 		s.leave(id, seat)
@@ -102,8 +101,7 @@ func (s *seats) tryLock(ctx context.Context, id holt.ComputerID) (unlock func(),
 	seat := s.enter(id)
 	select {
 	case seat.lock <- struct{}{}:
-		s.began(ctx, seat)
-		return func() { s.ended(seat); <-seat.lock; s.leave(id, seat) }, true
+		return s.hold(ctx, id, seat), true
 	default:
 		s.leave(id, seat)
 		return nil, false

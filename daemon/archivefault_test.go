@@ -80,7 +80,7 @@ func TestChunkIndexDamaged(t *testing.T) {
 	down(t, d)
 }
 
-// kept is a log that can be searched.
+// kept is a log, or what else a program says, that can be searched.
 type kept struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -92,10 +92,14 @@ func (k *kept) Write(p []byte) (int, error) {
 	return k.b.Write(p)
 }
 
-func (k *kept) has(parts ...string) bool {
+func (k *kept) String() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for line := range strings.Lines(k.b.String()) {
+	return k.b.String()
+}
+
+func (k *kept) has(parts ...string) bool {
+	for line := range strings.Lines(k.String()) {
 		all := true
 		for _, p := range parts {
 			all = all && strings.Contains(line, p)

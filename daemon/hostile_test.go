@@ -5,12 +5,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -45,8 +43,10 @@ type ill struct {
 	canary  string // a file of the host
 	secret  string // that is in it
 	seconds int    // of each part
-	base    figures
-	log     int64 // lines that the daemon had logged
+	// computers is how many there are at least. Where it is alone nothing is run beside it.
+	computers int
+	base      figures
+	log       int64 // lines that the daemon had logged
 
 	mu    sync.Mutex
 	peak  figures
@@ -62,20 +62,7 @@ type ill struct {
 // hangs, others go on beside it, and memory, disk and log stay bounded; when it is deleted nothing
 // is left. HOLT_SOAK=1: ten times as long; HOLT_SEED says with which numbers.
 func TestHostileGuest(t *testing.T) {
-	i := &ill{vm: &vm{t: t, dir: vmHome(t)}, seconds: 5, asked: map[string]int{}, said: map[holt.Code]int{}, tried: map[string]int{}}
-	if os.Getenv("HOLT_SOAK") != "" {
-		i.seconds = 50
-	}
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HOLT_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("seed %d", seed)
-	i.rng = rand.New(rand.NewPCG(seed, 0))
-	i.bury()
+	i, seed := newIll(t, vmHome(t))
 	program := hostileProgram(t)
 	i.again("")
 	ctx := t.Context()
@@ -83,13 +70,7 @@ func TestHostileGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.says("curie", "true")
-	i.base = i.figures()
-	i.log = logged.Load()
-	began := time.Now()
-	mallory, err := i.Computers.Create(ctx, holt.ComputerSpec{Name: "mallory"}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mallory, began := i.makes()
 	if _, err := i.Files.Write(ctx, "mallory", "/usr/local/bin/hostile", holt.WriteSpec{Mode: 0o755}, bytes.NewReader(program)); err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +85,33 @@ func TestHostileGuest(t *testing.T) {
 	i.close(seed)
 	i.remove("curie")
 	endAll(t, i.process)
+}
+
+// illSeed returns with which numbers and how many times a test is to be.
+func illSeed(t *testing.T) (seed uint64, times int) {
+	t.Helper()
+	seed, times = uint64(time.Now().UnixNano()), 1
+	if s := os.Getenv("HOLT_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Getenv("HOLT_SOAK") != "" {
+		times = 10
+	}
+	t.Logf("seed %d", seed)
+	return seed, times
+}
+
+// newIll has a secret on the host.
+func newIll(t *testing.T, dir string) (*ill, uint64) {
+	t.Helper()
+	seed, times := illSeed(t)
+	i := &ill{vm: &vm{t: t, dir: dir}, seconds: 5 * times, computers: 2, asked: map[string]int{}, said: map[holt.Code]int{}, tried: map[string]int{}}
+	i.rng = rand.New(rand.NewPCG(seed, 0))
+	i.bury()
+	return i, seed
 }
 
 // hostileProgram builds what mallory runs.
@@ -152,6 +160,19 @@ func (i *ill) start(part string, seed uint64) holt.Run {
 	return r
 }
 
+// makes makes mallory, and notes how all was before.
+func (i *ill) makes() (mallory holt.Computer, began time.Time) {
+	i.t.Helper()
+	i.base = i.figures()
+	i.log = logged.Load()
+	began = time.Now()
+	mallory, err := i.Computers.Create(i.t.Context(), holt.ComputerSpec{Name: "mallory"}, "")
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return mallory, began
+}
+
 // inside has mallory be ill beside the true agent, and asks it everything.
 func (i *ill) inside(seed uint64) {
 	i.t.Helper()
@@ -178,8 +199,14 @@ func (i *ill) impostor(seed uint64) {
 	var asking sync.WaitGroup
 	i.asking(over, &asking)
 	asking.Wait()
+	i.tells()
+}
+
+// tells waits for what the program says on mallory's console, which takes a while in a guest that is asked everything.
+func (i *ill) tells() {
+	i.t.Helper()
 	var console bytes.Buffer
-	for end := time.Now().Add(2 * time.Minute); !bytes.Contains(console.Bytes(), []byte("tried {")) && time.Now().Before(end); time.Sleep(time.Second) { // a guest is slow beside all that
+	for end := time.Now().Add(2 * time.Minute); lastTried(console.String()) == nil && time.Now().Before(end); time.Sleep(time.Second) {
 		console.Reset()
 		if err := i.Computers.Logs(i.t.Context(), "mallory", holt.LogQuery{}, &console); err != nil {
 			i.t.Error(err)
@@ -192,13 +219,7 @@ func (i *ill) impostor(seed uint64) {
 // heard adds up what the program says that it has tried: the last it said.
 func (i *ill) heard(said string) {
 	i.t.Helper()
-	const before = "tried "
-	var tried map[string]int
-	for at := strings.LastIndex(said, before+"{"); at >= 0; at = strings.LastIndex(said[:at], before+"{") {
-		if json.NewDecoder(strings.NewReader(said[at+len(before):])).Decode(&tried) == nil {
-			break // what comes last may be cut off
-		}
-	}
+	tried := lastTried(said)
 	if len(tried) == 0 {
 		i.t.Errorf("the program says nothing of what it tried: %.2000q", said)
 	}
@@ -238,11 +259,13 @@ func (i *ill) watch() (end func()) {
 		})
 	}
 	ctx := i.t.Context()
-	every(func() *time.Duration { i.beside(ctx); return &i.slow.run })
+	if i.computers > 1 {
+		every(func() *time.Duration { i.beside(ctx); return &i.slow.run })
+	}
 	every(func() *time.Duration {
 		_, err := i.Daemon.Health(ctx)
 		list, no := i.Computers.List(ctx)
-		if (err != nil || no != nil || len(list) != 2) && ctx.Err() == nil {
+		if (err != nil || no != nil || len(list) < i.computers) && ctx.Err() == nil {
 			i.t.Errorf("%d computers, %v, %v", len(list), err, no)
 		}
 		return &i.slow.health
@@ -336,20 +359,13 @@ func (i *ill) goes() {
 
 // close says what was tried, and what it has cost.
 func (i *ill) close(seed uint64) {
-	list := func(m map[string]int) string {
-		var all []string
-		for _, kind := range slices.Sorted(maps.Keys(m)) {
-			all = append(all, fmt.Sprintf("%s %d", kind, m[kind]))
-		}
-		return strings.Join(all, ", ")
-	}
 	codes := map[string]int{}
 	for code, n := range i.said {
 		codes[cmp.Or(string(code), "ok")] = n
 	}
-	i.t.Logf("tried: %s", list(i.tried))
-	i.t.Logf("asked: %s", list(i.asked))
-	i.t.Logf("answers: %s", list(codes))
+	i.t.Logf("tried: %s", counted(i.tried))
+	i.t.Logf("asked: %s", counted(i.asked))
+	i.t.Logf("answers: %s", counted(codes))
 	total := 0
 	for _, n := range i.asked {
 		total += n

@@ -87,8 +87,10 @@ func (i *ill) figures() figures {
 }
 
 // sizes is what the kernel says of the daemon.
-func (i *ill) sizes() (f figures) {
-	proc := "/proc/" + strconv.Itoa(i.cmd.Process.Pid)
+func (i *ill) sizes() figures { return sizesOf(i.cmd.Process.Pid) }
+
+func sizesOf(pid int) (f figures) {
+	proc := "/proc/" + strconv.Itoa(pid)
 	if list, err := os.ReadDir(proc + "/fd"); err == nil {
 		f.FDs = len(list)
 	}

@@ -148,7 +148,7 @@ type process struct {
 func spawn(t *testing.T, dir, kill string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envDaemon+"="+dir, envGuest+"="+guestFile, envKill+"="+kill)
+	cmd.Env = append(os.Environ(), envDaemon+"="+dir, envGuest+"="+cmp.Or(os.Getenv(envGuest), guestFile), envKill+"="+kill)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = logWriter{t}
 	out, err := cmd.StdoutPipe()

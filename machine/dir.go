@@ -86,8 +86,12 @@ func (d *Dir) File(name string) string { return filepath.Join(d.Path, name) }
 // Dial connects to the unix socket of that name, whatever the length of the
 // directory's path.
 func (d *Dir) Dial(ctx context.Context, socket string) (net.Conn, error) {
+	return d.dial(ctx, "unix", socket)
+}
+
+func (d *Dir) dial(ctx context.Context, kind, socket string) (net.Conn, error) {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", d.short(socket))
+	conn, err := dialer.DialContext(ctx, kind, d.short(socket))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		return nil, fmt.Errorf("dial %s: %w", socket, ErrGone)
 	}
@@ -100,8 +104,10 @@ func (d *Dir) Dial(ctx context.Context, socket string) (net.Conn, error) {
 // Listen makes a listening unix socket of that name, for the machine's process
 // to inherit. Connections queue up there before that process accepts, so
 // nobody has to wait for a socket to appear.
-func (d *Dir) Listen(socket string) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+func (d *Dir) Listen(socket string) (*os.File, error) { return d.listen(socket, unix.SOCK_STREAM) }
+
+func (d *Dir) listen(socket string, kind int) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", socket, err)
 	}

@@ -110,23 +110,58 @@ func TestOpenDir(t *testing.T) {
 	}
 }
 
+// listens has somebody listen until the test ends.
+func listens(t *testing.T, listen func(string) (*os.File, error), name string) net.Listener {
+	t.Helper()
+	f, err := listen(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	l, err := net.FileListener(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// Frames are kept apart; a machine of an older holt has a stream.
+func TestFrames(t *testing.T) {
+	d := longDir(t)
+	for name, listen := range map[string]func(string) (*os.File, error){"frames.sock": d.ListenFrames, "stream.sock": d.Listen} {
+		l := listens(t, listen, name)
+		near, err := d.DialFrames(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer near.Close()
+		far, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer far.Close()
+		far.Write([]byte("one"))
+		far.Write([]byte("two"))
+		b := make([]byte, 10)
+		if n, err := near.Read(b); err != nil || (string(b[:n]) == "one") != (name == "frames.sock") {
+			t.Errorf("%s: read %q, %v", name, b[:n], err)
+		}
+	}
+	if _, err := d.DialFrames(t.Context(), "none.sock"); !errors.Is(err, ErrGone) {
+		t.Errorf("dial where nobody listens: %v", err)
+	}
+}
+
 func TestPorts(t *testing.T) {
 	d := longDir(t)
-	f, err := d.Listen(Socket(PortControl))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.FileListener(f)
-	f.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	listens(t, d.Listen, Socket(PortControl))
 	p := Ports{Dir: d}
 	if _, err := p.Dial(t.Context(), PortFiles); !errors.Is(err, ErrGone) {
 		t.Errorf("dial where nobody listens: %v", err)
 	}
 	var conns [2]net.Conn
+	var err error
 	for i := range conns {
 		if conns[i], err = p.Dial(t.Context(), PortControl); err != nil {
 			t.Fatal(err)

@@ -14,8 +14,9 @@ const (
 )
 
 // PortNetwork is where engines with [Capabilities].OwnNetwork have the frames of a guest's network: the
-// unix socket [Socket] of it in the machine's directory, which listens, with one connection at a time. On it
-// each frame is behind its length (4 bytes, big endian). Who is connected is the guest's only link; while
+// unix socket [Socket] of it in the machine's directory, which listens, with one connection at a time
+// ([Dir.DialFrames]). On it each frame is behind its length (4 bytes, big endian), and is written with it at
+// once, alone: the socket keeps apart what is written. Who is connected is the guest's only link; while
 // nobody is, what the guest sends is lost. It is no port for [Machine.Dial]: package network speaks there.
 const PortNetwork = "network"
 

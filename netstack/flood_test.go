@@ -22,16 +22,18 @@ func TestFlood(t *testing.T) {
 	if w == nil {
 		return
 	}
-	const conns, packets, questions = 2500, 3000, 3000
+	const conns, packets, questions = 10_000, 3000, 3000
 	for i := range questions / 2 {
 		w.name(fmt.Sprintf("n%d.example", i), "A 93.184.216.34")
 	}
 	s := w.stack(open, Options{})
 	m := w.machine(s)
+	going := goesOn(t, m, w.machine(w.stack(open, Options{})))
 	before := held()
 	began := time.Now()
 	opened, refused := m.floodStreams(conns)
-	t.Logf("%d connections in %v: %d open, %d refused; the heap has %d MiB, before it had %d", conns, time.Since(began).Round(time.Millisecond), len(opened), refused, held(), before)
+	took := time.Since(began).Round(time.Millisecond)
+	t.Logf("%d connections in %v: %d open, %d refused; the heap has %d MiB, before it had %d; %s", conns, took, len(opened), refused, held(), before, going.end())
 	if len(opened) > maxFlows || len(opened) < maxFlows/2 || len(opened)+refused != conns {
 		t.Errorf("%d are open, %d were refused", len(opened), refused)
 	}

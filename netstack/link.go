@@ -52,39 +52,24 @@ func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// send writes what the stack has for the guest.
-func send(ctx context.Context, conn net.Conn, link *channel.Endpoint) error {
-	w := bufio.NewWriterSize(conn, linkBuffer)
+// send writes what the stack has for the guest: each frame at once and alone, see [machine.PortNetwork]. QEMU would
+// end if it had taken several with one read, and the link ended before the guest has taken them all.
+func send(ctx context.Context, conn io.Writer, link *channel.Endpoint) error {
+	frame := make([]byte, 0, 4+maxFrame)
 	for {
-		pkt := link.Read()
+		pkt := link.ReadContext(ctx)
 		if pkt == nil {
-			if err := w.Flush(); err != nil {
-				return fmt.Errorf("write frames: %w", err)
-			}
-			if pkt = link.ReadContext(ctx); pkt == nil {
-				return nil
-			}
+			return nil
 		}
-		err := writeFrame(w, pkt)
+		frame = binary.BigEndian.AppendUint32(frame[:0], uint32(pkt.Size()))
+		for _, part := range pkt.AsSlices() {
+			frame = append(frame, part...)
+		}
 		pkt.DecRef()
-		if err != nil {
+		if _, err := conn.Write(frame); err != nil {
 			return fmt.Errorf("write frame: %w", err)
 		}
 	}
-}
-
-func writeFrame(w *bufio.Writer, pkt *stack.PacketBuffer) error {
-	var length [4]byte
-	binary.BigEndian.PutUint32(length[:], uint32(pkt.Size()))
-	if _, err := w.Write(length[:]); err != nil {
-		return err
-	}
-	for _, part := range pkt.AsSlices() {
-		if _, err := w.Write(part); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // receive gives a stack the frames that come and are admitted.

@@ -88,7 +88,7 @@ func (f *fake) boot() {
 	}
 	var file *os.File
 	if err == nil {
-		file, err = d.Listen(machine.Socket(machine.PortNetwork))
+		file, err = d.ListenFrames(machine.Socket(machine.PortNetwork))
 	}
 	if err == nil {
 		f.listener, err = net.FileListener(file)
@@ -162,15 +162,14 @@ func (f *fake) hears(frame []byte, what string, is func([]byte) bool) {
 	if _, err := f.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)); err != nil {
 		f.t.Fatal(err)
 	}
-	for {
-		var n [4]byte
-		_, err := io.ReadFull(f.conn, n[:])
-		said := make([]byte, binary.BigEndian.Uint32(n[:]))
-		if err == nil {
-			_, err = io.ReadFull(f.conn, said)
-		}
+	for message := make([]byte, 1<<17); ; {
+		n, err := f.conn.Read(message)
 		if err != nil {
 			f.t.Fatalf("it does not hear %s: %v", what, err)
+		}
+		said := message[4:n]
+		if length := binary.BigEndian.Uint32(message); int(length) != len(said) {
+			f.t.Fatalf("a frame of %d bytes is in a message of %d", length, n)
 		}
 		if len(said) >= 42 && is(said) {
 			return

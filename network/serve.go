@@ -117,7 +117,7 @@ func (p *process) run(ctx context.Context) (err error) {
 // join serves the machine's end of the link, again whenever it was closed.
 func (p *process) join(ctx context.Context) {
 	for ctx.Err() == nil {
-		conn, err := p.dir.Dial(ctx, machine.Socket(machine.PortNetwork))
+		conn, err := p.dir.DialFrames(ctx, machine.Socket(machine.PortNetwork))
 		if err == nil {
 			p.once.Do(func() { close(p.attached) })
 			err = p.stack.Attach(ctx, conn)

@@ -22,6 +22,10 @@ type Options struct {
 	// Progress is called now and then with how much has passed; name is the
 	// file that is at work. May be nil.
 	Progress func(name string, done Totals)
+
+	// Refused, of Unpack, is told of what the file system does not take: a file too large for it, which
+	// is left out with its other names, or an attribute. The rest goes on. Nil: it ends there.
+	Refused func(path string, why error)
 }
 
 // Report says what passed.

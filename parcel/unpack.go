@@ -39,8 +39,8 @@ type unpacker struct {
 	opt    Options
 	root   *os.Root
 	dirs   []openDir
-	linked map[uint64]string // paths of files with several names, below the root
-	file   int               // being written; -1: none
+	linked map[uint64]string // paths of files with several names, below the root; "": it was refused
+	file   int               // being written; -1: none, or it was refused
 	entry  Entry             // of it
 	report Report
 }
@@ -192,6 +192,9 @@ func (u *unpacker) makeLink(in int, e Entry) error {
 	if !ok {
 		return formatError("a link to a file that did not come")
 	}
+	if first == "" {
+		return u.refused(e.Name, unix.EFBIG)
+	}
 	if err := vacate(in, e.Name); err != nil {
 		return err
 	}
@@ -227,8 +230,11 @@ func setTimes(in int, e Entry) error {
 
 // write puts bytes of the file at their place; what is skipped is a hole.
 func (u *unpacker) write() error {
-	for data, off := u.r.Data, u.r.Off; len(data) > 0; {
+	for data, off := u.r.Data, u.r.Off; len(data) > 0 && u.file >= 0; {
 		n, err := unix.Pwrite(u.file, data, off)
+		if errors.Is(err, unix.EFBIG) && u.opt.Refused != nil {
+			return u.leaveFile()
+		}
 		if err != nil {
 			return u.fail("write", u.entry.Name, err)
 		}
@@ -243,8 +249,11 @@ func (u *unpacker) endFile() error {
 		return nil
 	}
 	fd := u.file
-	u.file = -1
 	err := unix.Ftruncate(fd, u.entry.Size)
+	if errors.Is(err, unix.EFBIG) && u.opt.Refused != nil {
+		return u.leaveFile()
+	}
+	u.file = -1
 	if err == nil {
 		err = u.attributes(fd, u.entry)
 	}
@@ -252,6 +261,29 @@ func (u *unpacker) endFile() error {
 		err = setTimes(u.at().fd, u.entry)
 	}
 	return u.fail("finish", u.entry.Name, errors.Join(err, unix.Close(fd)))
+}
+
+// refused says that something is not taken here.
+func (u *unpacker) refused(name string, why error) error {
+	if u.opt.Refused == nil {
+		return why
+	}
+	u.opt.Refused(u.path(name), why)
+	return nil
+}
+
+// leaveFile leaves out the file that is being written: it is too large.
+func (u *unpacker) leaveFile() error {
+	fd := u.file
+	u.file = -1
+	if u.entry.ID != 0 {
+		u.linked[u.entry.ID] = ""
+	}
+	err := errors.Join(unix.Close(fd), unix.Unlinkat(u.at().fd, u.entry.Name, 0))
+	if err == nil {
+		err = u.refused(u.entry.Name, unix.EFBIG)
+	}
+	return u.fail("leave out", u.entry.Name, err)
 }
 
 // attributes sets owner, mode and user attributes. A file system that has no
@@ -266,8 +298,11 @@ func (u *unpacker) attributes(fd int, e Entry) error {
 		err := unix.Fsetxattr(fd, x.Name, x.Value, 0)
 		switch {
 		case err == nil, errors.Is(err, unix.EOPNOTSUPP):
-		case errors.Is(err, unix.ENOSPC): // with the file: the disk may be empty
-			return fmt.Errorf("attribute %s: the file system keeps no more with a file", strings.ToValidUTF8(x.Name, "?"))
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.E2BIG): // with the file: the disk may be empty
+			err := fmt.Errorf("attribute %s: the file system keeps no more with a file", strings.ToValidUTF8(x.Name, "?"))
+			if err = u.refused(e.Name, err); err != nil {
+				return err
+			}
 		default:
 			return fmt.Errorf("attribute %s: %w", strings.ToValidUTF8(x.Name, "?"), err)
 		}

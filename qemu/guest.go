@@ -19,7 +19,7 @@ import (
 const spaceCheck = 2 * time.Second
 
 // sockets are what a machine listens on, in the order of the fd constants.
-var sockets = [...]string{monitorSocket, machine.PortControl + ".sock", machine.PortFiles + ".sock", consoleSocket, machine.PortNetwork + ".sock"}
+var sockets = [...]string{monitorSocket, machine.PortControl + ".sock", machine.PortFiles + ".sock", consoleSocket, networkSocket}
 
 // guest is a running machine. It is a [machine.Machine].
 type guest struct {

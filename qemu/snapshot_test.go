@@ -31,7 +31,7 @@ func newWorld(t *testing.T, e *Engine, memoryMB int) *world {
 	if err := os.Truncate(base, 64<<20); err != nil {
 		t.Fatal(err)
 	}
-	spec := machine.Spec{ID: "x", Dir: w.path("machine"), Disk: w.path("disk"), CPUs: 1, MemoryMB: memoryMB, MaxCPUs: 2, MaxMemoryMB: 512}
+	spec := machine.Spec{ID: "x", Dir: w.path("machine"), Disk: w.path("disk"), CPUs: 1, MemoryMB: memoryMB, MaxCPUs: 2, MaxMemoryMB: 512, Network: true}
 	spec.Kernel, spec.Initrd = machinetest.Boot(t)
 	if err := e.CreateDisk(t.Context(), spec.Disk, machine.Base{Path: base}, 64); err != nil {
 		t.Fatal(err)

@@ -111,7 +111,11 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 		return nil, fmt.Errorf("remove sockets of a former machine: %w", err)
 	}
 	for _, name := range sockets { // in the order of the fd constants
-		l, err := g.Dir.Listen(name)
+		listen := g.Dir.Listen
+		if name == networkSocket {
+			listen = g.Dir.ListenFrames
+		}
+		l, err := listen(name)
 		if err != nil {
 			return nil, err
 		}
@@ -223,6 +227,9 @@ func (g *guest) begin(ctx context.Context, spec machine.Spec) error {
 		StartedAt: time.Now().UTC(),
 		Hardware:  hardware,
 	})
+	if err == nil {
+		err = g.listening(ctx)
+	}
 	if err != nil {
 		return err
 	}

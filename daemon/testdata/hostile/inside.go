@@ -229,11 +229,12 @@ func (h *hostile) itself() {
 		"GET /v1/self HTTP/1.1\r\nHost: holt.internal\r\nAuthorization: Bearer x\r\nX-Forwarded-For: 127.0.0.1\r\nIdempotency-Key: " + big[:8000] + "\r\n\r\n",
 		"GET /v1/self HT", "\x16\x03\x01\x02\x00\x01\x00", "",
 	}
+	const least = 64 // also of a slow machine
 	var all sync.WaitGroup
-	for range 4 {
+	for first := range 4 {
 		all.Go(func() {
-			for !h.over() {
-				h.ask(one(h, asks...))
+			for n := first; !h.over() || h.count("calls of holt.internal") < least && time.Since(h.end) < time.Minute; n++ {
+				h.ask(asks[n%len(asks)])
 			}
 		})
 	}

@@ -36,11 +36,30 @@ var lies = map[string]lie{
 	"terminal.close":  func(h *hostile, st *yamux.Stream, a json.RawMessage) { said(st, h.same(a, h.terminal())) },
 	"terminal.attach": lieAttach,
 	"activity":        func(h *hostile, st *yamux.Stream, _ json.RawMessage) { said(st, h.activity()) },
-	"sync":            func(h *hostile, st *yamux.Stream, _ json.RawMessage) { said(st, nil) },
 	"ready": func(h *hostile, st *yamux.Stream, _ json.RawMessage) {
 		said(st, map[string]any{"state": strings.Repeat("\x1b", 1<<19)})
 	},
-	"shutdown": func(h *hostile, st *yamux.Stream, _ json.RawMessage) { said(st, nil) }, // and stays
+	"shutdown":        lieDone, // and stays
+	"file.mkdir":      lieDone,
+	"file.symlink":    lieDone,
+	"file.remove":     lieDone,
+	"file.rename":     lieDone,
+	"file.write":      lieDone,
+	"run.signal":      lieDone,
+	"terminal.signal": lieDone,
+	"sync":            lieDone,
+	"measure":         lieChunks,
+	"service.put":     func(h *hostile, st *yamux.Stream, _ json.RawMessage) { said(st, h.service()) },
+	"service.do":      func(h *hostile, st *yamux.Stream, _ json.RawMessage) { said(st, h.service()) },
+	"grow": func(h *hostile, st *yamux.Stream, _ json.RawMessage) {
+		said(st, map[string]any{"cpus": h.number(), "memory_mb": h.number(), "disk_size_mb": h.number(), "fault": strings.Repeat("\x1b", h.intN(1<<19))})
+	},
+	"run.input": func(h *hostile, st *yamux.Stream, _ json.RawMessage) { said(st, map[string]any{"taken": h.number()}) },
+}
+
+// lieDone says that it is done, at once, and sometimes more than that.
+func lieDone(h *hostile, st *yamux.Stream, _ json.RawMessage) {
+	said(st, one[any](h, nil, nil, h.name(), h.number(), []any{}))
 }
 
 func lieHello(h *hostile, st *yamux.Stream, _ json.RawMessage) {

@@ -1,13 +1,18 @@
 // Command hostile is the root of a computer who means ill: what TestHostileGuest has
-// in its guest. It is not a fuzzer of decoders (they have their own): it
-// does to a whole daemon what a program in a machine can do.
+// in its guest, and TestHostileAgent and TestHostileChannels at their channels. It is not a fuzzer of
+// decoders (they have their own): it does to a whole daemon what a program in a machine can do.
 //
 //	hostile inside SECONDS SEED CANARY TERCES   beside the true agent: files, links, sockets, the console
 //	hostile agent SECONDS SEED CANARY TERCES    in the agent's place: both channels
+//	hostile agent --control-socket PATH --files-socket PATH …
+//
+// The last is how an agent without a machine is started. What it is told then stands behind the program in
+// its file: a line "hostile MODE SEED CANARY TERCES", see told.
 //
 // CANARY is the path of a file of the host, TERCES what it holds, backwards, so that nothing
 // here holds it forwards. What was tried is counted by kind, and said as JSON in
-// a line that begins with "tried ": inside on standard output, agent on the console.
+// a line that begins with "tried ": inside on standard output, agent on the console. Each
+// lie is counted by what was asked and how it was answered, but on the console of a real machine.
 package main
 
 import (
@@ -28,6 +33,9 @@ type hostile struct {
 	terces []byte // what is there, backwards
 	length time.Duration
 	end    time.Time
+	short  time.Duration // of a session that is one attack
+	only   bool          // every session of the control channel tells lies
+	cells  bool          // lies are counted by what was asked
 
 	mu    sync.Mutex
 	rng   *rand.Rand
@@ -35,6 +43,10 @@ type hostile struct {
 }
 
 func main() {
+	if len(os.Args) > 5 && os.Args[2] == "--control-socket" {
+		told().sockets(os.Args[3], os.Args[5])
+		return
+	}
 	if len(os.Args) != 6 {
 		fmt.Fprintln(os.Stderr, "usage: hostile inside|agent SECONDS SEED CANARY TERCES")
 		os.Exit(2)
@@ -47,7 +59,7 @@ func main() {
 	}
 	h := &hostile{
 		canary: os.Args[4], terces: []byte(os.Args[5]), length: time.Duration(seconds) * time.Second,
-		rng: rand.New(rand.NewPCG(seed, 0)), tried: map[string]int{},
+		rng: rand.New(rand.NewPCG(seed, 0)), tried: map[string]int{}, short: 700 * time.Millisecond,
 	}
 	if os.Args[1] == "inside" {
 		h.inside()
@@ -57,11 +69,38 @@ func main() {
 	h.impostor()
 }
 
+// told is what the program's file says behind the program: lies is one session of lies without end, brief
+// attacks of 10 ms each, and long is as in a machine.
+func told() *hostile {
+	b, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		panic(err)
+	}
+	h := &hostile{tried: map[string]int{}, cells: true, short: 700 * time.Millisecond}
+	var mode, back string
+	var seed uint64
+	line := b[bytes.LastIndexByte(bytes.TrimSpace(b), '\n')+1:]
+	if _, err := fmt.Sscanf(string(line), "hostile %s %d %s %s", &mode, &seed, &h.canary, &back); err != nil {
+		panic(err)
+	}
+	h.terces, h.rng, h.only = []byte(back), rand.New(rand.NewPCG(seed, 0)), mode == "lies"
+	if mode == "brief" {
+		h.short = 10 * time.Millisecond
+	}
+	return h
+}
+
 // did counts one try of a kind.
 func (h *hostile) did(kind string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tried[kind] += n
+}
+
+func (h *hostile) count(kind string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tried[kind]
 }
 
 // saw looks for what is nobody's in this computer.

@@ -30,6 +30,7 @@ import (
 //	!churn                 write to the disk for ever
 //	!verify                whether all that was written so is what it must be
 //	!calm                  end what was to go on for ever
+//	!link                  take frames of the network, and say how many were taken
 //	!use CPUS MB MB        use what was added: wait until there is so much, and say how much there is
 func answer(request []string) string {
 	if len(request) == 0 {
@@ -98,6 +99,8 @@ func ask(what, a, b string) (string, error) {
 		return "", nil
 	case "verify":
 		return "", verify()
+	case "link":
+		return linkUp()
 	case "calm":
 		epoch.Add(1)
 		return "", nil
