@@ -45,6 +45,12 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	if err := e.check(spec); err != nil {
 		return nil, err
 	}
+	var beneath []machine.Base
+	if spec.Disk != "" {
+		if beneath, err = e.beneath(ctx, spec.Disk); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := machine.MakeDir(spec.Dir)
 	if err != nil {
 		return nil, err
@@ -56,6 +62,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	}
 	defer lock.Close() // QEMU's copy keeps it
 	g := newGuest(e, dir, spec, hw)
+	g.beneath = beneath
 	defer func() {
 		if err != nil {
 			g.undo()
