@@ -4,14 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"holt"
+	"holt/jail"
 	"holt/machine"
 	"holt/network"
 )
@@ -35,7 +40,7 @@ func TestApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.goesApart("bohr", "one")
-	users := map[int]string{}
+	users, processes := map[int]string{}, map[int]int{}
 	for _, name := range []string{"einstein", "bohr"} {
 		q, n := v.processes(name)
 		for _, pid := range []int{q, n} {
@@ -43,10 +48,12 @@ func TestApart(t *testing.T) {
 			if other := users[uid]; other != "" {
 				t.Errorf("a process of %s is the user of one of %s", name, other)
 			}
-			users[uid] = name
+			users[uid], processes[uid] = name, pid
 		}
 		v.sees(name, q)
+		v.networkSees(name, n)
 	}
+	v.strangers(processes)
 
 	v.says("einstein", "echo two >/root/said; sync")
 	v.kill()
@@ -180,11 +187,104 @@ func (v *vm) sees(name string, pid int) {
 	if written != 1 {
 		v.t.Errorf("%s may write to %d of %v", name, written, all)
 	}
-	for _, path := range []string{"/holt.db", "/lock", "/holt.sock"} {
-		if in(uid, "", "cat", v.dir+path) == nil {
+	for _, path := range ofDaemon {
+		if _, err := os.Lstat(v.dir + path); err != nil && !strings.HasPrefix(path, "/holt.db-") {
+			v.t.Errorf("holt keeps nothing in %s any more", path)
+		}
+		if in(uid, "", "cat", v.dir+path) == nil || in(uid, root, "test", "-e", v.dir+path) == nil {
 			v.t.Errorf("its user reads %s", path)
 		}
 	}
+}
+
+// ofDaemon are the control database, which has the tokens' hashes and sealed secrets, and what else is the daemon's only.
+var ofDaemon = []string{"/holt.db", "/holt.db-wal", "/holt.db-shm", "/lock", "/holt.sock"}
+
+// networkSees looks at which files of the data directory a network's process sees.
+func (v *vm) networkSees(name string, pid int) {
+	v.t.Helper()
+	c, err := v.Computers.Get(v.t.Context(), name)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	root, own := fmt.Sprintf("/proc/%d/root", pid), filepath.Join(v.dir, "computers", string(c.ID))
+	seen := 0
+	err = filepath.WalkDir(filepath.Join(root, v.dir), func(path string, d fs.DirEntry, err error) error {
+		inside := strings.TrimPrefix(path, root)
+		if err != nil || d.IsDir() {
+			return err
+		}
+		seen++
+		if !strings.HasPrefix(inside, own+"/") {
+			v.t.Errorf("the network of %s sees %s", name, inside)
+		}
+		info, err := os.Lstat(path) // what lies there now: the directory has the names of what is hidden too
+		if err == nil && info.Mode()&fs.ModeSocket != 0 && !strings.HasPrefix(d.Name(), "network") && d.Name() != "own.sock" {
+			v.t.Errorf("the network of %s sees the socket %s", name, inside)
+		}
+		return err
+	})
+	if err != nil || seen == 0 {
+		v.t.Errorf("the network of %s sees %d files, %v", name, seen, err)
+	}
+}
+
+// strangers: no process of a computer may signal, trace or read one of another, nor of its own network, nor reach
+// the daemon or another's sockets. On the host, that is: there is more before it than in its jail.
+func (v *vm) strangers(processes map[int]int) {
+	v.t.Helper()
+	sockets, err := filepath.Glob(filepath.Join(v.dir, "computers", "*", "*.sock"))
+	if err != nil || len(sockets) < 10 {
+		v.t.Fatal(sockets, err)
+	}
+	sockets = append(sockets, filepath.Join(v.dir, "holt.sock"))
+	for uid, own := range processes {
+		err := as(uid, func() {
+			for _, pid := range append(slices.Collect(maps.Values(processes)), v.process.cmd.Process.Pid) {
+				if pid == own {
+					continue
+				}
+				if err := unix.Kill(pid, 0); err == nil {
+					v.t.Errorf("user %d may signal process %d", uid, pid)
+				}
+				if err := unix.PtraceAttach(pid); err == nil {
+					v.t.Errorf("user %d may trace process %d", uid, pid)
+				}
+				for _, file := range []string{"mem", "environ", "maps"} {
+					if _, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)); !errors.Is(err, fs.ErrPermission) {
+						v.t.Errorf("user %d reads %s of process %d: %v", uid, file, pid, err)
+					}
+				}
+			}
+			for _, path := range sockets {
+				fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+				if err != nil {
+					v.t.Error(err)
+				}
+				if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); !errors.Is(err, unix.EACCES) {
+					v.t.Errorf("user %d connects to %s: %v", uid, path, err)
+				}
+				unix.Close(fd)
+			}
+		})
+		if err != nil {
+			v.t.Error(err)
+		}
+	}
+}
+
+// as does something as a user, in a thread of its own.
+func as(uid int, do func()) error {
+	return jail.Thread(func() error {
+		id := uintptr(uid)
+		for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
+			if _, _, errno := unix.RawSyscall(call, id, id, id); errno != 0 {
+				return errno
+			}
+		}
+		do()
+		return nil
+	})
 }
 
 // in runs a program as a user, in the root directory of a process.
