@@ -65,7 +65,7 @@ type Daemon struct {
 	cfg        Config
 	log        *slog.Logger
 	started    time.Time
-	lock       *os.File
+	lock       *dirLock
 	db         *db.DB
 	keys       *computer.Keys
 	archive    *Archive

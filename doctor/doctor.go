@@ -124,7 +124,7 @@ func runChecks(ctx context.Context, opt Options, checks []check) []holt.Finding 
 		select {
 		case findings[i] = <-answers[i]:
 		case <-late.C:
-			findings[i] = warn(fmt.Sprintf("it did not answer within %v", c.timeout), "look for processes that hang: ps -eo pid,stat,comm | grep ' D'")
+			findings[i] = warn(fmt.Sprintf("it did not answer within %s", holt.ShortDuration(c.timeout)), "look for processes that hang: ps -eo pid,stat,comm | grep ' D'")
 		case <-ctx.Done():
 			findings[i] = lastWord(ctx, answers[i])
 		}

@@ -79,6 +79,9 @@ const (
 	AccelNone Acceleration = "none" // no virtual machine: host processes
 )
 
+// UseVirtual is the hint where an engine cannot do what virtual machines can.
+const UseVirtual = "virtual machines can: holt down, then holt up --engine qemu; a computer stays with its engine, so make a new one there"
+
 // Capabilities says what an engine's machines can do, so that the packages
 // above need not know which engine it is.
 type Capabilities struct {

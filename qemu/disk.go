@@ -113,10 +113,4 @@ func tooFull(dir string, freeMB, needMB int64) error {
 }
 
 // clip keeps foreign text from filling a log.
-func clip(s string) string {
-	const most = 500
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
-}
+func clip(s string) string { return holt.Clip(s, 500) }
