@@ -90,6 +90,7 @@ type Capabilities struct {
 	// OwnKernel: Spec.Kernel, Spec.Initrd and Spec.Args are used. Without it the
 	// guest agent runs on the host's kernel and no init system runs.
 	OwnKernel bool
+	OwnUser   bool // machines' processes are users of their own that see nothing but their files
 	// RootDisk: Spec.Disk is a disk of its own with the size asked for.
 	RootDisk bool
 	// OwnNetwork: Spec.Network is obeyed. Without it the guest shares the host's network.
