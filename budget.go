@@ -52,7 +52,7 @@ func (c BudgetChange) Apply(b *Budget) error {
 	}
 	if b.CPUMS == 0 && b.RunMS == 0 && b.NetworkBytes == 0 {
 		return Errorf(InvalidArgument, "a budget bounds at least one part, and none is given").
-			WithHint("give cpu_ms, run_ms or network_bytes (--cpu-hours, --run-time, --network-mb); to take a budget away, remove it")
+			WithHint("give cpu_ms, run_ms or network_bytes (--cpu-hours, --run-time, --network-mb); to take a budget away: --remove")
 	}
 	if c.Reset {
 		b.Used, b.CreatedAt = BudgetUse{}, time.Now().UTC()

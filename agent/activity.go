@@ -20,13 +20,15 @@ import (
 	"holt"
 )
 
-// Activity is what works in a guest, as counters that only grow: who asks twice knows what was
+// Activity is what works in a guest, as counters that grow: who asks twice knows what was
 // used meanwhile.
 type Activity struct {
 	// CPUMS is the processor time of the whole machine since it booted but for the agent's own,
-	// milliseconds; 0 of an agent that has no machine.
+	// milliseconds; 0 of an agent that has no machine. The machine's is sampled and the agent's is not: while
+	// nothing else works it can become less.
 	CPUMS int64 `json:"cpu_ms"`
-	// NetBytes is what came and went over all interfaces but loopback; 0 of an agent that has no machine.
+	// NetBytes is what came and went over all interfaces but loopback; 0 of an agent that has no machine. An
+	// interface that goes takes its own along.
 	NetBytes int64 `json:"net_bytes"`
 	// MemoryUsed is what of the machine's memory cannot be had any more, bytes; 0 of an agent that has no machine.
 	MemoryUsed int64 `json:"memory_used,omitempty"`

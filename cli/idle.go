@@ -148,10 +148,8 @@ func awakeLines(why holt.Awake) (lines []string) {
 		return lines
 	case len(why.Uses) > 0:
 		add("%s is awake, in use for:", why.Computer)
-	case why.PausesAt != nil:
-		add("%s is idle since %s, and is paused in %s (at %s)", why.Computer, ago(*why.IdleSince), span(time.Until(*why.PausesAt)), why.PausesAt.Local().Format(time.DateTime))
 	case why.IdleSince != nil:
-		add("%s is idle since %s", why.Computer, ago(*why.IdleSince))
+		add("%s has been idle for %s%s", why.Computer, span(time.Since(*why.IdleSince)), pauseSaid(why.PausesAt))
 	}
 	if why.LastUse != nil {
 		add("its last use: %s", useSaid(*why.LastUse))
@@ -160,6 +158,17 @@ func awakeLines(why holt.Awake) (lines []string) {
 		add("%s", why.Note)
 	}
 	return lines
+}
+
+// pauseSaid says when an idle computer is paused.
+func pauseSaid(at *time.Time) string {
+	switch {
+	case at == nil:
+		return ""
+	case time.Until(*at) <= 0:
+		return ", and is about to be paused"
+	}
+	return fmt.Sprintf(", and is paused in %s (at %s)", span(time.Until(*at)), at.Local().Format(time.DateTime))
 }
 
 // useSaid says what a use is.

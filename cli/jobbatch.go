@@ -170,6 +170,7 @@ type batch struct {
 	results *results
 	bar     *bar
 	total   int
+	began   time.Time
 
 	mu     sync.Mutex
 	inputs map[string]*batchInputs // by directory
@@ -190,7 +191,7 @@ func (a *app) runBatch(ctx context.Context, c *client.Client, spec holt.JobSpec,
 		return err
 	}
 	dir := cmp.Or(flags.out, strings.TrimSuffix(flags.file, ".jsonl")+".out")
-	b := &batch{a: a, c: c, total: len(lines), inputs: map[string]*batchInputs{}, count: map[holt.JobState]int{}}
+	b := &batch{a: a, c: c, total: len(lines), began: time.Now(), inputs: map[string]*batchInputs{}, count: map[holt.JobState]int{}}
 	if b.results, err = openResults(dir, flags.resume, flags.retry); err != nil {
 		return err
 	}
@@ -424,7 +425,11 @@ func (b *batch) report(lines []*batchLine) error {
 			return err
 		}
 	}
-	b.a.say("holt: %d done, %d failed; results are in %s", len(all)-failed, failed, b.results.dir)
+	within := ""
+	if b.before < len(all) {
+		within = ", in " + span(time.Since(b.began))
+	}
+	b.a.say("holt: %d done, %d failed%s; results are in %s", len(all)-failed, failed, within, b.results.dir)
 	if failed > 0 {
 		if failed < len(all) || b.before == 0 {
 			b.a.say("hint: --resume --retry-failed runs those again")

@@ -216,6 +216,7 @@ type remoteRun struct {
 	receipt bool        // is wanted
 	id      holt.RunID
 	end     *holt.Run
+	watch   pausedWatch
 }
 
 // slack is how much longer than its timeout a run may seem to take: the guest
@@ -261,8 +262,13 @@ func (r *remoteRun) run(ctx context.Context, computer string, spec holt.RunSpec)
 		defer stop()
 		following = late
 	}
-	err = c.Runs.Follow(following, r.id, 0, r.event)
-	return r.finish(ctx, computer, err)
+	return r.finish(ctx, computer, r.follow(following, computer, 0))
+}
+
+// follow is told of the run from offset on until it ends.
+func (r *remoteRun) follow(ctx context.Context, computer string, offset int64) error {
+	defer r.watch.begin(r, computer)()
+	return r.c.Runs.Follow(ctx, r.id, offset, r.event)
 }
 
 // finish turns the end of the run, or of following it, into this program's.
@@ -318,6 +324,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 
 // event handles one step of the run.
 func (r *remoteRun) event(e holt.RunEvent) error {
+	r.watch.heard.Store(true)
 	if e.Kind == holt.RunExit {
 		if r.end = e.Run; r.end == nil {
 			return holt.Errorf(holt.Internal, "the end of run %s came without a status", r.id)

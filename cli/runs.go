@@ -268,7 +268,7 @@ Ctrl-C stops following; the run goes on.`,
 			if a.json {
 				r.kept = &keptOutput{}
 			}
-			if err := c.Runs.Follow(cmd.Context(), id, from, r.event); err != nil {
+			if err := r.follow(cmd.Context(), string(run.ComputerID), from); err != nil {
 				return err
 			}
 			return r.finish(cmd.Context(), string(run.ComputerID), nil)

@@ -113,9 +113,9 @@ func (s budgeting) rest(ctx context.Context, r record, by string) {
 	switch {
 	case err != nil:
 	case s.cfg.Engine.Capabilities().MemorySnapshot:
-		_, err = memory(s).pause(ctx, string(r.ID), by)
+		_, err = memory(s).pause(withVerb(ctx, "pause"), string(r.ID), by)
 	default:
-		err = s.end(ctx, r, by)
+		err = s.end(withVerb(ctx, "stop"), r, by)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log.Error("pause a computer that may not run any longer; trying again", "computer", r.ID, "again_in", budgetEvery, "err", err)

@@ -132,10 +132,18 @@ func TestBudget(t *testing.T) {
 	if !slices.Equal(names, []string{"child budget", "einstein budget", "grandchild budget"}) {
 		t.Errorf("to be paused: %q", names)
 	}
-	budgeting{w.Store}.rest(t.Context(), w.is(), pausedByBudget)
-	if r := w.is(); r.State != holt.ComputerPaused || r.PausedBy != pausedByBudget {
-		t.Fatalf("it is %s by %q", r.State, r.PausedBy)
+	var verb string
+	w.cfg.Fail = func(string) error {
+		if other := w.seats.atWork(w.r.ID); other != nil {
+			verb = other.Verb
+		}
+		return nil
 	}
+	budgeting{w.Store}.rest(t.Context(), w.is(), pausedByBudget)
+	if r := w.is(); r.State != holt.ComputerPaused || r.PausedBy != pausedByBudget || verb != "pause" {
+		t.Fatalf("it is %s by %q; at work was %q", r.State, r.PausedBy, verb)
+	}
+	w.cfg.Fail = nil
 	_, err = w.Memory().Resume(t.Context(), "einstein", "")
 	if e := holt.AsError(err); holt.CodeOf(err) != holt.TooMany || !strings.Contains(e.Message, "budget of einstein is exhausted: 10h1m of 10h of run time") || !strings.Contains(e.Hint, "holt computer budget einstein --run-time") {
 		t.Errorf("resumed: %v", err)

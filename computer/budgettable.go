@@ -103,7 +103,7 @@ func overdrawn(b holt.Budget, name string) *holt.Error {
 		what, flag = fmt.Sprintf("%d of %d bytes of traffic", b.Used.NetworkBytes, b.NetworkBytes), "--network-mb N"
 	}
 	e := holt.Errorf(holt.TooMany, "%s is exhausted: %s are used", of, what).
-		WithHint("raise it: holt computer budget %s %s; or --remove it", ref, flag)
+		WithHint("raise it: holt computer budget %s %s; or take it away: holt computer budget %[1]s --remove", ref, flag)
 	e.Detail = b
 	return e
 }

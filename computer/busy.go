@@ -77,12 +77,19 @@ func (b *busy) look(ctx context.Context) {
 		b.at, b.known, b.uses = time.Time{}, false, nil
 		return
 	}
-	if b.at.IsZero() || told.CPUMS < b.told.CPUMS || told.NetBytes < b.told.NetBytes { // another boot
+	if b.at.IsZero() || b.rebooted(told, now) {
 		b.known, b.uses = false, nil
 	} else {
 		b.known, b.uses = true, b.compare(told, now)
 	}
 	b.at, b.told = now, told
+}
+
+// rebooted reports whether the guest has begun to count anew since the last answer. That what it has used became a
+// little less says nothing: the agent's own time, which is left out, is measured, all others' is sampled by the
+// tick; and an interface that goes takes its bytes along. mu is held.
+func (b *busy) rebooted(told agent.Activity, now time.Time) bool {
+	return b.told.CPUMS-told.CPUMS > now.Sub(b.at).Milliseconds()
 }
 
 // lookTwice is look and, if nobody has asked a guest that answers within patience, look again after a while.
@@ -193,7 +200,7 @@ func (b *busy) is(patience time.Duration) (uses []holt.Use, unknown string) {
 	case b.fault != nil:
 		return nil, "its agent does not answer: " + clip(b.fault.Error())
 	case !b.known || b.now().Sub(b.at) > patience:
-		return b.uses, "its agent was not asked often enough yet what works in it"
+		return b.uses, "what works in it is not known yet: its agent is asked twice before it is paused"
 	}
 	return b.uses, ""
 }

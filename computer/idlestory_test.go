@@ -98,7 +98,11 @@ func (w *idleWorld) attaches(l *live) {
 		used := func(what string) int64 { // half a processor, until it is done
 			return max(0, min(span, span-w.now.Sub(w.works[what]))).Milliseconds() / 2
 		}
-		w.told.CPUMS += used("cpu") + span.Milliseconds()/50 // its systemd
+		rest := span.Milliseconds() / 50 // its systemd
+		if w.now.Unix()/3600%2 == 0 {
+			rest = -rest // what its agent used is more than the tick has seen of all
+		}
+		w.told.CPUMS += used("cpu") + rest
 		w.told.NetBytes += used("net") * 100
 		groups := w.told.Groups
 		w.told.Groups = nil
@@ -349,7 +353,7 @@ func idleStory(t *testing.T, seed uint64, days int) {
 			t.Fatalf("at %v, idle since %v: %v", s.now, s.last, s.counts)
 		}
 	}
-	t.Logf("%v", s.counts)
+	t.Logf("counts: of %d days: %v", days, s.counts)
 	for _, what := range []string{"run", "hold", "paused", "woken", "cpu", "attach"} {
 		if s.counts[what] == 0 {
 			t.Errorf("never: %s", what)

@@ -257,7 +257,7 @@ func TestScheduleAtNight(t *testing.T) {
 			t.Fatalf("%+v %v", c, err)
 		}
 		if c.State == holt.ComputerPaused {
-			t.Logf("due %v, began %v later, ended %v after that, paused %v after that", at, fired.StartedAt.Sub(at), fired.EndedAt.Sub(*fired.StartedAt), time.Since(*fired.EndedAt))
+			t.Logf("counts: due %v, began %v later, ended %v after that, paused %v after that", at, fired.StartedAt.Sub(at), fired.EndedAt.Sub(*fired.StartedAt), time.Since(*fired.EndedAt))
 			break
 		}
 	}

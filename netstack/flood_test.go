@@ -33,7 +33,7 @@ func TestFlood(t *testing.T) {
 	began := time.Now()
 	opened, refused := m.floodStreams(conns)
 	took := time.Since(began).Round(time.Millisecond)
-	t.Logf("%d connections in %v: %d open, %d refused; the heap has %d MiB, before it had %d; %s", conns, took, len(opened), refused, held(), before, going.end())
+	t.Logf("counts: %d connections in %v: %d open, %d refused; the heap has %d MiB, before it had %d; %s", conns, took, len(opened), refused, held(), before, going.end())
 	if len(opened) > maxFlows || len(opened) < maxFlows/2 || len(opened)+refused != conns {
 		t.Errorf("%d are open, %d were refused", len(opened), refused)
 	}
@@ -45,7 +45,7 @@ func TestFlood(t *testing.T) {
 	}
 	began = time.Now()
 	sent, most := m.floodDatagrams(s, packets)
-	t.Logf("%d datagrams of as many flows in %v: at most %d were open; the heap has %d MiB", sent, time.Since(began).Round(time.Millisecond), most, held())
+	t.Logf("counts: %d datagrams of as many flows in %v: at most %d were open; the heap has %d MiB", sent, time.Since(began).Round(time.Millisecond), most, held())
 	if most > maxFlows || most < maxFlows/2 {
 		t.Errorf("%d flows of datagrams", most)
 	}
@@ -54,7 +54,7 @@ func TestFlood(t *testing.T) {
 	s.names.mu.Lock()
 	known := s.names.n
 	s.names.mu.Unlock()
-	t.Logf("%d questions in %v: %d answers, %d names are known, %d destinations; the heap has %d MiB", questions, time.Since(began).Round(time.Millisecond), answered, known, len(s.Traffic()), held())
+	t.Logf("counts: %d questions in %v: %d answers, %d names are known, %d destinations; the heap has %d MiB", questions, time.Since(began).Round(time.Millisecond), answered, known, len(s.Traffic()), held())
 	if known > maxNames || len(s.Traffic()) > maxDestinations || answered < questions/2 {
 		t.Errorf("%d answers, %d names, %d destinations", answered, known, len(s.Traffic()))
 	}

@@ -103,7 +103,7 @@ func TestFloodHalfOpen(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	stand := s.flows.taken(inward)
-	t.Logf("%d connections begun and not completed, in %v: %d stand, at most %d did, %d answered with SYN, %d with RST; %d MiB; %s",
+	t.Logf("counts: %d connections begun and not completed, in %v: %d stand, at most %d did, %d answered with SYN, %d with RST; %d MiB; %s",
 		conns, took.Round(time.Millisecond), stand, most.Load(), taken.Load(), refused.Load(), grown, going.end())
 	if stand > maxDials || stand == 0 || int(most.Load()) > maxDials || grown > 50 {
 		t.Errorf("%d stand, at most %d, %d MiB", stand, most.Load(), grown)

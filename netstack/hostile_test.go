@@ -80,7 +80,7 @@ func TestHostile(t *testing.T) {
 	if h.site.hears("evil.test") {
 		t.Errorf("the other tenant of an address was reached: %v", h.site.heard)
 	}
-	t.Logf("%d tries of %d different ways; what is granted was heard before and after", tried, different)
+	t.Logf("counts: %d tries of %d different ways, none heard; what is granted was heard before and after", tried, different)
 }
 
 // control shows that the listeners hear what is granted, so that the test can fail.

@@ -261,5 +261,5 @@ func (m *model) runsOnce() {
 			m.t.Errorf("%s is %s", c.Name, c.State)
 		}
 	}
-	m.t.Logf("due times: %v", total)
+	m.t.Logf("counts: due times: %v", total)
 }
