@@ -81,7 +81,7 @@ func (l *line) put(pkt *stack.PacketBuffer) bool {
 }
 
 func (l *line) try(fd uintptr) bool {
-	_, err := unix.Write(int(fd), l.frame)
+	_, err := call(unix.SYS_WRITE, fd, l.frame)
 	l.sent = err == nil
 	return true // who is full is not waited for
 }

@@ -40,7 +40,7 @@ func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 		defer close(sent)
 		cancel(s.link.send(ctx, conn))
 	}()
-	err := receive(conn, s.link, s.neighbourly())
+	err := receive(reader(conn), s.link, s.neighbourly())
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
