@@ -319,15 +319,25 @@ type story struct {
 }
 
 // TestIdleStory: over fake days at random, a computer is never paused while it is in use or before its timeout
-// has passed, always soon after that, and why-awake names what uses it. HOLT_SOAK=1 makes it 120 days instead of 2.
+// has passed, always soon after that, and why-awake names what uses it. HOLT_SOAK=1 makes it 15 days for each of
+// 8 seeds instead of 2 days for one.
 func TestIdleStory(t *testing.T) {
-	days, seed := 2, *idleSeed
+	days, seeds, seed := 2, 1, *idleSeed
 	if os.Getenv("HOLT_SOAK") != "" {
-		days = 120
+		days, seeds = 15, 8
 	}
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
+	for i := range uint64(seeds) {
+		t.Run(fmt.Sprint("seed ", seed+i), func(t *testing.T) {
+			t.Parallel() // they wait for the disk
+			idleStory(t, seed+i, days)
+		})
+	}
+}
+
+func idleStory(t *testing.T, seed uint64, days int) {
 	t.Logf("%d days, -idle-seed=%d", days, seed)
 	s := &story{idleWorld: newIdleWorld(t), rng: rand.New(rand.NewPCG(seed, 1)), done: map[holt.UseKind][]func(){}, terminal: string(holt.NewTerminalID()), counts: map[string]int{}}
 	s.last, s.sure, s.woke = s.now, s.now, s.now

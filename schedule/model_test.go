@@ -29,6 +29,7 @@ func TestModel(t *testing.T) {
 	}
 	for i := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed ", first+i), func(t *testing.T) {
+			t.Parallel() // they wait for the disk
 			synctest.Test(t, func(t *testing.T) { newModel(t, first+i).live(days) })
 		})
 	}
