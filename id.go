@@ -3,7 +3,6 @@ package holt
 import (
 	"crypto/rand"
 	"encoding/base32"
-	"fmt"
 	"regexp"
 	"strings"
 )
@@ -179,10 +178,4 @@ func ParseName(s string) (string, error) {
 }
 
 // clip keeps a hostile value from filling a log or a terminal.
-func clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	return fmt.Sprintf("%s… (%d bytes)", s[:most], len(s))
-}
+func clip(s string) string { return Clip(s, 64) }

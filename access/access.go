@@ -95,7 +95,7 @@ func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.D
 			WithHint("say what it is for in 1 to %d printable characters", mostName)
 	}
 	if life < 0 {
-		return Token{}, "", holt.Errorf(holt.InvalidArgument, "a token cannot live for %v", life).WithHint("0 means that it does not expire")
+		return Token{}, "", holt.Errorf(holt.InvalidArgument, "a token cannot live for %s", holt.ShortDuration(life)).WithHint("0 means that it does not expire")
 	}
 	var key [keyBytes]byte
 	rand.Read(key[:]) // never fails, see crypto/rand

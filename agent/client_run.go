@@ -206,7 +206,7 @@ func readList[T any](r io.Reader, most int64, item func(T) error) error {
 		}
 		var batch []json.RawMessage
 		if err := json.Unmarshal(raw, &batch); err != nil {
-			return holt.Errorf(holt.Corrupt, "malformed list: %w", err)
+			return malformed("list", err)
 		}
 		if len(batch) == 0 {
 			return nil
@@ -217,7 +217,7 @@ func readList[T any](r io.Reader, most int64, item func(T) error) error {
 		for _, one := range batch {
 			var v T
 			if err := json.Unmarshal(one, &v); err != nil {
-				return holt.Errorf(holt.Corrupt, "malformed list: %w", err)
+				return malformed("list", err)
 			}
 			if err := item(v); err != nil {
 				return stopped{err}

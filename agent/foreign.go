@@ -32,6 +32,11 @@ func foreign(e *holt.Error) *holt.Error {
 	return &holt.Error{Code: code, Message: plain(e.Message, maxSentence), Hint: plain(e.Hint, maxSentence)}
 }
 
+// malformed says that what a guest sent cannot be read. A decoder's words quote what it was given.
+func malformed(what string, err error) error {
+	return holt.Errorf(holt.Corrupt, "malformed %s: %s", what, plain(holt.Clip(err.Error(), maxWord), 2*maxWord))
+}
+
 // plain returns at most n bytes of a guest's text in one line of printable
 // characters; others become U+FFFD.
 func plain(s string, n int) string {

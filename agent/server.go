@@ -292,13 +292,13 @@ func (s *Server) serveRequest(ctx context.Context, q request, stream *serverStre
 func decode[T any](raw json.RawMessage) (T, error) {
 	var args T
 	if err := json.Unmarshal(raw, &args); err != nil {
-		return args, holt.Errorf(holt.InvalidArgument, "malformed arguments: %w", err)
+		return args, holt.Errorf(holt.InvalidArgument, "malformed arguments: %s", clip(err.Error()))
 	}
 	return args, nil
 }
 
 // clip keeps a hostile value from filling a log.
-func clip(s string) string { return s[:min(len(s), 64)] }
+func clip(s string) string { return holt.Clip(s, 64) }
 
 func (s *Server) hello(ctx context.Context, _ json.RawMessage) (any, error) {
 	var up unix.Timespec

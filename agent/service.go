@@ -44,7 +44,8 @@ type serviceArgs struct {
 // waits for its systemd.
 func (s *Server) ownsServices(ctx context.Context) error {
 	if !s.opt.Machine {
-		return errNoMachine
+		return holt.Errorf(holt.Unsupported, "a computer of the local engine has no services: they need a systemd of its own").
+			WithHint("start the program with holt computer run --background; virtual machines have services: holt down, then holt up --engine qemu, and make a new computer there")
 	}
 	if init, err := filepath.EvalSymlinks(initPath); (err != nil || filepath.Base(init) != "systemd") && !systemdRuns() {
 		return holt.Errorf(holt.Unsupported, "this computer has no systemd, which services need").
@@ -61,12 +62,10 @@ func systemctl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "systemctl", args...)
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("systemctl %s: %w: %s", args[0], err, clipTo(strings.TrimSpace(complaint.String()), maxSentence))
+		return "", fmt.Errorf("systemctl %s: %w: %s", args[0], err, holt.Clip(strings.TrimSpace(complaint.String()), maxSentence))
 	}
 	return out.String(), nil
 }
-
-func clipTo(s string, n int) string { return s[:min(len(s), n)] }
 
 // listServices sends the services of this computer and how they are.
 func (s *Server) listServices(ctx context.Context, st *serverStream) error {

@@ -67,7 +67,7 @@ func readMessage(r io.Reader, v any) error {
 		return unexpected(err)
 	}
 	if err := json.Unmarshal(body.Bytes(), v); err != nil {
-		return holt.Errorf(holt.Corrupt, "malformed message: %w", err)
+		return malformed("message", err)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func readAnswer(r io.Reader, result any) error {
 		return nil
 	}
 	if err := json.Unmarshal(a.Result, result); err != nil {
-		return holt.Errorf(holt.Corrupt, "malformed result: %w", err)
+		return malformed("result", err)
 	}
 	return nil
 }
@@ -256,12 +256,12 @@ func readEvent(r io.Reader, buf []byte) (holt.RunEvent, error) {
 	case eventExit:
 		e.Kind, e.Run = holt.RunExit, new(holt.Run)
 		if err := json.Unmarshal(data, e.Run); err != nil {
-			return e, holt.Errorf(holt.Corrupt, "malformed exit event: %w", err)
+			return e, malformed("exit event", err)
 		}
 	case eventError:
 		var he holt.Error
 		if err := json.Unmarshal(data, &he); err != nil {
-			return e, holt.Errorf(holt.Corrupt, "malformed error event: %w", err)
+			return e, malformed("error event", err)
 		}
 		return e, foreign(&he)
 	default:
@@ -334,7 +334,7 @@ func readTermEvent(r io.Reader, buf []byte) (holt.TerminalEvent, error) {
 	case kind == eventExit:
 		e.Kind, e.Terminal = holt.TerminalExit, new(holt.Terminal)
 		if err := json.Unmarshal(data, e.Terminal); err != nil {
-			return e, holt.Errorf(holt.Corrupt, "malformed exit event: %w", err)
+			return e, malformed("exit event", err)
 		}
 	default:
 		return e, holt.Errorf(holt.Corrupt, "terminal event of kind %d and %d bytes", kind, len(data))

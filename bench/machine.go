@@ -36,6 +36,15 @@ func machineGroup(ctx context.Context, b *bench) ([]*section, error) {
 			return sections, nil
 		}
 	}
+	if b.wants("machine", "jail") {
+		s, err := jailSection(ctx, b, dir)
+		if err != nil {
+			return nil, err
+		}
+		if sections = append(sections, s); strings.HasSuffix(b.only, "/jail") {
+			return sections, nil
+		}
+	}
 	if b.wants("machine", "registry") {
 		s, err := registrySection(ctx, b, dir)
 		if err != nil {

@@ -151,6 +151,7 @@ func TestSweep(t *testing.T) {
 // TestBounds: what a process takes beyond its limits it does not get.
 func TestBounds(t *testing.T) {
 	all := tree(t)
+	t.Log(all)
 	for _, c := range []string{"cpu", "memory", "pids"} {
 		if !all.has(c) {
 			t.Fatalf("the tests of groups need the controller %s", c)

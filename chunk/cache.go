@@ -221,7 +221,7 @@ func (c *Cache) far(ctx context.Context, doing, name string, fn func(ctx context
 	err := fn(ctx, func() { timer.Reset(c.opt.Timeout) })
 	switch code := holt.CodeOf(err); {
 	case err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return holt.Errorf(holt.Timeout, "%s %s: the far store did not answer within %v: %w", doing, name, c.opt.Timeout, err).
+		return holt.Errorf(holt.Timeout, "%s %s: the far store did not answer within %s: %w", doing, name, holt.ShortDuration(c.opt.Timeout), err).
 			WithHint("see whether the object store can be reached")
 	case code == holt.OutOfSpace:
 		return holt.Errorf(holt.OutOfSpace, "%s %s: %w: %w", doing, name, ErrFarFull, err).

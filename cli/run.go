@@ -113,7 +113,7 @@ func commandInto(spec *holt.RunSpec, args []string, program bool) error {
 
 func (f *runFlags) into(spec *holt.RunSpec, getenv func(string) string) error {
 	if f.timeout > 0 && f.timeout < time.Millisecond {
-		return holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", f.timeout).WithHint("as 90s or 10m; leave it out for none")
+		return holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", holt.ShortDuration(f.timeout)).WithHint("as 90s or 10m; leave it out for none")
 	}
 	if f.background && f.receipt {
 		return holt.Errorf(holt.InvalidArgument, "a command in the background has no receipt yet").WithHint("when it has ended: holt run show RUN")

@@ -15,7 +15,7 @@ import (
 
 func (a *app) scheduleCommand() *cobra.Command {
 	cmd := group("schedule", "Commands that are run in computers at times of the calendar",
-		a.scheduleAdd(), a.scheduleList(), a.scheduleShow(), a.scheduleUpdate(), a.scheduleRun(), a.scheduleHistory(), a.scheduleDelete())
+		a.scheduleAdd(), a.scheduleList(), a.scheduleShow(), a.scheduleUpdate(), a.scheduleEnable(), a.scheduleDisable(), a.scheduleRun(), a.scheduleHistory(), a.scheduleDelete())
 	cmd.Aliases = []string{"schedules"}
 	cmd.Long = `A schedule is a command, a computer, and a cron expression by the clock of a time zone.
 When it is due the computer is woken, the command is run, and the computer is paused or
@@ -66,7 +66,7 @@ func (f *scheduleFlags) command(cmd *cobra.Command, args []string, n int) (spec 
 		return spec, false, nil
 	}
 	if f.timeout > 0 && f.timeout < time.Millisecond {
-		return spec, true, holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", f.timeout).WithHint("as 90s or 10m; leave it out for none")
+		return spec, true, holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", holt.ShortDuration(f.timeout)).WithHint("as 90s or 10m; leave it out for none")
 	}
 	spec.TimeoutMS = f.timeout.Milliseconds()
 	if spec.Env, err = parseEnv(f.env); err != nil {
@@ -281,12 +281,12 @@ func (a *app) scheduleUpdate() *cobra.Command {
 	var enable, disable bool
 	cmd := &cobra.Command{
 		Use:   `update SCHEDULE ["shell command" | -- PROGRAM ARGS…]`,
-		Short: "Change a schedule, disable or enable it",
+		Short: "Change a schedule",
 		Long: `Changes what is given and leaves the rest. A command takes the place of the former one with
 its --user, --cwd, --env and --timeout. What goes on goes on as it began; what is due while a
-schedule is disabled is not missed.`,
+schedule is disabled is not missed. To do only that: holt schedule disable, and enable.`,
 		Example: `  holt schedule update nightly --cron "30 4 * * *"
-  holt schedule update nightly --disable
+  holt schedule update nightly --name daily --disable
   holt schedule update einstein@nightly --env LEVEL=2 "make report"`,
 		Args: withCommand(1, false), ValidArgsFunction: a.complete(a.scheduleNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -299,7 +299,7 @@ schedule is disabled is not missed.`,
 				return err
 			}
 			if enable && disable {
-				return holt.Errorf(holt.InvalidArgument, "--enable and --disable exclude each other")
+				return holt.Errorf(holt.InvalidArgument, "--enable and --disable exclude each other").WithHint("give one of them, or neither")
 			}
 			if enable || disable {
 				change.Enabled = &enable

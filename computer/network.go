@@ -92,7 +92,7 @@ func (c *Config) hasNetworks() error {
 		return nil
 	}
 	return holt.Errorf(holt.Unsupported, "computers of the engine %s have no network of their own", c.Engine.Name()).
-		WithHint("they share the host's; the engine qemu gives each its own")
+		WithHint("they share the host's; " + machine.UseVirtual)
 }
 
 // ownNetworks tells whether computers have networks of their own.

@@ -133,7 +133,7 @@ func (s memory) mayResize(r record, spec holt.ResizeSpec) error {
 	case spec.DiskSizeMB == 0 || spec.DiskSizeMB == r.DiskSizeMB:
 		return nil
 	case !s.cfg.Engine.Capabilities().RootDisk:
-		return holt.Errorf(holt.Unsupported, "computers of the engine %s have no root disk of their own", s.cfg.Engine.Name())
+		return holt.Errorf(holt.Unsupported, "computers of the engine %s have no root disk of their own", s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
 	case spec.DiskSizeMB > mostDiskSize:
 		return holt.Errorf(holt.InvalidArgument, "a root disk cannot have %d MiB", spec.DiskSizeMB).WithHint("give at most %d MiB", mostDiskSize)
 	case spec.DiskSizeMB < r.DiskSizeMB:

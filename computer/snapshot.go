@@ -90,7 +90,7 @@ func (s memory) canKeep(ctx context.Context, r record, l *live) (record, error) 
 // noMemory is the error for an engine that cannot keep a machine's memory.
 func noMemory(e machine.Engine) error {
 	return holt.Errorf(holt.Unsupported, "the engine %s cannot keep a computer's memory", e.Name()).
-		WithHint("holt serve --engine qemu can; holt workspace checkpoint and fork work with every engine")
+		WithHint(machine.UseVirtual + "; holt workspace checkpoint and fork work with every engine")
 }
 
 // exposure says what moment to take, and for what.

@@ -240,10 +240,4 @@ func depth(p string) int {
 }
 
 // clip keeps a hostile value from filling a log or a terminal.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
+func clip(s string) string { return holt.Clip(s, 80) }

@@ -153,13 +153,31 @@ func (t *takeover) adopt(ctx context.Context) error {
 	return err
 }
 
+// itsOther is a disk right over or beneath one of a computer's that is nobody else's.
+const itsOther = `SELECT id FROM disk WHERE id = ?1 AND (parent = ?2 OR id = (SELECT parent FROM disk WHERE id = ?2))
+	AND NOT EXISTS (SELECT 1 FROM computer WHERE disk = ?1) AND NOT EXISTS (SELECT 1 FROM disk WHERE parent = ?1 AND id <> ?2)
+	AND NOT EXISTS (SELECT 1 FROM moment WHERE disk = ?1 OR next = ?1 AND computer <> ?3)`
+
 // writesTo puts on record which root disk the machine writes to. It knows that best: a daemon may
-// have written down another that could not speak to it.
+// have written down another that could not speak to it. But a guest may have taken it over, so it is believed
+// only of the one on record and of one right over or beneath that which is nobody else's.
 func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
 	name := strings.TrimSuffix(filepath.Base(vm.Disk()), filepath.Ext(vm.Disk()))
-	other, err := t.s.disks.list(ctx, `SELECT id FROM disk WHERE id = ? AND id <> ?`, name, t.r.disk)
-	if err != nil || len(other) == 0 {
-		return err
+	own := vm.Disk() != "" && sameDir(filepath.Dir(vm.Disk()), t.s.disks.dir)
+	if own && name == string(t.r.disk) || vm.Disk() == string(t.r.disk) { // or there is none
+		return nil
+	}
+	var other []holt.DiskID
+	if own {
+		var err error
+		other, err = t.s.disks.list(ctx, itsOther, name, t.r.disk, t.r.ID)
+		if err != nil {
+			return err
+		}
+	}
+	if len(other) == 0 {
+		return holt.Errorf(holt.Corrupt, "it says that it writes to %q, which is not its disk %s", clip(vm.Disk()), t.r.disk).
+			WithHint("its guest may have taken QEMU over; stop the computer")
 	}
 	t.s.log.Error("the machine writes to another root disk than was written down", "computer", t.r.ID, "disk", other[0], "instead_of", t.r.disk)
 	t.r.disk = other[0]

@@ -125,8 +125,13 @@ func TestResumingNotAdopted(t *testing.T) {
 	r = kept()
 	r.disk = m.disk
 	w.ok(w.table.save(ctx, r))
-	for _, disk := range []string{w.disks.path(m.next), w.disks.path(m.next), "/elsewhere/" + string(holt.NewDiskID()) + ".qcow2", ""} {
-		w.ok((&takeover{making{s: w.Store, r: &r}}).writesTo(ctx, usesDisk{disk: disk}))
+	foreign := holt.NewDiskID()
+	w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, foreign, "", "digest") }))
+	for _, disk := range []string{w.disks.path(m.next), w.disks.path(m.next), "/elsewhere/" + string(m.next) + ".qcow2", w.disks.path(foreign), w.disks.path(m.disk), ""} {
+		believed := disk == w.disks.path(m.next)
+		if err := (&takeover{making{s: w.Store, r: &r}}).writesTo(ctx, usesDisk{disk: disk}); believed != (err == nil) || !believed && holt.CodeOf(err) != holt.Corrupt {
+			t.Errorf("a machine that writes to %q: %v", disk, err)
+		}
 		if now := kept(); now.disk != m.next || r.disk != m.next {
 			t.Errorf("a machine that writes to %q: on record is %s, want %s", disk, now.disk, m.next)
 		}

@@ -54,7 +54,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	}
 	defer leave()
 	if !t.s.able() {
-		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.s.cfg.Engine.Name())
+		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
 	}
 	img, err := t.s.cfg.pick(ctx, ref)
 	if err != nil {

@@ -120,10 +120,10 @@ func (t table) admit(tx *db.Tx, r record) error {
 		return 0
 	}
 	for _, d := range []dimension{
-		{"max-computers", "computer", "delete one", int64(limit.MaxComputers), one(was != nil), 1, func(portion) int64 { return 1 }},
-		{"max-running", "running computer", "pause or stop one", int64(limit.MaxRunning), one(before.running), one(is.running), func(s portion) int64 { return one(s.running) }},
-		{"max-memory-mb", "MiB of memory", "pause or stop one", limit.MaxMemoryMB, before.memoryMB(), is.memoryMB(), portion.memoryMB},
-		{"max-disk-mb", "MiB of disks", "delete one", limit.MaxDiskMB, before.diskMB, is.diskMB, func(s portion) int64 { return s.diskMB }},
+		{"max-computers", "computer", "", "delete one", int64(limit.MaxComputers), one(was != nil), 1, func(portion) int64 { return 1 }},
+		{"max-running", "running computer", "", "pause or stop one", int64(limit.MaxRunning), one(before.running), one(is.running), func(s portion) int64 { return one(s.running) }},
+		{"max-memory-mb", "", "MiB of memory", "pause or stop one", limit.MaxMemoryMB, before.memoryMB(), is.memoryMB(), portion.memoryMB},
+		{"max-disk-mb", "", "MiB of disks", "delete one", limit.MaxDiskMB, before.diskMB, is.diskMB, func(s portion) int64 { return s.diskMB }},
 	} {
 		if err := d.admit(r, others); err != nil {
 			return err
@@ -137,17 +137,19 @@ func (t table) admit(tx *db.Tx, r record) error {
 
 // dimension is one thing that a tenant has a limit for.
 type dimension struct {
-	flag, what, hint string
-	limit, was, is   int64
-	of               func(portion) int64
+	flag           string
+	noun, unit     string // which of both: what is counted, or measured
+	hint           string
+	limit, was, is int64
+	of             func(portion) int64
 }
 
 // most says how much there may be.
 func (d dimension) most() string {
-	if strings.HasPrefix(d.what, "MiB") {
-		return fmt.Sprintf("%d %s", d.limit, d.what)
+	if d.unit != "" {
+		return fmt.Sprintf("%d %s", d.limit, d.unit)
 	}
-	return holt.CountOf(d.limit, d.what)
+	return holt.CountOf(d.limit, d.noun)
 }
 
 // admit refuses what takes more than before, and more than there may be.

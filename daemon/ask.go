@@ -24,7 +24,7 @@ const (
 func (w *Workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (out holt.QueryResult, err error) {
 	limits := workspace.Limits{Rows: q.MaxRows, Time: time.Duration(q.TimeoutMS) * time.Millisecond}
 	if q.TimeoutMS > longestQuery.Milliseconds() {
-		return out, holt.Errorf(holt.InvalidArgument, "a query may take %v at most", longestQuery).WithHint("ask for less at a time")
+		return out, holt.Errorf(holt.InvalidArgument, "a query may take %s at most", holt.ShortDuration(longestQuery)).WithHint("ask for less at a time")
 	}
 	all, several, err := w.queried(ctx, ref, q)
 	if err != nil {

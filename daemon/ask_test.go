@@ -93,7 +93,7 @@ func TestQueryOfWhatIsNot(t *testing.T) {
 		{"a@nothing", holt.QuerySpec{SQL: sql, Also: []string{"a"}}, holt.NotFound, "a@nothing: there is no checkpoint"},
 		{"a@live", holt.QuerySpec{SQL: sql, At: "x", Also: []string{"a@x"}}, holt.InvalidArgument, "named twice"},
 		{"a", holt.QuerySpec{SQL: sql, Also: many}, holt.InvalidArgument, "101 workspaces"},
-		{"a", holt.QuerySpec{SQL: sql, TimeoutMS: 300_001}, holt.InvalidArgument, "5m0s"},
+		{"a", holt.QuerySpec{SQL: sql, TimeoutMS: 300_001}, holt.InvalidArgument, "5m at most"},
 		{"a", holt.QuerySpec{SQL: "SELECT nothing FROM files", Also: []string{"a@live"}}, holt.InvalidArgument, "nothing"},
 	} {
 		_, err := w.Query(ctx, one.ref, one.spec)

@@ -65,7 +65,7 @@ type Daemon struct {
 	cfg        Config
 	log        *slog.Logger
 	started    time.Time
-	lock       *os.File
+	lock       *dirLock
 	db         *db.DB
 	keys       *computer.Keys
 	archive    *Archive
@@ -136,7 +136,8 @@ func (d *Daemon) openImages(context.Context) (err error) {
 }
 
 func (d *Daemon) openEngine(ctx context.Context) (err error) {
-	if d.engine, err = openEngine(ctx, d.cfg, d.openGroups()); err == nil && d.cfg.Wrap != nil {
+	books := computer.Books{DB: d.db, Disks: filepath.Join(d.cfg.DataDir, "disks"), Images: d.images}
+	if d.engine, err = openEngine(ctx, d.cfg, d.openGroups(), books); err == nil && d.cfg.Wrap != nil {
 		d.engine = d.cfg.Wrap(d.engine)
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"holt"
 	"holt/cgroup"
+	"holt/computer"
 	"holt/machine"
 	"holt/machine/local"
 	"holt/qemu"
@@ -22,10 +23,10 @@ const (
 )
 
 // openEngine returns what runs machines here.
-func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree) (machine.Engine, error) {
+func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree, books computer.Books) (machine.Engine, error) {
 	switch cfg.Engine {
 	case "", EngineAuto, EngineQEMU:
-		return qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Groups: groups, Log: cfg.Log})
+		return qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Groups: groups, Apart: apart(cfg), Books: books.Beneath, Log: cfg.Log})
 	case EngineLocal:
 		guest, err := placeGuest(filepath.Join(cfg.DataDir, "bin"), cfg.GuestBinary)
 		if err != nil {
@@ -37,6 +38,9 @@ func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree) (machine.E
 			WithHint("the engines are: auto, qemu, local")
 	}
 }
+
+// apart are the directories that the files of machines are in.
+func apart(cfg Config) []string { return []string{cfg.DataDir, cfg.ImageDir} }
 
 // placeGuest puts the guest agent where the local engine can run it. Machines
 // that run an older one keep that.

@@ -232,15 +232,22 @@ func (i *ill) asking(over context.Context, all *sync.WaitGroup) {
 }
 
 // count notes one call and how it ended.
-func (i *ill) count(name string, began time.Time, err error) {
+func (i *ill) count(name string, began time.Time, err error) { i.counted(name, began, illPatient, err) }
+
+// counted is that of a call with a patience of its own.
+func (i *ill) counted(name string, began time.Time, patience time.Duration, err error) {
 	took := time.Since(began)
-	if took > (illPatient+illLate)*slower {
+	if took > (patience+illLate)*slower {
 		i.t.Errorf("%s took %v: %v", name, took, err)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.asked[name]++
-	i.slow.call = max(i.slow.call, took)
+	if patience == illPatient {
+		i.slow.call = max(i.slow.call, took)
+	} else {
+		i.slow.moment = max(i.slow.moment, took)
+	}
 	if !errors.Is(err, errEnough) {
 		i.said[holt.CodeOf(err)]++
 	}
@@ -271,7 +278,7 @@ func (i *ill) floods(over context.Context, all *sync.WaitGroup) {
 	}
 	for range 2 {
 		all.Go(func() {
-			for over.Err() == nil {
+			for n := 0; n < 20 && over.Err() == nil; n++ { // more would wait for each other in a slow guest, and all else for them
 				began := time.Now()
 				bounded, cancel := context.WithTimeout(ctx, illPatient)
 				_, err := i.Runs.Start(bounded, "mallory", holt.RunSpec{Command: "head -c 100000 /dev/zero"}, "")

@@ -297,9 +297,29 @@ func TestHostileChannels(t *testing.T) {
 			}
 		}
 	}()
-	liar := startPeer(t, hostileFile(t, program, "lies", seed, "/nowhere", "nothing"))
-	tellLies(t, liar, 3*times)
-	liar.stop()
+	t.Run("lies", func(t *testing.T) {
+		liar := startPeer(t, hostileFile(t, program, "lies", seed, "/nowhere", "nothing"))
+		tellLies(t, liar, 3*times)
+		liar.stop()
+	})
+	t.Run("sessions", func(t *testing.T) { brokenSessions(t, program, seed, 150*times) })
+	close(over)
+	if most := <-peak; most > resident+illMemory*slower {
+		t.Errorf("%d MiB of memory, before it %d", most>>20, resident>>20)
+	} else {
+		t.Logf("counts: seed %d: memory at most %d MiB, before it %d", seed, most>>20, resident>>20)
+	}
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			b := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, before it %d\n%s", runtime.NumGoroutine(), before, b[:runtime.Stack(b, true)])
+		}
+	}
+}
+
+// brokenSessions has four programs break so many sessions each, beside each other.
+func brokenSessions(t *testing.T, program []byte, seed uint64, sessions int) {
+	t.Helper()
 	var work sync.WaitGroup
 	var mu sync.Mutex
 	all := map[string]int{}
@@ -307,7 +327,7 @@ func TestHostileChannels(t *testing.T) {
 		p := startPeer(t, hostileFile(t, program, "brief", seed+uint64(n), "/nowhere", "nothing"))
 		work.Go(func() {
 			defer p.stop()
-			tried := breakSessions(t, p, 150*times, rand.New(rand.NewPCG(seed, uint64(n))))
+			tried := breakSessions(t, p, sessions, rand.New(rand.NewPCG(seed, uint64(n))))
 			mu.Lock()
 			defer mu.Unlock()
 			for kind, n := range tried {
@@ -320,18 +340,6 @@ func TestHostileChannels(t *testing.T) {
 		"requests", "noise for files", "requests, replies unread", "hellos", "half a request", "4 GiB in a request", "broken requests", "silence for files"} {
 		if all["sessions: "+kind] == 0 {
 			t.Errorf("no session of %s", kind)
-		}
-	}
-	close(over)
-	if most := <-peak; most > resident+illMemory*slower {
-		t.Errorf("%d MiB of memory, before it %d", most>>20, resident>>20)
-	} else {
-		t.Logf("counts: seed %d: memory at most %d MiB, before it %d", seed, most>>20, resident>>20)
-	}
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			b := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines, before it %d\n%s", runtime.NumGoroutine(), before, b[:runtime.Stack(b, true)])
 		}
 	}
 }

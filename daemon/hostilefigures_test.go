@@ -3,21 +3,21 @@ package daemon_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
-)
 
-// illSlack is how many goroutines and open files more there may be at any time: calls, connections of the
-// database that are kept.
-const illSlack = 12
+	"holt/db"
+)
 
 // logged counts the lines that daemons of this process's tests have logged.
 var logged atomic.Int64
@@ -25,10 +25,41 @@ var logged atomic.Int64
 // figures are what a daemon has at some time.
 type figures struct {
 	Goroutines int
-	Heap       int64  // bytes in use, after a collection
-	Stacks     string // of the goroutines
-	Resident   int64  // bytes of memory
-	FDs        int    // open files
+	Heap       int64          // bytes in use, after a collection
+	Stacks     map[string]int // of the goroutines
+	Resident   int64          // bytes of memory
+	FDs        int            // open files
+	Open       map[string]int // what they are, but for those of databases
+	Most       int            // times that one file of a database is open
+}
+
+// illReaders is how often a file of a database may be open. It keeps the connections that were needed at the same
+// time once, up to this many, so theirs are the only files of which there may be more afterwards.
+const illReaders = db.Readers + 4 // who writes, two spares and the file itself
+
+// more lists what there is more of than before.
+func more(now, before map[string]int) (all []string) {
+	for _, what := range slices.Sorted(maps.Keys(now)) {
+		if n := now[what] - before[what]; n > 0 {
+			all = append(all, fmt.Sprintf("%d more: %s", n, what))
+		}
+	}
+	return all
+}
+
+// stacks are where goroutines are, and how many in each place.
+func stacks() map[string]int {
+	var text strings.Builder
+	pprof.Lookup("goroutine").WriteTo(&text, 1)
+	all := map[string]int{}
+	for one := range strings.SplitSeq(text.String(), "\n\n") {
+		head, where, _ := strings.Cut(one, "\n")
+		if count, _, ok := strings.Cut(head, " @ "); ok {
+			n, _ := strconv.Atoi(count)
+			all[where] += n
+		}
+	}
+	return all
 }
 
 const figuresFile = "figures.json"
@@ -39,12 +70,10 @@ func tellFigures(dir string) {
 	signal.Notify(asked, syscall.SIGUSR1)
 	go func() {
 		for range asked {
-			var stacks strings.Builder
-			pprof.Lookup("goroutine").WriteTo(&stacks, 1)
 			runtime.GC()
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
-			b, err := json.Marshal(figures{Goroutines: runtime.NumGoroutine(), Heap: int64(m.HeapAlloc), Stacks: stacks.String()})
+			b, err := json.Marshal(figures{Goroutines: runtime.NumGoroutine(), Heap: int64(m.HeapAlloc), Stacks: stacks()})
 			if err == nil {
 				err = os.WriteFile(filepath.Join(dir, figuresFile+".new"), b, 0o600)
 			}
@@ -83,7 +112,29 @@ func (i *ill) figures() figures {
 	}
 	now := i.sizes()
 	f.Resident, f.FDs = now.Resident, now.FDs
+	f.Open, f.Most = openOf(i.cmd.Process.Pid)
 	return f
+}
+
+// openOf says what files a process has open, paths or kinds, and how often one of a database at most.
+func openOf(pid int) (all map[string]int, most int) {
+	dir, bases := "/proc/"+strconv.Itoa(pid)+"/fd/", map[string]int{}
+	all = map[string]int{}
+	list, _ := os.ReadDir(dir)
+	for _, one := range list {
+		target, err := os.Readlink(dir + one.Name())
+		if err != nil {
+			continue
+		}
+		kind, _, _ := strings.Cut(target, ":[")
+		if strings.HasSuffix(strings.TrimRight(kind, "-walshm"), ".db") {
+			bases[kind]++
+			most = max(most, bases[kind])
+		} else {
+			all[kind]++
+		}
+	}
+	return all, most
 }
 
 // sizes is what the kernel says of the daemon.

@@ -14,9 +14,18 @@ import (
 	"holt/computer"
 )
 
+// dirLock is the lock of a data directory.
+type dirLock struct{ *os.File }
+
+// Close lets go of it. A program that is being started has a copy of each file until it has
+// exec'd, and the lock of a file that is only closed stays with that.
+func (l *dirLock) Close() error {
+	return errors.Join(unix.Flock(int(l.Fd()), unix.LOCK_UN), l.File.Close())
+}
+
 // lockDir makes sure that one daemon serves a data directory. The lock is
 // held until the file is closed, or the process ends.
-func lockDir(dir string) (*os.File, error) {
+func lockDir(dir string) (*dirLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, described(fmt.Errorf("make data directory: %w", err))
 	}
@@ -36,7 +45,7 @@ func lockDir(dir string) (*os.File, error) {
 		if f.Truncate(0) == nil {
 			fmt.Fprintf(f, "%d\n", os.Getpid())
 		}
-		return f, nil
+		return &dirLock{f}, nil
 	}
 	f.Close()
 	return nil, fmt.Errorf("lock data directory: %w", err)

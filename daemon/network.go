@@ -22,7 +22,7 @@ func (d *Daemon) networks() *network.Networks {
 		return nil
 	}
 	d.reach = openReach(d.log, image.PackageHosts)
-	return network.New(network.Options{Command: d.cfg.Network, Reach: d.reach.get, Groups: d.groups, Log: d.log, Own: d.ownOf})
+	return network.New(network.Options{Command: d.cfg.Network, Reach: d.reach.get, Groups: d.groups, Apart: d.engine.Capabilities().OwnUser, Log: d.log, Own: d.ownOf})
 }
 
 // Own says who answers computers that speak of themselves at http://holt.internal/; until then nobody does.

@@ -61,13 +61,7 @@ func (t workspaceTable) find(ctx context.Context, ref string) (row, error) {
 	return list[0], nil
 }
 
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
+func clip(s string) string { return holt.Clip(s, 80) }
 
 // write makes a durable change: a row must not be older than its directory.
 func (t workspaceTable) write(ctx context.Context, sql string, args ...any) error {

@@ -162,7 +162,7 @@ func (a *asked) explain(sql string, err error, limits Limits) error {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(a.ctx.Err(), context.DeadlineExceeded):
-		return holt.Errorf(holt.Timeout, "the query took longer than %v", limits.Time).
+		return holt.Errorf(holt.Timeout, "the query took longer than %s", holt.ShortDuration(limits.Time)).
 			WithHint("ask for less, or allow more time")
 	case a.ctx.Err() != nil:
 		return holt.Errorf(holt.Timeout, "the query was given up: %w", a.ctx.Err())

@@ -44,6 +44,8 @@ type Options struct {
 	Strays func(root string) ([]Stray, error)
 	// Bounds says what bounds computers, or an error that says why nothing does; nil: [cgroup.Look].
 	Bounds func() (string, error)
+	// Jail tries a program in a jail that is shown these directories, and says why there can be none; nil: [jail.Check].
+	Jail func(program string, dirs ...string) error
 	// Mounts are the directories where the next daemon of DataDir mounts
 	// workspaces again by itself, so that dead mounts there need nobody.
 	Mounts []string
@@ -89,6 +91,7 @@ func (h host) examine(ctx context.Context, opt Options) []holt.Finding {
 		{"image tools", opt.Timeout, h.imageTools},
 		{"fuse", opt.Timeout, h.fuse},
 		{"user", opt.Timeout, h.user},
+		{"jail", opt.Timeout, h.jail},
 		{"memory", opt.Timeout, h.memory},
 		{"limits", opt.Timeout, h.limits},
 		{"disk", opt.Timeout, h.disk},
@@ -121,7 +124,7 @@ func runChecks(ctx context.Context, opt Options, checks []check) []holt.Finding 
 		select {
 		case findings[i] = <-answers[i]:
 		case <-late.C:
-			findings[i] = warn(fmt.Sprintf("it did not answer within %v", c.timeout), "look for processes that hang: ps -eo pid,stat,comm | grep ' D'")
+			findings[i] = warn(fmt.Sprintf("it did not answer within %s", holt.ShortDuration(c.timeout)), "look for processes that hang: ps -eo pid,stat,comm | grep ' D'")
 		case <-ctx.Done():
 			findings[i] = lastWord(ctx, answers[i])
 		}

@@ -29,7 +29,7 @@ func (s *Store) lock(ctx context.Context, name string, waiting func()) (release 
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
 		if locked {
-			return func() { f.Close() }, nil
+			return func() { unlock(f) }, nil
 		}
 		if first {
 			waiting()
@@ -44,7 +44,7 @@ func (s *Store) lock(ctx context.Context, name string, waiting func()) (release 
 }
 
 // tryLock locks f unless someone else has it open and locked. The lock ends
-// when the last descriptor of f is closed, also by the death of its processes.
+// with [unlock], or when the last descriptor of f is closed, also by the death of its processes.
 func tryLock(f *os.File) (bool, error) {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -57,4 +57,11 @@ func tryLock(f *os.File) (bool, error) {
 			return false, err
 		}
 	}
+}
+
+// unlock lets go of a lock. A program that is being started has a copy of each file until it has
+// exec'd, and the lock of a file that is only closed stays with that.
+func unlock(f *os.File) {
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // fails if it was not locked
+	f.Close()
 }

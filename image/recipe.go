@@ -228,9 +228,4 @@ func cleanPath(p string) bool {
 }
 
 // clip keeps a hostile value from filling a log or a terminal.
-func clip(s string) string {
-	if len(s) <= 64 {
-		return s
-	}
-	return s[:64] + "…"
-}
+func clip(s string) string { return holt.Clip(s, 64) }

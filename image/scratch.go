@@ -60,7 +60,7 @@ func (s *Store) newScratch(foreign bool) (*scratch, error) {
 				return nil, fmt.Errorf("make build directory: %w", errors.Join(err, t.remove()))
 			}
 		}
-		lock.Close()
+		unlock(lock)
 		os.Remove(lock.Name())
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("lock build directory: %w", err)
@@ -103,7 +103,7 @@ func (t *scratch) remove() error {
 	if err == nil {
 		err = os.Remove(t.lock.Name())
 	}
-	t.lock.Close()
+	unlock(t.lock)
 	return err
 }
 

@@ -64,6 +64,28 @@ func (s *Store) snapshotThat(digest, key string, look func(record string) error)
 	return ""
 }
 
+// Disks are what disks may be laid over: the disks of a root's snapshots, and the root itself. Of "": all roots.
+func (s *Store) Disks(digest string) (snapshotDisks, roots []string) {
+	if digest == "" {
+		records, err := s.records()
+		if err != nil {
+			s.log.Warn("look for images", "error", err)
+		}
+		for _, rec := range records {
+			roots = append(roots, filepath.Join(s.rootDir(rec.Digest), rootDisk))
+		}
+		return nil, roots
+	}
+	entries, err := os.ReadDir(filepath.Join(s.rootDir(digest), snapshots))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("look for snapshots", "error", err)
+	}
+	for _, e := range entries {
+		snapshotDisks = append(snapshotDisks, filepath.Join(s.rootDir(digest), snapshots, e.Name(), SnapshotDisk))
+	}
+	return snapshotDisks, []string{filepath.Join(s.rootDir(digest), rootDisk)}
+}
+
 // MakeSnapshot returns the snapshot with a key of a root and has it made, if there is
 // none: make leaves it in dir/snapshot, and nothing of value elsewhere in dir. Whoever
 // wants the same meanwhile, also in another process, waits for that. A key is a file name.

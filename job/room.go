@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -27,20 +26,13 @@ func (s *Store) room(ctx context.Context, memoryMB int) (why string, err error) 
 	case len(begun) == 0:
 		return "", nil
 	case len(begun) >= s.cfg.Most:
-		return jobsRun(len(begun)), nil
+		return holt.CountOf(len(begun), "job") + " at work already", nil
 	}
 	err = s.cfg.Computers.Room(ctx, memoryMB, begun)
 	if holt.CodeOf(err) == holt.TooMany {
 		return err.Error(), nil
 	}
 	return "", err
-}
-
-func jobsRun(n int) string {
-	if n == 1 {
-		return "1 job runs already"
-	}
-	return fmt.Sprintf("%d jobs run already", n)
 }
 
 // dispatch begins jobs in the order in which they came, as there is room.

@@ -257,7 +257,7 @@ func (s *Store) Outputs(ctx context.Context, id holt.JobID, out io.Writer) error
 	case !r.State.Ended():
 		return holt.Errorf(holt.Conflict, "the job %s has not ended", id).WithHint("holt job follow %s waits for that", id)
 	case r.Outputs == nil || !r.Outputs.Kept:
-		return holt.Errorf(holt.Conflict, "the job %s has no outputs", id).WithHint("they are kept for %s, or until they were fetched", holt.JobKept)
+		return holt.Errorf(holt.Conflict, "the job %s has no outputs", id).WithHint("they are kept for %s, or until they were fetched", holt.ShortDuration(holt.JobKept))
 	}
 	dir, err := outputsIn(r.Spec.Collect)
 	if err != nil {

@@ -119,7 +119,7 @@ func (t table) insert(ctx context.Context, r record, claim *computer.Claim) erro
 }
 
 func noInputs(id holt.JobInputsID) error {
-	return holt.Errorf(holt.NotFound, "there are no job inputs %s", id).WithHint("send them again: they are kept for %s after the last job that began with them", holt.JobInputsKept)
+	return holt.Errorf(holt.NotFound, "there are no job inputs %s", id).WithHint("send them again: they are kept for %s after the last job that began with them", holt.ShortDuration(holt.JobInputsKept))
 }
 
 func touch(tx *db.Tx, in holt.JobInputsID) error {

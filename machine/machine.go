@@ -79,6 +79,9 @@ const (
 	AccelNone Acceleration = "none" // no virtual machine: host processes
 )
 
+// UseVirtual is the hint where an engine cannot do what virtual machines can.
+const UseVirtual = "virtual machines can: holt down, then holt up --engine qemu; a computer stays with its engine, so make a new one there"
+
 // Capabilities says what an engine's machines can do, so that the packages
 // above need not know which engine it is.
 type Capabilities struct {
@@ -90,6 +93,7 @@ type Capabilities struct {
 	// OwnKernel: Spec.Kernel, Spec.Initrd and Spec.Args are used. Without it the
 	// guest agent runs on the host's kernel and no init system runs.
 	OwnKernel bool
+	OwnUser   bool // machines' processes are users of their own that see nothing but their files
 	// RootDisk: Spec.Disk is a disk of its own with the size asked for.
 	RootDisk bool
 	// OwnNetwork: Spec.Network is obeyed. Without it the guest shares the host's network.

@@ -63,7 +63,12 @@ func (p Process) Open() (*Handle, error) {
 	// The pidfd names one process for ever. If the identity holds now and that
 	// process still lives afterwards, they are the same.
 	now, err := Identify(p.PID)
-	if err != nil || now != p || unix.PidfdSendSignal(fd, 0, nil, 0) != nil {
+	if err == nil {
+		if err = unix.PidfdSendSignal(fd, 0, nil, 0); errors.Is(err, unix.EPERM) { // it lives, and is another user's
+			err = nil
+		}
+	}
+	if err != nil || now != p {
 		unix.Close(fd)
 		return nil, ErrGone
 	}

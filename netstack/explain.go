@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"holt"
 )
 
 // notPermitted is the reason of a status: of an answer to CONNECT most clients show nothing else.
@@ -28,4 +30,4 @@ func explainTunnel(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // said is an error in the body of an answer.
-func said(err error) string { return fmt.Sprintf("holt: %s\n", shorten(err.Error(), 600)) }
+func said(err error) string { return fmt.Sprintf("holt: %s\n", holt.Clip(err.Error(), 600)) }

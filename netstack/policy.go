@@ -114,14 +114,7 @@ func (p *Policy) add(entry string) error {
 }
 
 // clip shortens what somebody else wrote, for a message.
-func clip(s string) string { return shorten(s, 100) }
-
-func shorten(s string, most int) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
+func clip(s string) string { return holt.Clip(s, 100) }
 
 // canonical is a domain name in lower case without the last dot, if it is one (RFC 1123; an underscore
 // is what service names begin with, RFC 2782).

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/machine"
 	"holt/netstack"
 )
 
@@ -203,7 +204,7 @@ func TestAllowedOutlives(t *testing.T) {
 	if err := l.End(); err != nil {
 		t.Error(err)
 	}
-	b, err := os.ReadFile(filepath.Join(f.dir, namesFile))
+	b, err := os.ReadFile(filepath.Join(f.dir, keptDir, namesFile))
 	var left names
 	if err != nil || json.Unmarshal(b, &left) != nil || len(left.Known) != 1 || time.Since(left.Rested) > time.Minute {
 		t.Errorf("what is left: %s %v", b, err)
@@ -211,7 +212,7 @@ func TestAllowedOutlives(t *testing.T) {
 	if err := second.Write(ctx, f.dir, allow("registry.example")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(f.dir, namesFile), b[:len(b)/2], 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(f.dir, keptDir, namesFile), b[:len(b)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f.boot()
@@ -229,7 +230,7 @@ func TestAllowedOutlives(t *testing.T) {
 // knows writes down what the process finds.
 func (f *fake) knows(n names) {
 	f.t.Helper()
-	if err := replace(f.dir, namesFile, n); err != nil {
+	if err := keep(dirOf(f.t, f.dir), namesFile, n); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -262,4 +263,14 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("%d names: %v", len(all), err)
 		}
 	})
+}
+
+func dirOf(t *testing.T, path string) *machine.Dir {
+	t.Helper()
+	d, err := machine.OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
 }

@@ -11,8 +11,8 @@
 //	own.sock              of the daemon: HTTP, what the computer asks at http://holt.internal/; 0600
 //	network.json          the policy; replaced at once, so that a process that starts has it before the first frame
 //	network-secrets.json  what its proxy adds to requests, and its CA; 0600, not there without any
-//	network-names.json    which names addresses were given for, so that they count after a pause or a kill too
-//	network-traffic.json  what went where up to now, over all processes and machines of the directory
+//	network/network-names.json    which names addresses were given for, so that they count after a pause or a kill too
+//	network/network-traffic.json  what went where up to now, over all processes and machines of the directory
 //	network.log           what the process says; bounded
 //
 // The process ends when the machine's does, however that did. If it is killed instead the daemon, or

@@ -34,7 +34,7 @@ func (n names) at(now time.Time) []netstack.Known {
 // recall has the names count that a process before this one knew. Of what cannot be read none do.
 func (p *process) recall() {
 	var n names
-	if err := readJSON(p.dir, namesFile, &n); err != nil {
+	if err := readKept(p.dir, namesFile, &n); err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			p.log.Warn("names of before", "err", err)
 		}
@@ -56,7 +56,7 @@ func (n *Networks) Inherit(from, to string) error {
 	}
 	defer source.Close()
 	var known names
-	err = readJSON(source, namesFile, &known)
+	err = readKept(source, namesFile, &known)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (p *process) keepNames(ended bool) error {
 	if ended {
 		n.Rested = time.Now()
 	}
-	if err := replace(p.dir.Path, namesFile, n); err != nil {
+	if err := keep(p.dir, namesFile, n); err != nil {
 		return err
 	}
 	p.kept = added

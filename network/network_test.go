@@ -217,6 +217,7 @@ func within(t *testing.T, what string, happened func() bool) {
 
 func networks(t *testing.T) *Networks {
 	return New(Options{
+		Apart:   os.Geteuid() == 0,
 		Command: []string{"/proc/self/exe", serving}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Reach: func(context.Context) []netip.AddrPort {
 			return []netip.AddrPort{netip.MustParseAddrPort("10.1.2.3:80")}
@@ -356,7 +357,7 @@ func TestTotals(t *testing.T) {
 	if total := holt.SumTraffic(all); len(all) != mostDestinations || total.Sent != holt.SumTraffic(many).Sent+11 || all[0].Destination != "" {
 		t.Errorf("%d destinations, %d bytes, first %q", len(all), total.Sent, all[0].Destination)
 	}
-	if err := os.WriteFile(dir.File(trafficFile), []byte("[{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir.File(keptDir), trafficFile), []byte("[{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if anew := readTotals(dir); len(anew.before) != 0 {

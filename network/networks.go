@@ -36,7 +36,9 @@ type Options struct {
 	Own func(dir string) http.Handler
 	// Groups are those of the machines, which their networks join. Nil: there are none.
 	Groups *cgroup.Tree
-	Log    *slog.Logger
+	// Apart: each process is a user of its own in a jail, see [jail.Check].
+	Apart bool
+	Log   *slog.Logger
 }
 
 // Networks are the networks of a daemon's machines.
@@ -169,6 +171,9 @@ func (n *Networks) hold(ctx context.Context, d *machine.Dir) (h *machine.Handle,
 	return nil, false, errors.Join(holt.Errorf(holt.Unavailable, "another network is still in %s", d.Path), n.End(d.Path))
 }
 
+// trusted are the variables that say whom the host trusts: its proxy does.
+var trusted = []string{"SSL_CERT_FILE", "SSL_CERT_DIR"}
+
 // start starts the process.
 func (n *Networks) start(d *machine.Dir, lock *os.File) (*machine.Handle, error) {
 	if err := d.Remove(controlSocket); err != nil {
@@ -191,13 +196,13 @@ func (n *Networks) start(d *machine.Dir, lock *os.File) (*machine.Handle, error)
 	cmd.Dir, cmd.ExtraFiles, cmd.Stderr, cmd.Stdout = "/", []*os.File{lock, control}, log, log
 	// What it does not need it does not get: a guest speaks to it.
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "GOGC=100", "GOMAXPROCS=1", "GOTRACEBACK=single"}
-	for _, name := range []string{"SSL_CERT_FILE", "SSL_CERT_DIR"} { // whom the host trusts, its proxy does
+	for _, name := range trusted {
 		if where := os.Getenv(name); where != "" {
 			cmd.Env = append(cmd.Env, name+"="+where)
 		}
 	}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the network's
-	if err := cmd.Start(); err != nil {
+	if err := n.run(d, cmd); err != nil {
 		return nil, fmt.Errorf("start network: %w", err)
 	}
 	p, err := machine.Identify(cmd.Process.Pid) // a child that nobody has waited for

@@ -2,10 +2,13 @@ package network
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
+
+	"golang.org/x/sys/unix"
 
 	"holt"
 	"holt/machine"
@@ -42,11 +45,15 @@ func readSettings(dir *machine.Dir) (s settings, err error) {
 
 // readJSON reads a file of a machine's directory.
 func readJSON(dir *machine.Dir, name string, into any) error {
-	f, err := os.Open(dir.File(name))
+	// What the process of a network has written may be anything, if a guest has taken it over.
+	f, err := os.OpenFile(dir.File(name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(fmt.Errorf("read %s: it is no file", name), err)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, mostFile))
 	if err == nil {
 		err = json.Unmarshal(b, into)

@@ -35,7 +35,7 @@ func readTotals(dir *machine.Dir) totals {
 
 // readTraffic returns what was written down last; none is none.
 func readTraffic(dir *machine.Dir) (all []holt.Traffic, err error) {
-	if err := readJSON(dir, trafficFile, &all); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := readKept(dir, trafficFile, &all); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return all, nil
@@ -49,7 +49,7 @@ func (t totals) write(dir *machine.Dir, now []holt.Traffic) error {
 	if reflect.DeepEqual(all, *t.last) {
 		return nil
 	}
-	if err := replace(dir.Path, trafficFile, all); err != nil {
+	if err := keep(dir, trafficFile, all); err != nil {
 		return err
 	}
 	*t.last = all

@@ -185,6 +185,12 @@ func (w *world) restoreCrash(t *testing.T) {
 	}
 	g := newGuest(w.engine, dir, spec, hw)
 	t.Cleanup(g.undo)
+	if spec.Initrd, err = g.holdInitrd(); err == nil {
+		g.beneath, err = w.engine.beneath(t.Context(), own)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, err = g.launch(lock, hw.arguments(spec))
 	lock.Close()
 	if err != nil {

@@ -2,12 +2,9 @@ package qemu
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,71 +65,29 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 	return holt.Errorf(holt.Internal, "create disk %s: %w: %s", path, err, clip(strings.TrimSpace(string(out))))
 }
 
-// virtualSize is how large a disk the image shows, bytes. A qcow2's header says it
-// (docs/interop/qcow2.txt of QEMU): forks do not wait for another process.
+// virtualSize is how large a disk the image shows, bytes. A qcow2's header says it: forks do not wait for another process.
 func virtualSize(path, format string) (int64, error) {
-	f, err := os.Open(path)
+	if format != "raw" {
+		d, err := describe(path)
+		return d.VirtualSize, err
+	}
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, holt.Errorf(holt.NotFound, "base image %s does not exist", path)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("look at base image: %w", err)
 	}
-	defer f.Close()
-	if format == "raw" {
-		info, err := f.Stat()
-		if err != nil {
-			return 0, fmt.Errorf("look at base image: %w", err)
-		}
-		return info.Size(), nil
-	}
-	var header struct {
-		Magic, Version uint32
-		BackingAt      uint64
-		Backing        uint32
-		ClusterBits    uint32
-		Size           uint64 // bytes
-	}
-	err = binary.Read(f, binary.BigEndian, &header)
-	if err == nil && (header.Magic != qcow2Magic || header.Size > math.MaxInt64) {
-		err = errors.New("it is no qcow2")
-	}
-	if err != nil {
-		return 0, holt.Errorf(holt.Corrupt, "look at disk %s: %w", path, err)
-	}
-	return int64(header.Size), nil
+	return info.Size(), nil
 }
-
-const qcow2Magic = 0x514649fb // "QFI\xfb"
 
 // DiskBase implements [machine.Engine].
 func (e *Engine) DiskBase(ctx context.Context, path string) (machine.Base, error) {
-	d, err := e.describe(ctx, path)
-	return machine.Base{Path: d.Base, Format: d.BaseFormat}, err
-}
-
-// description is what qemu-img says of a qcow2 disk.
-type description struct {
-	VirtualSize int64  `json:"virtual-size"` // bytes
-	Base        string `json:"backing-filename"`
-	BaseFormat  string `json:"backing-filename-format"`
-	Bytes       int64  `json:"actual-size"` // of the host's disk
-}
-
-func (e *Engine) describe(ctx context.Context, path string) (description, error) {
-	return e.info(ctx, path, "-U") // a frozen overlay may be in use by other machines, read-only
-}
-
-func (e *Engine) info(ctx context.Context, path string, flags ...string) (d description, err error) {
-	args := append([]string{"info", "--output=json", "-f", "qcow2"}, flags...)
-	out, err := exec.CommandContext(ctx, e.img, append(args, "--", path)...).Output()
-	if err != nil {
-		return d, holt.Errorf(holt.Corrupt, "look at disk %s: %w", path, err)
+	all, err := e.beneath(ctx, path)
+	if err != nil || len(all) == 0 {
+		return machine.Base{}, err
 	}
-	if err := json.Unmarshal(out, &d); err != nil {
-		return d, fmt.Errorf("decode description of %s: %w", path, err)
-	}
-	return d, nil
+	return all[0], nil
 }
 
 // room fails with OutOfSpace if the host's disk is full.
@@ -158,10 +113,4 @@ func tooFull(dir string, freeMB, needMB int64) error {
 }
 
 // clip keeps foreign text from filling a log.
-func clip(s string) string {
-	const most = 500
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
-}
+func clip(s string) string { return holt.Clip(s, 500) }

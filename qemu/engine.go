@@ -18,7 +18,13 @@ type Options struct {
 	CacheDir  string               // where the verdict of [Probe] is kept; default: it is not kept
 	Accel     machine.Acceleration // default: what [Probe] finds
 	Groups    *cgroup.Tree         // bound what machines take of the host; nil: nothing does
-	Log       *slog.Logger         // nil: slog.Default
+	// Apart are the directories that all files of machines are in, and exist. QEMU is then a user of its own in a
+	// jail, where the host has any (see [jail.Check]); none: it is this process's user.
+	Apart []string
+	// Books say which disks one may lie over, each over the next, from what was written down when it was made: more than
+	// it does are no harm. What a disk says itself its guest may have written. nil: what disks say is believed.
+	Books func(ctx context.Context, disk string) ([]string, error)
+	Log   *slog.Logger // nil: slog.Default
 }
 
 // Engine runs machines as QEMU processes that outlive the daemon. It is a [machine.Engine].
@@ -26,6 +32,8 @@ type Engine struct {
 	verdict Verdict
 	img     string // qemu-img
 	groups  *cgroup.Tree
+	apart   bool                                                     // machines are in jails
+	books   func(ctx context.Context, disk string) ([]string, error) // see [Options]
 	log     *slog.Logger
 	wait    time.Duration // see monitorWait
 	claims  machine.Claims
@@ -62,7 +70,9 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Engine{verdict: v, img: img, groups: opt.Groups, log: log, wait: monitorWait, startWait: startWait}, nil
+	e := &Engine{verdict: v, img: img, groups: opt.Groups, books: opt.Books, log: log, wait: monitorWait, startWait: startWait}
+	e.apart = apart(v.Binary, opt, log)
+	return e, nil
 }
 
 // Verdict is what Open found.
@@ -78,6 +88,7 @@ func (e *Engine) Capabilities() machine.Capabilities {
 		Version:          e.verdict.Version,
 		Isolated:         true,
 		OwnKernel:        true,
+		OwnUser:          e.apart,
 		RootDisk:         true,
 		OwnNetwork:       true,
 		NestedContainers: true,

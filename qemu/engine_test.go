@@ -15,7 +15,7 @@ import (
 
 func open(t *testing.T) *qemu.Engine {
 	t.Helper()
-	e, err := qemu.Open(t.Context(), qemu.Options{Groups: groups(t)})
+	e, err := qemu.Open(t.Context(), qemu.Options{Groups: groups(t), Apart: []string{os.TempDir()}})
 	if err != nil {
 		t.Fatalf("%v; %s", err, holt.AsError(err).Hint)
 	}

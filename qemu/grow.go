@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/jail"
 	"holt/machine"
 )
 
@@ -338,13 +338,13 @@ func (e *Engine) GrowDisk(ctx context.Context, path string, sizeMB int) error {
 	if err := room(filepath.Dir(path)); err != nil {
 		return err
 	}
-	out, err := exec.CommandContext(ctx, e.img, "resize", "-q", "-f", "qcow2", "--", path, fmt.Sprintf("%dM", sizeMB)).CombinedOutput()
+	beneath, err := e.beneath(ctx, path)
+	if err == nil {
+		files := append([]jail.File{{Path: path, Write: true}}, forReading(beneath)...)
+		err = e.image(ctx, path, files, "resize", "-q", "-f", "qcow2", "--", path, fmt.Sprintf("%dM", sizeMB))
+	}
 	if err == nil {
 		err = machine.Sync(path)
-	} else if strings.Contains(string(out), unix.ENOSPC.Error()) {
-		err = fullDisk(filepath.Dir(path), 0)
-	} else {
-		err = fmt.Errorf("%w: %s", err, clip(strings.TrimSpace(string(out))))
 	}
 	if err != nil {
 		return fmt.Errorf("grow disk %s: %w", path, err)

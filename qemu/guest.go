@@ -26,6 +26,7 @@ type guest struct {
 	machine.Hold
 	engine  *Engine
 	spec    machine.Spec
+	beneath []machine.Base // what its disk lies over when it is started
 	monitor *qmp
 
 	hardware Hardware               // what the guest sees; changed by Grow, which holds taking

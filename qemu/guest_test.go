@@ -129,7 +129,7 @@ func (j *journal) has(text string) bool {
 // A guest whose disk the host has no room for waits, and loses nothing.
 func TestFullHostPausesGuest(t *testing.T) {
 	var log journal
-	e, err := qemu.Open(t.Context(), qemu.Options{Groups: groups(t), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	e, err := qemu.Open(t.Context(), qemu.Options{Groups: groups(t), Apart: []string{os.TempDir()}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

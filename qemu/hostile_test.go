@@ -15,6 +15,7 @@ import (
 
 	"holt"
 	"holt/cgroup"
+	"holt/jail"
 	"holt/machine"
 	"holt/machine/machinetest"
 )
@@ -27,7 +28,7 @@ func emulated(t *testing.T, wait time.Duration) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Engine{verdict: v, img: "qemu-img", groups: groups, log: slog.Default(), wait: wait, startWait: startWait}
+	return &Engine{verdict: v, img: "qemu-img", groups: groups, apart: os.Geteuid() == 0, log: slog.Default(), wait: wait, startWait: startWait}
 }
 
 // What a guest that takes QEMU over finds there: nothing of the daemon's
@@ -66,6 +67,43 @@ func TestConfined(t *testing.T) {
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("directory: %v, %v", info.Mode(), err)
+	}
+	if os.Geteuid() == 0 {
+		jailed(t, m.PID(), dir)
+	}
+}
+
+// jailed looks at what a QEMU of a daemon that is root is, and sees.
+func jailed(t *testing.T, pid int, dir string) {
+	t.Helper()
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	status, err := os.ReadFile(proc + "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := fmt.Sprint(jail.User("qemu " + dir))
+	for _, line := range []string{
+		"Uid:\t" + strings.Repeat("\t"+id, 4)[1:], "Gid:\t" + strings.Repeat("\t"+id, 4)[1:], "NoNewPrivs:\t1",
+		"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapInh:\t0000000000000000", "CapAmb:\t0000000000000000",
+	} {
+		if !strings.Contains(string(status), line+"\n") {
+			t.Errorf("not %q:\n%s", line, status)
+		}
+	}
+	for _, ns := range []string{"net", "ipc", "uts", "mnt"} {
+		own, err := os.Readlink("/proc/self/ns/" + ns)
+		its, err2 := os.Readlink(proc + "ns/" + ns)
+		if err != nil || err2 != nil || own == its {
+			t.Errorf("its namespace %s is %s, the test's %s: %v %v", ns, its, own, err, err2)
+		}
+	}
+	for _, hidden := range []string{"/etc/passwd", "/root", "/proc/self", "/home", "/tmp/x", dir + "/" + machine.RecordFile, dir + "/" + monitorSocket} {
+		if _, err := os.Lstat(proc + "root" + hidden); err == nil {
+			t.Errorf("it sees %s", hidden)
+		}
+	}
+	if _, err := os.Lstat(proc + "root" + dir + "/" + machine.InitrdFile); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/jail"
 	"holt/machine"
 )
 
@@ -24,14 +26,18 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 	if _, err := os.Stat(path); err != nil {
 		return holt.Errorf(holt.NotFound, "merge disk: %w", err)
 	}
-	top, err := e.unused(ctx, path)
+	top, err := unused(path)
 	if err != nil {
 		return err
+	}
+	beneath, missing := e.beneath(ctx, path)
+	if missing != nil && holt.CodeOf(missing) != holt.NotFound {
+		return missing
 	}
 	if _, err := os.Lstat(under); errors.Is(err, fs.ErrNotExist) && top.Base != under {
 		return nil // it was done
 	}
-	bottom, err := e.describe(ctx, under)
+	bottom, err := describe(under)
 	switch {
 	case err != nil:
 		return err
@@ -41,12 +47,16 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 		return remove(under)
 	case !sameFile(top.Base, under): // the directory may have been moved
 		return holt.Errorf(holt.Conflict, "disk %s lies over %s, not over %s", path, clip(top.Base), under)
+	case missing != nil:
+		return missing
 	}
 	if err := roomFor(filepath.Dir(path), min(top.Bytes, bottom.Bytes)/mib+mergeSpareMB); err != nil {
 		return err
 	}
+	over := append([]jail.File{{Path: path, Write: true}, {Path: top.Base, Write: true}}, forReading(beneath[1:])...)
 	if top.Bytes > bottom.Bytes {
-		err := e.image(ctx, path, "rebase", "-q", "-f", "qcow2", "-b", bottom.Base, "-F", bottom.BaseFormat, "--", path)
+		over[1].Write = false
+		err := e.image(ctx, path, over, "rebase", "-q", "-f", "qcow2", "-b", bottom.Base, "-F", bottom.BaseFormat, "--", path)
 		if err == nil {
 			err = machine.Sync(path)
 		}
@@ -56,7 +66,7 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 		return err
 	}
 	// -d: path is not emptied. It covers what is half-written beneath until it goes.
-	if err := e.image(ctx, path, "commit", "-q", "-d", "-f", "qcow2", "--", path); err != nil {
+	if err := e.image(ctx, path, over, "commit", "-q", "-d", "-f", "qcow2", "--", path); err != nil {
 		return err
 	}
 	if err = machine.Sync(under); err == nil {
@@ -74,23 +84,34 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 // FlattenDisk implements [machine.Engine]. An empty disk is laid over path, and then over
 // what under lies over, for which all in between is copied into it.
 func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err error) {
-	bottom, err := e.describe(ctx, under)
+	top, err := describe(path)
+	if err != nil {
+		return err
+	}
+	bottom, err := describe(under)
 	if err != nil {
 		return err
 	}
 	if bottom.Base == "" {
 		return holt.Errorf(holt.InvalidArgument, "disk %s lies over nothing", under)
 	}
-	bytes := bottom.Bytes
-	for disk := path; !sameFile(disk, under); {
-		d, err := e.describe(ctx, disk)
+	beneath, err := e.beneath(ctx, path)
+	if err != nil {
+		return err
+	}
+	bytes, at := top.Bytes, !sameFile(path, under)
+	for i := 0; i < len(beneath) && at; i++ {
+		if beneath[i].Format != "qcow2" {
+			break
+		}
+		d, err := describe(beneath[i].Path)
 		if err != nil {
 			return err
 		}
-		if d.BaseFormat != "qcow2" {
-			return holt.Errorf(holt.Conflict, "disk %s does not lie over %s", path, under)
-		}
-		bytes, disk = bytes+d.Bytes, d.Base
+		bytes, at = bytes+d.Bytes, !sameFile(beneath[i].Path, under)
+	}
+	if at {
+		return holt.Errorf(holt.Conflict, "disk %s does not lie over %s", path, under)
 	}
 	if err := roomFor(filepath.Dir(to), bytes/mib+mergeSpareMB); err != nil {
 		return err
@@ -100,10 +121,12 @@ func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err e
 			os.Remove(to)
 		}
 	}()
-	if err := e.image(ctx, to, "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", path, "--", to); err != nil {
+	// -u: what is under it is looked at here only.
+	if err := e.image(ctx, to, nil, "create", "-q", "-u", "-f", "qcow2", "-F", "qcow2", "-b", path, "--", to, strconv.FormatInt(top.VirtualSize, 10)); err != nil {
 		return err
 	}
-	if err := e.image(ctx, to, "rebase", "-q", "-f", "qcow2", "-b", bottom.Base, "-F", bottom.BaseFormat, "--", to); err != nil {
+	files := append([]jail.File{{Path: to, Write: true}, {Path: path}}, forReading(beneath)...)
+	if err := e.image(ctx, to, files, "rebase", "-q", "-f", "qcow2", "-b", bottom.Base, "-F", bottom.BaseFormat, "--", to); err != nil {
 		return err
 	}
 	return machine.Sync(to)
@@ -122,35 +145,37 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// unused describes a disk that no machine has open: without -U, qemu-img keeps to its locks.
-func (e *Engine) unused(ctx context.Context, path string) (description, error) {
-	d, err := e.info(ctx, path)
-	if err == nil {
-		return d, nil
-	}
-	if _, err := e.describe(ctx, path); err != nil {
-		return d, err
-	}
-	return d, holt.Errorf(holt.Unavailable, "disk %s is in use: %w", path, err)
+// image runs qemu-img, which ends with this process: another daemon must not
+// meet it at work. It opens what disks name, which their guests may have written meanwhile: where machines are in
+// jails so is it, and sees these files; without any it opens none but path.
+func (e *Engine) image(ctx context.Context, path string, files []jail.File, args ...string) error {
+	var out bytes.Buffer
+	err := jail.Thread(func() error {
+		cmd := exec.CommandContext(ctx, e.img, args...)
+		cmd.Env, cmd.Stdout, cmd.Stderr = environ(), &out, &out
+		cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL} // it comes when the thread ends that began it
+		start := cmd.Start
+		if e.apart && len(files) > 0 {
+			start = func() error { return jail.Cell{User: jail.User("disk " + path), Files: files}.Start(cmd) }
+		}
+		if err := start(); err != nil {
+			return err
+		}
+		return cmd.Wait()
+	})
+	return e.imageError(ctx, path, out.String(), err)
 }
 
-// image runs qemu-img, which ends with this process: another daemon must not
-// meet it at work.
-func (e *Engine) image(ctx context.Context, path string, args ...string) error {
-	cmd := exec.CommandContext(ctx, e.img, args...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	runtime.LockOSThread() // the signal comes when the thread ends that began it
-	defer runtime.UnlockOSThread()
-	out, err := cmd.CombinedOutput()
+func (e *Engine) imageError(ctx context.Context, path, out string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("merge disk: %w", ctx.Err())
-	case strings.Contains(string(out), unix.ENOSPC.Error()):
+	case strings.Contains(out, unix.ENOSPC.Error()):
 		return fullDisk(filepath.Dir(path), 0)
 	}
-	return holt.Errorf(holt.Internal, "merge disk %s: %w: %s", path, err, clip(strings.TrimSpace(string(out))))
+	return holt.Errorf(holt.Internal, "merge disk %s: %w: %s", path, err, clip(strings.TrimSpace(out)))
 }
 
 func remove(path string) error {

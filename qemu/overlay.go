@@ -21,9 +21,10 @@ import (
 // QEMU has it open already.
 type overlay struct {
 	*guest
-	path  string
-	node  string // QEMU's name for it
-	under string // and for the disk that it will lie on
+	path   string
+	node   string // QEMU's name for it
+	under  string // and for the disk that it will lie on
+	frozen string // which is this
 }
 
 // drive is the guest's root disk as QEMU has it, the zero value without one.
@@ -55,17 +56,35 @@ func (g *guest) root(ctx context.Context) (drive, error) {
 	return drive{}, nil
 }
 
+// isIts refuses a disk that QEMU, which a guest may have taken over, says instead of the machine's.
+func (g *guest) isIts(disk drive) error {
+	if disk.File == g.Disk() {
+		return nil
+	}
+	return holt.Errorf(holt.Corrupt, "QEMU says that the machine writes to %q, but its disk is %s", clip(disk.File), g.Disk())
+}
+
 // addOverlay makes an overlay on the disk that the guest has, and opens it.
 func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 	disk, err := g.root(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if err := g.isIts(disk); err != nil {
+		return nil, err
+	}
 	if err := g.engine.createOverlay(ctx, path, disk.File, disk.Image.Size); err != nil {
 		return nil, err
 	}
-	o := &overlay{guest: g, path: path, under: disk.Node}
-	if o.node, err = g.newNode(ctx); err != nil {
+	if _, err := g.engine.beneath(ctx, path); err != nil {
+		os.Remove(path)
+		return nil, err
+	}
+	o := &overlay{guest: g, path: path, under: disk.Node, frozen: disk.File}
+	if err = g.show(path); err == nil {
+		o.node, err = g.newNode(ctx)
+	}
+	if err != nil {
 		os.Remove(path)
 		return nil, err
 	}
@@ -187,7 +206,7 @@ func (o *overlay) commit(ctx context.Context) error {
 	}
 	disk, asked := o.root(ctx)
 	if asked == nil {
-		o.setDisk(disk.File)
+		o.setDisk(map[bool]string{true: o.frozen, false: o.path}[disk.Node == o.under])
 	}
 	if err == nil && asked == nil && disk.Node != o.under {
 		err = holt.Errorf(holt.Internal, "QEMU did not write an overlay back")

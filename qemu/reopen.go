@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"holt"
+	"holt/jail"
 )
 
 // Reopen implements [machine.Machine]: QEMU opens the disks beneath anew, by the names in
@@ -18,11 +19,17 @@ func (g *guest) Reopen(ctx context.Context) error {
 	if err != nil || disk.Node == "" {
 		return err
 	}
-	top, err := g.engine.describe(ctx, disk.File)
-	if err != nil || top.BaseFormat != "qcow2" {
+	if err := g.isIts(disk); err != nil {
+		return err
+	}
+	beneath, err := g.engine.beneath(ctx, disk.File)
+	if err != nil || len(beneath) == 0 || beneath[0].Format != "qcow2" {
 		return err // an image's root is never replaced
 	}
 	under, err := g.newNode(ctx)
+	if err == nil {
+		err = jail.Show(g.Handle.PID, forReading(beneath)...)
+	}
 	if err != nil {
 		return err
 	}
@@ -30,7 +37,7 @@ func (g *guest) Reopen(ctx context.Context) error {
 		command string
 		options map[string]any
 	}{
-		{"blockdev-add", with(fileNode(fileOf(under), top.Base), "read-only", true)},
+		{"blockdev-add", with(fileNode(fileOf(under), beneath[0].Path), "read-only", true)},
 		{"blockdev-add", with(diskNode(under), "read-only", true)},
 		{"blockdev-reopen", map[string]any{"options": []any{with(diskNode(disk.Node), "backing", under)}}},
 	} {
@@ -40,5 +47,5 @@ func (g *guest) Reopen(ctx context.Context) error {
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.engine.wait)
 	defer cancel()
-	return errors.Join(err, g.closeUnused(late))
+	return errors.Join(err, g.closeUnused(late), g.tidy())
 }

@@ -254,6 +254,7 @@ func (s *snapshot) keep(ctx context.Context) error {
 	im := machine.Image{
 		Engine: s.engine.Name(), Spec: spec, TakenAt: time.Now().UTC(), Hardware: hardware, Report: s.report,
 	}
+	s.freeze()
 	if err := im.Write(s.spec.Dir, s.spec.Durable); err != nil || !s.spec.Durable {
 		return err
 	}
@@ -285,6 +286,9 @@ func (s *snapshot) abandon() {
 		if err := s.disk.undo(ctx); err != nil && !s.isOver(err) {
 			log.Error("take overlay of a failed snapshot away", "disk", s.Disk(), "err", err)
 		}
+	}
+	if err := s.tidy(); err != nil && !s.isOver(err) {
+		log.Warn("take what a failed snapshot left out of a machine's sight", "err", err)
 	}
 	for _, f := range s.files() {
 		f.Close()

@@ -3,6 +3,7 @@ package qemu
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -93,6 +94,9 @@ func TestImageIsTheMemory(t *testing.T) {
 				args := map[string]any{"val": 0, "size": sizeMB * mib, "filename": dumps[j]}
 				if j > 0 {
 					args["val"] = w.hardware.Memory[j-1].Addr
+				}
+				if err := errors.Join(os.WriteFile(dumps[j], nil, 0o600), w.show(dumps[j])); err != nil {
+					return err
 				}
 				if err := w.monitor.do(t.Context(), "pmemsave", args, nil); err != nil {
 					return err

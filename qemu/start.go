@@ -5,16 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/jail"
 	"holt/machine"
 )
 
@@ -44,6 +45,12 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	if err := e.check(spec); err != nil {
 		return nil, err
 	}
+	var beneath []machine.Base
+	if spec.Disk != "" {
+		if beneath, err = e.beneath(ctx, spec.Disk); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := machine.MakeDir(spec.Dir)
 	if err != nil {
 		return nil, err
@@ -55,6 +62,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	}
 	defer lock.Close() // QEMU's copy keeps it
 	g := newGuest(e, dir, spec, hw)
+	g.beneath = beneath
 	defer func() {
 		if err != nil {
 			g.undo()
@@ -135,14 +143,12 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	cmd.Stdout, cmd.Stderr = w, w
 	cmd.Env = environ()
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the machine's
-	start := cmd.Start
-	if g.spec.Background {
-		start = func() error { return startBehind(cmd) }
-	}
-	if err := start(); err != nil {
+	if err := g.run(cmd); err != nil {
+		w.Close()
+		why, _ := io.ReadAll(io.LimitReader(r, maxLast))
 		r.Close()
 		said.Close()
-		return nil, fmt.Errorf("start QEMU: %w", err)
+		return nil, fmt.Errorf("start QEMU: %w: %s", err, strings.TrimSpace(string(why)))
 	}
 	g.readers.Go(func() { said.drain(r) })
 	g.quiet = append(g.quiet, r)
@@ -156,43 +162,53 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	if err != nil {
 		return said, fmt.Errorf("hold on to QEMU: %w", err)
 	}
+	g.behind()
 	g.engine.claims.Add(p)
 	g.bound(g.hardware.shape())
-	return said, g.confine()
+	return said, nil
 }
 
-// startBehind starts a process with the lowest priority. A thread's is what its children
-// inherit, and it cannot be raised again, so the thread ends with the goroutine that never unlocks it.
-func startBehind(cmd *exec.Cmd) error {
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, lowestPriority); err != nil {
-			started <- err
-			return
-		}
-		started <- cmd.Start()
-	}()
-	if err := <-started; err != nil {
+// run starts the process, of which a guest that provokes a crash leaves no image of its memory on the disk. A
+// thread's priority is what its children inherit, and it cannot be raised again: the thread ends with this.
+func (g *guest) run(cmd *exec.Cmd) error {
+	cell, err := g.cell()
+	if err != nil {
 		return err
 	}
+	return jail.Thread(func() error {
+		if g.spec.Background {
+			if err := unix.Setpriority(unix.PRIO_PROCESS, 0, lowestPriority); err != nil {
+				return err
+			}
+		}
+		start, forbid := cmd.Start, func(pid int) error { return unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) }
+		if g.engine.apart {
+			start, forbid = func() error { return cell.Start(cmd) }, cell.Forbid
+		}
+		if err := start(); err != nil {
+			return err
+		}
+		if err := forbid(cmd.Process.Pid); err != nil {
+			cmd.Process.Kill()
+			cmd.Wait()
+			return fmt.Errorf("forbid QEMU core dumps: %w", err)
+		}
+		return nil
+	})
+}
+
+// behind has a machine in the background give way to the others also in what no thread hands down.
+func (g *guest) behind() {
+	if !g.spec.Background {
+		return
+	}
 	// Memory that the host lacks is taken from it first (proc_pid_oom_score_adj(5)).
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("1000"), 0)
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", g.Handle.PID), []byte("1000"), 0)
 	// Where each session has a share of its own (sched_autogroup), that is what counts.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), fmt.Append(nil, lowestPriority), 0)
-	return nil
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", g.Handle.PID), fmt.Append(nil, lowestPriority), 0)
 }
 
 const lowestPriority = 19 // of nice(1)
-
-// confine takes from QEMU, whose guest has not run yet, what a hostile guest
-// could use: a crash that it provokes leaves no image of its memory on the disk.
-func (g *guest) confine() error {
-	if err := unix.Prlimit(g.Handle.PID, unix.RLIMIT_CORE, &unix.Rlimit{}, nil); err != nil {
-		return fmt.Errorf("forbid QEMU core dumps: %w", err)
-	}
-	return nil
-}
 
 // begin connects, records the machine and lets its processors run.
 func (g *guest) begin(ctx context.Context, spec machine.Spec) error {

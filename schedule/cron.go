@@ -212,10 +212,4 @@ func (t *Timetable) Between(after, until time.Time, yield func(time.Time) bool) 
 }
 
 // clip keeps a hostile value from filling a log or a terminal.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
+func clip(s string) string { return holt.Clip(s, 80) }

@@ -140,12 +140,15 @@ func (k *socket) listen() {
 		if err != nil {
 			var e *holt.Error
 			if errors.As(err, &e) {
-				k.conn.Close(websocket.StatusPolicyViolation, clip(e.Message))
+				k.conn.Close(websocket.StatusPolicyViolation, closeReason(e))
 			}
 			return
 		}
 	}
 }
+
+// closeReason is what a connection is closed with: a longer one than 123 bytes (RFC 6455, 5.5) would not be sent at all.
+func closeReason(e *holt.Error) string { return holt.Clip(e.Message, 100) }
 
 func (k *socket) input(r io.Reader) error {
 	for {

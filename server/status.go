@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -118,10 +117,4 @@ func (p plain) SetStatus(status int) {
 }
 
 // clip keeps a hostile value from filling a log or an answer.
-func clip(s string) string {
-	const most = 256
-	if len(s) <= most {
-		return s
-	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
-}
+func clip(s string) string { return holt.Clip(s, 256) }

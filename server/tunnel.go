@@ -150,7 +150,7 @@ func (t *tunnel) listen(ctx context.Context) {
 		}
 		var e *holt.Error
 		if errors.As(err, &e) {
-			t.conn.Close(websocket.StatusPolicyViolation, clip(e.Message))
+			t.conn.Close(websocket.StatusPolicyViolation, closeReason(e))
 		}
 		if err != nil {
 			return

@@ -62,13 +62,13 @@ func (g *guest) Shape(context.Context) (machine.Shape, error) { return machine.S
 // noShape is why a local machine has none of its own.
 func noShape() error {
 	return holt.Errorf(holt.Unsupported, "a machine of the local engine has all of the host's processors and memory").
-		WithHint("use the engine qemu")
+		WithHint(machine.UseVirtual)
 }
 
 // noMemory is why nothing of a local machine's memory can be kept.
 func noMemory() error {
 	return holt.Errorf(holt.Unsupported, "the local engine cannot keep a machine's memory").
-		WithHint("use the engine qemu")
+		WithHint(machine.UseVirtual)
 }
 
 // Disk implements [machine.Machine].

@@ -74,7 +74,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	}
 	if os.Geteuid() != 0 {
 		return nil, holt.Errorf(holt.Unsupported, "the local engine needs root, to make namespaces and mounts").
-			WithHint("run holt as root, or use the engine qemu")
+			WithHint("run holt as root; without it there are virtual machines: holt up --engine qemu")
 	}
 	dir, err := machine.MakeDir(spec.Dir)
 	if err != nil {

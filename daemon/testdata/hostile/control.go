@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"io"
@@ -22,7 +23,7 @@ import (
 // control attacks the host on the agent's channel.
 func (h *hostile) control(port *channel.Port) {
 	lies := attack{"lies", 6 * h.short, h.lies}
-	if h.only {
+	if h.only || h.hoards {
 		lies.length = time.Hour
 		h.sessions(port, lies, nil)
 		return
@@ -131,7 +132,7 @@ func (s *session) answer(st *yamux.Stream) {
 	json.Unmarshal(b, &q)
 	s.did("answers to "+q.Op, 1)
 	if s.begins(q) {
-		answerWell(st, q.Op)
+		answerWell(st, q)
 		return
 	}
 	f := s.form(q)
@@ -148,10 +149,15 @@ func (s *session) begins(q request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked[q.Op]++
+	if s.hoards {
+		return q.Op != "inventory"
+	}
 	switch q.Op {
 	case "hello":
 		return q.For == "" && s.polite && (s.asked[q.Op] < 4 || s.intN(8) > 0)
-	case "configure", "run.list", "terminal.list":
+	case "configure":
+		return q.For == "" && s.polite && (s.asked[q.Op] == 1 || s.only && s.intN(4) > 0)
+	case "run.list", "terminal.list":
 		return q.For == "" && s.polite && s.asked[q.Op] == 1
 	}
 	return false
@@ -166,10 +172,23 @@ func (s *session) form(q request) form {
 	return forms[n%uint64(len(forms))]
 }
 
-func answerWell(st *yamux.Stream, op string) {
-	switch op {
-	case "hello", "configure":
-		said(st, plausible(op))
+func answerWell(st *yamux.Stream, q request) {
+	switch q.Op {
+	case "hello":
+		said(st, plausible(q.Op))
+	case "configure": // and is what it is to be
+		is := plausible(q.Op)
+		var asked map[string]any
+		json.Unmarshal(q.Args, &asked)
+		for _, key := range []string{"hostname", "machine_id", "now"} {
+			if asked[key] != nil {
+				is[key] = asked[key]
+			}
+		}
+		drawn := make([]byte, 32)
+		rand.Read(drawn)
+		is["drawn"] = drawn
+		said(st, is)
 	default: // an empty list
 		said(st, nil)
 		said(st, []any{})

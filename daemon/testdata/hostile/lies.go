@@ -23,7 +23,7 @@ var lies = map[string]lie{
 	"port.list":       lieList(func(h *hostile, n int) any { return h.port() }),
 	"service.list":    lieList(func(h *hostile, n int) any { return h.service() }),
 	"terminal.list":   lieList(func(h *hostile, n int) any { return h.terminal() }),
-	"inventory":       lieList(func(h *hostile, n int) any { return h.item(n) }),
+	"inventory":       lieInventory,
 	"file.watch":      lieList(func(h *hostile, n int) any { return map[string]any{"kind": "create", "path": h.name()} }),
 	"file.read":       lieChunks,
 	"service.log":     lieChunks,

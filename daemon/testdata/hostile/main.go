@@ -4,6 +4,7 @@
 //
 //	hostile inside SECONDS SEED CANARY TERCES   beside the true agent: files, links, sockets, the console
 //	hostile agent SECONDS SEED CANARY TERCES    in the agent's place: both channels
+//	hostile liar SECONDS SEED CANARY TERCES     the same, and every session of the control channel tells lies
 //	hostile agent --control-socket PATH --files-socket PATH …
 //
 // The last is how an agent without a machine is started. What it is told then stands behind the program in
@@ -35,6 +36,7 @@ type hostile struct {
 	end    time.Time
 	short  time.Duration // of a session that is one attack
 	only   bool          // every session of the control channel tells lies
+	hoards bool          // it lies only of what it has
 	cells  bool          // lies are counted by what was asked
 
 	mu    sync.Mutex
@@ -48,7 +50,7 @@ func main() {
 		return
 	}
 	if len(os.Args) != 6 {
-		fmt.Fprintln(os.Stderr, "usage: hostile inside|agent SECONDS SEED CANARY TERCES")
+		fmt.Fprintln(os.Stderr, "usage: hostile inside|agent|liar SECONDS SEED CANARY TERCES")
 		os.Exit(2)
 	}
 	seconds, err := strconv.Atoi(os.Args[2])
@@ -66,11 +68,12 @@ func main() {
 		fmt.Println(h.said())
 		return
 	}
+	h.only = os.Args[1] == "liar"
 	h.impostor()
 }
 
 // told is what the program's file says behind the program: lies is one session of lies without end, brief
-// attacks of 10 ms each, and long is as in a machine.
+// attacks of 10 ms each, hoard a session that lies only of what is installed and runs, and long is as in a machine.
 func told() *hostile {
 	b, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
@@ -84,6 +87,7 @@ func told() *hostile {
 		panic(err)
 	}
 	h.terces, h.rng, h.only = []byte(back), rand.New(rand.NewPCG(seed, 0)), mode == "lies"
+	h.hoards = mode == "hoard"
 	if mode == "brief" {
 		h.short = 10 * time.Millisecond
 	}

@@ -1,0 +1,74 @@
+package jail
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("only root makes jails")
+	}
+	if err := Check("/bin/sh", t.TempDir()); err != nil && !strings.Contains(err.Error(), "exit status") {
+		t.Fatalf("this host has no jails: %v", err)
+	}
+}
+
+// run runs a program in a jail and returns all that it said.
+func run(t *testing.T, c Cell, script string) (string, error) {
+	t.Helper()
+	var said bytes.Buffer
+	err := Thread(func() error {
+		cmd := exec.Command("/bin/sh", "-c", script)
+		out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		if err != nil {
+			return err
+		}
+		defer out.Close()
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := c.Start(cmd); err != nil {
+			return err
+		}
+		err = cmd.Wait()
+		b := make([]byte, 1<<16)
+		n, _ := out.ReadAt(b, 0)
+		said.Write(b[:n])
+		return err
+	})
+	return said.String(), err
+}
+
+func file(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// What is shown can be read, and written to only where that was said; on the disk its owner stays. What is not shown is not there.
+func TestSeesWhatIsShown(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	own, base, other := file(t, dir, "own", "mine "), file(t, dir, "base", "shared"), file(t, dir, "other", "secret")
+	c := Cell{User: User("a"), Files: []File{{Path: own, Write: true}, {Path: base}}}
+	said, _ := run(t, c, "cat "+own+" "+base+"; echo more >>"+own+"; echo bad >>"+base+"; cat "+other+"; id -u; cat /proc/self/status; ls /")
+	if !strings.HasPrefix(said, "mine shared") || !strings.Contains(said, "Read-only file system") || !strings.Contains(said, other+": No such file") {
+		t.Error(said)
+	}
+	if b, _ := os.ReadFile(own); string(b) != "mine more\n" {
+		t.Errorf("own: %q", b)
+	}
+	if b, _ := os.ReadFile(base); string(b) != "shared" {
+		t.Errorf("base: %q", b)
+	}
+	if info, err := os.Stat(own); err != nil || ownerOf(info) != (owner{}) || info.Mode().Perm() != 0o600 {
+		t.Errorf("on the host it is %v of %v, %v", info.Mode(), ownerOf(info), err)
+	}
+}
