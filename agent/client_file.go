@@ -221,7 +221,7 @@ func (c *Client) DialPort(ctx context.Context, network, address string) (net.Con
 		s.Close()
 		return nil, describe(ctx, opDial, ctx.Err())
 	}
-	return newPortConn(s), nil
+	return newPortConn(s, smallChunk), nil
 }
 
 // lingerFor is how long a connection whose end was sent is kept for the guest
@@ -244,8 +244,9 @@ type portConn struct {
 	closing sync.Once
 }
 
-func newPortConn(stream net.Conn) *portConn {
-	return &portConn{Conn: stream, in: &chunkReader{r: stream}, out: newChunkWriter(stream, smallChunk)}
+// newPortConn makes chunks of up to so many bytes.
+func newPortConn(stream net.Conn, chunk int) *portConn {
+	return &portConn{Conn: stream, in: &chunkReader{r: stream}, out: newChunkWriter(stream, chunk)}
 }
 
 func (p *portConn) Read(b []byte) (int, error) {

@@ -36,7 +36,7 @@ func dialPort(ctx context.Context, st *serverStream) error {
 	if err := st.agree(nil); err != nil {
 		return err
 	}
-	far := newPortConn(st)
+	far := newPortConn(st, portChunk)
 	taken, host := make(chan struct{}), make(chan struct{})
 	go func() { // host to port
 		defer close(host)

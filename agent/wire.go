@@ -18,6 +18,8 @@ const (
 	maxMessage = 1 << 20   // bytes of a JSON message
 	maxChunk   = 256 << 10 // bytes of a chunk or of one output event
 	smallChunk = 32 << 10  // for streams of which there may be many
+	// portChunk is what a guest sends of a port: with its header and that of the stream's frame the line takes it at once.
+	portChunk = joinSize - muxHeader - 4
 )
 
 // request opens a stream.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -20,7 +21,8 @@ import (
 const networkAbout = `
 From a program in a computer to one on the host's loopback, over TCP: both are the load generator. *Holt*: the computer's own network process, with its policy, its
 names and its counts. *QEMU's*: the user network that QEMU brings (` + "`-netdev user`" + `, libslirp), which runs in QEMU itself and refuses nothing; the same
-daemon, with a QEMU that is given it instead.`
+daemon, with a QEMU that is given it instead. A *port* of the guest: from a program of the host to one in it, through the daemon and the guest's agent, as
+` + "`holt computer forward`" + ` has it, against a forwarded port of QEMU's (` + "`hostfwd`" + `), which is open to all programs of the host.`
 
 const (
 	holtColumn  = "holt"
@@ -37,7 +39,7 @@ args=("$@")
 for i in "${!args[@]}"; do
 	case "${args[i]}" in stream,id=net,*)
 		args[i]=${args[i]/id=net,/id=idle,}
-		args+=(-netdev user,id=net,ipv6=off) ;;
+		args+=(-netdev user,id=net,ipv6=off,hostfwd=tcp:%s-:%d) ;;
 	esac
 done
 exec %s "${args[@]}"
@@ -48,6 +50,9 @@ type networked struct {
 	d    *daemon
 	name string
 	port string // of the load generator on the host
+	// connect connects to the load generator in the guest.
+	connect func(context.Context) (io.ReadWriteCloser, error)
+	serving holt.RunID // that load generator
 }
 
 // networkSection measures what goes through a computer's network.
@@ -56,11 +61,19 @@ func networkSection(ctx context.Context, d *daemon, name, dir string) (*section,
 	if err != nil {
 		return nil, err
 	}
-	other, err := startSlirp(ctx, d.b, dir)
+	other, forwarded, err := startSlirp(ctx, d.b, dir)
 	if err != nil {
 		return nil, err
 	}
-	places := []*networked{{d, name, port}, {other, "slirp", port}}
+	places := []*networked{
+		{d: d, name: name, port: port, connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
+			return d.client.Ports.Connect(ctx, name, holt.PortAddress{Port: loadPort})
+		}},
+		{d: other, name: "slirp", port: port, connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
+			var n net.Dialer
+			return n.DialContext(ctx, "tcp4", forwarded)
+		}},
+	}
 	for _, n := range places {
 		if err := n.open(ctx); err != nil {
 			return nil, err
@@ -70,12 +83,17 @@ func networkSection(ctx context.Context, d *daemon, name, dir string) (*section,
 		title: "Computers: the network", about: networkAbout, columns: []string{holtColumn, slirpColumn},
 		ratios: [][2]string{{holtColumn, slirpColumn}},
 	}
-	mb, n := strconv.Itoa(d.b.channelMB), strconv.Itoa(d.b.runs)
+	mb, n := strconv.Itoa(d.b.channelMB), strconv.Itoa(10*d.b.runs)
 	for _, w := range []work[*networked]{
 		{name: "into the guest, one connection", unit: megabytes, measure: through(loaded.megabytes, "fetch", "-mb", mb)},
 		{name: "out of the guest, one connection", unit: megabytes, measure: through(loaded.megabytes, "send", "-mb", mb)},
 		{name: "connections, one after the other", unit: perSecond, measure: through(loaded.perSecond, "dial", "-n", n)},
 		{name: "round trips on one", unit: perSecond, measure: through(loaded.perSecond, "echo", "-n", n)},
+		{name: "into a port of the guest", unit: megabytes, measure: moves((*rawMachine).into)},
+		{name: "out of a port of the guest", unit: megabytes, measure: moves((*rawMachine).out)},
+		{name: "connections to a port, each with an answer", unit: millis, measure: func(ctx context.Context, n *networked) (float64, error) {
+			return measureRuns(ctx, caller{n.answers, n.d.b.runs})
+		}},
 	} {
 		f, err := rounds(ctx, d.b, d.b.rounds, w, []column[*networked]{{holtColumn, places[0]}, {slirpColumn, places[1]}})
 		if err != nil {
@@ -83,7 +101,7 @@ func networkSection(ctx context.Context, d *daemon, name, dir string) (*section,
 		}
 		s.figures = append(s.figures, f)
 	}
-	return s, errors.Join(end(), other.end())
+	return s, errors.Join(d.client.Runs.Signal(ctx, places[0].serving, "SIGKILL", ""), end(), other.end())
 }
 
 // through makes a work of a run of the load generator in the guest.
@@ -102,29 +120,65 @@ func through(figure func(loaded) float64, args ...string) func(context.Context, 
 func (n *networked) open(ctx context.Context) error {
 	policy := holt.NetworkPolicy{Egress: holt.EgressOpen, Allow: []string{"host.holt.internal:" + n.port}}
 	_, err := n.d.client.Networks.Set(ctx, n.name, policy)
-	return errors.Join(err, n.d.bring(ctx, n.name))
+	if err != nil {
+		return err
+	}
+	n.serving, err = n.d.serve(ctx, n.name)
+	return err
 }
 
-// startSlirp starts a daemon with a computer in QEMU's own network.
-func startSlirp(ctx context.Context, b *bench, dir string) (*daemon, error) {
+// moves has bytes go through a port of the guest, once it has answered.
+func moves(way func(*rawMachine, context.Context) (float64, error)) func(context.Context, *networked) (float64, error) {
+	return func(ctx context.Context, n *networked) (float64, error) {
+		conn, err := n.connect(ctx)
+		if err != nil {
+			return nan, err
+		}
+		defer conn.Close()
+		r := &rawMachine{conn: conn, bytes: int64(n.d.b.channelMB) << 20}
+		if err := r.echo(ctx); err != nil {
+			return nan, err
+		}
+		return way(r, ctx)
+	}
+}
+
+// answers connects to a port of the guest and has it answer.
+func (n *networked) answers(ctx context.Context) error {
+	conn, err := n.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return (&rawMachine{conn: conn}).echo(ctx)
+}
+
+// startSlirp starts a daemon with a computer in QEMU's own network, and returns the address that is its load generator's on the host.
+func startSlirp(ctx context.Context, b *bench, dir string) (*daemon, string, error) {
 	const program = "qemu-system-x86_64"
 	real, err := exec.LookPath(program)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	path := filepath.Join(dir, "slirp")
-	err = errors.Join(os.MkdirAll(path, 0o755), os.WriteFile(filepath.Join(path, program), fmt.Appendf(nil, slirp, real), 0o755))
+	l, err := net.Listen("tcp4", "127.0.0.1:0") // a port that is free
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	forwarded := l.Addr().String()
+	l.Close()
+	path := filepath.Join(dir, "slirp")
+	err = errors.Join(os.MkdirAll(path, 0o755), os.WriteFile(filepath.Join(path, program), fmt.Appendf(nil, slirp, forwarded, loadPort, real), 0o755))
+	if err != nil {
+		return nil, "", err
 	}
 	d, err := startDaemonWith(ctx, b, filepath.Join(dir, "slirp-data"), "qemu", path)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if _, err := d.cli(ctx, "computer", "create", "--name", "slirp", "--template", b.template); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return d, d.settle(ctx, "slirp")
+	return d, forwarded, d.settle(ctx, "slirp")
 }
 
 // serveHost has the load generator listen on the host's loopback, and returns its port.
@@ -156,7 +210,7 @@ func (d *daemon) serve(ctx context.Context, computer string) (holt.RunID, error)
 	if err := d.bring(ctx, computer); err != nil {
 		return "", err
 	}
-	argv := []string{guestLoad, "serve", "-addr", fmt.Sprint("127.0.0.1:", loadPort)}
+	argv := []string{guestLoad, "serve", "-addr", fmt.Sprint("0.0.0.0:", loadPort)}
 	r, err := d.client.Runs.Start(ctx, computer, holt.RunSpec{Argv: holt.OSStrings(argv), User: "root", Cwd: "/"}, "")
 	if err != nil {
 		return "", err

@@ -11,7 +11,7 @@ func FuzzParseStart(f *testing.F) {
 	f.Add([]byte("7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 424242 20"))
 	f.Add([]byte("7 (sleep"))
 	f.Add([]byte(")"))
-	f.Fuzz(func(t *testing.T, stat []byte) { parseStart(stat) })
+	f.Fuzz(func(t *testing.T, stat []byte) { parseStart(stat); parseStopped(stat) })
 }
 
 // FuzzParseMeminfo gives it whatever text.

@@ -108,6 +108,12 @@ func parseStart(stat []byte) (uint64, error) {
 	return strconv.ParseUint(string(fields[afterCommand]), 10, 64)
 }
 
+// parseStopped tells whether a process is stopped by a signal: field 3.
+func parseStopped(stat []byte) bool {
+	_, rest, _ := bytes.Cut(stat[max(bytes.LastIndexByte(stat, ')'), 0):], []byte(" "))
+	return bytes.HasPrefix(rest, []byte("T"))
+}
+
 // Handle holds on to one process through a pidfd.
 type Handle struct {
 	Process
@@ -149,6 +155,12 @@ func (h *Handle) wait() {
 
 // Done is closed when the process has ended; never after Close unless before.
 func (h *Handle) Done() <-chan struct{} { return h.done }
+
+// Stopped tells whether the process is stopped by a signal (SIGSTOP), and so does nothing until it is sent SIGCONT.
+func (h *Handle) Stopped() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.PID))
+	return err == nil && parseStopped(stat)
+}
 
 // Signal sends sig. A process that has ended gives [ErrGone], a closed handle
 // [os.ErrClosed].

@@ -98,6 +98,11 @@ func TestParseStart(t *testing.T) {
 			t.Errorf("%q: %d, %v", stat, start, err)
 		}
 	}
+	for stat, stopped := range map[string]bool{"7 (a) T b) T 1": true, "7 (a) T b) S 1": false, "7 (a) t 1": false, "7 (T": false, "": false} {
+		if parseStopped([]byte(stat)) != stopped {
+			t.Errorf("%q: is not taken for stopped=%v", stat, stopped)
+		}
+	}
 	for _, stat := range []string{"", "7 (sleep) S", "7 (sleep"} {
 		if _, err := parseStart([]byte(stat)); err == nil {
 			t.Errorf("%q: parsed", stat)

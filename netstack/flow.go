@@ -164,13 +164,14 @@ func (f *flows) wait() {
 // outside is a connection to a destination, which is counted, and cut when the policy does not permit it any more.
 type outside struct {
 	*net.TCPConn
+	raw      raw
 	flow     *flow
 	leave    func()
 	answered atomic.Bool // something has come from there
 }
 
 func (o *outside) Read(b []byte) (int, error) {
-	n, err := o.TCPConn.Read(b)
+	n, err := o.raw.Read(b)
 	if n > 0 {
 		o.answered.Store(true)
 	}
@@ -179,7 +180,7 @@ func (o *outside) Read(b []byte) (int, error) {
 }
 
 func (o *outside) Write(b []byte) (int, error) {
-	n, err := o.TCPConn.Write(b)
+	n, err := o.raw.Write(b)
 	o.flow.count.sent.Add(int64(n))
 	return n, err
 }
@@ -223,6 +224,7 @@ func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string, former
 	}
 	f.count = s.count.opens(destination)
 	out := &outside{TCPConn: c.(*net.TCPConn), flow: f}
+	out.raw.conn, _ = out.SyscallConn() // nil only for no connection
 	f.onReset(out.abort)
 	remove := s.flows.add(f)
 	out.leave = sync.OnceFunc(func() { remove(); f.count.open.Add(-1); s.flows.leave(outward) })

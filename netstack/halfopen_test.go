@@ -1,6 +1,7 @@
 package netstack
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -88,7 +89,7 @@ func TestFloodHalfOpen(t *testing.T) {
 	defer theirs.Close()
 	defer cancel()
 	var taken, refused, most atomic.Int64
-	work.Go(func() { answers(theirs, &taken, &refused) })
+	work.Go(func() { answers(bufio.NewReaderSize(theirs, linkBuffer), &taken, &refused) })
 	before := held()
 	began := time.Now()
 	for n := range conns {

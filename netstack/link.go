@@ -12,7 +12,6 @@ import (
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
-	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
@@ -34,13 +33,14 @@ func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	s.link.Drain() // what was meant for a former one
+	s.link.attach(conn)
+	defer s.link.detach()
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		cancel(send(ctx, conn, s.link))
+		cancel(s.link.send(ctx, conn))
 	}()
-	err := receive(conn, s.link, s.neighbourly())
+	err := receive(reader(conn), s.link, s.neighbourly())
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -52,28 +52,8 @@ func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// send writes what the stack has for the guest: each frame at once and alone, see [machine.PortNetwork]. QEMU would
-// end if it had taken several with one read, and the link ended before the guest has taken them all.
-func send(ctx context.Context, conn io.Writer, link *channel.Endpoint) error {
-	frame := make([]byte, 0, 4+maxFrame)
-	for {
-		pkt := link.ReadContext(ctx)
-		if pkt == nil {
-			return nil
-		}
-		frame = binary.BigEndian.AppendUint32(frame[:0], uint32(pkt.Size()))
-		for _, part := range pkt.AsSlices() {
-			frame = append(frame, part...)
-		}
-		pkt.DecRef()
-		if _, err := conn.Write(frame); err != nil {
-			return fmt.Errorf("write frame: %w", err)
-		}
-	}
-}
-
 // receive gives a stack the frames that come and are admitted.
-func receive(conn io.Reader, link *channel.Endpoint, admitted func([]byte) bool) error {
+func receive(conn io.Reader, link *line, admitted func([]byte) bool) error {
 	r := bufio.NewReaderSize(conn, linkBuffer)
 	var length [4]byte
 	for {
@@ -90,8 +70,10 @@ func receive(conn io.Reader, link *channel.Endpoint, admitted func([]byte) bool)
 			}
 			continue
 		}
-		frame := make([]byte, n)
-		if _, err := io.ReadFull(r, frame); err != nil {
+		frame, err := r.Peek(int(n))
+		if errors.Is(err, io.EOF) {
+			return io.ErrUnexpectedEOF
+		} else if err != nil {
 			return err
 		}
 		if admitted(frame) {
@@ -99,6 +81,7 @@ func receive(conn io.Reader, link *channel.Endpoint, admitted func([]byte) bool)
 			link.InjectInbound(0, pkt)
 			pkt.DecRef()
 		}
+		r.Discard(int(n))
 	}
 }
 

@@ -1,6 +1,7 @@
 package netstack
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -103,14 +104,14 @@ func (m *machine) bridge(s *Stack, tap *os.File) {
 		}
 	})
 	work.Go(func() {
-		b := make([]byte, maxFrame)
+		b, link := make([]byte, maxFrame), bufio.NewReaderSize(theirs, linkBuffer)
 		var length [4]byte
 		for {
-			if _, err := io.ReadFull(theirs, length[:]); err != nil {
+			if _, err := io.ReadFull(link, length[:]); err != nil {
 				return
 			}
 			n := binary.BigEndian.Uint32(length[:])
-			if _, err := io.ReadFull(theirs, b[:n]); err != nil {
+			if _, err := io.ReadFull(link, b[:n]); err != nil {
 				return
 			}
 			tap.Write(b[:n])

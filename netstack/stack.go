@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
 	"gvisor.dev/gvisor/pkg/tcpip/link/ethernet"
 	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
@@ -40,7 +39,7 @@ const (
 type Stack struct {
 	log      *slog.Logger
 	ip       *stack.Stack
-	link     *channel.Endpoint
+	link     *line
 	attached sync.Mutex // held while a machine is
 	policy   atomic.Pointer[Policy]
 	names    names
@@ -71,7 +70,7 @@ type Options struct {
 
 // New returns a stack. It refuses everything until it has a policy.
 func New(o Options) (*Stack, error) {
-	s := &Stack{log: o.Log, link: channel.New(sendQueue, maxFrame, ourMAC), internal: o.Internal, idle: idleStream}
+	s := &Stack{log: o.Log, link: newLine(ourMAC), internal: o.Internal, idle: idleStream}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.policy.Store(&Policy{egress: holt.EgressOff})
 	s.secrets.Store(&Secrets{})

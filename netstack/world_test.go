@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
 	"gvisor.dev/gvisor/pkg/tcpip/link/ethernet"
 	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
@@ -270,7 +269,7 @@ func (w *world) name(name string, records ...string) {
 type guest struct {
 	t    *testing.T
 	ip   *stack.Stack
-	link *channel.Endpoint
+	link *line
 	// unplug takes it from the stack that it is attached to.
 	unplug func()
 }
@@ -307,7 +306,7 @@ func (w *world) policy(s *Stack, p holt.NetworkPolicy) {
 func (w *world) attach(s *Stack) *guest {
 	t := w.t
 	t.Helper()
-	g := &guest{t: t, link: channel.New(512, maxFrame, "\x52\x54\x00\x68\x6f\x6c")}
+	g := &guest{t: t, link: newLine("\x52\x54\x00\x68\x6f\x6c")}
 	g.ip = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4},
@@ -339,7 +338,8 @@ func (g *guest) plug(s *Stack) {
 			g.t.Errorf("attach: %v", err)
 		}
 	})
-	work.Go(func() { send(ctx, theirs, g.link) })
+	g.link.attach(theirs)
+	work.Go(func() { g.link.send(ctx, theirs) })
 	work.Go(func() { receive(theirs, g.link, func([]byte) bool { return true }) })
 	g.unplug = func() { cancel(); theirs.Close(); work.Wait() }
 }
@@ -357,10 +357,10 @@ func full(to string) tcpip.FullAddress {
 	return tcpip.FullAddress{NIC: nic, Addr: addressOf(a.Addr()), Port: a.Port()}
 }
 
-// pair is a connected pair of stream sockets.
+// pair is a connected pair of sockets that keep apart what is written.
 func pair(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"holt"
 	"holt/machine"
 )
@@ -16,6 +18,8 @@ const (
 	firstPause = 50 * time.Millisecond
 	mostPause  = 2 * time.Second
 	steady     = 10 * time.Second // who lived for so long may be started at once
+
+	lookEach = time.Second // whether a process is stopped
 
 	seen = 10 * time.Millisecond // until the end of a process is seen that has just been opened
 )
@@ -125,11 +129,25 @@ func (l *Link) follow(ctx context.Context, d *machine.Dir) (ended bool, err erro
 	l.again = true
 	l.pid.Store(int64(h.PID))
 	defer l.pid.Store(0)
-	select {
-	case <-h.Done():
-		return true, nil
-	case <-ctx.Done():
-		return false, nil
+	look := time.NewTicker(lookEach)
+	defer look.Stop()
+	for {
+		select {
+		case <-h.Done():
+			return true, nil
+		case <-ctx.Done():
+			return false, nil
+		case <-look.C:
+			l.resume(h)
+		}
+	}
+}
+
+// resume has a process that somebody stopped go on: when the socket to it is full QEMU waits for it with all that it does,
+// the guest and its agent too.
+func (l *Link) resume(h *machine.Handle) {
+	if h.Stopped() && h.Signal(unix.SIGCONT) == nil {
+		l.n.opt.Log.Warn("the network of a machine was stopped; it is continued, for the machine waits for it", "dir", l.dir, "pid", h.PID)
 	}
 }
 

@@ -195,7 +195,7 @@ func (n *Networks) start(d *machine.Dir, lock *os.File) (*machine.Handle, error)
 	cmd := exec.Command(n.opt.Command[0], append(n.opt.Command[1:len(n.opt.Command):len(n.opt.Command)], d.Path)...)
 	cmd.Dir, cmd.ExtraFiles, cmd.Stderr, cmd.Stdout = "/", []*os.File{lock, control}, log, log
 	// What it does not need it does not get: a guest speaks to it.
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "GOGC=50", "GOTRACEBACK=single"}
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "GOGC=100", "GOMAXPROCS=1", "GOTRACEBACK=single"}
 	for _, name := range trusted {
 		if where := os.Getenv(name); where != "" {
 			cmd.Env = append(cmd.Env, name+"="+where)

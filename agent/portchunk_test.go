@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hashicorp/yamux"
+)
+
+// lineWrites counts how often a line of a virtio-serial port is given something.
+type lineWrites struct {
+	net.Conn
+	n atomic.Int64
+}
+
+func (l *lineWrites) Write(p []byte) (int, error) {
+	l.n.Add(int64(1 + (len(p)-1)/joinSize))
+	return l.Conn.Write(p)
+}
+
+// TestPortChunk: what a guest sends of a port leaves it in as few pieces as the line takes.
+func TestPortChunk(t *testing.T) {
+	near, far := net.Pipe()
+	line := &lineWrites{Conn: near}
+	guest, err := yamux.Server(newMuxConn(line), muxConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	host, err := yamux.Client(newMuxConn(far), muxConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	const chunks = 20
+	go func() {
+		st, err := guest.Accept()
+		if err != nil {
+			return
+		}
+		p := newPortConn(st, portChunk)
+		p.out.ReadFrom(io.LimitReader(zeros{}, chunks*portChunk))
+		p.CloseWrite()
+	}()
+	st, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(io.Discard, newPortConn(st, smallChunk))
+	if err != nil || n != chunks*portChunk {
+		t.Fatal(n, err)
+	}
+	if writes := line.n.Load(); writes > chunks+5 { // the stream is acknowledged and ended, too
+		t.Errorf("%d chunks took %d writes", chunks, writes)
+	}
+}
