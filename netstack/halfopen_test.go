@@ -27,7 +27,7 @@ type beside struct {
 func goesOn(t *testing.T, flooding, other *machine) *beside {
 	t.Helper()
 	b := &beside{over: make(chan struct{})}
-	trips := []func() error{func() error { return other.echo("tcp", "93.184.216.34:7") }}
+	trips := []func() error{func() error { return other.echoWithin(10*time.Second, "tcp", "93.184.216.34:7") }}
 	for _, m := range []*machine{flooding, other} {
 		c, err := m.dial(t.Context(), "tcp", "93.184.216.35:7")
 		if err != nil {

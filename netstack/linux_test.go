@@ -124,8 +124,12 @@ func (m *machine) bridge(s *Stack, tap *os.File) {
 func (m *machine) in(do func()) { inNamespace(m.t, m.namespace, do) }
 
 // dial opens a connection from the machine to an address.
-func (m *machine) dial(ctx context.Context, network, to string) (c net.Conn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+func (m *machine) dial(ctx context.Context, network, to string) (net.Conn, error) {
+	return m.dialWithin(ctx, time.Second, network, to)
+}
+
+func (m *machine) dialWithin(ctx context.Context, limit time.Duration, network, to string) (c net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	m.in(func() {
 		var d net.Dialer
@@ -136,12 +140,16 @@ func (m *machine) dial(ctx context.Context, network, to string) (c net.Conn, err
 
 // echo sends something to a place and reads it back.
 func (m *machine) echo(network, to string) error {
-	c, err := m.dial(context.Background(), network, to)
+	return m.echoWithin(time.Second, network, to)
+}
+
+func (m *machine) echoWithin(limit time.Duration, network, to string) error {
+	c, err := m.dialWithin(context.Background(), limit, network, to)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Second))
+	c.SetDeadline(time.Now().Add(limit))
 	return there(c)
 }
 
