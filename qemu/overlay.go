@@ -206,7 +206,11 @@ func (o *overlay) commit(ctx context.Context) error {
 	}
 	disk, asked := o.root(ctx)
 	if asked == nil {
-		o.setDisk(map[bool]string{true: o.frozen, false: o.path}[disk.Node == o.under])
+		writes := o.path
+		if disk.Node == o.under {
+			writes = o.frozen
+		}
+		o.setDisk(writes)
 	}
 	if err == nil && asked == nil && disk.Node != o.under {
 		err = holt.Errorf(holt.Internal, "QEMU did not write an overlay back")
