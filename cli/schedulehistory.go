@@ -59,8 +59,8 @@ func (a *app) scheduleHistory() *cobra.Command {
 		Use: "history SCHEDULE", Aliases: []string{"runs"}, Short: "Show what became of a schedule, the latest first", Args: exactly(1),
 		Long: `Each time at which a schedule was due was run, or was skipped since the run before it went on,
 or was missed since the daemon did not run or its host slept, or could not be run. WHY says
-more. DUE is by the clock of the schedule's time zone. The last 200 are kept; what a run
-wrote: holt run follow RUN.`,
+more. DUE is by the clock of the schedule's time zone, which its heading names. The last 200
+are kept; what a run wrote: holt run follow RUN.`,
 		Example:           "  holt schedule history nightly -n 5",
 		ValidArgsFunction: a.complete(a.scheduleNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -82,7 +82,8 @@ wrote: holt run follow RUN.`,
 			if err != nil {
 				return err
 			}
-			return printTable(a.Out, []string{"DUE", "STATE", "RUN", "LATE", "TOOK", "WHY"}, firingRows(list, zoneOf(s)))
+			zone := zoneOf(s)
+			return printTable(a.Out, []string{"DUE (" + zone.String() + ")", "STATE", "RUN", "LATE", "TOOK", "WHY"}, firingRows(list, zone))
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", mostRunsShown, "how many to show, at most 200")

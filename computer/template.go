@@ -70,10 +70,14 @@ func (t template) snapshot(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if err != nil {
-		t.s.log.Error("a template cannot be kept booted; its computers boot", "template", t.img.Template, "err", err)
+		t.notKept(err)
 		return "", nil
 	}
 	return dir, nil
+}
+
+func (t template) notKept(err error) {
+	t.s.log.Warn("a template could not be kept booted: its computers boot", "template", t.img.Template, "tried_again_after", remakeAfter, "err", err)
 }
 
 // able tells whether the engine's machines can become snapshots of templates.

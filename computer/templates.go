@@ -156,7 +156,7 @@ func (t *Templates) renewOne(ctx context.Context, one staleTemplate) (done bool)
 		err = errors.Join(setUsed(dir, one.used), setUsed(one.former, one.used.Add(-formerAge))) // this was no use of it
 	}
 	if err != nil && holt.CodeOf(err) != holt.NotFound { // its image was deleted
-		t.s.log.Error("a template cannot be kept booted; its computers boot", "template", one.img.Template, "err", err)
+		one.notKept(err)
 	}
 	t.tried(ctx, one.img, err)
 	return true
