@@ -39,8 +39,9 @@ type File struct {
 type Cell struct {
 	User  int
 	Files []File
-	// Private are files that the program opens for writing too, but only ever maps for itself: it can read
-	// them, and a mapping is its own (on amd64; elsewhere it can write to them).
+	// Private are files that the program opens for writing too (O_RDWR, no other flag), but only ever maps for
+	// itself: it can read them, and a mapping is its own (on amd64; elsewhere it can write to them). Once it has opened
+	// them all it can open nothing more with just that flag.
 	Private []string
 	Devices []string // of the host, which the user may use, as /dev/kvm
 	Network bool     // it has the host's network, its names and the certificates of whom it trusts
@@ -83,6 +84,11 @@ func (c Cell) Start(cmd *exec.Cmd) error {
 		cmd.SysProcAttr = &unix.SysProcAttr{}
 	}
 	traced := traces && len(c.Private) > 0
+	if traced {
+		if err := announce(); err != nil {
+			return err
+		}
+	}
 	cmd.SysProcAttr.Ptrace = traced
 	cmd.SysProcAttr.Credential = &credential{Uid: uint32(c.User), Gid: uint32(c.User)}
 	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
@@ -94,7 +100,12 @@ func (c Cell) Start(cmd *exec.Cmd) error {
 	}
 	late := time.AfterFunc(privateWait, func() { cmd.Process.Kill() })
 	defer late.Stop()
-	return private(cmd.Process.Pid, c.Private)
+	err = private(cmd.Process.Pid, c.Private)
+	if err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	return err
 }
 
 // privateWait bounds how long a program may take until it has opened its private files.

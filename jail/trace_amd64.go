@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,28 +12,51 @@ import (
 // traces: see [Cell.Private].
 const traces = true
 
-// openat(2)'s number, and what its flags say of reading and writing.
-const accessMode = unix.O_RDONLY | unix.O_WRONLY | unix.O_RDWR
+// announce has what this thread starts from now on stop for who traces it when it opens something as QEMU opens
+// memory: for reading and writing, and with no other flag. Nothing else that it does stops it. Without who traces it
+// such a call says that there is none (ENOSYS).
+func announce() error {
+	const number, arch, flags = 0, 4, 16 + 2*8 // in seccomp_data (seccomp(2)); of the third argument the low half
+	load := func(at uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+	}
+	unless := func(is uint32, skip uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: is, Jf: skip}
+	}
+	end := func(as uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: as}
+	}
+	filter := []unix.SockFilter{
+		load(arch), unless(unix.AUDIT_ARCH_X86_64, 5),
+		load(number), unless(unix.SYS_OPENAT, 3),
+		load(flags), unless(unix.O_RDWR, 1),
+		end(unix.SECCOMP_RET_TRACE),
+		end(unix.SECCOMP_RET_ALLOW),
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
+		return fmt.Errorf("announce what is opened: %w", err)
+	}
+	return nil
+}
 
-// private lets a program that was started stopped go on, and has it open each of the files for reading once
-// when it asks for writing too. Then it is let go. If this process ends before, so does the program (ptrace(2)).
+// private lets a program that was started stopped, by a thread that has called [announce], go on, and has it open
+// each of the files for reading once when it asks for writing too. Then it is let go. If this process ends before, so
+// does the program (ptrace(2)).
 func private(pid int, files []string) error {
-	if err := await(pid); err != nil {
+	if _, err := stop(pid); err != nil { // before its first instruction
 		return err
 	}
-	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL|unix.PTRACE_O_TRACESYSGOOD); err != nil {
+	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL|unix.PTRACE_O_TRACESECCOMP); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
 	left := map[string]bool{}
 	for _, f := range files {
 		left[f] = true
 	}
-	for begins := true; ; begins = !begins {
+	for {
 		if err := next(pid); err != nil {
 			return err
-		}
-		if !begins {
-			continue
 		}
 		if err := readOnly(pid, left); err != nil {
 			return fmt.Errorf("trace: %w", err)
@@ -43,21 +67,15 @@ func private(pid int, files []string) error {
 	}
 }
 
-// next lets the program go on to the next begin or end of a system call.
+// next lets the program go on to the next call that is announced.
 func next(pid int) error {
 	for signal := 0; ; {
-		if err := unix.PtraceSyscall(pid, signal); err != nil {
+		if err := unix.PtraceCont(pid, signal); err != nil {
 			return fmt.Errorf("trace: %w", err)
 		}
-		var status unix.WaitStatus
-		if _, err := unix.Wait4(pid, &status, 0, nil); err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("trace: %w", err)
-		}
-		switch {
-		case status.Exited() || status.Signaled():
-			return errEnded
-		case status.StopSignal() == unix.SIGTRAP|0x80:
-			return nil
+		status, err := stop(pid)
+		if err != nil || status.TrapCause() == unix.PTRACE_EVENT_SECCOMP {
+			return err
 		}
 		signal = int(status.StopSignal())
 	}
@@ -65,19 +83,17 @@ func next(pid int) error {
 
 var errEnded = errors.New("the program has ended")
 
-// await waits until the program stands before its first instruction.
-func await(pid int) error {
-	var status unix.WaitStatus
+// stop waits until the program stands.
+func stop(pid int) (status unix.WaitStatus, err error) {
 	for {
-		_, err := unix.Wait4(pid, &status, 0, nil)
-		switch {
+		switch _, err := unix.Wait4(pid, &status, 0, nil); {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return fmt.Errorf("trace: %w", err)
-		case status.Stopped():
-			return nil
+			return status, fmt.Errorf("trace: %w", err)
+		case !status.Stopped():
+			return status, errEnded
 		default:
-			return errEnded
+			return status, nil
 		}
 	}
 }
@@ -88,16 +104,13 @@ func readOnly(pid int, left map[string]bool) error {
 	if err := unix.PtraceGetRegs(pid, &regs); err != nil {
 		return err
 	}
-	if regs.Orig_rax != unix.SYS_OPENAT || regs.Rdx&accessMode != unix.O_RDWR {
-		return nil
-	}
 	for file := range left {
 		b := make([]byte, len(file)+1)
 		if n, err := unix.PtracePeekData(pid, uintptr(regs.Rsi), b); err != nil || n < len(b) || !bytes.Equal(b, append([]byte(file), 0)) {
 			continue
 		}
 		delete(left, file)
-		regs.Rdx &^= accessMode
+		regs.Rdx = unix.O_RDONLY
 		return unix.PtraceSetRegs(pid, &regs)
 	}
 	return nil

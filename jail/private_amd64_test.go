@@ -1,0 +1,93 @@
+package jail
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// opensVar makes this program one that opens files as QEMU does memory, see opens.
+const opensVar = "HOLT_JAIL_OPENS"
+
+func TestMain(m *testing.M) {
+	if files := os.Getenv(opensVar); files != "" {
+		opens(strings.Split(files, ":"))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// opens writes to a private mapping of each file, to the file, and opens it again.
+func opens(files []string) {
+	for _, path := range files {
+		fd, err := unix.Open(path, unix.O_RDWR, 0)
+		if err != nil {
+			fmt.Println("open", err)
+			continue
+		}
+		b, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE)
+		if err == nil {
+			b[0]++
+		}
+		fmt.Println("map", err, "of", len(b))
+		_, err = unix.Write(fd, []byte("bad"))
+		fmt.Println("write", err)
+	}
+	for _, path := range files {
+		_, err := unix.Open(path, unix.O_RDWR, 0)
+		fmt.Println("again", err)
+		_, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		fmt.Println("otherwise", err)
+	}
+}
+
+// TestPrivate: who opens private files for writing too can map and read them, and write to none; afterwards it opens
+// them no more so.
+func TestPrivate(t *testing.T) {
+	needRoot(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := Cell{User: User("a"), Private: []string{file(t, dir, "memory", strings.Repeat("m", 4096)), file(t, dir, "memory-1", strings.Repeat("n", 4096))}}
+	var said bytes.Buffer
+	err = Thread(func() error {
+		out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		if err != nil {
+			return err
+		}
+		defer out.Close()
+		cmd := exec.Command(self)
+		cmd.Env, cmd.Stdout = []string{opensVar + "=" + strings.Join(c.Private, ":")}, out
+		err = c.Start(cmd)
+		if err == nil {
+			err = cmd.Wait()
+		}
+		b := make([]byte, 1<<16)
+		n, _ := out.ReadAt(b, 0)
+		said.Write(b[:n])
+		return err
+	})
+	one, after := "map <nil> of 4096\nwrite bad file descriptor\n", "again function not implemented\notherwise read-only file system\n"
+	if want := one + one + after + after; err != nil || said.String() != want {
+		t.Errorf("%v\n%s", err, said.String())
+	}
+	for i, path := range c.Private {
+		if b, err := os.ReadFile(path); err != nil || string(b) != strings.Repeat(string("mn"[i]), 4096) {
+			t.Errorf("%s has changed, %v", path, err)
+		}
+	}
+	// Who ends without having opened them is not waited for.
+	err = Thread(func() error { return c.Start(exec.Command("/bin/true")) })
+	if !errors.Is(err, errEnded) {
+		t.Errorf("a program that opens none: %v", err)
+	}
+}
