@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,28 +18,33 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// run runs a program in a jail and returns all that it said.
+// run runs a script in a jail and returns all that it said.
 func run(t *testing.T, c Cell, script string) (string, error) {
 	t.Helper()
-	var said bytes.Buffer
+	return says(t, c, exec.Command("/bin/sh", "-c", "exec 2>&1; "+script))
+}
+
+// says runs a program in a jail and returns what it said.
+func says(t *testing.T, c Cell, cmd *exec.Cmd) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "out")
 	err := Thread(func() error {
-		cmd := exec.Command("/bin/sh", "-c", script)
-		out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		out, err := os.Create(path)
 		if err != nil {
 			return err
 		}
 		defer out.Close()
-		cmd.Stdout, cmd.Stderr = out, out
+		cmd.Stdout = out
 		if err := c.Start(cmd); err != nil {
 			return err
 		}
-		err = cmd.Wait()
-		b := make([]byte, 1<<16)
-		n, _ := out.ReadAt(b, 0)
-		said.Write(b[:n])
-		return err
+		return cmd.Wait()
 	})
-	return said.String(), err
+	said, no := os.ReadFile(path)
+	if no != nil {
+		t.Fatal(no)
+	}
+	return string(said), err
 }
 
 func file(t *testing.T, dir, name, text string) string {

@@ -1,12 +1,10 @@
 package jail
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -58,27 +56,12 @@ func TestPrivate(t *testing.T) {
 	}
 	dir := t.TempDir()
 	c := Cell{User: User("a"), Private: []string{file(t, dir, "memory", strings.Repeat("m", 4096)), file(t, dir, "memory-1", strings.Repeat("n", 4096))}}
-	var said bytes.Buffer
-	err = Thread(func() error {
-		out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-		if err != nil {
-			return err
-		}
-		defer out.Close()
-		cmd := exec.Command(self)
-		cmd.Env, cmd.Stdout = []string{opensVar + "=" + strings.Join(c.Private, ":")}, out
-		err = c.Start(cmd)
-		if err == nil {
-			err = cmd.Wait()
-		}
-		b := make([]byte, 1<<16)
-		n, _ := out.ReadAt(b, 0)
-		said.Write(b[:n])
-		return err
-	})
+	cmd := exec.Command(self)
+	cmd.Env = []string{opensVar + "=" + strings.Join(c.Private, ":")}
+	said, err := says(t, c, cmd)
 	one, after := "map <nil> of 4096\nwrite bad file descriptor\n", "again function not implemented\notherwise read-only file system\n"
-	if want := one + one + after + after; err != nil || said.String() != want {
-		t.Errorf("%v\n%s", err, said.String())
+	if want := one + one + after + after; err != nil || said != want {
+		t.Errorf("%v\n%s", err, said)
 	}
 	for i, path := range c.Private {
 		if b, err := os.ReadFile(path); err != nil || string(b) != strings.Repeat(string("mn"[i]), 4096) {
