@@ -330,4 +330,27 @@ func TestRequestLog(t *testing.T) {
 	}
 }
 
+// TestCallerGone: who hangs up before the answer is no defect of the daemon's, nor anything to warn of.
+func TestCallerGone(t *testing.T) {
+	opt := servertest.Options(t, memory(t).Nouns())
+	opt.Nouns.Computers = brokenNouns{Computers: opt.Nouns.Computers, after: time.Hour}
+	log, w := io.Pipe()
+	defer log.Close()
+	opt.Log = slog.New(slog.NewJSONHandler(w, nil))
+	d := servertest.Serve(t, opt, "")
+	conn, err := net.Dial("unix", d.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(conn, "POST /v1/computers HTTP/1.1\r\nHost: holt\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+	conn.Close()
+	var line struct {
+		Level string
+		Code  holt.Code
+	}
+	if err := json.NewDecoder(log).Decode(&line); err != nil || line.Level != "INFO" || line.Code != holt.Unavailable {
+		t.Errorf("logged %+v, %v", line, err)
+	}
+}
+
 var _ server.Tokens = (*access.Tokens)(nil)

@@ -118,7 +118,7 @@ func (s *Server) ended(q *request, began time.Time, panicked any) {
 	if q.err != nil {
 		attrs = append(attrs, "code", holt.CodeOf(q.err), "error", clip(q.err.Error()))
 	}
-	if q.status >= 500 {
+	if q.status >= 500 && r.Context().Err() == nil { // or whoever called has gone
 		level = slog.LevelWarn
 	}
 	s.opt.Log.Log(r.Context(), level, "request", attrs...)

@@ -126,9 +126,9 @@ func register[I, O any](api huma.API, op huma.Operation, f func(context.Context,
 // failed makes err an answer and leaves it for the log.
 func failed(ctx context.Context, err error) answer {
 	q := requestOf(ctx)
-	q.err = err
 	var a answer
 	if errors.As(err, &a) {
+		q.err = err
 		return a
 	}
 	var e *holt.Error
@@ -142,6 +142,7 @@ func failed(ctx context.Context, err error) answer {
 	default:
 		e = holt.AsError(err)
 	}
+	q.err = e
 	if e.Code == holt.Internal && e.Hint == "" {
 		own := *e
 		e = own.WithHint("the daemon's log has more under request %s", q.id)
