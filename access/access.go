@@ -69,10 +69,16 @@ type Token struct {
 	LastUsedAt *time.Time   `json:"last_used_at,omitempty" doc:"to the minute"`
 }
 
+// Actor is who calls with the token.
+func (t Token) Actor() holt.Actor {
+	return holt.Actor{Token: t.ID, Name: t.Name, Tenant: t.Tenant}
+}
+
 // Tokens is the store of API tokens.
 type Tokens struct {
 	db  *db.DB
 	now func() time.Time
+	held
 }
 
 // New returns the tokens of a control database with [Schema] and [TenantSchema].
@@ -146,6 +152,7 @@ func (t *Tokens) Delete(ctx context.Context, id holt.TokenID) error {
 	if !found {
 		return holt.Errorf(holt.NotFound, "there is no token %q", id)
 	}
+	t.drop(id)
 	return nil
 }
 
@@ -176,6 +183,14 @@ func (t *Tokens) Check(ctx context.Context, secret string) (Token, error) {
 	}
 	t.touch(ctx, &s.Token, now)
 	return s.Token, nil
+}
+
+// known says whether there is such a token.
+func (t *Tokens) known(ctx context.Context, id holt.TokenID) (known bool, err error) {
+	err = t.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT 1 FROM token WHERE id = ?`, []any{id}, func(*db.Row) error { known = true; return nil })
+	})
+	return known, err
 }
 
 // touch keeps when a token was used last. It is no reason to turn a caller away

@@ -52,7 +52,7 @@ func (s *Server) authenticate(q *request, r *http.Request) (holt.Actor, error) {
 		return holt.Actor{}, err
 	}
 	q.token = token.ID
-	return holt.Actor{Token: token.ID, Name: token.Name, Tenant: token.Tenant}, nil
+	return token.Actor(), nil
 }
 
 // knownHost refuses names that someone else's DNS may have pointed here
