@@ -34,8 +34,8 @@ func startDaemon(ctx context.Context, b *bench, data, engine string) (*daemon, e
 	return startDaemonWith(ctx, b, data, engine, "")
 }
 
-// startDaemonWith does so, with a directory whose programs come before others of their names.
-func startDaemonWith(ctx context.Context, b *bench, data, engine, path string) (*daemon, error) {
+// startDaemonWith does so, with a directory whose programs come before others of their names, and by way of another program, which executes it.
+func startDaemonWith(ctx context.Context, b *bench, data, engine, path string, through ...string) (*daemon, error) {
 	if _, err := os.Stat(b.holt); err != nil {
 		return nil, fmt.Errorf("no program to test (make build makes it): %w", err)
 	}
@@ -47,7 +47,8 @@ func startDaemonWith(ctx context.Context, b *bench, data, engine, path string) (
 	if _, err := d.cli(ctx, "image", "build", b.template); err != nil {
 		return nil, err
 	}
-	d.cmd = exec.Command(b.holt, "serve", "--engine", engine, "--renew-after", "0")
+	command := append(through, b.holt, "serve", "--engine", engine, "--renew-after", "0")
+	d.cmd = exec.Command(command[0], command[1:]...)
 	d.cmd.Env = d.env()
 	d.cmd.Stdout, d.cmd.Stderr = &d.said, &d.said
 	d.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}

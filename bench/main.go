@@ -15,9 +15,8 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"holt"
+	"holt/flock"
 )
 
 // groups are the parts of the document in its order.
@@ -169,12 +168,9 @@ func (b *bench) open(ctx context.Context) error {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return err
 	}
-	lock, err := os.Create(filepath.Join(root, "lock"))
+	lock, err := flock.Open(filepath.Join(root, "lock"), 0o600)
 	if err != nil {
-		return err
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return errors.Join(fmt.Errorf("another bench runs in this checkout: %w", err), lock.Close())
+		return fmt.Errorf("another bench runs in this checkout: %w", err)
 	}
 	b.own("the lock", lock.Close)
 	b.dir = filepath.Join(root, "run")

@@ -16,6 +16,7 @@ import (
 	"holt/cgroup"
 	"holt/computer"
 	"holt/db"
+	"holt/flock"
 	"holt/image"
 	"holt/job"
 	"holt/machine"
@@ -65,7 +66,7 @@ type Daemon struct {
 	cfg        Config
 	log        *slog.Logger
 	started    time.Time
-	lock       *dirLock
+	lock       *os.File
 	db         *db.DB
 	keys       *computer.Keys
 	archive    *Archive
@@ -220,7 +221,7 @@ func (d *Daemon) Close() error {
 		errs = append(errs, d.db.Close())
 	}
 	if d.lock != nil {
-		errs = append(errs, d.lock.Close())
+		errs = append(errs, flock.Close(d.lock))
 	}
 	return errors.Join(errs...)
 }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,43 +11,29 @@ import (
 
 	"holt"
 	"holt/computer"
+	"holt/flock"
 )
 
-// dirLock is the lock of a data directory.
-type dirLock struct{ *os.File }
-
-// Close lets go of it. A program that is being started has a copy of each file until it has
-// exec'd, and the lock of a file that is only closed stays with that.
-func (l *dirLock) Close() error {
-	return errors.Join(unix.Flock(int(l.Fd()), unix.LOCK_UN), l.File.Close())
-}
-
-// lockDir makes sure that one daemon serves a data directory. The lock is
-// held until the file is closed, or the process ends.
-func lockDir(dir string) (*dirLock, error) {
+// lockDir makes sure that one daemon serves a data directory, until [flock.Close] or the end of the process.
+func lockDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, described(fmt.Errorf("make data directory: %w", err))
 	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, described(fmt.Errorf("lock data directory: %w", err))
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		b, _ := io.ReadAll(io.LimitReader(f, 32))
-		f.Close()
+	path := filepath.Join(dir, "lock")
+	f, err := flock.Open(path, 0o600)
+	if errors.Is(err, flock.ErrHeld) {
+		b, _ := os.ReadFile(path)
 		return nil, holt.Errorf(holt.Conflict, "a daemon (process %s) serves %s already", strings.TrimSpace(string(b)), dir).
 			WithHint("use that one, end it with holt down, or name another directory with --data-dir")
 	}
-	if err == nil {
-		// The number is for people; that it cannot be written is no reason to stop.
-		if f.Truncate(0) == nil {
-			fmt.Fprintf(f, "%d\n", os.Getpid())
-		}
-		return &dirLock{f}, nil
+	if err != nil {
+		return nil, described(fmt.Errorf("lock data directory: %w", err))
 	}
-	f.Close()
-	return nil, fmt.Errorf("lock data directory: %w", err)
+	// The number is for people; that it cannot be written is no reason to stop.
+	if f.Truncate(0) == nil {
+		fmt.Fprintf(f, "%d\n", os.Getpid())
+	}
+	return f, nil
 }
 
 // described gives an error of the host's file system the code that says what

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"holt/flock"
 )
 
 // scratch is the directory of one build under way. Beside it lies a lock file
@@ -46,8 +48,7 @@ func (s *Store) newScratch(foreign bool) (*scratch, error) {
 		if err != nil {
 			return nil, fmt.Errorf("lock build directory: %w", err)
 		}
-		locked, err := tryLock(lock)
-		if err == nil && locked {
+		if err = flock.Lock(lock); err == nil {
 			// Between creation and lock a sweep may have removed the file.
 			if _, err = os.Lstat(lock.Name()); err == nil {
 				t := &scratch{dir: dir, work: filepath.Join(dir, "work"), lock: lock, ids: foreign || os.Geteuid() != 0}
@@ -60,9 +61,9 @@ func (s *Store) newScratch(foreign bool) (*scratch, error) {
 				return nil, fmt.Errorf("make build directory: %w", errors.Join(err, t.remove()))
 			}
 		}
-		unlock(lock)
+		flock.Close(lock)
 		os.Remove(lock.Name())
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, flock.ErrHeld) {
 			return nil, fmt.Errorf("lock build directory: %w", err)
 		}
 	}
@@ -103,7 +104,7 @@ func (t *scratch) remove() error {
 	if err == nil {
 		err = os.Remove(t.lock.Name())
 	}
-	unlock(t.lock)
+	flock.Close(t.lock)
 	return err
 }
 
@@ -129,8 +130,11 @@ func sweepOne(dir string) error {
 	if err != nil {
 		return err
 	}
-	if locked, err := tryLock(lock); err != nil || !locked {
+	if err := flock.Lock(lock); err != nil {
 		lock.Close()
+		if errors.Is(err, flock.ErrHeld) { // its build goes on
+			return nil
+		}
 		return err
 	}
 	return (&scratch{dir: dir, lock: lock}).remove()

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/flock"
 )
 
 // Names of the files in a machine's directory.
@@ -162,19 +163,14 @@ func Clear(path string, names ...string) error {
 // as long as any process has the returned file open: hand it to the machine's
 // process and close it here.
 func (d *Dir) Lock() (*os.File, error) {
-	f, err := os.OpenFile(d.File(LockFile), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open machine lock: %w", err)
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return f, nil
-	}
-	f.Close()
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	f, err := flock.Open(d.File(LockFile), 0o600)
+	if errors.Is(err, flock.ErrHeld) {
 		return nil, Busy(d.Path)
 	}
-	return nil, fmt.Errorf("lock machine directory: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("lock machine directory: %w", err)
+	}
+	return f, nil
 }
 
 // Locked says whether some process holds the lock.

@@ -64,11 +64,9 @@ func (p Process) Open() (*Handle, error) {
 	// process still lives afterwards, they are the same.
 	now, err := Identify(p.PID)
 	if err == nil {
-		if err = unix.PidfdSendSignal(fd, 0, nil, 0); errors.Is(err, unix.EPERM) { // it lives, and is another user's
-			err = nil
-		}
+		err = unix.PidfdSendSignal(fd, 0, nil, 0)
 	}
-	if err != nil || now != p {
+	if now != p || err != nil && !errors.Is(err, unix.EPERM) { // EPERM: it lives, and is another user's
 		unix.Close(fd)
 		return nil, ErrGone
 	}
@@ -100,18 +98,23 @@ func startTime(pid int) (uint64, error) {
 }
 
 func parseStart(stat []byte) (uint64, error) {
-	const afterCommand = 22 - 3 // fields 1 and 2 are cut off; field 3 has index 0
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= afterCommand {
+	const start = 22 - 3 // field 3 has index 0
+	fields := afterCommand(stat)
+	if len(fields) <= start {
 		return 0, fmt.Errorf("read start time: %d fields in stat", len(fields))
 	}
-	return strconv.ParseUint(string(fields[afterCommand]), 10, 64)
+	return strconv.ParseUint(string(fields[start]), 10, 64)
 }
 
 // parseStopped tells whether a process is stopped by a signal: field 3.
 func parseStopped(stat []byte) bool {
-	_, rest, _ := bytes.Cut(stat[max(bytes.LastIndexByte(stat, ')'), 0):], []byte(" "))
-	return bytes.HasPrefix(rest, []byte("T"))
+	fields := afterCommand(stat)
+	return len(fields) > 0 && string(fields[0]) == "T"
+}
+
+// afterCommand returns the fields of /proc/pid/stat from the third on.
+func afterCommand(stat []byte) [][]byte {
+	return bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 }
 
 // Handle holds on to one process through a pidfd.

@@ -16,6 +16,7 @@ import (
 
 	"holt"
 	"holt/cgroup"
+	"holt/flock"
 	"holt/machine"
 )
 
@@ -118,19 +119,14 @@ func (n *Networks) Traffic(ctx context.Context, dir string) (all []holt.Traffic,
 
 // takeLock takes the lock of a directory's network; Conflict if a process has it.
 func takeLock(d *machine.Dir) (*os.File, error) {
-	f, err := os.OpenFile(d.File(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open network lock: %w", err)
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return f, nil
-	}
-	f.Close()
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	f, err := flock.Open(d.File(lockFile), 0o600)
+	if errors.Is(err, flock.ErrHeld) {
 		return nil, holt.Errorf(holt.Conflict, "a network runs in %s", d.Path)
 	}
-	return nil, fmt.Errorf("lock network: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("lock network: %w", err)
+	}
+	return f, nil
 }
 
 // hold returns a handle on the process that is the network of the machine which runs in a directory; if

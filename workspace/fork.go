@@ -11,6 +11,7 @@ import (
 
 	"holt"
 	"holt/db"
+	"holt/flock"
 	"holt/journal"
 )
 
@@ -62,7 +63,7 @@ func (w *Workspace) Fork(ctx context.Context, dir string, opt ForkOptions) (c Ch
 	if err != nil {
 		return c, err
 	}
-	defer lock.Close()
+	defer flock.Close(lock)
 	if err := vacant(dir); err != nil { // nor by another fork since
 		return c, err
 	}

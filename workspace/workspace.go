@@ -10,11 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"holt"
 	archive "holt/chunk"
+	"holt/flock"
 	"holt/journal"
 )
 
@@ -140,7 +140,7 @@ type Stats struct {
 type Workspace struct {
 	dir    string
 	tree   *Tree
-	lock   dirLock
+	lock   *os.File
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	once   sync.Once
@@ -200,27 +200,17 @@ func open(dir string, opt Options, create bool) (_ *Workspace, err error) {
 	return w, nil
 }
 
-// dirLock is the lock that makes this the only daemon of a workspace. It goes with
-// the process, however that ends.
-type dirLock struct{ *os.File }
-
-func lockDir(dir string) (dirLock, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return dirLock{}, diskError("lock workspace", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return dirLock{}, holt.Errorf(holt.Conflict, "workspace %s is open already", dir).
+// lockDir makes this the only daemon of a workspace, until [flock.Close] or the end of the process, however that comes.
+func lockDir(dir string) (*os.File, error) {
+	f, err := flock.Open(filepath.Join(dir, "lock"), 0o600)
+	if errors.Is(err, flock.ErrHeld) {
+		return nil, holt.Errorf(holt.Conflict, "workspace %s is open already", dir).
 			WithHint("one daemon serves a workspace; end the other one first")
 	}
-	return dirLock{f}, nil
-}
-
-// Close lets go of the lock. A program that is being started has a copy of each file
-// until it has exec'd, and the lock of a file that is only closed stays with that.
-func (l dirLock) Close() error {
-	return errors.Join(syscall.Flock(int(l.Fd()), syscall.LOCK_UN), l.File.Close())
+	if err != nil {
+		return nil, diskError("lock workspace", err)
+	}
+	return f, nil
 }
 
 // diskError gives an error of the host's file system its code. One that has a
@@ -246,7 +236,7 @@ func (w *Workspace) Close() error {
 		w.cancel()
 		w.done.Wait()
 		err := w.tree.flush()
-		if err := errors.Join(err, w.tree.close(), w.lock.Close()); err != nil {
+		if err := errors.Join(err, w.tree.close(), flock.Close(w.lock)); err != nil {
 			w.err = fmt.Errorf("close workspace: %w", err)
 		}
 	})
