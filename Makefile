@@ -1,4 +1,4 @@
-# holt: make build | run | test | check | e2e | bench | soak
+# holt: make build | run | test | race | check | e2e | bench | soak
 GO       ?= go
 BIN      := bin
 DATA     ?= $(CURDIR)/data
@@ -12,7 +12,7 @@ export HOLT_IMAGE_DIR  ?= $(CACHE)/images
 # By default a program under the race detector sleeps for a second before it exits.
 export GORACE          ?= atexit_sleep_ms=10
 
-.PHONY: build guest run deps test check e2e bench soak clean
+.PHONY: build guest run deps test race images check e2e bench soak clean
 
 guest:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(GUEST) ./cmd/holt-guest
@@ -24,13 +24,20 @@ build: guest
 run: build
 	HOLT_DATA_DIR=$(DATA) ./scripts/first-session
 
-# Everything, at the small counts, in half an hour on two processors without KVM; needs root for real mounts and
+# Everything, at the small counts, in 20 minutes on two processors without KVM; needs root for real mounts and
 # machines. HOLT_TEST_LOG=1 has all that daemons log in the output of tests that fail, not only warnings.
-test: deps build check
+test: deps build check images
+	GO='$(GO)' ./scripts/test
+
+# The packages whose tests are machines once more, under the race detector, under which test has all others.
+race: deps build images
+	GO='$(GO)' ./scripts/test race
+
+# The images that tests make computers of.
+images: build
 	$(BIN)/holt doctor --install --yes --data-dir $(CACHE)
 	$(BIN)/holt image build base
 	$(BIN)/holt image build coding-agent
-	GO='$(GO)' ./scripts/test
 
 # Programs that only the tests use.
 deps:
