@@ -69,7 +69,7 @@ func (w AtWork) String() string {
 	return fmt.Sprintf("the %s that has been at work on it for %s", w.Verb, ShortMS(w.ForMS))
 }
 
-// DefaultWorkspaceMB is what a computer's workspace may hold when nothing is asked for, MiB.
+// DefaultWorkspaceMB is what a computer's workspace may hold when nothing is asked for and a limit counts disks, or it is a job's, MiB.
 const DefaultWorkspaceMB = 20480
 
 // ComputerSpec says what computer to create. Zero fields take the defaults.
@@ -81,7 +81,7 @@ type ComputerSpec struct {
 	DiskSizeMB int    `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
 	Workspace  string `json:"workspace,omitempty" doc:"an existing workspace to mount; default: a new one with the computer's name"`
 	// WorkspaceSizeMB is of a new workspace only.
-	WorkspaceSizeMB int `json:"workspace_size_mb,omitempty" doc:"what its new workspace may hold, MiB; default: 20480. setQuota changes it, or takes it away"`
+	WorkspaceSizeMB int `json:"workspace_size_mb,omitempty" doc:"what its new workspace may hold, MiB; default: as much as it likes, or 20480 where a limit counts disks. setQuota changes it"`
 
 	IdleTimeout IdleTimeout    `json:"idle_timeout,omitzero" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never; default: 15m"`
 	Network     *NetworkPolicy `json:"network,omitempty" doc:"what it may reach; default: the internet"`

@@ -80,7 +80,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 	f.IntVar(&spec.CPUs, "cpus", 0, "virtual processors (default: 1)")
 	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
 	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")
-	f.IntVar(&spec.WorkspaceSizeMB, "workspace-size-mb", 0, "what its new workspace may hold, MiB (default: 20480)")
+	f.IntVar(&spec.WorkspaceSizeMB, "workspace-size-mb", 0, "what its new workspace may hold, MiB (default: as much as it likes; 20480 where a limit counts disks)")
 	f.StringVar(&spec.Workspace, "workspace", "", "an existing workspace to mount (default: a new one with the computer's name)")
 	idleFlag(cmd, &spec.IdleTimeout, "pause it after this long without a use, as 2h; null: never (default: 15m)")
 	reach.add(a, cmd)

@@ -110,10 +110,13 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 
 // mayFork refuses a fork that could not run: a computer does not stand still for that.
 func (s forks) mayFork(ctx context.Context, r record, name string) error {
-	fork := record{Computer: holt.Computer{Name: name, State: holt.ComputerCreating, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, WorkspaceSizeMB: r.WorkspaceSizeMB, Parent: &holt.Origin{ID: r.ID}}}
+	fork := record{Computer: holt.Computer{Name: name, State: holt.ComputerCreating, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, WorkspaceSizeMB: r.WorkspaceSizeMB, Parent: &holt.Origin{ID: r.ID}}, owned: true}
 	return s.withRoom(ctx, func() error {
 		return read(ctx, s.cfg.DB, func(tx *db.Tx) error {
 			if err := fork.belongs(tx); err != nil {
+				return err
+			}
+			if err := fork.bound(tx); err != nil {
 				return err
 			}
 			return s.table.admit(tx, fork)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/db"
 )
 
 // host states a host's memory, MiB, and what computers' machines have taken of it by now.
@@ -162,12 +163,29 @@ func TestWorkspaceSize(t *testing.T) {
 			t.Errorf("%+v: %v", wrong, err)
 		}
 	}
-	if spec, err := shape(holt.ComputerSpec{}); err != nil || spec.WorkspaceSizeMB != holt.DefaultWorkspaceMB || WorkspaceQuota(0) != WorkspaceQuota(spec.WorkspaceSizeMB) {
+	if spec, err := shape(holt.ComputerSpec{}); err != nil || spec.WorkspaceSizeMB != 0 || WorkspaceQuota(0) != (holt.Quota{}) {
 		t.Errorf("%+v, %v", spec, err)
 	}
 	if spec, err := shape(holt.ComputerSpec{Workspace: "notes"}); err != nil || spec.WorkspaceSizeMB != 0 {
 		t.Errorf("%+v, %v", spec, err)
 	}
+	owned := func(r *record) { r.owned = true }
+	noether, err := w.makes(ctx, "noether", "", owned)
+	if w.ok(err); noether.WorkspaceSizeMB != 0 {
+		t.Errorf("without a limit: %d", noether.WorkspaceSizeMB)
+	}
+	w.limits(holt.LimitChange{MaxDiskMB: ptr(int64(30000))})
+	curie, err := w.makes(ctx, "curie", "", owned)
+	if w.ok(err); curie.WorkspaceSizeMB != holt.DefaultWorkspaceMB {
+		t.Errorf("with a limit: %d", curie.WorkspaceSizeMB)
+	}
+	if _, err := w.makes(ctx, "fork", noether.ID, owned); holt.CodeOf(err) != holt.TooMany || !strings.Contains(err.Error(), "has to have a bound") {
+		t.Errorf("a fork that nothing bounds: %v", err)
+	}
+	w.limits(holt.LimitChange{MaxDiskMB: ptr(int64(0))})
+	w.ok(write(ctx, w.cfg.DB, func(tx *db.Tx) error {
+		return tx.Exec(`DELETE FROM computer WHERE id IN (?, ?)`, noether.ID, curie.ID)
+	}))
 	bohr, err := w.makes(ctx, "bohr", "", func(r *record) { r.WorkspaceSizeMB, r.owned = 500, true })
 	w.ok(err)
 	w.limits(holt.LimitChange{MaxDiskMB: ptr(int64(1800))})

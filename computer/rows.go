@@ -232,6 +232,9 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 		if err := r.belongs(tx); err != nil {
 			return err
 		}
+		if err := r.bound(tx); err != nil {
+			return err
+		}
 		if err := t.admit(tx, *r); err != nil {
 			return err
 		}

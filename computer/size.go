@@ -1,7 +1,6 @@
 package computer
 
 import (
-	"cmp"
 	"context"
 
 	"holt"
@@ -21,24 +20,48 @@ const (
 	fewestFiles  = 1 << 14
 )
 
-// WorkspaceQuota is what bounds a workspace of a size in MiB; 0: of the default one.
+// WorkspaceQuota is what bounds a workspace of a size in MiB; 0: nothing.
 func WorkspaceQuota(sizeMB int) holt.Quota {
-	bytes := int64(cmp.Or(sizeMB, holt.DefaultWorkspaceMB)) * mib
+	if sizeMB == 0 {
+		return holt.Quota{}
+	}
+	bytes := int64(sizeMB) * mib
 	return holt.Quota{Bytes: bytes, Files: max(fewestFiles, bytes/bytesPerFile)}
 }
 
-// workspaceMB is how much a computer's new workspace may hold, MiB: what was asked for, or the default.
-func workspaceMB(spec holt.ComputerSpec) (int, error) {
+// checkWorkspaceSize refuses a size that a computer's workspace cannot be given.
+func checkWorkspaceSize(spec holt.ComputerSpec) error {
 	switch {
 	case spec.WorkspaceSizeMB < 0 || spec.WorkspaceSizeMB > mostDiskSize:
-		return 0, holt.Errorf(holt.InvalidArgument, "a workspace cannot have %d MiB", spec.WorkspaceSizeMB).WithHint("give at most %d; holt workspace quota takes the bound away", mostDiskSize)
-	case spec.Workspace == "":
-		return cmp.Or(spec.WorkspaceSizeMB, holt.DefaultWorkspaceMB), nil
-	case spec.WorkspaceSizeMB != 0:
-		return 0, holt.Errorf(holt.InvalidArgument, "the workspace %s is there, and has the size that it has", spec.Workspace).
+		return holt.Errorf(holt.InvalidArgument, "a workspace cannot have %d MiB", spec.WorkspaceSizeMB).WithHint("give at most %d, or leave it out for no bound", mostDiskSize)
+	case spec.Workspace != "" && spec.WorkspaceSizeMB != 0:
+		return holt.Errorf(holt.InvalidArgument, "the workspace %s is there, and has the size that it has", spec.Workspace).
 			WithHint("holt workspace quota %s --max-bytes changes it", spec.Workspace)
 	}
-	return 0, nil
+	return nil
+}
+
+// bound gives the workspace of a computer that is made, and has none, a bound where a limit counts disks, as part of the
+// transaction that writes it down: the default one; a fork has what its parent's has, and TooMany if that is none.
+func (r *record) bound(tx *db.Tx) error {
+	if !r.owned || r.WorkspaceSizeMB != 0 {
+		return nil
+	}
+	l, err := limitOf(tx, r.Tenant)
+	if err != nil || l.MaxDiskMB == 0 {
+		return err
+	}
+	if r.Parent != nil {
+		return boundless(*r, l)
+	}
+	r.WorkspaceSizeMB = holt.DefaultWorkspaceMB
+	return nil
+}
+
+// boundless refuses a workspace without a bound where a limit counts disks.
+func boundless(r record, l holt.Limit) error {
+	return holt.Errorf(holt.TooMany, "the tenant %s may have %d MiB of disks, so the workspace of its computer %s has to have a bound", r.Tenant, l.MaxDiskMB, r.Name).
+		WithHint("holt workspace quota NAME --max-bytes SIZE gives one, also to what is forked; or take the limit away: holt limit set --tenant %s --max-disk-mb 0", r.Tenant)
 }
 
 // Bounded says that a workspace may hold so many bytes from now on, 0 for as many as it likes, and counts it for
@@ -59,8 +82,7 @@ func (g *Guests) Bounded(ctx context.Context, id holt.WorkspaceID, bytes int64) 
 		r.WorkspaceSizeMB = int(min((bytes+mib-1)/mib, mostDiskSize))
 		l, err := limitOf(tx, r.Tenant)
 		if err == nil && bytes == 0 && l.MaxDiskMB > 0 {
-			err = holt.Errorf(holt.TooMany, "the tenant %s may have %d MiB of disks, so the workspace of its computer %s has to have a bound", r.Tenant, l.MaxDiskMB, r.Name).
-				WithHint("give --max-bytes a size, or take the limit away: holt limit set --tenant %s --max-disk-mb 0", r.Tenant)
+			err = boundless(r, l)
 		}
 		if err == nil {
 			err = g.s.table.admit(tx, r)

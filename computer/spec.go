@@ -86,8 +86,7 @@ func shape(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 		return spec, holt.Errorf(holt.InvalidArgument, "a root disk cannot have %d MiB", spec.DiskSizeMB).
 			WithHint("give a size from the template's own up to %d MiB; files that are larger belong in the workspace", mostDiskSize)
 	}
-	var err error
-	if spec.WorkspaceSizeMB, err = workspaceMB(spec); err != nil {
+	if err := checkWorkspaceSize(spec); err != nil {
 		return spec, err
 	}
 	return spec, boundShape(spec.CPUs, spec.MemoryMB)

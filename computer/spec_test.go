@@ -9,7 +9,7 @@ import (
 
 func TestShape(t *testing.T) {
 	got, err := shape(holt.ComputerSpec{})
-	want := holt.ComputerSpec{Template: "base", CPUs: 1, MemoryMB: 1024, DiskSizeMB: 10240, WorkspaceSizeMB: holt.DefaultWorkspaceMB, IdleTimeout: holt.DefaultIdleTimeout}
+	want := holt.ComputerSpec{Template: "base", CPUs: 1, MemoryMB: 1024, DiskSizeMB: 10240, IdleTimeout: holt.DefaultIdleTimeout}
 	if err != nil || got != want {
 		t.Fatal(got, err)
 	}

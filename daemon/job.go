@@ -37,7 +37,7 @@ func (f jobSpaces) Find(ctx context.Context, ref string) (holt.WorkspaceID, erro
 
 func (f jobSpaces) Make(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, at string) error {
 	if from == "" {
-		return guestSpaces(f).Make(ctx, id, name, computer.WorkspaceQuota(0))
+		return guestSpaces(f).Make(ctx, id, name, computer.WorkspaceQuota(holt.DefaultWorkspaceMB))
 	}
 	if _, err := f.table.find(ctx, string(id)); err == nil {
 		return nil
@@ -46,7 +46,7 @@ func (f jobSpaces) Make(ctx context.Context, id holt.WorkspaceID, name string, f
 		f.History().flush(ctx, string(from))
 	}
 	return guestSpaces(f).forkAt(ctx, id, from, workspace.ForkOptions{At: at, Child: name}, func(_ row, ws *workspace.Workspace) holt.Quota {
-		q := computer.WorkspaceQuota(0)
+		q := computer.WorkspaceQuota(holt.DefaultWorkspaceMB)
 		bytes, files := ws.Stored() // what it begins with does not count
 		return holt.Quota{Bytes: q.Bytes + bytes, Files: q.Files + files}
 	})

@@ -54,13 +54,13 @@ func TestHostMemory(t *testing.T) {
 	}
 }
 
-// TestWorkspaceSize: a computer's workspace has a bound, which programs meet as a full disk, and of which the daemon
+// TestWorkspaceSize: a computer's workspace has a bound if one is asked for or a limit counts disks, which programs meet as a full disk, and of which the daemon
 // says what raises it.
 func TestWorkspaceSize(t *testing.T) {
 	n := up(t, config(t, home(t))).Nouns()
 	ctx := t.Context()
 	c, err := n.Computers.Create(ctx, holt.ComputerSpec{Name: "einstein"}, "")
-	if err != nil || c.WorkspaceSizeMB != holt.DefaultWorkspaceMB {
+	if err != nil || c.WorkspaceSizeMB != 0 {
 		t.Fatalf("%+v %v", c, err)
 	}
 	if c, err = n.Computers.Create(ctx, holt.ComputerSpec{Name: "bohr", WorkspaceSizeMB: 1}, ""); err != nil || c.WorkspaceSizeMB != 1 {
@@ -77,8 +77,12 @@ func TestWorkspaceSize(t *testing.T) {
 	if _, err := n.Limits.Set(ctx, holt.DefaultTenant, holt.LimitChange{MaxDiskMB: &most}, ""); err != nil {
 		t.Fatal(err)
 	}
-	_, err = n.Workspaces.SetQuota(ctx, "bohr", holt.Quota{Bytes: 8 << 20})
+	_, err = n.Workspaces.SetQuota(ctx, "bohr", holt.Quota{Bytes: 8 << 30})
 	wantCode(t, err, holt.TooMany)
+	_, err = n.Computers.Create(ctx, holt.ComputerSpec{Name: "curie"}, "")
+	if wantCode(t, err, holt.TooMany); !strings.Contains(err.Error(), "this takes 30720 more") { // 10240 and 20480
+		t.Error(err)
+	}
 	if w, err := n.Workspaces.Get(ctx, "bohr"); err != nil || w.Quota.Bytes != 1<<20 || w.Quota.Files == 0 {
 		t.Errorf("%+v %v", w, err)
 	}

@@ -207,9 +207,9 @@ func budgetVerbs(t *testing.T, n server.Nouns) {
 }
 
 // workspaceSize is what a computer's own workspace may hold, MiB.
-func workspaceSize(spec holt.ComputerSpec) int {
-	if spec.Workspace != "" {
-		return 0
+func (m *Memory) workspaceSize(spec holt.ComputerSpec) int {
+	if spec.Workspace != "" || m.limit(holt.DefaultTenant).MaxDiskMB == 0 {
+		return spec.WorkspaceSizeMB
 	}
 	return cmp.Or(spec.WorkspaceSizeMB, holt.DefaultWorkspaceMB)
 }

@@ -183,7 +183,7 @@ func (n computers) Create(_ context.Context, spec holt.ComputerSpec, key string)
 		now := time.Now().UTC()
 		c := &holt.Computer{
 			ID: holt.NewComputerID(), Name: spec.Name, Template: spec.Template, State: holt.ComputerRunning, Engine: "memory",
-			CPUs: cmp.Or(spec.CPUs, 1), MemoryMB: cmp.Or(spec.MemoryMB, 1024), DiskSizeMB: cmp.Or(spec.DiskSizeMB, 10240), WorkspaceSizeMB: workspaceSize(spec),
+			CPUs: cmp.Or(spec.CPUs, 1), MemoryMB: cmp.Or(spec.MemoryMB, 1024), DiskSizeMB: cmp.Or(spec.DiskSizeMB, 10240), WorkspaceSizeMB: n.m.workspaceSize(spec),
 			Workspace: cmp.Or(spec.Workspace, spec.Name), CreatedAt: now, StartedAt: &now, BootMS: 1, IdleTimeout: spec.IdleTimeout.Or(holt.DefaultIdleTimeout), Tenant: holt.DefaultTenant,
 		}
 		if err := n.m.admit(1, c.MemoryMB, c.DiskSizeMB+c.WorkspaceSizeMB); err != nil {
