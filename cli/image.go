@@ -206,8 +206,8 @@ func (a *app) readyNow(ctx context.Context, all []holt.Image) error {
 func (a *app) imageDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete TEMPLATE|DIGEST", Aliases: []string{"rm"}, Short: "Delete an image that no computer stands on", Args: exactly(1),
-		ValidArgsFunction: a.complete(a.templateNames),
+		Use: "delete TEMPLATE|DIGEST...", Aliases: []string{"rm"}, Short: "Delete an image that no computer stands on", Args: exactly(1),
+		ValidArgsFunction: a.completeAll(a.templateNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := a.imagesHere()
 			if err != nil {
@@ -225,7 +225,7 @@ func (a *app) imageDelete() *cobra.Command {
 	}
 	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 0)
 }
 
 func (a *app) imagePrune() *cobra.Command {
@@ -253,7 +253,7 @@ no computer's disk stands on, whichever daemon it belongs to.`,
 func (a *app) imagesHere() (Place, error) {
 	if a.remote() {
 		return Place{}, holt.Errorf(holt.Unsupported, "images are deleted on the machine where they are").
-			WithHint("call it there, without %s", holt.EnvHost)
+			WithHint("call it there, with the context %s", localContext)
 	}
 	return a.place()
 }

@@ -315,14 +315,14 @@ func (a *app) runSignal() *cobra.Command {
 
 func (a *app) runKill() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "kill RUN", Short: "End a run with all its processes", Args: exactly(1),
+		Use: "kill RUN...", Short: "End a run with all its processes", Args: exactly(1),
 		Long: `Sends SIGKILL to every process of a run, also to those in the background that have
 outlived it. To ask them to end: holt run signal RUN SIGTERM.`,
-		ValidArgsFunction: a.complete(a.runIDs),
+		ValidArgsFunction: a.completeAll(a.runIDs),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.sendSignal(cmd.Context(), args[0], "SIGKILL") },
 	}
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 0)
 }
 
 func (a *app) sendSignal(ctx context.Context, run, signal string) error {

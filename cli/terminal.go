@@ -207,7 +207,7 @@ keys do. KILL ends all processes of the terminal.`,
 
 func (a *app) terminalClose() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "close NAME [TERMINAL]", Short: "End a terminal",
+		Use: "close NAME [TERMINAL...]", Short: "End a terminal",
 		Long: `Ends a terminal (default: main) as the loss of its line does: all its processes get
 SIGHUP, and what has not ended 5 seconds later is killed.`,
 		Args: oneOrTwo, ValidArgsFunction: a.completeTerminals,
@@ -229,7 +229,7 @@ SIGHUP, and what has not ended 5 seconds later is killed.`,
 		},
 	}
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 1)
 }
 
 // completeTerminals completes a computer, then one of its terminals.
@@ -237,7 +237,7 @@ func (a *app) completeTerminals(cmd *cobra.Command, args []string, _ string) ([]
 	switch len(args) {
 	case 0:
 		return a.ask(cmd, a.computerNames), cobra.ShellCompDirectiveNoFileComp
-	case 1:
+	default:
 		return a.ask(cmd, func(ctx context.Context, c *client.Client) (out []string) {
 			all, _ := c.Terminals.List(ctx, args[0]) // no daemon, no names
 			for _, t := range all {
@@ -248,5 +248,4 @@ func (a *app) completeTerminals(cmd *cobra.Command, args []string, _ string) ([]
 			return out
 		}), cobra.ShellCompDirectiveNoFileComp
 	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
 }
