@@ -52,7 +52,7 @@ func (a *app) bundle(ctx context.Context, c *client.Client, to io.Writer) (missi
 	out := tar.NewWriter(zip)
 	missing = []string{}
 	add := func(name string, content []byte) error {
-		err := out.WriteHeader(&tar.Header{Name: "holt-debug/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: time.Now(), Typeflag: tar.TypeReg})
+		err := out.WriteHeader(&tar.Header{Name: "holt-debug/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: time.Now().Truncate(time.Second), Typeflag: tar.TypeReg})
 		if err == nil {
 			_, err = out.Write(content)
 		}

@@ -294,11 +294,19 @@ for more.`,
 			if err != nil {
 				return err
 			}
-			_, err = c.Runs.Input(cmd.Context(), id, -1, a.In, !open)
+			at, err := c.Runs.Input(cmd.Context(), id, -1, a.In, !open)
+			if err == nil && a.json { // else it says nothing, also in a pipe
+				return printJSON(a.Out, struct {
+					Run    holt.RunID `json:"run"`
+					Offset int64      `json:"offset"`
+					Open   bool       `json:"open"`
+				}{id, at, open})
+			}
 			return err
 		},
 	}
 	cmd.Flags().BoolVarP(&open, "keep-open", "k", false, "leave the run's standard input open")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print how many bytes of its input the run has, as JSON")
 	return cmd
 }
 

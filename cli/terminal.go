@@ -186,7 +186,7 @@ func whatRuns(spec holt.TerminalSpec) string {
 }
 
 func (a *app) terminalSignal() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "signal NAME TERMINAL SIGNAL", Short: "Send a signal to what is in a terminal's foreground",
 		Long: `Sends a signal, as INT, SIGTERM or 15, to what is in the terminal's foreground, as its
 keys do. KILL ends all processes of the terminal.`,
@@ -199,10 +199,15 @@ keys do. KILL ends all processes of the terminal.`,
 			if err := c.Terminals.Signal(cmd.Context(), args[0], args[1], args[2], ""); err != nil {
 				return err
 			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, map[string]string{"terminal": args[1], "signal": fullName(args[2])})
+			}
 			fmt.Fprintf(a.Out, "sent %s to %s\n", fullName(args[2]), args[1])
 			return nil
 		},
 	}
+	a.jsonFlag(cmd)
+	return cmd
 }
 
 func (a *app) terminalClose() *cobra.Command {

@@ -125,6 +125,7 @@ takes a moment.`,
 	a.serveFlags(cmd, &flags)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before installing packages")
 	cmd.Flags().StringVar(&template, "template", "base", "the template to have an image of")
+	cmd.Flags().BoolVar(&a.json, "json", false, "at the end, print what the daemon is, as JSON")
 	return cmd
 }
 
@@ -175,6 +176,12 @@ func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes boo
 		} else if err != nil {
 			a.complain(err) // its computers boot
 		}
+	}
+	if a.json {
+		return printJSON(a.Out, struct {
+			holt.Health
+			Socket string `json:"socket"`
+		}{health, socket})
 	}
 	fmt.Fprintf(a.Out, `
 Next:

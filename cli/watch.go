@@ -23,11 +23,11 @@ func (f *watchFlags) add(cmd *cobra.Command) {
 // options checks them.
 func (f *watchFlags) options(opt *ServeOptions) error {
 	switch f.format {
-	case "auto", "text", "json":
+	case "", "auto", "text", "json":
 	default:
 		return holt.Errorf(holt.InvalidArgument, "--log-format cannot be %q", f.format).WithHint("give text, json or auto")
 	}
-	if err := opt.LogLevel.UnmarshalText([]byte(f.level)); err != nil {
+	if err := opt.LogLevel.UnmarshalText([]byte(f.level)); err != nil && f.level != "" {
 		return holt.Errorf(holt.InvalidArgument, "--log-level cannot be %q", f.level).WithHint("give debug, info, warn or error")
 	}
 	if f.metrics != "" {
