@@ -76,7 +76,7 @@ var asked = []string{
 	"computer fork einstein --count 1", "computer snapshot einstein --name again", "moment restore einstein@again", "computer hold einstein --reason more", "computer release einstein {hold}",
 	"computer secret set einstein openai --host api.openai.com", "computer secret delete einstein openai",
 	"service add einstein web --command true", "service list einstein", "service stop einstein web", "service start einstein web", "service restart einstein web", "service delete einstein web",
-	"schedule add einstein hourly --cron @hourly true", "schedule update hourly --cron @daily", "schedule run hourly", "limit set --max-computers 20",
+	"schedule add einstein hourly --cron @hourly 'sleep 100'", "schedule update hourly --cron @daily", "schedule run hourly", "limit set --max-computers 20",
 	"computer run einstein --background --interactive -- cat", "run input {run_id}", "run follow {run_id}",
 	"job run true", "job list", "job get {id}", "job follow {id}", "job cancel {id}", "job delete {id}",
 	"image build base", "image delete base --yes", "image prune",

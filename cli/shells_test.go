@@ -62,7 +62,7 @@ func TestShellsCompleteNames(t *testing.T) {
 	for _, args := range [][]string{
 		{"computer", "create", "--name", "einstein"}, {"computer", "create", "--name", "curie"}, {"terminal", "open", "einstein", "build"}, {"workspace", "create", "spare"},
 		{"schedule", "add", "einstein", "nightly", "--cron", "@daily", "true"}, {"workspace", "checkpoint", "einstein", "before"}, {"computer", "snapshot", "einstein", "--name", "first"},
-		{"computer", "run", "einstein", "echo", "hello"}, {"workspace", "mkdir", "einstein:src"},
+		{"computer", "run", "einstein", "echo hello"}, {"workspace", "mkdir", "einstein:src"},
 	} {
 		var out bytes.Buffer
 		if status := cli.Main(context.Background(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}, local()); status != 0 {
