@@ -1,4 +1,4 @@
-# holt: make build | run | test | race | check | e2e | bench | soak
+# holt: make build | run | test | race | check | e2e | bench | soak | deb
 GO       ?= go
 BIN      := bin
 DATA     ?= $(CURDIR)/data
@@ -12,13 +12,17 @@ export HOLT_IMAGE_DIR  ?= $(CACHE)/images
 # By default a program under the race detector sleeps for a second before it exits.
 export GORACE          ?= atexit_sleep_ms=10
 
-.PHONY: build guest run deps test race images check e2e bench soak clean
+.PHONY: build guest run deps test race images check e2e bench soak deb clean
 
 guest:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(GUEST) ./cmd/holt-guest
 
 build: guest
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/holt ./cmd/holt
+
+# dist/holt_VERSION_ARCH.deb: the program, manual pages, completions and units.
+deb: guest
+	GO='$(GO)' ./scripts/deb dist
 
 # Installs what is missing, builds, starts, and shows a computer at work.
 run: build

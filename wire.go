@@ -14,10 +14,16 @@ const (
 	EnvEngine = "HOLT_ENGINE"
 	// EnvArchive names the directory of the archive's packs, if not below the data directory.
 	EnvArchive = "HOLT_ARCHIVE"
-	// EnvHost is the address of a daemon reached over TCP: host:port or a URL.
+	// EnvServer says which daemon is called: unix:/path, host:port or a URL.
+	EnvServer = "HOLT_SERVER"
+	// EnvHost is an older name of EnvServer, which goes before it.
 	EnvHost = "HOLT_HOST"
-	// EnvToken is the bearer token for EnvHost.
+	// EnvToken is the bearer token for EnvServer.
 	EnvToken = "HOLT_TOKEN"
+	// EnvCAFile names a PEM file of certificates that EnvServer's may be signed by, besides the system's.
+	EnvCAFile = "HOLT_CA_FILE"
+	// EnvContext names the context whose server is called; it goes before EnvServer.
+	EnvContext = "HOLT_CONTEXT"
 )
 
 // Page is one page of a list. An empty Next means that there is no more.

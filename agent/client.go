@@ -124,9 +124,10 @@ type Throughput struct {
 // the channel is ended for all.
 type Client struct {
 	mux     *yamux.Session
-	streams chan struct{} // a token for each stream
-	stuck   time.Duration // stuckAfter, but in tests
-	mark    string        // see For
+	streams chan struct{}                                  // a token for each stream
+	stuck   time.Duration                                  // stuckAfter, but in tests
+	mark    string                                         // see For
+	told    func(op string, took time.Duration, err error) // see Observe; nil: nobody is
 }
 
 // For returns the same channel with operations that bear a mark, 1 to 8
@@ -137,6 +138,10 @@ func (c *Client) For(mark string) *Client {
 	marked.mark = mark
 	return &marked
 }
+
+// Observe has fn told of each operation: its name, one of a few, how long the guest took to agree, or to
+// answer if there is nothing more to it, and the error. It is called before the channel is used, and fn concurrently.
+func (c *Client) Observe(fn func(op string, took time.Duration, err error)) { c.told = fn }
 
 // stuckAfter is how long an operation whose context has ended may be held up
 // in the channel before the channel is ended. yamux's own waits (for a frame
@@ -174,7 +179,10 @@ type clientStream struct {
 }
 
 // open asks for an operation and returns its stream once the guest has agreed.
-func (c *Client) open(ctx context.Context, op string, args, result any) (*clientStream, error) {
+func (c *Client) open(ctx context.Context, op string, args, result any) (_ *clientStream, err error) {
+	if c.told != nil {
+		defer func(began time.Time) { c.told(op, time.Since(began), err) }(time.Now())
+	}
 	if ctx.Err() != nil {
 		return nil, describe(ctx, op, ctx.Err())
 	}
@@ -186,7 +194,7 @@ func (c *Client) open(ctx context.Context, op string, args, result any) (*client
 	}
 	s := &clientStream{client: c, ctx: ctx}
 	s.stop = context.AfterFunc(ctx, s.giveUp)
-	err := s.begin()
+	err = s.begin()
 	if err == nil {
 		err = s.ask(op, args, result)
 	}

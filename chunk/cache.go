@@ -52,6 +52,8 @@ type Cache struct {
 
 	temp atomic.Uint64 // numbers half-made files
 
+	hits, misses atomic.Int64
+
 	mu    sync.Mutex
 	used  int64
 	m     map[blockKey]*list.Element
@@ -319,8 +321,10 @@ func (c *Cache) Get(ctx context.Context, name string, p []byte, off int64) error
 // the end of the object only. Callers that miss the same one share one fetch.
 func (c *Cache) block(ctx context.Context, k blockKey) ([]byte, error) {
 	if b := c.kept(k); b != nil {
+		c.hits.Add(1)
 		return b, nil
 	}
+	c.misses.Add(1)
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -422,6 +426,9 @@ func (c *Cache) store(k blockKey, b []byte) {
 	}
 	c.keep(block{k, size})
 }
+
+// Looked returns how often a block was looked for and was there, and how often it was not, since the cache was opened.
+func (c *Cache) Looked() (hits, misses int64) { return c.hits.Load(), c.misses.Load() }
 
 // Used returns how many bytes the cache holds on the local disk.
 func (c *Cache) Used() int64 {

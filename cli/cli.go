@@ -44,6 +44,7 @@ type app struct {
 	local   Local
 	getenv  func(string) string
 	dataDir string // --data-dir
+	context string // --context
 	json    bool   // --json
 	began   bool   // past the parsing of arguments
 	seenBy  string // the command that shows what goes on in the daemon; "" while nothing does
@@ -118,12 +119,16 @@ Begin with: holt up`,
 			}
 		},
 	}
-	root.CompletionOptions.HiddenDefaultCmd = false
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", "", "the daemon's data directory (default: $"+holt.EnvDataDir+", else /var/lib/holt or ~/.local/share/holt)")
+	root.PersistentFlags().StringVar(&a.context, "context", "", "the server to call, by name: see holt context (default: $"+holt.EnvContext+", else the current one)")
+	if err := root.RegisterFlagCompletionFunc("context", a.completeContexts); err != nil {
+		panic(err) // the flag's name is misspelt
+	}
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
-		a.computerCommand(), a.runCommand(), a.scheduleCommand(), a.jobCommand(), a.momentCommand(), a.terminalCommand(), a.serviceCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.limitCommand(), a.topCommand(), a.versionCommand(), a.networkProcess())
+		a.computerCommand(), a.runCommand(), a.scheduleCommand(), a.jobCommand(), a.momentCommand(), a.terminalCommand(), a.serviceCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.limitCommand(), a.topCommand(), a.contextCommand(), a.debugCommand(), a.completionCommand(), a.versionCommand(), a.manCommand(), a.networkProcess())
+	exemplify(root)
 	return root
 }
 

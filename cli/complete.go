@@ -27,10 +27,13 @@ func (a *app) complete(ask names) cobra.CompletionFunc {
 	}
 }
 
-// completeAll completes each argument.
+// completeAll completes each argument with what is not among the others yet.
 func (a *app) completeAll(ask names) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return a.ask(cmd, ask), cobra.ShellCompDirectiveNoFileComp
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return slices.DeleteFunc(a.ask(cmd, ask), func(one string) bool {
+			name, _, _ := strings.Cut(one, "\t")
+			return slices.Contains(args, name)
+		}), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

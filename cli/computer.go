@@ -202,8 +202,8 @@ was, as with resume: to boot it instead, stop it first. One that runs is left as
 // computerLife makes a verb that changes a computer's state; more is what its help says beside short.
 func (a *app) computerLife(verb, short, more string, call func(client.Computers, context.Context, string, string) (holt.Computer, error)) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: verb + " NAME", Short: short, Args: exactly(1), Long: short + "." + more + fmt.Sprintf(lastingHelp, seeComputers),
-		ValidArgsFunction: a.complete(a.computerNames),
+		Use: verb + " NAME...", Short: short, Args: exactly(1), Long: short + "." + more + fmt.Sprintf(lastingHelp, seeComputers),
+		ValidArgsFunction: a.completeAll(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -225,17 +225,17 @@ func (a *app) computerLife(verb, short, more string, call func(client.Computers,
 		},
 	}
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 0)
 }
 
 func (a *app) computerDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a computer with its root disk and the workspace that was made with it", Args: exactly(1),
+		Use: "delete NAME...", Aliases: []string{"rm"}, Short: "Delete a computer with its root disk and the workspace that was made with it", Args: exactly(1),
 		Long: `Deletes a computer with its root disk, its moments and schedules, and the workspace that was
 made with it; one that was there before stays. Computers that were forked from it go on. It names
 the moments and schedules that went and the forks that stay.`,
-		ValidArgsFunction: a.complete(a.computerNames),
+		ValidArgsFunction: a.completeAll(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -274,7 +274,7 @@ the moments and schedules that went and the forks that stay.`,
 	}
 	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 0)
 }
 
 // relatives are what goes with a computer and what came from it, as far as that is known before.

@@ -35,6 +35,7 @@ status 1.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also directories")
+	a.copyJSONFlag(cmd)
 	return cmd
 }
 

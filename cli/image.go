@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) imageCommand() *cobra.Command {
-	return group("image", "What computers' root disks are made from", a.imageBuild(), a.imageList(), a.imageDelete(), a.imagePrune())
+	return group("image", "What computers' root disks are made from", a.imageBuild(), a.imageList(), a.imageShow(), a.imageDelete(), a.imagePrune())
 }
 
 func (a *app) imageBuild() *cobra.Command {
@@ -149,6 +149,68 @@ QEMU). SIZE is with those. COMPUTERS counts the disks that stand on it.`,
 	return cmd
 }
 
+func (a *app) imageShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show TEMPLATE|DIGEST", Aliases: []string{"get"}, Short: "Show the images of a template, or one", Args: exactly(1),
+		Long:              "Shows what there is of a template, the image that new computers are made of first, or the image whose digest begins so.",
+		Example:           "  holt image show base\n  holt image show base --json | jq -r '.[0].digest'",
+		ValidArgsFunction: a.complete(a.templateNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all, err := a.images(cmd.Context())
+			if err != nil {
+				return err
+			}
+			all = slices.DeleteFunc(all, func(im holt.Image) bool {
+				return im.Template != args[0] && (len(args[0]) < 8 || !strings.HasPrefix(im.Digest, args[0]))
+			})
+			slices.SortStableFunc(all, func(x, y holt.Image) int { // what is built and up to date first
+				switch {
+				case x.Built == y.Built:
+					return 0
+				case x.Built:
+					return -1
+				}
+				return 1
+			})
+			switch {
+			case len(all) == 0:
+				return holt.Errorf(holt.NotFound, "there is no template or image %q", args[0]).WithHint("holt image list shows them; a digest is given by 8 digits or more")
+			case a.wantsJSON():
+				return printJSON(a.Out, all)
+			}
+			for i, im := range all {
+				if i > 0 {
+					fmt.Fprintln(a.Out)
+				}
+				if err := printTable(a.Out, nil, imageRows(im)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// imageRows says all there is of an image.
+func imageRows(im holt.Image) [][]string {
+	rows := [][]string{{"template", im.Template}}
+	if im.BuiltAt == nil {
+		return append(rows, []string{"built", "no; holt image build " + im.Template})
+	}
+	built := ago(*im.BuiltAt)
+	if !im.Built {
+		built += ", outdated: the recipe or the host has changed since"
+	}
+	rows = append(rows, []string{"built", built}, []string{"digest", im.Digest}, []string{"ready", shapes(im.Ready)}, []string{"size", size(im.Bytes)},
+		[]string{"smallest disk", fmt.Sprintf("%d MiB", im.MinDiskMB)}, []string{"computers", fmt.Sprint(im.Computers)})
+	if im.Unbooted != nil {
+		rows = append(rows, []string{"not booted yet", shapes([]holt.Shape{*im.Unbooted})})
+	}
+	return rows
+}
+
 // shapes is a cell of a table.
 func shapes(all []holt.Shape) string {
 	if len(all) == 0 {
@@ -206,8 +268,8 @@ func (a *app) readyNow(ctx context.Context, all []holt.Image) error {
 func (a *app) imageDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete TEMPLATE|DIGEST", Aliases: []string{"rm"}, Short: "Delete an image that no computer stands on", Args: exactly(1),
-		ValidArgsFunction: a.complete(a.templateNames),
+		Use: "delete TEMPLATE|DIGEST...", Aliases: []string{"rm"}, Short: "Delete an image that no computer stands on", Args: exactly(1),
+		ValidArgsFunction: a.completeAll(a.templateNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := a.imagesHere()
 			if err != nil {
@@ -225,7 +287,7 @@ func (a *app) imageDelete() *cobra.Command {
 	}
 	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 0)
 }
 
 func (a *app) imagePrune() *cobra.Command {
@@ -253,7 +315,7 @@ no computer's disk stands on, whichever daemon it belongs to.`,
 func (a *app) imagesHere() (Place, error) {
 	if a.remote() {
 		return Place{}, holt.Errorf(holt.Unsupported, "images are deleted on the machine where they are").
-			WithHint("call it there, without %s", holt.EnvHost)
+			WithHint("call it there, with the context %s", localContext)
 	}
 	return a.place()
 }

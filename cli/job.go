@@ -213,60 +213,46 @@ stay with the job, for 24 hours after its end, unless --release is given.`,
 
 func (a *app) jobCancel() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cancel JOB…", Short: "End jobs and throw away what there is of them", Args: atLeast(1, -1),
+		Use: "cancel JOB...", Short: "End jobs and throw away what there is of them", Args: exactly(1),
 		Long:              "Ends jobs, with all that they have left, and returns when that is done. One that has ended is left as it is.",
 		ValidArgsFunction: a.completeAll(a.jobIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.eachJob(args, func(c *client.Client, id holt.JobID) error {
-				j, err := c.Jobs.Cancel(cmd.Context(), id, "")
-				if err != nil {
-					return err
-				}
-				if a.wantsJSON() {
-					return printJSON(a.Out, j)
-				}
-				fmt.Fprintf(a.Out, "%s is %s\n", id, jobState(j))
-				return nil
-			})
+			c, id, err := a.theJob(args[0])
+			if err != nil {
+				return err
+			}
+			j, err := c.Jobs.Cancel(cmd.Context(), id, "")
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, j)
+			}
+			fmt.Fprintf(a.Out, "%s is %s\n", id, jobState(j))
+			return nil
 		},
 	}
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 0)
 }
 
 func (a *app) jobDelete() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "delete JOB…", Aliases: []string{"rm"}, Short: "Remove jobs with their outputs; those that have not ended are cancelled", Args: atLeast(1, -1),
+		Use: "delete JOB...", Aliases: []string{"rm"}, Short: "Remove jobs with their outputs; those that have not ended are cancelled", Args: exactly(1),
 		ValidArgsFunction: a.completeAll(a.jobIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.eachJob(args, func(c *client.Client, id holt.JobID) error {
-				if err := c.Jobs.Delete(cmd.Context(), id, ""); err != nil {
-					return err
-				}
-				if a.wantsJSON() {
-					return printJSON(a.Out, map[string]string{"deleted": string(id)})
-				}
-				fmt.Fprintf(a.Out, "deleted %s\n", id)
-				return nil
-			})
+			c, id, err := a.theJob(args[0])
+			if err != nil {
+				return err
+			}
+			if err := c.Jobs.Delete(cmd.Context(), id, ""); err != nil {
+				return err
+			}
+			return a.deleted(string(id))
 		},
 	}
 	a.jsonFlag(cmd)
-	return cmd
-}
-
-// eachJob does something with each of the jobs that are named.
-func (a *app) eachJob(args []string, act func(*client.Client, holt.JobID) error) error {
-	for _, arg := range args {
-		c, id, err := a.theJob(arg)
-		if err == nil {
-			err = act(c, id)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.severally(cmd, 0)
 }
 
 // theJob connects and reads a job's id.

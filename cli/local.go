@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"holt"
@@ -42,10 +43,14 @@ type Place struct {
 // ServeOptions configure a daemon.
 type ServeOptions struct {
 	Place
-	Engine string   // auto, qemu or local
-	Log    string   // file that standard error is, to be turned over when it is large; "" for another
-	Listen string   // TCP address, "" for none
-	Hosts  []string // names under which TCP callers may reach it, besides IP addresses and localhost
+	Engine        string     // auto, qemu or local
+	Log           string     // file that standard error is, to be turned over when it is large; "" for another
+	Listen        string     // TCP address, "" for none
+	MetricsListen string     // loopback TCP address for metrics without a token, "" for none
+	LogFormat     string     // text, json, or auto
+	LogLevel      slog.Level // the least that is logged
+
+	Hosts []string // names under which TCP callers may reach it, besides IP addresses and localhost
 
 	KeepLast int // how many of the newest automatic checkpoints stay
 	KeepDays int // for how many days the newest of each stays

@@ -348,13 +348,13 @@ func (a *app) sayRestored(moment string, back holt.RestoredComputer) {
 func (a *app) momentDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete MOMENT|COMPUTER@MOMENT", Aliases: []string{"rm"}, Short: "Delete a moment; its forks go on", Args: exactly(1),
+		Use: "delete MOMENT|COMPUTER@MOMENT...", Aliases: []string{"rm"}, Short: "Delete a moment; its forks go on", Args: exactly(1),
 		Long: `Deletes a moment, by id, by a name that only one has, or as COMPUTER@MOMENT. Computers
 that were forked from it go on: what they share with it stays as long as they need it.
 What it took in the archive is garbage then, and goes within two hours (now: holt archive
 collect).
 The workspace that a restore left goes with the last moment in it.`,
-		ValidArgsFunction: a.complete(a.momentNames),
+		ValidArgsFunction: a.completeAll(a.momentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -388,7 +388,7 @@ The workspace that a restore left goes with the last moment in it.`,
 	}
 	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 0)
 }
 
 func (a *app) momentNames(ctx context.Context, c *client.Client) []string {

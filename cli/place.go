@@ -37,7 +37,10 @@ func (a *app) place() (Place, error) {
 }
 
 // remote says that the daemon is called over TCP, and may be elsewhere.
-func (a *app) remote() bool { return a.dataDir == "" && a.getenv(holt.EnvHost) != "" }
+func (a *app) remote() bool {
+	t, err := a.target()
+	return err == nil && t.remote()
+}
 
 // socket returns the path of the daemon's socket: --data-dir goes before
 // HOLT_SOCKET, and that before HOLT_DATA_DIR.
@@ -49,19 +52,15 @@ func (a *app) socket() (string, error) {
 	return filepath.Join(at.DataDir, "holt.sock"), err
 }
 
-// connect returns a client of the daemon; it does no I/O.
+// connect returns a client of the daemon; it does no I/O but for reading contexts.
 func (a *app) connect() (*client.Client, error) {
-	if a.remote() {
-		token := a.getenv(holt.EnvToken)
-		if token == "" {
-			return nil, holt.Errorf(holt.Unauthenticated, "%s is set, but not %s", holt.EnvHost, holt.EnvToken).
-				WithHint("the daemon printed the path of its first token when it began to listen")
-		}
-		return client.New(client.Options{Host: a.getenv(holt.EnvHost), Token: token})
-	}
-	socket, err := a.socket()
+	t, err := a.target()
 	if err != nil {
 		return nil, err
 	}
-	return client.New(client.Options{Socket: socket})
+	opt, err := t.options()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(opt)
 }

@@ -294,11 +294,19 @@ for more.`,
 			if err != nil {
 				return err
 			}
-			_, err = c.Runs.Input(cmd.Context(), id, -1, a.In, !open)
+			at, err := c.Runs.Input(cmd.Context(), id, -1, a.In, !open)
+			if err == nil && a.json { // else it says nothing, also in a pipe
+				return printJSON(a.Out, struct {
+					Run    holt.RunID `json:"run"`
+					Offset int64      `json:"offset"`
+					Open   bool       `json:"open"`
+				}{id, at, open})
+			}
 			return err
 		},
 	}
 	cmd.Flags().BoolVarP(&open, "keep-open", "k", false, "leave the run's standard input open")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print how many bytes of its input the run has, as JSON")
 	return cmd
 }
 
@@ -315,14 +323,14 @@ func (a *app) runSignal() *cobra.Command {
 
 func (a *app) runKill() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "kill RUN", Short: "End a run with all its processes", Args: exactly(1),
+		Use: "kill RUN...", Short: "End a run with all its processes", Args: exactly(1),
 		Long: `Sends SIGKILL to every process of a run, also to those in the background that have
 outlived it. To ask them to end: holt run signal RUN SIGTERM.`,
-		ValidArgsFunction: a.complete(a.runIDs),
+		ValidArgsFunction: a.completeAll(a.runIDs),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.sendSignal(cmd.Context(), args[0], "SIGKILL") },
 	}
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 0)
 }
 
 func (a *app) sendSignal(ctx context.Context, run, signal string) error {

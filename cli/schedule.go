@@ -361,9 +361,9 @@ func (f *scheduleFlags) change(cmd *cobra.Command, args []string) (change holt.S
 
 func (a *app) scheduleDelete() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "delete SCHEDULE", Aliases: []string{"rm"}, Short: "Delete a schedule with its history", Args: exactly(1),
+		Use: "delete SCHEDULE...", Aliases: []string{"rm"}, Short: "Delete a schedule with its history", Args: exactly(1),
 		Long:              "Deletes a schedule with its history. A run of it that goes on goes on, and stays on record.",
-		ValidArgsFunction: a.complete(a.scheduleNames),
+		ValidArgsFunction: a.completeAll(a.scheduleNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, s, err := a.theSchedule(cmd, args[0])
 			if err != nil {
@@ -376,7 +376,7 @@ func (a *app) scheduleDelete() *cobra.Command {
 		},
 	}
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 0)
 }
 
 // scheduleNames completes schedules: by name, or as COMPUTER@NAME where several have it.

@@ -181,7 +181,7 @@ func (a *app) serviceDo(verb, short string) *cobra.Command {
 		long += " One that the template declares cannot be removed: stop it."
 	}
 	cmd := &cobra.Command{
-		Use: verb + " NAME SERVICE", Short: short, Args: exactly(2), Long: long,
+		Use: verb + " NAME SERVICE...", Short: short, Args: exactly(2), Long: long,
 		ValidArgsFunction: a.completeServices,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -206,7 +206,7 @@ func (a *app) serviceDo(verb, short string) *cobra.Command {
 		cmd.Aliases = []string{"rm"}
 	}
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 1)
 }
 
 func (a *app) serviceLogs() *cobra.Command {
@@ -244,7 +244,7 @@ func (a *app) completeServices(cmd *cobra.Command, args []string, _ string) ([]c
 	switch len(args) {
 	case 0:
 		return a.ask(cmd, a.computerNames), cobra.ShellCompDirectiveNoFileComp
-	case 1:
+	default:
 		return a.ask(cmd, func(ctx context.Context, c *client.Client) (out []string) {
 			if one, err := c.Computers.Get(ctx, args[0]); err != nil || one.State != holt.ComputerRunning {
 				return nil
@@ -257,5 +257,4 @@ func (a *app) completeServices(cmd *cobra.Command, args []string, _ string) ([]c
 			return out
 		}), cobra.ShellCompDirectiveNoFileComp
 	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
 }

@@ -186,7 +186,7 @@ func whatRuns(spec holt.TerminalSpec) string {
 }
 
 func (a *app) terminalSignal() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "signal NAME TERMINAL SIGNAL", Short: "Send a signal to what is in a terminal's foreground",
 		Long: `Sends a signal, as INT, SIGTERM or 15, to what is in the terminal's foreground, as its
 keys do. KILL ends all processes of the terminal.`,
@@ -199,15 +199,20 @@ keys do. KILL ends all processes of the terminal.`,
 			if err := c.Terminals.Signal(cmd.Context(), args[0], args[1], args[2], ""); err != nil {
 				return err
 			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, map[string]string{"terminal": args[1], "signal": fullName(args[2])})
+			}
 			fmt.Fprintf(a.Out, "sent %s to %s\n", fullName(args[2]), args[1])
 			return nil
 		},
 	}
+	a.jsonFlag(cmd)
+	return cmd
 }
 
 func (a *app) terminalClose() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "close NAME [TERMINAL]", Short: "End a terminal",
+		Use: "close NAME [TERMINAL...]", Short: "End a terminal",
 		Long: `Ends a terminal (default: main) as the loss of its line does: all its processes get
 SIGHUP, and what has not ended 5 seconds later is killed.`,
 		Args: oneOrTwo, ValidArgsFunction: a.completeTerminals,
@@ -229,7 +234,7 @@ SIGHUP, and what has not ended 5 seconds later is killed.`,
 		},
 	}
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 1)
 }
 
 // completeTerminals completes a computer, then one of its terminals.
@@ -237,7 +242,7 @@ func (a *app) completeTerminals(cmd *cobra.Command, args []string, _ string) ([]
 	switch len(args) {
 	case 0:
 		return a.ask(cmd, a.computerNames), cobra.ShellCompDirectiveNoFileComp
-	case 1:
+	default:
 		return a.ask(cmd, func(ctx context.Context, c *client.Client) (out []string) {
 			all, _ := c.Terminals.List(ctx, args[0]) // no daemon, no names
 			for _, t := range all {
@@ -248,5 +253,4 @@ func (a *app) completeTerminals(cmd *cobra.Command, args []string, _ string) ([]
 			return out
 		}), cobra.ShellCompDirectiveNoFileComp
 	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
 }

@@ -28,6 +28,7 @@ type upFlags struct {
 	moments            string
 	renew              time.Duration
 	overcommit         float64
+	watch              watchFlags
 }
 
 func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
@@ -40,6 +41,7 @@ func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringVar(&f.cache, "archive-cache", "10G", "with --archive: most bytes of it that are kept on the local disk; 0 or none: each read asks DIR")
 	cmd.Flags().StringVar(&f.moments, "moments-cache", "", "most bytes that the memory of moments takes which nobody asked for, as of forks and pauses, and of all together once they are in the archive (default: an eighth of the disk)")
 	cmd.Flags().Float64Var(&f.overcommit, "memory-overcommit", 1, "how many times the memory that this machine has left may be promised to computers: above 1 more can run that use less than they may, as forks, and the kernel kills some if they use it")
+	f.watch.add(cmd)
 	cmd.Flags().DurationVar(&f.renew, "renew-after", time.Minute, "how long after its start the daemon boots, one by one and behind all else, templates that nobody has booted since they were built, or that were kept for another version of holt or QEMU; 0: never")
 }
 
@@ -62,8 +64,12 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 			moments, err = parseSize(f.moments)
 			moments = max(1, moments) // 0 would be the default
 		}
-		return ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays,
-			Archive: f.archive, ArchiveCache: cache, MomentCache: moments, Renew: f.renew, Overcommit: f.overcommit}, err
+		opt := ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays,
+			Archive: f.archive, ArchiveCache: cache, MomentCache: moments, Renew: f.renew, Overcommit: f.overcommit}
+		if err == nil {
+			err = f.watch.options(&opt)
+		}
+		return opt, err
 	}
 	return ServeOptions{}, holt.Errorf(holt.InvalidArgument, "there is no engine %q", f.engine).WithHint("engines are auto, qemu and local")
 }
@@ -119,6 +125,7 @@ takes a moment.`,
 	a.serveFlags(cmd, &flags)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before installing packages")
 	cmd.Flags().StringVar(&template, "template", "base", "the template to have an image of")
+	cmd.Flags().BoolVar(&a.json, "json", false, "at the end, print what the daemon is, as JSON")
 	return cmd
 }
 
@@ -170,6 +177,12 @@ func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes boo
 			a.complain(err) // its computers boot
 		}
 	}
+	if a.json {
+		return printJSON(a.Out, struct {
+			holt.Health
+			Socket string `json:"socket"`
+		}{health, socket})
+	}
 	fmt.Fprintf(a.Out, `
 Next:
   holt computer create --name einstein --template %s
@@ -202,6 +215,7 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 	args := []string{"serve", "--data-dir", opt.DataDir, "--engine", opt.Engine, "--log", log.Name(),
 		"--keep-checkpoints", strconv.Itoa(opt.KeepLast), "--keep-days", strconv.Itoa(opt.KeepDays), "--renew-after", opt.Renew.String(),
 		"--memory-overcommit", strconv.FormatFloat(max(1, opt.Overcommit), 'g', -1, 64)}
+	args = append(args, watchArgs(opt)...)
 	if opt.Listen != "" {
 		args = append(args, "--listen", opt.Listen)
 	}

@@ -144,8 +144,8 @@ func packed(p holt.Packed) string {
 func (a *app) workspaceDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete NAME", Short: "Delete a workspace with everything in it", Args: exactly(1),
-		ValidArgsFunction: a.complete(a.workspaceNames),
+		Use: "delete NAME...", Short: "Delete a workspace with everything in it", Args: exactly(1),
+		ValidArgsFunction: a.completeAll(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -166,7 +166,7 @@ func (a *app) workspaceDelete() *cobra.Command {
 	}
 	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
-	return cmd
+	return a.severally(cmd, 0)
 }
 
 func (a *app) workspaceMount() *cobra.Command {

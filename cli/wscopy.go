@@ -30,12 +30,13 @@ and holes too.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also directories")
+	a.copyJSONFlag(cmd)
 	at = a.atFlag(cmd)
 	return cmd
 }
 
 func (a *app) workspacePut() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "put FILE NAME:PATH", Short: "Copy a file of this machine into a workspace", Args: exactly(2),
 		ValidArgsFunction: a.completeSpots(inWorkspaces, 2),
 		Long:              "Copies one file, or standard input if FILE is -. It is replaced as one step.",
@@ -43,6 +44,13 @@ func (a *app) workspacePut() *cobra.Command {
 			return a.copy(cmd.Context(), args[0], args[1], false, inWorkspaces, nil)
 		},
 	}
+	a.copyJSONFlag(cmd)
+	return cmd
+}
+
+// copyJSONFlag is the --json of a command whose output may be a file: nothing is JSON unless it asks.
+func (a *app) copyJSONFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.json, "json", false, "print what was copied, as JSON")
 }
 
 // copyNoun is what a copy goes into or out of.
@@ -77,6 +85,9 @@ func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, n
 		}
 		from.owner = at(from.owner)
 	}
+	if a.json && toArg == "-" {
+		return holt.Errorf(holt.InvalidArgument, "standard output cannot be both the file and JSON").WithHint("leave --json out, or copy into a file")
+	}
 	c, err := a.connect()
 	if err != nil {
 		return err
@@ -89,6 +100,13 @@ func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, n
 		err = k.get(ctx, from, to.path)
 	}
 	k.bar.end()
+	if err == nil && a.json {
+		err = printJSON(a.Out, struct {
+			From    string `json:"from"`
+			To      string `json:"to"`
+			LeftOut int    `json:"left_out"`
+		}{fromArg, toArg, k.left})
+	}
 	if err == nil && k.left > 0 {
 		return exitStatus(exitFailure)
 	}

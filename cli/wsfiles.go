@@ -107,9 +107,18 @@ func (a *app) workspaceMv() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.WorkspaceFiles.Rename(cmd.Context(), from.workspace, holt.RenameSpec{From: holt.OSString(from.path), To: holt.OSString(to.path)}, "")
+			err = c.WorkspaceFiles.Rename(cmd.Context(), from.workspace, holt.RenameSpec{From: holt.OSString(from.path), To: holt.OSString(to.path)}, "")
+			if err == nil && a.wantsJSON() {
+				return printJSON(a.Out, struct {
+					Workspace string        `json:"workspace"`
+					From      holt.OSString `json:"from"`
+					To        holt.OSString `json:"to"`
+				}{from.workspace, holt.OSString(from.path), holt.OSString(to.path)})
+			}
+			return err
 		},
 	}
+	a.jsonFlag(cmd)
 	return cmd
 }
 

@@ -44,9 +44,12 @@ const (
 
 // Options say where the daemon is. Exactly one of Socket and Host is set.
 type Options struct {
-	Socket   string        // path of the daemon's unix socket, of any length
-	Host     string        // host:port, or a URL beginning with http:// or https://
-	Token    string        // bearer token for Host
+	Socket      string // path of the daemon's unix socket, of any length
+	Host        string // host:port, or a URL beginning with http:// or https://
+	Token       string // bearer token for Host
+	CA          []byte // PEM certificates that the certificate of an https Host may be signed by, besides the system's
+	Fingerprint string // SHA-256, hexadecimal, of the only certificate that it may show, signed or not; "": any that is signed
+
 	Patience time.Duration // how long a daemon may be away before a call fails; 0: one minute
 }
 
@@ -109,6 +112,9 @@ func New(opt Options) (*Client, error) {
 		c.url, c.place = u, opt.Host
 		transport.Proxy = http.ProxyFromEnvironment
 		transport.DialContext = new(net.Dialer).DialContext
+		if transport.TLSClientConfig, err = trust(opt); err != nil {
+			return nil, err
+		}
 	}
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
@@ -132,7 +138,7 @@ func parseHost(host string) (string, error) {
 	u, err := url.Parse(host)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return "", holt.Errorf(holt.InvalidArgument, "%q is not a daemon's address", host).
-			WithHint("%s is host:port, or http:// or https:// and that", holt.EnvHost)
+			WithHint("it is host:port, or http:// or https:// and that")
 	}
 	return u.Scheme + "://" + u.Host, nil
 }

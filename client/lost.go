@@ -32,11 +32,14 @@ func (c *Client) broken(ctx context.Context, err error) error {
 		}
 		return holt.Errorf(holt.Unavailable, "the call was given up: %w", ctx.Err())
 	}
+	if refused := c.distrusted(err); refused != nil {
+		return refused
+	}
 	var op *net.OpError
 	dial := errors.As(err, &op) && op.Op == "dial"
 	if dial {
 		return &lostError{holt.Errorf(holt.Unavailable, "no daemon answers at %s: %w", c.place, op.Err).
-			WithHint("holt up starts one; %s, %s and %s say where it is", holt.EnvDataDir, holt.EnvSocket, holt.EnvHost), true}
+			WithHint("holt up starts one; %s, %s and %s say where it is", holt.EnvDataDir, holt.EnvSocket, holt.EnvServer), true}
 	}
 	return &lostError{holt.Errorf(holt.Unavailable, "the connection to the daemon broke: %w", err).
 		WithHint("if it was restarted, try again; holt doctor says more"), false}
@@ -79,7 +82,7 @@ func decodeError(resp *http.Response) error {
 	var e holt.Error
 	if err != nil || json.Unmarshal(data, &e) != nil || e.Code == "" {
 		return holt.Errorf(holt.Unavailable, "what answered is not a holt daemon (HTTP status %d)", resp.StatusCode).
-			WithHint("is the address right, and is there a proxy between?")
+			WithHint("is the address right, with http:// or https:// as the server speaks, and is there a proxy between?")
 	}
 	return &e
 }

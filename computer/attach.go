@@ -40,6 +40,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	if l == nil || t.State == holt.TerminalLost {
 		return a.gone(ctx)
 	}
+	defer n.s.cfg.Observe.attach()()
 	client, err := l.agent(ctx, l.limits.Reconnect)
 	if err != nil {
 		return err

@@ -83,6 +83,7 @@ type Config struct {
 	HostMemory func() (total, available int64)
 	Overcommit float64                  // how many times the memory that is available may be promised; 0: once
 	Log        *slog.Logger             // nil: slog.Default
+	Observe    Observer                 // is told what takes how long
 	Fail       func(point string) error // tests: called at each step; an error fails it there
 }
 

@@ -31,6 +31,7 @@ type live struct {
 	ws  *workspace.Workspace
 	log *slog.Logger
 
+	observe Observer
 	release func() // of ws
 	units   units
 
@@ -179,6 +180,7 @@ func (l *live) dialControl() (*agent.Client, error) {
 		conn.Close()
 		return nil, err
 	}
+	client.Observe(l.observe.Agent)
 	asked := time.Now()
 	h, err := client.Hello(ctx)
 	if err == nil {

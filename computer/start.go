@@ -126,7 +126,7 @@ func halfWay(r record) error {
 // newLive is a machine about to run on an open workspace.
 func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
-		id: r.ID, ws: ws, release: release, log: s.log, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
+		id: r.ID, ws: ws, release: release, log: s.log, observe: s.cfg.Observe, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
 		hostname: r.Name, fresh: true, stood: newBell(), up: make(chan struct{}), runs: newRunSet(),
 	}
 	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)

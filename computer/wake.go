@@ -58,11 +58,13 @@ func (s waking) awaken(ctx context.Context, ref string, use holt.Use) (record, *
 			if _, err := s.verb(ctx, "computer.start", string(r.ID), "", s.start); err != nil {
 				return record{}, nil, err
 			}
+			s.cfg.Observe.wake(r.State, began)
 			s.woken(ctx, r.ID, began, use)
 		case holt.ComputerPaused:
 			if _, err := s.verb(ctx, "computer.resume", string(r.ID), "", memory(s).resume); err != nil {
 				return record{}, nil, err
 			}
+			s.cfg.Observe.wake(r.State, began)
 			s.woken(ctx, r.ID, began, use)
 		case holt.ComputerFailed:
 			return record{}, nil, inState(r)

@@ -20,6 +20,7 @@ import (
 	"holt/image"
 	"holt/job"
 	"holt/machine"
+	"holt/metric"
 	"holt/mount"
 	"holt/schedule"
 	"holt/workspace"
@@ -34,6 +35,7 @@ type Config struct {
 	TCP         bool   // it will be reached over TCP: a first token is made if there is none
 	Version     string // of holt
 	Log         *slog.Logger
+	Metrics     *metric.Registry // gets the daemon's; nil: nothing is counted
 
 	Archive   ArchiveConfig
 	Workspace workspace.Options // what every workspace is opened with; the daemon sets Log, Archive, Space and Quota itself
@@ -81,6 +83,8 @@ type Daemon struct {
 	schedules  *schedule.Store
 	reach      *reach // nil: machines have no networks
 	firstToken string
+	meters     meters
+	readiness  readiness
 	own        atomic.Pointer[func(holt.ComputerID) http.Handler] // see Own
 	done       chan struct{}                                      // closed by Down
 	downs      chan struct{}                                      // holds a token while Down works
@@ -106,7 +110,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	if cfg.Keep == (workspace.Keep{}) {
 		cfg.Keep = workspace.Keep{Last: 200, Days: 30}
 	}
-	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1)}
+	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1), meters: newMeters(cfg.Metrics)}
 	for _, part := range []func(context.Context) error{
 		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openSchedules,
 	} {
@@ -114,6 +118,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 			return nil, errors.Join(described(err), d.Close())
 		}
 	}
+	d.collect(cfg.Metrics)
 	d.log.Info("daemon is up", "data_dir", dir, "engine", d.engine.Name(), "pid", os.Getpid())
 	return d, nil
 }
@@ -146,6 +151,7 @@ func (d *Daemon) openEngine(ctx context.Context) (err error) {
 
 func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
 	base := d.cfg.Workspace
+	base.Disk = d.meters.disk(base.Disk)
 	base.Log, base.Archive = d.log, d.archive.Archive
 	d.workspaces, err = openWorkspaces(ctx, d.db, d.keys, filepath.Join(d.cfg.DataDir, "workspaces"), base)
 	if err == nil {
@@ -159,7 +165,7 @@ func (d *Daemon) openComputers(ctx context.Context) (err error) {
 		DB: d.db, Keys: d.keys, Dir: filepath.Join(d.cfg.DataDir, "computers"), Disks: filepath.Join(d.cfg.DataDir, "disks"),
 		Moments: filepath.Join(d.cfg.DataDir, "moments"), MomentCache: d.cfg.MomentCache, Archive: d.archive.Archive, ArchiveDir: d.archive.place, Templates: filepath.Join(d.cfg.DataDir, "templates"),
 		Engine: d.engine, Images: d.images, Networks: d.networks(),
-		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Schedules: schedule.Belongings{DB: d.db}, Keep: d.cfg.Keep, Renew: d.cfg.Renew, Limits: d.cfg.Limits, HostMemory: d.cfg.HostMemory, Overcommit: d.cfg.Overcommit, Log: d.log, Fail: d.cfg.Fail,
+		Workspaces: guestSpaces{d.workspaces}, Serve: d.serveFiles, Writer: writerOf, Schedules: schedule.Belongings{DB: d.db}, Keep: d.cfg.Keep, Renew: d.cfg.Renew, Limits: d.cfg.Limits, HostMemory: d.cfg.HostMemory, Overcommit: d.cfg.Overcommit, Log: d.log, Observe: d.meters.observer(), Fail: d.cfg.Fail,
 	})
 	if err == nil {
 		d.workspaces.setComputers(d.computers)
@@ -169,7 +175,7 @@ func (d *Daemon) openComputers(ctx context.Context) (err error) {
 
 // serveFiles answers a guest's file requests.
 func (d *Daemon) serveFiles(ctx context.Context, ws *workspace.Workspace, conn net.Conn, writer func(string) workspace.Writer) error {
-	return mount.Guest(ctx, ws, conn, mount.GuestOptions{Writer: writer, Notifier: d.workspaces.shelf.kernels.of(ws), Log: d.log})
+	return mount.Guest(ctx, ws, conn, mount.GuestOptions{Writer: writer, Notifier: d.workspaces.shelf.kernels.of(ws), Observe: d.meters.file, Log: d.log})
 }
 
 func (d *Daemon) openMounts(ctx context.Context) error { return d.workspaces.mounts.remount(ctx) }
@@ -192,6 +198,7 @@ func (d *Daemon) openTokens(ctx context.Context) error {
 // Close lets go of everything in reverse order. Machines keep running; host
 // mounts come back with the next daemon.
 func (d *Daemon) Close() error {
+	d.readiness.end()
 	var errs []error
 	if d.schedules != nil {
 		errs = append(errs, d.schedules.Close())

@@ -20,7 +20,9 @@ type GuestOptions struct {
 	// Notifier brings what the API changes to the guest's kernel. It outlives
 	// sessions: hand the same one to the next. Nil: the API changes nothing.
 	Notifier *Notifier
-	Log      *slog.Logger // nil discards
+	// Observe is told of each request that was answered: its operation, as LOOKUP, and how long it took; nil: nobody is.
+	Observe func(op string, took time.Duration)
+	Log     *slog.Logger // nil discards
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -48,6 +49,7 @@ type session struct {
 	initReply []byte
 
 	writer     func(tag string) workspace.Writer
+	observe    func(op string, took time.Duration) // may be nil
 	free       chan *slot
 	buffers    sync.Pool // of *[]byte
 	working    sync.WaitGroup
@@ -71,6 +73,7 @@ func newSession(ctx context.Context, cancel context.CancelCauseFunc, ws *workspa
 		notifier: opt.Notifier,
 		log:      opt.Log,
 		writer:   opt.Writer,
+		observe:  opt.Observe,
 		free:     make(chan *slot, maxServed),
 		buffers:  sync.Pool{New: func() any { b := make([]byte, smallReply); return &b }},
 	}
@@ -241,7 +244,11 @@ func (s *session) init(m message) error {
 
 // work serves one request and sends its reply.
 func (s *session) work(sl *slot, m message) {
+	began := time.Now()
 	defer func() {
+		if s.observe != nil {
+			s.observe(opName(m.opcode()), time.Since(began))
+		}
 		if r := recover(); r != nil {
 			s.reply(m, errnoOf(s.panicked(r)))
 		}

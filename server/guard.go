@@ -102,6 +102,7 @@ func foreign(r *http.Request) bool {
 func noSuchPath(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern != "" {
+			requestOf(r.Context()).pattern = pattern
 			mux.ServeHTTP(w, r)
 			return
 		}

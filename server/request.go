@@ -22,6 +22,7 @@ type request struct {
 	r       *http.Request
 	body    *slowBody
 	token   holt.TokenID // "" on the unix socket
+	pattern string       // of the route that answers, as GET /v1/computers; "" for none
 	status  int
 	bytes   int64
 	err     error
@@ -90,6 +91,7 @@ func (s *Server) call(next http.Handler) http.Handler {
 		q.r = r
 		// A deadline of the connection's previous call must not hit this one.
 		_ = q.ctl.SetWriteDeadline(time.Time{})
+		s.meters.flying.Add(1)
 		defer func() { s.ended(q, began, recover()) }()
 		next.ServeHTTP(q, r)
 	})
@@ -114,6 +116,7 @@ func (s *Server) ended(q *request, began time.Time, panicked any) {
 	if q.token != "" {
 		attrs = append(attrs, "token", q.token)
 	}
+	s.meters.ended(q, began)
 	attrs = append(attrs, "status", q.status, "bytes", q.bytes, "ms", time.Since(began).Milliseconds())
 	if q.err != nil {
 		attrs = append(attrs, "code", holt.CodeOf(q.err), "error", clip(q.err.Error()))

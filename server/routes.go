@@ -68,6 +68,13 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
 		delete(api.OpenAPI().Components.Schemas.Map(), unused)
 	}
+	for path, item := range api.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete, item.Patch, item.Head} {
+			if op != nil {
+				s.meters.names[op.Method+" "+path] = op.OperationID
+			}
+		}
+	}
 	document, err := json.MarshalIndent(api.OpenAPI(), "", "  ")
 	if err != nil {
 		panic(err) // the document is made of our own types

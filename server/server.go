@@ -30,6 +30,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"holt/metric"
 )
 
 // Options configure a [Server].
@@ -41,6 +43,9 @@ type Options struct {
 	Log      *slog.Logger  // nil: slog.Default()
 	Patience time.Duration // how long one read or write may wait for a slow caller; 0: one minute
 	Beat     time.Duration // how often a quiet stream shows that it lives; 0: 15 s
+
+	Metrics *metric.Registry            // shown at /metrics, gets the server's; nil: there are none
+	Ready   func(context.Context) error // why no work can be taken, for /readyz; nil: it always can
 }
 
 // Server answers the API on any number of listeners.
@@ -48,6 +53,8 @@ type Server struct {
 	opt        Options
 	document   []byte // the OpenAPI document
 	local, tcp *http.Server
+	metrics    *http.Server // of ServeMetrics
+	meters     *meters
 
 	streams    context.Context // ended by Shutdown
 	endStreams context.CancelFunc
@@ -68,14 +75,15 @@ func New(opt Options) *Server {
 	if opt.Beat == 0 {
 		opt.Beat = 15 * time.Second
 	}
-	s := &Server{opt: opt}
+	s := &Server{opt: opt, meters: newMeters(opt.Metrics)}
 	s.cutting, s.cut = context.WithCancel(context.Background())
 	s.streams, s.endStreams = context.WithCancel(s.cutting)
 	mux := http.NewServeMux()
 	s.document = s.routes(mux)
-	inner := sameOrigin(noSuchPath(mux))
-	s.local = s.httpServer(s.call(inner))
-	s.tcp = s.httpServer(s.call(s.guard(inner)))
+	inner := noSuchPath(mux)
+	s.local = s.httpServer(s.call(s.probes(true, sameOrigin(s.operate(true, inner)))))
+	s.tcp = s.httpServer(s.call(s.probes(false, s.guard(sameOrigin(s.operate(false, inner))))))
+	s.metrics = s.httpServer(s.call(sameOrigin(s.metricsDoor())))
 	return s
 }
 
@@ -112,7 +120,7 @@ func serve(h *http.Server, l net.Listener) error {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.endStreams()
 	defer context.AfterFunc(ctx, s.cut)()
-	err := errors.Join(s.local.Shutdown(ctx), s.tcp.Shutdown(ctx))
+	err := errors.Join(s.local.Shutdown(ctx), s.tcp.Shutdown(ctx), s.metrics.Shutdown(ctx))
 	s.sockets.Wait()
 	return err
 }
@@ -120,7 +128,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close cuts every call at once.
 func (s *Server) Close() error {
 	s.cut()
-	return errors.Join(s.local.Close(), s.tcp.Close())
+	return errors.Join(s.local.Close(), s.tcp.Close(), s.metrics.Close())
 }
 
 // stream returns a context for a call that may go on for ever: it ends with

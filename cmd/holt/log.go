@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -14,19 +15,23 @@ import (
 const mostLog = 64 << 20
 
 // logger writes to standard error, or to a file that becomes standard error
-// too, so that a panic is found in it: text for a person, JSON for a file.
-func logger(path string) (*slog.Logger, error) {
+// too, so that a panic is found in it. format is text, json, or auto: text for a person, JSON for a file. level
+// is the least that is logged.
+func logger(path, format string, level slog.Level) (*slog.Logger, error) {
+	var to io.Writer = os.Stderr
 	if path != "" {
 		file := &logFile{path: path, most: mostLog, stderr: os.Stderr}
 		if err := file.open(); err != nil {
 			return nil, err
 		}
-		return slog.New(slog.NewJSONHandler(file, nil)), nil
+		to = file
 	}
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		return slog.New(slog.NewTextHandler(os.Stderr, nil)), nil
+	text := format == "text" || format != "json" && path == "" && term.IsTerminal(int(os.Stderr.Fd()))
+	opt := &slog.HandlerOptions{Level: level}
+	if text {
+		return slog.New(slog.NewTextHandler(to, opt)), nil
 	}
-	return slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil
+	return slog.New(slog.NewJSONHandler(to, opt)), nil
 }
 
 // logFile is a log of bounded size: a file and its predecessor, PATH.1.

@@ -13,8 +13,11 @@ import (
 	"holt/network"
 )
 
-// release is what will be, or was, tagged.
-const release = "0.1.0"
+// release is what will be, or was, tagged. A package sets it as it is built: -ldflags "-X main.release=0.1.0-2".
+var release = unpackaged
+
+// unpackaged is the release of a build that is in no package.
+const unpackaged = "0.1.0"
 
 func main() {
 	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, cli.Local{
@@ -31,7 +34,7 @@ func main() {
 func version() string {
 	v := release
 	info, _ := debug.ReadBuildInfo()
-	if info == nil {
+	if info == nil || release != unpackaged { // the package's says all
 		return v
 	}
 	for _, s := range info.Settings {

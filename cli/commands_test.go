@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// commands are all that do something, shown in help or not.
+func commands(t *testing.T) []*cobra.Command {
+	t.Helper()
+	a := &app{Streams: Streams{Out: io.Discard, Err: io.Discard}, getenv: func(string) string { return "" }}
+	var all []*cobra.Command
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		if len(cmd.Commands()) == 0 {
+			all = append(all, cmd)
+		}
+		for _, child := range cmd.Commands() {
+			visit(child)
+		}
+	}
+	visit(a.root())
+	return all
+}
+
+// bytesOnly are commands whose output is a file, a stream or a script, and no answer.
+var bytesOnly = map[string]bool{
+	"computer connect": true, "computer logs": true, "service logs": true, "terminal attach": true, "workspace cat": true,
+	"serve": true, "completion": true, "man": true, "netstack": true,
+}
+
+// TestEveryCommandIsWhole: each that prints an answer has --json, each has an example, and the help of each lists the
+// exit statuses.
+func TestEveryCommandIsWhole(t *testing.T) {
+	for _, cmd := range commands(t) {
+		path := strings.TrimPrefix(cmd.CommandPath(), "holt ")
+		if has := cmd.Flags().Lookup("json") != nil; has == bytesOnly[path] {
+			t.Errorf("%s: has --json: %v", path, has)
+		}
+		var help bytes.Buffer
+		cmd.SetOut(&help)
+		if err := cmd.Help(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(help.String(), exitHelp) {
+			t.Errorf("%s: its help does not list the exit statuses", path)
+		}
+		if cmd.Hidden {
+			continue
+		}
+		if !strings.Contains(cmd.Example, "holt "+path) && !strings.Contains(cmd.Example, "holt "+strings.Fields(path)[0]) {
+			t.Errorf("%s: its help has no example of it: %q", path, cmd.Example)
+		}
+	}
+}
+
+// pinnedElsewhere are commands that need more than the daemon in memory: a process of its own, a host's mounts, runs that change files. Scripts here and in e2e run them.
+var pinnedElsewhere = map[string]bool{"up": true, "down": true, "job outputs": true, "computer undo": true, "workspace undo": true, "computer forward": true, "workspace mount": true, "workspace unmount": true}
+
+// TestEveryAnswerIsPinned: the shape of what each command answers is in testdata/json.golden.
+func TestEveryAnswerIsPinned(t *testing.T) {
+	golden, err := os.ReadFile("testdata/json.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range commands(t) {
+		path := strings.TrimPrefix(cmd.CommandPath(), "holt ")
+		pinned := regexp.MustCompile(`(?m)^=== holt ` + regexp.QuoteMeta(path) + `( |$)`).Match(golden)
+		if cmd.Flags().Lookup("json") != nil && pinned == pinnedElsewhere[path] {
+			t.Errorf("%s: its answer is in json.golden: %v", path, pinned)
+		}
+	}
+}
+
+// TestManual: each command has a page with all its parts, that no text breaks.
+func TestManual(t *testing.T) {
+	for _, cmd := range commands(t) {
+		if cmd.Hidden {
+			continue
+		}
+		page := string(manPage(cmd, "1.2.3", "2026-01-02"))
+		for _, part := range []string{`.TH "`, ".SH NAME\n", ".SH SYNOPSIS\n", ".SH DESCRIPTION\n", ".SH EXAMPLES\n", `.SH "EXIT STATUS"`, `.SH "ENVIRONMENT"`} {
+			if strings.Count(page, part) != 1 {
+				t.Errorf("%s: %d of %q", cmd.CommandPath(), strings.Count(page, part), part)
+			}
+		}
+		for line := range strings.Lines(page) {
+			if strings.HasPrefix(line, "'") || regexp.MustCompile(`^\.[a-z]`).MatchString(line) && !strings.HasPrefix(line, ".nf") && !strings.HasPrefix(line, ".fi") && !strings.HasPrefix(line, ".br") {
+				t.Errorf("%s: a request that nobody wrote: %q", cmd.CommandPath(), line)
+			}
+		}
+	}
+	for _, one := range manStatuses {
+		if !strings.Contains(exitHelp, one[0]) {
+			t.Errorf("no help knows the exit status %s", one[0])
+		}
+	}
+	for in, want := range map[string]string{".so /etc/passwd": `\&.so /etc/passwd`, `a\fB-b`: `a\efB\-b`, "'quote": `\(aqquote`} {
+		if got := roff(in); got != want {
+			t.Errorf("roff(%q) is %q", in, got)
+		}
+	}
+}
