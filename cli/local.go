@@ -42,10 +42,12 @@ type Place struct {
 // ServeOptions configure a daemon.
 type ServeOptions struct {
 	Place
-	Engine string   // auto, qemu or local
-	Log    string   // file that standard error is, to be turned over when it is large; "" for another
-	Listen string   // TCP address, "" for none
-	Hosts  []string // names under which TCP callers may reach it, besides IP addresses and localhost
+	Engine string // auto, qemu or local
+	Log    string // file that standard error is, to be turned over when it is large; "" for another
+	Listen string // TCP address, "" for none
+	// SSHListen is the TCP address for SSH clients; "": 127.0.0.1:2222 if that is free, "off": none.
+	SSHListen string
+	Hosts     []string // names under which TCP callers may reach it, besides IP addresses and localhost
 
 	KeepLast int // how many of the newest automatic checkpoints stay
 	KeepDays int // for how many days the newest of each stays

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,11 +61,22 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 			return errors.Join(err, local.Close())
 		}
 	}
+	sshDoor, err := listenSSH(opt.SSHListen, log)
+	if err != nil {
+		if tcp != nil {
+			err = errors.Join(err, tcp.Close())
+		}
+		return errors.Join(err, local.Close())
+	}
 	log.Info("listening", "socket", socket)
 	g, broken := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.ServeLocal(local) })
 	if tcp != nil {
 		g.Go(func() error { return s.ServeTCP(tcp) })
+	}
+	if sshDoor != nil {
+		log.Info("listening, every SSH client needs a key or a token", "ssh", sshDoor.Addr().String(), "host_key", d.SSH().Host().Fingerprint)
+		g.Go(func() error { return d.SSH().Serve(sshDoor) })
 	}
 	select {
 	case <-broken.Done():
@@ -78,7 +90,35 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 		log.Warn("calls in flight are cut off", "error", err)
 		_ = s.Close() // its listeners are closed already
 	}
+	_ = d.SSH().Close() // it has nothing to say
 	return g.Wait()
+}
+
+// Where SSH clients are listened for unless it is said, and what says nowhere.
+const (
+	sshDefault = "127.0.0.1:2222"
+	sshOff     = "off"
+)
+
+// listenSSH opens the port for SSH clients; nil: there is none. That the one nobody has asked for is taken, by another
+// daemon of this machine, is no reason not to serve.
+func listenSSH(address string, log *slog.Logger) (net.Listener, error) {
+	if address == sshOff {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", cmp.Or(address, sshDefault))
+	if err == nil {
+		return l, nil
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	if address == "" {
+		log.Warn("not listening for SSH clients; choose another address with --ssh-listen", "address", sshDefault, "error", err)
+		return nil, nil
+	}
+	return nil, holt.Errorf(holt.Unavailable, "cannot listen for SSH clients on %s: %w", address, err).WithHint("choose another address with --ssh-listen, or off")
 }
 
 // listen opens the TCP port and puts the first token where its owner finds it.
