@@ -3,6 +3,8 @@ package sshgate
 import (
 	"context"
 	"io"
+	"maps"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -144,9 +146,23 @@ func (s *sessionChannel) begin(ctx context.Context, q *ssh.Request, running *syn
 		return false
 	}
 	s.started = true
-	s.spec.Command, s.spec.Env = holt.OSString(command), s.env.vars
+	s.spec.Command, s.spec.Env = holt.OSString(command), s.c.variables(s.env.vars)
 	running.Go(func() { s.run(ctx, s.c.event(what, command)) })
 	return true
+}
+
+// variables are what a session's environment has besides what the client sets, as sshd has it.
+func (c *conn) variables(set map[holt.OSString]holt.OSString) map[holt.OSString]holt.OSString {
+	all := map[holt.OSString]holt.OSString{}
+	maps.Copy(all, set)
+	client, port, here, door := "UNKNOWN", "65535", "UNKNOWN", "65535"
+	if h, p, err := net.SplitHostPort(c.sc.RemoteAddr().String()); err == nil {
+		client, port = h, p
+		here, door, _ = net.SplitHostPort(c.sc.LocalAddr().String())
+	}
+	all["SSH_CLIENT"] = holt.OSString(client + " " + port + " " + door)
+	all["SSH_CONNECTION"] = holt.OSString(client + " " + port + " " + here + " " + door)
+	return all
 }
 
 // run runs the program and tells the client how it ended.
@@ -281,9 +297,6 @@ func (s *sessionChannel) forwardAgent(ctx context.Context) (string, error) {
 	path := l.Address().Socket
 	if !s.c.relay(string(path), l, func(string) (string, []byte) { return "auth-agent@openssh.com", nil }) {
 		return "", holt.Errorf(holt.Conflict, "the computer gives the same socket twice")
-	}
-	if s.spec.Env == nil {
-		s.spec.Env = map[holt.OSString]holt.OSString{}
 	}
 	s.spec.Env["SSH_AUTH_SOCK"] = path
 	return string(path), nil
