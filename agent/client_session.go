@@ -57,11 +57,20 @@ func (s *Session) CloseWrite() error {
 
 // Output copies what the program writes until its end.
 func (s *Session) Output(stdout, stderr io.Writer) (holt.SessionEnd, error) {
+	end, err := readSession(s.s, stdout, stderr)
+	if failed, ok := own(err); ok {
+		return end, failed
+	}
+	return end, describe(context.Background(), opSession, err)
+}
+
+// readSession reads a session's events up to its end. An error of a writer is [stopped].
+func readSession(r io.Reader, stdout, stderr io.Writer) (end holt.SessionEnd, err error) {
 	buf := make([]byte, maxChunk)
 	for {
-		kind, _, data, err := readEventFrame(s.s, buf)
+		kind, _, data, err := readEventFrame(r, buf)
 		if err != nil {
-			return holt.SessionEnd{}, describe(context.Background(), opSession, err)
+			return end, err
 		}
 		switch kind {
 		case eventStdout:
@@ -69,7 +78,6 @@ func (s *Session) Output(stdout, stderr io.Writer) (holt.SessionEnd, error) {
 		case eventStderr:
 			_, err = stderr.Write(data)
 		case eventExit:
-			var end holt.SessionEnd
 			if err := json.Unmarshal(data, &end); err != nil {
 				return end, malformed("session's end", err)
 			}
@@ -77,10 +85,10 @@ func (s *Session) Output(stdout, stderr io.Writer) (holt.SessionEnd, error) {
 			end.Signal = plain(end.Signal, 16)
 			return end, nil
 		default:
-			err = holt.Errorf(holt.Corrupt, "session event of kind %d", kind)
+			return end, holt.Errorf(holt.Corrupt, "session event of kind %d", kind)
 		}
 		if err != nil {
-			return holt.SessionEnd{}, err
+			return end, stopped{err}
 		}
 	}
 }
