@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -361,27 +362,39 @@ func (s *session) beat(done <-chan struct{}, lost func()) {
 }
 
 func (s *session) emit(kind byte, data []byte) error {
+	return s.send(appendEvent(make([]byte, 0, eventHeader+len(data)), kind, 0, data))
+}
+
+func (s *session) send(event []byte) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	_, err := s.st.Write(appendEvent(make([]byte, 0, eventHeader+len(data)), kind, 0, data))
+	_, err := s.st.Write(event)
 	return err
 }
+
+// sessionPiece is how much of a stream is sent at once, bytes: fewer, longer events cost less, and a terminal has none so long.
+const sessionPiece = 128 << 10
 
 // show sends what comes from a stream until its end. After that of the program it goes on while more comes:
 // its last words may come from what it has started (a shell's `> >(tee log)`); but something that only holds the stream
 // is not waited for. That must neither block nor die of SIGPIPE: what it writes is read and thrown away.
 func (s *session) show(kind byte, f *os.File, lost func()) {
-	buf, waited := make([]byte, smallChunk), time.Duration(0)
+	event, waited := make([]byte, eventHeader+sessionPiece), time.Duration(0)
+	buf := event[eventHeader:]
+	event[0] = kind // and offset 0
 	for {
 		began := time.Now()
 		n, err := f.Read(buf)
 		if s.ended() {
 			waited += min(time.Since(began), time.Since(s.overAt))
 		}
-		if n > 0 && s.emit(kind, buf[:n]) != nil {
-			lost()
-			f.Close()
-			return
+		if n > 0 {
+			binary.BigEndian.PutUint32(event[9:], uint32(n))
+			if s.send(event[:eventHeader+n]) != nil {
+				lost()
+				f.Close()
+				return
+			}
 		}
 		switch {
 		case n > 0:

@@ -16,8 +16,8 @@ import (
 	"holt"
 )
 
-// session runs a session with input to its end.
-func session(t *testing.T, c *Client, spec holt.SessionSpec, input io.Reader) (stdout, stderr string, end holt.SessionEnd) {
+// inSession runs a session with input to its end.
+func inSession(t *testing.T, c *Client, spec holt.SessionSpec, input io.Reader) (stdout, stderr string, end holt.SessionEnd) {
 	t.Helper()
 	s, err := c.OpenSession(t.Context(), holt.NewTerminalID(), spec)
 	if err != nil {
@@ -39,20 +39,20 @@ func session(t *testing.T, c *Client, spec holt.SessionSpec, input io.Reader) (s
 func TestSession(t *testing.T) {
 	c := startGuest(t).client(t)
 	none := strings.NewReader("")
-	if out, errs, end := session(t, c, holt.SessionSpec{Command: "cat; echo err >&2; exit 9", Env: map[holt.OSString]holt.OSString{"A": "b"}}, strings.NewReader("typed")); out != "typed" || errs != "err\n" || end.ExitCode != 9 {
+	if out, errs, end := inSession(t, c, holt.SessionSpec{Command: "cat; echo err >&2; exit 9", Env: map[holt.OSString]holt.OSString{"A": "b"}}, strings.NewReader("typed")); out != "typed" || errs != "err\n" || end.ExitCode != 9 {
 		t.Errorf("%q %q %+v", out, errs, end)
 	}
-	if _, _, end := session(t, c, holt.SessionSpec{Command: "kill -USR1 $$"}, none); end.Signal != "SIGUSR1" || end.ExitCode != 138 {
+	if _, _, end := inSession(t, c, holt.SessionSpec{Command: "kill -USR1 $$"}, none); end.Signal != "SIGUSR1" || end.ExitCode != 138 {
 		t.Errorf("%+v", end)
 	}
-	if out, _, _ := session(t, c, holt.SessionSpec{Command: "id -u; pwd", User: "root"}, none); out != "0\n/root\n" {
+	if out, _, _ := inSession(t, c, holt.SessionSpec{Command: "id -u; pwd", User: "root"}, none); out != "0\n/root\n" {
 		t.Errorf("%q", out)
 	}
 	terminal := &holt.SessionTerminal{Type: "vt220", Size: holt.TerminalSize{Rows: 7, Cols: 70}, Modes: []holt.TerminalMode{{Op: 53, Value: 0}, {Op: 3, Value: 8}, {Op: 72, Value: 0}}}
-	if out, _, _ := session(t, c, holt.SessionSpec{Command: "stty size; echo $TERM; stty -a | grep -o -e ' -echo ' -e 'erase = ^.'; tty", Terminal: terminal}, none); !strings.HasPrefix(out, "7 70\nvt220\nerase = ^H\n -echo \n/dev/pts/") {
+	if out, _, _ := inSession(t, c, holt.SessionSpec{Command: "stty size; echo $TERM; stty -a | grep -o -e ' -echo ' -e 'erase = ^.'; tty", Terminal: terminal}, none); !strings.HasPrefix(out, "7 70\nvt220\nerase = ^H\n -echo \n/dev/pts/") {
 		t.Errorf("%q", out)
 	}
-	if out, _, end := session(t, c, holt.SessionSpec{Terminal: &holt.SessionTerminal{}}, strings.NewReader("PS1=; shopt -q login_shell && echo $((40+2))\nexit 5\n")); !strings.Contains(out, "42") || end.ExitCode != 5 {
+	if out, _, end := inSession(t, c, holt.SessionSpec{Terminal: &holt.SessionTerminal{}}, strings.NewReader("PS1=; shopt -q login_shell && echo $((40+2))\nexit 5\n")); !strings.Contains(out, "42") || end.ExitCode != 5 {
 		t.Errorf("a shell: %q %+v", out, end)
 	}
 	for _, spec := range []holt.SessionSpec{{User: "ghost"}, {Command: "x\x00"}, {Command: "x", Env: map[holt.OSString]holt.OSString{"a=b": ""}}} {

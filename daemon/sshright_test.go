@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,6 +43,8 @@ func TestSSHRights(t *testing.T) {
 		t.Error(got)
 	}
 	held := byToken(ctx, "echo began; sleep 400")
+	var why bytes.Buffer
+	held.Stderr = &why
 	out, err := held.StdoutPipe()
 	if err == nil {
 		err = held.Start()
@@ -55,8 +58,8 @@ func TestSSHRights(t *testing.T) {
 	if err := d.Tokens().Delete(ctx, token.ID); err != nil {
 		t.Fatal(err)
 	}
-	if held.Wait(); held.ProcessState.ExitCode() != 255 {
-		t.Error("the session of a revoked token:", held.ProcessState)
+	if held.Wait(); held.ProcessState.ExitCode() != 255 || !strings.Contains(why.String(), "the token was revoked") {
+		t.Error("the session of a revoked token:", held.ProcessState, why.String())
 	}
 	gone(t, s, at, "sleep 400")
 	if got := ends(t, byToken(ctx, "true")); got.status != 255 || !strings.Contains(got.err, "Permission denied") {

@@ -64,9 +64,6 @@ func (g *Gate) asking(ctx context.Context) *ssh.ServerConfig {
 	c.PublicKeyCallback = func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		return g.admit(m, func() (*caller, error) { return g.byKey(ctx, key) })
 	}
-	c.VerifiedPublicKeyCallback = func(_ ssh.ConnMetadata, _ ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
-		return p, nil
-	}
 	c.PasswordCallback = func(m ssh.ConnMetadata, secret []byte) (*ssh.Permissions, error) {
 		p, err := g.admit(m, func() (*caller, error) { return g.byToken(ctx, secret) })
 		if err != nil {

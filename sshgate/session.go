@@ -2,6 +2,7 @@ package sshgate
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"net"
@@ -248,7 +249,20 @@ func (s *sessionChannel) runProgram(ctx context.Context) (end holt.SessionEnd, e
 			far.CloseWrite()
 		}
 	}()
-	return far.Output(s.ch, s.ch.Stderr())
+	end, err = far.Output(s.ch, s.ch.Stderr())
+	return end, cut(ctx, err)
+}
+
+// cut is the error of what the end of ctx has ended.
+func cut(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	var why *holt.Error
+	if errors.As(context.Cause(ctx), &why) {
+		return why
+	}
+	return holt.Errorf(holt.Unavailable, "the connection ends: the daemon is ending").WithHint("connect again when it is back; what is to go on: holt terminal attach")
 }
 
 // news tells somebody at a terminal that the computer wakes, if that takes long. It returns what ends it.
