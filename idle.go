@@ -93,6 +93,7 @@ const (
 	UseRun        UseKind = "run"        // a command runs, or is being started
 	UseTerminal   UseKind = "terminal"   // somebody is attached, or a program in it works
 	UseConnection UseKind = "connection" // a port of the computer is connected to
+	UseSSH        UseKind = "ssh"        // somebody is in it by SSH
 	UseFiles      UseKind = "files"      // its files are read or written
 	UseSchedule   UseKind = "schedule"   // a schedule is at work
 	UseCall       UseKind = "call"       // another call of the API
@@ -106,7 +107,7 @@ const (
 
 // Use is one thing that a computer is in use for.
 type Use struct {
-	Kind   UseKind    `json:"kind" enum:"run,terminal,connection,files,schedule,call,hold,background,cpu,network,start,unknown"`
+	Kind   UseKind    `json:"kind" enum:"run,terminal,connection,ssh,files,schedule,call,hold,background,cpu,network,start,unknown"`
 	ID     string     `json:"id,omitempty" doc:"of the run, terminal or hold"`
 	Detail string     `json:"detail,omitempty" doc:"the command, the terminal's name, the port, the reason of a hold, the busiest process"`
 	Since  time.Time  `json:"since"`

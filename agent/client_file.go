@@ -213,13 +213,23 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 // localhost is wherever something listens at that port in the guest. The connection has
 // CloseWrite, and outlives ctx. NotFound: nothing listens there.
 func (c *Client) DialPort(ctx context.Context, network, address string) (net.Conn, error) {
-	s, err := c.open(ctx, opDial, dialArgs{Network: network, Address: address}, nil)
+	return c.DialPortAs(ctx, network, address, "")
+}
+
+// DialPortAs is DialPort with the rights of a Linux user to a unix socket; "": root's. Denied: it has none.
+func (c *Client) DialPortAs(ctx context.Context, network, address, user string) (net.Conn, error) {
+	return c.connect(ctx, opDial, dialArgs{Network: network, Address: address, User: user})
+}
+
+// connect opens a stream that carries a connection and outlives ctx.
+func (c *Client) connect(ctx context.Context, op string, args any) (net.Conn, error) {
+	s, err := c.open(ctx, op, args, nil)
 	if err != nil {
 		return nil, err
 	}
 	if !s.stop() { // giveUp has come, or comes
 		s.Close()
-		return nil, describe(ctx, opDial, ctx.Err())
+		return nil, describe(ctx, op, ctx.Err())
 	}
 	return newPortConn(s, smallChunk), nil
 }

@@ -36,6 +36,11 @@ func dialPort(ctx context.Context, st *serverStream) error {
 	if err := st.agree(nil); err != nil {
 		return err
 	}
+	return carryConn(st, conn)
+}
+
+// carryConn passes bytes on between a stream that was agreed to and a connection.
+func carryConn(st *serverStream, conn net.Conn) (err error) {
 	far := newPortConn(st, portChunk)
 	taken, host := make(chan struct{}), make(chan struct{})
 	go func() { // host to port
@@ -66,6 +71,9 @@ func dialPort(ctx context.Context, st *serverStream) error {
 const localhost = "localhost:"
 
 func dialLocal(ctx context.Context, args dialArgs) (conn net.Conn, err error) {
+	if args.Network == "unix" && args.User != "" {
+		return dialAs(args.User, args.Address)
+	}
 	d := net.Dialer{Timeout: dialTimeout}
 	port, local := strings.CutPrefix(args.Address, localhost)
 	if args.Network != "tcp" || !local {

@@ -35,6 +35,7 @@ const (
                             the machine's agent, on virtio-serial ports
   holt-guest agent --control-socket PATH [--files-socket PATH] [--workspace DIR] [--cgroup NAME] [--verbose]
                             an agent on unix sockets, for machines that are local processes
+  holt-guest sftp           an SFTP server on its standard streams, with the rights of who runs it
 
 Called holt, as which it is in a computer's PATH, it asks for things in the computer's name: holt help.
 `
@@ -57,6 +58,8 @@ func Main(args []string) int {
 		err = keepSockets(args[1:])
 	case len(args) > 0 && args[0] == "serve":
 		err = serve(args[1:])
+	case len(args) > 0 && args[0] == "sftp":
+		err = serveSFTP(os.Stdin, os.Stdout)
 	default:
 		err = flag.ErrHelp
 	}

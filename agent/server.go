@@ -63,6 +63,8 @@ type Server struct {
 	bootID   string // of the kernel
 	runs     *runTable
 	terms    *terminalTable
+	sessions sessions
+	listened listened
 	top      topScan
 	syncing  chan struct{} // a token while the workspace is synced
 	looking  chan struct{} // a token while the files of the root disk are listed
@@ -138,6 +140,7 @@ func newServer(opt ServerOptions) *Server {
 		opTermOpen:   s.openTerminal,
 		opTermSignal: s.signalTerminal,
 		opTermClose:  s.closeTerminal,
+		opSessionDo:  s.doSession,
 		opSvcPut:     s.putService,
 		opSvcDo:      s.doService,
 		opStat:       statFile,
@@ -149,6 +152,9 @@ func newServer(opt ServerOptions) *Server {
 	s.streamed = map[string]func(context.Context, *serverStream) error{
 		opMeasure:    measure,
 		opDial:       dialPort,
+		opListen:     s.listen,
+		opAccept:     s.acceptListened,
+		opSession:    s.runSession,
 		opInventory:  s.listInventory,
 		opPorts:      s.listPorts,
 		opSvcList:    s.listServices,

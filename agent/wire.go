@@ -395,6 +395,8 @@ type fileArgs struct {
 type dialArgs struct {
 	Network string `json:"network"`
 	Address string `json:"address"`
+	// User is whose rights a unix socket is dialled with; "": root's.
+	User string `json:"user,omitempty"`
 }
 
 type readyArgs struct {

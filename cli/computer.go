@@ -26,7 +26,7 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerLife("resume", "Let a paused computer go on where it was", "", client.Computers.Resume),
 		a.computerUpdate(), a.computerWhyAwake(), a.computerHold(), a.computerHolds(), a.computerRelease(),
 		a.computerSnapshot(), a.computerFork(), a.computerDiff(), a.computerResize(), a.computerBudget(),
-		a.computerPorts(), a.computerForward(), a.computerConnect(),
+		a.computerPorts(), a.computerForward(), a.computerConnect(), a.computerSSH(), a.computerSSHProxy(),
 		a.computerNetwork(), a.computerSecret(), a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
 

@@ -22,6 +22,7 @@ import (
 // upFlags are the flags of up and serve that make a daemon.
 type upFlags struct {
 	engine, listen     string
+	sshListen          string
 	hosts              []string
 	keepLast, keepDays int
 	archive, cache     string
@@ -34,6 +35,7 @@ type upFlags struct {
 func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringVar(&f.engine, "engine", cmp.Or(a.getenv(holt.EnvEngine), "auto"), "what runs machines: auto, qemu or local (no isolation; for tests)")
 	cmd.Flags().StringVar(&f.listen, "listen", "", "also listen on this TCP address, as 127.0.0.1:4646; every caller needs a token")
+	cmd.Flags().StringVar(&f.sshListen, "ssh-listen", "", "listen for SSH clients on this TCP address, as 0.0.0.0:2222; every one needs a key or a token; off: nowhere (default: 127.0.0.1:2222, if that is free)")
 	cmd.Flags().StringSliceVar(&f.hosts, "host", nil, "a name under which TCP callers may reach it, besides IP addresses and localhost")
 	cmd.Flags().IntVar(&f.keepLast, "keep-checkpoints", 200, "how many of the newest automatic checkpoints of a workspace stay, and as many of work in terminals; runs can be undone as far back")
 	cmd.Flags().IntVar(&f.keepDays, "keep-days", 30, "for how many days before those the newest automatic checkpoint of each stays")
@@ -64,7 +66,7 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 			moments, err = parseSize(f.moments)
 			moments = max(1, moments) // 0 would be the default
 		}
-		opt := ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays,
+		opt := ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, SSHListen: f.sshListen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays,
 			Archive: f.archive, ArchiveCache: cache, MomentCache: moments, Renew: f.renew, Overcommit: f.overcommit}
 		if err == nil {
 			err = f.watch.options(&opt)
@@ -218,6 +220,9 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 	args = append(args, watchArgs(opt)...)
 	if opt.Listen != "" {
 		args = append(args, "--listen", opt.Listen)
+	}
+	if opt.SSHListen != "" {
+		args = append(args, "--ssh-listen", opt.SSHListen)
 	}
 	if opt.Archive != "" {
 		args = append(args, "--archive", opt.Archive, "--archive-cache", fmt.Sprint(max(0, opt.ArchiveCache)))

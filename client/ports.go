@@ -34,19 +34,23 @@ func (n Ports) Connect(ctx context.Context, computer string, to holt.PortAddress
 	if to.Socket != "" {
 		query.Set("socket", string(to.Socket))
 	}
-	path := join("computers", computer, "connect")
+	return n.c.tunnel(ctx, join("computers", computer, "connect"), query)
+}
+
+// tunnel makes a WebSocket that carries a connection.
+func (c *Client) tunnel(ctx context.Context, path string, query url.Values) (holt.PortConn, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
 	var w wait
 	for {
-		conn, err := n.c.webSocket(ctx, path, query)
+		conn, err := c.webSocket(ctx, path, query)
 		if err == nil {
 			going, cancel := context.WithCancel(context.Background())
-			return &portConn{c: n.c, conn: conn, ctx: going, cancel: cancel}, nil
+			return &portConn{c: c, conn: conn, ctx: going, cancel: cancel}, nil
 		}
 		var lost *lostError // nothing was sent through it yet
-		if !errors.As(err, &lost) || !n.c.again(ctx, &w, lost) {
+		if !errors.As(err, &lost) || !c.again(ctx, &w, lost) {
 			return nil, err
 		}
 	}

@@ -135,6 +135,7 @@ type portConn struct {
 	l      *live
 	client *agent.Client
 	to     holt.PortAddress
+	is     string // what it is; "": a connection to there
 	conn   duplex
 	done   func()
 	once   sync.Once
@@ -257,6 +258,9 @@ func (c *portConn) gone() bool {
 // why says what ended the connection.
 func (c *portConn) why(err error) error {
 	what := fmt.Sprintf("the connection to %s of %s", clip(c.to.String()), c.r.Name)
+	if c.is != "" {
+		what = fmt.Sprintf("the %s %s", c.is, c.r.Name)
+	}
 	if !broken(c.client) {
 		return holt.Errorf(holt.Unavailable, "%s was broken off in the computer", what)
 	}

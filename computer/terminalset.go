@@ -20,6 +20,7 @@ type terminalSet struct {
 	mu       sync.Mutex
 	here     map[holt.TerminalID]string // names of those on record, as far as was asked
 	starting map[holt.TerminalID]bool   // that the guest may not know yet
+	visits   []visit                    // sessions, the newest last; see [Sessions]
 }
 
 func newTerminalSet(l *live, table terminalTable) *terminalSet {
@@ -211,7 +212,9 @@ func (s *terminalSet) writer(tag string) (workspace.Writer, bool) {
 // known returns the name of a terminal that is, or was, on record.
 func (s *terminalSet) known(id holt.TerminalID) (name string, ok bool) {
 	s.mu.Lock()
-	name, ok = s.here[id]
+	if name, ok = s.here[id]; !ok {
+		name, ok = visited(s.visits, id)
+	}
 	s.mu.Unlock()
 	if ok {
 		return name, true

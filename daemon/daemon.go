@@ -23,6 +23,7 @@ import (
 	"holt/metric"
 	"holt/mount"
 	"holt/schedule"
+	"holt/sshgate"
 	"holt/workspace"
 )
 
@@ -82,6 +83,7 @@ type Daemon struct {
 	tokens     *access.Tokens
 	schedules  *schedule.Store
 	reach      *reach // nil: machines have no networks
+	gate       *sshgate.Gate
 	firstToken string
 	meters     meters
 	readiness  readiness
@@ -112,7 +114,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1), meters: newMeters(cfg.Metrics)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openSchedules,
+		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openGate, d.openSchedules,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())
@@ -195,11 +197,22 @@ func (d *Daemon) openTokens(ctx context.Context) error {
 	return err
 }
 
+// openGate opens the door of SSH clients; what it listens at comes later.
+func (d *Daemon) openGate(context.Context) (err error) {
+	d.gate, err = sshgate.Open(sshgate.Options{
+		DB: d.db, DataDir: d.cfg.DataDir, Tokens: d.tokens, Computers: sessions{d.computers.Sessions(), d.computers}, Log: d.log,
+	})
+	return err
+}
+
 // Close lets go of everything in reverse order. Machines keep running; host
 // mounts come back with the next daemon.
 func (d *Daemon) Close() error {
 	d.readiness.end()
 	var errs []error
+	if d.gate != nil {
+		errs = append(errs, d.gate.Close())
+	}
 	if d.schedules != nil {
 		errs = append(errs, d.schedules.Close())
 	}

@@ -8,6 +8,7 @@ import (
 	"holt/access"
 	"holt/computer"
 	"holt/server"
+	"holt/sshgate"
 )
 
 // Computers returns the computers.
@@ -27,7 +28,7 @@ func (d *Daemon) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{d.computers, d.computers.Memory()}, Moments: d.computers.Moments(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Ports: d.computers.Ports(), Services: d.computers.Services(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
-		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), Daemon: d,
+		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, Daemon: d,
 	}
 }
 
@@ -35,6 +36,39 @@ func (d *Daemon) Nouns() server.Nouns {
 type computers struct {
 	*computer.Store
 	*computer.Memory
+}
+
+// SSH returns the gate by which SSH clients come in.
+func (d *Daemon) SSH() *sshgate.Gate { return d.gate }
+
+// sshKeys are the keys of SSH clients as the API shows them.
+type sshKeys struct {
+	*sshgate.Keys
+	calls *computer.Keys
+}
+
+func (k sshKeys) Add(ctx context.Context, spec holt.SSHKeySpec, key string) (holt.SSHKey, error) {
+	return computer.Once(ctx, k.calls, computer.Call[holt.SSHKey]{
+		Key: key, Method: "ssh-key.add", Request: spec,
+		Act: func(ctx context.Context, _ *computer.Claim) (holt.SSHKey, error) { return k.Keys.Add(ctx, spec) },
+	})
+}
+
+func (k sshKeys) Delete(ctx context.Context, ref, key string) (holt.SSHKey, error) {
+	return computer.Once(ctx, k.calls, computer.Call[holt.SSHKey]{
+		Key: key, Method: "ssh-key.delete", Request: ref,
+		Act: func(ctx context.Context, _ *computer.Claim) (holt.SSHKey, error) { return k.Keys.Delete(ctx, ref) },
+	})
+}
+
+// sessions are the computers as the SSH gate sees them.
+type sessions struct {
+	*computer.Sessions
+	store *computer.Store
+}
+
+func (s sessions) Get(ctx context.Context, ref string) (holt.Computer, error) {
+	return s.store.Get(ctx, ref)
 }
 
 // Health says that the daemon answers, and what it is.

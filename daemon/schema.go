@@ -11,6 +11,7 @@ import (
 	"holt/db"
 	"holt/job"
 	"holt/schedule"
+	"holt/sshgate"
 )
 
 // controlFile is the control database's name in the data directory.
@@ -22,7 +23,7 @@ var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quo
 	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.MomentSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, lineageSchema, computer.IdleSchema,
 	computer.ScheduleSchema + schedule.Schema,
 	computer.JobSchema, job.Schema, computer.NetworkSchema, computer.ResizeSchema,
-	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema}
+	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema, sshgate.Schema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (

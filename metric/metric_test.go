@@ -213,4 +213,3 @@ func FuzzLabels(f *testing.F) {
 		}
 	})
 }
-

@@ -39,6 +39,8 @@ type Nouns struct {
 	Limits         Limits
 	Stats          Stats
 	Secrets        Secrets
+	SSH            SSH
+	SSHKeys        SSHKeys
 	Daemon         Daemon
 }
 

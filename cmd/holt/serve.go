@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,31 +55,15 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	s := server.New(server.Options{Nouns: d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log, Metrics: registry, Ready: d.Ready})
 	d.Own(s.Own)
 	socket := filepath.Join(opt.DataDir, "holt.sock")
-	local, err := server.ListenLocal(socket)
+	at, err := listeners(d, opt, log, socket)
 	if err != nil {
 		return err
 	}
-	var tcp net.Listener // both are there before anything is answered
-	if opt.Listen != "" {
-		if tcp, err = listen(d, opt, log); err != nil {
-			return errors.Join(err, local.Close())
-		}
-	}
-	var metrics net.Listener
-	if opt.MetricsListen != "" {
-		if metrics, err = listenAt(opt.MetricsListen, "--metrics-listen"); err != nil {
-			if tcp != nil {
-				err = errors.Join(err, tcp.Close())
-			}
-			return errors.Join(err, local.Close())
-		}
-		log.Info("listening for metrics", "tcp", metrics.Addr().String())
-	}
 	log.Info("listening", "socket", socket)
 	g, broken := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.ServeLocal(local) })
-	if metrics != nil {
-		g.Go(func() error { return s.ServeMetrics(metrics) })
+	g.Go(func() error { return s.ServeLocal(at.local) })
+	if at.metrics != nil {
+		g.Go(func() error { return s.ServeMetrics(at.metrics) })
 	}
 	watching, unwatch := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -90,8 +75,12 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	if err := over.tell("READY=1\nSTATUS=computers are taken over; answering"); err != nil {
 		log.Warn("the supervisor is not told that the daemon is ready", "error", err)
 	}
-	if tcp != nil {
-		g.Go(func() error { return s.ServeTCP(tcp) })
+	if at.tcp != nil {
+		g.Go(func() error { return s.ServeTCP(at.tcp) })
+	}
+	if at.ssh != nil {
+		log.Info("listening, every SSH client needs a key or a token", "ssh", at.ssh.Addr().String(), "host_key", d.SSH().Host().Fingerprint)
+		g.Go(func() error { return d.SSH().Serve(at.ssh) })
 	}
 	select {
 	case <-broken.Done():
@@ -106,7 +95,74 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 		log.Warn("calls in flight are cut off", "error", err)
 		_ = s.Close() // its listeners are closed already
 	}
+	_ = d.SSH().Close() // it has nothing to say
 	return g.Wait()
+}
+
+// doors are where a daemon listens; nil: not there.
+type doors struct{ local, tcp, metrics, ssh net.Listener }
+
+// listeners opens all of them, before anything is answered.
+func listeners(d *daemon.Daemon, opt cli.ServeOptions, log *slog.Logger, socket string) (at doors, err error) {
+	for _, one := range []struct {
+		to     *net.Listener
+		wanted bool
+		open   func() (net.Listener, error)
+	}{
+		{&at.local, true, func() (net.Listener, error) { return server.ListenLocal(socket) }},
+		{&at.tcp, opt.Listen != "", func() (net.Listener, error) { return listen(d, opt, log) }},
+		{&at.metrics, opt.MetricsListen != "", func() (net.Listener, error) { return listenMetrics(opt.MetricsListen, log) }},
+		{&at.ssh, opt.SSHListen != sshOff, func() (net.Listener, error) { return listenSSH(opt.SSHListen, log) }},
+	} {
+		if !one.wanted {
+			continue
+		}
+		if *one.to, err = one.open(); err != nil {
+			return at, errors.Join(err, at.close())
+		}
+	}
+	return at, nil
+}
+
+func (at doors) close() (err error) {
+	for _, l := range []net.Listener{at.local, at.tcp, at.metrics, at.ssh} {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}
+	return err
+}
+
+func listenMetrics(address string, log *slog.Logger) (net.Listener, error) {
+	l, err := listenAt(address, "--metrics-listen")
+	if err == nil {
+		log.Info("listening for metrics", "tcp", l.Addr().String())
+	}
+	return l, err
+}
+
+// Where SSH clients are listened for unless it is said, and what says nowhere.
+const (
+	sshDefault = "127.0.0.1:2222"
+	sshOff     = "off"
+)
+
+// listenSSH opens the port for SSH clients; nil: there is none. That the one nobody has asked for is taken, by another
+// daemon of this machine, is no reason not to serve.
+func listenSSH(address string, log *slog.Logger) (net.Listener, error) {
+	l, err := net.Listen("tcp", cmp.Or(address, sshDefault))
+	if err == nil {
+		return l, nil
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	if address == "" {
+		log.Warn("not listening for SSH clients; choose another address with --ssh-listen", "address", sshDefault, "error", err)
+		return nil, nil
+	}
+	return nil, holt.Errorf(holt.Unavailable, "cannot listen for SSH clients on %s: %w", address, err).WithHint("choose another address with --ssh-listen, or off")
 }
 
 // listen opens the TCP port and puts the first token where its owner finds it.

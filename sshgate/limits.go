@@ -1,0 +1,121 @@
+package sshgate
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	handshakeTime = time.Minute // from a connection's first byte until it is authenticated
+	authTries     = 6           // in a connection, keys that are only offered included
+	mostPending   = 64          // connections that are not authenticated
+	mostPendingOf = 16          // of one address
+	mostConns     = 256         // authenticated connections
+	mostConnsOf   = 64          // of one caller
+	mostChannels  = 256         // of all
+	mostOf        = 96          // of one caller
+	mostIn        = 64          // of one connection
+	mostForwards  = 16          // listeners of one connection
+
+	beat      = 30 * time.Second // between looks whether the client is there
+	silence   = 90 * time.Second // for an answer to that
+	idleLimit = 30 * time.Minute // of a connection without channels and listeners
+
+	mostEnv      = 64       // variables of a session
+	mostEnvBytes = 32 << 10 // with their names
+
+	// An address may fail failBurst times, and then once in failEvery.
+	failBurst     = 20
+	failEvery     = 3 * time.Second
+	mostAddresses = 4096 // whose failures are remembered
+)
+
+// counts counts what callers have, by their names.
+type counts struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// enter counts one, if there are fewer than all of all and than each of the caller's, until left is called.
+func (c *counts) enter(who string, all, each int) (left func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all >= all || c.of[who] >= each {
+		return nil, false
+	}
+	if c.of == nil {
+		c.of = map[string]int{}
+	}
+	c.all++
+	c.of[who]++
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.all--
+		if c.of[who]--; c.of[who] == 0 {
+			delete(c.of, who)
+		}
+	}), true
+}
+
+// failures remembers which addresses have failed to authenticate of late.
+type failures struct {
+	now func() time.Time
+	mu  sync.Mutex
+	of  map[string]time.Time // until when all that an address did is forgiven
+}
+
+// tooMany says whether an address has to wait.
+func (f *failures) tooMany(address string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.of[address].Sub(f.now()) > failBurst*failEvery
+}
+
+// failed counts a failure.
+func (f *failures) failed(address string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now()
+	if f.of == nil {
+		f.of = map[string]time.Time{}
+	}
+	if len(f.of) >= mostAddresses {
+		for a, until := range f.of {
+			if !until.After(now) {
+				delete(f.of, a)
+			}
+		}
+		if len(f.of) >= mostAddresses { // all of them are at it: the one that would be forgiven first is
+			var first string
+			for a, until := range f.of {
+				if first == "" || until.Before(f.of[first]) {
+					first = a
+				}
+			}
+			delete(f.of, first)
+		}
+	}
+	from := f.of[address]
+	if from.Before(now) {
+		from = now
+	}
+	f.of[address] = from.Add(failEvery)
+}
+
+// place is what stands for an address where failures are counted: of IPv6 the network of a site.
+func place(address string) string {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return address
+	}
+	ip := ap.Addr().Unmap()
+	if ip.Is6() {
+		if p, err := ip.Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return ip.String()
+}
