@@ -70,6 +70,7 @@ type Client struct {
 	Limits         Limits
 	Stats          Stats
 	Secrets        Secrets
+	Previews       Previews
 	Daemon         Daemon
 
 	http     *http.Client
@@ -115,7 +116,7 @@ func New(opt Options) (*Client, error) {
 	}}
 	c.Computers, c.Moments, c.Networks, c.Limits, c.Stats, c.Secrets = Computers{c}, Moments{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
-	c.Ports, c.Services = Ports{c}, Services{c}
+	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}

@@ -20,6 +20,7 @@ import (
 	"holt/job"
 	"holt/machine"
 	"holt/mount"
+	"holt/preview"
 	"holt/schedule"
 	"holt/workspace"
 )
@@ -33,6 +34,8 @@ type Config struct {
 	TCP         bool   // it will be reached over TCP: a first token is made if there is none
 	Version     string // of holt
 	Log         *slog.Logger
+
+	Previews preview.Place // where previews are; zero: *.localhost, at the listener
 
 	Archive   ArchiveConfig
 	Workspace workspace.Options // what every workspace is opened with; the daemon sets Log, Archive, Space and Quota itself
@@ -78,6 +81,7 @@ type Daemon struct {
 	jobs       *job.Store
 	tokens     *access.Tokens
 	schedules  *schedule.Store
+	previews   *preview.Store
 	reach      *reach // nil: machines have no networks
 	firstToken string
 	own        atomic.Pointer[func(holt.ComputerID) http.Handler] // see Own
@@ -107,7 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openSchedules,
+		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openPreviews, d.openSchedules,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())

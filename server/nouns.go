@@ -39,6 +39,7 @@ type Nouns struct {
 	Limits         Limits
 	Stats          Stats
 	Secrets        Secrets
+	Previews       Previews
 	Daemon         Daemon
 }
 

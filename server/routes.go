@@ -57,6 +57,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.runs(api)
 	s.terminals(api)
 	s.ports(api)
+	s.previews(api)
 	s.services(api)
 	s.files(api)
 	s.workspaces(api)

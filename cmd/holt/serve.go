@@ -32,8 +32,13 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 	if err != nil {
 		return err
 	}
+	at, err := previewPlace(opt)
+	if err != nil {
+		return err
+	}
 	d, err := daemon.Open(ctx, daemon.Config{
-		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
+		Previews: at,
+		DataDir:  opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
 		Archive:     daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
 		Network:     []string{"/proc/self/exe", cli.NetworkProcess},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log,
@@ -60,12 +65,14 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 			return errors.Join(err, local.Close())
 		}
 	}
+	previews, err := listenPreviews(d, opt, tcp, s.TCP(), log)
+	if err != nil {
+		return errors.Join(err, local.Close())
+	}
 	log.Info("listening", "socket", socket)
 	g, broken := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.ServeLocal(local) })
-	if tcp != nil {
-		g.Go(func() error { return s.ServeTCP(tcp) })
-	}
+	previews.serve(g)
 	select {
 	case <-broken.Done():
 		log.Info("ending; computers go on", "signal", ctx.Err() != nil)
@@ -74,9 +81,12 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	if err := s.Shutdown(late); err != nil {
+	var ends errgroup.Group // of both at once: the API's calls over TCP are the previews' listener's
+	ends.Go(func() error { return s.Shutdown(late) })
+	ends.Go(func() error { return previews.door.Shutdown(late) })
+	if err := ends.Wait(); err != nil {
 		log.Warn("calls in flight are cut off", "error", err)
-		_ = s.Close() // its listeners are closed already
+		_ = errors.Join(s.Close(), previews.door.Close()) // their listeners are closed already
 	}
 	return g.Wait()
 }
