@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -65,17 +66,37 @@ func (a *answer) bound() (lift func()) {
 }
 
 // patientBody bounds slow senders: each read has to bring something. The deadline is lifted after each, because
-// net/http goes on reading behind the body to notice a caller who hangs up.
+// net/http goes on reading behind the body to notice a caller who hangs up. What sends the body to an app may still
+// read when the request has been answered; then there is nothing any more that has a deadline.
 type patientBody struct {
 	io.ReadCloser
 	ctl     *http.ResponseController
 	patient time.Duration
+
+	mu   sync.Mutex
+	over bool
 }
 
 func (b *patientBody) Read(p []byte) (int, error) {
-	_ = b.ctl.SetReadDeadline(time.Now().Add(b.patient))
-	defer b.ctl.SetReadDeadline(time.Time{})
+	b.deadline(time.Now().Add(b.patient))
+	defer b.deadline(time.Time{})
 	return b.ReadCloser.Read(p)
+}
+
+func (b *patientBody) deadline(at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.over {
+		_ = b.ctl.SetReadDeadline(at) // only a test's recorder cannot
+	}
+}
+
+// end is called when the request was answered; what is left of the body has a moment to come.
+func (b *patientBody) end() {
+	b.deadline(time.Now().Add(time.Second))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
 }
 
 func newRequestID() string {

@@ -202,11 +202,13 @@ func (d *Door) call(w http.ResponseWriter, r *http.Request, host string, s site,
 	defer cancel()
 	defer context.AfterFunc(d.ctx, cancel)()
 	r = r.WithContext(ctx)
-	if r.Body != nil {
-		r.Body = &patientBody{r.Body, a.ctl, d.opt.Patience}
-	}
+	body := &patientBody{ReadCloser: r.Body, ctl: a.ctl, patient: d.opt.Patience}
+	r.Body = body
 	a.r = r
-	defer func() { d.ended(a, recover()) }()
+	defer func() {
+		defer body.end()
+		d.ended(a, recover())
+	}()
 	switch {
 	case err != nil:
 		d.failed(a, r, s, visitor{}, err)
@@ -297,8 +299,7 @@ func (d *Door) ended(a *answer, panicked any) {
 		level = slog.LevelInfo
 	}
 	d.log.Log(a.r.Context(), level, "preview", attrs...)
-	_ = a.ctl.SetWriteDeadline(time.Now().Add(a.patient))  // for what net/http still holds
-	_ = a.ctl.SetReadDeadline(time.Now().Add(time.Second)) // and for the rest of a body that nobody wanted
+	_ = a.ctl.SetWriteDeadline(time.Now().Add(a.patient)) // for what net/http still holds
 	if panicked != nil {
 		panic(panicked) // net/http closes the connection
 	}

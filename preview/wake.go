@@ -17,11 +17,11 @@ const (
 	pageAfter    = 1500 * time.Millisecond
 	freshlyWoken = time.Minute // in which its programs may not listen yet
 
-	// What strangers can do to a computer by coming to a public preview: so much time awake at first, and a quarter of
+	// What strangers can do to a computer by coming to a public preview: so much time awake at first, and a third of
 	// all time after that. A crawler cannot keep one awake.
 	strangersMost  = time.Hour
-	strangersShare = 4
-	strangersTail  = 15 * time.Minute // that one visit costs at most
+	strangersShare = 3
+	strangersTail  = 10 * time.Minute // that one visit costs at most
 	strangersBeat  = time.Minute
 )
 
