@@ -10,6 +10,8 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +75,7 @@ func (d *Door) Serve(l net.Listener, opt Serving) error {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 		Protocols:         new(http.Protocols),
-		TLSConfig:         opt.TLS,
+		TLSConfig:         d.versions(opt),
 	}
 	h.Protocols.SetHTTP1(true)
 	h.Protocols.SetHTTP2(true)
@@ -93,6 +95,23 @@ func (d *Door) Serve(l net.Listener, opt Serving) error {
 		return err
 	}
 	return nil
+}
+
+// versions has names that are no previews' speak HTTP/1.1: the API's deadlines and WebSockets are made for that.
+func (d *Door) versions(opt Serving) *tls.Config {
+	if opt.TLS == nil || opt.API == nil {
+		return opt.TLS
+	}
+	both, one := opt.TLS, opt.TLS.Clone()
+	one.NextProtos = slices.DeleteFunc(slices.Clone(one.NextProtos), func(p string) bool { return p == "h2" })
+	chooses := both.Clone()
+	chooses.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if s, _, err := d.site(hello.Context(), strings.ToLower(hello.ServerName)); err == nil && s.named {
+			return both, nil
+		}
+		return one, nil
+	}
+	return chooses
 }
 
 // ListensAt says where a listener is that shows previews. The first one counts.
@@ -145,6 +164,10 @@ func (d *Door) dispatch(api http.Handler) http.Handler {
 		host := hostName(r)
 		s, found, err := d.site(r.Context(), host)
 		if !s.named && err == nil && api != nil {
+			if r.ProtoMajor > 1 { // a client that uses a preview's connection, or did not ask
+				w.WriteHeader(http.StatusMisdirectedRequest)
+				return
+			}
 			api.ServeHTTP(w, r)
 			return
 		}
