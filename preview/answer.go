@@ -21,6 +21,7 @@ type answer struct {
 	site    site
 	from    origin
 	visitor visitor
+	idle    bool // it is no use of the computer, and wakes it not
 	status  int
 	bytes   int64
 	err     error

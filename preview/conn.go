@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"time"
@@ -23,11 +24,35 @@ func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	far, err := d.store.cfg.Ports.Reach(ctx, id, holt.PortAddress{Port: port})
+	to := holt.PortAddress{Port: port}
+	far, err := d.store.cfg.Ports.Reach(ctx, id, to)
+	if holt.CodeOf(err) == holt.Unavailable && !mayNotWake(ctx) {
+		far, err = d.reachAgain(ctx, id, to, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return conn{far}, nil
+}
+
+// reachAgain wakes a computer that was paused since the request's use of it was marked; else why is the error.
+func (d *Door) reachAgain(ctx context.Context, id string, to holt.PortAddress, why error) (holt.PortConn, error) {
+	c, err := d.store.cfg.Computers.Get(ctx, id)
+	if err != nil || c.State == holt.ComputerRunning {
+		return nil, why
+	}
+	_, done, err := d.store.cfg.Computers.Wake(ctx, id, holt.UseConnection, fmt.Sprintf("preview of port %d", to.Port))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return d.store.cfg.Ports.Reach(ctx, id, to)
+}
+
+// mayNotWake says that a connection is for a stranger who is no use of the computer.
+func mayNotWake(ctx context.Context) bool {
+	a := answerOf(ctx)
+	return a != nil && a.idle
 }
 
 // conn is a connection to a port as package net has them. What waits for it is bounded by closing it.

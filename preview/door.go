@@ -34,6 +34,8 @@ type Door struct {
 	transport *http.Transport
 	proxy     *httputil.ReverseProxy
 	waker     waker
+	leases    leases
+	sites     sites
 	firsts    firsts
 
 	ctx     context.Context
@@ -137,9 +139,15 @@ func (d *Door) Shutdown(ctx context.Context) error {
 	for _, h := range servers {
 		errs = append(errs, h.Shutdown(ctx))
 	}
-	d.wg.Wait()
-	d.transport.CloseIdleConnections()
+	d.settle()
 	return errors.Join(errs...)
+}
+
+// settle waits until nothing is open any more.
+func (d *Door) settle() {
+	d.wg.Wait()
+	d.leases.end()
+	d.transport.CloseIdleConnections()
 }
 
 // Close cuts everything at once.
@@ -153,8 +161,7 @@ func (d *Door) Close() error {
 	for _, h := range servers {
 		errs = append(errs, h.Close())
 	}
-	d.wg.Wait()
-	d.transport.CloseIdleConnections()
+	d.settle()
 	return errors.Join(errs...)
 }
 
@@ -162,7 +169,7 @@ func (d *Door) Close() error {
 func (d *Door) dispatch(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostName(r)
-		s, found, err := d.site(r.Context(), host)
+		s, found, err := d.siteNow(r.Context(), host)
 		if !s.named && err == nil && api != nil {
 			if r.ProtoMajor > 1 { // a client that uses a preview's connection, or did not ask
 				w.WriteHeader(http.StatusMisdirectedRequest)

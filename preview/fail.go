@@ -47,6 +47,13 @@ func (d *Door) unreached(a *answer, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(a.r.Context(), listWithin)
 	defer cancel()
+	if a.visitor.how == byPublic { // a stranger is told of no list, and wakes nobody for it
+		c, lost := d.store.cfg.Computers.Get(ctx, string(a.site.computer.ID))
+		if lost == nil && c.State != holt.ComputerRunning && a.idle {
+			return errResting
+		}
+		return unreached{error: holt.Errorf(holt.Unavailable, "nothing listens at port %d", a.site.port), nothing: true}
+	}
 	list, lost := d.store.cfg.Ports.List(ctx, string(a.site.computer.ID))
 	if lost != nil {
 		return err

@@ -146,12 +146,23 @@ func (d *Door) use(r *http.Request, s site, v visitor) (done func(), err error) 
 			return nil, err
 		}
 	}
-	if !counts {
+	switch {
+	case !counts:
+		answerOf(r.Context()).idle = true
 		return func() {}, nil
+	case v.how == byToken || r.Header.Get("Upgrade") != "": // who has a token is asked about each time
+		return d.marked(v, v.ctx, id, detail)
 	}
+	return d.leases.take(leaseKey{id, s.port, v.how}, func() (func(), error) {
+		return d.marked(v, d.ctx, id, fmt.Sprintf("preview of port %d", s.port))
+	})
+}
+
+// marked marks a use until done is called; a stranger's ends before, with the allowance, which is looked at while life goes on.
+func (d *Door) marked(v visitor, life context.Context, id holt.ComputerID, detail string) (done func(), err error) {
 	_, done, err = d.store.cfg.Computers.Wake(v.ctx, string(id), holt.UseConnection, detail)
 	if err == nil && v.how == byPublic {
-		done = d.metered(v.ctx, id, done)
+		done = d.metered(life, id, done)
 	}
 	return done, err
 }

@@ -127,6 +127,38 @@ func TestStrangersCannotKeepAwake(t *testing.T) {
 	}
 }
 
+// TestPausedBesideRequests: a computer that was paused since a use of it was marked is woken by the next connection.
+func TestPausedBesideRequests(t *testing.T) {
+	w := openWorld(t, nil)
+	w.app(einstein, 3000, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Connection", "close") // each request has a connection of its own
+		echo(rw, r)
+	})
+	link := w.link("einstein", 3000)
+	for i := range 3 {
+		if got, body := w.text("GET", page3000, "X-Holt-Token", link.Token); got != 200 || w.wakes != i {
+			t.Fatal(i, got, body, w.wakes)
+		}
+		w.pause(einstein)
+		if i == 2 {
+			break
+		}
+		if got, body := w.text("GET", page3000, "X-Holt-Token", link.Token); got != 200 || w.wakes != i+1 {
+			t.Fatal(i, got, body, w.wakes)
+		}
+	}
+	w.door.leases.mu.Lock()
+	if len(w.door.leases.set) > 1 {
+		t.Error("requests that are alike do not share a mark:", w.door.leases.set)
+	}
+	w.door.leases.mu.Unlock()
+	until(t, "the end of the mark", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.uses["preview of port 3000"] == 0
+	})
+}
+
 // TestBounds: no more than so many requests to a computer are open.
 func TestBounds(t *testing.T) {
 	var s streams

@@ -34,6 +34,7 @@ type world struct {
 	mu        sync.Mutex
 	computers map[holt.ComputerID]*holt.Computer
 	ports     map[string]string // what COMPUTER:PORT leads to
+	conns     map[holt.ComputerID][]net.Conn
 	wakes     int
 	uses      map[string]int // by detail, that go on
 	hold      chan struct{}  // not nil: a wake waits for it
@@ -64,7 +65,7 @@ func (l *lockedBuffer) String() string {
 // openWorld opens a door; change may change its options.
 func openWorld(t testing.TB, change func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, ports: map[string]string{}, uses: map[string]int{}, computers: map[holt.ComputerID]*holt.Computer{
+	w := &world{t: t, ports: map[string]string{}, conns: map[holt.ComputerID][]net.Conn{}, uses: map[string]int{}, computers: map[holt.ComputerID]*holt.Computer{
 		einstein: {ID: einstein, Name: "einstein", State: holt.ComputerRunning, Tenant: holt.DefaultTenant},
 		curie:    {ID: curie, Name: "curie", State: holt.ComputerRunning, Tenant: "acme"},
 	}}
@@ -173,7 +174,11 @@ type tcpPort struct{ *net.TCPConn }
 func (w *world) Reach(ctx context.Context, ref string, to holt.PortAddress) (holt.PortConn, error) {
 	w.mu.Lock()
 	addr, listens := w.ports[fmt.Sprintf("%s:%d", ref, to.Port)]
+	runs := w.computers[holt.ComputerID(ref)].State == holt.ComputerRunning
 	w.mu.Unlock()
+	if !runs {
+		return nil, holt.Errorf(holt.Unavailable, "it does not run")
+	}
 	if !listens {
 		return nil, holt.Errorf(holt.Unavailable, "nothing listens at port %d", to.Port)
 	}
@@ -181,14 +186,21 @@ func (w *world) Reach(ctx context.Context, ref string, to holt.PortAddress) (hol
 	if err != nil {
 		return nil, err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conns[holt.ComputerID(ref)] = append(w.conns[holt.ComputerID(ref)], c)
 	return tcpPort{c.(*net.TCPConn)}, nil
 }
 
-// pause has a computer not run.
+// pause has a computer not run, which ends the connections to it.
 func (w *world) pause(id holt.ComputerID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.computers[id].State = holt.ComputerPaused
+	for _, c := range w.conns[id] {
+		c.Close()
+	}
+	w.conns[id] = nil
 }
 
 // app has a handler listen at a port of a computer.
