@@ -27,7 +27,7 @@ func (a *app) computerCommand() *cobra.Command {
 		a.computerUpdate(), a.computerWhyAwake(), a.computerHold(), a.computerHolds(), a.computerRelease(),
 		a.computerSnapshot(), a.computerFork(), a.computerDiff(), a.computerResize(), a.computerBudget(),
 		a.computerPorts(), a.computerForward(), a.computerConnect(), a.computerSSH(), a.computerSSHProxy(),
-		a.computerNetwork(), a.computerSecret(), a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
+		a.computerNetwork(), a.computerSecret(), a.computerPreview(), a.computerPreviews(), a.computerDomain(), a.computerDelete(), a.computerLogs(), a.computerCopy(), a.computerUndo())
 }
 
 func (a *app) computerCreate() *cobra.Command {

@@ -53,6 +53,8 @@ type ServeOptions struct {
 
 	Hosts []string // names under which TCP callers may reach it, besides IP addresses and localhost
 
+	Previews PreviewOptions
+
 	KeepLast int // how many of the newest automatic checkpoints stay
 	KeepDays int // for how many days the newest of each stays
 

@@ -30,6 +30,7 @@ type upFlags struct {
 	renew              time.Duration
 	overcommit         float64
 	watch              watchFlags
+	previews           PreviewOptions
 }
 
 func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
@@ -42,6 +43,7 @@ func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringVar(&f.archive, "archive", a.getenv(holt.EnvArchive), "an absolute directory, as on a larger disk, for the archive's packs (default: below the data directory)")
 	cmd.Flags().StringVar(&f.cache, "archive-cache", "10G", "with --archive: most bytes of it that are kept on the local disk; 0 or none: each read asks DIR")
 	cmd.Flags().StringVar(&f.moments, "moments-cache", "", "most bytes that the memory of moments takes which nobody asked for, as of forks and pauses, and of all together once they are in the archive (default: an eighth of the disk)")
+	previewFlags(cmd, &f.previews)
 	cmd.Flags().Float64Var(&f.overcommit, "memory-overcommit", 1, "how many times the memory that this machine has left may be promised to computers: above 1 more can run that use less than they may, as forks, and the kernel kills some if they use it")
 	f.watch.add(cmd)
 	cmd.Flags().DurationVar(&f.renew, "renew-after", time.Minute, "how long after its start the daemon boots, one by one and behind all else, templates that nobody has booted since they were built, or that were kept for another version of holt or QEMU; 0: never")
@@ -55,6 +57,9 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 	if f.overcommit != 0 && (f.overcommit < 1 || f.overcommit > 100) { // 0 is once
 		return ServeOptions{}, holt.Errorf(holt.InvalidArgument, "--memory-overcommit %g cannot be", f.overcommit).WithHint("give 1 to 100, as 1.5")
 	}
+	if err := f.previews.check(f.listen); err != nil {
+		return ServeOptions{}, err
+	}
 	switch f.engine {
 	case "auto", "qemu", "local":
 		cache, err := parseSize(f.cache)
@@ -66,7 +71,7 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 			moments, err = parseSize(f.moments)
 			moments = max(1, moments) // 0 would be the default
 		}
-		opt := ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, SSHListen: f.sshListen, Hosts: f.hosts, KeepLast: f.keepLast, KeepDays: f.keepDays,
+		opt := ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, SSHListen: f.sshListen, Hosts: f.hosts, Previews: f.previews, KeepLast: f.keepLast, KeepDays: f.keepDays,
 			Archive: f.archive, ArchiveCache: cache, MomentCache: moments, Renew: f.renew, Overcommit: f.overcommit}
 		if err == nil {
 			err = f.watch.options(&opt)
@@ -230,6 +235,7 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 	if opt.MomentCache > 0 {
 		args = append(args, "--moments-cache", fmt.Sprint(opt.MomentCache))
 	}
+	args = append(args, opt.Previews.args()...)
 	for _, h := range opt.Hosts {
 		args = append(args, "--host", h)
 	}

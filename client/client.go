@@ -75,6 +75,7 @@ type Client struct {
 	Secrets        Secrets
 	SSH            SSH
 	SSHKeys        SSHKeys
+	Previews       Previews
 	Daemon         Daemon
 
 	http     *http.Client
@@ -123,7 +124,7 @@ func New(opt Options) (*Client, error) {
 	}}
 	c.Computers, c.Moments, c.Networks, c.Limits, c.Stats, c.Secrets = Computers{c}, Moments{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
-	c.Ports, c.Services = Ports{c}, Services{c}
+	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
 	c.SSH, c.SSHKeys = SSH{c}, SSHKeys{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
 	c.History, c.Archive = History{c}, Archive{c}

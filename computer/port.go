@@ -69,6 +69,34 @@ func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, err
 // Errors: Unavailable: nothing listens there, or the guest does not answer; TooMany;
 // InvalidArgument; Timeout: what listens does not accept.
 func (n *Ports) Connect(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
+	return n.connect(ctx, computer, to, waking{n.s}.use)
+}
+
+// Reach is Connect to a computer that runs, whose use the caller marks itself (see [Store.Wake]): it wakes none,
+// and a pause ends the connection, however long it has been open.
+//
+// Errors: those of Connect; Unavailable: the computer does not run.
+func (n *Ports) Reach(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
+	return n.connect(ctx, computer, to, n.s.awake)
+}
+
+// seating returns the running machine of a computer, until done is called.
+type seating func(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error)
+
+// awake is the seating of who wakes nobody.
+func (s *Store) awake(ctx context.Context, ref string, _ holt.Use) (record, *live, func(), error) {
+	r, err := s.table.find(ctx, ref)
+	if err != nil {
+		return record{}, nil, nil, err
+	}
+	l := s.seats.live(r.ID)
+	if r.State != holt.ComputerRunning || l == nil || !l.running() {
+		return record{}, nil, nil, holt.Errorf(holt.Unavailable, "%s does not run: it is %s", r.Name, r.State)
+	}
+	return r, l, func() {}, nil
+}
+
+func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddress, seat seating) (holt.PortConn, error) {
 	if err := to.Check(); err != nil {
 		return nil, err
 	}
@@ -81,7 +109,7 @@ func (n *Ports) Connect(ctx context.Context, computer string, to holt.PortAddres
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		c := &portConn{s: n.s, to: to}
+		c := &portConn{s: n.s, to: to, seat: seat}
 		err = c.dial(ctx, string(r.ID))
 		if err == nil {
 			done := c.done
@@ -136,6 +164,7 @@ type portConn struct {
 	client *agent.Client
 	to     holt.PortAddress
 	is     string // what it is; "": a connection to there
+	seat   seating
 	conn   duplex
 	done   func()
 	once   sync.Once
@@ -143,7 +172,7 @@ type portConn struct {
 
 // dial wakes the computer and makes the connection.
 func (c *portConn) dial(ctx context.Context, computer string) (err error) {
-	c.r, c.l, c.done, err = waking{c.s}.use(ctx, computer, holt.Use{Kind: holt.UseConnection, Detail: c.to.String()})
+	c.r, c.l, c.done, err = c.seat(ctx, computer, holt.Use{Kind: holt.UseConnection, Detail: c.to.String()})
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"holt/machine"
 	"holt/metric"
 	"holt/mount"
+	"holt/preview"
 	"holt/schedule"
 	"holt/sshgate"
 	"holt/workspace"
@@ -37,6 +38,8 @@ type Config struct {
 	Version     string // of holt
 	Log         *slog.Logger
 	Metrics     *metric.Registry // gets the daemon's; nil: nothing is counted
+
+	Previews preview.Place // where previews are; zero: *.localhost, at the listener
 
 	Archive   ArchiveConfig
 	Workspace workspace.Options // what every workspace is opened with; the daemon sets Log, Archive, Space and Quota itself
@@ -82,6 +85,7 @@ type Daemon struct {
 	jobs       *job.Store
 	tokens     *access.Tokens
 	schedules  *schedule.Store
+	previews   *preview.Store
 	reach      *reach // nil: machines have no networks
 	gate       *sshgate.Gate
 	firstToken string
@@ -114,7 +118,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1), meters: newMeters(cfg.Metrics)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openGate, d.openSchedules,
+		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openGate, d.openPreviews, d.openSchedules,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())

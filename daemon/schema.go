@@ -10,6 +10,7 @@ import (
 	"holt/computer"
 	"holt/db"
 	"holt/job"
+	"holt/preview"
 	"holt/schedule"
 	"holt/sshgate"
 )
@@ -23,7 +24,7 @@ var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quo
 	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.MomentSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, lineageSchema, computer.IdleSchema,
 	computer.ScheduleSchema + schedule.Schema,
 	computer.JobSchema, job.Schema, computer.NetworkSchema, computer.ResizeSchema,
-	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema, sshgate.Schema}
+	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema, sshgate.Schema, preview.Schema + preview.GoneSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (

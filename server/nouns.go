@@ -41,6 +41,7 @@ type Nouns struct {
 	Secrets        Secrets
 	SSH            SSH
 	SSHKeys        SSHKeys
+	Previews       Previews
 	Daemon         Daemon
 }
 

@@ -58,6 +58,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.terminals(api)
 	s.ports(api)
 	s.ssh(api)
+	s.previews(api)
 	s.services(api)
 	s.files(api)
 	s.workspaces(api)

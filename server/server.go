@@ -104,6 +104,9 @@ func (s *Server) Document() []byte { return s.document }
 // permissions are the check. It returns nil after Shutdown or Close.
 func (s *Server) ServeLocal(l net.Listener) error { return serve(s.local, l) }
 
+// TCP is what ServeTCP answers with, for whoever has a listener that is for more.
+func (s *Server) TCP() http.Handler { return s.tcp.Handler }
+
 // ServeTCP answers callers from anywhere, each with a bearer token, from
 // loopback too. It returns nil after Shutdown or Close.
 func (s *Server) ServeTCP(l net.Listener) error { return serve(s.tcp, l) }

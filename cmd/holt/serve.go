@@ -37,8 +37,13 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 	}
 	over := ownSupervisor()
 	registry := new(metric.Registry)
+	place, err := previewPlace(opt)
+	if err != nil {
+		return err
+	}
 	d, err := daemon.Open(ctx, daemon.Config{
-		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
+		Previews: place,
+		DataDir:  opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
 		Archive:     daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
 		Network:     []string{"/proc/self/exe", cli.NetworkProcess},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log, Metrics: registry,
@@ -59,6 +64,10 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	if err != nil {
 		return err
 	}
+	previews, err := listenPreviews(d, opt, at.tcp, s.TCP(), log)
+	if err != nil {
+		return errors.Join(err, at.close())
+	}
 	log.Info("listening", "socket", socket)
 	g, broken := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.ServeLocal(at.local) })
@@ -75,9 +84,7 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	if err := over.tell("READY=1\nSTATUS=computers are taken over; answering"); err != nil {
 		log.Warn("the supervisor is not told that the daemon is ready", "error", err)
 	}
-	if at.tcp != nil {
-		g.Go(func() error { return s.ServeTCP(at.tcp) })
-	}
+	previews.serve(g)
 	if at.ssh != nil {
 		log.Info("listening, every SSH client needs a key or a token", "ssh", at.ssh.Addr().String(), "host_key", d.SSH().Host().Fingerprint)
 		g.Go(func() error { return d.SSH().Serve(at.ssh) })
@@ -91,9 +98,12 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	_ = over.tell("STOPPING=1") // it may be the one that has gone
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	if err := s.Shutdown(late); err != nil {
+	var ends errgroup.Group // of both at once: the API's calls over TCP are the previews' listener's
+	ends.Go(func() error { return s.Shutdown(late) })
+	ends.Go(func() error { return previews.door.Shutdown(late) })
+	if err := ends.Wait(); err != nil {
 		log.Warn("calls in flight are cut off", "error", err)
-		_ = s.Close() // its listeners are closed already
+		_ = errors.Join(s.Close(), previews.door.Close()) // their listeners are closed already
 	}
 	_ = d.SSH().Close() // it has nothing to say
 	return g.Wait()

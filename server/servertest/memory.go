@@ -23,6 +23,7 @@ import (
 
 	"holt"
 	"holt/db"
+	"holt/preview"
 	"holt/schedule"
 	"holt/server"
 	"holt/workspace"
@@ -54,6 +55,7 @@ type Memory struct {
 	firstNouns sync.Once // opens these, which have locks of their own, taken after mu
 	control    *db.DB
 	schedules  *schedule.Store
+	previews   *preview.Store
 	policies   map[holt.ComputerID]holt.NetworkPolicy
 	limits     map[string]holt.Limit // by tenant
 	secrets    map[holt.ComputerID]map[string]holt.ComputerSecret
@@ -88,7 +90,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, SSH: ssh{m}, SSHKeys: &sshKeys{}, Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, SSH: ssh{m}, SSHKeys: &sshKeys{}, Previews: m.previews, Daemon: daemon{m},
 	}
 }
 

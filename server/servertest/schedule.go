@@ -9,6 +9,7 @@ import (
 	"holt"
 	"holt/computer"
 	"holt/db"
+	"holt/preview"
 	"holt/schedule"
 )
 
@@ -22,10 +23,13 @@ type scheduled struct {
 func (m *Memory) openSchedules() {
 	err := os.MkdirAll(m.dir, 0o700)
 	if err == nil {
-		m.control, err = db.Open(filepath.Join(m.dir, "schedules.db"), []string{computer.Schema + schedule.Schema})
+		m.control, err = db.Open(filepath.Join(m.dir, "schedules.db"), []string{computer.Schema + schedule.Schema + preview.Schema})
 	}
 	if err == nil {
 		m.schedules, err = schedule.Open(context.Background(), schedule.Config{DB: m.control, Keys: computer.NewKeys(m.control), Computers: scheduled{computers{m}, m}, Log: slog.New(slog.DiscardHandler)})
+	}
+	if err == nil {
+		err = m.openPreviews()
 	}
 	if err != nil {
 		panic(err) // it is a test's directory

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+)
+
+// previewShown is what preview answers.
+type previewShown struct {
+	holt.Preview
+	Link *holt.PreviewLink `json:"link,omitempty"`
+}
+
+func (a *app) computerPreview() *cobra.Command {
+	var public, private, remove bool
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use: "preview NAME PORT", Short: "Show a port of a computer to browsers, under a name of its own", Args: exactly(2),
+		Long: `Prints the address of a port of a computer: http://PORT-NAME.localhost:… for browsers on
+this machine, or what holt serve --preview-domain says. HTTP and WebSockets go there, whether
+the computer's network is on or not; a paused or stopped one is woken.
+
+A preview is private: the address is a link that opens it until it expires, in the browser
+that follows it, and for everybody to whom it is given. Programs send the link's token as
+X-Holt-Token, or a token of the API. With --public anybody may see it, who knows or guesses
+its name, and wakes the computer by that; what strangers keep awake is a bounded part of
+all time. --private makes it private again, and ends what strangers have open.`,
+		Example: `  holt computer preview einstein 3000
+  holt computer preview einstein 3000 --expires 10m --json | jq -r .link.token
+  holt computer preview einstein 8080 --public
+  holt computer preview einstein 3000 --delete     its links are no longer valid`,
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			port, err := holt.ParsePort(args[1])
+			if err == nil && (public && private || remove && (public || private)) {
+				err = holt.Errorf(holt.InvalidArgument, "--public, --private and --delete exclude each other").WithHint("give one of them, or none for a link")
+			}
+			if err != nil {
+				return err
+			}
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			if remove {
+				if err := c.Previews.Delete(cmd.Context(), args[0], port, ""); err != nil {
+					return err
+				}
+				return a.deleted(args[0] + " " + args[1])
+			}
+			var spec holt.PreviewSpec
+			if public || private {
+				spec.Public = &public
+			}
+			one, err := c.Previews.Set(cmd.Context(), args[0], port, spec)
+			if err != nil {
+				return err
+			}
+			shown := previewShown{Preview: one}
+			if !one.Public {
+				link, err := c.Previews.Link(cmd.Context(), args[0], port, holt.PreviewLinkSpec{ExpiresInMS: expires.Milliseconds()})
+				if err != nil {
+					return err
+				}
+				shown.Link = &link
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, shown)
+			}
+			if shown.Link != nil {
+				fmt.Fprintln(a.Out, shown.Link.URL)
+				a.say("private: this link opens it until %s", shown.Link.ExpiresAt.Local().Format("Jan 2 15:04"))
+				return nil
+			}
+			fmt.Fprintln(a.Out, one.URL)
+			a.say("public: anybody who can reach this daemon may see it")
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&public, "public", false, "anybody may see it")
+	f.BoolVar(&private, "private", false, "only who has a link or a token, as at first")
+	f.BoolVar(&remove, "delete", false, "delete it: its links are no longer valid, and what is open ends")
+	f.DurationVar(&expires, "expires", 12*time.Hour, "how long the link opens it, at most 90 days")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) computerPreviews() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "previews NAME", Short: "List the previews of a computer", Args: exactly(1),
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			all, err := c.Previews.List(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, all)
+			}
+			if len(all) == 0 {
+				a.say("no previews; make one: holt computer preview %s PORT", args[0])
+				return nil
+			}
+			rows := make([][]string, len(all))
+			for i, p := range all {
+				who := "private"
+				if p.Public {
+					who = "public"
+				}
+				rows[i] = []string{fmt.Sprint(p.Port), who, cmp.Or(strings.Join(p.Domains, " "), "-"), cmp.Or(p.URL, "-")}
+			}
+			return printTable(a.Out, []string{"PORT", "WHO", "DOMAINS", "URL"}, rows)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) computerDomain() *cobra.Command {
+	return group("domain", "Names of your own for ports of a computer", a.domainAdd(), a.domainList(), a.domainDelete())
+}
+
+func (a *app) domainAdd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "add NAME DOMAIN PORT", Short: "Have a domain show a port of a computer", Args: exactly(3),
+		Long: `Has a name of your own, whose DNS leads to this daemon, show a port of a computer. The
+preview of that port says who may see it (holt computer preview NAME PORT --public). A daemon
+with holt serve --acme gets a certificate for the name when it is first asked for.`,
+		Example:           `  holt computer domain add einstein app.example.com 3000`,
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			port, err := holt.ParsePort(args[2])
+			if err != nil {
+				return err
+			}
+			domain, err := holt.ParseDomain(args[1])
+			if err != nil {
+				return err
+			}
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			one, err := c.Previews.SetDomain(cmd.Context(), args[0], domain, holt.PreviewDomainSpec{Port: port})
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, one)
+			}
+			fmt.Fprintf(a.Out, "%s shows port %d of %s\n", one.Domain, one.Port, one.Computer)
+			return nil
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) domainList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list NAME", Aliases: []string{"ls"}, Short: "List the domains of a computer", Args: exactly(1),
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			all, err := c.Previews.Domains(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, all)
+			}
+			if len(all) == 0 {
+				a.say("no domains; add one: holt computer domain add %s DOMAIN PORT", args[0])
+				return nil
+			}
+			rows := make([][]string, len(all))
+			for i, d := range all {
+				rows[i] = []string{d.Domain, fmt.Sprint(d.Port), cmp.Or(d.URL, "-")}
+			}
+			return printTable(a.Out, []string{"DOMAIN", "PORT", "URL"}, rows)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) domainDelete() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "delete NAME DOMAIN", Aliases: []string{"rm"}, Short: "Take a domain away from a computer", Args: exactly(2),
+		ValidArgsFunction: a.complete(a.computerNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if err := c.Previews.DeleteDomain(cmd.Context(), args[0], args[1], ""); err != nil {
+				return err
+			}
+			return a.deleted(args[1])
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}

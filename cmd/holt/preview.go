@@ -1,0 +1,111 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"holt"
+	"holt/cli"
+	"holt/daemon"
+	"holt/preview"
+)
+
+const (
+	previewsAt      = "127.0.0.1:4647" // unless it is taken
+	previewPortFile = "preview.port"   // in the data directory: the port that was there instead, so that links stay valid
+)
+
+func previewPlace(opt cli.ServeOptions) (preview.Place, error) {
+	if opt.Previews.Domain == "" {
+		return preview.Place{}, nil
+	}
+	return preview.ParsePlace(opt.Previews.Domain)
+}
+
+// previews is the door of previews, with the listeners that it answers: its own, and the API's.
+type previews struct {
+	door *preview.Door
+	tls  *tls.Config
+	api  http.Handler
+	own  net.Listener // nil: none
+	tcp  net.Listener // likewise
+}
+
+// listenPreviews opens the listener that is for previews alone, if there is to be one. tcp is the API's, which shows previews, too.
+func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, api http.Handler, log *slog.Logger) (p previews, err error) {
+	var trusted []netip.Prefix
+	for _, s := range opt.Previews.Proxies {
+		one, err := cli.ParseProxy(s)
+		if err != nil {
+			return p, err
+		}
+		trusted = append(trusted, one)
+	}
+	p = previews{door: preview.NewDoor(preview.Options{Store: d.Previews(), Trusted: trusted, Log: log}), api: api, tcp: tcp}
+	if p.tls, err = preview.TLS(preview.TLSOptions{
+		Cert: opt.Previews.Cert, Key: opt.Previews.Key,
+		ACME: opt.Previews.ACME, CA: opt.Previews.ACMECA, Root: opt.Previews.ACMERoot, Dir: filepath.Join(opt.DataDir, "certificates"),
+		Store: d.Previews(), Hosts: opt.Hosts, Log: log,
+	}); err != nil {
+		return p, err
+	}
+	switch at := opt.Previews.Listen; {
+	case at == "off":
+	case at != "":
+		p.own, err = net.Listen("tcp", at)
+	case tcp == nil:
+		p.own, err = listenSomewhere(filepath.Join(opt.DataDir, previewPortFile))
+	}
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err // the rest says where, again
+		}
+		return p, holt.Errorf(holt.Unavailable, "cannot listen for previews: %w", err).WithHint("choose another address with --preview-listen, or off")
+	}
+	for _, l := range []net.Listener{p.own, tcp} {
+		if l != nil && !(l == tcp && opt.Previews.Listen == "off") {
+			d.Previews().ListensAt(l.Addr(), p.tls != nil)
+		}
+	}
+	if p.own != nil {
+		log.Info("listening for previews", "tcp", p.own.Addr().String(), "tls", p.tls != nil)
+	}
+	return p, nil
+}
+
+// listenSomewhere listens on a port of loopback: the usual one, else the one that it was before, else any.
+func listenSomewhere(file string) (net.Listener, error) {
+	before, _ := os.ReadFile(file) // none
+	for _, at := range []string{net.JoinHostPort("127.0.0.1", strings.TrimSpace(string(before))), previewsAt} {
+		if l, err := net.Listen("tcp", at); err == nil && !strings.HasSuffix(at, ":") {
+			return l, nil
+		} else if err == nil {
+			l.Close()
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		err = os.WriteFile(file, []byte(port+"\n"), 0o600)
+	}
+	return l, err
+}
+
+func (p previews) serve(g *errgroup.Group) {
+	if p.own != nil {
+		g.Go(func() error { return p.door.Serve(p.own, preview.Serving{TLS: p.tls}) })
+	}
+	if p.tcp != nil {
+		g.Go(func() error { return p.door.Serve(p.tcp, preview.Serving{API: p.api, TLS: p.tls}) })
+	}
+}

@@ -1,0 +1,107 @@
+package preview
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// answer is what is known about a request, and the response writer of its answer, which bounds slow clients.
+type answer struct {
+	http.ResponseWriter
+	ctl     *http.ResponseController
+	r       *http.Request
+	id      string
+	began   time.Time
+	patient time.Duration
+	site    site
+	from    origin
+	visitor visitor
+	idle    bool // it is no use of the computer, and wakes it not
+	status  int
+	bytes   int64
+	err     error
+}
+
+type answerKey struct{}
+
+func answerOf(ctx context.Context) *answer {
+	a, _ := ctx.Value(answerKey{}).(*answer)
+	return a
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	if a.status == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	defer a.bound()()
+	n, err := a.ResponseWriter.Write(p)
+	a.bytes += int64(n)
+	return n, err
+}
+
+// FlushError is for http.ResponseController.
+func (a *answer) FlushError() error {
+	defer a.bound()()
+	return http.NewResponseController(a.ResponseWriter).Flush()
+}
+
+// bound bounds what is written until it is lifted: in HTTP/2 a deadline that passes ends the stream, written to or not.
+func (a *answer) bound() (lift func()) {
+	_ = a.ctl.SetWriteDeadline(time.Now().Add(a.patient)) // only a test's recorder cannot
+	return func() { _ = a.ctl.SetWriteDeadline(time.Time{}) }
+}
+
+// patientBody bounds slow senders: each read has to bring something. The deadline is lifted after each, because
+// net/http goes on reading behind the body to notice a caller who hangs up. What sends the body to an app may still
+// read when the request has been answered; then there is nothing any more that has a deadline.
+type patientBody struct {
+	io.ReadCloser
+	ctl     *http.ResponseController
+	patient time.Duration
+
+	mu   sync.Mutex
+	over bool
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.deadline(time.Now().Add(b.patient))
+	defer b.deadline(time.Time{})
+	return b.ReadCloser.Read(p)
+}
+
+func (b *patientBody) deadline(at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.over {
+		_ = b.ctl.SetReadDeadline(at) // only a test's recorder cannot
+	}
+}
+
+// end is called when the request was answered; what is left of the body has a moment to come.
+func (b *patientBody) end() {
+	b.deadline(time.Now().Add(time.Second))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+}
+
+func newRequestID() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return "req_" + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,70 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"holt"
+)
+
+// dial makes a connection of the pool: addr is the id of a computer and a port of it, whatever the request says, and
+// nothing of the host is ever dialled.
+func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	id, number, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := holt.ParseComputerID(id); err != nil {
+		return nil, err
+	}
+	port, err := holt.ParsePort(number)
+	if err != nil {
+		return nil, err
+	}
+	to := holt.PortAddress{Port: port}
+	far, err := d.store.cfg.Ports.Reach(ctx, id, to)
+	if holt.CodeOf(err) == holt.Unavailable && !mayNotWake(ctx) {
+		far, err = d.reachAgain(ctx, id, to, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return conn{far}, nil
+}
+
+// reachAgain wakes a computer that was paused since the request's use of it was marked; else why is the error.
+func (d *Door) reachAgain(ctx context.Context, id string, to holt.PortAddress, why error) (holt.PortConn, error) {
+	c, err := d.store.cfg.Computers.Get(ctx, id)
+	if err != nil || c.State == holt.ComputerRunning {
+		return nil, why
+	}
+	_, done, err := d.store.cfg.Computers.Wake(ctx, id, holt.UseConnection, fmt.Sprintf("preview of port %d", to.Port))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return d.store.cfg.Ports.Reach(ctx, id, to)
+}
+
+// mayNotWake says that a connection is for a stranger who is no use of the computer.
+func mayNotWake(ctx context.Context) bool {
+	a := answerOf(ctx)
+	return a != nil && a.idle
+}
+
+// conn is a connection to a port as package net has them. What waits for it is bounded by closing it.
+type conn struct{ holt.PortConn }
+
+type address struct{}
+
+func (address) Network() string { return "computer" }
+func (address) String() string  { return "computer" }
+
+func (conn) LocalAddr() net.Addr              { return address{} }
+func (conn) RemoteAddr() net.Addr             { return address{} }
+func (conn) SetDeadline(time.Time) error      { return os.ErrNoDeadline }
+func (conn) SetReadDeadline(time.Time) error  { return os.ErrNoDeadline }
+func (conn) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }

@@ -1,0 +1,93 @@
+package preview
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"holt"
+)
+
+const (
+	keyBytes    = 32
+	linkPrefix  = "pvt_"
+	endBytes    = 8  // seconds since 1970
+	mostMadeBy  = 64 // bytes of the id of an API token
+	defaultLife = 12 * time.Hour
+	mostLife    = 90 * 24 * time.Hour
+)
+
+// signer makes and reads the tokens of links: linkPrefix and, in base 64 of URLs, when it ends, the id of the API
+// token that made it ("": the person whose daemon it is), and the HMAC-SHA256 of both with what it is for.
+type signer struct{ key [keyBytes]byte }
+
+// openKey reads the key of a data directory, and makes it the first time.
+func openKey(path string) (s signer, err error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		b = make([]byte, keyBytes)
+		rand.Read(b) // never fails, see crypto/rand
+		if err = os.WriteFile(path+".new", b, 0o600); err == nil {
+			err = os.Rename(path+".new", path)
+		}
+	}
+	if err == nil && copy(s.key[:], b) != keyBytes {
+		err = holt.Errorf(holt.Corrupt, "%s is not a key", path).WithHint("remove it: a new one is made, and links that were made are no longer valid")
+	}
+	if err != nil {
+		return s, fmt.Errorf("open the key of preview links: %w", err)
+	}
+	return s, nil
+}
+
+func (s signer) mac(id holt.ComputerID, port int, serial string, payload []byte) []byte {
+	h := hmac.New(sha256.New, s.key[:])
+	fmt.Fprintf(h, "preview link 1\x00%s\x00%d\x00%s\x00", id, port, serial)
+	h.Write(payload)
+	return h.Sum(nil)
+}
+
+// sign makes a token for a port of a computer, while its preview has that serial.
+func (s signer) sign(id holt.ComputerID, port int, serial string, end time.Time, madeBy holt.TokenID) string {
+	payload := binary.BigEndian.AppendUint64(nil, uint64(end.Unix()))
+	payload = append(payload, madeBy...)
+	return linkPrefix + base64.RawURLEncoding.EncodeToString(append(payload, s.mac(id, port, serial, payload)...))
+}
+
+// linked is what a token of a link says.
+type linked struct {
+	end    time.Time
+	madeBy holt.TokenID
+}
+
+// check reads a token; false if it is not for this port, or is over.
+func (s signer) check(token string, id holt.ComputerID, port int, serial string, now time.Time) (linked, bool) {
+	rest, ok := strings.CutPrefix(token, linkPrefix)
+	if !ok || serial == "" || len(rest) > base64.RawURLEncoding.EncodedLen(endBytes+mostMadeBy+sha256.Size) {
+		return linked{}, false
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(rest)
+	if err != nil || len(b) < endBytes+sha256.Size {
+		return linked{}, false
+	}
+	payload, mac := b[:len(b)-sha256.Size], b[len(b)-sha256.Size:]
+	if !hmac.Equal(mac, s.mac(id, port, serial, payload)) {
+		return linked{}, false
+	}
+	l := linked{time.Unix(int64(binary.BigEndian.Uint64(payload)), 0), holt.TokenID(payload[endBytes:])}
+	return l, now.Before(l.end)
+}
+
+func newSerial() string {
+	var b [10]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

@@ -1,0 +1,184 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/netip"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"holt"
+)
+
+const (
+	piece           = 32 << 10 // bytes that are passed on at once
+	mostOfPort      = 192      // connections to one port of a computer; more requests wait
+	mostIdleOfPort  = 32
+	mostIdle        = 512
+	idleFor         = time.Minute
+	mostHeader      = 256 << 10 // bytes of a guest's answer's
+	most1xx         = 32        // answers before the answer
+	answerWithin    = 5 * time.Minute
+	continueWithin  = time.Second
+	dialWithin      = 30 * time.Second
+	forwardedPrefix = "X-Forwarded-"
+)
+
+// origin is where a request came to and from, as far as who sent it can be believed.
+type origin struct {
+	scheme string // http or https
+	host   string // with its port, as the client has it
+	client netip.Addr
+}
+
+// originOf believes what a trusted proxy says of the client and of TLS.
+func (d *Door) originOf(r *http.Request, host string) origin {
+	from := origin{scheme: "http", host: host}
+	if r.TLS != nil {
+		from.scheme = "https"
+	}
+	if _, port, err := net.SplitHostPort(r.Host); err == nil {
+		from.host = net.JoinHostPort(host, port)
+	}
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		from.client = at.Addr().Unmap()
+	}
+	if !d.trusts(from.client) {
+		return from
+	}
+	if proto := strings.ToLower(r.Header.Get("X-Forwarded-Proto")); proto == "http" || proto == "https" {
+		from.scheme = proto
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- { // the last that no trusted one has written
+		addr, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		if from.client = addr.Unmap(); !d.trusts(from.client) {
+			break
+		}
+	}
+	return from
+}
+
+func (d *Door) trusts(addr netip.Addr) bool {
+	for _, p := range d.opt.Trusted {
+		if addr.IsValid() && p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// buffers are the pieces.
+type buffers struct{ pool sync.Pool }
+
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[piece]byte); ok {
+		return p[:]
+	}
+	return new([piece]byte)[:]
+}
+
+func (b *buffers) Put(p []byte) { b.pool.Put((*[piece]byte)(p)) }
+
+func (d *Door) newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext:            d.dial,
+		MaxConnsPerHost:        mostOfPort,
+		MaxIdleConnsPerHost:    mostIdleOfPort,
+		MaxIdleConns:           mostIdle,
+		IdleConnTimeout:        idleFor,
+		ResponseHeaderTimeout:  answerWithin,
+		ExpectContinueTimeout:  continueWithin,
+		MaxResponseHeaderBytes: mostHeader,
+		DisableCompression:     true, // an app's answer is passed on as it is
+		ReadBufferSize:         piece,
+		WriteBufferSize:        piece,
+	}
+}
+
+func (d *Door) newProxy() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Transport:      d.transport,
+		Rewrite:        d.rewrite,
+		ModifyResponse: d.modify,
+		FlushInterval:  -1, // what an app has sent its user sees: server-sent events, progress
+		BufferPool:     &buffers{},
+		ErrorLog:       slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, out *http.Request, err error) {
+			a := answerOf(out.Context())
+			d.failed(a, a.r, a.site, a.visitor, d.unreached(a, err))
+		},
+	}
+}
+
+// rewrite makes the request that the app sees.
+func (d *Door) rewrite(p *httputil.ProxyRequest) {
+	a, h := answerOf(p.In.Context()), p.Out.Header
+	p.Out.URL.Scheme = "http"
+	p.Out.URL.Host = string(a.site.computer.ID) + ":" + strconv.Itoa(a.site.port)
+	p.Out.URL.RawQuery = p.In.URL.RawQuery // as it came
+	p.Out.Host = a.from.host
+	p.Out.Trailer = p.In.Trailer // filled in when the body has ended
+	for name := range h {
+		if speaksForUs(name) {
+			delete(h, name)
+		}
+	}
+	withoutOurs(h)
+	if strings.EqualFold(h.Get("Upgrade"), "h2c") { // the app would be spoken to past us
+		h.Del("Upgrade")
+		h.Del("Connection")
+		h.Del("Http2-Settings")
+	}
+	port := "80"
+	if a.from.scheme == "https" {
+		port = "443"
+	}
+	if _, given, err := net.SplitHostPort(a.from.host); err == nil {
+		port = given
+	}
+	client := a.from.client.String()
+	h.Set("X-Forwarded-For", client)
+	h.Set("X-Forwarded-Host", a.from.host)
+	h.Set("X-Forwarded-Proto", a.from.scheme)
+	h.Set("X-Forwarded-Port", port)
+	if a.from.client.Is6() {
+		client = "[" + client + "]"
+	}
+	h.Set("Forwarded", fmt.Sprintf("for=%q;host=%q;proto=%s", client, a.from.host, a.from.scheme))
+}
+
+// speaksForUs says that an app would take a header for a proxy's word. Some make dashes of underscores.
+func speaksForUs(name string) bool {
+	name = textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	return strings.HasPrefix(name, forwardedPrefix) || name == "Forwarded" || name == "X-Real-Ip" || name == tokenHeader
+}
+
+// modify makes the answer that the client sees.
+func (d *Door) modify(resp *http.Response) error {
+	hostOnly(resp.Header)
+	resp.Header.Del("Alt-Svc") // it would lead browsers elsewhere
+	return nil
+}
+
+// bounded has a guest that answers without end before its answer given up.
+func bounded(ctx context.Context) context.Context {
+	said := 0
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
+		if said++; said > most1xx {
+			return holt.Errorf(holt.Unavailable, "the app sends more than %d answers before its answer", most1xx)
+		}
+		return nil
+	}})
+}

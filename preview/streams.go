@@ -1,0 +1,94 @@
+package preview
+
+import (
+	"context"
+	"sync"
+
+	"holt"
+)
+
+// admission is why a request was let in.
+type admission string
+
+const (
+	byNobody admission = "" // it is being looked at
+	byPublic admission = "public"
+	byLink   admission = "link"
+	byToken  admission = "token"
+)
+
+const (
+	mostStreams = 4096 // requests and connections of all computers at once
+	mostOfOne   = 512  // of one computer
+)
+
+// streams are the requests and connections that are open, so that they end when the right to them does.
+type streams struct {
+	mu  sync.Mutex
+	all int
+	of  map[holt.ComputerID]map[*stream]struct{}
+}
+
+type stream struct {
+	port int
+	host string
+	how  admission
+	cut  context.CancelCauseFunc
+}
+
+// enter puts a request among those that are open. TooMany.
+func (s *streams) enter(ctx context.Context, id holt.ComputerID, port int, host string) (context.Context, *stream, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= mostStreams || len(s.of[id]) >= mostOfOne {
+		return nil, nil, nil, holt.Errorf(holt.TooMany, "too many requests to previews are open").WithHint("try again when some have ended")
+	}
+	ctx, cut := context.WithCancelCause(ctx)
+	one := &stream{port: port, host: host, cut: cut}
+	if s.of == nil {
+		s.of = map[holt.ComputerID]map[*stream]struct{}{}
+	}
+	if s.of[id] == nil {
+		s.of[id] = map[*stream]struct{}{}
+	}
+	s.of[id][one] = struct{}{}
+	s.all++
+	return ctx, one, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if delete(s.of[id], one); len(s.of[id]) == 0 {
+			delete(s.of, id)
+		}
+		s.all--
+		cut(context.Canceled)
+	}, nil
+}
+
+// admit says why one was let in.
+func (s *streams) admit(one *stream, how admission) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.how = how
+}
+
+// end ends those of a port that were let in in some ways.
+func (s *streams) end(id holt.ComputerID, port int, why error, which func(admission) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for one := range s.of[id] {
+		if one.port == port && which(one.how) {
+			one.cut(why)
+		}
+	}
+}
+
+// endHost ends those that came by a name.
+func (s *streams) endHost(id holt.ComputerID, host string, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for one := range s.of[id] {
+		if one.host == host {
+			one.cut(why)
+		}
+	}
+}

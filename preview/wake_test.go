@@ -1,0 +1,190 @@
+package preview
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"holt"
+)
+
+// until waits for what must come.
+func until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it never came:", what)
+		}
+	}
+}
+
+// TestWake: programs wait for a computer that is paused, it is woken once, a browser sees a page that comes back by
+// itself, and who may not come wakes nothing. More requests than may wait are told to come later.
+func TestWake(t *testing.T) {
+	w := openWorld(t, nil)
+	w.app(einstein, 3000, echo)
+	link := w.link("einstein", 3000)
+	w.pause(einstein)
+	w.hold = make(chan struct{})
+	if got, _ := w.text("GET", page3000); got != strangers || len(w.door.waker.going) != 0 {
+		t.Error("a stranger:", got)
+	}
+	browser := w.ask("GET", page3000, nil, "X-Holt-Token", link.Token, "Accept", "text/html,*/*", "Sec-Fetch-Mode", "navigate")
+	if policy := browser.Header.Get("Content-Security-Policy"); browser.StatusCode != 503 || browser.Header.Get("Retry-After") != "2" || !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") {
+		t.Error(browser.StatusCode, browser.Header)
+	}
+	var work sync.WaitGroup
+	for range mostWaiting {
+		work.Go(func() {
+			if got, body := w.text("GET", page3000, "X-Holt-Token", link.Token); got != 200 {
+				t.Error(got, body)
+			}
+		})
+	}
+	until(t, "requests that wait", func() bool {
+		w.door.waker.mu.Lock()
+		defer w.door.waker.mu.Unlock()
+		return w.door.waker.waiting == mostWaiting
+	})
+	resp := w.ask("GET", page3000, nil, "X-Holt-Token", link.Token)
+	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+		t.Error("one more:", resp.StatusCode, resp.Header)
+	}
+	close(w.hold)
+	work.Wait()
+	if w.wakes != 1 {
+		t.Errorf("it was woken %d times", w.wakes)
+	}
+	if got, body := w.text("GET", "http://5000-einstein.localhost/", "Accept", "text/html", "X-Holt-Token", w.link("einstein", 5000).Token); got != 502 || !strings.Contains(body, `http-equiv="refresh"`) {
+		t.Error("what may still be starting:", got, body)
+	}
+}
+
+// TestNothingListens: who may see what listens is shown it.
+func TestNothingListens(t *testing.T) {
+	w := openWorld(t, nil)
+	w.app(einstein, 3000, echo)
+	w.app(einstein, 8080, echo)
+	w.set("einstein", 5000, true)
+	const url = "http://5000-einstein.localhost/"
+	got, body := w.text("GET", url, "X-Holt-Token", w.link("einstein", 5000).Token)
+	if got != 502 || !strings.Contains(body, `"hint":"these ports are listened at: 3000, 8080"`) || !strings.Contains(body, `"code":"unavailable"`) {
+		t.Error(got, body)
+	}
+	got, body = w.text("GET", url, "X-Holt-Token", w.link("einstein", 5000).Token, "Accept", "text/html")
+	if port := w.addr[strings.LastIndex(w.addr, ":"):]; got != 502 || !strings.Contains(body, `<a href="http://3000-einstein.localhost`+port+`/">3000</a>`) || strings.Contains(body, "refresh") {
+		t.Error(got, body)
+	}
+	for _, accept := range []string{"text/html", "*/*"} {
+		if got, body = w.text("GET", url, "Accept", accept); got != 502 || strings.Contains(body, "8080") || strings.Contains(body, "einstein") {
+			t.Error("a stranger:", got, body)
+		}
+	}
+}
+
+// TestStrangersCannotKeepAwake: a crawler of a public preview has its computer awake for a bounded part of all time;
+// a person who comes now and then is never sent away.
+func TestStrangersCannotKeepAwake(t *testing.T) {
+	w := newWaker()
+	now := time.Unix(1_000_000, 0)
+	counted := 0
+	const minutes = 24 * 60
+	for range minutes {
+		if w.visit(einstein, now) {
+			counted++
+		}
+		now = now.Add(time.Minute)
+	}
+	if counted > minutes*2/5 || counted < 60 {
+		t.Errorf("a visit a minute counts for %d of %d minutes", counted, minutes)
+	}
+	now = now.Add(24 * time.Hour)
+	for range 24 {
+		for range 10 { // minutes of each hour
+			if !w.visit(curie, now) {
+				t.Fatal("a person is sent away")
+			}
+			now = now.Add(time.Minute)
+		}
+		now = now.Add(50 * time.Minute)
+	}
+	door := openWorld(t, nil)
+	door.app(einstein, 3000, echo)
+	door.set("einstein", 3000, true)
+	door.door.waker.allowed[einstein] = &allowance{counted: time.Now().Add(time.Hour), visited: time.Now()}
+	if got, body := door.text("GET", page3000); got != 200 {
+		t.Error("while it runs, strangers see it:", got, body)
+	}
+	door.pause(einstein)
+	if got, body := door.text("GET", page3000); got != 503 || !strings.Contains(body, `"code":"too_many"`) || door.wakes != 0 {
+		t.Error(got, body)
+	}
+	if got, body := door.text("GET", page3000, "X-Holt-Token", door.link("einstein", 3000).Token); got != 200 {
+		t.Error("who has a link:", got, body)
+	}
+}
+
+// TestPausedBesideRequests: a computer that was paused since a use of it was marked is woken by the next connection.
+func TestPausedBesideRequests(t *testing.T) {
+	w := openWorld(t, nil)
+	w.app(einstein, 3000, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Connection", "close") // each request has a connection of its own
+		echo(rw, r)
+	})
+	link := w.link("einstein", 3000)
+	for i := range 3 {
+		if got, body := w.text("GET", page3000, "X-Holt-Token", link.Token); got != 200 || w.wakes != i {
+			t.Fatal(i, got, body, w.wakes)
+		}
+		w.pause(einstein)
+		if i == 2 {
+			break
+		}
+		if got, body := w.text("GET", page3000, "X-Holt-Token", link.Token); got != 200 || w.wakes != i+1 {
+			t.Fatal(i, got, body, w.wakes)
+		}
+	}
+	w.door.leases.mu.Lock()
+	if len(w.door.leases.set) > 1 {
+		t.Error("requests that are alike do not share a mark:", w.door.leases.set)
+	}
+	w.door.leases.mu.Unlock()
+	until(t, "the end of the mark", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.uses["preview of port 3000"] == 0
+	})
+}
+
+// TestBounds: no more than so many requests to a computer are open.
+func TestBounds(t *testing.T) {
+	var s streams
+	var leave []func()
+	for i := range mostStreams {
+		id := holt.ComputerID(fmt.Sprint("cmp_", i/mostOfOne))
+		_, _, left, err := s.enter(t.Context(), id, 1, "")
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		leave = append(leave, left)
+	}
+	if _, _, _, err := s.enter(t.Context(), "cmp_new", 1, ""); holt.CodeOf(err) != holt.TooMany {
+		t.Error(err)
+	}
+	leave[0]()
+	if _, _, _, err := s.enter(t.Context(), "cmp_1", 1, ""); holt.CodeOf(err) != holt.TooMany {
+		t.Error("of one computer:", err)
+	}
+	for _, f := range leave[1:] {
+		f()
+	}
+	if s.all != 0 || len(s.of) != 0 {
+		t.Error(s.all, len(s.of))
+	}
+	if status(holt.TooMany) != http.StatusServiceUnavailable {
+		t.Error("it is said as another proxy would")
+	}
+}
