@@ -97,12 +97,12 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 	switch {
 	case err == nil && there.Kind == "dir":
 		if to = to.in(filepath.Base(from)); filepath.Base(from) == ".." {
-			return holt.Errorf(holt.InvalidArgument, "%q has no name to copy it under", from)
+			return holt.Errorf(holt.InvalidArgument, "%q has no name to copy it under", from).WithHint("give the name, too: NAME:PATH/NEW")
 		}
 	case err != nil && holt.CodeOf(err) != holt.NotFound:
 		return err
 	case err != nil && to.slash && !info.IsDir():
-		return k.noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path), to.in("x"))
+		return k.noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path).WithHint("leave the slash at its end out, or make the directory first"), to.in("x"))
 	}
 	if !info.IsDir() {
 		return k.putFile(ctx, from, info, to)
