@@ -102,7 +102,7 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 	case err != nil && holt.CodeOf(err) != holt.NotFound:
 		return err
 	case err != nil && to.slash && !info.IsDir():
-		return k.noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path).WithHint("leave the slash at its end out, or make the directory first"), to.in("x"))
+		return k.noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path), to.in("x"))
 	}
 	if !info.IsDir() {
 		return k.putFile(ctx, from, info, to)
