@@ -215,7 +215,7 @@ func (s *session) raw() (restore func(), err error) {
 	}
 	before, err := term.MakeRaw(int(f.Fd()))
 	if err != nil {
-		return nil, holt.Errorf(holt.Unsupported, "this terminal cannot be used: %w", err)
+		return nil, holt.Errorf(holt.Unsupported, "this terminal cannot be used: %w", err).WithHint("holt computer run needs no terminal")
 	}
 	return func() { _ = term.Restore(int(f.Fd()), before) }, nil // it may be gone
 }
@@ -328,7 +328,7 @@ func (s *session) event(e holt.TerminalEvent) error {
 		s.next += e.Dropped
 	case holt.TerminalExit:
 		if s.end = e.Terminal; s.end == nil {
-			return holt.Errorf(holt.Internal, "the end of the terminal came without a status")
+			return holt.Errorf(holt.Internal, "the end of the terminal came without a status").WithHint("are the command and the daemon of the same version? see holt version")
 		}
 	case holt.TerminalOutput:
 		return s.show(e.Data)

@@ -97,7 +97,7 @@ type bounder struct {
 
 func (b *bounder) Write(p []byte) (int, error) {
 	if b.left -= len(p); b.left < 0 {
-		return 0, holt.Errorf(holt.TooMany, "it is too large")
+		return 0, holt.Errorf(holt.TooMany, "it is too large").WithHint("it is left out")
 	}
 	return b.w.Write(p)
 }

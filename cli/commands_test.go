@@ -2,6 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"regexp"
@@ -105,5 +108,60 @@ func TestManual(t *testing.T) {
 		if got := roff(in); got != want {
 			t.Errorf("roff(%q) is %q", in, got)
 		}
+	}
+}
+
+// hintElsewhere are errors of the command itself whose hint is set by another line, by file and the beginning of their text.
+var hintElsewhere = map[string]string{
+	"copy.go":    `"%s has no directory %s"`,       // noDirectory says how it is made
+	"copyget.go": `"%s: %w"`,                       // an error of the system, which names its file
+	"fork.go":    `"%d of %d forks were not made"`, // the hint is the first fork's
+}
+
+// TestEveryErrorHasAHint: of all errors that the command makes itself, as its source has them.
+func TestEveryErrorHasAHint(t *testing.T) {
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, e.Name(), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hinted := map[ast.Node]bool{}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "WithHint" {
+				hinted[s.X] = true
+			}
+			return true
+		})
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			s, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || s.Sel.Name != "Errorf" {
+				return true
+			}
+			if of, ok := s.X.(*ast.Ident); !ok || of.Name != "holt" {
+				return true
+			}
+			made++
+			text, _ := call.Args[1].(*ast.BasicLit)
+			if !hinted[call] && (text == nil || text.Value != hintElsewhere[e.Name()]) {
+				t.Errorf("%s: an error without a hint", set.Position(call.Pos()))
+			}
+			return true
+		})
+	}
+	if made < 100 {
+		t.Errorf("only %d errors are found", made)
 	}
 }

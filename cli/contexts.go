@@ -162,7 +162,7 @@ func (t target) remote() bool { return t.socket == "" }
 // HOLT_DATA_DIR, the current context, or as the one of this machine.
 func (a *app) target() (target, error) {
 	if a.dataDir != "" && a.context != "" {
-		return target{}, holt.Errorf(holt.InvalidArgument, "--data-dir and --context exclude each other")
+		return target{}, holt.Errorf(holt.InvalidArgument, "--data-dir and --context exclude each other").WithHint("give one of them")
 	}
 	if a.dataDir != "" {
 		return a.localTarget()

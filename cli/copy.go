@@ -97,7 +97,7 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 	switch {
 	case err == nil && there.Kind == "dir":
 		if to = to.in(filepath.Base(from)); filepath.Base(from) == ".." {
-			return holt.Errorf(holt.InvalidArgument, "%q has no name to copy it under", from)
+			return holt.Errorf(holt.InvalidArgument, "%q has no name to copy it under", from).WithHint("give the name, too: NAME:PATH/NEW")
 		}
 	case err != nil && holt.CodeOf(err) != holt.NotFound:
 		return err

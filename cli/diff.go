@@ -25,7 +25,7 @@ func (a *app) workspaceDiff() *cobra.Command {
 		for i, into := range []*string{&spec.From, &spec.To} {
 			if len(args) > i+1 {
 				if *into != "" {
-					return holt.Errorf(holt.InvalidArgument, "%q is named twice, as an argument and by flag", args[i+1])
+					return holt.Errorf(holt.InvalidArgument, "%q is named twice, as an argument and by flag", args[i+1]).WithHint("leave one of them out")
 				}
 				*into = args[i+1]
 			}
@@ -37,7 +37,7 @@ func (a *app) workspaceDiff() *cobra.Command {
 			spec.Paths = append(spec.Paths, at.path)
 		}
 		if text && stat {
-			return holt.Errorf(holt.InvalidArgument, "--text and --stat exclude each other")
+			return holt.Errorf(holt.InvalidArgument, "--text and --stat exclude each other").WithHint("give one of them")
 		}
 		if spec, err = c.History.DiffPoints(ctx, at.workspace, spec); err != nil {
 			return err
@@ -188,7 +188,7 @@ func (a *app) diffStat(ctx context.Context, c *client.Client, workspace string, 
 // textDiff passes diffs on.
 func (a *app) textDiff(ctx context.Context, c *client.Client, workspace string, spec holt.DiffSpec) error {
 	if a.json {
-		return holt.Errorf(holt.InvalidArgument, "--text and --json exclude each other")
+		return holt.Errorf(holt.InvalidArgument, "--text and --json exclude each other").WithHint("give one of them")
 	}
 	return c.History.TextDiff(ctx, workspace, spec, a.forContent())
 }

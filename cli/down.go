@@ -24,7 +24,7 @@ the daemon, and waits for it. Without a daemon there is nothing to do, which is
 not an error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if stop && pause || stop && keep || pause && keep {
-				return holt.Errorf(holt.InvalidArgument, "--stop, --pause and --keep exclude each other")
+				return holt.Errorf(holt.InvalidArgument, "--stop, --pause and --keep exclude each other").WithHint("give one of them")
 			}
 			spec := holt.DownSpec{Computers: holt.DownStop}
 			if pause {
@@ -102,7 +102,7 @@ func (a *app) gone(ctx context.Context, c *client.Client, pid int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return holt.Errorf(holt.Timeout, "the daemon (process %d) has said goodbye but does not end", pid)
+			return holt.Errorf(holt.Timeout, "the daemon (process %d) has said goodbye but does not end", pid).WithHint("its log says what it waits for; kill %d ends it, and the next daemon undoes what is half done", pid)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -232,7 +232,7 @@ func (f *forward) accept(ctx context.Context, p forwarded) {
 			return
 		}
 		if err != nil { // as too many open files: some will end
-			f.tell(holt.Errorf(holt.Unavailable, "cannot take a connection: %w", cause(err)))
+			f.tell(holt.Errorf(holt.Unavailable, "cannot take a connection: %w", cause(err)).WithHint("it goes on listening"))
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():

@@ -117,7 +117,7 @@ func parseLine(text []byte, n int, defaults holt.JobSpec, in, dir string) (*batc
 		return nil, holt.Errorf(holt.InvalidArgument, "%.80q cannot be the id of a job of a batch", l.ID).WithHint("it names a directory: letters, digits, _, - and ., at most 128, not ending in .log")
 	}
 	if (l.Command == "") == (len(l.Argv) == 0) {
-		return nil, holt.Errorf(holt.InvalidArgument, "a job needs either a command or an argv")
+		return nil, holt.Errorf(holt.InvalidArgument, "a job needs either a command or an argv").WithHint("as {\"command\": \"make test\"}")
 	}
 	if l.In = cmp.Or(l.In, in); l.In != "" && l.In != in && !filepath.IsAbs(l.In) {
 		l.In = filepath.Join(dir, l.In)
@@ -146,7 +146,7 @@ func (l *batchLine) fill(dir string) error {
 		maps.Copy(s.Run.Env, l.Env)
 	}
 	if l.In != "" && s.Workspace != "" {
-		return holt.Errorf(holt.InvalidArgument, "the job begins with the files of in or with those of --workspace, not with both")
+		return holt.Errorf(holt.InvalidArgument, "the job begins with the files of in or with those of --workspace, not with both").WithHint("leave one of them out")
 	}
 	if l.Timeout != "" {
 		d, err := time.ParseDuration(l.Timeout)
@@ -282,7 +282,7 @@ func withoutOutputs(j holt.Job, why error) holt.Job {
 		j.Outputs = &holt.JobOutputs{Files: o.Files, Bytes: o.Bytes}
 		said += " (they stay with the job for 24 hours)"
 	}
-	j.Error = holt.Errorf(holt.Internal, "its outputs cannot be here: %s", said)
+	j.Error = holt.Errorf(holt.Internal, "its outputs cannot be here: %s", said).WithHint("holt job outputs fetches them elsewhere")
 	return j
 }
 

@@ -87,7 +87,7 @@ type begun struct {
 // openResults opens the directory of a batch, which one program at a time has.
 func openResults(dir string, resume, retry bool) (*results, error) {
 	if retry && !resume {
-		return nil, holt.Errorf(holt.InvalidArgument, "--retry-failed goes with --resume")
+		return nil, holt.Errorf(holt.InvalidArgument, "--retry-failed goes with --resume").WithHint("give both")
 	}
 	r := &results{dir: dir, retry: retry, of: map[string]result{}, jobs: map[string]begun{}}
 	err := r.read(resume)

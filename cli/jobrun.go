@@ -123,7 +123,7 @@ func (f *jobFlags) fill(spec *holt.JobSpec, args []string, program bool, getenv 
 		return err
 	}
 	if f.in != "" && spec.Workspace != "" {
-		return holt.Errorf(holt.InvalidArgument, "a job begins with the files of --in or with those of --workspace, not with both")
+		return holt.Errorf(holt.InvalidArgument, "a job begins with the files of --in or with those of --workspace, not with both").WithHint("leave one of them out")
 	}
 	if f.background && f.out != "" {
 		return holt.Errorf(holt.InvalidArgument, "a job in the background has no outputs yet").WithHint("when it has ended: holt job outputs JOB DIR")
@@ -137,7 +137,7 @@ func (f *jobFlags) fill(spec *holt.JobSpec, args []string, program bool, getenv 
 func templateRef(template, image, dir string) (string, error) {
 	switch {
 	case image != "" && template != "":
-		return "", holt.Errorf(holt.InvalidArgument, "a job has a template or an image, not both")
+		return "", holt.Errorf(holt.InvalidArgument, "a job has a template or an image, not both").WithHint("leave one of them out")
 	case image != "" && !holt.OCIReference(image):
 		return "", holt.Errorf(holt.InvalidArgument, "%q is no OCI image", image).WithHint("as docker://debian:12, oci:DIR or docker-archive:FILE; holt image build makes a template of it")
 	case image != "":
@@ -281,7 +281,7 @@ func (r *remoteJob) finish(j holt.Job) error {
 	}
 	switch {
 	case j.State == holt.JobCancelled:
-		return runFailure{holt.Errorf(holt.Conflict, "the job %s was cancelled", j.ID)}
+		return runFailure{holt.Errorf(holt.Conflict, "the job %s was cancelled", j.ID).WithHint("holt job run begins another")}
 	case j.Error != nil:
 		return runFailure{j.Error}
 	case j.TimedOut && r.kept == nil:

@@ -24,7 +24,7 @@ func shape(v any, indent string) string {
 	case map[string]any:
 		names := make([]string, 0, len(v))
 		for name := range v {
-			if !strings.HasSuffix(name, "_ms") { // many are left out where they are 0
+			if !strings.HasSuffix(name, "_ms") && name != "pid" { // left out where they are 0
 				names = append(names, name)
 			}
 		}
@@ -75,7 +75,7 @@ var asked = []string{
 	"computer cp {file} einstein:x", "workspace cp {file} einstein:y", "workspace put {file} einstein:z", "workspace export einstein {dir}/export", "workspace import einstein {dir}/export",
 	"computer fork einstein --count 1", "computer snapshot einstein --name again", "moment restore einstein@again", "computer hold einstein --reason more", "computer release einstein {hold}",
 	"computer secret set einstein openai --host api.openai.com", "computer secret delete einstein openai",
-	"service add einstein web --command true", "service list einstein", "service stop einstein web", "service start einstein web", "service restart einstein web", "service delete einstein web",
+	"service add einstein web --command 'sleep 100'", "service list einstein", "service stop einstein web", "service start einstein web", "service restart einstein web", "service delete einstein web",
 	"schedule add einstein hourly --cron @hourly 'sleep 100'", "schedule update hourly --cron @daily", "schedule run hourly", "limit set --max-computers 20",
 	"computer run einstein --background --interactive -- cat", "run input {run_id}", "run follow {run_id}",
 	"job run true", "job list", "job get {id}", "job follow {id}", "job cancel {id}", "job delete {id}",

@@ -55,7 +55,7 @@ else can be taken for them.`,
 				return err
 			}
 			if asCSV && a.json {
-				return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other")
+				return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other").WithHint("give one of them")
 			}
 			last := len(args) - 1
 			q.SQL, q.Also, q.TimeoutMS = args[last], args[1:last], timeout.Milliseconds()

@@ -327,7 +327,7 @@ func (r *remoteRun) event(e holt.RunEvent) error {
 	r.watch.heard.Store(true)
 	if e.Kind == holt.RunExit {
 		if r.end = e.Run; r.end == nil {
-			return holt.Errorf(holt.Internal, "the end of run %s came without a status", r.id)
+			return holt.Errorf(holt.Internal, "the end of run %s came without a status", r.id).WithHint("are the command and the daemon of the same version? see holt version")
 		}
 		return nil
 	}

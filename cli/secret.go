@@ -44,7 +44,7 @@ func (s secretSource) read(a *app) (string, error) {
 	case s.file != "":
 		var f *os.File
 		if f, err = os.Open(s.file); err != nil {
-			return "", holt.Errorf(holt.InvalidArgument, "the value cannot be read: %w", err)
+			return "", holt.Errorf(holt.InvalidArgument, "the value cannot be read: %w", err).WithHint("name a file, or pass the value through standard input")
 		}
 		defer f.Close()
 		b, err = io.ReadAll(io.LimitReader(f, mostSecret))

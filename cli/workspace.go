@@ -206,7 +206,7 @@ a computer has it, only read-only.`,
 // working directory, and may be on another machine.
 func (a *app) hostDir(dir string) (string, error) {
 	if dir == "" { // else it would be the working directory
-		return "", holt.Errorf(holt.InvalidArgument, "the directory is empty")
+		return "", holt.Errorf(holt.InvalidArgument, "the directory is empty").WithHint("name it, as /mnt/work")
 	}
 	if a.remote() && !filepath.IsAbs(dir) {
 		return "", holt.Errorf(holt.InvalidArgument, "%q is not absolute", dir).WithHint("the daemon is not on this machine, or does not know")

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
+	"net/http"
 	"strings"
 
 	"holt"
@@ -50,14 +51,13 @@ func trust(opt Options) (*tls.Config, error) {
 func (c *Client) distrusted(err error) error {
 	var own *holt.Error
 	var verify *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &verify):
 		return holt.Errorf(holt.Unauthenticated, "the certificate of %s is not trusted: %w", c.place, verify.Err).
 			WithHint("if it is the server's own: holt context add NAME --replace --ca-file FILE, or --fingerprint SHA256; or %s", holt.EnvCAFile)
-	case errors.As(err, &record):
+	case errors.Is(err, http.ErrSchemeMismatch):
 		return holt.Errorf(holt.Unavailable, "what answers at %s speaks no TLS", c.place).WithHint("is it http://, or another port?")
 	}
 	return nil
