@@ -111,7 +111,10 @@ func listenHosts(port string) (hosts []string) {
 
 func dialError(args dialArgs, err error) error {
 	var timeout net.Error
+	var known *holt.Error
 	switch {
+	case errors.As(err, &known):
+		return err
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
 		return holt.Errorf(holt.NotFound, "dial %s %s: nothing listens there: %w", args.Network, args.Address, err)
 	case errors.As(err, &timeout) && timeout.Timeout():

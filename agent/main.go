@@ -156,7 +156,7 @@ func serve(args []string) error {
 	state := inherited()
 	opt := ServerOptions{Machine: *machine, Workspace: *workspace, Cgroup: *cgroup, Served: state.served, Ending: state.setEnding}
 	ctx, stop := context.Background(), func() {}
-	disregard(syscall.SIGPIPE)
+	disregard(syscall.SIGPIPE, syscall.SIGHUP) // that nohup has a daemon ignore it is not for sessions
 	if *machine {
 		disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 		opt.Log = slog.New(slog.NewTextHandler(kernelLog{}, nil))

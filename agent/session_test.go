@@ -49,7 +49,7 @@ func TestSession(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	terminal := &holt.SessionTerminal{Type: "vt220", Size: holt.TerminalSize{Rows: 7, Cols: 70}, Modes: []holt.TerminalMode{{Op: 53, Value: 0}, {Op: 3, Value: 8}, {Op: 72, Value: 0}}}
-	if out, _, _ := inSession(t, c, holt.SessionSpec{Command: "stty size; echo $TERM; stty -a | grep -o -e ' -echo ' -e 'erase = ^.'; tty", Terminal: terminal}, none); !strings.HasPrefix(out, "7 70\nvt220\nerase = ^H\n -echo \n/dev/pts/") {
+	if out, _, _ := inSession(t, c, holt.SessionSpec{Command: "stty size; echo $TERM; stty -a | grep -o -e ' -echo ' -e ' erase = ^.'; tty", Terminal: terminal}, none); !strings.HasPrefix(out, "7 70\nvt220\n erase = ^H\n -echo \n/dev/pts/") {
 		t.Errorf("%q", out)
 	}
 	if out, _, end := inSession(t, c, holt.SessionSpec{Terminal: &holt.SessionTerminal{}}, strings.NewReader("PS1=; shopt -q login_shell && echo $((40+2))\nexit 5\n")); !strings.Contains(out, "42") || end.ExitCode != 5 {

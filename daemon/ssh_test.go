@@ -126,7 +126,7 @@ func TestSSHCopies(t *testing.T) {
 	}{
 		{"scp", []string{"-q", "-p", big, at + ":scp"}, []string{"-q", at + ":scp"}},
 		{"scp", []string{"-q", "-O", "-p", big, at + ":scp-O"}, []string{"-q", "-O", at + ":scp-O"}},
-		{"rsync", []string{"-a", "--chown=agent:agent", big, "einstein+root@127.0.0.1:/home/agent/rsync"}, []string{"-a", at + ":rsync"}},
+		{"rsync", []string{"-a", "--chown=1000:1000", big, "einstein+root@127.0.0.1:/home/agent/rsync"}, []string{"-a", at + ":rsync"}},
 	} {
 		there := strings.Split(c.down[len(c.down)-1], ":")[1]
 		s.copies(c.name, c.up...)

@@ -72,7 +72,8 @@ func TestSSHRights(t *testing.T) {
 		t.Error("another key:", got)
 	}
 	os.Rename(s.file("mine"), s.file("key"))
-	printed, err := exec.Command("ssh-keygen", "-l", "-f", s.file("mine.pub")).Output()
+	os.Rename(s.file("mine.pub"), s.file("key.pub"))
+	printed, err := exec.Command("ssh-keygen", "-l", "-f", s.file("key.pub")).Output()
 	all, listErr := d.SSH().Keys().List(ctx)
 	if err != nil || listErr != nil || len(all) != 1 || !strings.Contains(string(printed), all[0].Fingerprint) || all[0].LastUsedAt == nil {
 		t.Errorf("%s, %+v %v %v", printed, all, err, listErr)
