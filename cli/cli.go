@@ -123,7 +123,7 @@ Begin with: holt up`,
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
-		a.computerCommand(), a.runCommand(), a.scheduleCommand(), a.jobCommand(), a.momentCommand(), a.terminalCommand(), a.serviceCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.limitCommand(), a.topCommand(), a.versionCommand(), a.networkProcess())
+		a.computerCommand(), a.runCommand(), a.scheduleCommand(), a.jobCommand(), a.momentCommand(), a.terminalCommand(), a.serviceCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.limitCommand(), a.topCommand(), a.eventsCommand(), a.versionCommand(), a.networkProcess())
 	return root
 }
 

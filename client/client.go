@@ -70,6 +70,8 @@ type Client struct {
 	Limits         Limits
 	Stats          Stats
 	Secrets        Secrets
+	Events         Events
+	Uploads        Uploads
 	Daemon         Daemon
 
 	http     *http.Client
@@ -117,7 +119,7 @@ func New(opt Options) (*Client, error) {
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
 	c.Ports, c.Services = Ports{c}, Services{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
-	c.History, c.Archive = History{c}, Archive{c}
+	c.History, c.Archive, c.Events, c.Uploads = History{c}, Archive{c}, Events{c}, Uploads{c}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}
 	return c, nil
 }

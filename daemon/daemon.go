@@ -16,11 +16,13 @@ import (
 	"holt/cgroup"
 	"holt/computer"
 	"holt/db"
+	"holt/event"
 	"holt/image"
 	"holt/job"
 	"holt/machine"
 	"holt/mount"
 	"holt/schedule"
+	"holt/upload"
 	"holt/workspace"
 )
 
@@ -78,6 +80,8 @@ type Daemon struct {
 	jobs       *job.Store
 	tokens     *access.Tokens
 	schedules  *schedule.Store
+	events     *event.Store
+	uploads    *upload.Store
 	reach      *reach // nil: machines have no networks
 	firstToken string
 	own        atomic.Pointer[func(holt.ComputerID) http.Handler] // see Own
@@ -102,12 +106,13 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	cfg.Log = slog.New(holt.LogRequests(cfg.Log.Handler()))
 	if cfg.Keep == (workspace.Keep{}) {
 		cfg.Keep = workspace.Keep{Last: 200, Days: 30}
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openSchedules,
+		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openSchedules, d.openUploads,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())
@@ -127,7 +132,8 @@ func (d *Daemon) openControl(ctx context.Context) (err error) {
 		return err
 	}
 	d.keys = computer.NewKeys(d.db)
-	return nil
+	d.events, err = event.Open(ctx, d.db, d.log)
+	return err
 }
 
 func (d *Daemon) openImages(context.Context) (err error) {
@@ -148,6 +154,7 @@ func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
 	base.Log, base.Archive = d.log, d.archive.Archive
 	d.workspaces, err = openWorkspaces(ctx, d.db, d.keys, filepath.Join(d.cfg.DataDir, "workspaces"), base)
 	if err == nil {
+		d.workspaces.shelf.noted = d.noted
 		d.archive.start(d.workspaces)
 	}
 	return err
@@ -192,6 +199,9 @@ func (d *Daemon) openTokens(ctx context.Context) error {
 // mounts come back with the next daemon.
 func (d *Daemon) Close() error {
 	var errs []error
+	if d.uploads != nil {
+		d.uploads.Close()
+	}
 	if d.schedules != nil {
 		errs = append(errs, d.schedules.Close())
 	}
@@ -215,6 +225,9 @@ func (d *Daemon) Close() error {
 	}
 	if d.archive != nil {
 		errs = append(errs, d.archive.close())
+	}
+	if d.events != nil {
+		d.events.Close()
 	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())

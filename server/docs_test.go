@@ -60,6 +60,7 @@ func TestOpenAPI(t *testing.T) {
 	if doc.OpenAPI != "3.1.0" || doc.Components.Schemas["Error"] == nil {
 		t.Errorf("version %q, schemas %v", doc.OpenAPI, doc.Components.Schemas)
 	}
+	seen := map[string]bool{}
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
 			if op.Responses["default"] == nil {
@@ -69,13 +70,36 @@ func TestOpenAPI(t *testing.T) {
 			for _, p := range op.Parameters {
 				keyed = keyed || p.Name == "Idempotency-Key"
 			}
-			reads := method == "get" || strings.HasSuffix(path, "/check") || strings.HasSuffix(path, "/query")
-			streams := method == "put"
-			if keyed == (reads || streams) {
+			reads := method == "get" || method == "head"
+			_, excepted := unkeyed[op.OperationID]
+			if keyed == (reads || excepted) {
 				t.Errorf("%s %s: idempotency key %v", method, path, keyed)
 			}
+			seen[op.OperationID] = true
 		}
 	}
+	for id := range unkeyed {
+		if !seen[id] {
+			t.Errorf("there is no %s to except", id)
+		}
+	}
+}
+
+// unkeyed are the calls that change something, or are not GET, and take no idempotency key, with why they need none.
+var unkeyed = map[string]string{
+	"checkWorkspace":     "it changes nothing",
+	"checkArchive":       "it changes nothing",
+	"queryWorkspace":     "it changes nothing",
+	"setComputerNetwork": "the body is all of the policy: to set it again changes nothing",
+	"setComputerSecret":  "the body is all of the secret: to set it again changes nothing",
+	"setQuota":           "the body is all of the quota: to set it again changes nothing",
+	"writeFile":          "the body is all of the file; If-Match says which content it replaces, and a repeat is refused then",
+	"writeWorkspaceFile": "likewise",
+	"importWorkspace":    "the body is all of the files: to send them again writes the same",
+	"sendJobInputs":      "what is sent twice is there twice, and goes in an hour unless a job begins with it",
+	"writeRunInput":      "offset: what the run has already is skipped",
+	"appendUpload":       "Upload-Offset: a repeat is refused, since the upload stands elsewhere by then",
+	"createTicket":       "a ticket that nobody redeems is gone in seconds",
 }
 
 func TestDocsPage(t *testing.T) {

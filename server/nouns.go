@@ -39,6 +39,8 @@ type Nouns struct {
 	Limits         Limits
 	Stats          Stats
 	Secrets        Secrets
+	Events         Events
+	Uploads        Uploads
 	Daemon         Daemon
 }
 

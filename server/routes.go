@@ -64,6 +64,9 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.archive(api)
 	s.schedules(api)
 	s.jobs(api)
+	s.eventLog(api)
+	s.uploads(api)
+	s.ticketCalls(api)
 	s.daemon(api)
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
 		delete(api.OpenAPI().Components.Schemas.Map(), unused)
@@ -72,6 +75,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	if err != nil {
 		panic(err) // the document is made of our own types
 	}
+	mux.HandleFunc("OPTIONS /v1/uploads", tusOptions)
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		w.Write(document)

@@ -54,7 +54,8 @@ type Server struct {
 	cutting    context.Context // ended by Close
 	cut        context.CancelFunc
 	sockets    sync.WaitGroup // WebSockets, which net/http does not wait for
-	changing   sync.Map       // of holt.ComputerID: computers that change themselves, see own.go
+	tickets    tickets
+	changing   sync.Map // of holt.ComputerID: computers that change themselves, see own.go
 }
 
 // New returns a server. It does no I/O.
@@ -74,8 +75,8 @@ func New(opt Options) *Server {
 	mux := http.NewServeMux()
 	s.document = s.routes(mux)
 	inner := sameOrigin(noSuchPath(mux))
-	s.local = s.httpServer(s.call(inner))
-	s.tcp = s.httpServer(s.call(s.guard(inner)))
+	s.local = s.httpServer(s.call(s.redeem(inner)))
+	s.tcp = s.httpServer(s.call(s.redeem(s.guard(inner))))
 	return s
 }
 
