@@ -71,6 +71,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
 		delete(api.OpenAPI().Components.Schemas.Map(), unused)
 	}
+	nameErrors(api.OpenAPI())
 	document, err := json.MarshalIndent(api.OpenAPI(), "", "  ")
 	if err != nil {
 		panic(err) // the document is made of our own types
@@ -83,7 +84,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	page := docsPage(api.OpenAPI())
 	mux.HandleFunc("GET /docs", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		w.Header().Set("Content-Security-Policy", docsPolicy)
 		w.Write(page)
 	})
 	return document

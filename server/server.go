@@ -55,6 +55,7 @@ type Server struct {
 	cut        context.CancelFunc
 	sockets    sync.WaitGroup // WebSockets, which net/http does not wait for
 	tickets    tickets
+	editing    editing
 	changing   sync.Map // of holt.ComputerID: computers that change themselves, see own.go
 }
 

@@ -50,7 +50,6 @@ func (f *shelf) Write(ctx context.Context, ref, path string, _ holt.WriteSpec, r
 type world struct {
 	t   *testing.T
 	dir string
-	d   *db.DB
 	to  *shelf
 	now time.Time
 	cfg Config
