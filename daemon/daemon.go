@@ -118,7 +118,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 			return nil, errors.Join(described(err), d.Close())
 		}
 	}
-	d.log.Info("daemon is up", "data_dir", dir, "engine", d.engine.Name(), "pid", os.Getpid())
+	d.log.InfoContext(ctx, "daemon is up", "data_dir", dir, "engine", d.engine.Name(), "pid", os.Getpid())
 	return d, nil
 }
 
