@@ -47,21 +47,26 @@ func startDaemonWith(ctx context.Context, b *bench, data, engine, path string) (
 	if _, err := d.cli(ctx, "image", "build", b.template); err != nil {
 		return nil, err
 	}
-	d.cmd = exec.Command(b.holt, "serve", "--engine", engine, "--renew-after", "0")
+	return d, d.launch(ctx, engine)
+}
+
+// launch starts the program and returns when it answers.
+func (d *daemon) launch(ctx context.Context, engine string, more ...string) error {
+	d.cmd = exec.Command(d.b.holt, append([]string{"serve", "--engine", engine, "--renew-after", "0"}, more...)...)
 	d.cmd.Env = d.env()
 	d.cmd.Stdout, d.cmd.Stderr = &d.said, &d.said
 	d.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
 	if err := d.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go func() { d.cmd.Wait(); close(d.exited) }()
-	d.end = b.own("the daemon", d.stop)
-	c, err := client.New(client.Options{Socket: filepath.Join(data, "holt.sock")})
+	d.end = d.b.own("the daemon", d.stop)
+	c, err := client.New(client.Options{Socket: filepath.Join(d.data, "holt.sock")})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.client = c
-	return d, d.await(ctx)
+	return d.await(ctx)
 }
 
 func (d *daemon) env() []string {

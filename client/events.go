@@ -24,8 +24,11 @@ func (n Events) Follow(ctx context.Context, q holt.EventQuery, emit func(holt.Ev
 		f.heard = false
 		err := f.once(ctx)
 		var lost *lostError
-		if f.failed != nil || !errors.As(err, &lost) {
-			return errors.Join(f.failed, err)
+		if f.failed != nil {
+			return f.failed
+		}
+		if !errors.As(err, &lost) {
+			return err
 		}
 		if f.heard {
 			w = wait{since: time.Now()}

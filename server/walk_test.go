@@ -208,8 +208,8 @@ var whole = map[string]string{
 	"getScheduleHistory": "at most 200 firings are kept",
 }
 
-// TestPages: every list has pages, or says why not; and page by page it is what it is in one.
-func TestPages(t *testing.T) {
+// TestEveryListHasPages: every list has pages, or says why not; and page by page it is what it is in one.
+func TestEveryListHasPages(t *testing.T) {
 	nouns, names := furnished(t)
 	ctx := t.Context()
 	for i := range 5 {
