@@ -76,6 +76,8 @@ type Client struct {
 	SSH            SSH
 	SSHKeys        SSHKeys
 	Previews       Previews
+	Events         Events
+	Uploads        Uploads
 	Daemon         Daemon
 
 	http     *http.Client
@@ -127,7 +129,7 @@ func New(opt Options) (*Client, error) {
 	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
 	c.SSH, c.SSHKeys = SSH{c}, SSHKeys{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
-	c.History, c.Archive = History{c}, Archive{c}
+	c.History, c.Archive, c.Events, c.Uploads = History{c}, Archive{c}, Events{c}, Uploads{c}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}
 	return c, nil
 }

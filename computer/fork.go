@@ -131,7 +131,7 @@ func (s forks) discard(ctx context.Context, m moment) {
 		_, err = s.removeMoment(ctx, m)
 	}
 	if err != nil {
-		s.log.Warn("remove the moment of forks that were not made", "moment", m.ID, "err", err) // the next daemon goes on, or it is pruned
+		s.log.WarnContext(ctx, "remove the moment of forks that were not made", "moment", m.ID, "err", err) // the next daemon goes on, or it is pruned
 	}
 }
 
@@ -217,6 +217,6 @@ func (s forks) forkOne(ctx context.Context, parent record, from moment, name, ke
 		}
 		return failed(err)
 	}
-	s.log.Info("computer forked", "computer", r.ID, "name", r.Name, "moment", from.ID, "ms", r.BootMS)
+	s.log.InfoContext(ctx, "computer forked", "computer", r.ID, "name", r.Name, "moment", from.ID, "ms", r.BootMS)
 	return holt.ForkedComputer{ID: r.ID, Name: r.Name}, nil
 }

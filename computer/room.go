@@ -245,10 +245,10 @@ func (s idling) yields(ctx context.Context, idle []restful) bool {
 		}
 		paused, err := s.Memory().PauseIfIdle(ctx, string(r.ID), pausedByMemory)
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("pause an idle computer whose memory another needs", "computer", r.ID, "err", err)
+			s.log.WarnContext(ctx, "pause an idle computer whose memory another needs", "computer", r.ID, "err", err)
 		}
 		if paused {
-			s.log.Info("idle computer paused to make room", "computer", r.ID, "name", r.Name, "memory_mb", r.MemoryMB)
+			s.log.InfoContext(ctx, "idle computer paused to make room", "computer", r.ID, "name", r.Name, "memory_mb", r.MemoryMB)
 			return true
 		}
 	}

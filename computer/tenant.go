@@ -285,7 +285,7 @@ func (t *TenantLimits) set(ctx context.Context, tenant string, change holt.Limit
 			tenant, l.MaxComputers, l.MaxRunning, l.MaxMemoryMB, l.MaxDiskMB, l.MaxRunMS)
 	})
 	if err == nil {
-		t.s.log.Info("limits changed", "tenant", tenant, "max_computers", l.MaxComputers, "max_running", l.MaxRunning,
+		t.s.log.InfoContext(ctx, "limits changed", "tenant", tenant, "max_computers", l.MaxComputers, "max_running", l.MaxRunning,
 			"max_memory_mb", l.MaxMemoryMB, "max_disk_mb", l.MaxDiskMB, "max_run_ms", l.MaxRunMS)
 	}
 	return l, err

@@ -16,6 +16,7 @@ import (
 	"holt/cgroup"
 	"holt/computer"
 	"holt/db"
+	"holt/event"
 	"holt/flock"
 	"holt/image"
 	"holt/job"
@@ -25,6 +26,7 @@ import (
 	"holt/preview"
 	"holt/schedule"
 	"holt/sshgate"
+	"holt/upload"
 	"holt/workspace"
 )
 
@@ -86,6 +88,8 @@ type Daemon struct {
 	tokens     *access.Tokens
 	schedules  *schedule.Store
 	previews   *preview.Store
+	events     *event.Store
+	uploads    *upload.Store
 	reach      *reach // nil: machines have no networks
 	gate       *sshgate.Gate
 	firstToken string
@@ -113,19 +117,20 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	cfg.Log = slog.New(holt.LogRequests(cfg.Log.Handler()))
 	if cfg.Keep == (workspace.Keep{}) {
 		cfg.Keep = workspace.Keep{Last: 200, Days: 30}
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1), meters: newMeters(cfg.Metrics)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openGate, d.openPreviews, d.openSchedules,
+		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openGate, d.openPreviews, d.openSchedules, d.openUploads,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())
 		}
 	}
 	d.collect(cfg.Metrics)
-	d.log.Info("daemon is up", "data_dir", dir, "engine", d.engine.Name(), "pid", os.Getpid())
+	d.log.InfoContext(ctx, "daemon is up", "data_dir", dir, "engine", d.engine.Name(), "pid", os.Getpid())
 	return d, nil
 }
 
@@ -139,7 +144,8 @@ func (d *Daemon) openControl(ctx context.Context) (err error) {
 		return err
 	}
 	d.keys = computer.NewKeys(d.db)
-	return nil
+	d.events, err = event.Open(ctx, d.db, d.log)
+	return err
 }
 
 func (d *Daemon) openImages(context.Context) (err error) {
@@ -161,6 +167,7 @@ func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
 	base.Log, base.Archive = d.log, d.archive.Archive
 	d.workspaces, err = openWorkspaces(ctx, d.db, d.keys, filepath.Join(d.cfg.DataDir, "workspaces"), base)
 	if err == nil {
+		d.workspaces.shelf.noted = d.noted
 		d.archive.start(d.workspaces)
 	}
 	return err
@@ -214,6 +221,9 @@ func (d *Daemon) openGate(context.Context) (err error) {
 func (d *Daemon) Close() error {
 	d.readiness.end()
 	var errs []error
+	if d.uploads != nil {
+		d.uploads.Close()
+	}
 	if d.gate != nil {
 		errs = append(errs, d.gate.Close())
 	}
@@ -240,6 +250,9 @@ func (d *Daemon) Close() error {
 	}
 	if d.archive != nil {
 		errs = append(errs, d.archive.close())
+	}
+	if d.events != nil {
+		d.events.Close()
 	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())

@@ -9,10 +9,12 @@ import (
 	"holt/access"
 	"holt/computer"
 	"holt/db"
+	"holt/event"
 	"holt/job"
 	"holt/preview"
 	"holt/schedule"
 	"holt/sshgate"
+	"holt/upload"
 )
 
 // controlFile is the control database's name in the data directory.
@@ -24,7 +26,8 @@ var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quo
 	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.MomentSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, lineageSchema, computer.IdleSchema,
 	computer.ScheduleSchema + schedule.Schema,
 	computer.JobSchema, job.Schema, computer.NetworkSchema, computer.ResizeSchema,
-	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema, sshgate.Schema, preview.Schema + preview.GoneSchema}
+	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema, sshgate.Schema, preview.Schema + preview.GoneSchema,
+	event.Schema, upload.Schema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (
@@ -64,7 +67,7 @@ ALTER TABLE workspace ADD COLUMN unpacked INTEGER NOT NULL DEFAULT 1; -- it may 
 
 const (
 	// reserveBytes is the room that the control database keeps for itself.
-	reserveBytes = 4 << 20
+	reserveBytes = 6 << 20 // two of which the events that are kept may take
 	// reservePages makes it checkpoint its log well before that is used up.
 	reservePages = 256
 )

@@ -99,7 +99,7 @@ func (s *Store) dropInputs(ctx context.Context, one sent) {
 		err = write(ctx, s.cfg.DB, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM job_inputs WHERE id = ?`, one.id) })
 	}
 	if err != nil {
-		s.log.Warn("remove job inputs", "inputs", one.id, "err", err) // the next round tries again
+		s.log.WarnContext(ctx, "remove job inputs", "inputs", one.id, "err", err) // the next round tries again
 	}
 }
 

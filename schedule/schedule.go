@@ -173,7 +173,7 @@ func (s *Store) create(ctx context.Context, spec holt.ScheduleSpec, claim *compu
 	if err != nil {
 		return holt.Schedule{}, err
 	}
-	s.log.Info("schedule created", "schedule", r.ID, "name", r.Name, "computer", c.ID, "cron", r.Cron, "time_zone", r.TimeZone)
+	s.log.InfoContext(ctx, "schedule created", "schedule", r.ID, "name", r.Name, "computer", c.ID, "cron", r.Cron, "time_zone", r.TimeZone)
 	s.ring()
 	return s.whole(ctx, r)
 }

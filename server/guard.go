@@ -78,9 +78,13 @@ func (s *Server) knownHost(hostport string) bool {
 // every door: a browser names the page's origin, programs send none.
 func sameOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		site := r.Header.Get("Sec-Fetch-Site")
+		site, q := r.Header.Get("Sec-Fetch-Site"), requestOf(r.Context())
+		if q.origin != "" { // checked with its ticket
+			next.ServeHTTP(w, r)
+			return
+		}
 		if foreign(r) || site == "cross-site" || site == "same-site" {
-			requestOf(r.Context()).fail(holt.Errorf(holt.Denied, "a page of another site made this call").
+			q.fail(holt.Errorf(holt.Denied, "a page of another site made this call").
 				WithHint("the API takes no calls from other sites' pages"), http.StatusForbidden)
 			return
 		}
@@ -107,7 +111,7 @@ func noSuchPath(mux *http.ServeMux) http.Handler {
 			return
 		}
 		q := requestOf(r.Context())
-		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 			other := r.Clone(r.Context())
 			other.Method = method
 			if _, pattern := mux.Handler(other); pattern != "" {

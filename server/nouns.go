@@ -42,6 +42,8 @@ type Nouns struct {
 	SSH            SSH
 	SSHKeys        SSHKeys
 	Previews       Previews
+	Events         Events
+	Uploads        Uploads
 	Daemon         Daemon
 }
 

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -23,6 +21,7 @@ type request struct {
 	body    *slowBody
 	token   holt.TokenID // "" on the unix socket
 	pattern string       // of the route that answers, as GET /v1/computers; "" for none
+	origin  string       // of another site, which its ticket lets in
 	status  int
 	bytes   int64
 	err     error
@@ -80,11 +79,11 @@ func (q *request) fail(err error, status int) {
 func (s *Server) call(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		q := &request{ResponseWriter: w, ctl: http.NewResponseController(w), id: newRequestID(), patient: s.opt.Patience}
+		q := &request{ResponseWriter: w, ctl: http.NewResponseController(w), id: requestID(r), patient: s.opt.Patience}
 		q.Header().Set("X-Request-Id", q.id)
 		q.Header().Set("X-Content-Type-Options", "nosniff")
 		q.Header().Set("Cache-Control", "no-store")
-		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
+		r = r.WithContext(holt.WithRequestID(context.WithValue(r.Context(), requestKey{}, q), q.id))
 		q.body = &slowBody{ReadCloser: r.Body, ctl: q.ctl, patient: s.opt.Patience, linger: time.Second}
 		q.body.ended.Store(r.ContentLength == 0)
 		r.Body = q.body
@@ -137,8 +136,10 @@ func (q *request) internal() *holt.Error {
 		WithHint("the daemon's log has the details under request %s", q.id)
 }
 
-func newRequestID() string {
-	var b [8]byte
-	rand.Read(b[:]) // never fails, see crypto/rand
-	return "req_" + hex.EncodeToString(b[:])
+// requestID is the caller's own, if it is one, else a fresh one.
+func requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Request-Id"); holt.ValidRequestID(id) {
+		return id
+	}
+	return holt.NewRequestID()
 }

@@ -66,6 +66,9 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.archive(api)
 	s.schedules(api)
 	s.jobs(api)
+	s.eventLog(api)
+	s.uploads(api)
+	s.ticketCalls(api)
 	s.daemon(api)
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
 		delete(api.OpenAPI().Components.Schemas.Map(), unused)
@@ -77,10 +80,12 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 			}
 		}
 	}
+	nameErrors(api.OpenAPI())
 	document, err := json.MarshalIndent(api.OpenAPI(), "", "  ")
 	if err != nil {
 		panic(err) // the document is made of our own types
 	}
+	mux.HandleFunc("OPTIONS /v1/uploads", tusOptions)
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		w.Write(document)
@@ -88,7 +93,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	page := docsPage(api.OpenAPI())
 	mux.HandleFunc("GET /docs", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		w.Header().Set("Content-Security-Policy", docsPolicy)
 		w.Write(page)
 	})
 	return document

@@ -61,7 +61,9 @@ type Server struct {
 	cutting    context.Context // ended by Close
 	cut        context.CancelFunc
 	sockets    sync.WaitGroup // WebSockets, which net/http does not wait for
-	changing   sync.Map       // of holt.ComputerID: computers that change themselves, see own.go
+	tickets    tickets
+	editing    editing
+	changing   sync.Map // of holt.ComputerID: computers that change themselves, see own.go
 }
 
 // New returns a server. It does no I/O.
@@ -81,8 +83,8 @@ func New(opt Options) *Server {
 	mux := http.NewServeMux()
 	s.document = s.routes(mux)
 	inner := noSuchPath(mux)
-	s.local = s.httpServer(s.call(s.probes(true, sameOrigin(s.operate(true, inner)))))
-	s.tcp = s.httpServer(s.call(s.probes(false, s.guard(sameOrigin(s.operate(false, inner))))))
+	s.local = s.httpServer(s.call(s.redeem(s.probes(true, sameOrigin(s.operate(true, inner))))))
+	s.tcp = s.httpServer(s.call(s.redeem(s.probes(false, s.guard(sameOrigin(s.operate(false, inner)))))))
 	s.metrics = s.httpServer(s.call(sameOrigin(s.metricsDoor())))
 	return s
 }

@@ -96,7 +96,7 @@ func (k *socket) emit(e holt.TerminalEvent) error {
 
 // accept makes the connection. What it answers to a bad handshake is its own.
 func (k *socket) accept() error {
-	conn, err := websocket.Accept(k.q, k.r, nil)
+	conn, err := k.q.upgrade(k.r)
 	if err != nil {
 		return holt.Errorf(holt.InvalidArgument, "the WebSocket cannot be made: %w", err)
 	}

@@ -47,7 +47,7 @@ func (s *Server) tunnel(ctx context.Context, r *http.Request, connect func(conte
 			return
 		}
 		defer far.Close()
-		conn, err := websocket.Accept(q, r, nil)
+		conn, err := q.upgrade(r)
 		if err != nil {
 			q.err = err // it has answered
 			return

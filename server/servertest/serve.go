@@ -114,6 +114,6 @@ func ClientNouns(c *client.Client) server.Nouns {
 	return server.Nouns{
 		Computers: c.Computers, Moments: c.Moments, Runs: c.Runs, Terminals: c.Terminals, Ports: c.Ports, Services: c.Services, Files: c.Files,
 		Workspaces: c.Workspaces, WorkspaceFiles: c.WorkspaceFiles, History: c.History, Archive: c.Archive,
-		Images: c.Images, Schedules: c.Schedules, Jobs: c.Jobs, Networks: c.Networks, Limits: c.Limits, Stats: c.Stats, Secrets: c.Secrets, SSH: c.SSH, SSHKeys: c.SSHKeys, Previews: c.Previews, Daemon: c.Daemon,
+		Images: c.Images, Schedules: c.Schedules, Jobs: c.Jobs, Networks: c.Networks, Limits: c.Limits, Stats: c.Stats, Secrets: c.Secrets, SSH: c.SSH, SSHKeys: c.SSHKeys, Previews: c.Previews, Events: c.Events, Uploads: c.Uploads, Daemon: c.Daemon,
 	}
 }
