@@ -83,6 +83,8 @@ var asked = []string{
 	"job run true", "job list", "job get {id}", "job follow {id}", "job cancel {id}", "job delete {id}",
 	"image build base", "image delete base --yes", "image prune",
 	"context add near --server unix:/nowhere", "context use near", "context delete near", "context list", "context show", "debug metrics", "debug goroutines", "debug profile --kind heap -o {dir}/heap", "debug bundle -o {dir}/bundle",
+	"ssh-key host", "ssh-key add {key}", "ssh-key list", "ssh-key delete laptop",
+	"computer preview einstein 3000", "computer preview einstein 8080 --public", "computer previews einstein", "computer domain add einstein app.example.com 3000", "computer domain list einstein", "computer domain delete einstein app.example.com",
 	"version", "computer delete curie --yes",
 }
 
@@ -100,7 +102,11 @@ func TestAnswersKeepTheirShape(t *testing.T) {
 	if err := os.WriteFile(file, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ids := map[string]string{"{file}": file, "{dir}": dir}
+	key := filepath.Join(dir, "key.pub")
+	if err := os.WriteFile(key, []byte("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ laptop\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{"{file}": file, "{dir}": dir, "{key}": key}
 	for _, line := range asked {
 		args := words(line)
 		for i := range args {

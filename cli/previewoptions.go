@@ -40,7 +40,7 @@ func (o PreviewOptions) check(listen string) error {
 	}
 	switch {
 	case (o.Cert == "") != (o.Key == ""):
-		return holt.Errorf(holt.InvalidArgument, "--tls-cert and --tls-key go together")
+		return holt.Errorf(holt.InvalidArgument, "--tls-cert and --tls-key go together").WithHint("give both: the certificates, and the key of the first")
 	case o.Cert != "" && o.ACME != "":
 		return holt.Errorf(holt.InvalidArgument, "--tls-cert and --acme exclude each other").WithHint("certificates are given, or got")
 	case o.ACME == "" && (o.ACMECA != "" || o.ACMERoot != ""):

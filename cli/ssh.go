@@ -71,7 +71,7 @@ func become(argv []string) error {
 	if err != nil {
 		return holt.Errorf(holt.Unavailable, "this machine has no %s", argv[0]).WithHint("install it: apt install openssh-client")
 	}
-	return holt.Errorf(holt.Unavailable, "cannot start %s: %w", path, syscall.Exec(path, argv, os.Environ()))
+	return holt.Errorf(holt.Unavailable, "cannot start %s: %w", path, syscall.Exec(path, argv, os.Environ())).WithHint("see whether it can be run by itself")
 }
 
 // sshSetting is a line of ssh_config.
@@ -133,13 +133,13 @@ func rememberHost(h holt.SSHHost) (string, error) {
 	path := filepath.Join(dir, "holt", "known_hosts")
 	line := hostAlias(h) + " " + h.Key
 	if strings.ContainsAny(line, "\n\r") {
-		return "", holt.Errorf(holt.Corrupt, "the daemon's host key cannot be read")
+		return "", holt.Errorf(holt.Corrupt, "the daemon's host key cannot be read").WithHint("holt ssh-key host shows what it says")
 	}
 	if b, err := os.ReadFile(path); err == nil && strings.Contains("\n"+string(b), "\n"+line+"\n") {
 		return path, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", holt.Errorf(holt.Denied, "keep the host's key: %w", err)
+		return "", notKept(err)
 	}
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -147,20 +147,30 @@ func rememberHost(h holt.SSHHost) (string, error) {
 		err = cmp.Or(err, f.Close())
 	}
 	if err != nil {
-		return "", holt.Errorf(holt.Denied, "keep the host's key: %w", err)
+		return "", notKept(err)
 	}
 	return path, nil
+}
+
+func notKept(err error) error {
+	return holt.Errorf(holt.Denied, "keep the host's key: %w", err).WithHint("it is written below $XDG_CONFIG_HOME, or .config in $HOME")
 }
 
 // proxyCommand is the command by which ssh reaches a computer: this program, and the daemon it would speak to.
 func (a *app) proxyCommand(computer string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", holt.Errorf(holt.Internal, "find this program: %w", err)
+		return "", holt.Errorf(holt.Internal, "find this program: %w", err).WithHint("start holt by its path")
+	}
+	t, err := a.target()
+	if err != nil {
+		return "", err
 	}
 	words := []string{self}
-	if a.remote() {
-		words = []string{"env", holt.EnvHost + "=" + a.getenv(holt.EnvHost), self}
+	if t.name != "" && t.name != localContext {
+		words = append(words, "--context", t.name)
+	} else if t.remote() {
+		words = []string{"env", holt.EnvServer + "=" + t.Server, self}
 	} else if at, err := a.place(); err == nil {
 		words = append(words, "--data-dir", at.DataDir)
 	}
@@ -194,7 +204,7 @@ func (a *app) sshConfig() *cobra.Command {
 		Use: "ssh-config", Short: "Print what ssh needs to know of computers: NAME" + sshSuffix, Args: exactly(0),
 		Long: `Prints a block for ~/.ssh/config. With it ssh, scp, sftp, rsync, git and VS Code Remote reach computers by the
 names NAME` + sshSuffix + `, without a key: ssh einstein` + sshSuffix + `, or as another Linux user ssh root@einstein` + sshSuffix + `. They go through this command and the
-daemon's socket, or what $` + holt.EnvHost + ` names; a daemon on another machine asks for $` + holt.EnvToken + `, which is not written down.`,
+daemon's socket, or the context (holt context) or the server in $` + holt.EnvServer + ` that is chosen now; the latter asks for $` + holt.EnvToken + `, which is not written down.`,
 		Example: `  holt ssh-config >> ~/.ssh/config
   scp report.pdf einstein` + sshSuffix + `:`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -67,10 +67,10 @@ func (a *app) readKey(path string) (string, error) {
 	}
 	b, err := io.ReadAll(io.LimitReader(in, mostKeyFile+1))
 	if err != nil {
-		return "", holt.Errorf(holt.InvalidArgument, "cannot read the key: %w", err)
+		return "", holt.Errorf(holt.InvalidArgument, "cannot read the key: %w", err).WithHint("give a file, or - for standard input")
 	}
 	if len(b) > mostKeyFile {
-		return "", holt.Errorf(holt.InvalidArgument, "that is no public key: it is longer than %d bytes", mostKeyFile)
+		return "", holt.Errorf(holt.InvalidArgument, "that is no public key: it is longer than %d bytes", mostKeyFile).WithHint("ssh-keygen -t ed25519 makes a pair; the file that ends with .pub is meant")
 	}
 	return string(b), nil
 }
