@@ -18,6 +18,8 @@ const (
 	EnvHost = "HOLT_HOST"
 	// EnvToken is the bearer token for EnvHost.
 	EnvToken = "HOLT_TOKEN"
+	// EnvTenant is the tenant for which an admin calls.
+	EnvTenant = "HOLT_TENANT"
 )
 
 // Page is one page of a list. An empty Next means that there is no more.

@@ -44,6 +44,7 @@ type app struct {
 	local   Local
 	getenv  func(string) string
 	dataDir string // --data-dir
+	tenant  string // --tenant
 	json    bool   // --json
 	began   bool   // past the parsing of arguments
 	seenBy  string // the command that shows what goes on in the daemon; "" while nothing does
@@ -120,10 +121,11 @@ Begin with: holt up`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", "", "the daemon's data directory (default: $"+holt.EnvDataDir+", else /var/lib/holt or ~/.local/share/holt)")
+	root.PersistentFlags().StringVar(&a.tenant, "tenant", "", "call for another tenant, as an admin may (default: $"+holt.EnvTenant+", else one's own)")
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
-		a.computerCommand(), a.runCommand(), a.scheduleCommand(), a.jobCommand(), a.momentCommand(), a.terminalCommand(), a.serviceCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.limitCommand(), a.topCommand(), a.versionCommand(), a.networkProcess())
+		a.computerCommand(), a.runCommand(), a.scheduleCommand(), a.jobCommand(), a.momentCommand(), a.terminalCommand(), a.serviceCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.limitCommand(), a.tokenCommand(), a.auditCommand(), a.topCommand(), a.versionCommand(), a.networkProcess())
 	return root
 }
 

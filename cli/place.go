@@ -51,17 +51,21 @@ func (a *app) socket() (string, error) {
 
 // connect returns a client of the daemon; it does no I/O.
 func (a *app) connect() (*client.Client, error) {
+	tenant := cmp.Or(a.tenant, a.getenv(holt.EnvTenant))
+	if _, err := holt.ParseTenant(tenant); err != nil {
+		return nil, err
+	}
 	if a.remote() {
 		token := a.getenv(holt.EnvToken)
 		if token == "" {
 			return nil, holt.Errorf(holt.Unauthenticated, "%s is set, but not %s", holt.EnvHost, holt.EnvToken).
 				WithHint("the daemon printed the path of its first token when it began to listen")
 		}
-		return client.New(client.Options{Host: a.getenv(holt.EnvHost), Token: token})
+		return client.New(client.Options{Host: a.getenv(holt.EnvHost), Token: token, Tenant: tenant})
 	}
 	socket, err := a.socket()
 	if err != nil {
 		return nil, err
 	}
-	return client.New(client.Options{Socket: socket})
+	return client.New(client.Options{Socket: socket, Tenant: tenant})
 }

@@ -13,6 +13,7 @@ import (
 
 	"holt"
 	"holt/access"
+	"holt/audit"
 	"holt/cgroup"
 	"holt/computer"
 	"holt/db"
@@ -77,6 +78,7 @@ type Daemon struct {
 	computers  *computer.Store
 	jobs       *job.Store
 	tokens     *access.Tokens
+	audit      *audit.Log
 	schedules  *schedule.Store
 	reach      *reach // nil: machines have no networks
 	firstToken string
@@ -107,7 +109,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openSchedules,
+		d.openLock, d.openControl, d.openAudit, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openSchedules,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())
@@ -128,6 +130,11 @@ func (d *Daemon) openControl(ctx context.Context) (err error) {
 	}
 	d.keys = computer.NewKeys(d.db)
 	return nil
+}
+
+func (d *Daemon) openAudit(context.Context) (err error) {
+	d.audit, err = audit.Open(filepath.Join(d.cfg.DataDir, "audit"), d.log)
+	return err
 }
 
 func (d *Daemon) openImages(context.Context) (err error) {
@@ -184,7 +191,7 @@ func (d *Daemon) openTokens(ctx context.Context) error {
 	if err != nil || len(list) > 0 {
 		return err
 	}
-	_, d.firstToken, err = d.tokens.Create(ctx, "admin", 0)
+	_, d.firstToken, err = d.tokens.CreateFor(ctx, holt.DefaultTenant, "admin", 0, "admin")
 	return err
 }
 
@@ -215,6 +222,9 @@ func (d *Daemon) Close() error {
 	}
 	if d.archive != nil {
 		errs = append(errs, d.archive.close())
+	}
+	if d.audit != nil {
+		errs = append(errs, d.audit.Close())
 	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())

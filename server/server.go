@@ -30,12 +30,17 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"holt/access"
 )
 
 // Options configure a [Server].
 type Options struct {
 	Nouns    Nouns
 	Tokens   Tokens        // nil: no one may come over TCP
+	Calls    *access.Rate  // of each token; nil: any number
+	Failures *access.Rate  // of callers without a valid token, by where they come from; nil: any number
+	Audit    Auditor       // nil: nothing is written down of who did what
 	Hosts    []string      // host names by which TCP callers may reach it, besides IP addresses and localhost
 	Version  string        // of holt, in the OpenAPI document
 	Log      *slog.Logger  // nil: slog.Default()
@@ -74,8 +79,8 @@ func New(opt Options) *Server {
 	mux := http.NewServeMux()
 	s.document = s.routes(mux)
 	inner := sameOrigin(noSuchPath(mux))
-	s.local = s.httpServer(s.call(inner))
-	s.tcp = s.httpServer(s.call(s.guard(inner)))
+	s.local = s.httpServer(s.call("socket", s.person(inner)))
+	s.tcp = s.httpServer(s.call("tcp", s.guard(inner)))
 	return s
 }
 

@@ -57,6 +57,7 @@ type Memory struct {
 	policies   map[holt.ComputerID]holt.NetworkPolicy
 	limits     map[string]holt.Limit // by tenant
 	secrets    map[holt.ComputerID]map[string]holt.ComputerSecret
+	tokens     []holt.Token
 }
 
 // answer is what a call with an idempotency key got.
@@ -88,7 +89,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, Tokens: tokens{m}, Audit: nothingDone{}, Daemon: daemon{m},
 	}
 }
 

@@ -27,7 +27,12 @@ func (Tokens) Check(_ context.Context, secret string) (access.Token, error) {
 	if secret != Secret {
 		return access.Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").WithHint("make one with holt token create")
 	}
-	return access.Token{ID: "tok_aaaaaaaaaaaaaaaa"}, nil
+	return access.Token{ID: "tok_aaaaaaaaaaaaaaaa", Tenant: holt.DefaultTenant, Rights: holt.Rights{Admin: true}}, nil
+}
+
+// Hold is server.Tokens.
+func (Tokens) Hold(ctx context.Context, _ access.Token) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
 }
 
 // Door is a server on a unix socket and a TCP port.
@@ -114,6 +119,6 @@ func ClientNouns(c *client.Client) server.Nouns {
 	return server.Nouns{
 		Computers: c.Computers, Moments: c.Moments, Runs: c.Runs, Terminals: c.Terminals, Ports: c.Ports, Services: c.Services, Files: c.Files,
 		Workspaces: c.Workspaces, WorkspaceFiles: c.WorkspaceFiles, History: c.History, Archive: c.Archive,
-		Images: c.Images, Schedules: c.Schedules, Jobs: c.Jobs, Networks: c.Networks, Limits: c.Limits, Stats: c.Stats, Secrets: c.Secrets, Daemon: c.Daemon,
+		Images: c.Images, Schedules: c.Schedules, Jobs: c.Jobs, Networks: c.Networks, Limits: c.Limits, Stats: c.Stats, Secrets: c.Secrets, Tokens: c.Tokens, Audit: c.Audit, Daemon: c.Daemon,
 	}
 }
