@@ -76,6 +76,7 @@ var asked = []string{
 	"job list", "moment list", "archive get", "archive check", "archive collect", "image list", "image show base", "limit show", "top", "doctor",
 	"computer cp {file} einstein:x", "workspace cp {file} einstein:y", "workspace put {file} einstein:z", "workspace export einstein {dir}/export", "workspace import einstein {dir}/export",
 	"computer fork einstein --count 1", "computer snapshot einstein --name again", "moment restore einstein@again", "computer hold einstein --reason more", "computer release einstein {hold}", "events einstein --kind computer",
+	"token create ci --scope read-only --expires 1h", "token list", "token revoke ci", "audit list --limit 20", "audit query 'SELECT op, code FROM audit'",
 	"computer secret set einstein openai --host api.openai.com", "computer secret delete einstein openai",
 	"service add einstein web --command 'sleep 100'", "service list einstein", "service stop einstein web", "service start einstein web", "service restart einstein web", "service delete einstein web",
 	"schedule add einstein hourly --cron @hourly 'sleep 100'", "schedule update hourly --cron @daily", "schedule run hourly", "limit set --max-computers 20",

@@ -336,7 +336,8 @@ func (s budgeting) rootOf(ctx context.Context, ref string) (id holt.ComputerID, 
 		return r.ID, r.Name, err
 	}
 	var all []budget
-	if lost := read(ctx, s.cfg.DB, func(tx *db.Tx) (err error) { all, err = budgets(tx, `WHERE computer = ?`, ref); return err }); lost != nil {
+	of := `WHERE computer = ?1 AND (?2 = '' OR EXISTS (SELECT 1 FROM computer WHERE tenant = ?2 AND instr(lineage || ' ', ' ' || ?1 || ' ')))`
+	if lost := read(ctx, s.cfg.DB, func(tx *db.Tx) (err error) { all, err = budgets(tx, of, ref, holt.Confined(ctx)); return err }); lost != nil {
 		return "", "", lost
 	}
 	if len(all) == 0 {

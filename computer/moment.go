@@ -32,7 +32,7 @@ func (m *Moments) List(ctx context.Context, computer string) ([]holt.Moment, err
 		}
 		id = r.ID
 	}
-	all, err := m.s.moments.list(ctx, `WHERE state = 'ready' AND (?1 = '' OR computer = ?1) ORDER BY created, id`, id)
+	all, err := m.s.moments.list(ctx, `WHERE state = 'ready' AND (?1 = '' OR computer = ?1) AND `+ofTenant(2)+` ORDER BY created, id`, id, holt.Confined(ctx))
 	if err != nil {
 		return nil, err
 	}

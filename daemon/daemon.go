@@ -13,6 +13,7 @@ import (
 
 	"holt"
 	"holt/access"
+	"holt/audit"
 	"holt/cgroup"
 	"holt/computer"
 	"holt/db"
@@ -27,6 +28,7 @@ import (
 	"holt/schedule"
 	"holt/sshgate"
 	"holt/upload"
+	"holt/warden"
 	"holt/workspace"
 )
 
@@ -86,6 +88,7 @@ type Daemon struct {
 	computers  *computer.Store
 	jobs       *job.Store
 	tokens     *access.Tokens
+	audit      *audit.Log
 	schedules  *schedule.Store
 	previews   *preview.Store
 	events     *event.Store
@@ -123,7 +126,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1), meters: newMeters(cfg.Metrics)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openGate, d.openPreviews, d.openSchedules, d.openUploads,
+		d.openLock, d.openControl, d.openAudit, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openGate, d.openPreviews, d.openSchedules, d.openUploads,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())
@@ -145,6 +148,11 @@ func (d *Daemon) openControl(ctx context.Context) (err error) {
 	}
 	d.keys = computer.NewKeys(d.db)
 	d.events, err = event.Open(ctx, d.db, d.log)
+	return err
+}
+
+func (d *Daemon) openAudit(context.Context) (err error) {
+	d.audit, err = audit.Open(filepath.Join(d.cfg.DataDir, "audit"), d.log)
 	return err
 }
 
@@ -204,14 +212,15 @@ func (d *Daemon) openTokens(ctx context.Context) error {
 	if err != nil || len(list) > 0 {
 		return err
 	}
-	_, d.firstToken, err = d.tokens.Create(ctx, "admin", 0)
+	_, d.firstToken, err = d.tokens.CreateFor(ctx, holt.DefaultTenant, "admin", 0, "admin")
 	return err
 }
 
 // openGate opens the door of SSH clients; what it listens at comes later.
 func (d *Daemon) openGate(context.Context) (err error) {
 	d.gate, err = sshgate.Open(sshgate.Options{
-		DB: d.db, DataDir: d.cfg.DataDir, Tokens: d.tokens, Computers: sessions{d.computers.Sessions(), d.computers}, Log: d.log,
+		DB: d.db, DataDir: d.cfg.DataDir, Tokens: d.tokens, Log: d.log, Record: d.recordSSH,
+		Computers: warden.Sessions(computers{d.computers, d.computers.Memory()}, sessions{d.computers.Sessions(), d.computers}),
 	})
 	return err
 }
@@ -250,6 +259,9 @@ func (d *Daemon) Close() error {
 	}
 	if d.archive != nil {
 		errs = append(errs, d.archive.close())
+	}
+	if d.audit != nil {
+		errs = append(errs, d.audit.Close())
 	}
 	if d.events != nil {
 		d.events.Close()

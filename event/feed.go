@@ -152,14 +152,14 @@ func (f *Feed) after(at int64) (list []numbered, news <-chan struct{}, behind bo
 
 // filter is what a follower wants, and may see.
 type filter struct {
-	all      bool // the person whose daemon it is
+	all      bool // the daemon's own work
 	tenant   string
 	kinds    []string
 	computer string
 }
 
 func newFilter(ctx context.Context, q holt.EventQuery) (filter, error) {
-	_, called := holt.ActorOf(ctx)
+	in := holt.Confined(ctx)
 	for _, k := range q.Kinds {
 		known := slices.ContainsFunc(holt.EventKinds, func(kind holt.EventKind) bool {
 			noun, _, dotted := strings.Cut(string(kind), ".")
@@ -170,7 +170,7 @@ func newFilter(ctx context.Context, q holt.EventQuery) (filter, error) {
 				WithHint("kinds are computer, run, terminal, moment, workspace, checkpoint, job, schedule and firing, or one as computer.state")
 		}
 	}
-	return filter{all: !called, tenant: holt.TenantOf(ctx), kinds: q.Kinds, computer: q.Computer}, nil
+	return filter{all: in == "", tenant: in, kinds: q.Kinds, computer: q.Computer}, nil
 }
 
 func (w filter) takes(e holt.Event) bool {

@@ -63,9 +63,6 @@ func tenantWas(ref string) string {
 	return fmt.Sprintf(`(SELECT tenant FROM event WHERE ref = %s ORDER BY seq DESC LIMIT 1)`, ref)
 }
 
-// workspaceTenant is the tenant of the computer that was made with it.
-const workspaceTenant = `coalesce((SELECT tenant FROM computer WHERE workspace = new.id), 'default')`
-
 var triggers = []string{
 	// What is forgotten is forgotten in steps, each of which takes no longer than a few rows do.
 	fmt.Sprintf("CREATE TRIGGER event_kept AFTER INSERT ON event WHEN new.seq %% 16 = 0 BEGIN DELETE FROM event WHERE seq <= new.seq - %d; END;\n", holt.EventsKept),
@@ -100,11 +97,11 @@ var triggers = []string{
 		what{`'moment.deleted'`, `coalesce(` + tenantOf("old.computer") + `, ` + tenantWas("old.id") + `, ` + tenantWas("old.computer") + `)`, `old.computer`, nameOf("old.computer"), `old.id`, `old.name`, ``}),
 
 	trigger("workspace_created", `AFTER UPDATE OF state ON workspace WHEN new.state = 'ready' AND old.state = 'creating'`,
-		what{`'workspace.created'`, workspaceTenant, ``, ``, `new.id`, `new.name`, ``}),
+		what{`'workspace.created'`, `new.tenant`, ``, ``, `new.id`, `new.name`, ``}),
 	trigger("workspace_changed", `AFTER UPDATE OF name ON workspace WHEN new.name <> old.name AND new.state = 'ready'`,
-		what{`'workspace.changed'`, workspaceTenant, ``, ``, `new.id`, `new.name`, ``}),
+		what{`'workspace.changed'`, `new.tenant`, ``, ``, `new.id`, `new.name`, ``}),
 	trigger("workspace_deleted", `AFTER DELETE ON workspace WHEN old.state <> 'creating'`,
-		what{`'workspace.deleted'`, tenantWas("old.id"), ``, ``, `old.id`, `old.name`, ``}),
+		what{`'workspace.deleted'`, `old.tenant`, ``, ``, `old.id`, `old.name`, ``}),
 
 	trigger("job_created", `AFTER INSERT ON job`,
 		what{`'job.created'`, `json_extract(new.record, '$.tenant')`, ``, ``, `new.id`, ``, `json_object('state', json_extract(new.record, '$.state'))`}),
@@ -129,5 +126,5 @@ func firing(was string) what {
 }
 
 const insertCheckpoint = `INSERT INTO event (at, kind, tenant, computer, computer_name, ref, name, detail)
-	SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER), ?1, coalesce(c.tenant, 'default'), coalesce(c.id, ''), coalesce(c.name, ''), w.id, ?3, ?4
+	SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER), ?1, w.tenant, coalesce(c.id, ''), coalesce(c.name, ''), w.id, ?3, ?4
 	FROM workspace w LEFT JOIN computer c ON c.workspace = w.id WHERE w.id = ?2`

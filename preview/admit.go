@@ -27,6 +27,11 @@ type credentials struct {
 	cookies []string // likewise
 }
 
+// shown says whether there are any.
+func (c credentials) shown() bool {
+	return c.secret != "" || c.link != "" || c.header != "" || len(c.cookies) > 0
+}
+
 func credentialsOf(r *http.Request) (c credentials) {
 	if bearer, ours := ourBearer(r.Header.Get("Authorization")); ours {
 		c.secret = bearer
@@ -65,10 +70,11 @@ type visitor struct {
 	token  string          // of the link, if it came in the address
 	end    time.Time       // of that
 	as     string          // for the log: an API token's id
+	partly bool            // that token covers a part of the computer
 }
 
 // mayList says whether they may know what listens besides.
-func (v visitor) mayList() bool { return v.how == byToken || v.how == byLink }
+func (v visitor) mayList() bool { return v.how == byToken && !v.partly || v.how == byLink }
 
 // errStranger is what everybody hears who may not come, whatever there is: the same for what does not exist.
 var errStranger = holt.Errorf(holt.Unauthenticated, "there is nothing here that you may see").
@@ -90,6 +96,9 @@ func (d *Door) byAPIToken(ctx context.Context, secret string, s site, found bool
 	if found {
 		_, err = d.store.cfg.Computers.Get(ctx, string(s.computer.ID))
 	}
+	if found && err == nil && d.store.cfg.May != nil {
+		err = d.store.cfg.May(ctx, s.computer.ID, s.port)
+	}
 	if !found || holt.CodeOf(err) == holt.NotFound || holt.CodeOf(err) == holt.Denied {
 		err = errNoSuch
 	}
@@ -97,7 +106,7 @@ func (d *Door) byAPIToken(ctx context.Context, secret string, s site, found bool
 		release()
 		return visitor{}, nil, err
 	}
-	return visitor{how: byToken, ctx: ctx, as: string(token.ID)}, release, nil
+	return visitor{how: byToken, ctx: ctx, as: string(token.ID), partly: token.Rights.Narrow() && !token.Rights.Computer(s.computer.ID)}, release, nil
 }
 
 // admit says whether, and why, who has no API token may come to a preview.

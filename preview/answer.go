@@ -22,6 +22,7 @@ type answer struct {
 	from    origin
 	visitor visitor
 	idle    bool // it is no use of the computer, and wakes it not
+	refused bool // who shows something that does not open it
 	status  int
 	bytes   int64
 	err     error

@@ -104,6 +104,7 @@ var unkeyed = map[string]string{
 	"sendJobInputs":       "what is sent twice is there twice, and goes in an hour unless a job begins with it",
 	"writeRunInput":       "offset: what the run has already is skipped",
 	"appendUpload":        "Upload-Offset: a repeat is refused, since the upload stands elsewhere by then",
+	"queryAudit":          "it changes nothing",
 	"createTicket":        "a ticket that nobody redeems is gone in seconds",
 }
 

@@ -22,6 +22,12 @@ type request struct {
 	token   holt.TokenID // "" on the unix socket
 	pattern string       // of the route that answers, as GET /v1/computers; "" for none
 	origin  string       // of another site, which its ticket lets in
+	door    string
+	by      context.Context // with who calls; nil: nobody knows
+	op      string          // what is asked for, and about what: for the audit log
+	noun    string
+	ref     string
+	made    string
 	status  int
 	bytes   int64
 	err     error
@@ -76,10 +82,10 @@ func (q *request) fail(err error, status int) {
 }
 
 // call gives next a request with an id, and logs it once when it has ended.
-func (s *Server) call(next http.Handler) http.Handler {
+func (s *Server) call(door string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		q := &request{ResponseWriter: w, ctl: http.NewResponseController(w), id: requestID(r), patient: s.opt.Patience}
+		q := &request{ResponseWriter: w, ctl: http.NewResponseController(w), id: requestID(r), door: door, patient: s.opt.Patience}
 		q.Header().Set("X-Request-Id", q.id)
 		q.Header().Set("X-Content-Type-Options", "nosniff")
 		q.Header().Set("Cache-Control", "no-store")
@@ -103,7 +109,7 @@ func (s *Server) ended(q *request, began time.Time, panicked any) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		level = slog.LevelDebug
 	}
-	attrs := []any{"request", q.id, "method", r.Method, "path", clip(r.URL.Path)}
+	attrs := []any{"request", q.id, "method", r.Method, "path", clip(holt.Redact(r.URL.Path))}
 	if panicked != nil && panicked != http.ErrAbortHandler {
 		s.opt.Log.Error("panic", append(attrs, "panic", panicked, "stack", string(debug.Stack()))...)
 		if panicked = http.ErrAbortHandler; q.status == 0 {
@@ -118,12 +124,13 @@ func (s *Server) ended(q *request, began time.Time, panicked any) {
 	s.meters.ended(q, began)
 	attrs = append(attrs, "status", q.status, "bytes", q.bytes, "ms", time.Since(began).Milliseconds())
 	if q.err != nil {
-		attrs = append(attrs, "code", holt.CodeOf(q.err), "error", clip(q.err.Error()))
+		attrs = append(attrs, "code", holt.CodeOf(q.err), "error", clip(holt.Redact(q.err.Error())))
 	}
 	if q.status >= 500 && r.Context().Err() == nil { // or whoever called has gone
 		level = slog.LevelWarn
 	}
 	s.opt.Log.Log(r.Context(), level, "request", attrs...)
+	s.audited(q, time.Since(began))
 	_ = q.ctl.SetWriteDeadline(time.Now().Add(q.patient)) // for what net/http still holds
 	if panicked != nil {
 		panic(panicked) // net/http closes the connection

@@ -44,7 +44,10 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{translate},
 	})
-	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) { next(plain{ctx}) })
+	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
+		s.note(ctx)
+		next(plain{ctx})
+	})
 	s.computers(api)
 	s.idle(api)
 	s.resize(api)
@@ -54,6 +57,8 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.networks(api)
 	s.stats(api)
 	s.secrets(api)
+	s.tokens(api)
+	s.audit(api)
 	s.runs(api)
 	s.terminals(api)
 	s.ports(api)
@@ -133,6 +138,9 @@ func register[I, O any](api huma.API, op huma.Operation, f func(context.Context,
 		if err != nil {
 			return nil, failed(ctx, err)
 		}
+		if q := requestOf(ctx); op.Method != http.MethodGet {
+			q.made = idOf(out)
+		}
 		return out, nil
 	})
 }
@@ -147,6 +155,8 @@ func failed(ctx context.Context, err error) answer {
 	}
 	var e *holt.Error
 	switch {
+	case ctx.Err() != nil && holt.CodeOf(context.Cause(ctx)) == holt.Unauthenticated:
+		e = holt.AsError(context.Cause(ctx)) // the token was revoked, or expired, during the call
 	case errors.As(err, &e):
 		e = holt.AsError(err)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -37,6 +37,7 @@ type ticket struct {
 	query         url.Values
 	origin        string
 	authorization string
+	tenant        string // for which an admin made it
 	expires       time.Time
 }
 
@@ -95,7 +96,7 @@ func (s *Server) ticketCalls(api huma.API) {
 		RawRequest
 		Body holt.TicketSpec
 	}) (*reply[holt.Ticket], error) {
-		k := ticket{origin: in.Body.Origin, authorization: in.r.Header.Get("Authorization"), expires: time.Now().Add(holt.TicketLife)}
+		k := ticket{origin: in.Body.Origin, authorization: in.r.Header.Get("Authorization"), tenant: in.r.Header.Get(TenantHeader), expires: time.Now().Add(holt.TicketLife)}
 		u, err := url.Parse(in.Body.Path)
 		if err != nil || u.IsAbs() || u.Host != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/v1/") || u.Path != "/v1"+parsedPath(u.Path) {
 			return nil, holt.Errorf(holt.InvalidArgument, "%q is not the path of a WebSocket", clip(in.Body.Path)).
@@ -148,6 +149,10 @@ func (s *Server) redeem(next http.Handler) http.Handler {
 		}
 		if k.authorization != "" {
 			r.Header.Set("Authorization", k.authorization)
+		}
+		r.Header.Del(TenantHeader) // its holder chooses nothing
+		if k.tenant != "" {
+			r.Header.Set(TenantHeader, k.tenant)
 		}
 		q.origin = k.origin
 		next.ServeHTTP(w, r)

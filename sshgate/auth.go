@@ -125,6 +125,7 @@ func (g *Gate) byKey(ctx context.Context, key ssh.PublicKey) (*caller, error) {
 			return nil, err
 		}
 		c = g.ofToken(token, "key")
+		c.actor.Tenant = one.Tenant // an admin may have added it for another than its own
 	case one.Tenant != "":
 		c.actor = &holt.Actor{Name: one.Name, Tenant: one.Tenant}
 	}

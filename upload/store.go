@@ -237,7 +237,7 @@ func (s *Store) find(ctx context.Context, id holt.UploadID) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	if _, called := holt.ActorOf(ctx); len(list) == 0 || called && list[0].tenant != holt.TenantOf(ctx) {
+	if in := holt.Confined(ctx); len(list) == 0 || in != "" && list[0].tenant != in {
 		return record{}, holt.Errorf(holt.NotFound, "there is no upload %s", id).WithHint("uploads go %s after their last byte", holt.ShortDuration(holt.UploadKept))
 	}
 	return s.shown(list[0])
@@ -271,8 +271,7 @@ func (s *Store) Get(ctx context.Context, id holt.UploadID) (holt.Upload, error) 
 
 // List returns those of the caller's tenant, in the order of their ids.
 func (s *Store) List(ctx context.Context) ([]holt.Upload, error) {
-	_, called := holt.ActorOf(ctx)
-	list, err := s.table.list(ctx, `WHERE ?1 OR tenant = ?2 ORDER BY id`, !called, holt.TenantOf(ctx))
+	list, err := s.table.list(ctx, `WHERE ?1 = '' OR tenant = ?1 ORDER BY id`, holt.Confined(ctx))
 	all := make([]holt.Upload, 0, len(list))
 	for _, r := range list {
 		if err == nil {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/audit"
 	"holt/db"
 	"holt/event"
 	"holt/preview"
@@ -61,9 +62,11 @@ type Memory struct {
 	uploads    *upload.Store
 	schedules  *schedule.Store
 	previews   *preview.Store
+	log        *audit.Log
 	policies   map[holt.ComputerID]holt.NetworkPolicy
 	limits     map[string]holt.Limit // by tenant
 	secrets    map[holt.ComputerID]map[string]holt.ComputerSecret
+	tokens     []holt.Token
 }
 
 // answer is what a call with an idempotency key got.
@@ -95,7 +98,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, SSH: ssh{m}, SSHKeys: &sshKeys{}, Previews: m.previews, Events: &m.events, Uploads: m.uploads, Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, SSH: ssh{m}, SSHKeys: &sshKeys{}, Previews: m.previews, Events: &m.events, Uploads: m.uploads, Tokens: tokens{m}, Audit: m.log, Daemon: daemon{m},
 	}
 }
 

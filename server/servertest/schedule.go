@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"holt"
+	"holt/audit"
 	"holt/computer"
 	"holt/db"
 	"holt/preview"
@@ -32,6 +33,11 @@ func (m *Memory) openSchedules() {
 	}
 	if err == nil {
 		err = m.openPreviews()
+	}
+	if err == nil {
+		m.log, err = audit.Open(filepath.Join(m.dir, "audit"), slog.New(slog.DiscardHandler))
+	}
+	if err == nil {
 		m.uploads, err = upload.Open(context.Background(), upload.Config{DB: m.control, Keys: computer.NewKeys(m.control), Dir: filepath.Join(m.dir, "uploads"),
 			Computers:  uploaded{files{m}, func(ctx context.Context, ref string) error { _, err := computers{m}.Get(ctx, ref); return err }},
 			Workspaces: uploaded{workspaceFiles{m}, func(ctx context.Context, ref string) error { _, err := workspaces{m}.Get(ctx, ref); return err }}})
@@ -55,6 +61,7 @@ func (m *Memory) closeSchedules() {
 		m.uploads.Close()
 		_ = m.schedules.Close() // they wait for their goroutines, and nothing else
 		_ = m.control.Close()
+		_ = m.log.Close()
 	}
 }
 
