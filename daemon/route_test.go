@@ -1,9 +1,11 @@
 package daemon_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -82,6 +84,8 @@ var bodies = map[string]string{
 	"makeWorkspaceDirectory": `{"path":"/reports/d"}`, "renameWorkspaceFile": `{"from":"/reports/a","to":"/reports/b"}`, "linkWorkspaceFile": `{"path":"/reports/l","target":"a"}`,
 	"forkWorkspace": `{}`, "mergeWorkspace": `{"from":"$workspace"}`, "mountWorkspace": `{"dir":"/nowhere/at/all"}`, "queryWorkspace": `{"sql":"SELECT 1"}`,
 	"setQuota": `{"bytes":0}`, "restoreWorkspace": `{"checkpoint":"$checkpoint"}`, "tagFile": `{"path":"/reports/a","set":{"k":"v"}}`, "undoRun": `{"run":"$run"}`,
+	"setDomain": `{"port":80}`, "setPreview": `{}`, "linkPreview": `{}`, "addSSHKey": `{"key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1nYQ2bqkSkCjKrCd0oq3sJxVTVz3EXAMPLEKEYxxxx"}`,
+	"createTicket": `{"path":"/v1/computers/einstein/terminals/main/attach"}`, "createUpload": `{"workspace":"$workspace","path":"/reports/up","size":5}`, "commitUpload": `{}`,
 	"createToken": `{"name":"made","life_ms":60000}`, "queryAudit": `{"sql":"SELECT 1"}`,
 }
 
@@ -106,6 +110,21 @@ func (v vars) out(s string) string {
 		}
 	}
 	return s
+}
+
+// oneFile is a tar stream of a file.
+func oneFile(t testing.TB) io.Reader {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	err := w.WriteHeader(&tar.Header{Name: "sent", Mode: 0o644, Size: 5})
+	if err == nil {
+		_, err = io.WriteString(w, "hello")
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return &out
 }
 
 // door is a server over TCP before a daemon.
@@ -151,8 +170,13 @@ func (d *door) call(r route, v vars, token, key string) (status int, body string
 	for _, name := range r.query {
 		q.Set(name, v.in(queries[name]))
 	}
-	if r.id == "connectPort" {
+	switch r.id {
+	case "connectPort":
 		q.Set("port", "80")
+	case "followEvents":
+		q.Set("follow", "false")
+	case "untarFiles", "untarWorkspaceFiles":
+		q.Set("path", "/reports")
 	}
 	var send io.Reader = http.NoBody
 	if r.body {
@@ -160,6 +184,8 @@ func (d *door) call(r route, v vars, token, key string) (status int, body string
 			d.t.Fatalf("%s: say in bodies what is sent to it", r.id)
 		}
 		send = strings.NewReader(v.in(bodies[r.id]))
+	} else if strings.HasPrefix(r.id, "untar") {
+		send = oneFile(d.t)
 	} else if r.raw {
 		send = bytes.NewReader([]byte("hello"))
 	}
@@ -178,7 +204,11 @@ func (d *door) call(r route, v vars, token, key string) (status int, body string
 	if r.keyed && key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
-	if r.id == "attachTerminal" || r.id == "connectPort" {
+	if r.id == "appendUpload" {
+		req.Header.Set("Content-Type", "application/offset+octet-stream")
+		req.Header.Set("Upload-Offset", "0")
+	}
+	if r.id == "attachTerminal" || r.id == "connectPort" || r.id == "connectSSH" {
 		for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
 			req.Header.Set(name, value)
 		}
