@@ -79,7 +79,7 @@ func openAPIRoom(ctx context.Context, b *bench, dir string) (*apiRoom, error) {
 	if err := os.MkdirAll(d.data, 0o700); err != nil {
 		return nil, err
 	}
-	if err := d.launch(ctx, "local", "--listen", "127.0.0.1:"+port); err != nil {
+	if err := d.launch(ctx, "local", "--listen", "127.0.0.1:"+port, "--token-rate", "0"); err != nil {
 		return nil, err
 	}
 	secret, err := os.ReadFile(filepath.Join(d.data, "token"))

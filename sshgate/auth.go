@@ -144,7 +144,7 @@ func (g *Gate) byKey(ctx context.Context, key ssh.PublicKey) (*caller, error) {
 
 // token returns a token that is valid now.
 func (g *Gate) token(ctx context.Context, id holt.TokenID) (access.Token, error) {
-	all, err := g.opt.Tokens.List(ctx)
+	all, err := g.opt.Tokens.List(holt.WithActor(ctx, holt.Actor{})) // whosever it is
 	if err != nil {
 		return access.Token{}, err
 	}
