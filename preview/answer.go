@@ -1,10 +1,12 @@
 package preview
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -53,6 +55,15 @@ func (a *answer) Write(p []byte) (int, error) {
 	n, err := a.ResponseWriter.Write(p)
 	a.bytes += int64(n)
 	return n, err
+}
+
+// Hijack is for http.ResponseController: who takes the connection answers with it, that it is of another protocol from then on.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
+	if err == nil {
+		a.status = http.StatusSwitchingProtocols
+	}
+	return conn, rw, err
 }
 
 // FlushError is for http.ResponseController.

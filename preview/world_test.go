@@ -119,9 +119,9 @@ func (w *world) serve(opt Serving) string {
 func (w *world) Get(ctx context.Context, ref string) (holt.Computer, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	by, isActor := holt.ActorOf(ctx)
+	in := holt.Confined(ctx)
 	for _, c := range w.computers {
-		if (ref == string(c.ID) || ref == c.Name) && (!isActor || holt.TenantOf(holt.WithActor(ctx, by)) == c.Tenant) {
+		if (ref == string(c.ID) || ref == c.Name && c.Tenant == holt.TenantOf(ctx)) && (in == "" || in == c.Tenant) {
 			return *c, nil
 		}
 	}
