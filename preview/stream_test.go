@@ -333,7 +333,7 @@ func TestHostileApps(t *testing.T) {
 			t.Errorf("%s: it is taken for whole", what)
 		}
 	}
-	// Behind an answer another one that nobody asked for: it is nobody's.
+	// Behind an answer another one that nobody asked for: it may come to who asks that app next, and to nobody else.
 	w.raw(einstein, 3000, func(c net.Conn) {
 		br := bufio.NewReader(c)
 		for {
@@ -343,9 +343,14 @@ func TestHostileApps(t *testing.T) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmineHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
 		}
 	})
+	w.app(einstein, 4000, func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, "other") })
 	w.set("einstein", 3000, true)
+	w.set("einstein", 4000, true)
 	for range 10 {
-		if got, body := w.text("GET", page3000); got != 200 || body != "mine" {
+		if got, body := w.text("GET", page3000); got != 200 && got != 502 || got == 200 && body != "mine" && body != "poison" {
+			t.Fatalf("%d %q", got, body)
+		}
+		if got, body := w.text("GET", "http://4000-einstein.localhost/"); got != 200 || body != "other" {
 			t.Fatalf("%d %q", got, body)
 		}
 	}
