@@ -20,5 +20,5 @@ func checkListen(address string, insecure bool) error {
 		return nil
 	}
 	return holt.Errorf(holt.InvalidArgument, "%s can be reached from other machines, and what is sent there is not encrypted, nor are tokens", address).
-		WithHint("listen on 127.0.0.1 behind a proxy that speaks TLS, or reach it with ssh -L; --insecure-listen listens all the same")
+		WithHint("give --tls-cert and --tls-key, or --acme; or listen on 127.0.0.1 behind a proxy that speaks TLS; --insecure-listen listens all the same")
 }

@@ -2,6 +2,9 @@ package daemon_test
 
 import (
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +12,7 @@ import (
 
 	"holt"
 	"holt/client"
+	"holt/server"
 )
 
 // TestKeysOfTokens: nobody sees or removes an SSH key that may do more than they, or is another tenant's; one that a token has
@@ -113,5 +117,99 @@ func TestSSHIsGuarded(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("%q is not among %q", missing, got)
 		}
+	}
+}
+
+// TestTicketsAreTheirMakers: a ticket calls for the tenant for which an admin made it, whatever its holder says, and with no more rights than the
+// token has.
+func TestTicketsAreTheirMakers(t *testing.T) {
+	d := doorOf(t, up(t, config(t, home(t))))
+	if _, err := d.client(t, d.token("team-a", "owner")).Computers.Create(t.Context(), holt.ComputerSpec{Name: "einstein"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/v1/computers/einstein/terminals/main/attach?open=true"
+	send := func(method, path, tenant string, body io.Reader, headers ...string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, d.base+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tenant != "" {
+			r.Header.Set(server.TenantHeader, tenant)
+		}
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	admin, looks := d.token("default", "root", "admin"), d.token("team-a", "looks", "read-only")
+	for _, c := range []struct {
+		token, tenant, shown string
+		status               int
+	}{
+		{admin, "team-a", "", 101}, {admin, "team-a", "default", 101}, {admin, "", "", 404}, {admin, "", "team-a", 404}, {looks, "", "", 403}, {d.token("team-b", "other"), "", "", 404},
+	} {
+		made := send("POST", "/v1/tickets", c.tenant, strings.NewReader(`{"path":"`+path+`"}`), "Authorization", "Bearer "+c.token, "Content-Type", "application/json")
+		var ticket holt.Ticket
+		if err := json.NewDecoder(made.Body).Decode(&ticket); err != nil || made.StatusCode != 201 {
+			t.Fatal(made.Status, err)
+		}
+		resp := send("GET", path, c.shown, nil, "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==",
+			"Sec-WebSocket-Protocol", "holt, "+ticket.Protocol)
+		if resp.StatusCode != c.status {
+			t.Errorf("made for %q, shown for %q: %s, want %d", c.tenant, c.shown, resp.Status, c.status)
+		}
+	}
+}
+
+// TestEventsAreATenants: a token is told of its tenant's things and of no other's, of workspaces too that no computer has.
+func TestEventsAreATenants(t *testing.T) {
+	d := doorOf(t, up(t, config(t, home(t))))
+	ctx := t.Context()
+	a, b := d.client(t, d.token("team-a", "a")), d.client(t, d.token("team-b", "b"))
+	for _, c := range []*client.Client{a, b} {
+		if _, err := c.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "data"}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	point, err := a.History.Checkpoint(ctx, "data", holt.CheckpointSpec{Name: "mine"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Workspaces.Delete(ctx, "data", ""); err != nil {
+		t.Fatal(err)
+	}
+	told := func(c *client.Client) (all []string) {
+		err := c.Events.Follow(ctx, holt.EventQuery{}, func(e holt.Event) error {
+			if e.Kind != holt.EventReady {
+				all = append(all, string(e.Kind)+" "+e.Name+" "+e.Tenant)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return all
+	}
+	if got := told(b); !slices.Equal(got, []string{"workspace.created data team-b"}) {
+		t.Errorf("b is told %q", got)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // checkpoints are told a little later
+		got := told(a)
+		slices.Sort(got)
+		if slices.Contains(got, "workspace.created data team-a") && slices.Contains(got, "workspace.deleted data team-a") && !slices.ContainsFunc(got, func(one string) bool { return !strings.HasSuffix(one, " team-a") }) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a is told %q of %s", got, point.Name)
+		}
+	}
+	if got := told(b); len(got) != 1 {
+		t.Errorf("b is told %q", got)
 	}
 }

@@ -11,5 +11,5 @@
 // ([holt.EventReset]).
 //
 // Traps: INSERT OR REPLACE fires no DELETE triggers. A row whose owner cannot be told any more
-// has no tenant, and is shown to nobody but the person whose daemon it is.
+// has no tenant, and is told to nobody that is confined to one.
 package event
