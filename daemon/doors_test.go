@@ -213,3 +213,63 @@ func TestEventsAreATenants(t *testing.T) {
 		t.Errorf("b is told %q", got)
 	}
 }
+
+// TestUploadsStayBeneath: a token for a directory sends files there in pieces, and nowhere else, whatever links there are; it sees no other uploads.
+func TestUploadsStayBeneath(t *testing.T) {
+	d := doorOf(t, up(t, config(t, home(t))))
+	ctx := t.Context()
+	owner := d.client(t, d.token("default", "owner"))
+	ws, err := owner.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "data"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []holt.OSString{"/reports", "/else"} {
+		if _, err := owner.WorkspaceFiles.Mkdir(ctx, "data", holt.MkdirSpec{Path: dir}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := owner.WorkspaceFiles.Symlink(ctx, "data", holt.SymlinkSpec{Path: "/reports/out", Target: "/else"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(c *client.Client, path holt.OSString, auto bool) (holt.Upload, error) {
+		return c.Uploads.Create(ctx, holt.UploadSpec{Workspace: "data", Path: path, Size: 5, AutoCommit: auto}, "")
+	}
+	elsewhere, err := begin(owner, "/else/a", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beneath := d.client(t, d.token("default", "reports", holt.Scope("workspace:"+string(ws.ID)+":/reports")))
+	looks := d.client(t, d.token("default", "looks", holt.Scope("workspace:"+string(ws.ID)+":read:/reports")))
+	if _, err := begin(beneath, "/else/b", false); holt.CodeOf(err) != holt.Denied {
+		t.Error("elsewhere:", err)
+	}
+	if _, err := begin(looks, "/reports/b", false); holt.CodeOf(err) != holt.Denied {
+		t.Error("read-only:", err)
+	}
+	if _, err := beneath.Uploads.Append(ctx, elsewhere.ID, 0, "", strings.NewReader("stray")); holt.CodeOf(err) != holt.Denied {
+		t.Error("another's:", err)
+	}
+	for path, ok := range map[holt.OSString]bool{"/reports/whole": true, "/reports/out/escaped": false} {
+		for _, auto := range []bool{false, true} {
+			u, err := begin(beneath, path, auto)
+			if err != nil {
+				t.Fatal(path, err)
+			}
+			if _, err = beneath.Uploads.Append(ctx, u.ID, 0, "", strings.NewReader("hello")); err == nil && !auto {
+				_, err = beneath.Uploads.Commit(ctx, u.ID, holt.UploadCommit{})
+			}
+			if ok != (err == nil) {
+				t.Errorf("%s, auto %v: %v", path, auto, err)
+			}
+		}
+	}
+	if got, err := owner.WorkspaceFiles.List(ctx, "data", "/else", holt.PageSpec{Limit: 10}); err != nil || len(got.Items) != 0 {
+		t.Errorf("in the other directory: %v %v", got.Items, err)
+	}
+	for c, want := range map[*client.Client]bool{beneath: false, looks: false, owner: true} {
+		all, err := c.Uploads.List(ctx)
+		if err != nil || len(all) < 4 || slices.ContainsFunc(all, func(u holt.Upload) bool { return u.ID == elsewhere.ID }) != want {
+			t.Errorf("%d uploads are seen, the other among them must be %v: %v", len(all), want, err)
+		}
+	}
+}
