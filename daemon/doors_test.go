@@ -273,3 +273,62 @@ func TestUploadsStayBeneath(t *testing.T) {
 		}
 	}
 }
+
+// TestRevokedTokenHearsNoMore: events that a token follows, and an SSH connection that it has by the API, end with it.
+func TestRevokedTokenHearsNoMore(t *testing.T) {
+	dm := up(t, config(t, home(t)))
+	d := doorOf(t, dm)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stays := d.client(t, d.token("default", "stays"))
+	if _, err := stays.Computers.Create(ctx, holt.ComputerSpec{Name: "einstein"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	token, secret, err := dm.Tokens().CreateFor(ctx, "default", "goes", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	goes := d.client(t, secret)
+	began, ended := make(chan struct{}), make(chan error, 2)
+	go func() {
+		ended <- goes.Events.Follow(ctx, holt.EventQuery{Follow: true}, func(e holt.Event) error {
+			if e.Kind == holt.EventReady {
+				close(began)
+			}
+			return nil
+		})
+	}()
+	conn, err := goes.SSH.Connect(ctx, "einstein")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	hello := make([]byte, 8)
+	if _, err := io.ReadFull(conn, hello); err != nil || string(hello) != "SSH-2.0-" {
+		t.Fatalf("%q %v", hello, err)
+	}
+	go func() {
+		_, err := io.Copy(io.Discard, conn)
+		if err == nil {
+			err = holt.Errorf(holt.Unauthenticated, "closed") // whichever way it was cut
+		}
+		ended <- err
+	}()
+	<-began
+	if err := stays.Tokens.Delete(ctx, string(token.ID), ""); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		select {
+		case err := <-ended:
+			if err == nil || ctx.Err() != nil {
+				t.Error("it ended as if nothing were:", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("something goes on")
+		}
+	}
+	if err := goes.Events.Follow(ctx, holt.EventQuery{}, func(holt.Event) error { return nil }); holt.CodeOf(err) != holt.Unauthenticated {
+		t.Error("it comes again:", err)
+	}
+}
