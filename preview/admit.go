@@ -83,11 +83,19 @@ var errStranger = holt.Errorf(holt.Unauthenticated, "there is nothing here that 
 // errNoSuch is for who has an API token.
 var errNoSuch = holt.Errorf(holt.NotFound, "no such computer, or not yours")
 
+// errTooOften is for who tries tokens.
+var errTooOften = holt.Errorf(holt.TooMany, "from here too many came without a valid token").WithHint("come again in a minute")
+
 // byAPIToken looks at an API token, and at whether its owner has the computer, if there is one.
 func (d *Door) byAPIToken(ctx context.Context, secret string, s site, found bool) (visitor, context.CancelFunc, error) {
+	from := access.Source(answerOf(ctx).from.client.String())
+	if d.opt.Failures.Left(from) > 0 {
+		return visitor{}, nil, errTooOften
+	}
 	token, err := d.store.cfg.Tokens.Check(ctx, secret)
 	if err != nil {
 		if holt.CodeOf(err) == holt.Unauthenticated {
+			d.opt.Failures.Take(from)
 			err = errStranger
 		}
 		return visitor{}, nil, err

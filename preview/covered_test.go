@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/access"
 )
 
 // TestNamesAreTenants: two tenants have computers of one name; a host leads to that of the tenant that it names.
@@ -138,5 +139,29 @@ func TestLinkEndsWithItsMaker(t *testing.T) {
 	l, err := w.store.Link(holt.WithActor(t.Context(), token.Actor()), "einstein", 3000, holt.PreviewLinkSpec{ExpiresInMS: 3_600_000})
 	if err != nil || l.ExpiresAt.After(*token.ExpiresAt) {
 		t.Errorf("the token ends at %v, its link at %v: %v", token.ExpiresAt, l.ExpiresAt, err)
+	}
+}
+
+// TestTriersAreSlowedDown: who shows many tokens that are none is told to wait, and nobody asks any more; who comes by a link from there is not.
+func TestTriersAreSlowedDown(t *testing.T) {
+	w := openWorld(t, func(o *Options) { o.Failures = &access.Rate{PerSecond: 0.001, Burst: 3} })
+	w.app(einstein, 3000, echo)
+	_, mine, err := w.tokens.Create(t.Context(), "mine", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := w.text("GET", page3000, "X-Holt-Token", mine); status != 200 {
+		t.Fatal(status)
+	}
+	for i, want := range []int{strangers, strangers, strangers, http.StatusServiceUnavailable, http.StatusServiceUnavailable} {
+		if status, body := w.text("GET", page3000, "X-Holt-Token", mine+"x"); status != want {
+			t.Errorf("try %d: %d %s", i, status, body)
+		}
+	}
+	if status, body := w.text("GET", page3000, "X-Holt-Token", w.link("einstein", 3000).Token); status != 200 {
+		t.Errorf("a link: %d %s", status, body)
+	}
+	if status, body := w.text("GET", page3000); status != strangers {
+		t.Errorf("a stranger: %d %s", status, body)
 	}
 }
