@@ -28,7 +28,7 @@ deb: guest
 run: build
 	HOLT_DATA_DIR=$(DATA) ./scripts/first-session
 
-# Everything, at the small counts, in 20 minutes on two processors without KVM; needs root for real mounts and
+# Everything, at the small counts, in half an hour on two processors without KVM; needs root for real mounts and
 # machines. HOLT_TEST_LOG=1 has all that daemons log in the output of tests that fail, not only warnings.
 test: deps build check images
 	GO='$(GO)' ./scripts/test

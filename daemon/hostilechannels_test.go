@@ -159,6 +159,49 @@ func agentCalls() []call {
 		}},
 		{"terminal.signal", func(ctx context.Context, c *agent.Client) error { return c.SignalTerminal(ctx, term, "INT") }},
 		{"terminal.close", func(ctx context.Context, c *agent.Client) error { _, err := c.CloseTerminal(ctx, term); return err }},
+		{"session", func(ctx context.Context, c *agent.Client) error {
+			one, err := c.OpenSession(ctx, term, holt.SessionSpec{Command: "cat"})
+			if err != nil {
+				return err
+			}
+			defer context.AfterFunc(ctx, func() { one.Close() })()
+			defer one.Close()
+			one.Write([]byte("x"))
+			one.CloseWrite()
+			_, err = one.Output(sink(), sink())
+			return err
+		}},
+		{"session.do", func(ctx context.Context, c *agent.Client) error {
+			one, err := c.OpenSession(ctx, term, holt.SessionSpec{Terminal: &holt.SessionTerminal{}})
+			if err != nil {
+				return err
+			}
+			defer one.Close()
+			if err := one.Resize(ctx, holt.TerminalSize{Cols: 80, Rows: 24}); err != nil {
+				return err
+			}
+			return one.Signal(ctx, "TERM")
+		}},
+		{"listen", func(ctx context.Context, c *agent.Client) error {
+			l, err := c.Listen(ctx, "unix", 0, "", "agent")
+			if err != nil {
+				return err
+			}
+			return l.Close()
+		}},
+		{"accept", func(ctx context.Context, c *agent.Client) error {
+			l, err := c.Listen(ctx, "tcp", 8000, "", "agent")
+			if err != nil {
+				return err
+			}
+			defer context.AfterFunc(ctx, func() { l.Close() })()
+			defer l.Close()
+			conn, _, err := l.Accept(ctx)
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		}},
 		{"service.put", func(ctx context.Context, c *agent.Client) error {
 			_, err := c.PutService(ctx, holt.ServiceSpec{Name: "web"})
 			return err

@@ -159,8 +159,22 @@ func (s *session) begins(q request) bool {
 		return q.For == "" && s.polite && (s.asked[q.Op] == 1 || s.only && s.intN(4) > 0)
 	case "run.list", "terminal.list":
 		return q.For == "" && s.polite && s.asked[q.Op] == 1
+	case "session", "listen": // what comes after it is to be asked for, too
+		return q.For != "" && leads(q)
 	}
 	return false
+}
+
+// leads is true of a session with a terminal, which is to be spoken of further, and of listening at a port, which is to be connected to.
+func leads(q request) bool {
+	var asked struct {
+		Network string `json:"network"`
+		Spec    struct {
+			Terminal any `json:"terminal"`
+		} `json:"spec"`
+	}
+	json.Unmarshal(q.Args, &asked)
+	return asked.Network == "tcp" || asked.Spec.Terminal != nil
 }
 
 // form is how a question is to be answered: as it says itself, by the number in its mark, or mostly with a lie of the right form.
@@ -189,6 +203,13 @@ func answerWell(st *yamux.Stream, q request) {
 		rand.Read(drawn)
 		is["drawn"] = drawn
 		said(st, is)
+	case "session":
+		said(st, nil)
+		io.Copy(io.Discard, st)
+	case "listen":
+		said(st, map[string]any{"id": 1})
+		message(st, []byte(`{"number":1,"from":"nowhere"}`))
+		io.Copy(io.Discard, st)
 	default: // an empty list
 		said(st, nil)
 		said(st, []any{})

@@ -54,7 +54,25 @@ var lies = map[string]lie{
 	"grow": func(h *hostile, st *yamux.Stream, _ json.RawMessage) {
 		said(st, map[string]any{"cpus": h.number(), "memory_mb": h.number(), "disk_size_mb": h.number(), "fault": strings.Repeat("\x1b", h.intN(1<<19))})
 	},
-	"run.input": func(h *hostile, st *yamux.Stream, _ json.RawMessage) { said(st, map[string]any{"taken": h.number()}) },
+	"session": func(h *hostile, st *yamux.Stream, _ json.RawMessage) {
+		said(st, nil)
+		h.events(st, 0, map[string]any{"exit_code": h.number(), "signal": strings.Repeat("\x1b", h.intN(1<<10))})
+	},
+	"session.do": lieDone,
+	"listen":     lieListen,
+	"accept":     lieChunks,
+	"run.input":  func(h *hostile, st *yamux.Stream, _ json.RawMessage) { said(st, map[string]any{"taken": h.number()}) },
+}
+
+// lieListen tells of connections that nobody makes, some of them without a number, for as long as it is heard.
+func lieListen(h *hostile, st *yamux.Stream, _ json.RawMessage) {
+	said(st, map[string]any{"id": h.number(), "port": h.number(), "path": one(h, "/"+h.name(), h.name(), "")})
+	for range one(h, 1, 100, 1_000_000) {
+		b, _ := json.Marshal(map[string]any{"number": one[any](h, 0, h.number(), "x"), "from": h.name()})
+		if message(st, b) != nil {
+			return
+		}
+	}
 }
 
 // lieDone says that it is done, at once, and sometimes more than that.
