@@ -133,13 +133,13 @@ except Exception as e: print(e)"`)
 func (v *vm) commands() {
 	t, ctx := v.t, v.t.Context()
 	t.Helper()
-	for command, want := range map[string]string{
-		"holt self": `"name": "curie"`, "holt checkpoint mine": `"name": "mine"`, "holt snapshot --name dawn": `"name": "dawn"`,
-		"holt checkpoint mine >/dev/null 2>&1; echo $?": "4", "su agent -c 'holt self --json=false'": "curie",
-		"holt fork --name bohr --json=false": "bohr runs, forked from curie",
+	for _, one := range [][2]string{
+		{"holt self", `"name": "curie"`}, {"holt checkpoint mine", `"name": "mine"`}, {"holt snapshot --name dawn", `"name": "dawn"`},
+		{"holt checkpoint mine >/dev/null 2>&1; echo $?", "4"}, {"su agent -c 'holt self --json=false'", "curie"},
+		{"holt fork --name bohr --json=false", "bohr runs, forked from curie"},
 	} {
-		if said := v.says("curie", command); !strings.Contains(said, want) {
-			t.Errorf("%s: %s", command, said)
+		if said := v.says("curie", one[0]); !strings.Contains(said, one[1]) {
+			t.Errorf("%s: %s", one[0], said)
 		}
 	}
 	if c, err := v.Computers.Get(ctx, "bohr"); err != nil || c.Parent == nil || c.Parent.Name != "curie" {
