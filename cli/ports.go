@@ -95,19 +95,15 @@ input is passed on; the other direction goes on. A paused or stopped computer is
 			if err != nil {
 				return err
 			}
-			defer far.Close()
-			defer context.AfterFunc(ctx, func() { far.Close() })()
-			err = joinStreams(a.In, a.Out, far)
-			if ctx.Err() != nil {
-				return context.Canceled
-			}
-			return err
+			return joinStreams(ctx, a.In, a.Out, far)
 		},
 	}
 }
 
-// joinStreams passes bytes between two streams and a connection, until the far side ends.
-func joinStreams(in io.Reader, out io.Writer, far holt.PortConn) error {
+// joinStreams passes bytes between two streams and a connection, until the far side or ctx ends, and closes the connection.
+func joinStreams(ctx context.Context, in io.Reader, out io.Writer, far holt.PortConn) error {
+	defer far.Close()
+	defer context.AfterFunc(ctx, func() { far.Close() })()
 	go func() {
 		switch read, write := pass(far, in); {
 		case read != nil:
@@ -117,6 +113,9 @@ func joinStreams(in io.Reader, out io.Writer, far holt.PortConn) error {
 		}
 	}()
 	read, write := pass(out, far)
+	if ctx.Err() != nil {
+		return context.Canceled
+	}
 	return cmp.Or(read, write)
 }
 

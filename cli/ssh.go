@@ -238,13 +238,7 @@ func (a *app) computerSSHProxy() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer far.Close()
-			defer context.AfterFunc(ctx, func() { far.Close() })()
-			err = joinStreams(a.In, a.Out, far)
-			if ctx.Err() != nil {
-				return context.Canceled
-			}
-			return err
+			return joinStreams(ctx, a.In, a.Out, far)
 		},
 	}
 }
