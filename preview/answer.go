@@ -3,8 +3,6 @@ package preview
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"io"
 	"net"
 	"net/http"
@@ -110,10 +108,4 @@ func (b *patientBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true
-}
-
-func newRequestID() string {
-	var b [8]byte
-	rand.Read(b[:]) // never fails, see crypto/rand
-	return "req_" + hex.EncodeToString(b[:])
 }

@@ -228,7 +228,7 @@ func (d *Door) site(ctx context.Context, host string) (s site, found bool, err e
 
 // call answers a request for a preview, and logs it.
 func (d *Door) call(w http.ResponseWriter, r *http.Request, host string, s site, found bool, err error) {
-	a := &answer{ResponseWriter: w, ctl: http.NewResponseController(w), id: newRequestID(), began: time.Now(), patient: d.opt.Patience, site: s}
+	a := &answer{ResponseWriter: w, ctl: http.NewResponseController(w), id: holt.NewRequestID(), began: time.Now(), patient: d.opt.Patience, site: s}
 	_ = a.ctl.SetWriteDeadline(time.Time{}) // of what this connection was used for before
 	_ = a.ctl.EnableFullDuplex()            // an app may answer while it is sent to; HTTP/2 always can
 	a.from = d.originOf(r, host)
