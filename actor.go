@@ -1,6 +1,9 @@
 package holt
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Actor is who calls: what the call changes is attributed to them.
 type Actor struct {
@@ -8,8 +11,16 @@ type Actor struct {
 	Schedule ScheduleID // likewise
 	Computer ComputerID // likewise: one that speaks of itself, see docs/design/networkprocess.md
 	Name     string     // the token's, the schedule's or the computer's
-	Tenant   string     // whose the token is; "": the default one's
+	Tenant   string     // to whose things the call is confined; "": the daemon's own work, which sees all
+	Rights   Rights     // of a token
+	Expires  time.Time  // likewise; zero: never
 }
+
+// Person says that it is nobody's credential: the person whose daemon it is, or the daemon itself.
+func (a Actor) Person() bool { return a.Token == "" && a.Schedule == "" && a.Computer == "" }
+
+// Admin says whether it may do what is the host's, and act for every tenant.
+func (a Actor) Admin() bool { return a.Person() || a.Token != "" && a.Rights.Admin }
 
 type actorKey struct{}
 
@@ -18,16 +29,44 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActorOf returns whose call ctx belongs to; false: the person's whose daemon it is.
-func ActorOf(ctx context.Context) (Actor, bool) {
-	a, ok := ctx.Value(actorKey{}).(Actor)
-	return a, ok
+// ActingFor returns ctx with the actor of another call: for work that goes on when its caller leaves, and
+// must still see no more than he does.
+func ActingFor(ctx, call context.Context) context.Context {
+	a, _ := call.Value(actorKey{}).(Actor)
+	return WithActor(ctx, a)
 }
 
-// TenantOf returns whose what a call makes is.
+// ActorOf returns whose call ctx belongs to; false: the person's whose daemon it is.
+func ActorOf(ctx context.Context) (Actor, bool) {
+	a, _ := ctx.Value(actorKey{}).(Actor)
+	return a, !a.Person()
+}
+
+// TenantOf returns whose what a call makes is, and whose names it speaks of.
 func TenantOf(ctx context.Context) string {
-	if a, _ := ActorOf(ctx); a.Tenant != "" {
-		return a.Tenant
+	if in := Confined(ctx); in != "" {
+		return in
 	}
 	return DefaultTenant
+}
+
+// Confined returns the tenant to whose things a call is confined: for it nothing else exists. "" is the
+// daemon's own work, which sees all. Every look-up of something that is a tenant's asks it.
+func Confined(ctx context.Context) string {
+	a, _ := ctx.Value(actorKey{}).(Actor)
+	return a.Tenant
+}
+
+type beneathKey struct{}
+
+// Beneath returns a context whose calls on a workspace's files cannot leave a directory of it, whatever
+// symbolic links there are.
+func Beneath(ctx context.Context, dir string) context.Context {
+	return context.WithValue(ctx, beneathKey{}, dir)
+}
+
+// BeneathOf returns that directory; "": anywhere.
+func BeneathOf(ctx context.Context) string {
+	dir, _ := ctx.Value(beneathKey{}).(string)
+	return dir
 }

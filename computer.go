@@ -159,3 +159,6 @@ type FileInfo struct {
 	ModTime time.Time `json:"mtime"`
 	Target  OSString  `json:"target,omitempty" doc:"for symlinks"`
 }
+
+// ETag is the entity tag (RFC 9110, section 8.8.3) of the file's content: it changes with its size and modification time.
+func (f FileInfo) ETag() string { return fmt.Sprintf(`"%x-%x"`, f.ModTime.UnixNano(), f.Size) }

@@ -24,6 +24,8 @@ const (
 	EnvCAFile = "HOLT_CA_FILE"
 	// EnvContext names the context whose server is called; it goes before EnvServer.
 	EnvContext = "HOLT_CONTEXT"
+	// EnvTenant is the tenant for which an admin calls.
+	EnvTenant = "HOLT_TENANT"
 )
 
 // Page is one page of a list. An empty Next means that there is no more.

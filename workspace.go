@@ -6,7 +6,7 @@ import "time"
 // or of a person who mounts it on the host.
 type Workspace struct {
 	ID        WorkspaceID `json:"id"`
-	Name      string      `json:"name" doc:"unique among workspaces; a DNS label"`
+	Name      string      `json:"name" doc:"unique among the tenant's workspaces; a DNS label"`
 	CreatedAt time.Time   `json:"created_at"`
 	Computer  string      `json:"computer,omitempty" doc:"name of the computer that has it mounted read-write"`
 	Mounts    []Mount     `json:"mounts,omitempty" doc:"host directories where it is mounted"`
@@ -14,6 +14,7 @@ type Workspace struct {
 	Bytes     int64       `json:"bytes" doc:"bytes of file content"`
 	Parent    *ForkPoint  `json:"parent,omitempty" doc:"what it was forked from"`
 	Quota     Quota       `json:"quota,omitzero" doc:"what bounds it"`
+	Tenant    string      `json:"tenant,omitempty" doc:"whose it is; a fork is its parent's"`
 	Packed    Packed      `json:"packed,omitzero" doc:"what the archive has of it; not in lists"`
 }
 

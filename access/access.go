@@ -1,7 +1,7 @@
 // Package access holds API tokens: who may come in over TCP.
 //
-// It is not a policy: in this release a token that is valid may do
-// everything, but change the limits of tenants unless it is the default one's. It does not know HTTP.
+// It is not a policy: what a token's scopes permit package warden decides, and whose things
+// there are the nouns. It does not know HTTP.
 //
 // Format: a secret is "holt_", the 16 characters of the token's id, "_" and
 // 52 characters of base 32 (256 random bits). It is shown once, by
@@ -17,6 +17,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base32"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -44,11 +45,21 @@ const TenantSchema = `
 ALTER TABLE token ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
 `
 
+// ScopeSchema says what tokens may do. Those that there were of the default tenant could do everything.
+const ScopeSchema = `
+ALTER TABLE token ADD COLUMN scopes TEXT NOT NULL DEFAULT '[]'; -- JSON of []holt.Scope
+ALTER TABLE token ADD COLUMN maker TEXT NOT NULL DEFAULT '';    -- id of the token that made it
+UPDATE token SET scopes = '["admin"]' WHERE tenant = 'default';
+`
+
 const (
 	prefix   = "holt_"
 	idChars  = 16
 	keyBytes = 32
 	mostName = 128
+
+	// mostTokens bounds those of a tenant.
+	mostTokens = 1000
 
 	// usedEvery is how precisely the last use of a token is kept.
 	usedEvery = time.Minute
@@ -60,19 +71,7 @@ var keyEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 var secretChars = len(prefix) + idChars + 1 + keyEncoding.EncodedLen(keyBytes)
 
 // Token is what is known about an API token, never its secret.
-type Token struct {
-	ID         holt.TokenID `json:"id"`
-	Name       string       `json:"name" doc:"what it is for"`
-	Tenant     string       `json:"tenant" doc:"whose what it makes is"`
-	CreatedAt  time.Time    `json:"created_at"`
-	ExpiresAt  *time.Time   `json:"expires_at,omitempty" doc:"absent: never"`
-	LastUsedAt *time.Time   `json:"last_used_at,omitempty" doc:"to the minute"`
-}
-
-// Actor is who calls with the token.
-func (t Token) Actor() holt.Actor {
-	return holt.Actor{Token: t.ID, Name: t.Name, Tenant: t.Tenant}
-}
+type Token = holt.Token
 
 // Tokens is the store of API tokens.
 type Tokens struct {
@@ -81,20 +80,30 @@ type Tokens struct {
 	held
 }
 
-// New returns the tokens of a control database with [Schema] and [TenantSchema].
+// New returns the tokens of a control database with [Schema], [TenantSchema] and [ScopeSchema].
 func New(d *db.DB) *Tokens { return &Tokens{db: d, now: time.Now} }
 
-// Create makes a token and returns it with its secret, which cannot be had
-// again. A life of 0 means that it does not expire.
+// Create makes a token of the default tenant for all that is there, and returns it with its secret, which
+// cannot be had again. A life of 0 means that it does not expire.
 func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (Token, string, error) {
 	return t.CreateFor(ctx, holt.DefaultTenant, name, life)
 }
 
-// CreateFor is Create of a token whose computers and jobs are a tenant's.
-func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.Duration) (Token, string, error) {
+// CreateFor is Create of a token of a tenant, which may do everything in it or, with scopes, what they say.
+//
+// Errors: InvalidArgument, Unsupported (scopes for what there is not yet).
+func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.Duration, scopes ...holt.Scope) (Token, string, error) {
 	tenant, err := holt.ParseTenant(tenant)
 	if err != nil {
 		return Token{}, "", err
+	}
+	rights, err := holt.ParseScopes(scopes)
+	if err != nil {
+		return Token{}, "", err
+	}
+	if rights.Admin && tenant != holt.DefaultTenant {
+		return Token{}, "", holt.Errorf(holt.InvalidArgument, "an admin is of the tenant %s", holt.DefaultTenant).
+			WithHint("leave the tenant out: an admin may act for each of them")
 	}
 	if name == "" || len(name) > mostName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return Token{}, "", holt.Errorf(holt.InvalidArgument, "this cannot name a token").
@@ -103,19 +112,36 @@ func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.D
 	if life < 0 {
 		return Token{}, "", holt.Errorf(holt.InvalidArgument, "a token cannot live for %s", holt.ShortDuration(life)).WithHint("0 means that it does not expire")
 	}
+	stored, err := json.Marshal(rights.Scopes())
+	if err != nil {
+		return Token{}, "", err
+	}
+	by, _ := holt.ActorOf(ctx)
 	var key [keyBytes]byte
 	rand.Read(key[:]) // never fails, see crypto/rand
-	token := Token{ID: holt.NewTokenID(), Name: name, Tenant: tenant, CreatedAt: t.now().UTC()}
+	token := Token{ID: holt.NewTokenID(), Name: name, Tenant: tenant, Scopes: rights.Scopes(), Rights: rights, CreatedAt: t.now().UTC()}
 	secret := prefix + strings.TrimPrefix(string(token.ID), "tok_") + "_" + keyEncoding.EncodeToString(key[:])
 	hash := sha256.Sum256([]byte(secret))
 	var expires int64
 	if life > 0 {
 		at := token.CreatedAt.Add(life)
+		if !by.Expires.IsZero() && at.After(by.Expires) { // nobody makes what outlives them
+			at = by.Expires
+		}
 		token.ExpiresAt, expires = &at, at.UnixNano()
 	}
 	err = t.db.WriteSync(ctx, func(tx *db.Tx) error {
-		return tx.Exec(`INSERT INTO token (id, name, hash, created, expires, tenant) VALUES (?, ?, ?, ?, ?, ?)`,
-			token.ID, name, hash[:], token.CreatedAt.UnixNano(), expires, tenant)
+		err := tx.Query(`SELECT count(*) FROM token WHERE tenant = ?`, []any{tenant}, func(row *db.Row) error {
+			if row.Int64(0) < mostTokens {
+				return nil
+			}
+			return holt.Errorf(holt.TooMany, "the tenant %s has %d tokens", tenant, mostTokens).WithHint("revoke some that nobody uses: holt token list")
+		})
+		if err != nil {
+			return err
+		}
+		return tx.Exec(`INSERT INTO token (id, name, hash, created, expires, tenant, scopes, maker) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			token.ID, name, hash[:], token.CreatedAt.UnixNano(), expires, tenant, string(stored), by.Token)
 	})
 	if err != nil {
 		return Token{}, "", fmt.Errorf("create token: %w", err)
@@ -123,11 +149,11 @@ func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.D
 	return token, secret, nil
 }
 
-// List returns all tokens, oldest first, also expired ones.
+// List returns all tokens that a call can see, those of its tenant, oldest first, also expired ones.
 func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	list := []Token{}
 	err := t.db.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT `+columns+` FROM token ORDER BY created, id`, nil, func(row *db.Row) error {
+		return tx.Query(`SELECT `+columns+` FROM token WHERE ?1 = '' OR tenant = ?1 ORDER BY created, id`, []any{holt.Confined(ctx)}, func(row *db.Row) error {
 			list = append(list, scan(row).Token)
 			return nil
 		})
@@ -138,21 +164,53 @@ func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	return list, nil
 }
 
-// Delete revokes a token at once.
+// Get returns a token by id, or by a name that only one has.
+//
+// Errors: NotFound, Conflict (several have the name).
+func (t *Tokens) Get(ctx context.Context, ref string) (Token, error) {
+	all, err := t.List(ctx)
+	if err != nil {
+		return Token{}, err
+	}
+	var found []Token
+	for _, one := range all {
+		if string(one.ID) == ref {
+			return one, nil
+		}
+		if one.Name == ref {
+			found = append(found, one)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Token{}, holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(ref, 80)).WithHint("holt token list shows those there are")
+	case 1:
+		return found[0], nil
+	}
+	return Token{}, holt.Errorf(holt.Conflict, "%d tokens are called %q", len(found), holt.Clip(ref, 80)).WithHint("give the id of one: holt token list")
+}
+
+// Delete revokes a token at once, with those that it has made, those that they have made, and what all
+// of them have open.
 func (t *Tokens) Delete(ctx context.Context, id holt.TokenID) error {
-	found := false
+	var gone []holt.TokenID
 	err := t.db.WriteSync(ctx, func(tx *db.Tx) error {
-		err := tx.Exec(`DELETE FROM token WHERE id = ?`, id)
-		found = tx.Changes() > 0
-		return err
+		return tx.Query(`DELETE FROM token WHERE id IN (WITH RECURSIVE made (id) AS (
+			SELECT id FROM token WHERE id = ?1 AND (?2 = '' OR tenant = ?2) UNION SELECT token.id FROM token JOIN made ON token.maker = made.id) SELECT id FROM made) RETURNING id`,
+			[]any{id, holt.Confined(ctx)}, func(row *db.Row) error {
+				gone = append(gone, holt.TokenID(row.Text(0)))
+				return nil
+			})
 	})
 	if err != nil {
 		return fmt.Errorf("delete token: %w", err)
 	}
-	if !found {
-		return holt.Errorf(holt.NotFound, "there is no token %q", id)
+	if len(gone) == 0 {
+		return holt.Errorf(holt.NotFound, "there is no token %q", id).WithHint("holt token list shows those there are")
 	}
-	t.drop(id)
+	for _, id := range gone {
+		t.drop(id)
+	}
 	return nil
 }
 
@@ -212,7 +270,7 @@ type stored struct {
 	hash [sha256.Size]byte
 }
 
-const columns = `id, name, hash, created, expires, used, tenant`
+const columns = `id, name, hash, created, expires, used, tenant, scopes`
 
 func scan(row *db.Row) stored {
 	s := stored{Token: Token{
@@ -220,6 +278,13 @@ func scan(row *db.Row) stored {
 		ExpiresAt: timeOf(row.Int64(4)), LastUsedAt: timeOf(row.Int64(5)),
 	}}
 	copy(s.hash[:], row.Bytes(2))
+	err := json.Unmarshal(row.Bytes(7), &s.Scopes)
+	if err == nil {
+		s.Rights, err = holt.ParseScopes(s.Scopes)
+	}
+	if err != nil { // it cannot be told what it may do: nothing
+		s.Rights = holt.Rights{ReadOnly: true, Computers: []holt.ComputerID{""}}
+	}
 	return s
 }
 

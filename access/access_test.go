@@ -17,7 +17,7 @@ import (
 func open(t *testing.T) (*Tokens, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "holt.db")
-	d, err := db.Open(path, []string{Schema, TenantSchema})
+	d, err := db.Open(path, []string{Schema, TenantSchema, ScopeSchema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestBadTokens(t *testing.T) {
 }
 
 func FuzzCheck(f *testing.F) {
-	d, err := db.Open(filepath.Join(f.TempDir(), "holt.db"), []string{Schema, TenantSchema})
+	d, err := db.Open(filepath.Join(f.TempDir(), "holt.db"), []string{Schema, TenantSchema, ScopeSchema})
 	if err != nil {
 		f.Fatal(err)
 	}

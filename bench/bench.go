@@ -34,33 +34,36 @@ type bench struct {
 
 // sizes say how much of each work is done.
 type sizes struct {
-	rounds      int
-	files       int // created, stat'ed, unpacked
-	megabytes   int // of a large file, MiB
-	syncs       int // random writes with fsync
-	patience    time.Duration
-	engineFiles int // made without a mount
-	queryFiles  int
-	resident    int   // files made by one process
-	afternoon   int   // files of the project that runs do harm to
-	forks       []int // files of what is forked
-	boots       int
-	snapshots   int // of each computer and load
-	runs        int // of `true`
-	guestFiles  int
-	guestMB     int // of a large file in a guest, MiB
-	channelMB   int // through a channel each way, MiB
+	rounds       int
+	files        int // created, stat'ed, unpacked
+	megabytes    int // of a large file, MiB
+	syncs        int // random writes with fsync
+	patience     time.Duration
+	engineFiles  int // made without a mount
+	queryFiles   int
+	resident     int   // files made by one process
+	afternoon    int   // files of the project that runs do harm to
+	forks        []int // files of what is forked
+	boots        int
+	snapshots    int // of each computer and load
+	runs         int // of `true`
+	guestFiles   int
+	guestMB      int // of a large file in a guest, MiB
+	channelMB    int // through a channel each way, MiB
+	apiCalls     int // of each kind
+	apiTerminals int
+	apiMB        int // of a large file, MiB
 }
 
 // normal are the sizes of the design's targets, in under an hour.
 var (
 	quick = sizes{
 		rounds: 1, files: 500, megabytes: 32, syncs: 20, patience: time.Minute, engineFiles: 5000, queryFiles: 5000, resident: 5000, afternoon: 500, forks: []int{3000},
-		boots: 1, snapshots: 1, runs: 3, guestFiles: 100, guestMB: 8, channelMB: 8,
+		boots: 1, snapshots: 1, runs: 3, guestFiles: 100, guestMB: 8, channelMB: 8, apiCalls: 320, apiTerminals: 20, apiMB: 64,
 	}
 	normal = sizes{
 		rounds: 5, files: 30_000, megabytes: 1024, syncs: 2000, patience: 5 * time.Minute, engineFiles: 100_000, queryFiles: 200_000, resident: 1_000_000, afternoon: 30_000, forks: []int{100_000, 1_000_000},
-		boots: 5, snapshots: 9, runs: 30, guestFiles: 1000, guestMB: 64, channelMB: 128,
+		boots: 5, snapshots: 9, runs: 30, guestFiles: 1000, guestMB: 64, channelMB: 128, apiCalls: 8000, apiTerminals: 1000, apiMB: 10240,
 	}
 )
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type daemon struct {
 	said   bytes.Buffer // read once it has exited
 	end    func() error // ends it before the bench does
 	path   string       // directory whose programs come before others of their names
+	via    []string     // a program that executes it, with arguments
 }
 
 // startDaemon starts the program under test, with its image built.
@@ -42,27 +44,32 @@ func startDaemonWith(ctx context.Context, b *bench, data, engine, path string, t
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, err
 	}
-	d := &daemon{b: b, data: data, exited: make(chan struct{}), path: path}
+	d := &daemon{b: b, data: data, exited: make(chan struct{}), path: path, via: through}
 	b.say("image of %s", b.template)
 	if _, err := d.cli(ctx, "image", "build", b.template); err != nil {
 		return nil, err
 	}
-	command := append(through, b.holt, "serve", "--engine", engine, "--renew-after", "0")
+	return d, d.launch(ctx, engine)
+}
+
+// launch starts the program and returns when it answers.
+func (d *daemon) launch(ctx context.Context, engine string, more ...string) error {
+	command := slices.Concat(d.via, []string{d.b.holt, "serve", "--engine", engine, "--renew-after", "0"}, more)
 	d.cmd = exec.Command(command[0], command[1:]...)
 	d.cmd.Env = d.env()
 	d.cmd.Stdout, d.cmd.Stderr = &d.said, &d.said
 	d.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
 	if err := d.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go func() { d.cmd.Wait(); close(d.exited) }()
-	d.end = b.own("the daemon", d.stop)
-	c, err := client.New(client.Options{Socket: filepath.Join(data, "holt.sock")})
+	d.end = d.b.own("the daemon", d.stop)
+	c, err := client.New(client.Options{Socket: filepath.Join(d.data, "holt.sock")})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.client = c
-	return d, d.await(ctx)
+	return d.await(ctx)
 }
 
 func (d *daemon) env() []string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/client"
 )
 
 // echoTarget is what the design asks of a key's echo under software emulation, milliseconds.
@@ -38,17 +39,23 @@ func terminalSection(ctx context.Context, d *daemon, name, _ string) (*section, 
 // measureEcho types keys into a terminal of its own, each when the last has
 // come back, and returns the median of the times that took, milliseconds.
 func measureEcho(ctx context.Context, d *daemon, computer, command string) (float64, error) {
-	t, err := d.client.Terminals.Open(ctx, computer, holt.TerminalSpec{Name: "bench", Command: holt.OSString(command)}, "")
+	took, err := echoTimes(ctx, d.client, computer, command, d.b.runs)
+	return median(took), err
+}
+
+// echoTimes are those of n keys.
+func echoTimes(ctx context.Context, c *client.Client, computer, command string, n int) ([]float64, error) {
+	t, err := c.Terminals.Open(ctx, computer, holt.TerminalSpec{Name: "bench", Command: holt.OSString(command)}, "")
 	if err != nil {
-		return nan, err
+		return nil, err
 	}
-	e := &echo{in: make(chan holt.TerminalInput, 1), left: d.b.runs}
-	err = d.client.Terminals.Attach(ctx, computer, string(t.ID), holt.AttachSpec{Offset: -1}, e.in, e.event)
+	e := &echo{in: make(chan holt.TerminalInput, 1), left: n}
+	err = c.Terminals.Attach(ctx, computer, string(t.ID), holt.AttachSpec{Offset: -1}, e.in, e.event)
 	if !errors.Is(err, errMeasured) {
-		return nan, fmt.Errorf("the terminal ended: %w", err)
+		return nil, fmt.Errorf("the terminal ended: %w", err)
 	}
-	_, err = d.client.Terminals.Close(ctx, computer, string(t.ID), "")
-	return median(e.took), err
+	_, err = c.Terminals.Close(ctx, computer, string(t.ID), "")
+	return e.took, err
 }
 
 var errMeasured = errors.New("enough")

@@ -45,6 +45,7 @@ type app struct {
 	getenv  func(string) string
 	dataDir string // --data-dir
 	context string // --context
+	tenant  string // --tenant
 	json    bool   // --json
 	began   bool   // past the parsing of arguments
 	seenBy  string // the command that shows what goes on in the daemon; "" while nothing does
@@ -120,6 +121,7 @@ Begin with: holt up`,
 		},
 	}
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", "", "the daemon's data directory (default: $"+holt.EnvDataDir+", else /var/lib/holt or ~/.local/share/holt)")
+	root.PersistentFlags().StringVar(&a.tenant, "tenant", "", "call for another tenant, as an admin may (default: $"+holt.EnvTenant+", else one's own)")
 	root.PersistentFlags().StringVar(&a.context, "context", "", "the server to call, by name: see holt context (default: $"+holt.EnvContext+", else the current one)")
 	if err := root.RegisterFlagCompletionFunc("context", a.completeContexts); err != nil {
 		panic(err) // the flag's name is misspelt
@@ -127,7 +129,7 @@ Begin with: holt up`,
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
-		a.computerCommand(), a.runCommand(), a.scheduleCommand(), a.jobCommand(), a.momentCommand(), a.terminalCommand(), a.serviceCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.limitCommand(), a.sshKeyCommand(), a.sshConfig(), a.topCommand(), a.contextCommand(), a.debugCommand(), a.completionCommand(), a.versionCommand(), a.manCommand(), a.networkProcess())
+		a.computerCommand(), a.runCommand(), a.scheduleCommand(), a.jobCommand(), a.momentCommand(), a.terminalCommand(), a.serviceCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.limitCommand(), a.tokenCommand(), a.auditCommand(), a.sshKeyCommand(), a.sshConfig(), a.topCommand(), a.eventsCommand(), a.contextCommand(), a.debugCommand(), a.completionCommand(), a.versionCommand(), a.manCommand(), a.networkProcess())
 	exemplify(root)
 	return root
 }

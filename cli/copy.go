@@ -64,6 +64,7 @@ func (e end) in(name string) end { return end{owner: e.owner, path: path.Join(e.
 type copier struct {
 	a         *app
 	files     client.Files
+	uploads   client.Uploads
 	noun      copyNoun
 	recursive bool
 	bar       *bar
@@ -182,8 +183,26 @@ func (k *copier) putFile(ctx context.Context, from string, info fs.FileInfo, to 
 	}
 	defer f.Close()
 	m := &meter{bar: k.bar, name: path.Base(to.path), total: info.Size(), r: f}
+	if info.Size() > mostAtOnce {
+		return k.noDirectory(k.send(ctx, f, info, to, m), to)
+	}
 	_, err = k.files.Write(ctx, to.owner, to.path, holt.WriteSpec{Mode: uint32(info.Mode().Perm())}, m)
 	return k.noDirectory(err, to)
+}
+
+// mostAtOnce is how large a file is that is sent with one call, bytes. A larger one is sent in pieces, which go on where
+// the connection broke.
+const mostAtOnce = 8 << 20
+
+func (k *copier) send(ctx context.Context, f *os.File, info fs.FileInfo, to end, m *meter) error {
+	spec := holt.UploadSpec{Path: holt.OSString(to.path), Size: info.Size(), Mode: uint32(info.Mode().Perm())}
+	if k.noun == inWorkspaces {
+		spec.Workspace = to.owner
+	} else {
+		spec.Computer = to.owner
+	}
+	_, err := k.uploads.Send(ctx, spec, f, func(offset int64) { m.passed(int(offset - m.done)) })
+	return err
 }
 
 // meter shows how much of a file has passed.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,7 +75,8 @@ var asked = []string{
 	"schedule add einstein nightly --cron @daily true", "schedule list", "schedule show nightly", "schedule disable nightly", "schedule enable nightly", "schedule history nightly", "schedule delete nightly",
 	"job list", "moment list", "archive get", "archive check", "archive collect", "image list", "image show base", "limit show", "top", "doctor",
 	"computer cp {file} einstein:x", "workspace cp {file} einstein:y", "workspace put {file} einstein:z", "workspace export einstein {dir}/export", "workspace import einstein {dir}/export",
-	"computer fork einstein --count 1", "computer snapshot einstein --name again", "moment restore einstein@again", "computer hold einstein --reason more", "computer release einstein {hold}",
+	"computer fork einstein --count 1", "computer snapshot einstein --name again", "moment restore einstein@again", "computer hold einstein --reason more", "computer release einstein {hold}", "events einstein --kind computer",
+	"token create ci --scope read-only --expires 1h", "token list", "token revoke ci", "audit list --limit 20", "audit query 'SELECT op, code FROM audit'",
 	"computer secret set einstein openai --host api.openai.com", "computer secret delete einstein openai",
 	"service add einstein web --command 'sleep 100'", "service list einstein", "service stop einstein web", "service start einstein web", "service restart einstein web", "service delete einstein web",
 	"schedule add einstein hourly --cron @hourly 'sleep 100'", "schedule update hourly --cron @daily", "schedule run hourly", "limit set --max-computers 20",
@@ -119,8 +122,8 @@ func TestAnswersKeepTheirShape(t *testing.T) {
 		args = slices.Insert(args, at, "--json")
 		var out, faults bytes.Buffer
 		status := cli.Main(context.Background(), args, cli.Streams{In: strings.NewReader("value\n"), Out: &out, Err: &faults}, local())
-		var answer any
-		if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
+		answer, err := answerOf(&out)
+		if err != nil {
 			t.Errorf("holt %s: exit status %d, no JSON: %v\n%s%s", line, status, err, out.String(), faults.String())
 			continue
 		}
@@ -152,6 +155,25 @@ func TestAnswersKeepTheirShape(t *testing.T) {
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("%s is not in step (go test -update):\n%s", path, diff)
 	}
+}
+
+// answerOf decodes what a command printed: an answer, or of a stream a list of what came.
+func answerOf(out *bytes.Buffer) (any, error) {
+	said := out.String()
+	var all []any
+	for dec := json.NewDecoder(strings.NewReader(said)); ; {
+		var one any
+		if err := dec.Decode(&one); errors.Is(err, io.EOF) && len(all) > 0 {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	return all, nil
 }
 
 // words splits a line as a shell does that knows single quotes only.

@@ -55,6 +55,10 @@ type ServeOptions struct {
 
 	Previews PreviewOptions
 
+	Insecure    bool    // Listen may be reached from other machines, without TLS
+	CallRate    float64 // calls a second that a token may make in the long run; 0: any number
+	FailureRate float64 // calls a minute without a valid token that one address may make; 0: any number
+
 	KeepLast int // how many of the newest automatic checkpoints stay
 	KeepDays int // for how many days the newest of each stays
 

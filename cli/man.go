@@ -36,6 +36,7 @@ var manEnvironment = [][2]string{
 	{holt.EnvToken, "The token for " + holt.EnvServer + "."},
 	{holt.EnvCAFile, "A PEM file of certificates that an https server's may be signed by, besides the system's."},
 	{holt.EnvContext, "The context whose server is called, see holt-context(1)."},
+	{holt.EnvTenant, "The tenant for which an admin calls, as --tenant."},
 	{holt.EnvSocket, "The socket of the daemon on this machine."},
 	{holt.EnvDataDir, "The daemon's data directory, with its socket."},
 	{holt.EnvImageDir, "The directory of built images."},

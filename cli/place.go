@@ -54,6 +54,10 @@ func (a *app) socket() (string, error) {
 
 // connect returns a client of the daemon; it does no I/O but for reading contexts.
 func (a *app) connect() (*client.Client, error) {
+	tenant := cmp.Or(a.tenant, a.getenv(holt.EnvTenant))
+	if _, err := holt.ParseTenant(tenant); err != nil {
+		return nil, err
+	}
 	t, err := a.target()
 	if err != nil {
 		return nil, err
@@ -62,5 +66,6 @@ func (a *app) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	opt.Tenant = tenant
 	return client.New(opt)
 }

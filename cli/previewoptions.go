@@ -51,6 +51,9 @@ func (o PreviewOptions) check(listen string) error {
 	return nil
 }
 
+// encrypted says that the daemon's TCP listeners do TLS.
+func (o PreviewOptions) encrypted() bool { return o.Cert != "" || o.ACME != "" }
+
 // ParseProxy reads an address or a network.
 func ParseProxy(s string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {

@@ -174,6 +174,9 @@ func (a *app) proxyCommand(computer string) (string, error) {
 	} else if at, err := a.place(); err == nil {
 		words = append(words, "--data-dir", at.DataDir)
 	}
+	if tenant := cmp.Or(a.tenant, a.getenv(holt.EnvTenant)); tenant != "" { // which ssh does not hand on, nor a file that this is written to
+		words = append(words, "--tenant", tenant)
+	}
 	for i, w := range words {
 		words[i] = strings.ReplaceAll(shellQuote(w), "%", "%%")
 	}

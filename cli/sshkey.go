@@ -25,8 +25,10 @@ func (a *app) sshKeyAdd() *cobra.Command {
 		Long: `Puts a public key on record (a file as ~/.ssh/id_ed25519.pub; - for standard input). Who has its private half then
 comes in by ssh COMPUTER@HOST -p 2222, as the Linux user agent, or by ssh COMPUTER+root@HOST as another.
 
-The key has the rights of who adds it: with a token it has that token's, and ends with it.`,
+The key has the rights of who adds it: with a token it has that token's, and ends with it. With --tenant it reaches that
+tenant's computers and no others.`,
 		Example: `  holt ssh-key add ~/.ssh/id_ed25519.pub
+  holt --tenant team-a ssh-key add ana.pub
   holt ssh-key add --name laptop --allow-agent-forwarding ~/.ssh/id_ed25519.pub`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connectFor(cmd)
@@ -48,7 +50,6 @@ The key has the rights of who adds it: with a token it has that token's, and end
 		},
 	}
 	cmd.Flags().StringVar(&spec.Name, "name", "", "what it is for (default: the comment of the key)")
-	cmd.Flags().StringVar(&spec.Tenant, "tenant", "", "whose computers it reaches (default: all that you do)")
 	cmd.Flags().BoolVar(&spec.AllowAgentForwarding, "allow-agent-forwarding", false, "let who comes with it forward an SSH agent: root in the computer can use it while they are there")
 	a.jsonFlag(cmd)
 	return cmd

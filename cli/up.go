@@ -31,12 +31,17 @@ type upFlags struct {
 	overcommit         float64
 	watch              watchFlags
 	previews           PreviewOptions
+	insecure           bool
+	calls, failures    float64
 }
 
 func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringVar(&f.engine, "engine", cmp.Or(a.getenv(holt.EnvEngine), "auto"), "what runs machines: auto, qemu or local (no isolation; for tests)")
 	cmd.Flags().StringVar(&f.listen, "listen", "", "also listen on this TCP address, as 127.0.0.1:4646; every caller needs a token")
 	cmd.Flags().StringVar(&f.sshListen, "ssh-listen", "", "listen for SSH clients on this TCP address, as 0.0.0.0:2222; every one needs a key or a token; off: nowhere (default: 127.0.0.1:2222, if that is free)")
+	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "let --listen be an address that other machines reach without TLS, although what is sent there, tokens too, is not encrypted")
+	cmd.Flags().Float64Var(&f.calls, "token-rate", 2000, "how many calls a second each token may make over TCP in the long run, and twice as many at once; 0: any number")
+	cmd.Flags().Float64Var(&f.failures, "failure-rate", 60, "how many calls a minute each address may make over TCP without a valid token; 0: any number")
 	cmd.Flags().StringSliceVar(&f.hosts, "host", nil, "a name under which TCP callers may reach it, besides IP addresses and localhost")
 	cmd.Flags().IntVar(&f.keepLast, "keep-checkpoints", 200, "how many of the newest automatic checkpoints of a workspace stay, and as many of work in terminals; runs can be undone as far back")
 	cmd.Flags().IntVar(&f.keepDays, "keep-days", 30, "for how many days before those the newest automatic checkpoint of each stays")
@@ -57,7 +62,13 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 	if f.overcommit != 0 && (f.overcommit < 1 || f.overcommit > 100) { // 0 is once
 		return ServeOptions{}, holt.Errorf(holt.InvalidArgument, "--memory-overcommit %g cannot be", f.overcommit).WithHint("give 1 to 100, as 1.5")
 	}
+	if f.calls < 0 || f.failures < 0 || f.calls > 1e9 || f.failures > 1e9 {
+		return ServeOptions{}, holt.Errorf(holt.InvalidArgument, "--token-rate %g --failure-rate %g cannot be", f.calls, f.failures).WithHint("0 is any number")
+	}
 	if err := f.previews.check(f.listen); err != nil {
+		return ServeOptions{}, err
+	}
+	if err := checkListen(f.listen, f.insecure || f.previews.encrypted()); err != nil {
 		return ServeOptions{}, err
 	}
 	switch f.engine {
@@ -72,7 +83,7 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 			moments = max(1, moments) // 0 would be the default
 		}
 		opt := ServeOptions{Place: at, Engine: f.engine, Listen: f.listen, SSHListen: f.sshListen, Hosts: f.hosts, Previews: f.previews, KeepLast: f.keepLast, KeepDays: f.keepDays,
-			Archive: f.archive, ArchiveCache: cache, MomentCache: moments, Renew: f.renew, Overcommit: f.overcommit}
+			Archive: f.archive, ArchiveCache: cache, MomentCache: moments, Renew: f.renew, Overcommit: f.overcommit, Insecure: f.insecure, CallRate: f.calls, FailureRate: f.failures}
 		if err == nil {
 			err = f.watch.options(&opt)
 		}
@@ -229,6 +240,10 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 	if opt.SSHListen != "" {
 		args = append(args, "--ssh-listen", opt.SSHListen)
 	}
+	if opt.Insecure {
+		args = append(args, "--insecure-listen")
+	}
+	args = append(args, "--token-rate", strconv.FormatFloat(opt.CallRate, 'g', -1, 64), "--failure-rate", strconv.FormatFloat(opt.FailureRate, 'g', -1, 64))
 	if opt.Archive != "" {
 		args = append(args, "--archive", opt.Archive, "--archive-cache", fmt.Sprint(max(0, opt.ArchiveCache)))
 	}

@@ -92,7 +92,7 @@ func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, n
 	if err != nil {
 		return err
 	}
-	k := &copier{a: a, files: noun.files(c), noun: noun, recursive: recursive}
+	k := &copier{a: a, files: noun.files(c), uploads: c.Uploads, noun: noun, recursive: recursive}
 	k.bar = a.begin("copying")
 	if to.owner != "" {
 		err = k.put(ctx, from.path, to)

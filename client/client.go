@@ -47,6 +47,7 @@ type Options struct {
 	Socket      string // path of the daemon's unix socket, of any length
 	Host        string // host:port, or a URL beginning with http:// or https://
 	Token       string // bearer token for Host
+	Tenant      string // for which tenant an admin calls; "": its own
 	CA          []byte // PEM certificates that the certificate of an https Host may be signed by, besides the system's
 	Fingerprint string // SHA-256, hexadecimal, of the only certificate that it may show, signed or not; "": any that is signed
 
@@ -76,19 +77,24 @@ type Client struct {
 	SSH            SSH
 	SSHKeys        SSHKeys
 	Previews       Previews
+	Events         Events
+	Uploads        Uploads
+	Tokens         Tokens
+	Audit          Audit
 	Daemon         Daemon
 
 	http     *http.Client
 	url      string // without a trailing slash
 	place    string // for people: where the daemon should be
 	token    string
+	tenant   string
 	patience time.Duration
 	reached  atomic.Bool // something answered once
 }
 
 // New returns a client. It does no I/O.
 func New(opt Options) (*Client, error) {
-	c := &Client{token: opt.Token, patience: opt.Patience}
+	c := &Client{token: opt.Token, tenant: opt.Tenant, patience: opt.Patience}
 	if c.patience == 0 {
 		c.patience = time.Minute
 	}
@@ -122,12 +128,12 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Moments, c.Networks, c.Limits, c.Stats, c.Secrets = Computers{c}, Moments{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}
+	c.Computers, c.Moments, c.Networks, c.Limits, c.Stats, c.Secrets, c.Tokens, c.Audit = Computers{c}, Moments{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}, Tokens{c}, Audit{c}
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
 	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
 	c.SSH, c.SSHKeys = SSH{c}, SSHKeys{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
-	c.History, c.Archive = History{c}, Archive{c}
+	c.History, c.Archive, c.Events, c.Uploads = History{c}, Archive{c}, Events{c}, Uploads{c}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}
 	return c, nil
 }
@@ -229,6 +235,9 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.tenant != "" {
+		r.Header.Set("Holt-Tenant", c.tenant)
 	}
 	return r, nil
 }

@@ -130,3 +130,21 @@ func (n Files) Remove(ctx context.Context, of, path string, recursive bool, key 
 func (n Files) Rename(ctx context.Context, of string, spec holt.RenameSpec, key string) error {
 	return n.c.json(ctx, call{method: http.MethodPost, path: n.path(of, "rename"), body: spec, keyed: true, key: key}, nil)
 }
+
+// Tar writes all that is in a directory as a tar stream.
+func (n Files) Tar(ctx context.Context, of, path string, w io.Writer) error {
+	return n.c.copyTo(ctx, call{method: http.MethodGet, path: n.path(of, "tar"), query: at(path)}, w)
+}
+
+// Untar puts what a tar stream holds into a directory; user owns it, "": agent. It is never sent twice.
+func (n Files) Untar(ctx context.Context, of, path, user string, r io.Reader) (out holt.TarReport, err error) {
+	query := at(path)
+	if user != "" {
+		query.Set("user", user)
+	}
+	body := struct{ io.Reader }{r} // a failed attempt closes what it can
+	return sent(ctx, n.c, func() (out holt.TarReport, err error) {
+		err = n.c.once(ctx, call{method: http.MethodPut, path: n.path(of, "tar"), query: query, raw: body}, &out)
+		return out, err
+	})
+}

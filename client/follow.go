@@ -102,11 +102,7 @@ var errSilent = errors.New("the connection to the daemon fell silent")
 // event handles one server-sent event.
 func (f *follower) event(name string, data []byte) error {
 	if name == "error" {
-		var e holt.Error
-		if err := json.Unmarshal(data, &e); err != nil || e.Code == "" {
-			return holt.Errorf(holt.Unavailable, "the daemon sent an error that cannot be read")
-		}
-		return &e
+		return streamError(data)
 	}
 	var e holt.RunEvent
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -139,6 +135,15 @@ func (f *follower) event(name string, data []byte) error {
 		return io.EOF
 	}
 	return nil
+}
+
+// streamError is the error that a stream ended with.
+func streamError(data []byte) error {
+	var e holt.Error
+	if err := json.Unmarshal(data, &e); err != nil || e.Code == "" {
+		return holt.Errorf(holt.Unavailable, "the daemon sent an error that cannot be read")
+	}
+	return &e
 }
 
 // readEvents parses server-sent events (WHATWG HTML, section 9.2.6) and calls

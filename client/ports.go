@@ -62,6 +62,9 @@ func (c *Client) webSocket(ctx context.Context, path string, query url.Values) (
 	if c.token != "" {
 		header.Set("Authorization", "Bearer "+c.token)
 	}
+	if c.tenant != "" {
+		header.Set("Holt-Tenant", c.tenant)
+	}
 	conn, resp, err := websocket.Dial(ctx, c.url+path+"?"+query.Encode(), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header})
 	if err == nil {
 		c.reached.Store(true)

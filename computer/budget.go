@@ -36,7 +36,7 @@ type budgeting struct{ *Store }
 func (s budgeting) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.beat(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("count what computers use", "err", err)
+			s.log.ErrorContext(ctx, "count what computers use", "err", err)
 		}
 		timer := time.NewTimer(budgetEvery)
 		select {
@@ -108,7 +108,7 @@ func (s budgeting) rest(ctx context.Context, r record, by string) {
 		return
 	}
 	defer s.meter.pausing.Delete(r.ID)
-	s.log.Warn("computer may not run any longer", "computer", r.ID, "name", r.Name, "by", by)
+	s.log.WarnContext(ctx, "computer may not run any longer", "computer", r.ID, "name", r.Name, "by", by)
 	err := s.cfg.point("budget/pause")
 	switch {
 	case err != nil:
@@ -118,7 +118,7 @@ func (s budgeting) rest(ctx context.Context, r record, by string) {
 		err = s.end(withVerb(ctx, "stop"), r, by)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.Error("pause a computer that may not run any longer; trying again", "computer", r.ID, "again_in", budgetEvery, "err", err)
+		s.log.ErrorContext(ctx, "pause a computer that may not run any longer; trying again", "computer", r.ID, "again_in", budgetEvery, "err", err)
 	}
 }
 
@@ -181,7 +181,7 @@ func (s budgeting) countLocked(ctx context.Context, condition string, args ...an
 		return err
 	}
 	for _, b := range low {
-		s.log.Warn("a budget comes to its end", "computer", b.ComputerID, "name", b.Computer, "used_percent", int(100*b.Fullest()), "exhausted", b.Exhausted)
+		s.log.WarnContext(ctx, "a budget comes to its end", "computer", b.ComputerID, "name", b.Computer, "used_percent", int(100*b.Fullest()), "exhausted", b.Exhausted)
 	}
 	return s.cfg.point("budget/counted")
 }
@@ -212,7 +212,7 @@ func (s budgeting) readingOf(ctx context.Context, r record) (reading, bool) {
 // that. What it uses from then on is not counted.
 func (s budgeting) last(ctx context.Context, id holt.ComputerID) {
 	if err := s.count(ctx, `WHERE id = ?`, id); err != nil && ctx.Err() == nil {
-		s.log.Warn("count what a computer has used", "computer", id, "err", err)
+		s.log.WarnContext(ctx, "count what a computer has used", "computer", id, "err", err)
 	}
 }
 
@@ -302,7 +302,7 @@ func (s budgeting) set(ctx context.Context, ref string, change holt.BudgetChange
 		return nil
 	})
 	if err == nil {
-		s.log.Info("budget set", "computer", id, "name", name, "cpu_ms", b.CPUMS, "run_ms", b.RunMS, "network_bytes", b.NetworkBytes)
+		s.log.InfoContext(ctx, "budget set", "computer", id, "name", name, "cpu_ms", b.CPUMS, "run_ms", b.RunMS, "network_bytes", b.NetworkBytes)
 		s.meter.look.ring()
 	}
 	return b, err
@@ -336,7 +336,8 @@ func (s budgeting) rootOf(ctx context.Context, ref string) (id holt.ComputerID, 
 		return r.ID, r.Name, err
 	}
 	var all []budget
-	if lost := read(ctx, s.cfg.DB, func(tx *db.Tx) (err error) { all, err = budgets(tx, `WHERE computer = ?`, ref); return err }); lost != nil {
+	of := `WHERE computer = ?1 AND (?2 = '' OR EXISTS (SELECT 1 FROM computer WHERE tenant = ?2 AND instr(lineage || ' ', ' ' || ?1 || ' ')))`
+	if lost := read(ctx, s.cfg.DB, func(tx *db.Tx) (err error) { all, err = budgets(tx, of, ref, holt.Confined(ctx)); return err }); lost != nil {
 		return "", "", lost
 	}
 	if len(all) == 0 {

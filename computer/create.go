@@ -61,7 +61,7 @@ func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.
 		}
 		return holt.Computer{}, err
 	}
-	s.log.Info("computer created", "computer", r.ID, "name", r.Name, "boot_ms", r.BootMS)
+	s.log.InfoContext(ctx, "computer created", "computer", r.ID, "name", r.Name, "boot_ms", r.BootMS)
 	return s.shown(*r), nil
 }
 
@@ -121,6 +121,6 @@ func (m *making) markFailed(ctx context.Context, reason error) {
 	defer cancel()
 	m.r.State, m.r.Reason = holt.ComputerFailed, reason.Error()
 	if err := m.s.table.save(late, *m.r); err != nil {
-		m.s.log.Error("record failed computer", "computer", m.r.ID, "err", err)
+		m.s.log.ErrorContext(ctx, "record failed computer", "computer", m.r.ID, "err", err)
 	}
 }

@@ -70,7 +70,7 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.
 		return out, err
 	}
 	s.uses.forget(r.ID)
-	s.log.Info("computer deleted", "computer", r.ID, "name", r.Name, "workspace_kept", !r.owned)
+	s.log.InfoContext(ctx, "computer deleted", "computer", r.ID, "name", r.Name, "workspace_kept", !r.owned)
 	return out, nil
 }
 

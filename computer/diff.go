@@ -172,7 +172,7 @@ func (l *live) listed(ctx context.Context) []byte {
 		}
 	}
 	if ctx.Err() == nil {
-		l.log.Warn("what runs was not listed for a moment", "computer", l.id, "err", err)
+		l.log.WarnContext(ctx, "what runs was not listed for a moment", "computer", l.id, "err", err)
 	}
 	return nil
 }

@@ -178,7 +178,7 @@ func (k *disks) tidy(ctx context.Context) error {
 		return HostError(fmt.Errorf("make directory of root disks: %w", err))
 	}
 	if _, err := k.collect(ctx); err != nil {
-		k.log.Error("remove root disks that nothing needs", "err", err)
+		k.log.ErrorContext(ctx, "remove root disks that nothing needs", "err", err)
 	}
 	known, err := k.list(ctx, `SELECT id FROM disk`)
 	if err != nil {
@@ -195,7 +195,7 @@ func (k *disks) tidy(ctx context.Context) error {
 	for _, e := range entries {
 		if !has[e.Name()] {
 			if err := os.RemoveAll(filepath.Join(k.dir, e.Name())); err != nil {
-				k.log.Error("remove root disk without a name", "file", e.Name(), "err", err)
+				k.log.ErrorContext(ctx, "remove root disk without a name", "file", e.Name(), "err", err)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func (s memory) use(ctx context.Context, m moment) (done func(), err error) {
 		}
 	}
 	if err := s.moments.touch(ctx, m.ID); err != nil {
-		s.log.Warn("record that a moment is used", "moment", m.ID, "err", err) // it only goes earlier
+		s.log.WarnContext(ctx, "record that a moment is used", "moment", m.ID, "err", err) // it only goes earlier
 	}
 	return done, nil
 }
@@ -59,14 +59,14 @@ func (s memory) fetch(ctx context.Context, m moment) error {
 	began := time.Now()
 	n, err := s.vault.fetch(ctx, string(m.ID), dir)
 	if err != nil {
-		s.log.Error("memory of a moment cannot be fetched from the archive", "moment", m.ID, "err", err)
+		s.log.ErrorContext(ctx, "memory of a moment cannot be fetched from the archive", "moment", m.ID, "err", err)
 		if code := holt.CodeOf(err); code == holt.Corrupt || code == holt.NotFound {
 			return holt.Errorf(holt.Corrupt, "fetch the memory of the moment %s from the archive: %w", m.ID, err).
 				WithHint("holt archive check says what the archive cannot read; what is put back is used again")
 		}
 		return fmt.Errorf("fetch the memory of the moment %s from the archive: %w", m.ID, err)
 	}
-	s.log.Info("memory of a moment fetched from the archive", "moment", m.ID, "bytes", n, "ms", time.Since(began).Milliseconds())
+	s.log.InfoContext(ctx, "memory of a moment fetched from the archive", "moment", m.ID, "bytes", n, "ms", time.Since(began).Milliseconds())
 	return nil
 }
 
@@ -75,7 +75,7 @@ func (s memory) fetch(ctx context.Context, m moment) error {
 func (s memory) evict(ctx context.Context, more int64) (over int64) {
 	all, err := s.moments.list(ctx, `WHERE state <> 'deleting' ORDER BY max(used, created), id`)
 	if err != nil {
-		s.log.Warn("look for memory to take off the disk", "err", err)
+		s.log.WarnContext(ctx, "look for memory to take off the disk", "err", err)
 		return 0
 	}
 	over = more - s.momentCache()
@@ -91,7 +91,7 @@ func (s memory) evict(ctx context.Context, more int64) (over int64) {
 		}
 		freed, err := s.evictOne(ctx, m)
 		if over -= freed; err != nil {
-			s.log.Warn("memory of a moment stays on the disk", "moment", m.ID, "err", err)
+			s.log.WarnContext(ctx, "memory of a moment stays on the disk", "moment", m.ID, "err", err)
 		}
 	}
 	return over
@@ -113,7 +113,7 @@ func (s memory) evictOne(ctx context.Context, m moment) (freed int64, err error)
 		return 0, err
 	}
 	if !whole {
-		s.log.Error("the archive has not all of a moment any more; it is stored again", "moment", m.ID)
+		s.log.ErrorContext(ctx, "the archive has not all of a moment any more; it is stored again", "moment", m.ID)
 		return 0, s.moments.isNotStored(ctx, m.ID)
 	}
 	if err := s.cfg.point("keep/evict"); err != nil {
@@ -129,6 +129,6 @@ func (s memory) evictOne(ctx context.Context, m moment) (freed int64, err error)
 			return 0, fmt.Errorf("remove memory: %w", err)
 		}
 	}
-	s.log.Info("memory of a moment is in the archive only", "moment", m.ID, "bytes", bytes)
+	s.log.InfoContext(ctx, "memory of a moment is in the archive only", "moment", m.ID, "bytes", bytes)
 	return bytes, nil
 }

@@ -92,7 +92,7 @@ func (f flattening) all(ctx context.Context, was tries) {
 func (f flattening) say(ctx context.Context, was tries, over holt.DiskID, err error) {
 	if ctx.Err() == nil && was.said[over] != err.Error() {
 		was.said[over] = err.Error()
-		f.s.log.Warn("merge root disks", "beneath", over, "err", err)
+		f.s.log.WarnContext(ctx, "merge root disks", "beneath", over, "err", err)
 	}
 }
 
@@ -138,7 +138,7 @@ func (f flattening) inPlace(ctx context.Context, m merge) (done bool, err error)
 	if err := f.record(ctx, m); err != nil {
 		return false, err
 	}
-	f.s.log.Info("root disks merged", "disk", m.into, "freed", before-allocated(over))
+	f.s.log.InfoContext(ctx, "root disks merged", "disk", m.into, "freed", before-allocated(over))
 	return true, k.unmark(ctx, m.into)
 }
 
@@ -167,7 +167,7 @@ func (f flattening) byCopy(ctx context.Context, m merge) (done bool, err error) 
 	if done, err = f.replace(ctx, m, users); err != nil || !done {
 		return false, err
 	}
-	f.s.log.Info("root disks merged into one", "disk", m.into, "disks", len(m.under)+1, "freed", before-allocated(path), "ms", time.Since(began).Milliseconds())
+	f.s.log.InfoContext(ctx, "root disks merged into one", "disk", m.into, "disks", len(m.under)+1, "freed", before-allocated(path), "ms", time.Since(began).Milliseconds())
 	ctx = context.WithoutCancel(ctx)
 	if err := f.reopen(ctx, users); err != nil {
 		return false, err
@@ -212,7 +212,7 @@ func (f flattening) record(ctx context.Context, m merge) error {
 	}
 	for _, id := range m.under {
 		if err := os.Remove(k.path(id)); err != nil && !os.IsNotExist(err) {
-			f.s.log.Warn("a merged root disk is removed when the daemon starts again", "disk", id, "err", err)
+			f.s.log.WarnContext(ctx, "a merged root disk is removed when the daemon starts again", "disk", id, "err", err)
 		}
 	}
 	f.s.keeper.work.ring()

@@ -53,7 +53,7 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 	// A daemon that was killed may have made some for this very call: since its key was first used.
 	if key != "" {
 		made, err := s.table.list(ctx, `WHERE call = ?1 AND state NOT IN ('creating', 'failed')
-			AND created >= (SELECT created FROM idempotency WHERE key = ?1) ORDER BY name`, key)
+			AND created >= (SELECT created FROM idempotency WHERE key = ?1) ORDER BY name`, keyIn(ctx, key))
 		if err != nil {
 			return out, err
 		}
@@ -131,7 +131,7 @@ func (s forks) discard(ctx context.Context, m moment) {
 		_, err = s.removeMoment(ctx, m)
 	}
 	if err != nil {
-		s.log.Warn("remove the moment of forks that were not made", "moment", m.ID, "err", err) // the next daemon goes on, or it is pruned
+		s.log.WarnContext(ctx, "remove the moment of forks that were not made", "moment", m.ID, "err", err) // the next daemon goes on, or it is pruned
 	}
 }
 
@@ -164,7 +164,7 @@ func (s forks) forkable(ctx context.Context, ref, at string) (from moment, r rec
 // forkNames chooses names that are free. AlreadyExists for a given one that is not: a
 // computer does not stand still, and no older moment goes, for what cannot be made.
 func (s forks) forkNames(ctx context.Context, r record, spec holt.ComputerForkSpec, count int) ([]string, error) {
-	all, err := s.table.all(ctx)
+	all, err := s.table.list(ctx, `WHERE tenant = ?`, r.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (s forks) forkOne(ctx context.Context, parent record, from moment, name, ke
 			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: cmp.Or(from.DiskSizeMB, parent.DiskSizeMB), WorkspaceSizeMB: parent.WorkspaceSizeMB, CreatedAt: time.Now().UTC(),
 			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Moment: from.ID}, IdleTimeout: parent.IdleTimeout,
 		},
-		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, moment: from.ID, call: key, network: spec.Network, withSecrets: spec.WithSecrets,
+		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, moment: from.ID, call: keyIn(ctx, key), network: spec.Network, withSecrets: spec.WithSecrets,
 	}
 	if from.disk != "" {
 		r.disk = holt.NewDiskID()
@@ -217,6 +217,6 @@ func (s forks) forkOne(ctx context.Context, parent record, from moment, name, ke
 		}
 		return failed(err)
 	}
-	s.log.Info("computer forked", "computer", r.ID, "name", r.Name, "moment", from.ID, "ms", r.BootMS)
+	s.log.InfoContext(ctx, "computer forked", "computer", r.ID, "name", r.Name, "moment", from.ID, "ms", r.BootMS)
 	return holt.ForkedComputer{ID: r.ID, Name: r.Name}, nil
 }

@@ -105,7 +105,7 @@ func detach[T any](ctx context.Context, g *gate, verb func(context.Context) (T, 
 	done := make(chan outcome, 1)
 	go func() {
 		defer leave()
-		value, err := verb(g.ctx)
+		value, err := verb(holt.ActingFor(g.ctx, ctx))
 		done <- outcome{value, err}
 	}()
 	select {

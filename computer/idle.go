@@ -44,7 +44,7 @@ func (s idling) watch(ctx context.Context, l *live) {
 		}
 		var err error
 		if wait, err = s.step(ctx, l); err != nil && ctx.Err() == nil {
-			s.log.Warn("look whether a computer is idle", "computer", l.id, "err", err)
+			s.log.WarnContext(ctx, "look whether a computer is idle", "computer", l.id, "err", err)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (s memory) keepRound(ctx context.Context) {
 	over := s.evict(ctx, 0)
 	all, err := s.moments.list(ctx, `WHERE state = 'ready' AND NOT stored AND (kind = 'snapshot' OR `+pausedAt+`) ORDER BY kind <> 'snapshot', created, id`)
 	if err != nil {
-		s.log.Warn("look for moments to store", "err", err)
+		s.log.WarnContext(ctx, "look for moments to store", "err", err)
 	}
 	for _, m := range all {
 		if ctx.Err() != nil {
@@ -100,17 +100,17 @@ func (s memory) keepRound(ctx context.Context) {
 		err := s.store(ctx, m)
 		switch {
 		case err == nil:
-			s.log.Info("moment is in the archive", "computer", m.ComputerID, "moment", m.ID, "ms", time.Since(began).Milliseconds())
+			s.log.InfoContext(ctx, "moment is in the archive", "computer", m.ComputerID, "moment", m.ID, "ms", time.Since(began).Milliseconds())
 		case ctx.Err() == nil && !s.isGone(ctx, m):
 			if holt.CodeOf(err) == holt.OutOfSpace { // a part of it is no use
 				s.vault.dropOrSay(ctx, string(m.ID))
 			}
-			s.log.Error("a moment is not in the archive yet; trying again later", "moment", m.ID, "again_in", keepEvery, "err", err)
+			s.log.ErrorContext(ctx, "a moment is not in the archive yet; trying again later", "moment", m.ID, "again_in", keepEvery, "err", err)
 		}
 		over = s.evict(ctx, 0)
 	}
 	if err := s.renewRound(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error("merged root disks are not in the archive yet; trying again later", "again_in", keepEvery, "err", err)
+		s.log.ErrorContext(ctx, "merged root disks are not in the archive yet; trying again later", "again_in", keepEvery, "err", err)
 	}
 }
 

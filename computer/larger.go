@@ -36,13 +36,13 @@ func (m *making) enlarge(ctx context.Context) error {
 	began := time.Now()
 	err := m.grows(ctx)
 	if err == nil {
-		m.s.log.Info("computer made larger than what it went on from", "computer", m.r.ID, "cpus", m.r.CPUs, "memory_mb", m.r.MemoryMB, "ms", time.Since(began).Milliseconds())
+		m.s.log.InfoContext(ctx, "computer made larger than what it went on from", "computer", m.r.ID, "cpus", m.r.CPUs, "memory_mb", m.r.MemoryMB, "ms", time.Since(began).Milliseconds())
 		return nil
 	}
 	if ctx.Err() != nil {
 		return gone(ctx)
 	}
-	m.s.log.Warn("a computer cannot be made as large as it is to be; it boots", "computer", m.r.ID, "cpus", m.r.CPUs, "memory_mb", m.r.MemoryMB, "err", err)
+	m.s.log.WarnContext(ctx, "a computer cannot be made as large as it is to be; it boots", "computer", m.r.ID, "cpus", m.r.CPUs, "memory_mb", m.r.MemoryMB, "err", err)
 	return m.again(ctx, nil)
 }
 

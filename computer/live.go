@@ -246,7 +246,7 @@ func (l *live) keepTime(ctx context.Context, client *agent.Client, asked time.Ti
 	if err == nil {
 		now, err = setClock(now, set)
 	}
-	l.log.Info("guest's clock set", "computer", l.id, "was", h.Now, "is", now, "err", err)
+	l.log.InfoContext(ctx, "guest's clock set", "computer", l.id, "was", h.Now, "is", now, "err", err)
 	return err
 }
 

@@ -32,7 +32,7 @@ func (m *Moments) List(ctx context.Context, computer string) ([]holt.Moment, err
 		}
 		id = r.ID
 	}
-	all, err := m.s.moments.list(ctx, `WHERE state = 'ready' AND (?1 = '' OR computer = ?1) ORDER BY created, id`, id)
+	all, err := m.s.moments.list(ctx, `WHERE state = 'ready' AND (?1 = '' OR computer = ?1) AND `+ofTenant(2)+` ORDER BY created, id`, id, holt.Confined(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (s memory) removeMoment(ctx context.Context, m moment) (freed int64, err er
 	}
 	disks, err := s.disks.collect(ctx)
 	if lost := s.disks.dropLeft(ctx); lost != nil {
-		s.log.Warn("what was merged is removed from the archive later", "err", lost)
+		s.log.WarnContext(ctx, "what was merged is removed from the archive later", "err", lost)
 	}
 	s.seats.idle.ring() // disks may be needed by nothing but another now
 	return freed + disks, err
@@ -230,7 +230,7 @@ const keptMoments = 3
 func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.MomentID) {
 	all, err := s.moments.list(ctx, `WHERE state = 'ready' AND kind <> 'snapshot' ORDER BY created DESC, id`)
 	if err != nil {
-		s.log.Warn("prune moments", "err", err)
+		s.log.WarnContext(ctx, "prune moments", "err", err)
 		return
 	}
 	most, bytes, has := s.momentCache(), int64(0), map[holt.ComputerID]int{}
@@ -261,7 +261,7 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.Moment
 		}
 		unlock()
 		if err != nil {
-			s.log.Warn("prune moment", "moment", m.ID, "err", err) // the next daemon goes on
+			s.log.WarnContext(ctx, "prune moment", "moment", m.ID, "err", err) // the next daemon goes on
 		}
 	}
 }
@@ -297,14 +297,14 @@ func (s memory) tidyMoments(ctx context.Context) error {
 		half, _ := filepath.Glob(filepath.Join(s.moments.path(m.ID), "*"+fetching)) // never fails: the pattern is ours
 		for _, path := range half {
 			if err := os.Remove(path); err != nil {
-				s.log.Error("remove half-fetched file", "moment", m.ID, "err", err)
+				s.log.ErrorContext(ctx, "remove half-fetched file", "moment", m.ID, "err", err)
 			}
 		}
 		if m.state != momentDeleting {
 			continue
 		}
 		if _, err := s.removeMoment(ctx, m); err != nil {
-			s.log.Error("cannot go on with the removal of a moment", "computer", m.ComputerID, "moment", m.ID, "err", err)
+			s.log.ErrorContext(ctx, "cannot go on with the removal of a moment", "computer", m.ComputerID, "moment", m.ID, "err", err)
 		}
 	}
 	entries, err := os.ReadDir(s.moments.dir)
@@ -317,7 +317,7 @@ func (s memory) tidyMoments(ctx context.Context) error {
 			continue
 		}
 		if err := os.RemoveAll(s.moments.dir + "/" + e.Name()); err != nil {
-			s.log.Error("remove moment without a name", "moment", e.Name(), "err", err)
+			s.log.ErrorContext(ctx, "remove moment without a name", "moment", e.Name(), "err", err)
 		}
 	}
 	return ctx.Err()

@@ -151,7 +151,11 @@ func (t momentTable) find(ctx context.Context, ref string) (moment, error) {
 		}
 		return t.of(ctx, r, at)
 	}
-	list, err := t.list(ctx, `WHERE (id = ?1 OR name = ?1) AND state = 'ready' LIMIT 2`, ref)
+	in := holt.TenantOf(ctx)
+	if _, err := holt.ParseMomentID(ref); err == nil {
+		in = holt.Confined(ctx)
+	}
+	list, err := t.list(ctx, `WHERE (id = ?1 OR name = ?1) AND state = 'ready' AND `+ofTenant(2)+` LIMIT 2`, ref, in)
 	return only(list, ref, err)
 }
 

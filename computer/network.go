@@ -66,7 +66,7 @@ func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (h
 	if err := n.s.cfg.Networks.Set(ctx, dir, p); err != nil && !errors.Is(err, machine.ErrGone) { // it was never started
 		return p, HostError(err)
 	}
-	n.s.log.Info("network policy changed", "computer", r.ID, "name", r.Name, "egress", p.Egress)
+	n.s.log.InfoContext(ctx, "network policy changed", "computer", r.ID, "name", r.Name, "egress", p.Egress)
 	if l := n.s.seats.live(r.ID); l != nil {
 		l.tellPolicy(ctx)
 	}
@@ -209,7 +209,7 @@ func (l *live) cutOff(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		l.log.Warn("a guest is not told that its connections have ended", "computer", l.id, "err", err)
+		l.log.WarnContext(ctx, "a guest is not told that its connections have ended", "computer", l.id, "err", err)
 	}
 }
 
@@ -234,6 +234,6 @@ func (l *live) awaitNetwork(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, networkWait)
 	defer cancel()
 	if err := l.net.Ready(ctx); err != nil {
-		l.log.Warn("a computer is handed out without its network", "computer", l.id, "err", err)
+		l.log.WarnContext(ctx, "a computer is handed out without its network", "computer", l.id, "err", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,6 +91,7 @@ func Once[T any](ctx context.Context, k *Keys, c Call[T]) (T, error) {
 		return zero, holt.Errorf(holt.InvalidArgument, "the idempotency key has %d bytes", len(c.Key)).
 			WithHint("at most %d; a random identifier will do", mostKey)
 	}
+	c.Key = keyIn(ctx, c.Key)
 	hash, err := requestHash(c.Request)
 	if err != nil {
 		return zero, err
@@ -100,6 +102,26 @@ func Once[T any](ctx context.Context, k *Keys, c Call[T]) (T, error) {
 	}
 	defer k.leave(c.Key, mine)
 	return execute(ctx, k, c, mine)
+}
+
+// keyIn is how a key is kept: each tenant has its own, and learns nothing of what another has used.
+func keyIn(ctx context.Context, key string) string {
+	in := holt.TenantOf(ctx)
+	if key == "" || in == holt.DefaultTenant && !strings.Contains(key, keyMark) {
+		return key
+	}
+	return in + keyMark + key
+}
+
+// keyMark is between a tenant and its key.
+const keyMark = "\x1f"
+
+// keyAsGiven is the key without the tenant's name.
+func keyAsGiven(key string) string {
+	if _, given, of := strings.Cut(key, keyMark); of {
+		return given
+	}
+	return key
 }
 
 func requestHash(request any) ([sha256.Size]byte, error) {
@@ -141,7 +163,7 @@ func (k *Keys) leave(key string, mine *call) {
 }
 
 func keyConflict(key string) error {
-	return holt.Errorf(holt.Conflict, "the idempotency key %q was used for another request", clip(key)).
+	return holt.Errorf(holt.Conflict, "the idempotency key %q was used for another request", clip(keyAsGiven(key))).
 		WithHint("use a new key for a new request")
 }
 

@@ -81,7 +81,7 @@ func (s memory) hibernate(ctx context.Context, r *record, l *live, e exposure) (
 	m, err := s.take(ctx, r, l, e)
 	if r.State == holt.ComputerPaused { // as far as that goes the error does not matter
 		s.leave(*r, l)
-		s.log.Info("computer paused", "computer", r.ID, "name", r.Name, "moment", r.moment)
+		s.log.InfoContext(ctx, "computer paused", "computer", r.ID, "name", r.Name, "moment", r.moment)
 		return m, nil
 	}
 	if ctx.Err() != nil {
@@ -89,10 +89,10 @@ func (s memory) hibernate(ctx context.Context, r *record, l *live, e exposure) (
 	}
 	r.State = holt.ComputerRunning
 	if lost := s.table.save(ctx, *r); lost != nil {
-		s.log.Error("record that a pause failed", "computer", r.ID, "err", lost)
+		s.log.ErrorContext(ctx, "record that a pause failed", "computer", r.ID, "err", lost)
 	}
 	if ended(l.m) { // watch has waited for the lock
-		s.log.Error("machine ended while it was paused", "computer", r.ID, "err", err)
+		s.log.ErrorContext(ctx, "machine ended while it was paused", "computer", r.ID, "err", err)
 	}
 	return m, err
 }
@@ -240,7 +240,7 @@ func (m *making) endResume(ctx context.Context) error {
 		return err
 	}
 	if _, err := m.s.disks.collect(ctx); err != nil { // it has happened; a later one removes them
-		m.s.log.Warn("remove root disks that nothing needs", "computer", m.r.ID, "err", err)
+		m.s.log.WarnContext(ctx, "remove root disks that nothing needs", "computer", m.r.ID, "err", err)
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func (m *making) resumed(ctx context.Context) (holt.Computer, error) {
 	if err := m.s.table.save(ctx, *m.r); err != nil {
 		return holt.Computer{}, err
 	}
-	m.s.log.Info("computer resumed", "computer", m.r.ID, "name", m.r.Name, "ms", m.r.BootMS)
+	m.s.log.InfoContext(ctx, "computer resumed", "computer", m.r.ID, "name", m.r.Name, "ms", m.r.BootMS)
 	memory{m.s}.prune(ctx, m.r.ID, "")
 	return m.s.shown(*m.r), nil
 }

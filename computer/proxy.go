@@ -52,6 +52,6 @@ func (l *live) tellPolicy(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, networkWait)
 	defer cancel()
 	if err := l.do(ctx, networkWait, true, l.tellProxy); err != nil {
-		l.log.Warn("a guest is not told of its proxy", "computer", l.id, "err", err)
+		l.log.WarnContext(ctx, "a guest is not told of its proxy", "computer", l.id, "err", err)
 	}
 }

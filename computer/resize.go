@@ -113,7 +113,7 @@ func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (o
 		return out, err
 	}
 	out = holt.ResizedComputer{Computer: s.shown(r), Guest: z.guest, Note: z.note()}
-	s.log.Info("computer resized", "computer", r.ID, "name", r.Name, "cpus", r.CPUs, "memory_mb", r.MemoryMB, "disk_mb", r.DiskSizeMB, "note", out.Note)
+	s.log.InfoContext(ctx, "computer resized", "computer", r.ID, "name", r.Name, "cpus", r.CPUs, "memory_mb", r.MemoryMB, "disk_mb", r.DiskSizeMB, "note", out.Note)
 	return out, nil
 }
 
@@ -168,7 +168,7 @@ func (z *resizing) unask(ctx context.Context) error {
 	}
 	z.r.CPUs, z.r.MemoryMB, z.r.DiskSizeMB, z.r.wish = z.was.CPUs, z.was.MemoryMB, z.was.DiskSizeMB, z.was.wish
 	if err := z.r.measure(ctx, z.live.m); err != nil && z.s.cfg.Engine.Capabilities().Growing {
-		z.s.log.Warn("ask a machine for its shape", "computer", z.r.ID, "err", err)
+		z.s.log.WarnContext(ctx, "ask a machine for its shape", "computer", z.r.ID, "err", err)
 	}
 	return z.s.table.save(ctx, *z.r)
 }
@@ -271,7 +271,7 @@ func (s memory) settleShape(ctx context.Context, r *record, l *live) {
 		err = z.fault
 	}
 	if err != nil && s.gate.ctx.Err() == nil {
-		s.log.Warn("a computer has not all that it was asked to have", "computer", r.ID, "err", err)
+		s.log.WarnContext(ctx, "a computer has not all that it was asked to have", "computer", r.ID, "err", err)
 	}
 }
 

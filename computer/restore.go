@@ -268,7 +268,7 @@ func (b *restoring) branch(ctx context.Context) error {
 // it must not keep the row, by which that daemon would take the computer back.
 func (b *restoring) dropBranch(ctx context.Context) error {
 	if err := b.s.cfg.Workspaces.Remove(ctx, b.row.workspace); err != nil {
-		b.s.log.Warn("remove the workspace of a restore that failed", "computer", b.r.ID, "workspace", b.row.workspace, "err", err)
+		b.s.log.WarnContext(ctx, "remove the workspace of a restore that failed", "computer", b.r.ID, "workspace", b.row.workspace, "err", err)
 	}
 	return nil
 }
@@ -327,14 +327,14 @@ func (b *restoring) unkeep(ctx context.Context) error {
 			return ending()
 		}
 		if err != nil {
-			s.log.Error("a restore failed, and its computer does not go on as it was", "computer", b.r.ID, "moment", b.row.present, "err", err)
+			s.log.ErrorContext(ctx, "a restore failed, and its computer does not go on as it was", "computer", b.r.ID, "moment", b.row.present, "err", err)
 			return nil
 		}
 	case b.row.ran || !b.present.Stopped:
 		return nil // it runs, since no moment could be taken; or it was paused at one
 	}
 	if err := s.takeBack(ctx, b.r, b.present); err != nil {
-		s.log.Warn("remove the moment of a restore that failed", "computer", b.r.ID, "moment", b.row.present, "err", err)
+		s.log.WarnContext(ctx, "remove the moment of a restore that failed", "computer", b.r.ID, "moment", b.row.present, "err", err)
 	}
 	return nil
 }
@@ -464,12 +464,12 @@ func (b *restoring) resume(ctx context.Context) error {
 // tidy removes what nobody needs any more, now that the computer is back.
 func (b *restoring) tidy(ctx context.Context) {
 	s, left := memory{b.s}, b.was.workspaceID
-	s.log.Info("computer restored", "computer", b.r.ID, "name", b.r.Name, "moment", b.from.ID, "present", b.present.ID, "state", b.r.State)
+	s.log.InfoContext(ctx, "computer restored", "computer", b.r.ID, "name", b.r.Name, "moment", b.from.ID, "present", b.present.ID, "state", b.r.State)
 	err := b.forget(ctx)
 	if err == nil && b.drop {
 		err = s.cfg.Workspaces.Remove(ctx, left)
 	}
 	if err != nil { // the next daemon goes on
-		s.log.Warn("tidy up after a restore", "computer", b.r.ID, "workspace", left, "err", err)
+		s.log.WarnContext(ctx, "tidy up after a restore", "computer", b.r.ID, "workspace", left, "err", err)
 	}
 }

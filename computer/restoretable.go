@@ -118,7 +118,7 @@ func (s memory) settleRestores(ctx context.Context) error {
 			err = s.settleRestore(ctx, &r, row)
 		}
 		if err != nil {
-			s.log.Error("cannot take restore over", "computer", row.computer, "moment", row.moment, "err", err)
+			s.log.ErrorContext(ctx, "cannot take restore over", "computer", row.computer, "moment", row.moment, "err", err)
 		}
 	}
 	return ctx.Err()
@@ -173,7 +173,7 @@ func (b *restoring) goOnLater(ctx context.Context, swapped bool) error {
 			act = b.finishSwapped
 		}
 		if err := act(ctx); err != nil && ctx.Err() == nil {
-			b.s.log.Error("go on with a restore", "computer", b.r.ID, "moment", b.row.moment, "err", err)
+			b.s.log.ErrorContext(ctx, "go on with a restore", "computer", b.r.ID, "moment", b.row.moment, "err", err)
 		}
 	}()
 	return nil

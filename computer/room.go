@@ -187,11 +187,11 @@ func (s *Store) withRoom(ctx context.Context, do func() error) error {
 		if lost != nil {
 			return err
 		}
-		if (idling{s}).yields(ctx, idle) {
+		if (idling{s}).yields(holt.WithActor(ctx, holt.Actor{}), idle) {
 			continue
 		}
 		if !leaves || time.Now().After(end) || ctx.Err() != nil {
-			return busyWith(err, idle)
+			return busyWith(err, holt.Confined(ctx), idle)
 		}
 		backoff(ctx, min(try, 3))
 	}
@@ -245,10 +245,10 @@ func (s idling) yields(ctx context.Context, idle []restful) bool {
 		}
 		paused, err := s.Memory().PauseIfIdle(ctx, string(r.ID), pausedByMemory)
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("pause an idle computer whose memory another needs", "computer", r.ID, "err", err)
+			s.log.WarnContext(ctx, "pause an idle computer whose memory another needs", "computer", r.ID, "err", err)
 		}
 		if paused {
-			s.log.Info("idle computer paused to make room", "computer", r.ID, "name", r.Name, "memory_mb", r.MemoryMB)
+			s.log.InfoContext(ctx, "idle computer paused to make room", "computer", r.ID, "name", r.Name, "memory_mb", r.MemoryMB)
 			return true
 		}
 	}
@@ -256,13 +256,15 @@ func (s idling) yields(ctx context.Context, idle []restful) bool {
 }
 
 // busyWith names in an error of [room.full] whom one could pause.
-func busyWith(err error, idle []restful) error {
-	if len(idle) == 0 {
-		return err
-	}
+func busyWith(err error, in string, idle []restful) error {
 	var names []string
 	for _, r := range idle {
-		names = append(names, r.Name)
+		if in == "" || r.Tenant == in {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) == 0 { // what others have is nothing to tell
+		return err
 	}
 	e := holt.AsError(err)
 	return e.WithHint("%s; holt computer pause %s makes room, or ask for less", idles(names), names[0])

@@ -171,14 +171,15 @@ func (t table) list(ctx context.Context, condition string, args ...any) ([]recor
 	return list, nil
 }
 
+// all returns the computers that a call can see.
 func (t table) all(ctx context.Context) ([]record, error) {
-	return t.list(ctx, `ORDER BY name`)
+	return t.list(ctx, `WHERE ?1 = '' OR tenant = ?1 ORDER BY name, id`, holt.Confined(ctx))
 }
 
 // find returns a computer by name or id.
 func (t table) find(ctx context.Context, ref string) (record, error) {
-	// No name holds an underscore, every id does.
-	list, err := t.list(ctx, `WHERE id = ?1 OR name = ?1`, ref)
+	// No name holds an underscore, every id does. A name is one's own tenant's; so is an id, for who is confined.
+	list, err := t.list(ctx, `WHERE (id = ?1 OR name = ?1 AND tenant = ?2) AND (?3 = '' OR tenant = ?3)`, ref, holt.TenantOf(ctx), holt.Confined(ctx))
 	if err != nil {
 		return record{}, err
 	}
@@ -201,7 +202,10 @@ func (t table) byWorkspace(ctx context.Context, id holt.WorkspaceID) (record, bo
 // avoid does not hold. with adds rows that belong to it.
 func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(name string) bool, with func(*db.Tx) error) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
-		names, err := nameSet(tx)
+		if err := r.belongs(tx); err != nil {
+			return err
+		}
+		names, err := nameSet(tx, r.Tenant)
 		if err != nil {
 			return err
 		}
@@ -228,9 +232,6 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 		if used {
 			return holt.Errorf(holt.Conflict, "moments of the computer %q are in the workspace %q", user, r.Workspace).
 				WithHint("holt workspace fork %s makes one that is free", r.Workspace)
-		}
-		if err := r.belongs(tx); err != nil {
-			return err
 		}
 		if err := r.bound(tx); err != nil {
 			return err
@@ -285,7 +286,7 @@ func (t table) saveAdmitted(ctx context.Context, r record) error {
 
 // update writes what can change of a computer, as part of a transaction.
 func (t table) update(tx *db.Tx, r record) error {
-	if _, used, err := textOf(tx, `SELECT 1 FROM computer WHERE name = ? AND id <> ?`, r.Name, r.ID); err != nil {
+	if _, used, err := textOf(tx, `SELECT 1 FROM computer WHERE name = ?1 AND id <> ?2 AND tenant = (SELECT tenant FROM computer WHERE id = ?2)`, r.Name, r.ID); err != nil {
 		return err
 	} else if used {
 		return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).WithHint("choose another name")
@@ -369,9 +370,10 @@ func named(err error) error {
 	return HostError(fmt.Errorf("write control database: %w", err))
 }
 
-func nameSet(tx *db.Tx) (map[string]bool, error) {
+// nameSet returns the names of a tenant's computers.
+func nameSet(tx *db.Tx, tenant string) (map[string]bool, error) {
 	names := map[string]bool{}
-	err := tx.Query(`SELECT name FROM computer`, nil, func(row *db.Row) error {
+	err := tx.Query(`SELECT name FROM computer WHERE tenant = ?`, []any{tenant}, func(row *db.Row) error {
 		names[row.Text(0)] = true
 		return nil
 	})

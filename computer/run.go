@@ -180,8 +180,8 @@ func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limi
 	if limit <= 0 || limit > mostListed {
 		limit = mostListed
 	}
-	return r.s.runs.list(ctx, `WHERE (?1 = '' OR computer = ?1) AND (?2 = '' OR seq < (SELECT seq FROM run WHERE id = ?2)) ORDER BY seq DESC LIMIT ?3`,
-		id, after, limit)
+	return r.s.runs.list(ctx, `WHERE (?1 = '' OR computer = ?1) AND (?2 = '' OR seq < (SELECT seq FROM run WHERE id = ?2 AND `+ofTenant(4)+`)) AND `+ofTenant(4)+` ORDER BY seq DESC LIMIT ?3`,
+		id, after, limit, holt.Confined(ctx))
 }
 
 // Signal sends a signal, as SIGTERM or TERM, to all processes of a run.

@@ -111,7 +111,7 @@ const endSlack = time.Minute
 
 // get returns a run as it is on record.
 func (t runTable) get(ctx context.Context, id holt.RunID) (holt.Run, error) {
-	list, err := t.list(ctx, `WHERE id = ?`, id)
+	list, err := t.list(ctx, `WHERE id = ?1 AND `+ofTenant(2), id, holt.Confined(ctx))
 	if err != nil {
 		return holt.Run{}, err
 	}

@@ -124,7 +124,7 @@ func (s Scheduled) launched(ctx context.Context, l *live, run holt.Run, spec hol
 		return run, nil
 	}
 	if is, lost := s.s.runs.get(context.WithoutCancel(ctx), run.ID); lost == nil {
-		s.s.log.Warn("it is not known whether a run has started", "run", run.ID, "computer", run.ComputerID, "err", err)
+		s.s.log.WarnContext(ctx, "it is not known whether a run has started", "run", run.ID, "computer", run.ComputerID, "err", err)
 		return is, nil
 	}
 	return holt.Run{}, err

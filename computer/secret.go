@@ -86,7 +86,7 @@ func (n *Secrets) Set(ctx context.Context, ref, name string, secret holt.HostSec
 		return network.CheckSecrets(all.given.Hosts) // there may be too many
 	})
 	if err == nil {
-		n.s.log.Info("host secret set", "computer", r.ID, "name", r.Name, "secret", name, "host", secret.Host)
+		n.s.log.InfoContext(ctx, "host secret set", "computer", r.ID, "name", r.Name, "secret", name, "host", secret.Host)
 	}
 	return shown, err
 }
@@ -115,7 +115,7 @@ func (n *Secrets) delete(ctx context.Context, ref, name string) error {
 		return tx.Exec(`DELETE FROM secret WHERE computer = ? AND name = ?`, r.ID, name)
 	})
 	if err == nil {
-		n.s.log.Info("host secret deleted", "computer", r.ID, "name", r.Name, "secret", name)
+		n.s.log.InfoContext(ctx, "host secret deleted", "computer", r.ID, "name", r.Name, "secret", name)
 	}
 	return err
 }

@@ -133,11 +133,11 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (momen
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
 		if lost := s.mend(late, r, l.m); lost != nil {
-			s.log.Error("cannot undo", "verb", e.verb, "computer", r.ID, "err", lost)
+			s.log.ErrorContext(ctx, "cannot undo", "verb", e.verb, "computer", r.ID, "err", lost)
 		}
 		return m, err
 	}
-	s.log.Info("moment taken", "computer", r.ID, "moment", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
+	s.log.InfoContext(ctx, "moment taken", "computer", r.ID, "moment", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
 		"throttle", m.report.Throttle, "forced", m.report.Forced)
 	l.stood.ring()
 	if m.Kind == holt.MomentFork {
@@ -248,7 +248,7 @@ func (s memory) mend(ctx context.Context, r *record, vm machine.Machine) error {
 		if err := s.table.save(ctx, *r); err != nil {
 			return err
 		}
-		s.log.Info("remove half-taken moment", "computer", r.ID, "moment", m.ID)
+		s.log.InfoContext(ctx, "remove half-taken moment", "computer", r.ID, "moment", m.ID)
 		if _, err := s.removeMoment(ctx, m); err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 		m.stayStopped(ctx, err)
 		return holt.Computer{}, err
 	}
-	s.log.Info("computer started", "computer", r.ID, "name", r.Name, "boot_ms", r.BootMS)
+	s.log.InfoContext(ctx, "computer started", "computer", r.ID, "name", r.Name, "boot_ms", r.BootMS)
 	return s.shown(r), nil
 }
 
@@ -90,7 +90,7 @@ func (m *making) stayStopped(ctx context.Context, err error) {
 	defer cancel()
 	m.r.State, m.r.Reason = holt.ComputerStopped, "the last start failed: "+err.Error()
 	if err := m.s.table.save(late, *m.r); err != nil {
-		m.s.log.Error("record failed start", "computer", m.r.ID, "err", err)
+		m.s.log.ErrorContext(ctx, "record failed start", "computer", m.r.ID, "err", err)
 	}
 }
 
@@ -234,7 +234,7 @@ func (m *making) explain(ctx context.Context, err error) error {
 		return gone(ctx)
 	}
 	tail, _ := tailOf(m.live.m.Console(), 4<<10)
-	m.s.log.Error("guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
+	m.s.log.ErrorContext(ctx, "guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
 	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err)
 	if m.live.refused() != nil {
 		e = e.WithHint("something in the guest keeps it from being given one: mend that in the computer it comes from, or stop and start it")

@@ -69,11 +69,11 @@ func (m *making) forward(ctx context.Context, verb string, steps []step) error {
 			err = st.do(ctx)
 		}
 		if err != nil {
-			m.s.log.Warn("undo", "verb", verb, "step", st.name, "computer", m.r.ID, "err", err)
+			m.s.log.WarnContext(ctx, "undo", "verb", verb, "step", st.name, "computer", m.r.ID, "err", err)
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 			defer cancel()
 			if lost := m.back(late, "undo-"+verb, steps[:i+1]); lost != nil {
-				m.s.log.Error("cannot undo", "verb", verb, "computer", m.r.ID, "err", lost)
+				m.s.log.ErrorContext(ctx, "cannot undo", "verb", verb, "computer", m.r.ID, "err", lost)
 				m.stuck = lost
 			}
 			return err

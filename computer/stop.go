@@ -68,7 +68,7 @@ func (s memory) forget(ctx context.Context, r record) (holt.Computer, error) {
 // endMount ends the mount of a guest that is gone and left the workspace.
 func (m *making) endMount(ctx context.Context) error {
 	if err := m.openWorkspace(ctx); err != nil {
-		m.s.log.Warn("end mount of a machine that is gone", "computer", m.r.ID, "err", err)
+		m.s.log.WarnContext(ctx, "end mount of a machine that is gone", "computer", m.r.ID, "err", err)
 	}
 	return m.closeWorkspace(ctx)
 }
@@ -107,7 +107,7 @@ func (m *making) stopped(ctx context.Context, reason string) error {
 	if err := m.s.table.save(ctx, *m.r); err != nil {
 		return err
 	}
-	m.s.log.Info("computer stopped", "computer", m.r.ID, "name", m.r.Name, "reason", reason)
+	m.s.log.InfoContext(ctx, "computer stopped", "computer", m.r.ID, "name", m.r.Name, "reason", reason)
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (l *live) halt(ctx context.Context, powerButton bool) (reason string) {
 	asked := l.askToEnd(ctx)
 	limit := l.limits.Shutdown
 	if asked != nil {
-		l.log.Warn("guest agent does not take a shutdown", "computer", l.id, "err", asked)
+		l.log.WarnContext(ctx, "guest agent does not take a shutdown", "computer", l.id, "err", asked)
 		if limit = l.limits.PowerDown; powerButton {
 			asked = l.m.PowerDown(ctx)
 		}

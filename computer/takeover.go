@@ -28,7 +28,7 @@ func takeOverAll(ctx context.Context, s *Store) error {
 			t := &takeover{making{s: s, r: &r}}
 			t.holdImage(ctx)
 			if err := s.outputs.tidy(ctx, r.ID); err != nil {
-				s.log.Error("tidy the output of runs", "computer", r.ID, "err", err)
+				s.log.ErrorContext(ctx, "tidy the output of runs", "computer", r.ID, "err", err)
 			}
 			if err := t.run(ctx); err != nil {
 				t.leave(ctx, err)
@@ -43,14 +43,14 @@ func takeOverAll(ctx context.Context, s *Store) error {
 // leave puts on record why a computer is not taken over. Its row stays as it is, so the next
 // daemon goes on with what was begun.
 func (t *takeover) leave(ctx context.Context, why error) {
-	t.s.log.Error("cannot take computer over", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "err", why)
+	t.s.log.ErrorContext(ctx, "cannot take computer over", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "err", why)
 	r, err := t.s.table.find(ctx, string(t.r.ID))
 	if err == nil && r.State != holt.ComputerStopped && r.State != holt.ComputerPaused { // these are what they are
 		r.Reason = "it cannot be taken over: " + why.Error()
 		err = t.s.table.save(ctx, r)
 	}
 	if err != nil {
-		t.s.log.Error("record that a computer is not taken over", "computer", t.r.ID, "err", err)
+		t.s.log.ErrorContext(ctx, "record that a computer is not taken over", "computer", t.r.ID, "err", err)
 	}
 }
 
@@ -66,7 +66,7 @@ func (t *takeover) holdImage(ctx context.Context) {
 		return
 	}
 	if err := t.s.cfg.Images.Hold(ctx, t.r.image, dir); err != nil {
-		t.s.log.Error("hold image", "computer", t.r.ID, "image", t.r.image, "error", err)
+		t.s.log.ErrorContext(ctx, "hold image", "computer", t.r.ID, "image", t.r.image, "error", err)
 	}
 }
 
@@ -76,7 +76,7 @@ type takeover struct{ making }
 func (t *takeover) run(ctx context.Context) error {
 	switch t.r.State {
 	case holt.ComputerCreating, holt.ComputerDeleting:
-		t.s.log.Info("remove half-made computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State)
+		t.s.log.InfoContext(ctx, "remove half-made computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State)
 		if err := t.unmake(ctx, "recover"); err != nil {
 			t.markFailed(ctx, err)
 		}
@@ -117,7 +117,7 @@ func (t *takeover) adopt(ctx context.Context) error {
 	}
 	if err == nil && t.r.growing { // a daemon before this one was at work on it
 		if err := t.r.measure(ctx, vm); err != nil {
-			t.s.log.Warn("ask a machine for its shape", "computer", t.r.ID, "err", err)
+			t.s.log.WarnContext(ctx, "ask a machine for its shape", "computer", t.r.ID, "err", err)
 		}
 	}
 	if err != nil {
@@ -131,11 +131,11 @@ func (t *takeover) adopt(ctx context.Context) error {
 	t.live = l
 	l.connect(t.s.gate.ctx)
 	if err := l.plug(ctx, t.s, true); err != nil {
-		t.s.log.Error("no network for a computer", "computer", t.r.ID, "err", err)
+		t.s.log.ErrorContext(ctx, "no network for a computer", "computer", t.r.ID, "err", err)
 	}
 	t.s.seats.put(t.r.ID, l)
 	supervision{t.s, l}.watch()
-	t.s.log.Info("computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())
+	t.s.log.InfoContext(ctx, "computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())
 	switch t.r.State {
 	case holt.ComputerStarting, holt.ComputerStopping:
 		return t.goOn(ctx)
@@ -179,7 +179,7 @@ func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
 		return holt.Errorf(holt.Corrupt, "it says that it writes to %q, which is not its disk %s", clip(vm.Disk()), t.r.disk).
 			WithHint("its guest may have taken QEMU over; stop the computer")
 	}
-	t.s.log.Error("the machine writes to another root disk than was written down", "computer", t.r.ID, "disk", other[0], "instead_of", t.r.disk)
+	t.s.log.ErrorContext(ctx, "the machine writes to another root disk than was written down", "computer", t.r.ID, "disk", other[0], "instead_of", t.r.disk)
 	t.r.disk = other[0]
 	return t.s.table.save(ctx, *t.r)
 }
@@ -208,7 +208,7 @@ func (t *takeover) foundGone(ctx context.Context) error {
 // cannotAdopt leaves a machine alone that runs and cannot be taken over. One that was being
 // resumed writes to the disk that was made for that.
 func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
-	t.s.log.Error("cannot adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
+	t.s.log.ErrorContext(ctx, "cannot adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
 	if t.r.State == holt.ComputerResuming {
 		if err := (memory{t.s}).settleResume(ctx, t.r, true); err != nil {
 			return err // the next daemon tries again
@@ -238,7 +238,7 @@ func (t *takeover) goOn(ctx context.Context) error {
 			finish = t.finishStop
 		}
 		if err := finish(t.s.gate.ctx); err != nil && t.s.gate.ctx.Err() == nil {
-			t.s.log.Error("go on with what was begun", "computer", t.r.ID, "state", t.r.State, "err", err)
+			t.s.log.ErrorContext(ctx, "go on with what was begun", "computer", t.r.ID, "state", t.r.State, "err", err)
 		}
 	}()
 	return nil

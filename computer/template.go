@@ -110,7 +110,7 @@ func (t template) keep(ctx context.Context, again bool) (dir string, made bool, 
 		began := time.Now()
 		err := t.make(ctx, dir, filepath.Join(t.s.cfg.Templates, key))
 		made = err == nil
-		t.s.log.Info("template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
+		t.s.log.InfoContext(ctx, "template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
 		return err
 	})
 	if err != nil && ctx.Err() != nil {
@@ -129,9 +129,9 @@ var errUnmade = holt.Errorf(holt.Unavailable, "it could not be booted a while ag
 
 // drop removes a snapshot that does not go on: the next computer's create makes another.
 func (t template) drop(ctx context.Context, why error) {
-	t.s.log.Error("the snapshot of a template does not go on; it is removed, and the computer boots", "template", t.img.Template, "err", why)
+	t.s.log.ErrorContext(ctx, "the snapshot of a template does not go on; it is removed, and the computer boots", "template", t.img.Template, "err", why)
 	if err := t.s.cfg.Images.DropSnapshot(ctx, t.img.Digest, t.key()); err != nil {
-		t.s.log.Error("remove snapshot of template", "template", t.img.Template, "err", err)
+		t.s.log.ErrorContext(ctx, "remove snapshot of template", "template", t.img.Template, "err", err)
 		t.s.unmade.note(t.key())
 	}
 }

@@ -104,7 +104,7 @@ func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 		return
 	}
 	if err := t.s.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
-		t.s.log.Warn("record that a template was booted", "template", img.Template, "err", err)
+		t.s.log.WarnContext(ctx, "record that a template was booted", "template", img.Template, "err", err)
 	}
 }
 
@@ -128,7 +128,7 @@ func (t *Templates) renew(ctx context.Context) {
 	}
 	all, err := t.stale(ctx)
 	if err != nil {
-		t.s.log.Error("look for templates to boot", "err", err)
+		t.s.log.ErrorContext(ctx, "look for templates to boot", "err", err)
 	}
 	for ended := false; len(all) > 0 && !ended; {
 		if all = slices.DeleteFunc(all, func(one staleTemplate) bool { return t.renewOne(ctx, one) }); len(all) > 0 {

@@ -26,6 +26,63 @@ CREATE TABLE tenant_limit ( -- 0: no limit
 ) WITHOUT ROWID;
 `
 
+// TenantNameSchema makes the names of computers unique in each tenant, and not among all.
+const TenantNameSchema = `
+CREATE TABLE computer_anew (
+	id             TEXT PRIMARY KEY,
+	name           TEXT NOT NULL,
+	template       TEXT NOT NULL,
+	image          TEXT NOT NULL,        -- digest of the root its disk is laid over; '' without a root disk
+	state          TEXT NOT NULL,
+	reason         TEXT NOT NULL DEFAULT '',
+	engine         TEXT NOT NULL,
+	cpus           INTEGER NOT NULL,
+	memory_mb      INTEGER NOT NULL,
+	disk_mb        INTEGER NOT NULL,
+	workspace      TEXT NOT NULL UNIQUE, -- id
+	workspace_name TEXT NOT NULL,
+	owned          INTEGER NOT NULL,     -- the workspace was made with the computer and goes with it
+	created        INTEGER NOT NULL,
+	started        INTEGER NOT NULL DEFAULT 0,
+	boot_ms        INTEGER NOT NULL DEFAULT 0,
+	disk           TEXT NOT NULL DEFAULT '',        -- the one it writes to; '' without a root disk
+	moment         TEXT NOT NULL DEFAULT '',        -- its last one, or the one that it came from
+	parent         TEXT NOT NULL DEFAULT '',        -- the computer that it was forked from
+	parent_moment  TEXT NOT NULL DEFAULT '',        -- and the moment
+	call           TEXT NOT NULL DEFAULT '',        -- idempotency key of the call that forked it
+	ungreeted      INTEGER NOT NULL DEFAULT 0,
+	back_to        INTEGER NOT NULL DEFAULT 0,      -- when that moment was taken, until the guest has said which runs go on
+	parent_was     TEXT NOT NULL DEFAULT '',
+	idle_ms        INTEGER NOT NULL DEFAULT 900000, -- idle timeout, milliseconds; negative: never
+	used           INTEGER NOT NULL DEFAULT 0,      -- last use, to a minute; 0: not known
+	paused_by      TEXT NOT NULL DEFAULT '',        -- who paused it last, or was about to
+	woken_by       TEXT NOT NULL DEFAULT '',
+	woken          INTEGER NOT NULL DEFAULT 0,
+	wake_ms        INTEGER NOT NULL DEFAULT 0,
+	job            TEXT NOT NULL DEFAULT '',        -- id of the job that it is for
+	wish_cpus      INTEGER NOT NULL DEFAULT 0,      -- from the next start on, or once they are added; 0: those that it has
+	wish_memory_mb INTEGER NOT NULL DEFAULT 0,      -- likewise
+	growing        INTEGER NOT NULL DEFAULT 0,      -- what can be added to its machine while that runs is still to be added, or its guest to be told
+	tenant         TEXT NOT NULL DEFAULT 'default',
+	lineage        TEXT NOT NULL DEFAULT '',        -- ids of all that it was forked from, also of those that are gone, a space before each
+	workspace_mb   INTEGER NOT NULL DEFAULT 0       -- MiB, of a workspace that goes with the computer; 0: it has no bound, or another's
+) WITHOUT ROWID;
+INSERT INTO computer_anew (` + tenantNameColumns + `) SELECT ` + tenantNameColumns + ` FROM computer;
+DROP TABLE computer;
+ALTER TABLE computer_anew RENAME TO computer;
+CREATE UNIQUE INDEX computer_name ON computer (tenant, name);
+CREATE INDEX computer_job ON computer (job) WHERE job <> '';
+`
+
+const tenantNameColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb, workspace, workspace_name, owned, created, started, boot_ms,
+	disk, moment, parent, parent_moment, call, ungreeted, back_to, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job,
+	wish_cpus, wish_memory_mb, growing, tenant, lineage, workspace_mb`
+
+// ofTenant is the condition that what belongs to a computer is a tenant's: parameter n, where ” is any.
+func ofTenant(n int) string {
+	return fmt.Sprintf(`(?%[1]d = '' OR computer IN (SELECT id FROM computer WHERE tenant = ?%[1]d))`, n)
+}
+
 // kin is the part of a record with whose the computer is.
 type kin struct {
 	lineage string // see [TenantSchema]
@@ -257,13 +314,13 @@ func (t *TenantLimits) List(ctx context.Context) (list []holt.Limit, err error) 
 
 // Set changes what a tenant may have, at once. What it has already it keeps.
 //
-// Errors: InvalidArgument, Denied (to the tenant itself, unless it is the default one), TooMany tenants.
+// Errors: InvalidArgument, Denied (to whoever is no admin), TooMany tenants.
 func (t *TenantLimits) Set(ctx context.Context, tenant string, change holt.LimitChange, key string) (l holt.Limit, err error) {
 	if tenant, err = holt.ParseTenant(tenant); err != nil {
 		return l, err
 	}
-	if mine := holt.TenantOf(ctx); mine != holt.DefaultTenant {
-		return l, holt.Errorf(holt.Denied, "a token of the tenant %s cannot change limits", mine).WithHint("use one of the tenant %s", holt.DefaultTenant)
+	if a, _ := holt.ActorOf(ctx); !a.Admin() {
+		return l, holt.Errorf(holt.Denied, "this token cannot change limits").WithHint("use one with the scope admin")
 	}
 	return Once(ctx, t.s.cfg.Keys, Call[holt.Limit]{Key: key, Method: "limit.set", Request: []any{tenant, change}, Act: func(ctx context.Context, _ *Claim) (holt.Limit, error) {
 		return t.set(ctx, tenant, change)
@@ -285,7 +342,7 @@ func (t *TenantLimits) set(ctx context.Context, tenant string, change holt.Limit
 			tenant, l.MaxComputers, l.MaxRunning, l.MaxMemoryMB, l.MaxDiskMB, l.MaxRunMS)
 	})
 	if err == nil {
-		t.s.log.Info("limits changed", "tenant", tenant, "max_computers", l.MaxComputers, "max_running", l.MaxRunning,
+		t.s.log.InfoContext(ctx, "limits changed", "tenant", tenant, "max_computers", l.MaxComputers, "max_running", l.MaxRunning,
 			"max_memory_mb", l.MaxMemoryMB, "max_disk_mb", l.MaxDiskMB, "max_run_ms", l.MaxRunMS)
 	}
 	return l, err

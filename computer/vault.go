@@ -446,6 +446,6 @@ func (v vault) drop(ctx context.Context, space string) error {
 // collection does what cannot be done now.
 func (v vault) dropOrSay(ctx context.Context, space string) {
 	if err := v.drop(ctx, space); err != nil {
-		v.log.Warn("what was deleted is removed from the archive later", "space", space, "err", err)
+		v.log.WarnContext(ctx, "what was deleted is removed from the archive later", "space", space, "err", err)
 	}
 }

@@ -84,7 +84,7 @@ func (s waking) awaken(ctx context.Context, ref string, use holt.Use) (record, *
 // woken puts on record what woke a computer and how long that took, unless somebody has already.
 func (s *Store) woken(ctx context.Context, id holt.ComputerID, began time.Time, use holt.Use) {
 	if err := s.idleRows.woken(ctx, id, began, time.Now(), use); err != nil {
-		s.log.Warn("record what woke a computer", "computer", id, "err", err)
+		s.log.WarnContext(ctx, "record what woke a computer", "computer", id, "err", err)
 	}
 }
 

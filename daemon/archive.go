@@ -158,7 +158,7 @@ func (a *Archive) collect(ctx context.Context, horizon time.Time) (holt.Collecte
 	}
 	c, err := a.Archive.Collect(ctx, horizon)
 	if err == nil && c.Packs > 0 {
-		a.log.Info("garbage collected", "packs", c.Packs, "repacked", c.Repacked, "freed", c.Freed)
+		a.log.InfoContext(ctx, "garbage collected", "packs", c.Packs, "repacked", c.Repacked, "freed", c.Freed)
 	}
 	return holt.Collected{Packs: c.Packs, Repacked: c.Repacked, Freed: c.Freed}, err
 }

@@ -102,7 +102,7 @@ func (w *Workspaces) queried(ctx context.Context, ref string, q holt.QuerySpec) 
 			WithHint("leave one of them out")
 	}
 	if q.Forks {
-		rows, err := w.table.rows(ctx, `WHERE state = 'ready' ORDER BY created, id`)
+		rows, err := w.table.rows(ctx, `WHERE state = 'ready' AND (?1 = '' OR tenant = ?1) ORDER BY created, id`, holt.Confined(ctx))
 		if err != nil {
 			return nil, false, err
 		}

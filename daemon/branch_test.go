@@ -122,7 +122,7 @@ func TestLongNameOfWhatWasLeft(t *testing.T) {
 	for range 3 {
 		var name string
 		err := w.table.change(t.Context(), func(tx *db.Tx) (err error) {
-			if name, err = freeName(tx, long+"-before-restore"); err == nil {
+			if name, err = freeName(tx, holt.DefaultTenant, long+"-before-restore"); err == nil {
 				err = tx.Exec(`INSERT INTO workspace (id, name, state, created) VALUES (?, ?, 'creating', 0)`, holt.NewWorkspaceID(), name)
 			}
 			return err

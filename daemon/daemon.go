@@ -13,9 +13,11 @@ import (
 
 	"holt"
 	"holt/access"
+	"holt/audit"
 	"holt/cgroup"
 	"holt/computer"
 	"holt/db"
+	"holt/event"
 	"holt/flock"
 	"holt/image"
 	"holt/job"
@@ -25,6 +27,8 @@ import (
 	"holt/preview"
 	"holt/schedule"
 	"holt/sshgate"
+	"holt/upload"
+	"holt/warden"
 	"holt/workspace"
 )
 
@@ -84,8 +88,11 @@ type Daemon struct {
 	computers  *computer.Store
 	jobs       *job.Store
 	tokens     *access.Tokens
+	audit      *audit.Log
 	schedules  *schedule.Store
 	previews   *preview.Store
+	events     *event.Store
+	uploads    *upload.Store
 	reach      *reach // nil: machines have no networks
 	gate       *sshgate.Gate
 	firstToken string
@@ -113,19 +120,20 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	cfg.Log = slog.New(holt.LogRequests(cfg.Log.Handler()))
 	if cfg.Keep == (workspace.Keep{}) {
 		cfg.Keep = workspace.Keep{Last: 200, Days: 30}
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1), meters: newMeters(cfg.Metrics)}
 	for _, part := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openGate, d.openPreviews, d.openSchedules,
+		d.openLock, d.openControl, d.openAudit, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers, d.openMounts, d.openJobs, d.openTokens, d.openGate, d.openPreviews, d.openSchedules, d.openUploads,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(described(err), d.Close())
 		}
 	}
 	d.collect(cfg.Metrics)
-	d.log.Info("daemon is up", "data_dir", dir, "engine", d.engine.Name(), "pid", os.Getpid())
+	d.log.InfoContext(ctx, "daemon is up", "data_dir", dir, "engine", d.engine.Name(), "pid", os.Getpid())
 	return d, nil
 }
 
@@ -139,7 +147,13 @@ func (d *Daemon) openControl(ctx context.Context) (err error) {
 		return err
 	}
 	d.keys = computer.NewKeys(d.db)
-	return nil
+	d.events, err = event.Open(ctx, d.db, d.log)
+	return err
+}
+
+func (d *Daemon) openAudit(context.Context) (err error) {
+	d.audit, err = audit.Open(filepath.Join(d.cfg.DataDir, "audit"), d.log)
+	return err
 }
 
 func (d *Daemon) openImages(context.Context) (err error) {
@@ -161,6 +175,7 @@ func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
 	base.Log, base.Archive = d.log, d.archive.Archive
 	d.workspaces, err = openWorkspaces(ctx, d.db, d.keys, filepath.Join(d.cfg.DataDir, "workspaces"), base)
 	if err == nil {
+		d.workspaces.shelf.noted = d.noted
 		d.archive.start(d.workspaces)
 	}
 	return err
@@ -197,14 +212,15 @@ func (d *Daemon) openTokens(ctx context.Context) error {
 	if err != nil || len(list) > 0 {
 		return err
 	}
-	_, d.firstToken, err = d.tokens.Create(ctx, "admin", 0)
+	_, d.firstToken, err = d.tokens.CreateFor(ctx, holt.DefaultTenant, "admin", 0, "admin")
 	return err
 }
 
 // openGate opens the door of SSH clients; what it listens at comes later.
 func (d *Daemon) openGate(context.Context) (err error) {
 	d.gate, err = sshgate.Open(sshgate.Options{
-		DB: d.db, DataDir: d.cfg.DataDir, Tokens: d.tokens, Computers: sessions{d.computers.Sessions(), d.computers}, Log: d.log,
+		DB: d.db, DataDir: d.cfg.DataDir, Tokens: d.tokens, Log: d.log, Record: d.recordSSH,
+		Computers: warden.Sessions(computers{d.computers, d.computers.Memory()}, sessions{d.computers.Sessions(), d.computers}),
 	})
 	return err
 }
@@ -214,6 +230,9 @@ func (d *Daemon) openGate(context.Context) (err error) {
 func (d *Daemon) Close() error {
 	d.readiness.end()
 	var errs []error
+	if d.uploads != nil {
+		d.uploads.Close()
+	}
 	if d.gate != nil {
 		errs = append(errs, d.gate.Close())
 	}
@@ -240,6 +259,12 @@ func (d *Daemon) Close() error {
 	}
 	if d.archive != nil {
 		errs = append(errs, d.archive.close())
+	}
+	if d.audit != nil {
+		errs = append(errs, d.audit.Close())
+	}
+	if d.events != nil {
+		d.events.Close()
 	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())

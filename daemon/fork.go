@@ -29,7 +29,7 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (
 	if err != nil {
 		return out, err
 	}
-	names, err := w.forkNames(ctx, r.name, spec)
+	names, err := w.forkNames(ctx, r, spec)
 	if err != nil {
 		return out, err
 	}
@@ -67,7 +67,7 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (
 }
 
 // forkNames chooses names that are free.
-func (w *Workspaces) forkNames(ctx context.Context, parent string, spec holt.ForkSpec) ([]string, error) {
+func (w *Workspaces) forkNames(ctx context.Context, parent row, spec holt.ForkSpec) ([]string, error) {
 	count := cmp.Or(spec.Count, 1)
 	if err := holt.CheckForks(count); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (w *Workspaces) forkNames(ctx context.Context, parent string, spec holt.For
 	if spec.Name != "" && count == 1 {
 		return []string{spec.Name}, nil
 	}
-	rows, err := w.table.rows(ctx, "")
+	rows, err := w.table.rows(ctx, `WHERE tenant = ?`, parent.tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (w *Workspaces) forkNames(ctx context.Context, parent string, spec holt.For
 	for _, r := range rows {
 		taken[r.name] = true
 	}
-	return computer.ForkNames(cmp.Or(spec.Name, parent), count, func(name string) bool { return taken[name] })
+	return computer.ForkNames(cmp.Or(spec.Name, parent.name), count, func(name string) bool { return taken[name] })
 }
 
 // forkOne makes one, and returns how its checkpoint is called for the next. One without a
@@ -94,11 +94,11 @@ func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Work
 		name, state = string(id), "creating" // no name holds an underscore
 	}
 	err := w.table.change(ctx, func(tx *db.Tx) error {
-		if err := vacant(tx, name, "choose another name"); err != nil {
+		if err := vacant(tx, parent.tenant, name, "choose another name"); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO workspace (id, name, state, created, parent, max_bytes, max_files) VALUES (?, ?, 'creating', ?, ?, ?, ?)`,
-			id, name, time.Now().UnixNano(), parent.id, quota.Bytes, quota.Files)
+		return tx.Exec(`INSERT INTO workspace (id, name, state, created, parent, max_bytes, max_files, tenant) VALUES (?, ?, 'creating', ?, ?, ?, ?, ?)`,
+			id, name, time.Now().UnixNano(), parent.id, quota.Bytes, quota.Files, parent.tenant)
 	})
 	if err != nil {
 		return "", err

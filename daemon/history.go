@@ -57,7 +57,7 @@ func (h histories) flush(ctx context.Context, ref string) (flushed bool) {
 		err = h.w.guests.Flush(ctx, r.id)
 	}
 	if err != nil {
-		h.w.log.Warn("what programs hold in memory was not written first", "workspace", r.id, "err", err)
+		h.w.log.WarnContext(ctx, "what programs hold in memory was not written first", "workspace", r.id, "err", err)
 	}
 	return err == nil
 }

@@ -313,7 +313,7 @@ func (h *hostMounts) remount(ctx context.Context) error {
 	}
 	for _, r := range rows {
 		if err := h.remake(ctx, r); err != nil {
-			h.log.Error("remake host mount", "dir", r.dir, "workspace", r.id, "err", err)
+			h.log.ErrorContext(ctx, "remake host mount", "dir", r.dir, "workspace", r.id, "err", err)
 		}
 	}
 	return nil

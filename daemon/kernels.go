@@ -87,7 +87,7 @@ func (k *kernels) settle(ctx context.Context, ws *workspace.Workspace) {
 	defer cancel()
 	n := k.of(ws)
 	if err := n.Wait(ctx); err != nil {
-		k.log.Warn("a mount is not told yet of a change made beside it", "err", err)
+		k.log.WarnContext(ctx, "a mount is not told yet of a change made beside it", "err", err)
 		return
 	}
 	ws.Told(n.Told)

@@ -157,7 +157,7 @@ func (d *Daemon) countRows(ctx context.Context) (out []metric.Sample) {
 			})
 		})
 		if err != nil {
-			d.log.Warn("count records for metrics", "metric", q.desc.Name, "error", err)
+			d.log.WarnContext(ctx, "count records for metrics", "metric", q.desc.Name, "error", err)
 		}
 	}
 	return out
@@ -167,7 +167,7 @@ func (d *Daemon) countRows(ctx context.Context) (out []metric.Sample) {
 func (d *Daemon) weighMachines(ctx context.Context) []metric.Sample {
 	all, err := d.computers.AllStats(ctx)
 	if err != nil {
-		d.log.Warn("look at machines for metrics", "error", err)
+		d.log.WarnContext(ctx, "look at machines for metrics", "error", err)
 		return nil
 	}
 	var own, sent, received int64
@@ -186,7 +186,7 @@ func (d *Daemon) weighMachines(ctx context.Context) []metric.Sample {
 func (d *Daemon) lookAtArchive(ctx context.Context) []metric.Sample {
 	a, err := d.archive.Get(ctx)
 	if err != nil {
-		d.log.Warn("look at the archive for metrics", "error", err)
+		d.log.WarnContext(ctx, "look at the archive for metrics", "error", err)
 		return nil
 	}
 	out := []metric.Sample{

@@ -53,16 +53,13 @@ func (f guestSpaces) forkAt(ctx context.Context, id, from holt.WorkspaceID, opt 
 
 // Swap lets one workspace take the place of another; see [computer.Workspaces].
 func (f guestSpaces) Swap(tx *db.Tx, out, in holt.WorkspaceID, left string, keep bool) error {
+	var was, tenant string
+	err := tx.Query(`SELECT name, tenant FROM workspace WHERE id = ?`, []any{out}, func(r *db.Row) error { was, tenant = r.Text(0), r.Text(1); return nil })
 	name, state := string(out), "deleting"
-	if keep {
+	if keep && err == nil {
 		state = "ready"
-		var err error
-		if name, err = freeName(tx, left); err != nil {
-			return err
-		}
+		name, err = freeName(tx, tenant, left)
 	}
-	var was string
-	err := tx.Query(`SELECT name FROM workspace WHERE id = ?`, []any{out}, func(r *db.Row) error { was = r.Text(0); return nil })
 	if err == nil {
 		err = tx.Exec(`UPDATE workspace SET name = ?2, state = ?3 WHERE id = ?1`, out, name, state)
 	}
@@ -76,13 +73,13 @@ func (f guestSpaces) Swap(tx *db.Tx, out, in holt.WorkspaceID, left string, keep
 // mostName is what a name has at most, bytes, less what a number takes.
 const mostName = 63 - len("-99999")
 
-// freeName returns a name that no workspace has: the one that is wanted or, where it is taken
+// freeName returns a name that no workspace of the tenant has: the one that is wanted or, where it is taken
 // or too long, the beginning of it and a number.
-func freeName(tx *db.Tx, want string) (string, error) {
+func freeName(tx *db.Tx, tenant, want string) (string, error) {
 	stem := strings.Trim(want[:min(len(want), mostName)], "-")
 	name := stem
 	for n := 2; ; n++ {
-		err := vacant(tx, name, "")
+		err := vacant(tx, tenant, name, "")
 		if holt.CodeOf(err) != holt.AlreadyExists {
 			return name, err
 		}

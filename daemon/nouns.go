@@ -6,9 +6,11 @@ import (
 
 	"holt"
 	"holt/access"
+	"holt/audit"
 	"holt/computer"
 	"holt/server"
 	"holt/sshgate"
+	"holt/warden"
 )
 
 // Computers returns the computers.
@@ -23,13 +25,16 @@ func (d *Daemon) Archive() *Archive { return d.archive }
 // Tokens returns the API tokens.
 func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
 
-// Nouns returns all that the API speaks of.
+// Audit returns the log of what is done through the doors, which each of them writes to.
+func (d *Daemon) Audit() *audit.Log { return d.audit }
+
+// Nouns returns all that the doors speak of, behind the [warden], which asks of each call whether its actor may.
 func (d *Daemon) Nouns() server.Nouns {
-	return server.Nouns{
+	return warden.Around(server.Nouns{
 		Computers: computers{d.computers, d.computers.Memory()}, Moments: d.computers.Moments(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Ports: d.computers.Ports(), Services: d.computers.Services(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
-		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, Previews: d.previews, Daemon: d,
-	}
+		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, Previews: d.previews, Events: d.events, Uploads: d.uploads, Tokens: tokens{d.tokens, d.keys}, Audit: d.audit, Daemon: d,
+	})
 }
 
 // computers are the computers as the API shows them, with what keeps their memory.

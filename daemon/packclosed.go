@@ -31,7 +31,7 @@ func (w *Workspaces) packClosed(ctx context.Context) {
 func (w *Workspaces) packRound(ctx context.Context) {
 	rows, err := w.table.rows(ctx, `WHERE state = 'ready' AND unpacked ORDER BY id`)
 	if err != nil && ctx.Err() == nil {
-		w.log.Error("closed workspaces are not packed", "err", err)
+		w.log.ErrorContext(ctx, "closed workspaces are not packed", "err", err)
 	}
 	for _, r := range rows {
 		if _, open := w.shelf.figures(r.id); open || ctx.Err() != nil {
@@ -39,7 +39,7 @@ func (w *Workspaces) packRound(ctx context.Context) {
 		}
 		err := w.packOne(ctx, r.id)
 		if err != nil && ctx.Err() == nil && holt.CodeOf(err) != holt.NotFound {
-			w.log.Error("closed workspace is not packed; trying again later", "workspace", r.id, "again_in", packClosedEvery, "err", err)
+			w.log.ErrorContext(ctx, "closed workspace is not packed; trying again later", "workspace", r.id, "again_in", packClosedEvery, "err", err)
 		}
 	}
 }

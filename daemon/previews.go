@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"holt/preview"
+	"holt/warden"
 )
 
 // linkKeyFile is the key of the links to previews, in the data directory.
@@ -14,6 +15,7 @@ func (d *Daemon) openPreviews(context.Context) (err error) {
 	d.previews, err = preview.Open(preview.Config{
 		DB: d.db, Keys: d.keys, KeyFile: filepath.Join(d.cfg.DataDir, linkKeyFile), Place: d.cfg.Previews,
 		Computers: d.computers, Ports: d.computers.Ports(), Tokens: d.tokens, Log: d.log,
+		May: warden.Port(computers{d.computers, d.computers.Memory()}), Record: d.audit.Record,
 	})
 	return err
 }

@@ -54,14 +54,15 @@ func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, spec holt.Wo
 	}
 	name := spec.Name
 	err := w.table.change(ctx, func(tx *db.Tx) error {
-		if err := vacant(tx, name, fmt.Sprintf("choose another name, or give --workspace %s to work in that one", name)); err != nil {
+		tenant := holt.TenantOf(ctx)
+		if err := vacant(tx, tenant, name, fmt.Sprintf("choose another name, or give --workspace %s to work in that one", name)); err != nil {
 			return err
 		}
 		if err := claim.Bind(tx, string(id)); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO workspace (id, name, state, created, max_bytes, max_files) VALUES (?, ?, 'creating', ?, ?, ?)`,
-			id, name, time.Now().UnixNano(), spec.Quota.Bytes, spec.Quota.Files)
+		return tx.Exec(`INSERT INTO workspace (id, name, state, created, max_bytes, max_files, tenant) VALUES (?, ?, 'creating', ?, ?, ?, ?)`,
+			id, name, time.Now().UnixNano(), spec.Quota.Bytes, spec.Quota.Files, tenant)
 	})
 	if err != nil {
 		return err
@@ -226,7 +227,7 @@ func (w *Workspaces) Get(ctx context.Context, ref string) (holt.Workspace, error
 // List returns all workspaces but those of jobs, in the order of their names. The figures of one
 // that is not open are those of when it was.
 func (w *Workspaces) List(ctx context.Context) ([]holt.Workspace, error) {
-	rows, err := w.table.rows(ctx, `WHERE state = 'ready' AND `+ofNoJob+` ORDER BY name`)
+	rows, err := w.table.rows(ctx, `WHERE state = 'ready' AND (?1 = '' OR tenant = ?1) AND `+ofNoJob+` ORDER BY name, id`, holt.Confined(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +252,7 @@ func (w *Workspaces) shown(ctx context.Context, r row) (holt.Workspace, error) {
 	}
 	return holt.Workspace{
 		ID: r.id, Name: r.name, CreatedAt: r.created, Computer: c.Name, Mounts: w.mounts.of(r.id), Files: r.files, Bytes: r.bytes,
-		Quota: r.quota, Parent: r.parent,
+		Quota: r.quota, Parent: r.parent, Tenant: r.tenant,
 	}, nil
 }
 

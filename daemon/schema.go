@@ -9,10 +9,12 @@ import (
 	"holt/access"
 	"holt/computer"
 	"holt/db"
+	"holt/event"
 	"holt/job"
 	"holt/preview"
 	"holt/schedule"
 	"holt/sshgate"
+	"holt/upload"
 )
 
 // controlFile is the control database's name in the data directory.
@@ -24,7 +26,10 @@ var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quo
 	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.MomentSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, lineageSchema, computer.IdleSchema,
 	computer.ScheduleSchema + schedule.Schema,
 	computer.JobSchema, job.Schema, computer.NetworkSchema, computer.ResizeSchema,
-	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema, sshgate.Schema, preview.Schema + preview.GoneSchema}
+	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema,
+	computer.TenantNameSchema + workspaceTenantSchema + job.TenantSchema + access.ScopeSchema,
+	sshgate.Schema, preview.Schema + preview.GoneSchema,
+	event.Schema, upload.Schema} // event's triggers go with a table that is made anew
 
 const workspaceSchema = `
 CREATE TABLE workspace (
@@ -62,9 +67,36 @@ const packedSchema = `
 ALTER TABLE workspace ADD COLUMN unpacked INTEGER NOT NULL DEFAULT 1; -- it may have segments to pack: it is open, was killed so, or was closed with some
 `
 
+// workspaceTenantSchema says whose workspaces are, and makes their names unique in each tenant: a computer's
+// is its tenant's, and so are forks of it.
+const workspaceTenantSchema = `
+CREATE TABLE workspace_anew (
+	id         TEXT PRIMARY KEY,
+	name       TEXT NOT NULL,
+	state      TEXT NOT NULL,              -- creating, ready or deleting
+	created    INTEGER NOT NULL,           -- nanoseconds since 1970
+	files      INTEGER NOT NULL DEFAULT 0, -- files and bytes when it was last closed
+	bytes      INTEGER NOT NULL DEFAULT 0,
+	max_bytes  INTEGER NOT NULL DEFAULT 0, -- 0: no bound
+	max_files  INTEGER NOT NULL DEFAULT 0,
+	parent     TEXT NOT NULL DEFAULT '',   -- workspace that it was forked from
+	fork_point TEXT NOT NULL DEFAULT '',   -- checkpoint that both had then
+	unpacked   INTEGER NOT NULL DEFAULT 1, -- it may have segments to pack: it is open, was killed so, or was closed with some
+	parent_was TEXT NOT NULL DEFAULT '',
+	tenant     TEXT NOT NULL DEFAULT 'default'
+) WITHOUT ROWID;
+INSERT INTO workspace_anew (id, name, state, created, files, bytes, max_bytes, max_files, parent, fork_point, unpacked, parent_was, tenant)
+	SELECT id, name, state, created, files, bytes, max_bytes, max_files, parent, fork_point, unpacked, parent_was,
+		coalesce((SELECT tenant FROM computer WHERE computer.workspace = workspace.id),
+			(SELECT json_extract(record, '$.tenant') FROM job WHERE job.workspace = workspace.id), 'default') FROM workspace;
+DROP TABLE workspace;
+ALTER TABLE workspace_anew RENAME TO workspace;
+CREATE UNIQUE INDEX workspace_name ON workspace (tenant, name);
+`
+
 const (
 	// reserveBytes is the room that the control database keeps for itself.
-	reserveBytes = 4 << 20
+	reserveBytes = 6 << 20 // two of which the events that are kept may take
 	// reservePages makes it checkpoint its log well before that is used up.
 	reservePages = 256
 )

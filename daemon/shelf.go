@@ -20,7 +20,8 @@ const idleFor = 30 * time.Second
 type shelf struct {
 	dir   string
 	log   *slog.Logger
-	base  workspace.Options // for all workspaces
+	base  workspace.Options                                  // for all workspaces
+	noted func(holt.WorkspaceID, workspace.Checkpoint, bool) // may be nil, see workspace.Options
 	table workspaceTable
 	idle  time.Duration
 
@@ -99,6 +100,9 @@ func (s *shelf) path(id holt.WorkspaceID) string { return filepath.Join(s.dir, s
 func (s *shelf) options(id holt.WorkspaceID, quota holt.Quota) workspace.Options {
 	opt := s.base
 	opt.Space, opt.Quota = string(id), quota
+	if s.noted != nil {
+		opt.Noted = func(c workspace.Checkpoint, deleted bool) { s.noted(id, c, deleted) }
+	}
 	return opt
 }
 

@@ -27,6 +27,12 @@ type sshDoor struct {
 // openSSH opens the gate of a daemon. The options are those of the key, but the key.
 func openSSH(t testing.TB, d *daemon.Daemon, spec holt.SSHKeySpec) *sshDoor {
 	t.Helper()
+	return openSSHAs(t, d, t.Context(), spec)
+}
+
+// openSSHAs is openSSH with a key that the actor of ctx has added.
+func openSSHAs(t testing.TB, d *daemon.Daemon, ctx context.Context, spec holt.SSHKeySpec) *sshDoor {
+	t.Helper()
 	s := &sshDoor{t: t, d: d, dir: t.TempDir()}
 	s.keygen("key")
 	b, err := os.ReadFile(s.file("key.pub"))
@@ -34,7 +40,7 @@ func openSSH(t testing.TB, d *daemon.Daemon, spec holt.SSHKeySpec) *sshDoor {
 		t.Fatal(err)
 	}
 	spec.Key = string(b)
-	if _, err := d.SSH().Keys().Add(t.Context(), spec); err != nil {
+	if _, err := d.SSH().Keys().Add(ctx, spec); err != nil {
 		t.Fatal(err)
 	}
 	s.listen()

@@ -41,7 +41,7 @@ func (s stats) weigh(ctx context.Context, all []holt.ComputerStats) error {
 	}
 	weighs := map[holt.ComputerID]int64{}
 	for _, c := range of {
-		weighs[c.ID] = sizes[c.Workspace]
+		weighs[c.ID] = sizes[workspaceOf{c.Tenant, c.Workspace}]
 	}
 	for i := range all {
 		all[i].WorkspaceBytes = weighs[all[i].ComputerID]
@@ -49,18 +49,21 @@ func (s stats) weigh(ctx context.Context, all []holt.ComputerStats) error {
 	return nil
 }
 
-// sizes are the bytes of content of all workspaces, by name.
-func (w *Workspaces) sizes(ctx context.Context) (map[string]int64, error) {
+// workspaceOf names a workspace among all: the tenant and the name.
+type workspaceOf struct{ tenant, name string }
+
+// sizes are the bytes of content of all workspaces.
+func (w *Workspaces) sizes(ctx context.Context) (map[workspaceOf]int64, error) {
 	rows, err := w.table.rows(ctx, `WHERE state = 'ready'`)
 	if err != nil {
 		return nil, err
 	}
-	sizes := make(map[string]int64, len(rows))
+	sizes := make(map[workspaceOf]int64, len(rows))
 	for _, r := range rows {
 		if now, open := w.shelf.figures(r.id); open {
 			r.bytes = now.Bytes
 		}
-		sizes[r.name] = r.bytes
+		sizes[workspaceOf{r.tenant, r.name}] = r.bytes
 	}
 	return sizes, nil
 }

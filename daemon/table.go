@@ -19,6 +19,7 @@ type row struct {
 	files, bytes int64 // when it was last closed
 	quota        holt.Quota
 	parent       *holt.ForkPoint
+	tenant       string
 }
 
 // workspaceTable is the tables workspace and host_mount of the control database.
@@ -28,11 +29,11 @@ func (t workspaceTable) rows(ctx context.Context, condition string, args ...any)
 	var list []row
 	err := t.db.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query(`SELECT id, name, state, created, files, bytes, max_bytes, max_files, parent, fork_point,
-			(SELECT name FROM workspace p WHERE p.id = workspace.parent AND p.state = 'ready'), parent_was FROM workspace `+condition, args, func(r *db.Row) error {
+			(SELECT name FROM workspace p WHERE p.id = workspace.parent AND p.state = 'ready'), parent_was, tenant FROM workspace `+condition, args, func(r *db.Row) error {
 			one := row{
 				id: holt.WorkspaceID(r.Text(0)), name: r.Text(1), state: r.Text(2),
 				created: time.Unix(0, r.Int64(3)).UTC(), files: r.Int64(4), bytes: r.Int64(5),
-				quota: holt.Quota{Bytes: r.Int64(6), Files: r.Int64(7)},
+				quota: holt.Quota{Bytes: r.Int64(6), Files: r.Int64(7)}, tenant: r.Text(12),
 			}
 			if parent := r.Text(8); parent != "" {
 				one.parent = &holt.ForkPoint{ID: holt.WorkspaceID(parent), Checkpoint: r.Text(9), Name: r.Text(10), Was: r.Text(11)}
@@ -49,8 +50,8 @@ func (t workspaceTable) rows(ctx context.Context, condition string, args ...any)
 
 // find returns a workspace by name or id.
 func (t workspaceTable) find(ctx context.Context, ref string) (row, error) {
-	// No name holds an underscore, every id does.
-	list, err := t.rows(ctx, `WHERE (id = ?1 OR name = ?1) AND state = 'ready'`, ref)
+	// No name holds an underscore, every id does. A name is one's own tenant's; so is an id, for who is confined.
+	list, err := t.rows(ctx, `WHERE (id = ?1 OR name = ?1 AND tenant = ?2) AND (?3 = '' OR tenant = ?3) AND state = 'ready'`, ref, holt.TenantOf(ctx), holt.Confined(ctx))
 	if err != nil {
 		return row{}, err
 	}
@@ -101,10 +102,10 @@ func (t workspaceTable) quota(ctx context.Context, id holt.WorkspaceID) (holt.Qu
 	return list[0].quota, nil
 }
 
-// vacant refuses a name that a workspace has, with a hint.
-func vacant(tx *db.Tx, name, hint string) error {
+// vacant refuses a name that a workspace of the tenant has, with a hint.
+func vacant(tx *db.Tx, tenant, name, hint string) error {
 	taken := false
-	err := tx.Query(`SELECT 1 FROM workspace WHERE name = ?`, []any{name}, func(*db.Row) error { taken = true; return nil })
+	err := tx.Query(`SELECT 1 FROM workspace WHERE name = ? AND tenant = ?`, []any{name, tenant}, func(*db.Row) error { taken = true; return nil })
 	if err == nil && taken {
 		return holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", name).WithHint("%s", hint)
 	}

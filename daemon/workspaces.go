@@ -51,7 +51,7 @@ func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir stri
 		return nil, err
 	}
 	for _, r := range half {
-		w.log.Info("remove half-made workspace", "workspace", r.id, "name", r.name)
+		w.log.InfoContext(ctx, "remove half-made workspace", "workspace", r.id, "name", r.name)
 		if err := w.remove(ctx, r.id); err != nil {
 			return nil, err
 		}

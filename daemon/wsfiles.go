@@ -22,9 +22,11 @@ type workspaceFiles struct{ w *Workspaces }
 func (w *Workspaces) Files() workspaceFiles { return workspaceFiles{w} }
 
 // guest returns the running computer that has a workspace, "" if none does.
+//
+// Nor for a caller who cannot leave a directory: only the workspace itself can hold him to that.
 func (f workspaceFiles) guest(ctx context.Context, ref string) (string, error) {
 	r, err := f.w.table.find(ctx, ref)
-	if err != nil {
+	if err != nil || holt.BeneathOf(ctx) != "" {
 		return "", err
 	}
 	c, has, err := f.w.mounts.having(ctx, r.id)
@@ -61,7 +63,7 @@ func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(cont
 	return f.w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		defer f.w.shelf.kernels.settle(ctx, ws)
 		defer ws.Beside()()
-		return fn(ctx, workspace.Files{Tree: ws.Tree(), Caller: c, Changed: f.w.shelf.kernels.changed(ws)})
+		return fn(ctx, workspace.Files{Tree: ws.Tree(), Caller: c, Beneath: holt.BeneathOf(ctx), Changed: f.w.shelf.kernels.changed(ws)})
 	})
 }
 
@@ -70,7 +72,7 @@ func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(cont
 func (f workspaceFiles) read(ctx context.Context, ref string, fn func(context.Context, workspace.Files) error) error {
 	ref, checkpoint := holt.CutCheckpoint(ref)
 	return f.w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
-		files := workspace.Files{Tree: ws.Tree()}
+		files := workspace.Files{Tree: ws.Tree(), Beneath: holt.BeneathOf(ctx)}
 		if checkpoint != "" && checkpoint != holt.Live {
 			var err error
 			if files.At, err = ws.At(checkpoint); err != nil {

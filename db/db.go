@@ -49,6 +49,7 @@ type DB struct {
 	writer  *Conn
 	commits int // since it was opened; the first synced of them survive power loss
 	synced  int
+	told    func() // see OnCommit
 }
 
 var errClosed = errors.New("database is closed")
@@ -229,6 +230,9 @@ func (d *DB) change(ctx context.Context, fn func(*Tx) error) (changed bool, err 
 	defer func() {
 		if changed = after != before; changed && err == nil {
 			d.commits++
+			if d.told != nil {
+				d.told()
+			}
 		}
 	}()
 	defer end(&err) // which also takes back what a panic left
@@ -239,6 +243,14 @@ func (d *DB) change(ctx context.Context, fn func(*Tx) error) (changed bool, err 
 	n, counted := d.changes()
 	after = n
 	return false, errors.Join(err, counted) // changed is known when it has ended
+}
+
+// OnCommit has fn called after each commit that has changed rows; nil: nothing. It is called
+// while others wait to write: it must return at once, and may not use the database.
+func (d *DB) OnCommit(fn func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.told = fn
 }
 
 // changes counts the rows that the writer has changed.

@@ -3,6 +3,7 @@ package db
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"zombiezen.com/go/sqlite"
 
@@ -36,17 +37,14 @@ const mostHeld = 1_000_000
 // computed connects a table of a source for one question.
 func (a *asked) computed(t Table, source string) sqlite.VTableConnectFunc {
 	return func(c *sqlite.Conn, _ *sqlite.VTableConnectOptions) (sqlite.VTable, *sqlite.VTableConfig, error) {
-		sql := "CREATE TABLE x("
+		var columns []string
 		for _, name := range t.Columns {
-			sql += quoted(name) + ", "
+			columns = append(columns, quoted(name))
 		}
-		for i, name := range t.Args {
-			if i > 0 {
-				sql += ", "
-			}
-			sql += quoted(name) + " HIDDEN"
+		for _, name := range t.Args {
+			columns = append(columns, quoted(name)+" HIDDEN")
 		}
-		return &computedTable{a: a, t: t, c: c, source: source}, &sqlite.VTableConfig{Declaration: sql + ")"}, nil
+		return &computedTable{a: a, t: t, c: c, source: source}, &sqlite.VTableConfig{Declaration: "CREATE TABLE x(" + strings.Join(columns, ", ") + ")"}, nil
 	}
 }
 

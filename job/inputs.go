@@ -17,7 +17,7 @@ func (s *Store) Send(ctx context.Context, in io.Reader) (out holt.JobInputs, err
 	out.ID = holt.NewJobInputsID()
 	ws := holt.NewWorkspaceID()
 	err = write(ctx, s.cfg.DB, func(tx *db.Tx) error {
-		return tx.Exec(`INSERT INTO job_inputs (id, workspace, used) VALUES (?, ?, ?)`, out.ID, ws, time.Now().UnixNano())
+		return tx.Exec(`INSERT INTO job_inputs (id, workspace, used, tenant) VALUES (?, ?, ?, ?)`, out.ID, ws, time.Now().UnixNano(), holt.TenantOf(ctx))
 	})
 	if err != nil {
 		return out, err
@@ -43,7 +43,9 @@ func (s *Store) Send(ctx context.Context, in io.Reader) (out holt.JobInputs, err
 // Drop says that nobody makes jobs of inputs any more: they go with the last
 // that there is. It is no error if they are gone.
 func (s *Store) Drop(ctx context.Context, id holt.JobInputsID, _ string) error {
-	err := write(ctx, s.cfg.DB, func(tx *db.Tx) error { return tx.Exec(`UPDATE job_inputs SET used = 0 WHERE id = ?`, id) })
+	err := write(ctx, s.cfg.DB, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE job_inputs SET used = 0 WHERE id = ?1 AND (?2 = '' OR tenant = ?2)`, id, holt.Confined(ctx))
+	})
 	if err == nil {
 		err = s.unused(context.WithoutCancel(ctx), time.Now().Add(-holt.JobInputsKept))
 	}
@@ -99,7 +101,7 @@ func (s *Store) dropInputs(ctx context.Context, one sent) {
 		err = write(ctx, s.cfg.DB, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM job_inputs WHERE id = ?`, one.id) })
 	}
 	if err != nil {
-		s.log.Warn("remove job inputs", "inputs", one.id, "err", err) // the next round tries again
+		s.log.WarnContext(ctx, "remove job inputs", "inputs", one.id, "err", err) // the next round tries again
 	}
 }
 

@@ -96,7 +96,7 @@ func (s *Store) waits(ctx context.Context, r record, why string) error {
 // take gives a job to a worker of its own, unless it has one or the daemon ends.
 func (s *Store) take(r record) {
 	w := &worker{s: s, r: r, memoryMB: r.Spec.MemoryMB}
-	w.ctx, w.cancel = context.WithCancelCause(s.ctx)
+	w.ctx, w.cancel = context.WithCancelCause(holt.WithActor(s.ctx, holt.Actor{Tenant: cmp.Or(r.Tenant, holt.DefaultTenant)}))
 	if r.cancelled {
 		w.cancel(errCancelled)
 	}

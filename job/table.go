@@ -37,6 +37,16 @@ CREATE TABLE job_inputs (
 ) WITHOUT ROWID;
 `
 
+// TenantSchema says whose inputs are; whose a job is, its record says.
+const TenantSchema = `
+ALTER TABLE job_inputs ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
+`
+
+// ofTenant is the condition that a job is a tenant's: parameter n, where ” is any.
+func ofTenant(n int) string {
+	return fmt.Sprintf(`(?%[1]d = '' OR coalesce(json_extract(record, '$.tenant'), 'default') = ?%[1]d)`, n)
+}
+
 // record is a job as the control database has it.
 type record struct {
 	holt.Job
@@ -79,7 +89,7 @@ func (t table) list(ctx context.Context, condition string, args ...any) (list []
 }
 
 func (t table) get(ctx context.Context, id holt.JobID) (record, error) {
-	list, err := t.list(ctx, `WHERE id = ? AND NOT deleted`, id)
+	list, err := t.list(ctx, `WHERE id = ?1 AND NOT deleted AND `+ofTenant(2), id, holt.Confined(ctx))
 	if err == nil && len(list) == 0 {
 		err = holt.Errorf(holt.NotFound, "there is no job %s", id).WithHint("holt job list shows those there are; the last %d that ended are remembered", holt.JobsKept)
 	}
@@ -104,7 +114,7 @@ func (t table) insert(ctx context.Context, r record, claim *computer.Claim) erro
 		}
 		if in := r.Spec.Inputs; in != "" {
 			ready := false
-			if err := tx.Query(`SELECT 1 FROM job_inputs WHERE id = ? AND ready AND used > 0`, []any{in}, func(*db.Row) error { ready = true; return nil }); err != nil {
+			if err := tx.Query(`SELECT 1 FROM job_inputs WHERE id = ? AND ready AND used > 0 AND tenant = ?`, []any{in, cmp.Or(r.Tenant, holt.DefaultTenant)}, func(*db.Row) error { ready = true; return nil }); err != nil {
 				return err
 			}
 			if !ready {
@@ -167,5 +177,6 @@ func write(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
 
 // page is which jobs a list shows.
 func (t table) page(ctx context.Context, after holt.JobID, limit int) ([]record, error) {
-	return t.list(ctx, `WHERE NOT deleted AND (?1 = '' OR seq < (SELECT seq FROM job WHERE id = ?1)) ORDER BY seq DESC LIMIT ?2`, after, min(cmp.Or(limit, holt.MostPerPage), holt.MostPerPage+1))
+	return t.list(ctx, `WHERE NOT deleted AND (?1 = '' OR seq < (SELECT seq FROM job WHERE id = ?1 AND `+ofTenant(3)+`)) AND `+ofTenant(3)+` ORDER BY seq DESC LIMIT ?2`,
+		after, min(cmp.Or(limit, holt.MostPerPage), holt.MostPerPage+1), holt.Confined(ctx))
 }

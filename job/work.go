@@ -145,7 +145,7 @@ func (w *worker) computer() (c holt.Computer, err error) {
 	}
 	spec := computerOf(w.r.Spec)
 	spec.Name, spec.Workspace = name(w.r.ID), string(w.r.workspace)
-	c, err = w.s.cfg.Computers.CreateFor(holt.WithActor(w.ctx, holt.Actor{Tenant: w.r.Tenant}), w.r.ID, spec)
+	c, err = w.s.cfg.Computers.CreateFor(w.ctx, w.r.ID, spec)
 	if err != nil {
 		return c, w.refused(err)
 	}

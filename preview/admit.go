@@ -27,6 +27,11 @@ type credentials struct {
 	cookies []string // likewise
 }
 
+// shown says whether there are any.
+func (c credentials) shown() bool {
+	return c.secret != "" || c.link != "" || c.header != "" || len(c.cookies) > 0
+}
+
 func credentialsOf(r *http.Request) (c credentials) {
 	if bearer, ours := ourBearer(r.Header.Get("Authorization")); ours {
 		c.secret = bearer
@@ -65,10 +70,11 @@ type visitor struct {
 	token  string          // of the link, if it came in the address
 	end    time.Time       // of that
 	as     string          // for the log: an API token's id
+	partly bool            // that token covers a part of the computer
 }
 
 // mayList says whether they may know what listens besides.
-func (v visitor) mayList() bool { return v.how == byToken || v.how == byLink }
+func (v visitor) mayList() bool { return v.how == byToken && !v.partly || v.how == byLink }
 
 // errStranger is what everybody hears who may not come, whatever there is: the same for what does not exist.
 var errStranger = holt.Errorf(holt.Unauthenticated, "there is nothing here that you may see").
@@ -77,11 +83,19 @@ var errStranger = holt.Errorf(holt.Unauthenticated, "there is nothing here that 
 // errNoSuch is for who has an API token.
 var errNoSuch = holt.Errorf(holt.NotFound, "no such computer, or not yours")
 
+// errTooOften is for who tries tokens.
+var errTooOften = holt.Errorf(holt.TooMany, "from here too many came without a valid token").WithHint("come again in a minute")
+
 // byAPIToken looks at an API token, and at whether its owner has the computer, if there is one.
 func (d *Door) byAPIToken(ctx context.Context, secret string, s site, found bool) (visitor, context.CancelFunc, error) {
+	from := access.Source(answerOf(ctx).from.client.String())
+	if d.opt.Failures.Left(from) > 0 {
+		return visitor{}, nil, errTooOften
+	}
 	token, err := d.store.cfg.Tokens.Check(ctx, secret)
 	if err != nil {
 		if holt.CodeOf(err) == holt.Unauthenticated {
+			d.opt.Failures.Take(from)
 			err = errStranger
 		}
 		return visitor{}, nil, err
@@ -90,6 +104,9 @@ func (d *Door) byAPIToken(ctx context.Context, secret string, s site, found bool
 	if found {
 		_, err = d.store.cfg.Computers.Get(ctx, string(s.computer.ID))
 	}
+	if found && err == nil && d.store.cfg.May != nil {
+		err = d.store.cfg.May(ctx, s.computer.ID, s.port)
+	}
 	if !found || holt.CodeOf(err) == holt.NotFound || holt.CodeOf(err) == holt.Denied {
 		err = errNoSuch
 	}
@@ -97,7 +114,7 @@ func (d *Door) byAPIToken(ctx context.Context, secret string, s site, found bool
 		release()
 		return visitor{}, nil, err
 	}
-	return visitor{how: byToken, ctx: ctx, as: string(token.ID)}, release, nil
+	return visitor{how: byToken, ctx: ctx, as: string(token.ID), partly: token.Rights.Narrow() && !token.Rights.Computer(s.computer.ID)}, release, nil
 }
 
 // admit says whether, and why, who has no API token may come to a preview.

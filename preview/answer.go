@@ -1,10 +1,10 @@
 package preview
 
 import (
+	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -22,6 +22,7 @@ type answer struct {
 	from    origin
 	visitor visitor
 	idle    bool // it is no use of the computer, and wakes it not
+	refused bool // who shows something that does not open it
 	status  int
 	bytes   int64
 	err     error
@@ -52,6 +53,15 @@ func (a *answer) Write(p []byte) (int, error) {
 	n, err := a.ResponseWriter.Write(p)
 	a.bytes += int64(n)
 	return n, err
+}
+
+// Hijack is for http.ResponseController: who takes the connection answers with it, that it is of another protocol from then on.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
+	if err == nil {
+		a.status = http.StatusSwitchingProtocols
+	}
+	return conn, rw, err
 }
 
 // FlushError is for http.ResponseController.
@@ -98,10 +108,4 @@ func (b *patientBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true
-}
-
-func newRequestID() string {
-	var b [8]byte
-	rand.Read(b[:]) // never fails, see crypto/rand
-	return "req_" + hex.EncodeToString(b[:])
 }

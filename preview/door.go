@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,12 +17,14 @@ import (
 	"time"
 
 	"holt"
+	"holt/access"
 )
 
 // Options configure a [Door].
 type Options struct {
 	Store    *Store
 	Trusted  []netip.Prefix // proxies whose word on who calls is taken
+	Failures *access.Rate   // of callers with an API token that is none, by where they come from; nil: any number
 	Patience time.Duration  // how long one read or write may wait for a slow client; 0: 5 minutes
 	Log      *slog.Logger   // nil: slog.Default()
 }
@@ -37,6 +40,7 @@ type Door struct {
 	leases    leases
 	sites     sites
 	firsts    firsts
+	refusals  firsts // who was turned away
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -224,7 +228,7 @@ func (d *Door) site(ctx context.Context, host string) (s site, found bool, err e
 
 // call answers a request for a preview, and logs it.
 func (d *Door) call(w http.ResponseWriter, r *http.Request, host string, s site, found bool, err error) {
-	a := &answer{ResponseWriter: w, ctl: http.NewResponseController(w), id: newRequestID(), began: time.Now(), patient: d.opt.Patience, site: s}
+	a := &answer{ResponseWriter: w, ctl: http.NewResponseController(w), id: holt.NewRequestID(), began: time.Now(), patient: d.opt.Patience, site: s}
 	_ = a.ctl.SetWriteDeadline(time.Time{}) // of what this connection was used for before
 	_ = a.ctl.EnableFullDuplex()            // an app may answer while it is sent to; HTTP/2 always can
 	a.from = d.originOf(r, host)
@@ -262,6 +266,7 @@ func (d *Door) show(a *answer, r *http.Request, s site, found bool) {
 	defer leave()
 	v, release, err := d.visitor(ctx, c, s, found)
 	if err != nil {
+		a.refused = holt.CodeOf(err) == holt.Unauthenticated && c.shown() || err == errNoSuch
 		d.failed(a, r, s, visitor{}, err)
 		return
 	}
@@ -329,10 +334,38 @@ func (d *Door) ended(a *answer, panicked any) {
 		level = slog.LevelInfo
 	}
 	d.log.Log(a.r.Context(), level, "preview", attrs...)
+	switch {
+	case a.status == http.StatusSwitchingProtocols:
+		d.record(a, "connect", "ok", time.Since(a.began))
+	case a.refused && d.refusals.add(firstOf(a)): // others do not fill the log
+		d.record(a, "visit", string(holt.CodeOf(a.err)), time.Since(a.began))
+	}
 	_ = a.ctl.SetWriteDeadline(time.Now().Add(a.patient)) // for what net/http still holds
 	if panicked != nil {
 		panic(panicked) // net/http closes the connection
 	}
+}
+
+// record writes down what somebody did. Of a path nothing is: secrets of apps are in some.
+func (d *Door) record(a *answer, op, code string, took time.Duration) {
+	if d.store.cfg.Record == nil {
+		return
+	}
+	ctx := a.r.Context()
+	if a.visitor.ctx != nil {
+		ctx = a.visitor.ctx // with whose token it was
+	}
+	e := holt.AuditEntry{Door: "preview", Remote: a.from.client.String(), Op: op, Noun: "previews", Code: code, Request: a.id, Status: a.status, TookMS: float64(took.Microseconds()) / 1000}
+	if a.site.computer.ID != "" {
+		e.Ref = fmt.Sprintf("%s port=%d", a.site.computer.ID, a.site.port)
+	}
+	if a.visitor.how != byToken { // the token of a link is that of its maker, who is not here
+		e.Actor, e.Name = "nobody", string(a.visitor.how)
+		if a.site.computer.ID != "" {
+			e.Tenant = tenantOf(a.site.computer)
+		}
+	}
+	d.store.cfg.Record(context.WithoutCancel(ctx), e)
 }
 
 // firsts are who was seen at a preview a while ago.
@@ -351,17 +384,30 @@ type first struct {
 
 const mostFirsts = 4096 // then all are new again
 
+func firstOf(a *answer) first {
+	return first{a.site.computer.ID, a.site.port, a.visitor.how, a.visitor.as, a.from.client}
+}
+
+// add says whether one was not seen before.
+func (f *firsts) add(key first) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.seen[key] {
+		return false
+	}
+	if f.seen == nil || len(f.seen) >= mostFirsts {
+		f.seen = map[first]bool{}
+	}
+	f.seen[key] = true
+	return true
+}
+
 // first logs who comes to a preview for the first time.
 func (d *Door) first(a *answer) {
-	key := first{a.site.computer.ID, a.site.port, a.visitor.how, a.visitor.as, a.from.client}
-	d.firsts.mu.Lock()
-	defer d.firsts.mu.Unlock()
-	if d.firsts.seen[key] {
+	key := firstOf(a)
+	if !d.firsts.add(key) {
 		return
 	}
-	if d.firsts.seen == nil || len(d.firsts.seen) >= mostFirsts {
-		d.firsts.seen = map[first]bool{}
-	}
-	d.firsts.seen[key] = true
+	d.record(a, "visit", "begun", 0)
 	d.log.Info("a preview has a visitor", "request", a.id, "computer", key.computer, "port", key.port, "by", key.how, "token", key.as, "client", key.client)
 }

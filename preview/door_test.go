@@ -46,7 +46,7 @@ func TestWhoMaySee(t *testing.T) {
 	}
 	link := w.link("einstein", 3000)
 	other := w.link("einstein", 4000)
-	elsewhere := w.link("curie", 3000)
+	elsewhere := w.link(string(curie), 3000)
 	for _, c := range []struct {
 		what    string
 		url     string
@@ -147,7 +147,7 @@ func TestCrossSite(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
 	cookie := "holt-preview=" + w.link("einstein", 3000).Token
-	w.link("curie", 3000)
+	w.link(string(curie), 3000)
 	for _, c := range []struct {
 		want    int
 		method  string
@@ -277,12 +277,7 @@ func TestRightsEnd(t *testing.T) {
 		http.NewResponseController(rw).Flush()
 		<-r.Context().Done()
 	})
-	w.raw(einstein, 4000, func(c net.Conn) { // which upgrades, and then says nothing
-		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil && r.Header.Get("Upgrade") != "" {
-			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+r.Header.Get("Upgrade")+"\r\n\r\n")
-			io.Copy(io.Discard, c)
-		}
-	})
+	w.raw(einstein, 4000, answerUpgrade)
 	token, secret, err := w.tokens.Create(t.Context(), "ci", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -328,6 +323,14 @@ func TestRightsEnd(t *testing.T) {
 	<-still
 	if _, err := io.ReadAll(byLink.Body); err == nil {
 		t.Error("what a link opened ended as if it were whole")
+	}
+}
+
+// answerUpgrade is an app that upgrades, and then says nothing.
+func answerUpgrade(c net.Conn) {
+	if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil && r.Header.Get("Upgrade") != "" {
+		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+r.Header.Get("Upgrade")+"\r\n\r\n")
+		io.Copy(io.Discard, c)
 	}
 }
 

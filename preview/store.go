@@ -43,6 +43,10 @@ type Config struct {
 	Ports     Ports
 	Tokens    Tokens
 	Log       *slog.Logger // nil: slog.Default()
+	// May says whether the actor of ctx may connect to a port of a computer; nil: whoever finds the computer may.
+	May func(ctx context.Context, computer holt.ComputerID, port int) error
+	// Record is told of who comes for the first time, of each connection that has ended, and of who is turned away; nil: nobody is.
+	Record func(ctx context.Context, e holt.AuditEntry)
 }
 
 // Store is the previews of all computers, and their domains.
@@ -196,6 +200,9 @@ func (s *Store) Link(ctx context.Context, ref string, port int, spec holt.Previe
 	}
 	by, _ := holt.ActorOf(ctx)
 	end := s.now().Add(life).UTC().Truncate(time.Second)
+	if !by.Expires.IsZero() && end.After(by.Expires) { // nobody makes what outlives them
+		end = by.Expires.UTC().Truncate(time.Second)
+	}
 	token := s.signer.sign(c.ID, port, r.serial, end, by.Token)
 	return holt.PreviewLink{URL: s.urlOf(c, port) + "?" + linkParameter + "=" + token, Token: token, ExpiresAt: end}, nil
 }

@@ -69,7 +69,7 @@ func openWorld(t testing.TB, change func(*Options)) *world {
 		einstein: {ID: einstein, Name: "einstein", State: holt.ComputerRunning, Tenant: holt.DefaultTenant},
 		curie:    {ID: curie, Name: "curie", State: holt.ComputerRunning, Tenant: "acme"},
 	}}
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{access.Schema + computer.Schema + Schema + GoneSchema, access.TenantSchema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{access.Schema + computer.Schema + Schema + GoneSchema, access.TenantSchema + access.ScopeSchema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,9 +119,9 @@ func (w *world) serve(opt Serving) string {
 func (w *world) Get(ctx context.Context, ref string) (holt.Computer, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	by, isActor := holt.ActorOf(ctx)
+	in := holt.Confined(ctx)
 	for _, c := range w.computers {
-		if (ref == string(c.ID) || ref == c.Name) && (!isActor || holt.TenantOf(holt.WithActor(ctx, by)) == c.Tenant) {
+		if (ref == string(c.ID) || ref == c.Name && c.Tenant == holt.TenantOf(ctx)) && (in == "" || in == c.Tenant) {
 			return *c, nil
 		}
 	}

@@ -188,7 +188,7 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 	case computer.Ending(err):
 		return pause(ctx, tryEvery) // unless that is called off, the next daemon goes on
 	case err != nil:
-		s.log.Warn("schedule could not run", "schedule", r.ID, "name", r.Name, "computer", f.computer, "err", err)
+		s.log.WarnContext(ctx, "schedule could not run", "schedule", r.ID, "name", r.Name, "computer", f.computer, "err", err)
 		return s.finish(ctx, f, holt.FiringFailed, reasonOf(err))
 	}
 	if err := s.point("schedule/started"); err != nil {
@@ -259,7 +259,7 @@ func (s *Store) await(ctx context.Context, l *lane, f *firing) error {
 				killed = now
 			}
 			if err := s.cfg.Computers.Signal(ctx, f.Run, signal); err != nil {
-				s.log.Warn("end run of schedule", "schedule", f.Schedule, "run", f.Run, "err", err)
+				s.log.WarnContext(ctx, "end run of schedule", "schedule", f.Schedule, "run", f.Run, "err", err)
 			}
 			wait = awaitFirst
 		}
@@ -330,7 +330,7 @@ func (s *Store) rest(ctx context.Context, f firing) error {
 		case computer.Ending(err):
 			return nil // the next daemon does
 		case err != nil && holt.CodeOf(err) != holt.NotFound:
-			s.log.Warn("let computer rest after schedule", "schedule", f.Schedule, "computer", f.computer, "as", f.was, "err", err)
+			s.log.WarnContext(ctx, "let computer rest after schedule", "schedule", f.Schedule, "computer", f.computer, "as", f.was, "err", err)
 		}
 		f.was = ""
 	}
@@ -356,7 +356,7 @@ func (s *Store) restAll(ctx context.Context) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.Error("let computers rest after schedules", "err", err)
+		s.log.ErrorContext(ctx, "let computers rest after schedules", "err", err)
 	}
 }
 

@@ -32,7 +32,7 @@ func (s *Store) watch(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.log.Error("look what is due", "err", err)
+			s.log.ErrorContext(ctx, "look what is due", "err", err)
 			wait = lookEvery / 6
 		case !next.IsZero():
 			wait = min(wait, max(0, next.Sub(s.cfg.Now())))
@@ -93,7 +93,7 @@ func (s *Store) fire(ctx context.Context, id holt.ScheduleID, now time.Time) err
 			return err
 		}
 		if r.after.After(now.Add(clockStep)) {
-			s.log.Warn("the clock went back: the schedule goes by the new one", "schedule", id, "was", r.after, "now", now)
+			s.log.WarnContext(ctx, "the clock went back: the schedule goes by the new one", "schedule", id, "was", r.after, "now", now)
 			r.after, r.next = now, table.Next(now)
 			return moveOn(tx, r)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -173,7 +174,7 @@ func (s *Store) create(ctx context.Context, spec holt.ScheduleSpec, claim *compu
 	if err != nil {
 		return holt.Schedule{}, err
 	}
-	s.log.Info("schedule created", "schedule", r.ID, "name", r.Name, "computer", c.ID, "cron", r.Cron, "time_zone", r.TimeZone)
+	s.log.InfoContext(ctx, "schedule created", "schedule", r.ID, "name", r.Name, "computer", c.ID, "cron", r.Cron, "time_zone", r.TimeZone)
 	s.ring()
 	return s.whole(ctx, r)
 }
@@ -312,6 +313,15 @@ func notFound(ref string) error {
 	return holt.Errorf(holt.NotFound, "there is no schedule %q", clip(ref)).WithHint("holt schedule list shows those there are")
 }
 
+// seen says whether a call can see the computer of a schedule.
+func (s *Store) seen(ctx context.Context, r record) bool {
+	if holt.Confined(ctx) == "" {
+		return true
+	}
+	_, err := s.cfg.Computers.Get(ctx, string(r.ComputerID))
+	return err == nil
+}
+
 // find returns a schedule by id, by a name that only one has, or as COMPUTER@NAME.
 func (s *Store) find(ctx context.Context, ref string) (r record, err error) {
 	name, of := ref, holt.ComputerID("")
@@ -327,6 +337,7 @@ func (s *Store) find(ctx context.Context, ref string) (r record, err error) {
 		all, err = list(tx, `WHERE (id = ?1 OR name = ?1) AND (?2 = '' OR computer = ?2)`, name, of)
 		return err
 	})
+	all = slices.DeleteFunc(all, func(one record) bool { return !s.seen(ctx, one) })
 	switch {
 	case err != nil:
 		return r, err

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -17,6 +18,16 @@ type slowBody struct {
 	patient time.Duration // 0: for ever
 	linger  time.Duration // how long an answer waits for the rest of the body
 	ended   atomic.Bool   // a noun may still be reading when the answer begins
+	left    atomic.Bool   // see Abandon
+}
+
+// errAbandoned is what reading an abandoned body fails with.
+var errAbandoned = errors.New("another call goes on with it")
+
+// Abandon ends the reading of the body from outside: a read that waits, and all that come.
+func (b *slowBody) Abandon() {
+	b.left.Store(true)
+	_ = b.ctl.SetReadDeadline(time.Unix(1, 0)) // only a test's recorder cannot
 }
 
 func (b *slowBody) Read(p []byte) (int, error) {
@@ -24,7 +35,13 @@ func (b *slowBody) Read(p []byte) (int, error) {
 		_ = b.ctl.SetReadDeadline(time.Now().Add(b.patient)) // only a test's recorder cannot
 		defer b.ctl.SetReadDeadline(time.Time{})
 	}
+	if b.left.Load() {
+		return 0, errAbandoned
+	}
 	n, err := b.ReadCloser.Read(p)
+	if err != nil && b.left.Load() {
+		err = errAbandoned
+	}
 	if err == io.EOF {
 		b.ended.Store(true)
 	}

@@ -34,7 +34,7 @@ func (s *Server) daemon(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			return pageOf(all, func(i holt.Image) string { return i.Template }, *in), nil
+			return pageOf(all, func(i holt.Image) string { return i.Template + " " + i.Digest }, *in), nil
 		})
 
 	op := describe(http.MethodPost, "/v1/images/{image}/boot", "bootImage", tag, "Boot an image, and keep that for new computers to go on from")

@@ -2,7 +2,9 @@ package server
 
 import (
 	"bytes"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"html/template"
 	"maps"
 	"net/http"
@@ -15,13 +17,26 @@ import (
 //go:embed docs.html
 var docsHTML string
 
+// docsScript finds calls on the page; it is the only script that may run there.
+//
+//go:embed docs.js
+var docsScript string
+
+// docsPolicy is the page's Content-Security-Policy: nothing but what is in it.
+var docsPolicy = func() string {
+	sum := sha256.Sum256([]byte(docsScript))
+	return "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}()
+
 // docsPage renders the OpenAPI document as one page that loads nothing.
 func docsPage(doc *huma.OpenAPI) []byte {
 	page := struct {
 		Title, Version, Description string
 		Tags                        []docsTag
 		Schemas                     []docsSchema
-	}{Title: doc.Info.Title, Version: doc.Info.Version, Description: doc.Info.Description}
+		Errors                      []docsError
+		Script                      template.JS
+	}{Errors: docsErrors(), Script: template.JS(docsScript), Title: doc.Info.Title, Version: doc.Info.Version, Description: doc.Info.Description}
 	page.Tags = docsTags(doc)
 	schemas := doc.Components.Schemas.Map()
 	for _, name := range slices.Sorted(maps.Keys(schemas)) {
@@ -41,6 +56,7 @@ type docsTag struct {
 
 type docsOperation struct {
 	Method, Path, ID, Summary, Description string
+	Try                                    string // a line for curl
 	Params                                 []docsField
 	Bodies                                 []docsContent
 	Answers                                []docsContent
@@ -67,11 +83,13 @@ func docsTags(doc *huma.OpenAPI) []docsTag {
 			method string
 			op     *huma.Operation
 		}{
-			{http.MethodGet, item.Get}, {http.MethodPost, item.Post}, {http.MethodPut, item.Put}, {http.MethodDelete, item.Delete},
+			{http.MethodGet, item.Get}, {http.MethodPost, item.Post}, {http.MethodPut, item.Put}, {http.MethodPatch, item.Patch}, {http.MethodDelete, item.Delete}, {http.MethodHead, item.Head},
 		} {
 			if m.op != nil {
 				tag := m.op.Tags[0]
-				byTag[tag] = append(byTag[tag], docsOf(m.method, path, m.op))
+				d := docsOf(m.method, path, m.op)
+				d.Try = tryIt(doc, m.method, path, m.op)
+				byTag[tag] = append(byTag[tag], d)
 			}
 		}
 	}

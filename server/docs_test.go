@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,6 +61,7 @@ func TestOpenAPI(t *testing.T) {
 	if doc.OpenAPI != "3.1.0" || doc.Components.Schemas["Error"] == nil {
 		t.Errorf("version %q, schemas %v", doc.OpenAPI, doc.Components.Schemas)
 	}
+	seen := map[string]bool{}
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
 			if op.Responses["default"] == nil {
@@ -69,11 +71,69 @@ func TestOpenAPI(t *testing.T) {
 			for _, p := range op.Parameters {
 				keyed = keyed || p.Name == "Idempotency-Key"
 			}
-			reads := method == "get" || strings.HasSuffix(path, "/check") || strings.HasSuffix(path, "/query")
-			streams := method == "put"
-			if keyed == (reads || streams) {
+			reads := method == "get" || method == "head"
+			_, excepted := unkeyed[op.OperationID]
+			if keyed == (reads || excepted) {
 				t.Errorf("%s %s: idempotency key %v", method, path, keyed)
 			}
+			seen[op.OperationID] = true
+		}
+	}
+	for id := range unkeyed {
+		if !seen[id] {
+			t.Errorf("there is no %s to except", id)
+		}
+	}
+}
+
+// unkeyed are the calls that change something, or are not GET, and take no idempotency key, with why they need none.
+var unkeyed = map[string]string{
+	"checkWorkspace":      "it changes nothing",
+	"checkArchive":        "it changes nothing",
+	"queryWorkspace":      "it changes nothing",
+	"setComputerNetwork":  "the body is all of the policy: to set it again changes nothing",
+	"setComputerSecret":   "the body is all of the secret: to set it again changes nothing",
+	"setPreview":          "the body is all of the preview: to set it again changes nothing",
+	"setDomain":           "the body is all of the domain: to set it again changes nothing",
+	"setQuota":            "the body is all of the quota: to set it again changes nothing",
+	"writeFile":           "the body is all of the file; If-Match says which content it replaces, and a repeat is refused then",
+	"writeWorkspaceFile":  "likewise",
+	"untarFiles":          "the body is all of the files: to send them again writes the same",
+	"untarWorkspaceFiles": "likewise",
+	"importWorkspace":     "the body is all of the files: to send them again writes the same",
+	"sendJobInputs":       "what is sent twice is there twice, and goes in an hour unless a job begins with it",
+	"writeRunInput":       "offset: what the run has already is skipped",
+	"appendUpload":        "Upload-Offset: a repeat is refused, since the upload stands elsewhere by then",
+	"queryAudit":          "it changes nothing",
+	"createTicket":        "a ticket that nobody redeems is gone in seconds",
+}
+
+// TestErrorMeanings keeps the document and its page in step with where the codes are defined; docs/words.md is by package cli's test.
+func TestErrorMeanings(t *testing.T) {
+	source, err := os.ReadFile("../error.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	c := overSocket(t, d)
+	_, _, page := c.do("GET", "/docs", "")
+	_, _, text := c.do("GET", "/openapi.json", "")
+	doc := decode[struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct{ Enum []string }
+			}
+		}
+	}](t, text)
+	codes := doc.Components.Schemas["Error"].Properties["code"].Enum
+	defined := regexp.MustCompile(`(?m)^\t\w+ +Code = "(\w+)" +// (.+)$`).FindAllStringSubmatch(string(source), -1)
+	if len(defined) < 13 || len(codes) != len(defined) {
+		t.Errorf("%d codes are defined, the document has %v", len(defined), codes)
+	}
+	for i, m := range defined {
+		row := fmt.Sprintf(`<td><code>%s</code></td><td>%d</td><td>%s</td>`, m[1], server.Status(holt.Code(m[1])), m[2])
+		if i >= len(codes) || codes[i] != m[1] || !strings.Contains(page, row) {
+			t.Errorf("%s is not in the document, or not on the page as %s", m[1], row)
 		}
 	}
 }
@@ -84,12 +144,12 @@ func TestDocsPage(t *testing.T) {
 	if status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/html") || !strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf("status %d, %v", status, header)
 	}
-	for _, want := range []string{"/v1/computers/{computer}/runs", "Idempotency-Key", `id="schema-Error"`, `href="#schema-Computer"`} {
+	for _, want := range []string{"/v1/computers/{computer}/runs", "Idempotency-Key", `id="schema-Error"`, `id="error-too_many"`, "PATCH", `curl -X POST -H`, `id="find"`, `href="#schema-Computer"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	if found := regexp.MustCompile(`(?i)(src|href)="?(https?:)?//|@import|<script|url\(`).FindString(text); found != "" {
+	if found := regexp.MustCompile(`(?i)(src|href)="?(https?:)?//|@import|<script[^>]|url\(`).FindString(text); found != "" {
 		t.Errorf("the page loads something: %s", found)
 	}
 }

@@ -95,11 +95,13 @@ func (s *Server) files(api huma.API) {
 		r.makeFiles(api)
 		r.readFile(api)
 		r.writeFile(api)
+		r.tar(api, true)
 	}
 	past := fileRoutes{s, s.opt.Nouns.WorkspaceFiles, "/v1/workspaces/{workspace}/checkpoints/{checkpoint}/files",
 		[]*huma.Param{workspace, named("checkpoint", "name, or # and its number")}, "Checkpoint"}
 	past.names(api)
 	past.readFile(api)
+	past.tar(api, false)
 }
 
 func (s fileRoutes) names(api huma.API) {
@@ -122,13 +124,13 @@ counts for the directory it was given out for; 409 if the computer was stopped o
 		})
 
 	register(api, s.describe(http.MethodGet, "/stat", "stat", "File", "Describe a file"),
-		func(ctx context.Context, in *OneFile) (*reply[holt.FileInfo], error) {
+		func(ctx context.Context, in *OneFile) (*fileReply, error) {
 			ref, file, err := in.parse()
 			if err != nil {
 				return nil, err
 			}
 			info, err := nouns.Stat(ctx, ref, file)
-			return &reply[holt.FileInfo]{info}, err
+			return &fileReply{info.ETag(), info}, err
 		})
 }
 
@@ -205,14 +207,16 @@ func (s fileRoutes) makeFiles(api huma.API) {
 
 func (s fileRoutes) writeFile(api huma.API) {
 	op := s.describe(http.MethodPut, "/content", "write", "File", "Replace the content of a file")
-	op.Description = "The body is the new content. It is replaced as one step once all of it has arrived; a call that is cut off changes nothing."
+	op.Description = "The body is the new content. It is replaced as one step once all of it has arrived; a call that is cut off changes nothing. " +
+		"If-Match with the ETag that it had when it was read makes concurrent edits safe: of several callers who replace what they have all read one does, and the others get 412, code conflict."
 	op.RequestBody = rawBody("the file's bytes")
 	register(api, op, func(ctx context.Context, in *struct {
 		OneFile
+		Preconditions
 		Mode    string `query:"mode" pattern:"^[0-7]{1,4}$" doc:"permission bits, octal; default: those of the replaced file, else 0644"`
 		User    string `query:"user" maxLength:"32" doc:"Linux user who will own it; default: agent"`
 		Parents bool   `query:"parents" doc:"create missing directories above it"`
-	}) (*reply[holt.FileInfo], error) {
+	}) (*fileReply, error) {
 		ref, file, err := in.parse()
 		if err != nil {
 			return nil, err
@@ -225,20 +229,34 @@ func (s fileRoutes) writeFile(api huma.API) {
 			}
 			spec.Mode = uint32(mode)
 		}
-		info, err := s.nouns.Write(ctx, ref, file, spec, in.r.Body)
-		return &reply[holt.FileInfo]{info}, err
+		var info holt.FileInfo
+		if in.IfMatch == "" && in.IfNoneMatch == "" {
+			info, err = s.nouns.Write(ctx, ref, file, spec, in.r.Body)
+		} else {
+			info, err = s.writeIf(ctx, ref, file, spec, in.Preconditions, in.r.Body)
+		}
+		return &fileReply{info.ETag(), info}, err
 	})
+}
+
+// fileReply is a file with its ETag.
+type fileReply struct {
+	ETag string `header:"ETag"`
+	Body holt.FileInfo
 }
 
 func (s fileRoutes) readFile(api huma.API) {
 	op := s.describe(http.MethodGet, "/content", "read", "File", "Read a file, or a range of it")
-	op.Description = "Takes one byte range (RFC 9110). The ETag changes with the file's size and modification time."
+	op.Description = "Takes one byte range (RFC 9110); several are answered with the whole file. The ETag changes with the file's size and modification time; If-None-Match with it is answered with 304 while the file is that. " +
+		"HEAD answers with the headers alone."
 	op.Responses = rawResponse("application/octet-stream", "the file's bytes")
 	op.Responses["206"] = &huma.Response{Description: "the range's bytes"}
+	op.Responses["304"] = &huma.Response{Description: "it has the ETag that was given"}
 	register(api, op, func(ctx context.Context, in *struct {
 		OneFile
-		Range   string `header:"Range" maxLength:"128" doc:"bytes=FIRST-LAST, bytes=FIRST- or bytes=-LENGTH"`
-		IfRange string `header:"If-Range" maxLength:"128" doc:"an ETag: the range counts only while the file is that"`
+		Range       string `header:"Range" maxLength:"128" doc:"bytes=FIRST-LAST, bytes=FIRST- or bytes=-LENGTH"`
+		IfRange     string `header:"If-Range" maxLength:"128" doc:"an ETag: the range counts only while the file is that"`
+		IfNoneMatch string `header:"If-None-Match" maxLength:"1024" doc:"ETags of what the caller has"`
 	}) (*huma.StreamResponse, error) {
 		ref, file, err := in.parse()
 		if err != nil {
@@ -249,7 +267,14 @@ func (s fileRoutes) readFile(api huma.API) {
 			return nil, err
 		}
 		header := requestOf(ctx).Header()
-		etag := fmt.Sprintf(`"%x-%x"`, info.ModTime.UnixNano(), info.Size)
+		etag := info.ETag()
+		if info.Kind == "dir" {
+			return nil, holt.Errorf(holt.InvalidArgument, "%s is a directory", clip(file)).WithHint("…/files lists it, …/files/tar sends all of it")
+		}
+		if in.IfNoneMatch != "" && info.Kind == "file" && matches(in.IfNoneMatch, etag) {
+			header.Set("ETag", etag)
+			return s.empty(ctx, http.StatusNotModified), nil
+		}
 		want := span{0, info.Size}
 		if in.Range != "" && (in.IfRange == "" || in.IfRange == etag) && info.Size > 0 {
 			part, ok, err := parseRange(in.Range, info.Size)
@@ -262,13 +287,23 @@ func (s fileRoutes) readFile(api huma.API) {
 				header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.off, part.off+part.n-1, info.Size))
 			}
 		}
-		header.Set("ETag", etag)
+		if info.Kind == "file" { // where a link leads shows neither in its size nor in its time
+			header.Set("ETag", etag)
+		}
 		header.Set("Last-Modified", info.ModTime.UTC().Format(http.TimeFormat))
 		header.Set("Accept-Ranges", "bytes")
 		if info.Size > 0 && info.Kind == "file" {
 			header.Set("Content-Length", strconv.FormatInt(want.n, 10))
 		} else {
 			want.n = -1 // files of /proc have no size
+		}
+		if in.r.Method == http.MethodHead {
+			header.Set("Content-Type", "application/octet-stream")
+			status := http.StatusOK
+			if header.Get("Content-Range") != "" {
+				status = http.StatusPartialContent
+			}
+			return s.empty(ctx, status), nil
 		}
 		return s.raw(ctx, "application/octet-stream", func(ctx context.Context, w *rawWriter) error {
 			exact := &exactWriter{w: w, left: want.n}

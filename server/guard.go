@@ -1,12 +1,16 @@
 package server
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"holt"
+	"holt/access"
 )
 
 // public says which pages a browser may fetch without a token: they describe
@@ -26,33 +30,124 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if !public(r) {
-			actor, err := s.authenticate(q, r)
+			from := access.Source(r.RemoteAddr)
+			if wait := s.opt.Failures.Left(from); wait > 0 {
+				q.slow(wait, "from here too many came without a valid token")
+				return
+			}
+			token, err := s.authenticate(q, r)
 			if err != nil {
+				if holt.CodeOf(err) == holt.Unauthenticated {
+					s.opt.Failures.Take(from)
+				}
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				q.fail(err, Status(holt.CodeOf(err)))
 				return
 			}
-			r = r.WithContext(holt.WithActor(r.Context(), actor))
+			if wait := s.opt.Calls.Take(string(token.ID)); wait > 0 {
+				q.by = holt.WithActor(r.Context(), token.Actor())
+				q.slow(wait, "the token makes too many calls")
+				return
+			}
+			actor, err := within(r, token.Actor())
+			if err != nil {
+				q.fail(err, Status(holt.CodeOf(err)))
+				return
+			}
+			ctx, end := s.opt.Tokens.Hold(holt.WithActor(r.Context(), actor), token)
+			defer end()
+			q.by = ctx
+			cut := q.cutWith(ctx)
+			defer func() {
+				if cut() {
+					panic(http.ErrAbortHandler) // net/http closes the connection, of which no more calls can be made
+				}
+			}()
+			r = r.WithContext(ctx)
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) authenticate(q *request, r *http.Request) (holt.Actor, error) {
+// slow turns a caller away who comes too often.
+func (q *request) slow(wait time.Duration, why string) {
+	seconds := int(wait/time.Second) + 1
+	q.Header().Set("Retry-After", strconv.Itoa(seconds))
+	q.fail(holt.Errorf(holt.TooMany, "%s", why).WithHint("come again in %s", holt.ShortDuration(time.Duration(seconds)*time.Second)), Status(holt.TooMany))
+}
+
+// TenantHeader says for which tenant an admin calls.
+const TenantHeader = "Holt-Tenant"
+
+// within confines a call to the tenant of its actor, or to the one that an admin names.
+func within(r *http.Request, a holt.Actor) (holt.Actor, error) {
+	if name := r.Header.Get(TenantHeader); name != "" {
+		tenant, err := holt.ParseTenant(name)
+		if err != nil {
+			return a, err
+		}
+		if !a.Admin() && tenant != a.Tenant {
+			return a, holt.Errorf(holt.Denied, "the token is not for another tenant").WithHint("leave %s out, or use a token with the scope admin", TenantHeader)
+		}
+		a.Tenant = tenant
+	}
+	return a, nil
+}
+
+// person lets in who comes over the unix socket: the person whose daemon it is, an admin.
+func (s *Server) person(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, err := within(r, holt.Actor{Tenant: holt.DefaultTenant})
+		if err != nil {
+			requestOf(r.Context()).fail(err, Status(holt.CodeOf(err)))
+			return
+		}
+		r = r.WithContext(holt.WithActor(r.Context(), actor))
+		requestOf(r.Context()).by = r.Context()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// cutWith ends what waits for a caller when ctx ends: the call's token may do nothing more.
+func (q *request) cutWith(ctx context.Context) (stop func() (was bool)) {
+	done := make(chan struct{})
+	never := revoked(ctx, func() {
+		defer close(done)
+		_ = q.ctl.SetReadDeadline(time.Now()) // what was hijacked sees to itself
+		_ = q.ctl.SetWriteDeadline(time.Now())
+	})
+	return func() bool {
+		if never() || holt.CodeOf(context.Cause(ctx)) != holt.Unauthenticated {
+			return false
+		}
+		<-done
+		return true
+	}
+}
+
+// revoked calls f when the token of a call may do nothing more; a connection that outlives the call's
+// context does not hear it otherwise.
+func revoked(ctx context.Context, f func()) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		if holt.CodeOf(context.Cause(ctx)) == holt.Unauthenticated {
+			f()
+		}
+	})
+}
+
+func (s *Server) authenticate(q *request, r *http.Request) (token access.Token, err error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return holt.Actor{}, holt.Errorf(holt.Unauthenticated, "a token is needed").
+		return token, holt.Errorf(holt.Unauthenticated, "a token is needed").
 			WithHint("send the header Authorization: Bearer TOKEN; the command line reads %s", holt.EnvToken)
 	}
 	if s.opt.Tokens == nil {
-		return holt.Actor{}, holt.Errorf(holt.Unauthenticated, "this daemon has no tokens")
+		return token, holt.Errorf(holt.Unauthenticated, "this daemon has no tokens")
 	}
-	token, err := s.opt.Tokens.Check(r.Context(), secret)
-	if err != nil {
-		return holt.Actor{}, err
+	if token, err = s.opt.Tokens.Check(r.Context(), secret); err == nil {
+		q.token = token.ID
 	}
-	q.token = token.ID
-	return token.Actor(), nil
+	return token, err
 }
 
 // knownHost refuses names that someone else's DNS may have pointed here
@@ -78,9 +173,13 @@ func (s *Server) knownHost(hostport string) bool {
 // every door: a browser names the page's origin, programs send none.
 func sameOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		site := r.Header.Get("Sec-Fetch-Site")
+		site, q := r.Header.Get("Sec-Fetch-Site"), requestOf(r.Context())
+		if q.origin != "" { // checked with its ticket
+			next.ServeHTTP(w, r)
+			return
+		}
 		if foreign(r) || site == "cross-site" || site == "same-site" {
-			requestOf(r.Context()).fail(holt.Errorf(holt.Denied, "a page of another site made this call").
+			q.fail(holt.Errorf(holt.Denied, "a page of another site made this call").
 				WithHint("the API takes no calls from other sites' pages"), http.StatusForbidden)
 			return
 		}
@@ -107,7 +206,7 @@ func noSuchPath(mux *http.ServeMux) http.Handler {
 			return
 		}
 		q := requestOf(r.Context())
-		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 			other := r.Clone(r.Context())
 			other.Method = method
 			if _, pattern := mux.Handler(other); pattern != "" {

@@ -42,6 +42,10 @@ type Nouns struct {
 	SSH            SSH
 	SSHKeys        SSHKeys
 	Previews       Previews
+	Events         Events
+	Uploads        Uploads
+	Tokens         TokenStore
+	Audit          Audit
 	Daemon         Daemon
 }
 
@@ -308,10 +312,25 @@ type Daemon interface {
 	Down(ctx context.Context, spec holt.DownSpec, key string) (holt.DownReport, error)
 }
 
+// TokenStore is the API tokens of a tenant.
+type TokenStore interface {
+	// Create makes one. NotFound: what a scope names; Denied: it could do more than who makes it;
+	// Unsupported: scopes for repos and buckets. A repeated call gets it without its secret.
+	Create(ctx context.Context, spec holt.TokenSpec, key string) (holt.NewToken, error)
+	// Get returns one by id, or by a name that only one has (Conflict if several do).
+	Get(ctx context.Context, ref string) (holt.Token, error)
+	// List returns all of them, in any order.
+	List(ctx context.Context) ([]holt.Token, error)
+	// Delete revokes one, those that it has made, and what they have open.
+	Delete(ctx context.Context, ref, key string) error
+}
+
 // Tokens judges the bearer tokens of callers who come over TCP; it is what
 // [access.Tokens] does.
 type Tokens interface {
 	// Check returns whose token it is, or Unauthenticated. It takes the same
 	// time for every wrong secret.
 	Check(ctx context.Context, secret string) (access.Token, error)
+	// Hold returns a context for a call with the token: it ends when that is revoked or expires.
+	Hold(ctx context.Context, token access.Token) (context.Context, context.CancelFunc)
 }

@@ -98,7 +98,7 @@ func (s *Server) operate(local bool, next http.Handler) http.Handler {
 		case r.URL.Path == pathMetrics && r.Method == http.MethodGet:
 			q.pattern = "GET " + pathMetrics
 			if !local && !operator(r.Context()) {
-				q.fail(holt.Errorf(holt.Denied, "metrics are of all tenants").WithHint("use a token of the daemon's operator, of the tenant %s", holt.DefaultTenant), http.StatusForbidden)
+				q.fail(holt.Errorf(holt.Denied, "metrics are of all tenants").WithHint("use a token with the scope admin"), http.StatusForbidden)
 				return
 			}
 			s.writeMetrics(w)
@@ -114,7 +114,7 @@ func (s *Server) operate(local bool, next http.Handler) http.Handler {
 // operator says whether a call over TCP is of one who may see what is everybody's.
 func operator(ctx context.Context) bool {
 	a, ok := holt.ActorOf(ctx)
-	return ok && a.Token != "" && (a.Tenant == "" || a.Tenant == holt.DefaultTenant)
+	return ok && a.Token != "" && a.Rights.Admin
 }
 
 func (s *Server) writeMetrics(w http.ResponseWriter) {

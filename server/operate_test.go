@@ -96,24 +96,36 @@ func TestOperatorsDoor(t *testing.T) {
 	}
 }
 
-// ofTenant knows one token, that of a tenant.
-type ofTenant struct{}
+// limited knows one token, that of a tenant and with rights of its own.
+type limited struct {
+	servertest.Tokens
+	tenant string
+	rights holt.Rights
+}
 
-func (ofTenant) Check(ctx context.Context, secret string) (access.Token, error) {
-	is, err := servertest.Tokens{}.Check(ctx, secret)
-	is.Tenant = "acme"
+func (k limited) Check(ctx context.Context, secret string) (access.Token, error) {
+	is, err := k.Tokens.Check(ctx, secret)
+	is.Tenant, is.Rights = k.tenant, k.rights
 	return is, err
 }
 
-// TestTenantsSeeNoMetrics: what is counted is everybody's, so a tenant's token does not do.
+// TestTenantsSeeNoMetrics: what is counted is everybody's, so only an admin's token does.
 func TestTenantsSeeNoMetrics(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
-	opt.Metrics = new(metric.Registry)
-	opt.Tokens = ofTenant{}
-	d := servertest.Serve(t, opt, "")
-	status, body := fetched(t, http.DefaultClient, "http://"+d.Addr+"/metrics", servertest.Secret)
-	if status != 403 || strings.Contains(body, "holt_http") {
-		t.Errorf("a tenant gets %d %.200q", status, body)
+	for _, c := range []struct {
+		who    limited
+		status int
+	}{
+		{limited{tenant: "acme"}, 403}, {limited{tenant: holt.DefaultTenant}, 403}, {limited{tenant: holt.DefaultTenant, rights: holt.Rights{ReadOnly: true}}, 403},
+		{limited{tenant: holt.DefaultTenant, rights: holt.Rights{Admin: true}}, 200},
+	} {
+		opt := servertest.Options(t, memory(t).Nouns())
+		opt.Metrics = new(metric.Registry)
+		opt.Tokens = c.who
+		d := servertest.Serve(t, opt, "")
+		status, body := fetched(t, http.DefaultClient, "http://"+d.Addr+"/metrics", servertest.Secret)
+		if status != c.status || strings.Contains(body, "holt_http") != (status == 200) {
+			t.Errorf("%+v gets %d %.200q", c.who, status, body)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 
 	"holt"
 )
@@ -75,9 +76,15 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 		if key := r.Header.Get("Idempotency-Key"); key != "" { // it is this computer's own
 			r.Header.Set("Idempotency-Key", ref+" "+key)
 		}
+		r = r.WithContext(holt.WithActor(r.Context(), holt.Actor{Computer: id}))
+		q := requestOf(r.Context())
+		q.by, q.noun, q.ref = r.Context(), "computers", ref
+		if r.Method != http.MethodGet {
+			q.op = "self" + strings.TrimPrefix(r.URL.Path, "/v1/self")
+		}
 		noSuchPath(mux).ServeHTTP(w, r)
 	})
-	return s.call(sameOrigin(keyed))
+	return s.call("guest", sameOrigin(keyed))
 }
 
 // changes registers a call by which a computer changes itself, in its own name. It does one such thing at a
@@ -98,7 +105,7 @@ func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb stri
 		if err != nil {
 			return nil, err
 		}
-		return f(holt.WithActor(context.WithoutCancel(ctx), holt.Actor{Computer: id, Name: c.Name}), c, in, key)
+		return f(holt.WithActor(context.WithoutCancel(ctx), holt.Actor{Computer: id, Name: c.Name, Tenant: c.Tenant}), c, in, key)
 	})
 }
 

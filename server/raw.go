@@ -51,6 +51,12 @@ func (w *rawWriter) begin() {
 	}
 }
 
+// empty answers with the headers that were set, and nothing else.
+func (s *Server) empty(ctx context.Context, status int) *huma.StreamResponse {
+	q := requestOf(ctx)
+	return &huma.StreamResponse{Body: func(huma.Context) { q.WriteHeader(status) }}
+}
+
 // raw answers with what f writes. An error after the first byte cuts the
 // connection, so that the caller cannot take the part for the whole.
 func (s *Server) raw(ctx context.Context, contentType string, f func(context.Context, *rawWriter) error) *huma.StreamResponse {

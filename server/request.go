@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -23,6 +21,13 @@ type request struct {
 	body    *slowBody
 	token   holt.TokenID // "" on the unix socket
 	pattern string       // of the route that answers, as GET /v1/computers; "" for none
+	origin  string       // of another site, which its ticket lets in
+	door    string
+	by      context.Context // with who calls; nil: nobody knows
+	op      string          // what is asked for, and about what: for the audit log
+	noun    string
+	ref     string
+	made    string
 	status  int
 	bytes   int64
 	err     error
@@ -77,14 +82,14 @@ func (q *request) fail(err error, status int) {
 }
 
 // call gives next a request with an id, and logs it once when it has ended.
-func (s *Server) call(next http.Handler) http.Handler {
+func (s *Server) call(door string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		q := &request{ResponseWriter: w, ctl: http.NewResponseController(w), id: newRequestID(), patient: s.opt.Patience}
+		q := &request{ResponseWriter: w, ctl: http.NewResponseController(w), id: requestID(r), door: door, patient: s.opt.Patience}
 		q.Header().Set("X-Request-Id", q.id)
 		q.Header().Set("X-Content-Type-Options", "nosniff")
 		q.Header().Set("Cache-Control", "no-store")
-		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
+		r = r.WithContext(holt.WithRequestID(context.WithValue(r.Context(), requestKey{}, q), q.id))
 		q.body = &slowBody{ReadCloser: r.Body, ctl: q.ctl, patient: s.opt.Patience, linger: time.Second}
 		q.body.ended.Store(r.ContentLength == 0)
 		r.Body = q.body
@@ -104,7 +109,7 @@ func (s *Server) ended(q *request, began time.Time, panicked any) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		level = slog.LevelDebug
 	}
-	attrs := []any{"request", q.id, "method", r.Method, "path", clip(r.URL.Path)}
+	attrs := []any{"request", q.id, "method", r.Method, "path", clip(holt.Redact(r.URL.Path))}
 	if panicked != nil && panicked != http.ErrAbortHandler {
 		s.opt.Log.Error("panic", append(attrs, "panic", panicked, "stack", string(debug.Stack()))...)
 		if panicked = http.ErrAbortHandler; q.status == 0 {
@@ -119,12 +124,13 @@ func (s *Server) ended(q *request, began time.Time, panicked any) {
 	s.meters.ended(q, began)
 	attrs = append(attrs, "status", q.status, "bytes", q.bytes, "ms", time.Since(began).Milliseconds())
 	if q.err != nil {
-		attrs = append(attrs, "code", holt.CodeOf(q.err), "error", clip(q.err.Error()))
+		attrs = append(attrs, "code", holt.CodeOf(q.err), "error", clip(holt.Redact(q.err.Error())))
 	}
 	if q.status >= 500 && r.Context().Err() == nil { // or whoever called has gone
 		level = slog.LevelWarn
 	}
 	s.opt.Log.Log(r.Context(), level, "request", attrs...)
+	s.audited(q, time.Since(began))
 	_ = q.ctl.SetWriteDeadline(time.Now().Add(q.patient)) // for what net/http still holds
 	if panicked != nil {
 		panic(panicked) // net/http closes the connection
@@ -137,8 +143,10 @@ func (q *request) internal() *holt.Error {
 		WithHint("the daemon's log has the details under request %s", q.id)
 }
 
-func newRequestID() string {
-	var b [8]byte
-	rand.Read(b[:]) // never fails, see crypto/rand
-	return "req_" + hex.EncodeToString(b[:])
+// requestID is the caller's own, if it is one, else a fresh one.
+func requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Request-Id"); holt.ValidRequestID(id) {
+		return id
+	}
+	return holt.NewRequestID()
 }

@@ -44,7 +44,10 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{translate},
 	})
-	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) { next(plain{ctx}) })
+	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
+		s.note(ctx)
+		next(plain{ctx})
+	})
 	s.computers(api)
 	s.idle(api)
 	s.resize(api)
@@ -54,6 +57,8 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.networks(api)
 	s.stats(api)
 	s.secrets(api)
+	s.tokens(api)
+	s.audit(api)
 	s.runs(api)
 	s.terminals(api)
 	s.ports(api)
@@ -66,6 +71,9 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.archive(api)
 	s.schedules(api)
 	s.jobs(api)
+	s.eventLog(api)
+	s.uploads(api)
+	s.ticketCalls(api)
 	s.daemon(api)
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
 		delete(api.OpenAPI().Components.Schemas.Map(), unused)
@@ -77,10 +85,12 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 			}
 		}
 	}
+	nameErrors(api.OpenAPI())
 	document, err := json.MarshalIndent(api.OpenAPI(), "", "  ")
 	if err != nil {
 		panic(err) // the document is made of our own types
 	}
+	mux.HandleFunc("OPTIONS /v1/uploads", tusOptions)
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		w.Write(document)
@@ -88,7 +98,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	page := docsPage(api.OpenAPI())
 	mux.HandleFunc("GET /docs", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		w.Header().Set("Content-Security-Policy", docsPolicy)
 		w.Write(page)
 	})
 	return document
@@ -128,6 +138,9 @@ func register[I, O any](api huma.API, op huma.Operation, f func(context.Context,
 		if err != nil {
 			return nil, failed(ctx, err)
 		}
+		if q := requestOf(ctx); op.Method != http.MethodGet {
+			q.made = idOf(out)
+		}
 		return out, nil
 	})
 }
@@ -142,6 +155,8 @@ func failed(ctx context.Context, err error) answer {
 	}
 	var e *holt.Error
 	switch {
+	case ctx.Err() != nil && holt.CodeOf(context.Cause(ctx)) == holt.Unauthenticated:
+		e = holt.AsError(context.Cause(ctx)) // the token was revoked, or expired, during the call
 	case errors.As(err, &e):
 		e = holt.AsError(err)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -31,6 +31,7 @@ import (
 	"sync"
 	"time"
 
+	"holt/access"
 	"holt/metric"
 )
 
@@ -38,6 +39,9 @@ import (
 type Options struct {
 	Nouns    Nouns
 	Tokens   Tokens        // nil: no one may come over TCP
+	Calls    *access.Rate  // of each token; nil: any number
+	Failures *access.Rate  // of callers without a valid token, by where they come from; nil: any number
+	Audit    Auditor       // nil: nothing is written down of who did what
 	Hosts    []string      // host names by which TCP callers may reach it, besides IP addresses and localhost
 	Version  string        // of holt, in the OpenAPI document
 	Log      *slog.Logger  // nil: slog.Default()
@@ -61,7 +65,9 @@ type Server struct {
 	cutting    context.Context // ended by Close
 	cut        context.CancelFunc
 	sockets    sync.WaitGroup // WebSockets, which net/http does not wait for
-	changing   sync.Map       // of holt.ComputerID: computers that change themselves, see own.go
+	tickets    tickets
+	editing    editing
+	changing   sync.Map // of holt.ComputerID: computers that change themselves, see own.go
 }
 
 // New returns a server. It does no I/O.
@@ -81,9 +87,9 @@ func New(opt Options) *Server {
 	mux := http.NewServeMux()
 	s.document = s.routes(mux)
 	inner := noSuchPath(mux)
-	s.local = s.httpServer(s.call(s.probes(true, sameOrigin(s.operate(true, inner)))))
-	s.tcp = s.httpServer(s.call(s.probes(false, s.guard(sameOrigin(s.operate(false, inner))))))
-	s.metrics = s.httpServer(s.call(sameOrigin(s.metricsDoor())))
+	s.local = s.httpServer(s.call("socket", s.redeem(s.probes(true, s.person(sameOrigin(s.operate(true, inner)))))))
+	s.tcp = s.httpServer(s.call("tcp", s.redeem(s.probes(false, s.guard(sameOrigin(s.operate(false, inner)))))))
+	s.metrics = s.httpServer(s.call("metrics", sameOrigin(s.metricsDoor())))
 	return s
 }
 

@@ -47,7 +47,11 @@ func (s *Server) socket(ctx context.Context, r *http.Request, attach func(contex
 		defer s.sockets.Done()
 		k := &socket{s: s, q: q, r: r, in: make(chan holt.TerminalInput)}
 		k.ctx, k.cancel = s.stream(context.WithoutCancel(ctx)) // net/http no longer says when the caller has gone
+		defer revoked(ctx, k.cancel)()
 		err := attach(k.ctx, k)
+		if why := context.Cause(ctx); holt.CodeOf(why) == holt.Unauthenticated && k.conn != nil {
+			k.refuse(why)
+		}
 		if k.conn == nil {
 			k.cancel()
 			if err != nil && q.status == 0 {
@@ -60,6 +64,14 @@ func (s *Server) socket(ctx context.Context, r *http.Request, attach func(contex
 		k.cancel()
 		k.wg.Wait()
 	}}
+}
+
+// refuse tells a client that its token may do nothing more.
+func (k *socket) refuse(why error) {
+	k.q.err = why
+	if k.text(holt.TerminalEvent{Kind: holt.TerminalError, Error: holt.AsError(why)}) == nil {
+		k.conn.Close(websocket.StatusPolicyViolation, string(holt.Unauthenticated))
+	}
 }
 
 // end says why the attachment ends and closes the connection.
@@ -96,7 +108,7 @@ func (k *socket) emit(e holt.TerminalEvent) error {
 
 // accept makes the connection. What it answers to a bad handshake is its own.
 func (k *socket) accept() error {
-	conn, err := websocket.Accept(k.q, k.r, nil)
+	conn, err := k.q.upgrade(k.r)
 	if err != nil {
 		return holt.Errorf(holt.InvalidArgument, "the WebSocket cannot be made: %w", err)
 	}

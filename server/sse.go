@@ -93,6 +93,11 @@ func (s *eventStream) write() error {
 // an exit event, with an event named error whose data is a [holt.Error], or,
 // when the daemon ends, with neither.
 func (s *Server) events(ctx context.Context, follow func(context.Context, func(holt.RunEvent) error) error) *huma.StreamResponse {
+	return s.eventStream(ctx, func(ctx context.Context, stream *eventStream) error { return follow(ctx, stream.send) })
+}
+
+// eventStream answers with server-sent events: those that tell puts, and one named error if it fails.
+func (s *Server) eventStream(ctx context.Context, tell func(context.Context, *eventStream) error) *huma.StreamResponse {
 	q := requestOf(ctx)
 	return &huma.StreamResponse{Body: func(huma.Context) {
 		ctx, cancel := s.stream(ctx)
@@ -116,7 +121,7 @@ func (s *Server) events(ctx context.Context, follow func(context.Context, func(h
 				}
 			}
 		}()
-		err := follow(ctx, stream.send)
+		err := tell(ctx, stream)
 		cancel()
 		<-beats // it writes to q, which ends with this call
 		if err != nil && s.streams.Err() == nil {

@@ -117,19 +117,25 @@ func (s *Server) attachTerminal(api huma.API) {
 		"exit (the last) or error (the last). From the client: {\"kind\":\"resize\",\"size\":{\"rows\":…,\"cols\":…}} or {\"kind\":\"signal\",\"signal\":…}. " +
 		"Any number of clients may be attached; one that reads too slowly gets a gap. A client that was cut off comes again with the offset behind the last byte it got and, to lose or double " +
 		"nothing it sent, with its client text and input: then taken says where it goes on, counted in bytes from its first. With again it does not wake a paused computer: the first event is then paused, " +
-		"and attached comes once somebody else lets the computer go on or this client sends input or {\"kind\":\"wake\"}. It should have no more than 65,536 bytes under way that are not taken. The server pings."
+		"and attached comes once somebody else lets the computer go on or this client sends input or {\"kind\":\"wake\"}. It should have no more than 65,536 bytes under way that are not taken. The server pings. " +
+		"With open it is one URL for a terminal by name: the one that runs, or a new one, of what command, user and cwd say; a paused or stopped computer is woken before the answer, 101. " +
+		"A browser, which can send no header with it, offers the subprotocol holt and, behind that, a ticket (createTicket)."
 	op.Responses = map[string]*huma.Response{"101": {Description: "the WebSocket", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(terminalEventType, true, "")},
 	}}}
 	register(api, op, func(ctx context.Context, in *struct {
 		OneTerminal
 		RawRequest
-		Offset string `query:"offset" pattern:"^[0-9]{1,18}$" doc:"where in the terminal's output to begin, bytes from its start; default: the oldest that is kept"`
-		Rows   uint16 `query:"rows" maximum:"1000" doc:"size to set; default: it stays"`
-		Cols   uint16 `query:"cols" maximum:"1000"`
-		Client string `query:"client" maxLength:"64" doc:"random text that names the client"`
-		Input  int64  `query:"input" minimum:"0" doc:"bytes of its input that the client no longer has"`
-		Again  bool   `query:"again" doc:"the client was attached before: a paused computer is not woken before something comes from it"`
+		Offset  string `query:"offset" pattern:"^[0-9]{1,18}$" doc:"where in the terminal's output to begin, bytes from its start; default: the oldest that is kept"`
+		Rows    uint16 `query:"rows" maximum:"1000" doc:"size to set; default: it stays"`
+		Cols    uint16 `query:"cols" maximum:"1000"`
+		Client  string `query:"client" maxLength:"64" doc:"random text that names the client"`
+		Input   int64  `query:"input" minimum:"0" doc:"bytes of its input that the client no longer has"`
+		Open    bool   `query:"open" doc:"start a terminal of that name unless one runs"`
+		Command string `query:"command" maxLength:"65536" doc:"for open: a shell command; default: the user's login shell"`
+		User    string `query:"user" maxLength:"32" doc:"for open: Linux user; default: agent"`
+		Cwd     string `query:"cwd" maxLength:"4096" doc:"for open: absolute; default: the workspace, /home/agent"`
+		Again   bool   `query:"again" doc:"the client was attached before: a paused computer is not woken before something comes from it"`
 	}) (*huma.StreamResponse, error) {
 		computer, terminal, err := in.refs()
 		if err != nil {
@@ -143,6 +149,16 @@ func (s *Server) attachTerminal(api huma.API) {
 			if spec.Offset, err = strconv.ParseInt(in.Offset, 10, 64); err != nil {
 				return nil, holt.Errorf(holt.InvalidArgument, "%q is not an offset", in.Offset)
 			}
+		}
+		if in.Open && !in.Again {
+			if _, err := holt.ParseTerminalID(terminal); err == nil {
+				return nil, holt.Errorf(holt.InvalidArgument, "a terminal is opened by name, not as %s", terminal)
+			}
+			t, err := s.opt.Nouns.Terminals.Open(ctx, computer, holt.TerminalSpec{Name: terminal, Command: holt.OSString(in.Command), User: in.User, Cwd: holt.OSString(in.Cwd), Size: spec.Size}, "")
+			if err != nil {
+				return nil, err
+			}
+			terminal = string(t.ID) // whatever has its name by then
 		}
 		return s.socket(ctx, in.r, func(ctx context.Context, k *socket) error {
 			k.signal = func(ctx context.Context, signal string) error {

@@ -27,9 +27,10 @@ type tunnel struct {
 	q     *request
 	conn  *websocket.Conn
 	far   holt.PortConn
-	ended chan struct{} // closed when the client has sent its end
-	busy  atomic.Int32  // calls that pass bytes on and have not returned
-	moved atomic.Bool   // some were passed on since the last beat
+	call  context.Context // that it began with
+	ended chan struct{}   // closed when the client has sent its end
+	busy  atomic.Int32    // calls that pass bytes on and have not returned
+	moved atomic.Bool     // some were passed on since the last beat
 }
 
 // tunnel answers with a WebSocket to what connect connects to, or with its error.
@@ -47,13 +48,13 @@ func (s *Server) tunnel(ctx context.Context, r *http.Request, connect func(conte
 			return
 		}
 		defer far.Close()
-		conn, err := websocket.Accept(q, r, nil)
+		conn, err := q.upgrade(r)
 		if err != nil {
 			q.err = err // it has answered
 			return
 		}
 		conn.SetReadLimit(-1) // messages are passed on in pieces
-		t := &tunnel{s: s, q: q, conn: conn, far: far, ended: make(chan struct{})}
+		t := &tunnel{s: s, q: q, conn: conn, far: far, call: ctx, ended: make(chan struct{})}
 		t.carry(context.WithoutCancel(ctx))
 	}}
 }
@@ -62,6 +63,7 @@ func (s *Server) tunnel(ctx context.Context, r *http.Request, connect func(conte
 func (t *tunnel) carry(ctx context.Context) {
 	going, cancel := t.s.stream(ctx) // ends with the client, or the server
 	defer context.AfterFunc(t.s.cutting, func() { t.conn.CloseNow() })()
+	defer revoked(t.call, func() { t.refuse(cancel) })()
 	context.AfterFunc(going, func() {
 		t.far.Close()
 		time.AfterFunc(farewell, func() { t.conn.CloseNow() }) // who reads nothing hears nothing
@@ -83,6 +85,13 @@ func (t *tunnel) carry(ctx context.Context) {
 	t.end(ctx, going, err)
 	cancel()
 	<-heard
+}
+
+// refuse ends a connection whose token may do nothing more.
+func (t *tunnel) refuse(cancel context.CancelFunc) {
+	t.q.err = context.Cause(t.call)
+	t.conn.CloseNow()
+	cancel()
 }
 
 // send passes on what comes from the port, and its end.

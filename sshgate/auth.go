@@ -125,6 +125,7 @@ func (g *Gate) byKey(ctx context.Context, key ssh.PublicKey) (*caller, error) {
 			return nil, err
 		}
 		c = g.ofToken(token, "key")
+		c.actor.Tenant = one.Tenant // an admin may have added it for another than its own
 	case one.Tenant != "":
 		c.actor = &holt.Actor{Name: one.Name, Tenant: one.Tenant}
 	}
@@ -143,7 +144,7 @@ func (g *Gate) byKey(ctx context.Context, key ssh.PublicKey) (*caller, error) {
 
 // token returns a token that is valid now.
 func (g *Gate) token(ctx context.Context, id holt.TokenID) (access.Token, error) {
-	all, err := g.opt.Tokens.List(ctx)
+	all, err := g.opt.Tokens.List(holt.WithActor(ctx, holt.Actor{})) // whosever it is
 	if err != nil {
 		return access.Token{}, err
 	}

@@ -138,8 +138,9 @@ func (g *Gate) Connect(ctx context.Context, ref string) (holt.PortConn, error) {
 		return nil, err
 	}
 	who := &caller{who: "person", how: "api", agent: true}
-	if actor, ok := holt.ActorOf(ctx); ok {
-		who = &caller{who: actor.Name, how: "api", actor: &actor}
+	actor, ok := holt.ActorOf(ctx)
+	if ok {
+		who = &caller{who: actor.Name, how: "api"}
 		if actor.Token != "" {
 			token, err := g.token(ctx, actor.Token)
 			if err != nil {
@@ -147,6 +148,9 @@ func (g *Gate) Connect(ctx context.Context, ref string) (holt.PortConn, error) {
 			}
 			who = g.ofToken(token, "api")
 		}
+	}
+	if ok || actor.Tenant != "" { // it may be another than the token's: see server.TenantHeader
+		who.actor = &actor
 	}
 	near, far, err := duplexPipe()
 	if err != nil {

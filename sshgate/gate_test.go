@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -85,7 +86,7 @@ type door struct {
 func openDoor(t *testing.T) *door {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{access.Schema + access.TenantSchema, Schema})
+	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{access.Schema + access.TenantSchema + access.ScopeSchema, Schema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func TestCallers(t *testing.T) {
 		}
 		o.there.mu.Lock()
 		last := len(o.there.actors) - 1
-		if o.there.actors[last] != c.want || o.there.specs[last].User != "root" {
+		if !reflect.DeepEqual(o.there.actors[last], c.want) || o.there.specs[last].User != "root" {
 			t.Errorf("%+v as %q, not %+v", o.there.actors[last], o.there.specs[last].User, c.want)
 		}
 		o.there.mu.Unlock()

@@ -107,11 +107,12 @@ func (k *Keys) Add(ctx context.Context, spec holt.SSHKeySpec) (holt.SSHKey, erro
 			return holt.SSHKey{}, err
 		}
 	}
-	if actor, ok := holt.ActorOf(ctx); ok {
-		if one.Tenant != "" && one.Tenant != holt.TenantOf(ctx) {
+	in := holt.TenantOf(ctx)
+	if actor, ok := holt.ActorOf(ctx); ok || in != holt.DefaultTenant { // or a person calls for that tenant
+		if one.Tenant != "" && one.Tenant != in {
 			return holt.SSHKey{}, holt.Errorf(holt.Denied, "a key for another tenant is its own to add").WithHint("leave --tenant out")
 		}
-		one.Tenant, one.Token = holt.TenantOf(ctx), actor.Token
+		one.Tenant, one.Token = in, actor.Token
 	}
 	return one, k.insert(ctx, one, key.Marshal())
 }
@@ -144,9 +145,11 @@ func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte) error {
 	return refused
 }
 
-// List returns the keys of who calls: a token sees those of its tenant, the person all.
+// List returns the keys of who calls: a token, and a person who calls for another tenant, sees those of the tenant; the
+// person whose daemon it is sees all.
 func (k *Keys) List(ctx context.Context) ([]holt.SSHKey, error) {
 	_, limited := holt.ActorOf(ctx)
+	limited = limited || holt.TenantOf(ctx) != holt.DefaultTenant
 	return k.list(ctx, `WHERE NOT ? OR tenant = ? ORDER BY created, id`, limited, holt.TenantOf(ctx))
 }
 

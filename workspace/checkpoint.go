@@ -144,7 +144,16 @@ func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 	if err := t.commit(&o, nil, nil); err != nil {
 		return Checkpoint{}, diskError("checkpoint workspace", err)
 	}
-	return t.checkpoints[len(t.checkpoints)-1], nil
+	c := t.checkpoints[len(t.checkpoints)-1]
+	t.note(c, false)
+	return c, nil
+}
+
+// note tells who wants to know of a checkpoint; mu is held.
+func (t *Tree) note(c Checkpoint, deleted bool) {
+	if t.opt.Noted != nil {
+		t.opt.Noted(c, deleted)
+	}
 }
 
 func (t *Tree) applyCheckpoint(o *op) error {
@@ -259,13 +268,15 @@ func (t *Tree) drop(id CheckpointID) error {
 		return diskError("delete checkpoint", err)
 	}
 	defer t.leave()
-	if _, ok := t.checkpointByID(id); !ok {
+	c, ok := t.checkpointByID(id)
+	if !ok {
 		return nil
 	}
 	o := op{kind: opDropCheckpoint, time: t.now(), n: int64(id)}
 	if err := t.commit(&o, nil, nil); err != nil {
 		return diskError("delete checkpoint", err)
 	}
+	t.note(c, true)
 	return nil
 }
 

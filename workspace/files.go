@@ -25,6 +25,8 @@ type Files struct {
 	Tree   *Tree
 	Caller Caller
 	Under  string // where the caller has the top, as [Home]; "" for "/"
+	// Beneath, if set, is a directory that the caller cannot leave: paths must begin with it.
+	Beneath string
 	// Changed is told what a kernel that has the workspace mounted may no longer
 	// believe: the entry name of a directory, or with name "" an inode itself.
 	Changed func(ino Ino, name string)
@@ -42,12 +44,11 @@ func (f Files) state() reading {
 
 // resolve finds the inode of the caller's path.
 func (f Files) resolve(path string, follow bool) (Attr, error) {
-	return find(f.state(), strings.TrimPrefix(path, f.Under), follow)
-}
-
-// parent finds the directory that the last name of the caller's path lies in.
-func (f Files) parent(path string) (Attr, string, error) {
-	return f.Tree.parent(strings.TrimPrefix(path, f.Under))
+	at, err := f.walk(pathNames(strings.TrimPrefix(path, f.Under)), follow)
+	if err != nil {
+		return Attr{}, err
+	}
+	return f.state().GetAttr(at[len(at)-1])
 }
 
 func (f Files) changed(ino Ino, name string) {
@@ -356,9 +357,13 @@ func besideName() string {
 
 // mkdirs makes every directory of a path that is not there.
 func (f Files) mkdirs(path string, mode uint32) error {
-	at := []Ino{Root}
-	for _, name := range pathNames(strings.TrimPrefix(path, f.Under)) {
-		next, err := resolve(f.Tree, at, []string{name}, true)
+	at, names, err := f.floor(pathNames(strings.TrimPrefix(path, f.Under)))
+	if err != nil {
+		return err
+	}
+	floor := len(at)
+	for _, name := range names {
+		next, err := resolveFrom(f.Tree, at, floor, []string{name}, true)
 		in := at[len(at)-1]
 		if err == syscall.ENOENT {
 			var a Attr

@@ -34,11 +34,16 @@ func find(r reading, path string, follow bool) (Attr, error) {
 
 // resolve returns the inodes from the top to what names lead to from at on.
 func resolve(r reading, at []Ino, names []string, follow bool) ([]Ino, error) {
+	return resolveFrom(r, at, 1, names, follow)
+}
+
+// resolveFrom is resolve of who cannot leave the first floor of at.
+func resolveFrom(r reading, at []Ino, floor int, names []string, follow bool) ([]Ino, error) {
 	for links := 0; len(names) > 0; {
 		name := names[0]
 		names = names[1:]
 		if name == ".." {
-			if len(at) == 1 {
+			if len(at) == floor {
 				return nil, ErrLeaves
 			}
 			at = at[:len(at)-1]
@@ -61,7 +66,7 @@ func resolve(r reading, at []Ino, names []string, follow bool) ([]Ino, error) {
 		}
 		if strings.HasPrefix(target, "/") {
 			inside, ok := strings.CutPrefix(target, Home)
-			if !ok || inside != "" && inside[0] != '/' {
+			if !ok || inside != "" && inside[0] != '/' || floor > 1 {
 				return nil, ErrLeaves
 			}
 			at, target = at[:1], inside
@@ -71,14 +76,14 @@ func resolve(r reading, at []Ino, names []string, follow bool) ([]Ino, error) {
 	return at, nil
 }
 
-// parent finds the directory that a path's last name lies in.
-func (t *Tree) parent(path string) (Attr, string, error) {
-	names := pathNames(path)
+// parent finds the directory that the last name of the caller's path lies in.
+func (f Files) parent(path string) (Attr, string, error) {
+	t, names := f.Tree, pathNames(strings.TrimPrefix(path, f.Under))
 	if len(names) == 0 || names[len(names)-1] == ".." {
 		return Attr{}, "", syscall.EINVAL
 	}
 	last := len(names) - 1
-	at, err := resolve(t, []Ino{Root}, names[:last], true)
+	at, err := f.walk(names[:last], true)
 	if err != nil {
 		return Attr{}, "", err
 	}

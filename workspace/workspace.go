@@ -58,6 +58,10 @@ type Options struct {
 	// PackAgain is when packing is tried again after it has failed. Default 1 min.
 	PackAgain time.Duration
 
+	// Noted is told of each checkpoint that is taken, and of each that is deleted. It is called under
+	// the workspace's lock: it must return at once. Nil: nobody is.
+	Noted func(c Checkpoint, deleted bool)
+
 	// Reserve is what is given up when the host's disk is full, so that deleting
 	// still works. Default: one of the workspace's own, in its directory.
 	Reserve *Reserve

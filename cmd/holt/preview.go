@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
+	"holt/access"
 	"holt/cli"
 	"holt/daemon"
 	"holt/preview"
@@ -41,7 +42,7 @@ type previews struct {
 }
 
 // listenPreviews opens the listener that is for previews alone, if there is to be one. tcp is the API's, which shows previews, too.
-func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, api http.Handler, log *slog.Logger) (p previews, err error) {
+func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, api http.Handler, failures *access.Rate, log *slog.Logger) (p previews, err error) {
 	var trusted []netip.Prefix
 	for _, s := range opt.Previews.Proxies {
 		one, err := cli.ParseProxy(s)
@@ -50,7 +51,7 @@ func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, ap
 		}
 		trusted = append(trusted, one)
 	}
-	p = previews{door: preview.NewDoor(preview.Options{Store: d.Previews(), Trusted: trusted, Log: log}), api: api, tcp: tcp}
+	p = previews{door: preview.NewDoor(preview.Options{Store: d.Previews(), Trusted: trusted, Failures: failures, Log: log}), api: api, tcp: tcp}
 	if p.tls, err = preview.TLS(preview.TLSOptions{
 		Cert: opt.Previews.Cert, Key: opt.Previews.Key,
 		ACME: opt.Previews.ACME, CA: opt.Previews.ACMECA, Root: opt.Previews.ACMERoot, Dir: filepath.Join(opt.DataDir, "certificates"),

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
+	"holt/access"
 	"holt/cli"
 	"holt/daemon"
 	"holt/metric"
@@ -57,14 +58,19 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 
 // answer serves the API of an open daemon.
 func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *slog.Logger, registry *metric.Registry, over supervisor) error {
-	s := server.New(server.Options{Nouns: d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log, Metrics: registry, Ready: d.Ready})
+	failures := &access.Rate{PerSecond: opt.FailureRate / 60, Burst: max(1, opt.FailureRate)} // at all of the doors for HTTP
+	s := server.New(server.Options{
+		Nouns: d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log, Metrics: registry, Ready: d.Ready, Audit: d.Audit(),
+		Calls:    &access.Rate{PerSecond: opt.CallRate, Burst: max(1, 2*opt.CallRate)},
+		Failures: failures,
+	})
 	d.Own(s.Own)
 	socket := filepath.Join(opt.DataDir, "holt.sock")
 	at, err := listeners(d, opt, log, socket)
 	if err != nil {
 		return err
 	}
-	previews, err := listenPreviews(d, opt, at.tcp, s.TCP(), log)
+	previews, err := listenPreviews(d, opt, at.tcp, s.TCP(), failures, log)
 	if err != nil {
 		return errors.Join(err, at.close())
 	}

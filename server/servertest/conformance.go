@@ -24,7 +24,7 @@ func Conformance(t *testing.T, open func(t *testing.T) server.Nouns) {
 	}{
 		{"life", life}, {"idempotency", idempotency}, {"unknown", unknown}, {"ports", portVerbs}, {"portends", portEnds},
 		{"runs", runSeveral}, {"follow", follow}, {"input", input}, {"signal", signal}, {"terminals", terminalVerbs}, {"typists", terminalTypists},
-		{"files", fileVerbs}, {"write", writes}, {"workspaces", workspaceVerbs}, {"tree", treeVerbs}, {"history", historyVerbs}, {"forks", forkVerbs}, {"moments", momentVerbs}, {"idle", testIdle}, {"schedules", scheduleVerbs}, {"jobs", jobVerbs}, {"networks", networkVerbs}, {"stats", statsVerbs}, {"secrets", secretVerbs}, {"ssh", sshVerbs}, {"previews", previewVerbs}, {"resize", resizes}, {"limits", limitVerbs}, {"budgets", budgetVerbs}, {"daemon", daemonVerbs},
+		{"files", fileVerbs}, {"write", writes}, {"workspaces", workspaceVerbs}, {"tree", treeVerbs}, {"history", historyVerbs}, {"forks", forkVerbs}, {"moments", momentVerbs}, {"idle", testIdle}, {"schedules", scheduleVerbs}, {"jobs", jobVerbs}, {"networks", networkVerbs}, {"stats", statsVerbs}, {"secrets", secretVerbs}, {"tokens", tokenVerbs}, {"ssh", sshVerbs}, {"previews", previewVerbs}, {"resize", resizes}, {"limits", limitVerbs}, {"budgets", budgetVerbs}, {"events", eventVerbs}, {"uploads", uploadVerbs}, {"daemon", daemonVerbs},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.f(t, open(t)) })
 	}

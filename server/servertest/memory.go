@@ -22,10 +22,13 @@ import (
 	"time"
 
 	"holt"
+	"holt/audit"
 	"holt/db"
+	"holt/event"
 	"holt/preview"
 	"holt/schedule"
 	"holt/server"
+	"holt/upload"
 	"holt/workspace"
 )
 
@@ -41,6 +44,8 @@ type Memory struct {
 	ended   chan struct{}
 	endOnce sync.Once
 
+	events event.Feed
+
 	mu         sync.Mutex
 	computers  map[holt.ComputerID]*holt.Computer
 	moments    []holt.Moment // oldest first
@@ -54,11 +59,14 @@ type Memory struct {
 
 	firstNouns sync.Once // opens these, which have locks of their own, taken after mu
 	control    *db.DB
+	uploads    *upload.Store
 	schedules  *schedule.Store
 	previews   *preview.Store
+	log        *audit.Log
 	policies   map[holt.ComputerID]holt.NetworkPolicy
 	limits     map[string]holt.Limit // by tenant
 	secrets    map[holt.ComputerID]map[string]holt.ComputerSecret
+	tokens     []holt.Token
 }
 
 // answer is what a call with an idempotency key got.
@@ -90,7 +98,7 @@ func (m *Memory) Nouns() server.Nouns {
 	return server.Nouns{
 		Computers: computers{m}, Moments: moments{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, SSH: ssh{m}, SSHKeys: &sshKeys{}, Previews: m.previews, Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, SSH: ssh{m}, SSHKeys: &sshKeys{}, Previews: m.previews, Events: &m.events, Uploads: m.uploads, Tokens: tokens{m}, Audit: m.log, Daemon: daemon{m},
 	}
 }
 
@@ -159,6 +167,11 @@ func (m *Memory) computer(ref string) (*holt.Computer, error) {
 	return nil, holt.Errorf(holt.NotFound, "there is no computer %q", ref).WithHint("holt computer list shows what there is")
 }
 
+// happened tells of a computer.
+func (m *Memory) happened(kind holt.EventKind, c *holt.Computer) {
+	m.events.Add(holt.Event{Kind: kind, Tenant: c.Tenant, Computer: c.ID, ComputerName: c.Name, Ref: string(c.ID), Name: c.Name, State: string(c.State)})
+}
+
 // root is the directory that stands for a computer's root.
 func (m *Memory) root(c *holt.Computer) string { return filepath.Join(m.dir, string(c.ID)) }
 
@@ -201,6 +214,7 @@ func (n computers) Create(_ context.Context, spec holt.ComputerSpec, key string)
 			return holt.Computer{}, err
 		}
 		n.m.computers[c.ID] = c
+		n.m.happened(holt.EventComputerCreated, c)
 		return *c, os.MkdirAll(n.m.home(c), 0o755)
 	})
 }
@@ -244,6 +258,9 @@ func (n computers) turn(ref, key string, state holt.ComputerState) (holt.Compute
 				return holt.Computer{}, err
 			}
 		}
+		if c.State != state {
+			defer func() { n.m.happened(holt.EventComputerState, c) }()
+		}
 		if c.State = state; state == holt.ComputerStopped && c.Pending != nil {
 			c.CPUs, c.MemoryMB = cmp.Or(c.Pending.CPUs, c.CPUs), cmp.Or(c.Pending.MemoryMB, c.MemoryMB)
 			c.Pending = nil
@@ -260,6 +277,7 @@ func (n computers) Delete(ctx context.Context, ref, key string) (holt.DeletedCom
 		}
 		n.m.detach(c)
 		delete(n.m.computers, c.ID)
+		n.m.happened(holt.EventComputerDeleted, c)
 		out = n.m.orphan(c)
 		if out.Schedules, err = n.m.forgetSchedules(ctx, c.ID); err != nil {
 			return out, err

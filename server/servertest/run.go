@@ -75,10 +75,19 @@ func (n runs) begin(known holt.Run, computer string, spec holt.RunSpec, key stri
 		}
 		r.info = holt.Run{ID: known.ID, Schedule: known.Schedule, ComputerID: c.ID, Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: time.Now().UTC()}
 		begun := r.info // before its end may change it
+		told := holt.Event{Kind: holt.EventRunStarted, Tenant: c.Tenant, Computer: c.ID, ComputerName: c.Name, Ref: string(begun.ID), State: string(begun.State)}
 		if err := r.start(); err != nil {
 			return holt.Run{}, err
 		}
 		n.m.runs = append(n.m.runs, r)
+		n.m.events.Add(told)
+		go func() {
+			<-r.gone
+			r.mu.Lock()
+			told.Kind, told.State, told.Was, told.ExitCode = holt.EventRunEnded, string(r.info.State), told.State, &r.info.ExitCode
+			r.mu.Unlock()
+			n.m.events.Add(told)
+		}()
 		return begun, nil
 	})
 }

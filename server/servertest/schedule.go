@@ -7,10 +7,13 @@ import (
 	"path/filepath"
 
 	"holt"
+	"holt/audit"
 	"holt/computer"
 	"holt/db"
 	"holt/preview"
 	"holt/schedule"
+	"holt/server"
+	"holt/upload"
 )
 
 // scheduled is the computers as schedules see them. The schedules are the real ones.
@@ -23,7 +26,7 @@ type scheduled struct {
 func (m *Memory) openSchedules() {
 	err := os.MkdirAll(m.dir, 0o700)
 	if err == nil {
-		m.control, err = db.Open(filepath.Join(m.dir, "schedules.db"), []string{computer.Schema + schedule.Schema + preview.Schema})
+		m.control, err = db.Open(filepath.Join(m.dir, "schedules.db"), []string{computer.Schema + schedule.Schema + preview.Schema + upload.Schema})
 	}
 	if err == nil {
 		m.schedules, err = schedule.Open(context.Background(), schedule.Config{DB: m.control, Keys: computer.NewKeys(m.control), Computers: scheduled{computers{m}, m}, Log: slog.New(slog.DiscardHandler)})
@@ -31,16 +34,34 @@ func (m *Memory) openSchedules() {
 	if err == nil {
 		err = m.openPreviews()
 	}
+	if err == nil {
+		m.log, err = audit.Open(filepath.Join(m.dir, "audit"), slog.New(slog.DiscardHandler))
+	}
+	if err == nil {
+		m.uploads, err = upload.Open(context.Background(), upload.Config{DB: m.control, Keys: computer.NewKeys(m.control), Dir: filepath.Join(m.dir, "uploads"),
+			Computers:  uploaded{files{m}, func(ctx context.Context, ref string) error { _, err := computers{m}.Get(ctx, ref); return err }},
+			Workspaces: uploaded{workspaceFiles{m}, func(ctx context.Context, ref string) error { _, err := workspaces{m}.Get(ctx, ref); return err }}})
+	}
 	if err != nil {
 		panic(err) // it is a test's directory
 	}
 }
 
+// uploaded are the files that uploads write.
+type uploaded struct {
+	server.Files
+	known func(context.Context, string) error
+}
+
+func (u uploaded) Known(ctx context.Context, ref string) error { return u.known(ctx, ref) }
+
 // closeSchedules closes them, if they were opened.
 func (m *Memory) closeSchedules() {
 	if m.schedules != nil {
+		m.uploads.Close()
 		_ = m.schedules.Close() // they wait for their goroutines, and nothing else
 		_ = m.control.Close()
+		_ = m.log.Close()
 	}
 }
 

@@ -27,7 +27,12 @@ func (Tokens) Check(_ context.Context, secret string) (access.Token, error) {
 	if secret != Secret {
 		return access.Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").WithHint("make one with holt token create")
 	}
-	return access.Token{ID: "tok_aaaaaaaaaaaaaaaa"}, nil
+	return access.Token{ID: "tok_aaaaaaaaaaaaaaaa", Tenant: holt.DefaultTenant, Rights: holt.Rights{Admin: true}}, nil
+}
+
+// Hold is server.Tokens.
+func (Tokens) Hold(ctx context.Context, _ access.Token) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
 }
 
 // Door is a server on a unix socket and a TCP port.
@@ -46,10 +51,14 @@ func Options(t testing.TB, nouns server.Nouns) server.Options {
 	if os.Getenv("HOLT_TEST_LOG") != "" {
 		level = slog.LevelDebug
 	}
-	return server.Options{
+	opt := server.Options{
 		Nouns: nouns, Tokens: Tokens{}, Version: "test",
 		Log: slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: level})),
 	}
+	if log, ok := nouns.Audit.(server.Auditor); ok { // it is one that has not been put behind anything
+		opt.Audit = log
+	}
+	return opt
 }
 
 // logTo writes a log into a test's, as long as that runs.
@@ -114,6 +123,6 @@ func ClientNouns(c *client.Client) server.Nouns {
 	return server.Nouns{
 		Computers: c.Computers, Moments: c.Moments, Runs: c.Runs, Terminals: c.Terminals, Ports: c.Ports, Services: c.Services, Files: c.Files,
 		Workspaces: c.Workspaces, WorkspaceFiles: c.WorkspaceFiles, History: c.History, Archive: c.Archive,
-		Images: c.Images, Schedules: c.Schedules, Jobs: c.Jobs, Networks: c.Networks, Limits: c.Limits, Stats: c.Stats, Secrets: c.Secrets, SSH: c.SSH, SSHKeys: c.SSHKeys, Previews: c.Previews, Daemon: c.Daemon,
+		Images: c.Images, Schedules: c.Schedules, Jobs: c.Jobs, Networks: c.Networks, Limits: c.Limits, Stats: c.Stats, Secrets: c.Secrets, SSH: c.SSH, SSHKeys: c.SSHKeys, Previews: c.Previews, Events: c.Events, Uploads: c.Uploads, Tokens: c.Tokens, Audit: c.Audit, Daemon: c.Daemon,
 	}
 }

@@ -1,0 +1,49 @@
+package access
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestRate(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	r := &Rate{PerSecond: 2, Burst: 4, most: 100, now: func() time.Time { return now }}
+	for i := range 4 {
+		if wait := r.Take("a"); wait != 0 {
+			t.Fatalf("the %d. waits %s", i+1, wait)
+		}
+	}
+	if wait := r.Take("a"); wait != 500*time.Millisecond {
+		t.Error("the fifth waits", wait)
+	}
+	if r.Left("a") != 500*time.Millisecond || r.Left("b") != 0 || r.Take("b") != 0 {
+		t.Error("another waits, too, or nobody")
+	}
+	now = now.Add(500 * time.Millisecond)
+	if r.Take("a") != 0 || r.Take("a") == 0 {
+		t.Error("half a second is one more")
+	}
+	for i := range 10_000 {
+		r.Take(fmt.Sprint(i))
+	}
+	if len(r.of) > 100 {
+		t.Errorf("%d are remembered", len(r.of))
+	}
+	none := &Rate{}
+	for range 100 {
+		if none.Take("a") != 0 {
+			t.Fatal("no bound is a bound")
+		}
+	}
+}
+
+func TestSource(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.7:5000": "192.0.2.7", "[2001:db8::7]:80": "2001:db8::/64", "[2001:db8::8]:81": "2001:db8::/64", "[::ffff:192.0.2.7]:1": "192.0.2.7", "@": "@", "": "",
+	} {
+		if got := Source(remote); got != want {
+			t.Errorf("%s is %s, want %s", remote, got, want)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package audit
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"holt"
+	"holt/db"
+)
+
+func open(t testing.TB, dir string) *Log {
+	t.Helper()
+	l, err := Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestItOnlyGrows: no statement changes, replaces or removes an entry that has to stay; what is old goes.
+func TestItOnlyGrows(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	defer l.Close()
+	ctx := holt.WithActor(t.Context(), holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Name: "ci", Tenant: "team-a"})
+	l.Record(ctx, Entry{Op: "old", Code: "ok", At: time.Now().Add(-(KeepDays + 1) * 24 * time.Hour)})
+	l.Record(ctx, Entry{Op: "new", Code: "ok", Ref: "holt_" + strings.Repeat("a", 16) + "_" + strings.Repeat("b", 52)})
+	for _, sql := range []string{
+		`UPDATE entry SET code = 'ok'`, `DELETE FROM entry WHERE op = 'new'`, `INSERT OR REPLACE INTO entry SELECT * FROM entry`, `REPLACE INTO entry SELECT * FROM entry WHERE op = 'new'`,
+	} {
+		if err := l.db.Write(t.Context(), func(tx *db.Tx) error { return tx.Exec(sql) }); err == nil {
+			t.Errorf("%s was done", sql)
+		}
+	}
+	l.prune()
+	all, err := l.List(t.Context(), holt.AuditSpec{})
+	if err != nil || len(all) != 1 || all[0].Op != "new" || all[0].Tenant != "team-a" || all[0].Name != "ci" || strings.Contains(all[0].Ref, "bbbb") {
+		t.Errorf("%+v %v", all, err)
+	}
+}
+
+// TestRecordedIsThere: an entry can be read by another as soon as Record has returned, of many at once each.
+func TestRecordedIsThere(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	defer l.Close()
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			for range 10 {
+				l.Record(context.Background(), Entry{Op: "x", Code: "ok"})
+			}
+		})
+	}
+	wg.Wait()
+	n := int64(0)
+	err := db.ReadFile(filepath.Join(dir, "audit.db"), func(tx *db.Tx) error {
+		return tx.Query(`SELECT count(*) FROM entry`, nil, func(r *db.Row) error { n = r.Int64(0); return nil })
+	})
+	if err != nil || n != 500 {
+		t.Error(n, err)
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	l := open(b, b.TempDir())
+	defer l.Close()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			l.Record(context.Background(), Entry{Op: "x", Code: "ok", Ref: "einstein"})
+		}
+	})
+}

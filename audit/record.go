@@ -1,0 +1,90 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"holt"
+	"holt/db"
+)
+
+// clipped bounds what callers chose, and takes out what must be in no log.
+func clipped(e Entry) Entry {
+	for _, s := range []*string{&e.Tenant, &e.Name, &e.Remote, &e.Op, &e.Noun, &e.Ref, &e.Made, &e.Request} {
+		*s = holt.Clip(holt.Redact(*s), mostText)
+	}
+	return e
+}
+
+// Who fills in who calls.
+func Who(ctx context.Context, e Entry) Entry {
+	a, credential := holt.ActorOf(ctx)
+	e.Tenant, e.Token, e.Name = a.Tenant, a.Token, a.Name
+	switch {
+	case !credential:
+		e.Actor = "person"
+	case a.Token != "":
+		e.Actor = "token"
+	case a.Computer != "":
+		e.Actor = "computer"
+	default:
+		e.Actor = "schedule"
+	}
+	return e
+}
+
+// commit writes entries down, those that wait together.
+func (l *Log) commit() {
+	for first := range l.queue {
+		batch := []*pending{first}
+		for len(batch) < together {
+			select {
+			case p, open := <-l.queue:
+				if open {
+					batch = append(batch, p)
+					continue
+				}
+			default:
+			}
+			break
+		}
+		err := l.write(batch)
+		for _, p := range batch {
+			p.done <- err
+		}
+		if l.count += len(batch); err == nil && l.count >= pruneEvery {
+			l.prune()
+		}
+	}
+}
+
+func (l *Log) write(batch []*pending) error {
+	return l.db.Write(context.Background(), func(tx *db.Tx) error {
+		for _, p := range batch {
+			e := p.entry
+			err := tx.Exec(`INSERT INTO entry (at, tenant, actor, token, name, door, remote, op, noun, ref, made, code, status, request, took_us) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+				e.At.UnixNano(), e.Tenant, e.Actor, e.Token, e.Name, e.Door, e.Remote, e.Op, e.Noun, e.Ref, e.Made, e.Code, e.Status, e.Request, int64(e.TookMS*1000))
+			if err != nil {
+				return fmt.Errorf("write audit log: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// prune removes what need not stay any more, some at a time.
+func (l *Log) prune() {
+	err := l.db.Write(context.Background(), func(tx *db.Tx) error {
+		err := tx.Exec(`DELETE FROM entry WHERE seq IN (SELECT seq FROM entry WHERE at <= ?1 OR seq <= (SELECT max(seq) FROM entry) - ?2 ORDER BY seq LIMIT ?3)`,
+			time.Now().Add(-KeepDays*24*time.Hour-time.Minute).UnixNano(), KeepEntries, pruneAtOnce)
+		if err == nil && tx.Changes() < pruneAtOnce {
+			l.count = 0
+		}
+		return err
+	})
+	if err != nil {
+		l.log.Error("shorten audit log", "err", err)
+		l.count = 0
+	}
+}

@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"net"
+
+	"holt"
+)
+
+// checkListen refuses an address that others than this machine can reach, unless that is wanted: what is sent
+// there, tokens too, could be read on its way.
+func checkListen(address string, insecure bool) error {
+	if address == "" || insecure {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return holt.Errorf(holt.InvalidArgument, "%q is no address to listen on", holt.Clip(address, 80)).WithHint("give host:port, as 127.0.0.1:4646")
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return holt.Errorf(holt.InvalidArgument, "%s can be reached from other machines, and what is sent there is not encrypted, nor are tokens", address).
+		WithHint("give --tls-cert and --tls-key, or --acme; or listen on 127.0.0.1 behind a proxy that speaks TLS; --insecure-listen listens all the same")
+}

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/danielgtaylor/huma/v2"
+
+	"holt"
+)
+
+const (
+	subprotocol  = "holt"
+	ticketPrefix = "holt.ticket." // of the subprotocol that is one; dots, since RFC 6455 takes tokens of RFC 2616 only
+	mostTickets  = 10_000         // not redeemed
+)
+
+// tickets are those that nobody has redeemed, by the hash of what was given out: a table lookup takes no time
+// that would tell something of it.
+type tickets struct {
+	mu  sync.Mutex
+	set map[[sha256.Size]byte]ticket
+}
+
+// ticket is what a holder gets: the caller's own credential for one call. It is checked again when the ticket is
+// redeemed, as that of any call, so a token that was revoked meanwhile opens nothing.
+type ticket struct {
+	path          string
+	query         url.Values
+	origin        string
+	authorization string
+	tenant        string // for which an admin made it
+	expires       time.Time
+}
+
+// put keeps a ticket and returns what its holder shows.
+func (t *tickets) put(k ticket) (string, error) {
+	secret := rand.Text()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if len(t.set) >= mostTickets {
+		for at, old := range t.set {
+			if now.After(old.expires) {
+				delete(t.set, at)
+			}
+		}
+	}
+	if len(t.set) >= mostTickets {
+		return "", holt.Errorf(holt.TooMany, "%d tickets wait to be redeemed", len(t.set)).WithHint("they expire within %s", holt.ShortDuration(holt.TicketLife))
+	}
+	if t.set == nil {
+		t.set = map[[sha256.Size]byte]ticket{}
+	}
+	t.set[sha256.Sum256([]byte(secret))] = k
+	return secret, nil
+}
+
+// take returns a ticket, which is none any more then, whatever it was for.
+func (t *tickets) take(secret string) (ticket, bool) {
+	at := sha256.Sum256([]byte(secret))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k, ok := t.set[at]
+	delete(t.set, at)
+	return k, ok && time.Now().Before(k.expires)
+}
+
+// fits says whether a call is the one that the ticket is for.
+func (k ticket) fits(r *http.Request) bool {
+	query := r.URL.Query()
+	for name, values := range k.query {
+		if !slices.Equal(query[name], values) {
+			return false
+		}
+	}
+	origin := r.Header.Get("Origin")
+	return r.URL.Path == k.path && (origin == k.origin || k.origin == "" && !foreign(r))
+}
+
+func (s *Server) ticketCalls(api huma.API) {
+	op := describe(http.MethodPost, "/v1/tickets", "createTicket", "daemon", "Make a ticket for one WebSocket")
+	op.DefaultStatus = http.StatusCreated
+	op.Description = "A browser can send no Authorization header with a WebSocket. So whoever has a token makes a ticket for one path, and gives that to the page, which offers it as a subprotocol. " +
+		"It counts once, for 30 s, for that path, and for a page of the origin that was named, which may be another than this server's. The WebSocket is then its maker's, as if the token had come with it, and ends with the token. " +
+		"Another page than that, another path, or a second time: unauthenticated."
+	register(api, op, func(ctx context.Context, in *struct {
+		RawRequest
+		Body holt.TicketSpec
+	}) (*reply[holt.Ticket], error) {
+		k := ticket{origin: in.Body.Origin, authorization: in.r.Header.Get("Authorization"), tenant: in.r.Header.Get(TenantHeader), expires: time.Now().Add(holt.TicketLife)}
+		u, err := url.Parse(in.Body.Path)
+		if err != nil || u.IsAbs() || u.Host != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/v1/") || u.Path != "/v1"+parsedPath(u.Path) {
+			return nil, holt.Errorf(holt.InvalidArgument, "%q is not the path of a WebSocket", clip(in.Body.Path)).
+				WithHint("give all of it behind the host, as /v1/computers/einstein/terminals/main/attach")
+		}
+		k.path, k.query = u.Path, u.Query()
+		if k.origin != "" {
+			o, err := url.Parse(k.origin)
+			if err != nil || o.Host == "" || o.Scheme != "https" && o.Scheme != "http" || o.Scheme+"://"+o.Host != k.origin {
+				return nil, holt.Errorf(holt.InvalidArgument, "%q is no origin", clip(k.origin)).WithHint("give scheme and host of the page, as https://app.example")
+			}
+		}
+		secret, err := s.tickets.put(k)
+		return &reply[holt.Ticket]{holt.Ticket{Protocol: ticketPrefix + secret, ExpiresAt: k.expires.UTC()}}, err
+	})
+}
+
+// parsedPath is what is behind /v1 in a path that has no odd elements.
+func parsedPath(p string) string {
+	clean, err := parsePath(strings.TrimPrefix(p, "/v1"))
+	if err != nil {
+		return ""
+	}
+	return clean
+}
+
+// redeem makes of a WebSocket that shows a ticket a call of the ticket's maker.
+func (s *Server) redeem(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown := ""
+		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
+				for one := range strings.SplitSeq(line, ",") {
+					if secret, ok := strings.CutPrefix(strings.TrimSpace(one), ticketPrefix); ok {
+						shown = secret
+					}
+				}
+			}
+		}
+		if shown == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		q := requestOf(r.Context())
+		k, ok := s.tickets.take(shown)
+		if !ok || !k.fits(r) {
+			q.fail(holt.Errorf(holt.Unauthenticated, "the ticket is not valid for this").
+				WithHint("it counts once, for %s, for one path and for one origin: make another", holt.ShortDuration(holt.TicketLife)), http.StatusUnauthorized)
+			return
+		}
+		if k.authorization != "" {
+			r.Header.Set("Authorization", k.authorization)
+		}
+		r.Header.Del(TenantHeader) // its holder chooses nothing
+		if k.tenant != "" {
+			r.Header.Set(TenantHeader, k.tenant)
+		}
+		q.origin = k.origin
+		next.ServeHTTP(w, r)
+	})
+}
+
+// upgrade makes the call a WebSocket. Its origin is that of this server, or of its ticket. What it answers to a bad
+// handshake is its own.
+func (q *request) upgrade(r *http.Request) (*websocket.Conn, error) {
+	return websocket.Accept(q, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}, InsecureSkipVerify: q.origin != ""})
+}
