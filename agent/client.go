@@ -25,8 +25,28 @@ type Hello struct {
 	Hostname  string    `json:"hostname"`
 	UptimeMS  int64     `json:"uptime_ms"` // of the guest, milliseconds
 	Now       time.Time `json:"now"`       // the guest's clock
-	Workspace bool      `json:"workspace"` // the workspace is mounted and the host serves it
-	Runs      int       `json:"runs"`      // running now
+	Workspace Standing  `json:"workspace"`
+	Runs      int       `json:"runs"` // running now
+}
+
+// Standing is how far a guest's workspace is from being served.
+type Standing byte
+
+// The steps, in their order. Each lacks what the next one has.
+const (
+	Unmounted Standing = iota // there is no mount
+	Hostless                  // no host has begun a session of the file channel
+	Unwelcome                 // the host has not welcomed the mount, or has not yet been sent all that waits for an answer
+	Unbegun                   // the kernel's first request (INIT) is not answered
+	Served
+)
+
+func (s Standing) String() string {
+	names := [...]string{"not mounted", "mounted, and no host has come for it", "mounted, and not welcomed by its host", "mounted, and its first request is not answered", "served"}
+	if int(s) >= len(names) {
+		return "in a state that is not known"
+	}
+	return names[s]
 }
 
 // Identity is what makes a machine itself; zero fields are left as they are.

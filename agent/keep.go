@@ -79,13 +79,13 @@ func (k *keeper) supervise(ctx context.Context, state *os.File) {
 	}
 }
 
-// shared is what the agent's two processes tell each other: bytes that are 0
-// or 1, in memory that both have open.
+// shared is what the agent's two processes tell each other: bytes in memory that
+// both have open.
 type shared struct{ f *os.File }
 
 const (
-	stateServed = iota // the workspace is mounted and answers; the first process says so
-	stateEnding        // the machine is shutting down; the second says so
+	stateWorkspace = iota // its [Standing]; the first process says so
+	stateEnding           // 1: the machine is shutting down; the second says so
 )
 
 func newShared() (shared, error) {
@@ -99,21 +99,15 @@ func newShared() (shared, error) {
 // inherited is the state in the second process.
 func inherited() shared { return shared{os.NewFile(stateFD, "holt-state")} }
 
-func (s shared) set(at int64, yes bool) {
-	b := []byte{0}
-	if yes {
-		b[0] = 1
-	}
-	s.f.WriteAt(b, at)
-}
+func (s shared) set(at int64, to byte) { s.f.WriteAt([]byte{to}, at) }
 
-func (s shared) get(at int64) bool {
+func (s shared) get(at int64) byte {
 	var b [1]byte
-	n, _ := s.f.ReadAt(b[:], at)
-	return n == 1 && b[0] == 1
+	s.f.ReadAt(b[:], at)
+	return b[0]
 }
 
-func (s shared) setServed(yes bool) { s.set(stateServed, yes) }
-func (s shared) served() bool       { return s.get(stateServed) }
-func (s shared) setEnding()         { s.set(stateEnding, true) }
-func (s shared) ending() bool       { return s.get(stateEnding) }
+func (s shared) setStanding(is Standing) { s.set(stateWorkspace, byte(is)) }
+func (s shared) standing() Standing      { return Standing(s.get(stateWorkspace)) }
+func (s shared) setEnding()              { s.set(stateEnding, 1) }
+func (s shared) ending() bool            { return s.get(stateEnding) == 1 }

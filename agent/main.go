@@ -93,7 +93,7 @@ func keepMachine(args []string) error {
 	k.serveFiles = func(ctx context.Context, state shared) {
 		port, err := openPort(FilesPort)
 		if err == nil {
-			err = ServeFiles(ctx, FilesOptions{Port: port, Served: state.setServed, Ending: state.ending, Log: log})
+			err = ServeFiles(ctx, FilesOptions{Port: port, Standing: state.setStanding, Ending: state.ending, Log: log})
 		}
 		log.Error("no workspace", "err", err)
 	}
@@ -129,7 +129,7 @@ func keepSockets(args []string) error {
 		}
 		k.serveFiles = func(ctx context.Context, state shared) {
 			err := ServeFiles(ctx, FilesOptions{
-				Port: channel.NewPort(line), Workspace: *workspace, Cgroup: *cgroup, Served: state.setServed, Ending: state.ending, Log: log,
+				Port: channel.NewPort(line), Workspace: *workspace, Cgroup: *cgroup, Standing: state.setStanding, Ending: state.ending, Log: log,
 			})
 			if err != nil {
 				log.Error("no workspace", "err", err)
@@ -154,7 +154,7 @@ func serve(args []string) error {
 		return err
 	}
 	state := inherited()
-	opt := ServerOptions{Machine: *machine, Workspace: *workspace, Cgroup: *cgroup, Served: state.served, Ending: state.setEnding}
+	opt := ServerOptions{Machine: *machine, Workspace: *workspace, Cgroup: *cgroup, Standing: state.standing, Ending: state.setEnding}
 	ctx, stop := context.Background(), func() {}
 	disregard(syscall.SIGPIPE, syscall.SIGHUP) // that nohup has a daemon ignore it is not for sessions
 	if *machine {

@@ -32,7 +32,7 @@ type pump struct {
 	dir  string
 	tags *tagger
 	log  *slog.Logger
-	tell func(served bool)
+	tell func(Standing)
 	over func() bool // the machine is shutting down
 
 	mounting sync.Mutex // held while a mount is being made
@@ -47,7 +47,7 @@ type pump struct {
 	bytes   int
 	next    uint64 // number of the next request
 	answers int    // since the last ack
-	told    bool   // whether the workspace answers
+	told    Standing
 	bufs    buffers
 }
 
@@ -75,11 +75,11 @@ type pending struct {
 // FilesOptions says how the workspace's requests are pumped.
 type FilesOptions struct {
 	Port      *channel.Port
-	Workspace string            // the directory to mount it at; "" means /home/agent
-	Cgroup    string            // of the runs, as in ServerOptions
-	Served    func(served bool) // told when the workspace begins or ceases to answer; nil: nobody
-	Ending    func() bool       // says whether the machine is shutting down, and may unmount the workspace; nil: never
-	Log       *slog.Logger      // nil: slog.Default
+	Workspace string         // the directory to mount it at; "" means /home/agent
+	Cgroup    string         // of the runs, as in ServerOptions
+	Standing  func(Standing) // told when the workspace's changes; nil: nobody
+	Ending    func() bool    // says whether the machine is shutting down, and may unmount the workspace; nil: never
+	Log       *slog.Logger   // nil: slog.Default
 }
 
 // ServeFiles mounts the workspace and carries its requests to the hosts that
@@ -100,12 +100,12 @@ func newPump(opt FilesOptions) *pump {
 		dir:     cmp.Or(opt.Workspace, defaultWorkspace),
 		tags:    newTagger(cmp.Or(opt.Cgroup, defaultCgroup)),
 		log:     cmp.Or(opt.Log, slog.Default()),
-		tell:    opt.Served,
+		tell:    opt.Standing,
 		over:    opt.Ending,
 		pending: map[uint64]*pending{}, next: 1,
 	}
 	if p.tell == nil {
-		p.tell = func(bool) {}
+		p.tell = func(Standing) {}
 	}
 	if p.over == nil {
 		p.over = func() bool { return false }
@@ -114,13 +114,23 @@ func newPump(opt FilesOptions) *pump {
 	return p
 }
 
-// note tells whether the workspace answers, if that has changed. It is called
+// note tells how far the workspace is, if that has changed. It is called
 // with mu held.
 func (p *pump) note() {
-	served := p.host != nil && p.mount != nil && p.mount.ready
-	if served != p.told {
-		p.told = served
-		p.tell(served)
+	is := Served
+	switch {
+	case p.mount == nil:
+		is = Unmounted
+	case p.conn == nil:
+		is = Hostless
+	case p.host == nil:
+		is = Unwelcome
+	case !p.mount.ready:
+		is = Unbegun
+	}
+	if is != p.told {
+		p.told = is
+		p.tell(is)
 	}
 }
 
@@ -182,6 +192,7 @@ func (p *pump) newMount() (*fuseMount, error) {
 	rand.Read(m.id[:])
 	p.mu.Lock()
 	p.mount = m
+	p.note()
 	p.mu.Unlock()
 	return m, nil
 }

@@ -26,6 +26,7 @@ func (p *pump) session(ctx context.Context, conn net.Conn, work *sync.WaitGroup)
 	defer conn.Close()
 	p.mu.Lock()
 	p.conn = conn
+	p.note()
 	p.mu.Unlock()
 	defer p.leave(conn)
 	notices := make(chan []byte, channel.MaxNotices)
@@ -95,8 +96,8 @@ func (p *pump) leave(conn net.Conn) {
 	p.conn = nil
 	if p.host == conn {
 		p.host = nil
-		p.note()
 	}
+	p.note()
 }
 
 // welcome is the host's answer to hello. If it names another mount than ours

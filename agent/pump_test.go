@@ -53,7 +53,7 @@ func TestWorkspace(t *testing.T) {
 	if !strings.HasPrefix(r.stdout, "hello\n") || r.ExitCode != 0 {
 		t.Fatalf("%+v", r)
 	}
-	if h, err := c.Hello(t.Context()); err != nil || !h.Workspace {
+	if h, err := c.Hello(t.Context()); err != nil || h.Workspace != Served {
 		t.Errorf("hello %+v, %v", h, err)
 	}
 	fs.until(t, "write of big", func() bool { return len(fs.files[fs.names["big"]].data) == 5000000 })
@@ -219,12 +219,12 @@ func TestUnmountedAtShutdown(t *testing.T) {
 	<-fs.begun
 	g.state(t).setEnding() // as the second process does for a machine with systemd
 	sh(t, c, "cd /; umount /home/agent")
-	for served := true; served; {
+	for is := Served; is != Unmounted; {
 		h, err := c.Hello(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		served = h.Workspace
+		is = h.Workspace
 	}
 	if r := runToEnd(t, c, holt.RunSpec{Command: "mountpoint -q /home/agent", Cwd: "/"}); r.ExitCode != 32 && r.ExitCode != 1 {
 		t.Errorf("a mount is there: %+v", r)

@@ -35,8 +35,8 @@ type ServerOptions struct {
 	Control *channel.Port
 	// Workspace is the directory where runs begin; "" means /home/agent.
 	Workspace string
-	// Served says whether the workspace is mounted and answers; nil: never.
-	Served func() bool
+	// Standing says how far the workspace is from being served; nil: it is not mounted.
+	Standing func() Standing
 	// Ending is called when the machine has been asked to shut down; nil: nobody
 	// has to know.
 	Ending func()
@@ -103,8 +103,8 @@ func newServer(opt ServerOptions) *Server {
 	opt.Workspace = cmp.Or(opt.Workspace, defaultWorkspace)
 	opt.Cgroup = cmp.Or(opt.Cgroup, defaultCgroup)
 	opt.Log = cmp.Or(opt.Log, slog.Default())
-	if opt.Served == nil {
-		opt.Served = func() bool { return false }
+	if opt.Standing == nil {
+		opt.Standing = func() Standing { return Unmounted }
 	}
 	if opt.Ending == nil {
 		opt.Ending = func() {}
@@ -314,7 +314,7 @@ func (s *Server) hello(ctx context.Context, _ json.RawMessage) (any, error) {
 		Protocol: Protocol, Version: Version, Instance: s.instance,
 		BootID: s.bootID, Hostname: host,
 		UptimeMS: up.Nano() / 1e6, Now: time.Now(),
-		Workspace: s.opt.Served(), Runs: s.runs.running(),
+		Workspace: s.opt.Standing(), Runs: s.runs.running(),
 	}, nil
 }
 

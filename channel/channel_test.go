@@ -362,6 +362,38 @@ func TestAnswerBeforeHostIsNoted(t *testing.T) {
 	}
 }
 
+// A machine that goes on from a moment reads what its new host sends before it hears that the host of then is gone:
+// that ends neither what it reads nor what it writes.
+func TestFormerHostGoesLate(t *testing.T) {
+	u := &unnoted{newWire(), 0}
+	u.in = newNonce().preamble()
+	defer time.AfterFunc(patience, func() { u.Close() }).Stop()
+	conn, err := NewPort(u).Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.(*session).noted = time.Now().Add(patience)
+	u.mu.Lock()
+	u.left, u.hangup = 5, true
+	u.mu.Unlock()
+	time.AfterFunc(10*time.Millisecond, func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for _, b := range packets([][]byte{[]byte("welcome")}) {
+			u.in = append(u.in, b...)
+		}
+		u.cond.Broadcast()
+	})
+	got := make([]byte, len("welcome"))
+	if n, err := io.ReadFull(conn, got); err != nil || string(got) != "welcome" {
+		t.Errorf("read %q: %v", got[:n], err)
+	}
+	if _, err := conn.Write([]byte("hello")); err != nil || !bytes.HasSuffix(u.out, []byte("hello")) {
+		t.Errorf("wrote: %v", err)
+	}
+}
+
 func TestNewSessionFreesBlockedWriter(t *testing.T) {
 	w := newWire()
 	p := NewPort(w)

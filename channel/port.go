@@ -80,9 +80,9 @@ func (p *Port) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		s := &session{port: p, over: make(chan struct{})}
-		if err := s.answer(n); errors.Is(err, ErrHungUp) {
-			continue
+		s := &session{port: p, over: make(chan struct{}), noted: time.Now().Add(notedWithin)}
+		if _, err := s.Write(n.echo()); errors.Is(err, ErrHungUp) {
+			continue // who sent it has gone
 		} else if err != nil {
 			return nil, err
 		}
@@ -91,20 +91,14 @@ func (p *Port) Accept() (net.Conn, error) {
 	}
 }
 
-// The kernel may hand out what a host sends before it takes note that there is one.
+// The kernel may hand out what a host sends before it takes note that there is one; and of a machine that goes on
+// from a moment, before it takes note that the host of then is gone. So at the beginning of a session the absence of
+// a host says nothing: what is written is written again, and whoever reads waits. A host that has really gone is
+// followed by another, whose preamble ends the session.
 const (
 	notedWithin = 250 * time.Millisecond
 	notedEvery  = 2 * time.Millisecond
 )
-
-// answer echoes a preamble. Who sent it has gone only if that cannot be written for a while.
-func (s *session) answer(n nonce) error {
-	for end := time.Now().Add(notedWithin); ; time.Sleep(notedEvery) {
-		if _, err := s.Write(n.echo()); !errors.Is(err, ErrHungUp) || time.Now().After(end) {
-			return err
-		}
-	}
-}
 
 // await returns the next preamble's nonce.
 func (p *Port) await() (nonce, error) {
@@ -120,10 +114,13 @@ func (p *Port) await() (nonce, error) {
 
 // session is the guest's end of one session. It implements net.Conn.
 type session struct {
-	port *Port
-	once sync.Once
-	over chan struct{}
+	port  *Port
+	once  sync.Once
+	over  chan struct{}
+	noted time.Time // when the kernel has taken note of the host
 }
+
+func (s *session) isNoted() bool { return time.Now().After(s.noted) }
 
 func (s *session) isOver() bool {
 	select {
@@ -142,7 +139,7 @@ func (s *session) Read(p []byte) (int, error) {
 		if n > 0 || err == nil {
 			return n, nil
 		}
-		if !errors.Is(err, errWoken) {
+		if !errors.Is(err, errWoken) && (s.isNoted() || !errors.Is(err, io.EOF)) {
 			s.Close()
 			if !errors.Is(err, errStrayed) && !errors.Is(err, io.EOF) {
 				return 0, err
@@ -161,7 +158,11 @@ func (s *session) Write(p []byte) (int, error) {
 		}
 		n, err := s.port.line.Write(p[done:])
 		done += n
-		if err == nil || !errors.Is(err, errWoken) {
+		switch {
+		case errors.Is(err, errWoken):
+		case errors.Is(err, ErrHungUp) && !s.isNoted():
+			time.Sleep(notedEvery)
+		default:
 			return done, err
 		}
 	}

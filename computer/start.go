@@ -3,7 +3,7 @@ package computer
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -213,11 +213,11 @@ func (l *live) await(ctx context.Context, limit time.Duration) error {
 		}
 		h, err := client.Hello(ctx)
 		switch {
-		case err == nil && h.Workspace:
+		case err == nil && h.Workspace == agent.Served:
 			l.awaitNetwork(ctx)
 			return nil
 		case ctx.Err() != nil && err == nil:
-			return silent(errors.New("it has not mounted the workspace"))
+			return silent(fmt.Errorf("its workspace is %v", h.Workspace))
 		case ctx.Err() != nil:
 			return silent(err)
 		case l.ctx.Err() != nil:

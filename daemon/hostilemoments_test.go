@@ -192,20 +192,30 @@ func TestHostileInventory(t *testing.T) {
 		asking.Go(func() { i.does("diff", diff) })
 	}
 	asking.Wait()
+	for n := 0; n < 50 && !i.has(illListed); n++ { // until it has said something of both sides
+		i.does("diff", diff)
+	}
 	i.tells()
 	end()
 	for _, kind := range illInventories {
-		if i.tried["inventories: "+kind] == 0 {
+		if !i.has("inventories: " + kind) {
 			t.Errorf("no inventory of %s", kind)
 		}
 	}
-	if i.tried[illListed] == 0 {
+	if !i.has(illListed) {
 		t.Error("no diff lists anything")
 	}
 	i.fits(mallory.ID, time.Since(began))
 	i.goes()
 	i.close(seed)
 	endAll(t, i.process)
+}
+
+// has says whether something was tried at least once.
+func (i *ill) has(kind string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.tried[kind] > 0
 }
 
 // illListed counts the diffs for which both sides were listed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"time"
 
 	"holt"
@@ -42,7 +43,7 @@ const (
 //
 // It returns nil when the other side closed the channel or ctx ended. It
 // returns InvalidArgument or Corrupt when the guest broke the protocol (or
-// speaks another version of it), Conflict when a host mount has the workspace,
+// speaks another version of it), Timeout when it says no hello, Conflict when a host mount has the workspace,
 // Internal when a request met a defect. The caller logs that, and waits a
 // little before it serves the guest again.
 //
@@ -88,6 +89,8 @@ func (s *session) run() error {
 	s.conn.SetReadDeadline(time.Time{})
 	if s.ctx.Err() != nil { // hurry may have come before
 		s.hurry()
+	} else if errors.Is(err, os.ErrDeadlineExceeded) {
+		return holt.Errorf(holt.Timeout, "the guest has begun a session and has said no hello for %v", helloWait)
 	}
 	for refused := 0; err == nil; {
 		err = s.begin(hello)

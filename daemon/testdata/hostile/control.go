@@ -290,5 +290,5 @@ func plausible(op string) map[string]any {
 	if op == "configure" {
 		return map[string]any{"hostname": name, "now": now, "machine_id": strings.TrimSpace(string(id))}
 	}
-	return map[string]any{"protocol": 2, "version": "1.0.0", "instance": "x", "boot_id": strings.TrimSpace(string(boot)), "hostname": name, "uptime_ms": 1, "now": now, "workspace": true}
+	return map[string]any{"protocol": 2, "version": "1.0.0", "instance": "x", "boot_id": strings.TrimSpace(string(boot)), "hostname": name, "uptime_ms": 1, "now": now, "workspace": 4}
 }

@@ -39,10 +39,9 @@ var inventories = []struct {
 // lieInventory is the next of them.
 func lieInventory(h *hostile, st *yamux.Stream, _ json.RawMessage) {
 	h.mu.Lock()
-	kind := inventories[len(inventories)-1]
-	if n := h.tried["inventories"]; n >= 2 {
-		kind = inventories[n%len(inventories)]
-	}
+	// Three of each, from the last on: a comparison asks for two, and is told the same twice sooner or later.
+	n := h.tried["inventories"]/3 + len(inventories) - 1
+	kind := inventories[n%len(inventories)]
 	h.tried["inventories"]++
 	h.mu.Unlock()
 	h.did("inventories: "+kind.name, 1)
