@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"holt"
+	"holt/agent"
 	"holt/channel"
 	"holt/machine"
 	"holt/mount"
@@ -40,7 +41,7 @@ func TestKillWhileNobodyServesFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return h.Workspace
+		return h.Workspace == agent.Served
 	})
 	stop()
 	serving.Wait()
