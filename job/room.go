@@ -18,11 +18,11 @@ func (s *Store) room(ctx context.Context, memoryMB int) (why string, err error) 
 	for id, w := range s.active {
 		begun[id] = w.memoryMB
 	}
-	until := s.until
+	until, lacking := s.until, s.lacking
 	s.mu.Unlock()
 	switch {
 	case time.Now().Before(until):
-		return "the host had no room for another computer", nil
+		return lacking, nil
 	case len(begun) == 0:
 		return "", nil
 	case len(begun) >= s.cfg.Most:
@@ -131,9 +131,12 @@ func (s *Store) stop(r record) {
 	s.take(r)
 }
 
-// pause lets no job begin for a while: the host had no room for one.
-func (s *Store) pause(d time.Duration) {
+// noRoom is why a job waits for the host.
+const noRoom = "the host had no room for another computer"
+
+// pause lets no job begin for a while; why says what there was no room for.
+func (s *Store) pause(d time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.until = time.Now().Add(d)
+	s.until, s.lacking = time.Now().Add(d), why
 }

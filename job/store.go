@@ -91,6 +91,7 @@ type Store struct {
 	mu      sync.Mutex
 	active  map[holt.JobID]*worker
 	until   time.Time     // none is begun before
+	lacking string        // why
 	changed chan struct{} // closed and replaced when a job has changed
 }
 

@@ -169,7 +169,7 @@ func (w *worker) refused(err error) error {
 			return err
 		}
 		w.r.Attempts--
-		w.s.pause(look)
+		w.s.pause(look, err.Error())
 		return atLimit{err}
 	}
 	w.s.mu.Lock()
@@ -182,7 +182,7 @@ func (w *worker) refused(err error) error {
 		w.r.Attempts--
 	}
 	w.s.log.Warn("no room for a job's computer", "job", w.r.ID, "err", err)
-	w.s.pause(look)
+	w.s.pause(look, noRoom)
 	return errNoRoom
 }
 
@@ -283,7 +283,7 @@ func (w *worker) again(why error) {
 		return
 	}
 	w.r.State, w.r.RunID, w.r.ComputerID, w.r.workspace = holt.JobQueued, "", "", holt.NewWorkspaceID()
-	w.r.Reason = "the host had no room for another computer"
+	w.r.Reason = noRoom
 	if errors.As(why, new(atLimit)) {
 		w.r.Reason = why.Error()
 	} else if why != errNoRoom {
