@@ -34,6 +34,7 @@ type sessionChannel struct {
 	refused bool // it asked for an agent, and may not have one
 	agent   bool // its agent is to be reached from the computer
 	started bool
+	program func() // what is to run once it has been told that it will; nil: nothing
 
 	control chan func(context.Context, holt.Session) // resizes and signals, in their order
 
@@ -51,9 +52,13 @@ func (c *conn) session(nc ssh.NewChannel) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	var running sync.WaitGroup
 	for q := range reqs {
-		ok := s.request(ctx, q, &running)
+		ok := s.request(ctx, q)
 		if q.WantReply {
 			q.Reply(ok, nil)
+		}
+		if s.program != nil { // not before: it may end, and close the channel, at once
+			running.Go(s.program)
+			s.program = nil
 		}
 	}
 	cancel() // the client has closed it
@@ -62,7 +67,7 @@ func (c *conn) session(nc ssh.NewChannel) {
 }
 
 // request heeds one of the client's requests. It waits for nothing.
-func (s *sessionChannel) request(ctx context.Context, q *ssh.Request, running *sync.WaitGroup) bool {
+func (s *sessionChannel) request(ctx context.Context, q *ssh.Request) bool {
 	switch q.Type {
 	case "env":
 		return !s.started && s.env.set(q.Payload)
@@ -82,7 +87,7 @@ func (s *sessionChannel) request(ctx context.Context, q *ssh.Request, running *s
 		s.agent, s.refused = s.c.who.agent, !s.c.who.agent
 		return s.agent
 	case "shell", "exec", "subsystem":
-		return !s.started && s.begin(ctx, q, running)
+		return !s.started && s.begin(ctx, q)
 	}
 	return false // x11-req, break, and what nobody knows
 }
@@ -130,8 +135,8 @@ func (s *sessionChannel) newSize() *holt.TerminalSize {
 	return size
 }
 
-// begin reads what is to be run, and runs it.
-func (s *sessionChannel) begin(ctx context.Context, q *ssh.Request, running *sync.WaitGroup) bool {
+// begin reads what is to be run.
+func (s *sessionChannel) begin(ctx context.Context, q *ssh.Request) bool {
 	what, command := q.Type, ""
 	if what != "shell" {
 		var t textRequest
@@ -148,7 +153,7 @@ func (s *sessionChannel) begin(ctx context.Context, q *ssh.Request, running *syn
 	}
 	s.started = true
 	s.spec.Command, s.spec.Env = holt.OSString(command), s.c.variables(s.env.vars)
-	running.Go(func() { s.run(ctx, s.c.event(what, command)) })
+	s.program = func() { s.run(ctx, s.c.event(what, command)) }
 	return true
 }
 
