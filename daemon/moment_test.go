@@ -131,7 +131,7 @@ func (v *vm) clock(computer string) {
 // line half-typed, a server, an open transaction and a tail -f. HOLT_SOAK=1 forks it
 // 4 at once, pauses it 25 times, and forks a fork of a fork 10 deep.
 func TestMoments(t *testing.T) {
-	atOnce, pauses, deep := 2, 2, 2
+	atOnce, pauses, deep := 2, 2, 1
 	if os.Getenv("HOLT_SOAK") != "" {
 		atOnce, pauses, deep = 4, 25, 10
 	}
