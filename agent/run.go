@@ -297,7 +297,7 @@ func launchError(c command, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return holt.Errorf(holt.NotFound, "program %s does not exist, or its interpreter does not", c.path).
-			WithHint("a script's interpreter is what its first line names, a program's what ldd shows")
+			WithHint("a script's interpreter is what its first line names, a program's what ldd shows; a line for the shell is a command and no program (without -- in the command line)")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return holt.Errorf(holt.Denied, "cannot run %s in %s: %w", c.path, c.attr.Dir, err).
 			WithHint("the user must be able to execute the one and enter the other")

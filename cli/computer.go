@@ -34,18 +34,27 @@ func (a *app) computerCreate() *cobra.Command {
 	var spec holt.ComputerSpec
 	var reach networkFlags
 	cmd := &cobra.Command{
-		Use:   "create",
+		Use:   "create [NAME]",
 		Short: "Create and start a computer",
-		Long: `Makes a computer and returns once it takes commands.
+		Long: `Makes a computer and returns once it takes commands. Without a NAME it has a scientist's.
 
 It goes on from where its template was booted with as many processors and as much memory
 (holt image list, READY), with a name, clock and keys of its own, in a fraction of a boot. Where there is
 none yet it boots the template first and keeps that, as it is when everything is started.`,
-		Example: `  holt computer create --name einstein --template coding-agent --disk-size-mb 10240
+		Example: `  holt computer create einstein --template coding-agent --disk-size-mb 10240
   holt computer create --allow registry.example.com --allow '*.debian.org'
   holt computer create --json | jq -r .name`,
-		Args: exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: atLeast(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				switch {
+				case args[0] == "":
+					return holt.Errorf(holt.InvalidArgument, "a computer's name is not empty").WithHint("leave NAME out for a scientist's")
+				case spec.Name != "" && spec.Name != args[0]:
+					return holt.Errorf(holt.InvalidArgument, "a computer has one name, not %q and %q", args[0], spec.Name).WithHint("NAME is the same as --name NAME")
+				}
+				spec.Name = args[0]
+			}
 			c, err := a.connectFor(cmd)
 			if err != nil {
 				return err
@@ -75,7 +84,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&spec.Name, "name", "", "its name, a DNS label (default: a scientist's)")
+	f.StringVar(&spec.Name, "name", "", "as NAME: a DNS label")
 	f.StringVar(&spec.Template, "template", "", "what its root disk is made from: a name, the path of a recipe, or an OCI image (default: base)")
 	f.IntVar(&spec.CPUs, "cpus", 0, "virtual processors (default: 1)")
 	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")

@@ -203,7 +203,7 @@ func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes boo
 	}
 	fmt.Fprintf(a.Out, `
 Next:
-  holt computer create --name einstein --template %s
+  holt computer create einstein --template %s
   holt computer run einstein "df -h / /home/agent"
   holt down     ends the daemon and its computers; their disks stay
 `, template)
