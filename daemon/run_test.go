@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"holt"
-	"holt/computer"
 	"holt/daemon"
 	"holt/machine"
 )
@@ -269,17 +268,16 @@ func TestUpdate(t *testing.T) {
 	d := up(t, config(t, home(t)))
 	create(t, d, holt.ComputerSpec{Name: "curie"})
 	create(t, d, holt.ComputerSpec{Name: "other"})
-	name, cpus, bad := "marie", 2, -1
-	c, err := d.Computers().Update(t.Context(), "curie", computer.Change{Name: &name, CPUs: &cpus})
-	if err != nil || c.Name != "marie" || c.CPUs != 1 || c.Pending == nil || c.Pending.CPUs != 2 || c.Workspace != "curie" {
+	c, err := d.Computers().Update(t.Context(), "curie", holt.ComputerUpdate{Name: "marie"}, "")
+	if err != nil || c.Name != "marie" || c.Workspace != "curie" {
 		t.Errorf("%+v %v", c, err)
 	}
-	name = "other"
-	_, err = d.Computers().Update(t.Context(), "marie", computer.Change{Name: &name})
+	_, err = d.Computers().Update(t.Context(), "marie", holt.ComputerUpdate{Name: "other"}, "")
 	wantCode(t, err, holt.AlreadyExists)
-	_, err = d.Computers().Update(t.Context(), "marie", computer.Change{MemoryMB: &bad})
-	wantCode(t, err, holt.InvalidArgument)
-	if c, err = d.Computers().Stop(t.Context(), "marie", ""); err != nil || c.CPUs != 2 || c.Pending != nil {
+	if w, err := d.Workspaces().Update(t.Context(), "curie", holt.WorkspaceUpdate{Name: "papers"}, ""); err != nil || w.Name != "papers" || w.Computer != "marie" {
+		t.Errorf("%+v %v", w, err)
+	}
+	if c, err = d.Computers().Stop(t.Context(), "marie", ""); err != nil || c.Workspace != "papers" {
 		t.Fatalf("%+v %v", c, err)
 	}
 	if out := succeeds(t, d, "marie", "hostname"); out != "marie\n" {
