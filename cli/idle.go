@@ -41,7 +41,8 @@ func (a *app) computerUpdate() *cobra.Command {
 		Long: `Gives a computer another name, or changes after how long without a use it is paused; null:
 never. It takes effect at once, whether the computer runs or not. What counts as a use: holt
 computer why-awake. Previews and SSH have the new name from then on, and the old one is free; its
-id and its workspace stay as they are, and inside it is the host name from its next start on.`,
+id and its workspace stay as they are (holt workspace update renames that), and inside it is the
+host name from its next start on.`,
 		Example: `  holt computer update einstein --name albert
   holt computer update einstein --idle-timeout 2h
   holt computer update einstein --idle-timeout null`,
@@ -63,6 +64,9 @@ id and its workspace stay as they are, and inside it is the host name from its n
 			}
 			if change.Name != "" {
 				fmt.Fprintf(a.Out, "%s is %s now\n", args[0], got.Name)
+				if got.Workspace == args[0] { // in whose way a new computer of that name would be
+					a.say("its workspace is still called %s; to rename it, too: holt workspace update %s --name %s", got.Workspace, got.Workspace, got.Name)
+				}
 			}
 			if change.IdleTimeout != 0 {
 				fmt.Fprintf(a.Out, "%s %s\n", got.Name, idleSaid(got.IdleTimeout))
