@@ -93,7 +93,7 @@ func ParseRecipe(data []byte) (Recipe, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
-		return r, holt.Errorf(holt.InvalidArgument, "the recipe is not valid%s: %w", place(text, dec, err), err).
+		return r, holt.Errorf(holt.InvalidArgument, "the recipe is not valid%s: %w", place(text, err), err).
 			WithHint("recipes are JSON; a line that starts with // is a comment")
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
@@ -107,10 +107,10 @@ func ParseRecipe(data []byte) (Recipe, error) {
 }
 
 // place says in which line of a recipe an error of its decoder is, as far as that can be told.
-func place(data []byte, dec *json.Decoder, err error) string {
+func place(data []byte, err error) string {
 	var form *json.SyntaxError
 	var kind *json.UnmarshalTypeError
-	at := dec.InputOffset()
+	var at int64
 	switch {
 	case errors.As(err, &form):
 		at = form.Offset
