@@ -62,7 +62,7 @@ func TestAnsweredIsAudited(t *testing.T) {
 func killUnderCallers(t *testing.T, dir string, round int, answered map[string]bool) {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run", "^TestAnsweredIsAudited$")
-	child.Env = append(os.Environ(), auditKilled+"="+dir)
+	child.Env = append(os.Environ(), auditKilled+"="+dir, "TMPDIR="+dir) // it cleans nothing up
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
