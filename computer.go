@@ -1,6 +1,7 @@
 package holt
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -118,12 +119,21 @@ type Run struct {
 	Schedule   string     `json:"schedule,omitempty" doc:"name of the schedule that started it; what it changes is the schedule's"`
 	Spec       RunSpec    `json:"spec"`
 	State      RunState   `json:"state"`
-	ExitCode   int        `json:"exit_code" doc:"exit status; 128 + signal number when a signal ended it; meaningful once exited"`
+	ExitCode   int        `json:"exit_code" nullable:"true" doc:"exit status; 128 + signal number when a signal ended it; null until it has exited"`
 	Signal     string     `json:"signal,omitempty" doc:"the signal that ended it, as SIGTERM"`
 	TimedOut   bool       `json:"timed_out,omitempty"`
 	Background int        `json:"background,omitempty" doc:"processes of the run still alive when it ended; of a single run, those left now as far as its computer answers"`
 	StartedAt  time.Time  `json:"started_at"`
 	EndedAt    *time.Time `json:"ended_at,omitempty"`
+}
+
+// MarshalJSON shows no exit status before there is one.
+func (r Run) MarshalJSON() ([]byte, error) {
+	type plain Run
+	return json.Marshal(struct {
+		plain
+		ExitCode *int `json:"exit_code"`
+	}{plain(r), shownExit(r.ExitCode, r.State == RunExited)})
 }
 
 // RunEvent is one step of a run as it is followed: output, a gap where output

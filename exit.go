@@ -24,3 +24,12 @@ func ExitStatus(code Code) int {
 	}
 	return 1
 }
+
+// shownExit is how an exit status is written in JSON: null as long as there is none. It leaves out no status but a 0
+// that says nothing, so what is read again is the same.
+func shownExit(code int, ended bool) *int {
+	if !ended && code == 0 {
+		return nil
+	}
+	return &code
+}

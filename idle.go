@@ -145,5 +145,6 @@ type HoldSpec struct {
 
 // ComputerUpdate says what to change of a computer, whatever state it is in.
 type ComputerUpdate struct {
+	Name        string      `json:"name,omitempty" maxLength:"63" doc:"another name, a DNS label; the id stays, its workspace keeps its name, and inside it is the host name from the next start on"`
 	IdleTimeout IdleTimeout `json:"idle_timeout,omitzero" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never"`
 }

@@ -1,6 +1,9 @@
 package holt
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // JobID names one job: "job_…". JobInputsID names files that were sent for jobs
 // to begin with: "inp_…".
@@ -86,7 +89,7 @@ type Job struct {
 	State      JobState    `json:"state" enum:"queued,running,collecting,done,failed,cancelled"`
 	Tenant     string      `json:"tenant,omitempty" doc:"whose limits its computer counts for"`
 	Reason     string      `json:"reason,omitempty" doc:"why it is queued or collecting still, when that is not obvious"`
-	ExitCode   int         `json:"exit_code" doc:"of its command, as of a run; meaningful once it is done, or failed without an error"`
+	ExitCode   int         `json:"exit_code" nullable:"true" doc:"of its command, as of a run; null until that has ended"`
 	Signal     string      `json:"signal,omitempty" doc:"the signal that ended its command, as SIGTERM"`
 	TimedOut   bool        `json:"timed_out,omitempty"`
 	Error      *Error      `json:"error,omitempty" doc:"why its command did not come to its end, or its outputs are not whole"`
@@ -98,6 +101,15 @@ type Job struct {
 	StartedAt  *time.Time  `json:"started_at,omitempty" doc:"the last attempt"`
 	EndedAt    *time.Time  `json:"ended_at,omitempty"`
 	Steps      JobSteps    `json:"steps" doc:"how long the last attempt took"`
+}
+
+// MarshalJSON shows no exit status before there is one.
+func (j Job) MarshalJSON() ([]byte, error) {
+	type plain Job
+	return json.Marshal(struct {
+		plain
+		ExitCode *int `json:"exit_code"`
+	}{plain(j), shownExit(j.ExitCode, j.State == JobCollecting && j.Error == nil || j.State == JobDone)})
 }
 
 // JobOutputs say what a job has left in the directory that it collects.

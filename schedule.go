@@ -1,6 +1,9 @@
 package holt
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Schedule is a command that is run in a computer at times of the calendar.
 type Schedule struct {
@@ -96,10 +99,19 @@ type Firing struct {
 	Reason    string      `json:"reason,omitempty" doc:"why it is in this state, when that is not obvious"`
 	Manual    bool        `json:"manual,omitempty" doc:"somebody asked for it"`
 	Run       RunID       `json:"run,omitempty"`
-	ExitCode  int         `json:"exit_code" doc:"of its run; meaningful once exited"`
+	ExitCode  int         `json:"exit_code" nullable:"true" doc:"of its run; null until that has exited"`
 	TimedOut  bool        `json:"timed_out,omitempty"`
 	StartedAt *time.Time  `json:"started_at,omitempty" doc:"when its run did"`
 	EndedAt   *time.Time  `json:"ended_at,omitempty"`
+}
+
+// MarshalJSON shows no exit status before there is one.
+func (f Firing) MarshalJSON() ([]byte, error) {
+	type plain Firing
+	return json.Marshal(struct {
+		plain
+		ExitCode *int `json:"exit_code"`
+	}{plain(f), shownExit(f.ExitCode, f.State == FiringExited)})
 }
 
 // GoesOn says whether a firing has not come to its end.

@@ -1,6 +1,9 @@
 package holt
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // TerminalState is where a terminal is in its life.
 type TerminalState string
@@ -46,12 +49,21 @@ type Terminal struct {
 	Name       string        `json:"name"`
 	Spec       TerminalSpec  `json:"spec" doc:"what it was started with"`
 	State      TerminalState `json:"state" enum:"running,exited,lost"`
-	ExitCode   int           `json:"exit_code" doc:"exit status; 128 + signal number when a signal ended it; meaningful once exited"`
+	ExitCode   int           `json:"exit_code" nullable:"true" doc:"exit status; 128 + signal number when a signal ended it; null until it has exited"`
 	Signal     string        `json:"signal,omitempty" doc:"the signal that ended it, as SIGHUP"`
 	Size       TerminalSize  `json:"size" doc:"as it is now: that of who attached or resized last"`
 	Attached   int           `json:"attached" doc:"clients that are attached now"`
 	StartedAt  time.Time     `json:"started_at"`
 	EndedAt    *time.Time    `json:"ended_at,omitempty"`
+}
+
+// MarshalJSON shows no exit status before there is one.
+func (t Terminal) MarshalJSON() ([]byte, error) {
+	type plain Terminal
+	return json.Marshal(struct {
+		plain
+		ExitCode *int `json:"exit_code"`
+	}{plain(t), shownExit(t.ExitCode, t.State == TerminalExited)})
 }
 
 // AttachSpec says how to attach to a terminal.

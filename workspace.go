@@ -61,6 +61,19 @@ type Mount struct {
 	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
+// HostMount is a mount with the workspace that it shows.
+type HostMount struct {
+	Mount
+	WorkspaceID WorkspaceID `json:"workspace_id"`
+	Workspace   string      `json:"workspace" doc:"its name"`
+	Tenant      string      `json:"tenant,omitempty" doc:"whose it is"`
+}
+
+// WorkspaceUpdate says what to change of a workspace.
+type WorkspaceUpdate struct {
+	Name string `json:"name" minLength:"1" maxLength:"63" doc:"another name, a DNS label; the id stays, and so do its mounts and the computer that has it"`
+}
+
 // QueryResult is what a SQL query over a workspace returned.
 type QueryResult struct {
 	Columns   []string `json:"columns"`

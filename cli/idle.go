@@ -37,10 +37,14 @@ func (*idleValue) Type() string { return "duration" }
 func (a *app) computerUpdate() *cobra.Command {
 	var change holt.ComputerUpdate
 	cmd := &cobra.Command{
-		Use: "update NAME --idle-timeout DURATION|null", Short: "Change when a computer is paused for being idle", Args: exactly(1),
-		Long: `Changes after how long without a use a computer is paused; null: never. It takes effect at
-once, whether the computer runs or not. What counts as a use: holt computer why-awake.`,
-		Example: `  holt computer update einstein --idle-timeout 2h
+		Use: "update NAME [--name NAME] [--idle-timeout DURATION|null]", Short: "Rename a computer, or change when it is paused for being idle", Args: exactly(1),
+		Long: `Gives a computer another name, or changes after how long without a use it is paused; null:
+never. It takes effect at once, whether the computer runs or not. What counts as a use: holt
+computer why-awake. Previews and SSH have the new name from then on, and the old one is free; its
+id and its workspace stay as they are (holt workspace update renames that), and inside it is the
+host name from its next start on.`,
+		Example: `  holt computer update einstein --name albert
+  holt computer update einstein --idle-timeout 2h
   holt computer update einstein --idle-timeout null`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,20 +52,29 @@ once, whether the computer runs or not. What counts as a use: holt computer why-
 			if err != nil {
 				return err
 			}
-			if change.IdleTimeout == 0 {
-				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give --idle-timeout, as 15m or null")
+			if change == (holt.ComputerUpdate{}) {
+				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give --name, or --idle-timeout as 15m or null")
 			}
-			got, err := c.Computers.SetIdle(cmd.Context(), args[0], change, "")
+			got, err := c.Computers.Update(cmd.Context(), args[0], change, "")
 			if err != nil {
 				return err
 			}
 			if a.wantsJSON() {
 				return printJSON(a.Out, got)
 			}
-			fmt.Fprintf(a.Out, "%s %s\n", got.Name, idleSaid(got.IdleTimeout))
+			if change.Name != "" {
+				fmt.Fprintf(a.Out, "%s is %s now\n", args[0], got.Name)
+				if got.Workspace == args[0] { // in whose way a new computer of that name would be
+					a.say("its workspace is still called %s; to rename it, too: holt workspace update %s --name %s", got.Workspace, got.Workspace, got.Name)
+				}
+			}
+			if change.IdleTimeout != 0 {
+				fmt.Fprintf(a.Out, "%s %s\n", got.Name, idleSaid(got.IdleTimeout))
+			}
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&change.Name, "name", "", "another name")
 	idleFlag(cmd, &change.IdleTimeout, "pause it after this long without a use, as 15m; null: never")
 	a.jsonFlag(cmd)
 	return cmd

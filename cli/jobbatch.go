@@ -81,7 +81,8 @@ func readBatch(file string, defaults holt.JobSpec, in string) (lines []*batchLin
 	text := bufio.NewScanner(f)
 	text.Buffer(nil, mostLine)
 	seen := map[string]int{}
-	for n := 1; text.Scan(); n++ {
+	n := 1
+	for ; text.Scan(); n++ {
 		line := bytes.TrimSpace(text.Bytes())
 		if len(line) == 0 {
 			continue
@@ -99,7 +100,7 @@ func readBatch(file string, defaults holt.JobSpec, in string) (lines []*batchLin
 		lines = append(lines, l)
 	}
 	if err := text.Err(); err != nil {
-		return nil, holt.Errorf(holt.InvalidArgument, "read %s: %w", file, err).WithHint("a line has at most 1 MiB")
+		return nil, holt.Errorf(holt.InvalidArgument, "%s:%d: %w", file, n, err).WithHint("a line has at most 1 MiB")
 	}
 	return lines, nil
 }

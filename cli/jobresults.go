@@ -25,7 +25,7 @@ type result struct {
 	Hash        string        `json:"hash"` // of the line
 	Job         holt.JobID    `json:"job,omitempty"`
 	State       holt.JobState `json:"state"`
-	ExitCode    int           `json:"exit_code"`
+	ExitCode    *int          `json:"exit_code"` // null: its command did not come to its end
 	TimedOut    bool          `json:"timed_out,omitempty"`
 	DurationMS  int64         `json:"duration_ms"`
 	OutputFiles int64         `json:"output_files"`
@@ -35,7 +35,10 @@ type result struct {
 }
 
 func resultOf(l *batchLine, j holt.Job) result {
-	r := result{ID: l.ID, Hash: l.hash, Job: j.ID, State: j.State, ExitCode: j.ExitCode, TimedOut: j.TimedOut, DurationMS: jobMS(j), EndedAt: time.Now().UTC()}
+	r := result{ID: l.ID, Hash: l.hash, Job: j.ID, State: j.State, TimedOut: j.TimedOut, DurationMS: jobMS(j), EndedAt: time.Now().UTC()}
+	if j.State == holt.JobDone || j.ExitCode != 0 {
+		r.ExitCode = &j.ExitCode
+	}
 	if j.EndedAt != nil {
 		r.EndedAt = *j.EndedAt
 	}
@@ -55,8 +58,10 @@ func (r result) said() string {
 		return string(r.State)
 	case r.TimedOut:
 		return "timed out"
+	case r.ExitCode == nil:
+		return string(r.State)
 	}
-	return fmt.Sprintf("exit %d", r.ExitCode)
+	return fmt.Sprintf("exit %d", *r.ExitCode)
 }
 
 // The files of a batch in its directory, besides those of its jobs.

@@ -7,18 +7,18 @@ import (
 )
 
 // checkListen refuses an address that others than this machine can reach, unless that is wanted: what is sent
-// there, tokens too, could be read on its way.
-func checkListen(address string, insecure bool) error {
+// there, tokens too, could be read on its way. flag is whose it is.
+func checkListen(flag, address string, insecure bool) error {
 	if address == "" || insecure {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return holt.Errorf(holt.InvalidArgument, "%q is no address to listen on", holt.Clip(address, 80)).WithHint("give host:port, as 127.0.0.1:4646")
+		return holt.Errorf(holt.InvalidArgument, "%s %q is no address to listen on", flag, holt.Clip(address, 80)).WithHint("give host:port, as 127.0.0.1:4646")
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return holt.Errorf(holt.InvalidArgument, "%s can be reached from other machines, and what is sent there is not encrypted, nor are tokens", address).
+	return holt.Errorf(holt.InvalidArgument, "%s %s can be reached from other machines, and what is sent there is not encrypted, nor are tokens", flag, address).
 		WithHint("give --tls-cert and --tls-key, or --acme; or listen on 127.0.0.1 behind a proxy that speaks TLS; --insecure-listen listens all the same")
 }

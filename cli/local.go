@@ -55,7 +55,7 @@ type ServeOptions struct {
 
 	Previews PreviewOptions
 
-	Insecure    bool    // Listen may be reached from other machines, without TLS
+	Insecure    bool    // Listen and Previews.Listen may be reached from other machines, without TLS
 	CallRate    float64 // calls a second that a token may make in the long run; 0: any number
 	FailureRate float64 // calls a minute without a valid token that one address may make; 0: any number
 

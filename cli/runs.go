@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -248,7 +249,8 @@ func (a *app) runFollow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "follow RUN", Aliases: []string{"attach", "logs"}, Short: "Print what a run writes, from its start, until it ends", Args: exactly(1),
 		Long: `Prints what a run has written since its start, or since --from, and what it writes, its
-streams apart, and exits with its status. What is no longer kept is told as a gap. For a
+streams apart, and exits with its status, as holt computer run does (125: holt itself
+has failed, or the computer ended under the run). What is no longer kept is told as a gap. For a
 run that has ended a stopped or paused computer is not started.
 Ctrl-C stops following; the run goes on.`,
 		ValidArgsFunction: a.complete(a.runIDs),
@@ -256,19 +258,28 @@ Ctrl-C stops following; the run goes on.`,
 			if from < 0 {
 				return holt.Errorf(holt.InvalidArgument, "--from is %d", from).WithHint("bytes of both streams together, from the run's start")
 			}
-			c, id, err := a.theRun(args[0])
+			id, err := holt.ParseRunID(args[0])
 			if err != nil {
 				return err
 			}
+			c, err := a.connect()
+			if err != nil {
+				return runFailure{err}
+			}
 			run, err := c.Runs.Get(cmd.Context(), id)
 			if err != nil {
-				return err
+				return runFailure{err}
 			}
 			r := &remoteRun{a: a, c: c, id: id}
 			if a.json {
 				r.kept = &keptOutput{}
 			}
-			if err := r.follow(cmd.Context(), string(run.ComputerID), from); err != nil {
+			switch err := r.follow(cmd.Context(), string(run.ComputerID), from); {
+			case errors.Is(err, syscall.EPIPE): // nobody reads on; the run goes on
+				return exitStatus(128 + int(syscall.SIGPIPE))
+			case err != nil && cmd.Context().Err() == nil:
+				return runFailure{err}
+			case err != nil:
 				return err
 			}
 			return r.finish(cmd.Context(), string(run.ComputerID), nil)

@@ -39,7 +39,7 @@ func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringVar(&f.engine, "engine", cmp.Or(a.getenv(holt.EnvEngine), "auto"), "what runs machines: auto, qemu or local (no isolation; for tests)")
 	cmd.Flags().StringVar(&f.listen, "listen", "", "also listen on this TCP address, as 127.0.0.1:4646; every caller needs a token")
 	cmd.Flags().StringVar(&f.sshListen, "ssh-listen", "", "listen for SSH clients on this TCP address, as 0.0.0.0:2222; every one needs a key or a token; off: nowhere (default: 127.0.0.1:2222, if that is free)")
-	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "let --listen be an address that other machines reach without TLS, although what is sent there, tokens too, is not encrypted")
+	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "let --listen and --preview-listen be addresses that other machines reach without TLS, although what is sent there, tokens too, is not encrypted")
 	cmd.Flags().Float64Var(&f.calls, "token-rate", 2000, "how many calls a second each token may make over TCP in the long run, and twice as many at once; 0: any number")
 	cmd.Flags().Float64Var(&f.failures, "failure-rate", 60, "how many calls a minute each address may make over TCP without a valid token; 0: any number")
 	cmd.Flags().StringSliceVar(&f.hosts, "host", nil, "a name under which TCP callers may reach it, besides IP addresses and localhost")
@@ -68,7 +68,11 @@ func (f *upFlags) options(at Place) (ServeOptions, error) {
 	if err := f.previews.check(f.listen); err != nil {
 		return ServeOptions{}, err
 	}
-	if err := checkListen(f.listen, f.insecure || f.previews.encrypted()); err != nil {
+	open := f.insecure || f.previews.encrypted()
+	if err := checkListen("--listen", f.listen, open); err != nil {
+		return ServeOptions{}, err
+	}
+	if err := checkListen("--preview-listen", f.previews.Listen, open || f.previews.Listen == "off"); err != nil {
 		return ServeOptions{}, err
 	}
 	switch f.engine {

@@ -13,7 +13,7 @@ import (
 func (a *app) workspaceCommand() *cobra.Command {
 	return group("workspace", "Durable file systems",
 		a.workspaceCreate(), a.workspaceList(), a.workspaceGet(), a.workspaceDelete(),
-		a.workspaceMount(), a.workspaceUnmount(), a.workspaceCheck(), a.workspaceQuery(), a.workspaceQuota(),
+		a.workspaceUpdate(), a.workspaceMount(), a.workspaceMounts(), a.workspaceUnmount(), a.workspaceCheck(), a.workspaceQuery(), a.workspaceQuota(),
 		a.workspaceLs(), a.workspaceCat(), a.workspaceCopy(), a.workspacePut(), a.workspaceRm(), a.workspaceMkdir(), a.workspaceMv(),
 		a.workspaceDu(), a.workspaceTag(), a.workspaceImport(), a.workspaceExport(),
 		a.workspaceCheckpoint(), a.workspaceCheckpoints(), a.workspaceDeleteCheckpoint(), a.workspaceDiff(), a.workspaceRestore(),
@@ -167,6 +167,69 @@ func (a *app) workspaceDelete() *cobra.Command {
 	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return a.severally(cmd, 0)
+}
+
+func (a *app) workspaceUpdate() *cobra.Command {
+	var to holt.WorkspaceUpdate
+	cmd := &cobra.Command{
+		Use: "update NAME --name NAME", Short: "Rename a workspace", Args: exactly(1),
+		Long: `Gives a workspace another name, whoever uses it. The old one is free at once; its id, its
+mounts and the computer that has it stay.`,
+		Example:           "  holt workspace update notes --name archive",
+		ValidArgsFunction: a.complete(a.workspaceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if to.Name == "" {
+				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give --name")
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			w, err := c.Workspaces.Update(cmd.Context(), args[0], to, "")
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, w)
+			}
+			fmt.Fprintf(a.Out, "%s is %s now\n", args[0], w.Name)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&to.Name, "name", "", "another name")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) workspaceMounts() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "mounts", Short: "List mounts on the daemon's host", Args: exactly(0),
+		Example: "  holt workspace mounts",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			all, err := c.Workspaces.Mounts(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, all)
+			}
+			if len(all) == 0 {
+				a.say("nothing is mounted; holt workspace mount NAME DIR does it")
+				return nil
+			}
+			rows := make([][]string, len(all))
+			for i, m := range all {
+				rows[i] = []string{m.Dir, m.Workspace, map[bool]string{true: "read-only", false: "read and write"}[m.ReadOnly]}
+			}
+			return printTable(a.Out, []string{"MOUNTED AT", "WORKSPACE", "ACCESS"}, rows)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
 }
 
 func (a *app) workspaceMount() *cobra.Command {

@@ -13,8 +13,8 @@ func (n Computers) Awake(ctx context.Context, ref string) (out holt.Awake, err e
 	return out, err
 }
 
-// SetIdle changes when a computer is paused for being idle.
-func (n Computers) SetIdle(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (out holt.Computer, err error) {
+// Update renames a computer, or changes when it is paused for being idle.
+func (n Computers) Update(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (out holt.Computer, err error) {
 	err = n.c.json(ctx, call{method: http.MethodPatch, path: join("computers", ref), body: change, keyed: true, key: key}, &out)
 	return out, err
 }

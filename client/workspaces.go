@@ -51,6 +51,17 @@ func (n Workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (ou
 	return out, err
 }
 
+// Update renames a workspace.
+func (n Workspaces) Update(ctx context.Context, ref string, to holt.WorkspaceUpdate, key string) (out holt.Workspace, err error) {
+	err = n.c.json(ctx, call{method: http.MethodPatch, path: join("workspaces", ref), body: to, keyed: true, key: key}, &out)
+	return out, err
+}
+
+// Mounts returns what is mounted on the daemon's host, by directory.
+func (n Workspaces) Mounts(ctx context.Context) ([]holt.HostMount, error) {
+	return list[holt.HostMount](ctx, n.c, join("mounts"), nil)
+}
+
 // Mount mounts a workspace on the daemon's host.
 func (n Workspaces) Mount(ctx context.Context, ref string, spec holt.MountSpec, key string) (out holt.Mount, err error) {
 	err = n.c.json(ctx, call{method: http.MethodPost, path: join("workspaces", ref, "mounts"), body: spec, keyed: true, key: key}, &out)

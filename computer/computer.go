@@ -231,43 +231,6 @@ func (s *Store) shown(r record) holt.Computer {
 	return r.Computer
 }
 
-// Change says what Update changes. Nil fields stay as they are.
-type Change struct {
-	Name     *string `json:"name,omitempty"`
-	CPUs     *int    `json:"cpus,omitempty" doc:"takes effect at the next start"`
-	MemoryMB *int    `json:"memory_mb,omitempty" doc:"MiB; takes effect at the next start"`
-}
-
-// Update renames a computer or changes its shape. Inside the guest both show
-// at the next start. Its workspace keeps its name.
-func (s *Store) Update(ctx context.Context, ref string, change Change) (holt.Computer, error) {
-	r, unlock, err := s.hold(ctx, ref)
-	if err != nil {
-		return holt.Computer{}, err
-	}
-	defer unlock()
-	if change.Name != nil {
-		if r.Name, err = holt.ParseName(*change.Name); err != nil {
-			return holt.Computer{}, err
-		}
-	}
-	cpus, memoryMB := r.wanted()
-	if change.CPUs != nil {
-		cpus = *change.CPUs
-	}
-	if change.MemoryMB != nil {
-		memoryMB = *change.MemoryMB
-	}
-	if err := boundShape(cpus, memoryMB); err != nil {
-		return holt.Computer{}, err
-	}
-	r.want(cpus, memoryMB)
-	if err := s.table.save(ctx, r); err != nil {
-		return holt.Computer{}, err
-	}
-	return s.shown(r), nil
-}
-
 // hold finds a computer, locks it, and reads it again: it may have changed or
 // gone while the lock was waited for.
 func (s *Store) hold(ctx context.Context, ref string) (record, func(), error) {

@@ -82,6 +82,25 @@ func (g *Guests) Rest(ctx context.Context, id holt.WorkspaceID) (end func()) {
 	return func() {}
 }
 
+// Hold waits for whoever changes the computer that has a workspace, and keeps others from it until done is called.
+func (g *Guests) Hold(ctx context.Context, id holt.WorkspaceID) (done func(), err error) {
+	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	if err != nil || !ok {
+		return func() {}, err
+	}
+	return g.s.seats.lock(ctx, r.ID)
+}
+
+// Running says whether a run goes on in the computer that has a workspace, or will when that is resumed.
+func (g *Guests) Running(ctx context.Context, id holt.WorkspaceID, run holt.RunID) (bool, error) {
+	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	if err != nil || !ok {
+		return false, err
+	}
+	list, err := g.s.runs.list(ctx, `WHERE id = ? AND computer = ? AND state = ?`, run, r.ID, holt.RunRunning)
+	return len(list) > 0, err
+}
+
 // Terminals returns the terminals of a name that the computer with a workspace
 // has, or had as long as that is on record.
 func (g *Guests) Terminals(ctx context.Context, id holt.WorkspaceID, name string) (ids []holt.TerminalID, err error) {

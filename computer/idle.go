@@ -226,15 +226,24 @@ func asleepNote(r record) string {
 	return note
 }
 
-// SetIdle changes when a computer is paused for being idle, whatever its state.
-func (s *Store) SetIdle(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error) {
+// Update renames a computer, or changes when it is paused for being idle, whatever its state. Its workspace keeps its
+// name; inside it the new one shows from the next start on. AlreadyExists when another has the name.
+func (s *Store) Update(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error) {
 	return Once(ctx, s.cfg.Keys, Call[holt.Computer]{Key: key, Method: "computer.update", Request: []any{ref, change}, Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) {
+		if change == (holt.ComputerUpdate{}) {
+			return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give name, or idle_timeout as 15m or null")
+		}
 		r, err := s.table.find(ctx, ref)
 		if err != nil {
 			return holt.Computer{}, err
 		}
+		if change.Name != "" {
+			if err := s.rename(ctx, r.ID, change.Name); err != nil {
+				return holt.Computer{}, err
+			}
+		}
 		if change.IdleTimeout == 0 {
-			return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give idle_timeout, as 15m or null")
+			return s.Get(ctx, string(r.ID))
 		}
 		if err := s.idleRows.setTimeout(ctx, r.ID, change.IdleTimeout); err != nil {
 			return holt.Computer{}, err
@@ -244,6 +253,21 @@ func (s *Store) SetIdle(ctx context.Context, ref string, change holt.ComputerUpd
 		}
 		return s.Get(ctx, string(r.ID))
 	}})
+}
+
+// rename waits for whoever changes the computer, since they have its record.
+func (s *Store) rename(ctx context.Context, id holt.ComputerID, name string) error {
+	name, err := holt.ParseName(name)
+	if err != nil {
+		return err
+	}
+	r, unlock, err := s.hold(ctx, string(id))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r.Name = name
+	return s.table.save(ctx, r)
 }
 
 // by names the caller, as who pauses or holds a computer.

@@ -238,7 +238,7 @@ func TestNotPaused(t *testing.T) {
 		says string
 	}{
 		"null": {func(w *idleWorld) {
-			_, err := w.SetIdle(w.t.Context(), "einstein", holt.ComputerUpdate{IdleTimeout: holt.NeverIdle}, "")
+			_, err := w.Update(w.t.Context(), "einstein", holt.ComputerUpdate{IdleTimeout: holt.NeverIdle}, "")
 			w.ok(err)
 		}, "idle timeout is null"},
 		"engine": {func(w *idleWorld) { w.cfg.Engine = forkless{} }, "forkless cannot keep its memory"},

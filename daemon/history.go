@@ -31,6 +31,7 @@ func (h histories) use(ctx context.Context, ref string, fn func(context.Context,
 			s.Terminals = func(ctx context.Context, name string) ([]holt.TerminalID, error) {
 				return h.w.guests.Terminals(ctx, r.id, name)
 			}
+			s.Running = func(ctx context.Context, run holt.RunID) (bool, error) { return h.w.guests.Running(ctx, r.id, run) }
 		}
 		return fn(ctx, s)
 	})

@@ -1,8 +1,10 @@
 package daemon_test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"holt"
@@ -76,6 +78,41 @@ func TestRunsLeaveHistory(t *testing.T) {
 	}
 	_, err = d.Computers().Runs().Receipt(ctx, holt.NewRunID())
 	wantCode(t, err, holt.NotFound)
+}
+
+// TestUndoOfARunThatGoesOn: what has not ended is not taken back, since it could change more; a dry run says what it has
+// changed, and once it has ended it is undone.
+func TestUndoOfARunThatGoesOn(t *testing.T) {
+	d := up(t, config(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "curie"})
+	ctx, h, runs := t.Context(), d.Workspaces().History(), d.Computers().Runs()
+	run, err := runs.Start(ctx, "curie", holt.RunSpec{Command: "echo one > made; echo ready; sleep 1000"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := errors.New("ready")
+	if err := runs.Follow(ctx, run.ID, 0, func(holt.RunEvent) error { return ready }); !errors.Is(err, ready) {
+		t.Fatal(err)
+	}
+	for _, ref := range []string{string(run.ID), ""} {
+		_, err := h.Undo(ctx, "curie", holt.UndoSpec{Run: ref}, "key")
+		wantCode(t, err, holt.Conflict)
+		if hint := holt.AsError(err).Hint; !strings.Contains(hint, "holt run kill "+string(run.ID)) {
+			t.Errorf("the hint is %q", hint)
+		}
+	}
+	if would, err := h.Undo(ctx, "curie", holt.UndoSpec{Run: string(run.ID), DryRun: true}, ""); err != nil || would.Counts.Deleted != 1 {
+		t.Errorf("a dry run: %+v, %v", would, err)
+	}
+	if err := runs.Signal(ctx, run.ID, "SIGKILL", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := runs.Follow(ctx, run.ID, 0, func(holt.RunEvent) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := h.Undo(ctx, "curie", holt.UndoSpec{Run: string(run.ID)}, "key"); err != nil || report.Counts.Deleted != 1 {
+		t.Errorf("once it has ended: %+v, %v", report, err)
+	}
 }
 
 // TestOldCheckpointsGo: automatic ones beyond those to keep.

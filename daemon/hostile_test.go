@@ -339,10 +339,10 @@ func (i *ill) goes() {
 	if took := time.Since(began); took > illDelete*slower {
 		t.Errorf("to delete it took %v", took)
 	}
-	i.Close() // idle connections
 	var now figures
 	end := time.Now().Add(time.Minute)
 	for ; ; time.Sleep(200 * time.Millisecond) {
+		i.Close() // idle connections, of which some are only now
 		now = i.figures()
 		if now.Goroutines <= i.base.Goroutines && len(more(now.Open, i.base.Open)) == 0 || time.Now().After(end) {
 			break

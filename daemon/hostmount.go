@@ -304,6 +304,21 @@ func (h *hostMounts) of(id holt.WorkspaceID) []holt.Mount {
 	return list
 }
 
+// Mounts returns what is mounted on the host, of all tenants.
+func (w *Workspaces) Mounts(ctx context.Context) ([]holt.HostMount, error) {
+	rows, err := w.table.rows(ctx, `WHERE id IN (SELECT workspace FROM host_mount)`)
+	if err != nil {
+		return nil, err
+	}
+	list := []holt.HostMount{}
+	for _, r := range rows {
+		for _, m := range w.mounts.of(r.id) {
+			list = append(list, holt.HostMount{Mount: m, WorkspaceID: r.id, Workspace: r.name, Tenant: r.tenant})
+		}
+	}
+	return list, nil
+}
+
 // remount makes the host mounts of the daemon before this one again. One that
 // cannot be is logged and stays on record: the next start tries again.
 func (h *hostMounts) remount(ctx context.Context) error {

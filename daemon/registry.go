@@ -146,6 +146,57 @@ func (w *Workspaces) Unmounted(_ context.Context, id holt.WorkspaceID) error {
 		WithHint("end that first: holt workspace unmount %s", dirs[0])
 }
 
+// Update renames a workspace. Its mounts and the computer that has it stay.
+//
+// Errors: NotFound, InvalidArgument, AlreadyExists.
+func (w *Workspaces) Update(ctx context.Context, ref string, to holt.WorkspaceUpdate, key string) (holt.Workspace, error) {
+	name, err := holt.ParseName(to.Name)
+	if err != nil {
+		return holt.Workspace{}, err
+	}
+	return computer.Once(ctx, w.keys, computer.Call[holt.Workspace]{
+		Key: key, Method: "workspace.update", Request: []any{ref, to},
+		Act: func(ctx context.Context, claim *computer.Claim) (holt.Workspace, error) {
+			r, err := w.table.find(ctx, ref)
+			if err != nil {
+				return holt.Workspace{}, err
+			}
+			if w.guests != nil {
+				done, err := w.guests.Hold(ctx, r.id)
+				if err != nil {
+					return holt.Workspace{}, err
+				}
+				defer done()
+			}
+			if err := w.rename(ctx, r.id, name, claim); err != nil {
+				return holt.Workspace{}, err
+			}
+			return w.Get(ctx, string(r.id))
+		},
+		Again: w.Get,
+	})
+}
+
+// rename is a change of a workspace's name wherever it is kept. Whoever changes its computer must not go on meanwhile.
+func (w *Workspaces) rename(ctx context.Context, id holt.WorkspaceID, name string, claim *computer.Claim) error {
+	r, err := w.table.find(ctx, string(id))
+	if err != nil {
+		return err
+	}
+	return w.table.change(ctx, func(tx *db.Tx) error {
+		if err := claim.Bind(tx, string(id)); err != nil || name == r.name {
+			return err
+		}
+		if err := vacant(tx, r.tenant, name, "choose another name"); err != nil {
+			return err
+		}
+		if err := tx.Exec(`UPDATE computer SET workspace_name = ? WHERE workspace = ?`, name, id); err != nil {
+			return err
+		}
+		return tx.Exec(`UPDATE workspace SET name = ? WHERE id = ?`, name, id)
+	})
+}
+
 // Delete removes a workspace with everything in it.
 //
 // Errors: NotFound, Conflict while a computer has it or the host has it mounted.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +16,6 @@ import (
 	"time"
 
 	"holt"
-	"holt/computer"
 	"holt/daemon"
 	"holt/machine"
 )
@@ -265,21 +265,30 @@ func TestLogs(t *testing.T) {
 	wantCode(t, d.Computers().Logs(ctx, "nobody", holt.LogQuery{}, io.Discard), holt.NotFound)
 }
 
+// TestUpdate: a computer and its workspace are renamed while it runs; its preview has the new name, and its inside from
+// the next start on.
 func TestUpdate(t *testing.T) {
 	d := up(t, config(t, home(t)))
 	create(t, d, holt.ComputerSpec{Name: "curie"})
 	create(t, d, holt.ComputerSpec{Name: "other"})
-	name, cpus, bad := "marie", 2, -1
-	c, err := d.Computers().Update(t.Context(), "curie", computer.Change{Name: &name, CPUs: &cpus})
-	if err != nil || c.Name != "marie" || c.CPUs != 1 || c.Pending == nil || c.Pending.CPUs != 2 || c.Workspace != "curie" {
+	d.Previews().ListensAt(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4647}, false)
+	shown, err := d.Previews().Set(t.Context(), "curie", 3000, holt.PreviewSpec{})
+	if err != nil || !strings.Contains(shown.URL, "3000-curie.") {
+		t.Fatal(shown, err)
+	}
+	c, err := d.Computers().Update(t.Context(), "curie", holt.ComputerUpdate{Name: "marie"}, "")
+	if err != nil || c.Name != "marie" || c.Workspace != "curie" {
 		t.Errorf("%+v %v", c, err)
 	}
-	name = "other"
-	_, err = d.Computers().Update(t.Context(), "marie", computer.Change{Name: &name})
+	if now, err := d.Previews().List(t.Context(), "marie"); err != nil || len(now) != 1 || now[0].Computer != "marie" || now[0].URL != strings.Replace(shown.URL, "curie", "marie", 1) {
+		t.Errorf("its previews: %+v %v", now, err)
+	}
+	_, err = d.Computers().Update(t.Context(), "marie", holt.ComputerUpdate{Name: "other"}, "")
 	wantCode(t, err, holt.AlreadyExists)
-	_, err = d.Computers().Update(t.Context(), "marie", computer.Change{MemoryMB: &bad})
-	wantCode(t, err, holt.InvalidArgument)
-	if c, err = d.Computers().Stop(t.Context(), "marie", ""); err != nil || c.CPUs != 2 || c.Pending != nil {
+	if w, err := d.Workspaces().Update(t.Context(), "curie", holt.WorkspaceUpdate{Name: "papers"}, ""); err != nil || w.Name != "papers" || w.Computer != "marie" {
+		t.Errorf("%+v %v", w, err)
+	}
+	if c, err = d.Computers().Stop(t.Context(), "marie", ""); err != nil || c.Workspace != "papers" {
 		t.Fatalf("%+v %v", c, err)
 	}
 	if out := succeeds(t, d, "marie", "hostname"); out != "marie\n" {

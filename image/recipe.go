@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -88,19 +89,57 @@ func ParseRecipe(data []byte) (Recipe, error) {
 		return r, holt.Errorf(holt.InvalidArgument, "a recipe of %d bytes is too long", len(data)).
 			WithHint("recipes are at most %d bytes", maxRecipeBytes)
 	}
-	dec := json.NewDecoder(bytes.NewReader(stripComments(data)))
+	text := stripComments(data)
+	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
-		return r, holt.Errorf(holt.InvalidArgument, "the recipe is not valid: %w", err).
+		return r, holt.Errorf(holt.InvalidArgument, "the recipe is not valid%s: %w", place(text, err), err).
 			WithHint("recipes are JSON; a line that starts with // is a comment")
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return r, holt.Errorf(holt.InvalidArgument, "the recipe goes on after its end")
+		return r, holt.Errorf(holt.InvalidArgument, "the recipe goes on after its end, in line %d", lineOf(text, dec.InputOffset())).
+			WithHint("a recipe is one JSON object")
 	}
 	if err := r.check(); err != nil {
 		return r, holt.Errorf(holt.InvalidArgument, "recipe %q: %w", clip(r.Name), err)
 	}
 	return r, nil
+}
+
+// place says in which line of a recipe an error of its decoder is, as far as that can be told.
+func place(data []byte, err error) string {
+	var form *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	var at int64
+	switch {
+	case errors.As(err, &form):
+		at = form.Offset
+	case errors.As(err, &kind):
+		at = kind.Offset
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		at = int64(len(data))
+	default: // a field that there is not
+		_, name, unknown := strings.Cut(err.Error(), "unknown field ")
+		if !unknown {
+			return ""
+		}
+		before, rest, found := bytes.Cut(data, []byte(name))
+		for found && !bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(":")) { // the same text, as a value
+			at = int64(len(data) - len(rest))
+			before, rest, found = bytes.Cut(rest, []byte(name))
+			before = data[:int(at)+len(before)]
+		}
+		if !found {
+			return ""
+		}
+		at = int64(len(before)) + 1
+	}
+	return fmt.Sprintf(" in line %d", lineOf(data, at))
+}
+
+// lineOf is the line of the byte before an offset, from 1.
+func lineOf(data []byte, offset int64) int {
+	return 1 + bytes.Count(data[:max(0, min(offset-1, int64(len(data))))], []byte("\n"))
 }
 
 // stripComments empties comment lines and keeps the line count, so that a

@@ -131,6 +131,25 @@ func TestBadRecipes(t *testing.T) {
 	}
 }
 
+// TestBadRecipesNameTheLine: whoever wrote a recipe is told where it is wrong.
+func TestBadRecipesNameTheLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"{\n// why\n\"name\": \"x\",\n\"packages\": [\"jq\"\n\"git\"]}":                               "in line 5",
+		"{\"name\": \"x\",\n\"summary\": \"pakages\",\n\n\"pakages\" : []}":                           "in line 4",
+		"{\"name\": \"pakages\",\n\"packages\": [\"pakages\"],\n\"pakages\":\n[]}":                    "in line 3",
+		"{\"name\": \"x\",\n\"packages\": [\"jq\",\n7\n]}":                                            "in line 3",
+		"{\"name\": \"x\",\n\"packages\": [\"jq\"":                                                    "in line 2",
+		"{\"name\": \"x\"}\n\n{\"name\": \"y\"}":                                                      "in line 3",
+		"\n\nname: x":                                                                                 "in line 3",
+		"{\"name\": \"x\",\n\"users\": [{\"name\": \"a\",\n\"uid\": 1000,\n\"sheel\": \"/bin/sh\"}]}": "in line 4",
+		"": "is not valid: EOF",
+	} {
+		if _, err := ParseRecipe([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n%v; want %s", text, err, want)
+		}
+	}
+}
+
 func TestRecipeNeedsTheUser(t *testing.T) {
 	r, err := ParseRecipe([]byte(`{"name": "x", "packages": ["jq"]}`))
 	if err != nil {

@@ -233,6 +233,16 @@ func (s *Store) Cancel(ctx context.Context, id holt.JobID, _ string) (holt.Job, 
 
 // Delete cancels a job that has not ended and removes it with its outputs.
 func (s *Store) Delete(ctx context.Context, id holt.JobID, key string) error {
+	_, err := computer.Once(ctx, s.cfg.Keys, computer.Call[struct{}]{
+		Key: key, Method: "job.delete", Request: id,
+		Act: func(ctx context.Context, _ *computer.Claim) (none struct{}, err error) {
+			return none, s.remove(ctx, id)
+		},
+	})
+	return err
+}
+
+func (s *Store) remove(ctx context.Context, id holt.JobID) error {
 	if _, err := s.Cancel(ctx, id, ""); err != nil {
 		return err
 	}

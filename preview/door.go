@@ -23,7 +23,7 @@ import (
 // Options configure a [Door].
 type Options struct {
 	Store    *Store
-	Trusted  []netip.Prefix // proxies whose word on who calls is taken
+	Trusted  access.Proxies // proxies whose word on who calls is taken
 	Failures *access.Rate   // of callers with an API token that is none, by where they come from; nil: any number
 	Patience time.Duration  // how long one read or write may wait for a slow client; 0: 5 minutes
 	Log      *slog.Logger   // nil: slog.Default()

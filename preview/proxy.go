@@ -41,42 +41,19 @@ type origin struct {
 
 // originOf believes what a trusted proxy says of the client and of TLS.
 func (d *Door) originOf(r *http.Request, host string) origin {
-	from := origin{scheme: "http", host: host}
+	from := origin{scheme: "http", host: host, client: d.opt.Trusted.Client(r)}
 	if r.TLS != nil {
 		from.scheme = "https"
 	}
 	if _, port, err := net.SplitHostPort(r.Host); err == nil {
 		from.host = net.JoinHostPort(host, port)
 	}
-	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		from.client = at.Addr().Unmap()
-	}
-	if !d.trusts(from.client) {
-		return from
-	}
-	if proto := strings.ToLower(r.Header.Get("X-Forwarded-Proto")); proto == "http" || proto == "https" {
-		from.scheme = proto
-	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0; i-- { // the last that no trusted one has written
-		addr, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
-			break
-		}
-		if from.client = addr.Unmap(); !d.trusts(from.client) {
-			break
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && d.opt.Trusted.Trusts(at.Addr().Unmap()) {
+		if proto := strings.ToLower(r.Header.Get("X-Forwarded-Proto")); proto == "http" || proto == "https" {
+			from.scheme = proto
 		}
 	}
 	return from
-}
-
-func (d *Door) trusts(addr netip.Addr) bool {
-	for _, p := range d.opt.Trusted {
-		if addr.IsValid() && p.Contains(addr) {
-			return true
-		}
-	}
-	return false
 }
 
 // buffers are the pieces.

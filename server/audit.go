@@ -69,7 +69,7 @@ func (s *Server) note(ctx huma.Context) {
 }
 
 func (q *request) entry(code string, took time.Duration) holt.AuditEntry {
-	return holt.AuditEntry{Door: q.door, Remote: q.r.RemoteAddr, Op: q.op, Noun: q.noun, Ref: q.ref, Made: q.made, Code: code, Status: q.status, Request: q.id, TookMS: float64(took.Microseconds()) / 1000}
+	return holt.AuditEntry{Door: q.door, Remote: q.remote, Op: q.op, Noun: q.noun, Ref: q.ref, Made: q.made, Code: code, Status: q.status, Request: q.id, TookMS: float64(took.Microseconds()) / 1000}
 }
 
 // audited writes a call down when it has ended, unless it only looked and was let.

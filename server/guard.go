@@ -30,7 +30,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if !public(r) {
-			from := access.Source(r.RemoteAddr)
+			from := access.Source(q.remote)
 			if wait := s.opt.Failures.Left(from); wait > 0 {
 				q.slow(wait, "from here too many came without a valid token")
 				return

@@ -13,8 +13,9 @@ import (
 type Idle interface {
 	// Awake says why a computer is awake and when it is paused. It wakes none.
 	Awake(ctx context.Context, ref string) (holt.Awake, error)
-	// SetIdle changes when a computer is paused for being idle, whatever its state.
-	SetIdle(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error)
+	// Update renames a computer, or changes when it is paused for being idle, whatever its state. AlreadyExists when
+	// another has the name.
+	Update(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error)
 	// Hold keeps a computer awake until it expires or is released; a paused one stays paused.
 	// TooMany: it has as many as it may.
 	Hold(ctx context.Context, ref string, spec holt.HoldSpec, key string) (holt.Hold, error)
@@ -34,8 +35,8 @@ func (s *Server) idle(api huma.API) {
 	const tag = "computers"
 	nouns := s.opt.Nouns.Computers
 
-	op := describe(http.MethodPatch, "/v1/computers/{computer}", "updateComputer", tag, "Change when a computer is paused for being idle")
-	op.Description = "Takes effect at once, whatever the computer's state."
+	op := describe(http.MethodPatch, "/v1/computers/{computer}", "updateComputer", tag, "Rename a computer, or change when it is paused for being idle")
+	op.Description = "Takes effect at once, whatever the computer's state; a rename waits for who changes the computer now. The id stays; previews and SSH have the new name, and the old one is free."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneComputer
 		Keyed
@@ -45,7 +46,7 @@ func (s *Server) idle(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := nouns.SetIdle(ctx, ref, in.Body, in.Key)
+		c, err := nouns.Update(ctx, ref, in.Body, in.Key)
 		return &reply[holt.Computer]{c}, err
 	})
 

@@ -222,6 +222,10 @@ type Workspaces interface {
 	Delete(ctx context.Context, ref, key string) error
 	Check(ctx context.Context, ref string) (holt.CheckReport, error)
 	Query(ctx context.Context, ref string, q holt.QuerySpec) (holt.QueryResult, error)
+	// Update renames it, whoever uses it. AlreadyExists when another has the name.
+	Update(ctx context.Context, ref string, to holt.WorkspaceUpdate, key string) (holt.Workspace, error)
+	// Mounts returns what is mounted on the daemon's host, of all tenants, in any order.
+	Mounts(ctx context.Context) ([]holt.HostMount, error)
 	// Mount mounts it on the daemon's host.
 	Mount(ctx context.Context, ref string, spec holt.MountSpec, key string) (holt.Mount, error)
 	// Unmount ends the mount at dir, whichever workspace it shows.

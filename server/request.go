@@ -23,6 +23,7 @@ type request struct {
 	pattern string       // of the route that answers, as GET /v1/computers; "" for none
 	origin  string       // of another site, which its ticket lets in
 	door    string
+	remote  string          // address of who calls, behind a trusted proxy without its port
 	by      context.Context // with who calls; nil: nobody knows
 	op      string          // what is asked for, and about what: for the audit log
 	noun    string
@@ -85,7 +86,7 @@ func (q *request) fail(err error, status int) {
 func (s *Server) call(door string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		q := &request{ResponseWriter: w, ctl: http.NewResponseController(w), id: requestID(r), door: door, patient: s.opt.Patience}
+		q := &request{ResponseWriter: w, ctl: http.NewResponseController(w), id: requestID(r), door: door, remote: s.opt.Trusted.Remote(r), patient: s.opt.Patience}
 		q.Header().Set("X-Request-Id", q.id)
 		q.Header().Set("X-Content-Type-Options", "nosniff")
 		q.Header().Set("Cache-Control", "no-store")
@@ -120,6 +121,9 @@ func (s *Server) ended(q *request, began time.Time, panicked any) {
 	}
 	if q.token != "" {
 		attrs = append(attrs, "token", q.token)
+	}
+	if q.door == "tcp" {
+		attrs = append(attrs, "from", q.remote)
 	}
 	s.meters.ended(q, began)
 	attrs = append(attrs, "status", q.status, "bytes", q.bytes, "ms", time.Since(began).Milliseconds())

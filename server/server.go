@@ -38,15 +38,16 @@ import (
 // Options configure a [Server].
 type Options struct {
 	Nouns    Nouns
-	Tokens   Tokens        // nil: no one may come over TCP
-	Calls    *access.Rate  // of each token; nil: any number
-	Failures *access.Rate  // of callers without a valid token, by where they come from; nil: any number
-	Audit    Auditor       // nil: nothing is written down of who did what
-	Hosts    []string      // host names by which TCP callers may reach it, besides IP addresses and localhost
-	Version  string        // of holt, in the OpenAPI document
-	Log      *slog.Logger  // nil: slog.Default()
-	Patience time.Duration // how long one read or write may wait for a slow caller; 0: one minute
-	Beat     time.Duration // how often a quiet stream shows that it lives; 0: 15 s
+	Tokens   Tokens         // nil: no one may come over TCP
+	Calls    *access.Rate   // of each token; nil: any number
+	Failures *access.Rate   // of callers without a valid token, by where they come from; nil: any number
+	Trusted  access.Proxies // proxies in front of TCP whose word on who calls is taken
+	Audit    Auditor        // nil: nothing is written down of who did what
+	Hosts    []string       // host names by which TCP callers may reach it, besides IP addresses and localhost
+	Version  string         // of holt, in the OpenAPI document
+	Log      *slog.Logger   // nil: slog.Default()
+	Patience time.Duration  // how long one read or write may wait for a slow caller; 0: one minute
+	Beat     time.Duration  // how often a quiet stream shows that it lives; 0: 15 s
 
 	Metrics *metric.Registry            // shown at /metrics, gets the server's; nil: there are none
 	Ready   func(context.Context) error // why no work can be taken, for /readyz; nil: it always can

@@ -51,6 +51,21 @@ func (s *Server) workspaces(api huma.API) {
 			return &reply[holt.Workspace]{w}, err
 		})
 
+	op = describe(http.MethodPatch, "/v1/workspaces/{workspace}", "updateWorkspace", tag, "Rename a workspace")
+	op.Description = "Its id stays. The old name is free at once."
+	register(api, op, func(ctx context.Context, in *struct {
+		OneWorkspace
+		Keyed
+		Body holt.WorkspaceUpdate
+	}) (*reply[holt.Workspace], error) {
+		ref, err := parseRef(in.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		w, err := nouns.Update(ctx, ref, in.Body, in.Key)
+		return &reply[holt.Workspace]{w}, err
+	})
+
 	register(api, describe(http.MethodDelete, "/v1/workspaces/{workspace}", "deleteWorkspace", tag, "Delete a workspace with everything in it"),
 		func(ctx context.Context, in *struct {
 			OneWorkspace
@@ -133,6 +148,16 @@ func (s *Server) mounts(api huma.API) {
 		}
 		m, err := nouns.Mount(ctx, ref, in.Body, in.Key)
 		return &reply[holt.Mount]{m}, err
+	})
+
+	op = describe(http.MethodGet, "/v1/mounts", "listMounts", tag, "List mounts on the daemon's host")
+	op.Description = "Those of all tenants, by directory."
+	register(api, op, func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.HostMount]], error) {
+		all, err := nouns.Mounts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return pageOf(all, func(m holt.HostMount) string { return m.Dir }, *in), nil
 	})
 
 	op = describe(http.MethodDelete, "/v1/mounts", "unmountWorkspace", tag, "End a mount on the daemon's host")

@@ -142,11 +142,11 @@ func (n computers) Awake(ctx context.Context, ref string) (holt.Awake, error) {
 	return n.w.n.Computers.Awake(ctx, ref)
 }
 
-func (n computers) SetIdle(ctx context.Context, ref string, to holt.ComputerUpdate, key string) (holt.Computer, error) {
+func (n computers) Update(ctx context.Context, ref string, to holt.ComputerUpdate, key string) (holt.Computer, error) {
 	if err := n.w.computer(ctx, ref, change); err != nil {
 		return holt.Computer{}, err
 	}
-	return n.w.n.Computers.SetIdle(ctx, ref, to, key)
+	return n.w.n.Computers.Update(ctx, ref, to, key)
 }
 
 func (n computers) Hold(ctx context.Context, ref string, spec holt.HoldSpec, key string) (holt.Hold, error) {

@@ -94,6 +94,22 @@ func (n workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (ho
 	return n.w.n.Workspaces.Query(ctx, ref, q)
 }
 
+func (n workspaces) Update(ctx context.Context, ref string, to holt.WorkspaceUpdate, key string) (holt.Workspace, error) {
+	if err := n.w.workspace(ctx, ref, change); err != nil {
+		return holt.Workspace{}, err
+	}
+	ws, err := n.w.n.Workspaces.Update(ctx, ref, to, key)
+	return told(ctx, ws, err)
+}
+
+// Mounts are the host's.
+func (n workspaces) Mounts(ctx context.Context) ([]holt.HostMount, error) {
+	if err := n.w.admin(ctx); err != nil {
+		return nil, err
+	}
+	return n.w.n.Workspaces.Mounts(ctx)
+}
+
 // Mount is on the host.
 func (n workspaces) Mount(ctx context.Context, ref string, spec holt.MountSpec, key string) (holt.Mount, error) {
 	if err := n.w.admin(ctx); err != nil {

@@ -15,6 +15,8 @@ type Story struct {
 	Caller Caller // whom restores and undos are attributed to
 	// Terminals returns the terminals that have, or had, a name. Nil: there are none.
 	Terminals func(ctx context.Context, name string) ([]holt.TerminalID, error)
+	// Running says whether a run has not ended. Nil: all have.
+	Running func(ctx context.Context, run holt.RunID) (bool, error)
 }
 
 // mostChanges is how many changes a report lists. The others are counted.
@@ -223,10 +225,18 @@ func (s Story) work(ctx context.Context, ref string) (string, error) {
 }
 
 // Undo takes one run back, or one stretch of work in a terminal: without a name
-// the last run that changed something.
+// the last run that changed something. Conflict for a run that has not ended, but for a dry run.
 func (s Story) Undo(ctx context.Context, spec holt.UndoSpec) (out holt.ChangeReport, err error) {
 	if spec.Run, err = s.work(ctx, spec.Run); err != nil {
 		return out, err
+	}
+	if run, isRun := holt.ParseRunID(spec.Run); isRun == nil && s.Running != nil && !spec.DryRun {
+		if running, err := s.Running(ctx, run); err != nil {
+			return out, err
+		} else if running {
+			return out, holt.Errorf(holt.Conflict, "the run %s has not ended: it could go on changing what would be taken back", run).
+				WithHint("holt run kill %s ends it, holt run follow %s waits for its end; or name another one to undo", run, run)
+		}
 	}
 	r, err := s.W.Undo(ctx, s.Caller, spec.Run, RestoreOptions{Paths: spec.Paths, DryRun: spec.DryRun})
 	return s.report(spec.Run, r, err)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,15 +41,7 @@ type previews struct {
 }
 
 // listenPreviews opens the listener that is for previews alone, if there is to be one. tcp is the API's, which shows previews, too.
-func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, api http.Handler, failures *access.Rate, log *slog.Logger) (p previews, err error) {
-	var trusted []netip.Prefix
-	for _, s := range opt.Previews.Proxies {
-		one, err := cli.ParseProxy(s)
-		if err != nil {
-			return p, err
-		}
-		trusted = append(trusted, one)
-	}
+func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, api http.Handler, trusted access.Proxies, failures *access.Rate, log *slog.Logger) (p previews, err error) {
 	p = previews{door: preview.NewDoor(preview.Options{Store: d.Previews(), Trusted: trusted, Failures: failures, Log: log}), api: api, tcp: tcp}
 	if p.tls, err = preview.TLS(preview.TLSOptions{
 		Cert: opt.Previews.Cert, Key: opt.Previews.Key,

@@ -59,10 +59,14 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 // answer serves the API of an open daemon.
 func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *slog.Logger, registry *metric.Registry, over supervisor) error {
 	failures := &access.Rate{PerSecond: opt.FailureRate / 60, Burst: max(1, opt.FailureRate)} // at all of the doors for HTTP
+	trusted, err := proxies(opt)
+	if err != nil {
+		return err
+	}
 	s := server.New(server.Options{
 		Nouns: d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log, Metrics: registry, Ready: d.Ready, Audit: d.Audit(),
 		Calls:    &access.Rate{PerSecond: opt.CallRate, Burst: max(1, 2*opt.CallRate)},
-		Failures: failures,
+		Failures: failures, Trusted: trusted,
 	})
 	d.Own(s.Own)
 	socket := filepath.Join(opt.DataDir, "holt.sock")
@@ -70,7 +74,7 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	if err != nil {
 		return err
 	}
-	previews, err := listenPreviews(d, opt, at.tcp, s.TCP(), failures, log)
+	previews, err := listenPreviews(d, opt, at.tcp, s.TCP(), trusted, failures, log)
 	if err != nil {
 		return errors.Join(err, at.close())
 	}
@@ -113,6 +117,18 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	}
 	_ = d.SSH().Close() // it has nothing to say
 	return g.Wait()
+}
+
+// proxies are those in front whose word on who calls is taken.
+func proxies(opt cli.ServeOptions) (trusted access.Proxies, err error) {
+	for _, s := range opt.Previews.Proxies {
+		one, err := cli.ParseProxy(s)
+		if err != nil {
+			return nil, err
+		}
+		trusted = append(trusted, one)
+	}
+	return trusted, nil
 }
 
 // doors are where a daemon listens; nil: not there.

@@ -16,7 +16,7 @@ func testIdle(t *testing.T, n server.Nouns) {
 		t.Errorf("idle timeout of a computer that was given none: %v", c.IdleTimeout)
 	}
 	for _, timeout := range []holt.IdleTimeout{holt.IdleTimeout(90 * time.Minute), holt.NeverIdle} {
-		set, err := n.Computers.SetIdle(ctx, c.Name, holt.ComputerUpdate{IdleTimeout: timeout}, "")
+		set, err := n.Computers.Update(ctx, c.Name, holt.ComputerUpdate{IdleTimeout: timeout}, "")
 		if err != nil || set.IdleTimeout != timeout {
 			t.Fatal(set.IdleTimeout, err)
 		}
@@ -24,13 +24,54 @@ func testIdle(t *testing.T, n server.Nouns) {
 			t.Fatal(got.IdleTimeout, err)
 		}
 	}
-	if _, err := n.Computers.SetIdle(ctx, c.Name, holt.ComputerUpdate{}, ""); holt.CodeOf(err) != holt.InvalidArgument {
+	if _, err := n.Computers.Update(ctx, c.Name, holt.ComputerUpdate{}, ""); holt.CodeOf(err) != holt.InvalidArgument {
 		t.Error("nothing is changed:", err)
 	}
-	if _, err := n.Computers.SetIdle(ctx, "nobody", holt.ComputerUpdate{IdleTimeout: holt.NeverIdle}, ""); holt.CodeOf(err) != holt.NotFound {
+	if _, err := n.Computers.Update(ctx, "nobody", holt.ComputerUpdate{IdleTimeout: holt.NeverIdle}, ""); holt.CodeOf(err) != holt.NotFound {
 		t.Error(err)
 	}
+	testRename(t, n, c)
 	testHolds(t, n, c)
+}
+
+// testRename: ids stay, the old name is free, and a name that another has is refused.
+func testRename(t *testing.T, n server.Nouns, c holt.Computer) {
+	ctx := t.Context()
+	newComputer(t, n, "bohr")
+	for _, bad := range []struct {
+		name string
+		code holt.Code
+	}{{"bohr", holt.AlreadyExists}, {"Not/A/Name", holt.InvalidArgument}} {
+		if _, err := n.Computers.Update(ctx, c.Name, holt.ComputerUpdate{Name: bad.name}, ""); holt.CodeOf(err) != bad.code {
+			t.Errorf("rename to %s: %v", bad.name, err)
+		}
+		if _, err := n.Workspaces.Update(ctx, c.Workspace, holt.WorkspaceUpdate{Name: bad.name}, ""); holt.CodeOf(err) != bad.code {
+			t.Errorf("rename a workspace to %s: %v", bad.name, err)
+		}
+	}
+	for range 2 { // the second is a repeat
+		if got, err := n.Computers.Update(ctx, c.Name, holt.ComputerUpdate{Name: "albert"}, "rename"); err != nil || got.ID != c.ID || got.Name != "albert" || got.Workspace != c.Workspace {
+			t.Errorf("renamed: %+v, %v", got, err)
+		}
+		if got, err := n.Workspaces.Update(ctx, c.Workspace, holt.WorkspaceUpdate{Name: "papers"}, "rename-workspace"); err != nil || got.Name != "papers" || got.Computer != "albert" {
+			t.Errorf("renamed: %+v, %v", got, err)
+		}
+	}
+	if got, err := n.Computers.Get(ctx, "albert"); err != nil || got.ID != c.ID || got.Workspace != "papers" {
+		t.Errorf("by its new name: %+v, %v", got, err)
+	}
+	if _, err := n.Computers.Get(ctx, c.Name); holt.CodeOf(err) != holt.NotFound {
+		t.Error("by its old name:", err)
+	}
+	if _, err := n.Workspaces.Update(ctx, "nothing", holt.WorkspaceUpdate{Name: "x"}, ""); holt.CodeOf(err) != holt.NotFound {
+		t.Error(err)
+	}
+	if _, err := n.Computers.Update(ctx, "albert", holt.ComputerUpdate{Name: c.Name}, ""); err != nil { // it is free
+		t.Error(err)
+	}
+	if _, err := n.Workspaces.Update(ctx, "papers", holt.WorkspaceUpdate{Name: c.Workspace}, ""); err != nil {
+		t.Error(err)
+	}
 }
 
 func testHolds(t *testing.T, n server.Nouns, c holt.Computer) {

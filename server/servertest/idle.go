@@ -36,18 +36,44 @@ func (m *Memory) holdsOf(id holt.ComputerID) []holt.Hold {
 	return of
 }
 
-func (n computers) SetIdle(_ context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error) {
+func (n computers) Update(_ context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error) {
 	return once(n.m, key, []any{"update computer", ref, change}, func() (holt.Computer, error) {
+		if change == (holt.ComputerUpdate{}) {
+			return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give name, or idle_timeout as 15m or null")
+		}
 		c, err := n.m.computer(ref)
 		if err != nil {
 			return holt.Computer{}, err
 		}
-		if change.IdleTimeout == 0 {
-			return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give idle_timeout, as 15m or null")
+		if change.Name != "" {
+			if err := n.m.rename(c, change.Name); err != nil {
+				return holt.Computer{}, err
+			}
 		}
-		c.IdleTimeout = change.IdleTimeout
+		if change.IdleTimeout != 0 {
+			c.IdleTimeout = change.IdleTimeout
+		}
 		return *c, nil
 	})
+}
+
+// rename gives a computer another name; the lock is held.
+func (m *Memory) rename(c *holt.Computer, name string) error {
+	name, err := holt.ParseName(name)
+	if err != nil {
+		return err
+	}
+	if other, err := m.computer(name); err == nil && other != c {
+		return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", name).WithHint("choose another name")
+	}
+	for _, w := range m.workspaces {
+		if w.Computer == c.Name {
+			w.Computer = name
+		}
+	}
+	c.Name = name
+	m.happened(holt.EventComputerChanged, c)
+	return nil
 }
 
 func (n computers) Hold(_ context.Context, ref string, spec holt.HoldSpec, key string) (holt.Hold, error) {

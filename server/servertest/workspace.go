@@ -195,6 +195,41 @@ func (n workspaces) homeFiles(w *holt.Workspace, q holt.QuerySpec) (holt.QueryRe
 	return result, err
 }
 
+func (n workspaces) Update(_ context.Context, ref string, to holt.WorkspaceUpdate, key string) (holt.Workspace, error) {
+	return once(n.m, key, []any{"update workspace", ref, to}, func() (holt.Workspace, error) {
+		name, err := holt.ParseName(to.Name)
+		if err != nil {
+			return holt.Workspace{}, err
+		}
+		w, err := n.m.workspace(ref)
+		if err != nil {
+			return holt.Workspace{}, err
+		}
+		if other, err := n.m.workspace(name); err == nil && other != w {
+			return holt.Workspace{}, holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", name).WithHint("choose another name")
+		}
+		for _, c := range n.m.computers {
+			if c.Workspace == w.Name {
+				c.Workspace = name
+			}
+		}
+		w.Name = name
+		return *w, nil
+	})
+}
+
+func (n workspaces) Mounts(context.Context) ([]holt.HostMount, error) {
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	all := []holt.HostMount{}
+	for _, w := range n.m.workspaces {
+		for _, m := range w.Mounts {
+			all = append(all, holt.HostMount{Mount: m, WorkspaceID: w.ID, Workspace: w.Name, Tenant: w.Tenant})
+		}
+	}
+	return all, nil
+}
+
 func (n workspaces) Mount(_ context.Context, ref string, spec holt.MountSpec, key string) (holt.Mount, error) {
 	return once(n.m, key, []any{"mount", ref, spec}, func() (holt.Mount, error) {
 		w, err := n.m.workspace(ref)
