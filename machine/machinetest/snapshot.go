@@ -55,11 +55,9 @@ func testSnapshot(t *testing.T, l *lab) {
 		{"Flatten", testFlatten},
 		{"Generations", testGenerations},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			test.run(t, w)
-			w.unchanged(t)
-		})
+		t.Run(test.name, func(t *testing.T) { test.run(t, w) })
 	}
+	w.unchanged(t)
 }
 
 // testFork: what was in memory and on the disk goes on in the original and in each of

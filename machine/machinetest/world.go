@@ -217,7 +217,7 @@ func (w *world) unchanged(t *testing.T) {
 	t.Helper()
 	for path, sum := range w.frozen {
 		if checksum(t, path) != sum {
-			t.Errorf("%s was frozen and has changed", filepath.Base(path))
+			t.Errorf("%s was frozen and has changed", strings.TrimPrefix(path, w.root+"/"))
 		}
 	}
 }
