@@ -28,12 +28,12 @@ deb: guest
 run: build
 	HOLT_DATA_DIR=$(DATA) ./scripts/first-session
 
-# Everything, at the small counts, in half an hour on two processors without KVM; needs root for real mounts and
+# Everything, at the small counts, in 20 minutes on two processors without KVM; needs root for real mounts and
 # machines. HOLT_TEST_LOG=1 has all that daemons log in the output of tests that fail, not only warnings.
 test: deps build check images
 	GO='$(GO)' ./scripts/test
 
-# The packages whose tests are machines once more, under the race detector, under which test has all others.
+# All packages but e2e once more, under the race detector, which test goes without.
 race: deps build images
 	GO='$(GO)' ./scripts/test race
 

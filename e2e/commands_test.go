@@ -16,9 +16,10 @@ import (
 // permanent is an error that polling cannot mend.
 type permanent struct{ error }
 
-// poll calls try until it succeeds, fails for good, or the limit passes.
+// poll calls try until it succeeds, fails for good, or the limit passes; with growing pauses, up to four times as long,
+// since a try takes processor time from what it waits for.
 func poll(limit, pause time.Duration, try func() error) error {
-	deadline := time.Now().Add(limit)
+	deadline, longest := time.Now().Add(limit), 4*pause
 	for {
 		err := try()
 		var final permanent
@@ -26,6 +27,7 @@ func poll(limit, pause time.Duration, try func() error) error {
 			return err
 		}
 		time.Sleep(pause)
+		pause = min(pause*5/4, longest)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 // TestDocker tells the story of the template docker, whose program it builds: no registry is there to ask.
 func TestDocker(t *testing.T) {
+	t.Parallel()
 	requireImages(t, "docker")
 	site := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(binDir, "site"), "holt/e2e/testdata/docker/site")
 	site.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -54,11 +54,15 @@ func run(m *testing.M) int {
 }
 
 // TestLocal runs the stories that need no virtual machine.
-func TestLocal(t *testing.T) { stories(t, "testdata/local", "local") }
+func TestLocal(t *testing.T) {
+	t.Parallel()
+	stories(t, "testdata/local", "local")
+}
 
 // TestMachine runs the stories on real virtual machines, with the images of
 // HOLT_IMAGE_DIR (built by `holt image build` when they are missing).
 func TestMachine(t *testing.T) {
+	t.Parallel()
 	requireImages(t, "base", "coding-agent")
 	stories(t, "testdata/machine", "qemu")
 	if soak() { // the image alone takes minutes
@@ -112,7 +116,7 @@ func imageDir(t testing.TB) string {
 func soak() bool { return os.Getenv("HOLT_SOAK") != "" }
 
 // Counts returns the sizes of the stories, small or full, as environment
-// variables of the scripts.
+// variables of the scripts. Of a number that ends with LEAST something must be more.
 func Counts(full bool) []string {
 	if full {
 		return []string{
@@ -123,6 +127,9 @@ func Counts(full bool) []string {
 			"VM_KILLS=10",      // SIGKILLs of the machine under load
 			"PROJECT_DIRS=600", // of 50 files each
 			"VENV=",            // a whole virtual environment, pip and all
+			"NPM_PACKAGE=express@4", "NPM_LEAST=58",
+			"BODY_MB=1024",        // through a preview of a local computer
+			"MACHINE_BODY_MB=128", // from a machine; a quarter of it to there
 		}
 	}
 	return []string{
@@ -133,6 +140,9 @@ func Counts(full bool) []string {
 		"VM_KILLS=1",
 		"PROJECT_DIRS=20",
 		"VENV=--without-pip", // pip alone takes minutes to unpack under emulation
+		"NPM_PACKAGE=connect@3", "NPM_LEAST=10",
+		"BODY_MB=256",
+		"MACHINE_BODY_MB=16",
 	}
 }
 

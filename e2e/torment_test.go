@@ -64,7 +64,7 @@ func (d *daemon) served(workspace string) error {
 	if err != nil {
 		return err
 	}
-	return poll(patience, 20*time.Millisecond, func() error {
+	return poll(patience, 50*time.Millisecond, func() error {
 		now, err := lines()
 		if err == nil && now < before+2 {
 			err = fmt.Errorf("the guest is not served: %d operations of it, %d when the daemon began\n%s", now, before, d.tail())

@@ -94,6 +94,7 @@ const up = "until test -S /run/systemd/private; do sleep 0.2; done; systemctl is
 
 // TestBoot boots the image base and looks around in it.
 func TestBoot(t *testing.T) {
+	t.Parallel() // it waits for the network and the disk
 	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
 	defer cancel()
 	c, m := boot(ctx, t, machinetest.Base(t, machinetest.Agent(t)))

@@ -260,6 +260,7 @@ func leavesNothing(t *testing.T, dir string) {
 // TestFullDisk builds on a disk that has too little room: none at all, and
 // enough to begin with.
 func TestFullDisk(t *testing.T) {
+	t.Parallel() // it waits for the network and the disk
 	needsRoot(t)
 	for _, mb := range []int{24, 160} {
 		t.Run(strconv.Itoa(mb), func(t *testing.T) {
@@ -308,6 +309,7 @@ func withKernel(t *testing.T) string {
 }
 
 func TestCancelledBuild(t *testing.T) {
+	t.Parallel() // it waits for the network and the disk
 	dir := withKernel(t)
 	s, err := Open(dir, Options{GuestBinary: []byte("guest")})
 	if err != nil {
@@ -327,6 +329,7 @@ func TestCancelledBuild(t *testing.T) {
 }
 
 func TestUnknownPackage(t *testing.T) {
+	t.Parallel() // it waits for the network and the disk
 	needsRoot(t)
 	dir := t.TempDir()
 	recipe := filepath.Join(dir, "r.json")
@@ -351,6 +354,7 @@ const (
 )
 
 func TestKilledBuild(t *testing.T) {
+	t.Parallel() // it waits for the network and the disk
 	if dir := os.Getenv(envKilled); dir != "" {
 		s, err := Open(dir, Options{GuestBinary: []byte("guest")})
 		if err == nil {

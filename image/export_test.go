@@ -33,7 +33,7 @@ func MinimalTree(t *testing.T) string {
 		}
 	}
 	cmd := exec.Command("mmdebstrap", "--variant=essential", "--include=passwd", "--mode=root", "--aptopt="+conf,
-		`--dpkgopt=path-exclude=/usr/share/doc/*`, `--dpkgopt=path-exclude=/usr/share/locale/*`, `--dpkgopt=path-exclude=/usr/share/man/*`,
+		`--dpkgopt=force-unsafe-io`, `--dpkgopt=path-exclude=/usr/share/doc/*`, `--dpkgopt=path-exclude=/usr/share/locale/*`, `--dpkgopt=path-exclude=/usr/share/man/*`,
 		`--customize-hook=chroot "$1" useradd -u 1000 -m node`, suite, out, list)
 	cmd.Dir, cmd.Env = dir, append(buildEnv(), "TMPDIR="+dir)
 	if said, err := cmd.CombinedOutput(); err != nil {

@@ -174,6 +174,7 @@ func TestOrigins(t *testing.T) {
 // TestComputerFromOCI makes an image of an OCI image that has no systemd, with services
 // in it, and boots it.
 func TestComputerFromOCI(t *testing.T) {
+	t.Parallel() // it waits for the network and the disk
 	tree, err := os.ReadFile(image.MinimalTree(t))
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -28,11 +29,23 @@ func Agent(t testing.TB) string {
 	return program(t, "holt-guest", "holt/cmd/holt-guest")
 }
 
-// program builds a package as a guest's program. It is kept in .cache of the
+// programs are those that this process has built, by their paths.
+var programs struct {
+	sync.Mutex
+	built map[string]bool
+}
+
+// program builds a package as a guest's program, once in a process. It is kept in .cache of the
 // checkout, since a process that is killed removes nothing.
 func program(t testing.TB, name, pkg string) string {
 	t.Helper()
+	programs.Lock()
+	defer programs.Unlock()
 	dir := filepath.Join(cache(t), "machinetest")
+	path := filepath.Join(dir, name)
+	if programs.built[path] {
+		return path
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +57,6 @@ func program(t testing.TB, name, pkg string) string {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, name)
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path+".new", pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -53,17 +65,27 @@ func program(t testing.TB, name, pkg string) string {
 	if err := os.Rename(path+".new", path); err != nil { // the old one may be running
 		t.Fatal(err)
 	}
+	if programs.built == nil {
+		programs.built = map[string]bool{}
+	}
+	programs.built[path] = true
 	return path
 }
+
+// checkout is where go.mod is.
+var checkout = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	return filepath.Dir(strings.TrimSpace(string(out))), err
+})
 
 // cache returns the directory where the checkout keeps things between tests.
 func cache(t testing.TB) string {
 	t.Helper()
-	out, err := exec.Command("go", "env", "GOMOD").Output()
+	dir, err := checkout()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), ".cache")
+	return filepath.Join(dir, ".cache")
 }
 
 // Images returns the directory of built images: HOLT_IMAGE_DIR, or .cache/images

@@ -60,8 +60,9 @@ func testGrow(t *testing.T, w *world) {
 	grandchild.Release()
 	grandchild = w.adopt(t, w.Open(t), dir)
 	w.has(t, grandchild, second)
-	w.says(t, w.forks(t, w.snapshot(t, grandchild, nil), 1)[0], "sum", sum)
-	for _, m := range append(forks, grandchild) {
+	youngest := w.forks(t, w.snapshot(t, grandchild, nil), 1)[0]
+	w.says(t, youngest, "sum", sum)
+	for _, m := range append(forks, grandchild, youngest) {
 		if err := m.Kill(); err != nil {
 			t.Error(err)
 		}

@@ -2,10 +2,11 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/bits"
 	"runtime"
 	"strconv"
 	"sync"
@@ -59,7 +60,7 @@ var (
 func count() {
 	for {
 		counter.Add(1)
-		time.Sleep(time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // of many machines at once
 	}
 }
 
@@ -81,13 +82,15 @@ func ask(what, a, b string) (string, error) {
 		filled = make([]byte, mb<<20)
 		for i := 0; i < len(filled); i += 8 {
 			seed = seed*6364136223846793005 + 1442695040888963407
-			for j := range 8 {
-				filled[i+j] = byte(seed >> (8 * j))
-			}
+			binary.LittleEndian.PutUint64(filled[i:], uint64(seed))
 		}
 		return a, nil
 	case "sum":
-		return fmt.Sprintf("%x", sha256.Sum256(filled)), nil
+		sum := uint64(len(filled))
+		for i := 0; i < len(filled); i += 8 { // each step is one to one; a good hash takes an emulated processor seconds
+			sum = bits.RotateLeft64((sum^binary.LittleEndian.Uint64(filled[i:]))*6364136223846793005, 29)
+		}
+		return fmt.Sprintf("%x", sum), nil
 	case "dirty":
 		written.mu.Lock()
 		written.memory, written.at = make([]byte, max(number(b), 1)<<20), 0
