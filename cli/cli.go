@@ -29,6 +29,7 @@ import (
 	"golang.org/x/term"
 
 	"holt"
+	"holt/client"
 )
 
 // Streams are the program's own.
@@ -43,12 +44,13 @@ type app struct {
 	Streams
 	local   Local
 	getenv  func(string) string
-	dataDir string // --data-dir
-	context string // --context
-	tenant  string // --tenant
-	json    bool   // --json
-	began   bool   // past the parsing of arguments
-	seenBy  string // the command that shows what goes on in the daemon; "" while nothing does
+	dataDir string         // --data-dir
+	context string         // --context
+	tenant  string         // --tenant
+	json    bool           // --json
+	began   bool           // past the parsing of arguments
+	seenBy  string         // the command that shows what goes on in the daemon; "" while nothing does
+	caller  *client.Client // the last that connect returned; may be nil
 }
 
 // Main runs the program with its arguments and returns its exit status.
@@ -60,6 +62,9 @@ func Main(ctx context.Context, args []string, s Streams, local Local) int {
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	cmd, err := root.ExecuteContextC(ctx)
+	if a.caller != nil {
+		a.caller.Close()
+	}
 	return a.finish(cmd.Context(), ofFlags(cmd, err))
 }
 

@@ -67,5 +67,6 @@ func (a *app) connect() (*client.Client, error) {
 		return nil, err
 	}
 	opt.Tenant = tenant
-	return client.New(opt)
+	a.caller, err = client.New(opt)
+	return a.caller, err
 }
