@@ -306,7 +306,7 @@ func (b *batch) begin(ctx context.Context, l *batchLine) (holt.Job, error) {
 				return holt.Job{}, err
 			}
 		}
-		j, err := b.c.Jobs.Create(ctx, spec, "")
+		j, err := createJob(ctx, b.c, spec)
 		if holt.CodeOf(err) == holt.NotFound && spec.Inputs != "" && !again { // nobody needed them for too long
 			b.forget(l.In, spec.Inputs)
 			continue

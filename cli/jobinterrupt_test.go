@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"holt"
+	"holt/cli"
+	"holt/server"
 	"holt/server/servertest"
 )
 
@@ -97,5 +100,31 @@ func TestInterruptedJobs(t *testing.T) {
 	}
 	if all, err := nouns.Computers.List(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("left: %+v %v", all, err)
+	}
+}
+
+// leaving is the jobs of a daemon whose caller leaves while it makes one.
+type leaving struct {
+	server.Jobs
+	caller context.CancelFunc
+}
+
+func (l leaving) Create(ctx context.Context, spec holt.JobSpec, key string) (holt.Job, error) {
+	j, err := l.Jobs.Create(ctx, spec, key)
+	l.caller()
+	return j, err
+}
+
+// TestInterruptedCreateOfJob: Ctrl-C cancels also a job that was being made, of which this program does not know yet.
+func TestInterruptedCreateOfJob(t *testing.T) {
+	nouns := memory(t).Nouns()
+	ctx, cancel := context.WithCancel(t.Context())
+	nouns.Jobs = leaving{nouns.Jobs, cancel}
+	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
+	t.Setenv(holt.EnvSocket, d.Socket)
+	var out bytes.Buffer
+	cli.Main(ctx, []string{"job", "run", "sleep 600"}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}, local())
+	if all, err := nouns.Jobs.List(t.Context(), "", 10); err != nil || len(all) != 1 || !all[0].State.Ended() && !strings.Contains(out.String(), "is cancelled") {
+		t.Errorf("%+v %v: %s", all, err, out.String())
 	}
 }

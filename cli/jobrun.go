@@ -162,7 +162,7 @@ func (a *app) runJob(ctx context.Context, c *client.Client, spec holt.JobSpec, f
 		}
 		defer dropInputs(c, spec.Inputs)
 	}
-	j, err := c.Jobs.Create(ctx, spec, "")
+	j, err := createJob(ctx, c, spec)
 	if err != nil {
 		return err
 	}
@@ -178,6 +178,15 @@ func (a *app) runJob(ctx context.Context, c *client.Client, spec holt.JobSpec, f
 		r.kept = &keptOutput{}
 	}
 	return r.follow(ctx, j.ID)
+}
+
+// createJob makes a job. It hears what became of that also when ctx ends meanwhile: nobody could cancel a job of
+// which nobody knows.
+func createJob(ctx context.Context, c *client.Client, spec holt.JobSpec) (holt.Job, error) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(5*time.Second, cancel) })()
+	return c.Jobs.Create(late, spec, "")
 }
 
 // sendInputs sends a directory for jobs to begin with.
