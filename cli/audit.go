@@ -85,30 +85,14 @@ It can only read. At most 10,000 rows come back. A tenant's token asks about the
 		Example: `  holt audit query "SELECT name, count(*) FROM audit WHERE code = 'permission_denied' GROUP BY name"
   holt audit query "SELECT at, op, ref FROM audit WHERE token = 'tok_…' AND at > datetime('now', '-1 day') ORDER BY seq" --csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if asCSV && a.json {
-				return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other").WithHint("give one of them")
-			}
-			c, err := a.connectFor(cmd)
-			if err != nil {
-				return err
-			}
-			q.SQL, q.TimeoutMS = args[0], timeout.Milliseconds()
-			result, err := c.Audit.Query(cmd.Context(), "", q)
-			if err != nil {
-				return err
-			}
-			switch {
-			case asCSV:
-				err = printCSV(a.Out, result)
-			case a.wantsJSON():
-				err = printJSON(a.Out, result)
-			default:
-				err = printRows(a.Out, result)
-			}
-			if result.Truncated && !a.json {
-				a.say("holt: there are more rows; --max-rows sets the limit")
-			}
-			return err
+			return a.query(asCSV, func() (holt.QueryResult, error) {
+				c, err := a.connectFor(cmd)
+				if err != nil {
+					return holt.QueryResult{}, err
+				}
+				q.SQL, q.TimeoutMS = args[0], timeout.Milliseconds()
+				return c.Audit.Query(cmd.Context(), "", q)
+			})
 		},
 	}
 	cmd.Flags().IntVar(&q.MaxRows, "max-rows", 0, "most rows (default 10000)")

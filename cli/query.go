@@ -50,32 +50,15 @@ else can be taken for them.`,
 		Args:              atLeast(2, -1),
 		ValidArgsFunction: a.completeAll(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connectFor(cmd)
-			if err != nil {
-				return err
-			}
-			if asCSV && a.json {
-				return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other").WithHint("give one of them")
-			}
-			last := len(args) - 1
-			q.SQL, q.Also, q.TimeoutMS = args[last], args[1:last], timeout.Milliseconds()
-			result, err := c.Workspaces.Query(cmd.Context(), args[0], q)
-			if err != nil {
-				return err
-			}
-			switch {
-			case asCSV:
-				err = printCSV(a.Out, result)
-			case a.wantsJSON():
-				err = printJSON(a.Out, result)
-			default:
-				err = printRows(a.Out, result)
-				a.say("%s in %.1f ms", holt.CountOf(len(result.Rows), "row"), result.ElapsedMS)
-			}
-			if result.Truncated && !a.json {
-				a.say("holt: there are more rows; --max-rows sets the limit")
-			}
-			return err
+			return a.query(asCSV, func() (holt.QueryResult, error) {
+				c, err := a.connectFor(cmd)
+				if err != nil {
+					return holt.QueryResult{}, err
+				}
+				last := len(args) - 1
+				q.SQL, q.Also, q.TimeoutMS = args[last], args[1:last], timeout.Milliseconds()
+				return c.Workspaces.Query(cmd.Context(), args[0], q)
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -86,6 +69,30 @@ else can be taken for them.`,
 	f.DurationVar(&timeout, "timeout", 0, "most time to spend, up to 5m (default: 10s)")
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// query asks a question and prints the answer.
+func (a *app) query(asCSV bool, ask func() (holt.QueryResult, error)) error {
+	if asCSV && a.json {
+		return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other").WithHint("give one of them")
+	}
+	result, err := ask()
+	if err != nil {
+		return err
+	}
+	switch {
+	case asCSV:
+		err = printCSV(a.Out, result)
+	case a.wantsJSON():
+		err = printJSON(a.Out, result)
+	default:
+		err = printRows(a.Out, result)
+		a.say("%s in %.1f ms", holt.CountOf(len(result.Rows), "row"), result.ElapsedMS)
+	}
+	if result.Truncated && !a.json {
+		a.say("holt: there are more rows; --max-rows sets the limit")
+	}
+	return err
 }
 
 // cell returns a value of a result as text.
