@@ -1,7 +1,6 @@
 package holt
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -130,7 +129,7 @@ type Run struct {
 // MarshalJSON shows no exit status before there is one.
 func (r Run) MarshalJSON() ([]byte, error) {
 	type plain Run
-	return json.Marshal(struct {
+	return asJSON(struct {
 		plain
 		ExitCode *int `json:"exit_code"`
 	}{plain(r), shownExit(r.ExitCode, r.State == RunExited)})

@@ -1,5 +1,10 @@
 package holt
 
+import (
+	"bytes"
+	"encoding/json"
+)
+
 // ExitStatus is the one table from codes to exit statuses, of the command line and of the command in computers. They
 // never change meaning; docs/words.md shows them.
 func ExitStatus(code Code) int {
@@ -32,4 +37,13 @@ func shownExit(code int, ended bool) *int {
 		return nil
 	}
 	return &code
+}
+
+// asJSON is json.Marshal without its escapes for HTML: whether there are any is up to who writes what this is a part of.
+func asJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

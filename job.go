@@ -1,7 +1,6 @@
 package holt
 
 import (
-	"encoding/json"
 	"time"
 )
 
@@ -106,7 +105,7 @@ type Job struct {
 // MarshalJSON shows no exit status before there is one.
 func (j Job) MarshalJSON() ([]byte, error) {
 	type plain Job
-	return json.Marshal(struct {
+	return asJSON(struct {
 		plain
 		ExitCode *int `json:"exit_code"`
 	}{plain(j), shownExit(j.ExitCode, j.State == JobCollecting && j.Error == nil || j.State == JobDone)})

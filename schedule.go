@@ -1,7 +1,6 @@
 package holt
 
 import (
-	"encoding/json"
 	"time"
 )
 
@@ -108,7 +107,7 @@ type Firing struct {
 // MarshalJSON shows no exit status before there is one.
 func (f Firing) MarshalJSON() ([]byte, error) {
 	type plain Firing
-	return json.Marshal(struct {
+	return asJSON(struct {
 		plain
 		ExitCode *int `json:"exit_code"`
 	}{plain(f), shownExit(f.ExitCode, f.State == FiringExited)})

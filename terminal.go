@@ -1,7 +1,6 @@
 package holt
 
 import (
-	"encoding/json"
 	"time"
 )
 
@@ -60,7 +59,7 @@ type Terminal struct {
 // MarshalJSON shows no exit status before there is one.
 func (t Terminal) MarshalJSON() ([]byte, error) {
 	type plain Terminal
-	return json.Marshal(struct {
+	return asJSON(struct {
 		plain
 		ExitCode *int `json:"exit_code"`
 	}{plain(t), shownExit(t.ExitCode, t.State == TerminalExited)})

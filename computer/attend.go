@@ -67,9 +67,10 @@ func (a *attendant) collect(ctx context.Context, c *agent.Client) {
 func (a *attendant) ask(ctx context.Context, c *agent.Client, id holt.RunID) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
 	defer cancel()
+	starting := a.l.runs.claimed(id) // before it is asked: afterwards it may know it
 	run, err := c.GetRun(ctx, id)
 	switch {
-	case holt.CodeOf(err) == holt.NotFound && !a.l.runs.claimed(id):
+	case holt.CodeOf(err) == holt.NotFound && !starting:
 		a.settle(id)
 		return true, a.table.lose(ctx, `id = ?2`, id)
 	case err != nil || run.State != holt.RunExited:
@@ -80,9 +81,23 @@ func (a *attendant) ask(ctx context.Context, c *agent.Client, id holt.RunID) (en
 	return true, nil
 }
 
+// settled are the runs on record that the guest knows if they run; see [terminalSet.settled].
+func (a *attendant) settled(ctx context.Context) (map[holt.RunID]bool, error) {
+	recorded, err := a.table.list(ctx, `WHERE computer = ? AND state = 'running'`, a.l.id)
+	all := make(map[holt.RunID]bool, len(recorded))
+	for _, run := range recorded {
+		all[run.ID] = !a.l.runs.claimed(run.ID)
+	}
+	return all, err
+}
+
 // reconcile compares the runs on record with those the guest has: at the start
 // of every session, since a run may have ended, or a guest booted, meanwhile.
 func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
+	settled, err := a.settled(ctx)
+	if err != nil {
+		return err
+	}
 	told, err := c.Runs(ctx)
 	if err != nil {
 		return err
@@ -112,7 +127,7 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 			a.exited(guest)
 		case known:
 			a.l.runs.opened(run.ID)
-		case !a.l.runs.claimed(run.ID):
+		case settled[run.ID]:
 			if err := a.table.lose(ctx, `id = ?2`, run.ID); err != nil {
 				return err
 			}

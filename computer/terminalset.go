@@ -87,6 +87,10 @@ func merged(record, told holt.Terminal) holt.Terminal {
 // some that have ended since; that is looked at when a session begins, before
 // anybody is told of an end in it.
 func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client, begins bool) (map[holt.TerminalID]holt.Terminal, error) {
+	settled, err := s.settled(ctx)
+	if err != nil {
+		return nil, err
+	}
 	told, err := c.Terminals(ctx)
 	if holt.CodeOf(err) == holt.Unsupported {
 		return nil, nil // an agent of an earlier version
@@ -94,11 +98,22 @@ func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client, begins boo
 	if err != nil {
 		return nil, err
 	}
-	return s.compare(ctx, told, begins)
+	return s.compare(ctx, settled, told, begins)
+}
+
+// settled are the terminals on record that the guest knows if they run. It is asked for them after this: one that is
+// being opened meanwhile it may have told nothing of.
+func (s *terminalSet) settled(ctx context.Context) (map[holt.TerminalID]bool, error) {
+	recorded, err := s.table.list(ctx, `WHERE computer = ? AND state = 'running'`, s.l.id)
+	all := make(map[holt.TerminalID]bool, len(recorded))
+	for _, record := range recorded {
+		all[record.ID] = !s.claimed(record.ID)
+	}
+	return all, err
 }
 
 // compare is reconcile with what the guest tells.
-func (s *terminalSet) compare(ctx context.Context, told []holt.Terminal, begins bool) (map[holt.TerminalID]holt.Terminal, error) {
+func (s *terminalSet) compare(ctx context.Context, settled map[holt.TerminalID]bool, told []holt.Terminal, begins bool) (map[holt.TerminalID]holt.Terminal, error) {
 	recorded, err := s.table.list(ctx, `WHERE computer = ? AND state = 'running'`, s.l.id)
 	if err != nil {
 		return nil, err
@@ -114,7 +129,7 @@ func (s *terminalSet) compare(ctx context.Context, told []holt.Terminal, begins 
 		switch {
 		case known && one.State == holt.TerminalExited:
 			_, err = s.take(ctx, one)
-		case !known && !s.claimed(record.ID):
+		case !known && settled[record.ID]:
 			err = s.table.lose(ctx, s.l.id, record.ID)
 		}
 		if err != nil {

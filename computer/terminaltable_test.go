@@ -26,7 +26,11 @@ func TestTerminalsOfHostileGuest(t *testing.T) {
 		for i := range 192 {
 			told = append(told, holt.Terminal{ID: holt.NewTerminalID(), Name: fmt.Sprint("t", round, "-", i), State: holt.TerminalRunning})
 		}
-		if _, err := s.compare(t.Context(), told, round%2 == 0); err != nil {
+		settled, err := s.settled(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.compare(t.Context(), settled, told, round%2 == 0); err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range told {
