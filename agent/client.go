@@ -192,6 +192,7 @@ type clientStream struct {
 	ctx           context.Context
 	stop          func() bool
 	busy          atomic.Int32 // calls into yamux that have not returned
+	over          atomic.Bool  // ctx has ended. yamux heeds a deadline only where it waits, and a guest can see to it that it never does
 
 	mu    sync.Mutex // guards what follows, and Stream until begin returns
 	ended bool
@@ -250,12 +251,18 @@ func (s *clientStream) ask(op string, args, result any) error {
 }
 
 func (s *clientStream) Read(p []byte) (int, error) {
+	if s.over.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
 	s.busy.Add(1)
 	defer s.busy.Add(-1)
 	return s.Stream.Read(p)
 }
 
 func (s *clientStream) Write(p []byte) (int, error) {
+	if s.over.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
 	s.busy.Add(1)
 	defer s.busy.Add(-1)
 	return s.Stream.Write(p)
@@ -268,6 +275,7 @@ func (s *clientStream) giveUp() {
 	if s.ended {
 		return
 	}
+	s.over.Store(true)
 	if s.Stream != nil {
 		s.SetDeadline(time.Unix(1, 0))
 	}

@@ -441,3 +441,24 @@ func FuzzGuest(f *testing.F) {
 		}
 	})
 }
+
+// A guest that sends faster than its host reads does not hold a caller beyond his context: what lies there is not read.
+func TestFastGuest(t *testing.T) {
+	send := [][]byte{acknowledge(1), data(1, answered(t, nil, nil))}
+	for n := range 10 {
+		send = append(send, data(1, appendEvent(nil, eventStdout, int64(n), []byte("x"))))
+	}
+	c := scripted(t, send...)
+	ctx, cancel := context.WithCancel(t.Context())
+	told := 0
+	err := c.FollowRun(ctx, holt.NewRunID(), 0, func(holt.RunEvent) error {
+		told++
+		cancel()
+		time.Sleep(5 * c.stuck) // the rest comes, and the end of ctx is noticed
+		return nil
+	})
+	wantCode(t, "follow", err, holt.Timeout)
+	if told != 1 {
+		t.Errorf("told %d events, of which all but one came when nobody waited", told)
+	}
+}
