@@ -205,15 +205,18 @@ func (h hierarchy) put(group string, pid int, l Limits) (err error) {
 		if err = os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		var bad []error
-		for _, s := range h.limits(l) {
-			bad = append(bad, s.write(group))
-		}
+		// At once: nobody takes a group for left over that a process is in.
 		if err = join(group, pid); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
-			return errors.Join(append(bad, err)...)
+			break
 		}
 	}
-	return err
+	bad := []error{err}
+	for _, s := range h.limits(l) {
+		if err == nil {
+			bad = append(bad, s.write(group))
+		}
+	}
+	return errors.Join(bad...)
 }
 
 // Join puts another process into the group of the machine in dir; where it has none, nowhere.

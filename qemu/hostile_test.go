@@ -40,7 +40,7 @@ func TestConfined(t *testing.T) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	spec := machine.Spec{ID: "x", Dir: dir, CPUs: 1, MemoryMB: 64, Network: true}
+	spec := machine.Spec{ID: "x", Dir: dir, CPUs: 1, MemoryMB: 128, Network: true}
 	spec.Kernel, spec.Initrd = machinetest.Boot(t)
 	m, err := emulated(t, monitorWait).Start(t.Context(), spec)
 	if err != nil {
