@@ -47,6 +47,8 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	}
 	a.l = l
 	defer l.terminals.work.attach(t.ID)()
+	asked := l.terminals.launches.ask(t.ID)
+	defer asked.done()
 	err = client.AttachTerminal(ctx, t.ID, spec, in, a.event)
 	switch {
 	case err == nil || a.broke != nil:
@@ -54,6 +56,11 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	case ctx.Err() != nil:
 		return gone(ctx)
 	case holt.CodeOf(err) == holt.NotFound:
+		if lost, err := n.s.terminals.lose(ctx, t.ComputerID, asked, t.ID); err != nil {
+			return err
+		} else if !lost {
+			return holt.Errorf(holt.Unavailable, "terminal %s of %s is being opened", t.Name, clip(computer)).WithHint("attach again")
+		}
 		return a.gone(ctx)
 	default:
 		return wentBackUnder(err, computer, t, spec)
@@ -187,11 +194,6 @@ func (a *attaching) event(e holt.TerminalEvent) error {
 
 // gone ends the attachment to a terminal that the guest does not have.
 func (a *attaching) gone(ctx context.Context) error {
-	if a.t.State == holt.TerminalRunning {
-		if err := a.n.s.terminals.lose(ctx, a.t.ComputerID, a.t.ID); err != nil {
-			return err
-		}
-	}
 	t, err := a.n.Get(ctx, string(a.t.ComputerID), string(a.t.ID))
 	if err != nil {
 		return err

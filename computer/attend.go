@@ -67,12 +67,15 @@ func (a *attendant) collect(ctx context.Context, c *agent.Client) {
 func (a *attendant) ask(ctx context.Context, c *agent.Client, id holt.RunID) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
 	defer cancel()
-	starting := a.l.runs.claimed(id) // before it is asked: afterwards it may know it
+	asked := a.l.runs.launches.ask(id)
+	defer asked.done()
 	run, err := c.GetRun(ctx, id)
 	switch {
-	case holt.CodeOf(err) == holt.NotFound && !starting:
-		a.settle(id)
-		return true, a.table.lose(ctx, `id = ?2`, id)
+	case holt.CodeOf(err) == holt.NotFound:
+		if ended, err = a.table.lose(ctx, asked, id); ended {
+			a.settle(id)
+		}
+		return ended, err
 	case err != nil || run.State != holt.RunExited:
 		return false, err
 	}
@@ -81,23 +84,24 @@ func (a *attendant) ask(ctx context.Context, c *agent.Client, id holt.RunID) (en
 	return true, nil
 }
 
-// settled are the runs on record that the guest knows if they run; see [terminalSet.settled].
-func (a *attendant) settled(ctx context.Context) (map[holt.RunID]bool, error) {
-	recorded, err := a.table.list(ctx, `WHERE computer = ? AND state = 'running'`, a.l.id)
-	all := make(map[holt.RunID]bool, len(recorded))
-	for _, run := range recorded {
-		all[run.ID] = !a.l.runs.claimed(run.ID)
-	}
-	return all, err
-}
-
-// reconcile compares the runs on record with those the guest has: at the start
-// of every session, since a run may have ended, or a guest booted, meanwhile.
+// reconcile compares the runs and terminals on record with those the guest has: at the start
+// of every session, since one may have ended, or a guest booted, meanwhile.
 func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
-	settled, err := a.settled(ctx)
-	if err != nil {
+	if err := a.compare(ctx, c); err != nil {
 		return err
 	}
+	if _, err := a.l.terminals.reconcile(ctx, c, true); err != nil {
+		return err
+	}
+	a.l.spawn(func() { a.attend(c) })
+	a.l.spawn(func() { a.l.terminals.attend(c) })
+	return nil
+}
+
+// compare is reconcile for runs.
+func (a *attendant) compare(ctx context.Context, c *agent.Client) error {
+	asked := a.l.runs.launches.ask()
+	defer asked.done()
 	told, err := c.Runs(ctx)
 	if err != nil {
 		return err
@@ -127,8 +131,8 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 			a.exited(guest)
 		case known:
 			a.l.runs.opened(run.ID)
-		case settled[run.ID]:
-			if err := a.table.lose(ctx, `id = ?2`, run.ID); err != nil {
+		default:
+			if _, err := a.table.lose(ctx, asked, run.ID); err != nil {
 				return err
 			}
 		}
@@ -140,11 +144,6 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 	for _, id := range left {
 		a.l.runs.owe(id)
 	}
-	if _, err := a.l.terminals.reconcile(ctx, c, true); err != nil {
-		return err
-	}
-	a.l.spawn(func() { a.attend(c) })
-	a.l.spawn(func() { a.l.terminals.attend(c) })
 	return nil
 }
 

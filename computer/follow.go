@@ -57,6 +57,8 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	f.at, f.asked = l, false
+	question := l.runs.launches.ask(f.id)
+	defer question.done()
 	err = client.FollowRun(ctx, f.id, f.offset, f.event)
 	switch {
 	case err == nil:
@@ -68,7 +70,7 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	case broken(client):
 		return false, nil
 	case holt.CodeOf(err) == holt.NotFound:
-		return true, f.unknown(ctx, run)
+		return f.unknown(ctx, run, question)
 	default:
 		return false, ahead(err)
 	}
@@ -164,17 +166,17 @@ func (f *follower) known(ctx context.Context, run holt.Run) error {
 	return nil
 }
 
-// unknown ends the following of a run that the guest does not know: it ended
+// unknown ends the following of a run that the guest does not know, unless it is being started: it ended
 // long ago, or the agent was started anew.
-func (f *follower) unknown(ctx context.Context, run holt.Run) error {
+func (f *follower) unknown(ctx context.Context, run holt.Run, asked *question[holt.RunID]) (done bool, err error) {
 	if run.State == holt.RunRunning {
-		if err := f.r.s.runs.lose(ctx, `id = ?2`, f.id); err != nil {
-			return err
+		if lost, err := f.r.s.runs.lose(ctx, asked, f.id); err != nil || !lost {
+			backoff(ctx, 3)
+			return false, err
 		}
-		var err error
 		if run, err = f.r.s.runs.get(ctx, f.id); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return f.rest(ctx, run)
+	return true, f.rest(ctx, run)
 }

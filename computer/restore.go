@@ -451,7 +451,7 @@ func (b *restoring) resume(ctx context.Context) error {
 		if err := b.s.runs.loseAll(ctx, b.r.ID); err != nil {
 			return err
 		}
-		return b.s.terminals.lose(ctx, b.r.ID, "")
+		return b.s.terminals.loseAll(ctx, b.r.ID)
 	}
 	m := &making{s: b.s, r: b.r, from: b.from, before: b.r.disk}
 	up := func(ctx context.Context) error { _, err := m.resumed(ctx); return err }

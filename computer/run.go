@@ -51,8 +51,7 @@ func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, cl
 	}
 	defer done()
 	run := holt.Run{ID: id, ComputerID: c.ID, Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: time.Now().UTC()}
-	l.runs.claim(run.ID)
-	defer l.runs.launched(run.ID)
+	defer l.runs.claim(run)()
 	if err := r.s.runs.insert(ctx, run, claim); err != nil {
 		return holt.Run{}, err
 	}
@@ -96,13 +95,13 @@ func (r *Runs) startAgain(ctx context.Context, id holt.RunID, spec holt.RunSpec)
 		return holt.Run{}, err
 	}
 	defer done()
-	l.runs.claim(run.ID)
-	defer l.runs.launched(run.ID)
-	if run.State == holt.RunLost {
-		run.State, run.EndedAt = holt.RunRunning, nil
-		if err := r.s.runs.revive(ctx, run.ID); err != nil {
-			return holt.Run{}, err
-		}
+	defer l.runs.claim(run)()
+	run.State, run.EndedAt = holt.RunRunning, nil
+	lost, err := r.s.runs.unlose(ctx, run.ID)
+	if err != nil {
+		return holt.Run{}, err
+	}
+	if lost {
 		r.s.outputs.remove(run.ComputerID, []holt.RunID{run.ID})
 	}
 	return run, r.launch(ctx, l, run.ID, spec)

@@ -11,10 +11,11 @@ import (
 
 // runSet is what memory knows of one machine's runs.
 type runSet struct {
+	launches launches[holt.RunID]
+
 	mu       sync.Mutex
 	here     map[holt.RunID]bool          // that were started here, by this daemon or one before it, as far as was asked
 	of       map[holt.RunID]string        // the schedules of those that were started by one
-	starting map[holt.RunID]bool          // that the guest may not know yet
 	open     map[holt.RunID]bool          // that the guest has, and that are not known to have ended
 	settling map[holt.RunID]chan struct{} // that have ended; closed when the workspace has what they changed
 	left     map[holt.RunID]bool          // that have ended, and whose output may be in the guest only
@@ -24,30 +25,16 @@ type runSet struct {
 }
 
 func newRunSet() *runSet {
-	return &runSet{here: map[holt.RunID]bool{}, of: map[holt.RunID]string{}, starting: map[holt.RunID]bool{}, open: map[holt.RunID]bool{},
+	return &runSet{here: map[holt.RunID]bool{}, of: map[holt.RunID]string{}, open: map[holt.RunID]bool{},
 		settling: map[holt.RunID]chan struct{}{}, left: map[holt.RunID]bool{},
 		owed: newBell(), taking: make(chan struct{}, 1)}
 }
 
-// claim says that a run of this id is being started: a session that begins
-// meanwhile must not take it for lost.
-func (s *runSet) claim(id holt.RunID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.here[id], s.starting[id] = true, true
-}
-
-// launched says that a claimed run was started, or was not.
-func (s *runSet) launched(id holt.RunID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.starting, id)
-}
-
-func (s *runSet) claimed(id holt.RunID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.starting[id]
+// claim says that a run is being started: a guest that is asked meanwhile may not know it. launched says that it was
+// started, or was not.
+func (s *runSet) claim(run holt.Run) (launched func()) {
+	s.know(run.ID, run.Schedule)
+	return s.launches.claim(run.ID)
 }
 
 // opened says that the guest has a run that is not known to have ended.

@@ -75,8 +75,14 @@ func (t runTable) forget(ctx context.Context, id holt.RunID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM run WHERE id = ?`, id) })
 }
 
-func (t runTable) revive(ctx context.Context, id holt.RunID) error {
-	return write(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(reviveRun+`WHERE id = ?`, id) })
+// unlose says of a run that is being started that it runs, if it was taken for lost.
+func (t runTable) unlose(ctx context.Context, id holt.RunID) (was bool, err error) {
+	err = write(ctx, t.d, func(tx *db.Tx) error {
+		ids, err := runIDs(tx, reviveRun+`WHERE id = ? AND state = 'lost' RETURNING id`, id)
+		was = len(ids) > 0
+		return err
+	})
+	return was, err
 }
 
 const reviveRun = `UPDATE run SET state = 'running', ended = 0, exit_code = 0, signal = '', timed_out = 0, background = 0, output = 0, written = NULL `
@@ -173,9 +179,15 @@ func (t runTable) prune(tx *db.Tx, id holt.ComputerID, now time.Time) (gone []ho
 	return gone, nil
 }
 
-// lose marks running runs as lost.
-func (t runTable) lose(ctx context.Context, condition string, args ...any) error {
-	return write(ctx, t.d, func(tx *db.Tx) error { return loseRuns(tx, condition, args...) })
+// lose marks a run as lost, if it is on record as running and the guest, which was asked, does not have it.
+func (t runTable) lose(ctx context.Context, asked *question[holt.RunID], id holt.RunID) (lost bool, err error) {
+	err = write(ctx, t.d, func(tx *db.Tx) error {
+		if lost = asked.lost(id); !lost {
+			return nil
+		}
+		return loseRuns(tx, `id = ?2`, id)
+	})
+	return lost, err
 }
 
 func loseRuns(tx *db.Tx, condition string, args ...any) error {

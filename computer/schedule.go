@@ -84,9 +84,7 @@ func (s Scheduled) Start(ctx context.Context, id holt.RunID, computer holt.Compu
 
 // begin records a run and has the guest start it. One that the guest may have is there, whatever the error.
 func (s Scheduled) begin(ctx context.Context, l *live, run holt.Run, spec holt.RunSpec) (holt.Run, error) {
-	l.runs.claim(run.ID)
-	l.runs.know(run.ID, run.Schedule)
-	defer l.runs.launched(run.ID)
+	defer l.runs.claim(run)()
 	if err := s.s.runs.insert(ctx, run, nil); err != nil {
 		return holt.Run{}, err
 	}
@@ -105,15 +103,11 @@ func (s Scheduled) again(ctx context.Context, run holt.Run, spec holt.RunSpec) (
 	if err != nil || run.State == holt.RunExited || l == nil || c.StartedAt == nil || c.StartedAt.After(run.StartedAt) {
 		return run, err
 	}
-	l.runs.claim(run.ID)
-	l.runs.know(run.ID, run.Schedule)
-	defer l.runs.launched(run.ID)
-	if run.State == holt.RunLost {
-		run.State, run.EndedAt = holt.RunRunning, nil
-		if err := s.s.runs.revive(ctx, run.ID); err != nil {
-			return run, err
-		}
+	defer l.runs.claim(run)()
+	if _, err := s.s.runs.unlose(ctx, run.ID); err != nil {
+		return run, err
 	}
+	run.State, run.EndedAt = holt.RunRunning, nil
 	return s.launched(ctx, l, run, spec)
 }
 

@@ -99,7 +99,7 @@ func (m *making) stopped(ctx context.Context, reason string) error {
 	if err := m.s.runs.loseAll(ctx, m.r.ID); err != nil {
 		return err
 	}
-	if err := m.s.terminals.lose(ctx, m.r.ID, ""); err != nil {
+	if err := m.s.terminals.loseAll(ctx, m.r.ID); err != nil {
 		return err
 	}
 	m.r.State, m.r.Reason = holt.ComputerStopped, reason

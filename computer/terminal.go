@@ -65,13 +65,17 @@ func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalI
 		return holt.Terminal{}, err
 	}
 	defer done()
-	l.terminals.claim(id)
-	defer l.terminals.launched(id)
+	defer l.terminals.launches.claim(id)()
 	mine := holt.Terminal{
 		ID: id, ComputerID: c.ID, Name: spec.Name, Spec: spec, State: holt.TerminalRunning, Size: spec.Size, StartedAt: time.Now().UTC(),
 	}
 	if err := n.s.terminals.insert(ctx, mine, claim); err != nil {
 		return holt.Terminal{}, err
+	}
+	if claim == nil { // it may have been on record
+		if err := n.s.terminals.unlose(ctx, c.ID, id); err != nil {
+			return holt.Terminal{}, err
+		}
 	}
 	if err := n.s.cfg.point("terminal/open"); err != nil {
 		return holt.Terminal{}, err

@@ -17,35 +17,15 @@ type terminalSet struct {
 	table terminalTable
 	work  *stretches
 
-	mu       sync.Mutex
-	here     map[holt.TerminalID]string // names of those on record, as far as was asked
-	starting map[holt.TerminalID]bool   // that the guest may not know yet
-	visits   []visit                    // sessions, the newest last; see [Sessions]
+	launches launches[holt.TerminalID]
+
+	mu     sync.Mutex
+	here   map[holt.TerminalID]string // names of those on record, as far as was asked
+	visits []visit                    // sessions, the newest last; see [Sessions]
 }
 
 func newTerminalSet(l *live, table terminalTable) *terminalSet {
-	return &terminalSet{l: l, table: table, work: newStretches(l.limits, l.beginWork, l.endWork), here: map[holt.TerminalID]string{}, starting: map[holt.TerminalID]bool{}}
-}
-
-// claim says that a terminal of this id is being opened: it must not be taken
-// for lost meanwhile.
-func (s *terminalSet) claim(id holt.TerminalID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.starting[id] = true
-}
-
-// launched says that a claimed terminal was opened, or was not.
-func (s *terminalSet) launched(id holt.TerminalID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.starting, id)
-}
-
-func (s *terminalSet) claimed(id holt.TerminalID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.starting[id]
+	return &terminalSet{l: l, table: table, work: newStretches(l.limits, l.beginWork, l.endWork), here: map[holt.TerminalID]string{}}
 }
 
 // take puts what the guest says of a terminal on record and returns it as it is
@@ -87,10 +67,8 @@ func merged(record, told holt.Terminal) holt.Terminal {
 // some that have ended since; that is looked at when a session begins, before
 // anybody is told of an end in it.
 func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client, begins bool) (map[holt.TerminalID]holt.Terminal, error) {
-	settled, err := s.settled(ctx)
-	if err != nil {
-		return nil, err
-	}
+	asked := s.launches.ask()
+	defer asked.done()
 	told, err := c.Terminals(ctx)
 	if holt.CodeOf(err) == holt.Unsupported {
 		return nil, nil // an agent of an earlier version
@@ -98,22 +76,11 @@ func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client, begins boo
 	if err != nil {
 		return nil, err
 	}
-	return s.compare(ctx, settled, told, begins)
-}
-
-// settled are the terminals on record that the guest knows if they run. It is asked for them after this: one that is
-// being opened meanwhile it may have told nothing of.
-func (s *terminalSet) settled(ctx context.Context) (map[holt.TerminalID]bool, error) {
-	recorded, err := s.table.list(ctx, `WHERE computer = ? AND state = 'running'`, s.l.id)
-	all := make(map[holt.TerminalID]bool, len(recorded))
-	for _, record := range recorded {
-		all[record.ID] = !s.claimed(record.ID)
-	}
-	return all, err
+	return s.compare(ctx, asked, told, begins)
 }
 
 // compare is reconcile with what the guest tells.
-func (s *terminalSet) compare(ctx context.Context, settled map[holt.TerminalID]bool, told []holt.Terminal, begins bool) (map[holt.TerminalID]holt.Terminal, error) {
+func (s *terminalSet) compare(ctx context.Context, asked *question[holt.TerminalID], told []holt.Terminal, begins bool) (map[holt.TerminalID]holt.Terminal, error) {
 	recorded, err := s.table.list(ctx, `WHERE computer = ? AND state = 'running'`, s.l.id)
 	if err != nil {
 		return nil, err
@@ -129,8 +96,8 @@ func (s *terminalSet) compare(ctx context.Context, settled map[holt.TerminalID]b
 		switch {
 		case known && one.State == holt.TerminalExited:
 			_, err = s.take(ctx, one)
-		case !known && settled[record.ID]:
-			err = s.table.lose(ctx, s.l.id, record.ID)
+		case !known:
+			_, err = s.table.lose(ctx, s.l.id, asked, record.ID)
 		}
 		if err != nil {
 			return nil, err
@@ -170,7 +137,7 @@ func (s *terminalSet) list(ctx context.Context) ([]holt.Terminal, error) {
 		switch {
 		case known:
 			list = append(list, merged(record, one))
-		case !s.claimed(record.ID): // else it may turn out to be another one
+		case !s.launches.claimed(record.ID): // else it may turn out to be another one
 			list = append(list, record)
 		}
 	}

@@ -129,15 +129,36 @@ func (t terminalTable) revive(ctx context.Context, computer holt.ComputerID, id 
 	})
 }
 
-// lose marks a running terminal as lost, or with id "" all of a machine that
-// has ended. Like exited, it removes the records of those that ended first.
-func (t terminalTable) lose(ctx context.Context, computer holt.ComputerID, id holt.TerminalID) error {
-	return write(ctx, t.d, func(tx *db.Tx) error {
-		err := tx.Exec(`UPDATE terminal SET state = 'lost', ended = ?3 WHERE state = 'running' AND computer = ?1 AND (?2 = '' OR id = ?2)`,
-			computer, id, time.Now().UnixNano())
-		if err != nil {
-			return err
+// lose marks a running terminal as lost, if the guest, which was asked, does not have it. Like exited, it removes the
+// records of those that ended first.
+func (t terminalTable) lose(ctx context.Context, computer holt.ComputerID, asked *question[holt.TerminalID], id holt.TerminalID) (lost bool, err error) {
+	err = write(ctx, t.d, func(tx *db.Tx) error {
+		if lost = asked.lost(id); !lost {
+			return nil
 		}
-		return t.prune(tx, computer)
+		return t.end(tx, computer, id)
 	})
+	return lost, err
+}
+
+// unlose says of a terminal that is being opened that it runs, if it was taken for lost.
+func (t terminalTable) unlose(ctx context.Context, computer holt.ComputerID, id holt.TerminalID) error {
+	return write(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE terminal SET state = 'running', ended = 0 WHERE computer = ? AND id = ? AND state = 'lost'`, computer, id)
+	})
+}
+
+// loseAll marks those of a machine that has ended.
+func (t terminalTable) loseAll(ctx context.Context, computer holt.ComputerID) error {
+	return write(ctx, t.d, func(tx *db.Tx) error { return t.end(tx, computer, "") })
+}
+
+// end marks a running terminal as lost, with id "" all of a computer.
+func (t terminalTable) end(tx *db.Tx, computer holt.ComputerID, id holt.TerminalID) error {
+	err := tx.Exec(`UPDATE terminal SET state = 'lost', ended = ?3 WHERE state = 'running' AND computer = ?1 AND (?2 = '' OR id = ?2)`,
+		computer, id, time.Now().UnixNano())
+	if err != nil {
+		return err
+	}
+	return t.prune(tx, computer)
 }

@@ -18,7 +18,7 @@ func TestTerminalsOfHostileGuest(t *testing.T) {
 	if err := table.insert(t.Context(), neighbour, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := table.lose(t.Context(), neighbour.ComputerID, ""); err != nil {
+	if err := table.loseAll(t.Context(), neighbour.ComputerID); err != nil {
 		t.Fatal(err)
 	}
 	for round := range 4 {
@@ -26,11 +26,9 @@ func TestTerminalsOfHostileGuest(t *testing.T) {
 		for i := range 192 {
 			told = append(told, holt.Terminal{ID: holt.NewTerminalID(), Name: fmt.Sprint("t", round, "-", i), State: holt.TerminalRunning})
 		}
-		settled, err := s.settled(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.compare(t.Context(), settled, told, round%2 == 0); err != nil {
+		asked := s.launches.ask()
+		_, err := s.compare(t.Context(), asked, told, round%2 == 0)
+		if asked.done(); err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range told {

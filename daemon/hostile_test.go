@@ -205,15 +205,22 @@ func (i *ill) impostor(seed uint64) {
 // tells waits for what the program says on mallory's console, which takes a while in a guest that is asked everything.
 func (i *ill) tells() {
 	i.t.Helper()
-	var console bytes.Buffer
-	for end := time.Now().Add(2 * time.Minute); lastTried(console.String()) == nil && time.Now().Before(end); time.Sleep(time.Second) {
-		console.Reset()
-		if err := i.Computers.Logs(i.t.Context(), "mallory", holt.LogQuery{}, &console); err != nil {
-			i.t.Error(err)
-		}
+	console := i.console()
+	for end := time.Now().Add(2 * time.Minute); lastTried(console) == nil && time.Now().Before(end); console = i.console() {
+		time.Sleep(time.Second)
 	}
-	i.saw("console", console.Bytes())
-	i.heard(console.String())
+	i.saw("console", []byte(console))
+	i.heard(console)
+}
+
+// console is what the program has said so far.
+func (i *ill) console() string {
+	i.t.Helper()
+	var b strings.Builder
+	if err := i.Computers.Logs(i.t.Context(), "mallory", holt.LogQuery{}, &b); err != nil {
+		i.t.Error(err)
+	}
+	return b.String()
 }
 
 // heard adds up what the program says that it has tried: the last it said.
