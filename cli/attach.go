@@ -121,8 +121,7 @@ func (s *session) run(ctx context.Context, spec holt.TerminalSpec) error {
 	spec.Size = size
 	var t holt.Terminal
 	err = s.a.waitOn(c, s.computer, "starting "+s.computer, func() error {
-		stop := cancelOn(signals, cancel)
-		defer stop()
+		defer onSignals(signals, func(s syscall.Signal) { cancel(interruption(s)) })()
 		if s.id != "" {
 			t, err = c.Terminals.Get(ctx, s.computer, string(s.id))
 		} else {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"holt"
 	"holt/server"
@@ -85,5 +86,61 @@ func TestInterrupted(t *testing.T) {
 		if says := out.String(); !strings.Contains(says, c.goesOn) || c.goesOn == "" && strings.Contains(says, "goes on") {
 			t.Errorf("%s says %s", c.args, says)
 		}
+	}
+}
+
+// slowRuns are runs whose computer takes a while to wake.
+type slowRuns struct {
+	server.Runs
+	asked chan<- struct{}
+	up    <-chan struct{}
+}
+
+func (s slowRuns) Start(ctx context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error) {
+	s.asked <- struct{}{}
+	<-s.up
+	return s.Runs.Start(context.WithoutCancel(ctx), computer, spec, key)
+}
+
+// TestInterruptedStart: Ctrl-C before a command has begun reaches it, since it begins all the same; the second one leaves it, and says so.
+func TestInterruptedStart(t *testing.T) {
+	asked, up := make(chan struct{}, 1), make(chan struct{})
+	nouns := memory(t).Nouns()
+	nouns.Runs = slowRuns{nouns.Runs, asked, up}
+	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
+	if _, err := nouns.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, signals := range []int{1, 2} {
+		cmd := exec.Command(os.Args[0])
+		cmd.Args = []string{"holt", "computer", "run", "curie", "sleep 600"} // see TestMain
+		cmd.Env = append(os.Environ(), "HOLT_SOCKET="+d.Socket)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-asked
+		for range signals {
+			_ = cmd.Process.Signal(syscall.SIGINT)
+			time.Sleep(200 * time.Millisecond)
+		}
+		if signals == 1 {
+			up <- struct{}{}
+		}
+		_ = cmd.Wait() // the status says it
+		if got := cmd.ProcessState.ExitCode(); got != 130 || strings.Contains(out.String(), "it may yet") != (signals == 2) {
+			t.Errorf("%d signals: status %d: %s", signals, got, out.String())
+		}
+		if signals == 2 {
+			up <- struct{}{}
+		}
+	}
+	all, err := nouns.Runs.List(t.Context(), "curie", "", 10)
+	for end := time.Now().Add(time.Minute); err == nil && len(all) < 2 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		all, err = nouns.Runs.List(t.Context(), "curie", "", 10)
+	}
+	if err != nil || len(all) != 2 || all[0].State != holt.RunRunning || all[1].Signal != "SIGINT" {
+		t.Errorf("%+v %v", all, err)
 	}
 }

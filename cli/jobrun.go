@@ -180,12 +180,10 @@ func (a *app) runJob(ctx context.Context, c *client.Client, spec holt.JobSpec, f
 	return r.follow(ctx, j.ID)
 }
 
-// createJob makes a job. It hears what became of that also when ctx ends meanwhile: nobody could cancel a job of
-// which nobody knows.
+// createJob makes a job. It hears what became of that also when ctx ends meanwhile.
 func createJob(ctx context.Context, c *client.Client, spec holt.JobSpec) (holt.Job, error) {
-	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	late, cancel := linger(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(5*time.Second, cancel) })()
 	return c.Jobs.Create(late, spec, "")
 }
 

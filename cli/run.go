@@ -154,12 +154,17 @@ func (a *app) startRun(ctx context.Context, computer string, spec holt.RunSpec) 
 	if err != nil {
 		return runFailure{err}
 	}
+	late, giveUp := linger(ctx)
+	defer giveUp()
 	var started holt.Run
 	err = a.waitOn(c, computer, "starting "+computer, func() error {
-		started, err = c.Runs.Start(ctx, computer, spec, "")
+		started, err = c.Runs.Start(late, computer, spec, "")
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil && late.Err() != nil:
+		return a.mayBegin(interruption(syscall.SIGINT), computer)
+	case err != nil:
 		return runFailure{err}
 	}
 	if a.json {
@@ -170,6 +175,12 @@ func (a *app) startRun(ctx context.Context, computer string, spec holt.RunSpec) 
 		a.say("next: holt run follow %s", started.ID)
 	}
 	return nil
+}
+
+// mayBegin says that the start of a command was left, and nobody knows what became of it.
+func (a *app) mayBegin(by interruption, computer string) error {
+	a.say("holt: %v before %s said that the command had begun; it may yet\nhint: holt run list %s", by, computer, computer)
+	return exitStatus(by.status())
 }
 
 // parseEnv reads --env: KEY=VALUE, or KEY to pass this program's. One that is not
@@ -236,22 +247,9 @@ func (r *remoteRun) run(ctx context.Context, computer string, spec holt.RunSpec)
 	defer signal.Stop(signals)
 	signal.Ignore(syscall.SIGPIPE) // a write says so too, and then the run must end
 
-	var started holt.Run
-	err = r.a.waitOn(c, computer, "starting "+computer, func() error {
-		stop := cancelOn(signals, cancel)
-		defer stop()
-		started, err = c.Runs.Start(ctx, computer, spec, "")
+	if err := r.start(ctx, computer, spec, signals); err != nil {
 		return err
-	})
-	var end interruption
-	switch {
-	case err != nil && errors.As(context.Cause(ctx), &end):
-		r.a.say("holt: %v before the command began", end)
-		return exitStatus(end.status())
-	case err != nil:
-		return runFailure{err}
 	}
-	r.id = started.ID
 	go r.forward(ctx, signals, cancel)
 	if r.input != nil {
 		go r.feed(ctx, cancel)
@@ -263,6 +261,33 @@ func (r *remoteRun) run(ctx context.Context, computer string, spec holt.RunSpec)
 		following = late
 	}
 	return r.finish(ctx, computer, r.follow(following, computer, 0))
+}
+
+// start starts the run. A signal that comes meanwhile reaches it once it has begun: it would begin also if nobody waited.
+// A second one, or no answer for a while, leaves it.
+func (r *remoteRun) start(ctx context.Context, computer string, spec holt.RunSpec, signals <-chan os.Signal) error {
+	patient, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late, giveUp := linger(patient)
+	defer giveUp()
+	var started holt.Run
+	err := r.a.waitOn(r.c, computer, "starting "+computer, func() (err error) {
+		defer onSignals(signals, func(s syscall.Signal) { cancel(interruption(s)) }, func(syscall.Signal) { giveUp() })()
+		started, err = r.c.Runs.Start(late, computer, spec, "")
+		return err
+	})
+	var by interruption
+	interrupted := errors.As(context.Cause(patient), &by)
+	switch {
+	case err != nil && interrupted && late.Err() != nil:
+		return r.a.mayBegin(by, computer)
+	case err != nil:
+		return runFailure{err}
+	}
+	if r.id = started.ID; interrupted {
+		r.signal(unix.SignalName(syscall.Signal(by)))
+	}
+	return nil
 }
 
 // follow is told of the run from offset on until it ends.
@@ -349,18 +374,32 @@ func (r *remoteRun) event(e holt.RunEvent) error {
 
 var errDetached = errors.New("left running")
 
-// cancelOn gives up when a signal comes, until the returned function is called.
-func cancelOn(signals <-chan os.Signal, cancel context.CancelCauseFunc) (stop func()) {
+// onSignals calls the next of these functions for each signal that comes, until stop is called.
+func onSignals(signals <-chan os.Signal, call ...func(syscall.Signal)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		select {
-		case s := <-signals:
-			cancel(interruption(s.(syscall.Signal)))
-		case <-done:
+		for _, f := range call {
+			select {
+			case s := <-signals:
+				f(s.(syscall.Signal))
+			case <-done:
+				return
+			}
 		}
 	}()
 	return func() { close(done); <-ended }
+}
+
+// lingers is how much longer than its caller a call is heard that begins something.
+const lingers = 5 * time.Second
+
+// linger returns a context that outlives another, for a call that begins something: of what nobody has heard nobody can
+// end it.
+func linger(ctx context.Context) (late context.Context, cancel context.CancelFunc) {
+	late, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lingers, end) })
+	return late, func() { stop(); end() }
 }
 
 // forward passes signals on to the run. The second Ctrl-C leaves it alone.

@@ -26,3 +26,10 @@ document.addEventListener("keydown", e => {
   if (e.key === "/" && document.activeElement !== find) { e.preventDefault(); find.focus(); find.select(); }
   if (e.key === "Escape" && document.activeElement === find) { find.value = ""; find.dispatchEvent(new Event("input")); find.blur(); }
 });
+if (location.protocol.startsWith("http")) document.getElementById("origin").textContent = location.origin;
+const reveal = () => {
+  const call = location.hash && calls.find(c => c.section.id === location.hash.slice(1));
+  if (call) call.li.closest("details").open = true;
+};
+addEventListener("hashchange", reveal);
+reveal();
