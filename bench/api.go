@@ -34,8 +34,11 @@ const (
 
 // apiRoom is a daemon with its doors, and what they are held against.
 type apiRoom struct {
-	d     *daemon
-	doors map[string]*door
+	dir     string
+	d       *daemon
+	doors   map[string]*door
+	preview string // where previews are
+	gate    string // where SSH clients come in
 }
 
 // door is one way in.
@@ -46,8 +49,8 @@ type door struct {
 	client *client.Client // nil: bare
 }
 
-// apiGroup measures the HTTP API.
-func apiGroup(ctx context.Context, b *bench) (*section, error) {
+// apiGroup measures the HTTP API, previews and SSH.
+func apiGroup(ctx context.Context, b *bench) (all []*section, err error) {
 	dir, err := b.sub("api")
 	if err != nil {
 		return nil, err
@@ -56,30 +59,49 @@ func apiGroup(ctx context.Context, b *bench) (*section, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &section{title: "The HTTP API", columns: []string{unixColumn, tcpColumn, bareColumn}, ratios: [][2]string{{tcpColumn, bareColumn}}, about: fmt.Sprintf(apiAbout, callers)}
-	for _, part := range []struct {
+	type part struct {
 		name string
 		run  func(context.Context, *bench, *section) error
-	}{{"calls", r.calls}, {"echo", r.echoes}, {"terminals", r.terminals}, {"transfer", r.transfers}} {
-		if b.wants("api", part.name) {
-			if err := part.run(ctx, b, s); err != nil {
-				return nil, fmt.Errorf("%s: %w", part.name, err)
+	}
+	for _, s := range []struct {
+		*section
+		parts []part
+	}{
+		{&section{title: "The HTTP API", columns: []string{unixColumn, tcpColumn, bareColumn}, ratios: [][2]string{{tcpColumn, bareColumn}}, about: fmt.Sprintf(apiAbout, callers)},
+			[]part{{"calls", r.calls}, {"echo", r.echoes}, {"terminals", r.terminals}, {"transfer", r.transfers}}},
+		{&section{title: "Previews", columns: []string{previewColumn, forwardColumn, directColumn}, ratios: [][2]string{{previewColumn, forwardColumn}, {previewColumn, directColumn}}, about: fmt.Sprintf(previewAbout, callers)},
+			[]part{{"previews", r.previews}}},
+		{&section{title: "SSH", columns: []string{gateColumn, sshdColumn}, ratios: [][2]string{{gateColumn, sshdColumn}}, about: sshAbout},
+			[]part{{"ssh", r.ssh}}},
+	} {
+		for _, p := range s.parts {
+			if b.wants("api", p.name) {
+				if err := p.run(ctx, b, s.section); err != nil {
+					return nil, fmt.Errorf("%s: %w", p.name, err)
+				}
 			}
 		}
+		if len(s.figures) > 0 {
+			all = append(all, s.section)
+		}
 	}
-	return s, nil
+	return all, nil
 }
 
 func openAPIRoom(ctx context.Context, b *bench, dir string) (*apiRoom, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
+	var ports [3]string
+	for i := range ports {
+		var err error
+		if ports[i], err = freePort(); err != nil {
+			return nil, err
+		}
 	}
+	port := ports[0]
 	d := &daemon{b: b, data: filepath.Join(dir, "data"), exited: make(chan struct{})}
 	if err := os.MkdirAll(d.data, 0o700); err != nil {
 		return nil, err
 	}
-	if err := d.launch(ctx, "local", "--listen", "127.0.0.1:"+port, "--token-rate", "0"); err != nil {
+	if err := d.launch(ctx, "local", "--listen", "127.0.0.1:"+port, "--token-rate", "0", "--preview-listen", "127.0.0.1:"+ports[1], "--ssh-listen", "127.0.0.1:"+ports[2]); err != nil {
 		return nil, err
 	}
 	secret, err := os.ReadFile(filepath.Join(d.data, "token"))
@@ -103,7 +125,7 @@ func openAPIRoom(ctx context.Context, b *bench, dir string) (*apiRoom, error) {
 	socket := &http.Transport{MaxIdleConnsPerHost: callers, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(d.data, "holt.sock"))
 	}}
-	r := &apiRoom{d, map[string]*door{
+	r := &apiRoom{dir: dir, d: d, preview: "127.0.0.1:" + ports[1], gate: ports[2], doors: map[string]*door{
 		unixColumn: {&http.Client{Transport: socket}, "http://holt", "", d.client},
 		tcpColumn:  {&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callers}}, "http://127.0.0.1:" + port, token, overTCP},
 	}}
@@ -224,20 +246,28 @@ func (r *apiRoom) calls(ctx context.Context, b *bench, s *section) error {
 			return d.client.Runs.Follow(ctx, run.ID, 0, func(holt.RunEvent) error { return nil })
 		}},
 	} {
-		rates, tails := &figure{name: w.name, unit: perSecond}, &figure{name: w.name + ", p99", unit: millis}
-		for range b.rounds {
-			for _, column := range s.columns {
-				rate, p99, err := crowd(w.n, w.callers, func() error { return w.call(r.doors[column]) })
-				if err != nil && !errors.Is(err, errNothing) {
-					return err
-				}
-				rates.add(column, rate)
-				tails.add(column, p99)
-			}
+		if err := s.crowds(b, w.name, w.n, w.callers, func(column string) error { return w.call(r.doors[column]) }); err != nil {
+			return err
 		}
-		b.say("%s: %s and %s /s", w.name, spread(rates.samples[unixColumn]), spread(rates.samples[tcpColumn]))
-		s.figures = append(s.figures, rates, tails)
 	}
+	return nil
+}
+
+// crowds adds how often, and how late, many callers are answered in each column.
+func (s *section) crowds(b *bench, name string, n, callers int, call func(column string) error) error {
+	rates, tails := &figure{name: name, unit: perSecond}, &figure{name: name + ", p99", unit: millis}
+	for range b.rounds {
+		for _, column := range s.columns {
+			rate, p99, err := crowd(n, callers, func() error { return call(column) })
+			if err != nil && !errors.Is(err, errNothing) {
+				return err
+			}
+			rates.add(column, rate)
+			tails.add(column, p99)
+		}
+	}
+	b.say("%s: %s and %s /s", name, spread(rates.samples[s.columns[0]]), spread(rates.samples[s.columns[1]]))
+	s.figures = append(s.figures, rates, tails)
 	return nil
 }
 

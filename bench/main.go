@@ -24,7 +24,7 @@ var groups = []group{
 	{"host", hostGroup},
 	{"budget", single(budgetGroup)},
 	{"engine", single(engineGroup)},
-	{"api", single(apiGroup)},
+	{"api", apiGroup},
 	{"machine", machineGroup},
 }
 
