@@ -354,7 +354,7 @@ func idleStory(t *testing.T, seed uint64, days int) {
 		}
 	}
 	t.Logf("counts: of %d days: %v", days, s.counts)
-	for _, what := range []string{"run", "hold", "paused", "woken", "cpu", "attach"} {
+	for _, what := range []string{"run", "hold", "paused", "woken", "cpu", "attach", "connection", "files", "background", "terminal"} {
 		if s.counts[what] == 0 {
 			t.Errorf("never: %s", what)
 		}
