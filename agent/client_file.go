@@ -60,7 +60,7 @@ func (w ownWriter) Write(p []byte) (int, error) {
 // renamed over it. user owns it ("": root). An error of r is returned as it is,
 // and the file is left as it was.
 func (c *Client) WriteFile(ctx context.Context, path string, mode uint32, user string, r io.Reader) error {
-	s, err := c.open(ctx, opWrite, fileArgs{Path: holt.OSString(path), Mode: mode, User: user}, nil)
+	s, err := c.open(ctx, opWrite, fileArgs{Path: holt.OSString(path), Mode: mode, User: user, Beneath: beneath(ctx)}, nil)
 	if err != nil {
 		return err
 	}
@@ -91,10 +91,13 @@ func (r ownReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// beneath is the directory that ctx's calls cannot leave; see [holt.Beneath]. For a guest it is a path of its own.
+func beneath(ctx context.Context) holt.OSString { return holt.OSString(holt.BeneathOf(ctx)) }
+
 // Stat describes a file; it does not follow a symlink at the end of path.
 func (c *Client) Stat(ctx context.Context, path string) (holt.FileInfo, error) {
 	var info holt.FileInfo
-	if err := c.call(ctx, opStat, fileArgs{Path: holt.OSString(path)}, &info); err != nil {
+	if err := c.call(ctx, opStat, fileArgs{Path: holt.OSString(path), Beneath: beneath(ctx)}, &info); err != nil {
 		return holt.FileInfo{}, err
 	}
 	return vetFile(info, path)
@@ -134,24 +137,24 @@ func (c *Client) List(ctx context.Context, path string, offset int64, most int, 
 // Mkdir makes a directory, owned by user ("": root); with parents it also makes
 // missing parents and is content with a directory that is there.
 func (c *Client) Mkdir(ctx context.Context, path string, mode uint32, user string, parents bool) error {
-	return c.call(ctx, opMkdir, fileArgs{Path: holt.OSString(path), Mode: mode, User: user, Recursive: parents}, nil)
+	return c.call(ctx, opMkdir, fileArgs{Path: holt.OSString(path), Mode: mode, User: user, Recursive: parents, Beneath: beneath(ctx)}, nil)
 }
 
 // Symlink makes a symbolic link, owned by user ("": root). A file or link that
 // stands at path is replaced as one step.
 func (c *Client) Symlink(ctx context.Context, path, target, user string) error {
-	return c.call(ctx, opSymlink, fileArgs{Path: holt.OSString(path), To: holt.OSString(target), User: user}, nil)
+	return c.call(ctx, opSymlink, fileArgs{Path: holt.OSString(path), To: holt.OSString(target), User: user, Beneath: beneath(ctx)}, nil)
 }
 
 // Remove removes a file or an empty directory; with recursive a whole tree, and
 // what is not there is no error.
 func (c *Client) Remove(ctx context.Context, path string, recursive bool) error {
-	return c.call(ctx, opRemove, fileArgs{Path: holt.OSString(path), Recursive: recursive}, nil)
+	return c.call(ctx, opRemove, fileArgs{Path: holt.OSString(path), Recursive: recursive, Beneath: beneath(ctx)}, nil)
 }
 
 // Rename renames a file, replacing what is there.
 func (c *Client) Rename(ctx context.Context, from, to string) error {
-	return c.call(ctx, opRename, fileArgs{Path: holt.OSString(from), To: holt.OSString(to)}, nil)
+	return c.call(ctx, opRename, fileArgs{Path: holt.OSString(from), To: holt.OSString(to), Beneath: beneath(ctx)}, nil)
 }
 
 // Watch calls event for each change under path until ctx ends, which it returns

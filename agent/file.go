@@ -50,6 +50,10 @@ func fileError(verb, path string, err error) error {
 	if errors.As(err, &pe) {
 		err = pe.Err // the path is told by us
 	}
+	var le *os.LinkError
+	if errors.As(err, &le) {
+		err = le.Err
+	}
 	code := holt.Internal
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -63,7 +67,7 @@ func fileError(verb, path string, err error) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		code = holt.OutOfSpace
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENAMETOOLONG),
-		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.EFBIG):
+		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.EFBIG), errors.Is(err, errLeaves):
 		code = holt.InvalidArgument
 	case errors.Is(err, unix.ENOTCONN):
 		code = holt.Unavailable
@@ -122,10 +126,12 @@ func writeFile(ctx context.Context, st *serverStream) error {
 	if err != nil {
 		return err
 	}
-	path, err := followLinks(string(args.Path))
+	at, err := args.reach(args.Path, true)
 	if err != nil {
 		return fileError("write", string(args.Path), err)
 	}
+	defer at.end()
+	path := at.path
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeDevice != 0 {
 		return holt.Errorf(holt.InvalidArgument, "write %s: it is a device", args.Path) // a file in the place of /dev/null would break the guest
 	}
@@ -226,7 +232,13 @@ func statFile(ctx context.Context, raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := describeFile(string(args.Path))
+	at, err := args.reach(args.Path, false)
+	if err != nil {
+		return nil, fileError("stat", string(args.Path), err)
+	}
+	defer at.end()
+	info, err := describeFile(at.path)
+	info.Path, info.Name = args.Path, holt.OSString(filepath.Base(string(args.Path)))
 	return info, fileError("stat", string(args.Path), err)
 }
 
@@ -278,8 +290,18 @@ func makeDir(ctx context.Context, raw json.RawMessage) (any, error) {
 	if args.Mode == 0 {
 		args.Mode = 0o755
 	}
-	path := filepath.Clean(string(args.Path))
-	return nil, fileError("mkdir", string(args.Path), mkdir(path, args.Mode, owner, args.Recursive))
+	args.Path = holt.OSString(filepath.Clean(string(args.Path)))
+	if args.Beneath != "" && args.Recursive {
+		if err := args.makeParents(owner); err != nil {
+			return nil, fileError("mkdir", string(args.Path), err)
+		}
+	}
+	at, err := args.reach(args.Path, false)
+	if err != nil {
+		return nil, fileError("mkdir", string(args.Path), err)
+	}
+	defer at.end()
+	return nil, fileError("mkdir", string(args.Path), mkdir(at.path, args.Mode, owner, args.Recursive))
 }
 
 // mkdir makes a directory and, if parents, the missing ones above it; all that
@@ -288,10 +310,15 @@ func mkdir(path string, mode uint32, owner account, parents bool) error {
 	err := os.Mkdir(path, 0o700)
 	switch {
 	case err == nil:
-		if err := os.Lchown(path, int(owner.UID), int(owner.GID)); err != nil {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) // somebody may have put a link there
+		if err != nil {
 			return err
 		}
-		return unix.Chmod(path, mode&0o7777)
+		defer unix.Close(fd)
+		if err := unix.Fchown(fd, int(owner.UID), int(owner.GID)); err != nil {
+			return err
+		}
+		return unix.Fchmod(fd, mode&0o7777)
 	case !parents:
 		return err
 	case errors.Is(err, fs.ErrExist):
@@ -321,13 +348,19 @@ func makeSymlink(ctx context.Context, raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	temp := tempName(filepath.Clean(string(args.Path)))
+	args.Path = holt.OSString(filepath.Clean(string(args.Path)))
+	at, err := args.reach(args.Path, false)
+	if err != nil {
+		return nil, fileError("link", string(args.Path), err)
+	}
+	defer at.end()
+	temp := tempName(at.path)
 	if err := unix.Symlink(string(args.To), temp); err != nil {
 		return nil, fileError("link", string(args.Path), err)
 	}
 	err = os.Lchown(temp, int(owner.UID), int(owner.GID))
 	if err == nil {
-		err = unix.Rename(temp, string(args.Path))
+		err = unix.Rename(temp, at.path)
 	}
 	if err != nil {
 		os.Remove(temp)
@@ -343,10 +376,16 @@ func removeFile(ctx context.Context, raw json.RawMessage) (any, error) {
 	if filepath.Clean(string(args.Path)) == "/" {
 		return nil, holt.Errorf(holt.InvalidArgument, "the root directory cannot be removed")
 	}
-	if args.Recursive {
-		return nil, fileError("remove", string(args.Path), os.RemoveAll(string(args.Path)))
+	at, err := args.reach(args.Path, false)
+	if err != nil {
+		return nil, fileError("remove", string(args.Path), err)
 	}
-	return nil, fileError("remove", string(args.Path), os.Remove(string(args.Path)))
+	defer at.end()
+	remove := os.Remove
+	if args.Recursive {
+		remove = os.RemoveAll
+	}
+	return nil, fileError("remove", string(args.Path), remove(at.path))
 }
 
 func renameFile(ctx context.Context, raw json.RawMessage) (any, error) {
@@ -357,8 +396,16 @@ func renameFile(ctx context.Context, raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Rename(string(args.Path), string(args.To)); err != nil {
-		return nil, fileError("rename", fmt.Sprintf("%s to %s", string(args.Path), string(args.To)), err)
+	both := fmt.Sprintf("%s to %s", string(args.Path), string(args.To))
+	from, err := args.reach(args.Path, false)
+	if err != nil {
+		return nil, fileError("rename", both, err)
 	}
-	return nil, nil
+	defer from.end()
+	to, err := args.reach(args.To, false)
+	if err != nil {
+		return nil, fileError("rename", both, err)
+	}
+	defer to.end()
+	return nil, fileError("rename", both, unix.Rename(from.path, to.path))
 }

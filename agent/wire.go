@@ -390,6 +390,9 @@ type fileArgs struct {
 	Mode      uint32        `json:"mode,omitempty"`
 	User      string        `json:"user,omitempty"`
 	Recursive bool          `json:"recursive,omitempty"`
+
+	// Beneath is a directory that the paths are in and that no symbolic link leads out of; "": none.
+	Beneath holt.OSString `json:"beneath,omitempty"`
 }
 
 type dialArgs struct {

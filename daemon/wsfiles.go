@@ -37,7 +37,11 @@ func (f workspaceFiles) guest(ctx context.Context, ref string) (string, error) {
 }
 
 // inGuest is where a computer has a file of its workspace.
-func inGuest[S ~string](p S) S { return S(path.Join(workspace.Home, string(p))) }
+func inGuest[S ~string](p S) S { return S(path.Join(workspace.Home, path.Clean("/"+string(p)))) }
+
+// atHome are calls on a computer's files that cannot leave its workspace, whatever symbolic links are there: they are done
+// as root, for who may do nothing else in it.
+func atHome(ctx context.Context) context.Context { return holt.Beneath(ctx, workspace.Home) }
 
 // fromGuest makes a path of a computer one of its workspace.
 func fromGuest(info holt.FileInfo, err error) (holt.FileInfo, error) {
@@ -112,7 +116,7 @@ func (f workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.W
 		return info, err
 	}
 	if guest != "" {
-		return fromGuest(f.w.inGuests.Write(ctx, guest, inGuest(path), spec, r))
+		return fromGuest(f.w.inGuests.Write(atHome(ctx), guest, inGuest(path), spec, r))
 	}
 	err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
 		info, err = files.Write(ctx, path, spec, r)
@@ -129,7 +133,7 @@ func (f workspaceFiles) Mkdir(ctx context.Context, ref string, spec holt.MkdirSp
 		}
 		if guest != "" {
 			spec.Path = inGuest(spec.Path)
-			return fromGuest(f.w.inGuests.Mkdir(ctx, guest, spec, ""))
+			return fromGuest(f.w.inGuests.Mkdir(atHome(ctx), guest, spec, ""))
 		}
 		err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
 			info, err = files.Mkdir(string(spec.Path), spec.Mode, spec.Parents)
@@ -147,7 +151,7 @@ func (f workspaceFiles) Symlink(ctx context.Context, ref string, spec holt.Symli
 		}
 		if guest != "" {
 			spec.Path = inGuest(spec.Path)
-			return fromGuest(f.w.inGuests.Symlink(ctx, guest, spec, ""))
+			return fromGuest(f.w.inGuests.Symlink(atHome(ctx), guest, spec, ""))
 		}
 		err = f.use(ctx, ref, spec.User, func(ctx context.Context, files workspace.Files) error {
 			info, err = files.Symlink(string(spec.Path), string(spec.Target))
@@ -164,7 +168,7 @@ func (f workspaceFiles) Remove(ctx context.Context, ref, path string, recursive 
 			return struct{}{}, err
 		}
 		if guest != "" && path != "/" { // which the workspace refuses
-			return struct{}{}, f.w.inGuests.Remove(ctx, guest, inGuest(path), recursive, "")
+			return struct{}{}, f.w.inGuests.Remove(atHome(ctx), guest, inGuest(path), recursive, "")
 		}
 		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error { return files.Remove(ctx, path, recursive) })
 	})
@@ -178,7 +182,7 @@ func (f workspaceFiles) Rename(ctx context.Context, ref string, spec holt.Rename
 			return struct{}{}, err
 		}
 		if guest != "" {
-			return struct{}{}, f.w.inGuests.Rename(ctx, guest, holt.RenameSpec{From: inGuest(spec.From), To: inGuest(spec.To)}, "")
+			return struct{}{}, f.w.inGuests.Rename(atHome(ctx), guest, holt.RenameSpec{From: inGuest(spec.From), To: inGuest(spec.To)}, "")
 		}
 		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error {
 			return files.Rename(string(spec.From), string(spec.To))

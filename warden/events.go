@@ -60,6 +60,9 @@ type uploads struct{ w *warden }
 // file asks about the file of an upload, as writing it at once does. The context that it returns cannot leave what is covered.
 func (w *warden) file(ctx context.Context, spec holt.UploadSpec, u use) (context.Context, error) {
 	if spec.Workspace != "" {
+		if u == change {
+			return w.owned(ctx, spec.Workspace, string(spec.Path), spec.User)
+		}
 		return w.files(ctx, spec.Workspace, string(spec.Path), u)
 	}
 	return ctx, w.inside(ctx, spec.Computer, "root", u) // as [files]

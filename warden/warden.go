@@ -218,6 +218,14 @@ func (w *warden) files(ctx context.Context, ref, path string, u use) (context.Co
 	return ctx, err
 }
 
+// owned is files for what gets an owner; "": agent.
+func (w *warden) owned(ctx context.Context, ref, path, user string) (context.Context, error) {
+	if a, _ := holt.ActorOf(ctx); a.Token != "" && !a.Rights.User(user) {
+		return ctx, denied(a)
+	}
+	return w.files(ctx, ref, path, change)
+}
+
 // dir returns the directory that covers a path of a workspace.
 func (w *warden) dir(ctx context.Context, a holt.Actor, ref, path string, u use) (string, error) {
 	ref, _ = holt.CutCheckpoint(ref)

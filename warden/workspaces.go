@@ -126,6 +126,9 @@ func (n workspaces) Unmount(ctx context.Context, dir, key string) error {
 }
 
 func (n workspaces) Import(ctx context.Context, ref string, spec holt.ImportSpec, r io.Reader) (holt.TransferReport, error) {
+	if a, _ := holt.ActorOf(ctx); a.Token != "" && (spec.Owner || spec.SetID || spec.Devices) && !a.Rights.User("root") {
+		return holt.TransferReport{}, denied(a)
+	}
 	if err := n.w.workspace(ctx, ref, change); err != nil {
 		return holt.TransferReport{}, err
 	}
@@ -216,7 +219,7 @@ func (n workspaceFiles) Read(ctx context.Context, ref, path string, off, size in
 }
 
 func (n workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
-	ctx, err := n.w.files(ctx, ref, path, change)
+	ctx, err := n.w.owned(ctx, ref, path, spec.User)
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
@@ -224,7 +227,7 @@ func (n workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.W
 }
 
 func (n workspaceFiles) Mkdir(ctx context.Context, ref string, spec holt.MkdirSpec, key string) (holt.FileInfo, error) {
-	ctx, err := n.w.files(ctx, ref, string(spec.Path), change)
+	ctx, err := n.w.owned(ctx, ref, string(spec.Path), spec.User)
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
@@ -233,7 +236,7 @@ func (n workspaceFiles) Mkdir(ctx context.Context, ref string, spec holt.MkdirSp
 
 // Symlink is not for who cannot leave a directory: it would lead others out of it.
 func (n workspaceFiles) Symlink(ctx context.Context, ref string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error) {
-	ctx, err := n.w.files(ctx, ref, string(spec.Path), change)
+	ctx, err := n.w.owned(ctx, ref, string(spec.Path), spec.User)
 	if a, _ := holt.ActorOf(ctx); err == nil && holt.BeneathOf(ctx) != "" {
 		err = denied(a)
 	}
