@@ -42,6 +42,7 @@ type world struct {
 	internet int // namespace
 	leaks    atomic.Int64
 	zone     sync.Map // name → []dns.RR
+	asked    sync.Map // names that the internet's resolver was asked for
 }
 
 const (
@@ -252,6 +253,7 @@ func (w *world) nameserver() {
 	handler := dns.HandlerFunc(func(out dns.ResponseWriter, q *dns.Msg) {
 		a := new(dns.Msg)
 		a.SetReply(q)
+		w.asked.Store(strings.ToLower(q.Question[0].Name), true)
 		if all, ok := w.zone.Load(strings.ToLower(q.Question[0].Name)); ok {
 			a.Answer = all.([]dns.RR)
 		} else {
