@@ -163,6 +163,43 @@ func TestPrivateNames(t *testing.T) {
 	}
 }
 
+// TestQuestionsCount: a name carries data out, and its answer data in; so they count as traffic, but for what nobody else is asked.
+func TestQuestionsCount(t *testing.T) {
+	w := inWorld(t)
+	if w == nil {
+		return
+	}
+	secret, answer := strings.Repeat("a", 60), strings.Repeat("b", 200)
+	w.name(secret+".example", "TXT "+answer)
+	s, g := w.start(open)
+	for _, name := range []string{InternalName, HostName, "db.corp", "1.1.168.192." + reverse4} {
+		g.told(name, dns.TypeA)
+	}
+	count := func() (out holt.Traffic) {
+		for _, one := range s.Traffic() {
+			if one.Destination == "dns" {
+				out = one
+			}
+		}
+		return out
+	}
+	if got := count(); got != (holt.Traffic{}) {
+		t.Errorf("what is answered here: %+v", got)
+	}
+	const n = 10
+	for range n {
+		if got := g.told(secret+".example", dns.TypeTXT); !strings.Contains(got, answer) {
+			t.Fatal(got)
+		}
+	}
+	if got := count(); got.Connections != n || got.Sent < n*60 || got.Sent > n*120 || got.Received < n*260 || got.Received > n*400 {
+		t.Errorf("%d questions: %+v", n, got)
+	}
+	if sum := holt.SumTraffic(s.Traffic()); sum.Received < n*260 {
+		t.Errorf("in all: %+v", sum)
+	}
+}
+
 // TestReverseOf: what a name of in-addr.arpa stands for.
 func TestReverseOf(t *testing.T) {
 	for name, want := range map[string]string{

@@ -227,9 +227,9 @@ func (r *resolver) ask(ctx context.Context, ask dns.Question) (*dns.Msg, error) 
 	err := errors.New("the host has no resolvers")
 	for _, server := range servers {
 		var a *dns.Msg
-		a, _, err = (&dns.Client{Timeout: askLimit}).ExchangeContext(ctx, m, server)
+		a, err = r.exchange(ctx, m, server, "udp")
 		if err == nil && a.Truncated {
-			a, _, err = (&dns.Client{Net: "tcp", Timeout: askLimit}).ExchangeContext(ctx, m, server)
+			a, err = r.exchange(ctx, m, server, "tcp")
 		}
 		if err == nil && a.Rcode != dns.RcodeServerFailure && a.Rcode != dns.RcodeRefused {
 			return a, nil
@@ -239,6 +239,17 @@ func (r *resolver) ask(ctx context.Context, ask dns.Question) (*dns.Msg, error) 
 		}
 	}
 	return nil, err
+}
+
+// exchange asks one of them, and counts what that takes.
+func (r *resolver) exchange(ctx context.Context, m *dns.Msg, server, network string) (*dns.Msg, error) {
+	a, _, err := (&dns.Client{Net: network, Timeout: askLimit}).ExchangeContext(ctx, m, server)
+	received := 0
+	if err == nil {
+		received = a.Len()
+	}
+	r.s.count.asks(m.Len(), received)
+	return a, err
 }
 
 // sift takes from an answer the addresses that the guest may not reach, and remembers the others; and what it is not
