@@ -161,6 +161,10 @@ func TestPrivateNames(t *testing.T) {
 	if got := g.told("mirror.internal", dns.TypeA); got != "NOERROR; A 192.168.7.7" {
 		t.Errorf("a mirror: %s", got)
 	}
+	s.SetPolicy(p.WithReach([]netip.AddrPort{netip.MustParseAddrPort("93.184.216.34:443")}))
+	if got := g.told("www.corp", dns.TypeA); got != "NOERROR; A 93.184.216.34" {
+		t.Errorf("a mirror whose address is public: %s", got)
+	}
 }
 
 // TestQuestionsCount: a name carries data out, and its answer data in; so they count as traffic, but for what nobody else is asked.

@@ -181,14 +181,15 @@ func (r *resolver) inward(ctx context.Context, q *dns.Msg, ask dns.Question, nam
 	return a
 }
 
-// granted tells whether a record has an address which is the guest's to reach though it is not the internet's.
+// granted tells whether a record, of what was sifted, has an address which is the guest's to reach though it is not the
+// internet's, or is that of the host's own packages.
 func (r *resolver) granted(rr dns.RR) bool {
 	a, ok := rr.(*dns.A)
 	if !ok {
 		return false
 	}
 	ip, ok := netip.AddrFromSlice(a.A.To4())
-	return ok && !r.s.public(ip)
+	return ok && (!r.s.public(ip) || slices.ContainsFunc(r.s.policy.Load().reach, func(at netip.AddrPort) bool { return at.Addr() == ip }))
 }
 
 // asked is what the host's resolvers say, as far as the guest may hear it.
