@@ -72,8 +72,9 @@ func TestEndConnections(t *testing.T) {
 	}
 	read := map[string]chan error{}
 	for name, c := range elsewhere {
-		read[name] = make(chan error, 1)
-		go func() { _, err := c.Read(make([]byte, 1)); read[name] <- err }()
+		heard := make(chan error, 1)
+		read[name] = heard
+		go func() { _, err := c.Read(make([]byte, 1)); heard <- err }()
 	}
 	var said strings.Builder
 	ended, err := endConnections(t.Context(), slog.New(slog.NewTextHandler(&said, nil)), "/proc")
