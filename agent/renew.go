@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 var machineIDRE = regexp.MustCompile(`^[0-9a-f]{32}$`)
@@ -21,7 +18,7 @@ var machineIDRE = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // its siblings, if it is given a machine id, and in any case without the
 // connections that somebody else may have, or nobody. One that boots for the first time
 // only lacks SSH host keys of its own: its image may have some.
-func renew(ctx context.Context, root string, id Identity) (done Identified, err error) {
+func renew(ctx context.Context, log *slog.Logger, root string, id Identity) (done Identified, err error) {
 	if id.MachineID != "" {
 		if err := setMachineID(root, id.MachineID); err != nil {
 			return done, err
@@ -37,7 +34,7 @@ func renew(ctx context.Context, root string, id Identity) (done Identified, err 
 		}
 	}
 	if id.Restored {
-		if done.Ended, err = endConnections(); err != nil {
+		if done.Ended, err = endConnections(ctx, log, filepath.Join(root, "proc")); err != nil {
 			return done, err
 		}
 	}
@@ -68,32 +65,3 @@ func setMachineID(root, id string) error {
 	}
 	return nil
 }
-
-// endConnections resets the TCP connections to elsewhere: the far ends belong
-// to another machine, or have given up. Programs that wait on one hear of it at
-// once (SOCK_DESTROY, sock_diag(7)) and not when they next send.
-func endConnections() (ended int, err error) {
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} { // the latter has IPv4 connections, too
-		all, err := netlink.SocketDiagTCP(family)
-		if err != nil {
-			return ended, fmt.Errorf("list connections: %w", err)
-		}
-		for _, s := range all {
-			local, remote := s.ID.Source.To4(), s.ID.Destination.To4()
-			if s.State == listening || local == nil || remote == nil || local.IsLoopback() || remote.IsUnspecified() {
-				continue
-			}
-			err := netlink.SocketDestroy(&net.TCPAddr{IP: local, Port: int(s.ID.SourcePort)}, &net.TCPAddr{IP: remote, Port: int(s.ID.DestinationPort)})
-			switch {
-			case err == nil:
-				ended++
-			case !errors.Is(err, unix.ENOENT): // it has ended meanwhile
-				return ended, fmt.Errorf("end connection: %w", err)
-			}
-		}
-	}
-	return ended, nil
-}
-
-// listening is TCP_LISTEN of linux/tcp_states.h.
-const listening = 10

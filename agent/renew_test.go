@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,7 @@ func TestRenew(t *testing.T) {
 	write("etc/machine-id", strings.Repeat("0", 32)+"\n")
 	write("var/lib/dbus/machine-id", strings.Repeat("0", 32)+"\n")
 	id := Identity{MachineID: strings.Repeat("c0de", 8)}
-	done, err := renew(t.Context(), root, id)
+	done, err := renew(t.Context(), slog.New(slog.DiscardHandler), root, id)
 	if err != nil || done.MachineID != id.MachineID || len(done.HostKeys) > 0 || len(done.FormerKeys) > 0 {
 		t.Fatalf("without SSH: %+v, %v", done, err)
 	}
@@ -45,7 +46,7 @@ func TestRenew(t *testing.T) {
 	var former []string
 	for range 2 { // the second time over what was made the first time
 		before, _ := os.ReadFile(filepath.Join(root, "etc/ssh/ssh_host_ed25519_key"))
-		done, err := renew(t.Context(), root, id)
+		done, err := renew(t.Context(), slog.New(slog.DiscardHandler), root, id)
 		if err != nil || len(done.HostKeys) != 2 || former != nil && !slices.Equal(done.FormerKeys, former) {
 			t.Fatalf("%+v, %v (this needs ssh-keygen: apt-get install openssh-client)", done, err)
 		}
@@ -64,7 +65,7 @@ func TestRenew(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	done, err = renew(t.Context(), root, Identity{NewHostKeys: true}) // it boots for the first time
+	done, err = renew(t.Context(), slog.New(slog.DiscardHandler), root, Identity{NewHostKeys: true}) // it boots for the first time
 	if err != nil || done.MachineID != id.MachineID || !slices.Equal(done.FormerKeys, former) || len(done.HostKeys) != 2 || slices.Contains(former, done.HostKeys[0]) {
 		t.Errorf("new keys alone: %+v, %v; it had %v", done, err, former)
 	}
@@ -81,14 +82,14 @@ func TestRenew(t *testing.T) {
 
 	t.Run("without ssh-keygen", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
-		if done, err := renew(t.Context(), root, id); err == nil {
+		if done, err := renew(t.Context(), slog.New(slog.DiscardHandler), root, id); err == nil {
 			t.Errorf("%+v", done)
 		}
 		if now, err := hostKeys(filepath.Join(root, "etc/ssh")); err != nil || !slices.Equal(now, former) {
 			t.Errorf("it has %q, %v: asked again, it would go without", now, err)
 		}
 	})
-	if done, err := renew(t.Context(), root, Identity{}); err != nil || done.MachineID != id.MachineID || done.HostKeys != nil {
+	if done, err := renew(t.Context(), slog.New(slog.DiscardHandler), root, Identity{}); err != nil || done.MachineID != id.MachineID || done.HostKeys != nil {
 		t.Errorf("a machine that stays itself: %+v, %v", done, err)
 	}
 }

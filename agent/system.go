@@ -143,7 +143,7 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 	if err := errors.Join(err, setClock(id.Now), setNames("/etc", id), setProxy("/", id.Proxy)); err != nil {
 		return nil, err
 	}
-	done, err := renew(ctx, "/", id)
+	done, err := renew(ctx, s.log, "/", id)
 	done.Drawn = drawn
 	return done, err
 }

@@ -60,7 +60,7 @@ const (
 )
 
 // reach is where the host itself gets packages from, as far as that is at addresses which no guest could
-// reach otherwise: of a mirror or a proxy beside the host.
+// reach otherwise, or has a name which it would not be told: of a mirror or a proxy beside the host.
 type reach struct {
 	log    *slog.Logger
 	places func() []image.PackageHost
@@ -141,7 +141,7 @@ func (r *reach) look(ctx context.Context) (out []netip.AddrPort, whole bool) {
 			r.log.Debug("look up where packages come from", "host", one.Host, "err", err)
 		}
 		for _, ip := range all {
-			if ip = ip.Unmap(); !netstack.Public(ip) && len(out) < mostReach {
+			if ip = ip.Unmap(); netstack.Beside(one.Host, ip) && len(out) < mostReach {
 				out = append(out, netip.AddrPortFrom(ip, one.Port))
 			}
 		}

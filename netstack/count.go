@@ -34,6 +34,19 @@ func (c *counters) opens(destination string) *counter {
 	return one
 }
 
+// questions is the destination of questions for names, which the host's resolvers were asked.
+const questions = "dns"
+
+// asks counts a question, and the bytes of its messages: a name carries data as well as a connection does.
+func (c *counters) asks(sent, received int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.of(questions)
+	one.opened.Add(1)
+	one.sent.Add(int64(sent))
+	one.received.Add(int64(received))
+}
+
 // refuse counts that a destination was refused.
 func (c *counters) refuse(destination string) {
 	c.mu.Lock()

@@ -13,7 +13,8 @@
 //
 // Names are resolved here as well ([Policy]): a guest that may reach a domain reaches the addresses
 // that this resolver gave it for that, and no address is given that the policy refuses whatever its
-// name, so that a name which is bound to an inner address (DNS rebinding) leads nowhere. Where an
+// name, so that a name which is bound to an inner address (DNS rebinding) leads nowhere. Names of the network
+// that the host is in are not told (private.go). Where an
 // address may be reached only for a name, what is said first on a connection counts too (hear.go):
 // TLS must ask for a name that is allowed, each request of HTTP must be to one. What was opened for a name goes on
 // when the name does not count for new connections any more; names are kept by who asks ([Stack.Known]).

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,8 +64,8 @@ func FuzzFrames(f *testing.F) {
 // FuzzQuestion: whatever is asked, there is an answer that can be sent, and no name that is not allowed is asked elsewhere.
 func FuzzQuestion(f *testing.F) {
 	s := fuzzed(f)
-	for _, name := range []string{"example.com.", "holt.internal.", ".", "a..b."} {
-		for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeANY, dns.TypeHTTPS} {
+	for _, name := range []string{"example.com.", "holt.internal.", ".", "a..b.", "db.corp.", "1.0-31.168.192.in-addr.arpa.", "com."} {
+		for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeANY, dns.TypeHTTPS, dns.TypePTR} {
 			q := new(dns.Msg)
 			q.SetQuestion(name, kind)
 			q.SetEdns0(1232, true)
@@ -90,7 +91,7 @@ func FuzzQuestion(f *testing.F) {
 // FuzzAnswer: whatever an upstream says, a guest is told no address that it may not reach.
 func FuzzAnswer(f *testing.F) {
 	s := fuzzed(f, "*.example", "10.1.0.0/16")
-	for _, records := range [][]string{{"A 93.184.216.34"}, {"A 169.254.169.254", "A 1.1.1.1"}, {"CNAME b.example.", "A 10.2.0.1"}, {"AAAA ::1", "HTTPS 1 . ipv4hint=127.0.0.1", "TXT x"}} {
+	for _, records := range [][]string{{"A 93.184.216.34"}, {"A 169.254.169.254", "A 1.1.1.1"}, {"CNAME b.example.", "A 10.2.0.1"}, {"AAAA ::1", "HTTPS 1 . ipv4hint=127.0.0.1", "TXT x"}, {"SRV 0 0 389 dc1.corp.", "PTR db.lan.", "NAPTR 1 1 \"\" \"\" \"\" x.home.arpa."}} {
 		a := new(dns.Msg)
 		a.SetQuestion("a.example.", dns.TypeA)
 		a.Response = true
@@ -121,8 +122,11 @@ func FuzzAnswer(f *testing.F) {
 				if !s.mayReach(s.newFlow(netip.AddrPortFrom(ip, 443), nil)) {
 					t.Errorf("%v is told", rr)
 				}
-			case *dns.AAAA, *dns.SVCB, *dns.HTTPS:
-				t.Errorf("%v is told", rr)
+			case *dns.CNAME, *dns.DNAME: // lead to an address
+			default:
+				if !slices.Contains(told, rr.Header().Rrtype) || !s.mayTell(s.policy.Load(), rr) {
+					t.Errorf("%v is told", rr)
+				}
 			}
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -225,6 +226,84 @@ func TestSecretStays(t *testing.T) {
 	}
 }
 
+// TestSecretInBasic: what the proxy has made of a secret, and only a decoder would know again, is not told either.
+func TestSecretInBasic(t *testing.T) {
+	w, at, s, g, trusting := proxyWorld(t)
+	if w == nil {
+		return
+	}
+	c, basic := g.client(trusting, true), func(pair string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair)) }
+	for _, one := range []struct {
+		secret holt.HostSecret
+		sends  []string
+		hears  string
+	}{
+		{holt.HostSecret{Host: "api.test", Placeholder: "HOLT_TOKEN", Value: value}, []string{"Authorization: " + basic("me:HOLT_TOKEN")}, basic("me:" + value)},
+		{holt.HostSecret{Host: "api.test", Placeholder: "HOLT_TOKEN", Value: "short"}, []string{"Authorization: " + basic("me:HOLT_TOKEN")}, basic("me:short")},
+		{holt.HostSecret{Host: "api.test", Header: "Authorization", Value: basic("me:" + value)}, nil, basic("me:" + value)},
+	} {
+		w.secrets(s, one.secret)
+		code, header, body := g.do(c, "GET", "https://api.test/back", one.sends...)
+		if code != 200 || at.last().Get("Authorization") != one.hears {
+			t.Fatalf("%d %s; the site heard %v", code, body, at.last())
+		}
+		_, made, _ := strings.Cut(one.hears, " ")
+		if back := header.Get("X-Back") + " " + header.Get("X-Code"); strings.Contains(back, strings.TrimRight(made, "=")) || !strings.Contains(back, masked) {
+			t.Errorf("a server that says it back: %s", back)
+		}
+	}
+}
+
+// TestSecretsGrow: placeholders that would become more than a header may have do not, and cost no more than that.
+func TestSecretsGrow(t *testing.T) {
+	w, at, s, g, trusting := proxyWorld(t)
+	if w == nil {
+		return
+	}
+	c := g.client(trusting, true)
+	long := strings.Repeat("x", maxSecret)
+	w.secrets(s, holt.HostSecret{Host: "api.test", Placeholder: "HOLT_TOKEN", Value: long})
+	if code, _, body := g.do(c, "GET", "https://api.test/", "X-Token: HOLT_TOKEN"); code != 200 || at.last().Get("X-Token") != long {
+		t.Errorf("one: %d %s", code, body)
+	}
+	heard := len(at.header)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, one := range []string{
+		strings.Repeat("HOLT_TOKEN", 5000), "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+strings.Repeat("HOLT_TOKEN", 3000))),
+	} {
+		code, _, body := g.do(c, "POST", "https://api.test/", "X-Token: "+one)
+		if code != http.StatusRequestHeaderFieldsTooLarge || !strings.Contains(body, "256 KiB") || strings.Contains(body, "xxx") {
+			t.Errorf("many: %d %s", code, body)
+		}
+	}
+	var fields []string // each but a little
+	for i := range 20 {
+		fields = append(fields, fmt.Sprintf("X-Token-%d: HOLT_TOKEN", i))
+	}
+	if code, _, body := g.do(c, "GET", "https://api.test/", fields...); code != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("many fields: %d %s", code, body)
+	}
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 16<<20 {
+		t.Errorf("%d MiB", (after.TotalAlloc-before.TotalAlloc)>>20)
+	}
+	if len(at.header) != heard {
+		t.Error("the site heard of it")
+	}
+	if code, _, body := g.do(c, "GET", "https://api.test/"); code != 200 {
+		t.Errorf("afterwards: %d %s", code, body)
+	}
+	// Values with placeholders of others in them.
+	all := []holt.HostSecret{}
+	for i := range maxSecrets {
+		all = append(all, holt.HostSecret{Host: "api.test", Placeholder: fmt.Sprintf("HOLT_%03d", i), Value: strings.Repeat(fmt.Sprintf("HOLT_%03d", i+1), 1000)})
+	}
+	w.secrets(s, all...)
+	if code, _, body := g.do(c, "GET", "https://api.test/", "X-Token: HOLT_000"); code != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("secrets of secrets: %d %s", code, body)
+	}
+}
+
 // TestProxyStreams: bodies of any size pass both ways as they come, tunnels end with the policy.
 func TestProxyStreams(t *testing.T) {
 	w, _, s, g, trusting := proxyWorld(t)
@@ -403,7 +482,7 @@ func TestParseSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := http.Header{"Content-Type": {"text/plain"}}
-	if short.all[0].mask(h); h.Get("Content-Type") != "text/plain" {
+	if mask(hidden(short.all, nil), h); h.Get("Content-Type") != "text/plain" {
 		t.Errorf("a short secret spoils headers: %v", h)
 	}
 	if _, err := ParseSecrets(make([]holt.HostSecret, maxSecrets+1)); holt.CodeOf(err) != holt.InvalidArgument {

@@ -1,9 +1,12 @@
 package netstack
 
-import "net/netip"
+import (
+	"net/netip"
+	"strings"
+)
 
 // WithReach returns the policy, for which places count as the internet's though their addresses are not:
-// where the host itself gets packages from. It lets nothing else pass, and never what the host has itself.
+// where the host itself gets packages from. Private names of theirs are told. It lets nothing else pass, and never what the host has itself.
 func (p *Policy) WithReach(places []netip.AddrPort) *Policy {
 	out := *p
 	for _, a := range places {
@@ -27,5 +30,8 @@ func (s *Stack) reachable(p *Policy, ip netip.Addr, port uint16) bool {
 	return false
 }
 
-// Public tells whether an address is one of the internet.
-func Public(ip netip.Addr) bool { return ip.Is4() && !within(ip, notPublic) }
+// Beside tells whether a guest would not find a place by itself: its address is none of the internet's, or its name is
+// one that a guest is not told.
+func Beside(host string, ip netip.Addr) bool {
+	return !ip.Is4() || within(ip, notPublic) || privateName(strings.ToLower(strings.TrimSuffix(host, ".")))
+}

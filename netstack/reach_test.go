@@ -48,7 +48,10 @@ func TestReach(t *testing.T) {
 	if !reaches(some, mirror) {
 		t.Error("by its name the mirror is not reached")
 	}
-	if Public(mirror.Addr()) || !Public(netip.MustParseAddr("93.184.216.34")) || Public(netip.MustParseAddr("::1")) {
-		t.Error("what is public")
+	public := netip.MustParseAddr("93.184.216.34")
+	for host, beside := range map[string]bool{"mirror.example": false, "mirror.example.": false, "mirror.CORP.": true, "mirror": true, "93.184.216.34": false} {
+		if Beside(host, public) != beside || !Beside(host, mirror.Addr()) || !Beside(host, netip.IPv6Loopback()) {
+			t.Errorf("%s is beside the host: %v", host, !beside)
+		}
 	}
 }

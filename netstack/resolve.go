@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -145,9 +146,54 @@ func (r *resolver) answer(ctx context.Context, q *dns.Msg) *dns.Msg {
 	case !p.name(name):
 		r.s.count.refuse(name)
 		return refuse(q, dns.RcodeNameError, explained(edeBlocked, "this computer's network policy does not allow "+name))
-	case ask.Qtype == dns.TypeAAAA: // the network has no IPv6
+	case r.s.hides(p, name):
+		return r.private(q, name)
+	case p.byAddress(name):
+		return r.inward(ctx, q, ask, name)
+	case ask.Qtype != dns.TypeANY && !slices.Contains(told, ask.Qtype):
 		return refuse(q, dns.RcodeSuccess, nil)
 	}
+	return r.asked(ctx, q, ask, name)
+}
+
+// private says that a name is one of a private network's, whether it is or not.
+func (r *resolver) private(q *dns.Msg, name string) *dns.Msg {
+	r.s.count.refuse(name)
+	return refuse(q, dns.RcodeNameError, explained(edeBlocked, name+" would be a name of a private network, which this computer's network policy does not allow"))
+}
+
+// inward answers for a name that is told only for its address: whatever is asked for, it is there or not by that.
+func (r *resolver) inward(ctx context.Context, q *dns.Msg, ask dns.Question, name string) *dns.Msg {
+	if p := r.s.policy.Load(); len(p.nets)+len(p.reach) == 0 {
+		return r.private(q, name)
+	}
+	kind := ask.Qtype
+	ask.Qtype = dns.TypeA
+	a := r.asked(ctx, q, ask, name)
+	switch {
+	case a == nil || a.Rcode == dns.RcodeServerFailure:
+		return a
+	case !slices.ContainsFunc(a.Answer, r.granted):
+		return r.private(q, name)
+	case kind != dns.TypeA && kind != dns.TypeANY:
+		return refuse(q, dns.RcodeSuccess, nil)
+	}
+	return a
+}
+
+// granted tells whether a record, of what was sifted, has an address which is the guest's to reach though it is not the
+// internet's, or is that of the host's own packages.
+func (r *resolver) granted(rr dns.RR) bool {
+	a, ok := rr.(*dns.A)
+	if !ok {
+		return false
+	}
+	ip, ok := netip.AddrFromSlice(a.A.To4())
+	return ok && (!r.s.public(ip) || slices.ContainsFunc(r.s.policy.Load().reach, func(at netip.AddrPort) bool { return at.Addr() == ip }))
+}
+
+// asked is what the host's resolvers say, as far as the guest may hear it.
+func (r *resolver) asked(ctx context.Context, q *dns.Msg, ask dns.Question, name string) *dns.Msg {
 	select {
 	case r.asking <- struct{}{}:
 		defer func() { <-r.asking }()
@@ -182,9 +228,9 @@ func (r *resolver) ask(ctx context.Context, ask dns.Question) (*dns.Msg, error) 
 	err := errors.New("the host has no resolvers")
 	for _, server := range servers {
 		var a *dns.Msg
-		a, _, err = (&dns.Client{Timeout: askLimit}).ExchangeContext(ctx, m, server)
+		a, err = r.exchange(ctx, m, server, "udp")
 		if err == nil && a.Truncated {
-			a, _, err = (&dns.Client{Net: "tcp", Timeout: askLimit}).ExchangeContext(ctx, m, server)
+			a, err = r.exchange(ctx, m, server, "tcp")
 		}
 		if err == nil && a.Rcode != dns.RcodeServerFailure && a.Rcode != dns.RcodeRefused {
 			return a, nil
@@ -196,33 +242,53 @@ func (r *resolver) ask(ctx context.Context, ask dns.Question) (*dns.Msg, error) 
 	return nil, err
 }
 
-// sift takes from an answer the addresses that the guest may not reach, and remembers the others.
-func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
-	p, kept, taken, addresses := r.s.policy.Load(), a.Answer[:0], false, 0
-	for _, rr := range a.Answer {
-		switch rr := rr.(type) {
-		case *dns.AAAA:
-			continue
-		case *dns.A:
-			ip, ok := netip.AddrFromSlice(rr.A.To4())
-			if !ok || !r.s.reachable(p, ip, 0) && !r.s.granted(p, ip, 0) {
-				taken = true
-				continue
-			}
-			if addresses++; addresses > maxAnswers {
-				continue
-			}
-			r.s.names.note(name, ip, time.Duration(rr.Hdr.Ttl)*time.Second)
-		case *dns.SVCB, *dns.HTTPS: // hints of addresses, and keys that hide the name which is asked for
-			continue
-		}
-		kept = append(kept, rr)
+// exchange asks one of them, and counts what that takes.
+func (r *resolver) exchange(ctx context.Context, m *dns.Msg, server, network string) (*dns.Msg, error) {
+	a, _, err := (&dns.Client{Net: network, Timeout: askLimit}).ExchangeContext(ctx, m, server)
+	received := 0
+	if err == nil {
+		received = a.Len()
 	}
+	r.s.count.asks(m.Len(), received)
+	return a, err
+}
+
+// sift takes from an answer the addresses that the guest may not reach, and remembers the others; and what it is not
+// told. Where an address is left, so are the names that lead to it.
+func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
+	p, taken, addresses := r.s.policy.Load(), false, 0
+	all := slices.DeleteFunc(a.Answer, func(rr dns.RR) bool {
+		one, ok := rr.(*dns.A)
+		if !ok {
+			return !slices.Contains(told, rr.Header().Rrtype)
+		}
+		ip, ok := netip.AddrFromSlice(one.A.To4())
+		if !ok || !r.s.reachable(p, ip, 0) && !r.s.granted(p, ip, 0) {
+			taken = true
+			return true
+		}
+		if addresses++; addresses > maxAnswers {
+			return true
+		}
+		r.s.names.note(name, ip, time.Duration(one.Hdr.Ttl)*time.Second)
+		return false
+	})
 	if taken && addresses == 0 {
 		r.s.count.refuse(name)
 		return refuse(q, dns.RcodeNameError, explained(edeFiltered, name+" stands for an address of the host's or a private network, which this computer's network policy does not allow"))
 	}
-	a.Answer, a.Ns, a.Extra = kept, nil, nil
+	a.Answer = slices.DeleteFunc(all, func(rr dns.RR) bool {
+		switch rr.Header().Rrtype {
+		case dns.TypeA:
+			return false
+		case dns.TypeCNAME, dns.TypeDNAME:
+			if addresses > 0 {
+				return false
+			}
+		}
+		return !r.s.mayTell(p, rr)
+	})
+	a.Ns, a.Extra = nil, nil
 	return a
 }
 

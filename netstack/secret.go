@@ -1,9 +1,12 @@
 package netstack
 
 import (
+	"cmp"
 	"encoding/base64"
+	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,8 +15,10 @@ import (
 
 const (
 	maxSecrets  = 64
-	maxSecret   = 16 << 10 // bytes of a value
-	leastHolder = 8        // bytes of a placeholder: what is shorter stands by chance too
+	maxSecret   = 16 << 10  // bytes of a value
+	maxSent     = 256 << 10 // bytes of a request's header with the secrets in it
+	fieldRest   = 4         // bytes of a field of a header beside its name and value
+	leastHolder = 8         // bytes of a placeholder: what is shorter stands by chance too
 	masked      = "***"
 )
 
@@ -101,41 +106,96 @@ func (s *Secrets) of(name, port string, plain bool) (out []secret) {
 	return out
 }
 
-// add puts the secret into a request's header.
-func (s *secret) add(h http.Header) {
-	if s.placeholder == "" {
-		h.Set(s.header, s.value)
-		return
-	}
+// errTooLong is that of a request which secrets in the place of their placeholders would make too long.
+var errTooLong = fmt.Errorf("with the secrets in the place of their placeholders the header of this request would be longer than %d KiB", maxSent>>10)
+
+// add puts secrets into a request's header. Codes are what it made of some, in which the values are not to be seen.
+func add(secrets []secret, h http.Header) (codes []string, err error) {
+	room := maxSent
 	for key, all := range h {
-		if s.header != "" && key != s.header {
+		for _, field := range all {
+			room -= len(key) + len(field) + fieldRest
+		}
+	}
+	for _, one := range secrets {
+		if one.placeholder == "" {
+			room -= len(one.header) + len(one.value) + fieldRest
+			h.Set(one.header, one.value)
 			continue
 		}
-		for i := range all {
-			all[i] = replaceIn(all[i], s.placeholder, s.value)
+		for key, all := range h {
+			if one.header != "" && key != one.header {
+				continue
+			}
+			for i, field := range all {
+				out, code, ok := one.replaceIn(field, room)
+				if !ok {
+					return nil, errTooLong
+				}
+				if all[i] = out; code != "" {
+					codes = append(codes, code)
+				}
+				room -= len(out) - len(field)
+			}
 		}
 	}
+	if room < 0 {
+		return nil, errTooLong
+	}
+	return codes, nil
 }
 
-// replaceIn puts a value in the place of its placeholder, also in the name and password of Basic (RFC 7617).
-func replaceIn(field, placeholder, value string) string {
+// replaceIn puts the value in the place of its placeholder, also in the name and password of Basic (RFC 7617), whose
+// code it returns then. False: the field would grow by more than there is room.
+func (s *secret) replaceIn(field string, room int) (out, code string, ok bool) {
+	grown := func(in string) int {
+		return len(in) + strings.Count(in, s.placeholder)*(len(s.value)-len(s.placeholder))
+	}
 	if scheme, code, ok := strings.Cut(field, " "); ok && strings.EqualFold(scheme, "Basic") {
-		if pair, err := base64.StdEncoding.DecodeString(code); err == nil && strings.Contains(string(pair), placeholder) {
-			return scheme + " " + base64.StdEncoding.EncodeToString([]byte(strings.ReplaceAll(string(pair), placeholder, value)))
+		if pair, err := base64.StdEncoding.DecodeString(code); err == nil && strings.Contains(string(pair), s.placeholder) {
+			if base64.StdEncoding.EncodedLen(grown(string(pair)))-len(code) > room {
+				return "", "", false
+			}
+			code = base64.StdEncoding.EncodeToString([]byte(strings.ReplaceAll(string(pair), s.placeholder, s.value)))
+			return scheme + " " + code, code, true
 		}
 	}
-	return strings.ReplaceAll(field, placeholder, value)
+	if grown(field)-len(field) > room {
+		return "", "", false
+	}
+	return strings.ReplaceAll(field, s.placeholder, s.value), "", true
 }
 
-// mask takes the secret out of an answer's header, unless it is so short that it stands anywhere.
-func (s *secret) mask(h http.Header) {
-	value := strings.TrimPrefix(s.value, "Bearer ")
-	if len(value) < leastHolder {
-		return
+// hidden are what of secrets must not stand in an answer's header, the longest first: values, what of them is behind the
+// name of a scheme, and codes; but for what is so short that it stands anywhere.
+func hidden(secrets []secret, codes []string) (out []string) {
+	add := func(one string) {
+		for _, form := range []string{one, strings.TrimRight(one, "=")} { // a code without what fills it up, too
+			if len(form) >= leastHolder {
+				out = append(out, form)
+			}
+		}
 	}
+	for _, one := range secrets {
+		value := strings.TrimPrefix(one.value, "Bearer ")
+		_, credentials, _ := strings.Cut(value, " ")
+		add(value)
+		add(credentials)
+	}
+	for _, one := range codes {
+		add(one)
+	}
+	slices.SortFunc(out, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	return slices.Compact(out)
+}
+
+// mask takes what must not stand there out of an answer's header.
+func mask(hidden []string, h http.Header) {
 	for _, all := range h {
 		for i := range all {
-			all[i] = strings.ReplaceAll(all[i], value, masked)
+			for _, one := range hidden {
+				all[i] = strings.ReplaceAll(all[i], one, masked)
+			}
 		}
 	}
 }

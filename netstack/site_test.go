@@ -103,6 +103,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		io.Copy(w, r.Body)
 	case "/back":
 		w.Header().Set("X-Back", r.Header.Get("Authorization"))
+		_, code, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		w.Header().Set("X-Code", strings.TrimRight(code, "="))
 		fmt.Fprintln(w, "see the header")
 	case "/early":
 		w.Header().Set("Link", r.Header.Get("Authorization"))

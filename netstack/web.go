@@ -65,8 +65,8 @@ func (s *Stack) serveWeb(o Options) error {
 	w.transport = s.newTransport(o)
 	quiet := log.New(io.Discard, "", 0)
 	w.forward = &httputil.ReverseProxy{
-		Rewrite: rewrite, Transport: w.transport, FlushInterval: -1, ErrorLog: quiet,
-		ErrorHandler: explain, ModifyResponse: mask,
+		Rewrite: rewrite, Transport: sending{w.transport}, FlushInterval: -1, ErrorLog: quiet,
+		ErrorHandler: explain, ModifyResponse: maskAnswer,
 	}
 	w.server = &http.Server{
 		ReadHeaderTimeout: headerLimit, IdleTimeout: keepWeb, MaxHeaderBytes: maxHeader, ErrorLog: quiet,
@@ -191,6 +191,9 @@ type errand struct {
 	host    string // as the request names it
 	dial    string // host:port
 	secrets []secret
+
+	codes []string // that the secrets were put into
+	err   error    // why it does not go out
 }
 
 type errandKey struct{}
@@ -201,13 +204,13 @@ func (s *Stack) pass(w http.ResponseWriter, r *http.Request, e errand) {
 		r.Header.Del("Upgrade")
 	}
 	http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has heard all
-	s.web.forward.ServeHTTP(&masking{w, e.secrets}, r.WithContext(context.WithValue(r.Context(), errandKey{}, e)))
-	maskAll(e.secrets, w.Header()) // the trailers, which are sent when this returns
+	s.web.forward.ServeHTTP(&masking{w, &e}, r.WithContext(context.WithValue(r.Context(), errandKey{}, &e)))
+	e.mask(w.Header()) // the trailers, which are sent when this returns
 }
 
 // rewrite makes the request that goes out of the one that came in: the same, but for the secrets.
 func rewrite(p *httputil.ProxyRequest) {
-	e := p.In.Context().Value(errandKey{}).(errand)
+	e := p.In.Context().Value(errandKey{}).(*errand)
 	u := *p.In.URL
 	u.Scheme, u.Host, u.User = e.scheme, e.dial, nil
 	p.Out.URL, p.Out.Host = &u, e.host
@@ -216,33 +219,40 @@ func rewrite(p *httputil.ProxyRequest) {
 			p.Out.Header[kept] = all
 		}
 	}
-	for _, one := range e.secrets {
-		one.add(p.Out.Header)
-	}
+	e.codes, e.err = add(e.secrets, p.Out.Header)
 }
 
-// mask takes secrets out of what a server says of them in its header. A nil error is always returned.
-func mask(a *http.Response) error {
-	maskAll(a.Request.Context().Value(errandKey{}).(errand).secrets, a.Header)
+// sending sends requests that may go out as they were made.
+type sending struct{ http.RoundTripper }
+
+func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
+	if e := r.Context().Value(errandKey{}).(*errand); e.err != nil {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, e.err
+	}
+	return s.RoundTripper.RoundTrip(r)
+}
+
+func (e *errand) mask(h http.Header) { mask(hidden(e.secrets, e.codes), h) }
+
+// maskAnswer takes secrets out of what a server says of them in its header. A nil error is always returned.
+func maskAnswer(a *http.Response) error {
+	a.Request.Context().Value(errandKey{}).(*errand).mask(a.Header)
 	return nil
-}
-
-func maskAll(secrets []secret, h http.Header) {
-	for _, one := range secrets {
-		one.mask(h)
-	}
 }
 
 // masking is an answer whose headers have no secrets in them, those before the last (1xx) neither.
 type masking struct {
 	http.ResponseWriter
-	secrets []secret
+	errand *errand
 }
 
 func (m *masking) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
 func (m *masking) WriteHeader(code int) {
-	maskAll(m.secrets, m.Header())
+	m.errand.mask(m.Header())
 	m.ResponseWriter.WriteHeader(code)
 }
 
@@ -255,6 +265,8 @@ func explain(w http.ResponseWriter, _ *http.Request, err error) {
 		code = http.StatusForbidden
 	case errors.Is(err, errTooMany):
 		code = http.StatusServiceUnavailable
+	case errors.Is(err, errTooLong):
+		code = http.StatusRequestHeaderFieldsTooLarge
 	case silent(err):
 		code = http.StatusGatewayTimeout
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,13 +34,15 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// world is a host and an internet of the test's own: two network namespaces, so that nothing leaves
-// the machine. On the host are addresses that no guest may reach, with listeners that count.
+// world is a host, the networks beside it and an internet, all of the test's own: three network namespaces,
+// so that nothing leaves the machine. On the host and beside it are addresses that no guest may reach, with
+// listeners that count. What is beside the host is none of its addresses: only the policy refuses it.
 type world struct {
 	t        *testing.T
 	internet int // namespace
 	leaks    atomic.Int64
 	zone     sync.Map // name → []dns.RR
+	asked    sync.Map // names that the internet's resolver was asked for
 }
 
 const (
@@ -48,13 +51,22 @@ const (
 	echoPort  = 7
 )
 
-// public are addresses of the internet, forbidden ones of the host and of networks beside it.
+// public are addresses of the internet, forbidden ones of the host and of networks beside it: some of each
+// range that is not public, the last of those whose end is not that of a byte.
 var (
-	public    = []string{"93.184.216.34", "93.184.216.35", "93.184.216.53", "151.101.1.1"}
-	forbidden = []string{
-		"127.0.0.1", "127.1.2.3", "10.1.2.3", "172.16.5.5", "192.168.7.7", "100.64.1.1", "169.254.169.254", "169.254.170.2",
-		"192.0.0.192", "198.18.0.1", "168.63.129.16", "93.184.216.99", // public, but the host's
+	public   = []string{"93.184.216.34", "93.184.216.35", "93.184.216.53", "151.101.1.1"}
+	onHost   = []string{"127.0.0.1", "127.1.2.3", "93.184.216.99"} // the last is public, but the host's
+	nextdoor = []string{
+		"10.1.2.3", "172.16.5.5", "192.168.7.7", "100.64.1.1", "169.254.169.254", "169.254.170.2", "192.0.0.192", "198.18.0.1", "168.63.129.16",
+		"172.31.255.254", "100.127.255.254", "198.19.255.254", "192.0.2.1", "192.88.99.1", "198.51.100.1", "203.0.113.1", "0.1.2.3", "240.1.2.3", "255.1.2.3",
 	}
+	forbidden = slices.Concat(onHost, nextdoor)
+)
+
+// The host's ends of the lines to the internet and to what is beside it, and the others: nobody listens there.
+const (
+	nearInternet, farInternet = "44.0.0.1", "44.0.0.2"
+	nearBeside, farBeside     = "44.0.1.1", "44.0.1.2"
 )
 
 // inWorld runs the test again in namespaces of its own; what it returns is nil outside of them.
@@ -118,42 +130,58 @@ func (w *world) namespace() (fd, pid int) {
 	return fd, far.Process.Pid
 }
 
-// build lays out both namespaces and listens.
+// build lays out the namespaces and listens.
 func (w *world) build() {
 	t := w.t
 	t.Helper()
-	internet, pid := w.namespace()
-	w.internet = internet
 	w.ip("link set lo up")
-	w.ip("link add near type veth peer name far")
-	w.ip(fmt.Sprintf("link set far netns %d", pid))
-	w.ip("addr add 198.18.0.1/24 dev near")
-	w.ip("link set near up")
-	for _, a := range forbidden {
-		if !strings.HasPrefix(a, "127.") && a != "198.18.0.1" {
-			w.ip("addr add " + a + "/32 dev lo")
-		}
+	w.internet = w.line("internet", nearInternet, farInternet, public)
+	w.ip("route add default via " + farInternet)
+	neighbours := w.line("nextdoor", nearBeside, farBeside, nextdoor)
+	for _, a := range nextdoor {
+		w.ip("route add " + a + "/32 via " + farBeside)
 	}
-	w.ip("route add default via 198.18.0.2")
-	w.there(func() {
-		w.ip("link set lo up")
-		w.ip("addr add 198.18.0.2/24 dev far")
-		w.ip("link set far up")
-		for _, a := range public {
+	leak := func() { w.leaks.Add(1) }
+	for _, a := range onHost {
+		if !strings.HasPrefix(a, "127.") {
 			w.ip("addr add " + a + "/32 dev lo")
 		}
+		w.serve(a, leak)
+	}
+	inNamespace(t, neighbours, func() {
+		for _, a := range nextdoor {
+			w.serve(a, leak)
+		}
+	})
+	w.there(func() {
 		for _, a := range public {
 			w.serve(a, func() {})
 		}
+		w.nameserver()
 	})
-	for _, a := range forbidden {
-		w.serve(a, func() { w.leaks.Add(1) })
-	}
-	w.there(w.nameserver)
 	w.ip("-6 addr add fd00:ec2::254/128 dev lo nodad")
 	for _, a := range []string{"::1", "fd00:ec2::254"} {
-		w.serve(a, func() { w.leaks.Add(1) })
+		w.serve(a, leak)
 	}
+}
+
+// line makes a namespace that has some addresses, at the other end of a line from the host.
+func (w *world) line(name, near, far string, addresses []string) (namespace int) {
+	w.t.Helper()
+	namespace, pid := w.namespace()
+	w.ip("link add " + name + " type veth peer name far")
+	w.ip(fmt.Sprintf("link set far netns %d", pid))
+	w.ip("addr add " + near + "/30 dev " + name)
+	w.ip("link set " + name + " up")
+	inNamespace(w.t, namespace, func() {
+		w.ip("link set lo up")
+		w.ip("addr add " + far + "/30 dev far")
+		w.ip("link set far up")
+		for _, a := range addresses {
+			w.ip("addr add " + a + "/32 dev lo")
+		}
+	})
+	return namespace
 }
 
 // there runs something in the internet's namespace. Sockets that it opens stay there.
@@ -225,6 +253,7 @@ func (w *world) nameserver() {
 	handler := dns.HandlerFunc(func(out dns.ResponseWriter, q *dns.Msg) {
 		a := new(dns.Msg)
 		a.SetReply(q)
+		w.asked.Store(strings.ToLower(q.Question[0].Name), true)
 		if all, ok := w.zone.Load(strings.ToLower(q.Question[0].Name)); ok {
 			a.Answer = all.([]dns.RR)
 		} else {

@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	mostNamespaces = 1024            // of networks, beside the machine's own, whose connections are ended…
+	namespaceLimit = 5 * time.Second // …and for how long: a guest that makes more waits for its programs to find out
+)
+
+// listening is TCP_LISTEN of linux/tcp_states.h.
+const listening = 10
+
+// endConnections resets the TCP connections to elsewhere: the far ends belong to another machine, or have given up.
+// Programs that wait on one hear of it at once (SOCK_DESTROY, sock_diag(7)) and not when they next send; those in
+// containers, which have networks of their own in the machine, as well. Connections within the machine go on: both their
+// ends have. Proc is where proc(5) is. What fails in another network than the agent's own is logged.
+func endConnections(ctx context.Context, log *slog.Logger, proc string) (ended int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, namespaceLimit)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: a thread that was in other networks ends with this
+		ended, err = endOnThread(ctx, log, proc)
+	}()
+	<-done
+	return ended, err
+}
+
+// endOnThread does so on a thread which is its own, and is back in its network then: the first of a process does not end.
+func endOnThread(ctx context.Context, log *slog.Logger, proc string) (ended int, err error) {
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return 0, fmt.Errorf("open network namespace: %w", err)
+	}
+	defer own.Close()
+	others, err := otherNetworks(ctx, own, proc)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		for _, one := range others {
+			one.Close()
+		}
+		err = errors.Join(err, enter(own))
+	}()
+	here := map[netip.Addr]bool{}
+	for _, one := range others {
+		err := enter(one)
+		if err == nil {
+			err = addAddresses(here)
+		}
+		if err != nil {
+			log.Warn("list addresses of another network namespace", "err", err)
+		}
+	}
+	if err := errors.Join(enter(own), addAddresses(here)); err != nil {
+		return 0, err
+	}
+	if ended, err = endHere(context.WithoutCancel(ctx), here); err != nil {
+		return ended, err
+	}
+	for _, one := range others {
+		if ctx.Err() != nil {
+			log.Warn("connections of other network namespaces are left", "namespaces", len(others), "err", ctx.Err())
+			break
+		}
+		err, n := enter(one), 0
+		if err == nil {
+			n, err = endHere(ctx, here)
+		}
+		if ended += n; err != nil {
+			log.Warn("end connections of another network namespace", "err", err)
+		}
+	}
+	return ended, nil
+}
+
+func enter(network *os.File) error {
+	if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network namespace: %w", err)
+	}
+	return nil
+}
+
+// otherNetworks opens the network namespaces that processes are in, but for their own. A process that goes away meanwhile
+// is no error; what is too many or takes too long is left out.
+func otherNetworks(ctx context.Context, own *os.File, proc string) (all []*os.File, err error) {
+	type key struct{ device, inode uint64 }
+	of := func(st *unix.Stat_t) key { return key{uint64(st.Dev), st.Ino} }
+	var st unix.Stat_t
+	if err := unix.Fstat(int(own.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("tell network namespace: %w", err)
+	}
+	seen := map[key]bool{of(&st): true}
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		if len(all) == mostNamespaces || ctx.Err() != nil {
+			break
+		}
+		path := filepath.Join(proc, e.Name(), "ns/net")
+		if unix.Stat(path, &st) != nil || seen[of(&st)] {
+			continue
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		if unix.Fstat(int(f.Fd()), &st) != nil || seen[of(&st)] { // another process has its number now
+			f.Close()
+			continue
+		}
+		seen[of(&st)] = true
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// addAddresses adds those of the network that the thread is in.
+func addAddresses(to map[netip.Addr]bool) error {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok {
+				to[ip.Unmap()] = true
+			}
+		}
+	}
+	return nil
+}
+
+// endHere resets the connections of the network that the thread is in, but for those to addresses that are here.
+func endHere(ctx context.Context, here map[netip.Addr]bool) (ended int, err error) {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} { // the latter has IPv4 connections, too
+		all, err := netlink.SocketDiagTCP(family)
+		if err != nil {
+			return ended, fmt.Errorf("list connections: %w", err)
+		}
+		for _, s := range all {
+			local, remote := s.ID.Source.To4(), s.ID.Destination.To4()
+			if s.State == listening || local == nil || remote == nil || local.IsLoopback() || remote.IsUnspecified() || here[netip.AddrFrom4([4]byte(remote))] {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return ended, err
+			}
+			err := netlink.SocketDestroy(&net.TCPAddr{IP: local, Port: int(s.ID.SourcePort)}, &net.TCPAddr{IP: remote, Port: int(s.ID.DestinationPort)})
+			switch {
+			case err == nil:
+				ended++
+			case !errors.Is(err, unix.ENOENT): // it has ended meanwhile
+				return ended, fmt.Errorf("end connection: %w", err)
+			}
+		}
+	}
+	return ended, nil
+}

@@ -1,0 +1,145 @@
+package netstack
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+// Names that are none of the internet's. Who asks for one asks the host's own resolvers about the network
+// that the host is in.
+var (
+	// privateZones are those of networks: RFC 6762 (local, and in its appendix G what networks use instead), RFC 8375.
+	privateZones = []string{"local", "intranet", "internal", "private", "corp", "home", "lan", "home.arpa"}
+	// nobodysZones are in no network's DNS either: RFC 6761, RFC 7686, RFC 9476.
+	nobodysZones = []string{"localhost", "invalid", "onion", "alt"}
+)
+
+const (
+	reverse4 = "in-addr.arpa" // RFC 1035, 3.5
+	reverse6 = "ip6.arpa"     // RFC 3596, 2.5
+)
+
+// told are the types of records that a guest is asked for and told: addresses and other names for them, what
+// mail and services are found by, and what says whose keys count. Not told are those for another protocol than the
+// network has (AAAA), those with hints of addresses and keys that hide a name (SVCB, HTTPS), the lists of a zone's names
+// (NSEC, AXFR), and all others.
+var told = []uint16{
+	dns.TypeA, dns.TypeCNAME, dns.TypeDNAME, dns.TypePTR, dns.TypeMX, dns.TypeTXT, dns.TypeSRV, dns.TypeNAPTR,
+	dns.TypeNS, dns.TypeSOA, dns.TypeCAA, dns.TypeTLSA, dns.TypeSSHFP,
+}
+
+func inZone(name string, zones ...string) bool {
+	return slices.ContainsFunc(zones, func(z string) bool { return name == z || strings.HasSuffix(name, "."+z) })
+}
+
+// privateName tells whether a name would be one of a private network's: without a dot (RFC 7085 says what that is
+// on the internet), or in a private zone. The root is not.
+func privateName(name string) bool {
+	return name != "" && dns.CountLabel(name) == 1 || inZone(name, privateZones...)
+}
+
+// reverseOf returns the network whose addresses a name of in-addr.arpa stands for. Within: it is no such network's
+// name itself but a name in it, as in RFC 2317 or RFC 6763, 11.
+func reverseOf(name string) (n netip.Prefix, within, ok bool) {
+	var ip [4]byte
+	bits := 0
+	rest, below := strings.CutSuffix(name, "."+reverse4)
+	if !below {
+		return netip.PrefixFrom(netip.AddrFrom4(ip), 0), false, name == reverse4
+	}
+	for _, label := range slices.Backward(strings.Split(rest, ".")) {
+		b, err := strconv.ParseUint(label, 10, 8)
+		if bits == 32 || err != nil || label != strconv.FormatUint(b, 10) {
+			within = true
+			break
+		}
+		ip[bits/8] = byte(b)
+		bits += 8
+	}
+	return netip.PrefixFrom(netip.AddrFrom4(ip), bits), within, true
+}
+
+// special tells whether a reverse name is one of addresses that are not public, all of them; of a name within a
+// network some of them are enough.
+func special(n netip.Prefix, within bool) bool {
+	return slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Overlaps(n) && (within || p.Bits() <= n.Bits()) })
+}
+
+// closed tells whether a name is the reverse one of addresses of which the guest may reach none.
+func (s *Stack) closed(p *Policy, name string) bool {
+	n, within, ok := reverseOf(name)
+	switch {
+	case !ok:
+		return inZone(name, reverse6) // the network has no IPv6
+	case inner.Overlaps(n) && n.Bits() >= inner.Bits():
+		return true // this network's, of which nobody else knows
+	case !special(n, within) && !(n.IsSingleIP() && s.host.contain(n.Addr())):
+		return false
+	}
+	for _, g := range p.nets {
+		ip := n.Addr()
+		if g.Bits() > n.Bits() {
+			ip = g.Addr()
+		}
+		if g.Overlaps(n) && s.granted(p, ip, 0) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(p.reach, func(a netip.AddrPort) bool { return n.Contains(a.Addr()) && !s.host.contain(a.Addr()) })
+}
+
+// named tells whether an entry of the policy names what is private: the name itself, or a part of a private zone that
+// it is below.
+func (p *Policy) named(name string) bool {
+	return slices.ContainsFunc(p.domains, func(d domain) bool {
+		if !d.matches(name) {
+			return false
+		}
+		n, within, ok := reverseOf(d.name)
+		return !d.below || ok && special(n, within) || inZone(d.name, privateZones...) || inZone(d.name, nobodysZones...) || inZone(d.name, reverse6)
+	})
+}
+
+// hides tells whether a guest is told nothing of a name, nor anybody asked for it.
+func (s *Stack) hides(p *Policy, name string) bool {
+	return (inZone(name, nobodysZones...) || s.closed(p, name)) && !p.named(name)
+}
+
+// byAddress tells whether a guest is told of a name only where it stands for an address which is granted, or is that
+// of the host's own packages: a grant of a network is of use with its names.
+func (p *Policy) byAddress(name string) bool { return privateName(name) && !p.named(name) }
+
+// mayTell tells whether a record may be told: of no name in it may it be said that it is one.
+func (s *Stack) mayTell(p *Policy, rr dns.RR) bool {
+	plain := func(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+	owner := plain(rr.Header().Name)
+	all := []string{owner}
+	switch rr := rr.(type) {
+	case *dns.CNAME:
+		all = append(all, rr.Target)
+	case *dns.DNAME:
+		all = append(all, rr.Target)
+	case *dns.PTR:
+		if n, within, ok := reverseOf(owner); !ok || !special(n, within) { // else it is granted
+			all = append(all, rr.Ptr)
+		}
+	case *dns.MX:
+		all = append(all, rr.Mx)
+	case *dns.SRV:
+		all = append(all, rr.Target)
+	case *dns.NAPTR:
+		all = append(all, rr.Replacement)
+	case *dns.NS:
+		all = append(all, rr.Ns)
+	case *dns.SOA:
+		all = append(all, rr.Ns, rr.Mbox)
+	}
+	return !slices.ContainsFunc(all, func(name string) bool {
+		name = plain(name)
+		return s.hides(p, name) || p.byAddress(name)
+	})
+}
