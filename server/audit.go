@@ -74,7 +74,7 @@ func (q *request) entry(code string, took time.Duration) holt.AuditEntry {
 
 // audited writes a call down when it has ended, unless it only looked and was let.
 func (s *Server) audited(q *request, took time.Duration) {
-	if s.opt.Audit == nil {
+	if s.opt.Audit == nil || q.quiet {
 		return
 	}
 	refused := q.status == http.StatusUnauthorized || q.status == http.StatusForbidden || q.status == http.StatusTooManyRequests

@@ -6,18 +6,36 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"holt"
+	"holt/access"
 )
 
 // What a computer may do to itself is bounded, since it may be anybody's program that asks.
 const (
-	mostOwn        = 64 << 10 // bytes of a body that it sends
-	mostOwnForks   = 4        // forks that it makes, while they are there
-	mostOwnMoments = 32       // moments that it may have with one that it takes
-	mostOwnKey     = 128      // bytes of an idempotency key, with its id
+	mostOwn            = 64 << 10 // bytes of a body that it sends
+	mostOwnForks       = 4        // forks that it makes, while they are there
+	mostOwnMoments     = 32       // moments that it may have with one that it takes
+	mostOwnCheckpoints = 64       // checkpoints, but for those of runs and terminals, that its workspace may have with one that it takes
+	mostOwnKey         = 128      // bytes of an idempotency key, with its id
 )
+
+// ownRates bound how often each computer asks: what it changes is in the audit log, and its keys stay for a day.
+type ownRates struct{ looks, changes access.Rate }
+
+func newOwnRates() ownRates {
+	return ownRates{looks: access.Rate{PerSecond: 20, Burst: 100}, changes: access.Rate{PerSecond: 1, Burst: 100}}
+}
+
+func (r *ownRates) take(q *http.Request, id holt.ComputerID) time.Duration {
+	if q.Method == http.MethodGet {
+		return r.looks.Take(string(id))
+	}
+	return r.changes.Take(string(id))
+}
 
 // OwnFork is how a computer may fork itself: from now, with what it may reach itself.
 type OwnFork struct {
@@ -47,6 +65,15 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 		return told(n.Networks.Traffic(ctx, ref))
 	})
 	changes(s, mux, id, "checkpoint", func(ctx context.Context, c holt.Computer, spec holt.CheckpointSpec, key string) (any, error) {
+		all, err := told(n.History.Checkpoints(ctx, c.Workspace))
+		has := len(slices.DeleteFunc(all, func(c holt.Checkpoint) bool { return c.Run != "" }))
+		if err == nil && has >= mostOwnCheckpoints {
+			err = holt.Errorf(holt.TooMany, "the workspace of %s has %d checkpoints; from %d on it cannot take any itself", c.Name, has, mostOwnCheckpoints).
+				WithHint("its owner can: holt workspace checkpoint %s; holt workspace delete-checkpoint removes some", c.Workspace)
+		}
+		if err != nil {
+			return nil, err
+		}
 		return told(n.History.Checkpoint(ctx, c.Workspace, spec, key))
 	})
 	changes(s, mux, id, "snapshot", func(ctx context.Context, c holt.Computer, spec holt.SnapshotSpec, key string) (any, error) {
@@ -76,13 +103,25 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 		if key := r.Header.Get("Idempotency-Key"); key != "" { // it is this computer's own
 			r.Header.Set("Idempotency-Key", ref+" "+key)
 		}
-		r = r.WithContext(holt.WithActor(r.Context(), holt.Actor{Computer: id}))
 		q := requestOf(r.Context())
-		q.by, q.noun, q.ref = r.Context(), "computers", ref
+		q.by, q.noun, q.ref = holt.WithActor(r.Context(), holt.Actor{Computer: id}), "computers", ref
+		if wait := s.own.take(r, id); wait > 0 {
+			q.quiet = true
+			q.slow(wait, "this computer asks too often")
+			return
+		}
+		if _, known := mux.Handler(r); known == "" {
+			q.quiet = true
+			noSuchPath(mux).ServeHTTP(w, r)
+			return
+		}
+		if c, err := told(n.Computers.Get(q.by, ref)); err == nil { // else the call says why
+			q.by = holt.WithActor(r.Context(), holt.Actor{Computer: id, Name: c.Name, Tenant: c.Tenant})
+		}
 		if r.Method != http.MethodGet {
 			q.op = "self" + strings.TrimPrefix(r.URL.Path, "/v1/self")
 		}
-		noSuchPath(mux).ServeHTTP(w, r)
+		noSuchPath(mux).ServeHTTP(w, r.WithContext(q.by))
 	})
 	return s.call("guest", sameOrigin(keyed))
 }

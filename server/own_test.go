@@ -3,12 +3,14 @@ package server_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"holt"
+	"holt/audit"
 	"holt/server"
 	"holt/server/servertest"
 )
@@ -151,4 +153,64 @@ func TestOwnIsBounded(t *testing.T) {
 		<-late.begun
 	}
 	refused(curie.ID, "snapshot", "", http.StatusTooManyRequests)
+
+	bohr := servertest.Must(nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "bohr"}, ""))(t)
+	for range 63 {
+		servertest.Must(nouns.History.Checkpoint(ctx, "bohr", holt.CheckpointSpec{}, ""))(t)
+	}
+	refused(bohr.ID, "checkpoint", `{"name":"last"}`, http.StatusOK)
+	refused(bohr.ID, "checkpoint", `{"name":"one more"}`, http.StatusTooManyRequests)
+	servertest.Must(nouns.History.Checkpoint(ctx, "bohr", holt.CheckpointSpec{Name: "its owner's"}, ""))(t)
+}
+
+// TestOwnIsHeardOfLittle: what a computer asks of itself is in the audit log of its tenant; what there is not, and what it asks
+// too often, is in none, and does not hinder what it looks at, nor another.
+func TestOwnIsHeardOfLittle(t *testing.T) {
+	log, err := audit.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	nouns, ctx := memory(t).Nouns(), t.Context()
+	opt := servertest.Options(t, nouns)
+	opt.Audit = log
+	s := server.New(opt)
+	var ids []holt.ComputerID
+	for _, name := range []string{"curie", "bohr"} {
+		ids = append(ids, servertest.Must(nouns.Computers.Create(ctx, holt.ComputerSpec{Name: name}, ""))(t).ID)
+	}
+	ask := func(id holt.ComputerID, method, path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		s.Own(id).ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, "http://holt.internal/v1/"+path, nil))
+		return w
+	}
+	if w := ask(ids[0], "POST", "self/checkpoint"); w.Code != http.StatusOK {
+		t.Fatal(w.Code, w.Body.String())
+	}
+	codes := map[int]int{}
+	for range 200 {
+		w := ask(ids[0], "POST", "self/nothing")
+		codes[w.Code]++
+		if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
+			t.Fatal("when to come again is not said")
+		}
+	}
+	if codes[404] < 99 || codes[429] < 50 || codes[404]+codes[429] != 200 {
+		t.Errorf("answered %v", codes)
+	}
+	if w := ask(ids[0], "GET", "self"); w.Code != http.StatusOK {
+		t.Errorf("it cannot look: %d", w.Code)
+	}
+	if w := ask(ids[1], "POST", "self/checkpoint"); w.Code != http.StatusOK {
+		t.Errorf("another: %d", w.Code)
+	}
+	entries, err := log.List(ctx, holt.AuditSpec{Limit: 1000})
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	for i, name := range []string{"bohr", "curie"} {
+		if e := entries[i]; e.Name != name || e.Tenant != "default" || e.Actor != "computer" || e.Op != "self/checkpoint" {
+			t.Errorf("%+v", e)
+		}
+	}
 }

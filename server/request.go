@@ -32,6 +32,7 @@ type request struct {
 	status  int
 	bytes   int64
 	err     error
+	quiet   bool          // it is neither in the log, unless that is told everything, nor in the audit log
 	patient time.Duration // how long one write may take
 }
 
@@ -129,6 +130,9 @@ func (s *Server) ended(q *request, began time.Time, panicked any) {
 	attrs = append(attrs, "status", q.status, "bytes", q.bytes, "ms", time.Since(began).Milliseconds())
 	if q.err != nil {
 		attrs = append(attrs, "code", holt.CodeOf(q.err), "error", clip(holt.Redact(q.err.Error())))
+	}
+	if q.quiet {
+		level = slog.LevelDebug
 	}
 	if q.status >= 500 && r.Context().Err() == nil { // or whoever called has gone
 		level = slog.LevelWarn

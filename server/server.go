@@ -68,6 +68,7 @@ type Server struct {
 	sockets    sync.WaitGroup // WebSockets, which net/http does not wait for
 	tickets    tickets
 	editing    editing
+	own        ownRates
 	changing   sync.Map // of holt.ComputerID: computers that change themselves, see own.go
 }
 
@@ -82,7 +83,7 @@ func New(opt Options) *Server {
 	if opt.Beat == 0 {
 		opt.Beat = 15 * time.Second
 	}
-	s := &Server{opt: opt, meters: newMeters(opt.Metrics)}
+	s := &Server{opt: opt, own: newOwnRates(), meters: newMeters(opt.Metrics)}
 	s.cutting, s.cut = context.WithCancel(context.Background())
 	s.streams, s.endStreams = context.WithCancel(s.cutting)
 	mux := http.NewServeMux()
