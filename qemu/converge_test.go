@@ -37,9 +37,15 @@ type busy struct {
 	forced []int // the rounds at which it was told that the guest may stand for ever
 	held   []int // how far the guest was held back at each look, percent
 	rounds int
+	copied int // when all of memory was, if that was before the processors could run
 
 	status, migration string
 }
+
+const (
+	beforeAsked = iota + 1 // before anybody asked how far it is
+	beforeRun              // before they were let run
+)
 
 // play begins one and returns its machine.
 func play(t *testing.T) (*busy, *guest) {
@@ -106,7 +112,12 @@ func (b *busy) serve() {
 		if err := json.Unmarshal(line[:n], &c); err != nil {
 			b.t.Errorf("command %q: %v", line[:n], err)
 		}
-		said, err := json.Marshal(b.answer(c.Execute, c.Arguments, rights[:more]))
+		answer := b.answer(c.Execute, c.Arguments, rights[:more])
+		if err, refused := answer.(error); refused {
+			fmt.Fprintf(b.conn, `{"error": {"class": "GenericError", "desc": %q}, "id": %d}`+"\n", err, c.ID)
+			continue
+		}
+		said, err := json.Marshal(answer)
 		if err != nil {
 			b.t.Error(err)
 		}
@@ -146,6 +157,11 @@ func (b *busy) answer(command string, args json.RawMessage, rights []byte) any {
 		b.out = os.NewFile(uintptr(fds[0]), "migration")
 	case "migrate":
 		b.migration, b.rounds, b.held, b.forced = statusActive, 0, nil, nil
+		if b.copied == beforeAsked {
+			b.status, b.migration = "finish-migrate", statusPreSwitchover
+		}
+	case "stop":
+		b.status = "paused"
 	case "query-migrate":
 		return b.look()
 	case "migrate-continue":
@@ -153,6 +169,12 @@ func (b *busy) answer(command string, args json.RawMessage, rights []byte) any {
 		_, err := b.out.Write(small())
 		b.ok(errors.Join(err, b.out.Close()))
 	case "cont":
+		if b.copied == beforeRun && b.migration == statusActive {
+			b.status = "finish-migrate"
+		}
+		if b.status == "finish-migrate" {
+			return errors.New("Migration is not finalized yet")
+		}
 		b.status = "running"
 	default:
 		b.t.Errorf("command %s", command)
@@ -253,5 +275,30 @@ func TestConverge(t *testing.T) {
 		if err != nil || len(memory) != mib || !bytes.Equal(memory[6*pageSize:7*pageSize], bytes.Repeat([]byte{6}, pageSize)) {
 			t.Errorf("memory of snapshot %d: %d bytes, %v", i, len(memory), err)
 		}
+	}
+}
+
+// TestCopiedBeforeItRuns: a guest whose memory is copied before its processors are let run again stands until the snapshot
+// is there, and goes on.
+func TestCopiedBeforeItRuns(t *testing.T) {
+	for _, when := range []int{beforeAsked, beforeRun} {
+		b, g := play(t)
+		g.engine.verdict.Accel = machine.AccelTCG
+		b.copied = when
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		spec, err := machine.SnapshotSpec{Dir: filepath.Join(t.TempDir(), "image")}.WithDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &snapshot{guest: g, spec: spec}
+		if err := s.take(ctx); err != nil {
+			t.Fatalf("%d: %v", when, err)
+		}
+		b.mu.Lock()
+		if b.status != "running" || b.migration != statusCompleted {
+			t.Errorf("%d: the guest is %s, the migration %s", when, b.status, b.migration)
+		}
+		b.mu.Unlock()
 	}
 }

@@ -124,11 +124,25 @@ func (s *stream) begin(ctx context.Context, pipe *os.File) error {
 	if err := s.monitor.do(ctx, "migrate", map[string]string{"uri": "fd:migration"}, nil); err != nil || !s.oneRound() {
 		return err
 	}
-	if err := s.await(ctx, func(migration) error { return nil }, statusActive, statusPreSwitchover); err != nil {
+	copied := false // before it could run
+	err := s.await(ctx, func(now migration) error { copied = now.Status == statusPreSwitchover; return nil }, statusActive, statusPreSwitchover)
+	if err != nil || copied {
 		return err
 	}
 	s.engine.step("let run")
-	return s.monitor.do(ctx, "cont", nil, nil)
+	if err := s.monitor.do(ctx, "cont", nil, nil); err != nil {
+		return s.standing(ctx, err)
+	}
+	return nil
+}
+
+// standing waits for the end of the round when QEMU has refused to let the processors run: from a little before it says so
+// they stand until they are told to go on. What stands for another reason is copied, too.
+func (s *stream) standing(ctx context.Context, refused error) error {
+	if err := s.await(ctx, func(migration) error { return nil }, statusPreSwitchover); err != nil {
+		return errors.Join(refused, err)
+	}
+	return nil
 }
 
 // capabilities turns them on, whatever QEMU was told before.
