@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -287,32 +288,46 @@ func withoutOutputs(j holt.Job, why error) holt.Job {
 	return j
 }
 
-// begin makes the job of a line, unless an earlier call of this program has, whose job is there still.
+// begin makes the job of a line, unless an earlier call of this program has, whose job is there still. What makes it is written
+// down first: who goes on after a kill in between makes the same call again, and gets the same job.
 func (b *batch) begin(ctx context.Context, l *batchLine) (holt.Job, error) {
-	if id := b.results.begun(l); id != "" {
-		j, err := b.c.Jobs.Get(ctx, id)
+	was := b.results.begun(l)
+	if was.Job != "" {
+		j, err := b.c.Jobs.Get(ctx, was.Job)
 		if err == nil && j.State != holt.JobCancelled {
 			return j, nil
 		}
 		if err != nil && holt.CodeOf(err) != holt.NotFound {
 			return j, err
 		}
+		was = begun{}
 	}
 	for again := false; ; again = true {
 		spec := l.spec
-		if l.In != "" {
+		if spec.Inputs = was.Inputs; l.In != "" && spec.Inputs == "" {
 			var err error
 			if spec.Inputs, err = b.send(ctx, l.In); err != nil {
 				return holt.Job{}, err
 			}
 		}
-		j, err := createJob(ctx, b.c, spec)
-		if holt.CodeOf(err) == holt.NotFound && spec.Inputs != "" && !again { // nobody needed them for too long
+		known := was.Key != ""
+		if !known {
+			was = begun{ID: l.ID, Hash: l.hash, Key: rand.Text(), Inputs: spec.Inputs}
+			if err := b.results.begin(was); err != nil {
+				return holt.Job{}, err
+			}
+		}
+		j, err := createJob(ctx, b.c, spec, was.Key)
+		gone := holt.CodeOf(err) == holt.NotFound && spec.Inputs != "" // nobody needed them for too long
+		other := holt.CodeOf(err) == holt.Conflict && known            // it was to be made with other flags
+		if !again && (gone || other) {
 			b.forget(l.In, spec.Inputs)
+			was = begun{}
 			continue
 		}
 		if err == nil {
-			err = b.results.begin(l, j.ID)
+			was.Job = j.ID
+			err = b.results.begin(was)
 		}
 		return j, err
 	}
@@ -337,7 +352,12 @@ func (b *batch) send(ctx context.Context, dir string) (id holt.JobInputsID, err 
 
 // forget has a directory sent again: what was sent is gone.
 func (b *batch) forget(dir string, id holt.JobInputsID) {
+	b.mu.Lock()
 	in := b.inputs[dir]
+	b.mu.Unlock()
+	if in == nil { // an earlier call of this program sent them
+		return
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.id == id {

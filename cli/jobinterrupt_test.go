@@ -128,3 +128,68 @@ func TestInterruptedCreateOfJob(t *testing.T) {
 		t.Errorf("%+v %v: %s", all, err, out.String())
 	}
 }
+
+// answerless is the jobs of a daemon whose caller does not live to hear which job it has made.
+type answerless struct {
+	server.Jobs
+	made chan struct{}
+}
+
+func (a answerless) Create(ctx context.Context, spec holt.JobSpec, key string) (holt.Job, error) {
+	j, err := a.Jobs.Create(ctx, spec, key)
+	select {
+	case a.made <- struct{}{}:
+		<-ctx.Done()
+	default: // that was the first
+	}
+	return j, err
+}
+
+// TestBatchKilledInCreate: a batch whose program was killed between the making of a job and its answer finds that job, with
+// inputs and without, and runs no line twice.
+func TestBatchKilledInCreate(t *testing.T) {
+	for _, in := range []bool{false, true} {
+		nouns := memory(t).Nouns()
+		made := make(chan struct{})
+		nouns.Jobs = answerless{nouns.Jobs, made}
+		d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
+		dir := t.TempDir()
+		batch := filepath.Join(dir, "b.jsonl")
+		args := []string{"holt", "job", "run", "--batch", batch, "--resume"}
+		if in {
+			args = append(args, "--in", t.TempDir())
+		}
+		if err := os.WriteFile(batch, []byte(`{"id":"one","command":"echo 1 > out/n"}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		start := func() (*exec.Cmd, *bytes.Buffer) {
+			cmd := exec.Command(os.Args[0])
+			cmd.Args, cmd.Env = args, append(os.Environ(), "HOLT_SOCKET="+d.Socket) // see TestMain
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return cmd, &out
+		}
+		cmd, out := start()
+		select {
+		case <-made:
+		case <-time.After(time.Minute):
+			t.Fatal("it makes no job: ", out.String())
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		cmd, out = start()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %s", err, out.String())
+		}
+		jobs, err := nouns.Jobs.List(t.Context(), "", 10)
+		if err != nil || len(jobs) != 1 || jobs[0].State != holt.JobDone {
+			t.Errorf("inputs %v: %d jobs: %+v, %v; %s", in, len(jobs), jobs, err, out.String())
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "b.out", "one", "n")); err != nil || string(got) != "1\n" {
+			t.Errorf("%q %v", got, err)
+		}
+	}
+}

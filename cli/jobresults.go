@@ -82,11 +82,13 @@ type results struct {
 	jobs map[string]begun
 }
 
-// begun says which job a line has.
+// begun says which job a line has, or is to have.
 type begun struct {
-	ID   string     `json:"id"`
-	Hash string     `json:"hash"`
-	Job  holt.JobID `json:"job"`
+	ID     string           `json:"id"`
+	Hash   string           `json:"hash"`
+	Key    string           `json:"key"` // idempotency key of the call that makes the job
+	Inputs holt.JobInputsID `json:"inputs,omitempty"`
+	Job    holt.JobID       `json:"job,omitempty"` // "": it is being made
 }
 
 // openResults opens the directory of a batch, which one program at a time has.
@@ -179,20 +181,20 @@ func (r *results) done(l *batchLine) bool {
 	return stands
 }
 
-// begun returns the job that a line has; "" if it has none.
-func (r *results) begun(l *batchLine) holt.JobID {
+// begun returns what is known of the job of a line; zero if that is nothing.
+func (r *results) begun(l *batchLine) begun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if one := r.jobs[l.ID]; one.Hash == l.hash {
-		return one.Job
+		return one
 	}
-	return ""
+	return begun{}
 }
 
-func (r *results) begin(l *batchLine, id holt.JobID) error {
+func (r *results) begin(one begun) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return appendLine(r.open, begun{l.ID, l.hash, id})
+	return appendLine(r.open, one)
 }
 
 func (r *results) add(one result) error {

@@ -162,7 +162,7 @@ func (a *app) runJob(ctx context.Context, c *client.Client, spec holt.JobSpec, f
 		}
 		defer dropInputs(c, spec.Inputs)
 	}
-	j, err := createJob(ctx, c, spec)
+	j, err := createJob(ctx, c, spec, "")
 	if err != nil {
 		return err
 	}
@@ -181,10 +181,10 @@ func (a *app) runJob(ctx context.Context, c *client.Client, spec holt.JobSpec, f
 }
 
 // createJob makes a job. It hears what became of that also when ctx ends meanwhile.
-func createJob(ctx context.Context, c *client.Client, spec holt.JobSpec) (holt.Job, error) {
+func createJob(ctx context.Context, c *client.Client, spec holt.JobSpec, key string) (holt.Job, error) {
 	late, cancel := linger(ctx)
 	defer cancel()
-	return c.Jobs.Create(late, spec, "")
+	return c.Jobs.Create(late, spec, key)
 }
 
 // sendInputs sends a directory for jobs to begin with.

@@ -179,19 +179,24 @@ func (y *yard) nothing() {
 	if err != nil || len(moments) > 0 {
 		y.t.Errorf("moments are left: %+v, %v", moments, err)
 	}
-	jobs, err := y.Jobs.List(ctx, "", holt.MostPerPage)
-	if err != nil {
-		y.t.Error(err)
-	}
-	for _, j := range jobs {
-		if !j.State.Ended() {
-			y.t.Errorf("goes on: %+v", j)
+	for {
+		jobs, err := y.Jobs.List(ctx, "", holt.MostPerPage)
+		if err != nil {
+			y.t.Fatal(err)
 		}
-		if err := y.Jobs.Delete(ctx, j.ID, ""); err != nil {
-			y.t.Error(err)
+		for _, j := range jobs {
+			if !j.State.Ended() {
+				y.t.Errorf("goes on: %+v", j)
+			}
+			if err := y.Jobs.Delete(ctx, j.ID, ""); err != nil {
+				y.t.Fatal(err)
+			}
+		}
+		if len(jobs) == 0 {
+			break
 		}
 	}
-	if kept, err := os.ReadDir(filepath.Join(y.dir, "jobs")); err != nil || len(kept) > 0 && len(jobs) < holt.MostPerPage {
+	if kept, err := os.ReadDir(filepath.Join(y.dir, "jobs")); err != nil || len(kept) > 0 {
 		y.t.Errorf("of deleted jobs are left: %v, %v", kept, err)
 	}
 }

@@ -29,7 +29,8 @@ var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quo
 	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema,
 	computer.TenantNameSchema + workspaceTenantSchema + job.TenantSchema + access.ScopeSchema,
 	sshgate.Schema, preview.Schema + preview.GoneSchema,
-	event.Schema, upload.Schema} // event's triggers go with a table that is made anew
+	event.Schema, upload.Schema, // event's triggers go with a table that is made anew
+	schedule.RoomSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (

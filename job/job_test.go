@@ -28,6 +28,8 @@ type world struct {
 	begun      int
 	refuse     error  // a create
 	tenant     string // of the last create
+	refuseOf   string // whose creates are refused; "": anybody's
+	made       int    // workspaces, ever
 }
 
 func (w *world) CheckFor(_ context.Context, spec holt.ComputerSpec) (holt.ComputerSpec, error) {
@@ -38,7 +40,7 @@ func (w *world) CreateFor(ctx context.Context, id holt.JobID, spec holt.Computer
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tenant = holt.TenantOf(ctx)
-	if w.refuse != nil {
+	if w.refuse != nil && (w.refuseOf == "" || w.refuseOf == w.tenant) {
 		return holt.Computer{}, w.refuse
 	}
 	c := holt.Computer{ID: holt.NewComputerID(), Name: spec.Name, State: holt.ComputerRunning, Job: id}
@@ -111,6 +113,7 @@ func (w *world) Make(_ context.Context, id holt.WorkspaceID, _ string, from holt
 		return holt.Errorf(holt.NotFound, "no %s", from)
 	}
 	w.workspaces[id] = true
+	w.made++
 	return nil
 }
 

@@ -3,6 +3,7 @@ package job
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -61,9 +62,16 @@ const mostWaiting = 128
 
 // begin begins what can. wait says that something is left that only time makes room for.
 func (s *Store) begin(ctx context.Context) (wait bool, err error) {
-	list, err := s.table.list(ctx, `WHERE ended = 0 ORDER BY seq LIMIT ?`, mostWaiting+s.cfg.Most)
+	held := s.held()
+	wait = len(held) > 0
+	except, err := json.Marshal(held)
 	if err != nil {
-		return false, err
+		return wait, err
+	}
+	list, err := s.table.list(ctx, `WHERE ended = 0 AND (cancelled OR json_extract(record, '$.state') <> 'queued'
+		OR coalesce(json_extract(record, '$.tenant'), 'default') NOT IN (SELECT value FROM json_each(?))) ORDER BY seq LIMIT ?`, string(except), mostWaiting+s.cfg.Most)
+	if err != nil {
+		return wait, err
 	}
 	list = slices.DeleteFunc(list, func(r record) bool { return s.worker(r.ID) != nil })
 	waiting := func(r record) bool { return r.State == holt.JobQueued && !r.cancelled }
@@ -76,12 +84,16 @@ func (s *Store) begin(ctx context.Context) (wait bool, err error) {
 		if s.cfg.Computers.Draining() || ctx.Err() != nil {
 			return true, nil
 		}
+		if slices.Contains(s.held(), r.of()) { // since the list was made: those behind it come next
+			s.ring()
+			continue
+		}
 		if why, err := s.room(ctx, r.Spec.MemoryMB); why != "" || err != nil {
 			return true, errors.Join(err, s.waits(ctx, r, cmp.Or(why, r.Reason)))
 		}
 		s.take(r)
 	}
-	return false, nil
+	return wait, nil
 }
 
 // waits says of the job that is next why it waits.
@@ -95,8 +107,8 @@ func (s *Store) waits(ctx context.Context, r record, why string) error {
 
 // take gives a job to a worker of its own, unless it has one or the daemon ends.
 func (s *Store) take(r record) {
-	w := &worker{s: s, r: r, memoryMB: r.Spec.MemoryMB}
-	w.ctx, w.cancel = context.WithCancelCause(holt.WithActor(s.ctx, holt.Actor{Tenant: cmp.Or(r.Tenant, holt.DefaultTenant)}))
+	w := &worker{s: s, r: r, tenant: r.of(), memoryMB: r.Spec.MemoryMB, made: r.State == holt.JobCollecting}
+	w.ctx, w.cancel = context.WithCancelCause(holt.WithActor(s.ctx, holt.Actor{Tenant: r.of()}))
 	if r.cancelled {
 		w.cancel(errCancelled)
 	}
@@ -112,6 +124,9 @@ func (s *Store) take(r record) {
 		w.cancel(nil)
 		s.mu.Lock()
 		delete(s.active, r.ID)
+		if l := s.limited[w.tenant]; l != nil && w.made {
+			l.until, l.pause = time.Now(), 0 // it has made room there
+		}
 		s.mu.Unlock()
 		s.tell()
 		s.ring()
@@ -139,4 +154,67 @@ func (s *Store) pause(d time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.until, s.lacking = time.Now().Add(d), why
+}
+
+// limited is a tenant whose limit was reached. Its jobs are tried one after the other, and with each that begins twice as
+// many at once, so that few make a workspace for nothing.
+type limited struct {
+	until time.Time     // none is tried before
+	pause time.Duration // that was
+	most  int           // how many are being made at once
+}
+
+const (
+	mostPause = 8 * look    // between two tries of a tenant's jobs
+	forgotten = time.Minute // after a try, is that there was a limit
+)
+
+// held returns the tenants of which no job may begin now.
+func (s *Store) held() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	making := map[string]int{}
+	for _, w := range s.active {
+		if !w.made {
+			making[w.tenant]++
+		}
+	}
+	list, now := []string{}, time.Now()
+	for tenant, l := range s.limited {
+		switch {
+		case now.Before(l.until) || making[tenant] >= l.most:
+			list = append(list, tenant)
+		case now.Sub(l.until) > forgotten:
+			delete(s.limited, tenant)
+		}
+	}
+	return list
+}
+
+// limit holds the jobs of one tenant back, which has reached a limit of its own.
+func (s *Store) limit(tenant string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.limited[tenant]
+	if l == nil {
+		l = &limited{}
+		s.limited[tenant] = l
+	}
+	l.most = 1
+	if now := time.Now(); !now.Before(l.until) { // not one of those that began together
+		l.pause = min(max(look, 2*l.pause), mostPause)
+		l.until = now.Add(l.pause)
+	}
+}
+
+// madeOne says that a worker's computer is there.
+func (s *Store) madeOne(w *worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.made = true
+	if l := s.limited[w.tenant]; l != nil {
+		if l.most, l.pause, l.until = 2*l.most, 0, time.Now(); l.most >= s.cfg.Most {
+			delete(s.limited, w.tenant)
+		}
+	}
 }

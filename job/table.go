@@ -58,6 +58,9 @@ type record struct {
 	base      int64
 }
 
+// of is whose the job is.
+func (r record) of() string { return cmp.Or(r.Tenant, holt.DefaultTenant) }
+
 const columns = `seq, record, secret, cancelled, workspace, base, deleted`
 
 func scan(row *db.Row) (r record, err error) {

@@ -27,7 +27,9 @@ var (
 type worker struct {
 	s         *Store
 	r         record
+	tenant    string
 	memoryMB  int
+	made      bool            // its computer; Store.mu
 	ctx       context.Context // ends with the daemon, or when somebody cancels the job
 	cancel    context.CancelCauseFunc
 	followers atomic.Int32 // who read its output from the guest
@@ -113,6 +115,8 @@ func (w *worker) attempt() error {
 	if err != nil {
 		return err
 	}
+	w.s.madeOne(w)
+	w.s.ring()
 	if err := w.start(c); err != nil {
 		return err
 	}
@@ -169,7 +173,11 @@ func (w *worker) refused(err error) error {
 			return err
 		}
 		w.r.Attempts--
-		w.s.pause(look, err.Error())
+		if _, host := holt.LacksMemory(err); host {
+			w.s.pause(look, noRoom) // the error names a job, which may be another tenant's than who reads this
+		} else {
+			w.s.limit(w.tenant)
+		}
 		return atLimit{err}
 	}
 	w.s.mu.Lock()

@@ -187,6 +187,8 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 		return ctx.Err()
 	case computer.Ending(err):
 		return pause(ctx, tryEvery) // unless that is called off, the next daemon goes on
+	case lacksRoom(err) && s.waits(f):
+		return s.tryLater(ctx, f, err)
 	case err != nil:
 		s.log.WarnContext(ctx, "schedule could not run", "schedule", r.ID, "name", r.Name, "computer", f.computer, "err", err)
 		return s.finish(ctx, f, holt.FiringFailed, reasonOf(err))
@@ -194,7 +196,7 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 	if err := s.point("schedule/started"); err != nil {
 		return err
 	}
-	f.State, f.StartedAt = holt.FiringRunning, &run.StartedAt
+	f.State, f.StartedAt, f.Reason = holt.FiringRunning, &run.StartedAt, ""
 	return s.write(ctx, func(tx *db.Tx) error { return save(tx, *f) })
 }
 
@@ -406,7 +408,7 @@ func (s *Store) tooLate(ctx context.Context, f firing, now time.Time) error {
 	}
 	var r record
 	err := s.read(ctx, func(tx *db.Tx) (err error) { r, _, err = byID(tx, f.Schedule); return err })
-	if err != nil || r.Missed != holt.MissedSkip {
+	if err != nil || r.Missed != holt.MissedSkip || !f.refused.IsZero() && s.waits(&f) {
 		return err
 	}
 	if f.State == holt.FiringStarting {

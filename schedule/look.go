@@ -194,7 +194,7 @@ func meet(tx *db.Tx, r record, f *firing, now time.Time) error {
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // Run fires a schedule now, whether it is enabled or not, and returns when its run has
-// started or cannot be, or waits for the one before it.
+// started or cannot be, or waits for the one before it, or for room.
 //
 // Errors: NotFound, Conflict (its last run goes on, and the policy for that is skip, or one
 // waits already; several have ref as name).
@@ -251,7 +251,7 @@ func (s *Store) begun(ctx context.Context, seq int64) (holt.Firing, error) {
 			return holt.Firing{}, err
 		case len(all) == 0:
 			return holt.Firing{}, holt.Errorf(holt.Conflict, "the schedule was deleted meanwhile")
-		case all[0].State != holt.FiringStarting && all[0].State != holt.FiringQueued || all[0].State == holt.FiringQueued && all[0].Reason != "":
+		case all[0].State != holt.FiringStarting && all[0].State != holt.FiringQueued || all[0].Reason != "":
 			return *all[0].shown(), nil
 		}
 		if err := pause(ctx, begunEvery); err != nil {

@@ -55,6 +55,11 @@ CREATE INDEX firing_open ON firing (schedule) WHERE state IN ('queued', 'startin
 CREATE INDEX firing_was ON firing (computer) WHERE was <> '';
 `
 
+// RoomSchema says of firings since when their computers find no room.
+const RoomSchema = `
+ALTER TABLE firing ADD COLUMN refused INTEGER NOT NULL DEFAULT 0; -- 0: they found some
+`
+
 // goesOn selects the firings that go on.
 const goesOn = `state IN ('queued', 'starting', 'running')`
 
@@ -162,16 +167,17 @@ type firing struct {
 	computer holt.ComputerID
 	replaces bool
 	was      holt.ComputerState
+	refused  time.Time // when its computer could not be woken for want of room, first; zero: never
 }
 
-const firingColumns = `seq, schedule, computer, due, until, count, state, reason, manual, replaces, run, was, exit_code, timed_out, started, ended`
+const firingColumns = `seq, schedule, computer, due, until, count, state, reason, manual, replaces, run, was, exit_code, timed_out, started, ended, refused`
 
 func scanFiring(row *db.Row) firing {
 	f := firing{Firing: holt.Firing{
 		Schedule: holt.ScheduleID(row.Text(1)), Due: timeOf(row.Int64(3)), Until: timeAt(row.Int64(4)), Count: int(row.Int64(5)), State: holt.FiringState(row.Text(6)),
 		Reason: row.Text(7), Manual: row.Int64(8) != 0, Run: holt.RunID(row.Text(10)), ExitCode: int(row.Int64(12)), TimedOut: row.Int64(13) != 0,
 		StartedAt: timeAt(row.Int64(14)), EndedAt: timeAt(row.Int64(15)),
-	}, seq: row.Int64(0), computer: holt.ComputerID(row.Text(2)), replaces: row.Int64(9) != 0, was: holt.ComputerState(row.Text(11))}
+	}, seq: row.Int64(0), computer: holt.ComputerID(row.Text(2)), replaces: row.Int64(9) != 0, was: holt.ComputerState(row.Text(11)), refused: timeOf(row.Int64(16))}
 	return f
 }
 
@@ -221,8 +227,8 @@ func add(tx *db.Tx, f *firing) error {
 
 // save writes what can change of a firing.
 func save(tx *db.Tx, f firing) error {
-	return tx.Exec(`UPDATE firing SET state=?2, reason=?3, run=?4, was=?5, exit_code=?6, timed_out=?7, started=?8, ended=?9 WHERE seq=?1`,
-		f.seq, f.State, f.Reason, f.Run, f.was, f.ExitCode, f.TimedOut, nanosAt(f.StartedAt), nanosAt(f.EndedAt))
+	return tx.Exec(`UPDATE firing SET state=?2, reason=?3, run=?4, was=?5, exit_code=?6, timed_out=?7, started=?8, ended=?9, refused=?10 WHERE seq=?1`,
+		f.seq, f.State, f.Reason, f.Run, f.was, f.ExitCode, f.TimedOut, nanosAt(f.StartedAt), nanosAt(f.EndedAt), nanos(f.refused))
 }
 
 // keptFirings is how many firings of a schedule are kept that have come to their end.

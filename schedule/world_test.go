@@ -31,6 +31,7 @@ type world struct {
 	order     []holt.RunID
 	rested    []holt.ComputerState
 	refuse    error // of Start
+	room      int   // how many may run; 0: all
 	s         *Store
 	dead      chan struct{} // closed when the daemon has killed itself
 }
@@ -44,7 +45,7 @@ type fakeRun struct {
 // newWorld has computers of these names, paused.
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + Schema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + Schema + RoomSchema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +161,15 @@ func (w *world) Start(ctx context.Context, id holt.RunID, computer holt.Computer
 	c := w.computers[computer]
 	if c == nil {
 		return holt.Run{}, holt.Errorf(holt.NotFound, "there is no computer")
+	}
+	awake := 0
+	for _, other := range w.computers {
+		if other != c && other.State == holt.ComputerRunning {
+			awake++
+		}
+	}
+	if w.room > 0 && awake >= w.room {
+		return holt.Run{}, holt.Errorf(holt.TooMany, "the host has no memory")
 	}
 	c.State = holt.ComputerRunning
 	if run := w.runs[id]; run != nil {
