@@ -60,6 +60,8 @@ func ParseDomain(s string) (string, error) {
 		_, err := ParseName(label)
 		ok = ok && err == nil
 	}
+	last := labels[len(labels)-1] // with a digit first it would be read as an IP address, as 127.1 or 0x7f.1 is
+	ok = ok && (last[0] < '0' || last[0] > '9')
 	if !ok {
 		return "", Errorf(InvalidArgument, "%q is not a domain", clip(s)).
 			WithHint("give a full name of letters, digits and dashes, as app.example.com; one with other letters in its xn-- form")

@@ -26,7 +26,8 @@ func (a *app) sshKeyAdd() *cobra.Command {
 comes in by ssh COMPUTER@HOST -p 2222, as the Linux user agent, or by ssh COMPUTER+root@HOST as another.
 
 The key has the rights of who adds it: with a token it has that token's, and ends with it. With --tenant it reaches that
-tenant's computers and no others.`,
+tenant's computers and no others. Where several tenants have added a key its owner says which is meant, as
+ssh COMPUTER.TENANT@HOST, or gives the computer's id.`,
 		Example: `  holt ssh-key add ~/.ssh/id_ed25519.pub
   holt --tenant team-a ssh-key add ana.pub
   holt ssh-key add --name laptop --allow-agent-forwarding ~/.ssh/id_ed25519.pub`,
@@ -116,7 +117,7 @@ func (a *app) sshKeyList() *cobra.Command {
 func (a *app) sshKeyDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete KEY", Aliases: []string{"rm"}, Short: "Remove a key, and end the connections that came by it", Args: exactly(1),
-		Long: `Removes a key, named by its id, its fingerprint, or a name that only one has. SSH connections that came by it end.`,
+		Long: `Removes a key, named by its id, or a fingerprint or name that only one has. SSH connections that came by it end.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {

@@ -44,6 +44,7 @@ type Config struct {
 	Metrics     *metric.Registry // gets the daemon's; nil: nothing is counted
 
 	Previews preview.Place // where previews are; zero: *.localhost, at the listener
+	Hosts    []string      // names by which the API is reached over TCP, besides IP addresses and localhost; no computer gets one
 
 	Archive   ArchiveConfig
 	Workspace workspace.Options // what every workspace is opened with; the daemon sets Log, Archive, Space and Quota itself

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"holt/daemon"
@@ -18,6 +19,8 @@ type dozing struct {
 	machine.Engine
 	mu     sync.Mutex
 	asleep map[string]machine.Machine // by the directory of the image
+
+	networks atomic.Bool // it says that its machines have networks of their own; then none can start
 }
 
 // dozes is a daemon's configuration with that engine.
@@ -41,6 +44,7 @@ func dozes(t *testing.T, dir string) daemon.Config {
 func (e *dozing) Capabilities() machine.Capabilities {
 	c := e.Engine.Capabilities()
 	c.MemorySnapshot = true
+	c.OwnNetwork = c.OwnNetwork || e.networks.Load()
 	return c
 }
 

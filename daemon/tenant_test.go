@@ -10,6 +10,7 @@ import (
 
 	"holt"
 	"holt/client"
+	"holt/machine"
 )
 
 // belongings makes one of each thing in a tenant, as far as the local engine can, and says what they are called.
@@ -149,6 +150,59 @@ func TestAnotherTenantIsNotThere(t *testing.T) {
 		t.Error(got, err)
 	}
 	if all, err := c.Tokens.List(t.Context()); err != nil || len(all) != 2 {
+		t.Error(all, err)
+	}
+}
+
+// TestAnotherTenantsSecretsAreNotThere is [TestAnotherTenantIsNotThere] of what only computers with networks of their own
+// have. Its computer is stopped, so it needs none of them.
+func TestAnotherTenantsSecretsAreNotThere(t *testing.T) {
+	cfg := dozes(t, home(t))
+	cfg.Network = []string{"/bin/false"} // which nobody starts
+	wrap := cfg.Wrap
+	var engine *dozing
+	cfg.Wrap = func(e machine.Engine) machine.Engine {
+		engine = wrap(e).(*dozing)
+		return engine
+	}
+	d := doorOf(t, up(t, cfg))
+	owner, intruder := d.token("team-a", "owner"), d.token("team-b", "intruder")
+	c := d.client(t, owner)
+	ctx := t.Context()
+	made, err := c.Computers.Create(ctx, holt.ComputerSpec{Name: "curie"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Computers.Stop(ctx, "curie", ""); err != nil {
+		t.Fatal(err)
+	}
+	engine.networks.Store(true)
+	defer engine.networks.Store(false)
+	if _, err := c.Secrets.Set(ctx, "curie", "KEY", holt.HostSecret{Host: "a.example", Value: "hunter2"}); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, r := range d.all {
+		if !strings.Contains(r.path, "{secret}") && !strings.HasSuffix(r.path, "/secrets") && !strings.HasSuffix(r.path, "/network") {
+			continue
+		}
+		for _, there := range []string{string(made.ID), "curie"} {
+			is, isnt := vars{"computer": there, "secret": "KEY"}, vars{"computer": "nobody", "secret": "KEY"}
+			if there != "curie" {
+				isnt["computer"] = string(holt.NewComputerID())
+			}
+			status, body := d.call(r, is, intruder, "")
+			none, gone := d.call(r, isnt, intruder, "")
+			if status != 404 || none != 404 || is.out(body) != isnt.out(gone) {
+				t.Errorf("%s tells what there is: %d %s\nof what there is not: %d %s", r.id, status, body, none, gone)
+			}
+			told++
+		}
+	}
+	if told < 8 {
+		t.Errorf("only %d calls were made", told)
+	}
+	if all, err := c.Secrets.List(ctx, "curie"); err != nil || len(all) != 1 || all[0].Host != "a.example" {
 		t.Error(all, err)
 	}
 }

@@ -44,7 +44,7 @@ func acme(opt TLSOptions) (*tls.Config, error) {
 	magic = certmagic.New(cache, certmagic.Config{
 		Storage:  &certmagic.FileStorage{Path: opt.Dir},
 		Logger:   quiet,
-		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(ctx context.Context, name string) error { return opt.Store.certifiable(ctx, name, opt.Hosts) }},
+		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(ctx context.Context, name string) error { return opt.Store.certifiable(ctx, name) }},
 		OnEvent: func(_ context.Context, event string, data map[string]any) error {
 			switch event {
 			case "cert_failed":
@@ -64,9 +64,9 @@ func acme(opt TLSOptions) (*tls.Config, error) {
 
 // certifiable says whether a certificate is got for a name: for those of the API, domains that were added, and
 // previews that were made. Whoever asks for others would use up what an authority gives.
-func (s *Store) certifiable(ctx context.Context, name string, hosts []string) error {
+func (s *Store) certifiable(ctx context.Context, name string) error {
 	name = strings.ToLower(name)
-	if slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, name) }) {
+	if slices.Contains(s.cfg.Hosts, name) {
 		return nil
 	}
 	if h, ok := ParseHost(name, s.cfg.Place.Domain); ok {
@@ -77,7 +77,7 @@ func (s *Store) certifiable(ctx context.Context, name string, hosts []string) er
 		if one, err := s.table.get(ctx, c.ID, h.Port); err != nil || one.serial != "" {
 			return err
 		}
-	} else if _, known, err := s.table.domain(ctx, name); err != nil || known {
+	} else if _, known, err := s.table.domain(ctx, name); err != nil || known && s.free(name) == nil {
 		return err
 	}
 	return holt.Errorf(holt.NotFound, "%q is none of our names", holt.Clip(name, 256))

@@ -163,17 +163,23 @@ func (d *Door) open(a *answer, r *http.Request, v visitor, from origin) {
 		}
 		http.SetCookie(a, &http.Cookie{Name: name, Value: v.token, Path: "/", Expires: v.end, HttpOnly: true, Secure: from.scheme == "https", SameSite: http.SameSiteLaxMode})
 	}
-	var query []string
-	for part := range strings.SplitSeq(r.URL.RawQuery, "&") {
-		if !strings.HasPrefix(part, linkParameter+"=") {
-			query = append(query, part)
-		}
-	}
-	to := url.URL{Scheme: from.scheme, Host: from.host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: strings.Join(query, "&")}
+	to := url.URL{Scheme: from.scheme, Host: from.host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: withoutLink(r.URL.RawQuery)}
 	a.Header().Set("Location", to.String()) // with our own host: a path that begins with // leads nowhere else
 	a.Header().Set("Cache-Control", "no-store")
 	a.Header().Set("Referrer-Policy", "no-referrer")
 	a.WriteHeader(http.StatusSeeOther)
+}
+
+// withoutLink is a query without the token of a link, and else as it came.
+func withoutLink(query string) string {
+	var kept []string
+	for part := range strings.SplitSeq(query, "&") {
+		name, _, _ := strings.Cut(part, "=")
+		if plain, err := url.QueryUnescape(name); name != linkParameter && (err != nil || plain != linkParameter) {
+			kept = append(kept, part)
+		}
+	}
+	return strings.Join(kept, "&")
 }
 
 // crossSite says that another site's page made a browser send a request with the cookie. SameSite keeps most of
@@ -203,6 +209,15 @@ func withoutOurs(h http.Header) {
 	h.Del(tokenHeader)
 	if _, ours := ourBearer(h.Get("Authorization")); ours {
 		h.Del("Authorization")
+	}
+	for i, from := range h["Referer"] { // a page at a link's address, as the answer to a form that was posted there, is one
+		if at, query, found := strings.Cut(from, "?"); found {
+			if kept := withoutLink(query); kept == "" {
+				h["Referer"][i] = at
+			} else {
+				h["Referer"][i] = at + "?" + kept
+			}
+		}
 	}
 	var lines []string
 	for _, line := range h["Cookie"] {

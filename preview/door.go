@@ -204,12 +204,16 @@ type site struct {
 	host     string
 }
 
-// site returns what a host shows; found is false if there is no such computer.
+// site returns what a host shows; found is false if there is no such computer. A domain that was added before its name
+// was the API's, or the previews', shows nothing.
 func (d *Door) site(ctx context.Context, host string) (s site, found bool, err error) {
 	s.host = host
+	if d.store.ofAPI(host) {
+		return s, false, nil
+	}
 	h, ok := ParseHost(host, d.store.cfg.Place.Domain)
 	if !ok {
-		if _, bad := holt.ParseDomain(host); bad != nil {
+		if _, bad := holt.ParseDomain(host); bad != nil || d.store.ofPreviews(host) {
 			return s, false, nil
 		}
 		one, known, err := d.store.table.domain(ctx, host)

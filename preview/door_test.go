@@ -23,7 +23,7 @@ const (
 // echo shows an app's view of a request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s\n", r.Method, r.RequestURI, r.Host)
-	for _, name := range []string{"Authorization", "Cookie", "X-Holt-Token", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X_forwarded_for", "X-Real-Ip", "Forwarded", "Te", "Keep-Alive", "Upgrade", "Range", "Accept-Encoding"} {
+	for _, name := range []string{"Authorization", "Cookie", "Referer", "X-Holt-Token", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X_forwarded_for", "X-Real-Ip", "Forwarded", "Te", "Keep-Alive", "Upgrade", "Range", "Accept-Encoding"} {
 		if v, ok := r.Header[name]; ok {
 			fmt.Fprintf(w, "%s: %s\n", name, strings.Join(v, " | "))
 		}
@@ -139,6 +139,36 @@ func TestLinkIsExchanged(t *testing.T) {
 	w.store.now = func() time.Time { return time.Now().Add(13 * time.Hour) }
 	if got, _ := w.text("GET", page3000, "Cookie", "holt-preview="+link.Token); got != strangers {
 		t.Error("a cookie outlived its link:", got)
+	}
+}
+
+// TestNoTokenReachesTheApp: what an app sees of who came by a link is neither its token nor that there was one, whatever
+// the method is and wherever the token was.
+func TestNoTokenReachesTheApp(t *testing.T) {
+	w := openWorld(t, nil)
+	w.app(einstein, 3000, echo)
+	link := w.link("einstein", 3000)
+	query := "holt-link=" + link.Token
+	for _, c := range []struct {
+		method, url string
+		want        string // the first line
+		headers     []string
+	}{
+		{"POST", page3000 + "?" + query, "POST / ", nil},
+		{"PUT", page3000 + "a?x=1;2&" + query + "&y=%zz", "PUT /a?x=1;2&y=%zz ", nil},
+		{"DELETE", page3000 + "?" + query + "&" + query, "DELETE / ", nil},
+		{"OPTIONS", page3000 + "?a&" + query, "OPTIONS /?a ", nil},
+		{"GET", page3000 + "?holt%2Dlink=" + link.Token, "GET / ", []string{"X-Holt-Token", link.Token}},
+		{"GET", page3000 + "style.css", "GET /style.css ", []string{"Cookie", "holt-preview=" + link.Token, "Referer", page3000 + "form?a=b&" + query}},
+		{"GET", page3000, "GET / ", []string{"Authorization", "Bearer " + link.Token, "Referer", page3000 + "?" + query}},
+	} {
+		status, got := w.text(c.method, c.url, c.headers...)
+		if status != 200 || !strings.HasPrefix(got, c.want) || strings.Contains(got, link.Token) || strings.Contains(got, "holt-link") {
+			t.Errorf("%s %s: %d\n%s", c.method, c.url, status, got)
+		}
+	}
+	if _, got := w.text("GET", page3000, "X-Holt-Token", link.Token, "Referer", "http://a.example/?b=c&d"); !strings.Contains(got, "Referer: http://a.example/?b=c&d\n") {
+		t.Errorf("another page's address:\n%s", got)
 	}
 }
 

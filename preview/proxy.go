@@ -104,7 +104,7 @@ func (d *Door) rewrite(p *httputil.ProxyRequest) {
 	a, h := answerOf(p.In.Context()), p.Out.Header
 	p.Out.URL.Scheme = "http"
 	p.Out.URL.Host = string(a.site.computer.ID) + ":" + strconv.Itoa(a.site.port)
-	p.Out.URL.RawQuery = p.In.URL.RawQuery // as it came
+	p.Out.URL.RawQuery = withoutLink(p.In.URL.RawQuery) // else as it came
 	p.Out.Host = a.from.host
 	p.Out.Trailer = p.In.Trailer // filled in when the body has ended
 	for name := range h {

@@ -37,8 +37,9 @@ type Tokens interface {
 type Config struct {
 	DB        *db.DB // with [Schema]
 	Keys      *computer.Keys
-	KeyFile   string // key of the links, made if it is not there
-	Place     Place  // Domain "": localhost
+	KeyFile   string   // key of the links, made if it is not there
+	Place     Place    // Domain "": localhost
+	Hosts     []string // names by which the API is reached, besides IP addresses and localhost: they never show a computer
 	Computers Computers
 	Ports     Ports
 	Tokens    Tokens
@@ -69,6 +70,7 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Place.Domain == "" {
 		cfg.Place.Domain = "localhost"
 	}
+	cfg.Hosts = plainHosts(cfg.Hosts)
 	s := &Store{cfg: cfg, table: table{cfg.DB}, place: cfg.Place, now: time.Now}
 	var err error
 	s.signer, err = openKey(cfg.KeyFile)
@@ -226,14 +228,14 @@ func (s *Store) shownDomain(c holt.Computer, d domain) holt.PreviewDomain {
 }
 
 // SetDomain has a domain show a port of a computer, whose preview says who may come.
-// AlreadyExists: it shows another computer's.
+// InvalidArgument: it is a name of the API's, or of the previews'. AlreadyExists: it shows another computer's.
 func (s *Store) SetDomain(ctx context.Context, ref, name string, spec holt.PreviewDomainSpec) (holt.PreviewDomain, error) {
 	name, err := holt.ParseDomain(name)
 	if err == nil {
 		_, err = holt.ParsePort(strconv.Itoa(spec.Port))
 	}
-	if _, ours := ParseHost(name, s.cfg.Place.Domain); err == nil && (ours || name == s.cfg.Place.Domain) {
-		err = holt.Errorf(holt.InvalidArgument, "%s is below the domain of all previews", name).WithHint("holt computer preview shows a port there; a domain is a name of your own")
+	if err == nil {
+		err = s.free(name)
 	}
 	if err != nil {
 		return holt.PreviewDomain{}, err

@@ -19,8 +19,7 @@ type TLSOptions struct {
 	CA    string // the authority's directory; "": Let's Encrypt
 	Root  string // PEM file of what its TLS is trusted by, besides what this machine trusts
 	Dir   string // keeps the account and the certificates
-	Store *Store
-	Hosts []string // names of the API
+	Store *Store // has the names that certificates are got for
 	Log   *slog.Logger
 }
 

@@ -26,7 +26,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		q := requestOf(r.Context())
 		if !s.knownHost(r.Host) {
 			q.fail(holt.Errorf(holt.Denied, "this server is not %q", clip(r.Host)).
-				WithHint("call it by an IP address, or name the host when the daemon starts"), http.StatusForbidden)
+				WithHint("start the daemon with --host %s, which says that the name is its own, or call it by an IP address", hostFlag(r.Host)), http.StatusForbidden)
 			return
 		}
 		if !public(r) {
@@ -153,11 +153,7 @@ func (s *Server) authenticate(q *request, r *http.Request) (token access.Token, 
 // knownHost refuses names that someone else's DNS may have pointed here
 // (rebinding). IP addresses and localhost cannot be rebound.
 func (s *Server) knownHost(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	host := withoutPort(hostport)
 	if host == "localhost" || net.ParseIP(host) != nil {
 		return true
 	}
@@ -167,6 +163,25 @@ func (s *Server) knownHost(hostport string) bool {
 		}
 	}
 	return false
+}
+
+func withoutPort(hostport string) string {
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		hostport = h
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+}
+
+// hostFlag is what --host would be for a call to hostport.
+func hostFlag(hostport string) string {
+	host := withoutPort(hostport)
+	if name, err := holt.ParseDomain(host); err == nil {
+		return name
+	}
+	if name, err := holt.ParseName(strings.ToLower(host)); err == nil {
+		return name
+	}
+	return "NAME"
 }
 
 // sameOrigin refuses what a page of another site makes a browser send, on

@@ -224,6 +224,17 @@ func TestOtherSites(t *testing.T) {
 	}
 }
 
+// TestUnknownHostIsTold: who calls by a name that the daemon does not know reads which flag it needs.
+func TestUnknownHostIsTold(t *testing.T) {
+	c := overTCP(t, servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), ""))
+	for host, want := range map[string]string{"Holt.example.com:4646": "--host holt.example.com,", "hub": "--host hub,", "127.0.0.1.evil_": "--host NAME,", "a;b": "--host NAME,"} {
+		status, _, text := c.do("GET", "/v1/health", "", "Host: "+host)
+		if status != 403 || !strings.Contains(text, "start the daemon with "+want) {
+			t.Errorf("%s: %d %s", host, status, text)
+		}
+	}
+}
+
 // brokenNouns panics, or fails without a code, or works for longer than a
 // caller may be slow.
 type brokenNouns struct {

@@ -1,8 +1,10 @@
 package sshgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 
@@ -20,7 +22,18 @@ type caller struct {
 	key   *holt.SSHKey
 }
 
-type callerKey struct{}
+// tenant is whose computers its names are of.
+func (c *caller) tenant() string {
+	if c.actor == nil {
+		return holt.DefaultTenant
+	}
+	return cmp.Or(c.actor.Tenant, holt.DefaultTenant)
+}
+
+type (
+	callerKey     struct{} // *caller, of a connection
+	candidatesKey struct{} // []*caller: who it may be, if they have the key
+)
 
 // context returns the context of what the caller does, which ends with its rights.
 func (c *caller) context(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -62,10 +75,25 @@ func (g *Gate) config() *ssh.ServerConfig {
 func (g *Gate) asking(ctx context.Context) *ssh.ServerConfig {
 	c := g.config()
 	c.PublicKeyCallback = func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		return g.admit(m, func() (*caller, error) { return g.byKey(ctx, key) })
+		return g.admit(m, func(login) (any, any, error) {
+			all, err := g.byKey(ctx, key)
+			return candidatesKey{}, all, err
+		})
+	}
+	c.VerifiedPublicKeyCallback = func(m ssh.ConnMetadata, _ ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
+		return g.admit(m, func(at login) (any, any, error) {
+			who, err := g.choose(ctx, p.ExtraData[candidatesKey{}].([]*caller), at)
+			return callerKey{}, who, err
+		})
 	}
 	c.PasswordCallback = func(m ssh.ConnMetadata, secret []byte) (*ssh.Permissions, error) {
-		p, err := g.admit(m, func() (*caller, error) { return g.byToken(ctx, secret) })
+		p, err := g.admit(m, func(at login) (any, any, error) {
+			who, err := g.byToken(ctx, secret)
+			if err == nil && at.tenant != "" && at.tenant != who.tenant() {
+				err = errElsewhere
+			}
+			return callerKey{}, who, err
+		})
 		if err != nil {
 			g.failures.failed(place(m.RemoteAddr().String()))
 		}
@@ -74,19 +102,57 @@ func (g *Gate) asking(ctx context.Context) *ssh.ServerConfig {
 	return c
 }
 
-// admit turns away who names nothing that can be, and else asks who it is.
-func (g *Gate) admit(m ssh.ConnMetadata, find func() (*caller, error)) (*ssh.Permissions, error) {
-	if _, _, err := parseName(m.User()); err != nil {
+// errElsewhere is for a tenant that a credential is not for.
+var errElsewhere = holt.Errorf(holt.Unauthenticated, "it is not for this tenant")
+
+// admit turns away who names nothing that can be, and else asks who it is. What find returns is kept with the connection.
+func (g *Gate) admit(m ssh.ConnMetadata, find func(login) (key, who any, err error)) (*ssh.Permissions, error) {
+	at, err := parseName(m.User())
+	if err != nil {
 		return nil, errRefused
 	}
-	who, err := find()
-	if err != nil {
+	key, who, err := find(at)
+	var told *ssh.BannerError
+	switch {
+	case errors.As(err, &told):
+		return nil, told
+	case err != nil:
 		if holt.CodeOf(err) != holt.Unauthenticated {
 			g.log.Error("authenticate an SSH client", "from", m.RemoteAddr().String(), "err", err)
 		}
 		return nil, errRefused
 	}
-	return &ssh.Permissions{ExtraData: map[any]any{callerKey{}: who}}, nil
+	return &ssh.Permissions{ExtraData: map[any]any{key: who}}, nil
+}
+
+// choose says as whom somebody comes in who has proved to have a key: any tenant may have added it. So the computer's
+// name is of a tenant only where the key is on record in no other, or the tenant is named: nobody is led into a
+// computer of a stranger's that is called as theirs is, or was. The person whose daemon it is is not asked which: their
+// names are of the default tenant, and an id names any computer. They have proved to have the key, so they are told.
+func (g *Gate) choose(ctx context.Context, all []*caller, at login) (*caller, error) {
+	var in []*caller
+	var tenants []string
+	for _, c := range all {
+		if tenants = append(tenants, c.tenant()); at.tenant == "" || at.tenant == c.tenant() {
+			in = append(in, c)
+		}
+	}
+	switch {
+	case len(in) == 0:
+		return nil, &ssh.BannerError{Err: errRefused, Message: "holt: this key is not on record in the tenant " + at.tenant + "\r\n"}
+	case len(in) == 1 || in[0].actor == nil:
+		return in[0], nil
+	}
+	if _, err := holt.ParseComputerID(at.computer); err != nil {
+		return nil, &ssh.BannerError{Err: errRefused, Message: "holt: this key is on record in several tenants: " + strings.Join(tenants, ", ") +
+			"; say which, as " + at.computer + "." + tenants[0] + "@HOST, or give the computer's id for its name\r\n"}
+	}
+	for _, c := range in {
+		if _, err := g.opt.Computers.Get(holt.WithActor(ctx, *c.actor), at.computer); err == nil {
+			return c, nil
+		}
+	}
+	return in[0], nil // who will hear that it is not there
 }
 
 func (g *Gate) byToken(ctx context.Context, secret []byte) (*caller, error) {
@@ -108,15 +174,33 @@ func (g *Gate) ofToken(token access.Token, how string) *caller {
 	}}
 }
 
-// byKey finds who comes by a key. That it has the private half is checked after that.
-func (g *Gate) byKey(ctx context.Context, key ssh.PublicKey) (*caller, error) {
-	one, ok, err := g.keys.find(ctx, key)
+// byKey finds who may come by a key, at least one. That it has the private half is checked after that, and so is nothing
+// that its name says before.
+func (g *Gate) byKey(ctx context.Context, key ssh.PublicKey) (all []*caller, err error) {
+	records, err := g.keys.find(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
-		return nil, holt.Errorf(holt.Unauthenticated, "the key is not on record")
+	refused := error(holt.Errorf(holt.Unauthenticated, "the key is not on record"))
+	for _, one := range records {
+		c, err := g.ofKey(ctx, one)
+		switch {
+		case err == nil:
+			all = append(all, c)
+		case holt.CodeOf(err) != holt.Unauthenticated:
+			return nil, err
+		default:
+			refused = err
+		}
 	}
+	if len(all) == 0 {
+		return nil, refused
+	}
+	return all, nil
+}
+
+// ofKey is the caller that comes by a key on record.
+func (g *Gate) ofKey(ctx context.Context, one holt.SSHKey) (*caller, error) {
 	c := &caller{}
 	switch {
 	case one.Token != "":

@@ -2,7 +2,7 @@
 // them, calls the computers with the caller in the context, and encodes what comes back. Who may do what it does not
 // decide, and it knows no other door. There is no sshd in the computer, no key and no network: everything goes through the guest agent.
 //
-// A user name is COMPUTER or COMPUTER+LINUXUSER. A caller shows a key that is on record (table ssh_key, [Keys]) or a token as
+// A user name is COMPUTER or COMPUTER.TENANT, and either with +LINUXUSER. A caller shows a key that is on record (table ssh_key, [Keys]) or a token as
 // password; or comes by a connection of the API's ([Gate.Connect]), which has authenticated it already.
 //
 // Bounds (docs/design/ssh.md): see limits.go. What a client may make the daemon hold is, for each channel, the window

@@ -251,7 +251,8 @@ func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, left f
 			return
 		}
 	} else {
-		c.computer, c.user, _ = parseName(sc.User()) // it was admitted
+		at, _ := parseName(sc.User()) // it was admitted
+		c.computer, c.user = at.computer, at.user
 	}
 	if who.key != nil {
 		g.keys.touch(g.ctx, *who.key)

@@ -28,14 +28,18 @@ type echoes struct {
 	mu     sync.Mutex
 	actors []holt.Actor // of sessions
 	specs  []holt.SessionSpec
+	of     map[string]string // whose the computers are that only one tenant has, by id
 }
 
-func (e *echoes) Get(_ context.Context, ref string) (holt.Computer, error) {
+func (e *echoes) Get(ctx context.Context, ref string) (holt.Computer, error) {
+	if tenant := e.of[ref]; tenant != "" && holt.Confined(ctx) != "" && holt.Confined(ctx) != tenant {
+		return holt.Computer{}, holt.Errorf(holt.NotFound, "there is no computer %q", ref)
+	}
 	return holt.Computer{Name: ref, State: holt.ComputerRunning}, nil
 }
 
 func (e *echoes) Open(ctx context.Context, ref string, spec holt.SessionSpec, _ string) (holt.Session, error) {
-	if ref != "einstein" {
+	if ref != "einstein" && e.of[ref] == "" {
 		return nil, holt.Errorf(holt.NotFound, "there is no computer %q", ref)
 	}
 	a, _ := holt.ActorOf(ctx)

@@ -21,12 +21,13 @@ const Schema = `
 CREATE TABLE ssh_key (
 	id      TEXT PRIMARY KEY,
 	name    TEXT NOT NULL,
-	blob    BLOB NOT NULL UNIQUE,       -- the public key as it goes over the wire
+	blob    BLOB NOT NULL,              -- the public key as it goes over the wire
 	tenant  TEXT NOT NULL,              -- '' the person's whose daemon it is
 	token   TEXT NOT NULL,              -- whose rights it has; '' of its tenant, or of the person
 	agent   INTEGER NOT NULL,           -- it may forward an agent
 	created INTEGER NOT NULL,
-	used    INTEGER NOT NULL DEFAULT 0
+	used    INTEGER NOT NULL DEFAULT 0,
+	UNIQUE (blob, tenant)               -- a public key is no secret: whoever adds it proves nothing, so it is no tenant's alone
 ) WITHOUT ROWID;
 `
 
@@ -87,9 +88,10 @@ func rsaBits(key ssh.PublicKey) int {
 	return len(strings.TrimLeft(wire.N, "\x00")) * 8
 }
 
-// Add puts a key on record for who calls: a token's has its rights and ends with it.
+// Add puts a key on record for who calls: a token's has its rights and ends with it. What other tenants have makes no
+// difference, nor can it be told.
 //
-// Errors: InvalidArgument, AlreadyExists, TooMany.
+// Errors: InvalidArgument, AlreadyExists (in the tenant), TooMany.
 func (k *Keys) Add(ctx context.Context, spec holt.SSHKeySpec) (holt.SSHKey, error) {
 	key, comment, err := parseKey(spec.Key)
 	if err != nil {
@@ -122,7 +124,7 @@ func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte) error {
 	err := k.db.WriteSync(ctx, func(tx *db.Tx) error {
 		refused = nil
 		n := 0
-		err := tx.Query(`SELECT (SELECT count(*) FROM ssh_key WHERE tenant = ?1), EXISTS (SELECT 1 FROM ssh_key WHERE blob = ?2)`, []any{one.Tenant, blob}, func(row *db.Row) error {
+		err := tx.Query(`SELECT (SELECT count(*) FROM ssh_key WHERE tenant = ?1), EXISTS (SELECT 1 FROM ssh_key WHERE blob = ?2 AND tenant = ?1)`, []any{one.Tenant, blob}, func(row *db.Row) error {
 			n = int(row.Int64(0))
 			if row.Int64(1) != 0 {
 				refused = holt.Errorf(holt.AlreadyExists, "the key %s is on record already", one.Fingerprint).WithHint("holt ssh-key list shows it, if it is yours")
@@ -183,7 +185,7 @@ func timeOf(ns int64) *time.Time {
 	return &at
 }
 
-// Delete takes a key off the record, by its id, fingerprint or a name that only one has. Connections that came by it end.
+// Delete takes a key off the record, by its id, or a fingerprint or name that only one has. Connections that came by it end.
 func (k *Keys) Delete(ctx context.Context, ref string) (holt.SSHKey, error) {
 	all, err := k.List(ctx)
 	if err != nil {
@@ -191,11 +193,11 @@ func (k *Keys) Delete(ctx context.Context, ref string) (holt.SSHKey, error) {
 	}
 	var found []holt.SSHKey
 	for _, one := range all {
-		if string(one.ID) == ref || one.Fingerprint == ref {
+		if string(one.ID) == ref {
 			found = []holt.SSHKey{one}
 			break
 		}
-		if one.Name == ref {
+		if one.Name == ref || one.Fingerprint == ref {
 			found = append(found, one)
 		}
 	}
@@ -218,13 +220,9 @@ func (k *Keys) Delete(ctx context.Context, ref string) (holt.SSHKey, error) {
 	return found[0], nil
 }
 
-// find returns the record of a key.
-func (k *Keys) find(ctx context.Context, key ssh.PublicKey) (holt.SSHKey, bool, error) {
-	all, err := k.list(ctx, `WHERE blob = ?`, key.Marshal())
-	if err != nil || len(all) == 0 {
-		return holt.SSHKey{}, false, err
-	}
-	return all[0], true, nil
+// find returns the records of a key, one of each tenant that has added it; the person's is first.
+func (k *Keys) find(ctx context.Context, key ssh.PublicKey) ([]holt.SSHKey, error) {
+	return k.list(ctx, `WHERE blob = ? ORDER BY tenant`, key.Marshal())
 }
 
 // hold returns a context for a connection that came by a key: it ends when the key is deleted. The connection's end calls

@@ -12,19 +12,32 @@ const defaultUser = "agent"
 
 var linuxUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$`)
 
-// parseName reads the user name of a client: COMPUTER or COMPUTER+LINUXUSER.
-func parseName(name string) (computer, user string, err error) {
-	computer, user, named := strings.Cut(name, "+")
+// login is what a client's user name says.
+type login struct {
+	computer string // name or id
+	tenant   string // whose computer that is; "": it is not said
+	user     string // Linux user
+}
+
+// parseName reads the user name of a client: COMPUTER, COMPUTER.TENANT, and either with +LINUXUSER.
+func parseName(name string) (at login, err error) {
+	ref, user, named := strings.Cut(name, "+")
 	if !named {
 		user = defaultUser
 	}
-	if _, err := holt.ParseComputerID(computer); err != nil {
-		if computer, err = holt.ParseName(computer); err != nil {
-			return "", "", err
+	ref, tenant, confined := strings.Cut(ref, ".")
+	if confined {
+		if tenant, err = holt.ParseName(tenant); err != nil {
+			return login{}, err
+		}
+	}
+	if _, bad := holt.ParseComputerID(ref); bad != nil {
+		if ref, err = holt.ParseName(ref); err != nil {
+			return login{}, err
 		}
 	}
 	user, err = parseUser(user)
-	return computer, user, err
+	return login{ref, tenant, user}, err
 }
 
 // parseUser checks the name, or number, of a Linux user.

@@ -21,14 +21,16 @@ func checkMode(t *testing.T, path string) {
 }
 
 func TestParseName(t *testing.T) {
-	for name, want := range map[string][2]string{
-		"einstein": {"einstein", "agent"}, "einstein+root": {"einstein", "root"}, "einstein+1001": {"einstein", "1001"},
-		"cmp_aaaaaaaaaaaaaaaa+www-data": {"cmp_aaaaaaaaaaaaaaaa", "www-data"},
-		"":                              {}, "+root": {}, "einstein+": {}, "ein stein": {}, "einstein+ro/ot": {}, "einstein+a+b": {}, "../x": {}, "einstein+-x": {},
+	for name, want := range map[string]login{
+		"einstein": {"einstein", "", "agent"}, "einstein+root": {"einstein", "", "root"}, "einstein+1001": {"einstein", "", "1001"},
+		"cmp_aaaaaaaaaaaaaaaa+www-data": {"cmp_aaaaaaaaaaaaaaaa", "", "www-data"},
+		"einstein.team-a":               {"einstein", "team-a", "agent"}, "einstein.team-a+a.b": {"einstein", "team-a", "a.b"}, "cmp_aaaaaaaaaaaaaaaa.x": {"cmp_aaaaaaaaaaaaaaaa", "x", "agent"},
+		"einstein+a.b": {"einstein", "", "a.b"}, "einstein.": {}, ".team-a": {}, "einstein.a.b": {}, "einstein.team_a": {}, "einstein..a": {},
+		"": {}, "+root": {}, "einstein+": {}, "ein stein": {}, "einstein+ro/ot": {}, "einstein+a+b": {}, "../x": {}, "einstein+-x": {},
 		strings.Repeat("a", 300): {}, "einstein+" + strings.Repeat("a", 33): {}, "einstein\x00": {},
 	} {
-		computer, user, err := parseName(name)
-		if got := [2]string{computer, user}; (err == nil) != (want[0] != "") || err == nil && got != want {
+		got, err := parseName(name)
+		if (err == nil) != (want.computer != "") || err == nil && got != want {
 			t.Errorf("%q: %v %v", name, got, err)
 		}
 	}
@@ -36,13 +38,14 @@ func TestParseName(t *testing.T) {
 
 func FuzzParseName(f *testing.F) {
 	f.Add("einstein+root")
+	f.Add("einstein.team-a+root")
 	f.Fuzz(func(t *testing.T, name string) {
-		computer, user, err := parseName(name)
+		at, err := parseName(name)
 		if err != nil {
 			return
 		}
-		if len(computer) > 64 || len(user) > 32 || strings.ContainsAny(computer+user, "/+ \x00\n") {
-			t.Fatalf("%q is taken: %q %q", name, computer, user)
+		if len(at.computer) > 64 || len(at.tenant) > 64 || len(at.user) > 32 || strings.ContainsAny(at.computer+at.tenant, "/+. \x00\n") || strings.ContainsAny(at.user, "/+ \x00\n") {
+			t.Fatalf("%q is taken: %q", name, at)
 		}
 	})
 }

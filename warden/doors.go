@@ -95,10 +95,11 @@ func (n sshKeys) Delete(ctx context.Context, ref, key string) (holt.SSHKey, erro
 	return n.w.n.SSHKeys.Delete(ctx, ref, key)
 }
 
-// previews is [server.Previews]: what makes or changes one shows a port to others, so it is for who may do everything to the computer.
+// previews is [server.Previews]: what makes or changes one shows a port to others, so it is a change of the computer.
 type previews struct{ w *warden }
 
-// shows is computer for who may be any Linux user there: nobody knows as whom the programs run that are shown.
+// shows is computer for what shows a port of it. It asks for no Linux user, as connecting to a port does not: a port is no
+// user's.
 func (n previews) shows(ctx context.Context, computer string) error {
 	return n.w.computer(ctx, computer, change)
 }

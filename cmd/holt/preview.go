@@ -46,7 +46,7 @@ func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, ap
 	if p.tls, err = preview.TLS(preview.TLSOptions{
 		Cert: opt.Previews.Cert, Key: opt.Previews.Key,
 		ACME: opt.Previews.ACME, CA: opt.Previews.ACMECA, Root: opt.Previews.ACMERoot, Dir: filepath.Join(opt.DataDir, "certificates"),
-		Store: d.Previews(), Hosts: opt.Hosts, Log: log,
+		Store: d.Previews(), Log: log,
 	}); err != nil {
 		return p, err
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,9 +43,10 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 	if err != nil {
 		return err
 	}
+	opt.Hosts = hostsOf(opt)
 	d, err := daemon.Open(ctx, daemon.Config{
-		Previews: place,
-		DataDir:  opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
+		Previews: place, Hosts: opt.Hosts,
+		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
 		Archive:     daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
 		Network:     []string{"/proc/self/exe", cli.NetworkProcess},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log, Metrics: registry,
@@ -117,6 +119,15 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	}
 	_ = d.SSH().Close() // it has nothing to say
 	return g.Wait()
+}
+
+// hostsOf are the names of the API: those that were given, and the one that it listens at, if that is a name.
+func hostsOf(opt cli.ServeOptions) []string {
+	host, _, err := net.SplitHostPort(opt.Listen)
+	if err != nil || host == "" || net.ParseIP(host) != nil {
+		return opt.Hosts
+	}
+	return append(slices.Clone(opt.Hosts), host)
 }
 
 // proxies are those in front whose word on who calls is taken.

@@ -1,0 +1,53 @@
+package preview
+
+import (
+	"strings"
+	"testing"
+
+	"holt"
+)
+
+// TestNamesOfTheAPI: no computer gets a name by which the API is reached, nor one below the domain of the previews that
+// is no preview's; and where one has it from before, calls of the API reach the API all the same, and no certificate is got.
+func TestNamesOfTheAPI(t *testing.T) {
+	w := openWorld(t, nil)
+	w.app(einstein, 3000, echo)
+	w.set("einstein", 3000, true)
+	ctx := t.Context()
+	for name, why := range map[string]string{
+		"api.example.com": "name of the API", "API.example.com": "name of the API", "api.example.com.": "name of the API",
+		"login.localhost": "below the domain of all previews", "3000-einstein.localhost": "below the domain of all previews", "a.b.localhost": "below the domain of all previews",
+		"localhost": "not a domain", "hub": "not a domain", "127.0.0.1": "not a domain", "127.1": "not a domain", "192.0.2.0x1": "not a domain", "::1": "not a domain", "[::1]": "not a domain",
+	} {
+		_, err := w.store.SetDomain(ctx, "einstein", name, holt.PreviewDomainSpec{Port: 3000})
+		if holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), why) || holt.AsError(err).Hint == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, host := range []string{"api.example.com", "login.localhost"} {
+		if err := w.store.table.putDomain(ctx, domain{host, einstein, 3000, w.store.now()}); err != nil { // before the flags were as they are
+			t.Fatal(err)
+		}
+		if got, body := w.text("GET", "http://"+host+"/v1/tokens"); got != 200 || body != "the API" {
+			t.Errorf("%s: %d %s", host, got, body)
+		}
+		if got, body := w.text("GET", "http://x/", "Host", strings.ToUpper(host)+".:443"); got != 200 || body != "the API" {
+			t.Errorf("%s: %d %s", host, got, body)
+		}
+	}
+	if err := w.store.certifiable(ctx, "login.localhost"); holt.CodeOf(err) != holt.NotFound {
+		t.Error(err)
+	}
+	w.addr = w.serve(Serving{}) // which has no API
+	if got, body := w.text("GET", "http://api.example.com/"); got != 421 {
+		t.Error(got, body)
+	}
+	for _, name := range []string{"app.example.com", "example.com", "x.api.example.com"} {
+		if _, err := w.store.SetDomain(ctx, "einstein", name, holt.PreviewDomainSpec{Port: 3000}); err != nil {
+			t.Error(err)
+		}
+		if got, body := w.text("GET", "http://"+name+"/"); got != 200 || !strings.Contains(body, name) {
+			t.Error(got, body)
+		}
+	}
+}
