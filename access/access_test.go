@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -132,6 +133,56 @@ func TestBadTokens(t *testing.T) {
 	cancel()
 	if _, _, err := tokens.Create(ctx, "late", 0); err == nil {
 		t.Error("created after its caller left")
+	}
+}
+
+// TestNoOrphans: what a token makes at the moment when it is revoked goes with it or is not made, whoever waits longest
+// for whom, and neither does one whose time is over make any.
+func TestNoOrphans(t *testing.T) {
+	tokens, _ := open(t)
+	for range 5 {
+		maker, _ := create(t, tokens, "maker", 0)
+		by := holt.WithActor(context.Background(), maker.Actor()) // nobody ends it: a call that is past its last look
+		made, stop := make(chan struct{}, 1000), make(chan struct{})
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for {
+					_, _, err := tokens.Create(by, "child", 0)
+					if err != nil && holt.CodeOf(err) != holt.Unauthenticated {
+						t.Error(err)
+						return
+					}
+					select {
+					case <-stop:
+						return
+					case made <- struct{}{}:
+					default:
+					}
+				}
+			})
+		}
+		for range 20 {
+			<-made
+		}
+		if err := tokens.Delete(t.Context(), maker.ID); err != nil {
+			t.Fatal(err)
+		}
+		for range cap(made) / 10 {
+			<-made
+		}
+		close(stop)
+		wg.Wait()
+		if all, err := tokens.List(t.Context()); err != nil || len(all) != 0 {
+			t.Fatalf("%d tokens have outlived their maker, %v", len(all), err)
+		}
+	}
+	now := time.Unix(1_000_000, 0).UTC()
+	tokens.now = func() time.Time { return now }
+	brief, _ := create(t, tokens, "brief", time.Hour)
+	now = now.Add(time.Hour)
+	if _, _, err := tokens.Create(holt.WithActor(t.Context(), brief.Actor()), "late", 0); holt.CodeOf(err) != holt.Unauthenticated {
+		t.Errorf("made by a token that has expired: %v", err)
 	}
 }
 
