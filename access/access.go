@@ -94,6 +94,17 @@ func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (T
 // Errors: InvalidArgument, Unsupported (scopes for what there is not yet), TooMany, Unauthenticated (the token that makes it
 // was revoked meanwhile, or its time is over).
 func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.Duration, scopes ...holt.Scope) (Token, string, error) {
+	return t.create(ctx, tenant, name, life, scopes, func(string) error { return nil })
+}
+
+// CreateFirst makes a token of an admin that does not expire. keep has its secret before there is the token: if it fails
+// there is none.
+func (t *Tokens) CreateFirst(ctx context.Context, name string, keep func(secret string) error) error {
+	_, _, err := t.create(ctx, holt.DefaultTenant, name, 0, []holt.Scope{"admin"}, keep)
+	return err
+}
+
+func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Duration, scopes []holt.Scope, keep func(secret string) error) (Token, string, error) {
 	tenant, err := holt.ParseTenant(tenant)
 	if err != nil {
 		return Token{}, "", err
@@ -130,6 +141,9 @@ func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.D
 			at = by.Expires
 		}
 		token.ExpiresAt, expires = &at, at.UnixNano()
+	}
+	if err := keep(secret); err != nil {
+		return Token{}, "", err
 	}
 	err = t.db.WriteSync(ctx, func(tx *db.Tx) error {
 		if err := t.there(tx, by.Token, token.CreatedAt); err != nil {
@@ -259,7 +273,7 @@ func (t *Tokens) Check(ctx context.Context, secret string) (Token, error) {
 	right := subtle.ConstantTimeCompare(hash[:], s.hash[:]) == 1
 	if !right || s.ExpiresAt != nil && !now.Before(*s.ExpiresAt) {
 		return Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").
-			WithHint("it is wrong, was revoked or has expired; the daemon prints its first token when it first serves TCP")
+			WithHint("it is wrong, was revoked or has expired; the first one is in the file token of the daemon's data directory")
 	}
 	t.touch(ctx, &s.Token, now)
 	return s.Token, nil
