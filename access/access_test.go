@@ -204,3 +204,18 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkCheckWrong is what each of a flood of wrong tokens costs that look like one.
+func BenchmarkCheckWrong(b *testing.B) {
+	d, err := db.Open(filepath.Join(b.TempDir(), "holt.db"), []string{Schema, TenantSchema, ScopeSchema})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { d.Close() })
+	tokens, wrong := New(d), "holt_aaaaaaaaaaaaaaaa_"+strings.Repeat("b", 52)
+	for b.Loop() {
+		if _, err := tokens.Check(b.Context(), wrong); err == nil {
+			b.Fatal("it is valid")
+		}
+	}
+}

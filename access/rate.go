@@ -30,12 +30,7 @@ type bucket struct {
 const mostBuckets = 20_000
 
 // Take takes one of who's, or says how long until there is one.
-func (r *Rate) Take(who string) (wait time.Duration) { return r.take(who, 1) }
-
-// Left is Take that takes nothing.
-func (r *Rate) Left(who string) (wait time.Duration) { return r.take(who, 0) }
-
-func (r *Rate) take(who string, n float64) time.Duration {
+func (r *Rate) Take(who string) (wait time.Duration) {
 	if r == nil || r.PerSecond <= 0 {
 		return 0
 	}
@@ -57,10 +52,7 @@ func (r *Rate) take(who string, n float64) time.Duration {
 		}
 		return time.Duration((1 - b.left) / r.PerSecond * float64(time.Second))
 	}
-	if n == 0 {
-		return 0
-	}
-	b.left -= n
+	b.left--
 	if !known {
 		r.room(now)
 	}

@@ -73,13 +73,24 @@ func TestPathsStayPaths(t *testing.T) {
 	}
 }
 
-// TestRatesOfCallers: who comes without a valid token is turned away after some tries, others from there too
-// until that is over; who has one is bounded by it alone.
+// TestRatesOfCallers: who comes without a valid token is turned away after some tries; who has one is bounded by it
+// alone, whatever else comes from where he is. Pages of other sites do not count: anybody's browser sends what they like.
 func TestRatesOfCallers(t *testing.T) {
 	opt := servertest.Options(t, memory(t).Nouns())
 	opt.Failures, opt.Calls = &access.Rate{PerSecond: 0.001, Burst: 3}, &access.Rate{PerSecond: 0.001, Burst: 5}
 	d := servertest.Serve(t, opt, "")
 	c := overTCP(t, d)
+	for range 10 {
+		for _, page := range []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Origin: https://evil.example"} {
+			c.refused(403, holt.Denied, "GET", "/v1/x", "", "Authorization: ", page)
+		}
+	}
+	for i := range 5 {
+		status, header, body := c.do("GET", "/v1/health", "", "Authorization: Bearer wrong")
+		if want := map[bool]int{true: 401, false: 429}[i < 3]; status != want || want == 429 && header.Get("Retry-After") == "" {
+			t.Error(i, status, body)
+		}
+	}
 	for range 5 {
 		if status, _, body := c.do("GET", "/v1/health", ""); status != 200 {
 			t.Fatal(status, body)
@@ -88,12 +99,6 @@ func TestRatesOfCallers(t *testing.T) {
 	status, header, body := c.do("GET", "/v1/health", "")
 	if e := decode[holt.Error](t, body); status != 429 || e.Code != holt.TooMany || header.Get("Retry-After") == "" {
 		t.Error(status, header, body)
-	}
-	for i := range 5 {
-		status, header, body := c.do("GET", "/v1/health", "", "Authorization: Bearer wrong")
-		if want := map[bool]int{true: 401, false: 429}[i < 3]; status != want || want == 429 && header.Get("Retry-After") == "" {
-			t.Error(i, status, body)
-		}
 	}
 	if status, _, _ := overSocket(t, d).do("GET", "/v1/health", ""); status != 200 {
 		t.Error("the socket is bounded, too:", status)

@@ -89,7 +89,7 @@ func New(opt Options) *Server {
 	s.document = s.routes(mux)
 	inner := noSuchPath(mux)
 	s.local = s.httpServer(s.call("socket", s.redeem(s.probes(true, s.person(sameOrigin(s.operate(true, inner)))))))
-	s.tcp = s.httpServer(s.call("tcp", s.redeem(s.probes(false, s.guard(sameOrigin(s.operate(false, inner)))))))
+	s.tcp = s.httpServer(s.call("tcp", s.redeem(s.probes(false, sameOrigin(s.guard(s.operate(false, inner)))))))
 	s.metrics = s.httpServer(s.call("metrics", sameOrigin(s.metricsDoor())))
 	return s
 }
