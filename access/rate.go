@@ -1,8 +1,6 @@
 package access
 
 import (
-	"net"
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -83,23 +81,4 @@ func (r *Rate) room(now time.Time) {
 		}
 		delete(r.of, who)
 	}
-}
-
-// Source says who a remote address is for [Rate]: the address, or of IPv6 the network of 64 bits, which one
-// caller commonly has to himself.
-func Source(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		host = remote
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	if ip = ip.Unmap(); ip.Is6() {
-		if p, err := ip.WithZone("").Prefix(64); err == nil {
-			return p.String()
-		}
-	}
-	return ip.String()
 }

@@ -92,7 +92,7 @@ func (d *Door) byAPIToken(ctx context.Context, secret string, s site, found bool
 	if err != nil {
 		if holt.CodeOf(err) == holt.Unauthenticated {
 			err = errStranger
-			if d.opt.Failures.Take(access.Source(answerOf(ctx).from.client.String())) > 0 {
+			if d.opt.Failures.Take(holt.Source(answerOf(ctx).from.client.String())) > 0 {
 				err = errTooOften
 			}
 		}

@@ -33,7 +33,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			token, err := s.authenticate(q, r) // first: whoever else comes from there, a valid token counts
 			if err != nil {
 				if holt.CodeOf(err) == holt.Unauthenticated {
-					if wait := s.opt.Failures.Take(access.Source(q.remote)); wait > 0 {
+					if wait := s.opt.Failures.Take(holt.Source(q.remote)); wait > 0 {
 						q.slow(wait, "from here too many came without a valid token")
 						return
 					}
@@ -42,8 +42,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				q.fail(err, Status(holt.CodeOf(err)))
 				return
 			}
+			q.by = holt.WithActor(r.Context(), token.Actor())
 			if wait := s.opt.Calls.Take(string(token.ID)); wait > 0 {
-				q.by = holt.WithActor(r.Context(), token.Actor())
+				q.often = true
 				q.slow(wait, "the token makes too many calls")
 				return
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -102,6 +103,29 @@ func TestRatesOfCallers(t *testing.T) {
 	}
 	if status, _, _ := overSocket(t, d).do("GET", "/v1/health", ""); status != 200 {
 		t.Error("the socket is bounded, too:", status)
+	}
+}
+
+// TestFloodsAreAuditedSeldom: the log of what was done has little of what anybody, or a token beyond its rate, can have refused.
+func TestFloodsAreAuditedSeldom(t *testing.T) {
+	opt := servertest.Options(t, memory(t).Nouns())
+	opt.Failures, opt.Calls = &access.Rate{PerSecond: 0.001, Burst: 3}, &access.Rate{PerSecond: 0.001, Burst: 5}
+	d := servertest.Serve(t, opt, "")
+	c := overTCP(t, d)
+	for range 40 {
+		c.do("GET", "/v1/health", "", "Host: evil.example")
+		c.do("GET", "/v1/health", "", "Authorization: Bearer wrong")
+		c.do("GET", "/v1/health", "", "Authorization: ", "Sec-Fetch-Site: cross-site")
+		c.do("GET", "/v1/health", "")
+	}
+	_, _, body := overSocket(t, d).do("GET", "/v1/audit?limit=1000", "")
+	seen := map[string]int{}
+	for _, e := range decode[holt.Page[holt.AuditEntry]](t, body).Items {
+		seen[fmt.Sprint(e.Actor, " ", e.Status)]++
+	}
+	want := map[string]int{"nobody 401": 1, "nobody 403": 1, "nobody 429": 1, "token 429": 1}
+	if !maps.Equal(seen, want) {
+		t.Errorf("the log has %v, want %v", seen, want)
 	}
 }
 

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"holt/access"
+	"holt/audit"
 	"holt/metric"
 )
 
@@ -68,7 +69,8 @@ type Server struct {
 	sockets    sync.WaitGroup // WebSockets, which net/http does not wait for
 	tickets    tickets
 	editing    editing
-	changing   sync.Map // of holt.ComputerID: computers that change themselves, see own.go
+	often      audit.Seldom // tokens that make too many calls
+	changing   sync.Map     // of holt.ComputerID: computers that change themselves, see own.go
 }
 
 // New returns a server. It does no I/O.
