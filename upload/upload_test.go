@@ -282,6 +282,46 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// TestManyUploads: what is done stops nobody from sending more, and is remembered for a while, the newest of it; what a
+// tenant has open stops it alone.
+func TestManyUploads(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Most = func() (int64, error) { return 1 << 40, nil }
+	s := w.open()
+	var first, last holt.Upload
+	for i := range holt.MostUploads + 2 {
+		w.now = w.now.Add(time.Millisecond)
+		u := w.create(s, holt.UploadSpec{Path: "/a"})
+		done, err := s.Commit(t.Context(), u.ID, holt.UploadCommit{})
+		if err != nil || done.State != holt.UploadDone {
+			t.Fatal(i, done, err)
+		}
+		if last = done; i == 0 {
+			first = done
+		}
+	}
+	if all, err := s.List(t.Context()); err != nil || len(all) != holt.MostUploads {
+		t.Errorf("%d are remembered, %v", len(all), err)
+	}
+	if _, err := s.Get(t.Context(), first.ID); holt.CodeOf(err) != holt.NotFound {
+		t.Errorf("the oldest: %v", err)
+	}
+	if again, err := s.Commit(t.Context(), last.ID, holt.UploadCommit{}); err != nil || again.State != holt.UploadDone {
+		t.Errorf("the newest: %+v, %v", again, err)
+	}
+	for range holt.MostUploads {
+		w.create(s, holt.UploadSpec{Path: "/a", Size: 1})
+	}
+	spec := holt.UploadSpec{Workspace: "notes", Path: "/a", Size: 1}
+	if _, err := s.Create(t.Context(), spec, ""); holt.CodeOf(err) != holt.TooMany {
+		t.Errorf("too many of a tenant: %v", err)
+	}
+	other := holt.WithActor(t.Context(), holt.Actor{Token: "tok_bbbbbbbbbbbbbbbb", Tenant: "other"})
+	if _, err := s.Create(other, spec, ""); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+}
+
 // TestTenants: nobody sees or guesses another tenant's uploads.
 func TestTenants(t *testing.T) {
 	w := newWorld(t)
