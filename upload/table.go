@@ -53,7 +53,7 @@ func (t table) list(ctx context.Context, condition string, args ...any) (list []
 	return list, nil
 }
 
-// insert writes a new one down, unless there are too many or they take too much together.
+// insert writes a new one down, unless there are too many, or those of its tenant would take more than most bytes together.
 func (t table) insert(ctx context.Context, r record, most int64, claim *computer.Claim) error {
 	spec, err := json.Marshal(r.Spec)
 	if err != nil {
@@ -61,7 +61,7 @@ func (t table) insert(ctx context.Context, r record, most int64, claim *computer
 	}
 	return t.write(ctx, func(tx *db.Tx) error {
 		var all, count, bytes int64
-		err := tx.Query(`SELECT count(*), count(CASE tenant WHEN ?1 THEN 1 END), coalesce(sum(json_extract(spec, '$.size')), 0) FROM upload WHERE file = ''`, []any{r.tenant},
+		err := tx.Query(`SELECT count(*), count(CASE tenant WHEN ?1 THEN 1 END), coalesce(sum(CASE tenant WHEN ?1 THEN json_extract(spec, '$.size') END), 0) FROM upload WHERE file = ''`, []any{r.tenant},
 			func(row *db.Row) error { all, count, bytes = row.Int64(0), row.Int64(1), row.Int64(2); return nil })
 		switch {
 		case err != nil:
@@ -71,8 +71,8 @@ func (t table) insert(ctx context.Context, r record, most int64, claim *computer
 		case all >= holt.MostUploadsOfAll:
 			return holt.Errorf(holt.TooMany, "the daemon has %d open uploads; no more are allowed", all).WithHint("try again later: they expire %s after the last byte", holt.ShortDuration(holt.UploadKept))
 		case r.Spec.Size > most-bytes:
-			return holt.Errorf(holt.OutOfSpace, "an upload of %d bytes does not fit: uploads may take %d bytes together and have %d", r.Spec.Size, most, bytes).
-				WithHint("half of the free room of the disk with the data directory is for uploads; those that were given up expire %s after their last byte", holt.ShortDuration(holt.UploadKept))
+			return holt.Errorf(holt.OutOfSpace, "an upload of %d bytes does not fit: those of the tenant %s may be declared to have %d bytes together and have %d", r.Spec.Size, r.tenant, most, bytes).
+				WithHint("half of the free room of the disk with the data directory is for a tenant's uploads; those that were given up expire %s after their last byte", holt.ShortDuration(holt.UploadKept))
 		}
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
