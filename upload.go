@@ -19,8 +19,10 @@ func ParseUploadID(s string) (UploadID, error) {
 const (
 	// UploadKept is how long an upload is kept to which nothing is added, and how long what became of one is remembered.
 	UploadKept = 24 * time.Hour
-	// MostUploads is how many there are at most.
+	// MostUploads is how many a tenant may have that are not done, and of how many it is remembered what became of them.
 	MostUploads = 1000
+	// MostUploadsOfAll is how many there may be that are not done.
+	MostUploadsOfAll = 10_000
 )
 
 // UploadState is how far an upload is.

@@ -91,8 +91,20 @@ func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (T
 
 // CreateFor is Create of a token of a tenant, which may do everything in it or, with scopes, what they say.
 //
-// Errors: InvalidArgument, Unsupported (scopes for what there is not yet).
+// Errors: InvalidArgument, Unsupported (scopes for what there is not yet), TooMany, Unauthenticated (the token that makes it
+// was revoked meanwhile, or its time is over).
 func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.Duration, scopes ...holt.Scope) (Token, string, error) {
+	return t.create(ctx, tenant, name, life, scopes, func(string) error { return nil })
+}
+
+// CreateFirst makes a token of an admin that does not expire. keep has its secret before there is the token: if it fails
+// there is none.
+func (t *Tokens) CreateFirst(ctx context.Context, name string, keep func(secret string) error) error {
+	_, _, err := t.create(ctx, holt.DefaultTenant, name, 0, []holt.Scope{"admin"}, keep)
+	return err
+}
+
+func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Duration, scopes []holt.Scope, keep func(secret string) error) (Token, string, error) {
 	tenant, err := holt.ParseTenant(tenant)
 	if err != nil {
 		return Token{}, "", err
@@ -130,7 +142,13 @@ func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.D
 		}
 		token.ExpiresAt, expires = &at, at.UnixNano()
 	}
+	if err := keep(secret); err != nil {
+		return Token{}, "", err
+	}
 	err = t.db.WriteSync(ctx, func(tx *db.Tx) error {
+		if err := t.there(tx, by.Token, token.CreatedAt); err != nil {
+			return err
+		}
 		err := tx.Query(`SELECT count(*) FROM token WHERE tenant = ?`, []any{tenant}, func(row *db.Row) error {
 			if row.Int64(0) < mostTokens {
 				return nil
@@ -147,6 +165,24 @@ func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.D
 		return Token{}, "", fmt.Errorf("create token: %w", err)
 	}
 	return token, secret, nil
+}
+
+// there refuses what a token makes that is no longer there, in the transaction that would keep it: its revocation takes away
+// what it has made before, and nothing that comes later. "" is nobody's token.
+func (t *Tokens) there(tx *db.Tx, id holt.TokenID, now time.Time) error {
+	if id == "" {
+		return nil
+	}
+	there := false
+	err := tx.Query(`SELECT expires FROM token WHERE id = ?`, []any{id}, func(row *db.Row) error {
+		end := row.Int64(0)
+		there = end == 0 || now.UnixNano() < end
+		return nil
+	})
+	if err == nil && !there {
+		err = ended("was revoked, or has expired")
+	}
+	return err
 }
 
 // List returns all tokens that a call can see, those of its tenant, oldest first, also expired ones.
@@ -237,7 +273,7 @@ func (t *Tokens) Check(ctx context.Context, secret string) (Token, error) {
 	right := subtle.ConstantTimeCompare(hash[:], s.hash[:]) == 1
 	if !right || s.ExpiresAt != nil && !now.Before(*s.ExpiresAt) {
 		return Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").
-			WithHint("it is wrong, was revoked or has expired; the daemon prints its first token when it first serves TCP")
+			WithHint("it is wrong, was revoked or has expired; the first one is in the file token of the daemon's data directory")
 	}
 	t.touch(ctx, &s.Token, now)
 	return s.Token, nil

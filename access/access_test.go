@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -135,6 +136,56 @@ func TestBadTokens(t *testing.T) {
 	}
 }
 
+// TestNoOrphans: what a token makes at the moment when it is revoked goes with it or is not made, whoever waits longest
+// for whom, and neither does one whose time is over make any.
+func TestNoOrphans(t *testing.T) {
+	tokens, _ := open(t)
+	for range 5 {
+		maker, _ := create(t, tokens, "maker", 0)
+		by := holt.WithActor(context.Background(), maker.Actor()) // nobody ends it: a call that is past its last look
+		made, stop := make(chan struct{}, 1000), make(chan struct{})
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for {
+					_, _, err := tokens.Create(by, "child", 0)
+					if err != nil && holt.CodeOf(err) != holt.Unauthenticated {
+						t.Error(err)
+						return
+					}
+					select {
+					case <-stop:
+						return
+					case made <- struct{}{}:
+					default:
+					}
+				}
+			})
+		}
+		for range 20 {
+			<-made
+		}
+		if err := tokens.Delete(t.Context(), maker.ID); err != nil {
+			t.Fatal(err)
+		}
+		for range cap(made) / 10 {
+			<-made
+		}
+		close(stop)
+		wg.Wait()
+		if all, err := tokens.List(t.Context()); err != nil || len(all) != 0 {
+			t.Fatalf("%d tokens have outlived their maker, %v", len(all), err)
+		}
+	}
+	now := time.Unix(1_000_000, 0).UTC()
+	tokens.now = func() time.Time { return now }
+	brief, _ := create(t, tokens, "brief", time.Hour)
+	now = now.Add(time.Hour)
+	if _, _, err := tokens.Create(holt.WithActor(t.Context(), brief.Actor()), "late", 0); holt.CodeOf(err) != holt.Unauthenticated {
+		t.Errorf("made by a token that has expired: %v", err)
+	}
+}
+
 func FuzzCheck(f *testing.F) {
 	d, err := db.Open(filepath.Join(f.TempDir(), "holt.db"), []string{Schema, TenantSchema, ScopeSchema})
 	if err != nil {
@@ -152,4 +203,19 @@ func FuzzCheck(f *testing.F) {
 			t.Fatalf("%q is taken for a secret", s)
 		}
 	})
+}
+
+// BenchmarkCheckWrong is what each of a flood of wrong tokens costs that look like one.
+func BenchmarkCheckWrong(b *testing.B) {
+	d, err := db.Open(filepath.Join(b.TempDir(), "holt.db"), []string{Schema, TenantSchema, ScopeSchema})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { d.Close() })
+	tokens, wrong := New(d), "holt_aaaaaaaaaaaaaaaa_"+strings.Repeat("b", 52)
+	for b.Loop() {
+		if _, err := tokens.Check(b.Context(), wrong); err == nil {
+			b.Fatal("it is valid")
+		}
+	}
 }

@@ -1,8 +1,6 @@
 package access
 
 import (
-	"net"
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -30,12 +28,7 @@ type bucket struct {
 const mostBuckets = 20_000
 
 // Take takes one of who's, or says how long until there is one.
-func (r *Rate) Take(who string) (wait time.Duration) { return r.take(who, 1) }
-
-// Left is Take that takes nothing.
-func (r *Rate) Left(who string) (wait time.Duration) { return r.take(who, 0) }
-
-func (r *Rate) take(who string, n float64) time.Duration {
+func (r *Rate) Take(who string) (wait time.Duration) {
 	if r == nil || r.PerSecond <= 0 {
 		return 0
 	}
@@ -57,10 +50,7 @@ func (r *Rate) take(who string, n float64) time.Duration {
 		}
 		return time.Duration((1 - b.left) / r.PerSecond * float64(time.Second))
 	}
-	if n == 0 {
-		return 0
-	}
-	b.left -= n
+	b.left--
 	if !known {
 		r.room(now)
 	}
@@ -91,23 +81,4 @@ func (r *Rate) room(now time.Time) {
 		}
 		delete(r.of, who)
 	}
-}
-
-// Source says who a remote address is for [Rate]: the address, or of IPv6 the network of 64 bits, which one
-// caller commonly has to himself.
-func Source(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		host = remote
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	if ip = ip.Unmap(); ip.Is6() {
-		if p, err := ip.WithZone("").Prefix(64); err == nil {
-			return p.String()
-		}
-	}
-	return ip.String()
 }

@@ -3,9 +3,10 @@
 // It is not the daemon's log, which is for whoever mends the daemon, nor the history of workspaces, which says
 // what became of files. It holds no contents: neither what was sent nor what was answered.
 //
-// Form: one SQLite database, audit.db, with one table, entry, which only grows: triggers refuse to change or
+// Form: one SQLite database, audit.db, with one table, entry: triggers refuse to change or
 // replace a row, and to remove one that is younger than [KeepDays] days and among the last [KeepEntries].
-// What is older, or beyond these, [Log] removes. nothing.db, beside
+// What is older, or beyond these, [Log] removes. What anybody can make happen is written down seldom, see [Seldom],
+// so that it does not push out the rest; what tokens are let do is all there. nothing.db, beside
 // it, is empty: what a tenant's question is asked of, so that there is nothing in reach but the rows that are
 // put before it.
 //
@@ -88,6 +89,8 @@ type Log struct {
 	closed bool
 	wg     sync.WaitGroup
 	count  int // since something was removed
+
+	visits, refused Seldom // of strangers
 }
 
 // Entry is what is recorded.
@@ -129,7 +132,7 @@ func (l *Log) Close() error {
 }
 
 // Record writes an entry down, and returns when it is there. It fills in the time, and who calls from ctx
-// unless the entry says that. It goes on when ctx ends: what was done was done.
+// unless the entry says that. It goes on when ctx ends: what was done was done. Of strangers it writes a few down, see [Seldom].
 func (l *Log) Record(ctx context.Context, e Entry) {
 	if l == nil {
 		return
@@ -139,6 +142,13 @@ func (l *Log) Record(ctx context.Context, e Entry) {
 	}
 	if e.Actor == "" {
 		e = Who(ctx, e)
+	}
+	if s := l.strangers(e); s != nil {
+		more, ok := s.Add(stranger(e), e.At)
+		if !ok {
+			return
+		}
+		e.Ref = More(e.Ref, more)
 	}
 	p := &pending{clipped(e), make(chan error, 1)}
 	l.mu.RLock()

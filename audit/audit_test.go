@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -79,4 +80,50 @@ func BenchmarkRecord(b *testing.B) {
 			l.Record(context.Background(), Entry{Op: "x", Code: "ok", Ref: "einstein"})
 		}
 	})
+}
+
+// TestStrangersAreSeldom: nobody whom nobody knows pushes out what was done, from one address or from many; what
+// tokens do is all there, and the next entry of an address says how many it had not.
+func TestStrangersAreSeldom(t *testing.T) {
+	l := open(t, t.TempDir())
+	defer l.Close()
+	at := time.Unix(1_700_000_000, 0)
+	knock := func(remote string) {
+		l.Record(t.Context(), Entry{At: at, Actor: "nobody", Door: "tcp", Remote: remote, Op: "GET", Ref: "/v1/x", Code: "unauthenticated"})
+	}
+	for i := range 1000 {
+		knock(fmt.Sprintf("198.51.100.7:%d", i))
+		knock(fmt.Sprintf("[2001:db8::%x]:1", i))
+	}
+	count := func() (n int, newest Entry) {
+		t.Helper()
+		all, err := l.List(t.Context(), holt.AuditSpec{Limit: 1000})
+		if err != nil || len(all) == 0 {
+			t.Fatal(err)
+		}
+		return len(all), all[0]
+	}
+	if n, _ := count(); n != 2 {
+		t.Errorf("of two addresses there are %d entries", n)
+	}
+	at = at.Add(seldomEvery)
+	knock("198.51.100.7:1")
+	if n, e := count(); n != 3 || e.Ref != "more=999 /v1/x" {
+		t.Errorf("a minute later there are %d, the last %q", n, e.Ref)
+	}
+	for i := range 3 * mostSeldom {
+		knock(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
+	}
+	known := holt.WithActor(t.Context(), holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: "team-a"})
+	for range 500 {
+		l.Record(known, Entry{At: at, Op: "createComputer", Code: "permission_denied", Door: "tcp", Remote: "198.51.100.7:1"})
+	}
+	n, _ := count()
+	if n -= 500; n < seldomBurst || n > seldomBurst+3 || len(l.refused.of) > mostSeldom {
+		t.Errorf("of many addresses there are %d entries, %d are remembered", n, len(l.refused.of))
+	}
+	l.Record(t.Context(), Entry{At: at, Actor: "nobody", Name: "public", Door: "preview", Remote: "10.0.0.1", Op: "visit", Code: "begun"})
+	if _, e := count(); e.Op != "visit" {
+		t.Error("refusals hide visits:", e)
+	}
 }

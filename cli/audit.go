@@ -15,8 +15,9 @@ func (a *app) auditCommand() *cobra.Command {
 
 // auditHelp says what the audit log has.
 const auditHelp = `The audit log has everything that changed something, reads of files, attached terminals, connections and what was
-refused, through every door. It only grows; entries stay for 90 days, the newest million of them. A tenant's token
-sees its own tenant's entries, an admin all.`
+refused, through every door. Entries stay for 90 days, the newest million of them, and nothing changes them. Of
+strangers, and of tokens that make too many calls, it has one entry a minute each, with how many it left out (more=N),
+and a few a minute of all. A tenant's token sees its own tenant's entries, an admin all.`
 
 func (a *app) auditList() *cobra.Command {
 	var limit int

@@ -240,7 +240,7 @@ func (t target) options() (client.Options, error) {
 			return client.Options{}, holt.Errorf(holt.Unauthenticated, "the context %s has no token", t.name).WithHint("holt context add %s --replace … --token-file FILE gives it one", t.name)
 		}
 		return client.Options{}, holt.Errorf(holt.Unauthenticated, "%s is set, but not %s", holt.EnvServer, holt.EnvToken).
-			WithHint("the daemon printed the path of its first token when it began to listen")
+			WithHint("the first one is in the file token of the daemon's data directory")
 	}
 	return client.Options{Host: t.Server, Token: t.Token, CA: []byte(t.CA), Fingerprint: t.Fingerprint}, nil
 }

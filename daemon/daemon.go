@@ -38,7 +38,7 @@ type Config struct {
 	ImageDir    string // default: DataDir/images
 	Engine      string // "auto" (the default), "qemu" or "local"
 	GuestBinary []byte // the guest agent, put into images and run by the local engine
-	TCP         bool   // it will be reached over TCP: a first token is made if there is none
+	TCP         bool   // it will be reached over TCP: a first token is made, and put into a file, if no admin has one
 	Version     string // of holt
 	Log         *slog.Logger
 	Metrics     *metric.Registry // gets the daemon's; nil: nothing is counted
@@ -96,7 +96,6 @@ type Daemon struct {
 	uploads    *upload.Store
 	reach      *reach // nil: machines have no networks
 	gate       *sshgate.Gate
-	firstToken string
 	meters     meters
 	readiness  readiness
 	own        atomic.Pointer[func(holt.ComputerID) http.Handler] // see Own
@@ -202,21 +201,6 @@ func (d *Daemon) serveFiles(ctx context.Context, ws *workspace.Workspace, conn n
 
 func (d *Daemon) openMounts(ctx context.Context) error { return d.workspaces.mounts.remount(ctx) }
 
-// openTokens makes the first token, when the daemon is to be reached from
-// elsewhere for the first time.
-func (d *Daemon) openTokens(ctx context.Context) error {
-	d.tokens = access.New(d.db)
-	if !d.cfg.TCP {
-		return nil
-	}
-	list, err := d.tokens.List(ctx)
-	if err != nil || len(list) > 0 {
-		return err
-	}
-	_, d.firstToken, err = d.tokens.CreateFor(ctx, holt.DefaultTenant, "admin", 0, "admin")
-	return err
-}
-
 // openGate opens the door of SSH clients; what it listens at comes later.
 func (d *Daemon) openGate(context.Context) (err error) {
 	d.gate, err = sshgate.Open(sshgate.Options{
@@ -275,9 +259,6 @@ func (d *Daemon) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// FirstToken returns the secret of the token that this Open made, or "".
-func (d *Daemon) FirstToken() string { return d.firstToken }
 
 // Done is closed when Down has ended everything: the process should end too.
 func (d *Daemon) Done() <-chan struct{} { return d.done }

@@ -253,26 +253,3 @@ func TestOneDaemonADirectory(t *testing.T) {
 	_, err = daemon.Open(t.Context(), cfg)
 	wantCode(t, err, holt.InvalidArgument)
 }
-
-func TestFirstToken(t *testing.T) {
-	cfg := config(t, home(t))
-	d := open(t, cfg)
-	if d.FirstToken() != "" {
-		t.Error("a token was made without TCP")
-	}
-	d.Close()
-	cfg.TCP = true
-	d = open(t, cfg)
-	secret := d.FirstToken()
-	if _, err := d.Tokens().Check(t.Context(), secret); err != nil {
-		t.Error(err)
-	}
-	d.Close()
-	d = up(t, cfg)
-	if d.FirstToken() != "" {
-		t.Error("a second first token")
-	}
-	if _, err := d.Tokens().Check(t.Context(), secret); err != nil {
-		t.Error(err)
-	}
-}

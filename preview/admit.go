@@ -88,15 +88,13 @@ var errTooOften = holt.Errorf(holt.TooMany, "from here too many came without a v
 
 // byAPIToken looks at an API token, and at whether its owner has the computer, if there is one.
 func (d *Door) byAPIToken(ctx context.Context, secret string, s site, found bool) (visitor, context.CancelFunc, error) {
-	from := access.Source(answerOf(ctx).from.client.String())
-	if d.opt.Failures.Left(from) > 0 {
-		return visitor{}, nil, errTooOften
-	}
 	token, err := d.store.cfg.Tokens.Check(ctx, secret)
 	if err != nil {
 		if holt.CodeOf(err) == holt.Unauthenticated {
-			d.opt.Failures.Take(from)
 			err = errStranger
+			if d.opt.Failures.Take(holt.Source(answerOf(ctx).from.client.String())) > 0 {
+				err = errTooOften
+			}
 		}
 		return visitor{}, nil, err
 	}

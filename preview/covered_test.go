@@ -142,7 +142,7 @@ func TestLinkEndsWithItsMaker(t *testing.T) {
 	}
 }
 
-// TestTriersAreSlowedDown: who shows many tokens that are none is told to wait, and nobody asks any more; who comes by a link from there is not.
+// TestTriersAreSlowedDown: who shows many tokens that are none is told to wait; who comes by a link or with a valid token from there is not.
 func TestTriersAreSlowedDown(t *testing.T) {
 	w := openWorld(t, func(o *Options) { o.Failures = &access.Rate{PerSecond: 0.001, Burst: 3} })
 	w.app(einstein, 3000, echo)
@@ -157,6 +157,9 @@ func TestTriersAreSlowedDown(t *testing.T) {
 		if status, body := w.text("GET", page3000, "X-Holt-Token", mine+"x"); status != want {
 			t.Errorf("try %d: %d %s", i, status, body)
 		}
+	}
+	if status, body := w.text("GET", page3000, "X-Holt-Token", mine); status != 200 {
+		t.Errorf("a valid token: %d %s", status, body)
 	}
 	if status, body := w.text("GET", page3000, "X-Holt-Token", w.link("einstein", 3000).Token); status != 200 {
 		t.Errorf("a link: %d %s", status, body)

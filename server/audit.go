@@ -90,6 +90,13 @@ func (s *Server) audited(q *request, took time.Duration) {
 	if e.Op == "" {
 		e.Op, e.Ref = q.r.Method, q.r.URL.Path
 	}
+	if q.often {
+		more, ok := s.often.Add(string(q.token), time.Now())
+		if !ok {
+			return
+		}
+		e.Ref = audit.More(e.Ref, more)
+	}
 	if q.by == nil {
 		e.Actor = "nobody"
 		s.opt.Audit.Record(context.Background(), e)
@@ -119,8 +126,8 @@ func (s *Server) audit(api huma.API) {
 	const tag, path = "audit", "/v1/audit"
 	nouns := s.opt.Nouns.Audit
 	op := describe(http.MethodGet, path, "listAudit", tag, "List what was done, the newest first")
-	op.Description = "Everything that changed something, reads of files, attached terminals, connections, and what was refused, through every door. It only grows: entries stay for " +
-		strconv.Itoa(audit.KeepDays) + " days, the newest " + strconv.Itoa(audit.KeepEntries) + " of them. A token sees its own tenant's; an admin those of all, or of one."
+	op.Description = "Everything that changed something, reads of files, attached terminals, connections, and what was refused, through every door. Nothing changes or removes an entry that is younger than " +
+		strconv.Itoa(audit.KeepDays) + " days and among the newest " + strconv.Itoa(audit.KeepEntries) + "; others go, the oldest first. What callers do whom nobody knows, and refusals of a token that makes too many calls, have one entry a minute of an address or token (more=N in ref: how many had none), and a few a minute of all. A token sees its own tenant's; an admin those of all, or of one."
 	register(api, op, func(ctx context.Context, in *struct {
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items in one answer"`
 		Cursor string `query:"cursor" pattern:"^[0-9]{1,18}$" doc:"next of the previous page"`

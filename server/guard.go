@@ -30,22 +30,21 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if !public(r) {
-			from := access.Source(q.remote)
-			if wait := s.opt.Failures.Left(from); wait > 0 {
-				q.slow(wait, "from here too many came without a valid token")
-				return
-			}
-			token, err := s.authenticate(q, r)
+			token, err := s.authenticate(q, r) // first: whoever else comes from there, a valid token counts
 			if err != nil {
 				if holt.CodeOf(err) == holt.Unauthenticated {
-					s.opt.Failures.Take(from)
+					if wait := s.opt.Failures.Take(holt.Source(q.remote)); wait > 0 {
+						q.slow(wait, "from here too many came without a valid token")
+						return
+					}
 				}
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				q.fail(err, Status(holt.CodeOf(err)))
 				return
 			}
+			q.by = holt.WithActor(r.Context(), token.Actor())
 			if wait := s.opt.Calls.Take(string(token.ID)); wait > 0 {
-				q.by = holt.WithActor(r.Context(), token.Actor())
+				q.often = true
 				q.slow(wait, "the token makes too many calls")
 				return
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -73,13 +74,24 @@ func TestPathsStayPaths(t *testing.T) {
 	}
 }
 
-// TestRatesOfCallers: who comes without a valid token is turned away after some tries, others from there too
-// until that is over; who has one is bounded by it alone.
+// TestRatesOfCallers: who comes without a valid token is turned away after some tries; who has one is bounded by it
+// alone, whatever else comes from where he is. Pages of other sites do not count: anybody's browser sends what they like.
 func TestRatesOfCallers(t *testing.T) {
 	opt := servertest.Options(t, memory(t).Nouns())
 	opt.Failures, opt.Calls = &access.Rate{PerSecond: 0.001, Burst: 3}, &access.Rate{PerSecond: 0.001, Burst: 5}
 	d := servertest.Serve(t, opt, "")
 	c := overTCP(t, d)
+	for range 10 {
+		for _, page := range []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Origin: https://evil.example"} {
+			c.refused(403, holt.Denied, "GET", "/v1/x", "", "Authorization: ", page)
+		}
+	}
+	for i := range 5 {
+		status, header, body := c.do("GET", "/v1/health", "", "Authorization: Bearer wrong")
+		if want := map[bool]int{true: 401, false: 429}[i < 3]; status != want || want == 429 && header.Get("Retry-After") == "" {
+			t.Error(i, status, body)
+		}
+	}
 	for range 5 {
 		if status, _, body := c.do("GET", "/v1/health", ""); status != 200 {
 			t.Fatal(status, body)
@@ -89,14 +101,31 @@ func TestRatesOfCallers(t *testing.T) {
 	if e := decode[holt.Error](t, body); status != 429 || e.Code != holt.TooMany || header.Get("Retry-After") == "" {
 		t.Error(status, header, body)
 	}
-	for i := range 5 {
-		status, header, body := c.do("GET", "/v1/health", "", "Authorization: Bearer wrong")
-		if want := map[bool]int{true: 401, false: 429}[i < 3]; status != want || want == 429 && header.Get("Retry-After") == "" {
-			t.Error(i, status, body)
-		}
-	}
 	if status, _, _ := overSocket(t, d).do("GET", "/v1/health", ""); status != 200 {
 		t.Error("the socket is bounded, too:", status)
+	}
+}
+
+// TestFloodsAreAuditedSeldom: the log of what was done has little of what anybody, or a token beyond its rate, can have refused.
+func TestFloodsAreAuditedSeldom(t *testing.T) {
+	opt := servertest.Options(t, memory(t).Nouns())
+	opt.Failures, opt.Calls = &access.Rate{PerSecond: 0.001, Burst: 3}, &access.Rate{PerSecond: 0.001, Burst: 5}
+	d := servertest.Serve(t, opt, "")
+	c := overTCP(t, d)
+	for range 40 {
+		c.do("GET", "/v1/health", "", "Host: evil.example")
+		c.do("GET", "/v1/health", "", "Authorization: Bearer wrong")
+		c.do("GET", "/v1/health", "", "Authorization: ", "Sec-Fetch-Site: cross-site")
+		c.do("GET", "/v1/health", "")
+	}
+	_, _, body := overSocket(t, d).do("GET", "/v1/audit?limit=1000", "")
+	seen := map[string]int{}
+	for _, e := range decode[holt.Page[holt.AuditEntry]](t, body).Items {
+		seen[fmt.Sprint(e.Actor, " ", e.Status)]++
+	}
+	want := map[string]int{"nobody 401": 1, "nobody 403": 1, "nobody 429": 1, "token 429": 1}
+	if !maps.Equal(seen, want) {
+		t.Errorf("the log has %v, want %v", seen, want)
 	}
 }
 

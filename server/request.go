@@ -29,6 +29,7 @@ type request struct {
 	noun    string
 	ref     string
 	made    string
+	often   bool // its token makes too many calls
 	status  int
 	bytes   int64
 	err     error

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"holt/access"
+	"holt/audit"
 	"holt/metric"
 )
 
@@ -69,7 +70,8 @@ type Server struct {
 	tickets    tickets
 	editing    editing
 	own        ownRates
-	changing   sync.Map // of holt.ComputerID: computers that change themselves, see own.go
+	often      audit.Seldom // tokens that make too many calls
+	changing   sync.Map     // of holt.ComputerID: computers that change themselves, see own.go
 }
 
 // New returns a server. It does no I/O.
@@ -90,7 +92,7 @@ func New(opt Options) *Server {
 	s.document = s.routes(mux)
 	inner := noSuchPath(mux)
 	s.local = s.httpServer(s.call("socket", s.redeem(s.probes(true, s.person(sameOrigin(s.operate(true, inner)))))))
-	s.tcp = s.httpServer(s.call("tcp", s.redeem(s.probes(false, s.guard(sameOrigin(s.operate(false, inner)))))))
+	s.tcp = s.httpServer(s.call("tcp", s.redeem(s.probes(false, sameOrigin(s.guard(s.operate(false, inner)))))))
 	s.metrics = s.httpServer(s.call("metrics", sameOrigin(s.metricsDoor())))
 	return s
 }

@@ -167,7 +167,7 @@ func (s *Server) createUpload(api huma.API) {
 	op := describe(http.MethodPost, "/v1/uploads", "createUpload", uploadTag, "Begin to send a file in pieces")
 	op.DefaultStatus = http.StatusCreated
 	op.Description = "The way for large files and bad lines: create, send pieces with appendUpload, each at the offset where the one before ended, and commit. A piece that was cut off counts as far as it came; " +
-		"resumeUpload says how far that was. It survives the daemon's end. One to which nothing is added for a day goes. The protocol is tus 1.0.0 (tus.io) with creation, termination, expiration and checksum: its clients work " +
+		"resumeUpload says how far that was. It survives the daemon's end. One to which nothing is added for a day goes. A tenant may declare half of the disk that is free without its own. The protocol is tus 1.0.0 (tus.io) with creation, termination, expiration and checksum: its clients work " +
 		"as they are, with Upload-Length, and the fields computer or workspace, path, sha256, mode (octal), user and parents in Upload-Metadata in place of a body; what they send is committed with the last byte."
 	register(api, op, func(ctx context.Context, in *struct {
 		Keyed

@@ -220,10 +220,11 @@ func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, left f
 	defer left()
 	nc.SetDeadline(time.Now().Add(handshakeTime))
 	stop := context.AfterFunc(g.ctx, func() { nc.Close() })
-	sc, chans, reqs, err := ssh.NewServerConn(nc, config)
+	first := &greeted{Conn: nc}
+	sc, chans, reqs, err := ssh.NewServerConn(first, config)
 	if err != nil {
 		stop()
-		if fixed == nil {
+		if fixed == nil && first.speaksSSH() {
 			g.failures.failed(place(from))
 		}
 		var auth *ssh.ServerAuthError

@@ -294,6 +294,20 @@ func TestGuessing(t *testing.T) {
 
 	o := openDoor(t)
 	mine, _ := o.key(t.Context(), holt.SSHKeySpec{})
+	for range 2 * failBurst { // a page can have a browser do this
+		conn, err := net.Dial("tcp", o.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: "+strings.Repeat("x", 300)+"\r\n\r\n")
+		io.Copy(io.Discard, conn) // until it is hung up on
+		conn.Close()
+	}
+	if c, err := o.dial("einstein", ssh.PublicKeys(mine)); err != nil {
+		t.Error("who does not speak SSH counts:", err)
+	} else {
+		c.Close()
+	}
 	for range failBurst + 1 {
 		o.failures.failed("127.0.0.1")
 	}

@@ -1,6 +1,7 @@
 package sshgate
 
 import (
+	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -104,6 +105,26 @@ func (f *failures) failed(address string) {
 	}
 	f.of[address] = from.Add(failEvery)
 }
+
+// greeted is a connection whose first bytes are remembered. Who does not speak SSH tries no credential and costs nothing, and may
+// be a page of another site in the browser of somebody who does: that is no failure of the address.
+type greeted struct {
+	net.Conn
+	first []byte // added to while versions are exchanged
+}
+
+const greeting = "SSH-"
+
+func (c *greeted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if left := len(greeting) - len(c.first); left > 0 {
+		c.first = append(c.first, p[:min(n, left)]...)
+	}
+	return n, err
+}
+
+// speaksSSH may be called when the exchange of versions is over: nothing is added to first after it.
+func (c *greeted) speaksSSH() bool { return string(c.first) == greeting }
 
 // place is what stands for an address where failures are counted: of IPv6 the network of a site.
 func place(address string) string {

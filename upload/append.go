@@ -28,7 +28,8 @@ type Files interface {
 // before stays, unless sum is given: the SHA-256 of all of r, without which nothing of it counts. With
 // AutoCommit the last byte commits.
 //
-// Errors: Conflict (it has another number of bytes; Detail is the upload), InvalidArgument (more than it was to have, or another sum), those of Commit.
+// Errors: Conflict (it has another number of bytes; Detail is the upload), InvalidArgument (more than it was to have, or another sum), OutOfSpace (what
+// came before stays, as if r had failed), those of Commit.
 func (s *Store) Append(ctx context.Context, id holt.UploadID, offset int64, sum string, r io.Reader) (holt.Upload, error) {
 	u, err := s.appendInTurn(ctx, id, offset, sum, r)
 	if err != nil {
@@ -80,10 +81,12 @@ func (s *Store) appendInTurn(ctx context.Context, id holt.UploadID, offset int64
 	t.reads(r)
 	u.Offset, err = s.add(t, u.Upload, sum, r)
 	t.reads(nil)
-	now := s.cfg.Now().UTC()
-	u.ExpiresAt = now.Add(holt.UploadKept)
-	if lost := s.table.touch(context.WithoutCancel(ctx), id, now); err == nil {
-		err = lost
+	if u.Offset > offset { // nothing more is no reason to keep it longer
+		now := s.cfg.Now().UTC()
+		u.ExpiresAt = now.Add(holt.UploadKept)
+		if lost := s.table.touch(context.WithoutCancel(ctx), id, now); err == nil {
+			err = lost
+		}
 	}
 	return u.Upload, err
 }
@@ -105,10 +108,17 @@ func (s *Store) add(t *turn, u holt.Upload, want string, r io.Reader) (end int64
 	follows := t.sum != nil && t.summed == at
 	piece, buf := sha256.New(), make([]byte, pieceBytes)
 	end = at
+	room := rooms{s: s}
 	for {
 		n, err := readPiece(r, buf)
 		if end+int64(n) > u.Spec.Size {
 			return s.undo(t, f, at, tooLong(u))
+		}
+		if full := room.take(int64(n)); full != nil {
+			if want != "" { // nothing of it counts
+				end = at
+			}
+			return s.undo(t, f, end, full)
 		}
 		if n > 0 {
 			if _, lost := f.Write(buf[:n]); lost != nil {

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"holt"
 	"holt/computer"
 	"holt/db"
@@ -26,7 +24,7 @@ type Config struct {
 	Dir        string // holds one file an upload
 	Computers  Files
 	Workspaces Files
-	Most       func() (int64, error)    // bytes that uploads may take together; nil: half of what the disk has for them
+	Free       func() (int64, error)    // bytes that the disk with Dir has free; nil: what it says
 	Now        func() time.Time         // nil: time.Now
 	Log        *slog.Logger             // nil: slog.Default
 	Fail       func(point string) error // tests: called at each step; an error fails it there
@@ -191,36 +189,14 @@ func (s *Store) create(ctx context.Context, spec holt.UploadSpec, claim *compute
 	if err := files.Known(ctx, ref); err != nil {
 		return holt.Upload{}, err
 	}
-	most, err := s.most()
+	now := s.cfg.Now().UTC()
+	r := record{tenant: holt.TenantOf(ctx), touched: now}
+	most, err := s.declarable(ctx, r.tenant)
 	if err != nil {
 		return holt.Upload{}, err
 	}
-	now := s.cfg.Now().UTC()
-	r := record{tenant: holt.TenantOf(ctx), touched: now}
 	r.ID, r.Spec, r.State, r.CreatedAt, r.ExpiresAt = holt.NewUploadID(), spec, holt.UploadOpen, now, now.Add(holt.UploadKept)
 	return r.Upload, s.table.insert(ctx, r, most, claim)
-}
-
-// most is how many bytes uploads may take together.
-func (s *Store) most() (int64, error) {
-	if s.cfg.Most != nil {
-		return s.cfg.Most()
-	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(s.cfg.Dir, &st); err != nil {
-		return 0, fmt.Errorf("look for room for uploads: %w", err)
-	}
-	room := int64(st.Bavail) * st.Bsize
-	entries, err := os.ReadDir(s.cfg.Dir)
-	if err != nil {
-		return 0, computer.HostError(err)
-	}
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil {
-			room += info.Size()
-		}
-	}
-	return room / 2, nil
 }
 
 // files are where an upload goes.

@@ -53,24 +53,26 @@ func (t table) list(ctx context.Context, condition string, args ...any) (list []
 	return list, nil
 }
 
-// insert writes a new one down, unless there are too many or they take too much together.
+// insert writes a new one down, unless there are too many, or those of its tenant would take more than most bytes together.
 func (t table) insert(ctx context.Context, r record, most int64, claim *computer.Claim) error {
 	spec, err := json.Marshal(r.Spec)
 	if err != nil {
 		return err
 	}
 	return t.write(ctx, func(tx *db.Tx) error {
-		var count, bytes int64
-		err := tx.Query(`SELECT count(*), coalesce(sum(CASE file WHEN '' THEN json_extract(spec, '$.size') ELSE 0 END), 0) FROM upload`, nil,
-			func(row *db.Row) error { count, bytes = row.Int64(0), row.Int64(1); return nil })
+		var all, count, bytes int64
+		err := tx.Query(`SELECT count(*), count(CASE tenant WHEN ?1 THEN 1 END), coalesce(sum(CASE tenant WHEN ?1 THEN json_extract(spec, '$.size') END), 0) FROM upload WHERE file = ''`, []any{r.tenant},
+			func(row *db.Row) error { all, count, bytes = row.Int64(0), row.Int64(1), row.Int64(2); return nil })
 		switch {
 		case err != nil:
 			return err
 		case count >= holt.MostUploads:
-			return holt.Errorf(holt.TooMany, "there are %d uploads; no more are allowed", count).WithHint("they expire %s after the last byte; deleteUpload removes one", holt.ShortDuration(holt.UploadKept))
+			return holt.Errorf(holt.TooMany, "the tenant %s has %d open uploads; no more are allowed", r.tenant, count).WithHint("commit some, or remove them with deleteUpload; they expire %s after the last byte", holt.ShortDuration(holt.UploadKept))
+		case all >= holt.MostUploadsOfAll:
+			return holt.Errorf(holt.TooMany, "the daemon has %d open uploads; no more are allowed", all).WithHint("try again later: they expire %s after the last byte", holt.ShortDuration(holt.UploadKept))
 		case r.Spec.Size > most-bytes:
-			return holt.Errorf(holt.OutOfSpace, "an upload of %d bytes does not fit: uploads may take %d bytes together and have %d", r.Spec.Size, most, bytes).
-				WithHint("half of the free room of the disk with the data directory is for uploads; those that were given up expire %s after their last byte", holt.ShortDuration(holt.UploadKept))
+			return holt.Errorf(holt.OutOfSpace, "an upload of %d bytes does not fit: those of the tenant %s may be declared to have %d bytes together and have %d", r.Spec.Size, r.tenant, most, bytes).
+				WithHint("half of the free room of the disk with the data directory is for a tenant's uploads; those that were given up expire %s after their last byte", holt.ShortDuration(holt.UploadKept))
 		}
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
@@ -85,13 +87,18 @@ func (t table) touch(ctx context.Context, id holt.UploadID, now time.Time) error
 	})
 }
 
+// done writes down what became of one, and forgets the oldest of its tenant that are done beyond the number that is remembered.
 func (t table) done(ctx context.Context, id holt.UploadID, sum string, info holt.FileInfo, now time.Time) error {
 	file, err := json.Marshal(info)
 	if err != nil {
 		return err
 	}
 	return t.write(ctx, func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE upload SET touched = ?, sha256 = ?, file = ? WHERE id = ?`, now.UnixNano(), sum, string(file), id)
+		if err := tx.Exec(`UPDATE upload SET touched = ?, sha256 = ?, file = ? WHERE id = ?`, now.UnixNano(), sum, string(file), id); err != nil {
+			return err
+		}
+		return tx.Exec(`DELETE FROM upload WHERE id IN (SELECT id FROM upload WHERE file <> '' AND tenant = (SELECT tenant FROM upload WHERE id = ?)
+			ORDER BY touched DESC, id LIMIT -1 OFFSET ?)`, id, holt.MostUploads)
 	})
 }
 

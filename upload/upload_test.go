@@ -246,22 +246,84 @@ func TestCommitGoesOn(t *testing.T) {
 	}
 }
 
-// TestBounded: uploads take no more together than they may, and what is given up goes in a day.
+// TestPromises: what a tenant has promised to send takes nothing from another, what it has sent leaves others room, and all
+// together leave some of the disk.
+func TestPromises(t *testing.T) {
+	w := newWorld(t)
+	const disk = 64 << 20
+	w.cfg.Free = func() (int64, error) { // as a disk has it
+		free := int64(disk)
+		entries, err := os.ReadDir(w.cfg.Dir)
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil {
+				free -= info.Size()
+			}
+		}
+		return free, err
+	}
+	s := w.open()
+	of := func(tenant string) context.Context {
+		return holt.WithActor(t.Context(), holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: tenant})
+	}
+	begin := func(tenant string, size int64) (holt.Upload, error) {
+		return s.Create(of(tenant), holt.UploadSpec{Workspace: "notes", Path: "/a", Size: size}, "")
+	}
+	var begun []holt.Upload
+	for _, tenant := range []string{"greedy", "other", "third"} {
+		u, err := begin(tenant, disk/2)
+		if err != nil {
+			t.Fatalf("%s: %v", tenant, err)
+		}
+		if _, err := begin(tenant, 1); holt.CodeOf(err) != holt.OutOfSpace {
+			t.Errorf("%s, more than half: %v", tenant, err)
+		}
+		begun = append(begun, u)
+	}
+	if _, err := s.Append(of("greedy"), begun[0].ID, 0, "", bytes.NewReader(random(disk/2))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begin("late", disk/4); err != nil {
+		t.Errorf("beside what one has sent: %v", err)
+	}
+	if _, err := begin("late", 1); holt.CodeOf(err) != holt.OutOfSpace {
+		t.Errorf("more than half of what is left: %v", err)
+	}
+	sent := random(disk / 2)
+	u, err := s.Append(of("other"), begun[1].ID, 0, "", bytes.NewReader(sent))
+	if holt.CodeOf(err) != holt.OutOfSpace || u.Offset != disk/4 {
+		t.Errorf("another's half stopped at %d: %v", u.Offset, err)
+	}
+	if err := s.Delete(of("greedy"), begun[0].ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if u, err = s.Append(of("other"), u.ID, u.Offset, "", bytes.NewReader(sent[u.Offset:])); err != nil {
+		t.Fatalf("with room again: %v", err)
+	}
+	if _, err = s.Commit(of("other"), u.ID, holt.UploadCommit{}); err != nil || !bytes.Equal(w.to.written["/a"], sent) {
+		t.Errorf("something else was written, or %v", err)
+	}
+}
+
+// TestBounded: a tenant's uploads take no more together than they may, and what is given up goes in a day.
 func TestBounded(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.Most = func() (int64, error) { return 1000, nil }
+	w.cfg.Free = func() (int64, error) { return 2000, nil }
 	s := w.open()
 	u := w.create(s, holt.UploadSpec{Path: "/a", Size: 600})
 	if _, err := s.Create(t.Context(), holt.UploadSpec{Workspace: "notes", Path: "/b", Size: 401}, ""); holt.CodeOf(err) != holt.OutOfSpace {
 		t.Errorf("too much together: %v", err)
 	}
-	w.create(s, holt.UploadSpec{Path: "/b", Size: 400})
+	other := w.create(s, holt.UploadSpec{Path: "/b", Size: 400})
 	if _, err := s.Append(t.Context(), u.ID, 0, "", bytes.NewReader(random(500))); err != nil {
 		t.Fatal(err)
 	}
 	w.now = w.now.Add(holt.UploadKept - time.Minute)
 	if _, err := s.Append(t.Context(), u.ID, 500, "", bytes.NewReader(random(50))); err != nil {
 		t.Fatal(err)
+	}
+	idle, err := s.Append(t.Context(), other.ID, 0, "", bytes.NewReader(nil))
+	if err != nil || !idle.ExpiresAt.Equal(other.ExpiresAt) {
+		t.Errorf("nothing was added, and it is kept longer: %v, %v", idle.ExpiresAt, err)
 	}
 	w.now = w.now.Add(2 * time.Minute)
 	if err := os.WriteFile(filepath.Join(w.cfg.Dir, "nobodys"), []byte("x"), 0o600); err != nil {
@@ -279,6 +341,46 @@ func TestBounded(t *testing.T) {
 	w.open()
 	if entries, err := os.ReadDir(w.cfg.Dir); err != nil || len(entries) > 0 {
 		t.Errorf("after another: %v, %v", entries, err)
+	}
+}
+
+// TestManyUploads: what is done stops nobody from sending more, and is remembered for a while, the newest of it; what a
+// tenant has open stops it alone.
+func TestManyUploads(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Free = func() (int64, error) { return 1 << 40, nil }
+	s := w.open()
+	var first, last holt.Upload
+	for i := range holt.MostUploads + 2 {
+		w.now = w.now.Add(time.Millisecond)
+		u := w.create(s, holt.UploadSpec{Path: "/a"})
+		done, err := s.Commit(t.Context(), u.ID, holt.UploadCommit{})
+		if err != nil || done.State != holt.UploadDone {
+			t.Fatal(i, done, err)
+		}
+		if last = done; i == 0 {
+			first = done
+		}
+	}
+	if all, err := s.List(t.Context()); err != nil || len(all) != holt.MostUploads {
+		t.Errorf("%d are remembered, %v", len(all), err)
+	}
+	if _, err := s.Get(t.Context(), first.ID); holt.CodeOf(err) != holt.NotFound {
+		t.Errorf("the oldest: %v", err)
+	}
+	if again, err := s.Commit(t.Context(), last.ID, holt.UploadCommit{}); err != nil || again.State != holt.UploadDone {
+		t.Errorf("the newest: %+v, %v", again, err)
+	}
+	for range holt.MostUploads {
+		w.create(s, holt.UploadSpec{Path: "/a", Size: 1})
+	}
+	spec := holt.UploadSpec{Workspace: "notes", Path: "/a", Size: 1}
+	if _, err := s.Create(t.Context(), spec, ""); holt.CodeOf(err) != holt.TooMany {
+		t.Errorf("too many of a tenant: %v", err)
+	}
+	other := holt.WithActor(t.Context(), holt.Actor{Token: "tok_bbbbbbbbbbbbbbbb", Tenant: "other"})
+	if _, err := s.Create(other, spec, ""); err != nil {
+		t.Errorf("another tenant: %v", err)
 	}
 }
 

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -72,7 +70,7 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	})
 	d.Own(s.Own)
 	socket := filepath.Join(opt.DataDir, "holt.sock")
-	at, err := listeners(d, opt, log, socket)
+	at, err := listeners(opt, log, socket)
 	if err != nil {
 		return err
 	}
@@ -146,14 +144,14 @@ func proxies(opt cli.ServeOptions) (trusted access.Proxies, err error) {
 type doors struct{ local, tcp, metrics, ssh net.Listener }
 
 // listeners opens all of them, before anything is answered.
-func listeners(d *daemon.Daemon, opt cli.ServeOptions, log *slog.Logger, socket string) (at doors, err error) {
+func listeners(opt cli.ServeOptions, log *slog.Logger, socket string) (at doors, err error) {
 	for _, one := range []struct {
 		to     *net.Listener
 		wanted bool
 		open   func() (net.Listener, error)
 	}{
 		{&at.local, true, func() (net.Listener, error) { return server.ListenLocal(socket) }},
-		{&at.tcp, opt.Listen != "", func() (net.Listener, error) { return listen(d, opt, log) }},
+		{&at.tcp, opt.Listen != "", func() (net.Listener, error) { return listen(opt, log) }},
 		{&at.metrics, opt.MetricsListen != "", func() (net.Listener, error) { return listenMetrics(opt.MetricsListen, log) }},
 		{&at.ssh, opt.SSHListen != sshOff, func() (net.Listener, error) { return listenSSH(opt.SSHListen, log) }},
 	} {
@@ -208,18 +206,11 @@ func listenSSH(address string, log *slog.Logger) (net.Listener, error) {
 	return nil, holt.Errorf(holt.Unavailable, "cannot listen for SSH clients on %s: %w", address, err).WithHint("choose another address with --ssh-listen, or off")
 }
 
-// listen opens the TCP port and puts the first token where its owner finds it.
-func listen(d *daemon.Daemon, opt cli.ServeOptions, log *slog.Logger) (net.Listener, error) {
+// listen opens the TCP port.
+func listen(opt cli.ServeOptions, log *slog.Logger) (net.Listener, error) {
 	tcp, err := listenAt(opt.Listen, "--listen")
 	if err != nil {
 		return nil, err
-	}
-	if secret := d.FirstToken(); secret != "" {
-		path := filepath.Join(opt.DataDir, "token")
-		if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
-			return nil, errors.Join(fmt.Errorf("write the first token: %w", err), tcp.Close())
-		}
-		log.Info("made the first token", "file", path)
 	}
 	log.Info("listening, every caller needs a token", "tcp", tcp.Addr().String())
 	return tcp, nil
