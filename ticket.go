@@ -7,7 +7,7 @@ const TicketLife = 30 * time.Second
 
 // TicketSpec says which WebSocket a ticket is for.
 type TicketSpec struct {
-	Path   string `json:"path" maxLength:"2048" doc:"of the WebSocket, from /v1/ on; a query that it has is part of what the ticket is for, other parameters may be added"`
+	Path   string `json:"path" maxLength:"2048" doc:"of the WebSocket, from /v1/ on; with the whole query that the WebSocket will have: what is not in it cannot be added"`
 	Origin string `json:"origin,omitempty" maxLength:"255" doc:"of the page that will connect, as https://app.example; it may then be another than this server's. Default: a page of this server, or a program"`
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,9 +19,10 @@ import (
 )
 
 const (
-	subprotocol  = "holt"
-	ticketPrefix = "holt.ticket." // of the subprotocol that is one; dots, since RFC 6455 takes tokens of RFC 2616 only
-	mostTickets  = 10_000         // not redeemed
+	subprotocol   = "holt"
+	ticketPrefix  = "holt.ticket." // of the subprotocol that is one; dots, since RFC 6455 takes tokens of RFC 2616 only
+	mostTickets   = 10_000         // not redeemed
+	mostTicketsOf = 100            // of one token
 )
 
 // tickets are those that nobody has redeemed, by the hash of what was given out: a table lookup takes no time
@@ -28,11 +30,13 @@ const (
 type tickets struct {
 	mu  sync.Mutex
 	set map[[sha256.Size]byte]ticket
+	of  map[string]int // how many of set each maker has
 }
 
 // ticket is what a holder gets: the caller's own credential for one call. It is checked again when the ticket is
 // redeemed, as that of any call, so a token that was revoked meanwhile opens nothing.
 type ticket struct {
+	maker         string // id of the token; "": the person
 	path          string
 	query         url.Values
 	origin        string
@@ -46,22 +50,37 @@ func (t *tickets) put(k ticket) (string, error) {
 	secret := rand.Text()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
-	if len(t.set) >= mostTickets {
+	full := func() bool { return len(t.set) >= mostTickets || k.maker != "" && t.of[k.maker] >= mostTicketsOf }
+	if full() {
+		now := time.Now()
 		for at, old := range t.set {
 			if now.After(old.expires) {
-				delete(t.set, at)
+				t.remove(at)
 			}
 		}
 	}
-	if len(t.set) >= mostTickets {
-		return "", holt.Errorf(holt.TooMany, "%d tickets wait to be redeemed", len(t.set)).WithHint("they expire within %s", holt.ShortDuration(holt.TicketLife))
+	if full() {
+		return "", holt.Errorf(holt.TooMany, "%d tickets wait to be redeemed, %d of this token", len(t.set), t.of[k.maker]).
+			WithHint("they expire within %s; a token may have %d", holt.ShortDuration(holt.TicketLife), mostTicketsOf)
 	}
 	if t.set == nil {
-		t.set = map[[sha256.Size]byte]ticket{}
+		t.set, t.of = map[[sha256.Size]byte]ticket{}, map[string]int{}
 	}
+	t.of[k.maker]++
 	t.set[sha256.Sum256([]byte(secret))] = k
 	return secret, nil
+}
+
+// remove takes one out, if it is there. The lock is held.
+func (t *tickets) remove(at [sha256.Size]byte) {
+	k, ok := t.set[at]
+	if !ok {
+		return
+	}
+	delete(t.set, at)
+	if t.of[k.maker]--; t.of[k.maker] == 0 {
+		delete(t.of, k.maker)
+	}
 }
 
 // take returns a ticket, which is none any more then, whatever it was for.
@@ -70,33 +89,29 @@ func (t *tickets) take(secret string) (ticket, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k, ok := t.set[at]
-	delete(t.set, at)
+	t.remove(at)
 	return k, ok && time.Now().Before(k.expires)
 }
 
-// fits says whether a call is the one that the ticket is for.
+// fits says whether a call is the one that the ticket is for: its holder adds nothing and leaves nothing out.
 func (k ticket) fits(r *http.Request) bool {
-	query := r.URL.Query()
-	for name, values := range k.query {
-		if !slices.Equal(query[name], values) {
-			return false
-		}
-	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
 	origin := r.Header.Get("Origin")
-	return r.URL.Path == k.path && (origin == k.origin || k.origin == "" && !foreign(r))
+	return err == nil && r.URL.Path == k.path && maps.EqualFunc(query, k.query, slices.Equal) && (origin == k.origin || k.origin == "" && !foreign(r))
 }
 
 func (s *Server) ticketCalls(api huma.API) {
 	op := describe(http.MethodPost, "/v1/tickets", "createTicket", "daemon", "Make a ticket for one WebSocket")
 	op.DefaultStatus = http.StatusCreated
 	op.Description = "A browser can send no Authorization header with a WebSocket. So whoever has a token makes a ticket for one path, and gives that to the page, which offers it as a subprotocol. " +
-		"It counts once, for 30 s, for that path, and for a page of the origin that was named, which may be another than this server's. The WebSocket is then its maker's, as if the token had come with it, and ends with the token. " +
-		"Another page than that, another path, or a second time: unauthenticated."
+		"It counts once, for 30 s, for that path with just the query that it has (what a terminal opens with is part of it), and for a page of the origin that was named, which may be another than this server's. The WebSocket is then its maker's, as if the token had come with it, and ends with the token. " +
+		"Another page than that, another path or query, or a second time: unauthenticated. A token may have 100 that wait."
 	register(api, op, func(ctx context.Context, in *struct {
 		RawRequest
 		Body holt.TicketSpec
 	}) (*reply[holt.Ticket], error) {
-		k := ticket{origin: in.Body.Origin, authorization: in.r.Header.Get("Authorization"), tenant: in.r.Header.Get(TenantHeader), expires: time.Now().Add(holt.TicketLife)}
+		by, _ := holt.ActorOf(ctx)
+		k := ticket{maker: string(by.Token), origin: in.Body.Origin, authorization: in.r.Header.Get("Authorization"), tenant: in.r.Header.Get(TenantHeader), expires: time.Now().Add(holt.TicketLife)}
 		u, err := url.Parse(in.Body.Path)
 		if err != nil || u.IsAbs() || u.Host != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/v1/") || u.Path != "/v1"+parsedPath(u.Path) {
 			return nil, holt.Errorf(holt.InvalidArgument, "%q is not the path of a WebSocket", clip(in.Body.Path)).
@@ -144,7 +159,7 @@ func (s *Server) redeem(next http.Handler) http.Handler {
 		k, ok := s.tickets.take(shown)
 		if !ok || !k.fits(r) {
 			q.fail(holt.Errorf(holt.Unauthenticated, "the ticket is not valid for this").
-				WithHint("it counts once, for %s, for one path and for one origin: make another", holt.ShortDuration(holt.TicketLife)), http.StatusUnauthorized)
+				WithHint("it counts once, for %s, for one path with its query and for one origin: make another", holt.ShortDuration(holt.TicketLife)), http.StatusUnauthorized)
 			return
 		}
 		if k.authorization != "" {

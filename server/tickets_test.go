@@ -58,14 +58,18 @@ func TestTickets(t *testing.T) {
 		path, origin string
 		status       int
 	}{
-		{"a page of ours", holt.TicketSpec{Path: path}, path + command, ours, 101},
-		{"a program", holt.TicketSpec{Path: path}, path + command, "", 101},
-		{"the page that was named", holt.TicketSpec{Path: path, Origin: app}, path + command, app, 101},
-		{"a query that was named", holt.TicketSpec{Path: path + command}, path + command + "&rows=20&cols=70", ours, 101},
-		{"another page", holt.TicketSpec{Path: path, Origin: app}, path + command, "https://evil.example", 401},
-		{"a page of ours, where another was named", holt.TicketSpec{Path: path, Origin: app}, path + command, ours, 401},
-		{"another page, where none was named", holt.TicketSpec{Path: path}, path + command, app, 401},
-		{"another path", holt.TicketSpec{Path: path}, "/v1/computers/bell/terminals/other/attach" + command, ours, 401},
+		{"a page of ours", holt.TicketSpec{Path: path + command}, path + command, ours, 101},
+		{"a program", holt.TicketSpec{Path: path + command}, path + command, "", 101},
+		{"the page that was named", holt.TicketSpec{Path: path + command, Origin: app}, path + command, app, 101},
+		{"the query in another order", holt.TicketSpec{Path: path + command + "&rows=20&cols=70"}, path + "?cols=70&rows=20&" + command[1:], ours, 101},
+		{"a query, where none was named", holt.TicketSpec{Path: path}, path + command, ours, 401},
+		{"a parameter more", holt.TicketSpec{Path: path + command}, path + command + "&user=root", ours, 401},
+		{"a value more", holt.TicketSpec{Path: path + command}, path + command + "&command=ls", ours, 401},
+		{"a query that is none", holt.TicketSpec{Path: path + command}, path + command + "&user=root;x", ours, 401},
+		{"another page", holt.TicketSpec{Path: path + command, Origin: app}, path + command, "https://evil.example", 401},
+		{"a page of ours, where another was named", holt.TicketSpec{Path: path + command, Origin: app}, path + command, ours, 401},
+		{"another page, where none was named", holt.TicketSpec{Path: path + command}, path + command, app, 401},
+		{"another path", holt.TicketSpec{Path: path + command}, "/v1/computers/bell/terminals/other/attach" + command, ours, 401},
 		{"another query", holt.TicketSpec{Path: path + "?command=ls"}, path + command, ours, 401},
 		{"the query left out", holt.TicketSpec{Path: path + "?command=ls"}, path, ours, 401},
 	} {
@@ -93,6 +97,23 @@ func TestTickets(t *testing.T) {
 		c.refused(400, holt.InvalidArgument, "POST", "/v1/tickets", bad)
 	}
 	c.refused(401, holt.Unauthenticated, "POST", "/v1/tickets", `{"path":"/v1/x"}`, "Authorization: ")
+}
+
+// TestTicketsOfOne: a token that makes tickets and redeems none stops nobody else from making some, and itself until some are redeemed.
+func TestTicketsOfOne(t *testing.T) {
+	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	c, person := overTCP(t, d), overSocket(t, d)
+	var one []string
+	for range 100 {
+		one = ticket(c, holt.TicketSpec{Path: "/v1/x"})
+	}
+	c.refused(429, holt.TooMany, "POST", "/v1/tickets", `{"path":"/v1/x"}`)
+	ticket(person, holt.TicketSpec{Path: "/v1/x"})
+	if _, resp, err := websocket.Dial(t.Context(), "ws://"+d.Addr+"/v1/x", &websocket.DialOptions{Subprotocols: one}); err == nil || resp == nil || resp.StatusCode != 404 {
+		t.Errorf("redeemed: %v", err)
+	}
+	ticket(c, holt.TicketSpec{Path: "/v1/x"})
+	c.refused(429, holt.TooMany, "POST", "/v1/tickets", `{"path":"/v1/x"}`)
 }
 
 // TestOpenByAttaching: one URL is a terminal by name: the one that runs, or a new one; whoever was cut off gets no new one.
