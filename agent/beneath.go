@@ -34,7 +34,7 @@ func (a fileArgs) reach(path holt.OSString, follow bool) (*reach, error) {
 		return &reach{path: at}, nil
 	}
 	top := strings.TrimRight(string(a.Beneath), "/")
-	inside, ok := strings.CutPrefix(string(path), top+"/")
+	inside, ok := strings.CutPrefix(strings.TrimRight(string(path), "/")+"/", top+"/")
 	if !ok {
 		return nil, errLeaves
 	}
@@ -43,7 +43,7 @@ func (a fileArgs) reach(path holt.OSString, follow bool) (*reach, error) {
 		return nil, err
 	}
 	r := &reach{ways: []int{fd}}
-	name, err := r.walk(top, strings.Split(inside, "/"), follow)
+	name, err := r.walk(top, strings.Split(strings.TrimRight(inside, "/"), "/"), follow)
 	if err != nil {
 		r.end()
 		return nil, err

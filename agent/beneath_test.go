@@ -99,6 +99,12 @@ func TestBeneath(t *testing.T) {
 	if got, err := os.ReadFile(top + "/file"); err != nil || string(got) != "through it" {
 		t.Errorf("%q %v", got, err)
 	}
+	if err := c.Mkdir(in, top, 0, "", true); err != nil {
+		t.Errorf("the directory itself, which is there: %v", err)
+	}
+	if err := c.Remove(in, top, true); err == nil {
+		t.Error("the directory itself was removed")
+	}
 	asItWas(t, outside)
 }
 

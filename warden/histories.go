@@ -11,23 +11,28 @@ import (
 // covers the whole workspace.
 type histories struct{ w *warden }
 
-// Checkpoint is what a computer may take of its own workspace, too.
-func (n histories) Checkpoint(ctx context.Context, ref string, spec holt.CheckpointSpec, key string) (holt.Checkpoint, error) {
+// ours is asked by what a computer may do about its own workspace, too.
+func (n histories) ours(ctx context.Context, ref string, u use) error {
 	a, _ := holt.ActorOf(ctx)
-	err := error(nil)
 	if a.Computer == "" {
-		err = n.w.workspace(ctx, ref, change)
-	} else if c, lost := n.w.n.Computers.Get(ctx, string(a.Computer)); lost != nil || c.Workspace != ref {
-		err = denied(a)
+		return n.w.workspace(ctx, ref, u)
 	}
-	if err != nil {
+	if c, err := n.w.n.Computers.Get(ctx, string(a.Computer)); err != nil || c.Workspace != ref {
+		return denied(a)
+	}
+	return nil
+}
+
+func (n histories) Checkpoint(ctx context.Context, ref string, spec holt.CheckpointSpec, key string) (holt.Checkpoint, error) {
+	if err := n.ours(ctx, ref, change); err != nil {
 		return holt.Checkpoint{}, err
 	}
 	return n.w.n.History.Checkpoint(ctx, ref, spec, key)
 }
 
+// Checkpoints is asked before a computer takes one of itself: how many there are.
 func (n histories) Checkpoints(ctx context.Context, ref string) ([]holt.Checkpoint, error) {
-	if err := n.w.workspace(ctx, ref, look); err != nil {
+	if err := n.ours(ctx, ref, look); err != nil {
 		return nil, err
 	}
 	return n.w.n.History.Checkpoints(ctx, ref)
