@@ -320,6 +320,13 @@ func (c *Client) call(ctx context.Context, op string, args, result any) error {
 	return s.Close()
 }
 
+// errEnded is in the error of an operation that was broken off: the guest has neither done nor refused it.
+var errEnded = errors.New("channel ended")
+
+// Ended says whether an error of a [Client] is that the guest broke the operation off, or the channel did. An agent that
+// ends closes its streams first, so that [Client.Done] may not have closed yet.
+func Ended(err error) bool { return errors.Is(err, errEnded) }
+
 // describe turns what ended an operation into a holt.Error.
 func describe(ctx context.Context, op string, err error) error {
 	var known *holt.Error
@@ -333,7 +340,7 @@ func describe(ctx context.Context, op string, err error) error {
 	case errors.Is(err, yamux.ErrTimeout), errors.Is(err, os.ErrDeadlineExceeded):
 		return holt.Errorf(holt.Timeout, "guest agent, %s: %w", op, err)
 	}
-	return holt.Errorf(holt.Unavailable, "guest agent, %s: channel ended: %w", op, err)
+	return holt.Errorf(holt.Unavailable, "guest agent, %s: %w: %w", op, errEnded, err)
 }
 
 // Hello asks who answers.

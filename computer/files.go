@@ -298,7 +298,7 @@ func (l *live) stream(ctx context.Context, act func(context.Context, *agent.Clie
 		return nil
 	case ctx.Err() != nil:
 		return gone(ctx)
-	case bounded.Err() != nil || broken(c) && holt.CodeOf(err) == holt.Unavailable:
+	case bounded.Err() != nil || cut(c, err) && holt.CodeOf(err) == holt.Unavailable:
 		return silent(err)
 	default:
 		return err

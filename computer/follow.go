@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/agent"
 )
 
 // Follow calls emit with the run's output from offset on, as it comes, and at
@@ -31,7 +32,11 @@ type follower struct {
 	kept   []holt.RunEvent // what is kept of the output, as far as a session asked for it
 	asked  bool            // it did
 	broke  error           // what emit returned
+	cuts   int             // how often the guest broke off on a channel that goes on
 }
+
+// mostCuts is how often a guest may break the following off while its channel goes on; an agent does that when it ends.
+const mostCuts = 8
 
 // session follows until the channel breaks; done says that all was emitted.
 func (f *follower) session(ctx context.Context) (done bool, err error) {
@@ -68,6 +73,10 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	case ctx.Err() != nil:
 		return false, gone(ctx)
 	case broken(client):
+		return false, nil
+	case agent.Ended(err) && f.cuts < mostCuts:
+		backoff(ctx, f.cuts)
+		f.cuts++
 		return false, nil
 	case holt.CodeOf(err) == holt.NotFound:
 		return f.unknown(ctx, run, question)

@@ -417,7 +417,7 @@ func (l *live) do(ctx context.Context, limit time.Duration, repeat bool, act fun
 			return gone(ctx)
 		case expired:
 			return silent(err)
-		case !broken(client) || holt.CodeOf(err) != holt.Unavailable:
+		case !cut(client, err) || holt.CodeOf(err) != holt.Unavailable:
 			return err
 		case !repeat || try > 0:
 			return silent(err)
@@ -433,6 +433,9 @@ func gone(ctx context.Context) error {
 	}
 	return err
 }
+
+// cut says whether an operation was broken off: the guest may have done it, or not.
+func cut(client *agent.Client, err error) bool { return broken(client) || agent.Ended(err) }
 
 // broken says whether the channel has ended.
 func broken(client *agent.Client) bool {

@@ -72,7 +72,7 @@ func (r *Runs) launch(ctx context.Context, l *live, id holt.RunID, spec holt.Run
 		case err == nil:
 			l.runs.opened(id)
 			return nil
-		case broken(c):
+		case cut(c, err):
 			return err
 		case ctx.Err() != nil:
 			c.Close() // it hangs; the next session reconciles

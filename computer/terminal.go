@@ -85,7 +85,7 @@ func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalI
 		var err error
 		got, err = agent.OpenTerminal(ctx, id, spec)
 		switch {
-		case err == nil || broken(agent):
+		case err == nil || cut(agent, err):
 			return err
 		case ctx.Err() != nil:
 			agent.Close() // it hangs; the next session reconciles

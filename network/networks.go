@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	endWait   = 5 * time.Second // for a process to end whose machine has
-	groupWait = time.Second     // for the kernel to have it out of its group, which is after its lock is free
-	answering = 5 * time.Second // for one to say who it is
+	endWait   = 20 * time.Second // for a process to end whose machine has
+	groupWait = time.Second      // for the kernel to have it out of its group, which is after its lock is free
+	answering = 20 * time.Second // for one to say who it is
 )
 
 // Options say how networks are run.
