@@ -5,7 +5,7 @@
 //
 // Form: one SQLite database, audit.db, with one table, entry: triggers refuse to change or
 // replace a row, and to remove one that is younger than [KeepDays] days and among the last [KeepEntries].
-// What is older, or beyond these, [Log] removes. What anybody can make happen is written down seldom, see [Seldom],
+// What is older, or beyond these and not among the last [KeepOwn] of its tenant, [Log] removes. What anybody can make happen is written down seldom, see [Seldom],
 // so that it does not push out the rest; what tokens are let do is all there. nothing.db, beside
 // it, is empty: what a tenant's question is asked of, so that there is nothing in reach but the rows that are
 // put before it.
@@ -36,6 +36,8 @@ const (
 	KeepDays = 90
 	// KeepEntries is how many of the newest stay, if they are younger: some 300 MiB.
 	KeepEntries = 1_000_000
+	// KeepOwn is how many of the newest of each tenant stay beside these, so that none pushes out another's.
+	KeepOwn = mostAsked
 
 	mostText    = 400 // bytes of a name or a reference
 	together    = 256 // entries in one commit
@@ -90,6 +92,8 @@ type Log struct {
 	wg     sync.WaitGroup
 	count  int // since something was removed
 
+	keepOwn int // KeepOwn
+
 	visits, refused Seldom // of strangers
 }
 
@@ -114,7 +118,7 @@ func Open(dir string, log *slog.Logger) (*Log, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open audit log: %w", err), d.Close())
 	}
-	l := &Log{db: d, nothing: nothing, log: log, queue: make(chan *pending, together), asking: make(chan struct{}, 2)}
+	l := &Log{db: d, nothing: nothing, log: log, queue: make(chan *pending, together), asking: make(chan struct{}, 2), keepOwn: KeepOwn}
 	l.wg.Go(l.commit)
 	return l, nil
 }

@@ -14,6 +14,36 @@ import (
 	"holt/db"
 )
 
+// TestNoneIsPushedOut: however much one tenant does, the newest of another's entries stay.
+func TestNoneIsPushedOut(t *testing.T) {
+	l := open(t, t.TempDir())
+	defer l.Close()
+	l.keepOwn = 10
+	for n := range 30 {
+		for _, tenant := range []string{"", "quiet", "loud"} {
+			l.Record(t.Context(), Entry{Tenant: tenant, Actor: "token", Op: fmt.Sprint(n)})
+		}
+	}
+	if err := l.db.Write(t.Context(), func(tx *db.Tx) error { // as after a million more
+		return tx.Exec(`INSERT INTO entry SELECT seq + 2 * ?, at, 'loud', actor, token, name, door, remote, op, noun, ref, made, code, status, request, took_us FROM entry`, KeepEntries)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	l.prune()
+	left := ""
+	if err := l.db.Read(t.Context(), func(tx *db.Tx) error {
+		return tx.Query(`SELECT tenant, count(*), min(CAST(op AS INTEGER)) FROM entry WHERE seq < 1000 GROUP BY tenant`, nil, func(r *db.Row) error {
+			left += fmt.Sprintf("%q: %d from %d; ", r.Text(0), r.Int64(1), r.Int64(2))
+			return nil
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := `"": 10 from 20; "quiet": 10 from 20; `; left != want {
+		t.Errorf("%s, want %s", left, want)
+	}
+}
+
 func open(t testing.TB, dir string) *Log {
 	t.Helper()
 	l, err := Open(dir, slog.New(slog.DiscardHandler))

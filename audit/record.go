@@ -76,8 +76,13 @@ func (l *Log) write(batch []*pending) error {
 // prune removes what need not stay any more, some at a time.
 func (l *Log) prune() {
 	err := l.db.Write(context.Background(), func(tx *db.Tx) error {
-		err := tx.Exec(`DELETE FROM entry WHERE seq IN (SELECT seq FROM entry WHERE at <= ?1 OR seq <= (SELECT max(seq) FROM entry) - ?2 ORDER BY seq LIMIT ?3)`,
-			time.Now().Add(-KeepDays*24*time.Hour-time.Minute).UnixNano(), KeepEntries, pruneAtOnce)
+		err := tx.Exec(`WITH RECURSIVE
+				tenants(tenant) AS (SELECT min(tenant) FROM entry UNION ALL SELECT (SELECT min(tenant) FROM entry WHERE tenant > t.tenant) FROM tenants t WHERE t.tenant IS NOT NULL),
+				own(tenant, seq) AS MATERIALIZED (SELECT tenant, (SELECT seq FROM entry e WHERE e.tenant = t.tenant ORDER BY seq DESC LIMIT 1 OFFSET ?3) FROM tenants t)
+			DELETE FROM entry WHERE seq IN (
+				SELECT e.seq FROM entry e JOIN own USING (tenant) WHERE e.at <= ?1 OR e.seq <= (SELECT max(seq) FROM entry) - ?2 AND e.seq <= own.seq
+				ORDER BY e.seq LIMIT ?4)`,
+			time.Now().Add(-KeepDays*24*time.Hour-time.Minute).UnixNano(), KeepEntries, l.keepOwn, pruneAtOnce)
 		if err == nil && tx.Changes() < pruneAtOnce {
 			l.count = 0
 		}

@@ -302,7 +302,7 @@ func (r *apiRoom) terminals(ctx context.Context, b *bench, s *section) error {
 	if err != nil {
 		return err
 	}
-	const perComputer = 100
+	const perComputer = 50 // of the 64 that may be
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()

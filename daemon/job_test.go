@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -34,27 +35,36 @@ type yard struct {
 	again int // attempts after the first
 }
 
+// packed is a stream of one file.
+func packed(t testing.TB, name, content string) io.Reader {
+	t.Helper()
+	from := t.TempDir()
+	if err := os.WriteFile(filepath.Join(from, name), []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w, err := parcel.NewWriter(&b, parcel.Totals{})
+	if err == nil {
+		_, err = parcel.Pack(t.Context(), from, w, parcel.Options{})
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
 // newYard sends k inputs, of which each holds its number.
 func newYard(t *testing.T, dir string, k int) *yard {
 	t.Helper()
 	y := &yard{Client: connect(t, dir), t: t, dir: dir}
 	t.Cleanup(y.Close)
 	for i := range k {
-		from := t.TempDir()
-		if err := os.WriteFile(filepath.Join(from, "number"), fmt.Appendf(nil, "%d\n", i), 0o644); err != nil {
+		in, err := y.Jobs.Send(t.Context(), packed(t, "number", fmt.Sprintln(i)))
+		if err != nil {
 			t.Fatal(err)
-		}
-		var b bytes.Buffer
-		w, err := parcel.NewWriter(&b, parcel.Totals{})
-		if err == nil {
-			_, err = parcel.Pack(t.Context(), from, w, parcel.Options{})
-		}
-		if err == nil {
-			err = w.Close()
-		}
-		in, lost := y.Jobs.Send(t.Context(), &b)
-		if err != nil || lost != nil {
-			t.Fatal(err, lost)
 		}
 		y.inputs = append(y.inputs, in.ID)
 	}

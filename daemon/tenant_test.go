@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/binary"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,8 @@ func belongings(t *testing.T, c *client.Client, name string) (byID, byName vars)
 	must(err)
 	key, err := c.SSHKeys.Add(ctx, holt.SSHKeySpec{Key: sshKey(t), Name: name + "-key"}, "")
 	must(err)
+	inputs, err := c.Jobs.Send(ctx, packed(t, "sent", "hello"))
+	must(err)
 	upload, err := c.Uploads.Create(ctx, holt.UploadSpec{Computer: name, Path: "/tmp/of-" + holt.OSString(name), Size: 6}, "")
 	must(err)
 	domain := domainOf(machine.ID)
@@ -56,7 +59,7 @@ func belongings(t *testing.T, c *client.Client, name string) (byID, byName vars)
 		"key": string(key.ID), "upload": string(upload.ID), "port": "80", "domain": domain,
 		"computer": string(machine.ID), "workspace": string(ws.ID), "run": string(run.ID), "terminal": string(terminal.ID), "schedule": string(schedule.ID),
 		"hold": string(hold.ID), "checkpoint": checkpoint.Name, "job": string(job.ID), "token": string(token.ID),
-		"moment": string(holt.NewMomentID()), "inputs": string(holt.NewJobInputsID()), "service": "web", "secret": "KEY", "image": "base", "tenant": "team-a",
+		"moment": string(holt.NewMomentID()), "inputs": string(inputs.ID), "service": "web", "secret": "KEY", "image": "base", "tenant": "team-a",
 	}
 	byName = vars{}
 	for k, v := range byID {
@@ -114,14 +117,7 @@ func TestAnotherTenantIsNotThere(t *testing.T) {
 			continue // lists, and what makes things: below
 		}
 		for _, pair := range [][2]vars{{ids, noIDs}, {names, noNames}} {
-			status, there := d.call(r, pair[0], intruder, "")
-			none, gone := d.call(r, pair[1], intruder, "")
-			if status != none || pair[0].out(there) != pair[1].out(gone) {
-				t.Errorf("%s tells what there is: %d %s\nof what there is not: %d %s", r.id, status, there, none, gone)
-			}
-			if status < 400 && r.id != "dropJobInputs" {
-				t.Errorf("%s of another's things: %d %s", r.id, status, there)
-			}
+			d.alike(r, bodies[r.id], pair[0], pair[1], intruder)
 			told++
 		}
 	}
@@ -146,11 +142,122 @@ func TestAnotherTenantIsNotThere(t *testing.T) {
 	}
 	// What was taken aim at is as it was.
 	c := d.client(t, owner)
+	d.alike(d.route("createJob"), `{"inputs":"$inputs","run":{"command":"true"}}`, ids, noIDs, intruder)
+	d.alike(d.route("createJob"), `{"secrets_of":"$computer","run":{"command":"true"}}`, names, noNames, intruder)
+	d.alike(d.route("createComputer"), `{"name":"mine","secrets_of":"$computer"}`, ids, noIDs, intruder)
+	job, err := c.Jobs.Create(t.Context(), holt.JobSpec{Inputs: holt.JobInputsID(ids["inputs"]), Run: holt.RunSpec{Command: "cat sent"}}, "")
+	if err != nil {
+		t.Fatal("its own inputs: ", err)
+	}
+	if err := c.Jobs.Follow(t.Context(), job.ID, 0, func(holt.RunEvent) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if job, err = c.Jobs.Get(t.Context(), job.ID); err != nil || job.State != holt.JobDone {
+		t.Errorf("%+v %v", job, err)
+	}
 	if got, err := c.Computers.Get(t.Context(), "curie"); err != nil || got.State != holt.ComputerRunning || string(got.ID) != ids["computer"] {
 		t.Error(got, err)
 	}
 	if all, err := c.Tokens.List(t.Context()); err != nil || len(all) != 2 {
 		t.Error(all, err)
+	}
+}
+
+// alike calls a route about things of another tenant, and about others that are nowhere: the answers are the same.
+func (d *door) alike(r route, body string, there, nowhere vars, intruder string) {
+	d.t.Helper()
+	usual := bodies[r.id]
+	bodies[r.id] = body
+	defer func() { bodies[r.id] = usual }()
+	status, said := d.call(r, there, intruder, "")
+	none, gone := d.call(r, nowhere, intruder, "")
+	if status != none || there.out(said) != nowhere.out(gone) {
+		d.t.Errorf("%s tells what there is: %d %s\nof what there is not: %d %s", r.id, status, said, none, gone)
+	}
+	if status < 400 && r.id != "dropJobInputs" {
+		d.t.Errorf("%s of another's things: %d %s", r.id, status, said)
+	}
+}
+
+// route is the one of that name.
+func (d *door) route(id string) route {
+	d.t.Helper()
+	i := slices.IndexFunc(d.all, func(r route) bool { return r.id == id })
+	if i < 0 {
+		d.t.Fatalf("no route %s", id)
+	}
+	return d.all[i]
+}
+
+// TestAnotherTenantsMomentsAreNotThere is [TestAnotherTenantIsNotThere] of what only real machines have: moments and services.
+func TestAnotherTenantsMomentsAreNotThere(t *testing.T) {
+	dir := vmHome(t)
+	cfg := config(t, dir)
+	cfg.Engine, cfg.ImageDir, cfg.Network = "qemu", os.Getenv(holt.EnvImageDir), []string{"/proc/self/exe", asNetwork}
+	d := doorOf(t, up(t, cfg))
+	ctx := t.Context()
+	owner, intruder := d.token("team-a", "owner"), d.token("team-b", "intruder")
+	c := d.client(t, owner)
+	made, err := c.Computers.Create(ctx, holt.ComputerSpec{Name: "curie", MemoryMB: 512}, "")
+	var moment holt.Moment
+	if err == nil {
+		_, err = c.Services.Add(ctx, "curie", holt.ServiceSpec{Name: "web", Command: "exec sleep inf"}, "")
+	}
+	if err == nil {
+		moment, err = c.Computers.Snapshot(ctx, "curie", holt.SnapshotSpec{Name: "before"}, "")
+	}
+	if err == nil {
+		_, err = d.client(t, intruder).Computers.Create(ctx, holt.ComputerSpec{Name: "own", MemoryMB: 512}, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := []vars{
+		{"computer": string(made.ID), "moment": string(moment.ID), "service": "web", "named": "before"},
+		{"computer": "curie", "moment": string(moment.ID), "service": "web", "named": "before"},
+	}
+	isnt := []vars{
+		{"computer": string(holt.NewComputerID()), "moment": string(holt.NewMomentID()), "service": "web", "named": "before"},
+		{"computer": "nobody", "moment": string(holt.NewMomentID()), "service": "web", "named": "before"},
+	}
+	told := 0
+	for i := range is {
+		for _, r := range d.all {
+			if strings.Contains(r.path, "{moment}") || strings.Contains(r.path, "/services") {
+				d.alike(r, bodies[r.id], is[i], isnt[i], intruder)
+				told++
+			}
+		}
+		fork, diff := d.route("forkComputer"), d.route("diffComputers")
+		fork.path = strings.Replace(fork.path, "{computer}", "own", 1)
+		for _, at := range []string{"$moment", "$computer@$named", "$computer@$moment"} {
+			d.alike(fork, `{"at":"`+at+`"}`, is[i], isnt[i], intruder)
+		}
+		for _, v := range []vars{is[i], isnt[i]} {
+			v["plain"], v["computer"] = v["computer"], v["computer"]+"@before"
+		}
+		d.alike(diff, "", is[i], isnt[i], intruder)
+	}
+	if told < 20 {
+		t.Errorf("only %d routes were tried", told)
+	}
+	if all, err := d.client(t, intruder).Moments.List(ctx, ""); err != nil || len(all) > 0 {
+		t.Error(all, err)
+	}
+	if got, err := c.Moments.Get(ctx, string(moment.ID)); err != nil || got.Name != "before" {
+		t.Error(got, err)
+	}
+	if s, err := c.Services.Get(ctx, "curie", "web"); err != nil || !s.Wanted {
+		t.Error(s, err)
+	}
+	for _, name := range []string{"curie", "own"} {
+		owns := c
+		if name == "own" {
+			owns = d.client(t, intruder)
+		}
+		if _, err := owns.Computers.Delete(ctx, name, ""); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

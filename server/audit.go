@@ -127,7 +127,7 @@ func (s *Server) audit(api huma.API) {
 	nouns := s.opt.Nouns.Audit
 	op := describe(http.MethodGet, path, "listAudit", tag, "List what was done, the newest first")
 	op.Description = "Everything that changed something, reads of files, attached terminals, connections, and what was refused, through every door. Nothing changes or removes an entry that is younger than " +
-		strconv.Itoa(audit.KeepDays) + " days and among the newest " + strconv.Itoa(audit.KeepEntries) + "; others go, the oldest first. What callers do whom nobody knows, and refusals of a token that makes too many calls, have one entry a minute of an address or token (more=N in ref: how many had none), and a few a minute of all. A token sees its own tenant's; an admin those of all, or of one."
+		strconv.Itoa(audit.KeepDays) + " days and among the newest " + strconv.Itoa(audit.KeepEntries) + ", or the newest " + strconv.Itoa(audit.KeepOwn) + " of their tenant; others go, the oldest first. What callers do whom nobody knows, and refusals of a token that makes too many calls, have one entry a minute of an address or token (more=N in ref: how many had none), and a few a minute of all. A token sees its own tenant's; an admin those of all, or of one."
 	register(api, op, func(ctx context.Context, in *struct {
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items in one answer"`
 		Cursor string `query:"cursor" pattern:"^[0-9]{1,18}$" doc:"next of the previous page"`
