@@ -136,7 +136,10 @@ func (a *app) domainAdd() *cobra.Command {
 		Use: "add NAME DOMAIN PORT", Short: "Have a domain show a port of a computer", Args: exactly(3),
 		Long: `Has a name of your own, whose DNS leads to this daemon, show a port of a computer. The
 preview of that port says who may see it (holt computer preview NAME PORT --public). A daemon
-with holt serve --acme gets a certificate for the name when it is first asked for.`,
+with holt serve --acme gets a certificate for the name when it is first asked for.
+
+An admin may add any name, and so may you on the daemon's own machine. Others need a TXT record
+of _holt.DOMAIN, or of _holt. before a domain above it, that says holt=TENANT.`,
 		Example:           `  holt computer domain add einstein app.example.com 3000`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -43,8 +43,9 @@ type Config struct {
 	Log         *slog.Logger
 	Metrics     *metric.Registry // gets the daemon's; nil: nothing is counted
 
-	Previews preview.Place // where previews are; zero: *.localhost, at the listener
-	Hosts    []string      // names by which the API is reached over TCP, besides IP addresses and localhost; no computer gets one
+	Previews preview.Place                                            // where previews are; zero: *.localhost, at the listener
+	TXT      func(ctx context.Context, name string) ([]string, error) // looks up the records that say whose a domain is; nil: by the host's resolver
+	Hosts    []string                                                 // names by which the API is reached over TCP, besides IP addresses and localhost; no computer gets one
 
 	Archive   ArchiveConfig
 	Workspace workspace.Options // what every workspace is opened with; the daemon sets Log, Archive, Space and Quota itself

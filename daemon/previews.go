@@ -15,7 +15,7 @@ func (d *Daemon) openPreviews(context.Context) (err error) {
 	d.previews, err = preview.Open(preview.Config{
 		DB: d.db, Keys: d.keys, KeyFile: filepath.Join(d.cfg.DataDir, linkKeyFile), Place: d.cfg.Previews, Hosts: d.cfg.Hosts,
 		Computers: d.computers, Ports: d.computers.Ports(), Tokens: d.tokens, Log: d.log,
-		May: warden.Port(computers{d.computers, d.computers.Memory()}), Record: d.audit.Record,
+		May: warden.Port(computers{d.computers, d.computers.Memory()}), Record: d.audit.Record, TXT: d.cfg.TXT,
 	})
 	return err
 }

@@ -69,6 +69,9 @@ func (s *Store) certifiable(ctx context.Context, name string) error {
 	if slices.Contains(s.cfg.Hosts, name) {
 		return nil
 	}
+	if s.cfg.Place.Off {
+		return holt.Errorf(holt.NotFound, "%q is none of our names", holt.Clip(name, 256))
+	}
 	if h, ok := ParseHost(name, s.cfg.Place.Domain); ok {
 		c, err := s.find(ctx, h)
 		if err != nil {

@@ -189,8 +189,8 @@ func (d *Door) crossSite(r *http.Request, s site, from origin) bool {
 			return false
 		}
 		u, err := url.Parse(text)
-		if err != nil || u.Host == "" {
-			return true
+		if err != nil || u.Host == "" { // null, as of a form of a page that sends no referrer
+			return text != "null" || r.Header.Get("Sec-Fetch-Site") != "same-origin"
 		}
 		other, found, err := d.site(r.Context(), hostName(&http.Request{Host: u.Host}))
 		return err != nil || !found || other.computer.ID != s.computer.ID

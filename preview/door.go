@@ -208,7 +208,7 @@ type site struct {
 // was the API's, or the previews', shows nothing.
 func (d *Door) site(ctx context.Context, host string) (s site, found bool, err error) {
 	s.host = host
-	if d.store.ofAPI(host) {
+	if d.store.cfg.Place.Off || d.store.ofAPI(host) {
 		return s, false, nil
 	}
 	h, ok := ParseHost(host, d.store.cfg.Place.Domain)

@@ -193,6 +193,8 @@ func TestCrossSite(t *testing.T) {
 		{403, "GET", []string{"Origin", "http://3000-curie--acme.localhost"}},
 		{403, "GET", []string{"Origin", "http://evil.example", "Upgrade", "websocket", "Connection", "Upgrade"}},
 		{403, "GET", []string{"Origin", "null"}},
+		{200, "POST", []string{"Origin", "null", "Sec-Fetch-Site", "same-origin"}}, // a form of a page that sends no referrer
+		{403, "POST", []string{"Origin", "null", "Sec-Fetch-Site", "cross-site"}},
 		{403, "GET", []string{"Origin", "https://3000-einstein.localhost.evil.example"}},
 		{403, "GET", []string{"Origin", "http://3000-nobody.localhost"}},
 	} {

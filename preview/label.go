@@ -16,6 +16,7 @@ type Place struct {
 	Scheme string // http or https
 	Domain string // lower case
 	Port   string
+	Off    bool // there are none: every name is the API's
 }
 
 // ParsePlace reads DOMAIN, with a scheme before it and a port behind it where those that people use are not the listener's own.

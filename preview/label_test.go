@@ -88,10 +88,10 @@ func FuzzParseHost(f *testing.F) {
 
 func TestPlaces(t *testing.T) {
 	for in, want := range map[string]Place{
-		"localhost":                      {"", "localhost", ""},
-		"Box.Example.COM.":               {"", "box.example.com", ""},
-		"https://box.example.com":        {"https", "box.example.com", ""},
-		"http://box.example.com:8080":    {"http", "box.example.com", "8080"},
+		"localhost":                      {Scheme: "", Domain: "localhost", Port: ""},
+		"Box.Example.COM.":               {Scheme: "", Domain: "box.example.com", Port: ""},
+		"https://box.example.com":        {Scheme: "https", Domain: "box.example.com", Port: ""},
+		"http://box.example.com:8080":    {Scheme: "http", Domain: "box.example.com", Port: "8080"},
 		"ftp://box.example.com":          {},
 		"box.example.com:0":              {},
 		"https://box.example.com/path":   {},
@@ -104,7 +104,7 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%q: %+v %v", in, got, err)
 		}
 	}
-	if got := (Place{"https", "x", "443"}).url("a.x") + (Place{"http", "x", "443"}).url("a.x"); got != "https://a.x/http://a.x:443/" {
+	if got := (Place{Scheme: "https", Domain: "x", Port: "443"}).url("a.x") + (Place{Scheme: "http", Domain: "x", Port: "443"}).url("a.x"); got != "https://a.x/http://a.x:443/" {
 		t.Error(got)
 	}
 }

@@ -1,9 +1,11 @@
 package preview
 
 import (
+	"context"
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"holt"
 )
@@ -25,6 +27,39 @@ func (s *Store) ofAPI(host string) bool {
 // ofPreviews says that a name is the domain of all previews, or below that.
 func (s *Store) ofPreviews(name string) bool {
 	return name == s.cfg.Place.Domain || strings.HasSuffix(name, "."+s.cfg.Place.Domain)
+}
+
+const (
+	proofLabel  = "_holt." // before a domain, or one above it: its TXT records say which tenants have it
+	proofValue  = "holt="  // before the tenant
+	proofLevels = 4        // names that are asked, from the domain up
+	proofWithin = 10 * time.Second
+)
+
+// owned refuses a domain that the DNS does not give to the actor's tenant: who knew that one leads here could take its
+// visitors, and those cookies of its owner's that are sent to all names below another. An admin may add any.
+func (s *Store) owned(ctx context.Context, c holt.Computer, name string) error {
+	a, _ := holt.ActorOf(ctx)
+	if a.Admin() {
+		return nil
+	}
+	if one, known, err := s.table.domain(ctx, name); err != nil || known && one.computer == c.ID {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, proofWithin)
+	defer cancel()
+	want := proofValue + tenantOf(c)
+	at := name
+	for range proofLevels {
+		if records, _ := s.cfg.TXT(ctx, proofLabel+at); slices.Contains(records, want) { // no answer is none that says so
+			return nil
+		}
+		if _, at, _ = strings.Cut(at, "."); !strings.Contains(at, ".") {
+			break
+		}
+	}
+	return holt.Errorf(holt.Denied, "nothing says that %s is tenant %s's", name, tenantOf(c)).
+		WithHint("give %s%s (or the domain above it) a TXT record %q, or have an admin add it", proofLabel, name, want)
 }
 
 // free refuses names that no computer can have for a domain: whoever runs the daemon has them, and a page there would

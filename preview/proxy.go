@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -39,9 +40,9 @@ type origin struct {
 	client netip.Addr
 }
 
-// originOf believes what a trusted proxy says of the client and of TLS.
+// originOf believes what a trusted proxy says of the client and of TLS, and what the daemon was told of where its previews are.
 func (d *Door) originOf(r *http.Request, host string) origin {
-	from := origin{scheme: "http", host: host, client: d.opt.Trusted.Client(r)}
+	from := origin{scheme: cmp.Or(d.store.cfg.Place.Scheme, "http"), host: host, client: d.opt.Trusted.Client(r)}
 	if r.TLS != nil {
 		from.scheme = "https"
 	}

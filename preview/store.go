@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"log/slog"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -46,6 +47,8 @@ type Config struct {
 	Log       *slog.Logger // nil: slog.Default()
 	// May says whether the actor of ctx may connect to a port of a computer; nil: whoever finds the computer may.
 	May func(ctx context.Context, computer holt.ComputerID, port int) error
+	// TXT looks up the TXT records of a name; nil: the host's resolver does.
+	TXT func(ctx context.Context, name string) ([]string, error)
 	// Record is told of who comes for the first time, of each connection that has ended, and of who is turned away; nil: nobody is.
 	Record func(ctx context.Context, e holt.AuditEntry)
 }
@@ -70,6 +73,9 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Place.Domain == "" {
 		cfg.Place.Domain = "localhost"
 	}
+	if cfg.TXT == nil {
+		cfg.TXT = net.DefaultResolver.LookupTXT
+	}
 	cfg.Hosts = plainHosts(cfg.Hosts)
 	s := &Store{cfg: cfg, table: table{cfg.DB}, place: cfg.Place, now: time.Now}
 	var err error
@@ -93,7 +99,7 @@ func (s *Store) listensAt(scheme, port string) {
 func (s *Store) where() (Place, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.place.Scheme == "" {
+	if s.place.Scheme == "" || s.place.Off {
 		return s.place, holt.Errorf(holt.Unavailable, "this daemon shows no previews").WithHint("holt serve --preview-listen ADDRESS or --listen ADDRESS has it listen for them")
 	}
 	return s.place, nil
@@ -155,6 +161,10 @@ func (s *Store) Set(ctx context.Context, ref string, port int, spec holt.Preview
 
 func (s *Store) set(ctx context.Context, ref string, port int, public *bool) (holt.Computer, row, error) {
 	if _, err := holt.ParsePort(strconv.Itoa(port)); err != nil {
+		return holt.Computer{}, row{}, err
+	}
+	if s.cfg.Place.Off {
+		_, err := s.where()
 		return holt.Computer{}, row{}, err
 	}
 	c, err := s.cfg.Computers.Get(ctx, ref)
@@ -228,7 +238,8 @@ func (s *Store) shownDomain(c holt.Computer, d domain) holt.PreviewDomain {
 }
 
 // SetDomain has a domain show a port of a computer, whose preview says who may come.
-// InvalidArgument: it is a name of the API's, or of the previews'. AlreadyExists: it shows another computer's.
+// InvalidArgument: it is a name of the API's, or of the previews'. Denied: nothing says that it is the caller's tenant's.
+// AlreadyExists: it shows another computer's.
 func (s *Store) SetDomain(ctx context.Context, ref, name string, spec holt.PreviewDomainSpec) (holt.PreviewDomain, error) {
 	name, err := holt.ParseDomain(name)
 	if err == nil {
@@ -240,7 +251,13 @@ func (s *Store) SetDomain(ctx context.Context, ref, name string, spec holt.Previ
 	if err != nil {
 		return holt.PreviewDomain{}, err
 	}
-	c, _, err := s.set(ctx, ref, spec.Port, nil)
+	c, err := s.cfg.Computers.Get(ctx, ref)
+	if err == nil {
+		err = s.owned(ctx, c, name)
+	}
+	if err == nil {
+		c, _, err = s.set(ctx, ref, spec.Port, nil)
+	}
 	if err != nil {
 		return holt.PreviewDomain{}, err
 	}

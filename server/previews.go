@@ -125,7 +125,7 @@ func (s *Server) domains(api huma.API) {
 	})
 
 	op := describe(http.MethodPut, path+"/{domain}", "setDomain", previewTag, "Have a domain show a port of a computer")
-	op.Description = "The domain leads to this daemon by its DNS. The port's preview says who may see it; it is made, private, if there is none. A daemon that gets certificates by itself gets one for it when it is first asked for."
+	op.Description = "The domain leads to this daemon by its DNS. The port's preview says who may see it; it is made, private, if there is none. A daemon that gets certificates by itself gets one for it when it is first asked for. Who is no admin needs a TXT record of `_holt.DOMAIN`, or of `_holt.` before a domain above it, that says `holt=TENANT`: `permission_denied` else."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneDomain
 		Body holt.PreviewDomainSpec

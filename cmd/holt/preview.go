@@ -20,11 +20,15 @@ import (
 )
 
 const (
+	previewsOff     = "off"            // says that there are none
 	previewsAt      = "127.0.0.1:4647" // unless it is taken
 	previewPortFile = "preview.port"   // in the data directory: the port that was there instead, so that links stay valid
 )
 
 func previewPlace(opt cli.ServeOptions) (preview.Place, error) {
+	if opt.Previews.Listen == previewsOff {
+		return preview.Place{Off: true}, nil
+	}
 	if opt.Previews.Domain == "" {
 		return preview.Place{}, nil
 	}
@@ -51,7 +55,7 @@ func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, ap
 		return p, err
 	}
 	switch at := opt.Previews.Listen; {
-	case at == "off":
+	case at == previewsOff:
 	case at != "":
 		p.own, err = net.Listen("tcp", at)
 	case tcp == nil:
@@ -65,7 +69,7 @@ func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, ap
 		return p, holt.Errorf(holt.Unavailable, "cannot listen for previews: %w", err).WithHint("choose another address with --preview-listen, or off")
 	}
 	for _, l := range []net.Listener{p.own, tcp} {
-		if l != nil && !(l == tcp && opt.Previews.Listen == "off") {
+		if l != nil {
 			d.Previews().ListensAt(l.Addr(), p.tls != nil)
 		}
 	}
