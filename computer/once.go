@@ -20,6 +20,16 @@ const keyLife = 24 * time.Hour
 // mostKey bounds an idempotency key, bytes.
 const mostKey = 255
 
+// The keys of a tenant beyond the newest keptKeys are forgotten earlier, and those beyond the newest with keptAnswers
+// bytes of answers: whoever calls on and on would fill the control database of all. It is looked after so many calls, or
+// bytes.
+const (
+	keptKeys     = 100_000
+	keptAnswers  = 64 << 20
+	lookAtKeys   = 1000
+	lookAtAnswer = 16 << 20
+)
+
 // Keys remembers which mutating calls were answered, so that a call repeated
 // with the same idempotency key acts once and gets the first answer. A call
 // that failed changed nothing; its repeat acts anew.
@@ -32,6 +42,9 @@ type Keys struct {
 
 	mu     sync.Mutex
 	active map[string]*call
+
+	mostKeys, mostAnswers int // of a tenant
+	added, bytes          int // since it was looked
 }
 
 type call struct {
@@ -41,7 +54,9 @@ type call struct {
 }
 
 // NewKeys returns the keys of a control database.
-func NewKeys(d *db.DB) *Keys { return &Keys{db: d, active: map[string]*call{}} }
+func NewKeys(d *db.DB) *Keys {
+	return &Keys{db: d, active: map[string]*call{}, mostKeys: keptKeys, mostAnswers: keptAnswers}
+}
 
 // Claim is the key of a call under way. The nil Claim is a call without one.
 type Claim struct{ key string }
@@ -239,9 +254,30 @@ func (k *Keys) claim(ctx context.Context, key string, mine *call) (earlier, erro
 }
 
 func (k *Keys) record(ctx context.Context, key string, answer []byte) error {
+	k.mu.Lock()
+	k.added++
+	k.bytes += len(answer)
+	look := k.added >= lookAtKeys || k.bytes >= lookAtAnswer
+	if look {
+		k.added, k.bytes = 0, 0
+	}
+	k.mu.Unlock()
 	return k.db.Write(ctx, func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE idempotency SET answer = ? WHERE key = ?`, answer, key)
+		err := tx.Exec(`UPDATE idempotency SET answer = ? WHERE key = ?`, answer, key)
+		if err == nil && look {
+			err = k.shorten(tx)
+		}
+		return err
 	})
+}
+
+// shorten forgets what tenants have too much of, the oldest first.
+func (k *Keys) shorten(tx *db.Tx) error {
+	return tx.Exec(`DELETE FROM idempotency WHERE key IN (
+		SELECT key FROM (
+			SELECT key, row_number() OVER own AS n, sum(length(answer)) OVER own AS bytes FROM idempotency WHERE answer IS NOT NULL
+			WINDOW own AS (PARTITION BY substr(key, 1, instr(key, ?1)) ORDER BY created DESC, key ROWS UNBOUNDED PRECEDING))
+		WHERE n > ?2 OR bytes > ?3)`, keyMark, k.mostKeys, k.mostAnswers)
 }
 
 func (k *Keys) forget(ctx context.Context, key string) error {

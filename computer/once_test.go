@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -146,4 +147,42 @@ func hashOf(t *testing.T, request any) [32]byte {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// TestKeysOfATenant: a tenant that calls on and on has its oldest keys forgotten, and the long answers, and another's stay.
+func TestKeysOfATenant(t *testing.T) {
+	keys, _ := openKeys(t)
+	loud := holt.WithActor(t.Context(), holt.Actor{Tenant: "loud", Token: "tok_aaaaaaaaaaaaaaaa"})
+	acts := 0
+	for _, one := range []struct {
+		name                  string
+		mostKeys, mostAnswers int
+	}{{"many", 4, keptAnswers}, {"long", keptKeys, 4 * len(`"many 10"`)}} {
+		keys.mostKeys, keys.mostAnswers = one.mostKeys, one.mostAnswers
+		do := func(ctx context.Context, n int) (answered bool) {
+			t.Helper()
+			before := acts
+			if _, err := Once(ctx, keys, Call[string]{Key: fmt.Sprint(one.name, n), Method: "m", Act: func(context.Context, *Claim) (string, error) {
+				acts++
+				return fmt.Sprint("many ", n), nil
+			}}); err != nil {
+				t.Fatal(err)
+			}
+			return acts == before
+		}
+		do(t.Context(), 10)
+		for n := 10; n < 30; n++ {
+			keys.added = lookAtKeys - 1
+			do(loud, n)
+		}
+		keys.mostKeys, keys.mostAnswers = keptKeys, keptAnswers // what is asked now changes nothing more
+		for n, stays := range map[int]bool{29: true, 26: true, 25: false, 10: false} {
+			if do(loud, n) != stays {
+				t.Errorf("%s: key %d was kept: %v", one.name, n, !stays)
+			}
+		}
+		if !do(t.Context(), 10) {
+			t.Errorf("%s: another tenant's was forgotten", one.name)
+		}
+	}
 }
