@@ -9,15 +9,16 @@ import (
 // Listener is a port of a computer that something listens at, and who that is, as
 // far as its guest tells.
 type Listener struct {
-	Protocol string     `json:"protocol" enum:"tcp,udp"`
-	Address  string     `json:"address" doc:"IP address; 0.0.0.0 or :: is each of the computer's"`
-	Port     int        `json:"port"`
-	PID      int        `json:"pid,omitempty" doc:"who listens, if that could be told"`
-	Process  string     `json:"process,omitempty" doc:"its name"`
-	User     string     `json:"user,omitempty" doc:"whose it is"`
-	Run      RunID      `json:"run,omitempty" doc:"that it belongs to"`
-	Terminal TerminalID `json:"terminal,omitempty" doc:"that it belongs to"`
-	Service  string     `json:"service,omitempty" doc:"that it belongs to: a unit of systemd, without .service"`
+	Protocol     string     `json:"protocol" enum:"tcp,udp"`
+	Address      string     `json:"address" doc:"IP address; 0.0.0.0 or :: is each of the computer's"`
+	Port         int        `json:"port"`
+	PID          int        `json:"pid,omitempty" doc:"who listens, if that could be told"`
+	Process      string     `json:"process,omitempty" doc:"its name"`
+	User         string     `json:"user,omitempty" doc:"whose it is"`
+	Run          RunID      `json:"run,omitempty" doc:"that it belongs to"`
+	Terminal     TerminalID `json:"terminal,omitempty" doc:"that it belongs to"`
+	TerminalName string     `json:"terminal_name,omitempty" doc:"of that terminal"`
+	Service      string     `json:"service,omitempty" doc:"that it belongs to: a unit of systemd, without .service"`
 }
 
 // PortAddress is where one connects to in a computer: a TCP port or a unix socket.

@@ -79,6 +79,7 @@ func vetListener(l holt.Listener) holt.Listener {
 	for _, word := range []*string{&l.Protocol, &l.Address, &l.Process, &l.User, &l.Service} {
 		*word = plain(*word, maxWord)
 	}
+	l.TerminalName = "" // the host knows it
 	l.Port, l.PID = min(max(0, l.Port), 1<<16-1), max(0, l.PID)
 	if _, err := holt.ParseRunID(string(l.Run)); err != nil {
 		l.Run = ""

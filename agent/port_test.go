@@ -86,7 +86,7 @@ func TestOwned(t *testing.T) {
 func TestHostilePorts(t *testing.T) {
 	long := strings.Repeat("x", 9000)
 	l := vetListener(holt.Listener{
-		Protocol: "t\x1b[2Jcp", Address: long, Port: 1 << 40, PID: -4, Process: "a\nb", User: long, Run: "run_../../x", Terminal: "x", Service: "\x00",
+		Protocol: "t\x1b[2Jcp", Address: long, Port: 1 << 40, PID: -4, Process: "a\nb", User: long, Run: "run_../../x", Terminal: "x", TerminalName: "main", Service: "\x00",
 	})
 	want := holt.Listener{
 		Protocol: "t�[2Jcp", Address: long[:maxWord], Port: 65535, Process: "a b", User: long[:maxWord], Service: "�",

@@ -60,7 +60,7 @@ func listensFor(l holt.Listener) string {
 	case l.Run != "":
 		return "run " + string(l.Run)
 	case l.Terminal != "":
-		return "terminal " + string(l.Terminal)
+		return "terminal " + l.TerminalName
 	case l.Service != "":
 		return "service " + l.Service
 	}

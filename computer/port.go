@@ -53,7 +53,8 @@ func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, err
 			}
 		}
 		if one.Terminal != "" {
-			if _, known := l.terminals.known(one.Terminal); !known {
+			var known bool
+			if one.TerminalName, known = l.terminals.known(one.Terminal); !known {
 				one.Terminal = ""
 			}
 		}
