@@ -112,7 +112,7 @@ func (q *request) cutWith(ctx context.Context) (stop func() (was bool)) {
 	done := make(chan struct{})
 	never := revoked(ctx, func() {
 		defer close(done)
-		_ = q.ctl.SetReadDeadline(time.Now()) // what was hijacked sees to itself
+		q.body.Abandon() // a deadline alone ends no body that never pauses; what was hijacked sees to itself
 		_ = q.ctl.SetWriteDeadline(time.Now())
 	})
 	return func() bool {
