@@ -56,7 +56,7 @@ type ServeOptions struct {
 	Previews PreviewOptions
 
 	Insecure    bool    // Listen and Previews.Listen may be reached from other machines, without TLS
-	CallRate    float64 // calls a second that a token may make in the long run; 0: any number
+	CallRate    float64 // calls a second that a token may make in the long run, and all of a tenant 10 times as many; 0: any number
 	FailureRate float64 // calls a minute without a valid token that one address may make; 0: any number
 
 	KeepLast int // how many of the newest automatic checkpoints stay

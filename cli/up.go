@@ -40,7 +40,7 @@ func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringVar(&f.listen, "listen", "", "also listen on this TCP address, as 127.0.0.1:4646; every caller needs a token")
 	cmd.Flags().StringVar(&f.sshListen, "ssh-listen", "", "listen for SSH clients on this TCP address, as 0.0.0.0:2222; every one needs a key or a token; off: nowhere (default: 127.0.0.1:2222, if that is free)")
 	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "let --listen and --preview-listen be addresses that other machines reach without TLS, although what is sent there, tokens too, is not encrypted")
-	cmd.Flags().Float64Var(&f.calls, "token-rate", 2000, "how many calls a second each token may make over TCP in the long run, and twice as many at once; 0: any number")
+	cmd.Flags().Float64Var(&f.calls, "token-rate", 2000, "how many calls a second each token may make over TCP in the long run, and twice as many at once, and all of a tenant together 10 times as many; 0: any number")
 	cmd.Flags().Float64Var(&f.failures, "failure-rate", 60, "how many calls a minute each address may make over TCP without a valid token; 0: any number")
 	cmd.Flags().StringSliceVar(&f.hosts, "host", nil, "a name by which TCP callers reach it, as holt.example.com; calls by names that are not given are refused, those by IP addresses and localhost are not")
 	cmd.Flags().IntVar(&f.keepLast, "keep-checkpoints", 200, "how many of the newest automatic checkpoints of a workspace stay, and as many of work in terminals; runs can be undone as far back")

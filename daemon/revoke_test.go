@@ -270,3 +270,81 @@ func fmtValue(v any) string {
 	s, _ := v.(string)
 	return s
 }
+
+// flood is a body of some bytes that never pauses, and calls begun, aside, once 2 MiB of it have been read.
+type flood struct {
+	size, read int64
+	begun      func()
+	sent       chan struct{} // closed when all of it was read
+}
+
+func (f *flood) Read(p []byte) (int, error) {
+	n := min(int64(len(p)), f.size-f.read)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	before := f.read
+	if f.read += n; before < 2<<20 && f.read >= 2<<20 {
+		go f.begun()
+	}
+	if f.read == f.size {
+		close(f.sent)
+	}
+	return int(n), nil
+}
+
+// TestRevokedTokenUploadsNoMore: of a body that never pauses nothing more is taken when its token is revoked, and
+// nothing is replaced: neither by a file that is sent at once nor by an upload that commits with its last byte.
+func TestRevokedTokenUploadsNoMore(t *testing.T) {
+	d := doorOf(t, up(t, config(t, home(t))))
+	ctx := t.Context()
+	stays := d.client(t, d.token("default", "stays"))
+	if _, err := stays.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "notes"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stays.WorkspaceFiles.Write(ctx, "notes", "/put", holt.WriteSpec{}, strings.NewReader("as it was")); err != nil {
+		t.Fatal(err)
+	}
+	const size = 256 << 20
+	u, err := stays.Uploads.Create(ctx, holt.UploadSpec{Workspace: "notes", Path: "/patched", Size: size, AutoCommit: true}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for method, path := range map[string]string{"PUT": "/v1/workspaces/notes/files/content?path=/put", "PATCH": "/v1/uploads/" + string(u.ID)} {
+		token, secret, err := d.d.Tokens().Create(ctx, "goes", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		revoked := make(chan error, 1)
+		body := &flood{size: size, begun: func() { revoked <- d.d.Tokens().Delete(ctx, token.ID) }, sent: make(chan struct{})}
+		r, err := http.NewRequestWithContext(ctx, method, d.base+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+secret)
+		r.Header.Set("Upload-Offset", "0")
+		r.ContentLength = size
+		resp, err := http.DefaultClient.Do(r)
+		if err == nil {
+			resp.Body.Close()
+			t.Errorf("%s: it was answered %d", method, resp.StatusCode)
+		}
+		if err := <-revoked; err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-body.sent:
+			t.Errorf("%s: all of it was taken", method)
+		default:
+		}
+	}
+	if info, err := stays.WorkspaceFiles.Stat(ctx, "notes", "/put"); err != nil || info.Size != int64(len("as it was")) {
+		t.Errorf("the file was replaced: %+v, %v", info, err)
+	}
+	if u, err = stays.Uploads.Get(ctx, u.ID); err != nil || u.State != holt.UploadOpen || u.Offset == size {
+		t.Errorf("the upload: %s, at %d, %v", u.State, u.Offset, err)
+	}
+	if _, err := stays.WorkspaceFiles.Stat(ctx, "notes", "/patched"); holt.CodeOf(err) != holt.NotFound {
+		t.Error("the upload is there:", err)
+	}
+}

@@ -22,7 +22,7 @@ type slowBody struct {
 }
 
 // errAbandoned is what reading an abandoned body fails with.
-var errAbandoned = errors.New("another call goes on with it")
+var errAbandoned = errors.New("another call goes on with it, or its token may do nothing more")
 
 // Abandon ends the reading of the body from outside: a read that waits, and all that come.
 func (b *slowBody) Abandon() {

@@ -43,9 +43,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				return
 			}
 			q.by = holt.WithActor(r.Context(), token.Actor())
-			if wait := s.opt.Calls.Take(string(token.ID)); wait > 0 {
+			if wait, why := s.mayCall(token); wait > 0 {
 				q.often = true
-				q.slow(wait, "the token makes too many calls")
+				q.slow(wait, why)
 				return
 			}
 			actor, err := within(r, token.Actor())
@@ -66,6 +66,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// mayCall says how long a token has to wait that calls too often, alone or with the others of its tenant: each makes
+// as many as it likes.
+func (s *Server) mayCall(token access.Token) (wait time.Duration, why string) {
+	if wait = s.opt.Calls.Take(string(token.ID)); wait > 0 || token.Rights.Admin {
+		return wait, "the token makes too many calls"
+	}
+	return s.opt.Tenants.Take(token.Tenant), "the tokens of the tenant make too many calls together"
 }
 
 // slow turns a caller away who comes too often.
@@ -112,7 +121,7 @@ func (q *request) cutWith(ctx context.Context) (stop func() (was bool)) {
 	done := make(chan struct{})
 	never := revoked(ctx, func() {
 		defer close(done)
-		_ = q.ctl.SetReadDeadline(time.Now()) // what was hijacked sees to itself
+		q.body.Abandon() // a deadline alone ends no body that never pauses; what was hijacked sees to itself
 		_ = q.ctl.SetWriteDeadline(time.Now())
 	})
 	return func() bool {

@@ -106,6 +106,30 @@ func TestRatesOfCallers(t *testing.T) {
 	}
 }
 
+// TestRatesOfChildren: a token gains little by making others; other tenants, and admins, are not bounded by what they do.
+func TestRatesOfChildren(t *testing.T) {
+	opt := servertest.Options(t, memory(t).Nouns())
+	opt.Tokens = children{}
+	opt.Calls, opt.Tenants = &access.Rate{PerSecond: 0.001, Burst: 2}, &access.Rate{PerSecond: 0.001, Burst: 5}
+	c := overTCP(t, servertest.Serve(t, opt, ""))
+	for i := range 8 {
+		status, header, body := c.do("GET", "/v1/health", "", fmt.Sprint("Authorization: Bearer team-a/", i))
+		if want := map[bool]int{true: 200, false: 429}[i < 5]; status != want || want == 429 && header.Get("Retry-After") == "" {
+			t.Error(i, status, body)
+		}
+	}
+	for i := range 8 {
+		if status, _, body := c.do("GET", "/v1/health", "", fmt.Sprint("Authorization: Bearer admins/", i)); status != 200 {
+			t.Error("an admin's:", status, body)
+		}
+	}
+	for i := range 3 {
+		if status, _, body := c.do("GET", "/v1/health", "", "Authorization: Bearer team-b/one"); status != map[bool]int{true: 200, false: 429}[i < 2] {
+			t.Error("another tenant's:", i, status, body)
+		}
+	}
+}
+
 // TestFloodsAreAuditedSeldom: the log of what was done has little of what anybody, or a token beyond its rate, can have refused.
 func TestFloodsAreAuditedSeldom(t *testing.T) {
 	opt := servertest.Options(t, memory(t).Nouns())

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,8 @@ import (
 	"github.com/coder/websocket"
 
 	"holt"
+	"holt/access"
+	"holt/server"
 	"holt/server/servertest"
 )
 
@@ -138,3 +141,63 @@ func TestIdleConnections(t *testing.T) {
 		t.Errorf("the heap grew by %d MiB", grown>>20)
 	}
 }
+
+// revoking holds each call by a token that is revoked when somebody calls revoke.
+type revoking struct {
+	servertest.Tokens
+	held chan context.CancelCauseFunc
+}
+
+func (k revoking) Hold(ctx context.Context, _ access.Token) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	k.held <- end
+	return ctx, func() { end(context.Canceled) }
+}
+
+// pausing takes a MiB of a file, has the token revoked while it reads nothing, and reads on.
+type pausing struct {
+	server.Files
+	tokens revoking
+	rest   chan int64
+}
+
+func (p pausing) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
+	if _, err := io.CopyN(io.Discard, r, 1<<20); err != nil {
+		return holt.FileInfo{}, err
+	}
+	(<-p.tokens.held)(holt.Errorf(holt.Unauthenticated, "the token was revoked"))
+	runtime.Gosched()
+	n, err := io.Copy(io.Discard, r)
+	p.rest <- n
+	return holt.FileInfo{}, err
+}
+
+// TestRevokedWhileNotRead: a body that always has more is read no further once its token is revoked, whether a read of it
+// waits at that moment or not.
+func TestRevokedWhileNotRead(t *testing.T) {
+	nouns := memory(t).Nouns()
+	tokens := revoking{held: make(chan context.CancelCauseFunc, 1)}
+	files := pausing{nouns.WorkspaceFiles, tokens, make(chan int64, 1)}
+	nouns.WorkspaceFiles = files
+	opt := servertest.Options(t, nouns)
+	opt.Tokens = tokens
+	d := servertest.Serve(t, opt, "")
+	const size = 256 << 20
+	r, err := http.NewRequestWithContext(t.Context(), "PUT", "http://"+d.Addr+"/v1/workspaces/notes/files/content?path=/x", io.LimitReader(endless{}, size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+servertest.Secret)
+	if resp, err := http.DefaultClient.Do(r); err == nil {
+		resp.Body.Close()
+		t.Error("it was answered", resp.StatusCode)
+	}
+	if rest := <-files.rest; rest > size/2 {
+		t.Errorf("%d bytes were taken of a revoked token", rest)
+	}
+}
+
+// endless is zeros without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }

@@ -41,6 +41,7 @@ type Options struct {
 	Nouns    Nouns
 	Tokens   Tokens         // nil: no one may come over TCP
 	Calls    *access.Rate   // of each token; nil: any number
+	Tenants  *access.Rate   // of all tokens of a tenant but an admin's; nil: any number
 	Failures *access.Rate   // of callers without a valid token, by where they come from; nil: any number
 	Trusted  access.Proxies // proxies in front of TCP whose word on who calls is taken
 	Audit    Auditor        // nil: nothing is written down of who did what

@@ -19,24 +19,31 @@ import (
 )
 
 const (
-	subprotocol   = "holt"
-	ticketPrefix  = "holt.ticket." // of the subprotocol that is one; dots, since RFC 6455 takes tokens of RFC 2616 only
-	mostTickets   = 10_000         // not redeemed
-	mostTicketsOf = 100            // of one token
+	subprotocol       = "holt"
+	ticketPrefix      = "holt.ticket." // of the subprotocol that is one; dots, since RFC 6455 takes tokens of RFC 2616 only
+	mostTickets       = 10_000         // not redeemed
+	mostTicketsOf     = 100            // of one token
+	mostTicketsTenant = 1000           // of one tenant's tokens: each may make others
+	sweepTickets      = time.Second    // how often those that have expired are looked for
 )
 
 // tickets are those that nobody has redeemed, by the hash of what was given out: a table lookup takes no time
 // that would tell something of it.
 type tickets struct {
-	mu  sync.Mutex
-	set map[[sha256.Size]byte]ticket
-	of  map[string]int // how many of set each maker has
+	mu    sync.Mutex
+	set   map[[sha256.Size]byte]ticket
+	of    map[pot]int // how many of set there are
+	swept time.Time
 }
+
+// pot is what a ticket counts in: that of its maker, or that of its tenant.
+type pot struct{ maker, tenant string }
 
 // ticket is what a holder gets: the caller's own credential for one call. It is checked again when the ticket is
 // redeemed, as that of any call, so a token that was revoked meanwhile opens nothing.
 type ticket struct {
 	maker         string // id of the token; "": the person
+	whose         string // tenant of the token; "": an admin
 	path          string
 	query         url.Values
 	origin        string
@@ -45,30 +52,48 @@ type ticket struct {
 	expires       time.Time
 }
 
+func (k ticket) pots() [2]pot { return [...]pot{{maker: k.maker}, {tenant: k.whose}} }
+
 // put keeps a ticket and returns what its holder shows.
 func (t *tickets) put(k ticket) (string, error) {
 	secret := rand.Text()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	full := func() bool { return len(t.set) >= mostTickets || k.maker != "" && t.of[k.maker] >= mostTicketsOf }
-	if full() {
-		now := time.Now()
-		for at, old := range t.set {
-			if now.After(old.expires) {
-				t.remove(at)
-			}
-		}
+	if t.full(k) {
+		t.sweep(time.Now())
 	}
-	if full() {
-		return "", holt.Errorf(holt.TooMany, "%d tickets wait to be redeemed, %d of this token", len(t.set), t.of[k.maker]).
-			WithHint("they expire within %s; a token may have %d", holt.ShortDuration(holt.TicketLife), mostTicketsOf)
+	if t.full(k) {
+		pots := k.pots()
+		return "", holt.Errorf(holt.TooMany, "%d tickets wait to be redeemed, %d of this token, %d of its tenant", len(t.set), t.of[pots[0]], t.of[pots[1]]).
+			WithHint("they expire within %s; a token may have %d, a tenant %d", holt.ShortDuration(holt.TicketLife), mostTicketsOf, mostTicketsTenant)
 	}
 	if t.set == nil {
-		t.set, t.of = map[[sha256.Size]byte]ticket{}, map[string]int{}
+		t.set, t.of = map[[sha256.Size]byte]ticket{}, map[pot]int{}
 	}
-	t.of[k.maker]++
+	for _, p := range k.pots() {
+		t.of[p]++
+	}
 	t.set[sha256.Sum256([]byte(secret))] = k
 	return secret, nil
+}
+
+// full says whether there is no room for a ticket. The lock is held.
+func (t *tickets) full(k ticket) bool {
+	pots := k.pots()
+	return len(t.set) >= mostTickets || k.maker != "" && t.of[pots[0]] >= mostTicketsOf || k.whose != "" && t.of[pots[1]] >= mostTicketsTenant
+}
+
+// sweep removes those that have expired, seldom: it looks at all. The lock is held.
+func (t *tickets) sweep(now time.Time) {
+	if now.Sub(t.swept) < sweepTickets {
+		return
+	}
+	t.swept = now
+	for at, old := range t.set {
+		if now.After(old.expires) {
+			t.remove(at)
+		}
+	}
 }
 
 // remove takes one out, if it is there. The lock is held.
@@ -78,8 +103,10 @@ func (t *tickets) remove(at [sha256.Size]byte) {
 		return
 	}
 	delete(t.set, at)
-	if t.of[k.maker]--; t.of[k.maker] == 0 {
-		delete(t.of, k.maker)
+	for _, p := range k.pots() {
+		if t.of[p]--; t.of[p] == 0 {
+			delete(t.of, p)
+		}
 	}
 }
 
@@ -105,13 +132,16 @@ func (s *Server) ticketCalls(api huma.API) {
 	op.DefaultStatus = http.StatusCreated
 	op.Description = "A browser can send no Authorization header with a WebSocket. So whoever has a token makes a ticket for one path, and gives that to the page, which offers it as a subprotocol. " +
 		"It counts once, for 30 s, for that path with just the query that it has (what a terminal opens with is part of it), and for a page of the origin that was named, which may be another than this server's. The WebSocket is then its maker's, as if the token had come with it, and ends with the token. " +
-		"Another page than that, another path or query, or a second time: unauthenticated. A token may have 100 that wait."
+		"Another page than that, another path or query, or a second time: unauthenticated. A token may have 100 that wait, the tokens of a tenant 1,000 together."
 	register(api, op, func(ctx context.Context, in *struct {
 		RawRequest
 		Body holt.TicketSpec
 	}) (*reply[holt.Ticket], error) {
 		by, _ := holt.ActorOf(ctx)
 		k := ticket{maker: string(by.Token), origin: in.Body.Origin, authorization: in.r.Header.Get("Authorization"), tenant: in.r.Header.Get(TenantHeader), expires: time.Now().Add(holt.TicketLife)}
+		if !by.Admin() {
+			k.whose = by.Tenant
+		}
 		u, err := url.Parse(in.Body.Path)
 		if err != nil || u.IsAbs() || u.Host != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/v1/") || u.Path != "/v1"+parsedPath(u.Path) {
 			return nil, holt.Errorf(holt.InvalidArgument, "%q is not the path of a WebSocket", clip(in.Body.Path)).

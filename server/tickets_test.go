@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"holt"
+	"holt/access"
 	"holt/server/servertest"
 )
 
@@ -114,6 +116,39 @@ func TestTicketsOfOne(t *testing.T) {
 	}
 	ticket(c, holt.TicketSpec{Path: "/v1/x"})
 	c.refused(429, holt.TooMany, "POST", "/v1/tickets", `{"path":"/v1/x"}`)
+}
+
+// children knows any number of tokens: TENANT/ID, those of the tenant admins are admins.
+type children struct{ servertest.Tokens }
+
+func (children) Check(_ context.Context, secret string) (access.Token, error) {
+	tenant, _, _ := strings.Cut(secret, "/")
+	return access.Token{ID: holt.TokenID(secret), Tenant: tenant, Rights: holt.Rights{Admin: tenant == "admins"}}, nil
+}
+
+// TestTicketsOfChildren: a token that makes others which make tickets stops no other tenant from making some, nor an admin.
+func TestTicketsOfChildren(t *testing.T) {
+	opt := servertest.Options(t, memory(t).Nouns())
+	opt.Tokens = children{}
+	c := overTCP(t, servertest.Serve(t, opt, ""))
+	make := func(token string) int {
+		status, _, _ := c.do("POST", "/v1/tickets", `{"path":"/v1/x"}`, "Authorization: Bearer "+token)
+		return status
+	}
+	for i := range 1000 {
+		if status := make(fmt.Sprint("team-a/", i/50)); status != 201 {
+			t.Fatalf("the %d.: status %d", i, status)
+		}
+	}
+	c.refused(429, holt.TooMany, "POST", "/v1/tickets", `{"path":"/v1/x"}`, "Authorization: Bearer team-a/another")
+	for i := range 1100 {
+		if status := make(fmt.Sprint("admins/", i/100)); status != 201 {
+			t.Fatalf("the %d. of admins: status %d", i, status)
+		}
+	}
+	if status := make("team-b/1"); status != 201 {
+		t.Errorf("another tenant: status %d", status)
+	}
 }
 
 // TestOpenByAttaching: one URL is a terminal by name: the one that runs, or a new one; whoever was cut off gets no new one.

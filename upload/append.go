@@ -79,7 +79,7 @@ func (s *Store) appendInTurn(ctx context.Context, id holt.UploadID, offset int64
 		return u.Upload, nil
 	}
 	t.reads(r)
-	u.Offset, err = s.add(t, u.Upload, sum, r)
+	u.Offset, err = s.add(ctx, t, u.Upload, sum, r)
 	t.reads(nil)
 	if u.Offset > offset { // nothing more is no reason to keep it longer
 		now := s.cfg.Now().UTC()
@@ -96,7 +96,7 @@ func tooLong(u holt.Upload) error {
 }
 
 // add appends and returns the upload's length.
-func (s *Store) add(t *turn, u holt.Upload, want string, r io.Reader) (end int64, err error) {
+func (s *Store) add(ctx context.Context, t *turn, u holt.Upload, want string, r io.Reader) (end int64, err error) {
 	f, at, err := s.open(u.ID)
 	if err != nil {
 		return at, err
@@ -110,7 +110,7 @@ func (s *Store) add(t *turn, u holt.Upload, want string, r io.Reader) (end int64
 	end = at
 	room := rooms{s: s}
 	for {
-		n, err := readPiece(r, buf)
+		n, err := readPiece(ctx, r, buf)
 		if end+int64(n) > u.Spec.Size {
 			return s.undo(t, f, at, tooLong(u))
 		}
@@ -162,9 +162,12 @@ func (s *Store) undo(t *turn, f *os.File, end int64, err error) (int64, error) {
 	return end, err
 }
 
-// readPiece fills buf as far as r goes: with an error there may still be bytes.
-func readPiece(r io.Reader, buf []byte) (n int, err error) {
+// readPiece fills buf as far as r goes, or until ctx ends: with an error there may still be bytes.
+func readPiece(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
+		if err = context.Cause(ctx); err != nil {
+			break
+		}
 		var m int
 		m, err = r.Read(buf[n:])
 		n += m
@@ -196,7 +199,7 @@ func (s *Store) Halt(ctx context.Context, id holt.UploadID) (holt.Upload, error)
 }
 
 // Commit replaces the file with what was sent. Once it is done a repeat gets the same answer. It goes on when its
-// caller leaves; who comes again waits for it.
+// caller leaves; who comes again waits for it. It does not begin for a token that may do nothing more.
 //
 // Errors: Conflict (not all of it is here; or, with Detail [holt.UploadMismatch], it is something else: then all that was
 // sent stays), those of writing the file.
@@ -204,6 +207,9 @@ func (s *Store) Commit(ctx context.Context, id holt.UploadID, spec holt.UploadCo
 	want, err := checkSum(spec.SHA256)
 	if err != nil {
 		return holt.Upload{}, err
+	}
+	if gone := context.Cause(ctx); holt.CodeOf(gone) == holt.Unauthenticated {
+		return holt.Upload{}, gone
 	}
 	work, leave, err := s.enter(context.WithoutCancel(ctx))
 	if err != nil {

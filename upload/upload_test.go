@@ -246,6 +246,58 @@ func TestCommitGoesOn(t *testing.T) {
 	}
 }
 
+// ending ends its caller's context as soon as so many bytes of it have been read, or at its own end, and goes on.
+type ending struct {
+	bytes.Reader
+	after int
+	end   func()
+}
+
+func (e *ending) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p[:min(len(p), 1<<10)])
+	if read := int(e.Size()) - e.Len(); read == e.after && (err == io.EOF) == (e.Len() == 0) {
+		e.end()
+	}
+	return n, err
+}
+
+// TestTokenEnds: of a call whose token may do nothing more no byte is taken and nothing is committed, also not with the last byte.
+// Who merely leaves with his last byte has it committed.
+func TestTokenEnds(t *testing.T) {
+	w := newWorld(t)
+	s := w.open()
+	data := random(3 * pieceBytes)
+	gone := holt.Errorf(holt.Unauthenticated, "the token was revoked")
+	for name, tt := range map[string]struct {
+		after int
+		cause error
+		state holt.UploadState
+	}{
+		"/within":  {pieceBytes + 1<<10, gone, holt.UploadOpen},
+		"/at-last": {len(data), gone, holt.UploadOpen},
+		"/left":    {len(data), context.Canceled, holt.UploadDone},
+	} {
+		u := w.create(s, holt.UploadSpec{Path: holt.OSString(name), Size: int64(len(data)), AutoCommit: true})
+		ctx, end := context.WithCancelCause(t.Context())
+		body := &ending{after: tt.after, end: func() { end(tt.cause) }}
+		body.Reset(data)
+		_, _ = s.Append(ctx, u.ID, 0, "", body)
+		got, err := s.Get(t.Context(), u.ID)
+		for tt.state == holt.UploadDone && got.State != tt.state && err == nil { // nobody waits for it
+			got, err = s.Get(t.Context(), u.ID)
+		}
+		if err != nil || got.State != tt.state || got.Offset != int64(tt.after) {
+			t.Errorf("%s: %s, at %d, %v", name, got.State, got.Offset, err)
+		}
+		if _, err := s.Commit(ctx, u.ID, holt.UploadCommit{}); tt.state == holt.UploadOpen && holt.CodeOf(err) != holt.Unauthenticated {
+			t.Errorf("%s: a commit of that token: %v", name, err)
+		}
+		if _, there := w.to.written[name]; there != (tt.state == holt.UploadDone) {
+			t.Errorf("%s: written %v", name, there)
+		}
+	}
+}
+
 // TestPromises: what a tenant has promised to send takes nothing from another, what it has sent leaves others room, and all
 // together leave some of the disk.
 func TestPromises(t *testing.T) {

@@ -56,6 +56,11 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 	return errors.Join(answer(ctx, d, opt, log, registry, over), d.Close())
 }
 
+// calls bounds calls of the API: so many a second, and twice as many at once.
+func calls(rate float64) *access.Rate {
+	return &access.Rate{PerSecond: rate, Burst: max(1, 2*rate)}
+}
+
 // answer serves the API of an open daemon.
 func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *slog.Logger, registry *metric.Registry, over supervisor) error {
 	failures := &access.Rate{PerSecond: opt.FailureRate / 60, Burst: max(1, opt.FailureRate)} // at all of the doors for HTTP
@@ -65,7 +70,8 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	}
 	s := server.New(server.Options{
 		Nouns: d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log, Metrics: registry, Ready: d.Ready, Audit: d.Audit(),
-		Calls:    &access.Rate{PerSecond: opt.CallRate, Burst: max(1, 2*opt.CallRate)},
+		Calls:    calls(opt.CallRate),
+		Tenants:  calls(10 * opt.CallRate),
 		Failures: failures, Trusted: trusted,
 	})
 	d.Own(s.Own)
