@@ -58,8 +58,11 @@ const (
 	keyBytes = 32
 	mostName = 128
 
-	// mostTokens bounds those of a tenant.
+	// mostTokens bounds those of a tenant that may come in, and of the others the ones that are kept.
 	mostTokens = 1000
+
+	// expiredKept is how long a token is kept after its time was over.
+	expiredKept = 7 * 24 * time.Hour
 
 	// usedEvery is how precisely the last use of a token is kept.
 	usedEvery = time.Minute
@@ -135,9 +138,9 @@ func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Dura
 	secret := prefix + strings.TrimPrefix(string(token.ID), "tok_") + "_" + keyEncoding.EncodeToString(key[:])
 	hash := sha256.Sum256([]byte(secret))
 	var expires int64
-	if life > 0 {
+	if life > 0 || !by.Expires.IsZero() {
 		at := token.CreatedAt.Add(life)
-		if !by.Expires.IsZero() && at.After(by.Expires) { // nobody makes what outlives them
+		if life == 0 || !by.Expires.IsZero() && at.After(by.Expires) { // nobody makes what outlives them
 			at = by.Expires
 		}
 		token.ExpiresAt, expires = &at, at.UnixNano()
@@ -149,13 +152,7 @@ func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Dura
 		if err := t.there(tx, by.Token, token.CreatedAt); err != nil {
 			return err
 		}
-		err := tx.Query(`SELECT count(*) FROM token WHERE tenant = ?`, []any{tenant}, func(row *db.Row) error {
-			if row.Int64(0) < mostTokens {
-				return nil
-			}
-			return holt.Errorf(holt.TooMany, "the tenant %s has %d tokens", tenant, mostTokens).WithHint("revoke some that nobody uses: holt token list")
-		})
-		if err != nil {
+		if err := room(tx, tenant, token.CreatedAt); err != nil {
 			return err
 		}
 		return tx.Exec(`INSERT INTO token (id, name, hash, created, expires, tenant, scopes, maker) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -165,6 +162,23 @@ func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Dura
 		return Token{}, "", fmt.Errorf("create token: %w", err)
 	}
 	return token, secret, nil
+}
+
+// room refuses one token too many of a tenant. Those that have expired do not count; they are forgotten in time, and the
+// first of them where there are as many as may come in. What they have made ended no later.
+func room(tx *db.Tx, tenant string, now time.Time) error {
+	err := tx.Exec(`DELETE FROM token WHERE tenant = ?1 AND (expires BETWEEN 1 AND ?2 OR id IN
+		(SELECT id FROM token WHERE tenant = ?1 AND expires BETWEEN 1 AND ?3 ORDER BY expires DESC, id LIMIT -1 OFFSET ?4))`,
+		tenant, now.Add(-expiredKept).UnixNano(), now.UnixNano(), mostTokens)
+	if err != nil {
+		return err
+	}
+	return tx.Query(`SELECT count(*) FROM token WHERE tenant = ? AND (expires = 0 OR expires > ?)`, []any{tenant, now.UnixNano()}, func(row *db.Row) error {
+		if row.Int64(0) < mostTokens {
+			return nil
+		}
+		return holt.Errorf(holt.TooMany, "the tenant %s has %d tokens that have not expired", tenant, mostTokens).WithHint("revoke some that nobody uses: holt token list")
+	})
 }
 
 // there refuses what a token makes that is no longer there, in the transaction that would keep it: its revocation takes away
@@ -185,7 +199,7 @@ func (t *Tokens) there(tx *db.Tx, id holt.TokenID, now time.Time) error {
 	return err
 }
 
-// List returns all tokens that a call can see, those of its tenant, oldest first, also expired ones.
+// List returns all tokens that a call can see, those of its tenant, oldest first, also expired ones that are kept still.
 func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	list := []Token{}
 	err := t.db.Read(ctx, func(tx *db.Tx) error {

@@ -186,6 +186,63 @@ func TestNoOrphans(t *testing.T) {
 	}
 }
 
+// TestExpiredTokensMakeRoom: those that have expired do not count, are forgotten after a week, and are no more than may come
+// in; a tenant that has as many as it may of others is refused one more, and no other tenant is.
+func TestExpiredTokensMakeRoom(t *testing.T) {
+	tokens, _ := open(t)
+	now := time.Unix(1_000_000, 0).UTC()
+	tokens.now = func() time.Time { return now }
+	has := func(want int) {
+		t.Helper()
+		if all, err := tokens.List(holt.WithActor(t.Context(), holt.Actor{Tenant: "team-a"})); err != nil || len(all) != want {
+			t.Fatalf("there are %d tokens, not %d; %v", len(all), want, err)
+		}
+	}
+	session := func(life time.Duration) error {
+		_, _, err := tokens.CreateFor(t.Context(), "team-a", "session", life)
+		return err
+	}
+	beside, _ := create(t, tokens, "another tenant's", time.Hour)
+	for range 3 {
+		for range mostTokens {
+			if err := session(time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := session(time.Hour); holt.CodeOf(err) != holt.TooMany || !strings.Contains(err.Error(), "team-a has 1000 tokens") {
+			t.Fatalf("one token too many: %v", err)
+		}
+		now = now.Add(time.Hour)
+	}
+	has(2 * mostTokens) // the first round's went when the third was made
+	create(t, tokens, "of another tenant", 0)
+	now = now.Add(expiredKept - 1)
+	if err := session(0); err != nil {
+		t.Fatal(err)
+	}
+	has(mostTokens + 1)
+	now = now.Add(1)
+	if err := session(0); err != nil {
+		t.Fatal(err)
+	}
+	has(2)
+	if got, err := tokens.Get(t.Context(), string(beside.ID)); err != nil || got.ID != beside.ID {
+		t.Error("another tenant's went too:", err)
+	}
+}
+
+// TestChildExpiresWithItsMaker: also one that was to live for ever, so that none is there when its maker is forgotten.
+func TestChildExpiresWithItsMaker(t *testing.T) {
+	tokens, _ := open(t)
+	maker, _ := create(t, tokens, "maker", time.Hour)
+	for _, life := range []time.Duration{0, 2 * time.Hour} {
+		child, _, err := tokens.Create(holt.WithActor(t.Context(), maker.Actor()), "child", life)
+		if err != nil || child.ExpiresAt == nil || !child.ExpiresAt.Equal(*maker.ExpiresAt) {
+			t.Errorf("one of %s expires %v, its maker %v; %v", life, child.ExpiresAt, maker.ExpiresAt, err)
+		}
+	}
+}
+
 func FuzzCheck(f *testing.F) {
 	d, err := db.Open(filepath.Join(f.TempDir(), "holt.db"), []string{Schema, TenantSchema, ScopeSchema})
 	if err != nil {

@@ -106,7 +106,7 @@ func expiry(t holt.Token) string {
 func (a *app) tokenList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List tokens, without their secrets", Args: exactly(0),
-		Long: "Lists the tokens of a tenant (--tenant; default: default), the oldest first, also those that have expired.\n\n" + scopeHelp,
+		Long: "Lists the tokens of a tenant (--tenant; default: default), the oldest first, also those that expired in\nthe last week.\n\n" + scopeHelp,
 		Example: `  holt token list
   holt --tenant team-a token list --json | jq -r .[].id`,
 		RunE: func(cmd *cobra.Command, args []string) error {

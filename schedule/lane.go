@@ -367,7 +367,7 @@ func (s *Store) takeOver(ctx context.Context) (open []holt.ScheduleID, err error
 	now := s.cfg.Now().UTC()
 	var left []firing
 	err = s.write(ctx, func(tx *db.Tx) error {
-		all, err := list(tx, ``)
+		all, err := times(tx, ``)
 		if err != nil {
 			return err
 		}

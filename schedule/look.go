@@ -60,7 +60,7 @@ func (s *Store) look(ctx context.Context) (next time.Time, err error) {
 	now := s.cfg.Now().UTC()
 	var due []record
 	err = s.read(ctx, func(tx *db.Tx) (err error) {
-		due, err = list(tx, `WHERE enabled AND (next > 0 AND next <= ?1 OR after > ?2) ORDER BY next`, nanos(now), nanos(now.Add(clockStep)))
+		due, err = times(tx, `WHERE enabled AND (next > 0 AND next <= ?1 OR after > ?2) ORDER BY next`, nanos(now), nanos(now.Add(clockStep)))
 		return err
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,7 +38,7 @@ type Computers interface {
 
 // Config is what a [Store] stands on. DB and Computers must be set.
 type Config struct {
-	DB        *db.DB // with [Schema]
+	DB        *db.DB // with [Schema], [RoomSchema] and the table of computers
 	Keys      *computer.Keys
 	Computers Computers
 	Now       func() time.Time         // the wall clock; nil: time.Now
@@ -60,7 +61,8 @@ type Store struct {
 }
 
 const (
-	mostSchedules   = 1000 // of a daemon
+	mostOfAll       = 10_000
+	mostOfTenant    = 1000
 	mostOfComputer  = 100
 	mostCommand     = 64 << 10 // bytes of a command, its arguments and its environment
 	wakesAtOnce     = 4        // how many computers are woken at a time
@@ -181,9 +183,10 @@ func (s *Store) create(ctx context.Context, spec holt.ScheduleSpec, claim *compu
 
 // room refuses one schedule too many.
 func room(tx *db.Tx, c holt.Computer) error {
-	var all, here int64
-	err := tx.Query(`SELECT count(*), count(*) FILTER (WHERE computer = ?) FROM schedule`, []any{c.ID}, func(row *db.Row) error {
-		all, here = row.Int64(0), row.Int64(1)
+	var all, here, tenants int64
+	err := tx.Query(`SELECT count(*), count(*) FILTER (WHERE s.computer = ?1), count(*) FILTER (WHERE c.tenant = (SELECT tenant FROM computer WHERE id = ?1))
+		FROM schedule s LEFT JOIN computer c ON c.id = s.computer`, []any{c.ID}, func(row *db.Row) error {
+		all, here, tenants = row.Int64(0), row.Int64(1), row.Int64(2)
 		return nil
 	})
 	switch {
@@ -191,8 +194,10 @@ func room(tx *db.Tx, c holt.Computer) error {
 		return err
 	case here >= mostOfComputer:
 		return holt.Errorf(holt.TooMany, "%s has %d schedules", c.Name, here).WithHint("a computer has at most %d; one command can do several things", mostOfComputer)
-	case all >= mostSchedules:
-		return holt.Errorf(holt.TooMany, "there are %d schedules", all).WithHint("a daemon has at most %d; holt schedule list shows them", mostSchedules)
+	case tenants >= mostOfTenant:
+		return holt.Errorf(holt.TooMany, "the tenant %s has %d schedules", cmp.Or(c.Tenant, holt.DefaultTenant), tenants).WithHint("a tenant has at most %d; holt schedule list shows them", mostOfTenant)
+	case all >= mostOfAll:
+		return holt.Errorf(holt.TooMany, "there are %d schedules of all tenants", all).WithHint("a daemon has at most %d: others must delete some first", mostOfAll)
 	}
 	return nil
 }
@@ -246,7 +251,11 @@ func (s *Store) checkSpec(spec holt.RunSpec) error {
 
 // whole adds to a schedule what is computed: the computer's name, next times and firings.
 func (s *Store) whole(ctx context.Context, r record) (holt.Schedule, error) {
-	all, err := s.wholes(ctx, []record{r})
+	computers, err := s.cfg.Computers.List(ctx)
+	if err != nil {
+		return holt.Schedule{}, err
+	}
+	all, err := s.wholes(ctx, []record{r}, computers)
 	if err != nil {
 		return holt.Schedule{}, err
 	}
@@ -259,18 +268,14 @@ func (s *Store) whole(ctx context.Context, r record) (holt.Schedule, error) {
 // shownNext is how many next times are told.
 const shownNext = 3
 
-// wholes is whole for several; those whose computers are gone are left out.
-func (s *Store) wholes(ctx context.Context, all []record) ([]holt.Schedule, error) {
-	computers, err := s.cfg.Computers.List(ctx)
-	if err != nil {
-		return nil, err
-	}
+// wholes is whole for several; those of other computers, or of none any more, are left out.
+func (s *Store) wholes(ctx context.Context, all []record, computers []holt.Computer) ([]holt.Schedule, error) {
 	names := map[holt.ComputerID]string{}
 	for _, c := range computers {
 		names[c.ID] = c.Name
 	}
 	out := []holt.Schedule{}
-	err = s.read(ctx, func(tx *db.Tx) error {
+	err := s.read(ctx, func(tx *db.Tx) error {
 		for _, r := range all {
 			if r.Computer = names[r.ComputerID]; r.Computer == "" {
 				continue
@@ -362,23 +367,34 @@ func (s *Store) Get(ctx context.Context, ref string) (holt.Schedule, error) {
 
 // List returns the schedules of a computer, or of all with "", in the order of their names.
 func (s *Store) List(ctx context.Context, ref string) ([]holt.Schedule, error) {
-	var of holt.ComputerID
+	var computers []holt.Computer
+	var err error
 	if ref != "" {
-		c, err := s.cfg.Computers.Get(ctx, ref)
-		if err != nil {
-			return nil, err
-		}
-		of = c.ID
+		computers = make([]holt.Computer, 1)
+		computers[0], err = s.cfg.Computers.Get(ctx, ref)
+	} else {
+		computers, err = s.cfg.Computers.List(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]holt.ComputerID, len(computers))
+	for i, c := range computers {
+		ids[i] = c.ID
+	}
+	of, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
 	}
 	var all []record
-	err := s.read(ctx, func(tx *db.Tx) (err error) {
-		all, err = list(tx, `WHERE ?1 = '' OR computer = ?1 ORDER BY name, id`, of)
+	err = s.read(ctx, func(tx *db.Tx) (err error) {
+		all, err = list(tx, `WHERE computer IN (SELECT value FROM json_each(?)) ORDER BY name, id`, string(of))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.wholes(ctx, all)
+	return s.wholes(ctx, all, computers)
 }
 
 // Update changes a schedule. What goes on goes on as it began. What was due while it was

@@ -128,6 +128,17 @@ func list(tx *db.Tx, condition string, args ...any) (all []record, err error) {
 	return all, err
 }
 
+// times is list without the commands, of which all tenants together may have much.
+func times(tx *db.Tx, condition string, args ...any) (all []record, err error) {
+	err = tx.Query(`SELECT `+recordColumns+` FROM schedule `+condition, args, func(row *db.Row) error {
+		r := scanRecord(row)
+		r.Spec = holt.RunSpec{}
+		all = append(all, r)
+		return nil
+	})
+	return all, err
+}
+
 // byID returns a schedule, or false if there is none.
 func byID(tx *db.Tx, id holt.ScheduleID) (record, bool, error) {
 	all, err := list(tx, `WHERE id = ?`, id)

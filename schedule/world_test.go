@@ -45,7 +45,7 @@ type fakeRun struct {
 // newWorld has computers of these names, paused.
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + Schema + RoomSchema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + computer.MomentSchema + computer.TenantSchema + Schema + RoomSchema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,11 +129,13 @@ func (w *world) Get(_ context.Context, ref string) (holt.Computer, error) {
 	return holt.Computer{}, holt.Errorf(holt.NotFound, "there is no computer %q", ref)
 }
 
-func (w *world) List(context.Context) (all []holt.Computer, err error) {
+func (w *world) List(ctx context.Context) (all []holt.Computer, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.computers {
-		all = append(all, *c)
+		if in := holt.Confined(ctx); in == "" || in == c.Tenant {
+			all = append(all, *c)
+		}
 	}
 	return all, nil
 }

@@ -42,7 +42,8 @@ func (s *Server) schedules(api huma.API) {
 	op.DefaultStatus = http.StatusCreated
 	op.Description = "When it is due its computer is woken, the command is run, and the computer rests again as it did, unless something else uses it. What the run changes in the workspace " +
 		"has the schedule's name as writer. Times of the day that do not exist on a day, since clocks are put forward, are due when they are; times that exist twice are due once. " +
-		"What has * as minute or hour is due at intervals of real time. Forks of the computer do not have its schedules; with the computer they are deleted."
+		"What has * as minute or hour is due at intervals of real time. Forks of the computer do not have its schedules; with the computer they are deleted. " +
+		"A computer has at most 100, a tenant 1000, and all tenants together 10000."
 	register(api, op, func(ctx context.Context, in *struct {
 		Keyed
 		Body holt.ScheduleSpec

@@ -70,7 +70,7 @@ func (s *Server) sshKeys(api huma.API) {
 		})
 
 	op := describe(http.MethodPost, sshKeysPath, "addSSHKey", tag, "Let who has a key come in by SSH")
-	op.Description = "With the rights of who adds it: a key that was added with a token has the token's, and ends with it."
+	op.Description = "With the rights of who adds it: a key that was added with a token has the token's, and ends with it. A tenant may have 1000; those of tokens that have ended go when another is added."
 	op.DefaultStatus = http.StatusCreated
 	register(api, op, func(ctx context.Context, in *struct {
 		Keyed

@@ -33,7 +33,9 @@ func (s *Server) tokens(api huma.API) {
 		return &reply[holt.NewToken]{made}, err
 	})
 
-	register(api, describe(http.MethodGet, path, "listTokens", tag, "List tokens, oldest first"),
+	op = describe(http.MethodGet, path, "listTokens", tag, "List tokens, oldest first")
+	op.Description = "Also those that have expired: the newest 1000 of a tenant are kept for a week, and go when another is made. They do not count towards the 1000 that a tenant may have."
+	register(api, op,
 		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Token]], error) {
 			all, err := nouns.List(ctx)
 			if err != nil {

@@ -40,7 +40,8 @@ const (
 
 // Keys are the public keys by which people come in.
 type Keys struct {
-	db *db.DB
+	db  *db.DB
+	now func() time.Time
 
 	mu   sync.Mutex
 	held map[holt.SSHKeyID]map[*held]struct{} // connections that came by them
@@ -48,8 +49,8 @@ type Keys struct {
 
 type held struct{ end context.CancelCauseFunc }
 
-// NewKeys returns the keys of a control database with [Schema].
-func NewKeys(d *db.DB) *Keys { return &Keys{db: d} }
+// NewKeys returns the keys of a control database with [Schema] and the tables of package access.
+func NewKeys(d *db.DB) *Keys { return &Keys{db: d, now: time.Now} }
 
 // parseKey reads a line of authorized_keys, and refuses what nobody should come by any more.
 func parseKey(line string) (key ssh.PublicKey, comment string, err error) {
@@ -123,6 +124,9 @@ func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte) error {
 	var refused error
 	err := k.db.WriteSync(ctx, func(tx *db.Tx) error {
 		refused = nil
+		if err := k.forget(tx); err != nil {
+			return err
+		}
 		n := 0
 		err := tx.Query(`SELECT (SELECT count(*) FROM ssh_key WHERE tenant = ?1), EXISTS (SELECT 1 FROM ssh_key WHERE blob = ?2 AND tenant = ?1)`, []any{one.Tenant, blob}, func(row *db.Row) error {
 			n = int(row.Int64(0))
@@ -145,6 +149,11 @@ func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte) error {
 		return fmt.Errorf("add SSH key: %w", err)
 	}
 	return refused
+}
+
+// forget removes the keys by which nobody comes in any more: of tokens that were revoked, or have expired.
+func (k *Keys) forget(tx *db.Tx) error {
+	return tx.Exec(`DELETE FROM ssh_key WHERE token <> '' AND NOT EXISTS (SELECT 1 FROM token WHERE token.id = ssh_key.token AND (expires = 0 OR expires > ?))`, k.now().UnixNano())
 }
 
 // List returns the keys of who calls: a token, and a person who calls for another tenant, sees those of the tenant; the
