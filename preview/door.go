@@ -262,7 +262,7 @@ func (d *Door) call(w http.ResponseWriter, r *http.Request, host string, s site,
 // show lets a request in, wakes the computer and passes the request on.
 func (d *Door) show(a *answer, r *http.Request, s site, found bool) {
 	c := credentialsOf(r)
-	ctx, one, leave, err := d.store.streams.enter(r.Context(), s.computer.ID, s.port, s.host)
+	ctx, one, leave, err := d.store.streams.enter(r.Context(), s.computer, s.port, s.host)
 	if err != nil {
 		d.failed(a, r, s, visitor{}, err)
 		return

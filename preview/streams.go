@@ -18,15 +18,17 @@ const (
 )
 
 const (
-	mostStreams = 4096 // requests and connections of all computers at once
-	mostOfOne   = 512  // of one computer
+	mostStreams   = 4096            // requests and connections of all computers at once
+	mostOfTenants = mostStreams / 2 // of one tenant's
+	mostOfOne     = 512             // of one computer
 )
 
 // streams are the requests and connections that are open, so that they end when the right to them does.
 type streams struct {
-	mu  sync.Mutex
-	all int
-	of  map[holt.ComputerID]map[*stream]struct{}
+	mu      sync.Mutex
+	all     int
+	tenants map[string]int // as many are of each
+	of      map[holt.ComputerID]map[*stream]struct{}
 }
 
 type stream struct {
@@ -37,22 +39,24 @@ type stream struct {
 }
 
 // enter puts a request among those that are open. TooMany.
-func (s *streams) enter(ctx context.Context, id holt.ComputerID, port int, host string) (context.Context, *stream, func(), error) {
+func (s *streams) enter(ctx context.Context, c holt.Computer, port int, host string) (context.Context, *stream, func(), error) {
+	id, tenant := c.ID, tenantOf(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= mostStreams || len(s.of[id]) >= mostOfOne {
+	if s.all >= mostStreams || s.tenants[tenant] >= mostOfTenants || len(s.of[id]) >= mostOfOne {
 		return nil, nil, nil, holt.Errorf(holt.TooMany, "too many requests to previews are open").WithHint("try again when some have ended")
 	}
 	ctx, cut := context.WithCancelCause(ctx)
 	one := &stream{port: port, host: host, cut: cut}
 	if s.of == nil {
-		s.of = map[holt.ComputerID]map[*stream]struct{}{}
+		s.of, s.tenants = map[holt.ComputerID]map[*stream]struct{}{}, map[string]int{}
 	}
 	if s.of[id] == nil {
 		s.of[id] = map[*stream]struct{}{}
 	}
 	s.of[id][one] = struct{}{}
 	s.all++
+	s.tenants[tenant]++
 	return ctx, one, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -60,6 +64,9 @@ func (s *streams) enter(ctx context.Context, id holt.ComputerID, port int, host 
 			delete(s.of, id)
 		}
 		s.all--
+		if s.tenants[tenant]--; s.tenants[tenant] == 0 {
+			delete(s.tenants, tenant)
+		}
 		cut(context.Canceled)
 	}, nil
 }

@@ -13,7 +13,7 @@ import (
 const (
 	wakesAtOnce  = 4   // computers that are woken at a time
 	mostWaiting  = 64  // requests that wait for one computer
-	mostWaitAll  = 512 // and for all
+	mostWaitAll  = 512 // and for all; half of that and of those woken at a time for one tenant's
 	pageAfter    = 1500 * time.Millisecond
 	freshlyWoken = time.Minute // in which its programs may not listen yet
 
@@ -33,6 +33,21 @@ type waker struct {
 	allowed map[holt.ComputerID]*allowance
 	woke    map[holt.ComputerID]time.Time
 	slots   chan struct{}
+	tenants map[string]*wakesOf // that have had any
+}
+
+// wakesOf are those of a tenant's computers.
+type wakesOf struct {
+	waiting int
+	slots   chan struct{}
+}
+
+// of returns those of a tenant; mu is held.
+func (w *waker) of(tenant string) *wakesOf {
+	if w.tenants[tenant] == nil {
+		w.tenants[tenant] = &wakesOf{slots: make(chan struct{}, wakesAtOnce/2)}
+	}
+	return w.tenants[tenant]
 }
 
 type waking struct {
@@ -42,7 +57,7 @@ type waking struct {
 }
 
 func newWaker() waker {
-	return waker{going: map[holt.ComputerID]*waking{}, allowed: map[holt.ComputerID]*allowance{}, woke: map[holt.ComputerID]time.Time{}, slots: make(chan struct{}, wakesAtOnce)}
+	return waker{going: map[holt.ComputerID]*waking{}, allowed: map[holt.ComputerID]*allowance{}, woke: map[holt.ComputerID]time.Time{}, slots: make(chan struct{}, wakesAtOnce), tenants: map[string]*wakesOf{}}
 }
 
 // allowance is how long strangers may still have a computer awake.
@@ -78,12 +93,12 @@ func (w *waker) freshly(id holt.ComputerID, now time.Time) bool {
 }
 
 // rouse begins to wake a computer, unless somebody does already. It goes on when its caller leaves.
-func (d *Door) rouse(ctx context.Context, id holt.ComputerID, detail string) (*waking, func(), error) {
-	w := &d.waker
+func (d *Door) rouse(ctx context.Context, c holt.Computer, detail string) (*waking, func(), error) {
+	id, w := c.ID, &d.waker
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	one := w.going[id]
-	if w.waiting >= mostWaitAll || one != nil && one.waiting >= mostWaiting {
+	one, tenant := w.going[id], w.of(tenantOf(c))
+	if w.waiting >= mostWaitAll || tenant.waiting >= mostWaitAll/2 || one != nil && one.waiting >= mostWaiting {
 		return nil, nil, holt.Errorf(holt.TooMany, "too many requests wait for a computer to wake").WithHint("try again in some seconds")
 	}
 	if one == nil {
@@ -93,7 +108,7 @@ func (d *Door) rouse(ctx context.Context, id holt.ComputerID, detail string) (*w
 			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 			defer cancel()
 			defer context.AfterFunc(d.ctx, cancel)()
-			err := d.wake(ctx, id, detail)
+			err := d.wake(ctx, id, tenant, detail)
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if one.err = err; err == nil {
@@ -104,21 +119,25 @@ func (d *Door) rouse(ctx context.Context, id holt.ComputerID, detail string) (*w
 		})
 	}
 	one.waiting++
+	tenant.waiting++
 	w.waiting++
 	return one, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		one.waiting--
+		tenant.waiting--
 		w.waiting--
 	}, nil
 }
 
-func (d *Door) wake(ctx context.Context, id holt.ComputerID, detail string) error {
-	select {
-	case d.waker.slots <- struct{}{}:
-		defer func() { <-d.waker.slots }()
-	case <-ctx.Done():
-		return ctx.Err()
+func (d *Door) wake(ctx context.Context, id holt.ComputerID, tenant *wakesOf, detail string) error {
+	for _, slots := range []chan struct{}{tenant.slots, d.waker.slots} {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	_, done, err := d.store.cfg.Computers.Wake(ctx, string(id), holt.UseConnection, detail)
 	if err == nil {
@@ -142,7 +161,7 @@ func (d *Door) use(r *http.Request, s site, v visitor) (done func(), err error) 
 		if !counts {
 			return nil, errResting
 		}
-		if err := d.await(r, id, v, detail); err != nil {
+		if err := d.await(r, s.computer, v, detail); err != nil {
 			return nil, err
 		}
 	}
@@ -167,8 +186,8 @@ func (d *Door) marked(v visitor, life context.Context, id holt.ComputerID, detai
 	return done, err
 }
 
-func (d *Door) await(r *http.Request, id holt.ComputerID, v visitor, detail string) error {
-	one, left, err := d.rouse(v.ctx, id, detail)
+func (d *Door) await(r *http.Request, c holt.Computer, v visitor, detail string) error {
+	one, left, err := d.rouse(v.ctx, c, detail)
 	if err != nil {
 		return err
 	}

@@ -159,30 +159,81 @@ func TestPausedBesideRequests(t *testing.T) {
 	})
 }
 
-// TestBounds: no more than so many requests to a computer are open.
+// TestWakesOfATenant: a tenant whose computers do not wake, however many it has, keeps no other's from waking.
+func TestWakesOfATenant(t *testing.T) {
+	w := openWorld(t, nil)
+	w.hold = make(chan struct{})
+	waiting := 0
+	for i := range wakesAtOnce + 1 {
+		c := holt.Computer{ID: holt.ComputerID(fmt.Sprintf("cmp_%016d", i)), Name: fmt.Sprint("bell-", i), State: holt.ComputerPaused, Tenant: holt.DefaultTenant}
+		w.mu.Lock()
+		w.computers[c.ID] = &c
+		w.mu.Unlock()
+		for range mostWaiting {
+			_, left, err := w.door.rouse(t.Context(), c, "")
+			if err == nil {
+				defer left()
+				waiting++
+			} else if holt.CodeOf(err) != holt.TooMany {
+				t.Fatal(err)
+			}
+		}
+	}
+	if waiting != mostWaitAll/2 {
+		t.Errorf("%d requests of a tenant's wait", waiting)
+	}
+	defer close(w.hold)
+	until(t, "all that it can wake", func() bool { return len(w.door.waker.slots) >= wakesAtOnce/2 })
+	other := *w.computers[curie]
+	for range 20 {
+		one, left, err := w.door.rouse(t.Context(), other, "")
+		if err != nil {
+			t.Fatal("another tenant's:", err)
+		}
+		select {
+		case <-one.done:
+		case <-time.After(20 * time.Second):
+			t.Error("another tenant's waits")
+		}
+		left()
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestBounds: no more than so many requests are open, to a computer, to those of a tenant, and to all.
 func TestBounds(t *testing.T) {
 	var s streams
 	var leave []func()
+	of := func(i int) holt.Computer {
+		return holt.Computer{ID: holt.ComputerID(fmt.Sprint("cmp_", i/mostOfOne)), Tenant: fmt.Sprint("team-", i/mostOfTenants)}
+	}
 	for i := range mostStreams {
-		id := holt.ComputerID(fmt.Sprint("cmp_", i/mostOfOne))
-		_, _, left, err := s.enter(t.Context(), id, 1, "")
+		_, _, left, err := s.enter(t.Context(), of(i), 1, "")
 		if err != nil {
 			t.Fatal(i, err)
 		}
 		leave = append(leave, left)
 	}
-	if _, _, _, err := s.enter(t.Context(), "cmp_new", 1, ""); holt.CodeOf(err) != holt.TooMany {
-		t.Error(err)
+	full := func(what string, c holt.Computer) {
+		t.Helper()
+		if _, _, _, err := s.enter(t.Context(), c, 1, ""); holt.CodeOf(err) != holt.TooMany {
+			t.Error(what, err)
+		}
 	}
+	full("of all:", holt.Computer{ID: "cmp_new", Tenant: "team-new"})
 	leave[0]()
-	if _, _, _, err := s.enter(t.Context(), "cmp_1", 1, ""); holt.CodeOf(err) != holt.TooMany {
-		t.Error("of one computer:", err)
+	full("of one tenant:", holt.Computer{ID: "cmp_new", Tenant: "team-1"})
+	leave[mostOfOne]() // another computer's of the same tenant
+	full("of one computer:", of(2*mostOfOne))
+	for i, f := range leave {
+		if i != 0 && i != mostOfOne {
+			f()
+		}
 	}
-	for _, f := range leave[1:] {
-		f()
-	}
-	if s.all != 0 || len(s.of) != 0 {
-		t.Error(s.all, len(s.of))
+	if s.all != 0 || len(s.of) != 0 || len(s.tenants) != 0 {
+		t.Error(s.all, len(s.of), s.tenants)
 	}
 	if status(holt.TooMany) != http.StatusServiceUnavailable {
 		t.Error("it is said as another proxy would")

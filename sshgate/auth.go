@@ -30,6 +30,20 @@ func (c *caller) tenant() string {
 	return cmp.Or(c.actor.Tenant, holt.DefaultTenant)
 }
 
+// person says that it is the one whose daemon it is: at the socket, for whichever tenant, or with a key of theirs.
+func (c *caller) person() bool { return c.actor == nil || c.how == "api" && c.actor.Person() }
+
+// shares are those that what a caller has open counts in, where there may be all of it and each of one caller. A tenant
+// makes as many tokens and keys as it likes, so it has half at most; and what the person has is not among all, so that
+// nobody keeps them out.
+func (c *caller) shares(all, each int) []share {
+	own := share{" of one caller (" + c.who + ")", each}
+	if c.person() {
+		return []share{own, {" of the person whose daemon it is", all / 2}}
+	}
+	return []share{own, {" of the tenant " + c.tenant(), all / 2}, {"", all}}
+}
+
 type (
 	callerKey     struct{} // *caller, of a connection
 	candidatesKey struct{} // []*caller: who it may be, if they have the key
@@ -71,9 +85,10 @@ func (g *Gate) config() *ssh.ServerConfig {
 	return c
 }
 
-// asking is config for who has to show a key or a token.
-func (g *Gate) asking(ctx context.Context) *ssh.ServerConfig {
+// asking is config for who has to show a key or a token, and takes its seat by that.
+func (g *Gate) asking(ctx context.Context, in *seat) *ssh.ServerConfig {
 	c := g.config()
+	c.PreAuthConnCallback = func(pre ssh.ServerPreAuthConn) { in.tell = pre.SendAuthBanner }
 	c.PublicKeyCallback = func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		return g.admit(m, func(login) (any, any, error) {
 			all, err := g.byKey(ctx, key)
@@ -83,6 +98,9 @@ func (g *Gate) asking(ctx context.Context) *ssh.ServerConfig {
 	c.VerifiedPublicKeyCallback = func(m ssh.ConnMetadata, _ ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
 		return g.admit(m, func(at login) (any, any, error) {
 			who, err := g.choose(ctx, p.ExtraData[candidatesKey{}].([]*caller), at)
+			if err == nil {
+				in.take(g, who)
+			}
 			return callerKey{}, who, err
 		})
 	}
@@ -91,6 +109,9 @@ func (g *Gate) asking(ctx context.Context) *ssh.ServerConfig {
 			who, err := g.byToken(ctx, secret)
 			if err == nil && at.tenant != "" && at.tenant != who.tenant() {
 				err = errElsewhere
+			}
+			if err == nil {
+				in.take(g, who)
 			}
 			return callerKey{}, who, err
 		})

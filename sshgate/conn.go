@@ -36,7 +36,7 @@ type conn struct {
 }
 
 func newConn(g *Gate, sc *ssh.ServerConn, who *caller, from string) *conn {
-	c := &conn{g: g, sc: sc, who: who, id: strings.ToLower(rand.Text()[:12]), from: from, listeners: map[string]holt.SessionListener{}}
+	c := &conn{g: g, sc: sc, who: who, id: strings.ToLower(rand.Text()[:12]), from: from, channels: counts{what: "SSH channels"}, listeners: map[string]holt.SessionListener{}}
 	c.quiet.Store(g.now().UnixNano())
 	return c
 }
@@ -51,6 +51,16 @@ func (c *conn) label() string {
 
 func (c *conn) event(what, detail string) Event {
 	return Event{Connection: c.id, What: what, From: c.from, Who: c.who.who, Computer: c.computer, User: c.user, Detail: detail, Started: c.g.now()}
+}
+
+// refuse cuts off a client that has no place, and has heard why.
+func (c *conn) refuse(why error) {
+	ctx, let := c.who.context(c.g.ctx)
+	defer let()
+	e := c.event("connect", "")
+	e.Err = why
+	c.g.record(ctx, e)
+	c.sc.Close()
 }
 
 // serve answers the client until it has gone, or may not be here any more.
@@ -86,9 +96,9 @@ func (c *conn) channel(nc ssh.NewChannel) {
 		nc.Reject(ssh.UnknownChannelType, "channels of this type are not known here")
 		return
 	}
-	leave, ok := c.enter()
-	if !ok {
-		nc.Reject(ssh.ResourceShortage, "too many channels are open")
+	leave, err := c.enter()
+	if err != nil {
+		nc.Reject(ssh.ResourceShortage, plainError(err))
 		return
 	}
 	c.work.Go(func() {
@@ -97,19 +107,19 @@ func (c *conn) channel(nc ssh.NewChannel) {
 	})
 }
 
-// enter counts a channel until leave is called.
-func (c *conn) enter() (leave func(), ok bool) {
-	mine, ok := c.channels.enter("", mostIn, mostIn)
-	if !ok {
-		return nil, false
+// enter counts a channel until leave is called. TooMany.
+func (c *conn) enter() (leave func(), err error) {
+	mine, err := c.channels.enter(share{" of this connection", mostIn})
+	if err != nil {
+		return nil, err
 	}
-	all, ok := c.g.channels.enter(c.who.who, mostChannels, mostOf)
-	if !ok {
+	all, err := c.g.channels.enter(c.who.shares(mostChannels, mostOf)...)
+	if err != nil {
 		mine()
-		return nil, false
+		return nil, err
 	}
 	done := c.use()
-	return func() { done(); all(); mine() }, true
+	return func() { done(); all(); mine() }, nil
 }
 
 // use says that the connection has something open until done is called.

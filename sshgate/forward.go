@@ -164,8 +164,8 @@ func (c *conn) pass(l holt.SessionListener, open func(from string) (kind string,
 		if err != nil {
 			return
 		}
-		leave, ok := c.enter()
-		if !ok {
+		leave, err := c.enter()
+		if err != nil {
 			far.Close()
 			continue
 		}

@@ -80,7 +80,8 @@ func Open(opt Options) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{opt: opt, log: opt.Log, keys: NewKeys(opt.DB), hostKey: key, now: time.Now, open: map[net.Conn]struct{}{}}
+	g := &Gate{opt: opt, log: opt.Log, keys: NewKeys(opt.DB), hostKey: key, now: time.Now, open: map[net.Conn]struct{}{},
+		conns: counts{what: "SSH connections"}, channels: counts{what: "SSH channels"}}
 	g.failures.now = time.Now
 	g.ctx, g.end = context.WithCancel(context.Background())
 	return g, nil
@@ -115,9 +116,9 @@ func (g *Gate) Serve(l net.Listener) error {
 			continue
 		}
 		at := place(nc.RemoteAddr().String())
-		left, ok := g.pending.enter(at, mostPending, mostPendingOf)
-		if !ok || g.failures.tooMany(at) || !g.track(nc) {
-			if ok {
+		left, err := g.pending.enter(share{at, mostPendingOf}, share{"", mostPending})
+		if err != nil || g.failures.tooMany(at) || !g.track(nc) {
+			if err == nil {
 				left()
 			}
 			nc.Close()
@@ -125,13 +126,14 @@ func (g *Gate) Serve(l net.Listener) error {
 		}
 		go func() {
 			defer g.untrack(nc)
-			g.answer(nc, nc.RemoteAddr().String(), g.asking(g.ctx), left, nil)
+			in := &seat{}
+			g.answer(nc, nc.RemoteAddr().String(), g.asking(g.ctx, in), in, left, nil)
 		}()
 	}
 }
 
 // Connect returns a connection at whose other end is an SSH server, for a computer and whoever calls: the API has
-// authenticated them. The client's user name is that of the Linux user.
+// authenticated them. The client's user name is that of the Linux user. TooMany.
 func (g *Gate) Connect(ctx context.Context, ref string) (holt.PortConn, error) {
 	c, err := g.opt.Computers.Get(ctx, ref)
 	if err != nil {
@@ -152,11 +154,17 @@ func (g *Gate) Connect(ctx context.Context, ref string) (holt.PortConn, error) {
 	if ok || actor.Tenant != "" { // it may be another than the token's: see server.TenantHeader
 		who.actor = &actor
 	}
-	near, far, err := duplexPipe()
+	leave, err := g.conns.enter(who.shares(mostConns, mostConnsOf)...)
 	if err != nil {
 		return nil, err
 	}
+	near, far, err := duplexPipe()
+	if err != nil {
+		leave()
+		return nil, err
+	}
 	if !g.track(far) {
+		leave()
 		near.Close()
 		far.Close()
 		return nil, holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")
@@ -168,7 +176,7 @@ func (g *Gate) Connect(ctx context.Context, ref string) (holt.PortConn, error) {
 	}
 	go func() {
 		defer g.untrack(far)
-		g.answer(far, "api", config, func() {}, &c)
+		g.answer(far, "api", config, &seat{leave: leave}, func() {}, &c)
 	}()
 	return near, nil
 }
@@ -214,10 +222,15 @@ func (g *Gate) Close() error {
 	return nil
 }
 
-// answer authenticates a client and serves it to its end. left is called once it is authenticated, or is not. fixed is the
-// computer that it comes for; nil: the one that its user name names.
-func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, left func(), fixed *holt.Computer) {
+// answer authenticates a client and serves it to its end, if it has a seat by then. left is called once it is authenticated,
+// or is not. fixed is the computer that it comes for; nil: the one that its user name names.
+func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *seat, left func(), fixed *holt.Computer) {
 	defer left()
+	defer func() {
+		if in.leave != nil {
+			in.leave()
+		}
+	}()
 	nc.SetDeadline(time.Now().Add(handshakeTime))
 	stop := context.AfterFunc(g.ctx, func() { nc.Close() })
 	first := &greeted{Conn: nc}
@@ -238,12 +251,6 @@ func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, left f
 	left()
 	nc.SetDeadline(time.Time{})
 	who := sc.Permissions.ExtraData[callerKey{}].(*caller)
-	out, ok := g.conns.enter(who.who, mostConns, mostConnsOf)
-	if !ok {
-		sc.Close()
-		return
-	}
-	defer out()
 	c := newConn(g, sc, who, from)
 	if fixed != nil {
 		c.computer, c.user, err = string(fixed.ID), sc.User(), nil
@@ -257,6 +264,10 @@ func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, left f
 	}
 	if who.key != nil {
 		g.keys.touch(g.ctx, *who.key)
+	}
+	if in.full != nil {
+		c.refuse(in.full)
+		return
 	}
 	c.serve(chans, reqs)
 }

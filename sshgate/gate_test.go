@@ -35,7 +35,7 @@ func (e *echoes) Get(ctx context.Context, ref string) (holt.Computer, error) {
 	if tenant := e.of[ref]; tenant != "" && holt.Confined(ctx) != "" && holt.Confined(ctx) != tenant {
 		return holt.Computer{}, holt.Errorf(holt.NotFound, "there is no computer %q", ref)
 	}
-	return holt.Computer{Name: ref, State: holt.ComputerRunning}, nil
+	return holt.Computer{ID: holt.ComputerID(ref), Name: ref, State: holt.ComputerRunning}, nil
 }
 
 func (e *echoes) Open(ctx context.Context, ref string, spec holt.SessionSpec, _ string) (holt.Session, error) {

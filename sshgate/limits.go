@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"holt"
 )
 
 const (
@@ -12,9 +14,9 @@ const (
 	authTries     = 6           // in a connection, keys that are only offered included
 	mostPending   = 64          // connections that are not authenticated
 	mostPendingOf = 16          // of one address
-	mostConns     = 256         // authenticated connections
+	mostConns     = 256         // authenticated connections; half of them of one tenant, and as many of the person besides
 	mostConnsOf   = 64          // of one caller
-	mostChannels  = 256         // of all
+	mostChannels  = 256         // of all, likewise
 	mostOf        = 96          // of one caller
 	mostIn        = 64          // of one connection
 	mostForwards  = 16          // listeners of one connection
@@ -32,33 +34,58 @@ const (
 	mostAddresses = 4096 // whose failures are remembered
 )
 
-// counts counts what callers have, by their names.
+// counts counts what callers have.
 type counts struct {
-	mu  sync.Mutex
-	all int
-	of  map[string]int
+	what string // that is
+	mu   sync.Mutex
+	of   map[string]int
 }
 
-// enter counts one, if there are fewer than all of all and than each of the caller's, until left is called.
-func (c *counts) enter(who string, all, each int) (left func(), ok bool) {
+// share is what several have together.
+type share struct {
+	whose string // " of …", or "" of all
+	most  int
+}
+
+// enter counts one in each of the shares until left is called, or in none: TooMany.
+func (c *counts) enter(shares ...share) (left func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all >= all || c.of[who] >= each {
-		return nil, false
+	for _, s := range shares {
+		if c.of[s.whose] >= s.most {
+			return nil, holt.Errorf(holt.TooMany, "%d %s%s are open already", s.most, c.what, s.whose).WithHint("close some, or try again when some have ended")
+		}
 	}
 	if c.of == nil {
 		c.of = map[string]int{}
 	}
-	c.all++
-	c.of[who]++
+	for _, s := range shares {
+		c.of[s.whose]++
+	}
 	return sync.OnceFunc(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.all--
-		if c.of[who]--; c.of[who] == 0 {
-			delete(c.of, who)
+		for _, s := range shares {
+			if c.of[s.whose]--; c.of[s.whose] == 0 {
+				delete(c.of, s.whose)
+			}
 		}
-	}), true
+	}), nil
+}
+
+// seat is the place of a connection among all. It is taken while a client authenticates: after that it could not be told
+// why there is none.
+type seat struct {
+	tell  func(banner string) error
+	leave func()
+	full  error
+}
+
+// take takes the place for a caller, or tells the client why not.
+func (s *seat) take(g *Gate, who *caller) {
+	if s.leave, s.full = g.conns.enter(who.shares(mostConns, mostConnsOf)...); s.full != nil {
+		_ = s.tell("holt: " + plainError(s.full) + "\r\n") // who has gone need not hear it
+	}
 }
 
 // failures remembers which addresses have failed to authenticate of late.
