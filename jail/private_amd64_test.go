@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -13,6 +14,13 @@ import (
 
 // opensVar makes this program one that opens files as QEMU does memory, see opens.
 const opensVar = "HOLT_JAIL_OPENS"
+
+// init keeps the program that opens on its first thread, as QEMU opens memory on its: others are not traced.
+func init() {
+	if os.Getenv(opensVar) != "" {
+		runtime.LockOSThread()
+	}
+}
 
 func TestMain(m *testing.M) {
 	if files := os.Getenv(opensVar); files != "" {
