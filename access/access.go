@@ -165,9 +165,9 @@ func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Dura
 }
 
 // room refuses one token too many of a tenant. Those that have expired do not count; they are forgotten in time, and the
-// first of them where there are as many as may come in. What they have made ended no later.
+// first of them where there are as many as may come in. One that made what goes on stays, so that its revocation takes that away.
 func room(tx *db.Tx, tenant string, now time.Time) error {
-	err := tx.Exec(`DELETE FROM token WHERE tenant = ?1 AND (expires BETWEEN 1 AND ?2 OR id IN
+	err := tx.Exec(`DELETE FROM token WHERE tenant = ?1 AND NOT EXISTS (SELECT 1 FROM token m WHERE m.maker = token.id AND (m.expires = 0 OR m.expires > ?3)) AND (expires BETWEEN 1 AND ?2 OR id IN
 		(SELECT id FROM token WHERE tenant = ?1 AND expires BETWEEN 1 AND ?3 ORDER BY expires DESC, id LIMIT -1 OFFSET ?4))`,
 		tenant, now.Add(-expiredKept).UnixNano(), now.UnixNano(), mostTokens)
 	if err != nil {

@@ -78,10 +78,12 @@ func (l *Log) prune() {
 	err := l.db.Write(context.Background(), func(tx *db.Tx) error {
 		err := tx.Exec(`WITH RECURSIVE
 				tenants(tenant) AS (SELECT min(tenant) FROM entry UNION ALL SELECT (SELECT min(tenant) FROM entry WHERE tenant > t.tenant) FROM tenants t WHERE t.tenant IS NOT NULL),
-				own(tenant, seq) AS MATERIALIZED (SELECT tenant, (SELECT seq FROM entry e WHERE e.tenant = t.tenant ORDER BY seq DESC LIMIT 1 OFFSET ?3) FROM tenants t)
+				own(tenant, seq) AS MATERIALIZED (
+					SELECT tenant, min((SELECT seq FROM entry e WHERE e.tenant = t.tenant ORDER BY seq DESC LIMIT 1 OFFSET ?3), (SELECT max(seq) FROM entry) - ?2) FROM tenants t)
 			DELETE FROM entry WHERE seq IN (
-				SELECT e.seq FROM entry e JOIN own USING (tenant) WHERE e.at <= ?1 OR e.seq <= (SELECT max(seq) FROM entry) - ?2 AND e.seq <= own.seq
-				ORDER BY e.seq LIMIT ?4)`,
+				SELECT seq FROM entry WHERE seq < coalesce((SELECT seq FROM entry WHERE at > ?1 ORDER BY seq LIMIT 1), (SELECT max(seq) FROM entry) + 1)
+				UNION SELECT e.seq FROM own CROSS JOIN entry e ON e.tenant = own.tenant AND e.seq <= own.seq
+				ORDER BY 1 LIMIT ?4)`,
 			time.Now().Add(-KeepDays*24*time.Hour-time.Minute).UnixNano(), KeepEntries, l.keepOwn, pruneAtOnce)
 		if err == nil && tx.Changes() < pruneAtOnce {
 			l.count = 0

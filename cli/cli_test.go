@@ -91,6 +91,11 @@ func serveMemory(ctx context.Context, opt cli.ServeOptions) error {
 	if _, err := os.Stat(socket); err == nil {
 		return holt.Errorf(holt.Conflict, "a daemon serves %s already", opt.DataDir).WithHint("holt down ends it")
 	}
+	for _, file := range []string{opt.Previews.Cert, opt.Previews.Key, opt.Previews.ACMERoot} {
+		if _, err := os.Stat(file); file != "" && err != nil {
+			return err
+		}
+	}
 	m := servertest.New(filepath.Join(opt.DataDir, "computers"))
 	defer m.Close()
 	m.Version = "1.2.3"
@@ -101,7 +106,7 @@ func serveMemory(ctx context.Context, opt cli.ServeOptions) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeLocal(l) }()
-	fmt.Fprintln(os.Stderr, "listening", socket)
+	fmt.Fprintln(os.Stderr, "listening", socket, "images", opt.ImageDir)
 	select {
 	case <-ctx.Done():
 	case <-m.Ended():

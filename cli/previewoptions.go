@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/netip"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -64,6 +65,19 @@ func ParseProxy(s string) (netip.Prefix, error) {
 		return p, holt.Errorf(holt.InvalidArgument, "--trusted-proxy %q is neither an address nor a network", holt.Clip(s, 64)).WithHint("as 10.0.0.2 or 10.0.0.0/8")
 	}
 	return p, nil
+}
+
+// absolute makes the paths in them those of this directory, for a daemon that is started in another.
+func (o *PreviewOptions) absolute() (err error) {
+	for _, file := range []*string{&o.Cert, &o.Key, &o.ACMERoot} {
+		if *file == "" {
+			continue
+		}
+		if *file, err = filepath.Abs(*file); err != nil {
+			return here(err, ".")
+		}
+	}
+	return nil
 }
 
 // args are the flags that make them.

@@ -254,12 +254,16 @@ func (a *app) start(ctx context.Context, c *client.Client, opt ServeOptions) (ho
 	if opt.MomentCache > 0 {
 		args = append(args, "--moments-cache", fmt.Sprint(opt.MomentCache))
 	}
+	if err := opt.Previews.absolute(); err != nil {
+		return holt.Health{}, err
+	}
 	args = append(args, opt.Previews.args()...)
 	for _, h := range opt.Hosts {
 		args = append(args, "--host", h)
 	}
 	cmd := exec.Command(exe, args...)
 	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), holt.EnvImageDir+"="+opt.ImageDir) // what is there may be no absolute path
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C and hang-ups here are not for it
 	if err := cmd.Start(); err != nil {

@@ -421,6 +421,8 @@ func (l *live) do(ctx context.Context, limit time.Duration, repeat bool, act fun
 			return err
 		case !repeat || try > 0:
 			return silent(err)
+		case !broken(client): // it ends, and its channel with it
+			backoff(ctx, 0)
 		}
 	}
 }

@@ -26,7 +26,7 @@ const mostKey = 255
 const (
 	keptKeys     = 100_000
 	keptAnswers  = 64 << 20
-	lookAtKeys   = 1000
+	lookAtKeys   = 10_000
 	lookAtAnswer = 16 << 20
 )
 
@@ -262,13 +262,13 @@ func (k *Keys) record(ctx context.Context, key string, answer []byte) error {
 		k.added, k.bytes = 0, 0
 	}
 	k.mu.Unlock()
-	return k.db.Write(ctx, func(tx *db.Tx) error {
-		err := tx.Exec(`UPDATE idempotency SET answer = ? WHERE key = ?`, answer, key)
-		if err == nil && look {
-			err = k.shorten(tx)
-		}
-		return err
+	err := k.db.Write(ctx, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE idempotency SET answer = ? WHERE key = ?`, answer, key)
 	})
+	if look { // whatever becomes of that, the answer is there
+		err = errors.Join(err, k.db.Write(ctx, k.shorten))
+	}
+	return err
 }
 
 // shorten forgets what tenants have too much of, the oldest first.

@@ -271,10 +271,12 @@ func fmtValue(v any) string {
 	return s
 }
 
-// flood is a body of some bytes that never pauses, and calls begun, aside, once 2 MiB of it have been read.
+// flood is a body of some bytes that never pauses, and calls begun, aside, once 2 MiB of it have been read; until that
+// returns the rest comes slowly.
 type flood struct {
 	size, read int64
 	begun      func()
+	goes       chan struct{} // closed when begun has returned
 	sent       chan struct{} // closed when all of it was read
 }
 
@@ -284,8 +286,15 @@ func (f *flood) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	before := f.read
+	if before >= 2<<20 {
+		select {
+		case <-f.goes:
+		case <-time.After(time.Millisecond):
+			n = min(n, 1<<10)
+		}
+	}
 	if f.read += n; before < 2<<20 && f.read >= 2<<20 {
-		go f.begun()
+		go func() { f.begun(); close(f.goes) }()
 	}
 	if f.read == f.size {
 		close(f.sent)
@@ -316,7 +325,7 @@ func TestRevokedTokenUploadsNoMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		revoked := make(chan error, 1)
-		body := &flood{size: size, begun: func() { revoked <- d.d.Tokens().Delete(ctx, token.ID) }, sent: make(chan struct{})}
+		body := &flood{size: size, begun: func() { revoked <- d.d.Tokens().Delete(ctx, token.ID) }, goes: make(chan struct{}), sent: make(chan struct{})}
 		r, err := http.NewRequestWithContext(ctx, method, d.base+path, body)
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -50,13 +51,21 @@ func (s *Store) owned(ctx context.Context, c holt.Computer, name string) error {
 	defer cancel()
 	want := proofValue + tenantOf(c)
 	at := name
+	var failed error
 	for range proofLevels {
-		if records, _ := s.cfg.TXT(ctx, proofLabel+at); slices.Contains(records, want) { // no answer is none that says so
+		records, err := s.cfg.TXT(ctx, proofLabel+at)
+		if slices.Contains(records, want) {
 			return nil
+		}
+		if none := new(net.DNSError); err != nil && !(errors.As(err, &none) && none.IsNotFound) {
+			failed = err
 		}
 		if _, at, _ = strings.Cut(at, "."); !strings.Contains(at, ".") {
 			break
 		}
+	}
+	if failed != nil {
+		return holt.Errorf(holt.Unavailable, "whose %s is could not be looked up: %w", name, failed).WithHint("try again, or have an admin add it")
 	}
 	return holt.Errorf(holt.Denied, "nothing says that %s is tenant %s's", name, tenantOf(c)).
 		WithHint("give %s%s (or the domain above it) a TXT record %q, or have an admin add it", proofLabel, name, want)

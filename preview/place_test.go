@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
@@ -56,13 +57,16 @@ func TestBehindTLS(t *testing.T) {
 func TestDomainsOwner(t *testing.T) {
 	w := openWorld(t, nil)
 	records := map[string][]string{"_holt.app.example.com": {"v=spf1 -all", "holt=acme"}, "_holt.example.org": {"holt=acme"}, "_holt.com": {"holt=acme"}}
-	asked := 0
+	asked, broken := 0, false
 	w.store.cfg.TXT = func(_ context.Context, name string) ([]string, error) {
 		asked++
 		if all := records[name]; all != nil {
 			return all, nil
 		}
-		return nil, errors.New("no such host")
+		if broken {
+			return nil, errors.New("no resolver answers")
+		}
+		return nil, &net.DNSError{Name: name, IsNotFound: true}
 	}
 	of := func(tenant string) context.Context {
 		return holt.WithActor(t.Context(), holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: tenant})
@@ -93,6 +97,10 @@ func TestDomainsOwner(t *testing.T) {
 	}
 	if err := add(of("acme"), "curie", "other.com"); holt.CodeOf(err) != holt.Denied {
 		t.Error("all of a country's:", err)
+	}
+	broken = true
+	if err := add(of("acme"), "curie", "other.com"); holt.CodeOf(err) != holt.Unavailable {
+		t.Error("where nothing can be looked up:", err)
 	}
 	delete(records, "_holt.app.example.com")
 	asked = 0

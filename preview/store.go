@@ -74,7 +74,9 @@ func Open(cfg Config) (*Store, error) {
 		cfg.Place.Domain = "localhost"
 	}
 	if cfg.TXT == nil {
-		cfg.TXT = net.DefaultResolver.LookupTXT
+		cfg.TXT = func(ctx context.Context, name string) ([]string, error) {
+			return net.DefaultResolver.LookupTXT(ctx, name+".") // of no domain that the host searches
+		}
 	}
 	cfg.Hosts = plainHosts(cfg.Hosts)
 	s := &Store{cfg: cfg, table: table{cfg.DB}, place: cfg.Place, now: time.Now}

@@ -13,7 +13,7 @@ import (
 const (
 	wakesAtOnce  = 4   // computers that are woken at a time
 	mostWaiting  = 64  // requests that wait for one computer
-	mostWaitAll  = 512 // and for all; half of that and of those woken at a time for one tenant's
+	mostWaitAll  = 512 // and for all; half of that for one tenant's, of whose computers one fewer is woken at a time
 	pageAfter    = 1500 * time.Millisecond
 	freshlyWoken = time.Minute // in which its programs may not listen yet
 
@@ -45,7 +45,7 @@ type wakesOf struct {
 // of returns those of a tenant; mu is held.
 func (w *waker) of(tenant string) *wakesOf {
 	if w.tenants[tenant] == nil {
-		w.tenants[tenant] = &wakesOf{slots: make(chan struct{}, wakesAtOnce/2)}
+		w.tenants[tenant] = &wakesOf{slots: make(chan struct{}, wakesAtOnce-1)}
 	}
 	return w.tenants[tenant]
 }

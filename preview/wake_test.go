@@ -183,7 +183,7 @@ func TestWakesOfATenant(t *testing.T) {
 		t.Errorf("%d requests of a tenant's wait", waiting)
 	}
 	defer close(w.hold)
-	until(t, "all that it can wake", func() bool { return len(w.door.waker.slots) >= wakesAtOnce/2 })
+	until(t, "all that it can wake", func() bool { return len(w.door.waker.slots) >= wakesAtOnce-1 })
 	other := *w.computers[curie]
 	for range 20 {
 		one, left, err := w.door.rouse(t.Context(), other, "")

@@ -266,6 +266,12 @@ func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *se
 		g.keys.touch(g.ctx, *who.key)
 	}
 	if in.full != nil {
+		go ssh.DiscardRequests(reqs) // or its connection would wait for a reader, also when it is closed
+		go func() {
+			for nc := range chans {
+				nc.Reject(ssh.ResourceShortage, plainError(in.full))
+			}
+		}()
 		c.refuse(in.full)
 		return
 	}
