@@ -85,7 +85,7 @@ type Log struct {
 	db, nothing *db.DB
 	log         *slog.Logger
 	queue       chan *pending
-	asking      chan struct{} // holds one for each question that is answered
+	asking      db.Turns
 
 	mu     sync.RWMutex // held to read by who puts into the queue
 	closed bool
@@ -118,7 +118,7 @@ func Open(dir string, log *slog.Logger) (*Log, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open audit log: %w", err), d.Close())
 	}
-	l := &Log{db: d, nothing: nothing, log: log, queue: make(chan *pending, together), asking: make(chan struct{}, 2), keepOwn: KeepOwn}
+	l := &Log{db: d, nothing: nothing, log: log, queue: make(chan *pending, together), asking: db.Turns{Most: 2, OfTenant: 1}, keepOwn: KeepOwn}
 	l.wg.Go(l.commit)
 	return l, nil
 }

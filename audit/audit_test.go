@@ -157,3 +157,35 @@ func TestStrangersAreSeldom(t *testing.T) {
 		t.Error("refusals hide visits:", e)
 	}
 }
+
+// TestEndlessQuestions: what one tenant asks without end keeps neither an admin nor another tenant from asking.
+func TestEndlessQuestions(t *testing.T) {
+	l := open(t, t.TempDir())
+	defer l.Close()
+	as := func(ctx context.Context, tenant string) context.Context {
+		return holt.WithActor(ctx, holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: tenant, Rights: holt.Rights{Admin: tenant == "admins"}})
+	}
+	over, end := context.WithTimeout(t.Context(), 30*time.Second)
+	var loud sync.WaitGroup
+	defer loud.Wait()
+	defer end()
+	refused := make(chan error, 20)
+	for range 20 {
+		loud.Go(func() {
+			_, err := l.Query(as(over, "loud"), "loud", holt.AuditQuery{SQL: "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n", TimeoutMS: 60_000})
+			refused <- err
+		})
+	}
+	for range 11 { // one runs, eight wait
+		if err := <-refused; holt.CodeOf(err) != holt.TooMany {
+			t.Error(err)
+		}
+	}
+	for who, tenant := range map[string]string{"admins": "", "quiet": "quiet"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if _, err := l.Query(as(ctx, who), tenant, holt.AuditQuery{SQL: "SELECT count(*) FROM audit"}); err != nil {
+			t.Errorf("%s: %v", who, err)
+		}
+		cancel()
+	}
+}

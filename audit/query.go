@@ -41,18 +41,17 @@ func scan(r *db.Row) Entry {
 // Query answers a question about the table audit: about all of it, or, with a tenant, about that one's newest
 // 50,000 entries and nothing else that there is.
 //
-// Errors: InvalidArgument (the SQL), Timeout.
+// Errors: InvalidArgument (the SQL), Timeout, TooMany (others of the tenant wait).
 func (l *Log) Query(ctx context.Context, tenant string, q holt.AuditQuery) (holt.QueryResult, error) {
 	limits := db.Limits{Time: time.Duration(q.TimeoutMS) * time.Millisecond, Rows: q.MaxRows}
 	if limits.Time > mostTime {
 		return holt.QueryResult{}, holt.Errorf(holt.InvalidArgument, "a question to the audit log may take %s at most", holt.ShortDuration(mostTime)).WithHint("ask for less at a time")
 	}
-	select {
-	case l.asking <- struct{}{}:
-		defer func() { <-l.asking }()
-	case <-ctx.Done():
-		return holt.QueryResult{}, holt.Errorf(holt.Timeout, "the question was given up while it waited for others: %w", context.Cause(ctx))
+	end, err := l.asking.Take(ctx)
+	if err != nil {
+		return holt.QueryResult{}, err
 	}
+	defer end()
 	of := db.Source{DB: l.db, Views: `CREATE TEMP VIEW audit AS SELECT ` + columns + ` FROM main.entry;`}
 	if tenant != "" {
 		of = db.Source{DB: l.nothing, Tables: []db.Table{{Name: "audit", Columns: columnNames, Find: func(*db.Tx, []string) (db.Rows, error) { return l.rowsOf(ctx, tenant) }}}}

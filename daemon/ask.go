@@ -14,13 +14,14 @@ import (
 const (
 	mostQueries  = 4               // at once: each may take some hundred MiB; others wait
 	mostOfOne    = 2               // of them about one workspace
+	mostOfTenant = 2               // of them of one tenant
 	longestQuery = 5 * time.Minute // what it reads stays in the index's log meanwhile
 )
 
 // Query runs one SQL SELECT over a workspace, or over several.
 //
 // Errors: NotFound (a workspace or checkpoint), InvalidArgument (the SQL, or
-// too much of something), Timeout.
+// too much of something), Timeout, TooMany (others of the tenant wait).
 func (w *Workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (out holt.QueryResult, err error) {
 	limits := workspace.Limits{Rows: q.MaxRows, Time: time.Duration(q.TimeoutMS) * time.Millisecond}
 	if q.TimeoutMS > longestQuery.Milliseconds() {
@@ -30,13 +31,13 @@ func (w *Workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (o
 	if err != nil {
 		return out, err
 	}
-	ids := make([]holt.WorkspaceID, len(all))
+	ids := make([]string, len(all))
 	for i, one := range all {
-		ids[i] = one.id
+		ids[i] = string(one.id)
 	}
-	end, err := w.asking.take(ctx, ids)
+	end, err := w.asking.Take(ctx, ids...)
 	if err != nil {
-		return out, holt.Errorf(holt.Timeout, "the query was given up while it waited for others: %w", err)
+		return out, err
 	}
 	defer end()
 	var asked []workspace.Asked

@@ -102,3 +102,41 @@ func TestQueryOfWhatIsNot(t *testing.T) {
 		}
 	}
 }
+
+// TestEndlessQueries: what one tenant asks without end, about whichever of its workspaces, keeps another's queries from nothing.
+func TestEndlessQueries(t *testing.T) {
+	w := openRegistry(t, time.Hour)
+	w.mounts.having = func(context.Context, holt.WorkspaceID) (c holt.Computer, has bool, err error) { return c, false, nil }
+	w.mounts.keeping = w.mounts.having
+	w.guests = nil
+	as := func(ctx context.Context, tenant string) context.Context {
+		return holt.WithActor(ctx, holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: tenant})
+	}
+	for _, name := range []string{"loud-1", "loud-2", "quiet-1"} {
+		tenant, _, _ := strings.Cut(name, "-")
+		if _, err := w.Create(as(t.Context(), tenant), holt.WorkspaceSpec{Name: name}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over, end := context.WithTimeout(t.Context(), 30*time.Second)
+	var loud sync.WaitGroup
+	defer loud.Wait()
+	defer end()
+	refused := make(chan error, 20)
+	for i := range 20 {
+		loud.Go(func() {
+			_, err := w.Query(as(over, "loud"), fmt.Sprint("loud-", 1+i%2), holt.QuerySpec{SQL: "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n", TimeoutMS: 300_000})
+			refused <- err
+		})
+	}
+	for range 10 { // two run, eight wait
+		if err := <-refused; holt.CodeOf(err) != holt.TooMany {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(as(t.Context(), "quiet"), 20*time.Second)
+	defer cancel()
+	if _, err := w.Query(ctx, "quiet-1", holt.QuerySpec{SQL: "SELECT count(*) FROM files"}); err != nil {
+		t.Error("another tenant's:", err)
+	}
+}

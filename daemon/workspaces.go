@@ -22,7 +22,7 @@ type Workspaces struct {
 	table  workspaceTable
 	shelf  *shelf
 	mounts *hostMounts
-	asking turns
+	asking db.Turns
 
 	// Set by setComputers.
 	guests   *computer.Guests
@@ -42,6 +42,7 @@ func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir stri
 	w := &Workspaces{
 		keys: keys, log: log, table: table, shelf: shelf,
 		mounts: &hostMounts{data: filepath.Dir(dir), log: log, table: table, shelf: shelf, mounts: map[string]*hostMount{}},
+		asking: db.Turns{Most: mostQueries, OfTenant: mostOfTenant, OfOne: mostOfOne},
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make workspace directory: %w", err)

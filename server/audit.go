@@ -148,7 +148,7 @@ func (s *Server) audit(api huma.API) {
 
 	op = describe(http.MethodPost, path+"/query", "queryAudit", tag, "Ask the audit log in SQL")
 	op.Description = "One SELECT about the table audit (seq, at, tenant, actor, token, name, door, remote, op, noun, ref, made, code, status, request, took_us), read-only and bounded as queryWorkspace is. " +
-		"at is text, as 2026-06-09T12:30:00.000Z. A tenant's token asks about the newest 50,000 entries of its tenant, an admin about all."
+		"at is text, as 2026-06-09T12:30:00.000Z. A tenant's token asks about the newest 50,000 entries of its tenant, an admin about all. Of a tenant one question runs at once, eight more wait, and what comes then is too_many."
 	register(api, op, func(ctx context.Context, in *struct{ Body holt.AuditQuery }) (*reply[holt.QueryResult], error) {
 		out, err := nouns.Query(ctx, "", in.Body)
 		return &reply[holt.QueryResult]{out}, err

@@ -104,7 +104,7 @@ func (s *Server) askWorkspaces(api huma.API) {
 	op = describe(http.MethodPost, "/v1/workspaces/{workspace}/query", "queryWorkspace", tag, "Ask a question in SQL")
 	op.Description = "Read-only SQLite over the workspace as it is now, or at a checkpoint; the view files(path, dir, name, kind, size, mode, mtime, ctime, writer, run, …) is for people. " +
 		"tags(path, name, value) are the attributes user.*, files_at and tags_at those of every checkpoint (by a column checkpoint), checkpoints the list, and changes('FROM', 'TO') is what a diff says. " +
-		"NAME@CHECKPOINT for the workspace stands for it as it was then. With also or forks it is over several workspaces, and each of these has a column workspace. A query reads one state of each."
+		"NAME@CHECKPOINT for the workspace stands for it as it was then. With also or forks it is over several workspaces, and each of these has a column workspace. A query reads one state of each. Of a tenant two run at once, eight more wait, and what comes then is too_many."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneWorkspace
 		Body holt.QuerySpec
