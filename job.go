@@ -60,7 +60,7 @@ const (
 	JobKept = 24 * time.Hour
 	// JobInputsKept is how long inputs are kept that no job needs.
 	JobInputsKept = time.Hour
-	// JobsKept is how many ended jobs are remembered, besides those with outputs.
+	// JobsKept is how many ended jobs of a tenant are remembered, besides those with outputs.
 	JobsKept = 1000
 	// JobTail is how much of the end of a job's output is remembered with it, bytes.
 	JobTail = 64 << 10

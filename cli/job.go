@@ -24,8 +24,8 @@ is thrown away.
 A job belongs to the daemon: it goes on when its client leaves and when the daemon is
 killed. It waits, queued, until the host has memory for its computer. When its machine ends
 under it, it is begun again with its inputs, three times at most. Outputs stay until they
-are fetched, or for 24 hours; the last 1000 jobs, and those with outputs, are remembered,
-with the last 64 KiB of what each wrote.`
+are fetched, or for 24 hours; the last 1000 jobs of a tenant, and those with outputs,
+are remembered, with the last 64 KiB of what each wrote.`
 	return cmd
 }
 

@@ -156,8 +156,9 @@ func (s *Store) tidy(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	// One whose outputs somebody may still fetch is remembered, however many came after it.
-	gone, err := s.table.list(ctx, `WHERE ended > 0 AND (deleted OR workspace = '' AND seq <= (SELECT seq FROM job WHERE ended > 0 ORDER BY seq DESC LIMIT 1 OFFSET ?))`, holt.JobsKept)
+	// One whose outputs somebody may still fetch is remembered, however many of its tenant came after it.
+	gone, err := s.table.list(ctx, `WHERE ended > 0 AND (deleted OR workspace = '' AND seq IN (SELECT seq FROM
+		(SELECT seq, row_number() OVER (PARTITION BY `+tenantOf+` ORDER BY seq DESC) AS nth FROM job WHERE ended > 0) WHERE nth > ?))`, holt.JobsKept)
 	if err != nil {
 		return err
 	}

@@ -161,7 +161,7 @@ func (w *world) count() (computers, workspaces, begun int) {
 func open(t *testing.T) (*Store, *world) {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema, Schema, TenantSchema})
+	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema, Schema, TenantSchema, CountSchema})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,13 @@
 package job
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"holt"
+	"holt/db"
 )
 
 // TestAtLimit: a job of a tenant that has as much as it may waits, though it is alone, and counts no attempt; one that
@@ -86,4 +88,39 @@ func TestLimitOfAnother(t *testing.T) {
 	}
 	w.end(0)
 	ended(t, s, mine.ID)
+}
+
+// insert puts jobs of a tenant on record; ended is 0 of those that have not.
+func insert(t *testing.T, s *Store, tenant, state string, ended, count int) {
+	t.Helper()
+	err := s.cfg.DB.Write(t.Context(), func(tx *db.Tx) error {
+		for range count {
+			id := holt.NewJobID()
+			record := fmt.Sprintf(`{"id":%q,"state":%q,"tenant":%q}`, id, state, tenant)
+			if err := tx.Exec(`INSERT INTO job (id, record, ended, workspace, inputs) VALUES (?, ?, ?, '', '')`, id, record, ended); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNoneForgetsAnothers: one tenant's many jobs push out its own, and nobody else's.
+func TestNoneForgetsAnothers(t *testing.T) {
+	s, _ := open(t)
+	insert(t, s, "team-b", "done", 1, 7)
+	insert(t, s, "team-a", "done", 1, holt.JobsKept+50)
+	insert(t, s, "default", "done", 1, 3)
+	if err := s.tidy(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for tenant, want := range map[string]int{"team-a": holt.JobsKept, "team-b": 7, "default": 3} {
+		all, err := s.List(holt.WithActor(t.Context(), holt.Actor{Tenant: tenant}), "", holt.MostPerPage)
+		if err != nil || len(all) != want {
+			t.Errorf("%d jobs of %s are remembered, not %d; %v", len(all), tenant, want, err)
+		}
+	}
 }

@@ -69,7 +69,7 @@ func (s *Store) begin(ctx context.Context) (wait bool, err error) {
 		return wait, err
 	}
 	list, err := s.table.list(ctx, `WHERE ended = 0 AND (cancelled OR json_extract(record, '$.state') <> 'queued'
-		OR coalesce(json_extract(record, '$.tenant'), 'default') NOT IN (SELECT value FROM json_each(?))) ORDER BY seq LIMIT ?`, string(except), mostWaiting+s.cfg.Most)
+		OR `+tenantOf+` NOT IN (SELECT value FROM json_each(?))) ORDER BY seq LIMIT ?`, string(except), mostWaiting+s.cfg.Most)
 	if err != nil {
 		return wait, err
 	}

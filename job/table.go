@@ -42,10 +42,16 @@ const TenantSchema = `
 ALTER TABLE job_inputs ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
 `
 
+// tenantOf is whose a job is.
+const tenantOf = `coalesce(json_extract(record, '$.tenant'), 'default')`
+
+// CountSchema has a tenant's jobs found without reading those of others.
+const CountSchema = `
+CREATE INDEX job_tenant ON job (` + tenantOf + `, ended > 0);
+`
+
 // ofTenant is the condition that a job is a tenant's: parameter n, where ” is any.
-func ofTenant(n int) string {
-	return fmt.Sprintf(`(?%[1]d = '' OR coalesce(json_extract(record, '$.tenant'), 'default') = ?%[1]d)`, n)
-}
+func ofTenant(n int) string { return fmt.Sprintf(`(?%[1]d = '' OR %[2]s = ?%[1]d)`, n, tenantOf) }
 
 // record is a job as the control database has it.
 type record struct {
@@ -94,7 +100,7 @@ func (t table) list(ctx context.Context, condition string, args ...any) (list []
 func (t table) get(ctx context.Context, id holt.JobID) (record, error) {
 	list, err := t.list(ctx, `WHERE id = ?1 AND NOT deleted AND `+ofTenant(2), id, holt.Confined(ctx))
 	if err == nil && len(list) == 0 {
-		err = holt.Errorf(holt.NotFound, "there is no job %s", id).WithHint("holt job list shows those there are; the last %d that ended are remembered", holt.JobsKept)
+		err = holt.Errorf(holt.NotFound, "there is no job %s", id).WithHint("holt job list shows those there are; the last %d of a tenant that ended are remembered", holt.JobsKept)
 	}
 	if err != nil {
 		return record{}, err

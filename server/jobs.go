@@ -67,7 +67,7 @@ func (s *Server) jobs(api huma.API) {
 	})
 
 	op = describe(http.MethodGet, "/v1/jobs", "listJobs", tag, "List jobs, newest first")
-	op.Description = "The last 1000 that ended are remembered, and those whose outputs are kept."
+	op.Description = "The last 1000 of a tenant that ended are remembered, and those whose outputs are kept."
 	register(api, op, func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Job]], error) {
 		var after holt.JobID
 		if in.Cursor != "" {
