@@ -173,6 +173,7 @@ type batch struct {
 	bar     *bar
 	total   int
 	began   time.Time
+	crowded sync.Once // said that it waits
 
 	mu     sync.Mutex
 	inputs map[string]*batchInputs // by directory
@@ -317,7 +318,7 @@ func (b *batch) begin(ctx context.Context, l *batchLine) (holt.Job, error) {
 				return holt.Job{}, err
 			}
 		}
-		j, err := createJob(ctx, b.c, spec, was.Key)
+		j, err := b.create(ctx, spec, was.Key)
 		gone := holt.CodeOf(err) == holt.NotFound && spec.Inputs != "" // nobody needed them for too long
 		other := holt.CodeOf(err) == holt.Conflict && known            // it was to be made with other flags
 		if !again && (gone || other) {
@@ -330,6 +331,22 @@ func (b *batch) begin(ctx context.Context, l *batchLine) (holt.Job, error) {
 			err = b.results.begin(was)
 		}
 		return j, err
+	}
+}
+
+// create makes a job, when there is room among those of the tenant.
+func (b *batch) create(ctx context.Context, spec holt.JobSpec, key string) (holt.Job, error) {
+	for {
+		j, err := createJob(ctx, b.c, spec, key)
+		if holt.CodeOf(err) != holt.TooMany {
+			return j, err
+		}
+		b.crowded.Do(func() { b.a.say("holt: the batch waits: %s", visible(holt.AsError(err).Message)) })
+		select {
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+			return j, err
+		}
 	}
 }
 

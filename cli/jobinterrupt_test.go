@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -143,6 +144,39 @@ func (a answerless) Create(ctx context.Context, spec holt.JobSpec, key string) (
 	default: // that was the first
 	}
 	return j, err
+}
+
+// crowded refuses the first jobs.
+type crowded struct {
+	server.Jobs
+	left *atomic.Int32
+}
+
+func (c crowded) Create(ctx context.Context, spec holt.JobSpec, key string) (holt.Job, error) {
+	if c.left.Add(-1) >= 0 {
+		return holt.Job{}, holt.Errorf(holt.TooMany, "10000 jobs have not ended")
+	}
+	return c.Jobs.Create(ctx, spec, key)
+}
+
+// TestBatchWaits: a batch whose tenant has as many jobs as it may says so once, and goes on when some have ended.
+func TestBatchWaits(t *testing.T) {
+	nouns := memory(t).Nouns()
+	left := new(atomic.Int32)
+	left.Store(2)
+	nouns.Jobs = crowded{nouns.Jobs, left}
+	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "b.jsonl")
+	if err := os.WriteFile(file, []byte(`{"id":"one","command":"true"}`+"\n"+`{"id":"two","command":"true"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Args, cmd.Env = []string{"holt", "job", "run", "--batch", file, "--parallel", "1"}, append(os.Environ(), "HOLT_SOCKET="+d.Socket) // see TestMain
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Count(string(out), "the batch waits: 10000 jobs") != 1 {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // TestBatchKilledInCreate: a batch whose program was killed between the making of a job and its answer finds that job, with

@@ -166,13 +166,21 @@ func (a *app) proxyCommand(computer string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	words := []string{self}
-	if t.name != "" && t.name != localContext {
-		words = append(words, "--context", t.name)
-	} else if t.remote() {
-		words = []string{"env", holt.EnvServer + "=" + t.Server, self}
-	} else if at, err := a.place(); err == nil {
-		words = append(words, "--data-dir", at.DataDir)
+	var words []string
+	switch at, err := a.place(); {
+	case t.name != "" && t.name != localContext:
+		words = []string{self, "--context", t.name}
+	case err == nil && t.socket == filepath.Join(at.DataDir, "holt.sock"):
+		words = []string{self, "--data-dir", at.DataDir}
+	default: // wherever ssh is called
+		is := t.Server
+		if !t.remote() {
+			if is, err = filepath.Abs(t.socket); err != nil {
+				return "", here(err, t.socket)
+			}
+			is = "unix:" + is
+		}
+		words = []string{"env", holt.EnvContext + "=", holt.EnvServer + "=" + is, self}
 	}
 	if tenant := cmp.Or(a.tenant, a.getenv(holt.EnvTenant)); tenant != "" { // which ssh does not hand on, nor a file that this is written to
 		words = append(words, "--tenant", tenant)

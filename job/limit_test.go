@@ -108,6 +108,37 @@ func insert(t *testing.T, s *Store, tenant, state string, ended, count int) {
 	}
 }
 
+// TestManyThatWait: of a tenant 10,000 jobs wait or run, and another's are made all the same.
+func TestManyThatWait(t *testing.T) {
+	s, _ := open(t)
+	insert(t, s, "team-a", "done", 1, 5)
+	insert(t, s, "team-a", "queued", 0, mostOpen-1)
+	as := func(tenant string) error {
+		_, err := s.Create(holt.WithActor(t.Context(), holt.Actor{Tenant: tenant}), holt.JobSpec{Template: "base", Run: holt.RunSpec{Command: "true"}}, "")
+		return err
+	}
+	if err := as("team-a"); err != nil {
+		t.Error("the last:", err)
+	}
+	if err := as("team-a"); holt.CodeOf(err) != holt.TooMany {
+		t.Error("one more:", err)
+	}
+	if err := as("team-b"); err != nil {
+		t.Error("another's:", err)
+	}
+	err := s.cfg.DB.Read(t.Context(), func(tx *db.Tx) error {
+		return tx.Query(`EXPLAIN QUERY PLAN SELECT 1 FROM job WHERE `+tenantOf+` = 'a' AND (ended > 0) = 0`, nil, func(row *db.Row) error {
+			if plan := row.Text(3); !strings.Contains(plan, "job_tenant") {
+				t.Error("others' jobs are read:", plan)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNoneForgetsAnothers: one tenant's many jobs push out its own, and nobody else's.
 func TestNoneForgetsAnothers(t *testing.T) {
 	s, _ := open(t)

@@ -129,7 +129,7 @@ func (s *Store) Close() {
 // its caller leaves.
 //
 // Errors: InvalidArgument, NotFound (inputs, workspace, or the computer whose secrets it is to have), Unsupported
-// (a network policy where computers have no network of their own), OutOfSpace.
+// (a network policy where computers have no network of their own), TooMany (10,000 of the tenant have not ended), OutOfSpace.
 func (s *Store) Create(ctx context.Context, spec holt.JobSpec, key string) (holt.Job, error) {
 	spec, err := s.check(ctx, spec)
 	if err != nil {

@@ -121,6 +121,9 @@ func (t table) insert(ctx context.Context, r record, claim *computer.Claim) erro
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
 		}
+		if err := few(tx, r.of()); err != nil {
+			return err
+		}
 		if in := r.Spec.Inputs; in != "" {
 			ready := false
 			if err := tx.Query(`SELECT 1 FROM job_inputs WHERE id = ? AND ready AND used > 0 AND tenant = ?`, []any{in, cmp.Or(r.Tenant, holt.DefaultTenant)}, func(*db.Row) error { ready = true; return nil }); err != nil {
@@ -135,6 +138,19 @@ func (t table) insert(ctx context.Context, r record, claim *computer.Claim) erro
 		}
 		return tx.Exec(`INSERT INTO job (id, record, secret, workspace, inputs) VALUES (?, ?, ?, ?, ?)`, r.ID, string(shown), string(given), r.workspace, r.Spec.Inputs)
 	})
+}
+
+// mostOpen is how many jobs of a tenant have not ended.
+const mostOpen = 10_000
+
+// few refuses a job of a tenant that has as many as it may.
+func few(tx *db.Tx, tenant string) (err error) {
+	errRead := tx.Query(`SELECT 1 FROM job WHERE `+tenantOf+` = ? AND (ended > 0) = 0 LIMIT 1 OFFSET ?`, []any{tenant, mostOpen - 1}, func(*db.Row) error {
+		err = holt.Errorf(holt.TooMany, "%d jobs of the tenant %s have not ended", mostOpen, tenant).
+			WithHint("make more when some have: holt job run --batch makes a few at a time")
+		return nil
+	})
+	return cmp.Or(errRead, err)
 }
 
 func noInputs(id holt.JobInputsID) error {
