@@ -144,6 +144,7 @@ type Throughput struct {
 // the channel is ended for all.
 type Client struct {
 	mux     *yamux.Session
+	guard   *guardConn
 	streams chan struct{}                                  // a token for each stream
 	stuck   time.Duration                                  // stuckAfter, but in tests
 	mark    string                                         // see For
@@ -171,12 +172,13 @@ const stuckAfter = 10 * time.Second
 // NewClient speaks to the guest over conn, a session made by channel.Dial. It
 // owns conn.
 func NewClient(conn net.Conn) (*Client, error) {
-	mux, err := yamux.Client(newGuardConn(conn), hostMuxConfig())
+	guard := newGuardConn(conn)
+	mux, err := yamux.Client(guard, hostMuxConfig())
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("open control channel: %w", err)
 	}
-	return &Client{mux: mux, streams: make(chan struct{}, maxStreams), stuck: stuckAfter}, nil
+	return &Client{mux: mux, guard: guard, streams: make(chan struct{}, maxStreams), stuck: stuckAfter}, nil
 }
 
 // Close ends the channel. Runs go on.
@@ -304,6 +306,7 @@ func (s *clientStream) Close() error {
 		return nil
 	}
 	s.SetDeadline(time.Unix(1, 0))
+	s.client.guard.leave(s.StreamID())
 	go func() {
 		s.Stream.Close()
 		<-s.client.streams

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -96,17 +97,23 @@ func FuzzGuard(f *testing.F) {
 	f.Add(frame(1, muxSYN, 0, 0), uint(1))
 	f.Add(frame(2, muxSYN, 0, 0), uint(12))
 	f.Add(frame(3, 0, 0, 0), uint(5))
+	f.Add(append(frame(0, 0, 5, 5), frame(1, muxFIN, 0, 0)...), uint(2))
 	f.Fuzz(func(t *testing.T, b []byte, cut uint) {
-		whole := guardConn{}
-		want := whole.admit(b)
-		parts, got := guardConn{}, true
+		streams := func() map[uint32]guarded { return map[uint32]guarded{1: {left: true}, 3: {unacked: true}} }
+		whole, all := guardConn{streams: streams()}, slices.Clone(b)
+		k, want := whole.admit(all)
+		all = all[:k]
+		parts, some, got := guardConn{streams: streams()}, []byte(nil), true
 		for rest := b; len(rest) > 0 && got; {
 			n := min(len(rest), int(cut%64)+1)
-			got = parts.admit(rest[:n])
-			rest = rest[n:]
+			p := append(slices.Clone(parts.held[:parts.have]), rest[:n]...)
+			if n, got = parts.admit(p); got {
+				some = append(some, p[:n]...)
+			}
+			rest = rest[min(len(rest), int(cut%64)+1):]
 		}
-		if got != want {
-			t.Fatalf("cut: %v, whole: %v", got, want)
+		if got != want || want && !bytes.Equal(some, all) {
+			t.Fatalf("cut: %v %x, whole: %v %x", got, some, want, all)
 		}
 		if want && len(b) >= muxHeader && (b[1] > 1 || b[3]&muxSYN != 0) {
 			t.Fatal("let through what no agent sends")

@@ -102,38 +102,55 @@ var errHostile = errors.New("guest sent what no agent sends")
 // and window updates of streams that the host opened. Streams of the guest's
 // own would take memory, each ping would start a goroutine, and of a stream
 // that carries data without having been acknowledged yamux keeps a trace for ever.
+//
+// Of a stream that was closed here, the guest's end (FIN) becomes a reset: if it comes just when yamux stops waiting
+// for it, StreamCloseTimeout later, yamux 0.1.2 takes it for an error and ends the session ("unexpected FIN flag in state 6").
 type guardConn struct {
 	*muxConn
-	header [muxHeader]byte
-	have   int    // bytes of the header seen
-	body   uint32 // bytes of the frame's body to come
+	held [muxHeader]byte // a header of which the rest is to come
+	have int             // how much of it
+	body uint32          // bytes of the frame's body to come
 
 	mu      sync.Mutex
-	unacked map[uint32]struct{} // streams that the guest has not acknowledged
+	streams map[uint32]guarded // those that are open on either side
+}
+
+// guarded is what the guard knows of a stream.
+type guarded struct {
+	unacked bool // by the guest
+	left    bool // by the host
+	ended   bool // by the guest
 }
 
 func newGuardConn(conn net.Conn) *guardConn {
-	return &guardConn{muxConn: newMuxConn(conn), unacked: map[uint32]struct{}{}}
+	return &guardConn{muxConn: newMuxConn(conn), streams: map[uint32]guarded{}}
 }
 
+// Read returns whole headers only: p must have room for one, as yamux's has.
 func (c *guardConn) Read(p []byte) (int, error) {
-	n, err := c.muxConn.Read(p)
-	if !c.admit(p[:n]) {
-		return 0, errHostile
+	for {
+		copy(p, c.held[:c.have])
+		n, err := c.muxConn.Read(p[c.have:])
+		n, ok := c.admit(p[:c.have+n])
+		if !ok {
+			return 0, errHostile
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
 	}
-	return n, err
 }
 
 func (c *guardConn) Write(p []byte) (int, error) {
-	if !c.held { // a header, before the guest can see it
+	if !c.muxConn.held { // a header, before the guest can see it
 		c.note(p)
 	}
 	return c.muxConn.Write(p)
 }
 
-// note remembers the streams that a header of ours opens, and forgets those
-// that it ends: an agent's yamux acknowledges none that has ended before it was
-// accepted, and what the agent had to say is on its way.
+// note remembers the streams that a header of ours opens, and forgets those that it resets. One that it ends needs no
+// acknowledgement any more: an agent's yamux acknowledges none that has ended before it was accepted, and what the agent
+// had to say is on its way.
 func (c *guardConn) note(header []byte) {
 	if len(header) != muxHeader {
 		return
@@ -142,46 +159,74 @@ func (c *guardConn) note(header []byte) {
 	defer c.mu.Unlock()
 	flags, id := binary.BigEndian.Uint16(header[2:]), binary.BigEndian.Uint32(header[4:])
 	if flags&muxSYN != 0 {
-		c.unacked[id] = struct{}{}
+		c.streams[id] = guarded{unacked: true}
 	}
-	if flags&(muxFIN|muxRST) != 0 {
-		delete(c.unacked, id)
+	if s, known := c.streams[id]; known && flags&muxFIN != 0 {
+		s.unacked = false
+		c.streams[id] = s
+	}
+	if flags&muxRST != 0 {
+		delete(c.streams, id)
 	}
 }
 
-func (c *guardConn) admit(p []byte) bool {
-	for len(p) > 0 {
+// leave is told of a stream before it is closed here.
+func (c *guardConn) leave(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch s, known := c.streams[id]; {
+	case s.ended:
+		delete(c.streams, id)
+	case known:
+		s.left = true
+		c.streams[id] = s
+	}
+}
+
+// admit looks at what came, and says how much of it may be read now: all but a header that is not whole, which is held.
+func (c *guardConn) admit(p []byte) (n int, ok bool) {
+	c.have = 0
+	for n < len(p) {
 		if c.body > 0 {
-			k := min(uint32(len(p)), c.body)
-			p, c.body = p[k:], c.body-k
+			k := min(uint32(len(p)-n), c.body)
+			n, c.body = n+int(k), c.body-k
 			continue
 		}
-		k := copy(c.header[c.have:], p)
-		p, c.have = p[k:], c.have+k
-		if c.have < muxHeader {
-			return true
+		if len(p)-n < muxHeader {
+			c.have = copy(c.held[:], p[n:])
+			break
 		}
-		c.have = 0
-		if !c.admitHeader() {
-			return false
+		if !c.admitHeader(p[n : n+muxHeader]) {
+			return 0, false
 		}
+		n += muxHeader
 	}
-	return true
+	return n, true
 }
 
-func (c *guardConn) admitHeader() bool {
-	kind, flags := c.header[1], binary.BigEndian.Uint16(c.header[2:])
+func (c *guardConn) admitHeader(header []byte) bool {
+	kind, flags := header[1], binary.BigEndian.Uint16(header[2:])
 	if kind > muxWindow || flags&muxSYN != 0 {
 		return false
 	}
-	id, length := binary.BigEndian.Uint32(c.header[4:]), binary.BigEndian.Uint32(c.header[8:])
+	id, length := binary.BigEndian.Uint32(header[4:]), binary.BigEndian.Uint32(header[8:])
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if flags&(muxACK|muxRST) != 0 {
-		delete(c.unacked, id)
+	s, known := c.streams[id]
+	if s.left && flags&muxFIN != 0 {
+		flags = flags&^muxFIN | muxRST
+		binary.BigEndian.PutUint16(header[2:], flags)
+	}
+	s.unacked = s.unacked && flags&(muxACK|muxRST) == 0
+	s.ended = s.ended || flags&muxFIN != 0
+	switch {
+	case flags&muxRST != 0:
+		delete(c.streams, id)
+	case known:
+		c.streams[id] = s
 	}
 	if kind == muxData {
-		if _, early := c.unacked[id]; early {
+		if s.unacked {
 			return false
 		}
 		c.body = length

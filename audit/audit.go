@@ -90,7 +90,7 @@ type Log struct {
 	mu     sync.RWMutex // held to read by who puts into the queue
 	closed bool
 	wg     sync.WaitGroup
-	count  int // since something was removed
+	count  int // since something was removed; commit's own
 
 	keepOwn int // KeepOwn
 

@@ -53,8 +53,8 @@ func (l *Log) commit() {
 		for _, p := range batch {
 			p.done <- err
 		}
-		if l.count += len(batch); err == nil && l.count >= pruneEvery {
-			l.prune()
+		if l.count += len(batch); err == nil && l.count >= pruneEvery && l.prune() {
+			l.count = 0
 		}
 	}
 }
@@ -73,8 +73,8 @@ func (l *Log) write(batch []*pending) error {
 	})
 }
 
-// prune removes what need not stay any more, some at a time.
-func (l *Log) prune() {
+// prune removes what need not stay any more, some at a time, and says whether that was all, or is to be left for now.
+func (l *Log) prune() (done bool) {
 	err := l.db.Write(context.Background(), func(tx *db.Tx) error {
 		err := tx.Exec(`WITH RECURSIVE
 				tenants(tenant) AS (SELECT min(tenant) FROM entry UNION ALL SELECT (SELECT min(tenant) FROM entry WHERE tenant > t.tenant) FROM tenants t WHERE t.tenant IS NOT NULL),
@@ -85,13 +85,12 @@ func (l *Log) prune() {
 				UNION SELECT e.seq FROM own CROSS JOIN entry e ON e.tenant = own.tenant AND e.seq <= own.seq
 				ORDER BY 1 LIMIT ?4)`,
 			time.Now().Add(-KeepDays*24*time.Hour-time.Minute).UnixNano(), KeepEntries, l.keepOwn, pruneAtOnce)
-		if err == nil && tx.Changes() < pruneAtOnce {
-			l.count = 0
-		}
+		done = tx.Changes() < pruneAtOnce
 		return err
 	})
 	if err != nil {
 		l.log.Error("shorten audit log", "err", err)
-		l.count = 0
+		return true
 	}
+	return done
 }

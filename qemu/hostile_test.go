@@ -109,7 +109,7 @@ func jailed(t *testing.T, pid int, dir string) {
 
 // A QEMU that answers no more holds nobody up.
 func TestStuckMonitor(t *testing.T) {
-	spec := machine.Spec{ID: "x", Dir: t.TempDir(), CPUs: 1, MemoryMB: 64}
+	spec := machine.Spec{ID: "x", Dir: t.TempDir(), CPUs: 1, MemoryMB: 128} // of 64 the kernel ends at once
 	spec.Kernel, spec.Initrd = machinetest.Boot(t)
 	e := emulated(t, monitorWait)
 	m, err := e.Start(t.Context(), spec)
@@ -143,7 +143,10 @@ func stands(t *testing.T, pid int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		standing = len(threads) > 0
+		if len(threads) == 0 {
+			t.Fatalf("process %d has ended", pid)
+		}
+		standing = true
 		for _, thread := range threads {
 			b, err := os.ReadFile(thread)
 			standing = standing && (err != nil || b[bytes.LastIndex(b, []byte(") "))+2] == 'T')
