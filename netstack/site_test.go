@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"testing"
 )
 
 // site is a web server of the internet with many tenants at one address.
@@ -17,6 +19,7 @@ type site struct {
 	mu     sync.Mutex
 	heard  []string // host and, with TLS, the name that was asked for
 	header []http.Header
+	mint   atomic.Pointer[minter]
 	roots  *x509.CertPool
 }
 
@@ -25,24 +28,12 @@ const shared = "151.101.1.2"
 // site serves at an address's ports 80 and 443, and 8443.
 func (w *world) site() *site {
 	w.t.Helper()
-	certificate, key, err := NewCA("the world")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ca, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	mint, err := newMinter(ca)
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	out := &site{roots: x509.NewCertPool()}
-	out.roots.AppendCertsFromPEM(certificate)
+	out.roots.AppendCertsFromPEM(out.certified(w.t, "the world"))
 	server := &http.Server{Handler: out, ErrorLog: log.New(io.Discard, "", 0), TLSConfig: &tls.Config{
 		GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			out.note("tls " + h.ServerName)
-			return mint.of(h.ServerName)
+			return out.mint.Load().of(h.ServerName)
 		},
 	}}
 	w.t.Cleanup(func() { server.Close() })
@@ -63,6 +54,25 @@ func (w *world) site() *site {
 	return out
 }
 
+// certified has the site's certificates come from a new authority, whose own is returned.
+func (s *site) certified(t *testing.T, by string) []byte {
+	t.Helper()
+	certificate, key, err := NewCA(by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mint, err := newMinter(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mint.Store(mint)
+	return certificate
+}
+
 func (s *site) note(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,6 +89,13 @@ func (s *site) hears(name string) bool {
 		}
 	}
 	return false
+}
+
+// times is how often it was asked.
+func (s *site) times() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.header)
 }
 
 func (s *site) last() http.Header {
