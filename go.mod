@@ -2,6 +2,9 @@ module holt
 
 go 1.26.0
 
+// Earlier ones have defects that holt's doors meet: make vuln.
+toolchain go1.26.11
+
 require (
 	github.com/caddyserver/certmagic v0.25.6
 	github.com/coder/websocket v1.8.15
