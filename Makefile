@@ -35,7 +35,7 @@ run: build
 test: deps build check images
 	GO='$(GO)' ./scripts/test
 
-# All packages but e2e once more, under the race detector, which test goes without.
+# All packages but e2e once more, under the race detector; RACE=1 make test has only those under it that have no machines.
 race: deps build images
 	GO='$(GO)' ./scripts/test race
 
@@ -49,7 +49,7 @@ images: build
 deps:
 	./scripts/test-deps
 
-check:
+check: guest
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo 'gofmt: run gofmt -w on the files above' && false)
 	$(GO) vet $(PACKAGES)
 	$(GO) tool staticcheck $(PACKAGES)

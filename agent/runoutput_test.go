@@ -65,7 +65,7 @@ func TestHostileOutput(t *testing.T) {
 			}
 		}
 	}))
-	_, err := c.RunOutput(soon(t), holt.NewRunID(), 1<<10)
+	_, err := c.RunOutput(t.Context(), holt.NewRunID(), 1<<10)
 	wantCode(t, "more than the last KiB", err, holt.Corrupt)
 }
 
