@@ -26,7 +26,15 @@ type answer struct {
 	status  int
 	bytes   int64
 	err     error
+
+	mu   sync.Mutex
+	last time.Time // when it has to be written, since it was cut; zero: no such time
+	conn net.Conn  // that it became
+	over bool      // it is net/http's again
 }
+
+// lastWord is how long who is cut off has to hear why.
+const lastWord = 2 * time.Second
 
 type answerKey struct{}
 
@@ -41,6 +49,9 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		a.status = status
+	}
+	if status < 200 { // is sent at once
+		defer a.bound()()
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
@@ -58,10 +69,16 @@ func (a *answer) Write(p []byte) (int, error) {
 // Hijack is for http.ResponseController: who takes the connection answers with it, that it is of another protocol from then on.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
-	if err == nil {
-		a.status = http.StatusSwitchingProtocols
+	if err != nil {
+		return nil, nil, err
 	}
-	return conn, rw, err
+	a.status = http.StatusSwitchingProtocols
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.conn = conn; !a.last.IsZero() {
+		conn.Close()
+	}
+	return conn, rw, nil
 }
 
 // FlushError is for http.ResponseController.
@@ -72,8 +89,41 @@ func (a *answer) FlushError() error {
 
 // bound bounds what is written until it is lifted: in HTTP/2 a deadline that passes ends the stream, written to or not.
 func (a *answer) bound() (lift func()) {
-	_ = a.ctl.SetWriteDeadline(time.Now().Add(a.patient)) // only a test's recorder cannot
-	return func() { _ = a.ctl.SetWriteDeadline(time.Time{}) }
+	a.deadline(time.Now().Add(a.patient))
+	return func() { a.deadline(time.Time{}) }
+}
+
+// deadline is until when may be written, the zero time for ever; once it was cut it is no later than that allows.
+func (a *answer) deadline(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.last.IsZero() && (at.IsZero() || at.After(a.last)) {
+		at = a.last
+	}
+	_ = a.ctl.SetWriteDeadline(at) // only a test's recorder cannot
+}
+
+// cut ends it, also while a client that does not read is written to: the right to it has ended, or the daemon does. What
+// it was upgraded to ends at once; else there is a last word.
+func (a *answer) cut() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.over || !a.last.IsZero():
+	case a.conn != nil:
+		a.conn.Close()
+	default:
+		a.last = time.Now().Add(lastWord)
+		_ = a.ctl.SetWriteDeadline(a.last)
+	}
+}
+
+// end leaves to net/http what it still holds.
+func (a *answer) end() {
+	a.deadline(time.Now().Add(a.patient))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
 }
 
 // patientBody bounds slow senders: each read has to bring something. The deadline is lifted after each, because

@@ -81,6 +81,7 @@ func (d *Door) Serve(l net.Listener, opt Serving) error {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 		Protocols:         new(http.Protocols),
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: d.opt.Patience}, // a stream's deadline waits for its turn to write
 		TLSConfig:         d.versions(opt),
 	}
 	h.Protocols.SetHTTP1(true)
@@ -132,7 +133,7 @@ func (s *Store) ListensAt(addr net.Addr, tls bool) {
 }
 
 // Shutdown refuses new requests, ends what is open to computers, whose clients come again, and waits for the API's
-// calls in flight until ctx ends.
+// calls in flight until ctx ends; then it cuts them.
 func (d *Door) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
@@ -141,7 +142,11 @@ func (d *Door) Shutdown(ctx context.Context) error {
 	d.cancel()
 	var errs []error
 	for _, h := range servers {
-		errs = append(errs, h.Shutdown(ctx))
+		err := h.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(err, h.Close())
+		}
+		errs = append(errs, err)
 	}
 	d.settle()
 	return errors.Join(errs...)
@@ -239,6 +244,7 @@ func (d *Door) call(w http.ResponseWriter, r *http.Request, host string, s site,
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), answerKey{}, a))
 	defer cancel()
 	defer context.AfterFunc(d.ctx, cancel)()
+	defer context.AfterFunc(ctx, a.cut)()
 	r = r.WithContext(ctx)
 	body := &patientBody{ReadCloser: r.Body, ctl: a.ctl, patient: d.opt.Patience}
 	r.Body = body
@@ -285,6 +291,7 @@ func (d *Door) show(a *answer, r *http.Request, s site, found bool) {
 		d.refuse(a, r, http.StatusForbidden, holt.Errorf(holt.Denied, "a page of another site made this request").WithHint("a program can send the link's token as %s", tokenHeader))
 		return
 	}
+	defer context.AfterFunc(v.ctx, a.cut)()
 	r = r.WithContext(v.ctx)
 	done, err := d.use(r, s, v)
 	if err != nil {
@@ -344,7 +351,7 @@ func (d *Door) ended(a *answer, panicked any) {
 	case a.refused && d.refusals.add(firstOf(a)): // others do not fill the log
 		d.record(a, "visit", string(holt.CodeOf(a.err)), time.Since(a.began))
 	}
-	_ = a.ctl.SetWriteDeadline(time.Now().Add(a.patient)) // for what net/http still holds
+	a.end()
 	if panicked != nil {
 		panic(panicked) // net/http closes the connection
 	}
