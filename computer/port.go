@@ -23,6 +23,9 @@ const (
 	// mostConns is how many connections to one computer are open at once. The rest of
 	// what its agent may do at once is for runs, terminals and files.
 	mostConns = 256
+	// mostReached is how many of these [Ports.Reach] may take: strangers are behind some,
+	// and who has a token is not shut out by them.
+	mostReached = mostConns * 3 / 4
 	// connTries is how often a connection is made anew because the computer was paused
 	// or stopped just then.
 	connTries = 3
@@ -70,15 +73,15 @@ func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, err
 // Errors: Unavailable: nothing listens there, or the guest does not answer; TooMany;
 // InvalidArgument; Timeout: what listens does not accept.
 func (n *Ports) Connect(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
-	return n.connect(ctx, computer, to, waking{n.s}.use)
+	return n.connect(ctx, computer, to, waking{n.s}.use, mostConns)
 }
 
 // Reach is Connect to a computer that runs, whose use the caller marks itself (see [Store.Wake]): it wakes none,
 // and a pause ends the connection, however long it has been open.
 //
-// Errors: those of Connect; Unavailable: the computer does not run.
+// Errors: those of Connect, TooMany before that has it; Unavailable: the computer does not run.
 func (n *Ports) Reach(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
-	return n.connect(ctx, computer, to, n.s.awake)
+	return n.connect(ctx, computer, to, n.s.awake, mostReached)
 }
 
 // seating returns the running machine of a computer, until done is called.
@@ -97,7 +100,7 @@ func (s *Store) awake(ctx context.Context, ref string, _ holt.Use) (record, *liv
 	return r, l, func() {}, nil
 }
 
-func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddress, seat seating) (holt.PortConn, error) {
+func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddress, seat seating, most int) (holt.PortConn, error) {
 	if err := to.Check(); err != nil {
 		return nil, err
 	}
@@ -105,7 +108,7 @@ func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddres
 	if err != nil {
 		return nil, err
 	}
-	left, err := n.s.conns.enter(r)
+	left, err := n.s.conns.enter(r, most)
 	if err != nil {
 		return nil, err
 	}
@@ -130,12 +133,12 @@ type conns struct {
 	set map[holt.ComputerID]int
 }
 
-// enter counts one until left is called.
-func (c *conns) enter(r record) (left func(), err error) {
+// enter counts one until left is called, unless there are most already.
+func (c *conns) enter(r record, most int) (left func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.set[r.ID] >= mostConns {
-		return nil, holt.Errorf(holt.TooMany, "%d connections to ports of %s are open; no more are allowed", mostConns, r.Name).
+	if c.set[r.ID] >= most {
+		return nil, holt.Errorf(holt.TooMany, "%d connections to ports of %s are open; no more are allowed", c.set[r.ID], r.Name).
 			WithHint("end some, or try again when some have ended")
 	}
 	if c.set == nil {

@@ -13,17 +13,22 @@ func TestConns(t *testing.T) {
 	one, other := record{}, record{}
 	one.ID, one.Name, other.ID = holt.NewComputerID(), "curie", holt.NewComputerID()
 	var leave []func()
-	for range mostConns {
-		left, err := c.enter(one)
+	for i := range mostConns {
+		if i == mostReached {
+			if _, err := c.enter(one, mostReached); holt.CodeOf(err) != holt.TooMany {
+				t.Errorf("the previews have all: %v", err)
+			}
+		}
+		left, err := c.enter(one, mostConns)
 		if err != nil {
 			t.Fatal(err)
 		}
 		leave = append(leave, left)
 	}
-	if _, err := c.enter(one); holt.CodeOf(err) != holt.TooMany || !strings.Contains(err.Error(), "curie") {
+	if _, err := c.enter(one, mostConns); holt.CodeOf(err) != holt.TooMany || !strings.Contains(err.Error(), "curie") {
 		t.Errorf("one more: %v", err)
 	}
-	left, err := c.enter(other)
+	left, err := c.enter(other, mostConns)
 	if err != nil {
 		t.Error("another computer:", err)
 	}

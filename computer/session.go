@@ -171,7 +171,7 @@ func (n *Sessions) Dial(ctx context.Context, computer string, to holt.SessionAdd
 	if err != nil {
 		return nil, err
 	}
-	left, err := n.s.conns.enter(r)
+	left, err := n.s.conns.enter(r, mostConns)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (l *listener) Accept(ctx context.Context) (holt.PortConn, string, error) {
 		if err != nil {
 			return nil, "", l.link.why(err)
 		}
-		left, err := l.n.s.conns.enter(l.link.r)
+		left, err := l.n.s.conns.enter(l.link.r, mostConns)
 		if err != nil { // whoever comes is refused; the listener stays
 			conn.Close()
 			continue

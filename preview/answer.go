@@ -26,6 +26,7 @@ type answer struct {
 	status  int
 	bytes   int64
 	err     error
+	queued  *time.Timer // runs while it waits for a connection that is not made for it
 
 	mu   sync.Mutex
 	last time.Time // when it has to be written, since it was cut; zero: no such time

@@ -24,8 +24,15 @@ func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a := answerOf(ctx); a != nil { // it waits no more for others, but for this
+		a.queued.Stop()
+	}
 	to := holt.PortAddress{Port: port}
 	far, err := d.store.cfg.Ports.Reach(ctx, id, to)
+	if holt.CodeOf(err) == holt.TooMany { // some may be idle, at other ports
+		d.transport.CloseIdleConnections()
+		far, err = d.store.cfg.Ports.Reach(ctx, id, to)
+	}
 	if holt.CodeOf(err) == holt.Unavailable && !mayNotWake(ctx) {
 		far, err = d.reachAgain(ctx, id, to, err)
 	}

@@ -281,8 +281,11 @@ func (d *Door) show(a *answer, r *http.Request, s site, found bool) {
 		return
 	}
 	defer release()
-	d.store.streams.admit(one, v.how)
 	a.visitor = v
+	if err := d.store.streams.admit(s.computer.ID, one, v.how); err != nil {
+		d.failed(a, r, s, v, err)
+		return
+	}
 	if c.link != "" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		d.open(a, r, v, a.from)
 		return
@@ -300,7 +303,9 @@ func (d *Door) show(a *answer, r *http.Request, s site, found bool) {
 	}
 	defer done()
 	d.first(a)
-	d.proxy.ServeHTTP(a, r.WithContext(bounded(r.Context())))
+	ctx, cancel := a.bounded(r.Context())
+	defer cancel(nil)
+	d.proxy.ServeHTTP(a, r.WithContext(ctx))
 }
 
 func (d *Door) visitor(ctx context.Context, c credentials, s site, found bool) (visitor, context.CancelFunc, error) {

@@ -21,7 +21,7 @@ import (
 
 const (
 	piece           = 32 << 10 // bytes that are passed on at once
-	mostOfPort      = 192      // connections to one port of a computer; more requests wait
+	mostOfPort      = 192      // connections to one port of a computer; more requests wait for connWithin
 	mostIdleOfPort  = 32
 	mostIdle        = 512
 	idleFor         = time.Minute
@@ -29,7 +29,7 @@ const (
 	most1xx         = 32        // answers before the answer
 	answerWithin    = 5 * time.Minute
 	continueWithin  = time.Second
-	dialWithin      = 30 * time.Second
+	connWithin      = 10 * time.Second
 	forwardedPrefix = "X-Forwarded-"
 )
 
@@ -150,13 +150,20 @@ func (d *Door) modify(resp *http.Response) error {
 	return nil
 }
 
-// bounded has a guest that answers without end before its answer given up.
-func bounded(ctx context.Context) context.Context {
+// bounded has a guest that answers without end before its answer given up, and a request that gets no connection
+// because others have them all refused.
+func (a *answer) bounded(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	a.queued = time.AfterFunc(connWithin, func() { cancel(errCrowded) })
 	said := 0
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
-		if said++; said > most1xx {
-			return holt.Errorf(holt.Unavailable, "the app sends more than %d answers before its answer", most1xx)
-		}
-		return nil
-	}})
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { a.queued.Reset(connWithin) },
+		GotConn: func(httptrace.GotConnInfo) { a.queued.Stop() },
+		Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			if said++; said > most1xx {
+				return holt.Errorf(holt.Unavailable, "the app sends more than %d answers before its answer", most1xx)
+			}
+			return nil
+		},
+	}), cancel
 }

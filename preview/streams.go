@@ -21,6 +21,7 @@ const (
 	mostStreams   = 4096            // requests and connections of all computers at once
 	mostOfTenants = mostStreams / 2 // of one tenant's
 	mostOfOne     = 512             // of one computer
+	mostPublic    = 128             // of these, strangers': fewer than the connections to a port, and to a computer
 )
 
 // streams are the requests and connections that are open, so that they end when the right to them does.
@@ -38,13 +39,16 @@ type stream struct {
 	cut  context.CancelCauseFunc
 }
 
+// errCrowded is for who comes when too many are there.
+var errCrowded = holt.Errorf(holt.TooMany, "too many requests to previews are open").WithHint("try again when some have ended")
+
 // enter puts a request among those that are open. TooMany.
 func (s *streams) enter(ctx context.Context, c holt.Computer, port int, host string) (context.Context, *stream, func(), error) {
 	id, tenant := c.ID, tenantOf(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all >= mostStreams || s.tenants[tenant] >= mostOfTenants || len(s.of[id]) >= mostOfOne {
-		return nil, nil, nil, holt.Errorf(holt.TooMany, "too many requests to previews are open").WithHint("try again when some have ended")
+		return nil, nil, nil, errCrowded
 	}
 	ctx, cut := context.WithCancelCause(ctx)
 	one := &stream{port: port, host: host, cut: cut}
@@ -71,11 +75,21 @@ func (s *streams) enter(ctx context.Context, c holt.Computer, port int, host str
 	}, nil
 }
 
-// admit says why one was let in.
-func (s *streams) admit(one *stream, how admission) {
+// admit says why one was let in. TooMany: strangers leave a place to who has a link or a token.
+func (s *streams) admit(id holt.ComputerID, one *stream, how admission) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	strangers := 0
+	for other := range s.of[id] {
+		if other.how == byPublic {
+			strangers++
+		}
+	}
+	if how == byPublic && strangers >= mostPublic {
+		return errCrowded
+	}
 	one.how = how
+	return nil
 }
 
 // end ends those of a port that were let in in some ways.

@@ -38,6 +38,8 @@ type world struct {
 	wakes     int
 	uses      map[string]int // by detail, that go on
 	hold      chan struct{}  // not nil: a wake waits for it
+	most      int            // connections to each computer; 0: any number
+	reached   map[string]int // as many are open to each
 }
 
 const (
@@ -65,7 +67,7 @@ func (l *lockedBuffer) String() string {
 // openWorld opens a door; change may change its options.
 func openWorld(t testing.TB, change func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, ports: map[string]string{}, conns: map[holt.ComputerID][]net.Conn{}, uses: map[string]int{}, computers: map[holt.ComputerID]*holt.Computer{
+	w := &world{t: t, ports: map[string]string{}, conns: map[holt.ComputerID][]net.Conn{}, uses: map[string]int{}, reached: map[string]int{}, computers: map[holt.ComputerID]*holt.Computer{
 		einstein: {ID: einstein, Name: "einstein", State: holt.ComputerRunning, Tenant: holt.DefaultTenant},
 		curie:    {ID: curie, Name: "curie", State: holt.ComputerRunning, Tenant: "acme"},
 	}}
@@ -169,13 +171,25 @@ func (w *world) List(_ context.Context, ref string) (list []holt.Listener, err e
 	return list, nil
 }
 
-type tcpPort struct{ *net.TCPConn }
+type tcpPort struct {
+	*net.TCPConn
+	left func()
+}
+
+func (p tcpPort) Close() error {
+	defer p.left()
+	return p.TCPConn.Close()
+}
 
 func (w *world) Reach(ctx context.Context, ref string, to holt.PortAddress) (holt.PortConn, error) {
 	w.mu.Lock()
 	addr, listens := w.ports[fmt.Sprintf("%s:%d", ref, to.Port)]
 	runs := w.computers[holt.ComputerID(ref)].State == holt.ComputerRunning
+	full := w.most > 0 && w.reached[ref] >= w.most
 	w.mu.Unlock()
+	if full {
+		return nil, holt.Errorf(holt.TooMany, "%d connections are open", w.most)
+	}
 	if !runs {
 		return nil, holt.Errorf(holt.Unavailable, "it does not run")
 	}
@@ -189,7 +203,12 @@ func (w *world) Reach(ctx context.Context, ref string, to holt.PortAddress) (hol
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.conns[holt.ComputerID(ref)] = append(w.conns[holt.ComputerID(ref)], c)
-	return tcpPort{c.(*net.TCPConn)}, nil
+	w.reached[ref]++
+	return tcpPort{c.(*net.TCPConn), sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.reached[ref]--
+	})}, nil
 }
 
 // pause has a computer not run, which ends the connections to it.
