@@ -202,9 +202,13 @@ func (d *Door) crossSite(r *http.Request, s site, from origin) bool {
 	return false
 }
 
-// withoutOurs removes from what goes to the guest, and from Cookie, what is for us.
+// withoutOurs removes from headers or trailers that go to the guest, and from Cookie, what is for us or speaks for us.
 func withoutOurs(h http.Header) {
-	h.Del(tokenHeader)
+	for name := range h {
+		if speaksForUs(name) {
+			delete(h, name)
+		}
+	}
 	if _, ours := ourBearer(h.Get("Authorization")); ours {
 		h.Del("Authorization")
 	}

@@ -134,6 +134,7 @@ type patientBody struct {
 	io.ReadCloser
 	ctl     *http.ResponseController
 	patient time.Duration
+	trailer http.Header // filled in at its end; who sends it on reads them then
 
 	mu   sync.Mutex
 	over bool
@@ -142,7 +143,11 @@ type patientBody struct {
 func (b *patientBody) Read(p []byte) (int, error) {
 	b.deadline(time.Now().Add(b.patient))
 	defer b.deadline(time.Time{})
-	return b.ReadCloser.Read(p)
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		withoutOurs(b.trailer)
+	}
+	return n, err
 }
 
 func (b *patientBody) deadline(at time.Time) {

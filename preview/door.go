@@ -246,7 +246,7 @@ func (d *Door) call(w http.ResponseWriter, r *http.Request, host string, s site,
 	defer context.AfterFunc(d.ctx, cancel)()
 	defer context.AfterFunc(ctx, a.cut)()
 	r = r.WithContext(ctx)
-	body := &patientBody{ReadCloser: r.Body, ctl: a.ctl, patient: d.opt.Patience}
+	body := &patientBody{ReadCloser: r.Body, ctl: a.ctl, patient: d.opt.Patience, trailer: r.Trailer}
 	r.Body = body
 	a.r = r
 	defer func() {

@@ -241,6 +241,16 @@ Range: bytes=1-2
 	if _, got := w.text("GET", page3000, "Authorization", "bearer "+link.Token); strings.Contains(got, "pvt_") {
 		t.Errorf("the app sees our token\n%s", got)
 	}
+	w.app(einstein, 5000, func(rw http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(rw, "%s with %v", b, r.Trailer)
+	})
+	w.set("einstein", 5000, true)
+	got = w.bytes("POST / HTTP/1.1\r\nHost: 5000-einstein.localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, X-Forwarded-For\r\n\r\n2\r\nhi\r\n0\r\n" +
+		"X-Sum: 42\r\nX-Forwarded-For: 1.1.1.1\r\nx_real_ip: 1.1.1.1\r\nX-Holt-Token: " + link.Token + "\r\nCookie: x=1; holt-preview=zzz\r\nAuthorization: Bearer " + link.Token + "\r\n\r\n")
+	if !strings.Contains(got, "hi with map[Cookie:[x=1] X-Sum:[42]]") {
+		t.Errorf("behind a body the app sees\n%s", got)
+	}
 	resp := w.ask("GET", "http://4000-einstein.localhost/", nil, "X-Holt-Token", w.link("einstein", 4000).Token)
 	cookies := strings.Join(resp.Header["Set-Cookie"], " | ")
 	if cookies != "a=1; Path=/ | b=2;HttpOnly | __Host-c=3; Secure; Path=/ | d=4" || resp.Header.Get("Alt-Svc") != "" || resp.Header.Get("Keep-Alive") != "" || resp.Header.Get("X-Powered-By") != "app" {

@@ -108,12 +108,8 @@ func (d *Door) rewrite(p *httputil.ProxyRequest) {
 	p.Out.URL.RawQuery = withoutLink(p.In.URL.RawQuery) // else as it came
 	p.Out.Host = a.from.host
 	p.Out.Trailer = p.In.Trailer // filled in when the body has ended
-	for name := range h {
-		if speaksForUs(name) {
-			delete(h, name)
-		}
-	}
 	withoutOurs(h)
+	withoutOurs(p.Out.Trailer)
 	if strings.EqualFold(h.Get("Upgrade"), "h2c") { // the app would be spoken to past us
 		h.Del("Upgrade")
 		h.Del("Connection")
