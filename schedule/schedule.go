@@ -28,6 +28,8 @@ type Computers interface {
 	// is one, which it returns as it is. An error of which nothing is left is final, unless
 	// [computer.Ending] says that it is the daemon's end.
 	Start(ctx context.Context, id holt.RunID, computer holt.ComputerID, spec holt.RunSpec) (holt.Run, error)
+	// Wake has a computer run.
+	Wake(ctx context.Context, id holt.ComputerID) error
 	// Run returns a run as it is on record; NotFound.
 	Run(ctx context.Context, id holt.RunID) (holt.Run, error)
 	// Signal sends a signal to all processes of a run.
