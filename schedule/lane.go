@@ -182,7 +182,7 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 		return s.finish(ctx, f, holt.FiringFailed, "the schedule cannot be read: "+reasonOf(r.broken))
 	}
 	var run holt.Run
-	err = s.wake(holt.WithActor(ctx, holt.Actor{Schedule: r.ID, Name: r.Name}), func(ctx context.Context) error {
+	err = s.wake(holt.WithActor(ctx, holt.Actor{Schedule: r.ID, Name: r.Name}), *f, func(ctx context.Context) error {
 		run, err = s.cfg.Computers.Start(ctx, f.Run, f.computer, r.Spec)
 		return err
 	})
@@ -204,15 +204,25 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 	return s.write(ctx, func(tx *db.Tx) error { return save(tx, *f) })
 }
 
-// wake does what wakes a computer, when no more than wakesAtOnce are being woken.
-func (s *Store) wake(ctx context.Context, do func(context.Context) error) error {
-	select {
-	case s.wakes <- struct{}{}:
-		defer func() { <-s.wakes }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// wake does what wakes the computer of a firing, in its turn. One that did not come up is left alone for a while, and the answer
+// is the same then, but when somebody has just asked.
+func (s *Store) wake(ctx context.Context, f firing, do func(context.Context) error) error {
+	c, err := s.cfg.Computers.Get(ctx, string(f.computer))
+	if err != nil {
+		return err
 	}
-	return do(ctx)
+	end, err := s.turns.take(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if why := s.turns.leave(c.ID); why != nil && (!f.Manual || !f.refused.IsZero()) {
+		return why
+	}
+	if err = do(ctx); ctx.Err() == nil && !computer.Ending(err) {
+		s.turns.ended(c.ID, err)
+	}
+	return err
 }
 
 // mostReason bounds what is kept of an error, bytes.

@@ -43,7 +43,7 @@ func (s *Store) thaw(ctx context.Context, f *firing, tried *time.Time) (frozen b
 	if err != nil {
 		return true, err
 	}
-	err = s.wake(holt.WithActor(ctx, holt.Actor{Schedule: f.Schedule, Name: r.Name}), func(ctx context.Context) error { return s.cfg.Computers.Wake(ctx, f.computer) })
+	err = s.wake(holt.WithActor(ctx, holt.Actor{Schedule: f.Schedule, Name: r.Name}), *f, func(ctx context.Context) error { return s.cfg.Computers.Wake(ctx, f.computer) })
 	switch *tried = time.Now(); {
 	case ctx.Err() != nil:
 		return true, ctx.Err()

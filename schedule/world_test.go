@@ -30,9 +30,10 @@ type world struct {
 	runs      map[holt.RunID]*fakeRun
 	order     []holt.RunID
 	rested    []holt.ComputerState
-	refuse    error // of Start and Wake
-	tries     int   // of those
-	room      int   // how many may run; 0: all
+	refuse    error                             // of Start and Wake
+	tries     int                               // of those
+	down      map[holt.ComputerID]time.Duration // which does not come up, after how long
+	room      int                               // how many may run; 0: all
 	s         *Store
 	dead      chan struct{} // closed when the daemon has killed itself
 }
@@ -51,7 +52,7 @@ func newWorld(t *testing.T, names ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, d: d, computers: map[holt.ComputerID]*holt.Computer{}, runs: map[holt.RunID]*fakeRun{}}
+	w := &world{t: t, d: d, computers: map[holt.ComputerID]*holt.Computer{}, runs: map[holt.RunID]*fakeRun{}, down: map[holt.ComputerID]time.Duration{}}
 	for _, name := range names {
 		c := &holt.Computer{ID: holt.NewComputerID(), Name: name, State: holt.ComputerPaused}
 		w.computers[c.ID] = c
@@ -154,7 +155,7 @@ const wakeTime = 3 * time.Second
 
 func (w *world) Start(ctx context.Context, id holt.RunID, computer holt.ComputerID, spec holt.RunSpec) (holt.Run, error) {
 	by, _ := holt.ActorOf(ctx)
-	if err := pause(ctx, wakeTime); err != nil {
+	if err := pause(ctx, w.takes(computer)); err != nil {
 		return holt.Run{}, err
 	}
 	w.mu.Lock()
@@ -176,7 +177,7 @@ func (w *world) Start(ctx context.Context, id holt.RunID, computer holt.Computer
 }
 
 func (w *world) Wake(ctx context.Context, id holt.ComputerID) error {
-	if err := pause(ctx, wakeTime); err != nil {
+	if err := pause(ctx, w.takes(id)); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -189,6 +190,9 @@ func (w *world) awaken(id holt.ComputerID) error {
 	w.tries++
 	if w.refuse != nil {
 		return w.refuse
+	}
+	if w.down[id] > 0 {
+		return holt.Errorf(holt.Unavailable, "it does not come up")
 	}
 	c := w.computers[id]
 	if c == nil {
@@ -210,6 +214,20 @@ func (w *world) awaken(id holt.ComputerID) error {
 		}
 	}
 	return nil
+}
+
+// takes is how long it takes to wake a computer.
+func (w *world) takes(id holt.ComputerID) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(w.down[id], wakeTime)
+}
+
+// mends has all computers come up.
+func (w *world) mends() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.down)
 }
 
 // freezes pauses a computer, whatever runs in it, and says whether anything did.
