@@ -19,8 +19,9 @@ func (a *app) scheduleCommand() *cobra.Command {
 	cmd.Aliases = []string{"schedules"}
 	cmd.Long = `A schedule is a command, a computer, and a cron expression by the clock of a time zone.
 When it is due the computer is woken, the command is run, and the computer is paused or
-stopped again as it was, unless something else uses it. It is a run as any other (holt run
-show, follow); what it changes in the workspace has the schedule's name as writer:
+stopped again as it was, unless something else uses it. A run that a pause holds up goes
+on when its schedule is due next. It is a run as any other (holt run show, follow); what
+it changes in the workspace has the schedule's name as writer:
   holt workspace query einstein "SELECT path FROM files WHERE writer = 'nightly'"
 
 A schedule is named by its id, by a name that only one has, or as COMPUTER@NAME. It is

@@ -82,6 +82,18 @@ func (s Scheduled) Start(ctx context.Context, id holt.RunID, computer holt.Compu
 	})
 }
 
+// Wake has a computer run, for the schedule that is ctx's actor.
+//
+// Errors are those of [Store.Wake].
+func (s Scheduled) Wake(ctx context.Context, id holt.ComputerID) error {
+	by, _ := holt.ActorOf(ctx)
+	_, _, done, err := waking{s.s}.use(ctx, string(id), holt.Use{Kind: holt.UseSchedule, ID: string(by.Schedule), Detail: by.Name})
+	if err == nil {
+		done()
+	}
+	return err
+}
+
 // begin records a run and has the guest start it. One that the guest may have is there, whatever the error.
 func (s Scheduled) begin(ctx context.Context, l *live, run holt.Run, spec holt.RunSpec) (holt.Run, error) {
 	defer l.runs.claim(run)()

@@ -72,6 +72,34 @@ func TestScheduleOfPaused(t *testing.T) {
 	}
 }
 
+// A schedule's run that a pause holds up goes on when another is asked for, and the computer is paused after it.
+func TestScheduleThaws(t *testing.T) {
+	d := up(t, dozes(t, home(t)))
+	create(t, d, holt.ComputerSpec{Name: "einstein", IdleTimeout: holt.NeverIdle})
+	ctx := t.Context()
+	if _, err := d.Nouns().Schedules.Create(ctx, holt.ScheduleSpec{Computer: "einstein", Name: "nightly", Cron: "0 3 * * *", Spec: holt.RunSpec{Command: "until [ -e goon ]; do sleep 0.1; done"}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if fired, err := d.Nouns().Schedules.Run(ctx, "nightly", ""); err != nil || fired.State != holt.FiringRunning {
+		t.Fatalf("%+v %v", fired, err)
+	}
+	if _, err := d.Computers().Memory().Pause(ctx, "einstein", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Nouns().Schedules.Run(ctx, "nightly", ""); holt.CodeOf(err) != holt.Conflict {
+		t.Errorf("again, while it is held up: %v", err)
+	}
+	rested(t, d, "einstein", holt.ComputerRunning)
+	if is, err := d.Computers().Get(ctx, "einstein"); err != nil || is.WokenBy != "schedule: nightly" {
+		t.Errorf("woken by %q, %v", is.WokenBy, err)
+	}
+	succeeds(t, d, "einstein", "touch goon")
+	rested(t, d, "einstein", holt.ComputerPaused)
+	if history, err := d.Nouns().Schedules.History(ctx, "nightly", 0); err != nil || len(history) != 1 || history[0].State != holt.FiringExited {
+		t.Errorf("%+v %v", history, err)
+	}
+}
+
 // What begins in a computer that a schedule is about to have stopped again is not lost, neither before the computer is
 // taken hold of nor after. One in which a terminal was left is paused.
 func TestScheduleOfStopped(t *testing.T) {
@@ -146,7 +174,7 @@ func runsFor(ctx context.Context, d *daemon.Daemon, command holt.OSString) error
 	return err
 }
 
-// rested waits for a computer to rest.
+// rested waits for a computer to rest, or to be in another state.
 func rested(t *testing.T, d *daemon.Daemon, name string, as holt.ComputerState) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {

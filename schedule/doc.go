@@ -18,6 +18,6 @@
 // a host that slept and a clock that was set are noticed. A clock that went back by
 // more than clockStep was wrong before, and the schedules go by the new one.
 //
-// Lock order: lanes.mu, then the database. A lane is the goroutine of a schedule
+// Lock order: lanes.mu, then the database; turns.mu alone. A lane is the goroutine of a schedule
 // that has firings which go on: there is one, so two runs of a schedule never overlap.
 package schedule

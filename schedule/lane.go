@@ -181,7 +181,11 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 	if r.broken != nil {
 		return s.finish(ctx, f, holt.FiringFailed, "the schedule cannot be read: "+reasonOf(r.broken))
 	}
-	run, err := s.wake(holt.WithActor(ctx, holt.Actor{Schedule: r.ID, Name: r.Name}), *f, r.Spec)
+	var run holt.Run
+	err = s.wake(holt.WithActor(ctx, holt.Actor{Schedule: r.ID, Name: r.Name}), *f, func(ctx context.Context) error {
+		run, err = s.cfg.Computers.Start(ctx, f.Run, f.computer, r.Spec)
+		return err
+	})
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -196,19 +200,29 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 	if err := s.point("schedule/started"); err != nil {
 		return err
 	}
-	f.State, f.StartedAt, f.Reason = holt.FiringRunning, &run.StartedAt, ""
+	f.State, f.StartedAt, f.Reason, f.refused = holt.FiringRunning, &run.StartedAt, "", time.Time{}
 	return s.write(ctx, func(tx *db.Tx) error { return save(tx, *f) })
 }
 
-// wake starts the run of a firing, when no more than wakesAtOnce computers are being woken.
-func (s *Store) wake(ctx context.Context, f firing, spec holt.RunSpec) (holt.Run, error) {
-	select {
-	case s.wakes <- struct{}{}:
-		defer func() { <-s.wakes }()
-	case <-ctx.Done():
-		return holt.Run{}, context.Cause(ctx)
+// wake does what wakes the computer of a firing, in its turn. One that did not come up is left alone for a while, and the answer
+// is the same then, but when somebody has just asked.
+func (s *Store) wake(ctx context.Context, f firing, do func(context.Context) error) error {
+	c, err := s.cfg.Computers.Get(ctx, string(f.computer))
+	if err != nil {
+		return err
 	}
-	return s.cfg.Computers.Start(ctx, f.Run, f.computer, spec)
+	end, err := s.turns.take(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if why := s.turns.leave(c.ID); why != nil && (!f.Manual || !f.refused.IsZero()) {
+		return why
+	}
+	if err = do(ctx); ctx.Err() == nil && !computer.Ending(err) {
+		s.turns.ended(c.ID, err)
+	}
+	return err
 }
 
 // mostReason bounds what is kept of an error, bytes.
@@ -234,7 +248,7 @@ const (
 
 // await follows the run of a firing to its end.
 func (s *Store) await(ctx context.Context, l *lane, f *firing) error {
-	var asked, killed time.Time
+	var asked, killed, tried time.Time
 	reason := ""
 	for wait := awaitFirst; ; wait = min(2*wait, awaitMost) {
 		run, err := s.cfg.Computers.Run(ctx, f.Run)
@@ -253,7 +267,11 @@ func (s *Store) await(ctx context.Context, l *lane, f *firing) error {
 		if err != nil {
 			return err
 		}
-		if now := time.Now(); replaced && (asked.IsZero() || now.Sub(asked) >= killAfter && now.Sub(killed) >= killAfter) {
+		frozen, err := s.thaw(ctx, f, &tried)
+		if err != nil {
+			return err
+		}
+		if now := time.Now(); replaced && !frozen && (asked.IsZero() || now.Sub(asked) >= killAfter && now.Sub(killed) >= killAfter) {
 			signal := "SIGKILL"
 			if reason = "the one of " + stamp(next.Due) + " took its place"; asked.IsZero() {
 				signal, asked = "SIGTERM", now

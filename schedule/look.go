@@ -146,6 +146,11 @@ func recordMissed(tx *db.Tx, r record, first, until time.Time, count int, now ti
 // fireAll writes down the firings of due times, the earliest first; several are made up for one
 // after the other, whatever goes on. It says whether any of them is to run.
 func fireAll(tx *db.Tx, r record, dues []time.Time, now time.Time) (fired bool, err error) {
+	if len(dues) > 0 {
+		if err := oweThaw(tx, r.ID, now); err != nil {
+			return false, err
+		}
+	}
 	for _, due := range dues {
 		f := firing{Firing: holt.Firing{Schedule: r.ID, Due: due, State: holt.FiringQueued}, computer: r.ComputerID}
 		if len(dues) == 1 {
@@ -221,17 +226,17 @@ func (s *Store) fireNow(ctx context.Context, ref string, claim *computer.Claim) 
 		if _, there, err := byID(tx, r.ID); err != nil || !there {
 			return cmp.Or(err, notFound(ref))
 		}
-		if err := meet(tx, r, &f, now); err != nil {
+		if err := errors.Join(oweThaw(tx, r.ID, now), meet(tx, r, &f, now)); err != nil || f.State == holt.FiringSkipped {
 			return err
-		}
-		if f.State == holt.FiringSkipped {
-			return holt.Errorf(holt.Conflict, "%s is not run now: %s", r.Name, f.Reason).WithHint("wait for its end, or holt schedule update --overlap queue or replace")
 		}
 		if err := add(tx, &f); err != nil {
 			return err
 		}
 		return claim.Bind(tx, strconv.FormatInt(f.seq, 10))
 	})
+	if err == nil && f.State == holt.FiringSkipped {
+		err = holt.Errorf(holt.Conflict, "%s is not run now: %s", r.Name, f.Reason).WithHint("wait for its end, or holt schedule update --overlap queue or replace")
+	}
 	if err == nil {
 		s.pursue(r.ID)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // TestModel has many schedules of several computers over days in which the daemon dies at any step
-// or is ended at any time, the host sleeps and its clock is set: each due time is run once, or
+// or is ended at any time, the host sleeps, its clock is set and computers are paused under runs: each due time is run once, or
 // accounted for as skipped or missed by the schedule's policy, and no computer is left awake.
 // HOLT_SOAK=1 makes it 30 days for each of 10 seeds; HOLT_SEED names one.
 func TestModel(t *testing.T) {
@@ -69,7 +69,7 @@ func newModel(t *testing.T, seed uint64) *model {
 // live lets some days pass, and looks at what became of them.
 func (m *model) live(days int) {
 	for end := time.Now().Add(time.Duration(days) * 24 * time.Hour); time.Now().Before(end); m.look() {
-		switch m.rng.IntN(6) {
+		switch m.rng.IntN(7) {
 		case 0:
 			m.killed()
 		case 1: // it is ended
@@ -84,6 +84,9 @@ func (m *model) live(days int) {
 		case 3: // the clock is set back
 			m.jump(-m.some(20 * time.Minute))
 			time.Sleep(m.some(time.Hour))
+		case 4: // somebody pauses one, whatever runs there
+			time.Sleep(m.some(time.Hour))
+			m.freezes([]string{"einstein", "bohr", "curie"}[m.rng.IntN(3)])
 		default:
 			time.Sleep(m.some(4 * time.Hour))
 		}
@@ -91,6 +94,11 @@ func (m *model) live(days int) {
 	for name := range m.all { // and what waits is done
 		_, err := m.s.Update(m.t.Context(), name, holt.ScheduleChange{Enabled: new(bool)}, "")
 		m.ok(err)
+	}
+	for _, c := range m.computers { // what a pause holds up has no due time any more that wakes it
+		if m.freezes(c.Name) {
+			m.ok(m.Wake(m.t.Context(), c.ID))
+		}
 	}
 	for waits := true; waits; {
 		time.Sleep(time.Hour)

@@ -28,6 +28,8 @@ type Computers interface {
 	// is one, which it returns as it is. An error of which nothing is left is final, unless
 	// [computer.Ending] says that it is the daemon's end.
 	Start(ctx context.Context, id holt.RunID, computer holt.ComputerID, spec holt.RunSpec) (holt.Run, error)
+	// Wake has a computer run.
+	Wake(ctx context.Context, id holt.ComputerID) error
 	// Run returns a run as it is on record; NotFound.
 	Run(ctx context.Context, id holt.RunID) (holt.Run, error)
 	// Signal sends a signal to all processes of a run.
@@ -55,7 +57,7 @@ type Store struct {
 	wg     sync.WaitGroup
 	bell   chan struct{} // holds one when next times have changed
 	lanes  lanes
-	wakes  chan struct{} // holds one for each computer that is being woken
+	turns  turns
 
 	skipped map[holt.ScheduleID]bool // that cannot be read, and were said to be; Open's, then watch's
 }
@@ -65,7 +67,6 @@ const (
 	mostOfTenant    = 1000
 	mostOfComputer  = 100
 	mostCommand     = 64 << 10 // bytes of a command, its arguments and its environment
-	wakesAtOnce     = 4        // how many computers are woken at a time
 	mostHistoryPage = keptFirings
 )
 
@@ -78,8 +79,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Store{cfg: cfg, log: cfg.Log, bell: make(chan struct{}, 1), wakes: make(chan struct{}, wakesAtOnce)}
-	s.lanes.set, s.skipped = map[holt.ScheduleID]*lane{}, map[holt.ScheduleID]bool{}
+	s := &Store{cfg: cfg, log: cfg.Log, bell: make(chan struct{}, 1)}
+	s.lanes.set, s.skipped, s.turns.down = map[holt.ScheduleID]*lane{}, map[holt.ScheduleID]bool{}, map[holt.ComputerID]down{}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	open, err := s.takeOver(ctx)
 	if err != nil {

@@ -178,7 +178,7 @@ type firing struct {
 	computer holt.ComputerID
 	replaces bool
 	was      holt.ComputerState
-	refused  time.Time // when its computer could not be woken for want of room, first; zero: never
+	refused  time.Time // since when its computer could not be woken, or, while it runs, is to be woken from a pause; zero: it need not be
 }
 
 const firingColumns = `seq, schedule, computer, due, until, count, state, reason, manual, replaces, run, was, exit_code, timed_out, started, ended, refused`

@@ -30,15 +30,18 @@ type world struct {
 	runs      map[holt.RunID]*fakeRun
 	order     []holt.RunID
 	rested    []holt.ComputerState
-	refuse    error // of Start
-	room      int   // how many may run; 0: all
+	refuse    error                             // of Start and Wake
+	tries     int                               // of those
+	down      map[holt.ComputerID]time.Duration // which does not come up, after how long
+	room      int                               // how many may run; 0: all
 	s         *Store
 	dead      chan struct{} // closed when the daemon has killed itself
 }
 
 type fakeRun struct {
 	holt.Run
-	began, ends time.Time // of the bubble's clock; the end is to come
+	began, ends time.Time     // of the bubble's clock; the end is to come
+	left        time.Duration // of one that a pause holds up
 	signals     []string
 }
 
@@ -49,7 +52,7 @@ func newWorld(t *testing.T, names ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, d: d, computers: map[holt.ComputerID]*holt.Computer{}, runs: map[holt.RunID]*fakeRun{}}
+	w := &world{t: t, d: d, computers: map[holt.ComputerID]*holt.Computer{}, runs: map[holt.RunID]*fakeRun{}, down: map[holt.ComputerID]time.Duration{}}
 	for _, name := range names {
 		c := &holt.Computer{ID: holt.NewComputerID(), Name: name, State: holt.ComputerPaused}
 		w.computers[c.ID] = c
@@ -98,7 +101,7 @@ func (w *world) fatal(dies func(point string) bool) {
 	w.dies = dies
 }
 
-// refuses says what Start answers.
+// refuses says what Start and Wake answer.
 func (w *world) refuses(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,28 +155,14 @@ const wakeTime = 3 * time.Second
 
 func (w *world) Start(ctx context.Context, id holt.RunID, computer holt.ComputerID, spec holt.RunSpec) (holt.Run, error) {
 	by, _ := holt.ActorOf(ctx)
-	if err := pause(ctx, wakeTime); err != nil {
+	if err := pause(ctx, w.takes(computer)); err != nil {
 		return holt.Run{}, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.refuse != nil {
-		return holt.Run{}, w.refuse
+	if err := w.awaken(computer); err != nil {
+		return holt.Run{}, err
 	}
-	c := w.computers[computer]
-	if c == nil {
-		return holt.Run{}, holt.Errorf(holt.NotFound, "there is no computer")
-	}
-	awake := 0
-	for _, other := range w.computers {
-		if other != c && other.State == holt.ComputerRunning {
-			awake++
-		}
-	}
-	if w.room > 0 && awake >= w.room {
-		return holt.Run{}, holt.Errorf(holt.TooMany, "the host has no memory")
-	}
-	c.State = holt.ComputerRunning
 	if run := w.runs[id]; run != nil {
 		return w.at(run), nil
 	}
@@ -187,9 +176,85 @@ func (w *world) Start(ctx context.Context, id holt.RunID, computer holt.Computer
 	return run.Run, nil
 }
 
+func (w *world) Wake(ctx context.Context, id holt.ComputerID) error {
+	if err := pause(ctx, w.takes(id)); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.awaken(id)
+}
+
+// awaken lets a computer go on, unless that is refused. mu is held.
+func (w *world) awaken(id holt.ComputerID) error {
+	w.tries++
+	if w.refuse != nil {
+		return w.refuse
+	}
+	if w.down[id] > 0 {
+		return holt.Errorf(holt.Unavailable, "it does not come up")
+	}
+	c := w.computers[id]
+	if c == nil {
+		return holt.Errorf(holt.NotFound, "there is no computer")
+	}
+	awake := 0
+	for _, other := range w.computers {
+		if other != c && other.State == holt.ComputerRunning {
+			awake++
+		}
+	}
+	if w.room > 0 && awake >= w.room {
+		return holt.Errorf(holt.TooMany, "the host has no memory")
+	}
+	c.State = holt.ComputerRunning
+	for _, run := range w.runs {
+		if run.ComputerID == id && run.left > 0 {
+			run.ends, run.left = time.Now().Add(run.left), 0
+		}
+	}
+	return nil
+}
+
+// takes is how long it takes to wake a computer.
+func (w *world) takes(id holt.ComputerID) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(w.down[id], wakeTime)
+}
+
+// mends has all computers come up.
+func (w *world) mends() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.down)
+}
+
+// freezes pauses a computer, whatever runs in it, and says whether anything did.
+func (w *world) freezes(name string) (held bool) {
+	c, err := w.Get(w.t.Context(), name)
+	w.ok(err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, run := range w.runs {
+		if run.ComputerID == c.ID && run.left == 0 && w.at(run).State == holt.RunRunning {
+			run.left, held = time.Until(run.ends), true
+		}
+	}
+	w.computers[c.ID].State = holt.ComputerPaused
+	return held
+}
+
+// tried is how often a computer was to be woken.
+func (w *world) tried() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tries
+}
+
 // at is a run as it is now. mu is held.
 func (w *world) at(run *fakeRun) holt.Run {
-	if run.State == holt.RunRunning && !time.Now().Before(run.ends) {
+	if run.left == 0 && run.State == holt.RunRunning && !time.Now().Before(run.ends) {
 		end := run.ends.Add(w.ahead)
 		run.State, run.EndedAt = holt.RunExited, &end
 	}
@@ -209,6 +274,11 @@ func (w *world) Signal(_ context.Context, id holt.RunID, signal string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	run := w.runs[id]
+	if w.computers[run.ComputerID].State != holt.ComputerRunning {
+		if err := w.awaken(run.ComputerID); err != nil {
+			return err
+		}
+	}
 	run.signals = append(run.signals, signal)
 	if signal == "SIGKILL" {
 		run.ends, run.ExitCode = time.Now(), 137

@@ -92,6 +92,11 @@ func (s scheduled) Start(ctx context.Context, id holt.RunID, computer holt.Compu
 	return runs{s.m}.begin(holt.Run{ID: id, Schedule: by.Name}, string(computer), spec, "")
 }
 
+func (s scheduled) Wake(_ context.Context, id holt.ComputerID) error {
+	_, err := s.turn(string(id), "", holt.ComputerRunning)
+	return err
+}
+
 func (s scheduled) Run(ctx context.Context, id holt.RunID) (holt.Run, error) {
 	return runs{s.m}.Get(ctx, id)
 }

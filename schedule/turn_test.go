@@ -1,0 +1,94 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holt"
+)
+
+// withDown is a world in which computers of the tenant a do not come up, for two minutes each time, and one of the tenant b does.
+func withDown(t *testing.T, n int) (w *world, names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprint("down-", i))
+	}
+	w = newWorld(t, append(slices.Clone(names), "sound")...)
+	for _, c := range w.computers {
+		if c.Tenant = "b"; c.Name != "sound" {
+			c.Tenant = "a"
+			w.down[c.ID] = 2 * time.Minute
+		}
+	}
+	return w, names
+}
+
+// begins is when the last firing of a schedule had its run.
+func (w *world) begins(ref string) (clock string) {
+	w.t.Helper()
+	list, err := w.s.History(w.t.Context(), ref, 1)
+	w.ok(err)
+	if len(list) == 0 || list[0].StartedAt == nil {
+		return "never"
+	}
+	return list[0].StartedAt.Format(time.TimeOnly)
+}
+
+// A computer that does not come up, with many schedules, keeps no other waiting; it is tried again less and less often, once
+// for all of its schedules, of which each says why it waits, and once it comes up they run.
+func TestDownKeepsNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, names := withDown(t, 1)
+		s := w.open()
+		for i := range 20 {
+			w.add(names[0], fmt.Sprint("s-", i), "0 3 * * *", "1m", nil)
+		}
+		w.add("sound", "nightly", "0 3 * * *", "1m", nil)
+		time.Sleep(3*time.Hour + time.Minute)
+		if at := w.begins("nightly"); at != "03:00:03" {
+			t.Errorf("it began at %s", at)
+		}
+		time.Sleep(49 * time.Minute)
+		if tries := w.tried() - 1; tries < 4 || tries > 8 { // each of 2 minutes, and after 15 s, 30 s, 1, 2, 4, 8 and 10 minutes
+			t.Errorf("%d tries in 50 minutes", tries)
+		}
+		for i := range 20 {
+			list, err := s.History(t.Context(), fmt.Sprint("s-", i), 1)
+			w.ok(err)
+			if list[0].State != holt.FiringStarting || !strings.Contains(list[0].Reason, "does not come up") {
+				t.Errorf("%+v", list[0])
+			}
+		}
+		w.mends()
+		time.Sleep(13 * time.Minute)
+		for i := range 20 {
+			w.wants(fmt.Sprint("s-", i), "03:00 exited")
+		}
+		w.ok(s.Close())
+	})
+}
+
+// Of several that do not come up, all of one tenant, the next turn is another's; who asks for a run is not told of what was before.
+func TestDownOfOneTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, names := withDown(t, 12)
+		s := w.open()
+		for _, name := range names {
+			w.add(name, name, "0 3 * * *", "1m", nil)
+		}
+		w.add("sound", "nightly", "1 3 * * *", "1m", nil) // when all others wait already
+		time.Sleep(3*time.Hour + 20*time.Minute)
+		if at := w.begins("nightly"); at != "03:02:03" {
+			t.Errorf("it began at %s", at)
+		}
+		w.add(names[0], "other", "@yearly", "1m", nil)
+		w.mends()
+		if f, err := s.Run(t.Context(), "other", ""); err != nil || f.State != holt.FiringRunning {
+			t.Errorf("%+v %v", f, err)
+		}
+		w.ok(s.Close())
+	})
+}
