@@ -192,6 +192,18 @@ func TestRange(t *testing.T) {
 			t.Errorf("%s: %d, %q, %q; want %d, %q, %q", r.header, status, header.Get("Content-Range"), body, r.status, r.answer, r.body)
 		}
 	}
+	const link = "/v1/computers/curie/files/content?path=/home/agent/link"
+	if _, err := nouns.Files.Symlink(t.Context(), "curie", holt.SymlinkSpec{Path: "/home/agent/link", Target: "f"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []string{"bytes=0-0", "bytes=2-4", "bytes=-3", "bytes=1000-"} { // the link's own size is 1
+		for method, want := range map[string]string{"GET": "0123456789", "HEAD": ""} {
+			status, header, body := c.do(method, link, "", "Range: "+r)
+			if status != 200 || header.Get("Content-Range") != "" || header.Get("Accept-Ranges") != "" || body != want {
+				t.Errorf("%s by a link: %s %d, %v, %q; want 200 and the whole", r, method, status, header, body)
+			}
+		}
+	}
 	if status, header, _ := c.do("GET", at, "", "Range: bytes=10-"); status != 416 || header.Get("Content-Range") != "bytes */10" {
 		t.Errorf("behind the end: %d, %q", status, header.Get("Content-Range"))
 	}
