@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -279,5 +280,34 @@ func TestPages(t *testing.T) {
 	}
 	if len(names) != 25 {
 		t.Errorf("listed %d, want 25", len(names))
+	}
+}
+
+// samePorts are five listeners of one process at one address, and another.
+type samePorts struct{ server.Ports }
+
+func (samePorts) List(context.Context, string) ([]holt.Listener, error) {
+	one := holt.Listener{Protocol: "tcp", Address: "0.0.0.0", Port: 80, PID: 7}
+	return []holt.Listener{one, one, one, {Protocol: "tcp", Address: "0.0.0.0", Port: 443, PID: 7}, one, one}, nil
+}
+
+// TestPagesOfEqualPorts: a process may have many sockets at one address (SO_REUSEPORT), more than are in a page.
+func TestPagesOfEqualPorts(t *testing.T) {
+	nouns := memory(t).Nouns()
+	nouns.Ports = samePorts{}
+	c := overSocket(t, servertest.Serve(t, servertest.Options(t, nouns), ""))
+	for _, limit := range []int{1, 2, 100} {
+		var got []int
+		for cursor, pages := "", 0; pages == 0 || cursor != "" && pages < 10; pages++ {
+			_, _, text := c.do("GET", fmt.Sprintf("/v1/computers/curie/ports?limit=%d&cursor=%s", limit, url.QueryEscape(cursor)), "")
+			page := decode[holt.Page[holt.Listener]](t, text)
+			for _, l := range page.Items {
+				got = append(got, l.Port)
+			}
+			cursor = page.Next
+		}
+		if fmt.Sprint(got) != "[80 443]" {
+			t.Errorf("pages of %d: ports %v", limit, got)
+		}
 	}
 }
