@@ -97,17 +97,22 @@ func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (T
 // Errors: InvalidArgument, Unsupported (scopes for what there is not yet), TooMany, Unauthenticated (the token that makes it
 // was revoked meanwhile, or its time is over).
 func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.Duration, scopes ...holt.Scope) (Token, string, error) {
-	return t.create(ctx, tenant, name, life, scopes, func(string) error { return nil })
+	return t.CreateBound(ctx, tenant, name, life, func(*db.Tx, string) error { return nil }, scopes...)
+}
+
+// CreateBound is CreateFor with bind called in the transaction that makes the token, with its id.
+func (t *Tokens) CreateBound(ctx context.Context, tenant, name string, life time.Duration, bind func(tx *db.Tx, id string) error, scopes ...holt.Scope) (Token, string, error) {
+	return t.create(ctx, tenant, name, life, scopes, func(string) error { return nil }, bind)
 }
 
 // CreateFirst makes a token of an admin that does not expire. keep has its secret before there is the token: if it fails
 // there is none.
 func (t *Tokens) CreateFirst(ctx context.Context, name string, keep func(secret string) error) error {
-	_, _, err := t.create(ctx, holt.DefaultTenant, name, 0, []holt.Scope{"admin"}, keep)
+	_, _, err := t.create(ctx, holt.DefaultTenant, name, 0, []holt.Scope{"admin"}, keep, func(*db.Tx, string) error { return nil })
 	return err
 }
 
-func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Duration, scopes []holt.Scope, keep func(secret string) error) (Token, string, error) {
+func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Duration, scopes []holt.Scope, keep func(secret string) error, bind func(tx *db.Tx, id string) error) (Token, string, error) {
 	tenant, err := holt.ParseTenant(tenant)
 	if err != nil {
 		return Token{}, "", err
@@ -153,6 +158,9 @@ func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Dura
 			return err
 		}
 		if err := room(tx, tenant, token.CreatedAt); err != nil {
+			return err
+		}
+		if err := bind(tx, string(token.ID)); err != nil {
 			return err
 		}
 		return tx.Exec(`INSERT INTO token (id, name, hash, created, expires, tenant, scopes, maker) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,

@@ -62,13 +62,26 @@ func (n Computers) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.W
 
 // copyTo writes an answer that is not JSON to w.
 func (c *Client) copyTo(ctx context.Context, k call, w io.Writer) error {
+	return c.copyPart(ctx, k, 0, -1, w)
+}
+
+// copyPart writes n bytes from off on, n < 0: up to the end, of an answer that is that part (status 206) or the whole.
+func (c *Client) copyPart(ctx context.Context, k call, off, n int64, w io.Writer) error {
 	resp, err := sent(ctx, c, func() (*http.Response, error) { return c.open(ctx, k) })
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	out := &toWriter{w: w}
-	if _, err := io.Copy(out, resp.Body); err != nil {
+	out, body := &toWriter{w: w}, io.Reader(resp.Body)
+	if resp.StatusCode == http.StatusOK {
+		if _, err := io.CopyN(io.Discard, body, off); err != nil && err != io.EOF { // an end before off leaves nothing to write
+			return c.broken(ctx, err)
+		}
+		if n >= 0 {
+			body = io.LimitReader(body, n)
+		}
+	}
+	if _, err := io.Copy(out, body); err != nil {
 		if out.err != nil {
 			return out.err
 		}

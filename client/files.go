@@ -83,7 +83,7 @@ func (n Files) Read(ctx context.Context, of, path string, off, length int64, w i
 	} else if off > 0 {
 		k.header.Set("Range", fmt.Sprintf("bytes=%d-", off))
 	}
-	return n.c.copyTo(ctx, k, w)
+	return n.c.copyPart(ctx, k, off, length, w)
 }
 
 // Write replaces a file with what r holds, as one step. It is never sent twice.

@@ -49,7 +49,7 @@ func TestSnapshotIsRepeatedTwice(t *testing.T) {
 	w.cfg.Fail = func(point string) error {
 		if point == "snapshot/memory" {
 			var err error
-			bound, err = (&Claim{"key"}).bound(context.Background(), w.cfg.DB)
+			bound, err = (&Claim{"key"}).Bound(context.Background(), w.cfg.DB)
 			return errors.Join(errPlanned, err)
 		}
 		return nil

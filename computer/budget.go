@@ -312,7 +312,7 @@ func (s budgeting) set(ctx context.Context, ref string, change holt.BudgetChange
 //
 // Errors: NotFound.
 func (s *Store) RemoveBudget(ctx context.Context, ref, key string) error {
-	_, err := Once(ctx, s.cfg.Keys, Call[struct{}]{Key: key, Method: "computer.budget.remove", Request: ref, Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+	_, err := Once(ctx, s.cfg.Keys, Call[struct{}]{Key: key, Method: "computer.budget.remove", Request: ref, Removes: true, Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
 		id, name, err := (budgeting{s}).rootOf(ctx, ref)
 		if err != nil {
 			return struct{}{}, err

@@ -184,7 +184,7 @@ func (f *Files) Remove(ctx context.Context, computer, name string, recursive boo
 			WithHint("remove what is in it, or delete the computer")
 	}
 	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
-		Key: key, Method: "file.remove", Request: []any{computer, p, recursive},
+		Key: key, Method: "file.remove", Request: []any{computer, p, recursive}, Removes: true,
 		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
 			return struct{}{}, f.streamChange(ctx, computer, "remove "+p, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
 				if recursive { // the agent calls it done when nothing is there

@@ -72,7 +72,7 @@ func (s *Store) Holds(ctx context.Context, ref string) ([]holt.Hold, error) {
 
 // Release ends a hold. NotFound if it has expired or was released.
 func (s *Store) Release(ctx context.Context, ref string, id holt.HoldID, key string) error {
-	_, err := Once(ctx, s.cfg.Keys, Call[struct{}]{Key: key, Method: "computer.release", Request: []any{ref, id},
+	_, err := Once(ctx, s.cfg.Keys, Call[struct{}]{Key: key, Method: "computer.release", Request: []any{ref, id}, Removes: true,
 		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
 			r, err := s.table.find(ctx, ref)
 			if err != nil {

@@ -36,7 +36,8 @@ const (
 //
 // A daemon that is killed during a call leaves a key without an answer. If the
 // call had bound the key to what it made (see [Claim.Bind]) the repeat finishes
-// that; if not, nothing was made and the repeat acts anew.
+// that; if not, nothing was made and the repeat acts anew. What such a call was to
+// remove may be gone: see [Call].Removes.
 type Keys struct {
 	db *db.DB
 
@@ -69,8 +70,8 @@ func (c *Claim) Bind(tx *db.Tx, ref string) error {
 	return tx.Exec(`UPDATE idempotency SET ref = ? WHERE key = ?`, ref, c.key)
 }
 
-// bound returns what the key was bound to; "" if it was not.
-func (c *Claim) bound(ctx context.Context, d *db.DB) (ref string, err error) {
+// Bound returns what the key was bound to; "" if it was not.
+func (c *Claim) Bound(ctx context.Context, d *db.DB) (ref string, err error) {
 	if c == nil {
 		return "", nil
 	}
@@ -91,6 +92,9 @@ type Call[T any] struct {
 	// Again answers a repeat whose first call was cut off by a daemon's end
 	// after it had bound ref. Nil: Act is called.
 	Again func(ctx context.Context, ref string) (T, error)
+	// Removes says that the call takes something away. A repeat whose first call
+	// a daemon's end cut off, and that finds nothing, is done: its answer is zero.
+	Removes bool
 }
 
 // Once does a call unless it was done before.
@@ -200,6 +204,9 @@ func execute[T any](ctx context.Context, k *Keys, c Call[T], mine *call) (T, err
 		answer, err = c.Again(ctx, first.ref)
 	} else {
 		answer, err = c.Act(ctx, &Claim{c.Key})
+		if c.Removes && first.cutOff && holt.CodeOf(err) == holt.NotFound {
+			answer, err = zero, nil
+		}
 	}
 	// What was done or undone is recorded even if the caller is gone.
 	late := context.WithoutCancel(ctx)
@@ -222,6 +229,7 @@ func execute[T any](ctx context.Context, k *Keys, c Call[T], mine *call) (T, err
 // earlier is what is known of a key's first use.
 type earlier struct {
 	answered bool
+	cutOff   bool // there was one, without an answer
 	answer   []byte
 	ref      string
 }
@@ -241,7 +249,7 @@ func (k *Keys) claim(ctx context.Context, key string, mine *call) (earlier, erro
 				return keyConflict(key)
 			}
 			e.ref, e.answered = r.Text(2), !r.Null(3)
-			e.answer = r.Bytes(3)
+			e.cutOff, e.answer = !e.answered, r.Bytes(3)
 			return nil
 		})
 		if err != nil || found {

@@ -92,15 +92,50 @@ func TestOnceConcurrent(t *testing.T) {
 }
 
 // TestOnceCutOff: a daemon died between making something and its answer.
+// unanswered leaves a key as a daemon does that is killed during its call.
+func unanswered(t *testing.T, keys *Keys, key string) {
+	t.Helper()
+	call := &call{method: "m", done: make(chan struct{})}
+	call.hash = hashOf(t, 1)
+	if _, err := keys.claim(t.Context(), key, call); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOnceRemoves: a repeat that finds nothing to remove is done if its first call may have removed it, and only then.
+func TestOnceRemoves(t *testing.T) {
+	keys, d := openKeys(t)
+	for _, c := range []struct {
+		key             string
+		cut, removes    bool
+		fails, wantCode holt.Code
+	}{
+		{"gone", true, true, holt.NotFound, ""},
+		{"never there", false, true, holt.NotFound, holt.NotFound},
+		{"no removal", true, false, holt.NotFound, holt.NotFound},
+		{"in use", true, true, holt.Conflict, holt.Conflict},
+	} {
+		if c.cut {
+			unanswered(t, keys, c.key)
+		}
+		call := Call[string]{Key: c.key, Method: "m", Request: 1, Removes: c.removes, Act: func(context.Context, *Claim) (string, error) {
+			return "half", holt.Errorf(c.fails, "as planned")
+		}}
+		if got, err := Once(t.Context(), NewKeys(d), call); holt.CodeOf(err) != c.wantCode || got != "" {
+			t.Errorf("%s: %q, %v", c.key, got, err)
+		}
+		call.Act = func(context.Context, *Claim) (string, error) { return "another", nil } // of the name
+		if got, err := Once(t.Context(), NewKeys(d), call); err != nil || (got == "") != (c.wantCode == "") {
+			t.Errorf("%s, once more: %q, %v", c.key, got, err)
+		}
+	}
+}
+
 func TestOnceCutOff(t *testing.T) {
 	keys, d := openKeys(t)
 	cut := func(key string, bind bool) {
 		t.Helper()
-		call := &call{method: "m", done: make(chan struct{})}
-		call.hash = hashOf(t, 1)
-		if _, err := keys.claim(t.Context(), key, call); err != nil {
-			t.Fatal(err)
-		}
+		unanswered(t, keys, key)
 		if !bind {
 			return
 		}

@@ -51,7 +51,7 @@ func (s memory) restore(ctx context.Context, ref string, spec holt.MomentRestore
 	}
 	defer unlock()
 	// A daemon may have gone on, under the lock, with what one before it began for this very call.
-	if done, err := claim.bound(ctx, s.cfg.DB); err != nil || done != "" {
+	if done, err := claim.Bound(ctx, s.cfg.DB); err != nil || done != "" {
 		return s.restored(ctx, r, holt.MomentID(done), err)
 	}
 	if target, err = s.moments.get(ctx, target.ID); err != nil { // it may have been deleted meanwhile

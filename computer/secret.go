@@ -97,7 +97,7 @@ func (n *Secrets) Delete(ctx context.Context, ref, name, key string) error {
 		return err
 	}
 	_, err := Once(ctx, n.s.cfg.Keys, Call[struct{}]{
-		Key: key, Method: "secret.delete", Request: [2]string{ref, name},
+		Key: key, Method: "secret.delete", Request: [2]string{ref, name}, Removes: true,
 		Act: func(ctx context.Context, _ *Claim) (struct{}, error) { return struct{}{}, n.delete(ctx, ref, name) },
 	})
 	return err

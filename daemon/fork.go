@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"holt"
@@ -20,16 +21,32 @@ import (
 func (w *Workspaces) Fork(ctx context.Context, ref string, spec holt.ForkSpec, key string) (holt.Forked, error) {
 	return computer.Once(ctx, w.keys, computer.Call[holt.Forked]{
 		Key: key, Method: "workspace.fork", Request: []any{ref, spec},
-		Act: func(ctx context.Context, _ *computer.Claim) (holt.Forked, error) { return w.fork(ctx, ref, spec) },
+		Act: func(ctx context.Context, claim *computer.Claim) (holt.Forked, error) {
+			return w.fork(ctx, ref, spec, claim)
+		},
 	})
 }
 
-func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (out holt.Forked, err error) {
+func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec, claim *computer.Claim) (out holt.Forked, err error) {
+	count := cmp.Or(spec.Count, 1)
+	if err := holt.CheckForks(count); err != nil {
+		return out, err
+	}
+	if out.Workspaces, err = w.forked(ctx, claim); err != nil {
+		return out, err
+	}
+	var ids []string
+	for _, one := range out.Workspaces { // the others are of the same
+		ids, spec.At = append(ids, string(one.Workspace.ID)), one.Workspace.Parent.Checkpoint
+	}
+	if len(ids) == count {
+		return out, nil
+	}
 	r, err := w.table.find(ctx, ref)
 	if err != nil {
 		return out, err
 	}
-	names, err := w.forkNames(ctx, r, spec)
+	names, err := w.forkNames(ctx, r, spec, count-len(ids))
 	if err != nil {
 		return out, err
 	}
@@ -46,7 +63,9 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (
 	for _, name := range names {
 		one := holt.ForkedWorkspace{Name: name}
 		id := holt.NewWorkspaceID()
-		at, err := w.forkOne(ctx, r, ws, id, workspace.ForkOptions{At: spec.At, Child: name}, holt.Quota{})
+		ids = append(ids, string(id)) // also of one that fails: it is looked for and not found
+		bind := func(tx *db.Tx) error { return claim.Bind(tx, strings.Join(ids, " ")) }
+		at, err := w.forkOne(ctx, r, ws, id, workspace.ForkOptions{At: spec.At, Child: name}, holt.Quota{}, bind)
 		err = e.reason(err)
 		if err == nil {
 			spec.At = at // the others are of the same
@@ -55,7 +74,7 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (
 				one.Workspace = &made
 			}
 		}
-		if err != nil && len(names) == 1 {
+		if err != nil && count == 1 {
 			return out, err
 		}
 		if err != nil {
@@ -66,13 +85,26 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec) (
 	return out, nil
 }
 
-// forkNames chooses names that are free.
-func (w *Workspaces) forkNames(ctx context.Context, parent row, spec holt.ForkSpec) ([]string, error) {
-	count := cmp.Or(spec.Count, 1)
-	if err := holt.CheckForks(count); err != nil {
+// forked returns what a call had made that a daemon's end cut off. A half-made one was removed when this daemon started.
+func (w *Workspaces) forked(ctx context.Context, claim *computer.Claim) (made []holt.ForkedWorkspace, err error) {
+	bound, err := claim.Bound(ctx, w.table.db)
+	if err != nil {
 		return nil, err
 	}
-	if spec.Name != "" && count == 1 {
+	for id := range strings.FieldsSeq(bound) {
+		switch one, err := w.Get(ctx, id); {
+		case err == nil:
+			made = append(made, holt.ForkedWorkspace{Name: one.Name, Workspace: &one})
+		case holt.CodeOf(err) != holt.NotFound:
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+// forkNames chooses names that are free.
+func (w *Workspaces) forkNames(ctx context.Context, parent row, spec holt.ForkSpec, count int) ([]string, error) {
+	if spec.Name != "" && cmp.Or(spec.Count, 1) == 1 {
 		return []string{spec.Name}, nil
 	}
 	rows, err := w.table.rows(ctx, `WHERE tenant = ?`, parent.tenant)
@@ -87,8 +119,8 @@ func (w *Workspaces) forkNames(ctx context.Context, parent row, spec holt.ForkSp
 }
 
 // forkOne makes one, and returns how its checkpoint is called for the next. One without a
-// name stays half-made until it gets one; see [guestSpaces.Swap].
-func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Workspace, id holt.WorkspaceID, opt workspace.ForkOptions, quota holt.Quota) (string, error) {
+// name stays half-made until it gets one; see [guestSpaces.Swap]. bind, if any, is called in the transaction that begins it.
+func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Workspace, id holt.WorkspaceID, opt workspace.ForkOptions, quota holt.Quota, bind func(*db.Tx) error) (string, error) {
 	name, state := opt.Child, "ready"
 	if name == "" {
 		name, state = string(id), "creating" // no name holds an underscore
@@ -96,6 +128,11 @@ func (w *Workspaces) forkOne(ctx context.Context, parent row, ws *workspace.Work
 	err := w.table.change(ctx, func(tx *db.Tx) error {
 		if err := vacant(tx, parent.tenant, name, "choose another name"); err != nil {
 			return err
+		}
+		if bind != nil {
+			if err := bind(tx); err != nil {
+				return err
+			}
 		}
 		return tx.Exec(`INSERT INTO workspace (id, name, state, created, parent, max_bytes, max_files, tenant) VALUES (?, ?, 'creating', ?, ?, ?, ?, ?)`,
 			id, name, time.Now().UnixNano(), parent.id, quota.Bytes, quota.Files, parent.tenant)

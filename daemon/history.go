@@ -114,7 +114,7 @@ func (h histories) GetCheckpoint(ctx context.Context, ref, checkpoint string) (h
 // DeleteCheckpoint removes one, or says what that would free. One that is part of
 // a moment goes with that: Conflict.
 func (h histories) DeleteCheckpoint(ctx context.Context, ref, checkpoint string, dryRun bool, key string) (holt.Freed, error) {
-	return once(ctx, h.w.Files(), "checkpoint.delete", key, []any{ref, checkpoint, dryRun}, func(ctx context.Context) (holt.Freed, error) {
+	remove := callOf("checkpoint.delete", key, []any{ref, checkpoint, dryRun}, func(ctx context.Context) (holt.Freed, error) {
 		r, err := h.w.table.find(ctx, ref)
 		if err != nil {
 			return holt.Freed{}, err
@@ -126,6 +126,8 @@ func (h histories) DeleteCheckpoint(ctx context.Context, ref, checkpoint string,
 			return s.Delete(ctx, checkpoint, dryRun)
 		})
 	})
+	remove.Removes = !dryRun
+	return computer.Once(ctx, h.w.keys, remove)
 }
 
 // ofMoment returns Conflict for a checkpoint that a moment needs.

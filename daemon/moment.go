@@ -47,7 +47,7 @@ func (f guestSpaces) forkAt(ctx context.Context, id, from holt.WorkspaceID, opt 
 	if quota != nil {
 		q = quota(parent, ws)
 	}
-	_, err = f.forkOne(ctx, parent, ws, id, opt, q)
+	_, err = f.forkOne(ctx, parent, ws, id, opt, q, nil)
 	return err
 }
 

@@ -55,13 +55,16 @@ type sshKeys struct {
 func (k sshKeys) Add(ctx context.Context, spec holt.SSHKeySpec, key string) (holt.SSHKey, error) {
 	return computer.Once(ctx, k.calls, computer.Call[holt.SSHKey]{
 		Key: key, Method: "ssh-key.add", Request: spec,
-		Act: func(ctx context.Context, _ *computer.Claim) (holt.SSHKey, error) { return k.Keys.Add(ctx, spec) },
+		Act: func(ctx context.Context, claim *computer.Claim) (holt.SSHKey, error) {
+			return k.Keys.AddBound(ctx, spec, claim.Bind)
+		},
+		Again: k.Keys.Get,
 	})
 }
 
 func (k sshKeys) Delete(ctx context.Context, ref, key string) (holt.SSHKey, error) {
 	return computer.Once(ctx, k.calls, computer.Call[holt.SSHKey]{
-		Key: key, Method: "ssh-key.delete", Request: ref,
+		Key: key, Method: "ssh-key.delete", Request: ref, Removes: true,
 		Act: func(ctx context.Context, _ *computer.Claim) (holt.SSHKey, error) { return k.Keys.Delete(ctx, ref) },
 	})
 }

@@ -24,10 +24,11 @@ func (n tokens) Create(ctx context.Context, spec holt.TokenSpec, key string) (ho
 	secret := ""
 	made, err := computer.Once(ctx, n.keys, computer.Call[holt.Token]{
 		Key: key, Method: "token.create", Request: spec,
-		Act: func(ctx context.Context, _ *computer.Claim) (token holt.Token, err error) {
-			token, secret, err = n.CreateFor(ctx, holt.TenantOf(ctx), spec.Name, time.Duration(spec.LifeMS)*time.Millisecond, spec.Scopes...)
+		Act: func(ctx context.Context, claim *computer.Claim) (token holt.Token, err error) {
+			token, secret, err = n.CreateBound(ctx, holt.TenantOf(ctx), spec.Name, time.Duration(spec.LifeMS)*time.Millisecond, claim.Bind, spec.Scopes...)
 			return token, err
 		},
+		Again: n.Get,
 	})
 	return holt.NewToken{Token: made, Secret: secret}, err
 }
@@ -38,7 +39,7 @@ const mostLife = 100 * 365 * 24 * 3600 * 1000
 // Delete revokes a token by id or name.
 func (n tokens) Delete(ctx context.Context, ref, key string) error {
 	_, err := computer.Once(ctx, n.keys, computer.Call[struct{}]{
-		Key: key, Method: "token.delete", Request: ref,
+		Key: key, Method: "token.delete", Request: ref, Removes: true,
 		Act: func(ctx context.Context, _ *computer.Claim) (none struct{}, err error) {
 			t, err := n.Get(ctx, ref)
 			if err == nil {

@@ -92,7 +92,7 @@ func (w *Workspaces) Mount(ctx context.Context, ref string, spec holt.MountSpec,
 // Unmount ends the host mount at dir, busy or not.
 func (w *Workspaces) Unmount(ctx context.Context, dir, key string) error {
 	_, err := computer.Once(ctx, w.keys, computer.Call[struct{}]{
-		Key: key, Method: "workspace.unmount", Request: dir,
+		Key: key, Method: "workspace.unmount", Request: dir, Removes: true,
 		Act: func(ctx context.Context, _ *computer.Claim) (struct{}, error) {
 			return struct{}{}, w.mounts.unmount(ctx, dir)
 		},

@@ -162,7 +162,7 @@ func (f workspaceFiles) Symlink(ctx context.Context, ref string, spec holt.Symli
 }
 
 func (f workspaceFiles) Remove(ctx context.Context, ref, path string, recursive bool, key string) error {
-	_, err := once(ctx, f, "remove", key, []any{ref, path, recursive}, func(ctx context.Context) (struct{}, error) {
+	remove := callOf("remove", key, []any{ref, path, recursive}, func(ctx context.Context) (struct{}, error) {
 		guest, err := f.guest(ctx, ref)
 		if err != nil {
 			return struct{}{}, err
@@ -172,6 +172,8 @@ func (f workspaceFiles) Remove(ctx context.Context, ref, path string, recursive 
 		}
 		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error { return files.Remove(ctx, path, recursive) })
 	})
+	remove.Removes = true
+	_, err := computer.Once(ctx, f.w.keys, remove)
 	return err
 }
 
@@ -193,8 +195,12 @@ func (f workspaceFiles) Rename(ctx context.Context, ref string, spec holt.Rename
 
 // once gives a repeated call its first answer.
 func once[T any](ctx context.Context, f workspaceFiles, verb, key string, request any, act func(context.Context) (T, error)) (T, error) {
-	return computer.Once(ctx, f.w.keys, computer.Call[T]{
+	return computer.Once(ctx, f.w.keys, callOf(verb, key, request, act))
+}
+
+func callOf[T any](verb, key string, request any, act func(context.Context) (T, error)) computer.Call[T] {
+	return computer.Call[T]{
 		Key: key, Method: "workspace.file." + verb, Request: request,
 		Act: func(ctx context.Context, _ *computer.Claim) (T, error) { return act(ctx) },
-	})
+	}
 }

@@ -235,7 +235,7 @@ func (s *Store) Cancel(ctx context.Context, id holt.JobID, _ string) (holt.Job, 
 // Delete cancels a job that has not ended and removes it with its outputs.
 func (s *Store) Delete(ctx context.Context, id holt.JobID, key string) error {
 	_, err := computer.Once(ctx, s.cfg.Keys, computer.Call[struct{}]{
-		Key: key, Method: "job.delete", Request: id,
+		Key: key, Method: "job.delete", Request: id, Removes: true,
 		Act: func(ctx context.Context, _ *computer.Claim) (none struct{}, err error) {
 			return none, s.remove(ctx, id)
 		},

@@ -179,7 +179,7 @@ func (s *Store) set(ctx context.Context, ref string, port int, public *bool) (ho
 
 // Delete removes the preview of a port: its links are no longer valid, and what is open through it ends.
 func (s *Store) Delete(ctx context.Context, ref string, port int, key string) error {
-	return s.once(ctx, key, "preview.delete", []any{ref, port}, func(ctx context.Context) error {
+	return s.remove(ctx, key, "preview.delete", []any{ref, port}, func(ctx context.Context) error {
 		c, err := s.cfg.Computers.Get(ctx, ref)
 		if err != nil {
 			return err
@@ -269,7 +269,7 @@ func (s *Store) SetDomain(ctx context.Context, ref, name string, spec holt.Previ
 
 // DeleteDomain takes a domain away from a computer; what is open through it ends.
 func (s *Store) DeleteDomain(ctx context.Context, ref, name, key string) error {
-	return s.once(ctx, key, "preview.domain.delete", []any{ref, name}, func(ctx context.Context) error {
+	return s.remove(ctx, key, "preview.domain.delete", []any{ref, name}, func(ctx context.Context) error {
 		c, err := s.cfg.Computers.Get(ctx, ref)
 		if err != nil {
 			return err
@@ -288,8 +288,8 @@ func (s *Store) DeleteDomain(ctx context.Context, ref, name, key string) error {
 	})
 }
 
-func (s *Store) once(ctx context.Context, key, method string, request any, act func(context.Context) error) error {
-	_, err := computer.Once(ctx, s.cfg.Keys, computer.Call[struct{}]{Key: key, Method: method, Request: request,
+func (s *Store) remove(ctx context.Context, key, method string, request any, act func(context.Context) error) error {
+	_, err := computer.Once(ctx, s.cfg.Keys, computer.Call[struct{}]{Key: key, Method: method, Request: request, Removes: true,
 		Act: func(ctx context.Context, _ *computer.Claim) (struct{}, error) { return struct{}{}, act(ctx) }})
 	return err
 }

@@ -247,7 +247,7 @@ type fileReply struct {
 
 func (s fileRoutes) readFile(api huma.API) {
 	op := s.describe(http.MethodGet, "/content", "read", "File", "Read a file, or a range of it")
-	op.Description = "Takes one byte range (RFC 9110); several are answered with the whole file. The ETag changes with the file's size and modification time; If-None-Match with it is answered with 304 while the file is that. " +
+	op.Description = "Takes one byte range (RFC 9110); several, and one of what is reached by a symbolic link at the path's end or has no size (as in /proc), are answered with the whole file. The ETag changes with the file's size and modification time; If-None-Match with it is answered with 304 while the file is that. " +
 		"HEAD answers with the headers alone."
 	op.Responses = rawResponse("application/octet-stream", "the file's bytes")
 	op.Responses["206"] = &huma.Response{Description: "the range's bytes"}
@@ -275,8 +275,12 @@ func (s fileRoutes) readFile(api huma.API) {
 			header.Set("ETag", etag)
 			return s.empty(ctx, http.StatusNotModified), nil
 		}
-		want := span{0, info.Size}
-		if in.Range != "" && (in.IfRange == "" || in.IfRange == etag) && info.Size > 0 {
+		sized := info.Kind == "file" && info.Size > 0 // the size of a link is not that of where it leads, and files of /proc have none
+		want := span{0, -1}
+		if sized {
+			want.n = info.Size
+		}
+		if in.Range != "" && (in.IfRange == "" || in.IfRange == etag) && sized {
 			part, ok, err := parseRange(in.Range, info.Size)
 			if err != nil {
 				header.Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
@@ -291,11 +295,9 @@ func (s fileRoutes) readFile(api huma.API) {
 			header.Set("ETag", etag)
 		}
 		header.Set("Last-Modified", info.ModTime.UTC().Format(http.TimeFormat))
-		header.Set("Accept-Ranges", "bytes")
-		if info.Size > 0 && info.Kind == "file" {
+		if sized {
+			header.Set("Accept-Ranges", "bytes")
 			header.Set("Content-Length", strconv.FormatInt(want.n, 10))
-		} else {
-			want.n = -1 // files of /proc have no size
 		}
 		if in.r.Method == http.MethodHead {
 			header.Set("Content-Type", "application/octet-stream")

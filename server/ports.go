@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -13,6 +14,20 @@ import (
 )
 
 var portMessageType = reflect.TypeFor[holt.PortMessage]()
+
+func listenerKey(l holt.Listener) string {
+	return fmt.Sprintf("%05d %s %s %d", l.Port, l.Protocol, l.Address, l.PID)
+}
+
+// listeners leaves out what a process has at one address more than once, as with SO_REUSEPORT: a page's cursor counts on keys that differ.
+func listeners(all []holt.Listener) []holt.Listener {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(all), func(l holt.Listener) bool {
+		again := seen[listenerKey(l)]
+		seen[listenerKey(l)] = true
+		return again
+	})
+}
 
 func (s *Server) ports(api huma.API) {
 	const tag = "ports"
@@ -29,9 +44,7 @@ func (s *Server) ports(api huma.API) {
 			return nil, err
 		}
 		all, err := nouns.List(ctx, ref)
-		return pageOf(all, func(l holt.Listener) string {
-			return fmt.Sprintf("%05d %s %s %d", l.Port, l.Protocol, l.Address, l.PID)
-		}, in.Paging), err
+		return pageOf(listeners(all), listenerKey, in.Paging), err
 	})
 
 	op = describe(http.MethodGet, "/v1/computers/{computer}/connect", "connectPort", tag, "Connect to a port or a unix socket of a computer by WebSocket")

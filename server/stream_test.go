@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -192,6 +193,18 @@ func TestRange(t *testing.T) {
 			t.Errorf("%s: %d, %q, %q; want %d, %q, %q", r.header, status, header.Get("Content-Range"), body, r.status, r.answer, r.body)
 		}
 	}
+	const link = "/v1/computers/curie/files/content?path=/home/agent/link"
+	if _, err := nouns.Files.Symlink(t.Context(), "curie", holt.SymlinkSpec{Path: "/home/agent/link", Target: "f"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []string{"bytes=0-0", "bytes=2-4", "bytes=-3", "bytes=1000-"} { // the link's own size is 1
+		for method, want := range map[string]string{"GET": "0123456789", "HEAD": ""} {
+			status, header, body := c.do(method, link, "", "Range: "+r)
+			if status != 200 || header.Get("Content-Range") != "" || header.Get("Accept-Ranges") != "" || body != want {
+				t.Errorf("%s by a link: %s %d, %v, %q; want 200 and the whole", r, method, status, header, body)
+			}
+		}
+	}
 	if status, header, _ := c.do("GET", at, "", "Range: bytes=10-"); status != 416 || header.Get("Content-Range") != "bytes */10" {
 		t.Errorf("behind the end: %d, %q", status, header.Get("Content-Range"))
 	}
@@ -267,5 +280,34 @@ func TestPages(t *testing.T) {
 	}
 	if len(names) != 25 {
 		t.Errorf("listed %d, want 25", len(names))
+	}
+}
+
+// samePorts are five listeners of one process at one address, and another.
+type samePorts struct{ server.Ports }
+
+func (samePorts) List(context.Context, string) ([]holt.Listener, error) {
+	one := holt.Listener{Protocol: "tcp", Address: "0.0.0.0", Port: 80, PID: 7}
+	return []holt.Listener{one, one, one, {Protocol: "tcp", Address: "0.0.0.0", Port: 443, PID: 7}, one, one}, nil
+}
+
+// TestPagesOfEqualPorts: a process may have many sockets at one address (SO_REUSEPORT), more than are in a page.
+func TestPagesOfEqualPorts(t *testing.T) {
+	nouns := memory(t).Nouns()
+	nouns.Ports = samePorts{}
+	c := overSocket(t, servertest.Serve(t, servertest.Options(t, nouns), ""))
+	for _, limit := range []int{1, 2, 100} {
+		var got []int
+		for cursor, pages := "", 0; pages == 0 || cursor != "" && pages < 10; pages++ {
+			_, _, text := c.do("GET", fmt.Sprintf("/v1/computers/curie/ports?limit=%d&cursor=%s", limit, url.QueryEscape(cursor)), "")
+			page := decode[holt.Page[holt.Listener]](t, text)
+			for _, l := range page.Items {
+				got = append(got, l.Port)
+			}
+			cursor = page.Next
+		}
+		if fmt.Sprint(got) != "[80 443]" {
+			t.Errorf("pages of %d: ports %v", limit, got)
+		}
 	}
 }

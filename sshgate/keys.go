@@ -94,6 +94,11 @@ func rsaBits(key ssh.PublicKey) int {
 //
 // Errors: InvalidArgument, AlreadyExists (in the tenant), TooMany.
 func (k *Keys) Add(ctx context.Context, spec holt.SSHKeySpec) (holt.SSHKey, error) {
+	return k.AddBound(ctx, spec, func(*db.Tx, string) error { return nil })
+}
+
+// AddBound is Add with bind called in the transaction that puts the key on record, with its id.
+func (k *Keys) AddBound(ctx context.Context, spec holt.SSHKeySpec, bind func(tx *db.Tx, id string) error) (holt.SSHKey, error) {
 	key, comment, err := parseKey(spec.Key)
 	if err != nil {
 		return holt.SSHKey{}, err
@@ -117,10 +122,10 @@ func (k *Keys) Add(ctx context.Context, spec holt.SSHKeySpec) (holt.SSHKey, erro
 		}
 		one.Tenant, one.Token = in, actor.Token
 	}
-	return one, k.insert(ctx, one, key.Marshal())
+	return one, k.insert(ctx, one, key.Marshal(), bind)
 }
 
-func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte) error {
+func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte, bind func(tx *db.Tx, id string) error) error {
 	var refused error
 	err := k.db.WriteSync(ctx, func(tx *db.Tx) error {
 		refused = nil
@@ -141,6 +146,9 @@ func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte) error {
 		if n >= mostKeys {
 			refused = holt.Errorf(holt.TooMany, "%d keys are on record; no more are allowed", n).WithHint("holt ssh-key delete removes one")
 			return nil
+		}
+		if err := bind(tx, string(one.ID)); err != nil {
+			return err
 		}
 		return tx.Exec(`INSERT INTO ssh_key (id, name, blob, tenant, token, agent, created) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 			one.ID, one.Name, blob, one.Tenant, one.Token, one.AllowAgentForwarding, one.CreatedAt.UnixNano())
@@ -194,6 +202,24 @@ func timeOf(ns int64) *time.Time {
 	return &at
 }
 
+// Get returns a key by its id.
+//
+// Errors: NotFound.
+func (k *Keys) Get(ctx context.Context, id string) (holt.SSHKey, error) {
+	list, err := k.list(ctx, `WHERE id = ?`, id)
+	if err == nil && len(list) == 0 {
+		err = noKey(id)
+	}
+	if err != nil {
+		return holt.SSHKey{}, err
+	}
+	return list[0], nil
+}
+
+func noKey(ref string) error {
+	return holt.Errorf(holt.NotFound, "there is no SSH key %q", holt.Clip(ref, 64)).WithHint("holt ssh-key list shows those there are")
+}
+
 // Delete takes a key off the record, by its id, or a fingerprint or name that only one has. Connections that came by it end.
 func (k *Keys) Delete(ctx context.Context, ref string) (holt.SSHKey, error) {
 	all, err := k.List(ctx)
@@ -212,7 +238,7 @@ func (k *Keys) Delete(ctx context.Context, ref string) (holt.SSHKey, error) {
 	}
 	switch len(found) {
 	case 0:
-		return holt.SSHKey{}, holt.Errorf(holt.NotFound, "there is no SSH key %q", holt.Clip(ref, 64)).WithHint("holt ssh-key list shows those there are")
+		return holt.SSHKey{}, noKey(ref)
 	case 1:
 	default:
 		return holt.SSHKey{}, holt.Errorf(holt.Conflict, "%d keys are called %q", len(found), holt.Clip(ref, 64)).WithHint("name it by its id, as %s", found[0].ID)

@@ -261,7 +261,7 @@ func (s *Store) List(ctx context.Context) ([]holt.Upload, error) {
 // Delete gives an upload up, or forgets what became of it.
 func (s *Store) Delete(ctx context.Context, id holt.UploadID, key string) error {
 	_, err := computer.Once(ctx, s.cfg.Keys, computer.Call[struct{}]{
-		Key: key, Method: "upload.delete", Request: id,
+		Key: key, Method: "upload.delete", Request: id, Removes: true,
 		Act: func(ctx context.Context, _ *computer.Claim) (struct{}, error) {
 			if _, err := s.find(ctx, id); err != nil {
 				return struct{}{}, err

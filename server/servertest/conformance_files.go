@@ -39,6 +39,7 @@ func fileVerbs(t *testing.T, n server.Nouns) {
 	if list := Must(n.Files.List(ctx, "curie", dir, holt.PageSpec{}))(t).Items; len(list) != 2 {
 		t.Errorf("listed %+v", list)
 	}
+	partBehindLink(t, n.Files, "curie", "/home/agent/to", "notes/a b&c.txt")
 	pages(t, n.Files, "curie", dir)
 	links(t, n.Files, "curie", dir)
 	fail(t, n.Files.Rename(ctx, "curie", holt.RenameSpec{From: file, To: dir + "/mov\xffed"}, ""))
@@ -79,6 +80,24 @@ func pages(t *testing.T, files server.Files, of, dir string) {
 		}
 	}
 	fail(t, files.Remove(ctx, of, dir, true, ""))
+}
+
+// partBehindLink reads parts of "0123456789" by a link to it, and removes the link.
+func partBehindLink(t *testing.T, files server.Files, of, link, to string) {
+	t.Helper()
+	ctx := t.Context()
+	Must(files.Symlink(ctx, of, holt.SymlinkSpec{Path: holt.OSString(link), Target: holt.OSString(to)}, ""))(t)
+	for _, c := range []struct {
+		off, n int64
+		want   string
+	}{{0, -1, "0123456789"}, {2, 3, "234"}, {7, -1, "789"}, {8, 100, "89"}, {100, 3, ""}} {
+		var got bytes.Buffer
+		fail(t, files.Read(ctx, of, link, c.off, c.n, &got))
+		if got.String() != c.want {
+			t.Errorf("read %d bytes at %d by a link: %q, want %q", c.n, c.off, got.String(), c.want)
+		}
+	}
+	fail(t, files.Remove(ctx, of, link, false, ""))
 }
 
 // links makes symbolic links in an existing directory, and removes them.

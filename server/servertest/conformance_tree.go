@@ -46,6 +46,7 @@ func treeVerbs(t *testing.T, n server.Nouns) {
 	fail(t, files.Remove(ctx, "data", file, false, ""))
 	const plain = "/notes/ä b&c"
 	Must(files.Write(ctx, "data", plain, holt.WriteSpec{}, strings.NewReader("0123456789")))(t)
+	partBehindLink(t, files, "data", "/to", "notes/ä b&c")
 	pages(t, files, "data", "/notes")
 	links(t, files, "data", "/notes")
 	fail(t, files.Rename(ctx, "data", holt.RenameSpec{From: plain, To: "/notes/moved"}, ""))
