@@ -209,7 +209,7 @@ func (w *world) count() (computers, workspaces, begun int) {
 func open(t *testing.T) (*Store, *world) {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema, Schema, TenantSchema, CountSchema})
+	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema, Schema, TenantSchema, CountSchema, BegunSchema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,13 +277,13 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestCancelFarBack: a job that waits behind more than are looked at is cancelled at once, and another deleted.
+// TestCancelFarBack: a job that waits behind many is cancelled at once, and another deleted.
 func TestCancelFarBack(t *testing.T) {
 	s, w := open(t)
 	create(t, s, holt.JobSpec{MemoryMB: 3072})
 	eventually(t, "it runs", func() bool { _, _, begun := w.count(); return begun == 1 })
 	var last [2]holt.Job
-	for range mostWaiting + mostAtOnce + 8 {
+	for range 3 * mostAtOnce {
 		last[0], last[1] = last[1], create(t, s, holt.JobSpec{MemoryMB: 1024})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

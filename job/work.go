@@ -165,11 +165,7 @@ func (w *worker) refused(err error) error {
 			return err
 		}
 		w.r.Attempts--
-		if _, host := holt.LacksMemory(err); host {
-			w.s.pause(look, noRoom) // the error names a job, which may be another tenant's than who reads this
-		} else {
-			w.s.limit(w.tenant)
-		}
+		w.s.limit(w.tenant)
 		return atLimit{err}
 	}
 	w.s.mu.Lock()
