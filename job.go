@@ -87,7 +87,7 @@ type Job struct {
 	Spec       JobSpec     `json:"spec"`
 	State      JobState    `json:"state" enum:"queued,running,collecting,done,failed,cancelled"`
 	Tenant     string      `json:"tenant,omitempty" doc:"whose limits its computer counts for"`
-	Reason     string      `json:"reason,omitempty" doc:"why it is queued or collecting still, when that is not obvious"`
+	Reason     string      `json:"reason,omitempty" doc:"why it is queued or collecting still, or stands still, when that is not obvious"`
 	ExitCode   int         `json:"exit_code" nullable:"true" doc:"of its command, as of a run; null until that has ended"`
 	Signal     string      `json:"signal,omitempty" doc:"the signal that ended its command, as SIGTERM"`
 	TimedOut   bool        `json:"timed_out,omitempty"`

@@ -27,7 +27,7 @@ func (a *app) limitSet() *cobra.Command {
 		Use: "set", Short: "Change what a tenant may have", Args: exactly(0),
 		Long: `Changes what all computers of a tenant may have together. What would take more is refused at once
 (exit status 5, code too_many) with what is used and by which computers; jobs wait until there is room. What
-is there already stays. One that has run for as long as --max-run-time in one go is paused, and may be woken again.
+is there already stays. One that has run for as long as --max-run-time in one go is paused, and may be woken again; a job fails with it.
 
 ` + limitHelp,
 		Example: `  holt limit set --max-computers 20 --max-running 4 --max-memory-mb 8192

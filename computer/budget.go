@@ -12,8 +12,8 @@ import (
 
 // Who pauses computers whose budget is exhausted, and those that have run for as long as their tenant's may.
 const (
-	pausedByBudget = "budget"
-	pausedByLimit  = "limit"
+	PausedByBudget = "budget"
+	PausedByLimit  = "limit"
 )
 
 const (
@@ -86,7 +86,7 @@ func (s budgeting) over(ctx context.Context) (all []overdue, err error) {
 		}
 		for _, b := range r.Budgets {
 			if b.Exhausted {
-				all = append(all, overdue{r, pausedByBudget})
+				all = append(all, overdue{r, PausedByBudget})
 				break
 			}
 		}
@@ -95,7 +95,7 @@ func (s budgeting) over(ctx context.Context) (all []overdue, err error) {
 			continue
 		}
 		if g, err := s.meter.read(ctx, l, false); err == nil && g.Age >= limit {
-			all = append(all, overdue{r, pausedByLimit})
+			all = append(all, overdue{r, PausedByLimit})
 		}
 	}
 	return all, err

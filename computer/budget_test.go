@@ -139,8 +139,8 @@ func TestBudget(t *testing.T) {
 		}
 		return nil
 	}
-	budgeting{w.Store}.rest(t.Context(), w.is(), pausedByBudget)
-	if r := w.is(); r.State != holt.ComputerPaused || r.PausedBy != pausedByBudget || verb != "pause" {
+	budgeting{w.Store}.rest(t.Context(), w.is(), PausedByBudget)
+	if r := w.is(); r.State != holt.ComputerPaused || r.PausedBy != PausedByBudget || verb != "pause" {
 		t.Fatalf("it is %s by %q; at work was %q", r.State, r.PausedBy, verb)
 	}
 	w.cfg.Fail = nil
@@ -244,7 +244,7 @@ func TestRunTime(t *testing.T) {
 		}
 		w.used.runs(w.r.ID, 2*time.Hour, 0, 0)
 	}
-	if r := w.is(); r.State != holt.ComputerPaused || r.PausedBy != pausedByLimit {
+	if r := w.is(); r.State != holt.ComputerPaused || r.PausedBy != PausedByLimit {
 		t.Errorf("it is %s by %q", r.State, r.PausedBy)
 	}
 	r := w.is()

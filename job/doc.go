@@ -19,7 +19,7 @@
 // job on from what there is (see worker.attempt): it makes the computer if there is none,
 // starts the command (with the idempotency key of the attempt) if it is not on record,
 // follows it if it is, and repeats collecting, all of which may be done twice. A job whose machine ends
-// under it is begun anew with its inputs, up to mostAttempts times.
+// under it is begun anew with its inputs, up to mostAttempts times; one that is paused is resumed.
 //
 // # Lock order
 //

@@ -30,6 +30,13 @@ type world struct {
 	tenant     string // of the last create
 	refuseOf   string // whose creates are refused; "": anybody's
 	made       int    // workspaces, ever
+	created    int    // computers, ever
+	draining   bool
+	looks      int     // at the computers of a job
+	followed   int     // times, runs
+	resumes    []error // what the next resumes say; none: they do it
+	mute       []error // what the next followings say
+	hurried    bool    // a run was followed for less than an hour at most
 }
 
 func (w *world) CheckFor(_ context.Context, spec holt.ComputerSpec) (holt.ComputerSpec, error) {
@@ -43,14 +50,17 @@ func (w *world) CreateFor(ctx context.Context, id holt.JobID, spec holt.Computer
 	if w.refuse != nil && (w.refuseOf == "" || w.refuseOf == w.tenant) {
 		return holt.Computer{}, w.refuse
 	}
-	c := holt.Computer{ID: holt.NewComputerID(), Name: spec.Name, State: holt.ComputerRunning, Job: id}
+	now := time.Now()
+	c := holt.Computer{ID: holt.NewComputerID(), Name: spec.Name, State: holt.ComputerRunning, Job: id, StartedAt: &now}
 	w.computers[c.ID] = c
+	w.created++
 	return c, nil
 }
 
 func (w *world) OfJob(_ context.Context, id holt.JobID) (list []holt.Computer, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.looks++
 	for _, c := range w.computers {
 		if c.Job == id {
 			list = append(list, c)
@@ -59,7 +69,30 @@ func (w *world) OfJob(_ context.Context, id holt.JobID) (list []holt.Computer, _
 	return list, nil
 }
 
-func (w *world) Resume(context.Context, string, string) (c holt.Computer, err error) { return c, nil }
+func (w *world) Resume(_ context.Context, ref, _ string) (holt.Computer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.resumes) > 0 {
+		err := w.resumes[0]
+		w.resumes = w.resumes[1:]
+		return holt.Computer{}, err
+	}
+	now := time.Now()
+	c := w.computers[holt.ComputerID(ref)]
+	c.State, c.PausedBy, c.StartedAt = holt.ComputerRunning, "", &now
+	w.computers[c.ID] = c
+	return c, nil
+}
+
+// pause pauses all computers.
+func (w *world) pause(by string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, c := range w.computers {
+		c.State, c.PausedBy = holt.ComputerPaused, by
+		w.computers[id] = c
+	}
+}
 
 func (w *world) Delete(_ context.Context, ref, _ string) (out holt.DeletedComputer, err error) {
 	w.mu.Lock()
@@ -68,7 +101,11 @@ func (w *world) Delete(_ context.Context, ref, _ string) (out holt.DeletedComput
 	return out, nil
 }
 
-func (w *world) Draining() bool { return false }
+func (w *world) Draining() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.draining
+}
 
 // Room has place for three of the default shape.
 func (w *world) Room(_ context.Context, memoryMB int, begun map[holt.JobID]int) error {
@@ -93,7 +130,18 @@ func (w *world) Start(context.Context, string, holt.RunSpec, string) (holt.Run, 
 func (w *world) Follow(ctx context.Context, id holt.RunID, _ int64, emit func(holt.RunEvent) error) error {
 	w.mu.Lock()
 	end := w.ends[id]
+	if until, ok := ctx.Deadline(); ok && time.Until(until) < time.Hour {
+		w.hurried = true
+	}
+	w.followed++
+	var err error
+	if len(w.mute) > 0 {
+		err, w.mute = w.mute[0], w.mute[1:]
+	}
 	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -161,7 +209,7 @@ func (w *world) count() (computers, workspaces, begun int) {
 func open(t *testing.T) (*Store, *world) {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema, Schema, TenantSchema, CountSchema})
+	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema, Schema, TenantSchema, CountSchema, BegunSchema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,13 +277,13 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestCancelFarBack: a job that waits behind more than are looked at is cancelled at once, and another deleted.
+// TestCancelFarBack: a job that waits behind many is cancelled at once, and another deleted.
 func TestCancelFarBack(t *testing.T) {
 	s, w := open(t)
 	create(t, s, holt.JobSpec{MemoryMB: 3072})
 	eventually(t, "it runs", func() bool { _, _, begun := w.count(); return begun == 1 })
 	var last [2]holt.Job
-	for range mostWaiting + mostAtOnce + 8 {
+	for range 3 * mostAtOnce {
 		last[0], last[1] = last[1], create(t, s, holt.JobSpec{MemoryMB: 1024})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

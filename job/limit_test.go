@@ -56,18 +56,10 @@ func TestLimitOfAnother(t *testing.T) {
 	w.mu.Lock()
 	w.refuse, w.refuseOf = e, "team-a"
 	w.mu.Unlock()
-	of := func(tenant string) holt.Job {
-		t.Helper()
-		j, err := s.Create(holt.WithActor(t.Context(), holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: tenant}), holt.JobSpec{Run: holt.RunSpec{Command: "true"}}, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return j
+	for range 3 * mostAtOnce {
+		createOf(t, s, "team-a", 1024)
 	}
-	for range mostWaiting + mostAtOnce + 1 { // more than are looked at
-		of("team-a")
-	}
-	mine := of("team-b")
+	mine := createOf(t, s, "team-b", 1024)
 	eventually(t, "it runs beside them", func() bool {
 		j, err := s.Get(t.Context(), mine.ID)
 		if strings.Contains(j.Reason, "curie") {
@@ -88,6 +80,65 @@ func TestLimitOfAnother(t *testing.T) {
 	}
 	w.end(0)
 	ended(t, s, mine.ID)
+}
+
+// createOf takes on a job of a tenant.
+func createOf(t *testing.T, s *Store, tenant string, memoryMB int) holt.Job {
+	t.Helper()
+	ctx := holt.WithActor(t.Context(), holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: tenant})
+	j, err := s.Create(ctx, holt.JobSpec{MemoryMB: memoryMB, Run: holt.RunSpec{Command: "true"}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// TestNoRoomForAnothers: while the host has no memory for the job of one tenant, those of others begin.
+func TestNoRoomForAnothers(t *testing.T) {
+	s, w := open(t)
+	e := holt.Errorf(holt.TooMany, "the host has no memory for it")
+	e.Detail = holt.NoMemory{AskedMB: 4096, NeedMB: 4224, LeftMB: 2048, MostMB: 8192}
+	w.mu.Lock()
+	w.refuse, w.refuseOf = e, "team-a"
+	w.mu.Unlock()
+	large := createOf(t, s, "team-a", 3072)
+	eventually(t, "it was tried, and waits", func() bool {
+		j, err := s.Get(t.Context(), large.ID)
+		return err == nil && j.State == holt.JobQueued && strings.Contains(j.Reason, "no memory for it") && j.Attempts == 0
+	})
+	small := createOf(t, s, "team-b", 1024)
+	eventually(t, "another's runs", func() bool {
+		j, err := s.Get(t.Context(), small.ID)
+		return err == nil && j.RunID != ""
+	})
+	w.end(0)
+	if j := ended(t, s, small.ID); j.State != holt.JobDone {
+		t.Errorf("%+v", j)
+	}
+	w.mu.Lock()
+	w.refuse = nil
+	w.mu.Unlock()
+	eventually(t, "the large one runs", func() bool { _, _, begun := w.count(); return begun == 2 })
+}
+
+// TestTurns: the next job is of the tenant of which the fewest have begun, however many of another came before.
+func TestTurns(t *testing.T) {
+	s, w := open(t)
+	for range 3 * mostAtOnce {
+		createOf(t, s, "team-a", 1024)
+	}
+	eventually(t, "three run", func() bool { _, _, begun := w.count(); return begun == 3 })
+	mine := createOf(t, s, "team-b", 1024)
+	eventually(t, "it says why it waits", func() bool {
+		j, err := s.Get(t.Context(), mine.ID)
+		return err == nil && strings.Contains(j.Reason, "no memory for another job")
+	})
+	w.end(0)
+	eventually(t, "six were begun", func() bool { _, _, begun := w.count(); return begun == 6 })
+	eventually(t, "it is one of them", func() bool {
+		j, err := s.Get(t.Context(), mine.ID)
+		return err == nil && j.RunID != ""
+	})
 }
 
 // insert puts jobs of a tenant on record; ended is 0 of those that have not.
@@ -126,16 +177,18 @@ func TestManyThatWait(t *testing.T) {
 	if err := as("team-b"); err != nil {
 		t.Error("another's:", err)
 	}
-	err := s.cfg.DB.Read(t.Context(), func(tx *db.Tx) error {
-		return tx.Query(`EXPLAIN QUERY PLAN SELECT 1 FROM job WHERE `+tenantOf+` = 'a' AND (ended > 0) = 0`, nil, func(row *db.Row) error {
-			if plan := row.Text(3); !strings.Contains(plan, "job_tenant") {
-				t.Error("others' jobs are read:", plan)
-			}
-			return nil
+	for question, index := range map[string]string{
+		`SELECT 1 FROM job WHERE ` + tenantOf + ` = 'a' AND (ended > 0) = 0`: "job_tenant",
+		`SELECT 1 FROM job ` + nextOf:                                        "job_tenant",
+		`SELECT 1 FROM job WHERE ` + hasBegun + ` ORDER BY seq`:              "job_begun",
+	} {
+		plan, given := "", strings.NewReplacer("?1", "'a'", "?2", "'[]'").Replace(question)
+		err := s.cfg.DB.Read(t.Context(), func(tx *db.Tx) error {
+			return tx.Query(`EXPLAIN QUERY PLAN `+given, nil, func(row *db.Row) error { plan += row.Text(3) + "\n"; return nil })
 		})
-	})
-	if err != nil {
-		t.Error(err)
+		if err != nil || !strings.Contains(plan, index) || strings.Contains(plan, "TEMP B-TREE") {
+			t.Errorf("others' jobs are read: %v\n%s\n%s", err, question, plan)
+		}
 	}
 }
 

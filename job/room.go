@@ -3,8 +3,7 @@ package job
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,7 +35,7 @@ func (s *Store) room(ctx context.Context, memoryMB int) (why string, err error) 
 	return "", err
 }
 
-// dispatch begins jobs in the order in which they came, as there is room.
+// dispatch begins jobs as there is room, see begin.
 func (s *Store) dispatch() {
 	for {
 		wait, err := s.begin(s.ctx)
@@ -57,52 +56,86 @@ func (s *Store) dispatch() {
 	}
 }
 
-// mostWaiting is how many of the jobs that wait are looked at.
-const mostWaiting = 128
-
-// begin begins what can. wait says that something is left that only time makes room for.
+// begin begins what can, of each tenant in the order of coming. The next is of the tenant of which the fewest have begun:
+// none waits for another's that has no room. wait says that something is left that only time makes room for.
 func (s *Store) begin(ctx context.Context) (wait bool, err error) {
-	held := s.held()
-	wait = len(held) > 0
-	except, err := json.Marshal(held)
+	begun, err := s.table.list(ctx, `WHERE `+hasBegun+` ORDER BY seq`)
 	if err != nil {
-		return wait, err
+		return false, err
 	}
-	list, err := s.table.list(ctx, `WHERE ended = 0 AND (cancelled OR json_extract(record, '$.state') <> 'queued'
-		OR `+tenantOf+` NOT IN (SELECT value FROM json_each(?))) ORDER BY seq LIMIT ?`, string(except), mostWaiting+s.cfg.Most)
-	if err != nil {
-		return wait, err
-	}
-	list = slices.DeleteFunc(list, func(r record) bool { return s.worker(r.ID) != nil })
-	waiting := func(r record) bool { return r.State == holt.JobQueued && !r.cancelled }
-	for _, r := range list { // what has begun needs no room
-		if !waiting(r) && ctx.Err() == nil {
+	for _, r := range begun { // these need no room
+		if s.worker(r.ID) == nil && ctx.Err() == nil {
 			s.take(r)
 		}
 	}
-	for _, r := range slices.DeleteFunc(list, func(r record) bool { return !waiting(r) }) {
+	tenants, err := s.table.tenants(ctx)
+	if err != nil {
+		return false, err
+	}
+	var next []record
+	add := func(tenant string) error {
+		one, err := s.table.next(ctx, tenant, s.working())
+		next = append(next, one...)
+		return err
+	}
+	for _, tenant := range tenants {
+		if err := add(tenant); err != nil {
+			return wait, err
+		}
+	}
+	for len(next) > 0 {
 		if s.cfg.Computers.Draining() || ctx.Err() != nil {
 			return true, nil
 		}
-		if slices.Contains(s.held(), r.of()) { // since the list was made: those behind it come next
-			s.ring()
+		i := s.turn(next)
+		r := next[i]
+		next = slices.Delete(next, i, i+1)
+		if slices.Contains(s.held(), r.of()) {
+			wait = true
 			continue
 		}
-		if why, err := s.room(ctx, r.Spec.MemoryMB); why != "" || err != nil {
-			return true, errors.Join(err, s.waits(ctx, r, cmp.Or(why, r.Reason)))
+		why, err := s.room(ctx, r.Spec.MemoryMB)
+		if err != nil {
+			return true, err
 		}
-		s.take(r)
+		if why != "" {
+			wait = true
+			if why != r.Reason {
+				err = s.table.because(ctx, r.ID, why)
+			}
+		} else {
+			s.take(r)
+			err = add(r.of())
+		}
+		if err != nil {
+			return true, err
+		}
 	}
 	return wait, nil
 }
 
-// waits says of the job that is next why it waits.
-func (s *Store) waits(ctx context.Context, r record, why string) error {
-	if r.Reason == why {
-		return nil
+// turn says which of some jobs, one of a tenant, is to begin.
+func (s *Store) turn(next []record) (first int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begun := map[string]int{}
+	for _, w := range s.active {
+		begun[w.tenant]++
 	}
-	r.Reason = why
-	return s.table.save(ctx, r)
+	for i, r := range next {
+		f := next[first]
+		if cmp.Or(cmp.Compare(begun[r.of()], begun[f.of()]), cmp.Compare(r.seq, f.seq)) < 0 {
+			first = i
+		}
+	}
+	return first
+}
+
+// working returns the jobs that have a worker.
+func (s *Store) working() []holt.JobID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.AppendSeq([]holt.JobID{}, maps.Keys(s.active))
 }
 
 // take gives a job to a worker of its own, unless it has one or the daemon ends.
@@ -156,8 +189,8 @@ func (s *Store) pause(d time.Duration, why string) {
 	s.until, s.lacking = time.Now().Add(d), why
 }
 
-// limited is a tenant whose limit was reached. Its jobs are tried one after the other, and with each that begins twice as
-// many at once, so that few make a workspace for nothing.
+// limited is a tenant whose limit was reached, or for whose job the host had no memory. Its jobs are tried one after the
+// other, and with each that begins twice as many at once, so that few make a workspace for nothing.
 type limited struct {
 	until time.Time     // none is tried before
 	pause time.Duration // that was
@@ -191,7 +224,7 @@ func (s *Store) held() []string {
 	return list
 }
 
-// limit holds the jobs of one tenant back, which has reached a limit of its own.
+// limit holds the jobs of one tenant back.
 func (s *Store) limit(tenant string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,7 +60,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB         *db.DB // with [Schema], [TenantSchema] and [CountSchema]
+	DB         *db.DB // with [Schema], [TenantSchema], [CountSchema] and [BegunSchema]
 	Keys       *computer.Keys
 	Dir        string // holds what is remembered of the output of jobs
 	Computers  Computers

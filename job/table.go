@@ -50,6 +50,14 @@ const CountSchema = `
 CREATE INDEX job_tenant ON job (` + tenantOf + `, ended > 0);
 `
 
+// hasBegun selects the jobs that go on without waiting for room: those that have begun, and those to be thrown away.
+const hasBegun = `ended = 0 AND (cancelled OR json_extract(record, '$.state') <> 'queued')`
+
+// BegunSchema has these found without reading those that wait.
+const BegunSchema = `
+CREATE INDEX job_begun ON job (seq) WHERE ` + hasBegun + `;
+`
+
 // ofTenant is the condition that a job is a tenant's: parameter n, where ” is any.
 func ofTenant(n int) string { return fmt.Sprintf(`(?%[1]d = '' OR %[2]s = ?%[1]d)`, n, tenantOf) }
 
@@ -106,6 +114,39 @@ func (t table) get(ctx context.Context, id holt.JobID) (record, error) {
 		return record{}, err
 	}
 	return list[0], nil
+}
+
+// tenants returns whose jobs there are, also such that have ended.
+func (t table) tenants(ctx context.Context) (list []string, err error) {
+	err = t.d.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`WITH RECURSIVE tenant(name) AS (SELECT min(`+tenantOf+`) FROM job
+			UNION ALL SELECT (SELECT min(`+tenantOf+`) FROM job WHERE `+tenantOf+` > name) FROM tenant WHERE name IS NOT NULL)
+			SELECT name FROM tenant WHERE name IS NOT NULL`, nil, func(row *db.Row) error { list = append(list, row.Text(0)); return nil })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read whose jobs there are: %w", err)
+	}
+	return list, nil
+}
+
+// nextOf selects of a tenant the job that has waited for longest, but for those that a JSON array names.
+const nextOf = `WHERE ` + tenantOf + ` = ?1 AND (ended > 0) = 0 AND json_extract(record, '$.state') = 'queued' AND NOT cancelled
+	AND id NOT IN (SELECT value FROM json_each(?2)) ORDER BY seq LIMIT 1`
+
+// next returns the job of a tenant that is to begin next, but for some; none if there is none.
+func (t table) next(ctx context.Context, tenant string, but []holt.JobID) ([]record, error) {
+	ids, err := json.Marshal(but)
+	if err != nil {
+		return nil, err
+	}
+	return t.list(ctx, nextOf, tenant, string(ids))
+}
+
+// because writes down why a job waits, if it still does.
+func (t table) because(ctx context.Context, id holt.JobID, why string) error {
+	return write(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE job SET record = json_set(record, '$.reason', ?2) WHERE id = ?1 AND ended = 0 AND NOT cancelled AND json_extract(record, '$.state') = 'queued'`, id, why)
+	})
 }
 
 func (t table) insert(ctx context.Context, r record, claim *computer.Claim) error {

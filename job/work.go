@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ const (
 	flushLimit = 30 * time.Second // to write what it holds in memory
 	linger     = 30 * time.Second // that followers have for the rest of the output
 	retry      = 5 * time.Second  // before what could not be thrown away is tried again
+	mostSilent = 5 * time.Minute  // that a guest may not answer while its machine runs
 )
 
 var (
@@ -124,20 +126,12 @@ func (w *worker) attempt() error {
 }
 
 // computer returns the job's, which it makes if there is none.
-func (w *worker) computer() (c holt.Computer, err error) {
-	all, err := w.s.cfg.Computers.OfJob(w.ctx, w.r.ID)
-	if err != nil {
+func (w *worker) computer() (holt.Computer, error) {
+	c, ok, err := w.standing(w.ctx)
+	if ok || err != nil {
 		return c, err
 	}
-	if len(all) == 1 {
-		switch c = all[0]; c.State {
-		case holt.ComputerRunning:
-			return c, nil
-		case holt.ComputerPaused, holt.ComputerResuming:
-			return w.s.cfg.Computers.Resume(w.ctx, string(c.ID), "")
-		}
-	}
-	if len(all) > 0 || w.r.RunID != "" {
+	if w.r.RunID != "" {
 		return c, errLost
 	}
 	began := time.Now()
@@ -163,9 +157,7 @@ func name(id holt.JobID) string { return "job-" + string(id[len("job_"):]) }
 // refused says whether a computer that could not be made is worth another try: when others
 // make room, or with the next daemon.
 func (w *worker) refused(err error) error {
-	switch holt.CodeOf(err) {
-	case holt.TooMany, holt.OutOfSpace, holt.Unavailable, holt.Timeout:
-	default:
+	if !forNow(err) {
 		return err
 	}
 	if limited, forever := limitReached(err); limited {
@@ -173,11 +165,7 @@ func (w *worker) refused(err error) error {
 			return err
 		}
 		w.r.Attempts--
-		if _, host := holt.LacksMemory(err); host {
-			w.s.pause(look, noRoom) // the error names a job, which may be another tenant's than who reads this
-		} else {
-			w.s.limit(w.tenant)
-		}
+		w.s.limit(w.tenant)
 		return atLimit{err}
 	}
 	w.s.mu.Lock()
@@ -245,16 +233,18 @@ func (w *worker) start(c holt.Computer) error {
 // follow waits for the command's end, and keeps the end of its output.
 func (w *worker) follow() error {
 	began := time.Now()
-	limit := time.Duration(w.r.run.TimeoutMS)*time.Millisecond + grace - time.Since(*w.r.StartedAt) + time.Duration(w.r.Steps.CreateMS)*time.Millisecond
-	ctx, cancel := context.WithTimeout(w.ctx, max(limit, grace))
-	defer cancel()
-	var out tail
-	var end *holt.Run
-	err := w.s.cfg.Runs.Follow(ctx, w.r.RunID, 0, func(e holt.RunEvent) error {
-		out.add(e)
-		end = e.Run
-		return nil
+	ctx, cancel := context.WithCancelCause(w.ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if err := w.watch(ctx, began); err != nil {
+			cancel(err)
+		}
 	})
+	var out tail
+	end, err := w.listen(ctx, &out)
+	why := context.Cause(ctx)
+	cancel(nil)
+	watching.Wait()
 	if out.end > 0 || err == nil {
 		if err := w.s.keepOutput(w.r.ID, out.from(w.r.base)); err != nil {
 			w.s.log.Warn("the end of a job's output is not kept", "job", w.r.ID, "err", err)
@@ -263,9 +253,9 @@ func (w *worker) follow() error {
 	switch {
 	case w.ctx.Err() != nil:
 		return context.Cause(w.ctx)
-	case ctx.Err() != nil:
-		w.r.TimedOut = true
-		return holt.Errorf(holt.Timeout, "the guest did not end the command when its time was over")
+	case why != nil:
+		w.r.TimedOut = why == errOverdue
+		return why
 	case holt.CodeOf(err) == holt.NotFound: // its computer was deleted
 		return errLost
 	case err != nil:
@@ -277,6 +267,31 @@ func (w *worker) follow() error {
 	w.r.ExitCode, w.r.Signal, w.r.TimedOut = end.ExitCode, end.Signal, end.TimedOut
 	w.r.Steps.RunMS = time.Since(began).Milliseconds()
 	return w.s.point("exited")
+}
+
+// listen reads the command's output to its end. A guest may be slow to answer, as many are that are resumed at once.
+func (w *worker) listen(ctx context.Context, out *tail) (end *holt.Run, err error) {
+	var silent time.Time // since when it has not answered
+	for {
+		err = w.s.cfg.Runs.Follow(ctx, w.r.RunID, out.end, func(e holt.RunEvent) error {
+			out.add(e)
+			end, silent = e.Run, time.Time{}
+			return nil
+		})
+		if holt.CodeOf(err) != holt.Unavailable || ctx.Err() != nil {
+			return end, err
+		}
+		if silent.IsZero() {
+			silent = time.Now()
+		}
+		if time.Since(silent) > mostSilent {
+			return end, err
+		}
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // stands says whether the job's computer runs: the end of a command in one that is being stopped may not be its own.
