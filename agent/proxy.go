@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -22,6 +23,8 @@ type Proxy struct {
 	// name that does not exist is asked for again and again. Programs are told of it, unless the machine has a proxy
 	// of its own in /etc/environment.
 	Refuses bool `json:"refuses,omitempty"`
+	// Direct are names and networks that programs reach without it, divided by commas, beside the machine itself.
+	Direct string `json:"direct,omitempty"`
 }
 
 // Files of a machine whose programs are told of the proxy. What is in /run goes with the machine's memory, and is
@@ -40,21 +43,26 @@ if [ -r /run/holt/environment ]; then
 	set +a
 fi
 `
-	proxyAddress   = "http://proxy.holt.internal:3128"
-	notProxied     = "localhost,127.0.0.1,::1" // the proxy answers for holt.internal itself
-	maxCertificate = 16 << 10                  // bytes
+	proxyAddress = "http://proxy.holt.internal:3128"
+	// notProxied are the machine's own addresses, also one by one for clients that know no networks; that of its link is
+	// the same in all. The proxy answers for holt.internal itself.
+	notProxied     = "localhost,127.0.0.1,127.0.1.1,127.0.0.0/8,::1,0.0.0.0,10.0.2.15"
+	maxCertificate = 16 << 10 // bytes
 	maxBundle      = 16 << 20
 )
 
 // proxyLines are the variables that programs find the proxy by, and its CA if it has one: curl and most others; Node;
 // Python; Git; Go, Ruby and all that asks OpenSSL; Cargo; Deno; the tools of AWS.
-func proxyLines(ca bool) string {
+func proxyLines(ca bool, direct string) string {
+	if direct != "" {
+		direct = "," + direct
+	}
 	var b strings.Builder
 	for _, name := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
 		b.WriteString(name + "=" + proxyAddress + "\n")
 	}
 	for _, name := range []string{"no_proxy", "NO_PROXY"} {
-		b.WriteString(name + "=" + notProxied + "\n")
+		b.WriteString(name + "=" + notProxied + direct + "\n")
 	}
 	b.WriteString("NODE_USE_ENV_PROXY=1\n")
 	if !ca {
@@ -66,8 +74,16 @@ func proxyLines(ca bool) string {
 	return b.String()
 }
 
+// directRE is text that means itself to a shell, too.
+var directRE = regexp.MustCompile(`^[A-Za-z0-9./,-]{0,256}$`)
+
 func checkProxy(p *Proxy) error {
-	if p == nil || p.Certificate == "" {
+	switch {
+	case p == nil:
+		return nil
+	case !directRE.MatchString(p.Direct):
+		return holt.Errorf(holt.InvalidArgument, "%q is no list of what is reached without a proxy", clip(p.Direct))
+	case p.Certificate == "":
 		return nil
 	}
 	block, rest := pem.Decode([]byte(p.Certificate))
@@ -99,7 +115,7 @@ func setProxy(root string, p *Proxy) error {
 		err = bundle(root, true)
 	}
 	if err == nil {
-		err = replaceFile(at(proxyEnvironment), proxyLines(ca))
+		err = replaceFile(at(proxyEnvironment), proxyLines(ca, p.Direct))
 	}
 	if err == nil {
 		err = replaceFile(at(proxyProfile), profileText)

@@ -3,6 +3,7 @@ package agent
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,21 @@ func TestProxyRefuses(t *testing.T) {
 	}
 	if vars := told(); vars["https_proxy"] != proxyAddress || vars["SSL_CERT_FILE"] != "" || vars["NO_PROXY"] != notProxied {
 		t.Errorf("told %v", vars)
+	}
+	for _, own := range []string{"localhost", "127.0.0.0/8", "127.0.1.1", "0.0.0.0", "10.0.2.15"} {
+		if !slices.Contains(strings.Split(notProxied, ","), own) {
+			t.Errorf("%s of the machine is asked for by the proxy", own)
+		}
+	}
+	for _, name := range []string{"curie", "bohr"} { // as a fork
+		if err := setProxy(root, &Proxy{Refuses: true, Direct: name + ",172.16.0.0/12"}); err != nil || told()["no_proxy"] != notProxied+","+name+",172.16.0.0/12" {
+			t.Errorf("%s: %v, told %v", name, err, told())
+		}
+	}
+	for _, bad := range []string{"a b", "a\nX=1", "$(reboot)", strings.Repeat("a", 257)} {
+		if err := checkIdentity(Identity{Proxy: &Proxy{Refuses: true, Direct: bad}}); holt.CodeOf(err) != holt.InvalidArgument {
+			t.Errorf("%.30q: %v", bad, err)
+		}
 	}
 	if err := setProxy(root, &Proxy{Certificate: aCertificate, Refuses: true}); err != nil || told()["SSL_CERT_FILE"] == "" {
 		t.Errorf("with a secret: %v, told %v", err, told())

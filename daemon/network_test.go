@@ -287,8 +287,26 @@ func (v *vm) policies(far *download, grant string) {
 	v.tries("curie", "host.holt.internal", far.port(), "connected 1")
 	v.tries("curie", "example.com", 80, "no such name")
 	v.tries("curie", "198.41.0.4", 53, "refused")
+	v.serves()
 	if all, err := v.Networks.Traffic(t.Context(), "curie"); err != nil || all.Refused < 5 {
 		t.Errorf("%+v %v", all, err)
+	}
+}
+
+// serves: what runs in a computer that may reach little is told of the proxy, and asks its own servers without it.
+func (v *vm) serves() {
+	v.t.Helper()
+	said := v.says("curie", `python3 -c "
+import http.server, os, socket, threading, urllib.request
+print(os.environ['http_proxy'])
+s = http.server.ThreadingHTTPServer(('', 8000), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=s.serve_forever, daemon=True).start()
+for host in socket.gethostname(), '10.0.2.15', '0.0.0.0', '127.0.1.1', 'localhost':
+    try: print(host, urllib.request.urlopen('http://%s:8000/' % host, timeout=60).status)
+    except Exception as e: print(host, e)" 2>/dev/null`)
+	want := "http://proxy.holt.internal:3128\ncurie 200\n10.0.2.15 200\n0.0.0.0 200\n127.0.1.1 200\nlocalhost 200"
+	if strings.TrimSpace(said) != want {
+		v.t.Errorf("its own server, asked by its names: %s", said)
 	}
 }
 

@@ -292,7 +292,7 @@ func (d *Dir) recorded() (*Handle, Record, error) {
 	if err != nil {
 		return nil, Record{}, err
 	}
-	if !holdsLock(r.Process.PID, d.File(LockFile)) {
+	if !d.HeldBy(r.Process.PID, LockFile) {
 		h.Close()
 		return nil, Record{}, Gone(d.Path)
 	}

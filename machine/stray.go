@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -64,17 +65,10 @@ func under(root, dir string) bool {
 	return dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")
 }
 
-func holdsLock(pid int, path string) bool {
-	resolved, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return false
-	}
-	for _, lock := range locks(pid, LockFile) {
-		if lock == resolved {
-			return true
-		}
-	}
-	return false
+// HeldBy tells whether a process has the directory's lock of that name open; this one, which looks at locks of others, never does.
+func (d *Dir) HeldBy(pid int, lock string) bool {
+	resolved, err := filepath.EvalSymlinks(d.File(lock))
+	return err == nil && pid != os.Getpid() && slices.Contains(locks(pid, lock), resolved)
 }
 
 // locks returns the locks of that name that a process has open, also removed ones.

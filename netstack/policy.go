@@ -191,6 +191,9 @@ func (p *Policy) permits(port uint16, names []string) bool {
 	return false
 }
 
+// GrantsInner tells whether addresses or ports of the host are granted.
+func (p *Policy) GrantsInner() bool { return len(p.nets)+len(p.host) > 0 }
+
 // onHost tells whether a port of the host's loopback is granted.
 func (p *Policy) onHost(port uint16) bool {
 	return p.egress != holt.EgressOff && slices.Contains(p.host, port)

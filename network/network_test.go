@@ -26,6 +26,10 @@ import (
 const serving = "serve-network"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == lying {
+		slog.Error("lie", "err", lie(os.Args[2]))
+		os.Exit(1)
+	}
 	if len(os.Args) == 3 && os.Args[1] == serving {
 		if err := Serve(context.Background(), os.Args[2]); err != nil {
 			slog.Error("serve", "err", err)

@@ -156,6 +156,10 @@ func (n *Networks) hold(ctx context.Context, d *machine.Dir) (h *machine.Handle,
 	var is status
 	if err = call(within, d, "GET", "/status", &is); err == nil && is.Machine == record.Process {
 		if h, err := is.Process.Open(); err == nil {
+			if !d.HeldBy(is.Process.PID, lockFile) { // a guest that has taken it over could have any process moved, and followed
+				h.Close()
+				return nil, false, errors.Join(holt.Errorf(holt.Unavailable, "the network in %s says that it is process %d, which it is not", d.Path, is.Process.PID), kill(d.Path))
+			}
 			n.bound(d, is.Process.PID)
 			return h, false, tell(ctx, d.Path)
 		}
@@ -244,6 +248,11 @@ func (n *Networks) End(dir string) error {
 			break
 		}
 	}
+	return kill(dir)
+}
+
+// kill ends the processes of the network in dir.
+func kill(dir string) error {
 	all, err := Strays(dir)
 	for _, one := range all {
 		err = errors.Join(err, one.Kill())

@@ -11,6 +11,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"holt"
 	"holt/machine"
 )
@@ -21,6 +23,9 @@ const (
 	ownSocket = "own.sock"
 
 	mostCalls = 8 // of a guest at once
+	// mostConns are answered at once, whoever opens them: a guest may have taken its network over, and have as many files
+	// open as that can. What one that was killed has left does not keep the next from asking.
+	mostConns = 2 * mostCalls
 	callIdle  = 30 * time.Second
 )
 
@@ -60,6 +65,7 @@ func answer(d *machine.Dir, h http.Handler) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	l = netutil.LimitListener(l, mostConns)
 	s := &http.Server{Handler: h, ReadHeaderTimeout: callLimit, IdleTimeout: 2 * callIdle, MaxHeaderBytes: 1 << 16}
 	done := make(chan struct{})
 	go func() {

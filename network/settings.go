@@ -39,6 +39,12 @@ func Check(p holt.NetworkPolicy) error {
 	return err
 }
 
+// GrantsInner tells whether a policy grants addresses or ports of the host, so that more than the internet may be reached.
+func GrantsInner(p holt.NetworkPolicy) bool {
+	policy, err := netstack.ParsePolicy(p)
+	return err != nil || policy.GrantsInner()
+}
+
 func readSettings(dir *machine.Dir) (s settings, err error) {
 	return s, readJSON(dir, settingsFile, &s)
 }

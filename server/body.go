@@ -16,6 +16,7 @@ type slowBody struct {
 	io.ReadCloser
 	ctl     *http.ResponseController
 	patient time.Duration // 0: for ever
+	until   time.Time     // by when all of it has to be there; zero: any time
 	linger  time.Duration // how long an answer waits for the rest of the body
 	ended   atomic.Bool   // a noun may still be reading when the answer begins
 	left    atomic.Bool   // see Abandon
@@ -32,7 +33,11 @@ func (b *slowBody) Abandon() {
 
 func (b *slowBody) Read(p []byte) (int, error) {
 	if b.patient > 0 {
-		_ = b.ctl.SetReadDeadline(time.Now().Add(b.patient)) // only a test's recorder cannot
+		at := time.Now().Add(b.patient)
+		if !b.until.IsZero() && b.until.Before(at) {
+			at = b.until
+		}
+		_ = b.ctl.SetReadDeadline(at) // only a test's recorder cannot
 		defer b.ctl.SetReadDeadline(time.Time{})
 	}
 	if b.left.Load() {

@@ -104,6 +104,7 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 			r.Header.Set("Idempotency-Key", ref+" "+key)
 		}
 		q := requestOf(r.Context())
+		q.body.until = time.Now().Add(s.opt.Patience)
 		q.by, q.noun, q.ref = holt.WithActor(r.Context(), holt.Actor{Computer: id}), "computers", ref
 		if wait := s.own.take(r, id); wait > 0 {
 			q.quiet = true

@@ -4,10 +4,12 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"holt"
 	"holt/audit"
@@ -161,6 +163,41 @@ func TestOwnIsBounded(t *testing.T) {
 	refused(bohr.ID, "checkpoint", `{"name":"last"}`, http.StatusOK)
 	refused(bohr.ID, "checkpoint", `{"name":"one more"}`, http.StatusTooManyRequests)
 	servertest.Must(nouns.History.Checkpoint(ctx, "bohr", holt.CheckpointSpec{Name: "its owner's"}, ""))(t)
+}
+
+// TestOwnIsSentSoon: a body that comes byte by byte, each in time, is waited for as long as one that does not come.
+func TestOwnIsSentSoon(t *testing.T) {
+	nouns, ctx := memory(t).Nouns(), t.Context()
+	curie := servertest.Must(nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "curie"}, ""))(t)
+	opt := servertest.Options(t, nouns)
+	opt.Patience = time.Second
+	s := httptest.NewServer(server.New(opt).Own(curie.ID))
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := io.WriteString(conn, "POST /v1/self/checkpoint HTTP/1.1\r\nHost: holt.internal\r\nContent-Length: 60000\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := conn.Read(make([]byte, 1))
+		answered <- err
+	}()
+	for drip := time.NewTicker(10 * time.Millisecond); ; {
+		select {
+		case err := <-answered:
+			if err != nil {
+				t.Errorf("no answer: %v", err)
+			}
+			return
+		case <-drip.C:
+			conn.Write([]byte(" ")) // or it has been answered
+		}
+	}
 }
 
 // TestOwnIsHeardOfLittle: what a computer asks of itself is in the audit log of its tenant; what there is not, and what it asks
