@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -64,12 +65,13 @@ all time. --private makes it private again, and ends what strangers have open.`,
 			}
 			shown := previewShown{Preview: one}
 			if !one.Public {
-				link, err := c.Previews.Link(cmd.Context(), args[0], port, holt.PreviewLinkSpec{ExpiresInMS: expires.Milliseconds()})
+				link, err := c.Previews.Link(cmd.Context(), args[0], port, holt.PreviewLinkSpec{ExpiresInMS: int64((expires + time.Millisecond - 1) / time.Millisecond)})
 				if err != nil {
 					return err
 				}
 				shown.Link = &link
 			}
+			a.sayWhere(args[0], one)
 			if a.wantsJSON() {
 				return printJSON(a.Out, shown)
 			}
@@ -90,6 +92,16 @@ all time. --private makes it private again, and ends what strangers have open.`,
 	f.DurationVar(&expires, "expires", 12*time.Hour, "how long the link opens it, at most 90 days")
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// sayWhere says whom the name of a preview does not lead to it.
+func (a *app) sayWhere(name string, p holt.Preview) {
+	at, err := url.Parse(p.URL)
+	if err != nil || !a.remote() || !strings.HasSuffix(at.Hostname(), ".localhost") {
+		return
+	}
+	a.say("only browsers on the machine that the daemon runs on reach it: names below localhost lead to the browser's own machine")
+	a.say("from another one: holt computer forward %s %d; for links that work everywhere, there: holt up --preview-domain", name, p.Port)
 }
 
 func (a *app) computerPreviews() *cobra.Command {
