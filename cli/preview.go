@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holt"
+	"holt/client"
 )
 
 // previewShown is what preview answers.
@@ -216,7 +218,7 @@ func (a *app) domainList() *cobra.Command {
 func (a *app) domainDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete NAME DOMAIN", Aliases: []string{"rm"}, Short: "Take a domain away from a computer", Args: exactly(2),
-		ValidArgsFunction: a.complete(a.computerNames),
+		ValidArgsFunction: a.completeSecond(a.computerNames, domainNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -230,4 +232,14 @@ func (a *app) domainDelete() *cobra.Command {
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+func domainNames(computer string) names {
+	return func(ctx context.Context, c *client.Client) (out []string) {
+		all, _ := c.Previews.Domains(ctx, computer) // no daemon, no names
+		for _, d := range all {
+			out = append(out, d.Domain)
+		}
+		return out
+	}
 }
