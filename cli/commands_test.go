@@ -7,17 +7,27 @@ import (
 	"go/token"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"holt"
 )
 
 // commands are all that do something, shown in help or not.
 func commands(t *testing.T) []*cobra.Command {
 	t.Helper()
-	a := &app{Streams: Streams{Out: io.Discard, Err: io.Discard}, getenv: func(string) string { return "" }}
+	nobody := filepath.Join(t.TempDir(), "holt.sock") // a daemon of this machine is not asked for names
+	a := &app{Streams: Streams{Out: io.Discard, Err: io.Discard}, getenv: func(name string) string {
+		if name == holt.EnvSocket {
+			return nobody
+		}
+		return ""
+	}}
 	var all []*cobra.Command
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
@@ -77,6 +87,54 @@ func TestEveryAnswerIsPinned(t *testing.T) {
 		pinned := regexp.MustCompile(`(?m)^=== holt ` + regexp.QuoteMeta(path) + `( |$)`).Match(golden)
 		if cmd.Flags().Lookup("json") != nil && pinned == pinnedElsewhere[path] {
 			t.Errorf("%s: its answer is in json.golden: %v", path, pinned)
+		}
+	}
+}
+
+// newNames are arguments for which a name is made up.
+var newNames = map[string]bool{
+	"computer create NAME": true, "workspace create NAME": true, "token create NAME": true, "context add NAME": true,
+	"service add SERVICE": true, "schedule add NAME": true, "computer domain add DOMAIN": true, "computer secret set SECRET": true,
+}
+
+// TestNounsAreNoFiles: where a command takes a thing of holt's, no shell offers files.
+func TestNounsAreNoFiles(t *testing.T) {
+	nouns := strings.Fields("NAME COMPUTER FROM INTO TO A B WORK RUN JOB HOLD KEY DOMAIN SECRET SERVICE SCHEDULE TERMINAL CHECKPOINT MOMENT TEMPLATE TOKEN")
+	seen := map[string]bool{}
+	for _, cmd := range commands(t) {
+		if cmd.Hidden {
+			continue
+		}
+		path, at := strings.TrimPrefix(cmd.CommandPath(), "holt "), 0
+		for words := strings.Fields(cmd.Use)[1:]; len(words) > 0; words = words[1:] {
+			word := strings.Trim(words[0], "[].…")
+			if word == "--" || word == "|" {
+				break
+			} else if strings.HasPrefix(word, "--") {
+				words = words[1:] // its value
+				continue
+			}
+			noun := strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune("[:|", r) })[0]
+			last := at
+			if strings.Contains(words[0], "..") || strings.Contains(words[0], "…") {
+				last++
+			}
+			for ; at <= last; at++ {
+				if !slices.Contains(nouns, noun) || newNames[path+" "+noun] {
+					continue
+				}
+				seen[noun] = true
+				if cmd.ValidArgsFunction == nil {
+					t.Errorf("%s: nothing completes %s", path, noun)
+				} else if _, is := cmd.ValidArgsFunction(cmd, []string{"x", "y", "z"}[:at], ""); is == cobra.ShellCompDirectiveDefault {
+					t.Errorf("%s: files are offered for %s, argument %d", path, noun, at+1)
+				}
+			}
+		}
+	}
+	for _, noun := range nouns {
+		if !seen[noun] {
+			t.Errorf("no command takes a %s", noun)
 		}
 	}
 }

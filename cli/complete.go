@@ -27,6 +27,16 @@ func (a *app) complete(ask names) cobra.CompletionFunc {
 	}
 }
 
+// completeSecond completes the first argument, then the second with what the first has.
+func (a *app) completeSecond(first names, second func(of string) names) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) == 1 {
+			return a.ask(cmd, second(args[0])), cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.complete(first)(cmd, args, typed)
+	}
+}
+
 // completeAll completes each argument with what is not among the others yet.
 func (a *app) completeAll(ask names) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {

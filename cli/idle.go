@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holt"
+	"holt/client"
 )
 
 // idleFlag is the flag of an idle timeout.
@@ -265,12 +267,22 @@ func (a *app) computerHolds() *cobra.Command {
 	return cmd
 }
 
+func holdIDs(computer string) names {
+	return func(ctx context.Context, c *client.Client) (out []string) {
+		all, _ := c.Computers.Holds(ctx, computer) // no daemon, no holds
+		for _, h := range all {
+			out = append(out, string(h.ID)+"\t"+oneLine(h.Reason))
+		}
+		return out
+	}
+}
+
 func (a *app) computerRelease() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "release NAME HOLD", Short: "Release a hold", Args: exactly(2),
 		Long:              "Releases a hold. Once nothing else uses the computer its idle timeout counts from now.",
 		Example:           "  holt computer release einstein hld_aaaaaaaaaaaaaaaa",
-		ValidArgsFunction: a.complete(a.computerNames),
+		ValidArgsFunction: a.completeSecond(a.computerNames, holdIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := holt.ParseHoldID(args[1])
 			if err != nil {

@@ -101,7 +101,7 @@ func (a *app) workspaceReceipt() *cobra.Command {
 	})
 	cmd.Long = `WORK is a run by its id; or work in a terminal: a stretch of it by its id, the
 last stretch by the terminal's name.`
-	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
+	cmd.ValidArgsFunction = a.completeSecond(a.workspaceNames, workIDs)
 	return cmd
 }
 

@@ -38,7 +38,7 @@ of FROM; "." is everything.`
 	cmd.Example = `  holt workspace merge einstein-1 einstein --dry-run
   holt workspace merge einstein-1 einstein --path src --path go.mod --text
   holt workspace merge einstein-1 einstein --theirs src --ours src/config.toml`
-	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
+	cmd.ValidArgsFunction = a.completeAll(a.workspaceNames)
 	cmd.Flags().StringArrayVar((*[]string)(&spec.Paths), "path", nil, "only what is at or below this path of FROM; may be given several times")
 	cmd.Flags().StringArrayVar((*[]string)(&spec.Ours), "ours", nil, "settle conflicts at or below this path of FROM by keeping INTO's; may be given several times")
 	cmd.Flags().StringArrayVar((*[]string)(&spec.Theirs), "theirs", nil, "settle conflicts at or below this path of FROM by taking FROM's; may be given several times")

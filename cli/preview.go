@@ -2,13 +2,16 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"holt"
+	"holt/client"
 )
 
 // previewShown is what preview answers.
@@ -64,12 +67,13 @@ all time. --private makes it private again, and ends what strangers have open.`,
 			}
 			shown := previewShown{Preview: one}
 			if !one.Public {
-				link, err := c.Previews.Link(cmd.Context(), args[0], port, holt.PreviewLinkSpec{ExpiresInMS: expires.Milliseconds()})
+				link, err := c.Previews.Link(cmd.Context(), args[0], port, holt.PreviewLinkSpec{ExpiresInMS: int64((expires + time.Millisecond - 1) / time.Millisecond)})
 				if err != nil {
 					return err
 				}
 				shown.Link = &link
 			}
+			a.sayWhere(args[0], one)
 			if a.wantsJSON() {
 				return printJSON(a.Out, shown)
 			}
@@ -90,6 +94,16 @@ all time. --private makes it private again, and ends what strangers have open.`,
 	f.DurationVar(&expires, "expires", 12*time.Hour, "how long the link opens it, at most 90 days")
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// sayWhere says whom the name of a preview does not lead to it.
+func (a *app) sayWhere(name string, p holt.Preview) {
+	at, err := url.Parse(p.URL)
+	if err != nil || !a.remote() || !strings.HasSuffix(at.Hostname(), ".localhost") {
+		return
+	}
+	a.say("only browsers on the machine that the daemon runs on reach it: names below localhost lead to the browser's own machine")
+	a.say("from another one: holt computer forward %s %d; for links that work everywhere, there: holt up --preview-domain", name, p.Port)
 }
 
 func (a *app) computerPreviews() *cobra.Command {
@@ -204,7 +218,7 @@ func (a *app) domainList() *cobra.Command {
 func (a *app) domainDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete NAME DOMAIN", Aliases: []string{"rm"}, Short: "Take a domain away from a computer", Args: exactly(2),
-		ValidArgsFunction: a.complete(a.computerNames),
+		ValidArgsFunction: a.completeSecond(a.computerNames, domainNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -218,4 +232,14 @@ func (a *app) domainDelete() *cobra.Command {
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+func domainNames(computer string) names {
+	return func(ctx context.Context, c *client.Client) (out []string) {
+		all, _ := c.Previews.Domains(ctx, computer) // no daemon, no names
+		for _, d := range all {
+			out = append(out, d.Domain)
+		}
+		return out
+	}
 }

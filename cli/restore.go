@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -66,13 +67,26 @@ can be undone by restoring that.
 holt computer run --receipt shows the id of a run; holt workspace checkpoints and
 holt workspace history show those of runs and stretches.`
 
+// workIDs are those of which a checkpoint is left.
+func workIDs(workspace string) names {
+	return func(ctx context.Context, c *client.Client) (out []string) {
+		all, _ := c.History.Checkpoints(ctx, workspace) // no daemon, no work
+		for _, one := range all {
+			if line := one.Run + "\t" + oneLine(one.Note); one.Run != "" && !slices.Contains(out, line) {
+				out = append(out, line)
+			}
+		}
+		return out
+	}
+}
+
 func (a *app) workspaceUndo() *cobra.Command {
 	var dryRun bool
 	cmd := a.onPast("undo NAME [WORK [PATH]…]", "Take back what a run, or work in a terminal, changed", 1, -1, func(ctx context.Context, c *client.Client, args []string) error {
 		return a.undo(ctx, c, args[0], args[1:], dryRun)
 	})
 	cmd.Long = undoHelp
-	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
+	cmd.ValidArgsFunction = a.completeSecond(a.workspaceNames, workIDs)
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "change nothing, only say what would")
 	return cmd
 }
@@ -88,7 +102,15 @@ func (a *app) computerUndo() *cobra.Command {
 		return a.undo(ctx, c, computer.Workspace, args[1:], dryRun)
 	})
 	cmd.Long = undoHelp
-	cmd.ValidArgsFunction = a.complete(a.computerNames)
+	cmd.ValidArgsFunction = a.completeSecond(a.computerNames, func(computer string) names {
+		return func(ctx context.Context, c *client.Client) []string {
+			one, err := c.Computers.Get(ctx, computer)
+			if err != nil {
+				return nil
+			}
+			return workIDs(one.Workspace)(ctx, c)
+		}
+	})
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "change nothing, only say what would")
 	return cmd
 }

@@ -185,18 +185,7 @@ func (a *app) secretList() *cobra.Command {
 func (a *app) secretDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete NAME SECRET", Aliases: []string{"rm"}, Short: "Take a secret of a host away from a computer, at once", Args: exactly(2),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if len(args) == 1 {
-				return a.ask(cmd, func(ctx context.Context, c *client.Client) (out []string) {
-					all, _ := c.Secrets.List(ctx, args[0]) // no daemon, no names
-					for _, s := range all {
-						out = append(out, s.Name)
-					}
-					return out
-				}), cobra.ShellCompDirectiveNoFileComp
-			}
-			return a.complete(a.computerNames)(cmd, args, "")
-		},
+		ValidArgsFunction: a.completeSecond(a.computerNames, secretNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -210,4 +199,14 @@ func (a *app) secretDelete() *cobra.Command {
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+func secretNames(computer string) names {
+	return func(ctx context.Context, c *client.Client) (out []string) {
+		all, _ := c.Secrets.List(ctx, computer) // no daemon, no names
+		for _, s := range all {
+			out = append(out, s.Name)
+		}
+		return out
+	}
 }

@@ -63,6 +63,7 @@ func TestShellsCompleteNames(t *testing.T) {
 		{"computer", "create", "--name", "einstein"}, {"computer", "create", "--name", "curie"}, {"terminal", "open", "einstein", "build"}, {"workspace", "create", "spare"},
 		{"schedule", "add", "einstein", "nightly", "--cron", "@daily", "true"}, {"workspace", "checkpoint", "einstein", "before"}, {"computer", "snapshot", "einstein", "--name", "first"},
 		{"computer", "run", "einstein", "echo hello"}, {"workspace", "mkdir", "einstein:src"},
+		{"computer", "hold", "einstein", "--reason", "thinking"}, {"computer", "domain", "add", "einstein", "app.example.com", "3000"},
 	} {
 		var out bytes.Buffer
 		if status := cli.Main(context.Background(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}, local()); status != 0 {
@@ -72,18 +73,21 @@ func TestShellsCompleteNames(t *testing.T) {
 	for shell := range shells {
 		t.Run(shell, func(t *testing.T) {
 			for line, want := range map[string][]string{
-				"holt comp":                      {"computer"},
-				"holt computer create --mem":     {"--memory-mb"},
-				"holt computer get ":             {"einstein", "curie"},
-				"holt computer stop einstein ":   {"curie"},
-				"holt workspace get sp":          {"spare"},
-				"holt terminal attach einstein ": {"build"},
-				"holt schedule show ":            {"nightly"},
-				"holt moment show ":              {"first"},
-				"holt run show ":                 {"run_"},
-				"holt workspace ls einstein:s":   {"src"},
-				"holt context use ":              {"local"},
-				"holt completion ":               {"bash", "zsh", "fish"},
+				"holt comp":                             {"computer"},
+				"holt computer create --mem":            {"--memory-mb"},
+				"holt computer get ":                    {"einstein", "curie"},
+				"holt computer stop einstein ":          {"curie"},
+				"holt workspace get sp":                 {"spare"},
+				"holt terminal attach einstein ":        {"build"},
+				"holt schedule show ":                   {"nightly"},
+				"holt moment show ":                     {"first"},
+				"holt run show ":                        {"run_"},
+				"holt workspace ls einstein:s":          {"src"},
+				"holt context use ":                     {"local"},
+				"holt workspace merge einstein ":        {"spare"},
+				"holt computer release einstein ":       {"hld_"},
+				"holt computer domain delete einstein ": {"app.example.com"},
+				"holt completion ":                      {"bash", "zsh", "fish"},
 			} {
 				got := completions(t, shell, line)
 				for _, one := range want {

@@ -29,6 +29,7 @@ func (a *app) computerSSH() *cobra.Command {
 port, only what every holt command needs. A paused or stopped computer is woken.
 
 The program in the computer ends with the connection, as with any ssh; holt terminal attach is for what is to go on.
+The exit status is that of ssh: the command's, or 255 if the connection breaks.
 More of ssh's own options come with -o, as -o 'LocalForward 8080 localhost:3000'. For scp, sftp, rsync and VS Code: holt ssh-config.`,
 		Example: `  holt computer ssh einstein
   holt computer ssh einstein --user root -- systemctl status`,
@@ -235,7 +236,8 @@ daemon's socket, or the context (holt context) or the server in $` + holt.EnvSer
 func (a *app) computerSSHProxy() *cobra.Command {
 	return &cobra.Command{
 		Use: "ssh-proxy NAME", Short: "Connect standard input and output to the SSH gateway, for a computer", Args: exactly(1),
-		Long: `Is for ssh's ProxyCommand; see holt ssh-config. NAME may end with ` + sshSuffix + `.`,
+		ValidArgsFunction: a.complete(a.computerNames),
+		Long:              `Is for ssh's ProxyCommand; see holt ssh-config. NAME may end with ` + sshSuffix + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {

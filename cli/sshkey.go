@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holt"
+	"holt/client"
 )
 
 func (a *app) sshKeyCommand() *cobra.Command {
@@ -117,7 +119,8 @@ func (a *app) sshKeyList() *cobra.Command {
 func (a *app) sshKeyDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete KEY", Aliases: []string{"rm"}, Short: "Remove a key, and end the connections that came by it", Args: exactly(1),
-		Long: `Removes a key, named by its id, or a fingerprint or name that only one has. SSH connections that came by it end.`,
+		Long:              `Removes a key, named by its id, or a fingerprint or name that only one has. SSH connections that came by it end.`,
+		ValidArgsFunction: a.complete(sshKeyIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -135,6 +138,14 @@ func (a *app) sshKeyDelete() *cobra.Command {
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+func sshKeyIDs(ctx context.Context, c *client.Client) (out []string) {
+	all, _ := c.SSHKeys.List(ctx) // no daemon, no keys
+	for _, k := range all {
+		out = append(out, string(k.ID)+"\t"+oneLine(k.Name))
+	}
+	return out
 }
 
 func (a *app) sshKeyHost() *cobra.Command {

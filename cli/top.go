@@ -41,7 +41,7 @@ woken by it. With --once, --json or off a terminal it shows what was taken withi
   holt top einstein curie --interval 5s
   holt top --once
   holt top --json | jq '.[] | select(.cpu_percent > 50) | .computer'`,
-		ValidArgsFunction: a.complete(a.computerNames),
+		ValidArgsFunction: a.completeAll(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if every < topLeast {
 				return holt.Errorf(holt.InvalidArgument, "--interval cannot be %v", every).WithHint("%v is the least", topLeast)
