@@ -18,8 +18,8 @@ const pieceBytes = 256 << 10
 
 // Files are the files of computers, or of workspaces, as far as uploads need them.
 type Files interface {
-	// Known returns NotFound if there is no such computer or workspace.
-	Known(ctx context.Context, ref string) error
+	// Known returns the id of a computer or workspace; NotFound.
+	Known(ctx context.Context, ref string) (id string, err error)
 	// Write replaces a file as one step; see package server.
 	Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
 }
@@ -283,8 +283,8 @@ func (s *Store) commit(ctx context.Context, t *turn, u holt.Upload, want string)
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return u, computer.HostError(err)
 	}
-	files, ref := s.files(u.Spec)
-	info, err := files.Write(ctx, ref, string(u.Spec.Path), holt.WriteSpec{Mode: u.Spec.Mode, User: u.Spec.User, Parents: u.Spec.Parents}, f)
+	files, ref := s.files(&u.Spec)
+	info, err := files.Write(ctx, *ref, string(u.Spec.Path), holt.WriteSpec{Mode: u.Spec.Mode, User: u.Spec.User, Parents: u.Spec.Parents}, f)
 	if err != nil {
 		return u, err
 	}

@@ -27,7 +27,7 @@ type shelf struct {
 	wait    chan struct{} // writing waits for it; nil: not
 }
 
-func (f *shelf) Known(context.Context, string) error { return nil }
+func (f *shelf) Known(_ context.Context, ref string) (string, error) { return ref, nil }
 
 func (f *shelf) Write(ctx context.Context, ref, path string, _ holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
 	b, err := io.ReadAll(r)
