@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"time"
 
 	"holt"
 	"holt/computer"
@@ -15,6 +16,10 @@ import (
 
 // pieceBytes are written at once: what is lost of a piece when the connection breaks.
 const pieceBytes = 256 << 10
+
+// touchEvery is how often it is written down that bytes come, while one call brings them: a daemon that is killed then has
+// not ended the call.
+const touchEvery = time.Hour
 
 // Files are the files of computers, or of workspaces, as far as uploads need them.
 type Files interface {
@@ -79,7 +84,7 @@ func (s *Store) appendInTurn(ctx context.Context, id holt.UploadID, offset int64
 		return u.Upload, nil
 	}
 	t.reads(r)
-	u.Offset, err = s.add(ctx, t, u.Upload, sum, r)
+	u.Offset, err = s.add(ctx, t, u, sum, r)
 	t.reads(nil)
 	if u.Offset > offset { // nothing more is no reason to keep it longer
 		now := s.cfg.Now().UTC()
@@ -96,7 +101,7 @@ func tooLong(u holt.Upload) error {
 }
 
 // add appends and returns the upload's length.
-func (s *Store) add(ctx context.Context, t *turn, u holt.Upload, want string, r io.Reader) (end int64, err error) {
+func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Reader) (end int64, err error) {
 	f, at, err := s.open(u.ID)
 	if err != nil {
 		return at, err
@@ -112,13 +117,17 @@ func (s *Store) add(ctx context.Context, t *turn, u holt.Upload, want string, r 
 	for {
 		n, err := readPiece(ctx, r, buf)
 		if end+int64(n) > u.Spec.Size {
-			return s.undo(t, f, at, tooLong(u))
+			return s.undo(t, f, at, tooLong(u.Upload))
 		}
-		if full := room.take(int64(n)); full != nil {
+		lost := room.take(int64(n))
+		if now := s.cfg.Now().UTC(); n > 0 && lost == nil && now.Sub(u.touched) >= touchEvery {
+			u.touched, lost = now, s.table.touch(context.WithoutCancel(ctx), u.ID, now)
+		}
+		if lost != nil {
 			if want != "" { // nothing of it counts
 				end = at
 			}
-			return s.undo(t, f, end, full)
+			return s.undo(t, f, end, lost)
 		}
 		if n > 0 {
 			if _, lost := f.Write(buf[:n]); lost != nil {
