@@ -19,7 +19,7 @@ type AuditEntry struct {
 	Noun    string    `json:"noun,omitempty" doc:"what kind of thing it was about"`
 	Ref     string    `json:"ref,omitempty" doc:"names and ids of what it was about, and the path of a file"`
 	Made    string    `json:"made,omitempty" doc:"id of what it made"`
-	Code    string    `json:"code" doc:"ok, begun (of a stream, which has another entry at its end), or an error's code"`
+	Code    string    `json:"code" doc:"ok, begun (of what goes on, or starts what does: it has another entry at its end), or an error's code"`
 	Status  int       `json:"status,omitempty" doc:"HTTP status, where there is one"`
 	Request string    `json:"request,omitempty" doc:"request id, as in the daemon's log"`
 	TookMS  float64   `json:"took_ms"`

@@ -10,7 +10,7 @@ import (
 // Scope is one thing that says what a token may do, as people write it:
 //
 //	admin                          what is the host's, and every tenant's things
-//	read-only                      look, and change nothing
+//	read-only                      look, and change nothing; looking into a computer that sleeps wakes it
 //	computer:REF                   this computer with what belongs to it and its workspace, and no other
 //	user:NAME                      only as this Linux user, in runs, terminals and over SSH
 //	workspace:REF[:read][:/PATH]   the files of this workspace, from a directory on, to read only or to change, too

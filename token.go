@@ -27,7 +27,7 @@ func (t Token) Actor() Actor {
 // TokenSpec says what token to make, of the caller's tenant. What is wanted beyond what the caller may do is Denied.
 type TokenSpec struct {
 	Name   string  `json:"name" maxLength:"128" doc:"what it is for"`
-	Scopes []Scope `json:"scopes,omitempty" maxItems:"64" doc:"admin, read-only, computer:REF, user:NAME, workspace:REF[:read][:/PATH], port:REF:N; none: everything in the tenant"`
+	Scopes []Scope `json:"scopes,omitempty" maxItems:"64" doc:"admin, read-only (looking into a computer that sleeps wakes it), computer:REF, user:NAME, workspace:REF[:read][:/PATH], port:REF:N; none: everything in the tenant"`
 	LifeMS int64   `json:"life_ms,omitempty" minimum:"0" doc:"for how long, milliseconds; default: for ever, or as long as the token that makes it"`
 }
 

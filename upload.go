@@ -37,8 +37,8 @@ const (
 
 // UploadSpec says what file will be sent, in as many pieces as it takes. Exactly one of Computer and Workspace is set.
 type UploadSpec struct {
-	Computer  string   `json:"computer,omitempty" doc:"name or id: the file goes to this computer"`
-	Workspace string   `json:"workspace,omitempty" doc:"name or id: or to this workspace"`
+	Computer  string   `json:"computer,omitempty" doc:"name or id: the file goes to this computer, also if it is renamed; what is answered has its id"`
+	Workspace string   `json:"workspace,omitempty" doc:"name or id: or to this workspace; as computer"`
 	Path      OSString `json:"path" doc:"absolute, inside the computer or from the workspace's top"`
 	Size      int64    `json:"size" minimum:"0" doc:"bytes of the whole file"`
 	SHA256    string   `json:"sha256,omitempty" maxLength:"64" doc:"of the whole file, hexadecimal; it may be said at the commit"`

@@ -3,9 +3,13 @@ package access
 import (
 	"context"
 	"sync"
+	"time"
 
 	"holt"
 )
+
+// lookEvery is how long the wall clock is not looked at, at most: the timers of a process stand while its host sleeps.
+const lookEvery = time.Minute
 
 // held are the streams that tokens have open: a revoked token's end with it.
 type held struct {
@@ -22,7 +26,7 @@ type stream struct{ end context.CancelCauseFunc }
 func (t *Tokens) Hold(ctx context.Context, token Token) (context.Context, context.CancelFunc) {
 	release := func() {}
 	if token.ExpiresAt != nil {
-		ctx, release = context.WithDeadlineCause(ctx, *token.ExpiresAt, ended("has expired"))
+		ctx, release = Until(ctx, *token.ExpiresAt, t.now, ended("has expired"))
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	s := &stream{end}
@@ -35,6 +39,40 @@ func (t *Tokens) Hold(ctx context.Context, token Token) (context.Context, contex
 		t.remove(token.ID, s)
 		end(context.Canceled)
 		release()
+	}
+}
+
+// Until returns a context that ends with a cause at a time of the clock that now reads, also if the host sleeps meanwhile:
+// then within [lookEvery] of its waking. What it takes is given back by the function that is returned.
+func Until(ctx context.Context, end time.Time, now func() time.Time, cause error) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	end = end.Round(0) // of the wall clock
+	left := func() time.Duration { return min(end.Sub(now()), lookEvery) }
+	if left() <= 0 {
+		cancel(cause)
+		return ctx, func() {}
+	}
+	var mu sync.Mutex
+	var look *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	look = time.AfterFunc(left(), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		if next := left(); next > 0 {
+			look.Reset(next)
+			return
+		}
+		cancel(cause)
+	})
+	return ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		cancel(context.Canceled)
+		look.Stop()
 	}
 }
 

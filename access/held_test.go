@@ -2,7 +2,9 @@ package access
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"holt"
@@ -38,4 +40,29 @@ func TestHold(t *testing.T) {
 	if len(tokens.open) != 0 {
 		t.Error("streams that ended are kept:", tokens.open)
 	}
+}
+
+// TestHoldWhileHostSleeps: what a token has open ends soon after its time on the wall clock, also if the host has slept, with all its timers.
+func TestHoldWhileHostSleeps(t *testing.T) {
+	tokens, _ := open(t)
+	token, _ := create(t, tokens, "brief", time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		tokens.now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+		end := tokens.now().Add(time.Hour)
+		token.ExpiresAt = &end
+		held, done := tokens.Hold(t.Context(), token)
+		defer done()
+		time.Sleep(30*time.Minute + time.Second)
+		synctest.Wait()
+		if err := held.Err(); err != nil {
+			t.Fatal("before its time:", err)
+		}
+		slept.Store(int64(8 * time.Hour))
+		time.Sleep(lookEvery)
+		synctest.Wait()
+		if err := context.Cause(held); holt.CodeOf(err) != holt.Unauthenticated {
+			t.Error("after its time:", err)
+		}
+	})
 }

@@ -14,8 +14,9 @@ func (a *app) auditCommand() *cobra.Command {
 }
 
 // auditHelp says what the audit log has.
-const auditHelp = `The audit log has everything that changed something, reads of files, attached terminals, connections and what was
-refused, through every door. Entries stay for 90 days, the newest million of them, and nothing changes them. Of
+const auditHelp = `The audit log has everything that changed something, reads of files, of output and of logs, attached terminals,
+connections and what was refused, through every door. What goes on, and what starts a command or a terminal, has an entry
+at its beginning, too (begun). Entries stay for 90 days, the newest million of them, and nothing changes them. Of
 strangers, and of tokens that make too many calls, it has one entry a minute each, with how many it left out (more=N),
 and a few a minute of all. A tenant's token sees its own tenant's entries, an admin all.`
 

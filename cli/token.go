@@ -19,7 +19,8 @@ func (a *app) tokenCommand() *cobra.Command {
 // scopeHelp says what scopes there are.
 const scopeHelp = `Scopes:
   admin                         what is the host's, and every tenant (with --tenant)
-  read-only                     look, and change nothing
+  read-only                     look, and change nothing; looking into a computer (its files, services, ports)
+                                wakes it if it sleeps
   computer:NAME                 this computer, what belongs to it, and its workspace
   user:NAME                     only as this Linux user in computers; it can come with any other
   workspace:NAME[:read][:/DIR]  files of this workspace, from a directory on

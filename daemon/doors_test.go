@@ -274,6 +274,59 @@ func TestUploadsStayBeneath(t *testing.T) {
 	}
 }
 
+// TestUploadFollowsItsComputer: a token for one computer renames it while its last bytes wait, and another gets the name: the other gets no file.
+func TestUploadFollowsItsComputer(t *testing.T) {
+	d := doorOf(t, up(t, config(t, home(t))))
+	ctx := t.Context()
+	owner := d.client(t, d.token("default", "owner"))
+	c, err := owner.Computers.Create(ctx, holt.ComputerSpec{Name: "einstein"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := owner.Computers.Create(ctx, holt.ComputerSpec{Name: "bohr"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	one := d.client(t, d.token("default", "one", holt.Scope("computer:"+string(c.ID))))
+	const path, size = "/home/agent/sent", 256<<10 + 1
+	u, err := one.Uploads.Create(ctx, holt.UploadSpec{Computer: "einstein", Path: path, Size: size, AutoCommit: true}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, last := io.Pipe()
+	sent := make(chan error, 1)
+	go func() {
+		_, err := one.Uploads.Append(ctx, u.ID, 0, "", body)
+		sent <- err
+	}()
+	if _, err := last.Write(make([]byte, size-1)); err != nil {
+		t.Fatal(err)
+	}
+	for u.Offset == 0 { // then it has been asked whether it may
+		if u, err = owner.Uploads.Get(ctx, u.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := one.Computers.Update(ctx, "einstein", holt.ComputerUpdate{Name: "renamed"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := owner.Computers.Update(ctx, "bohr", holt.ComputerUpdate{Name: "einstein"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := last.Write(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	last.Close()
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	if info, err := owner.Files.Stat(ctx, "renamed", path); err != nil || info.Size != size {
+		t.Errorf("in its computer: %+v, %v", info, err)
+	}
+	if _, err := owner.Files.Stat(ctx, "einstein", path); holt.CodeOf(err) != holt.NotFound {
+		t.Error("in the other:", err)
+	}
+}
+
 // TestRevokedTokenHearsNoMore: events that a token follows, and an SSH connection that it has by the API, end with it.
 func TestRevokedTokenHearsNoMore(t *testing.T) {
 	dm := up(t, config(t, home(t)))

@@ -127,7 +127,7 @@ func (d *Door) admit(ctx context.Context, c credentials, s site, r row) (visitor
 			if !ok {
 				continue
 			}
-			held, release := context.WithDeadlineCause(ctx, l.end, ended("was shown by a link that has expired"))
+			held, release := access.Until(ctx, l.end, d.store.now, ended("was shown by a link that has expired"))
 			if l.madeBy != "" {
 				var done context.CancelFunc
 				held, done = d.store.cfg.Tokens.Hold(held, access.Token{ID: l.madeBy})

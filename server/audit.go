@@ -30,11 +30,12 @@ type Audit interface {
 // reads are the operations that change nothing and are in the audit log all the same, also when they are allowed.
 var reads = map[string]bool{
 	"readFile": true, "readWorkspaceFile": true, "tarFiles": true, "tarWorkspaceFiles": true, "tarCheckpointFiles": true, "readCheckpointFile": true, "exportWorkspace": true, "getJobOutputs": true, "queryWorkspace": true,
-	"attachTerminal": true, "connectPort": true, "connectSSH": true, "followRun": true, "computerLogs": true, "serviceLogs": true, "diffText": true, "queryAudit": true,
+	"attachTerminal": true, "connectPort": true, "connectSSH": true, "followRun": true, "followJob": true, "computerLogs": true, "serviceLogs": true, "diffText": true, "queryAudit": true,
 }
 
-// streams are those of them that have an entry at their beginning, too: they may go on for days.
-var streams = map[string]bool{"attachTerminal": true, "connectPort": true, "connectSSH": true}
+// beginnings are the operations that always have an entry at their beginning, too: they may go on for days, or what they start
+// goes on without them. What follows something has one if there is more to come; see [Server.begun].
+var beginnings = map[string]bool{"attachTerminal": true, "connectPort": true, "connectSSH": true, "startRun": true, "openTerminal": true}
 
 // note remembers what a call is about, for the audit log.
 func (s *Server) note(ctx huma.Context) {
@@ -63,7 +64,14 @@ func (s *Server) note(ctx huma.Context) {
 		}
 	}
 	q.ref = strings.Join(refs, " ")
-	if streams[q.op] && s.opt.Audit != nil {
+	if beginnings[q.op] {
+		s.begun(q)
+	}
+}
+
+// begun writes down that a call begins which has another entry at its end: a daemon that is killed before does not write that.
+func (s *Server) begun(q *request) {
+	if s.opt.Audit != nil {
 		s.opt.Audit.Record(q.by, audit.Who(q.by, q.entry("begun", 0)))
 	}
 }
@@ -126,7 +134,7 @@ func (s *Server) audit(api huma.API) {
 	const tag, path = "audit", "/v1/audit"
 	nouns := s.opt.Nouns.Audit
 	op := describe(http.MethodGet, path, "listAudit", tag, "List what was done, the newest first")
-	op.Description = "Everything that changed something, reads of files, attached terminals, connections, and what was refused, through every door. Nothing changes or removes an entry that is younger than " +
+	op.Description = "Everything that changed something, reads of files, of output and of logs, attached terminals, connections, and what was refused, through every door. What goes on, and what starts a command or a terminal, has an entry at its beginning, too, with the code begun. Nothing changes or removes an entry that is younger than " +
 		strconv.Itoa(audit.KeepDays) + " days and among the newest " + strconv.Itoa(audit.KeepEntries) + ", or the newest " + strconv.Itoa(audit.KeepOwn) + " of their tenant; others go, the oldest first. What callers do whom nobody knows, and refusals of a token that makes too many calls, have one entry a minute of an address or token (more=N in ref: how many had none), and a few a minute of all. A token sees its own tenant's; an admin those of all, or of one."
 	register(api, op, func(ctx context.Context, in *struct {
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items in one answer"`

@@ -98,6 +98,9 @@ func (s *Server) logs(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
+		if in.Follow {
+			s.begun(requestOf(ctx))
+		}
 		return s.raw(ctx, "text/plain; charset=utf-8", func(ctx context.Context, w *rawWriter) error {
 			return s.opt.Nouns.Computers.Logs(ctx, ref, holt.LogQuery{TailBytes: in.Tail, Follow: in.Follow}, w)
 		}), nil

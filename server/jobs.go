@@ -173,8 +173,12 @@ func (s *Server) jobEvents(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.opt.Nouns.Jobs.Get(ctx, id); err != nil {
+		job, err := s.opt.Nouns.Jobs.Get(ctx, id)
+		if err != nil {
 			return nil, err // while there can still be a status
+		}
+		if !job.State.Ended() {
+			s.begun(requestOf(ctx))
 		}
 		return s.events(ctx, func(ctx context.Context, emit func(holt.RunEvent) error) error {
 			return s.opt.Nouns.Jobs.Follow(ctx, id, offset, emit)

@@ -125,8 +125,12 @@ func (s *Server) runEvents(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.opt.Nouns.Runs.Get(ctx, id); err != nil {
+		run, err := s.opt.Nouns.Runs.Get(ctx, id)
+		if err != nil {
 			return nil, err // while there can still be a status
+		}
+		if run.State == holt.RunRunning {
+			s.begun(requestOf(ctx))
 		}
 		return s.events(ctx, func(ctx context.Context, emit func(holt.RunEvent) error) error {
 			return s.opt.Nouns.Runs.Follow(ctx, id, offset, emit)

@@ -77,6 +77,9 @@ func (s *Server) services(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
+		if in.Follow {
+			s.begun(requestOf(ctx))
+		}
 		return s.raw(ctx, "text/plain; charset=utf-8", func(ctx context.Context, w *rawWriter) error {
 			return nouns.Logs(ctx, ref, in.Service, holt.ServiceLogQuery{Lines: in.Lines, Follow: in.Follow}, w)
 		}), nil

@@ -22,7 +22,7 @@ func (s *Server) tokens(api huma.API) {
 	op := describe(http.MethodPost, path, "createToken", tag, "Make a token")
 	op.DefaultStatus = http.StatusCreated
 	op.Description = "The answer has its secret, which is not kept and cannot be had again: a repeated call with the same idempotency key gets the token without it (revoke it then, and make another). " +
-		"Scopes say what it may do: admin (what is the host's, and for every tenant), read-only, computer:REF, user:NAME (only as this Linux user), workspace:REF[:read][:/PATH], port:REF:N (connections to one port). " +
+		"Scopes say what it may do: admin (what is the host's, and for every tenant), read-only (changes nothing; looking into a computer, as at its files, services and ports, wakes a paused one and starts a stopped one), computer:REF, user:NAME (only as this Linux user), workspace:REF[:read][:/PATH], port:REF:N (connections to one port). " +
 		"Without any it may do everything in its tenant; with some of computer, workspace and port it reaches these and nothing else. It can do no more, and lives no longer, than the token that makes it, and is revoked with that. " +
 		"An admin makes tokens of other tenants with the header Holt-Tenant."
 	register(api, op, func(ctx context.Context, in *struct {

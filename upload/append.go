@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"time"
 
 	"holt"
 	"holt/computer"
@@ -16,10 +17,14 @@ import (
 // pieceBytes are written at once: what is lost of a piece when the connection breaks.
 const pieceBytes = 256 << 10
 
+// touchEvery is how often it is written down that bytes come, while one call brings them: a daemon that is killed then has
+// not ended the call.
+const touchEvery = time.Hour
+
 // Files are the files of computers, or of workspaces, as far as uploads need them.
 type Files interface {
-	// Known returns NotFound if there is no such computer or workspace.
-	Known(ctx context.Context, ref string) error
+	// Known returns the id of a computer or workspace; NotFound.
+	Known(ctx context.Context, ref string) (id string, err error)
 	// Write replaces a file as one step; see package server.
 	Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
 }
@@ -79,7 +84,7 @@ func (s *Store) appendInTurn(ctx context.Context, id holt.UploadID, offset int64
 		return u.Upload, nil
 	}
 	t.reads(r)
-	u.Offset, err = s.add(ctx, t, u.Upload, sum, r)
+	u.Offset, err = s.add(ctx, t, u, sum, r)
 	t.reads(nil)
 	if u.Offset > offset { // nothing more is no reason to keep it longer
 		now := s.cfg.Now().UTC()
@@ -96,7 +101,7 @@ func tooLong(u holt.Upload) error {
 }
 
 // add appends and returns the upload's length.
-func (s *Store) add(ctx context.Context, t *turn, u holt.Upload, want string, r io.Reader) (end int64, err error) {
+func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Reader) (end int64, err error) {
 	f, at, err := s.open(u.ID)
 	if err != nil {
 		return at, err
@@ -112,13 +117,17 @@ func (s *Store) add(ctx context.Context, t *turn, u holt.Upload, want string, r 
 	for {
 		n, err := readPiece(ctx, r, buf)
 		if end+int64(n) > u.Spec.Size {
-			return s.undo(t, f, at, tooLong(u))
+			return s.undo(t, f, at, tooLong(u.Upload))
 		}
-		if full := room.take(int64(n)); full != nil {
+		lost := room.take(int64(n))
+		if now := s.cfg.Now().UTC(); n > 0 && lost == nil && now.Sub(u.touched) >= touchEvery {
+			u.touched, lost = now, s.table.touch(context.WithoutCancel(ctx), u.ID, now)
+		}
+		if lost != nil {
 			if want != "" { // nothing of it counts
 				end = at
 			}
-			return s.undo(t, f, end, full)
+			return s.undo(t, f, end, lost)
 		}
 		if n > 0 {
 			if _, lost := f.Write(buf[:n]); lost != nil {
@@ -283,8 +292,8 @@ func (s *Store) commit(ctx context.Context, t *turn, u holt.Upload, want string)
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return u, computer.HostError(err)
 	}
-	files, ref := s.files(u.Spec)
-	info, err := files.Write(ctx, ref, string(u.Spec.Path), holt.WriteSpec{Mode: u.Spec.Mode, User: u.Spec.User, Parents: u.Spec.Parents}, f)
+	files, ref := s.files(&u.Spec)
+	info, err := files.Write(ctx, *ref, string(u.Spec.Path), holt.WriteSpec{Mode: u.Spec.Mode, User: u.Spec.User, Parents: u.Spec.Parents}, f)
 	if err != nil {
 		return u, err
 	}

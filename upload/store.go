@@ -185,8 +185,9 @@ func (s *Store) Create(ctx context.Context, spec holt.UploadSpec, key string) (h
 }
 
 func (s *Store) create(ctx context.Context, spec holt.UploadSpec, claim *computer.Claim) (holt.Upload, error) {
-	files, ref := s.files(spec)
-	if err := files.Known(ctx, ref); err != nil {
+	files, ref := s.files(&spec)
+	var err error
+	if *ref, err = files.Known(ctx, *ref); err != nil { // a name may be another's by the time of the commit
 		return holt.Upload{}, err
 	}
 	now := s.cfg.Now().UTC()
@@ -199,12 +200,12 @@ func (s *Store) create(ctx context.Context, spec holt.UploadSpec, claim *compute
 	return r.Upload, s.table.insert(ctx, r, most, claim)
 }
 
-// files are where an upload goes.
-func (s *Store) files(spec holt.UploadSpec) (Files, string) {
+// files are where an upload goes, and of which computer or workspace.
+func (s *Store) files(spec *holt.UploadSpec) (Files, *string) {
 	if spec.Computer != "" {
-		return s.cfg.Computers, spec.Computer
+		return s.cfg.Computers, &spec.Computer
 	}
-	return s.cfg.Workspaces, spec.Workspace
+	return s.cfg.Workspaces, &spec.Workspace
 }
 
 // find returns an upload that the caller may see.

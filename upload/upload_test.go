@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ type shelf struct {
 	wait    chan struct{} // writing waits for it; nil: not
 }
 
-func (f *shelf) Known(context.Context, string) error { return nil }
+func (f *shelf) Known(_ context.Context, ref string) (string, error) { return ref, nil }
 
 func (f *shelf) Write(ctx context.Context, ref, path string, _ holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
 	b, err := io.ReadAll(r)
@@ -393,6 +394,42 @@ func TestBounded(t *testing.T) {
 	w.open()
 	if entries, err := os.ReadDir(w.cfg.Dir); err != nil || len(entries) > 0 {
 		t.Errorf("after another: %v, %v", entries, err)
+	}
+}
+
+// TestLongPiece: an upload that comes in one call that takes longer than a day is there when the daemon is killed in it.
+func TestLongPiece(t *testing.T) {
+	w := newWorld(t)
+	var later atomic.Int64
+	w.cfg.Now = func() time.Time { return w.now.Add(time.Duration(later.Load())) }
+	s := w.open()
+	data := random(2 * pieceBytes)
+	u := w.create(s, holt.UploadSpec{Path: "/long", Size: int64(len(data)) + 1})
+	body, sender := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Append(context.Background(), u.ID, 0, "", body)
+		ended <- err
+	}()
+	for sent := range 2 {
+		if _, err := sender.Write(data[sent*pieceBytes:][:pieceBytes]); err != nil {
+			t.Fatal(err)
+		}
+		for u.Offset < int64(sent+1)*pieceBytes {
+			var err error
+			if u, err = s.Get(t.Context(), u.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		later.Add(int64(holt.UploadKept - time.Hour))
+	}
+	next := w.open() // what the one before had in memory is as good as gone
+	if u, err := next.Get(t.Context(), u.ID); err != nil || u.Offset != int64(len(data)) {
+		t.Errorf("at %d: %v", u.Offset, err)
+	}
+	sender.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

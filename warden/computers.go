@@ -256,11 +256,14 @@ func (n moments) Diff(ctx context.Context, from, to string) (holt.ComputerDiff, 
 	return n.w.n.Moments.Diff(ctx, from, to)
 }
 
-// side is asked by a diff of what it compares: a computer or a moment.
+// side is asked by a diff of what it compares: a computer or else a moment.
 func (w *warden) side(ctx context.Context, ref string) error {
 	err := w.inside(ctx, ref, "root", look)
 	if a, _ := holt.ActorOf(ctx); err == nil || a.Computer != "" || !a.Rights.User("root") {
 		return err
+	}
+	if _, none := w.n.Computers.Get(ctx, ref); holt.CodeOf(none) != holt.NotFound {
+		return err // a moment that has its name does not stand for it
 	}
 	return w.moment(ctx, ref, look)
 }

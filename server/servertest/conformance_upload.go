@@ -126,6 +126,24 @@ func uploadVerbs(t *testing.T, n server.Nouns) {
 	if part = Must(n.Uploads.Halt(ctx, part.ID))(t); part.Offset != 0 && part.Offset != 5 {
 		t.Errorf("of a piece that was cut off: %+v", part)
 	}
+	uploadRenamed(t, n)
+}
+
+// uploadRenamed: an upload goes to the computer that it was begun for, whatever that, or another, is called by then.
+func uploadRenamed(t *testing.T, n server.Nouns) {
+	ctx := t.Context()
+	newComputer(t, n, "hopper")
+	u := Must(n.Uploads.Create(ctx, holt.UploadSpec{Computer: "noether", Path: "/home/agent/bound", Size: 5}, ""))(t)
+	Must(n.Uploads.Append(ctx, u.ID, 0, "", strings.NewReader("hello")))(t)
+	for _, to := range [][2]string{{"noether", "renamed"}, {"hopper", "noether"}} {
+		Must(n.Computers.Update(ctx, to[0], holt.ComputerUpdate{Name: to[1]}, ""))(t)
+	}
+	Must(n.Uploads.Commit(ctx, u.ID, holt.UploadCommit{}))(t)
+	if info := Must(n.Files.Stat(ctx, "renamed", "/home/agent/bound"))(t); info.Size != 5 {
+		t.Errorf("in the computer that was renamed: %+v", info)
+	}
+	_, err := n.Files.Stat(ctx, "noether", "/home/agent/bound")
+	WantCode(t, err, holt.NotFound)
 }
 
 // broken is a body that breaks off.

@@ -246,7 +246,7 @@ func (n moments) Diff(_ context.Context, from, to string) (d holt.ComputerDiff, 
 	for i, ref := range []string{from, to} {
 		side := []*holt.DiffSide{&d.From, &d.To}[i]
 		c, err := n.m.computer(ref)
-		if k, lost := n.m.moment(ref); lost == nil {
+		if k, lost := n.m.moment(ref); err != nil && lost == nil {
 			side.Moment, side.Name = n.m.moments[k].ID, n.m.moments[k].Name
 			c, err = n.m.computer(string(n.m.moments[k].ComputerID))
 		}

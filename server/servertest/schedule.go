@@ -39,8 +39,14 @@ func (m *Memory) openSchedules() {
 	}
 	if err == nil {
 		m.uploads, err = upload.Open(context.Background(), upload.Config{DB: m.control, Keys: computer.NewKeys(m.control), Dir: filepath.Join(m.dir, "uploads"),
-			Computers:  uploaded{files{m}, func(ctx context.Context, ref string) error { _, err := computers{m}.Get(ctx, ref); return err }},
-			Workspaces: uploaded{workspaceFiles{m}, func(ctx context.Context, ref string) error { _, err := workspaces{m}.Get(ctx, ref); return err }}})
+			Computers: uploaded{files{m}, func(ctx context.Context, ref string) (string, error) {
+				c, err := computers{m}.Get(ctx, ref)
+				return string(c.ID), err
+			}},
+			Workspaces: uploaded{workspaceFiles{m}, func(ctx context.Context, ref string) (string, error) {
+				ws, err := workspaces{m}.Get(ctx, ref)
+				return string(ws.ID), err
+			}}})
 	}
 	if err != nil {
 		panic(err) // it is a test's directory
@@ -50,10 +56,10 @@ func (m *Memory) openSchedules() {
 // uploaded are the files that uploads write.
 type uploaded struct {
 	server.Files
-	known func(context.Context, string) error
+	known func(context.Context, string) (string, error)
 }
 
-func (u uploaded) Known(ctx context.Context, ref string) error { return u.known(ctx, ref) }
+func (u uploaded) Known(ctx context.Context, ref string) (string, error) { return u.known(ctx, ref) }
 
 // closeSchedules closes them, if they were opened.
 func (m *Memory) closeSchedules() {
