@@ -211,6 +211,9 @@ func execute[T any](ctx context.Context, k *Keys, c Call[T], mine *call) (T, err
 	// What was done or undone is recorded even if the caller is gone.
 	late := context.WithoutCancel(ctx)
 	if err != nil {
+		if c.Removes && first.cutOff { // the next try may be the one that finds it gone
+			return zero, err
+		}
 		if lost := k.forget(late, c.Key); lost != nil {
 			return zero, errors.Join(err, lost)
 		}

@@ -91,7 +91,6 @@ func TestOnceConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// TestOnceCutOff: a daemon died between making something and its answer.
 // unanswered leaves a key as a daemon does that is killed during its call.
 func unanswered(t *testing.T, keys *Keys, key string) {
 	t.Helper()
@@ -131,6 +130,21 @@ func TestOnceRemoves(t *testing.T) {
 	}
 }
 
+// TestOnceRemovesLate: that the next try of a removal fails in another way does not lose what is known of the first.
+func TestOnceRemovesLate(t *testing.T) {
+	keys, _ := openKeys(t)
+	unanswered(t, keys, "k")
+	for _, code := range []holt.Code{holt.Unavailable, holt.NotFound} {
+		call := Call[string]{Key: "k", Method: "m", Request: 1, Removes: true, Act: func(context.Context, *Claim) (string, error) {
+			return "", holt.Errorf(code, "as planned")
+		}}
+		if _, err := Once(t.Context(), keys, call); (err == nil) != (code == holt.NotFound) {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+}
+
+// TestOnceCutOff: a daemon died between making something and its answer.
 func TestOnceCutOff(t *testing.T) {
 	keys, d := openKeys(t)
 	cut := func(key string, bind bool) {

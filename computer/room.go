@@ -155,7 +155,7 @@ func (s *Store) Room(ctx context.Context, memoryMB int, begun map[holt.JobID]int
 			return err
 		}
 		for id, mb := range begun {
-			if _, made, err := textOf(tx, `SELECT id FROM computer WHERE job = ?`, id); err != nil {
+			if _, made, err := textOf(tx, `SELECT id FROM computer WHERE job = ? AND `+runsNow, id); err != nil {
 				return err
 			} else if !made {
 				left -= int64(mb)*mib + o.overhead

@@ -146,10 +146,15 @@ func TestRoomOfJobs(t *testing.T) {
 	job := holt.NewJobID()
 	begun := map[holt.JobID]int{job: 1024, holt.NewJobID(): 1024}
 	w.ok(w.Room(t.Context(), 1024, begun))
-	_, err := w.makes(t.Context(), "job", "", func(r *record) { r.MemoryMB, r.Job = 1024, job })
+	made, err := w.makes(t.Context(), "job", "", func(r *record) { r.MemoryMB, r.Job = 1024, job })
 	w.ok(err)
 	w.ok(w.Room(t.Context(), 1024, begun))
 	w.lacks(w.Room(t.Context(), 1025, begun), "no memory for another job")
+	made.State = holt.ComputerPaused
+	w.ok(w.table.save(t.Context(), made))
+	w.lacks(w.Room(t.Context(), 1025, begun), "no memory for another job") // it is to go on
+	made.State = holt.ComputerRunning
+	w.ok(w.table.save(t.Context(), made))
 	_, err = w.makes(context.WithoutCancel(t.Context()), "mine", "", func(r *record) { r.MemoryMB = 2048 })
 	w.ok(err)
 }

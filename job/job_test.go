@@ -94,6 +94,16 @@ func (w *world) pause(by string) {
 	}
 }
 
+// pausing begins to pause all computers.
+func (w *world) pausing() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, c := range w.computers {
+		c.State = holt.ComputerPausing
+		w.computers[id] = c
+	}
+}
+
 func (w *world) Delete(_ context.Context, ref, _ string) (out holt.DeletedComputer, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

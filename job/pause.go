@@ -32,7 +32,8 @@ func (w *worker) standing(ctx context.Context) (c holt.Computer, ok bool, err er
 		case c.State != holt.ComputerPaused && c.State != holt.ComputerPausing && c.State != holt.ComputerResuming:
 			return c, true, errLost
 		}
-		if !w.s.cfg.Computers.Draining() { // or what is paused for the daemon's end would be woken
+		// Who pauses it is known when it is paused; and what is paused for the daemon's end is not to be woken.
+		if c.State != holt.ComputerPausing && !w.s.cfg.Computers.Draining() {
 			if err := w.mayNot(c); err != nil {
 				return c, true, err
 			}
@@ -97,6 +98,7 @@ func (w *worker) timeout() time.Duration { return time.Duration(w.r.run.TimeoutM
 // watch sees to it, while the command is followed, that its machine goes on, and says why it is not followed any longer.
 // Who follows has been doing that since began.
 func (w *worker) watch(ctx context.Context, began time.Time) error {
+	var machine, due time.Time
 	for {
 		select {
 		case <-time.After(look):
@@ -106,24 +108,29 @@ func (w *worker) watch(ctx context.Context, began time.Time) error {
 		c, ok, err := w.standing(ctx)
 		switch {
 		case !ok || err == errLost: // who follows hears how the run ended
+			continue
 		case err != nil:
 			return err
-		case time.Now().After(w.due(c, began)):
+		}
+		if from := w.from(c); !from.Equal(machine) {
+			machine, due = from, w.due(from, began, time.Now())
+		}
+		if time.Now().After(due) {
 			return errOverdue
 		}
 	}
 }
 
-// due is when the guest has ended the command, whose time runs only while its machine does: it began, or went on, at
-// StartedAt. Who has followed only since began gets what happened before.
-func (w *worker) due(c holt.Computer, began time.Time) time.Time {
-	from := *w.r.StartedAt
-	if c.StartedAt != nil && c.StartedAt.After(from) {
-		from = *c.StartedAt
+// from is when the command began, or its machine went on last.
+func (w *worker) from(c holt.Computer) time.Time {
+	if c.StartedAt != nil && c.StartedAt.After(*w.r.StartedAt) {
+		return *c.StartedAt
 	}
-	due := from.Add(w.timeout() + grace)
-	if least := began.Add(grace); due.Before(least) {
-		return least
-	}
-	return due
+	return *w.r.StartedAt
+}
+
+// due is when the guest has ended a command whose time has run since from, and runs only while its machine does: by a
+// clock that stands while the host sleeps. Who has followed only since began gets what happened before.
+func (w *worker) due(from, began, now time.Time) time.Time {
+	return now.Add(max(w.timeout()-now.Sub(from), -now.Sub(began)) + grace)
 }

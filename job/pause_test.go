@@ -97,7 +97,7 @@ func TestDue(t *testing.T) {
 		{-9 * time.Hour, -8 * time.Hour, 0, 0},
 	} {
 		w := worker{r: record{Job: holt.Job{StartedAt: at(c.job)}, run: holt.RunSpec{TimeoutMS: holt.JobTimeout.Milliseconds()}}}
-		if got := w.due(holt.Computer{StartedAt: at(c.machine)}, *at(c.followed)).Sub(now); got != c.want+grace {
+		if got := w.due(w.from(holt.Computer{StartedAt: at(c.machine)}), *at(c.followed), now).Sub(now); got != c.want+grace {
 			t.Errorf("%+v: after %v", c, got)
 		}
 	}
@@ -116,7 +116,7 @@ func TestResumeRefused(t *testing.T) {
 	s = reopen(t, s, j.ID, 0)
 	eventually(t, "it says why", func() bool {
 		now, err := s.Get(t.Context(), j.ID)
-		return err == nil && now.State == holt.JobRunning && strings.Contains(now.Reason, "no memory for it")
+		return err == nil && now.State == holt.JobRunning && strings.Contains(now.Reason, "cannot be resumed yet: ")
 	})
 	eventually(t, "it goes on", func() bool {
 		now, err := s.Get(t.Context(), j.ID)
@@ -152,6 +152,11 @@ func TestPausedUnderIt(t *testing.T) {
 			t.Parallel()
 			s, w := open(t)
 			j := begun(t, s, w, holt.JobSpec{})
+			w.pausing() // which takes seconds
+			looked(t, w, 2)
+			if w.running() {
+				t.Error("a pause was undone")
+			}
 			w.pause(by)
 			if says == "" {
 				eventually(t, "it is resumed", w.running)

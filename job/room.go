@@ -83,6 +83,7 @@ func (s *Store) begin(ctx context.Context) (wait bool, err error) {
 			return wait, err
 		}
 	}
+	refused, lacks := 0, "" // the least memory there was no room for
 	for len(next) > 0 {
 		if s.cfg.Computers.Draining() || ctx.Err() != nil {
 			return true, nil
@@ -94,13 +95,15 @@ func (s *Store) begin(ctx context.Context) (wait bool, err error) {
 			wait = true
 			continue
 		}
-		why, err := s.room(ctx, r.Spec.MemoryMB)
-		if err != nil {
-			return true, err
+		why := lacks
+		if refused == 0 || r.Spec.MemoryMB < refused {
+			if why, err = s.room(ctx, r.Spec.MemoryMB); err != nil {
+				return true, err
+			}
 		}
 		if why != "" {
-			wait = true
-			if why != r.Reason {
+			wait, refused, lacks = true, r.Spec.MemoryMB, why
+			if r.Reason == "" { // else with each pass for each tenant, as the figures change
 				err = s.table.because(ctx, r.ID, why)
 			}
 		} else {
@@ -140,7 +143,7 @@ func (s *Store) working() []holt.JobID {
 
 // take gives a job to a worker of its own, unless it has one or the daemon ends.
 func (s *Store) take(r record) {
-	w := &worker{s: s, r: r, tenant: r.of(), memoryMB: r.Spec.MemoryMB, made: r.State == holt.JobCollecting}
+	w := &worker{s: s, r: r, tenant: r.of(), memoryMB: r.Spec.MemoryMB, made: r.State == holt.JobCollecting || r.RunID != ""}
 	w.ctx, w.cancel = context.WithCancelCause(holt.WithActor(s.ctx, holt.Actor{Tenant: r.of()}))
 	if r.cancelled {
 		w.cancel(errCancelled)

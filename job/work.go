@@ -273,15 +273,16 @@ func (w *worker) follow() error {
 func (w *worker) listen(ctx context.Context, out *tail) (end *holt.Run, err error) {
 	var silent time.Time // since when it has not answered
 	for {
+		asked := time.Now()
 		err = w.s.cfg.Runs.Follow(ctx, w.r.RunID, out.end, func(e holt.RunEvent) error {
 			out.add(e)
-			end, silent = e.Run, time.Time{}
+			end = e.Run
 			return nil
 		})
 		if holt.CodeOf(err) != holt.Unavailable || ctx.Err() != nil {
 			return end, err
 		}
-		if silent.IsZero() {
+		if silent.IsZero() || time.Since(asked) > time.Minute { // one that is mute says so sooner
 			silent = time.Now()
 		}
 		if time.Since(silent) > mostSilent {

@@ -217,7 +217,12 @@ func (s *Store) wake(ctx context.Context, f firing, do func(context.Context) err
 	}
 	defer end()
 	if why := s.turns.leave(c.ID); why != nil && (!f.Manual || !f.refused.IsZero()) {
-		return why
+		if c, err = s.cfg.Computers.Get(ctx, string(f.computer)); err != nil {
+			return err
+		}
+		if c.State != holt.ComputerRunning { // else somebody has mended it
+			return why
+		}
 	}
 	if err = do(ctx); ctx.Err() == nil && !computer.Ending(err) {
 		s.turns.ended(c.ID, err)

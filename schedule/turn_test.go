@@ -92,3 +92,26 @@ func TestDownOfOneTenant(t *testing.T) {
 		w.ok(s.Close())
 	})
 }
+
+// A computer that somebody has started, after it did not come up for so long that it is left alone, runs its schedule soon.
+func TestDownUntilStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, names := withDown(t, 1)
+		s := w.open()
+		w.add(names[0], "nightly", "0 3 * * *", "1m", nil)
+		time.Sleep(3*time.Hour + 32*time.Minute)
+		w.mends()
+		w.mu.Lock()
+		tries := w.tries
+		for _, c := range w.computers {
+			c.State = holt.ComputerRunning
+		}
+		w.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		w.wants("nightly", "03:00 exited")
+		if again := w.tried(); again > tries+1 {
+			t.Errorf("it was woken %d times more", again-tries)
+		}
+		w.ok(s.Close())
+	})
+}
