@@ -302,6 +302,11 @@ func TestUploadFollowsItsComputer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for u.Offset == 0 { // then it has been asked whether it may
+		select {
+		case err := <-sent:
+			t.Fatal(err)
+		case <-time.After(10 * time.Millisecond):
+		}
 		if u, err = owner.Uploads.Get(ctx, u.ID); err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -15,6 +16,7 @@ type answer struct {
 	http.ResponseWriter
 	ctl     *http.ResponseController
 	r       *http.Request
+	body    *patientBody
 	id      string
 	began   time.Time
 	patient time.Duration
@@ -134,7 +136,8 @@ type patientBody struct {
 	io.ReadCloser
 	ctl     *http.ResponseController
 	patient time.Duration
-	trailer http.Header // filled in at its end; who sends it on reads them then
+	trailer http.Header // of the request, filled in at its end
+	trailTo http.Header // gets of that what an app may see
 
 	mu   sync.Mutex
 	over bool
@@ -144,8 +147,9 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	b.deadline(time.Now().Add(b.patient))
 	defer b.deadline(time.Time{})
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF {
-		withoutOurs(b.trailer)
+	if err == io.EOF && b.trailTo != nil {
+		maps.Copy(b.trailTo, b.trailer)
+		withoutOurs(b.trailTo)
 	}
 	return n, err
 }

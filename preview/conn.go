@@ -29,8 +29,8 @@ func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	}
 	to := holt.PortAddress{Port: port}
 	far, err := d.store.cfg.Ports.Reach(ctx, id, to)
-	if holt.CodeOf(err) == holt.TooMany { // some may be idle, at other ports
-		d.transport.CloseIdleConnections()
+	if now := time.Now().Unix(); holt.CodeOf(err) == holt.TooMany && d.idled.Swap(now) != now { // some may be idle, at other ports
+		d.transport.CloseIdleConnections() // of all computers: once a second
 		far, err = d.store.cfg.Ports.Reach(ctx, id, to)
 	}
 	if holt.CodeOf(err) == holt.Unavailable && !mayNotWake(ctx) {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holt"
@@ -40,7 +41,8 @@ type Door struct {
 	leases    leases
 	sites     sites
 	firsts    firsts
-	refusals  firsts // who was turned away
+	refusals  firsts       // who was turned away
+	idled     atomic.Int64 // the second in which idle connections were closed
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -248,7 +250,7 @@ func (d *Door) call(w http.ResponseWriter, r *http.Request, host string, s site,
 	r = r.WithContext(ctx)
 	body := &patientBody{ReadCloser: r.Body, ctl: a.ctl, patient: d.opt.Patience, trailer: r.Trailer}
 	r.Body = body
-	a.r = r
+	a.r, a.body = r, body
 	defer func() {
 		defer body.end()
 		d.ended(a, recover())

@@ -107,9 +107,14 @@ func (d *Door) rewrite(p *httputil.ProxyRequest) {
 	p.Out.URL.Host = string(a.site.computer.ID) + ":" + strconv.Itoa(a.site.port)
 	p.Out.URL.RawQuery = withoutLink(p.In.URL.RawQuery) // else as it came
 	p.Out.Host = a.from.host
-	p.Out.Trailer = p.In.Trailer // filled in when the body has ended
 	withoutOurs(h)
-	withoutOurs(p.Out.Trailer)
+	if p.Out.Trailer != nil {
+		withoutOurs(p.Out.Trailer)
+		a.body.trailTo = p.Out.Trailer
+		if p.Out.ContentLength < 0 { // else the transport may begin the body in another goroutine while it says what trails
+			p.Out.TransferEncoding = []string{"chunked"}
+		}
+	}
 	if strings.EqualFold(h.Get("Upgrade"), "h2c") { // the app would be spoken to past us
 		h.Del("Upgrade")
 		h.Del("Connection")

@@ -123,6 +123,11 @@ func TestStreams(t *testing.T) {
 			if b, err := io.ReadAll(counted.Body); string(b) != "100000 <nil> 42" || err != nil || counted.Trailer.Get("X-Announced") != "yes" || counted.Trailer.Get("X-Late") != "too" {
 				t.Errorf("%q %v %v", b, err, counted.Trailer)
 			}
+			late, end := io.Pipe() // of a request that has no body as a rule, and ends when the transport has ceased to wait for one
+			time.AfterFunc(300*time.Millisecond, func() { end.Close() })
+			if b, err := io.ReadAll(do("GET", "count", late, "X-Trailed", "1").Body); string(b) != "0 <nil> 42" || err != nil {
+				t.Errorf("%q %v", b, err)
+			}
 			pr, pw := io.Pipe() // both ways at once: each byte comes back before the next is sent
 			time.AfterFunc(30*time.Second, func() { pw.Close() })
 			echoed := make(chan *http.Response, 1)

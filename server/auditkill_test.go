@@ -82,6 +82,7 @@ func TestBegunIsAudited(t *testing.T) {
 		defer resp.Body.Close()
 	}
 	var callers sync.WaitGroup
+	deadline := time.Now().Add(time.Minute)
 	for path, body := range map[string]string{"runs": `{"command":"sleep 600 #unanswered"}`, "terminals": `{"name":"unanswered"}`} {
 		callers.Go(func() {
 			if resp, err := c.client.Post(c.base+"/v1/computers/einstein/"+path, "application/json", strings.NewReader(body)); err == nil {
@@ -89,9 +90,9 @@ func TestBegunIsAudited(t *testing.T) {
 				t.Errorf("%s were answered %d", path, resp.StatusCode)
 			}
 		})
-		for {
-			if _, _, text := c.do("GET", "/v1/computers/einstein/"+path, ""); strings.Contains(text, unanswered) {
-				break
+		for text := ""; !strings.Contains(text, unanswered); _, _, text = c.do("GET", "/v1/computers/einstein/"+path, "") {
+			if time.Now().After(deadline) {
+				t.Fatal("it is not begun: ", text)
 			}
 		}
 	}
