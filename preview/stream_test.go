@@ -123,10 +123,11 @@ func TestStreams(t *testing.T) {
 			if b, err := io.ReadAll(counted.Body); string(b) != "100000 <nil> 42" || err != nil || counted.Trailer.Get("X-Announced") != "yes" || counted.Trailer.Get("X-Late") != "too" {
 				t.Errorf("%q %v %v", b, err, counted.Trailer)
 			}
-			late, end := io.Pipe() // of a request that has no body as a rule, and ends when the transport has ceased to wait for one
-			time.AfterFunc(300*time.Millisecond, func() { end.Close() })
-			if b, err := io.ReadAll(do("GET", "count", late, "X-Trailed", "1").Body); string(b) != "0 <nil> 42" || err != nil {
-				t.Errorf("%q %v", b, err)
+			// What has no body as a rule may have one: to look whether it has, ahead, loses what trails it, or reads that while it is written.
+			if bare := do("GET", "count", io.MultiReader(), "X-Trailed", "1"); bare.ProtoMajor == 2 { // else its client has looked
+				if b, err := io.ReadAll(bare.Body); string(b) != "0 <nil> 42" || err != nil {
+					t.Errorf("%q %v", b, err)
+				}
 			}
 			pr, pw := io.Pipe() // both ways at once: each byte comes back before the next is sent
 			time.AfterFunc(30*time.Second, func() { pw.Close() })
