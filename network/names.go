@@ -17,8 +17,8 @@ const namesFile = "network-names.json"
 type names struct {
 	// Rested is when the process ended with its machine. What passes until the next begins does not count: to
 	// the guest it is no time. Zero: it runs, or was killed.
-	Rested time.Time        `json:"rested,omitzero"`
-	Known  []netstack.Known `json:"known"`
+	Rested time.Time           `json:"rested,omitzero"`
+	Known  few[netstack.Known] `json:"known"`
 }
 
 // at returns the names as they count at a time, the first of a process.

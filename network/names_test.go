@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,10 +43,12 @@ func TestInherit(t *testing.T) {
 	})); diff != "" {
 		t.Error(diff)
 	}
-	if err := os.WriteFile(filepath.Join(parent, namesFile), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Inherit(parent, fork); err == nil {
-		t.Error("what cannot be read is taken")
+	for _, bad := range []string{"{", `{"known":[{}` + strings.Repeat(",{}", mostListed) + `]}`, `{"known":{}}`} {
+		if err := os.WriteFile(filepath.Join(parent, namesFile), []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Inherit(parent, fork); err == nil {
+			t.Error("what cannot be read is taken")
+		}
 	}
 }

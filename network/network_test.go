@@ -361,6 +361,15 @@ func TestTotals(t *testing.T) {
 	if total := holt.SumTraffic(all); len(all) != mostDestinations || total.Sent != holt.SumTraffic(many).Sent+11 || all[0].Destination != "" {
 		t.Errorf("%d destinations, %d bytes, first %q", len(all), total.Sent, all[0].Destination)
 	}
+	for _, c := range []struct{ items, wants int }{{mostListed, mostListed}, {mostListed + 1, 0}} {
+		list := "[{}" + strings.Repeat(",{}", c.items-1) + "]"
+		if err := os.WriteFile(filepath.Join(dir.File(keptDir), trafficFile), []byte(list), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := readTraffic(dir); len(all) != c.wants || (err == nil) != (c.wants > 0) {
+			t.Errorf("of %d destinations %d are read: %v", c.items, len(all), err)
+		}
+	}
 	if err := os.WriteFile(filepath.Join(dir.File(keptDir), trafficFile), []byte("[{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

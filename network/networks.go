@@ -100,7 +100,7 @@ func reload(ctx context.Context, dir string) (*status, error) {
 }
 
 // Traffic returns what the machines in dir have sent and received, in the order of destinations.
-func (n *Networks) Traffic(ctx context.Context, dir string) (all []holt.Traffic, err error) {
+func (n *Networks) Traffic(ctx context.Context, dir string) ([]holt.Traffic, error) {
 	d, err := machine.OpenDir(dir)
 	if errors.Is(err, machine.ErrGone) {
 		return nil, nil
@@ -111,6 +111,7 @@ func (n *Networks) Traffic(ctx context.Context, dir string) (all []holt.Traffic,
 	defer d.Close()
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
+	var all few[holt.Traffic]
 	if call(ctx, d, "GET", "/traffic", &all) == nil {
 		return all, nil
 	}

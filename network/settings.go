@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,6 +48,33 @@ func GrantsInner(p holt.NetworkPolicy) bool {
 
 func readSettings(dir *machine.Dir) (s settings, err error) {
 	return s, readJSON(dir, settingsFile, &s)
+}
+
+// few is a list of which no more than mostListed items are decoded: in [mostFile] there is room for a million small ones.
+type few[T any] []T
+
+const mostListed = 4096 // as many names as a stack remembers, and more than its destinations
+
+func (f *few[T]) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if begins, err := d.Token(); err != nil || begins == nil {
+		return err
+	} else if begins != json.Delim('[') {
+		return fmt.Errorf("a list that begins with %v", begins)
+	}
+	var list []T
+	for d.More() {
+		if len(list) == mostListed {
+			return fmt.Errorf("a list of more than %d items", mostListed)
+		}
+		var one T
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		list = append(list, one)
+	}
+	*f = list
+	return nil
 }
 
 // readJSON reads a file of a machine's directory.

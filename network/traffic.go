@@ -34,7 +34,8 @@ func readTotals(dir *machine.Dir) totals {
 }
 
 // readTraffic returns what was written down last; none is none.
-func readTraffic(dir *machine.Dir) (all []holt.Traffic, err error) {
+func readTraffic(dir *machine.Dir) ([]holt.Traffic, error) {
+	var all few[holt.Traffic]
 	if err := readKept(dir, trafficFile, &all); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
