@@ -121,7 +121,10 @@ func (q *request) cutWith(ctx context.Context) (stop func() (was bool)) {
 	done := make(chan struct{})
 	never := revoked(ctx, func() {
 		defer close(done)
-		q.body.Abandon() // a deadline alone ends no body that never pauses; what was hijacked sees to itself
+		if q.hijacked.Load() {
+			return // it sees to itself
+		}
+		q.body.Abandon() // a deadline alone ends no body that never pauses
 		_ = q.ctl.SetWriteDeadline(time.Now())
 	})
 	return func() bool {

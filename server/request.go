@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"holt"
@@ -35,6 +36,8 @@ type request struct {
 	err     error
 	quiet   bool          // it is neither in the log, unless that is told everything, nor in the audit log
 	patient time.Duration // how long one write may take
+
+	hijacked atomic.Bool // it became a WebSocket
 }
 
 type requestKey struct{}

@@ -115,6 +115,9 @@ func (k *socket) accept() error {
 	conn.SetReadLimit(-1) // messages are passed on in pieces
 	k.conn = conn
 	context.AfterFunc(k.s.cutting, func() { conn.CloseNow() })
+	context.AfterFunc(k.ctx, func() {
+		time.AfterFunc(farewell, func() { conn.CloseNow() }) // who reads nothing hears nothing
+	})
 	k.wg.Go(k.listen)
 	k.wg.Go(k.ping)
 	return nil
@@ -139,11 +142,11 @@ func (k *socket) write(kind websocket.MessageType, p []byte) error {
 	return err
 }
 
-// listen passes on what the client sends until it goes.
+// listen passes on what the client sends until the connection is closed.
 func (k *socket) listen() {
 	defer k.cancel()
 	for {
-		kind, r, err := k.conn.Reader(k.ctx)
+		kind, r, err := k.conn.Reader(context.WithoutCancel(k.ctx)) // or its end would be that of the connection, and none could say why
 		if err == nil && kind == websocket.MessageBinary {
 			err = k.input(r)
 		} else if err == nil {

@@ -140,3 +140,46 @@ func TestSocketAtTheEnd(t *testing.T) {
 	s.Type(t, "\x04")
 	s.Exit(t)
 }
+
+// TestSocketOfRevoked: who is attached hears that the token was revoked, and not only that the line is cut.
+func TestSocketOfRevoked(t *testing.T) {
+	nouns := memory(t).Nouns()
+	ctx := t.Context()
+	if _, err := nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "bell"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nouns.Terminals.Open(ctx, "bell", holt.TerminalSpec{Command: "cat"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	tokens := revoking{held: make(chan context.CancelCauseFunc, 1)}
+	opt := servertest.Options(t, nouns)
+	opt.Tokens = tokens
+	d := servertest.Serve(t, opt, "")
+	conn, _, err := websocket.Dial(ctx, "ws://"+d.Addr+"/v1/computers/bell/terminals/main/attach", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + servertest.Secret}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	if _, _, err := conn.Read(ctx); err != nil { // attached
+		t.Fatal(err)
+	}
+	(<-tokens.held)(holt.Errorf(holt.Unauthenticated, "the token was revoked"))
+	var last holt.TerminalEvent
+	for {
+		kind, body, err := conn.Read(ctx)
+		if err != nil {
+			if websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+				t.Error(err)
+			}
+			break
+		}
+		if kind == websocket.MessageText {
+			if err := json.Unmarshal(body, &last); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if last.Kind != holt.TerminalError || holt.CodeOf(last.Error) != holt.Unauthenticated {
+		t.Errorf("the last message: %+v", last)
+	}
+}

@@ -207,5 +207,6 @@ func (s *Server) redeem(next http.Handler) http.Handler {
 // upgrade makes the call a WebSocket. Its origin is that of this server, or of its ticket. What it answers to a bad
 // handshake is its own.
 func (q *request) upgrade(r *http.Request) (*websocket.Conn, error) {
+	q.hijacked.Store(true)
 	return websocket.Accept(q, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}, InsecureSkipVerify: q.origin != ""})
 }
