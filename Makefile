@@ -35,7 +35,7 @@ run: build
 test: deps build check images
 	GO='$(GO)' ./scripts/test
 
-# All packages but e2e once more, under the race detector; RACE=1 make test has only those under it that have no machines.
+# All packages but e2e once more, under the race detector; RACE=1 make test has only those under it that have no machines and are quick.
 race: deps build images
 	GO='$(GO)' ./scripts/test race
 
