@@ -90,7 +90,11 @@ func TestScheduleThaws(t *testing.T) {
 		t.Errorf("again, while it is held up: %v", err)
 	}
 	rested(t, d, "einstein", holt.ComputerRunning)
-	if is, err := d.Computers().Get(ctx, "einstein"); err != nil || is.WokenBy != "schedule: nightly" {
+	is, err := d.Computers().Get(ctx, "einstein")
+	for end := time.Now().Add(time.Minute); err == nil && is.WokenBy == "" && time.Now().Before(end); is, err = d.Computers().Get(ctx, "einstein") {
+		time.Sleep(10 * time.Millisecond) // it is said behind the wake
+	}
+	if err != nil || is.WokenBy != "schedule: nightly" {
 		t.Errorf("woken by %q, %v", is.WokenBy, err)
 	}
 	succeeds(t, d, "einstein", "touch goon")
