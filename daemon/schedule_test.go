@@ -89,14 +89,9 @@ func TestScheduleThaws(t *testing.T) {
 	if _, err := d.Nouns().Schedules.Run(ctx, "nightly", ""); holt.CodeOf(err) != holt.Conflict {
 		t.Errorf("again, while it is held up: %v", err)
 	}
-	rested(t, d, "einstein", holt.ComputerRunning)
-	is, err := d.Computers().Get(ctx, "einstein")
-	for end := time.Now().Add(time.Minute); err == nil && is.WokenBy == "" && time.Now().Before(end); is, err = d.Computers().Get(ctx, "einstein") {
-		time.Sleep(10 * time.Millisecond) // it is said behind the wake
-	}
-	if err != nil || is.WokenBy != "schedule: nightly" {
-		t.Errorf("woken by %q, %v", is.WokenBy, err)
-	}
+	awaitComputer(t, d, "einstein", func(c holt.Computer) bool { // by whom is said behind the wake
+		return c.State == holt.ComputerRunning && c.WokenBy == "schedule: nightly"
+	})
 	succeeds(t, d, "einstein", "touch goon")
 	rested(t, d, "einstein", holt.ComputerPaused)
 	if history, err := d.Nouns().Schedules.History(ctx, "nightly", 0); err != nil || len(history) != 1 || history[0].State != holt.FiringExited {
@@ -181,14 +176,20 @@ func runsFor(ctx context.Context, d *daemon.Daemon, command holt.OSString) error
 // rested waits for a computer to rest, or to be in another state.
 func rested(t *testing.T, d *daemon.Daemon, name string, as holt.ComputerState) {
 	t.Helper()
+	awaitComputer(t, d, name, func(c holt.Computer) bool { return c.State == as })
+}
+
+// awaitComputer waits until a computer is as wanted.
+func awaitComputer(t *testing.T, d *daemon.Daemon, name string, is func(holt.Computer) bool) {
+	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		c, err := d.Computers().Get(t.Context(), name)
-		if err == nil && c.State == as {
+		if err == nil && is(c) {
 			return
 		}
 		if time.Now().After(end) {
 			awake, _ := d.Computers().Awake(t.Context(), name)
-			t.Fatalf("%s is %s: %+v %v", name, c.State, awake, err)
+			t.Fatalf("%s is %s, woken by %q: %+v %v", name, c.State, c.WokenBy, awake, err)
 		}
 	}
 }

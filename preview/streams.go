@@ -79,14 +79,16 @@ func (s *streams) enter(ctx context.Context, c holt.Computer, port int, host str
 func (s *streams) admit(id holt.ComputerID, one *stream, how admission) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	strangers := 0
-	for other := range s.of[id] {
-		if other.how == byPublic {
-			strangers++
+	if how == byPublic {
+		strangers := 0
+		for other := range s.of[id] {
+			if other.how == byPublic {
+				strangers++
+			}
 		}
-	}
-	if how == byPublic && strangers >= mostPublic {
-		return errCrowded
+		if strangers >= mostPublic {
+			return errCrowded
+		}
 	}
 	one.how = how
 	return nil

@@ -23,8 +23,9 @@ func listenerKey(l holt.Listener) string {
 func listeners(all []holt.Listener) []holt.Listener {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(all), func(l holt.Listener) bool {
-		again := seen[listenerKey(l)]
-		seen[listenerKey(l)] = true
+		key := listenerKey(l)
+		again := seen[key]
+		seen[key] = true
 		return again
 	})
 }
