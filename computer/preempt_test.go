@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,5 +122,45 @@ func TestDrainedBoot(t *testing.T) {
 	}
 	if left, err := images.Unbooted(); err != nil || len(left) != 1 || len(store.unmade.since) > 0 {
 		t.Errorf("to be booted still: %v, %v; failed: %v", left, err, store.unmade.since)
+	}
+}
+
+// late is an engine whose starts fail with what is next in codes; once none is, with NotFound.
+type late struct {
+	rooted
+	codes  []holt.Code
+	starts int
+}
+
+func (late) CreateDisk(context.Context, string, machine.Base, int) error { return nil }
+
+func (e *late) Start(context.Context, machine.Spec) (machine.Machine, error) {
+	code := holt.NotFound
+	if e.starts < len(e.codes) {
+		code = e.codes[e.starts]
+	}
+	e.starts++
+	return nil, holt.Errorf(code, "as it was to end")
+}
+
+// TestRenewedAgain: what does not come up in time in the background is booted again, a few times; what
+// fails otherwise is not.
+func TestRenewedAgain(t *testing.T) {
+	for _, c := range []struct {
+		codes        []holt.Code
+		starts, left int
+	}{
+		{[]holt.Code{holt.Timeout}, 2, 0},
+		{slices.Repeat([]holt.Code{holt.Timeout}, 4), 3, 1}, // the next daemon tries
+		{[]holt.Code{holt.Unavailable}, 1, 0},
+	} {
+		images := builtImages(t, strings.Repeat("a", 64))
+		engine := &late{codes: c.codes}
+		_, d := openKeys(t)
+		store := newStore(t.Context(), Config{DB: d, Engine: engine, Images: images, Templates: t.TempDir(), Renew: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
+		store.Templates().renew(t.Context())
+		if left, err := images.Unbooted(); err != nil || engine.starts != c.starts || len(left) != c.left {
+			t.Errorf("%v: booted %d times, to be booted still: %v, %v", c.codes, engine.starts, left, err)
+		}
 	}
 }

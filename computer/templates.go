@@ -131,14 +131,17 @@ func (t *Templates) renew(ctx context.Context) {
 		t.s.log.ErrorContext(ctx, "look for templates to boot", "err", err)
 	}
 	for ended := false; len(all) > 0 && !ended; {
-		if all = slices.DeleteFunc(all, func(one staleTemplate) bool { return t.renewOne(ctx, one) }); len(all) > 0 {
+		if all = slices.DeleteFunc(all, func(one *staleTemplate) bool { return t.renewOne(ctx, one) }); len(all) > 0 {
 			ended = wait()
 		}
 	}
 }
 
-// renewOne boots one, unless there is no memory for it now: then it is false.
-func (t *Templates) renewOne(ctx context.Context, one staleTemplate) (done bool) {
+// renewTries is how often one is booted that does not come up in time, as on a host with much else to do.
+const renewTries = 3
+
+// renewOne boots one, unless there is no memory for it now: then it is false, as when it is to be tried again.
+func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool) {
 	if ctx.Err() != nil {
 		return true
 	}
@@ -148,7 +151,8 @@ func (t *Templates) renewOne(ctx context.Context, one staleTemplate) (done bool)
 		return false
 	}
 	defer leave()
-	dir, made, err := one.keep(ctx, false)
+	one.tries++
+	dir, made, err := one.keep(ctx, one.tries > 1)
 	if ctx.Err() != nil || cutOff(err) {
 		return true
 	}
@@ -159,7 +163,7 @@ func (t *Templates) renewOne(ctx context.Context, one staleTemplate) (done bool)
 		one.notKept(err)
 	}
 	t.tried(ctx, one.img, err)
-	return true
+	return holt.CodeOf(err) != holt.Timeout || one.tries == renewTries
 }
 
 // formerAge is by how much what was renewed counts as unused for longer: it goes before any other.
@@ -179,10 +183,11 @@ type staleTemplate struct {
 	template
 	former string // directory of what was kept of it before; "": nothing was
 	used   time.Time
+	tries  int // how often it was booted
 }
 
 // stale returns what is to be booted, what was used last first.
-func (t *Templates) stale(ctx context.Context) (all []staleTemplate, err error) {
+func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error) {
 	kept, err := t.s.cfg.Images.Kept()
 	if err != nil {
 		return nil, err
@@ -206,7 +211,7 @@ func (t *Templates) stale(ctx context.Context) (all []staleTemplate, err error) 
 		one.background = true
 		if !known[one.key()] {
 			known[one.key()] = true
-			all = append(all, staleTemplate{one, former, used})
+			all = append(all, &staleTemplate{template: one, former: former, used: used})
 		} else if former == "" {
 			t.tried(ctx, img, nil)
 		}

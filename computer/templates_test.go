@@ -77,7 +77,7 @@ func TestStaleTemplates(t *testing.T) {
 		}
 	}
 	store := newStore(ctx, Config{Engine: rooted{version: "1"}, Images: images, Log: slog.New(slog.DiscardHandler)})
-	is := func(s *Store, want ...holt.Shape) (all []staleTemplate) {
+	is := func(s *Store, want ...holt.Shape) (all []*staleTemplate) {
 		t.Helper()
 		all, err := s.Templates().stale(ctx)
 		if err != nil || len(all) != len(want) {
