@@ -29,11 +29,30 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActingFor returns ctx with the actor of another call: for work that goes on when its caller leaves, and
-// must still see no more than he does.
+// ActingFor returns ctx with the actor of another call, and what is asked before it: for work that goes on when its
+// caller leaves, and must still see and do no more than he does.
 func ActingFor(ctx, call context.Context) context.Context {
 	a, _ := call.Value(actorKey{}).(Actor)
-	return WithActor(ctx, a)
+	may, _ := call.Value(beforeKey{}).(func(context.Context) error)
+	return Before(WithActor(ctx, a), may)
+}
+
+type beforeKey struct{}
+
+// Before returns a context in which a call that changes something asks may before it begins. The repeat of one that has
+// begun does not: it gets the answer of that, or finishes it.
+func Before(ctx context.Context, may func(context.Context) error) context.Context {
+	return context.WithValue(ctx, beforeKey{}, may)
+}
+
+// AskBefore asks, if there is something to ask. What the call calls with the context that it returns asks no more.
+func AskBefore(ctx context.Context) (context.Context, error) {
+	may, _ := ctx.Value(beforeKey{}).(func(context.Context) error)
+	if may == nil {
+		return ctx, nil
+	}
+	ctx = Before(ctx, nil)
+	return ctx, may(ctx)
 }
 
 // ActorOf returns whose call ctx belongs to; false: the person's whose daemon it is.

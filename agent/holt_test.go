@@ -24,6 +24,7 @@ type selfServer struct {
 	seen []string
 	keys map[string]int
 	cut  func() // of the next change: what happens when its connection ends; nil: it is answered
+	away bool   // of the next change: it was done, but no daemon answers
 }
 
 func (s *selfServer) serve() string {
@@ -70,6 +71,9 @@ func (s *selfServer) answer(c net.Conn) {
 	case "/v1/self/fork":
 		said = holt.ForkedComputers{Computers: []holt.ForkedComputer{{Name: "bohr"}, {Name: "dirac", Error: holt.Errorf(holt.OutOfSpace, "the disk is full")}}}
 	}
+	if q.Method == "POST" && s.away {
+		s.away, status, said = false, 503, holt.Errorf(holt.Unavailable, "holt is away")
+	}
 	b, _ := json.Marshal(said)
 	fmt.Fprintf(c, "HTTP/1.0 %d x\r\nContent-Type: application/json\r\n\r\n%s", status, b)
 }
@@ -100,19 +104,28 @@ func TestCommand(t *testing.T) {
 			t.Errorf("holt %s: %d %s", c.line, status, said)
 		}
 	}
-	s.cut = func() {}
-	if status, said := run("checkpoint again"); status != 0 || !strings.Contains(said, "mine") {
-		t.Errorf("its connection ended: %d %s", status, said)
+	for _, away := range []bool{false, true} {
+		if s.away = away; !away {
+			s.cut = func() {}
+		}
+		clear(s.keys)
+		if status, said := run("checkpoint again"); status != 0 || !strings.Contains(said, "mine") {
+			t.Errorf("its connection ended, %v: %d %s", away, status, said)
+		}
+		if last := s.seen[len(s.seen)-1]; last != `POST /v1/self/checkpoint {"name":"again"}` {
+			t.Error(last)
+		}
+		twice := false
+		for key, n := range s.keys {
+			twice = twice || key != "" && n == 2
+		}
+		if !twice {
+			t.Errorf("it is not asked again by its key, %v: %v", away, s.keys)
+		}
 	}
-	if last := s.seen[len(s.seen)-1]; last != `POST /v1/self/checkpoint {"name":"again"}` {
-		t.Error(last)
-	}
-	twice := false
-	for key, n := range s.keys {
-		twice = twice || key != "" && n == 2
-	}
-	if !twice {
-		t.Errorf("it is not asked again by its key: %v", s.keys)
+	s.away = true
+	if status, said := run("pause"); status != 5 || !strings.Contains(said, "holt is away") { // it may not have been paused
+		t.Errorf("no answer to a pause: %d %s", status, said)
 	}
 	s.cut = func() {}
 	if status, said := run("pause --json=false"); status != 0 || said != "curie was paused, and goes on\n" {

@@ -97,12 +97,12 @@ func (o selfAPI) change(path string, body, into any, again bool) (was, is holt.S
 	}
 	key := rand.Text()
 	err = o.ask("POST", path, key, body, into)
-	if !errors.Is(err, errCut) {
+	if !mayBeDone(err) || !again && !errors.Is(err, errCut) {
 		return was, was, false, err
 	}
 	for end := time.Now().Add(ownAgain); ; time.Sleep(100 * time.Millisecond) {
 		err = o.ask("GET", "", "", nil, &is)
-		if code := holt.CodeOf(err); err == nil || code != holt.Unavailable && !errors.Is(err, errCut) || time.Now().After(end) {
+		if !mayBeDone(err) || time.Now().After(end) {
 			break
 		}
 	}
@@ -111,6 +111,10 @@ func (o selfAPI) change(path string, body, into any, again bool) (was, is holt.S
 	}
 	return was, is, true, asUnavailable(err)
 }
+
+// mayBeDone tells of an error that leaves open what became of what was asked: the connection was cut, or holt, as its
+// network says, was away before it had answered.
+func mayBeDone(err error) bool { return errors.Is(err, errCut) || holt.CodeOf(err) == holt.Unavailable }
 
 func asUnavailable(err error) error {
 	if errors.Is(err, errCut) {

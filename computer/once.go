@@ -99,11 +99,15 @@ type Call[T any] struct {
 
 // Once does a call unless it was done before.
 //
-// Errors: Conflict when the key was used for another call; those of Act.
+// Errors: Conflict when the key was used for another call; those of [holt.Before], and of Act.
 func Once[T any](ctx context.Context, k *Keys, c Call[T]) (T, error) {
 	var zero T
 	ctx = withVerb(ctx, c.Method)
 	if c.Key == "" {
+		ctx, err := holt.AskBefore(ctx)
+		if err != nil {
+			return zero, err
+		}
 		return c.Act(ctx, nil)
 	}
 	if len(c.Key) > mostKey {
@@ -200,9 +204,14 @@ func execute[T any](ctx context.Context, k *Keys, c Call[T], mine *call) (T, err
 		return answer, nil
 	}
 	var answer T
-	if first.ref != "" && c.Again != nil {
+	if !first.cutOff {
+		ctx, err = holt.AskBefore(ctx)
+	}
+	switch {
+	case err != nil:
+	case first.ref != "" && c.Again != nil:
 		answer, err = c.Again(ctx, first.ref)
-	} else {
+	default:
 		answer, err = c.Act(ctx, &Claim{c.Key})
 		if c.Removes && first.cutOff && holt.CodeOf(err) == holt.NotFound {
 			answer, err = zero, nil

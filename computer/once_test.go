@@ -158,6 +158,7 @@ func TestOnceCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	ctx := holt.Before(t.Context(), func(context.Context) error { return errPlanned }) // their first calls were asked
 	call := Call[string]{Method: "m", Request: 1,
 		Act:   func(context.Context, *Claim) (string, error) { return "made", nil },
 		Again: func(_ context.Context, ref string) (string, error) { return "found " + ref, nil },
@@ -166,10 +167,46 @@ func TestOnceCutOff(t *testing.T) {
 		cut(key, key == "bound")
 		call.Key = key
 		for range 2 {
-			if got, err := Once(t.Context(), NewKeys(d), call); got != want || err != nil {
+			if got, err := Once(ctx, NewKeys(d), call); got != want || err != nil {
 				t.Fatal(key, got, err)
 			}
 		}
+	}
+}
+
+// TestOnceBefore: what is asked before a call is asked also of one that goes on without its caller, but not of what the
+// call calls itself, nor when it is repeated. What is refused is not done, and leaves its key free.
+func TestOnceBefore(t *testing.T) {
+	keys, _ := openKeys(t)
+	acts, asked := 0, 0
+	do := func(key string, answer error) (int, error) {
+		ctx := holt.Before(t.Context(), func(ctx context.Context) error {
+			asked++
+			_, err := holt.AskBefore(ctx)
+			return errors.Join(err, answer)
+		})
+		call := counter(key, "x", &acts)
+		act := call.Act
+		call.Act = func(ctx context.Context, claim *Claim) (int, error) {
+			if _, err := Once(ctx, keys, counter("", "y", new(int))); err != nil {
+				return 0, err
+			}
+			return act(ctx, claim)
+		}
+		return detach(ctx, newGate(t.Context()), func(ctx context.Context) (int, error) { return Once(ctx, keys, call) })
+	}
+	for _, key := range []string{"", "a"} {
+		if got, err := do(key, errPlanned); !errors.Is(err, errPlanned) || acts > 0 {
+			t.Errorf("%q, refused: %d, %v", key, got, err)
+		}
+	}
+	for range 2 { // the second is a repeat
+		if got, err := do("a", nil); got != 1 || err != nil {
+			t.Errorf("allowed: %d, %v", got, err)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("asked %d times", asked)
 	}
 }
 

@@ -65,35 +65,18 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 		return told(n.Networks.Traffic(ctx, ref))
 	})
 	changes(s, mux, id, "checkpoint", func(ctx context.Context, c holt.Computer, spec holt.CheckpointSpec, key string) (any, error) {
-		all, err := told(n.History.Checkpoints(ctx, c.Workspace))
-		has := len(slices.DeleteFunc(all, func(c holt.Checkpoint) bool { return c.Run != "" }))
-		if err == nil && has >= mostOwnCheckpoints {
-			err = holt.Errorf(holt.TooMany, "the workspace of %s has %d checkpoints; from %d on it cannot take any itself", c.Name, has, mostOwnCheckpoints).
-				WithHint("its owner can: holt workspace checkpoint %s; holt workspace delete-checkpoint removes some", c.Workspace)
-		}
-		if err != nil {
-			return nil, err
-		}
+		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.mayCheckpoint(ctx, c) })
 		return told(n.History.Checkpoint(ctx, c.Workspace, spec, key))
 	})
 	changes(s, mux, id, "snapshot", func(ctx context.Context, c holt.Computer, spec holt.SnapshotSpec, key string) (any, error) {
-		has, err := told(n.Moments.List(ctx, ref))
-		if err == nil && len(has) >= mostOwnMoments {
-			err = holt.Errorf(holt.TooMany, "%s has %d moments; from %d on it cannot take any itself", c.Name, len(has), mostOwnMoments).
-				WithHint("its owner can: holt computer snapshot %s; holt moment delete removes some", c.Name)
-		}
-		if err != nil {
-			return nil, err
-		}
+		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.maySnapshot(ctx, c) })
 		return view(viewMoment)(n.Computers.Snapshot(ctx, ref, spec, key))
 	})
 	changes(s, mux, id, "fork", func(ctx context.Context, c holt.Computer, spec OwnFork, key string) (any, error) {
 		if _, err := holt.ParseName(spec.Name); spec.Name != "" && err != nil {
 			return nil, err
 		}
-		if err := s.mayFork(ctx, c, max(1, spec.Count)); err != nil {
-			return nil, err
-		}
+		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.mayFork(ctx, c, max(1, spec.Count)) })
 		return view(viewForks)(n.Computers.Fork(ctx, ref, holt.ComputerForkSpec{Name: spec.Name, Count: spec.Count}, key))
 	})
 	changes(s, mux, id, "pause", func(ctx context.Context, _ holt.Computer, _ struct{}, key string) (any, error) {
@@ -128,16 +111,19 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 }
 
 // changes registers a call by which a computer changes itself, in its own name. It does one such thing at a
-// time, until that has ended, whether it waits for it or not: so it cannot queue any before its owner's calls.
+// time, until that has ended, whether it waits for it or not: so it cannot queue any before its owner's calls. Who
+// repeats that one, by its key, waits for its answer.
 func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb string, f func(context.Context, holt.Computer, I, string) (any, error)) {
 	own(mux, "POST /v1/self/"+verb, func(ctx context.Context, in I, key string) (any, error) {
 		if len(key) > mostOwnKey {
 			return nil, holt.Errorf(holt.InvalidArgument, "an idempotency key has at most %d bytes", mostOwnKey-len(id)-1)
 		}
-		if _, busy := s.changing.LoadOrStore(id, true); busy {
+		switch at, busy := s.changing.LoadOrStore(id, key); {
+		case !busy:
+			defer s.changing.Delete(id)
+		case key == "" || at != key:
 			return nil, holt.Errorf(holt.TooMany, "this computer is at work on a change of itself").WithHint("it can ask for the next one when that has ended")
 		}
-		defer s.changing.Delete(id)
 		c, err := told(s.opt.Nouns.Computers.Get(ctx, string(id)))
 		if err == nil && c.Job != "" {
 			err = holt.Errorf(holt.Denied, "the computer of a job cannot %s itself: it goes with the job", verb)
@@ -147,6 +133,27 @@ func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb stri
 		}
 		return f(holt.WithActor(context.WithoutCancel(ctx), holt.Actor{Computer: id, Name: c.Name, Tenant: c.Tenant}), c, in, key)
 	})
+}
+
+// mayCheckpoint says why a computer may not take a checkpoint of its workspace.
+func (s *Server) mayCheckpoint(ctx context.Context, c holt.Computer) error {
+	all, err := told(s.opt.Nouns.History.Checkpoints(ctx, c.Workspace))
+	has := len(slices.DeleteFunc(all, func(c holt.Checkpoint) bool { return c.Run != "" }))
+	if err == nil && has >= mostOwnCheckpoints {
+		err = holt.Errorf(holt.TooMany, "the workspace of %s has %d checkpoints; from %d on it cannot take any itself", c.Name, has, mostOwnCheckpoints).
+			WithHint("its owner can: holt workspace checkpoint %s; holt workspace delete-checkpoint removes some", c.Workspace)
+	}
+	return err
+}
+
+// maySnapshot says why a computer may not take a moment of itself.
+func (s *Server) maySnapshot(ctx context.Context, c holt.Computer) error {
+	has, err := told(s.opt.Nouns.Moments.List(ctx, string(c.ID)))
+	if err == nil && len(has) >= mostOwnMoments {
+		err = holt.Errorf(holt.TooMany, "%s has %d moments; from %d on it cannot take any itself", c.Name, len(has), mostOwnMoments).
+			WithHint("its owner can: holt computer snapshot %s; holt moment delete removes some", c.Name)
+	}
+	return err
 }
 
 // mayFork says why a computer may not make so many forks of itself. Those cannot fork themselves, which would have no end.

@@ -132,21 +132,30 @@ func TestOwnIsBounded(t *testing.T) {
 
 	gone, leave := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	go func() { defer close(ended); ask(gone, curie.ID, "snapshot", "") }()
+	go func() { defer close(ended); ask(gone, curie.ID, "snapshot", "", "Idempotency-Key", "first") }()
 	if by := <-late.begun; by.Computer != curie.ID || by.Name != "curie" {
 		t.Errorf("done by %+v", by)
 	}
 	leave()
 	refused(curie.ID, "checkpoint", "", http.StatusTooManyRequests)
 	refused(curie.ID, "snapshot", "", http.StatusTooManyRequests)
+	refused(curie.ID, "snapshot", "", http.StatusTooManyRequests, "Idempotency-Key", "second")
+	repeated := make(chan struct{})
+	go func() { // who comes again waits with it
+		defer close(repeated)
+		refused(curie.ID, "snapshot", "", http.StatusOK, "Idempotency-Key", "first")
+	}()
+	<-late.begun
 	close(late.end)
 	<-ended
+	<-repeated
 	if m := servertest.Must(nouns.Moments.List(ctx, "curie"))(t); len(m) != 1 {
 		t.Errorf("%d moments: its caller left, and it was not taken", len(m))
 	}
 	refused(curie.ID, "fork", `{"count":5}`, http.StatusTooManyRequests)
-	refused(curie.ID, "fork", `{"count":3}`, http.StatusOK)
+	refused(curie.ID, "fork", `{"count":3}`, http.StatusOK, "Idempotency-Key", "three")
 	refused(curie.ID, "fork", `{"count":2}`, http.StatusTooManyRequests)
+	refused(curie.ID, "fork", `{"count":3}`, http.StatusOK, "Idempotency-Key", "three") // was done
 	refused(curie.ID, "fork", `{"name":"dirac"}`, http.StatusOK)
 	refused(curie.ID, "fork", "", http.StatusTooManyRequests)
 	dirac := servertest.Must(nouns.Computers.Get(ctx, "dirac"))(t)

@@ -107,6 +107,21 @@ func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Re
 		return at, err
 	}
 	defer f.Close()
+	if at > u.Offset { // a daemon was killed before all of a piece had come
+		at = u.Offset
+		if _, lost := s.undo(t, f, at, nil); lost != nil {
+			return at, lost
+		}
+	}
+	sure := int64(unsure)
+	if want != "" {
+		sure = at
+	}
+	if sure != u.sure {
+		if err := s.table.hold(ctx, u.ID, sure); err != nil {
+			return at, err
+		}
+	}
 	if t.sum == nil && at == 0 {
 		t.sum, t.summed = sha256.New(), 0
 	}
@@ -148,10 +163,15 @@ func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Re
 		switch {
 		case err == io.EOF && want != "" && hex.EncodeToString(piece.Sum(nil)) != want:
 			return s.undo(t, f, at, holt.Errorf(holt.InvalidArgument, "this piece has another SHA-256 than was said").WithHint("nothing of it was taken: send it again"))
+		case err == io.EOF && want != "":
+			if lost := s.table.hold(context.WithoutCancel(ctx), u.ID, unsure); lost != nil {
+				return s.undo(t, f, at, lost)
+			}
+			return end, nil
 		case err == io.EOF:
 			return end, nil
 		case err != nil && want != "":
-			return s.undo(t, f, at, cutOff(err))
+			return s.undo(t, f, at, holt.Errorf(holt.Unavailable, "the piece was cut off: %w", err).WithHint("nothing of it was taken: send it again"))
 		case err != nil:
 			return end, cutOff(err)
 		}

@@ -19,7 +19,7 @@ import (
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB         *db.DB // with [Schema]
+	DB         *db.DB // with [Schema] and [SureSchema]
 	Keys       *computer.Keys
 	Dir        string // holds one file an upload
 	Computers  Files
@@ -228,7 +228,9 @@ func (s *Store) shown(r record) (record, error) {
 	info, err := os.Stat(s.path(r.ID))
 	switch {
 	case err == nil:
-		r.Offset = info.Size()
+		if r.Offset = info.Size(); r.sure != unsure {
+			r.Offset = min(r.Offset, r.sure)
+		}
 	case !os.IsNotExist(err):
 		return r, computer.HostError(fmt.Errorf("look at upload: %w", err))
 	}

@@ -58,7 +58,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: t.TempDir(), to: &shelf{written: map[string][]byte{}}, now: time.Now()}
-	d, err := db.Open(filepath.Join(w.dir, "control.db"), []string{computer.Schema + Schema})
+	d, err := db.Open(filepath.Join(w.dir, "control.db"), []string{computer.Schema + Schema + SureSchema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +143,47 @@ func TestKilled(t *testing.T) {
 			if entries, err := os.ReadDir(w.cfg.Dir); err != nil || len(entries) > 0 {
 				t.Errorf("%s %d: left %v, %v", point, at, entries, err)
 			}
+		}
+	}
+}
+
+// TestPieceKilled: of a piece with a checksum nothing counts before all of it has come, also where a daemon was killed in the
+// middle of it; the next takes a piece with or without one there.
+func TestPieceKilled(t *testing.T) {
+	data := random(3*pieceBytes + 99)
+	sum := func(b []byte) string {
+		of := sha256.Sum256(b)
+		return hex.EncodeToString(of[:])
+	}
+	for _, again := range []string{"", sum(data[100:])} {
+		w := newWorld(t)
+		s := w.open()
+		u := w.create(s, holt.UploadSpec{Path: "/file", Size: int64(len(data)), SHA256: sum(data)})
+		u, err := s.Append(t.Context(), u.ID, 0, sum(data[:100]), bytes.NewReader(data[:100]))
+		if err != nil || u.Offset != 100 {
+			t.Fatalf("%+v, %v", u, err)
+		}
+		s.Close()
+		w.cfg.Fail = func(string) error { return errKilled }
+		s = w.open()
+		if _, err = s.Append(t.Context(), u.ID, 100, sum(data[100:]), bytes.NewReader(random(len(data)-100))); !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		s.Close()
+		if info, err := os.Stat(filepath.Join(w.cfg.Dir, string(u.ID))); err != nil || info.Size() != 100+pieceBytes {
+			t.Fatalf("left: %+v, %v", info, err)
+		}
+
+		w.cfg.Fail = nil
+		s = w.open()
+		if u, err = s.Halt(t.Context(), u.ID); err != nil || u.Offset != 100 {
+			t.Errorf("of the piece counts: %+v, %v", u, err)
+		}
+		if u, err = s.Append(t.Context(), u.ID, 100, again, bytes.NewReader(data[100:])); err != nil || u.Offset != int64(len(data)) {
+			t.Errorf("the piece again: %+v, %v", u, err)
+		}
+		if _, err = s.Commit(t.Context(), u.ID, holt.UploadCommit{}); err != nil || !bytes.Equal(w.to.written["/file"], data) {
+			t.Errorf("something else was written: %v", err)
 		}
 	}
 }

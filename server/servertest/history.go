@@ -27,7 +27,10 @@ func (n history) story(ref string) (workspace.Story, error) {
 	return workspace.Story{W: t}, err
 }
 
-func (n history) Checkpoint(_ context.Context, ref string, spec holt.CheckpointSpec, key string) (holt.Checkpoint, error) {
+func (n history) Checkpoint(ctx context.Context, ref string, spec holt.CheckpointSpec, key string) (holt.Checkpoint, error) {
+	if err := n.m.before(ctx, key); err != nil {
+		return holt.Checkpoint{}, err
+	}
 	return past(n, ref, key, []any{"checkpoint", spec}, func(s workspace.Story) (holt.Checkpoint, error) { return s.Checkpoint(spec, true) })
 }
 

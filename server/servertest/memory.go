@@ -157,6 +157,18 @@ func once[T any](m *Memory, key string, args []any, f func() (T, error)) (T, err
 	return result, err
 }
 
+// before asks what is asked before a call, unless it is a repeat.
+func (m *Memory) before(ctx context.Context, key string) error {
+	m.mu.Lock()
+	_, repeat := m.answers[key]
+	m.mu.Unlock()
+	if repeat {
+		return nil
+	}
+	_, err := holt.AskBefore(ctx)
+	return err
+}
+
 // computer finds one; the lock is held.
 func (m *Memory) computer(ref string) (*holt.Computer, error) {
 	for id, c := range m.computers {

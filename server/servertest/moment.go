@@ -20,7 +20,10 @@ func (n computers) Resume(_ context.Context, ref, key string) (holt.Computer, er
 	return n.turn(ref, key, holt.ComputerRunning)
 }
 
-func (n computers) Snapshot(_ context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Moment, error) {
+func (n computers) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Moment, error) {
+	if err := n.m.before(ctx, key); err != nil {
+		return holt.Moment{}, err
+	}
 	return once(n.m, key, []any{"snapshot", ref, spec}, func() (holt.Moment, error) {
 		c, err := n.m.computer(ref)
 		if err != nil {
@@ -66,7 +69,10 @@ func (m *Memory) moment(ref string) (int, error) {
 	return at, nil
 }
 
-func (n computers) Fork(_ context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
+func (n computers) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
+	if err := n.m.before(ctx, key); err != nil {
+		return holt.ForkedComputers{}, err
+	}
 	return once(n.m, key, []any{"fork", ref, spec}, func() (out holt.ForkedComputers, err error) {
 		c, err := n.m.computer(ref)
 		if err != nil {
