@@ -40,7 +40,8 @@ func ActingFor(ctx, call context.Context) context.Context {
 type beforeKey struct{}
 
 // Before returns a context in which a call that changes something asks may before it begins. The repeat of one that has
-// begun does not: it gets the answer of that, or finishes it.
+// begun does not: it gets the answer of that, or finishes it. (One that a daemon's end cut off may not have been asked: such
+// an end lets one call more in.)
 func Before(ctx context.Context, may func(context.Context) error) context.Context {
 	return context.WithValue(ctx, beforeKey{}, may)
 }

@@ -96,20 +96,21 @@ func (o selfAPI) change(path string, body, into any, again bool) (was, is holt.S
 		return was, was, false, asUnavailable(err)
 	}
 	key := rand.Text()
-	err = o.ask("POST", path, key, body, into)
-	if !mayBeDone(err) || !again && !errors.Is(err, errCut) {
+	ask := func() error { return o.ask("POST", path, key, body, into) }
+	if err = ask(); !mayBeDone(err) || !again && !errors.Is(err, errCut) {
 		return was, was, false, err
 	}
-	for end := time.Now().Add(ownAgain); ; time.Sleep(100 * time.Millisecond) {
-		err = o.ask("GET", "", "", nil, &is)
-		if !mayBeDone(err) || time.Now().After(end) {
-			break
+	pause := 50 * time.Millisecond
+	for end := time.Now().Add(ownAgain); mayBeDone(err) && time.Now().Before(end); {
+		pause = min(2*pause, 2*time.Second)
+		time.Sleep(pause)
+		if err = o.ask("GET", "", "", nil, &is); err == nil && (is.ID != was.ID || !again) {
+			return was, is, true, nil
+		} else if err == nil {
+			err = ask() // what was done already is answered again
 		}
 	}
-	if err == nil && is.ID == was.ID && again {
-		return was, is, false, asUnavailable(o.ask("POST", path, key, body, into)) // what was done already is answered again
-	}
-	return was, is, true, asUnavailable(err)
+	return was, is, false, asUnavailable(err)
 }
 
 // mayBeDone tells of an error that leaves open what became of what was asked: the connection was cut, or holt, as its

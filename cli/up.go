@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -206,34 +205,34 @@ func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes boo
 			Socket string `json:"socket"`
 		}{health, socket})
 	}
-	all, err := c.Computers.List(ctx)
-	if err != nil {
-		return err
-	}
-	name := firstName(all)
 	fmt.Fprintf(a.Out, `
 Next:
   holt computer create %s --template %s
   holt computer run %[1]s "df -h / /home/agent"
   holt down     ends the daemon and its computers; their disks stay
-`, name, template)
+`, firstName(ctx, c), template)
 	if def, err := (&app{getenv: a.getenv}).place(); err == nil && def.DataDir != opt.DataDir {
 		fmt.Fprintf(a.Out, "In this shell first: export %s=%s\n", holt.EnvDataDir, opt.DataDir)
 	}
 	return nil
 }
 
-// firstName is a name that none of these has.
-func firstName(taken []holt.Computer) string {
-	for n := 0; ; n++ {
-		name := "einstein"
-		if n > 0 {
-			name = fmt.Sprintf("einstein-%d", n+1)
-		}
-		if !slices.ContainsFunc(taken, func(c holt.Computer) bool { return c.Name == name }) {
-			return name
-		}
+// firstName is a name for a computer that is free, as far as the daemon says.
+func firstName(ctx context.Context, c *client.Client) string {
+	taken := map[string]bool{}
+	computers, _ := c.Computers.List(ctx)
+	for _, one := range computers {
+		taken[one.Name] = true
 	}
+	workspaces, _ := c.Workspaces.List(ctx)
+	for _, one := range workspaces {
+		taken[one.Name] = true
+	}
+	name := "einstein"
+	for n := 2; taken[name]; n++ {
+		name = fmt.Sprintf("einstein-%d", n)
+	}
+	return name
 }
 
 func logPath(dataDir string) string { return filepath.Join(dataDir, "log", "daemon.log") }

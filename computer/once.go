@@ -204,7 +204,9 @@ func execute[T any](ctx context.Context, k *Keys, c Call[T], mine *call) (T, err
 		return answer, nil
 	}
 	var answer T
-	if !first.cutOff {
+	if first.cutOff {
+		ctx = holt.Before(ctx, nil)
+	} else {
 		ctx, err = holt.AskBefore(ctx)
 	}
 	switch {

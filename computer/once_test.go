@@ -160,8 +160,14 @@ func TestOnceCutOff(t *testing.T) {
 	}
 	ctx := holt.Before(t.Context(), func(context.Context) error { return errPlanned }) // their first calls were asked
 	call := Call[string]{Method: "m", Request: 1,
-		Act:   func(context.Context, *Claim) (string, error) { return "made", nil },
-		Again: func(_ context.Context, ref string) (string, error) { return "found " + ref, nil },
+		Act: func(ctx context.Context, _ *Claim) (string, error) {
+			_, err := Once(ctx, keys, counter("", 1, new(int)))
+			return "made", err
+		},
+		Again: func(ctx context.Context, ref string) (string, error) {
+			_, err := Once(ctx, keys, counter("", 1, new(int)))
+			return "found " + ref, err
+		},
 	}
 	for key, want := range map[string]string{"bound": "found thing", "free": "made"} {
 		cut(key, key == "bound")

@@ -43,7 +43,7 @@ func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpe
 				if taken, err := m.s.moments.get(ctx, holt.MomentID(id)); holt.CodeOf(err) != holt.NotFound {
 					return taken.Moment, err
 				}
-				return act(ctx, &Claim{key}) // it was cut off, and undone; this may be, too
+				return act(ctx, &Claim{keyIn(ctx, key)}) // it was cut off, and undone; this may be, too
 			},
 		})
 	})

@@ -77,7 +77,7 @@ func (t template) snapshot(ctx context.Context) (string, error) {
 }
 
 func (t template) notKept(err error) {
-	t.s.log.Warn("a template could not be kept booted: its computers boot", "template", t.img.Template, "tried_again_after", remakeAfter, "err", err)
+	t.s.log.Warn("a template could not be kept booted: its computers boot", "template", t.img.Template, "err", err)
 }
 
 // able tells whether the engine's machines can become snapshots of templates.

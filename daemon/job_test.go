@@ -409,6 +409,60 @@ func TestJobsOnMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	y.counts(parallel, time.Since(began), "")
+	v.holdsUp(y)
 	y.nothing()
 	endAll(t, v.process)
+}
+
+// holdsUp: the command of a job goes on where it was, whoever pauses its machine: somebody, or who ends the daemon.
+func (v *vm) holdsUp(y *yard) {
+	t, ctx := v.t, v.t.Context()
+	t.Helper()
+	j, err := y.Jobs.Create(ctx, holt.JobSpec{Inputs: y.inputs[0], MemoryMB: 512, Run: holt.RunSpec{
+		Command: "echo begun > out/square; until [ -e go ]; do sleep 0.1; done; echo ended >> out/square", User: "root"}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := func(what string, is func(holt.Computer) bool) {
+		t.Helper()
+		within(t, what, func() bool {
+			if j, err = y.Jobs.Get(ctx, j.ID); err != nil || j.State.Ended() || j.Attempts > 1 {
+				t.Fatalf("waiting for %s: %+v, %v", what, j, err)
+			}
+			if j.RunID == "" {
+				return false
+			}
+			c, err := y.Computers.Get(ctx, string(j.ComputerID))
+			return err == nil && is(c)
+		})
+	}
+	runs := func(c holt.Computer) bool { return c.State == holt.ComputerRunning }
+	until("its command", runs)
+	before := j.RunID
+	if _, err := y.Computers.Pause(ctx, string(j.ComputerID), ""); err != nil {
+		t.Fatal(err)
+	}
+	until("its machine, which was paused", runs)
+	report, err := y.Daemon.Down(ctx, holt.DownSpec{Computers: holt.DownPause}, "")
+	if err != nil || len(report.Paused) != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if err := v.wait(); err != nil {
+		t.Error("the daemon ended with", err)
+	}
+	v.again("")
+	until("its machine, with the next daemon", runs)
+	if _, err := y.Files.Write(ctx, string(j.ComputerID), "/home/agent/go", holt.WriteSpec{User: "root"}, strings.NewReader("")); err != nil {
+		t.Fatal(err)
+	}
+	if err := y.Jobs.Follow(ctx, j.ID, 0, func(holt.RunEvent) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	got, err := y.fetch(ctx, j.ID)
+	if err != nil || got != "begun\nended\n" {
+		t.Errorf("left %q, %v", got, err)
+	}
+	if j, err = y.Jobs.Get(ctx, j.ID); err != nil || j.State != holt.JobDone || j.Attempts != 1 || j.RunID != before {
+		t.Errorf("%+v, %v", j, err)
+	}
 }

@@ -118,12 +118,11 @@ func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb stri
 		if len(key) > mostOwnKey {
 			return nil, holt.Errorf(holt.InvalidArgument, "an idempotency key has at most %d bytes", mostOwnKey-len(id)-1)
 		}
-		switch at, busy := s.changing.LoadOrStore(id, key); {
-		case !busy:
-			defer s.changing.Delete(id)
-		case key == "" || at != key:
-			return nil, holt.Errorf(holt.TooMany, "this computer is at work on a change of itself").WithHint("it can ask for the next one when that has ended")
+		ended, err := s.change(ctx, id, key)
+		if err != nil {
+			return nil, err
 		}
+		defer ended()
 		c, err := told(s.opt.Nouns.Computers.Get(ctx, string(id)))
 		if err == nil && c.Job != "" {
 			err = holt.Errorf(holt.Denied, "the computer of a job cannot %s itself: it goes with the job", verb)
@@ -135,13 +134,39 @@ func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb stri
 	})
 }
 
+// ownChange is what a computer is at work on.
+type ownChange struct {
+	key  string
+	done chan struct{}
+}
+
+// change begins one, which ended ends.
+func (s *Server) change(ctx context.Context, id holt.ComputerID, key string) (ended func(), err error) {
+	mine := &ownChange{key, make(chan struct{})}
+	for {
+		at, busy := s.changing.LoadOrStore(id, mine)
+		if !busy {
+			return func() { s.changing.Delete(id); close(mine.done) }, nil
+		}
+		other := at.(*ownChange)
+		if key == "" || other.key != key {
+			return nil, holt.Errorf(holt.TooMany, "this computer is at work on a change of itself").WithHint("it can ask for the next one when that has ended")
+		}
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // mayCheckpoint says why a computer may not take a checkpoint of its workspace.
 func (s *Server) mayCheckpoint(ctx context.Context, c holt.Computer) error {
 	all, err := told(s.opt.Nouns.History.Checkpoints(ctx, c.Workspace))
 	has := len(slices.DeleteFunc(all, func(c holt.Checkpoint) bool { return c.Run != "" }))
 	if err == nil && has >= mostOwnCheckpoints {
-		err = holt.Errorf(holt.TooMany, "the workspace of %s has %d checkpoints; from %d on it cannot take any itself", c.Name, has, mostOwnCheckpoints).
-			WithHint("its owner can: holt workspace checkpoint %s; holt workspace delete-checkpoint removes some", c.Workspace)
+		err = ownBound{holt.Errorf(holt.TooMany, "the workspace of %s has %d checkpoints; from %d on it cannot take any itself", c.Name, has, mostOwnCheckpoints).
+			WithHint("its owner can: holt workspace checkpoint %s; holt workspace delete-checkpoint removes some", c.Workspace)}
 	}
 	return err
 }
@@ -150,8 +175,8 @@ func (s *Server) mayCheckpoint(ctx context.Context, c holt.Computer) error {
 func (s *Server) maySnapshot(ctx context.Context, c holt.Computer) error {
 	has, err := told(s.opt.Nouns.Moments.List(ctx, string(c.ID)))
 	if err == nil && len(has) >= mostOwnMoments {
-		err = holt.Errorf(holt.TooMany, "%s has %d moments; from %d on it cannot take any itself", c.Name, len(has), mostOwnMoments).
-			WithHint("its owner can: holt computer snapshot %s; holt moment delete removes some", c.Name)
+		err = ownBound{holt.Errorf(holt.TooMany, "%s has %d moments; from %d on it cannot take any itself", c.Name, len(has), mostOwnMoments).
+			WithHint("its owner can: holt computer snapshot %s; holt moment delete removes some", c.Name)}
 	}
 	return err
 }
@@ -159,7 +184,7 @@ func (s *Server) maySnapshot(ctx context.Context, c holt.Computer) error {
 // mayFork says why a computer may not make so many forks of itself. Those cannot fork themselves, which would have no end.
 func (s *Server) mayFork(ctx context.Context, c holt.Computer, count int) error {
 	if c.Parent != nil {
-		return holt.Errorf(holt.Denied, "%s is a fork, and cannot fork itself", c.Name).WithHint("its owner can: holt computer fork %s", c.Name)
+		return ownBound{holt.Errorf(holt.Denied, "%s is a fork, and cannot fork itself", c.Name).WithHint("its owner can: holt computer fork %s", c.Name)}
 	}
 	all, err := told(s.opt.Nouns.Computers.List(ctx))
 	for _, one := range all {
@@ -168,8 +193,8 @@ func (s *Server) mayFork(ctx context.Context, c holt.Computer, count int) error 
 		}
 	}
 	if err == nil && count > mostOwnForks {
-		err = holt.Errorf(holt.TooMany, "%s would have %d forks; it can make itself no more than %d", c.Name, count, mostOwnForks).
-			WithHint("its owner can make more: holt computer fork %s", c.Name)
+		err = ownBound{holt.Errorf(holt.TooMany, "%s would have %d forks; it can make itself no more than %d", c.Name, count, mostOwnForks).
+			WithHint("its owner can make more: holt computer fork %s", c.Name)}
 	}
 	return err
 }

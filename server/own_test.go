@@ -127,6 +127,8 @@ func TestOwnIsBounded(t *testing.T) {
 		t.Helper()
 		if got, said := ask(ctx, id, path, body, header...); got != code {
 			t.Errorf("%s %s: %d %s", path, body, got, said)
+		} else if code == http.StatusTooManyRequests && !strings.Contains(said, "hint") {
+			t.Errorf("%s %s: it is not told why: %s", path, body, said)
 		}
 	}
 
@@ -141,13 +143,21 @@ func TestOwnIsBounded(t *testing.T) {
 	refused(curie.ID, "snapshot", "", http.StatusTooManyRequests)
 	refused(curie.ID, "snapshot", "", http.StatusTooManyRequests, "Idempotency-Key", "second")
 	repeated := make(chan struct{})
-	go func() { // who comes again waits with it
+	go func() { // who comes again waits until it has ended
 		defer close(repeated)
 		refused(curie.ID, "snapshot", "", http.StatusOK, "Idempotency-Key", "first")
 	}()
-	<-late.begun
+	short, enough := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer enough()
+	if code, said := ask(short, curie.ID, "snapshot", "", "Idempotency-Key", "first"); code == http.StatusOK {
+		t.Errorf("who left was answered: %s", said)
+	}
+	if len(late.begun) > 0 {
+		t.Error("two at once")
+	}
 	close(late.end)
 	<-ended
+	<-late.begun
 	<-repeated
 	if m := servertest.Must(nouns.Moments.List(ctx, "curie"))(t); len(m) != 1 {
 		t.Errorf("%d moments: its caller left, and it was not taken", len(m))

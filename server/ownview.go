@@ -14,6 +14,11 @@ type fromHost struct{ error }
 
 func (f fromHost) Unwrap() error { return f.error }
 
+// ownBound is why a computer may not do something to itself, which it is told as it is.
+type ownBound struct{ error }
+
+func (b ownBound) Unwrap() error { return b.error }
+
 // told marks what may be wrong as the host's to know.
 func told[T any](v T, err error) (T, error) {
 	if err != nil {
@@ -46,7 +51,7 @@ var hostPath = regexp.MustCompile(`(^|[\s"'(=\[])/[^\s"',;:)\]]*`)
 
 // forComputer is an error as a computer is told of it: without paths of the host, and without details.
 func forComputer(err error, e *holt.Error) *holt.Error {
-	if !errors.As(err, new(fromHost)) {
+	if !errors.As(err, new(fromHost)) || errors.As(err, new(ownBound)) {
 		return e
 	}
 	out := &holt.Error{Code: e.Code, Message: hostSentences[e.Code]}

@@ -72,7 +72,7 @@ type Server struct {
 	editing    editing
 	own        ownRates
 	often      audit.Seldom // tokens that make too many calls
-	changing   sync.Map     // of holt.ComputerID: computers that change themselves, see own.go
+	changing   sync.Map     // of holt.ComputerID: what computers that change themselves are at, *ownChange, see own.go
 }
 
 // New returns a server. It does no I/O.

@@ -138,15 +138,16 @@ func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Re
 		if now := s.cfg.Now().UTC(); n > 0 && lost == nil && now.Sub(u.touched) >= touchEvery {
 			u.touched, lost = now, s.table.touch(context.WithoutCancel(ctx), u.ID, now)
 		}
+		back := end
+		if want != "" { // nothing of it counts
+			back = at
+		}
 		if lost != nil {
-			if want != "" { // nothing of it counts
-				end = at
-			}
-			return s.undo(t, f, end, lost)
+			return s.undo(t, f, back, lost)
 		}
 		if n > 0 {
 			if _, lost := f.Write(buf[:n]); lost != nil {
-				return s.undo(t, f, end, computer.HostError(fmt.Errorf("keep upload: %w", lost)))
+				return s.undo(t, f, back, computer.HostError(fmt.Errorf("keep upload: %w", lost)))
 			}
 			end += int64(n)
 			if want != "" {

@@ -4,7 +4,8 @@
 // ([holt.UploadKept]). It does not know HTTP; package server speaks tus and JSON.
 //
 // Form: one row of the control database ([Schema]) and one file of the data directory each, whose length is the upload's
-// offset, so there is nothing else to keep in step: what a killed daemon had taken is what the next one has. The computer or workspace
+// offset: what a killed daemon had taken is what the next one has. Only while a piece comes that counts whole or not at all
+// does the row say where it began ([SureSchema]): until it was checked the offset is that. The computer or workspace
 // of its spec is an id. A commit compares the
 // SHA-256, writes the file through the noun of the computer's or workspace's files, which replace as one step, then
 // records what was written, and removes the bytes here. One that is killed between these writes the same bytes once

@@ -84,7 +84,7 @@ func (r *rooms) take(n int64) error {
 		}
 		if n > room {
 			return holt.Errorf(holt.OutOfSpace, "the disk has no room for more uploads").
-				WithHint("what has come is kept: go on when others are committed or given up; three quarters of the free room of the disk with the data directory are for uploads")
+				WithHint("go on at its offset when others are committed or given up; three quarters of the free room of the disk with the data directory are for uploads")
 		}
 		r.left = min(room, lookEvery)
 	}
