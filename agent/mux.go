@@ -39,6 +39,8 @@ func muxConfig() *yamux.Config {
 	}
 }
 
+const hostWindow = 512 << 10 // bytes
+
 // hostMuxConfig is muxConfig for the side that trusts the other one with
 // nothing.
 func hostMuxConfig() *yamux.Config {
@@ -46,8 +48,11 @@ func hostMuxConfig() *yamux.Config {
 	// yamux would wait, deaf to contexts, for a guest that acknowledges no
 	// stream; with maxStreams open and as many on their way out it never does.
 	c.AcceptBacklog = 2 * maxStreams
+	// What a guest can have the daemon hold of a stream that nobody reads: as much as crosses in a round
+	// trip on a busy host, and no more, since there are thousands of streams.
+	c.MaxStreamWindowSize = hostWindow
 	// A stream that was closed here is of no more interest. Until it is
-	// forgotten a guest can fill its window, 4 MiB, and each answer is a stream.
+	// forgotten a guest can fill its window, and each answer is a stream.
 	c.StreamCloseTimeout = 100 * time.Millisecond
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -13,22 +14,68 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// TestLateEnds: guests that end their streams just when the host forgets them lose no channel.
-func TestLateEnds(t *testing.T) {
+// TestUnread: of streams that nobody reads a guest can have the host hold little.
+func TestUnread(t *testing.T) {
+	const streams = 64
+	near, far := ends(t)
+	var full sync.WaitGroup
+	full.Add(streams)
+	go eachStream(func(st *yamux.Stream) {
+		go func() {
+			defer full.Done()
+			st.SetWriteDeadline(time.Now().Add(3 * time.Second))
+			for b := make([]byte, 64<<10); ; {
+				if _, err := st.Write(b); err != nil {
+					return // all that fits is there
+				}
+			}
+		}()
+	})(far)
+	c, err := NewClient(near)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	before := heap()
+	for range streams {
+		if _, err := c.mux.OpenStream(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full.Wait()
+	if held := heap() - before; held < streams*hostWindow/2 || held > streams*3*hostWindow { // a buffer doubles as it grows
+		t.Errorf("%d MiB for %d streams", held>>20, streams)
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// ends returns both ends of a connection.
+func ends(t *testing.T) (near, far net.Conn) {
+	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	near, err := net.Dial("unix", l.Addr().String())
+	if near, err = net.Dial("unix", l.Addr().String()); err == nil {
+		far, err = l.Accept()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer far.Close()
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return near, far
+}
+
+// TestLateEnds: guests that end their streams just when the host forgets them lose no channel.
+func TestLateEnds(t *testing.T) {
+	near, far := ends(t)
 	late := hostMuxConfig().StreamCloseTimeout
 	go eachStream(func(st *yamux.Stream) {
 		go func() {

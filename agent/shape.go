@@ -68,6 +68,7 @@ func (s *Server) grow(ctx context.Context, raw json.RawMessage) (any, error) {
 		}
 		break
 	}
+	s.runs.groups.share() // what runs may take more, too
 	return g, nil
 }
 

@@ -22,7 +22,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 		w := &watching{in: in, emit: emit}
 		if err = w.rest(ctx, n.s, t.ComputerID); err == nil {
 			in, spec.Size = w.in, cmp.Or(w.size, spec.Size)
-			t, err = n.Get(ctx, computer, ref)
+			t, err = n.Get(ctx, string(t.ComputerID), string(t.ID)) // their names may be others' by now
 		}
 	}
 	if err != nil {

@@ -53,6 +53,40 @@ func TestTerminalOfPausedComputer(t *testing.T) {
 	}
 }
 
+// Who waits at a terminal of a paused computer waits for that one, whoever has its computer's name meanwhile.
+func TestTerminalWaitsByID(t *testing.T) {
+	w := keeps(t, &chunk.Memory{}, 1<<40)
+	w.pauses()
+	bohr, err := w.makes(t.Context(), "bohr", "", func(r *record) { r.State = holt.ComputerStopped })
+	w.ok(err)
+	all := map[holt.ComputerID]holt.Terminal{}
+	for _, id := range []holt.ComputerID{w.r.ID, bohr.ID} {
+		all[id] = holt.Terminal{ID: holt.NewTerminalID(), ComputerID: id, Name: "main", State: holt.TerminalRunning}
+		w.ok(w.terminals.insert(t.Context(), all[id], nil))
+	}
+	in, told := make(chan holt.TerminalInput), make(chan holt.TerminalEvent, 9)
+	done := make(chan error, 1)
+	go func() {
+		done <- w.Terminals().Attach(t.Context(), "einstein", "main", holt.AttachSpec{Again: true}, in, func(e holt.TerminalEvent) error { told <- e; return nil })
+	}()
+	if e := <-told; e.Kind != holt.TerminalPaused {
+		t.Fatal(e.Kind)
+	}
+	for _, one := range all {
+		w.ok(w.terminals.exited(t.Context(), one))
+	}
+	w.r.Name, bohr.Name = "einstein-old", "einstein"
+	w.ok(w.table.save(t.Context(), *w.r))
+	w.ok(w.table.save(t.Context(), bohr))
+	in <- holt.TerminalInput{Data: []byte("x")}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if e := <-told; e.Kind != holt.TerminalAttached || e.Terminal.ComputerID != w.r.ID {
+		t.Errorf("attached to %+v", e.Terminal)
+	}
+}
+
 // Who was attached to a terminal that has now shown less is told why.
 func TestTerminalWentBack(t *testing.T) {
 	short := holt.Errorf(holt.InvalidArgument, "cannot attach at 8582 of the 8492 bytes")

@@ -2,8 +2,11 @@ package computer
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"holt"
 	"holt/db"
@@ -18,7 +21,8 @@ const (
 
 const (
 	budgetEvery = 15 * time.Second // between readings of all machines
-	readLimit   = 5 * time.Second  // for the traffic of one
+	readLimit   = 2 * time.Second  // for the traffic of one
+	readAtOnce  = 32               // computers: of those whose networks do not answer many are waited for together
 )
 
 // meter reads what machines use, and counts it.
@@ -151,17 +155,9 @@ func (s budgeting) countLocked(ctx context.Context, condition string, args ...an
 	if err != nil {
 		return err
 	}
-	var counted []record
-	var readings []reading
-	for _, r := range all {
-		if len(r.Budgets) == 0 {
-			continue
-		}
-		if g, ok := s.readingOf(ctx, r); ok {
-			counted, readings = append(counted, r), append(readings, g)
-		}
-	}
-	if len(counted) == 0 {
+	all = slices.DeleteFunc(all, func(r record) bool { return len(r.Budgets) == 0 })
+	readings, runs := s.readings(ctx, all)
+	if !slices.Contains(runs, true) {
 		return nil
 	}
 	if err := s.cfg.point("budget/count"); err != nil {
@@ -169,7 +165,10 @@ func (s budgeting) countLocked(ctx context.Context, condition string, args ...an
 	}
 	var low []budget
 	err = write(ctx, s.cfg.DB, func(tx *db.Tx) error {
-		for i, r := range counted {
+		for i, r := range all {
+			if !runs[i] {
+				continue
+			}
 			if err := settleMeter(tx, r, readings[i]); err != nil {
 				return err
 			}
@@ -198,6 +197,21 @@ func warn(tx *db.Tx) (low []budget, err error) {
 	return low, err
 }
 
+// readings are those of computers, side by side.
+func (s budgeting) readings(ctx context.Context, all []record) (of []reading, runs []bool) {
+	of, runs = make([]reading, len(all)), make([]bool, len(all))
+	var work errgroup.Group
+	work.SetLimit(readAtOnce)
+	for i, r := range all {
+		work.Go(func() error {
+			of[i], runs[i] = s.readingOf(ctx, r)
+			return nil
+		})
+	}
+	_ = work.Wait()
+	return of, runs
+}
+
 // readingOf is what the machine of a computer has used; false if it has none, or that has just ended.
 func (s budgeting) readingOf(ctx context.Context, r record) (reading, bool) {
 	l := s.seats.live(r.ID)
@@ -211,7 +225,11 @@ func (s budgeting) readingOf(ctx context.Context, r record) (reading, bool) {
 // last counts what a computer has used that is about to be paused or stopped, or to go: its machine cannot be asked after
 // that. What it uses from then on is not counted.
 func (s budgeting) last(ctx context.Context, id holt.ComputerID) {
-	if err := s.count(ctx, `WHERE id = ?`, id); err != nil && ctx.Err() == nil {
+	r, err := s.table.find(ctx, string(id))
+	if err == nil && len(r.Budgets) > 0 { // else it waits for nobody's counting
+		err = s.count(ctx, `WHERE id = ?`, id)
+	}
+	if err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "count what a computer has used", "computer", id, "err", err)
 	}
 }
@@ -270,10 +288,9 @@ func (s budgeting) set(ctx context.Context, ref string, change holt.BudgetChange
 	if err != nil {
 		return b, err
 	}
-	now := make([]reading, len(members))
+	now, runs := s.readings(ctx, members)
 	for i, r := range members {
-		var runs bool
-		if now[i], runs = s.readingOf(ctx, r); !runs {
+		if !runs[i] {
 			now[i].network, _ = s.traffic(ctx, r.ID)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -177,6 +178,39 @@ func TestBudget(t *testing.T) {
 }
 
 // TestBudgetWarns: at four fifths somebody is told, once, and again after a raise.
+// TestBudgetsOfDeaf: computers whose networks do not answer are waited for together, and by none that has no budget.
+func TestBudgetsOfDeaf(t *testing.T) {
+	w := newBudgetWorld(t)
+	w.sets("einstein", holt.BudgetChange{RunMS: ptr(10 * hourMS)})
+	const deaf = 10
+	for i := range deaf - 1 {
+		_, err := w.forks(fmt.Sprint("child-", i), w.r.ID)
+		w.ok(err)
+	}
+	stranger, err := w.forks("stranger", "")
+	w.ok(err)
+	asked, answered := make(chan bool, deaf), make(chan bool)
+	w.meter.read = func(context.Context, *live, bool) (reading, error) {
+		asked <- true
+		<-answered
+		return reading{}, machine.ErrGone
+	}
+	counted := make(chan error, 1)
+	go func() { counted <- budgeting{w.Store}.count(t.Context(), `WHERE state = 'running'`) }()
+	for i := range deaf {
+		select {
+		case <-asked:
+		case <-time.After(time.Minute):
+			t.Errorf("only %d are asked", i)
+			close(answered)
+			t.FailNow()
+		}
+	}
+	budgeting{w.Store}.last(t.Context(), stranger.ID)
+	close(answered)
+	w.ok(<-counted)
+}
+
 func TestBudgetWarns(t *testing.T) {
 	w := newBudgetWorld(t)
 	var told bytes.Buffer

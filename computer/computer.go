@@ -152,7 +152,7 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	runs := runTable{cfg.DB, cfg.Log, keptRuns()}
 	s := &Store{
 		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{d: cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, conns: conns{set: map[holt.ComputerID]int{}}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks,
+		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, moments: momentTable{cfg.DB, cfg.Moments}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks,
 	}
 	s.meter.read, s.meter.look = s.reading, newBell()
 	s.table.room = newRoom(s)

@@ -26,6 +26,10 @@ const (
 	// mostReached is how many of these [Ports.Reach] may take: strangers are behind some,
 	// and who has a token is not shut out by them.
 	mostReached = mostConns * 3 / 4
+	// mostConnsOfAll is how many there are to all computers, of which a tenant's have mostConnsIn at most: of each that
+	// nobody reads the daemon holds something, see package agent.
+	mostConnsOfAll = 4096
+	mostConnsIn    = mostConnsOfAll / 2
 	// connTries is how often a connection is made anew because the computer was paused
 	// or stopped just then.
 	connTries = 3
@@ -127,10 +131,13 @@ func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddres
 	}
 }
 
-// conns counts the connections that are open, or being made, to each computer. The zero value is ready.
+// conns counts the connections that are open, or being made, to each computer, to those of each tenant and to all. The zero
+// value is ready.
 type conns struct {
 	mu  sync.Mutex
 	set map[holt.ComputerID]int
+	in  map[string]int
+	all int
 }
 
 // enter counts one until left is called, unless there are most already.
@@ -138,20 +145,35 @@ func (c *conns) enter(r record, most int) (left func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.set[r.ID] >= most {
-		return nil, holt.Errorf(holt.TooMany, "%d connections to ports of %s are open; no more are allowed", c.set[r.ID], r.Name).
-			WithHint("end some, or try again when some have ended")
+		return nil, tooManyConns("%d connections to ports of %s are open; no more are allowed", c.set[r.ID], r.Name)
+	}
+	if c.in[r.Tenant] >= mostConnsIn {
+		return nil, tooManyConns("%d connections to ports of computers of the tenant %s are open; no more are allowed", c.in[r.Tenant], r.Tenant)
+	}
+	if c.all >= mostConnsOfAll {
+		return nil, tooManyConns("%d connections to ports of computers are open; no more are allowed", c.all)
 	}
 	if c.set == nil {
-		c.set = map[holt.ComputerID]int{}
+		c.set, c.in = map[holt.ComputerID]int{}, map[string]int{}
 	}
 	c.set[r.ID]++
+	c.in[r.Tenant]++
+	c.all++
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.all--
 		if c.set[r.ID]--; c.set[r.ID] == 0 {
 			delete(c.set, r.ID)
 		}
+		if c.in[r.Tenant]--; c.in[r.Tenant] == 0 {
+			delete(c.in, r.Tenant)
+		}
 	}, nil
+}
+
+func tooManyConns(sentence string, args ...any) error {
+	return holt.Errorf(holt.TooMany, sentence, args...).WithHint("end some, or try again when some have ended")
 }
 
 // duplex is a connection of the agent's.

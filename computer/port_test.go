@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -35,8 +36,28 @@ func TestConns(t *testing.T) {
 	for _, left := range append(leave, left) {
 		left()
 	}
-	if len(c.set) != 0 {
-		t.Errorf("left: %v", c.set)
+	if len(c.set) != 0 || len(c.in) != 0 || c.all != 0 {
+		t.Errorf("left: %+v", c.set)
+	}
+}
+
+// TestConnsOfAll: a tenant has half of the connections to all computers.
+func TestConnsOfAll(t *testing.T) {
+	var c conns
+	for _, want := range []struct {
+		tenant string
+		most   int
+		says   string
+	}{{"a", mostConnsIn, "tenant a"}, {"b", mostConnsIn, "tenant b"}, {"c", 0, "ports of computers are"}} {
+		for n := 0; ; n++ {
+			r := record{Computer: holt.Computer{ID: holt.ComputerID(fmt.Sprint(want.tenant, n/mostConns)), Tenant: want.tenant}}
+			if _, err := c.enter(r, mostConns); err != nil {
+				if n != want.most || holt.CodeOf(err) != holt.TooMany || !strings.Contains(err.Error(), want.says) {
+					t.Errorf("of %s after %d: %v", want.tenant, n, err)
+				}
+				break
+			}
+		}
 	}
 }
 

@@ -31,12 +31,22 @@ func TestResize(t *testing.T) {
 	}
 	v.copies("einstein", "small")
 
+	hungry, err := v.Runs.Start(ctx, "einstein", holt.RunSpec{Command: `until [ -e resized ]; do sleep 0.1; done; python3 -c 'b = b"x" * (480 << 20)'`}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	big := holt.ResizeSpec{CPUs: 2, MemoryMB: was.MemoryMB + 256, DiskSizeMB: was.DiskSizeMB + 1024}
 	for range 2 { // the second is the answer of the first
 		got, err := v.Computers.Resize(ctx, "einstein", big, "big")
 		if g := got.Guest; err != nil || got.Note != "" || g == nil || g.CPUs != big.CPUs || g.MemoryMB < big.MemoryMB || g.DiskSizeMB != big.DiskSizeMB {
 			t.Fatalf("%+v guest %+v: %v", got, got.Guest, err)
 		}
+	}
+	if _, err := v.Files.Write(ctx, "einstein", "/home/agent/resized", holt.WriteSpec{}, strings.NewReader("")); err != nil {
+		t.Fatal(err)
+	}
+	if end := v.ends(hungry.ID, holt.RunExited); end.ExitCode != 0 { // it takes more than there was before
+		t.Errorf("what ran before has no more memory: %+v", end)
 	}
 	v.has("einstein", big, nil)
 	least = v.whole("einstein", least)

@@ -338,13 +338,14 @@ func (v *vm) restoresBack(computer string, dawn, present holt.Moment, open holt.
 }
 
 // ends waits until a run is in a state.
-func (v *vm) ends(id holt.RunID, want holt.RunState) {
+func (v *vm) ends(id holt.RunID, want holt.RunState) (r holt.Run) {
 	v.t.Helper()
 	within(v.t, "a run to be "+string(want), func() bool {
-		r, err := v.Runs.Get(v.t.Context(), id)
-		if err != nil {
+		var err error
+		if r, err = v.Runs.Get(v.t.Context(), id); err != nil {
 			v.t.Fatal(err)
 		}
 		return r.State == want
 	})
+	return r
 }
