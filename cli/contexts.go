@@ -158,6 +158,14 @@ type target struct {
 // remote says that it is called over TCP, and may be elsewhere.
 func (t target) remote() bool { return t.socket == "" }
 
+// called names it for a person.
+func (t target) called() string {
+	if t.name != "" {
+		return "the context " + t.name
+	}
+	return cmp.Or(t.Server, "the one of this machine")
+}
+
 // target finds out which daemon is called: by --data-dir, --context, HOLT_CONTEXT, HOLT_SERVER, HOLT_SOCKET or
 // HOLT_DATA_DIR, the current context, or as the one of this machine.
 func (a *app) target() (target, error) {

@@ -16,12 +16,12 @@ import (
 )
 
 func (a *app) downCommand() *cobra.Command {
-	var stop, pause, keep bool
+	var stop, pause, keep, yes bool
 	cmd := &cobra.Command{
 		Use: "down", Short: "End the daemon, its mounts and its computers", Args: exactly(0),
 		Long: `Shuts all computers down (their disks stay) or pauses them, ends mounts on the host and then
 the daemon, and waits for it. Without a daemon there is nothing to do, which is
-not an error.`,
+not an error. Whether a daemon elsewhere is meant is asked: nothing starts it again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if stop && pause || stop && keep || pause && keep {
 				return holt.Errorf(holt.InvalidArgument, "--stop, --pause and --keep exclude each other").WithHint("give one of them")
@@ -32,14 +32,30 @@ not an error.`,
 			} else if keep {
 				spec.Computers = holt.DownKeep
 			}
+			if err := a.mayEnd(yes); err != nil {
+				return err
+			}
 			return a.down(cmd.Context(), spec)
 		},
 	}
 	cmd.Flags().BoolVar(&stop, "stop", false, "shut computers down (the default)")
 	cmd.Flags().BoolVar(&pause, "pause", false, "keep their memory too: they go on where they were when they are resumed")
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave computers running; the next daemon takes them over")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask whether a daemon elsewhere is to end")
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// mayEnd asks whether the daemon is to end that is called, if that is elsewhere.
+func (a *app) mayEnd(yes bool) error {
+	t, err := a.target()
+	if err != nil || !t.remote() || yes {
+		return err
+	}
+	if !a.asks(yes) {
+		return holt.Errorf(holt.InvalidArgument, "%s is called, and its daemon would end, with what runs in its computers", t.called()).WithHint("add --yes if that is what you want; for this machine's: --context local")
+	}
+	return a.confirm(yes, "End the daemon of "+t.called()+", with what runs in its computers?")
 }
 
 func (a *app) down(ctx context.Context, spec holt.DownSpec) error {

@@ -131,7 +131,7 @@ func (a *app) upCommand() *cobra.Command {
 		Long: `Examines this machine, installs what is missing (it asks, unless --yes), builds
 the image if it is not there, starts the daemon, and has it boot the template, if nobody
 has since it was built: new computers go on from there. When all of that is done already it
-takes a moment.`,
+takes a moment. Where the Debian package is installed it starts its service.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at, err := a.place()
 			if err != nil {
@@ -141,7 +141,22 @@ takes a moment.`,
 			if err != nil {
 				return err
 			}
-			return a.up(cmd.Context(), opt, template, yes)
+			t, err := a.target()
+			if err != nil {
+				return err
+			}
+			if t.remote() { // what it says to do next would be done there
+				return holt.Errorf(holt.InvalidArgument, "holt up is for the daemon of this machine, and %s is called", t.called()).WithHint("add --context local, or: holt context use local")
+			}
+			c, err := client.New(client.Options{Socket: filepath.Join(opt.DataDir, "holt.sock")})
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if err := a.startUnit(cmd.Context(), cmd, c, opt.DataDir); err != nil {
+				return err
+			}
+			return a.up(cmd.Context(), c, opt, template, yes)
 		},
 	}
 	a.serveFlags(cmd, &flags)
@@ -152,7 +167,7 @@ takes a moment.`,
 }
 
 // up is everything between a fresh machine and the first computer.
-func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes bool) error {
+func (a *app) up(ctx context.Context, c *client.Client, opt ServeOptions, template string, yes bool) error {
 	findings, err := a.local.Doctor(ctx, opt.Place, opt.Listen)
 	if err != nil {
 		return err
@@ -176,11 +191,6 @@ func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes boo
 			return err
 		}
 	}
-	socket := filepath.Join(opt.DataDir, "holt.sock")
-	c, err := client.New(client.Options{Socket: socket})
-	if err != nil {
-		return err
-	}
 	health, err := c.Daemon.Health(ctx)
 	if err == nil {
 		a.say("the daemon runs already (process %d, engine %s)", health.PID, health.Engine)
@@ -203,7 +213,7 @@ func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes boo
 		return printJSON(a.Out, struct {
 			holt.Health
 			Socket string `json:"socket"`
-		}{health, socket})
+		}{health, filepath.Join(opt.DataDir, "holt.sock")})
 	}
 	fmt.Fprintf(a.Out, `
 Next:

@@ -32,12 +32,10 @@ type signer struct{ key [keyBytes]byte }
 // openKey reads the key of a data directory, and makes it the first time.
 func openKey(path string) (s signer, err error) {
 	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 { // as a power cut may have left it: nothing was signed
 		b = make([]byte, keyBytes)
 		rand.Read(b) // never fails, see crypto/rand
-		if err = os.WriteFile(path+".new", b, 0o600); err == nil {
-			err = os.Rename(path+".new", path)
-		}
+		err = replace(path, b)
 	}
 	if err == nil && copy(s.key[:], b) != keyBytes {
 		err = holt.Errorf(holt.Corrupt, "%s is not a key", path).WithHint("remove it: a new one is made, and links that were made are no longer valid")
@@ -46,6 +44,22 @@ func openKey(path string) (s signer, err error) {
 		return s, fmt.Errorf("open the key of preview links: %w", err)
 	}
 	return s, nil
+}
+
+// replace writes a file, of mode 0600, that is whole or not there.
+func replace(path string, b []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	return err
 }
 
 func (s signer) mac(id holt.ComputerID, port int, serial string, payload []byte) []byte {

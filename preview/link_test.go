@@ -56,6 +56,12 @@ func TestLinkTokens(t *testing.T) {
 	if _, err := openKey(path); holt.CodeOf(err) != holt.Corrupt {
 		t.Error(err)
 	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil { // a power cut
+		t.Fatal(err)
+	}
+	if s, err := openKey(path); err != nil || s == (signer{}) {
+		t.Errorf("an empty file: %v", err)
+	}
 }
 
 func second(_ linked, ok bool) bool { return ok }

@@ -48,6 +48,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				q.slow(wait, why)
 				return
 			}
+			leave, err := s.open.Enter(s.openOf(token)...)
+			if err != nil {
+				q.often = true
+				q.fail(err, Status(holt.CodeOf(err)))
+				return
+			}
+			defer leave()
 			actor, err := within(r, token.Actor())
 			if err != nil {
 				q.fail(err, Status(holt.CodeOf(err)))
@@ -75,6 +82,18 @@ func (s *Server) mayCall(token access.Token) (wait time.Duration, why string) {
 		return wait, "the token makes too many calls"
 	}
 	return s.opt.Tenants.Take(token.Tenant), "the tokens of the tenant make too many calls together"
+}
+
+// mostOpen is how many calls of one token may be open at once, as those that follow something.
+const mostOpen = 2000
+
+// openOf is what an open call of a token counts in.
+func (s *Server) openOf(token access.Token) []access.Share {
+	own := access.Share{Whose: " of the token " + string(token.ID), Most: s.opt.Open}
+	if token.Rights.Admin {
+		return []access.Share{own}
+	}
+	return []access.Share{own, {Whose: " of the tenant " + token.Tenant, Most: 2 * s.opt.Open}, {Most: 4 * s.opt.Open}}
 }
 
 // slow turns a caller away who comes too often.

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -126,6 +127,64 @@ func TestRatesOfChildren(t *testing.T) {
 	for i := range 3 {
 		if status, _, body := c.do("GET", "/v1/health", "", "Authorization: Bearer team-b/one"); status != map[bool]int{true: 200, false: 429}[i < 2] {
 			t.Error("another tenant's:", i, status, body)
+		}
+	}
+}
+
+// TestOpenCalls: what follows without end is bounded, for a token and for a tenant; others, and the socket, come in beside it.
+func TestOpenCalls(t *testing.T) {
+	opt := servertest.Options(t, memory(t).Nouns())
+	opt.Tokens, opt.Open = children{}, 3
+	d := servertest.Serve(t, opt, "")
+	c := overTCP(t, d)
+	opened := 0
+	follow := func(token string) (end func()) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "GET", c.base+"/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := c.client.Do(r)
+		if err != nil || answer.StatusCode != 200 {
+			t.Fatalf("%s, after %d: %+v, %v", token, opened, answer, err)
+		}
+		opened++
+		end = func() { cancel(); answer.Body.Close() }
+		t.Cleanup(end)
+		return end
+	}
+	refused := func(token string) {
+		t.Helper()
+		c.refused(429, holt.TooMany, "GET", "/v1/health", "", "Authorization: Bearer "+token)
+	}
+	var end func()
+	for range 3 {
+		end = follow("team-a/one")
+	}
+	refused("team-a/one")
+	for range 3 {
+		follow("team-a/two")
+	}
+	refused("team-a/three") // the tenant has all that it may
+	for i := range 6 {
+		follow(fmt.Sprint("team-b/", i))
+	}
+	refused("team-c/one") // and all have
+	for i := range 3 {
+		follow("admins/one")
+		if status, _, _ := overSocket(t, d).do("GET", "/v1/health", ""); status != 200 {
+			t.Error("the socket is bounded, too:", i, status)
+		}
+	}
+	refused("admins/one")
+	end()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		if status, _, _ := c.do("GET", "/v1/health", "", "Authorization: Bearer team-a/one"); status == 200 {
+			break
+		} else if time.Since(began) > time.Minute {
+			t.Fatal("one that ended counts:", status)
 		}
 	}
 }

@@ -42,6 +42,7 @@ type Options struct {
 	Tokens   Tokens         // nil: no one may come over TCP
 	Calls    *access.Rate   // of each token; nil: any number
 	Tenants  *access.Rate   // of all tokens of a tenant but an admin's; nil: any number
+	Open     int            // calls of a token that are open at once; of a tenant's twice as many, of all but admins' four times; 0: [mostOpen]
 	Failures *access.Rate   // of callers without a valid token, by where they come from; nil: any number
 	Trusted  access.Proxies // proxies in front of TCP whose word on who calls is taken
 	Audit    Auditor        // nil: nothing is written down of who did what
@@ -62,6 +63,7 @@ type Server struct {
 	local, tcp *http.Server
 	metrics    *http.Server // of ServeMetrics
 	meters     *meters
+	open       access.Counts // calls over TCP
 
 	streams    context.Context // ended by Shutdown
 	endStreams context.CancelFunc
@@ -83,10 +85,13 @@ func New(opt Options) *Server {
 	if opt.Patience == 0 {
 		opt.Patience = time.Minute
 	}
+	if opt.Open == 0 {
+		opt.Open = mostOpen
+	}
 	if opt.Beat == 0 {
 		opt.Beat = 15 * time.Second
 	}
-	s := &Server{opt: opt, own: newOwnRates(), meters: newMeters(opt.Metrics)}
+	s := &Server{opt: opt, own: newOwnRates(), open: access.Counts{What: "calls"}, meters: newMeters(opt.Metrics)}
 	s.cutting, s.cut = context.WithCancel(context.Background())
 	s.streams, s.endStreams = context.WithCancel(s.cutting)
 	mux := http.NewServeMux()

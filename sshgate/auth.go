@@ -36,12 +36,12 @@ func (c *caller) person() bool { return c.actor == nil || c.how == "api" && c.ac
 // shares are those that what a caller has open counts in, where there may be all of it and each of one caller. A tenant
 // makes as many tokens and keys as it likes, so it has half at most; and what the person has is not among all, so that
 // nobody keeps them out.
-func (c *caller) shares(all, each int) []share {
-	own := share{" of one caller (" + c.who + ")", each}
+func (c *caller) shares(all, each int) []access.Share {
+	own := access.Share{Whose: " of one caller (" + c.who + ")", Most: each}
 	if c.person() {
-		return []share{own, {" of the person whose daemon it is", all / 2}}
+		return []access.Share{own, {Whose: " of the person whose daemon it is", Most: all / 2}}
 	}
-	return []share{own, {" of the tenant " + c.tenant(), all / 2}, {"", all}}
+	return []access.Share{own, {Whose: " of the tenant " + c.tenant(), Most: all / 2}, {Most: all}}
 }
 
 type (

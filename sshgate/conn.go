@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"holt"
+	"holt/access"
 )
 
 // conn is a client that was let in.
@@ -22,8 +23,8 @@ type conn struct {
 	id       string
 	from     string // its address
 	computer string
-	user     string // Linux user
-	channels counts // of this connection
+	user     string        // Linux user
+	channels access.Counts // of this connection
 	work     sync.WaitGroup
 	quiet    atomic.Int64 // since when it has had neither channels nor listeners, nanoseconds; 0: it has some
 
@@ -36,7 +37,7 @@ type conn struct {
 }
 
 func newConn(g *Gate, sc *ssh.ServerConn, who *caller, from string) *conn {
-	c := &conn{g: g, sc: sc, who: who, id: strings.ToLower(rand.Text()[:12]), from: from, channels: counts{what: "SSH channels"}, listeners: map[string]holt.SessionListener{}}
+	c := &conn{g: g, sc: sc, who: who, id: strings.ToLower(rand.Text()[:12]), from: from, channels: access.Counts{What: "SSH channels"}, listeners: map[string]holt.SessionListener{}}
 	c.quiet.Store(g.now().UnixNano())
 	return c
 }
@@ -109,11 +110,11 @@ func (c *conn) channel(nc ssh.NewChannel) {
 
 // enter counts a channel until leave is called. TooMany.
 func (c *conn) enter() (leave func(), err error) {
-	mine, err := c.channels.enter(share{" of this connection", mostIn})
+	mine, err := c.channels.Enter(access.Share{Whose: " of this connection", Most: mostIn})
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.g.channels.enter(c.who.shares(mostChannels, mostOf)...)
+	all, err := c.g.channels.Enter(c.who.shares(mostChannels, mostOf)...)
 	if err != nil {
 		mine()
 		return nil, err

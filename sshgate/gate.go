@@ -59,11 +59,12 @@ type Gate struct {
 	hostKey ssh.Signer
 	now     func() time.Time
 
-	ctx                      context.Context // ended by Close
-	end                      context.CancelFunc
-	work                     sync.WaitGroup
-	failures                 failures
-	pending, conns, channels counts
+	ctx             context.Context // ended by Close
+	end             context.CancelFunc
+	work            sync.WaitGroup
+	failures        failures
+	pending         pendings
+	conns, channels access.Counts
 
 	mu      sync.Mutex
 	address string // where it listens
@@ -81,7 +82,7 @@ func Open(opt Options) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{opt: opt, log: opt.Log, keys: NewKeys(opt.DB), hostKey: key, now: time.Now, open: map[net.Conn]struct{}{},
-		conns: counts{what: "SSH connections"}, channels: counts{what: "SSH channels"}}
+		conns: access.Counts{What: "SSH connections"}, channels: access.Counts{What: "SSH channels"}}
 	g.failures.now = time.Now
 	g.ctx, g.end = context.WithCancel(context.Background())
 	return g, nil
@@ -116,11 +117,13 @@ func (g *Gate) Serve(l net.Listener) error {
 			continue
 		}
 		at := place(nc.RemoteAddr().String())
-		left, err := g.pending.enter(share{at, mostPendingOf}, share{"", mostPending})
-		if err != nil || g.failures.tooMany(at) || !g.track(nc) {
-			if err == nil {
-				left()
-			}
+		if g.failures.tooMany(at) || !g.track(nc) {
+			nc.Close()
+			continue
+		}
+		left, ok := g.pending.enter(at, nc)
+		if !ok {
+			g.untrack(nc)
 			nc.Close()
 			continue
 		}
@@ -154,7 +157,7 @@ func (g *Gate) Connect(ctx context.Context, ref string) (holt.PortConn, error) {
 	if ok || actor.Tenant != "" { // it may be another than the token's: see server.TenantHeader
 		who.actor = &actor
 	}
-	leave, err := g.conns.enter(who.shares(mostConns, mostConnsOf)...)
+	leave, err := g.conns.Enter(who.shares(mostConns, mostConnsOf)...)
 	if err != nil {
 		return nil, err
 	}

@@ -5,14 +5,12 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"holt"
 )
 
 const (
 	handshakeTime = time.Minute // from a connection's first byte until it is authenticated
 	authTries     = 6           // in a connection, keys that are only offered included
-	mostPending   = 64          // connections that are not authenticated
+	mostPending   = 64          // connections that are not authenticated, see pendings
 	mostPendingOf = 16          // of one address
 	mostConns     = 256         // authenticated connections; half of them of one tenant, and as many of the person besides
 	mostConnsOf   = 64          // of one caller
@@ -34,45 +32,6 @@ const (
 	mostAddresses = 4096 // whose failures are remembered
 )
 
-// counts counts what callers have.
-type counts struct {
-	what string // that is
-	mu   sync.Mutex
-	of   map[string]int
-}
-
-// share is what several have together.
-type share struct {
-	whose string // " of …", or "" of all
-	most  int
-}
-
-// enter counts one in each of the shares until left is called, or in none: TooMany.
-func (c *counts) enter(shares ...share) (left func(), err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range shares {
-		if c.of[s.whose] >= s.most {
-			return nil, holt.Errorf(holt.TooMany, "%d %s%s are open already", s.most, c.what, s.whose).WithHint("close some, or try again when some have ended")
-		}
-	}
-	if c.of == nil {
-		c.of = map[string]int{}
-	}
-	for _, s := range shares {
-		c.of[s.whose]++
-	}
-	return sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, s := range shares {
-			if c.of[s.whose]--; c.of[s.whose] == 0 {
-				delete(c.of, s.whose)
-			}
-		}
-	}), nil
-}
-
 // seat is the place of a connection among all. It is taken while a client authenticates: after that it could not be told
 // why there is none.
 type seat struct {
@@ -83,7 +42,7 @@ type seat struct {
 
 // take takes the place for a caller, or tells the client why not.
 func (s *seat) take(g *Gate, who *caller) {
-	if s.leave, s.full = g.conns.enter(who.shares(mostConns, mostConnsOf)...); s.full != nil {
+	if s.leave, s.full = g.conns.Enter(who.shares(mostConns, mostConnsOf)...); s.full != nil {
 		_ = s.tell("holt: " + plainError(s.full) + "\r\n") // who has gone need not hear it
 	}
 }

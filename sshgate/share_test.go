@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"holt"
+	"holt/access"
 )
 
 // robot is a token of a tenant, as a password.
@@ -24,15 +25,15 @@ func (o *door) robot(tenant string) ssh.AuthMethod {
 }
 
 // fill has a tenant hold all that it can of what is counted, with as many tokens as that takes, once what it had has ended.
-func (o *door) fill(c *counts, tenant string, all, each int) {
+func (o *door) fill(c *access.Counts, tenant string, all, each int) {
 	o.t.Helper()
-	had := func() int { c.mu.Lock(); defer c.mu.Unlock(); return c.of[" of the tenant "+tenant] }
+	had := func() int { return c.Open(" of the tenant " + tenant) }
 	for end := time.Now().Add(time.Minute); had() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 	}
 	held := 0
 	for i := range all {
 		who := &caller{who: tenant + strconv.Itoa(i), how: "token", actor: &holt.Actor{Token: "tok", Tenant: tenant}}
-		left, err := c.enter(who.shares(all, each)...)
+		left, err := c.Enter(who.shares(all, each)...)
 		if err != nil {
 			break
 		}
