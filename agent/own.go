@@ -21,6 +21,7 @@ const (
 	ownDial   = 10 * time.Second
 	ownAnswer = 15 * time.Minute // of a snapshot or forks, on a busy host
 	ownAgain  = 2 * time.Minute  // until one who went on from a moment hears who it is
+	ownTries  = 5                // of a change that cannot be done now
 	mostOwn   = 4 << 20          // bytes of an answer
 )
 
@@ -100,14 +101,16 @@ func (o selfAPI) change(path string, body, into any, again bool) (was, is holt.S
 	if err = ask(); !mayBeDone(err) || !again && !errors.Is(err, errCut) {
 		return was, was, false, err
 	}
-	pause := 50 * time.Millisecond
-	for end := time.Now().Add(ownAgain); mayBeDone(err) && time.Now().Before(end); {
+	pause, answered := 50*time.Millisecond, 0
+	for end := time.Now().Add(ownAgain); mayBeDone(err) && answered < ownTries && time.Now().Before(end); {
 		pause = min(2*pause, 2*time.Second)
 		time.Sleep(pause)
 		if err = o.ask("GET", "", "", nil, &is); err == nil && (is.ID != was.ID || !again) {
 			return was, is, true, nil
 		} else if err == nil {
-			err = ask() // what was done already is answered again
+			if err = ask(); !errors.Is(err, errCut) { // what was done already is answered again
+				answered++
+			}
 		}
 	}
 	return was, is, false, asUnavailable(err)

@@ -158,6 +158,9 @@ type target struct {
 // remote says that it is called over TCP, and may be elsewhere.
 func (t target) remote() bool { return t.socket == "" }
 
+// elsewhere says that it was named as another than this machine's own.
+func (t target) elsewhere() bool { return t.remote() || t.Server != "" }
+
 // called names it for a person.
 func (t target) called() string {
 	if t.name != "" {

@@ -49,7 +49,7 @@ not an error. Whether a daemon elsewhere is meant is asked: nothing starts it ag
 // mayEnd asks whether the daemon is to end that is called, if that is elsewhere.
 func (a *app) mayEnd(yes bool) error {
 	t, err := a.target()
-	if err != nil || !t.remote() || yes {
+	if err != nil || !t.elsewhere() || yes {
 		return err
 	}
 	if !a.asks(yes) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,21 +21,24 @@ const (
 	unitDir  = "/var/lib/holt" // its data directory
 )
 
-// startUnit starts the daemon of a data directory that the package's unit serves, unless one answers: another that was started
-// beside it would keep the unit from its directory, at an upgrade too, and from pausing its computers when the machine shuts
-// down. Where there is no such unit it does nothing.
-func (a *app) startUnit(ctx context.Context, cmd *cobra.Command, c *client.Client, dir string) error {
-	if dir != unitDir {
-		return nil
-	}
-	if _, err := os.Stat("/run/systemd/system"); err != nil { // see sd_booted(3)
-		return nil
+// hasUnit says whether a data directory is served by the package's unit: a daemon that was started beside it would keep the unit
+// from the directory, at an upgrade too, and from pausing its computers when the machine shuts down.
+func hasUnit(ctx context.Context, dir string) bool {
+	if _, err := os.Stat("/run/systemd/system"); err != nil || dir != unitDir { // see sd_booted(3)
+		return false
 	}
 	state, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--value", unitName).Output()
-	if err != nil || strings.TrimSpace(string(state)) != "loaded" {
-		return nil
+	return err == nil && strings.TrimSpace(string(state)) == "loaded"
+}
+
+// startUnit starts the unit, unless its daemon answers. What it would not heed is refused.
+func (a *app) startUnit(cmd *cobra.Command, opt ServeOptions) error {
+	c, err := client.New(client.Options{Socket: filepath.Join(opt.DataDir, "holt.sock")})
+	if err != nil {
+		return err
 	}
-	if _, err := c.Daemon.Health(ctx); err == nil {
+	defer c.Close()
+	if _, err := c.Daemon.Health(cmd.Context()); err == nil {
 		return nil
 	}
 	var given []string
@@ -43,13 +47,19 @@ func (a *app) startUnit(ctx context.Context, cmd *cobra.Command, c *client.Clien
 			given = append(given, "--"+f.Name)
 		}
 	})
+	if opt.ImageDir != filepath.Join(unitDir, "images") {
+		given = append(given, holt.EnvImageDir)
+	}
 	if len(given) > 0 {
-		return holt.Errorf(holt.InvalidArgument, "the daemon of %s is the service %s, which takes no flags here: %s", dir, unitName, strings.Join(given, ", ")).
-			WithHint("set them in /etc/default/holt")
+		return holt.Errorf(holt.InvalidArgument, "the daemon of %s is the service %s, which does not heed %s", unitDir, unitName, strings.Join(given, ", ")).
+			WithHint("its flags are in /etc/default/holt")
 	}
-	a.say("starting %s", unitName)
-	if said, err := exec.CommandContext(ctx, "systemctl", "start", unitName).CombinedOutput(); err != nil {
-		return holt.Errorf(holt.Unavailable, "%s does not start: %s", unitName, lastWords(string(said))).WithHint("journalctl --unit %s says why", unitName)
-	}
-	return nil
+	return a.wait("starting "+unitName, func() error { // which ends once the daemon is ready
+		said, err := exec.CommandContext(cmd.Context(), "systemctl", "start", unitName).CombinedOutput()
+		if err != nil {
+			return holt.Errorf(holt.Unavailable, "%s does not start: %s", unitName, strings.TrimSpace(string(said))).
+				WithHint("journalctl --unit %s says why; holt doctor looks for what is missing", unitName)
+		}
+		return nil
+	})
 }

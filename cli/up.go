@@ -145,18 +145,15 @@ takes a moment. Where the Debian package is installed it starts its service.`,
 			if err != nil {
 				return err
 			}
-			if t.remote() { // what it says to do next would be done there
+			if t.elsewhere() { // what it says to do next would be done there
 				return holt.Errorf(holt.InvalidArgument, "holt up is for the daemon of this machine, and %s is called", t.called()).WithHint("add --context local, or: holt context use local")
 			}
-			c, err := client.New(client.Options{Socket: filepath.Join(opt.DataDir, "holt.sock")})
-			if err != nil {
-				return err
+			if hasUnit(cmd.Context(), opt.DataDir) {
+				if err := a.startUnit(cmd, opt); err != nil {
+					return err
+				}
 			}
-			defer c.Close()
-			if err := a.startUnit(cmd.Context(), cmd, c, opt.DataDir); err != nil {
-				return err
-			}
-			return a.up(cmd.Context(), c, opt, template, yes)
+			return a.up(cmd.Context(), opt, template, yes)
 		},
 	}
 	a.serveFlags(cmd, &flags)
@@ -167,7 +164,7 @@ takes a moment. Where the Debian package is installed it starts its service.`,
 }
 
 // up is everything between a fresh machine and the first computer.
-func (a *app) up(ctx context.Context, c *client.Client, opt ServeOptions, template string, yes bool) error {
+func (a *app) up(ctx context.Context, opt ServeOptions, template string, yes bool) error {
 	findings, err := a.local.Doctor(ctx, opt.Place, opt.Listen)
 	if err != nil {
 		return err
@@ -191,6 +188,11 @@ func (a *app) up(ctx context.Context, c *client.Client, opt ServeOptions, templa
 			return err
 		}
 	}
+	socket := filepath.Join(opt.DataDir, "holt.sock")
+	c, err := client.New(client.Options{Socket: socket})
+	if err != nil {
+		return err
+	}
 	health, err := c.Daemon.Health(ctx)
 	if err == nil {
 		a.say("the daemon runs already (process %d, engine %s)", health.PID, health.Engine)
@@ -213,7 +215,7 @@ func (a *app) up(ctx context.Context, c *client.Client, opt ServeOptions, templa
 		return printJSON(a.Out, struct {
 			holt.Health
 			Socket string `json:"socket"`
-		}{health, filepath.Join(opt.DataDir, "holt.sock")})
+		}{health, socket})
 	}
 	fmt.Fprintf(a.Out, `
 Next:

@@ -177,7 +177,6 @@ func TestBudget(t *testing.T) {
 	w.ok(w.RemoveBudget(t.Context(), "einstein", ""))
 }
 
-// TestBudgetWarns: at four fifths somebody is told, once, and again after a raise.
 // TestBudgetsOfDeaf: computers whose networks do not answer are waited for together, and by none that has no budget.
 func TestBudgetsOfDeaf(t *testing.T) {
 	w := newBudgetWorld(t)
@@ -211,6 +210,7 @@ func TestBudgetsOfDeaf(t *testing.T) {
 	w.ok(<-counted)
 }
 
+// TestBudgetWarns: at four fifths somebody is told, once, and again after a raise.
 func TestBudgetWarns(t *testing.T) {
 	w := newBudgetWorld(t)
 	var told bytes.Buffer

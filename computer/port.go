@@ -140,17 +140,18 @@ type conns struct {
 	all int
 }
 
-// enter counts one until left is called, unless there are most already.
+// enter counts one until left is called, unless there are most already of the [mostConns] that there may be, or as great a part of
+// what a tenant may have, or all.
 func (c *conns) enter(r record, most int) (left func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.set[r.ID] >= most {
 		return nil, tooManyConns("%d connections to ports of %s are open; no more are allowed", c.set[r.ID], r.Name)
 	}
-	if c.in[r.Tenant] >= mostConnsIn {
+	if c.in[r.Tenant] >= mostConnsIn*most/mostConns {
 		return nil, tooManyConns("%d connections to ports of computers of the tenant %s are open; no more are allowed", c.in[r.Tenant], r.Tenant)
 	}
-	if c.all >= mostConnsOfAll {
+	if c.all >= mostConnsOfAll*most/mostConns {
 		return nil, tooManyConns("%d connections to ports of computers are open; no more are allowed", c.all)
 	}
 	if c.set == nil {

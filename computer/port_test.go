@@ -44,13 +44,21 @@ func TestConns(t *testing.T) {
 // TestConnsOfAll: a tenant has half of the connections to all computers.
 func TestConnsOfAll(t *testing.T) {
 	var c conns
+	for n := range mostConnsIn * 3 / 4 { // strangers, and guests
+		if _, err := c.enter(record{Computer: holt.Computer{ID: holt.ComputerID(fmt.Sprint("a", n/mostReached)), Tenant: "a"}}, mostReached); err != nil {
+			t.Fatalf("%d: %v", n, err)
+		}
+	}
+	if _, err := c.enter(record{Computer: holt.Computer{ID: "a10", Tenant: "a"}}, mostReached); holt.CodeOf(err) != holt.TooMany {
+		t.Errorf("strangers have all: %v", err)
+	}
 	for _, want := range []struct {
 		tenant string
 		most   int
 		says   string
-	}{{"a", mostConnsIn, "tenant a"}, {"b", mostConnsIn, "tenant b"}, {"c", 0, "ports of computers are"}} {
+	}{{"a", mostConnsIn / 4, "tenant a"}, {"b", mostConnsIn, "tenant b"}, {"c", 0, "ports of computers are"}} {
 		for n := 0; ; n++ {
-			r := record{Computer: holt.Computer{ID: holt.ComputerID(fmt.Sprint(want.tenant, n/mostConns)), Tenant: want.tenant}}
+			r := record{Computer: holt.Computer{ID: holt.ComputerID(fmt.Sprint(want.tenant, "-", n/mostConns)), Tenant: want.tenant}}
 			if _, err := c.enter(r, mostConns); err != nil {
 				if n != want.most || holt.CodeOf(err) != holt.TooMany || !strings.Contains(err.Error(), want.says) {
 					t.Errorf("of %s after %d: %v", want.tenant, n, err)

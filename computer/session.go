@@ -230,8 +230,8 @@ func (l *listener) Accept(ctx context.Context) (holt.PortConn, string, error) {
 		if err != nil {
 			return nil, "", l.link.why(err)
 		}
-		left, err := l.n.s.conns.enter(l.link.r, mostConns)
-		if err != nil { // whoever comes is refused; the listener stays
+		left, err := l.n.s.conns.enter(l.link.r, mostReached) // a guest makes them
+		if err != nil {                                       // whoever comes is refused; the listener stays
 			conn.Close()
 			continue
 		}

@@ -87,13 +87,18 @@ func (s *Server) mayCall(token access.Token) (wait time.Duration, why string) {
 // mostOpen is how many calls of one token may be open at once, as those that follow something.
 const mostOpen = 2000
 
-// openOf is what an open call of a token counts in.
+// openOf is what an open call of a token counts in. The few of a tenant that has no more do not count among all: whoever has
+// taken those keeps nobody out.
 func (s *Server) openOf(token access.Token) []access.Share {
 	own := access.Share{Whose: " of the token " + string(token.ID), Most: s.opt.Open}
 	if token.Rights.Admin {
 		return []access.Share{own}
 	}
-	return []access.Share{own, {Whose: " of the tenant " + token.Tenant, Most: 2 * s.opt.Open}, {Most: 4 * s.opt.Open}}
+	shares := []access.Share{own, {Whose: " of the tenant " + token.Tenant, Most: 2 * s.opt.Open}}
+	if s.open.Open(shares[1].Whose) >= max(1, s.opt.Open/20) {
+		shares = append(shares, access.Share{Most: 4 * s.opt.Open})
+	}
+	return shares
 }
 
 // slow turns a caller away who comes too often.

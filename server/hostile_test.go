@@ -171,7 +171,12 @@ func TestOpenCalls(t *testing.T) {
 	for i := range 6 {
 		follow(fmt.Sprint("team-b/", i))
 	}
+	for range 2 { // of each team all but one count among all
+		follow("team-c/one")
+		follow("team-d/one")
+	}
 	refused("team-c/one") // and all have
+	follow("team-e/one")  // which keeps nobody out
 	for i := range 3 {
 		follow("admins/one")
 		if status, _, _ := overSocket(t, d).do("GET", "/v1/health", ""); status != 200 {

@@ -6,7 +6,7 @@
 // password; or comes by a connection of the API's ([Gate.Connect]), which has authenticated it already.
 //
 // Bounds (docs/design/ssh.md): see limits.go. What a client may make the daemon hold is, for each channel, the window
-// that x/crypto gives it (2 MiB) and that of its stream to the guest (4 MiB, what the guest has sent).
+// that x/crypto gives it (2 MiB) and that of its stream to the guest (512 KiB, what the guest has sent).
 //
 // Lock order: Gate.mu and conn.mu are leaves; nothing is called with one held.
 //

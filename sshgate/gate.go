@@ -179,7 +179,7 @@ func (g *Gate) Connect(ctx context.Context, ref string) (holt.PortConn, error) {
 	}
 	go func() {
 		defer g.untrack(far)
-		g.answer(far, "api", config, &seat{leave: leave}, func() {}, &c)
+		g.answer(far, "api", config, &seat{leave: leave}, func() bool { return false }, &c)
 	}()
 	return near, nil
 }
@@ -226,8 +226,8 @@ func (g *Gate) Close() error {
 }
 
 // answer authenticates a client and serves it to its end, if it has a seat by then. left is called once it is authenticated,
-// or is not. fixed is the computer that it comes for; nil: the one that its user name names.
-func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *seat, left func(), fixed *holt.Computer) {
+// or is not, and says whether the connection had to go for another. fixed is the computer that it comes for; nil: the one that its user name names.
+func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *seat, left func() (gone bool), fixed *holt.Computer) {
 	defer left()
 	defer func() {
 		if in.leave != nil {
@@ -240,7 +240,7 @@ func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *se
 	sc, chans, reqs, err := ssh.NewServerConn(first, config)
 	if err != nil {
 		stop()
-		if fixed == nil && first.speaksSSH() {
+		if !left() && fixed == nil && first.speaksSSH() { // it did not go for another
 			g.failures.failed(place(from))
 		}
 		var auth *ssh.ServerAuthError

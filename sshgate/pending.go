@@ -17,11 +17,12 @@ type pending struct {
 	at   string // see place
 	site string // see site
 	conn io.Closer
+	gone bool // for another
 }
 
-// enter counts a connection until left is called; false: there are too many of its address. Where there are too many of all, the
+// enter counts a connection until left is called, which says whether it has gone for another; false: there are too many of its address. Where there are too many of all, the
 // one goes that waits for longest of the site with most: who opens many keeps nobody out but their own.
-func (p *pendings) enter(at string, conn io.Closer) (left func(), ok bool) {
+func (p *pendings) enter(at string, conn io.Closer) (left func() (gone bool), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	here, sites := 0, map[string]int{}
@@ -41,17 +42,19 @@ func (p *pendings) enter(at string, conn io.Closer) (left func(), ok bool) {
 				most = i
 			}
 		}
+		p.all[most].gone = true
 		_ = p.all[most].conn.Close()
 		p.all = slices.Delete(p.all, most, most+1)
 	}
 	mine := &pending{at: at, site: site(at), conn: conn}
 	p.all = append(p.all, mine)
-	return func() {
+	return func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if i := slices.Index(p.all, mine); i >= 0 {
 			p.all = slices.Delete(p.all, i, i+1)
 		}
+		return mine.gone
 	}, true
 }
 
