@@ -465,4 +465,7 @@ func (v *vm) holdsUp(y *yard) {
 	if j, err = y.Jobs.Get(ctx, j.ID); err != nil || j.State != holt.JobDone || j.Attempts != 1 || j.RunID != before {
 		t.Errorf("%+v, %v", j, err)
 	}
+	if _, err := y.Jobs.Release(ctx, j.ID, ""); err != nil {
+		t.Error(err)
+	}
 }
