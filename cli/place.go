@@ -9,12 +9,15 @@ import (
 	"holt/client"
 )
 
+// rootDir is the data directory of root's daemon, and of the Debian package's.
+const rootDir = "/var/lib/holt"
+
 // place returns where the daemon of this call keeps its things.
 func (a *app) place() (Place, error) {
 	dir := cmp.Or(a.dataDir, a.getenv(holt.EnvDataDir))
 	if dir == "" {
 		if os.Geteuid() == 0 {
-			dir = "/var/lib/holt"
+			dir = rootDir
 		} else {
 			home, err := os.UserHomeDir()
 			if err != nil {

@@ -15,16 +15,13 @@ import (
 	"holt/client"
 )
 
-// Of the Debian package: its daemon is a service.
-const (
-	unitName = "holt.service"
-	unitDir  = "/var/lib/holt" // its data directory
-)
+// unitName is the service that the Debian package has for its daemon, whose data directory is [rootDir].
+const unitName = "holt.service"
 
 // hasUnit says whether a data directory is served by the package's unit: a daemon that was started beside it would keep the unit
 // from the directory, at an upgrade too, and from pausing its computers when the machine shuts down.
 func hasUnit(ctx context.Context, dir string) bool {
-	if _, err := os.Stat("/run/systemd/system"); err != nil || dir != unitDir { // see sd_booted(3)
+	if _, err := os.Stat("/run/systemd/system"); err != nil || dir != rootDir { // see sd_booted(3)
 		return false
 	}
 	state, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--value", unitName).Output()
@@ -47,11 +44,11 @@ func (a *app) startUnit(cmd *cobra.Command, opt ServeOptions) error {
 			given = append(given, "--"+f.Name)
 		}
 	})
-	if opt.ImageDir != filepath.Join(unitDir, "images") {
+	if opt.ImageDir != filepath.Join(rootDir, "images") {
 		given = append(given, holt.EnvImageDir)
 	}
 	if len(given) > 0 {
-		return holt.Errorf(holt.InvalidArgument, "the daemon of %s is the service %s, which does not heed %s", unitDir, unitName, strings.Join(given, ", ")).
+		return holt.Errorf(holt.InvalidArgument, "the daemon of %s is the service %s, which does not heed %s", rootDir, unitName, strings.Join(given, ", ")).
 			WithHint("its flags are in /etc/default/holt")
 	}
 	return a.wait("starting "+unitName, func() error { // which ends once the daemon is ready

@@ -423,7 +423,7 @@ func (v *vm) holdsUp(y *yard) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until := func(what string, is func(holt.Computer) bool) {
+	runs := func(what string) {
 		t.Helper()
 		within(t, what, func() bool {
 			if j, err = y.Jobs.Get(ctx, j.ID); err != nil || j.State.Ended() || j.Attempts > 1 {
@@ -433,16 +433,15 @@ func (v *vm) holdsUp(y *yard) {
 				return false
 			}
 			c, err := y.Computers.Get(ctx, string(j.ComputerID))
-			return err == nil && is(c)
+			return err == nil && c.State == holt.ComputerRunning
 		})
 	}
-	runs := func(c holt.Computer) bool { return c.State == holt.ComputerRunning }
-	until("its command", runs)
+	runs("its command")
 	before := j.RunID
 	if _, err := y.Computers.Pause(ctx, string(j.ComputerID), ""); err != nil {
 		t.Fatal(err)
 	}
-	until("its machine, which was paused", runs)
+	runs("its machine, which was paused")
 	report, err := y.Daemon.Down(ctx, holt.DownSpec{Computers: holt.DownPause}, "")
 	if err != nil || len(report.Paused) != 1 {
 		t.Fatalf("%+v, %v", report, err)
@@ -451,7 +450,7 @@ func (v *vm) holdsUp(y *yard) {
 		t.Error("the daemon ended with", err)
 	}
 	v.again("")
-	until("its machine, with the next daemon", runs)
+	runs("its machine, with the next daemon")
 	if _, err := y.Files.Write(ctx, string(j.ComputerID), "/home/agent/go", holt.WriteSpec{User: "root"}, strings.NewReader("")); err != nil {
 		t.Fatal(err)
 	}

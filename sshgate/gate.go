@@ -226,7 +226,8 @@ func (g *Gate) Close() error {
 }
 
 // answer authenticates a client and serves it to its end, if it has a seat by then. left is called once it is authenticated,
-// or is not, and says whether the connection had to go for another. fixed is the computer that it comes for; nil: the one that its user name names.
+// or is not, and says whether the connection had to go for another. fixed is the computer that it comes for; nil: the one
+// that its user name names.
 func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *seat, left func() (gone bool), fixed *holt.Computer) {
 	defer left()
 	defer func() {

@@ -20,8 +20,9 @@ type pending struct {
 	gone bool // for another
 }
 
-// enter counts a connection until left is called, which says whether it has gone for another; false: there are too many of its address. Where there are too many of all, the
-// one goes that waits for longest of the site with most: who opens many keeps nobody out but their own.
+// enter counts a connection until left is called, which says whether it has gone for another; false: there are too many of
+// its address. Where there are too many of all, the one goes that waits for longest of the site with most: who opens many
+// keeps nobody out but their own.
 func (p *pendings) enter(at string, conn io.Closer) (left func() (gone bool), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

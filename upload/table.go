@@ -26,7 +26,7 @@ CREATE TABLE upload (
 
 // SureSchema adds how much of an upload counts for certain.
 const SureSchema = `
-ALTER TABLE upload ADD COLUMN sure INTEGER; -- bytes before a piece that counts whole or not at all, until all of it has come; else NULL
+ALTER TABLE upload ADD COLUMN sure INTEGER NOT NULL DEFAULT -1; -- bytes before a piece that counts whole or not at all, until all of it has come; else -1
 `
 
 // record is an upload as the control database has it.
@@ -43,7 +43,7 @@ type table struct{ d *db.DB }
 
 func (t table) list(ctx context.Context, condition string, args ...any) (list []record, err error) {
 	err = t.d.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT id, tenant, spec, created, touched, sha256, file, coalesce(sure, -1) FROM upload `+condition, args, func(r *db.Row) error {
+		return tx.Query(`SELECT id, tenant, spec, created, touched, sha256, file, sure FROM upload `+condition, args, func(r *db.Row) error {
 			one := record{tenant: r.Text(1), touched: time.Unix(0, r.Int64(4)).UTC(), sure: r.Int64(7)}
 			one.ID, one.CreatedAt, one.ExpiresAt, one.State = holt.UploadID(r.Text(0)), time.Unix(0, r.Int64(3)).UTC(), one.touched.Add(holt.UploadKept), holt.UploadOpen
 			err := json.Unmarshal([]byte(r.Text(2)), &one.Spec)
@@ -98,7 +98,7 @@ func (t table) touch(ctx context.Context, id holt.UploadID, now time.Time) error
 // hold writes down that no more than sure bytes count; unsure: all that have come.
 func (t table) hold(ctx context.Context, id holt.UploadID, sure int64) error {
 	return t.write(ctx, func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE upload SET sure = nullif(?, -1) WHERE id = ?`, sure, id)
+		return tx.Exec(`UPDATE upload SET sure = ? WHERE id = ?`, sure, id)
 	})
 }
 
