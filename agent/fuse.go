@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,6 +42,15 @@ func changes(opcode uint32) bool {
 		return true
 	}
 	return false
+}
+
+// fileTime is what the kernel would stamp a file with now, on any of its file
+// systems: a coarser clock than time.Now. It is a raw call for the reason that
+// [fuseDevice] gives.
+func fileTime() int64 {
+	var ts unix.Timespec
+	unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_REALTIME_COARSE, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Nano()
 }
 
 // inHeader is the head of a request.

@@ -67,6 +67,7 @@ type pending struct {
 	unique uint64 // the kernel's
 	opcode uint32
 	frame  []byte
+	size   int    // of the FUSE message that frame ends with
 	buf    []byte // that frame lies in
 	busy   bool   // being written
 	done   bool   // answered, or never to be

@@ -44,7 +44,7 @@ func TestWorkspace(t *testing.T) {
 	g, c := workspaceGuest(t)
 	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
 	<-fs.begun
-	id := holt.NewRunID()
+	id, began := holt.NewRunID(), fileTime()
 	line := "head -c 5000000 /dev/zero | tr '\\0' x > big && echo hello > small && cat small && sha256sum < big"
 	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: holt.OSString(line)}); err != nil {
 		t.Fatal(err)
@@ -65,6 +65,11 @@ func TestWorkspace(t *testing.T) {
 	for number, n := range fs.seen {
 		if n != 1 {
 			t.Errorf("request %d came %d times", number, n)
+		}
+	}
+	for number, at := range fs.times {
+		if now := fileTime(); at[0] < began || at[0] > now {
+			t.Errorf("request %d was made at %d on a clock that went from %d to %d", number, at[0], began, now)
 		}
 	}
 	if h := fs.hellos[0]; !h.Fresh || h.Version != channel.FrameVersion {
@@ -134,6 +139,11 @@ func TestHostDiesMidRequest(t *testing.T) {
 	}
 	if again != 1 {
 		t.Errorf("%d requests were repeated, want the one write", again)
+	}
+	for number, at := range fs.times {
+		if at[0] != at[len(at)-1] {
+			t.Errorf("request %d was repeated as of %d; it was made at %d", number, at[1], at[0])
+		}
 	}
 }
 

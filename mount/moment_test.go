@@ -149,7 +149,7 @@ func (g *guestMemory) must(err error) {
 
 func (g *guestMemory) write(conn net.Conn, m message) {
 	g.t.Helper()
-	_, err := conn.Write(append(channel.RequestHeader(nil, "", len(m)), m...))
+	_, err := conn.Write(append(channel.RequestHeader(nil, 0, "", len(m)), m...))
 	g.must(err)
 }
 

@@ -93,6 +93,7 @@ func (s *session) restore(epoch workspace.Epoch) error {
 		ws:            s.ws.Tree(), epoch: epoch, identity: true, valid: forever, log: s.log,
 		notifier: s.notifier,
 		writers:  make([]workspace.Writer, maxServed),
+		times:    make([]int64, maxServed),
 	}
 	s.terms, s.initSent, s.initReply = terms{}, nil, nil
 	req, reply, ok := s.ws.EpochInit(epoch)
@@ -174,11 +175,11 @@ func (s *session) release(sl *slot) {
 // request decides about one request. What needs no work, or whose order
 // counts, is done here; for the rest started says that a goroutine has the slot.
 func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
-	tag, raw, err := channel.ParseRequest(payload)
+	asked, err := channel.ParseRequest(payload)
 	if err != nil {
 		return false, err
 	}
-	m := message(raw)
+	m := message(asked.Message)
 	defer func() {
 		if r := recover(); r != nil {
 			err = s.reply(m, errnoOf(s.panicked(r)))
@@ -212,7 +213,7 @@ func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
 		return false, nil
 	}
 	m.setSlot(sl.id)
-	s.tree.writers[sl.id] = s.writerOf(tag)
+	s.tree.writers[sl.id], s.tree.times[sl.id] = s.writerOf(asked.Tag), asked.Time
 	s.working.Go(func() { s.work(sl, m) })
 	return true, nil
 }

@@ -42,6 +42,9 @@ type tree struct {
 	// writers holds whom to attribute a request's changes to, by the slot that
 	// was put into the padding of its header; a kernel leaves it zero.
 	writers []workspace.Writer
+	// times holds, by the same slot, what the guest's clock was when it made the
+	// request; nil on the host, where the workspace's clock is the kernel's.
+	times []int64
 }
 
 func (t *tree) String() string { return "holt" }
@@ -54,6 +57,9 @@ func (t *tree) caller(h *fuse.InHeader) workspace.Caller {
 	}
 	if int(h.Padding) < len(t.writers) {
 		c.Writer = t.writers[h.Padding]
+	}
+	if int(h.Padding) < len(t.times) {
+		c.Time = t.times[h.Padding]
 	}
 	return c
 }

@@ -71,7 +71,7 @@ type Options struct {
 	// Quota bounds what is stored; see SetQuota. Default: none.
 	Quota holt.Quota
 
-	// Now is the clock for file times. Default time.Now.
+	// Now is the clock for file times. Default: the host's CLOCK_REALTIME_COARSE.
 	Now func() time.Time
 	// Disk is what the journal writes to. Default the real one.
 	Disk journal.Disk
@@ -113,7 +113,7 @@ func (o Options) withDefaults() Options {
 		o.PackAgain = time.Minute
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = coarseNow
 	}
 	o.mostTurns = cmp.Or(o.mostTurns, mostTurns)
 	o.mostDifferent = cmp.Or(o.mostDifferent, mostDifferent)
