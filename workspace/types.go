@@ -29,6 +29,7 @@ type Caller struct {
 	UID    uint32
 	GID    uint32
 	PID    uint32
+	Umask  uint32 // bits that what is made does not get, unless its directory has a default ACL
 	Writer Writer // zero: unknown; the inode keeps its last writer
 }
 
