@@ -148,7 +148,7 @@ func (a *app) workspaceExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export NAME[:PATH] DIR", Short: "Copy a workspace into a directory of this machine", Args: exactly(2),
 		Long: `Copies what is in the workspace into DIR, which is made if it is not there, with
-modes, times, links, user attributes and holes. A file replaces what has its
+modes, times, links, user attributes, POSIX ACLs and holes. A file replaces what has its
 name, directories are joined, nothing is removed. Nothing is ever written
 outside of DIR, whatever links the workspace holds. What the file system of DIR
 does not take (a file too large for it, an attribute) is left out, named, and

@@ -185,21 +185,21 @@ func (b *bare) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
-	_, status := b.make(&in.InHeader, name, syscall.S_IFREG|in.Mode&0o7777, &out.EntryOut)
+	_, status := b.make(&in.InHeader, name, syscall.S_IFREG|in.Mode&0o7777&^in.Umask, &out.EntryOut)
 	return status
 }
 
 func (b *bare) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, status := b.make(&in.InHeader, name, in.Mode, out)
+	_, status := b.make(&in.InHeader, name, in.Mode&^in.Umask, out)
 	return status
 }
 
 func (b *bare) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, status := b.make(&in.InHeader, name, syscall.S_IFDIR|in.Mode&0o7777, out)
+	_, status := b.make(&in.InHeader, name, syscall.S_IFDIR|in.Mode&0o7777&^in.Umask, out)
 	return status
 }
 

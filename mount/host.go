@@ -76,6 +76,7 @@ func Host(ctx context.Context, ws *workspace.Workspace, dir string, opt HostOpti
 		end()
 		return nil, err
 	}
+	t.longXattr = m.server.KernelSettings().Flags64()&fuse.CAP_SETXATTR_EXT != 0
 	go m.run(opt.Notifier, end)
 	return m, nil
 }

@@ -17,6 +17,10 @@ import (
 //     every write, only before the first after the inode was read.
 //   - EXPLICIT_INVAL_DATA: pages stay although the modification time moved:
 //     nobody changes a file behind the kernel's back without telling it.
+//   - POSIX_ACL, DONT_MASK: the kernel checks ACLs, which it reads as extended
+//     attributes. A new name gets its directory's default ACL here, and the umask
+//     where there is none.
+//   - SETXATTR_EXT: with an ACL comes whether its setter is in the file's group.
 //   - READDIRPLUS_AUTO: attributes come with a directory's names when they are
 //     likely to be wanted.
 //
@@ -25,7 +29,7 @@ import (
 // Locks stay with the kernel.
 const capabilities = fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_EXPLICIT_INVAL_DATA |
 	fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_CACHE_SYMLINKS | fuse.CAP_ASYNC_DIO |
-	fuse.CAP_NO_OPENDIR_SUPPORT
+	fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_POSIX_ACL | fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT
 
 // maxBackground is how many reads ahead and asynchronous writes a kernel may
 // have outstanding.

@@ -113,8 +113,14 @@ func (s *session) restore(epoch workspace.Epoch) error {
 		return holt.Errorf(holt.Unsupported, "the guest's mount began with flags %#x, which this holt does not serve", was.flags).
 			WithHint("restart the computer")
 	}
-	s.terms, s.initSent, s.initReply = was.terms(), req, reply
+	s.agree(was, req, reply)
 	return nil
+}
+
+// agree holds the session to what INIT agreed on.
+func (s *session) agree(r initReply, sent, reply []byte) {
+	s.terms, s.initSent, s.initReply = r.terms(), sent, reply
+	s.tree.longXattr = s.terms.longXattr
 }
 
 // serve reads frames until the session ends, or the guest says hello for
@@ -239,7 +245,7 @@ func (s *session) init(m message) error {
 	if err := s.ws.SetEpochInit(s.tree.epoch, sent, reply); err != nil {
 		return holt.Errorf(holt.Internal, "record INIT: %w", err)
 	}
-	s.terms, s.initSent, s.initReply = r.terms(), sent, reply
+	s.agree(r, sent, reply)
 	return s.frames.Write(channel.FrameReply, reply)
 }
 

@@ -258,7 +258,7 @@ func nextData(fd int, off, size int64) (from, to int64, err error) {
 	return from, min(to, size), err
 }
 
-// xattrsOf returns the user attributes.
+// xattrsOf returns the attributes that are sent.
 func xattrsOf(fd int) ([]Xattr, error) {
 	var small [512]byte
 	buf := small[:]
@@ -275,7 +275,7 @@ func xattrsOf(fd int) ([]Xattr, error) {
 	}
 	var all []Xattr
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00") {
-		if !strings.HasPrefix(name, xattrPrefix) {
+		if !Carries(name) {
 			continue
 		}
 		value := make([]byte, 64<<10)

@@ -149,7 +149,9 @@ func (t *Tree) applyMake(o *op) error {
 		return fmt.Errorf("%w: inode %d", errApply, o.ino)
 	}
 	if o.name == "" { // see Tree.Tmpfile
-		t.newInode(o.ino, o).nlink = 0
+		in := t.newInode(o.ino, o)
+		in.nlink = 0
+		t.inherited(in, o)
 		t.orphans[o.ino] = struct{}{}
 		t.count.Files++
 		return nil
@@ -175,6 +177,7 @@ func (t *Tree) applyMake(o *op) error {
 		t.setTarget(in, o.blob)
 		in.size = int64(len(o.blob))
 	}
+	t.inherited(in, o)
 	t.enterName(d, o.name, in, o)
 	return nil
 }

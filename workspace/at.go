@@ -261,7 +261,7 @@ func (v *View) Readlink(ino Ino) (target string, err error) {
 
 // GetXattr returns the value; ENODATA if there is none.
 func (v *View) GetXattr(ino Ino, name string) ([]byte, error) {
-	all, err := v.xattrs(ino)
+	all, mode, err := v.xattrs(ino)
 	if err != nil {
 		return nil, err
 	}
@@ -269,24 +269,26 @@ func (v *View) GetXattr(ino Ino, name string) ([]byte, error) {
 	if !ok {
 		return nil, syscall.ENODATA
 	}
-	return []byte(value), nil
+	return shownACL(name, []byte(value), mode), nil
 }
 
 // ListXattr returns the names, sorted.
 func (v *View) ListXattr(ino Ino) ([]string, error) {
-	all, err := v.xattrs(ino)
+	all, _, err := v.xattrs(ino)
 	return slices.Sorted(maps.Keys(all)), err
 }
 
-func (v *View) xattrs(ino Ino) (all map[string]string, err error) {
+func (v *View) xattrs(ino Ino) (all map[string]string, mode uint32, err error) {
 	err = v.read("read attributes at checkpoint", func(p point) error {
-		if _, err := p.get(ino); err != nil {
+		in, err := p.get(ino)
+		if err != nil {
 			return err
 		}
+		mode = in.mode
 		all, err = p.xattrs(ino)
 		return err
 	})
-	return all, err
+	return all, mode, err
 }
 
 // Lseek is Tree.Lseek.

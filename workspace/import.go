@@ -240,7 +240,17 @@ func (m *importer) make(e parcel.Entry) (err error) {
 	return m.finish(a.Ino, e)
 }
 
+// xattrs sets the attributes that came, and removes the ACLs that did not:
+// those that were inherited here.
 func (m *importer) xattrs(ino Ino, e parcel.Entry) error {
+	for _, name := range e.WithoutACL() {
+		if _, err := m.t.GetXattr(ino, name); err == syscall.ENODATA {
+			continue
+		}
+		if err := m.t.RemoveXattr(m.caller, ino, name); err != nil {
+			return err
+		}
+	}
 	for _, x := range e.Xattrs {
 		if err := m.t.SetXattr(m.caller, ino, x.Name, x.Value, 0); err != nil {
 			return err
