@@ -57,11 +57,26 @@ type LogQuery struct {
 	Follow    bool  // go on with what is added, until the context ends
 }
 
-// WriteSpec says how to write a file.
+// WriteSpec says how to write a file. The zero value keeps what an existing file has, and gives a new one what cp gives it.
 type WriteSpec struct {
-	Mode    uint32 // permission bits as chmod takes them; 0: those of the replaced file, else 0644
-	User    string // Linux user who will own it; empty: agent
+	Mode    uint32 // permission bits as chmod takes them; 0: an existing file keeps its own, a new one gets NewMode
+	NewMode uint32 // permission bits of a new file, less the umask 022; 0: 0644
+	User    string // Linux user who will own it; empty: an existing file keeps its owner, a new one gets that of its directory
 	Parents bool   // create missing directories above it
+}
+
+// umask is what a new file does not get of the mode of the file it was copied from.
+const umask = 0o022
+
+// ModeOfNew returns the permission bits that a new file gets.
+func (s WriteSpec) ModeOfNew() uint32 {
+	switch {
+	case s.Mode != 0:
+		return s.Mode
+	case s.NewMode != 0:
+		return s.NewMode &^ umask
+	}
+	return 0o644
 }
 
 // MkdirSpec says how to make a directory.

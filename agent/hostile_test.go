@@ -229,7 +229,7 @@ func TestHostileAnswers(t *testing.T) {
 		c.FollowRun(ctx, id, 0, func(holt.RunEvent) error { return nil })
 		c.RunOutput(ctx, id, 100)
 		c.ReadFile(ctx, "/x", 0, -1, io.Discard)
-		c.WriteFile(ctx, "/x", 0, "", bytes.NewReader(make([]byte, 1000)))
+		c.WriteFile(ctx, "/x", holt.WriteSpec{}, bytes.NewReader(make([]byte, 1000)))
 		c.List(ctx, "/x", 0, 100, func(holt.FileInfo, int64) error { return nil })
 		c.Runs(ctx)
 		if in, err := c.RunInput(ctx, id, -1, false); err == nil {

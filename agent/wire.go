@@ -388,7 +388,8 @@ type fileArgs struct {
 	Offset    int64         `json:"offset,omitempty"`
 	Length    int64         `json:"length,omitempty"` // negative: to the end
 	Mode      uint32        `json:"mode,omitempty"`
-	User      string        `json:"user,omitempty"`
+	NewMode   uint32        `json:"new_mode,omitempty"` // of a file that is not there yet, where Mode is 0
+	User      string        `json:"user,omitempty"`     // "": an existing file keeps its owner, a new one gets that of its directory
 	Recursive bool          `json:"recursive,omitempty"`
 
 	// Beneath is a directory that the paths are in and that no symbolic link leads out of; "": none.

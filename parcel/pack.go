@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"holt"
 )
 
 // Options say what of a tree travels. The zero value is what is safe.
@@ -222,7 +224,7 @@ func (p *packer) content(fd int, st *unix.Stat_t) error {
 			end = st.Size
 			if sparse {
 				var err error
-				if off, end, err = nextData(fd, off, st.Size); err != nil || off >= st.Size {
+				if off, end, err = holt.NextData(fd, off, st.Size); err != nil || off >= st.Size {
 					return err
 				}
 			}
@@ -240,22 +242,6 @@ func (p *packer) content(fd int, st *unix.Stat_t) error {
 		}
 	}
 	return nil
-}
-
-// nextData returns the next range that is no hole; from size on if there is none.
-func nextData(fd int, off, size int64) (from, to int64, err error) {
-	from, err = unix.Seek(fd, off, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) {
-		return size, size, nil
-	}
-	if errors.Is(err, unix.EINVAL) { // a file system without holes
-		return off, size, nil
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	to, err = unix.Seek(fd, from, unix.SEEK_HOLE)
-	return from, min(to, size), err
 }
 
 // xattrsOf returns the attributes that are sent.

@@ -486,5 +486,13 @@ func (t *Tree) applyCopy(o *op) error {
 		dst.file.put(e, t.changing(dst))
 	}
 	t.grow(dst, o.off+o.n)
+	if o.mask&opFlagTake == 0 {
+		return nil
+	}
+	t.alter(src, o)
+	src.file.remove(o.from, o.from+o.n, t.changing(src))
+	if o.from+o.n == src.size {
+		return t.resize(dst, o.off+o.n)
+	}
 	return nil
 }
