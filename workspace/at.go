@@ -152,9 +152,9 @@ func (v *View) ReadDir(ino Ino, cookie uint64, plus bool, fn func(DirEntry) bool
 // names is Tree.names.
 func (v *View) names(dir Ino, after string, most int) (all []DirEntry, err error) {
 	err = v.read("read directory at checkpoint", func(p point) error {
-		return p.entriesByName(dir, after, most, func(e placedEntry) error {
+		return p.entriesByName(dir, after, most+len(seedNames), func(e placedEntry) error {
 			in, err := p.get(e.ino)
-			if err == nil {
+			if err == nil && len(all) < most && !in.hidden(dir, e.name) {
 				all = append(all, DirEntry{Name: e.name, Ino: e.ino, Mode: in.mode, Cookie: e.cookie + cookieDotDot, Attr: in.attr()})
 			}
 			return err
@@ -187,6 +187,9 @@ func (v *View) page(ino Ino, cookie uint64, plus bool) (page []DirEntry, err err
 			in, err := p.get(e.ino)
 			if err != nil {
 				return err
+			}
+			if in.hidden(ino, e.name) {
+				return nil
 			}
 			de := DirEntry{Name: e.name, Ino: e.ino, Mode: in.mode & syscall.S_IFMT, Cookie: e.cookie + cookieDotDot}
 			if plus {

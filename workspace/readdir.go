@@ -94,6 +94,9 @@ func (l *listing) run(after uint64) error {
 
 // emit passes one entry on; false ends the listing.
 func (l *listing) emit(name string, e dentry) bool {
+	if l.t.hides(l.d.ino, name, e.ino) {
+		return true
+	}
 	de := DirEntry{Name: name, Ino: e.ino, Mode: uint32(e.kind) << 12, Cookie: e.cookie + cookieDotDot}
 	if l.plus {
 		in, err := l.t.get(e.ino)
