@@ -108,6 +108,7 @@ type RunSpec struct {
 	User      string                `json:"user,omitempty" doc:"Linux user; default: agent"`
 	Stdin     bool                  `json:"stdin,omitempty" doc:"input will be sent; otherwise standard input is /dev/null"`
 	TimeoutMS int64                 `json:"timeout_ms,omitempty" doc:"after this the whole tree gets SIGTERM, then SIGKILL; 0: none"`
+	Detached  bool                  `json:"detached,omitempty" doc:"the command does not wait for whoever follows its output: a follower that takes nothing for 30 s may get a gap. Otherwise the command is held back until the follower has read on"`
 }
 
 // Run is one command in a computer: what was asked and how it ended. It is

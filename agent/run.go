@@ -272,7 +272,7 @@ func launch(r *reaper, g group, c command, spec holt.RunSpec, limit int) (*run, 
 	unprotect(g, pid)
 	now := time.Now()
 	return &run{
-		group: g, output: newOutput(limit, now), end: end, ended: make(chan struct{}), streams: s,
+		group: g, output: newOutput(limit, spec.Detached, now), end: end, ended: make(chan struct{}), streams: s,
 		secrets: spec.Secrets.Values(),
 		info:    holt.Run{ID: holt.RunID(g.id), Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: now.UTC()},
 	}, nil

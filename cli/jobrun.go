@@ -294,6 +294,9 @@ func (r *remoteJob) finish(j holt.Job) error {
 	case j.TimedOut && r.kept == nil:
 		r.a.say("holt: the command ran out of time and was ended\nhint: --timeout can be longer")
 	}
+	if err := r.short("job", string(j.ID), j.ExitCode); err != nil {
+		return err
+	}
 	if j.ExitCode != 0 {
 		return exitStatus(j.ExitCode)
 	}
