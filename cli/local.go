@@ -46,7 +46,7 @@ type ServeOptions struct {
 	Engine        string     // auto, qemu or local
 	Log           string     // file that standard error is, to be turned over when it is large; "" for another
 	Listen        string     // TCP address, "" for none
-	SSHListen     string     // TCP address for SSH clients; "": 127.0.0.1:2222 if that is free, "off": none
+	SSHListen     string     // TCP address for SSH clients; "": localhost:2222 if that is free, "off": none
 	MetricsListen string     // loopback TCP address for metrics without a token, "" for none
 	LogFormat     string     // text, json, or auto
 	LogLevel      slog.Level // the least that is logged

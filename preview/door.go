@@ -40,6 +40,7 @@ type Door struct {
 	waker     waker
 	leases    leases
 	sites     sites
+	spoken    spoken
 	firsts    firsts
 	refusals  firsts       // who was turned away
 	idled     atomic.Int64 // the second in which idle connections were closed
