@@ -181,7 +181,7 @@ func (f *testFS) do(op uint32, node uint64, in []byte, tag string) ([]byte, unix
 	case 10: // unlink
 		delete(f.names, cstr(in))
 		return nil, 0
-	case 18, 20: // release fsync
+	case 18, 20, 30: // release fsync fsyncdir
 		return nil, 0
 	}
 	return nil, unix.ENOSYS

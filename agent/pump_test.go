@@ -77,6 +77,31 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
+// The host hears of every sync, whatever it is called with; a status that the system's has stays.
+func TestSync(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
+	<-fs.begun
+	command := filepath.Join(t.TempDir(), syncCommand)
+	if err := os.Symlink(program, command); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(command), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, c, "echo x > /home/agent/file")
+	const fsyncdir = 30
+	for i, args := range []string{"", "-f /etc/passwd", "-f /home/agent/file", "/home/agent/file", "-d /etc/passwd"} {
+		sh(t, c, fmt.Sprintf("for i in $(seq 10); do %s %s || exit; done", command, args))
+		if n := fs.counts()[fsyncdir]; n != 10*(i+1) {
+			t.Errorf("after 10 × sync %s the host has heard of %d", args, n)
+		}
+	}
+	if r := runToEnd(t, c, holt.RunSpec{Argv: []string{command, "none"}, User: "root"}); r.ExitCode != 1 || !strings.Contains(r.stderr, "none") {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A program that lies in the workspace is read through the agent that starts
 // it, which must not wait for itself.
 func TestProgramInWorkspace(t *testing.T) {
