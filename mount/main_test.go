@@ -50,6 +50,8 @@ func helpers() map[string]func(args []string) error {
 		// maps args[0], and says for each line of its input how many KiB of the
 		// map are dirty; first it writes through the map if the line is "write"
 		"map": func(args []string) error { return mapFile(args[0]) },
+		// makes and removes things with the longest name, below args[0]
+		"long-path": func(args []string) error { return useLongPath(args[0]) },
 		// does one thing to a file as a user: see actAs
 		"act": act,
 		// writes and syncs a map of args[0] as its input says

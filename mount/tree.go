@@ -231,7 +231,13 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 			set.Mask |= bit.mask
 		}
 	}
-	a, err := t.ws.SetAttr(t.caller(&in.InHeader), workspace.Ino(in.NodeId), set)
+	c := t.caller(&in.InHeader)
+	if in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == 0 && c.UID != 0 {
+		// With KILLPRIV_V2 a kernel asks this way for set-id bits to be cleared: for
+		// chown(-1, -1), or before an fallocate.
+		set.Mask = workspace.SetKillPriv
+	}
+	a, err := t.ws.SetAttr(c, workspace.Ino(in.NodeId), set)
 	if err != nil {
 		return t.status(err)
 	}

@@ -92,8 +92,16 @@ func (t *Tree) alterDir(d *inode, o *op) {
 // enterName gives a directory an entry that it does not have.
 func (t *Tree) enterName(d *inode, name string, in *inode, o *op) {
 	d.dir.cookie++
-	t.setEntry(d, name, dentry{ino: in.ino, cookie: d.dir.cookie, born: t.born(o.writer), kind: uint16(in.mode >> 12)})
+	t.setEntry(d, name, dentry{ino: in.ino, cookie: d.dir.cookie, born: t.born(o.writer), kind: uint8(in.mode >> 12)})
 	d.size++
+}
+
+// replaceName is enterName for a name that was another entry's until now.
+func (t *Tree) replaceName(d *inode, name string, in *inode, o *op) {
+	t.enterName(d, name, in, o)
+	e := d.dir.entries[name]
+	e.replaced = true
+	d.dir.entries[name] = e
 }
 
 // eraseName takes an entry out of a directory.
@@ -337,7 +345,11 @@ func (t *Tree) move(o *op, from, to, in, victim *inode) {
 	}
 	t.eraseName(from, o.name, o)
 	t.alter(in, o)
-	t.enterName(to, o.name2, in, o)
+	if victim == nil {
+		t.enterName(to, o.name2, in, o)
+	} else {
+		t.replaceName(to, o.name2, in, o)
+	}
 	if in.isDir() {
 		t.reparent(in, from, to)
 		t.moveDir(in, to.ino, o.name2)
@@ -351,8 +363,8 @@ func (t *Tree) exchange(o *op, from, to, a, b *inode) {
 	t.eraseName(to, o.name2, o)
 	t.alter(a, o)
 	t.alter(b, o)
-	t.enterName(from, o.name, b, o)
-	t.enterName(to, o.name2, a, o)
+	t.replaceName(from, o.name, b, o)
+	t.replaceName(to, o.name2, a, o)
 	if a.isDir() {
 		t.reparent(a, from, to)
 		t.batch.dirs = append(t.batch.dirs, dirMove{ino: a.ino, version: a.born, aside: true})

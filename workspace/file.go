@@ -75,7 +75,7 @@ func (t *Tree) write(c Caller, ino Ino, off int64, data []byte) (int, error) {
 
 // killPriv clears set-id bits of a file that somebody but root writes.
 func (t *Tree) killPriv(o *op, in *inode, c Caller) {
-	if mode, changed := withoutSetID(in); changed && c.UID != 0 {
+	if mode, changed := withoutSetID(in, c); changed && c.UID != 0 {
 		o.mode, o.mask = mode, uint32(SetMode)
 	}
 }
@@ -200,7 +200,7 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 	if mode&FallocKeepSize == 0 {
 		size = max(size, off+n)
 	}
-	if !erase && size == in.size {
+	if _, kills := withoutSetID(in, c); !erase && size == in.size && (!kills || c.UID == 0) {
 		return nil // before anything is recorded, a new writer too
 	}
 	if erase {

@@ -69,13 +69,17 @@ func (t *Tree) GetXattr(ino Ino, name string) ([]byte, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all, err := t.getXattrs(ino)
+	in, err := t.get(ino)
+	if err != nil {
+		return nil, err
+	}
+	all, err := t.xattrs(in)
 	if err != nil {
 		return nil, err
 	}
 	t.tidy()
 	if x, ok := all[name]; ok && !x.gone {
-		return shownACL(name, x.value, t.inodes.m[ino].mode), nil
+		return shownACL(name, x.value, in.mode), nil
 	}
 	return nil, syscall.ENODATA
 }

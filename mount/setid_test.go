@@ -1,13 +1,18 @@
 package mount
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holt/workspace"
 )
 
 // actors are who acts on a file of root's whose group is 55.
@@ -98,5 +103,49 @@ func actAs(t testing.TB, actor, what, path string, args ...string) {
 	cmd := helper(t, "act", append([]string{a[0], a[1], a[2], what, path}, args...)...)
 	if out, err := cmd.Output(); err != nil {
 		t.Fatalf("%s by %s %s: %v\n%s", what, actor, strings.Join(args, " "), err, out)
+	}
+}
+
+// TestWhoClearsSetIDBits does everything that changes a file, as everybody who
+// might, and compares with what ext4 leaves of the set-id bits.
+func TestWhoClearsSetIDBits(t *testing.T) { onBoth(t, whoClearsSetIDBits) }
+
+func whoClearsSetIDBits(t *testing.T, _ *workspace.Workspace, dir string) {
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "f")
+	do := func(kind, owner uint32, mode uint32, want uint32, actor, what string, args ...string) {
+		t.Helper()
+		os.Remove(path)
+		if err := unix.Mknod(path, kind, int(unix.Mkdev(1, 3))); err != nil {
+			t.Fatal(err)
+		}
+		if kind == unix.S_IFREG {
+			writeFile(t, path, strings.Repeat("x", 10000))
+		}
+		if err := errors.Join(unix.Chown(path, int(owner), 55), unix.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		actAs(t, actor, what, path, args...)
+		if st := stat(t, path); st.Mode&0o7777 != want {
+			t.Errorf("%#o: %s by %s %s: mode %#o, want %#o", kind|mode, what, actor, strings.Join(args, " "), st.Mode&0o7777, want)
+		}
+	}
+	for what := range acts {
+		if what == "read" || what == "chown" || what == "set ACL" {
+			continue
+		}
+		do(unix.S_IFREG, 0, 0o6777, 0o777, "a stranger", what)
+		do(unix.S_IFREG, 0, 0o6666, 0o666, "a stranger", what)
+		do(unix.S_IFREG, 0, 0o6666, 0o2666, "one of the group", what)
+		do(unix.S_IFREG, 0, 0o6777, 0o6777, "root", what)
+	}
+	do(unix.S_IFREG, 0, 0o6777, 0o6777, "a stranger", "read")
+	for _, kind := range []uint32{unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK} {
+		do(kind, 1234, 0o7555, 0o1555, "one also of the group", "chown", "1234", "55")
+		do(kind, 1234, 0o6555, 0o555, "a stranger", "chown", "-1", "-1")
+		do(kind, 1234, 0o2666, 0o2666, "one of the group", "chown", "-1", "55")
+		do(kind, 1234, 0o6666, 0o2666, "root", "chown", "0", "0")
 	}
 }
