@@ -83,7 +83,7 @@ func (s WriteSpec) ModeOfNew() uint32 {
 type MkdirSpec struct {
 	Path    OSString `json:"path" doc:"absolute"`
 	Mode    uint32   `json:"mode,omitempty" doc:"permission bits; default: 0755 (decimal 493)"`
-	User    string   `json:"user,omitempty" doc:"Linux user who will own it; default: agent"`
+	User    string   `json:"user,omitempty" doc:"Linux user who will own it; default: the owner of the directory above it, or agent where everybody may make files, as in /tmp"`
 	Parents bool     `json:"parents,omitempty" doc:"create missing directories above it; an existing directory is no error"`
 }
 
@@ -92,7 +92,7 @@ type MkdirSpec struct {
 type SymlinkSpec struct {
 	Path   OSString `json:"path" doc:"absolute"`
 	Target OSString `json:"target" minLength:"1" maxLength:"4095" doc:"what it says; need not be there"`
-	User   string   `json:"user,omitempty" doc:"Linux user who will own it; default: agent"`
+	User   string   `json:"user,omitempty" doc:"Linux user who will own it; default: the owner of the directory above it, or agent where everybody may make files, as in /tmp"`
 }
 
 // RenameSpec moves a file inside one computer. An existing file at To is replaced.
