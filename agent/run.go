@@ -180,19 +180,22 @@ func shell(line string) []string {
 // environment is the user's, then /etc/environment, then what is told of the proxy, then the spec's.
 func environment(id string, spec holt.RunSpec, user account) []string {
 	vars := map[string]string{
-		"PATH": guestPath, "LANG": "C.UTF-8",
+		"PATH": guestPath, "LANG": defaultLocale,
 		"HOME": user.Home, "USER": user.Name, "LOGNAME": user.Name, "SHELL": user.Shell,
 	}
 	_ = bundle("/", false) // the last one does
 	for _, file := range []string{"/etc/environment", "/" + proxyEnvironment} {
 		readVariables(vars, file)
 	}
+	sessionVariables(vars, "", user)
 	for k, v := range spec.Env {
 		vars[string(k)] = string(v)
 	}
 	for k, v := range spec.Secrets {
 		vars[string(k)] = string(v)
 	}
+	dropLocales(vars, "")
+	setTERM(vars, "", user)
 	vars[envOf(id)] = id
 	env := make([]string, 0, len(vars))
 	for k, v := range vars {

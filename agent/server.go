@@ -86,6 +86,9 @@ func Serve(ctx context.Context, opt ServerOptions) error {
 	s := newServer(opt)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if opt.Machine {
+		go s.keepSession(ctx)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.serveControl(ctx) }()
 	select {

@@ -49,9 +49,9 @@ func TestLimitsOfImages(t *testing.T) {
 	}
 }
 
-// TestLimitsOfSessions: what PAM gives to sudo, su and cron, systemd gives to services.
+// TestLimitsOfSessions: what PAM gives to sudo, su and cron, systemd gives to services, users' own too.
 func TestLimitsOfSessions(t *testing.T) {
-	pam, systemd := groundFile(t, "/etc/security/limits.d/holt.conf"), groundFile(t, "/etc/systemd/system.conf.d/holt.conf")
+	pam := groundFile(t, "/etc/security/limits.d/holt.conf")
 	for _, l := range []struct{ item, value, directive string }{
 		{"nofile", "1048576", "DefaultLimitNOFILE=1048576"},
 		{"memlock", "unlimited", "DefaultLimitMEMLOCK=infinity"},
@@ -62,8 +62,10 @@ func TestLimitsOfSessions(t *testing.T) {
 				t.Errorf("limits.d lacks %q", line)
 			}
 		}
-		if !strings.Contains(systemd, l.directive+"\n") {
-			t.Errorf("system.conf.d lacks %s", l.directive)
+		for _, dir := range []string{"system", "user"} {
+			if !strings.Contains(groundFile(t, "/etc/systemd/"+dir+".conf.d/holt.conf"), l.directive+"\n") {
+				t.Errorf("%s.conf.d lacks %s", dir, l.directive)
+			}
 		}
 	}
 }
