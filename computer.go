@@ -98,6 +98,29 @@ const (
 	RunLost    RunState = "lost" // the computer ended under it
 )
 
+// RunReason says what became of a run's computer as the run ended.
+type RunReason string
+
+// The reasons.
+const (
+	RunRebooted   RunReason = "rebooted"    // from inside
+	RunPoweredOff RunReason = "powered-off" // from inside
+	RunCrashed    RunReason = "crashed"     // its kernel panicked
+)
+
+// String is for the middle of a sentence about the computer.
+func (r RunReason) String() string {
+	switch r {
+	case RunRebooted:
+		return "was rebooted from inside; it starts again by itself"
+	case RunPoweredOff:
+		return "was powered off from inside"
+	case RunCrashed:
+		return "crashed: its kernel panicked"
+	}
+	return string(r)
+}
+
 // RunSpec says what to run. Exactly one of Command and Argv is set.
 type RunSpec struct {
 	Command   OSString              `json:"command,omitempty" doc:"a shell command, run as /bin/bash -l -c"`
@@ -122,6 +145,7 @@ type Run struct {
 	ExitCode   int        `json:"exit_code" nullable:"true" doc:"exit status; 128 + signal number when a signal ended it; null until it has exited"`
 	Signal     string     `json:"signal,omitempty" doc:"the signal that ended it, as SIGTERM"`
 	TimedOut   bool       `json:"timed_out,omitempty"`
+	Reason     RunReason  `json:"reason,omitempty" enum:"rebooted,powered-off,crashed" doc:"what became of its computer as it ended"`
 	Background int        `json:"background,omitempty" doc:"processes of the run still alive when it ended; of a single run, those left now as far as its computer answers"`
 	StartedAt  time.Time  `json:"started_at"`
 	EndedAt    *time.Time `json:"ended_at,omitempty"`

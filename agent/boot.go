@@ -203,6 +203,13 @@ func prepareRun() error {
 	if err := os.MkdirAll("/new"+filepath.Dir(GuestPath), 0o755); err != nil {
 		return err
 	}
+	// A halted machine would take memory, and answer nothing, for ever: halt powers off.
+	if err := os.MkdirAll("/new/run/systemd/system", 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink("/usr/lib/systemd/system/poweroff.target", "/new/run/systemd/system/halt.target"); err != nil {
+		return err
+	}
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		return err

@@ -415,8 +415,13 @@ func (r *run) finish(status unix.WaitStatus) {
 	if left == 0 {
 		r.group.remove()
 	}
+	reason := holt.RunReason("")
+	if r.group.share != nil { // it is in a machine of its own
+		reason = leaving(r.info.Spec)
+	}
 	now := time.Now().UTC()
 	r.mu.Lock()
+	r.info.Reason = reason
 	r.info.State, r.info.EndedAt, r.info.Background = holt.RunExited, &now, left
 	r.info.ExitCode, r.info.Signal = ending(status)
 	r.mu.Unlock()

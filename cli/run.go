@@ -316,8 +316,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 	case err != nil:
 		return runFailure{err}
 	case r.end.State != holt.RunExited:
-		return runFailure{holt.Errorf(holt.Unavailable, "%s ended under the run", computer).
-			WithHint("holt computer logs %s may say why", computer)}
+		return runFailure{lostRun(*r.end, computer)}
 	}
 	var receipt *holt.Receipt
 	if r.receipt {
@@ -342,6 +341,9 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		own := *r.a
 		own.Out = r.a.Err // standard output is the command's
 		own.sayReceipt(of.Workspace, "computer undo "+computer, *receipt, false)
+	}
+	if r.end.Reason != "" && r.kept == nil {
+		r.a.say("holt: %s %s", computer, r.end.Reason)
 	}
 	if err := r.short("run", string(r.id), r.end.ExitCode); err != nil {
 		return err

@@ -88,3 +88,13 @@ func (d *deadline) pause() (resume func()) {
 		d.timer.Reset(time.Until(d.at))
 	}
 }
+
+// lostRun is the failure of a run whose computer ended before it did.
+func lostRun(run holt.Run, computer string) error {
+	if run.Reason != "" {
+		return holt.Errorf(holt.Unavailable, "%s %s; the run ended with it", computer, run.Reason).
+			WithHint("holt computer show %s has its state, holt run show %s what the run changed", computer, run.ID)
+	}
+	return holt.Errorf(holt.Unavailable, "%s ended under the run", computer).
+		WithHint("holt computer logs %s may say why", computer)
+}

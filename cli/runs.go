@@ -226,6 +226,9 @@ func runRows(r holt.Run, computer string) [][]string {
 	if r.State == holt.RunLost {
 		rows = append(rows, []string{"lost", "its machine ended before it did: how it ended is not known"})
 	}
+	if r.Reason != "" {
+		rows = append(rows, []string{"computer's end", "it " + r.Reason.String()})
+	}
 	if r.State == holt.RunExited && (r.TimedOut || r.Signal != "") {
 		rows = append(rows, []string{"exit status", fmt.Sprint(r.ExitCode)})
 	}
