@@ -5,6 +5,7 @@
 package loopback
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +23,74 @@ const tries = 20 // for a port that is free at both addresses
 // one that is free at both. A host that has only one of the two gets that one. The error of an address that is taken
 // names it and wraps EADDRINUSE.
 func Listen(address string) (net.Listener, error) {
+	return listen(address, func(port string) (net.Listener, error) {
+		return net.Listen("tcp4", net.JoinHostPort("127.0.0.1", port))
+	})
+}
+
+// ListenAll is Listen, but where that listens at 127.0.0.1 it listens at all of 127.0.0.0/8, if the host lets it and no other program
+// listens at any address at that port. [All] says whether it does.
+func ListenAll(address string) (l net.Listener, err error) {
+	host, port, _ := net.SplitHostPort(address)
+	switch host {
+	case Name:
+		l, err = listen(address, wide)
+	case "127.0.0.1":
+		l, err = wide(port)
+	default:
+		return net.Listen("tcp", address)
+	}
+	if err != nil {
+		return Listen(address)
+	}
+	return l, nil
+}
+
+// All says whether a listener of this package listens at all of 127.0.0.0/8.
+func All(l net.Listener) bool {
+	if p, ok := l.(*pair); ok {
+		l = p.all[0]
+	}
+	_, device := l.(device)
+	return device || l.Addr().(*net.TCPAddr).IP.IsUnspecified()
+}
+
+// wide listens at a port of all of 127.0.0.0/8: at every address, but at the loopback's device only.
+func wide(port string) (net.Listener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var refused error
+		err := c.Control(func(fd uintptr) {
+			refused = syscall.SetsockoptString(int(fd), syscall.SOL_SOCKET, syscall.SO_BINDTODEVICE, "lo")
+		})
+		return errors.Join(err, refused)
+	}}
+	l, err := config.Listen(context.Background(), "tcp4", net.JoinHostPort("0.0.0.0", port))
+	if err != nil {
+		return nil, err
+	}
+	return device{l}, nil
+}
+
+// device is a listener at the loopback's device. This machine reaches its other addresses through that, too: who comes to one of
+// those is not let in.
+type device struct{ net.Listener }
+
+func (d device) Accept() (net.Conn, error) {
+	for {
+		conn, err := d.Listener.Accept()
+		if err != nil || conn.LocalAddr().(*net.TCPAddr).IP.IsLoopback() {
+			return conn, err
+		}
+		conn.Close()
+	}
+}
+
+// Addr is the address that the others stand beside.
+func (d device) Addr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: d.Listener.Addr().(*net.TCPAddr).Port}
+}
+
+func listen(address string, at4 func(port string) (net.Listener, error)) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -30,7 +99,7 @@ func Listen(address string) (net.Listener, error) {
 		return net.Listen("tcp", address)
 	}
 	for range tries {
-		l, err := both(port)
+		l, err := both(port, at4)
 		if err == nil || port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
 			return l, err
 		}
@@ -38,8 +107,8 @@ func Listen(address string) (net.Listener, error) {
 	return nil, fmt.Errorf("no port is free at 127.0.0.1 and ::1: %w", syscall.EADDRINUSE)
 }
 
-func both(port string) (net.Listener, error) {
-	four, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", port))
+func both(port string, at4 func(port string) (net.Listener, error)) (net.Listener, error) {
+	four, err := at4(port)
 	if err != nil && !absent(err) {
 		return nil, err
 	}

@@ -87,3 +87,61 @@ func TestAddressAsGiven(t *testing.T) {
 		t.Error("an address without a port is listened at")
 	}
 }
+
+// TestAll: one listener has every address of 127.0.0.0/8, and none of this machine's others; beside another program it has
+// what that leaves.
+func TestAll(t *testing.T) {
+	l, err := ListenAll("localhost:0")
+	if err != nil || !All(l) {
+		t.Fatal(l, err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if got, want := Addresses(l), []string{"127.0.0.1:" + port, "[::1]:" + port}; !slices.Equal(got, want) {
+		t.Errorf("it listens at %v, want %v", got, want)
+	}
+	for _, host := range []string{"127.0.0.1", "127.64.0.3", "127.127.255.254", "::1"} {
+		near, err := net.Dial("tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		far, err := l.Accept()
+		if err != nil || far.LocalAddr().(*net.TCPAddr).IP.String() != host {
+			t.Errorf("at %s: %v, %v", host, far, err)
+		}
+		far.Close()
+		near.Close()
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Errorf("who came to %s was let in", c.LocalAddr())
+			c.Close()
+		}
+	}()
+	mine, _ := net.InterfaceAddrs()
+	for _, a := range mine {
+		if ip := a.(*net.IPNet).IP; !ip.IsLoopback() && ip.To4() != nil {
+			if c, err := net.Dial("tcp", net.JoinHostPort(ip.String(), port)); err == nil {
+				if _, err := c.Read(make([]byte, 1)); err == nil {
+					t.Errorf("%s answers", ip)
+				}
+				c.Close()
+			}
+		}
+	}
+	other, err := net.Listen("tcp", "127.0.0.9:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	_, port, _ = net.SplitHostPort(other.Addr().String())
+	beside, err := ListenAll("localhost:" + port)
+	if err != nil || All(beside) || len(Addresses(beside)) != 2 {
+		t.Fatal(beside, err)
+	}
+	beside.Close()
+}

@@ -68,7 +68,7 @@ func said(rw http.ResponseWriter, r *http.Request) {
 // with a body, and those that follow.
 func TestAppsThatSpeakTLS(t *testing.T) {
 	for name, reject := range map[string]func(net.Conn, *bufio.Reader){
-		"400 (Go, nginx)": nil,
+		"400 (Go, nginx)":   nil,
 		"breaks off (Node)": func(c net.Conn, _ *bufio.Reader) {},
 		"alert (OpenSSL)": func(c net.Conn, r *bufio.Reader) {
 			r.Discard(r.Buffered())

@@ -148,7 +148,9 @@ func speaksForUs(name string) bool {
 // modify makes the answer that the client sees.
 func (d *Door) modify(resp *http.Response) error {
 	hostOnly(resp.Header)
-	if from := answerOf(resp.Request.Context()).from; resp.Request.URL.Scheme == "https" && leadsToHTTPS(resp, from.host) { // an app that speaks TLS takes its visitor to, too
+	a := answerOf(resp.Request.Context())
+	a.visitor.keep(resp.Header, a.from)
+	if from := a.from; resp.Request.URL.Scheme == "https" && leadsToHTTPS(resp, from.host) { // an app that speaks TLS takes its visitor to, too
 		resp.Header.Set("Location", from.scheme+resp.Header.Get("Location")[len("https"):])
 	}
 	resp.Header.Del("Alt-Svc") // it would lead browsers elsewhere

@@ -57,7 +57,7 @@ func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, ap
 	switch at := opt.Previews.Listen; {
 	case at == previewsOff:
 	case at != "":
-		p.own, err = listen(at)
+		p.own, err = listen(at, loopback.ListenAll)
 	case tcp == nil:
 		p.own, err = listenSomewhere(filepath.Join(opt.DataDir, previewPortFile))
 	}
@@ -67,6 +67,9 @@ func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, ap
 	for _, l := range []net.Listener{p.own, tcp} {
 		if l != nil {
 			d.Previews().ListensAt(l.Addr(), p.tls != nil)
+			if p.tls == nil && loopback.All(l) {
+				d.Previews().ListensAtLoopback(l.Addr())
+			}
 		}
 	}
 	if p.own != nil {
@@ -79,13 +82,13 @@ func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, ap
 func listenSomewhere(file string) (net.Listener, error) {
 	before, _ := os.ReadFile(file) // none
 	for _, at := range []string{net.JoinHostPort(loopback.Name, strings.TrimSpace(string(before))), previewsAt} {
-		if l, err := listen(at); err == nil && !strings.HasSuffix(at, ":") {
+		if l, err := listen(at, loopback.ListenAll); err == nil && !strings.HasSuffix(at, ":") {
 			return l, nil
 		} else if err == nil {
 			l.Close()
 		}
 	}
-	l, err := listen(loopback.Name + ":0")
+	l, err := listen(loopback.Name+":0", loopback.ListenAll)
 	if err == nil {
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		err = os.WriteFile(file, []byte(port+"\n"), 0o600)

@@ -183,7 +183,7 @@ func (at doors) close() (err error) {
 }
 
 func listenMetrics(address string, log *slog.Logger) (net.Listener, error) {
-	l, err := listenAt(address, "--metrics-listen")
+	l, err := listenAt(address, "--metrics-listen", loopback.Listen)
 	if err == nil {
 		log.Info("listening for metrics", "tcp", l.Addr().String())
 	}
@@ -199,7 +199,7 @@ const (
 // listenSSH opens the port for SSH clients; nil: there is none. That the one nobody has asked for is taken, by another
 // daemon of this machine, is no reason not to serve.
 func listenSSH(address string, log *slog.Logger) (net.Listener, error) {
-	l, err := listen(cmp.Or(address, sshDefault))
+	l, err := listen(cmp.Or(address, sshDefault), loopback.Listen)
 	if err == nil {
 		return l, nil
 	}
@@ -212,7 +212,7 @@ func listenSSH(address string, log *slog.Logger) (net.Listener, error) {
 
 // listenAPI opens the TCP port.
 func listenAPI(opt cli.ServeOptions, log *slog.Logger) (net.Listener, error) {
-	tcp, err := listenAt(opt.Listen, "--listen")
+	tcp, err := listenAt(opt.Listen, "--listen", loopback.ListenAll) // it may show previews
 	if err != nil {
 		return nil, err
 	}
@@ -221,8 +221,8 @@ func listenAPI(opt cli.ServeOptions, log *slog.Logger) (net.Listener, error) {
 }
 
 // listenAt listens on the TCP address that a flag has named.
-func listenAt(address, flag string) (net.Listener, error) {
-	tcp, err := listen(address)
+func listenAt(address, flag string, how func(string) (net.Listener, error)) (net.Listener, error) {
+	tcp, err := listen(address, how)
 	if err != nil {
 		return nil, holt.Errorf(holt.Unavailable, "cannot listen on %s: %w", address, err).WithHint("choose another port with %s", flag)
 	}
@@ -231,8 +231,8 @@ func listenAt(address, flag string) (net.Listener, error) {
 
 // listen listens on a TCP address. Its error says which of localhost's two addresses is taken, and of others only why:
 // the caller says which they are.
-func listen(address string) (net.Listener, error) {
-	l, err := loopback.Listen(address)
+func listen(address string, how func(string) (net.Listener, error)) (net.Listener, error) {
+	l, err := how(address)
 	var op *net.OpError
 	switch {
 	case !errors.As(err, &op):

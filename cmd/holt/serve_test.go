@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"holt/cli"
+	"holt/loopback"
 )
 
 // TestListenNamesTheAPI: a name that the API listens at is one of its names, as those of --host are.
@@ -28,7 +29,7 @@ func TestListenSaysWhichIsTaken(t *testing.T) {
 	}
 	defer other.Close()
 	_, port, _ := net.SplitHostPort(other.Addr().String())
-	if l, err := listenAt("localhost:"+port, "--listen"); err == nil || !strings.Contains(err.Error(), "cannot listen on localhost:"+port+": [::1]:"+port+": bind: address already in use") {
+	if l, err := listenAt("localhost:"+port, "--listen", loopback.ListenAll); err == nil || !strings.Contains(err.Error(), "cannot listen on localhost:"+port+": [::1]:"+port+": bind: address already in use") {
 		t.Errorf("%v, %v", l, err)
 	}
 }
