@@ -100,19 +100,11 @@ func (s *session) restore(epoch workspace.Epoch) error {
 		s.server = fuse.NewProtocolServer(past{s.tree}, opt)
 		return nil
 	}
-	was, err := parseInitReply(reply)
-	if err != nil {
+	var err error
+	if s.server, s.terms, err = resume(past{s.tree}, opt, req, reply); err != nil {
 		return err
 	}
-	s.server = fuse.NewProtocolServer(past{s.tree}, was.restore(opt))
-	now := make([]byte, smallReply)
-	n, _ := s.server.HandleRequest([][]byte{bytes.Clone(req)}, [][]byte{now})
-	is, err := parseInitReply(now[:n])
-	if err != nil || is.flags != was.flags {
-		return holt.Errorf(holt.Unsupported, "the guest's mount began with flags %#x, which this holt does not serve", was.flags).
-			WithHint("restart the computer")
-	}
-	s.terms, s.initSent, s.initReply = was.terms(), req, reply
+	s.initSent, s.initReply = req, reply
 	return nil
 }
 
