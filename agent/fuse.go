@@ -80,7 +80,7 @@ func errorReply(unique uint64, errno unix.Errno) []byte {
 
 // mountFuse mounts a new FUSE file system at dir and returns its device. The
 // kernel's INIT waits there; the mount answers nobody before that is answered.
-func mountFuse(dir string) (*fuseDevice, error) {
+func mountFuse(dir string) (*FuseDevice, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, unix.ENOTCONN) {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func mountFuse(dir string) (*fuseDevice, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
 	}
-	return newFuseDevice(fd)
+	return NewFuseDevice(fd)
 }
 
 // unmountFuse takes away all of this agent's mounts at dir, also dead ones of

@@ -16,6 +16,8 @@ type Local struct {
 	Serve func(ctx context.Context, opt ServeOptions) error
 	// Network is the process that is the network of the machine in a directory.
 	Network func(ctx context.Context, dir string) error
+	// Keep is the process that keeps a mount while no daemon serves it, and listens on a socket.
+	Keep func(socket string) error
 	// Doctor examines this machine; listen is the TCP address a daemon is to have, "" for none.
 	Doctor func(ctx context.Context, at Place, listen string) ([]holt.Finding, error)
 	// Install installs Debian packages.

@@ -26,11 +26,11 @@ func Bare(ctx context.Context, dir string, log *slog.Logger) (*HostMount, error)
 	}
 	b := &bare{RawFileSystem: fuse.NewDefaultRawFileSystem(), nodes: make(map[uint64]*bareNode), last: 1}
 	b.nodes[1] = &bareNode{ino: 1, nlink: 2, mode: syscall.S_IFDIR | 0o777, entries: make(map[string]*bareEntry), time: time.Now()}
-	m, err := serveHost(ctx, b, dir, false, hostOptions(HostOptions{Log: log}), log)
+	m, err := mountHost(ctx, b, dir, [16]byte{}, HostOptions{Log: log})
 	if err != nil {
 		return nil, err
 	}
-	go m.run(&Notifier{}, func() error { return nil })
+	go m.run(nil, &Notifier{}, func() error { return nil })
 	return m, nil
 }
 

@@ -63,13 +63,33 @@ func fusermount(ctx context.Context, dir, options string) (fd int, err error) {
 	if err != nil {
 		return -1, fmt.Errorf("receive from fusermount3: %w", err)
 	}
-	messages, err := unix.ParseSocketControlMessage(control[:n])
-	if err != nil || len(messages) != 1 {
-		return -1, errors.Join(errors.New("fusermount3 sent no descriptor"), err)
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+	fds, err := parseRights(control[:n])
 	if err != nil || len(fds) != 1 {
+		closeAll(fds)
 		return -1, errors.Join(errors.New("fusermount3 sent no descriptor"), err)
 	}
 	return fds[0], nil
+}
+
+// parseRights returns the descriptors that came with a message.
+func parseRights(control []byte) (fds []int, err error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		some, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			closeAll(fds)
+			return nil, err
+		}
+		fds = append(fds, some...)
+	}
+	return fds, nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
 }

@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"bytes"
 	"encoding/binary"
 	"log"
 	"log/slog"
@@ -97,4 +98,23 @@ func (r initReply) restore(opt *fuse.MountOptions) *fuse.MountOptions {
 	o.ExtraCapabilities = r.flags
 	o.DisabledCapabilities = ^r.flags
 	return &o
+}
+
+// resume makes the protocol server that a mount began with, by giving it the
+// recorded INIT and dropping its reply. Unsupported if it would promise
+// something else.
+func resume(fs fuse.RawFileSystem, opt *fuse.MountOptions, req, reply []byte) (*fuse.ProtocolServer, terms, error) {
+	was, err := parseInitReply(reply)
+	if err != nil {
+		return nil, terms{}, err
+	}
+	server := fuse.NewProtocolServer(fs, was.restore(opt))
+	now := make([]byte, smallReply)
+	n, _ := server.HandleRequest([][]byte{bytes.Clone(req)}, [][]byte{now})
+	is, err := parseInitReply(now[:n])
+	if err != nil || is.flags != was.flags {
+		return nil, terms{}, holt.Errorf(holt.Unsupported, "the mount began with flags %#x, which this holt does not serve", was.flags).
+			WithHint("mount it again; a computer is to be restarted")
+	}
+	return server, was.terms(), nil
 }
