@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -362,6 +363,17 @@ func TestNetArgument(t *testing.T) {
 	for _, bad := range []string{"", "10.0.2.15/24", "10.0.2.15,10.0.2.2,10.0.2.3", "10.0.2.15/24,x,10.0.2.3", "10.0.2.15/24,10.0.2.2,"} {
 		if _, err := parseNet(bad); err == nil {
 			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// A clock is not set back by less than the host's word is old, for files that were made meanwhile would be of the future.
+func TestClockStands(t *testing.T) {
+	told := time.Now()
+	for ahead, want := range map[time.Duration]bool{-time.Hour: false, -time.Millisecond: false, 0: true, 30 * time.Millisecond: true,
+		499 * time.Millisecond: true, 500 * time.Millisecond: false, 24 * time.Hour: false} {
+		if clockStands(told.Add(ahead), told) != want {
+			t.Errorf("%v ahead: stands %v, want %v", ahead, !want, want)
 		}
 	}
 }

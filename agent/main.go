@@ -97,7 +97,7 @@ func keepMachine(args []string) error {
 	k.serveFiles = func(ctx context.Context, state shared) {
 		port, err := openPort(FilesPort)
 		if err == nil {
-			err = ServeFiles(ctx, FilesOptions{Port: port, Standing: state.setStanding, Ending: state.ending, Log: log})
+			err = ServeFiles(ctx, FilesOptions{Port: port, Machine: true, Standing: state.setStanding, Ending: state.ending, Log: log})
 		}
 		log.Error("no workspace", "err", err)
 	}

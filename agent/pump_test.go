@@ -409,3 +409,21 @@ func TestNoticesHoldUpNoReply(t *testing.T) {
 	}
 	fs.until(t, "taking", func() bool { return fs.taken >= before+channel.MaxNotices })
 }
+
+// Devices and set-id programs work in a workspace, unless the agent's machine is the host itself.
+func TestMountPrivileges(t *testing.T) {
+	needRoot(t)
+	for machine, want := range map[bool]string{true: "rw,relatime", false: "rw,nosuid,nodev,relatime"} {
+		dir := filepath.Join(t.TempDir(), "at")
+		dev, err := mountFuse(dir, machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mounts, err := os.ReadFile("/proc/self/mounts")
+		unmountFuse(dir)
+		dev.Close()
+		if err != nil || !strings.Contains(string(mounts), dir+" fuse.holt "+want+",") {
+			t.Errorf("machine %v: not mounted %s: %v", machine, want, err)
+		}
+	}
+}

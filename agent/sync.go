@@ -21,6 +21,7 @@ const (
 // workspace durable. It returns the exit status.
 func runSync(args []string, workspace string) int {
 	cmd := exec.Command(systemSync, args...)
+	cmd.Args[0] = syncCommand // its messages begin with that
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
 	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) {
