@@ -212,7 +212,11 @@ func (p past) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut
 	if err != nil {
 		return p.status(err)
 	}
-	off, err := v.Lseek(ino, int64(in.Offset), in.Whence)
+	a, err := v.GetAttr(ino)
+	if err != nil {
+		return p.status(err)
+	}
+	off, err := seekBlocks(func(off int64, whence uint32) (int64, error) { return v.Lseek(ino, off, whence) }, a.Size, int64(in.Offset), in.Whence)
 	out.Offset = uint64(off)
 	return p.status(err)
 }
