@@ -123,6 +123,10 @@ func (p past) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out 
 		return p.found(out, holtNode, nil)
 	case !isPast(h.NodeId):
 		return p.tree.Lookup(cancel, h, name, out)
+	case name == "." && h.NodeId != holtNode && h.NodeId != checkpointsNode:
+		return p.found(out, h.NodeId, nil)
+	case name == "." || name == "..":
+		return fuse.Status(syscall.ESTALE) // a kernel reaches no directory by its handle that is not listed
 	case h.NodeId == holtNode && name == checkpointsName:
 		return p.found(out, checkpointsNode, nil)
 	case h.NodeId == checkpointsNode:

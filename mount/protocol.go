@@ -20,6 +20,9 @@ import (
 //   - POSIX_ACL, DONT_MASK: the kernel checks ACLs, which it reads as extended
 //     attributes. A new name gets its directory's default ACL here, and the umask
 //     where there is none.
+//   - EXPORT_SUPPORT: a file handle (open_by_handle_at, NFS) is found by its node
+//     id alone, with a LOOKUP of ".". Inode numbers are never reused, so that all
+//     generations are 0.
 //   - SETXATTR_EXT: with an ACL comes whether its setter is in the file's group.
 //   - READDIRPLUS_AUTO: attributes come with a directory's names when they are
 //     likely to be wanted.
@@ -29,7 +32,8 @@ import (
 // Locks stay with the kernel.
 const capabilities = fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_EXPLICIT_INVAL_DATA |
 	fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_CACHE_SYMLINKS | fuse.CAP_ASYNC_DIO |
-	fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_POSIX_ACL | fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT
+	fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_POSIX_ACL | fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT |
+	fuse.CAP_EXPORT_SUPPORT
 
 // maxBackground is how many reads ahead and asynchronous writes a kernel may
 // have outstanding.
