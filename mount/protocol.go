@@ -28,10 +28,12 @@ import (
 //     likely to be wanted.
 //
 // ATOMIC_O_TRUNC stays off: with an OPEN that answers ENOSYS it would lose the
-// truncation. PASSTHROUGH stays off: unused, it would only forbid overlays.
+// truncation. ASYNC_DIO stays off: when an asynchronous direct write ends, FUSE
+// does not drop the pages that a buffered read has filled meanwhile, and they
+// would stay as they were before it. PASSTHROUGH stays off: unused, it would only forbid overlays.
 // Locks stay with the kernel.
 const capabilities = fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_EXPLICIT_INVAL_DATA |
-	fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_CACHE_SYMLINKS | fuse.CAP_ASYNC_DIO |
+	fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_CACHE_SYMLINKS |
 	fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_POSIX_ACL | fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT |
 	fuse.CAP_EXPORT_SUPPORT
 
