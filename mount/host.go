@@ -46,7 +46,7 @@ type HostMount struct {
 // Host mounts ws on dir, an existing directory, and serves it until Unmount,
 // or until someone else unmounts it. ctx bounds the mounting only. As root it
 // mounts by itself and for every user; others need fusermount3 and mount for
-// themselves. The mount is nosuid and nodev.
+// themselves. The mount is nosuid, nodev and noatime.
 //
 // It returns InvalidArgument when dir is not a directory, Conflict when the
 // workspace is mounted read-write already, Unsupported when this host cannot

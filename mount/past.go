@@ -135,6 +135,10 @@ func (p past) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out 
 		return p.found(out, holtNode, nil)
 	case !isPast(h.NodeId):
 		return p.tree.Lookup(cancel, h, name, out)
+	case name == "." && h.NodeId != holtNode && h.NodeId != checkpointsNode:
+		return p.found(out, h.NodeId, nil)
+	case name == "." || name == "..":
+		return fuse.Status(syscall.ESTALE) // a kernel reaches no directory by its handle that is not listed
 	case h.NodeId == holtNode && name == checkpointsName:
 		return p.found(out, checkpointsNode, nil)
 	case h.NodeId == holtNode && name == readmeName:
@@ -232,7 +236,11 @@ func (p past) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut
 	if err != nil {
 		return p.status(err)
 	}
-	off, err := v.Lseek(ino, int64(in.Offset), in.Whence)
+	a, err := v.GetAttr(ino)
+	if err != nil {
+		return p.status(err)
+	}
+	off, err := seekBlocks(func(off int64, whence uint32) (int64, error) { return v.Lseek(ino, off, whence) }, a.Size, int64(in.Offset), in.Whence)
 	out.Offset = uint64(off)
 	return p.status(err)
 }

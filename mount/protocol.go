@@ -21,16 +21,22 @@ import (
 //   - POSIX_ACL, DONT_MASK: the kernel checks ACLs, which it reads as extended
 //     attributes. A new name gets its directory's default ACL here, and the umask
 //     where there is none.
+//   - EXPORT_SUPPORT: a file handle (open_by_handle_at, NFS) is found by its node
+//     id alone, with a LOOKUP of ".". Inode numbers are never reused, so that all
+//     generations are 0.
 //   - SETXATTR_EXT: with an ACL comes whether its setter is in the file's group.
 //   - READDIRPLUS_AUTO: attributes come with a directory's names when they are
 //     likely to be wanted.
 //
 // ATOMIC_O_TRUNC stays off: with an OPEN that answers ENOSYS it would lose the
-// truncation. PASSTHROUGH stays off: unused, it would only forbid overlays.
+// truncation. ASYNC_DIO stays off: when an asynchronous direct write ends, FUSE
+// does not drop the pages that a buffered read has filled meanwhile, and they
+// would stay as they were before it. PASSTHROUGH stays off: unused, it would only forbid overlays.
 // Locks stay with the kernel.
 const capabilities = fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_EXPLICIT_INVAL_DATA |
-	fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_CACHE_SYMLINKS | fuse.CAP_ASYNC_DIO |
-	fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_POSIX_ACL | fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT
+	fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_CACHE_SYMLINKS |
+	fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_POSIX_ACL | fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT |
+	fuse.CAP_EXPORT_SUPPORT
 
 // maxBackground is how many reads ahead and asynchronous writes a kernel may
 // have outstanding.

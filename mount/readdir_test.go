@@ -18,7 +18,7 @@ import (
 func TestReaddirWhileRenaming(t *testing.T) { onBoth(t, readdirWhileRenaming) }
 
 func readdirWhileRenaming(t *testing.T, _ *workspace.Workspace, dir string) {
-	const count = 1500
+	const count = 700
 	for name, c := range map[string]struct {
 		change func(path string) error
 		most   int // times that an entry may be seen
@@ -57,7 +57,7 @@ func readdirWhileRenaming(t *testing.T, _ *workspace.Workspace, dir string) {
 func TestReaddirSeesReplaced(t *testing.T) { onBoth(t, readdirSeesReplaced) }
 
 func readdirSeesReplaced(t *testing.T, _ *workspace.Workspace, dir string) {
-	const count = 1500
+	const count = 700
 	sh(t, dir, fmt.Sprintf("mkdir sub; cd sub; seq 0 %d | xargs touch; touch ../new", count-1))
 	seen := map[string]int{}
 	readNames(t, filepath.Join(dir, "sub"), func(name string) {
