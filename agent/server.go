@@ -338,7 +338,7 @@ func measure(ctx context.Context, st *serverStream) error {
 		return err
 	}
 	w := newChunkWriter(st, maxChunk)
-	if _, err := w.ReadFrom(io.LimitReader(zeros{}, args.Out)); err != nil {
+	if _, err := w.ReadFrom(io.LimitReader(measured{}, args.Out)); err != nil {
 		return err
 	}
 	return w.end()

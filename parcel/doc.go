@@ -37,6 +37,7 @@ package parcel
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"syscall"
@@ -88,6 +89,25 @@ func KindOf(mode uint32) Kind {
 		}
 	}
 	return 0
+}
+
+// KindOfFile is KindOf for a mode of package fs.
+func KindOfFile(mode fs.FileMode) Kind {
+	switch mode.Type() {
+	case 0:
+		return File
+	case fs.ModeDir:
+		return Dir
+	case fs.ModeSymlink:
+		return Symlink
+	case fs.ModeNamedPipe:
+		return Fifo
+	case fs.ModeSocket:
+		return Socket
+	case fs.ModeDevice | fs.ModeCharDevice:
+		return Char
+	}
+	return Block
 }
 
 // TypeBits returns the type bits of a mode for a kind.
