@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -151,7 +150,7 @@ func prepareSession(id string, spec holt.SessionSpec, workspace string) (command
 	case spec.SFTP:
 		c.argv[0] = "holt-guest"
 	case login:
-		c.argv = []string{"-" + filepath.Base(c.path)}
+		c.runShell(run)
 	}
 	return c, nil
 }
