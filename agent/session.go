@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -158,7 +157,7 @@ func prepareSession(id string, spec holt.SessionSpec, workspace string) (command
 	case spec.SFTP:
 		c.argv[0] = "holt-guest"
 	case login:
-		c.argv = []string{"-" + filepath.Base(c.path)}
+		c.runShell(run)
 	}
 	return c, nil
 }
