@@ -137,18 +137,19 @@ type RunSpec struct {
 // Run is one command in a computer: what was asked and how it ended. It is
 // also a writer: what it changes in the workspace carries its id.
 type Run struct {
-	ID         RunID      `json:"id"`
-	ComputerID ComputerID `json:"computer_id"`
-	Schedule   string     `json:"schedule,omitempty" doc:"name of the schedule that started it; what it changes is the schedule's"`
-	Spec       RunSpec    `json:"spec"`
-	State      RunState   `json:"state"`
-	ExitCode   int        `json:"exit_code" nullable:"true" doc:"exit status; 128 + signal number when a signal ended it; null until it has exited"`
-	Signal     string     `json:"signal,omitempty" doc:"the signal that ended it, as SIGTERM"`
-	TimedOut   bool       `json:"timed_out,omitempty"`
-	Reason     RunReason  `json:"reason,omitempty" enum:"rebooted,powered-off,crashed" doc:"what became of its computer as it ended"`
-	Background int        `json:"background,omitempty" doc:"processes of the run still alive when it ended; of a single run, those left now as far as its computer answers"`
-	StartedAt  time.Time  `json:"started_at"`
-	EndedAt    *time.Time `json:"ended_at,omitempty"`
+	ID          RunID        `json:"id"`
+	ComputerID  ComputerID   `json:"computer_id"`
+	Schedule    string       `json:"schedule,omitempty" doc:"name of the schedule that started it; what it changes is the schedule's"`
+	Spec        RunSpec      `json:"spec"`
+	State       RunState     `json:"state"`
+	ExitCode    int          `json:"exit_code" nullable:"true" doc:"exit status; 128 + signal number when a signal ended it; null until it has exited"`
+	Signal      string       `json:"signal,omitempty" doc:"the signal that ended it, as SIGTERM"`
+	TimedOut    bool         `json:"timed_out,omitempty"`
+	Reason      RunReason    `json:"reason,omitempty" enum:"rebooted,powered-off,crashed" doc:"what became of its computer as it ended"`
+	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of the run because memory was at an end, whatever the exit status"`
+	Background  int          `json:"background,omitempty" doc:"processes of the run still alive when it ended; of a single run, those left now as far as its computer answers"`
+	StartedAt   time.Time    `json:"started_at"`
+	EndedAt     *time.Time   `json:"ended_at,omitempty"`
 }
 
 // MarshalJSON shows no exit status before there is one.

@@ -413,6 +413,7 @@ func (r *run) supervise(log *slog.Logger) {
 
 // finish makes the end known.
 func (r *run) finish(status unix.WaitStatus) {
+	memory := r.group.outOfMemory()
 	left := r.left()
 	if left == 0 {
 		r.group.remove()
@@ -423,7 +424,7 @@ func (r *run) finish(status unix.WaitStatus) {
 	}
 	now := time.Now().UTC()
 	r.mu.Lock()
-	r.info.Reason = reason
+	r.info.Reason, r.info.OutOfMemory = reason, memory
 	r.info.State, r.info.EndedAt, r.info.Background = holt.RunExited, &now, left
 	r.info.ExitCode, r.info.Signal = ending(status)
 	r.mu.Unlock()

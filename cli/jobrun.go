@@ -314,6 +314,8 @@ func (r *remoteJob) finish(j holt.Job) error {
 		return runFailure{j.Error}
 	case j.TimedOut && r.kept == nil:
 		r.a.say("holt: the command ran out of time and was ended\nhint: --timeout can be longer")
+	case r.kept == nil:
+		r.a.sayMemory(j.OutOfMemory)
 	}
 	if err := r.short("job", string(j.ID), j.ExitCode); err != nil {
 		return err

@@ -342,6 +342,9 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		own.Out = r.a.Err // standard output is the command's
 		own.sayReceipt(of.Workspace, "computer undo "+computer, *receipt, false)
 	}
+	if r.kept == nil {
+		r.a.sayMemory(r.end.OutOfMemory)
+	}
 	if r.end.Reason != "" && r.kept == nil {
 		r.a.say("holt: %s %s", computer, r.end.Reason)
 	}

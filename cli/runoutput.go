@@ -98,3 +98,22 @@ func lostRun(run holt.Run, computer string) error {
 	return holt.Errorf(holt.Unavailable, "%s ended under the run", computer).
 		WithHint("holt computer logs %s may say why", computer)
 }
+
+// sayMemory says that memory was at an end, and what gives more.
+func (a *app) sayMemory(o *holt.OutOfMemory) {
+	switch {
+	case o == nil:
+	case o.Raise == "":
+		a.say("holt: %s", visible(o.String()))
+	default:
+		a.say("holt: %s\nhint: %s gives it more", visible(o.String()), visible(o.Raise))
+	}
+}
+
+// memoryRows are what a table of one thing has of that.
+func memoryRows(o *holt.OutOfMemory) [][]string {
+	if o == nil {
+		return nil
+	}
+	return [][]string{{"killed", visible(o.String())}, {"for more memory", visible(o.Raise)}}
+}

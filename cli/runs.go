@@ -138,6 +138,10 @@ func runState(r holt.Run) string {
 		return string(r.State)
 	case r.TimedOut:
 		return "timed out"
+	case r.OutOfMemory != nil && r.Signal == "SIGKILL":
+		return "out of memory"
+	case r.OutOfMemory != nil:
+		return fmt.Sprintf("exit %d, out of memory", r.ExitCode)
 	case r.Signal != "":
 		return "killed by " + visible(r.Signal)
 	case r.Background > 0:
@@ -232,6 +236,7 @@ func runRows(r holt.Run, computer string) [][]string {
 	if r.State == holt.RunExited && (r.TimedOut || r.Signal != "") {
 		rows = append(rows, []string{"exit status", fmt.Sprint(r.ExitCode)})
 	}
+	rows = append(rows, memoryRows(r.OutOfMemory)...)
 	if r.Schedule != "" {
 		rows = append(rows, []string{"schedule", visible(r.Schedule)})
 	}

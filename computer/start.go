@@ -139,6 +139,7 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 	}
 	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
 	l.busy, l.look = newBusy(s.uses.now, l), newBell()
+	l.explain = func(o *holt.OutOfMemory) { s.explain(o, r.ID) }
 	l.proxy = func(ctx context.Context) (*agent.Proxy, error) { return s.cfg.proxyOf(ctx, r.ID, r.Name) }
 	l.greeted = func(ctx context.Context, is agent.Identified) error {
 		return write(ctx, s.cfg.DB, func(tx *db.Tx) error {

@@ -142,7 +142,7 @@ func (f *follower) rest(r record) error {
 			return err
 		}
 	}
-	run := &holt.Run{ID: r.RunID, ComputerID: r.ComputerID, Spec: r.Spec.Run, State: holt.RunExited, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut,
+	run := &holt.Run{ID: r.RunID, ComputerID: r.ComputerID, Spec: r.Spec.Run, State: holt.RunExited, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut, OutOfMemory: r.OutOfMemory,
 		StartedAt: r.CreatedAt, EndedAt: r.EndedAt}
 	if r.StartedAt != nil {
 		run.StartedAt = *r.StartedAt

@@ -268,7 +268,7 @@ func (w *worker) follow() error {
 		w.r.base += out.end
 		return errLost
 	}
-	w.r.ExitCode, w.r.Signal, w.r.TimedOut = end.ExitCode, end.Signal, end.TimedOut
+	w.r.ExitCode, w.r.Signal, w.r.TimedOut, w.r.OutOfMemory = end.ExitCode, end.Signal, end.TimedOut, end.OutOfMemory
 	w.r.Steps.RunMS = time.Since(began).Milliseconds()
 	return w.s.point("exited")
 }
