@@ -98,6 +98,29 @@ const (
 	RunLost    RunState = "lost" // the computer ended under it
 )
 
+// RunReason says what became of a run's computer as the run ended.
+type RunReason string
+
+// The reasons.
+const (
+	RunRebooted   RunReason = "rebooted"    // from inside
+	RunPoweredOff RunReason = "powered-off" // from inside
+	RunCrashed    RunReason = "crashed"     // its kernel panicked
+)
+
+// String is for the middle of a sentence about the computer.
+func (r RunReason) String() string {
+	switch r {
+	case RunRebooted:
+		return "was rebooted from inside; it starts again by itself"
+	case RunPoweredOff:
+		return "was powered off from inside"
+	case RunCrashed:
+		return "crashed: its kernel panicked"
+	}
+	return string(r)
+}
+
 // RunSpec says what to run. Exactly one of Command and Argv is set.
 type RunSpec struct {
 	Command   OSString              `json:"command,omitempty" doc:"a shell command, run as /bin/bash -l -c"`
@@ -108,22 +131,25 @@ type RunSpec struct {
 	User      string                `json:"user,omitempty" doc:"Linux user; default: agent"`
 	Stdin     bool                  `json:"stdin,omitempty" doc:"input will be sent; otherwise standard input is /dev/null"`
 	TimeoutMS int64                 `json:"timeout_ms,omitempty" doc:"after this the whole tree gets SIGTERM, then SIGKILL; 0: none"`
+	Detached  bool                  `json:"detached,omitempty" doc:"the command does not wait for whoever follows its output: a follower that takes nothing for 30 s may get a gap. Otherwise the command is held back until the follower has read on"`
 }
 
 // Run is one command in a computer: what was asked and how it ended. It is
 // also a writer: what it changes in the workspace carries its id.
 type Run struct {
-	ID         RunID      `json:"id"`
-	ComputerID ComputerID `json:"computer_id"`
-	Schedule   string     `json:"schedule,omitempty" doc:"name of the schedule that started it; what it changes is the schedule's"`
-	Spec       RunSpec    `json:"spec"`
-	State      RunState   `json:"state"`
-	ExitCode   int        `json:"exit_code" nullable:"true" doc:"exit status; 128 + signal number when a signal ended it; null until it has exited"`
-	Signal     string     `json:"signal,omitempty" doc:"the signal that ended it, as SIGTERM"`
-	TimedOut   bool       `json:"timed_out,omitempty"`
-	Background int        `json:"background,omitempty" doc:"processes of the run still alive when it ended; of a single run, those left now as far as its computer answers"`
-	StartedAt  time.Time  `json:"started_at"`
-	EndedAt    *time.Time `json:"ended_at,omitempty"`
+	ID          RunID        `json:"id"`
+	ComputerID  ComputerID   `json:"computer_id"`
+	Schedule    string       `json:"schedule,omitempty" doc:"name of the schedule that started it; what it changes is the schedule's"`
+	Spec        RunSpec      `json:"spec"`
+	State       RunState     `json:"state"`
+	ExitCode    int          `json:"exit_code" nullable:"true" doc:"exit status; 128 + signal number when a signal ended it; null until it has exited"`
+	Signal      string       `json:"signal,omitempty" doc:"the signal that ended it, as SIGTERM"`
+	TimedOut    bool         `json:"timed_out,omitempty"`
+	Reason      RunReason    `json:"reason,omitempty" enum:"rebooted,powered-off,crashed" doc:"what became of its computer as it ended"`
+	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of the run because memory was at an end, whatever the exit status"`
+	Background  int          `json:"background,omitempty" doc:"processes of the run still alive when it ended; of a single run, those left now as far as its computer answers"`
+	StartedAt   time.Time    `json:"started_at"`
+	EndedAt     *time.Time   `json:"ended_at,omitempty"`
 }
 
 // MarshalJSON shows no exit status before there is one.

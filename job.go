@@ -83,23 +83,24 @@ type JobSpec struct {
 
 // Job is a command with a computer of its own, known inputs, and outputs.
 type Job struct {
-	ID         JobID       `json:"id"`
-	Spec       JobSpec     `json:"spec"`
-	State      JobState    `json:"state" enum:"queued,running,collecting,done,failed,cancelled"`
-	Tenant     string      `json:"tenant,omitempty" doc:"whose limits its computer counts for"`
-	Reason     string      `json:"reason,omitempty" doc:"why it is queued or collecting still, or stands still, when that is not obvious"`
-	ExitCode   int         `json:"exit_code" nullable:"true" doc:"of its command, as of a run; null until that has ended"`
-	Signal     string      `json:"signal,omitempty" doc:"the signal that ended its command, as SIGTERM"`
-	TimedOut   bool        `json:"timed_out,omitempty"`
-	Error      *Error      `json:"error,omitempty" doc:"why its command did not come to its end, or its outputs are not whole"`
-	Attempts   int         `json:"attempts,omitempty" doc:"how often it was begun: it is again when its machine ends under it"`
-	ComputerID ComputerID  `json:"computer_id,omitempty" doc:"of the last attempt"`
-	RunID      RunID       `json:"run_id,omitempty" doc:"of the last attempt"`
-	Outputs    *JobOutputs `json:"outputs,omitempty" doc:"once they are collected"`
-	CreatedAt  time.Time   `json:"created_at"`
-	StartedAt  *time.Time  `json:"started_at,omitempty" doc:"the last attempt"`
-	EndedAt    *time.Time  `json:"ended_at,omitempty"`
-	Steps      JobSteps    `json:"steps" doc:"how long the last attempt took"`
+	ID          JobID        `json:"id"`
+	Spec        JobSpec      `json:"spec"`
+	State       JobState     `json:"state" enum:"queued,running,collecting,done,failed,cancelled"`
+	Tenant      string       `json:"tenant,omitempty" doc:"whose limits its computer counts for"`
+	Reason      string       `json:"reason,omitempty" doc:"why it is queued or collecting still, or stands still, when that is not obvious"`
+	ExitCode    int          `json:"exit_code" nullable:"true" doc:"of its command, as of a run; null until that has ended"`
+	Signal      string       `json:"signal,omitempty" doc:"the signal that ended its command, as SIGTERM"`
+	TimedOut    bool         `json:"timed_out,omitempty"`
+	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of its command because memory was at an end"`
+	Error       *Error       `json:"error,omitempty" doc:"why its command did not come to its end, or its outputs are not whole"`
+	Attempts    int          `json:"attempts,omitempty" doc:"how often it was begun: it is again when its machine ends under it"`
+	ComputerID  ComputerID   `json:"computer_id,omitempty" doc:"of the last attempt"`
+	RunID       RunID        `json:"run_id,omitempty" doc:"of the last attempt"`
+	Outputs     *JobOutputs  `json:"outputs,omitempty" doc:"once they are collected"`
+	CreatedAt   time.Time    `json:"created_at"`
+	StartedAt   *time.Time   `json:"started_at,omitempty" doc:"the last attempt"`
+	EndedAt     *time.Time   `json:"ended_at,omitempty"`
+	Steps       JobSteps     `json:"steps" doc:"how long the last attempt took"`
 }
 
 // MarshalJSON shows no exit status before there is one.

@@ -58,17 +58,18 @@ const (
 
 // Service is a program that a computer keeps running, as its systemd tells of it.
 type Service struct {
-	Name     string       `json:"name"`
-	Spec     ServiceSpec  `json:"spec" doc:"without its environment"`
-	Template bool         `json:"template,omitempty" doc:"the template declares it"`
-	State    ServiceState `json:"state" enum:"starting,running,restarting,stopping,stopped,failed"`
-	Wanted   bool         `json:"wanted" doc:"it is started when the computer is"`
-	Since    *time.Time   `json:"since,omitempty" doc:"when it came into this state"`
-	PID      int          `json:"pid,omitempty"`
-	Restarts int          `json:"restarts,omitempty" doc:"how often it was started again by itself"`
-	ExitCode int          `json:"exit_code,omitempty" doc:"of its last end; 128 and the signal's number if a signal ended it"`
-	Signal   string       `json:"signal,omitempty" doc:"that ended it last"`
-	Reason   string       `json:"reason,omitempty" doc:"why it has failed, in systemd's words: exit-code, signal, timeout, …"`
+	Name        string       `json:"name"`
+	Spec        ServiceSpec  `json:"spec" doc:"without its environment"`
+	Template    bool         `json:"template,omitempty" doc:"the template declares it"`
+	State       ServiceState `json:"state" enum:"starting,running,restarting,stopping,stopped,failed"`
+	Wanted      bool         `json:"wanted" doc:"it is started when the computer is"`
+	Since       *time.Time   `json:"since,omitempty" doc:"when it came into this state"`
+	PID         int          `json:"pid,omitempty"`
+	Restarts    int          `json:"restarts,omitempty" doc:"how often it was started again by itself"`
+	ExitCode    int          `json:"exit_code,omitempty" doc:"of its last end; 128 and the signal's number if a signal ended it"`
+	Signal      string       `json:"signal,omitempty" doc:"that ended it last"`
+	Reason      string       `json:"reason,omitempty" doc:"why it has failed, in systemd's words: exit-code, signal, timeout, oom-kill, …"`
+	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of it because memory was at an end, lately"`
 }
 
 // ServiceLogQuery says which part of a service's log to read.

@@ -87,6 +87,7 @@ func vetService(s holt.Service) (holt.Service, error) {
 	if s.Signal != "" && !signalRE.MatchString(s.Signal) {
 		return holt.Service{}, holt.Errorf(holt.Corrupt, "guest says that a service was ended by %q", clip(s.Signal))
 	}
+	s.OutOfMemory = vetMemory(s.OutOfMemory)
 	s.Name, s.Reason = plain(s.Name, maxWord), plain(s.Reason, maxWord)
 	r := s.Spec.Ready
 	s.Spec = holt.ServiceSpec{

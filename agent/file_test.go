@@ -29,7 +29,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := bytes.Repeat([]byte("0123456789abcdef"), 100000)
-	if err := c.WriteFile(ctx, path, 0o4751, "agent", bytes.NewReader(data)); err != nil {
+	if err := c.WriteFile(ctx, path, holt.WriteSpec{Mode: 0o4751, User: "agent"}, bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
 	info, err := c.Stat(ctx, path)
@@ -52,7 +52,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(filepath.Dir(path), "link")
-	if err := c.WriteFile(ctx, link, 0, "", strings.NewReader("through the link")); err != nil {
+	if err := c.WriteFile(ctx, link, holt.WriteSpec{}, strings.NewReader("through the link")); err != nil {
 		t.Fatal(err)
 	}
 	if info, err = c.Stat(ctx, link); err != nil || info.Kind != "symlink" || info.Target != "file" {
@@ -90,7 +90,7 @@ func TestWriteThroughLinks(t *testing.T) {
 		}
 	}
 	write := func(name string) error {
-		return c.WriteFile(ctx, dir+"/"+name, 0, "", strings.NewReader("by "+name))
+		return c.WriteFile(ctx, dir+"/"+name, holt.WriteSpec{}, strings.NewReader("by "+name))
 	}
 	must(os.MkdirAll(dir+"/far/deep", 0o755))
 	must(os.WriteFile(dir+"/script", nil, 0o755))
@@ -141,7 +141,7 @@ func TestFileErrors(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	write := func(path, user string) error {
-		return c.WriteFile(ctx, path, 0, user, strings.NewReader("x"))
+		return c.WriteFile(ctx, path, holt.WriteSpec{User: user}, strings.NewReader("x"))
 	}
 	_, err := c.ReadFile(ctx, dir+"/none", 0, -1, io.Discard)
 	wantCode(t, "read nothing", err, holt.NotFound)
@@ -175,12 +175,12 @@ func TestFileErrors(t *testing.T) {
 	if err != mine {
 		t.Errorf("read with a failing writer: %v", err)
 	}
-	if err := c.WriteFile(ctx, dir+"/x", 0, "", failing{mine}); err != mine {
+	if err := c.WriteFile(ctx, dir+"/x", holt.WriteSpec{}, failing{mine}); err != mine {
 		t.Errorf("write with a failing reader: %v", err)
 	}
 	// A disk that is full while the host still sends.
 	sh(t, c, "mkdir -p /home/small && mount -t tmpfs -o size=1m tmpfs /home/small")
-	err = c.WriteFile(ctx, "/home/small/big", 0, "", io.LimitReader(zeros{}, 64<<20))
+	err = c.WriteFile(ctx, "/home/small/big", holt.WriteSpec{}, strings.NewReader(strings.Repeat("x", 8<<20)))
 	wantCode(t, "write to a full disk", err, holt.OutOfSpace)
 	if out := sh(t, c, "ls -A /home/small; ls -A "+dir); out != "" {
 		t.Errorf("left behind: %s", out)

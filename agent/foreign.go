@@ -117,6 +117,10 @@ func vetRun(r holt.Run) (holt.Run, error) {
 	if r.Signal != "" && !signalRE.MatchString(r.Signal) {
 		return holt.Run{}, holt.Errorf(holt.Corrupt, "guest says that a run was ended by %q", clip(r.Signal))
 	}
+	if !slices.Contains([]holt.RunReason{"", holt.RunRebooted, holt.RunPoweredOff}, r.Reason) {
+		return holt.Run{}, holt.Errorf(holt.Corrupt, "guest says that a run ended as its computer %q", clip(string(r.Reason)))
+	}
+	r.OutOfMemory = vetMemory(r.OutOfMemory)
 	r.Background = min(max(0, r.Background), math.MaxInt32)
 	return r, nil
 }

@@ -82,7 +82,7 @@ func errorReply(unique uint64, errno unix.Errno) []byte {
 // kernel's INIT waits there; the mount answers nobody before that is answered.
 // Set-id programs and devices in it work only in a machine of its own: the
 // devices of a local process are the host's.
-func mountFuse(dir string, machine bool) (*fuseDevice, error) {
+func mountFuse(dir string, machine bool) (*FuseDevice, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, unix.ENOTCONN) {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func mountFuse(dir string, machine bool) (*fuseDevice, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
 	}
-	return newFuseDevice(fd)
+	return NewFuseDevice(fd)
 }
 
 // unmountFuse takes away all of this agent's mounts at dir, also dead ones of

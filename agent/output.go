@@ -17,11 +17,16 @@ const (
 	pieceMax = 32 << 10 // bytes in one piece of output
 
 	pieceCost = 128 // memory that a piece takes beside its data, bytes, roughly
-	// A full ring waits this long for a follower to come, or to come back,
-	// before output is dropped…
+	// A full ring waits this long for a follower to come, before output is dropped…
 	patienceNone = 5 * time.Second
-	// …and this long for one that is there but takes nothing.
+	// …this long for one that has left to come back, as over another connection…
+	patienceBack = 15 * time.Second
+	// …this long if it left because the host did, whose daemon may be restarting…
+	patienceHost = time.Minute
+	// …and, if the run is detached, this long for one that is there and takes nothing. Any other run waits for it
+	// as long as it is there.
 	patienceSlow = 30 * time.Second
+	longWait     = time.Hour // between two looks at a ring that waits for a follower
 )
 
 // piece is a stretch of one stream's output. Its data grows at the end only,
@@ -35,9 +40,9 @@ type piece struct {
 func (p *piece) end() int64 { return p.offset + int64(len(p.data)) }
 
 // output keeps the last bytes that a run wrote, both streams together, at
-// absolute offsets. Nothing that somebody is following is dropped while the
-// follower goes on reading; a run that writes faster is held back. Without a
-// follower the oldest bytes go.
+// absolute offsets. Nothing that a follower has yet to take is dropped: a run
+// that writes faster is held back, as under ssh. Without a follower the oldest
+// bytes go. A detached run is not held back for long by a follower that rests.
 type output struct {
 	mu        sync.Mutex
 	changed   chan struct{} // closed and replaced at each change
@@ -47,6 +52,7 @@ type output struct {
 	cost      int // bytes kept, with pieceCost for each piece
 	limit     int
 	closed    bool
+	detached  bool
 	followers map[*follower]bool
 	dropFrom  time.Time // from then on bytes may be dropped that were not followed
 }
@@ -54,9 +60,9 @@ type output struct {
 // follower is where one reader of an output stands.
 type follower struct{ at int64 }
 
-func newOutput(limit int, now time.Time) *output {
+func newOutput(limit int, detached bool, now time.Time) *output {
 	return &output{
-		changed: make(chan struct{}), limit: limit,
+		changed: make(chan struct{}), limit: limit, detached: detached,
 		followers: map[*follower]bool{}, dropFrom: now.Add(patienceNone),
 	}
 }
@@ -104,8 +110,11 @@ func (o *output) mustKeep(now time.Time) time.Duration {
 		return wait
 	}
 	for f := range o.followers {
-		if f.at < o.pieces[0].end() {
+		switch behind := f.at < o.pieces[0].end(); {
+		case behind && o.detached:
 			return wait
+		case behind:
+			return longWait
 		}
 	}
 	return 0 // all have it
@@ -190,12 +199,16 @@ func (o *output) follow(offset int64) (*follower, error) {
 	return f, nil
 }
 
-func (o *output) unfollow(f *follower) {
+// unfollow takes a reader out, for which the output waits that long to come back.
+func (o *output) unfollow(f *follower, wait time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.followers, f)
+	if o.detached {
+		wait = patienceNone
+	}
 	if len(o.followers) == 0 {
-		o.dropFrom = time.Now().Add(patienceNone)
+		o.dropFrom = time.Now().Add(wait)
 	}
 	o.notify()
 }

@@ -55,7 +55,7 @@ type pump struct {
 // fuseMount is one life of the mount.
 type fuseMount struct {
 	id    [16]byte
-	dev   *fuseDevice
+	dev   *FuseDevice
 	ready bool // INIT has been answered
 	// greeted is the session in which hello has been said for this mount.
 	greeted net.Conn

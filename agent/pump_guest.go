@@ -58,7 +58,7 @@ func (p *pump) read(m *fuseMount) error {
 	buf := p.bufs.get(bufLarge)
 	p.mu.Unlock()
 	for p.waitRoom(m) {
-		n, err := m.dev.read(buf[channel.RequestHeaderSize:])
+		n, err := m.dev.Read(buf[channel.RequestHeaderSize:])
 		switch {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
 			continue // a request was interrupted before it was read

@@ -425,7 +425,7 @@ func TestGroupByEnvironment(t *testing.T) {
 }
 
 func TestOutputRing(t *testing.T) {
-	o := newOutput(8*pieceCost, time.Now().Add(-time.Hour)) // nobody is waited for
+	o := newOutput(8*pieceCost, true, time.Now().Add(-time.Hour)) // nobody is waited for
 	for i := range 100 {
 		o.write(eventStdout+byte(i%2), []byte(fmt.Sprintf("%03d,", i)))
 	}
@@ -457,12 +457,49 @@ func TestOutputRing(t *testing.T) {
 	}
 }
 
+// TestOutputWaits: a run is held back for as long as a follower rests, and no longer once that has left. A detached run
+// is not.
+func TestOutputWaits(t *testing.T) {
+	for _, detached := range []bool{false, true} {
+		o := newOutput(8*pieceCost, detached, time.Now().Add(-time.Hour))
+		f, err := o.follow(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.mu.Lock()
+		o.dropFrom = time.Now().Add(-time.Hour) // it has rested for long
+		o.mu.Unlock()
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			for i := range 100 {
+				o.write(eventStdout+byte(i%2), []byte("1234"))
+			}
+		}()
+		if detached {
+			<-written
+		} else {
+			select {
+			case <-written:
+				t.Error("a run was not held back for its follower")
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		kind, _, data, lost, err := o.next(t.Context(), f)
+		if gap := kind == eventGap; gap != detached || err != nil {
+			t.Errorf("detached %t: %q after %d lost, %v", detached, data, lost, err)
+		}
+		o.unfollow(f, 0)
+		<-written
+	}
+}
+
 func TestForgetRuns(t *testing.T) {
 	table := newRunTable(&groups{}, new(reaper), "/", nil)
 	now := time.Now()
 	for i := range keepRuns + 50 {
 		old := now.Add(-keepFor - time.Hour + time.Duration(i)*time.Second)
-		r := &run{ended: make(chan struct{}), output: newOutput(ringSize, old)}
+		r := &run{ended: make(chan struct{}), output: newOutput(ringSize, true, old)}
 		r.info.EndedAt = &old
 		r.output.write(eventStdout, make([]byte, 1<<20))
 		close(r.ended)

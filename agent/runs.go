@@ -298,7 +298,13 @@ func (s *Server) followRun(ctx context.Context, st *serverStream) error {
 	if err != nil {
 		return err
 	}
-	defer r.output.unfollow(f)
+	defer func() {
+		wait := patienceBack
+		if st.Session().IsClosed() {
+			wait = patienceHost
+		}
+		r.output.unfollow(f, wait)
+	}()
 	if err := st.agree(nil); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,7 +109,28 @@ func services(ctx context.Context) ([]holt.Service, error) {
 	for i, text := range texts {
 		showService(&list[i], text)
 	}
+	showMemory(list)
 	return list, nil
+}
+
+// showMemory says of services that failed, or were started again, whether memory was at an end.
+func showMemory(list []holt.Service) {
+	var kills []oomKill
+	if slices.ContainsFunc(list, func(s holt.Service) bool { return s.Reason != "" || s.Restarts > 0 }) {
+		kills = oomKills()
+	}
+	for i := range list {
+		s := &list[i]
+		if s.Reason == "" && s.Restarts == 0 {
+			continue
+		}
+		if s.OutOfMemory = killed(kills, s.Name+unitSuffix); s.OutOfMemory == nil && s.Reason == "oom-kill" {
+			s.OutOfMemory = &holt.OutOfMemory{Count: 1}
+		}
+		if s.OutOfMemory != nil {
+			s.OutOfMemory.LimitMB = memoryLimitMB("/sys/fs/cgroup/system.slice/" + s.Name + unitSuffix)
+		}
+	}
 }
 
 // unitAt reads a unit file, if it is a service's.

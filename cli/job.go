@@ -70,6 +70,8 @@ func jobState(j holt.Job) string {
 		return "failed: timed out"
 	case j.Error != nil:
 		return "failed: " + string(j.Error.Code)
+	case j.OutOfMemory != nil:
+		return "failed: out of memory"
 	case j.Signal != "":
 		return "failed: " + visible(j.Signal)
 	}
@@ -125,6 +127,7 @@ func jobRows(j holt.Job) [][]string {
 	if j.Error != nil {
 		rows = append(rows, []string{"error", visible(j.Error.Message)})
 	}
+	rows = append(rows, memoryRows(j.OutOfMemory)...)
 	rows = append(rows, []string{"template", j.Spec.Template}, []string{"cpus", fmt.Sprint(j.Spec.CPUs)}, []string{"memory", size(int64(j.Spec.MemoryMB) << 20)})
 	if p := j.Spec.Network; p != nil {
 		rows = append(rows, []string{"egress", strings.TrimSuffix(string(p.Egress)+": "+visible(strings.Join(p.Allow, ", ")), ": ")})
@@ -203,7 +206,7 @@ stay with the job, for 24 hours after its end, unless --release is given.`,
 			if err != nil {
 				return err
 			}
-			return a.reportTransfer("fetched", report, refusals{})
+			return a.reportTransfer("fetched", report, refusals{}, notSent{})
 		},
 	}
 	cmd.Flags().BoolVar(&release, "release", false, "then remove them there")

@@ -21,21 +21,22 @@ import (
 
 // result is how a job of a batch ended: a line of results.jsonl.
 type result struct {
-	ID          string        `json:"id"`
-	Hash        string        `json:"hash"` // of the line
-	Job         holt.JobID    `json:"job,omitempty"`
-	State       holt.JobState `json:"state"`
-	ExitCode    *int          `json:"exit_code"` // null: its command did not come to its end
-	TimedOut    bool          `json:"timed_out,omitempty"`
-	DurationMS  int64         `json:"duration_ms"`
-	OutputFiles int64         `json:"output_files"`
-	OutputBytes int64         `json:"output_bytes"`
-	Error       string        `json:"error,omitempty"`
-	EndedAt     time.Time     `json:"ended_at"`
+	ID          string            `json:"id"`
+	Hash        string            `json:"hash"` // of the line
+	Job         holt.JobID        `json:"job,omitempty"`
+	State       holt.JobState     `json:"state"`
+	ExitCode    *int              `json:"exit_code"` // null: its command did not come to its end
+	TimedOut    bool              `json:"timed_out,omitempty"`
+	OutOfMemory *holt.OutOfMemory `json:"out_of_memory,omitempty"`
+	DurationMS  int64             `json:"duration_ms"`
+	OutputFiles int64             `json:"output_files"`
+	OutputBytes int64             `json:"output_bytes"`
+	Error       string            `json:"error,omitempty"`
+	EndedAt     time.Time         `json:"ended_at"`
 }
 
 func resultOf(l *batchLine, j holt.Job) result {
-	r := result{ID: l.ID, Hash: l.hash, Job: j.ID, State: j.State, TimedOut: j.TimedOut, DurationMS: jobMS(j), EndedAt: time.Now().UTC()}
+	r := result{ID: l.ID, Hash: l.hash, Job: j.ID, State: j.State, TimedOut: j.TimedOut, OutOfMemory: j.OutOfMemory, DurationMS: jobMS(j), EndedAt: time.Now().UTC()}
 	if j.State == holt.JobDone || j.ExitCode != 0 {
 		r.ExitCode = &j.ExitCode
 	}
@@ -60,6 +61,8 @@ func (r result) said() string {
 		return "timed out"
 	case r.ExitCode == nil:
 		return string(r.State)
+	case r.OutOfMemory != nil:
+		return fmt.Sprintf("exit %d, out of memory", *r.ExitCode)
 	}
 	return fmt.Sprintf("exit %d", *r.ExitCode)
 }

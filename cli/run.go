@@ -36,7 +36,8 @@ func (a *app) computerRun() *cobra.Command {
 		Short: "Run a command in a computer",
 		Long: `Runs a shell command (/bin/bash -l -c), or with -- a program without a shell,
 in the computer's workspace. Its output streams come through apart and as they
-are; its exit status is this command's. A stopped computer is started first.
+are; its exit status is this command's. A stopped computer is started first. When
+nobody reads the output, the command waits, as under ssh.
 
 Standard input is passed when it is not a terminal, or with --interactive.
 Ctrl-C sends SIGINT to the command; a second one leaves it running.
@@ -118,7 +119,7 @@ func (f *runFlags) into(spec *holt.RunSpec, getenv func(string) string) error {
 	if f.background && f.receipt {
 		return holt.Errorf(holt.InvalidArgument, "a command in the background has no receipt yet").WithHint("when it has ended: holt run show RUN")
 	}
-	spec.TimeoutMS, spec.Stdin = f.timeout.Milliseconds(), f.background && f.interactive
+	spec.TimeoutMS, spec.Stdin, spec.Detached = f.timeout.Milliseconds(), f.background && f.interactive, f.background
 	var err error
 	if spec.Env, err = parseEnv(f.env); err != nil {
 		return err
@@ -225,6 +226,8 @@ type remoteRun struct {
 	input   io.Reader
 	kept    *keptOutput // with --json
 	receipt bool        // is wanted
+	late    *deadline   // nil: none
+	lost    int64       // bytes of output that nobody has any more
 	id      holt.RunID
 	end     *holt.Run
 	watch   pausedWatch
@@ -256,8 +259,10 @@ func (r *remoteRun) run(ctx context.Context, computer string, spec holt.RunSpec)
 	}
 	following := ctx
 	if spec.TimeoutMS > 0 {
-		late, stop := context.WithTimeout(ctx, time.Duration(spec.TimeoutMS)*time.Millisecond+slack)
-		defer stop()
+		late, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		r.late = newDeadline(time.Duration(spec.TimeoutMS)*time.Millisecond+slack, func() { stop(context.DeadlineExceeded) })
+		defer r.late.stop()
 		following = late
 	}
 	return r.finish(ctx, computer, r.follow(following, computer, 0))
@@ -311,8 +316,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 	case err != nil:
 		return runFailure{err}
 	case r.end.State != holt.RunExited:
-		return runFailure{holt.Errorf(holt.Unavailable, "%s ended under the run", computer).
-			WithHint("holt computer logs %s may say why", computer)}
+		return runFailure{lostRun(*r.end, computer)}
 	}
 	var receipt *holt.Receipt
 	if r.receipt {
@@ -338,6 +342,15 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		own.Out = r.a.Err // standard output is the command's
 		own.sayReceipt(of.Workspace, "computer undo "+computer, *receipt, false)
 	}
+	if r.kept == nil {
+		r.a.sayMemory(r.end.OutOfMemory)
+	}
+	if r.end.Reason != "" && r.kept == nil {
+		r.a.say("holt: %s %s", computer, r.end.Reason)
+	}
+	if err := r.short("run", string(r.id), r.end.ExitCode); err != nil {
+		return err
+	}
 	if n := r.end.Background; n > 0 && isTerminal(r.a.Err) {
 		r.a.say("holt: it has left %s running in the background", holt.CountOf(n, "process"))
 	}
@@ -356,10 +369,12 @@ func (r *remoteRun) event(e holt.RunEvent) error {
 		}
 		return nil
 	}
+	r.lost += e.Dropped
 	if r.kept != nil {
 		r.kept.add(e)
 		return nil
 	}
+	defer r.late.pause()()
 	var err error
 	switch e.Kind {
 	case holt.RunStdout:
@@ -441,37 +456,4 @@ func (r *remoteRun) feed(ctx context.Context, cancel context.CancelCauseFunc) {
 	r.signal("SIGKILL")
 	cancel(holt.Errorf(holt.CodeOf(err), "standard input was cut off, and the run was ended: %w", err).
 		WithHint("run it again"))
-}
-
-// mostKept bounds what --json keeps of each stream, in bytes.
-const mostKept = 8 << 20
-
-// keptOutput is the output of a run that is printed at its end.
-type keptOutput struct {
-	stdout, stderr strings.Builder
-	truncated      bool
-}
-
-func (k *keptOutput) add(e holt.RunEvent) {
-	into := &k.stdout
-	switch e.Kind {
-	case holt.RunGap:
-		k.truncated = true
-		return
-	case holt.RunStderr:
-		into = &k.stderr
-	}
-	room := mostKept - into.Len()
-	k.truncated = k.truncated || len(e.Data) > room
-	into.Write(e.Data[:min(room, len(e.Data))])
-}
-
-func (k *keptOutput) print(w io.Writer, run holt.Run, receipt *holt.Receipt) error {
-	return printJSON(w, struct {
-		Run       holt.Run      `json:"run"`
-		Stdout    string        `json:"stdout"` // bytes that are not UTF-8 are replaced
-		Stderr    string        `json:"stderr"`
-		Truncated bool          `json:"truncated,omitempty"`
-		Receipt   *holt.Receipt `json:"receipt,omitempty"`
-	}{run, k.stdout.String(), k.stderr.String(), k.truncated, receipt})
 }

@@ -28,7 +28,8 @@ is killed, and ends with its machine: it is then lost, which says that nobody kn
 The last 4 MiB that it wrote are kept, for 10 minutes after its end and longer if few
 others end. The last 1 MiB stays as long as its record, for a day or 1000 later ones, also
 when its computer was stopped or has died since (64 MiB for all runs of a computer, the
-latest; those that go on share 32 more). What is gone shows as a gap.
+latest; those that go on share 32 more). What is gone is said on standard error, and the exit
+status is 125.
 
 Variables given with --env are never kept. Values given with --secret show as *** in
 the run's output and in its record; so do, in the record, those of --env variables whose
@@ -137,6 +138,10 @@ func runState(r holt.Run) string {
 		return string(r.State)
 	case r.TimedOut:
 		return "timed out"
+	case r.OutOfMemory != nil && r.Signal == "SIGKILL":
+		return "out of memory"
+	case r.OutOfMemory != nil:
+		return fmt.Sprintf("exit %d, out of memory", r.ExitCode)
 	case r.Signal != "":
 		return "killed by " + visible(r.Signal)
 	case r.Background > 0:
@@ -225,9 +230,13 @@ func runRows(r holt.Run, computer string) [][]string {
 	if r.State == holt.RunLost {
 		rows = append(rows, []string{"lost", "its machine ended before it did: how it ended is not known"})
 	}
+	if r.Reason != "" {
+		rows = append(rows, []string{"computer's end", "it " + r.Reason.String()})
+	}
 	if r.State == holt.RunExited && (r.TimedOut || r.Signal != "") {
 		rows = append(rows, []string{"exit status", fmt.Sprint(r.ExitCode)})
 	}
+	rows = append(rows, memoryRows(r.OutOfMemory)...)
 	if r.Schedule != "" {
 		rows = append(rows, []string{"schedule", visible(r.Schedule)})
 	}
@@ -250,8 +259,9 @@ func (a *app) runFollow() *cobra.Command {
 		Use: "follow RUN", Aliases: []string{"attach", "logs"}, Short: "Print what a run writes, from its start, until it ends", Args: exactly(1),
 		Long: `Prints what a run has written since its start, or since --from, and what it writes, its
 streams apart, and exits with its status, as holt computer run does (125: holt itself
-has failed, or the computer ended under the run). What is no longer kept is told as a gap. For a
-run that has ended a stopped or paused computer is not started.
+has failed, the computer ended under the run, or output is no longer kept: standard error says how
+much). Whoever follows a run that was started with --background does not hold it up: if the reader of
+this output rests for 30 s, some may be dropped. For a run that has ended a stopped or paused computer is not started.
 Ctrl-C stops following; the run goes on.`,
 		ValidArgsFunction: a.complete(a.runIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {

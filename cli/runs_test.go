@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"testing"
 
+	"holt"
 	"holt/server/servertest"
 )
 
@@ -26,4 +27,18 @@ func TestRunsOnTerminal(t *testing.T) {
 	step{"run signal " + id + " SIGKILL", "", 0, []string{"sent SIGKILL to " + id}, nil}.take(t, d)
 	onTerminal(t, d, "", "run", "follow", id)
 	step{"run show " + id, "", 0, []string{"killed by SIGKILL"}, []string{"so far"}}.take(t, d)
+}
+
+// TestShortOutput: output that is gone is never missed in silence.
+func TestShortOutput(t *testing.T) {
+	m := memory(t)
+	m.Kept = 10
+	d := servertest.Serve(t, servertest.Options(quietT{t}, m.Nouns()), "")
+	onTerminal(t, d, "", "computer", "create", "--name", "einstein")
+	screen, _ := onTerminal(t, d, "", "computer", "run", "einstein", "--background", "echo 12345; sleep 0.1; echo 67890; sleep 0.1; echo x; exit 3")
+	id := regexp.MustCompile("run_[a-z2-7]{16}").FindString(screen)
+	servertest.Collect(t, m.Nouns(), holt.RunID(id))
+	step{"run follow " + id, "", 125, []string{"x", "B of the output is missing here; the command itself ended with status 3", "holt run show " + id}, []string{"12345"}}.take(t, d)
+	step{"run follow --json " + id, "", 125, []string{`"truncated": true`, "of the output is missing"}, nil}.take(t, d)
+	step{"run follow --from 12 " + id, "", 3, []string{"x"}, []string{"missing"}}.take(t, d)
 }

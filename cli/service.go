@@ -112,6 +112,7 @@ func (a *app) printService(computer string, one holt.Service) error {
 		return printJSON(a.Out, one)
 	}
 	fmt.Fprintf(a.Out, "%s is %s in %s\n", one.Name, serviceState(one), computer)
+	a.sayMemory(one.OutOfMemory)
 	if one.State == holt.ServiceStarting || one.State == holt.ServiceFailed {
 		a.say("next: holt service logs %s %s", computer, one.Name)
 	}
@@ -122,6 +123,10 @@ func (a *app) printService(computer string, one holt.Service) error {
 func serviceState(s holt.Service) string {
 	state := string(s.State)
 	switch {
+	case s.OutOfMemory != nil && s.State == holt.ServiceRunning:
+		state += " (was out of memory)"
+	case s.OutOfMemory != nil:
+		state += " (out of memory)"
 	case s.Signal != "" && s.State != holt.ServiceRunning:
 		state += " (ended by " + s.Signal + ")"
 	case s.ExitCode != 0 && s.State != holt.ServiceRunning:
@@ -168,7 +173,16 @@ func (a *app) serviceList() *cobra.Command {
 				}
 				rows[i] = []string{s.Name, serviceState(s), since, fmt.Sprint(s.Restarts), cmp.Or(s.Spec.User, "agent"), from, whatRuns(holt.TerminalSpec{Command: s.Spec.Command})}
 			}
-			return printTable(a.Out, []string{"NAME", "STATE", "SINCE", "RESTARTS", "USER", "FROM", "COMMAND"}, rows)
+			if err := printTable(a.Out, []string{"NAME", "STATE", "SINCE", "RESTARTS", "USER", "FROM", "COMMAND"}, rows); err != nil {
+				return err
+			}
+			for _, s := range all {
+				if s.OutOfMemory != nil {
+					a.say("%s:", visible(s.Name))
+					a.sayMemory(s.OutOfMemory)
+				}
+			}
+			return nil
 		},
 	}
 	a.jsonFlag(cmd)

@@ -82,7 +82,11 @@ func (f *follower) once(ctx context.Context) error {
 	err = readEvents(resp.Body, func(comment bool) {
 		f.heard = f.heard || comment
 		silence.Reset(quiet)
-	}, f.event)
+	}, func(name string, data []byte) error {
+		silence.Stop() // whoever takes the output may take long
+		defer silence.Reset(quiet)
+		return f.event(name, data)
+	})
 	switch {
 	case f.done || f.failed != nil:
 		return nil

@@ -51,7 +51,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema], [BudgetSchema], [SecretSchema] and [SizeSchema]
+	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [MomentSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema], [BudgetSchema], [SecretSchema], [SizeSchema] and [ReasonSchema]
 	Keys    *Keys
 	Dir     string // holds one directory a computer
 	Disks   string // directory of the root disks
@@ -110,6 +110,7 @@ type Store struct {
 	conns     conns         // to ports of computers
 	stuck     sync.Map      // of holt.ComputerID to *making: resumes that could not be undone
 	stacked   int           // stackedDisks, but in tests
+	restarts  restarts
 }
 
 // Open takes the computers of the control database over: those that run are

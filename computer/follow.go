@@ -161,13 +161,17 @@ func (f *follower) rest(ctx context.Context, run holt.Run) error {
 	return f.pass(holt.RunEvent{Kind: holt.RunExit, Offset: f.offset, Run: &run})
 }
 
-// known emits what is kept of a run that no guest has.
+// known emits what is kept of a run that no guest has. Of one that may go on that is up to the first gap: its guest has
+// more.
 func (f *follower) known(ctx context.Context, run holt.Run) error {
 	events, err := f.r.s.outputs.since(ctx, run, f.offset)
 	if err != nil {
 		return err
 	}
 	for _, e := range events {
+		if e.Kind == holt.RunGap && run.State == holt.RunRunning {
+			return nil
+		}
 		if err := f.pass(e); err != nil {
 			return err
 		}

@@ -57,6 +57,7 @@ type live struct {
 
 	greeted func(context.Context, agent.Identified) error // writes down what the guest is now; see [table.identify]
 	proxy   func(context.Context) (*agent.Proxy, error)   // what it is told of its proxy; nil: nothing
+	explain func(*holt.OutOfMemory)                       // adds to what its guest says of memory what gives it more
 	stood   bell                                          // the guest's processors stood still
 
 	ctx    context.Context

@@ -448,7 +448,7 @@ func (b *restoring) wentBack(tx *db.Tx, at moment) error {
 // workspace that it changed is its own.
 func (b *restoring) resume(ctx context.Context) error {
 	if b.from.Stopped {
-		if err := b.s.runs.loseAll(ctx, b.r.ID); err != nil {
+		if err := b.s.runs.loseAll(ctx, b.r.ID, ""); err != nil {
 			return err
 		}
 		return b.s.terminals.loseAll(ctx, b.r.ID)

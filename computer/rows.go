@@ -66,6 +66,12 @@ UPDATE idempotency SET answer = json_remove(answer, '$.spec.env') WHERE method =
 CREATE INDEX run_ended ON run (computer, background > 0, ended) WHERE state <> 'running';
 `
 
+// ReasonSchema says what became of a run's computer as the run ended, and whether memory was at an end.
+const ReasonSchema = `
+ALTER TABLE run ADD COLUMN reason TEXT NOT NULL DEFAULT '';
+ALTER TABLE run ADD COLUMN memory TEXT NOT NULL DEFAULT ''; -- JSON of holt.OutOfMemory; '': it was not
+`
+
 // GreetSchema says of computers whose guest goes on from a moment and was not told so.
 const GreetSchema = `
 ALTER TABLE computer ADD COLUMN ungreeted INTEGER NOT NULL DEFAULT 0;

@@ -28,7 +28,7 @@ type endedRuns struct {
 // keptRuns is what a daemon keeps.
 func keptRuns() endedRuns { return endedRuns{last: 1000, young: 24 * time.Hour, most: 10_000} }
 
-const runColumns = `id, computer, spec, state, exit_code, signal, timed_out, background, started, ended, schedule`
+const runColumns = `id, computer, spec, state, exit_code, signal, timed_out, background, started, ended, schedule, reason, memory`
 
 func (t runTable) list(ctx context.Context, condition string, args ...any) ([]holt.Run, error) {
 	list := []holt.Run{}
@@ -49,9 +49,13 @@ func scanRun(row *db.Row) (holt.Run, error) {
 	run := holt.Run{
 		ID: holt.RunID(row.Text(0)), ComputerID: holt.ComputerID(row.Text(1)), State: holt.RunState(row.Text(3)),
 		ExitCode: int(row.Int64(4)), Signal: row.Text(5), TimedOut: row.Int64(6) != 0, Background: int(row.Int64(7)),
-		StartedAt: time.Unix(0, row.Int64(8)).UTC(), EndedAt: timeOf(row.Int64(9)), Schedule: row.Text(10),
+		StartedAt: time.Unix(0, row.Int64(8)).UTC(), EndedAt: timeOf(row.Int64(9)), Schedule: row.Text(10), Reason: holt.RunReason(row.Text(11)),
 	}
-	if err := json.Unmarshal(row.Bytes(2), &run.Spec); err != nil {
+	err := json.Unmarshal(row.Bytes(2), &run.Spec)
+	if memory := row.Bytes(12); err == nil && len(memory) > 0 {
+		err = json.Unmarshal(memory, &run.OutOfMemory)
+	}
+	if err != nil {
 		return run, fmt.Errorf("decode run %s: %w", run.ID, err)
 	}
 	return run, nil
@@ -85,7 +89,7 @@ func (t runTable) unlose(ctx context.Context, id holt.RunID) (was bool, err erro
 	return was, err
 }
 
-const reviveRun = `UPDATE run SET state = 'running', ended = 0, exit_code = 0, signal = '', timed_out = 0, background = 0, output = 0, written = NULL `
+const reviveRun = `UPDATE run SET state = 'running', ended = 0, exit_code = 0, signal = '', reason = '', memory = '', timed_out = 0, background = 0, output = 0, written = NULL `
 
 // reviveHere says of those among some runs that have ended by their record that they run in their
 // computer, if a restore has just taken that back to a moment at which they may have. It returns
@@ -139,10 +143,18 @@ func (t runTable) exited(id holt.ComputerID, run holt.Run) (gone []holt.RunID) {
 	if run.EndedAt != nil {
 		took = min(took, max(0, int64(run.EndedAt.Sub(run.StartedAt)))) // both by the guest's clock
 	}
+	memory := ""
+	if run.OutOfMemory != nil {
+		b, err := json.Marshal(run.OutOfMemory)
+		if err != nil {
+			t.log.Error("encode end of run", "run", run.ID, "err", err)
+		}
+		memory = string(b)
+	}
 	err := write(context.Background(), t.d, func(tx *db.Tx) error {
-		err := tx.Exec(`UPDATE run SET state = 'exited', exit_code = ?2, signal = ?3, timed_out = ?4, background = ?5,
+		err := tx.Exec(`UPDATE run SET state = 'exited', exit_code = ?2, signal = ?3, timed_out = ?4, background = ?5, reason = ?8, memory = ?9,
 			ended = max(started, min(started + ?6, ?7)) WHERE id = ?1 AND state = 'running'`,
-			run.ID, run.ExitCode&0xff, clip(run.Signal), run.TimedOut, max(0, run.Background), took, now.UnixNano())
+			run.ID, run.ExitCode&0xff, clip(run.Signal), run.TimedOut, max(0, run.Background), took, now.UnixNano(), run.Reason, memory)
 		if err == nil {
 			gone, err = t.prune(tx, id, now)
 		}
@@ -185,22 +197,22 @@ func (t runTable) lose(ctx context.Context, asked *question[holt.RunID], id holt
 		if lost = asked.lost(id); !lost {
 			return nil
 		}
-		return loseRuns(tx, `id = ?2`, id)
+		return loseRuns(tx, "", `id = ?3`, id)
 	})
 	return lost, err
 }
 
-func loseRuns(tx *db.Tx, condition string, args ...any) error {
-	return tx.Exec(`UPDATE run SET state = 'lost', ended = ?1 WHERE state = 'running' AND `+condition,
-		append([]any{time.Now().UnixNano()}, args...)...)
+func loseRuns(tx *db.Tx, why holt.RunReason, condition string, args ...any) error {
+	return tx.Exec(`UPDATE run SET state = 'lost', ended = ?1, reason = ?2 WHERE state = 'running' AND `+condition,
+		append([]any{time.Now().UnixNano(), why}, args...)...)
 }
 
 // loseAll marks the runs of a machine that has ended: none of them goes on.
-func (t runTable) loseAll(ctx context.Context, id holt.ComputerID) error {
+func (t runTable) loseAll(ctx context.Context, id holt.ComputerID, why holt.RunReason) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		if err := wentBack(tx, id, time.Time{}); err != nil {
 			return err
 		}
-		return loseRuns(tx, `computer = ?2`, id)
+		return loseRuns(tx, why, `computer = ?3`, id)
 	})
 }

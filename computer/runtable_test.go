@@ -44,7 +44,7 @@ func (t runTable) ended(test *testing.T, id holt.ComputerID, prefix string, n, b
 
 // A run took what it took by the guest's clock, however that stands to the host's.
 func TestRunTook(t *testing.T) {
-	table := openRuns(t, Schema, MomentSchema, TenantSchema, RunSchema, ScheduleSchema)
+	table := openRuns(t, Schema, MomentSchema, TenantSchema, RunSchema, ScheduleSchema, ReasonSchema)
 	for id, tt := range map[holt.RunID]struct {
 		clock, took, want time.Duration // how far the guest's clock is ahead, and what it says
 	}{
@@ -91,7 +91,7 @@ func (t runTable) count(test *testing.T, id holt.ComputerID, prefix string) (n i
 // neither short ones push out one that left processes, nor those of one
 // computer another's.
 func TestEndedRunsAreBounded(t *testing.T) {
-	table := openRuns(t, Schema, MomentSchema, TenantSchema, RunSchema, ScheduleSchema)
+	table := openRuns(t, Schema, MomentSchema, TenantSchema, RunSchema, ScheduleSchema, ReasonSchema)
 	now := time.Now()
 	const id, other = holt.ComputerID("cmp_a"), holt.ComputerID("cmp_b")
 	end := func() []holt.RunID { // one more run ends
@@ -145,7 +145,7 @@ func TestEndedRunsAreBounded(t *testing.T) {
 func TestOldEnvironmentsGo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "holt.db")
 	const spec = `{"command":"true","env":{"TOKEN":"secret"},"cwd":"/tmp"}`
-	for _, migrations := range [][]string{{Schema}, {Schema, RunSchema}} {
+	for _, migrations := range [][]string{{Schema}, {Schema, RunSchema, ReasonSchema}} {
 		d, err := db.Open(file, migrations)
 		if err != nil {
 			t.Fatal(err)

@@ -57,6 +57,7 @@ func (n *Services) change(ctx context.Context, computer, method string, request 
 				err = n.at(ctx, computer, func(l *live) error {
 					return l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) (err error) {
 						out, err = act(ctx, c)
+						l.explain(out.OutOfMemory)
 						return err
 					})
 				})
@@ -82,6 +83,9 @@ func (n *Services) List(ctx context.Context, computer string) (list []holt.Servi
 	err = n.at(ctx, computer, func(l *live) error {
 		return l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) (err error) {
 			list, err = c.Services(ctx)
+			for _, one := range list {
+				l.explain(one.OutOfMemory)
+			}
 			return err
 		})
 	})

@@ -56,24 +56,32 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 	default:
 		return holt.Computer{}, inState(r)
 	}
+	err = s.boots(ctx, &r)
+	return s.shown(r), err
+}
+
+// boots starts the machine of a computer that has none and whose lock is held.
+func (s *Store) boots(ctx context.Context, r *record) (err error) {
 	if mine := s.cfg.Engine.Name(); family(r.Engine) != family(mine) {
-		return holt.Computer{}, holt.Errorf(holt.Conflict, "%s was made with the engine %s; this daemon runs %s", r.Name, r.Engine, mine).
+		return holt.Errorf(holt.Conflict, "%s was made with the engine %s; this daemon runs %s", r.Name, r.Engine, mine).
 			WithHint("serve this data directory with --engine %s", family(r.Engine))
 	}
-	m := &making{s: s, r: &r}
+	m := &making{s: s, r: r}
 	if m.img, err = s.cfg.pick(ctx, r.imageRef()); err != nil {
-		return holt.Computer{}, err
+		return err
 	}
-	r.State, r.Reason = holt.ComputerStarting, ""
-	if err := s.withRoom(ctx, func() error { return s.table.saveAdmitted(ctx, r) }); err != nil {
-		return holt.Computer{}, err
+	if r.State = holt.ComputerStarting; r.Reason != rebooting {
+		r.Reason = ""
+	}
+	if err := s.withRoom(ctx, func() error { return s.table.saveAdmitted(ctx, *r) }); err != nil {
+		return err
 	}
 	if err := m.forward(ctx, "start", append(m.boot(), step{"settle", m.settle, nothing})); err != nil {
 		m.stayStopped(ctx, err)
-		return holt.Computer{}, err
+		return err
 	}
 	s.log.InfoContext(ctx, "computer started", "computer", r.ID, "name", r.Name, "boot_ms", r.BootMS)
-	return s.shown(r), nil
+	return nil
 }
 
 // asIs is a computer that runs already, as what a start or resume answers.
@@ -131,6 +139,7 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 	}
 	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
 	l.busy, l.look = newBusy(s.uses.now, l), newBell()
+	l.explain = func(o *holt.OutOfMemory) { s.explain(o, r.ID) }
 	l.proxy = func(ctx context.Context) (*agent.Proxy, error) { return s.cfg.proxyOf(ctx, r.ID, r.Name) }
 	l.greeted = func(ctx context.Context, is agent.Identified) error {
 		return write(ctx, s.cfg.DB, func(tx *db.Tx) error {

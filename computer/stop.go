@@ -91,15 +91,20 @@ func (m *making) finishStop(ctx context.Context) error {
 	return m.stopped(ctx, reason)
 }
 
-// stopped records that the computer's machine has ended.
-func (m *making) stopped(ctx context.Context, reason string) error {
+// lost records that what ran in the computer's machine has ended with it.
+func (m *making) lost(ctx context.Context, why holt.RunReason) error {
 	if err := (memory{m.s}).mend(ctx, m.r, nil); err != nil {
 		return err
 	}
-	if err := m.s.runs.loseAll(ctx, m.r.ID); err != nil {
+	if err := m.s.runs.loseAll(ctx, m.r.ID, why); err != nil {
 		return err
 	}
-	if err := m.s.terminals.loseAll(ctx, m.r.ID); err != nil {
+	return m.s.terminals.loseAll(ctx, m.r.ID)
+}
+
+// stopped records that the computer's machine has ended.
+func (m *making) stopped(ctx context.Context, reason string) error {
+	if err := m.lost(ctx, ""); err != nil {
 		return err
 	}
 	m.r.State, m.r.Reason = holt.ComputerStopped, reason

@@ -33,9 +33,13 @@ func (v supervision) died() {
 		return
 	}
 	m := &making{s: s, r: &r, live: v.l}
-	err = m.back(s.gate.ctx, "died", m.boot())
-	if err == nil {
-		err = m.stopped(s.gate.ctx, "its machine ended: it was shut down from inside, or its process was killed")
+	how := s.cfg.Engine.Ended(s.cfg.dir(r.ID))
+	again := false
+	if err = m.back(s.gate.ctx, "died", m.boot()); err == nil {
+		again, err = m.ended(s.gate.ctx, how, "its machine ended: its process was killed, or failed")
+	}
+	if again && err == nil {
+		err = (&making{s: s, r: &r}).restart(s.gate.ctx, how)
 	}
 	if err != nil && s.gate.ctx.Err() == nil {
 		s.log.Error("record end of machine", "computer", v.l.id, "err", err)

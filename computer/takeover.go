@@ -137,8 +137,10 @@ func (t *takeover) adopt(ctx context.Context) error {
 	supervision{t.s, l}.watch()
 	t.s.log.InfoContext(ctx, "computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())
 	switch t.r.State {
-	case holt.ComputerStarting, holt.ComputerStopping:
-		return t.goOn(ctx)
+	case holt.ComputerStarting:
+		return t.goOn(ctx, t.finishStart)
+	case holt.ComputerStopping:
+		return t.goOn(ctx, t.finishStop)
 	case holt.ComputerRunning:
 		if t.r.Reason == "" && !t.r.growing {
 			return nil
@@ -198,11 +200,20 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	if err := t.endMount(ctx); err != nil {
 		return err
 	}
-	reason := "its machine ended while the daemon was away"
-	if t.r.State == holt.ComputerStopping {
-		reason = "" // as it was asked to
+	var how machine.Ending
+	switch {
+	case t.r.State == holt.ComputerStopping:
+		return t.stopped(ctx, "") // as it was asked to
+	case t.r.State == holt.ComputerStarting && t.r.Reason == rebooting:
+		how.Kind = machine.EndReboot
+	case t.r.State == holt.ComputerRunning:
+		how = t.s.cfg.Engine.Ended(t.s.cfg.dir(t.r.ID))
 	}
-	return t.stopped(ctx, reason)
+	again, err := t.ended(ctx, how, "its machine ended while the daemon was away")
+	if err != nil || !again {
+		return err
+	}
+	return t.goOn(ctx, func(ctx context.Context) error { return t.restart(ctx, how) })
 }
 
 // cannotAdopt leaves a machine alone that runs and cannot be taken over. One that was being
@@ -220,7 +231,7 @@ func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
 
 // goOn goes on, in the background, with the start or stop that a daemon
 // before this one began.
-func (t *takeover) goOn(ctx context.Context) error {
+func (t *takeover) goOn(ctx context.Context, finish func(context.Context) error) error {
 	unlock, err := t.s.seats.lock(ctx, t.r.ID)
 	if err != nil {
 		return err
@@ -233,10 +244,6 @@ func (t *takeover) goOn(ctx context.Context) error {
 	go func() {
 		defer leave()
 		defer unlock()
-		finish := t.finishStart
-		if t.r.State == holt.ComputerStopping {
-			finish = t.finishStop
-		}
 		if err := finish(t.s.gate.ctx); err != nil && t.s.gate.ctx.Err() == nil {
 			t.s.log.ErrorContext(ctx, "go on with what was begun", "computer", t.r.ID, "state", t.r.State, "err", err)
 		}

@@ -168,6 +168,8 @@ func (*endedEngine) Adopt(context.Context, string) (machine.Machine, error) {
 	return nil, machine.ErrGone
 }
 
+func (*endedEngine) Ended(string) machine.Ending { return machine.Ending{} }
+
 // What was half-done of a computer whose workspace does not open stays so, and the daemon starts with
 // the others.
 func TestOneDamagedWorkspace(t *testing.T) {

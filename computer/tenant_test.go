@@ -166,7 +166,7 @@ func TestLineage(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if d, err = db.Open(path, append(before, TenantSchema, BudgetSchema, SecretSchema, SizeSchema, TenantNameSchema)); err != nil {
+	if d, err = db.Open(path, append(before, TenantSchema, BudgetSchema, SecretSchema, SizeSchema, TenantNameSchema, ReasonSchema)); err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()

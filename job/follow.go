@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"sync"
 
 	"holt"
 	"holt/computer"
@@ -17,6 +18,7 @@ import (
 // its end is that of a lost run; the job says why.
 func (s *Store) Follow(ctx context.Context, id holt.JobID, offset int64, emit func(holt.RunEvent) error) error {
 	f := &follower{s: s, id: id, next: max(0, offset), emit: emit}
+	defer s.follows(id)()
 	for {
 		changed := s.change()
 		r, err := s.table.get(ctx, id)
@@ -42,6 +44,25 @@ func (s *Store) Follow(ctx context.Context, id holt.JobID, offset int64, emit fu
 	}
 }
 
+// follows counts a caller of Follow until done is called.
+func (s *Store) follows(id holt.JobID) (done func()) {
+	add := func(n int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.following[id] += n; s.following[id] == 0 {
+			delete(s.following, id)
+		}
+	}
+	add(1)
+	return func() { add(-1); s.tell() }
+}
+
+func (s *Store) followed(id holt.JobID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.following[id]
+}
+
 func (s *Store) worker(id holt.JobID) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,12 +82,18 @@ type follower struct {
 // live emits the output of a command that runs.
 func (f *follower) live(ctx context.Context, w *worker, r record) error {
 	w.followers.Add(1)
+	joined := sync.OnceFunc(func() {
+		w.joined.Add(1)
+		f.s.tell()
+	})
 	defer func() {
+		joined()
 		w.followers.Add(-1)
 		f.s.tell()
 	}()
 	f.read = r.RunID
 	err := f.s.cfg.Runs.Follow(ctx, r.RunID, max(0, f.next-r.base), func(e holt.RunEvent) error {
+		joined()
 		if e.Kind == holt.RunExit {
 			return nil
 		}
@@ -115,7 +142,7 @@ func (f *follower) rest(r record) error {
 			return err
 		}
 	}
-	run := &holt.Run{ID: r.RunID, ComputerID: r.ComputerID, Spec: r.Spec.Run, State: holt.RunExited, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut,
+	run := &holt.Run{ID: r.RunID, ComputerID: r.ComputerID, Spec: r.Spec.Run, State: holt.RunExited, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut, OutOfMemory: r.OutOfMemory,
 		StartedAt: r.CreatedAt, EndedAt: r.EndedAt}
 	if r.StartedAt != nil {
 		run.StartedAt = *r.StartedAt

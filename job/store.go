@@ -88,12 +88,14 @@ type Store struct {
 	wg     sync.WaitGroup
 	bell   chan struct{} // holds one when there may be something to begin
 
-	mu      sync.Mutex
-	active  map[holt.JobID]*worker
-	until   time.Time           // none is begun before
-	lacking string              // why; every tenant may read it
-	limited map[string]*limited // by tenant
-	changed chan struct{}       // closed and replaced when a job has changed
+	mu     sync.Mutex
+	active map[holt.JobID]*worker
+	// following counts the callers of Follow.
+	following map[holt.JobID]int
+	until     time.Time           // none is begun before
+	lacking   string              // why; every tenant may read it
+	limited   map[string]*limited // by tenant
+	changed   chan struct{}       // closed and replaced when a job has changed
 }
 
 // Open goes on with the jobs of the control database.
@@ -104,7 +106,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Most == 0 {
 		cfg.Most = mostAtOnce
 	}
-	s := &Store{cfg: cfg, log: cfg.Log, table: table{cfg.DB}, bell: make(chan struct{}, 1), active: map[holt.JobID]*worker{}, limited: map[string]*limited{}, changed: make(chan struct{})}
+	s := &Store{cfg: cfg, log: cfg.Log, table: table{cfg.DB}, bell: make(chan struct{}, 1), active: map[holt.JobID]*worker{}, following: map[holt.JobID]int{}, limited: map[string]*limited{}, changed: make(chan struct{})}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, computer.HostError(err)
 	}

@@ -14,7 +14,9 @@ import (
 const (
 	grace      = time.Minute      // that a guest has to end a command whose time is over
 	flushLimit = 30 * time.Second // to write what it holds in memory
-	linger     = 30 * time.Second // that followers have for the rest of the output
+	linger     = 30 * time.Second // that followers have for the rest of the output of a detached command
+	rests      = 24 * time.Hour   // that they have if the command waits for them
+	joining    = 5 * time.Second  // that they have to come before the command may be ahead of them
 	retry      = 5 * time.Second  // before what could not be thrown away is tried again
 	mostSilent = 5 * time.Minute  // that a guest may not answer while its machine runs
 )
@@ -35,6 +37,7 @@ type worker struct {
 	ctx       context.Context // ends with the daemon, or when somebody cancels the job
 	cancel    context.CancelCauseFunc
 	followers atomic.Int32 // who read its output from the guest
+	joined    atomic.Int32 // how many have begun to
 }
 
 // do goes on from wherever the job is, until it has ended, waits again, or the daemon ends.
@@ -241,6 +244,7 @@ func (w *worker) follow() error {
 		}
 	})
 	var out tail
+	w.join()
 	end, err := w.listen(ctx, &out)
 	why := context.Cause(ctx)
 	cancel(nil)
@@ -264,9 +268,28 @@ func (w *worker) follow() error {
 		w.r.base += out.end
 		return errLost
 	}
-	w.r.ExitCode, w.r.Signal, w.r.TimedOut = end.ExitCode, end.Signal, end.TimedOut
+	w.r.ExitCode, w.r.Signal, w.r.TimedOut, w.r.OutOfMemory = end.ExitCode, end.Signal, end.TimedOut, end.OutOfMemory
 	w.r.Steps.RunMS = time.Since(began).Milliseconds()
 	return w.s.point("exited")
+}
+
+// join waits until all who follow the job's output follow the command's: what this worker has read is kept for them only
+// from then on.
+func (w *worker) join() {
+	late := time.After(joining)
+	for {
+		changed := w.s.change()
+		if int(w.joined.Load()) >= w.s.followed(w.r.ID) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			return
+		case <-w.ctx.Done():
+			return
+		}
+	}
 }
 
 // listen reads the command's output to its end. A guest may be slow to answer, as many are that are resumed at once.
@@ -415,9 +438,13 @@ func (w *worker) collect(ctx context.Context) error {
 	return nil
 }
 
-// await gives who follows the job's output from its guest the time to get the rest.
+// await waits until all who follow the job's output from its guest have the rest of it.
 func (w *worker) await() {
-	late := time.After(linger)
+	limit := rests
+	if w.r.Spec.Run.Detached {
+		limit = linger
+	}
+	late := time.After(limit)
 	for w.followers.Load() > 0 {
 		changed := w.s.change()
 		if w.followers.Load() == 0 {

@@ -149,6 +149,8 @@ type Engine interface {
 	// it. A machine whose start was never finished is ended, and gone. One whose
 	// snapshot was never finished goes on: [Machine.Disk] says with which disk.
 	Adopt(ctx context.Context, dir string) (Machine, error)
+	// Ended says how the last machine in dir ended, which has. It works also if no daemon ran then.
+	Ended(dir string) Ending
 	// Strays lists the machines that run in directories under root and that
 	// this Engine value has neither started nor adopted.
 	Strays(root string) ([]Stray, error)

@@ -101,20 +101,19 @@ func (s *session) restore(epoch workspace.Epoch) error {
 		s.server = fuse.NewProtocolServer(past{s.tree}, opt)
 		return nil
 	}
-	was, err := parseInitReply(reply)
-	if err != nil {
+	var was terms
+	var err error
+	if s.server, was, err = resume(past{s.tree}, opt, req, reply); err != nil {
 		return err
 	}
-	s.server = fuse.NewProtocolServer(past{s.tree}, was.restore(opt))
-	now := make([]byte, smallReply)
-	n, _ := s.server.HandleRequest([][]byte{bytes.Clone(req)}, [][]byte{now})
-	is, err := parseInitReply(now[:n])
-	if err != nil || is.flags != was.flags {
-		return holt.Errorf(holt.Unsupported, "the guest's mount began with flags %#x, which this holt does not serve", was.flags).
-			WithHint("restart the computer")
-	}
-	s.terms, s.initSent, s.initReply = was.terms(), req, reply
+	s.agree(was, req, reply)
 	return nil
+}
+
+// agree holds the session to what INIT agreed on.
+func (s *session) agree(to terms, sent, reply []byte) {
+	s.terms, s.initSent, s.initReply = to, sent, reply
+	s.tree.longXattr = s.terms.longXattr
 }
 
 // serve reads frames until the session ends, or the guest says hello for
@@ -239,7 +238,7 @@ func (s *session) init(m message) error {
 	if err := s.ws.SetEpochInit(s.tree.epoch, sent, reply); err != nil {
 		return holt.Errorf(holt.Internal, "record INIT: %w", err)
 	}
-	s.terms, s.initSent, s.initReply = r.terms(), sent, reply
+	s.agree(r.terms(), sent, reply)
 	return s.frames.Write(channel.FrameReply, reply)
 }
 

@@ -33,8 +33,10 @@ type tree struct {
 	identity bool   // requests may come again: their unique counts
 	valid    uint64 // how long the kernel may keep entries and attributes, seconds
 	readOnly bool
-	log      *slog.Logger
-	full     sync.Once // said that the notifier takes no more
+	// longXattr says that SETXATTR has the second word of flags.
+	longXattr bool
+	log       *slog.Logger
+	full      sync.Once // said that the notifier takes no more
 
 	// notifier tells the kernel what it may no longer believe.
 	notifier *Notifier
@@ -61,6 +63,14 @@ func (t *tree) caller(h *fuse.InHeader) workspace.Caller {
 	if int(h.Padding) < len(t.times) {
 		c.Time = t.times[h.Padding]
 	}
+	return c
+}
+
+// making is caller for a request that makes something. The kernel leaves the
+// umask to us (FUSE_DONT_MASK), because a default ACL stands in its place.
+func (t *tree) making(h *fuse.InHeader, umask uint32) workspace.Caller {
+	c := t.caller(h)
+	c.Umask = umask
 	return c
 }
 
@@ -221,7 +231,13 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 			set.Mask |= bit.mask
 		}
 	}
-	a, err := t.ws.SetAttr(t.caller(&in.InHeader), workspace.Ino(in.NodeId), set)
+	c := t.caller(&in.InHeader)
+	if in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == 0 && c.UID != 0 {
+		// With KILLPRIV_V2 a kernel asks this way for set-id bits to be cleared: for
+		// chown(-1, -1), or before an fallocate.
+		set.Mask = workspace.SetKillPriv
+	}
+	a, err := t.ws.SetAttr(c, workspace.Ino(in.NodeId), set)
 	if err != nil {
 		return t.status(err)
 	}

@@ -35,7 +35,7 @@ func (g *guest) cell() (c jail.Cell, err error) {
 	if g.engine.verdict.Accel == machine.AccelKVM {
 		c.Devices = []string{"/dev/kvm"}
 	}
-	c.Files = []jail.File{{Path: g.spec.Kernel}, {Path: g.Dir.File(machine.InitrdFile)}}
+	c.Files = []jail.File{{Path: g.spec.Kernel}, {Path: g.Dir.File(machine.InitrdFile)}, {Path: g.Dir.File(endFile), Write: true}}
 	if g.spec.Disk != "" {
 		c.Files = append(append(c.Files, jail.File{Path: g.spec.Disk, Write: true}), forReading(g.beneath)...)
 	}

@@ -17,6 +17,7 @@
 //	network.sock   frames of the guest's network (see machine.PortNetwork); QEMU listens again when it was closed
 //	console.log    what came from it, the last MiB (see [consoleLog])
 //	qemu.log       what QEMU itself said, the last MiB
+//	end.log        QEMU's trace of its states, which tells how it ended
 //	machine.json   see machine.Record; its hardware is a [Hardware]
 //
 // The guest's memory is one RAM block "mem", and there is no balloon, no free

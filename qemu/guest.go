@@ -87,7 +87,7 @@ func (g *guest) connect(ctx context.Context, mark string) error {
 		console.Close()
 		return err
 	}
-	fmt.Fprintf(log, "\n[holt: machine %s at %s]\n", mark, time.Now().UTC().Format(time.RFC3339))
+	fmt.Fprintf(log, consoleMark+"%s at %s]\n", mark, time.Now().UTC().Format(time.RFC3339))
 	g.quiet = append(g.quiet, console)
 	g.readers.Go(func() { log.drain(console) })
 	return nil

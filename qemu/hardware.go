@@ -147,6 +147,7 @@ func (h Hardware) arguments(spec machine.Spec) []string {
 	for _, d := range h.Devices {
 		args = append(args, "-device", d)
 	}
+	args = append(args, traceArgs(spec.Dir)...)
 	args = append(args, h.added(spec)...)
 	if spec.Restore != "" {
 		args = append(args, "-incoming", "defer")

@@ -128,6 +128,9 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 		}
 		inherit = append(inherit, l)
 	}
+	if err := g.emptyEnd(); err != nil {
+		return nil, err
+	}
 	said, err := openLog(g.Dir.File(logFile))
 	if err != nil {
 		return nil, err

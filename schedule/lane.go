@@ -183,7 +183,9 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 	}
 	var run holt.Run
 	err = s.wake(holt.WithActor(ctx, holt.Actor{Schedule: r.ID, Name: r.Name}), *f, func(ctx context.Context) error {
-		run, err = s.cfg.Computers.Start(ctx, f.Run, f.computer, r.Spec)
+		spec := r.Spec
+		spec.Detached = true // whoever looks at it holds it up at no time
+		run, err = s.cfg.Computers.Start(ctx, f.Run, f.computer, spec)
 		return err
 	})
 	switch {

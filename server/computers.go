@@ -102,6 +102,7 @@ func (s *Server) logs(api huma.API) {
 			s.begun(requestOf(ctx))
 		}
 		return s.raw(ctx, "text/plain; charset=utf-8", func(ctx context.Context, w *rawWriter) error {
+			defer w.q.wait(ctx)()
 			return s.opt.Nouns.Computers.Logs(ctx, ref, holt.LogQuery{TailBytes: in.Tail, Follow: in.Follow}, w)
 		}), nil
 	})

@@ -36,6 +36,7 @@ type request struct {
 	err     error
 	quiet   bool          // it is neither in the log, unless that is told everything, nor in the audit log
 	patient time.Duration // how long one write may take
+	waits   bool          // a write may take as long as its caller is there
 
 	hijacked atomic.Bool // it became a WebSocket
 }
@@ -64,15 +65,29 @@ func (q *request) Write(p []byte) (int, error) {
 	if q.status == 0 {
 		q.WriteHeader(http.StatusOK)
 	}
-	_ = q.ctl.SetWriteDeadline(time.Now().Add(q.patient)) // only a test's recorder cannot
+	q.limit()
 	n, err := q.ResponseWriter.Write(p)
 	q.bytes += int64(n)
 	return n, err
 }
 
+// limit bounds the next write.
+func (q *request) limit() {
+	if !q.waits {
+		_ = q.ctl.SetWriteDeadline(time.Now().Add(q.patient)) // only a test's recorder cannot
+	}
+}
+
+// wait has writes wait for a caller that reads slowly, until ctx ends. TCP notices a caller that has died.
+func (q *request) wait(ctx context.Context) (stop func() bool) {
+	q.waits = true
+	_ = q.ctl.SetWriteDeadline(time.Time{})
+	return context.AfterFunc(ctx, func() { _ = q.ctl.SetWriteDeadline(time.Now()) })
+}
+
 // Flush sends what was written, within q.patient.
 func (q *request) Flush() {
-	_ = q.ctl.SetWriteDeadline(time.Now().Add(q.patient))
+	q.limit()
 	_ = q.ctl.Flush() // a broken connection shows at the next write
 }
 

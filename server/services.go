@@ -81,6 +81,7 @@ func (s *Server) services(api huma.API) {
 			s.begun(requestOf(ctx))
 		}
 		return s.raw(ctx, "text/plain; charset=utf-8", func(ctx context.Context, w *rawWriter) error {
+			defer w.q.wait(ctx)()
 			return nouns.Logs(ctx, ref, in.Service, holt.ServiceLogQuery{Lines: in.Lines, Follow: in.Follow}, w)
 		}), nil
 	})

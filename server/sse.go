@@ -93,7 +93,10 @@ func (s *eventStream) write() error {
 // an exit event, with an event named error whose data is a [holt.Error], or,
 // when the daemon ends, with neither.
 func (s *Server) events(ctx context.Context, follow func(context.Context, func(holt.RunEvent) error) error) *huma.StreamResponse {
-	return s.eventStream(ctx, func(ctx context.Context, stream *eventStream) error { return follow(ctx, stream.send) })
+	return s.eventStream(ctx, func(ctx context.Context, stream *eventStream) error {
+		defer stream.q.wait(ctx)() // the command waits too, see [holt.RunSpec].Detached
+		return follow(ctx, stream.send)
+	})
 }
 
 // eventStream answers with server-sent events: those that tell puts, and one named error if it fails.

@@ -63,6 +63,34 @@ func TestEventsOnTheWire(t *testing.T) {
 	}
 }
 
+// TestRestingFollower: a caller that reads nothing for longer than others may is not cut off from a run's output.
+func TestRestingFollower(t *testing.T) {
+	nouns := memory(t).Nouns()
+	opt := servertest.Options(t, nouns)
+	opt.Patience = 20 * time.Millisecond
+	d := servertest.Serve(t, opt, "")
+	if _, err := nouns.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	const size = 3 << 20 // less than what the memory keeps, more than a socket does
+	run, err := nouns.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: holt.OSString(fmt.Sprintf("head -c %d /dev/zero", size))}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servertest.Collect(t, nouns, run.ID)
+	conn, err := net.Dial("unix", d.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /v1/runs/%s/events HTTP/1.1\r\nHost: holt\r\nConnection: close\r\n\r\n", run.ID)
+	time.Sleep(10 * opt.Patience)
+	b, err := io.ReadAll(conn)
+	if err != nil || len(b) < size || !strings.Contains(string(b[len(b)-4096:]), "event: exit") {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
 func TestGap(t *testing.T) {
 	m := memory(t)
 	m.Kept = 10

@@ -282,8 +282,9 @@ func validName(name string) error {
 	return nil
 }
 
-// Lookup finds name in parent; "." and ".." too. Through a mount it counts one
-// lookup.
+// Lookup finds name in parent; "." and ".." too. "." is also known of what is no
+// directory, and ESTALE of what has no name: so a kernel finds what a file
+// handle stands for. Through a mount it counts one lookup.
 func (t *Tree) Lookup(c Caller, parent Ino, name string) (Attr, error) {
 	if len(name) > 255 {
 		return Attr{}, syscall.ENAMETOOLONG
@@ -293,16 +294,23 @@ func (t *Tree) Lookup(c Caller, parent Ino, name string) (Attr, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if name == "." {
+		in, err := t.get(parent)
+		if err == nil && in.nlink == 0 {
+			err = syscall.ESTALE
+		}
+		if err != nil {
+			return Attr{}, err
+		}
+		t.hold(c, in)
+		return in.attr(), nil
+	}
 	d, err := t.getDir(parent)
 	if err != nil {
 		return Attr{}, err
 	}
-	ino := parent
-	switch name {
-	case ".":
-	case "..":
-		ino = d.dir.parent
-	default:
+	ino := d.dir.parent
+	if name != ".." {
 		e, err := t.entry(d, name)
 		if err != nil {
 			return Attr{}, err

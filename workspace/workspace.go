@@ -55,6 +55,10 @@ type Options struct {
 	// on the disk. Default 4; below 0 only Pack moves any.
 	KeepSegments int
 
+	// HostMount is the id of a mount on the host that outlived the process which served it, and goes on. Others
+	// have ended.
+	HostMount [16]byte
+
 	// PackAgain is when packing is tried again after it has failed. Default 1 min.
 	PackAgain time.Duration
 

@@ -20,8 +20,9 @@ type guest struct {
 	engine *Engine
 	disk   string // of the spec; it is none
 
-	child  *os.Process    // if this process started it
-	reaped sync.WaitGroup // of the goroutine that waits for the child; outlasts Release
+	child  *os.Process     // if this process started it
+	status unix.WaitStatus // of the child, once reaped
+	reaped sync.WaitGroup  // of the goroutine that waits for the child; outlasts Release
 }
 
 // Adopt implements [machine.Engine].
@@ -82,6 +83,7 @@ func (g *guest) supervise(released <-chan struct{}) (ended bool) {
 	select {
 	case <-g.Handle.Done():
 		sweepCgroups(g.Dir.Path)
+		g.sayEnd()
 		ended = true
 	case <-released:
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -115,7 +116,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 
 // launch starts the process.
 func (g *guest) launch(lock *os.File) error {
-	if err := g.Dir.Remove(sockets[:]...); err != nil {
+	if err := g.Dir.Remove(append([]string{endFile}, sockets[:]...)...); err != nil {
 		return fmt.Errorf("remove sockets of a former machine: %w", err)
 	}
 	program, err := os.Open(g.engine.guest)
@@ -146,7 +147,11 @@ func (g *guest) launch(lock *os.File) error {
 	if err == nil {
 		g.Handle, err = p.Open()
 	}
-	g.reaped.Go(func() { cmd.Wait() })
+	g.reaped.Go(func() {
+		if cmd.Wait(); cmd.ProcessState != nil {
+			g.status = unix.WaitStatus(cmd.ProcessState.Sys().(syscall.WaitStatus))
+		}
+	})
 	if err != nil {
 		return fmt.Errorf("hold on to the guest agent: %w", err)
 	}

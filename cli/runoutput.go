@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"io"
+	"strings"
+	"time"
+
+	"holt"
+)
+
+// mostKept bounds what --json keeps of each stream, in bytes.
+const mostKept = 8 << 20
+
+// keptOutput is the output of a run that is printed at its end.
+type keptOutput struct {
+	stdout, stderr strings.Builder
+	truncated      bool
+	over           int64 // bytes that came and had no room
+}
+
+func (k *keptOutput) add(e holt.RunEvent) {
+	into := &k.stdout
+	switch e.Kind {
+	case holt.RunGap:
+		k.truncated = true
+		return
+	case holt.RunStderr:
+		into = &k.stderr
+	}
+	room := mostKept - into.Len()
+	if over := len(e.Data) - room; over > 0 {
+		k.truncated, k.over = true, k.over+int64(over)
+	}
+	into.Write(e.Data[:min(room, len(e.Data))])
+}
+
+func (k *keptOutput) print(w io.Writer, run holt.Run, receipt *holt.Receipt) error {
+	return printJSON(w, struct {
+		Run       holt.Run      `json:"run"`
+		Stdout    string        `json:"stdout"` // bytes that are not UTF-8 are replaced
+		Stderr    string        `json:"stderr"`
+		Truncated bool          `json:"truncated,omitempty"`
+		Receipt   *holt.Receipt `json:"receipt,omitempty"`
+	}{run, k.stdout.String(), k.stderr.String(), k.truncated, receipt})
+}
+
+// short is the failure of having shown less than a command wrote; noun and id are of what was followed.
+func (r *remoteRun) short(noun, id string, exit int) error {
+	lost := r.lost
+	if r.kept != nil {
+		lost += r.kept.over
+	}
+	if lost == 0 {
+		return nil
+	}
+	e := holt.Errorf(holt.Unavailable, "%s of the output is missing here; the command itself ended with status %d", size(lost), exit)
+	switch {
+	case r.lost == 0:
+		e = e.WithHint("--json holds %s of each stream; without it all output comes through", size(mostKept))
+	case noun == "job":
+		e = e.WithHint("holt job show %s has how it ended; a command whose output matters writes it to a file in its outputs, as: make > out/log 2>&1", id)
+	default:
+		e = e.WithHint("holt run show %s has how it ended; a command whose output matters writes it to a file in the computer, as: make > log 2>&1", id)
+	}
+	return runFailure{e}
+}
+
+// deadline calls a function when a time has passed, of which pauses are no part.
+type deadline struct {
+	timer *time.Timer
+	at    time.Time
+}
+
+func newDeadline(after time.Duration, call func()) *deadline {
+	return &deadline{timer: time.AfterFunc(after, call), at: time.Now().Add(after)}
+}
+
+func (d *deadline) stop() { d.timer.Stop() }
+
+// pause has it wait until resume is called.
+func (d *deadline) pause() (resume func()) {
+	if d == nil || !d.timer.Stop() {
+		return func() {}
+	}
+	began := time.Now()
+	return func() {
+		d.at = d.at.Add(time.Since(began))
+		d.timer.Reset(time.Until(d.at))
+	}
+}
+
+// lostRun is the failure of a run whose computer ended before it did.
+func lostRun(run holt.Run, computer string) error {
+	if run.Reason != "" {
+		return holt.Errorf(holt.Unavailable, "%s %s; the run ended with it", computer, run.Reason).
+			WithHint("holt computer show %s has its state, holt run show %s what the run changed", computer, run.ID)
+	}
+	return holt.Errorf(holt.Unavailable, "%s ended under the run", computer).
+		WithHint("holt computer logs %s may say why", computer)
+}
+
+// sayMemory says that memory was at an end, and what gives more.
+func (a *app) sayMemory(o *holt.OutOfMemory) {
+	switch {
+	case o == nil:
+	case o.Raise == "":
+		a.say("holt: %s", visible(o.String()))
+	default:
+		a.say("holt: %s\nhint: %s gives it more", visible(o.String()), visible(o.Raise))
+	}
+}
+
+// memoryRows are what a table of one thing has of that.
+func memoryRows(o *holt.OutOfMemory) [][]string {
+	if o == nil {
+		return nil
+	}
+	return [][]string{{"killed", visible(o.String())}, {"for more memory", visible(o.Raise)}}
+}
