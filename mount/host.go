@@ -178,7 +178,8 @@ func hostOptions(opt HostOptions) *fuse.MountOptions {
 		return fuse.EIO
 	}
 	if opt.ReadOnly {
-		// Pages live until the file's time or size moves, or it is opened again.
+		// Pages live until the file's time or size moves, or it is opened again. Times move in ticks of
+		// up to 10 ms: of two changes within one, which keep the size, a file that stays open may show the first.
 		o.ExplicitDataCacheControl = false
 		o.ExtraCapabilities &^= fuse.CAP_EXPLICIT_INVAL_DATA | fuse.CAP_CACHE_SYMLINKS | fuse.CAP_NO_OPENDIR_SUPPORT
 	}

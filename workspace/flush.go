@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"holt/db"
@@ -314,10 +315,12 @@ func (t *Tree) flusher(ctx context.Context) {
 		if !t.gatherOps(ctx, timer) {
 			return
 		}
+		stop := t.syncOn()
 		err := t.flush()
 		if err == nil {
 			err = t.collect()
 		}
+		stop()
 		if err != nil {
 			t.log.Error("index cannot be written; trying again", "error", err)
 			timer.Reset(time.Second)
@@ -328,6 +331,29 @@ func (t *Tree) flusher(ctx context.Context) {
 			}
 			t.kick()
 		}
+	}
+}
+
+// syncOn syncs the journal twice a second until it is stopped. A flush begins
+// with a sync; this is for what is written while one takes long, so that
+// everything is durable a second later, also where nothing asks for it.
+func (t *Tree) syncOn() (stop func()) {
+	tick, over := time.NewTicker(500*time.Millisecond), make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				t.journal.Sync(t.journal.End()) // an error comes to the next flush, too
+			}
+		}
+	})
+	return func() {
+		tick.Stop()
+		close(over)
+		done.Wait()
 	}
 }
 
