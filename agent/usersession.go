@@ -21,6 +21,7 @@ const (
 	lingerDir    = "/var/lib/systemd/linger" // logind's: a file for each user that lingers
 	busSocket    = "/run/dbus/system_bus_socket"
 	runtimeDirs  = "/run/user"
+	sessionStart = 90 * time.Second       // what a template waits for it
 	sessionCheck = 100 * time.Millisecond // how often the workspace is looked at until it is there
 )
 
@@ -65,6 +66,8 @@ func (s *Server) startEarlySession(ctx context.Context) error {
 		return fmt.Errorf("cover the workspace: %w", err)
 	}
 	defer unix.Unmount(s.opt.Workspace, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	ctx, cancel := context.WithTimeout(ctx, sessionStart)
+	defer cancel()
 	if err := linger(ctx); err != nil {
 		return err
 	}
