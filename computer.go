@@ -123,7 +123,7 @@ func (r RunReason) String() string {
 
 // RunSpec says what to run. Exactly one of Command and Argv is set.
 type RunSpec struct {
-	Command   OSString              `json:"command,omitempty" doc:"a shell command, run as /bin/bash -l -c"`
+	Command   OSString              `json:"command,omitempty" doc:"a shell command, run by /bin/bash after the start-up files of a login"`
 	Argv      OSStrings             `json:"argv,omitempty" doc:"a program and its arguments, run without a shell"`
 	Env       map[OSString]OSString `json:"env,omitempty" writeOnly:"true" doc:"added to the user's environment; never kept or shown, since it may hold secrets"`
 	Secrets   Secrets               `json:"secrets,omitempty" writeOnly:"true" doc:"added to the environment too; their values, of at least 4 bytes, show as *** in the run's output and record"`

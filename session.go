@@ -10,7 +10,7 @@ import (
 
 // SessionSpec says what somebody who is connected to a computer (by SSH) has run there.
 type SessionSpec struct {
-	Command  OSString              `json:"command,omitempty"` // run as /bin/bash -l -c; "": a login shell
+	Command  OSString              `json:"command,omitempty"` // run by /bin/bash after the start-up files of a login; "": a login shell
 	SFTP     bool                  `json:"sftp,omitempty"`    // instead: an SFTP server
 	User     string                `json:"user,omitempty"`    // Linux user; "": agent
 	Env      map[OSString]OSString `json:"env,omitempty"`     // added to the user's environment

@@ -30,7 +30,7 @@ const MostTerminalSize = 1000
 // a new one, which is what the rest is for.
 type TerminalSpec struct {
 	Name    string                `json:"name,omitempty" doc:"a DNS label, unique among those that run in the computer; default: main"`
-	Command OSString              `json:"command,omitempty" doc:"a shell command, run as /bin/bash -l -c; default: the user's login shell"`
+	Command OSString              `json:"command,omitempty" doc:"a shell command, run by /bin/bash after the start-up files of a login; default: the user's login shell"`
 	Argv    OSStrings             `json:"argv,omitempty" doc:"instead of command: a program and its arguments, run without a shell"`
 	Env     map[OSString]OSString `json:"env,omitempty" writeOnly:"true" doc:"added to the user's environment; never kept or shown, since it may hold secrets. TERM is xterm-256color unless it is given"`
 	Cwd     OSString              `json:"cwd,omitempty" doc:"absolute; default: the workspace, /home/agent"`

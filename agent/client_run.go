@@ -123,9 +123,11 @@ func vetEvent(e holt.RunEvent, at int64) (int64, error) {
 // channel that breaks, or ctx ending, does not, and it can be opened again. A
 // run that was not started with Stdin, or whose input has ended, is Conflict.
 //
+// With wanted it first waits until a process of the run waits for input.
+//
 // Whoever gives an offset takes the place of one that is still sending.
-func (c *Client) RunInput(ctx context.Context, id holt.RunID, offset int64, keep bool) (*RunInput, error) {
-	s, err := c.open(ctx, opRunInput, runArgs{ID: id, Offset: offset, Keep: keep}, nil)
+func (c *Client) RunInput(ctx context.Context, id holt.RunID, offset int64, keep, wanted bool) (*RunInput, error) {
+	s, err := c.open(ctx, opRunInput, runArgs{ID: id, Offset: offset, Keep: keep, Wanted: wanted}, nil)
 	if err != nil {
 		return nil, err
 	}

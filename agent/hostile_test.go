@@ -235,7 +235,7 @@ func TestHostileAnswers(t *testing.T) {
 		c.WriteFile(ctx, "/x", holt.WriteSpec{}, bytes.NewReader(make([]byte, 1000)))
 		c.List(ctx, "/x", 0, 100, func(holt.FileInfo, int64) error { return nil })
 		c.Runs(ctx)
-		if in, err := c.RunInput(ctx, id, -1, false); err == nil {
+		if in, err := c.RunInput(ctx, id, -1, false, false); err == nil {
 			in.Write([]byte("x"))
 			in.End()
 		}

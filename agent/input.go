@@ -55,6 +55,11 @@ func (s *Server) inputRun(ctx context.Context, st *serverStream) error {
 		return holt.Errorf(holt.Conflict, "run %s has no standard input", args.ID).
 			WithHint("start it with stdin set")
 	}
+	if args.Wanted {
+		if err := r.awaitWantedBy(ctx, st); err != nil {
+			return err
+		}
+	}
 	leave, err := r.enter(st, args.Offset)
 	if err != nil {
 		return err
@@ -85,14 +90,18 @@ func (r *run) take(in *chunkReader, skip int64, keep bool) error {
 		n, err = io.CopyBuffer(struct{ io.Writer }{r.stdin}, struct{ io.Reader }{in}, make([]byte, smallChunk))
 	}
 	r.input.taken += n
-	var late net.Error
 	switch {
 	case errors.Is(err, os.ErrClosed), errors.Is(err, unix.EPIPE):
 		return holt.Errorf(holt.Conflict, "run %s takes no more input", r.group.id)
-	case errors.As(err, &late) && late.Timeout(): // the deadlines of enter
+	case isTimeout(err): // the deadlines of enter
 		return holt.Errorf(holt.Conflict, "another client took over the input of run %s", r.group.id)
 	case err == nil && !keep:
 		r.stdin.Close() // a second time is an error that says nothing new
 	}
 	return err
+}
+
+func isTimeout(err error) bool {
+	var late net.Error
+	return errors.As(err, &late) && late.Timeout()
 }

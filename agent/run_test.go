@@ -225,11 +225,11 @@ func TestInput(t *testing.T) {
 	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Argv: []string{"sha256sum"}, Stdin: true}); err != nil {
 		t.Fatal(err)
 	}
-	in, err := c.RunInput(t.Context(), id, -1, false)
+	in, err := c.RunInput(t.Context(), id, -1, false, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.RunInput(t.Context(), id, -1, false)
+	_, err = c.RunInput(t.Context(), id, -1, false, false)
 	wantCode(t, "second input", err, holt.Conflict)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	if _, err := in.Write(data); err != nil {
@@ -243,7 +243,7 @@ func TestInput(t *testing.T) {
 	}
 
 	r := runToEnd(t, c, holt.RunSpec{Argv: []string{"true"}})
-	_, err = c.RunInput(t.Context(), r.ID, -1, false)
+	_, err = c.RunInput(t.Context(), r.ID, -1, false, false)
 	wantCode(t, "input of a run without", err, holt.Conflict)
 
 	// A process that ends without reading must not hold the writer.
@@ -251,7 +251,7 @@ func TestInput(t *testing.T) {
 	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Argv: []string{"sh", "-c", "exec <&-; sleep 0.1"}, Stdin: true}); err != nil {
 		t.Fatal(err)
 	}
-	if in, err = c.RunInput(t.Context(), id, 0, false); err == nil {
+	if in, err = c.RunInput(t.Context(), id, 0, false, false); err == nil {
 		_, err = io.Copy(in, io.LimitReader(zeros{}, 64<<20))
 	}
 	wantCode(t, "input nobody reads", err, holt.Conflict)
@@ -273,7 +273,7 @@ func TestInputAgain(t *testing.T) {
 	}
 	open := func(offset int, keep bool) *RunInput {
 		t.Helper()
-		in, err := c.RunInput(t.Context(), id, int64(offset), keep)
+		in, err := c.RunInput(t.Context(), id, int64(offset), keep, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +304,7 @@ func TestInputAgain(t *testing.T) {
 	if taken := send(second, data[:2<<20]); taken != 2<<20 {
 		t.Errorf("%d bytes taken", taken)
 	}
-	_, err := c.RunInput(t.Context(), id, 2<<20+1, true)
+	_, err := c.RunInput(t.Context(), id, 2<<20+1, true, false)
 	wantCode(t, "input behind a gap", err, holt.InvalidArgument)
 	if taken := send(open(1<<20, true), data[1<<20:]); taken != len(data) {
 		t.Errorf("%d bytes taken", taken)

@@ -434,7 +434,7 @@ func FuzzGuest(f *testing.F) {
 				t.Errorf("%d bytes", n)
 			}
 		case 4:
-			if in, err := c.RunInput(ctx, holt.NewRunID(), -1, false); err == nil {
+			if in, err := c.RunInput(ctx, holt.NewRunID(), -1, false, false); err == nil {
 				in.Write([]byte("x"))
 				in.End()
 			}

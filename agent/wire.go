@@ -373,6 +373,7 @@ type runArgs struct {
 	ID     holt.RunID    `json:"id"`
 	Spec   *holt.RunSpec `json:"spec,omitempty"`
 	Offset int64         `json:"offset,omitempty"` // run.input: negative: where it stands
+	Wanted bool          `json:"wanted,omitempty"` // run.input: first wait until the run reads
 	Keep   bool          `json:"keep,omitempty"`   // run.input: its end does not end the run's
 	Last   int           `json:"last,omitempty"`   // run.output: this many bytes, at most
 	Signal string        `json:"signal,omitempty"`

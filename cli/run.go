@@ -24,6 +24,7 @@ type runFlags struct {
 	secrets     []string
 	timeout     time.Duration
 	interactive bool
+	noStdin     bool
 	receipt     bool
 	background  bool
 }
@@ -34,12 +35,18 @@ func (a *app) computerRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   `run NAME "shell command" | run NAME -- PROGRAM ARGS…`,
 		Short: "Run a command in a computer",
-		Long: `Runs a shell command (/bin/bash -l -c), or with -- a program without a shell,
-in the computer's workspace. Its output streams come through apart and as they
-are; its exit status is this command's. A stopped computer is started first. When
-nobody reads the output, the command waits, as under ssh.
+		Long: `Runs a shell command (by bash, after /etc/profile and ~/.profile, which executes
+~/.bashrc), or with -- a program without a shell, in the computer's workspace.
+What --env and --secret give counts more than those files. Its output streams
+come through apart and as they are; its exit status is this command's. A stopped
+computer is started first. When nobody reads the output, the command waits, as
+under ssh.
 
-Standard input is passed when it is not a terminal, or with --interactive.
+Standard input is passed when it is not a terminal, or with --interactive. It is
+read once the command reads, so that a loop's input is left to the loop:
+  while read x; do holt computer run einstein "echo $x"; done < names
+A command that reads takes all of it; with -n none is read. With --interactive it
+is read at once, also for a command that does not wait for it.
 Ctrl-C sends SIGINT to the command; a second one leaves it running.
 
 With --background it prints the run's id and leaves the command running; holt run
@@ -80,7 +87,10 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 			if flags.background {
 				return a.startRun(cmd.Context(), args[0], spec)
 			}
-			r := &remoteRun{a: a, input: a.input(flags.interactive), receipt: flags.receipt}
+			r := &remoteRun{a: a, input: a.input(flags.interactive), eager: flags.interactive, receipt: flags.receipt}
+			if flags.noStdin {
+				r.input = nil
+			}
 			spec.Stdin = r.input != nil
 			if a.json {
 				r.kept = &keptOutput{}
@@ -96,6 +106,7 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 	f.BoolVar(&flags.background, "background", false, "print the run's id and leave it running")
 	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
 	f.BoolVarP(&flags.interactive, "interactive", "i", false, "pass standard input even if it is a terminal")
+	f.BoolVarP(&flags.noStdin, "no-stdin", "n", false, "read nothing of standard input")
 	f.BoolVar(&flags.receipt, "receipt", false, "at the end, say what the command changed in the workspace")
 	f.BoolVar(&a.json, "json", false, "at the end, print the run with its output as one JSON object")
 	return cmd
@@ -224,6 +235,7 @@ type remoteRun struct {
 	a       *app
 	c       *client.Client
 	input   io.Reader
+	eager   bool        // input is read before the command reads
 	kept    *keptOutput // with --json
 	receipt bool        // is wanted
 	late    *deadline   // nil: none
@@ -449,7 +461,7 @@ func (r *remoteRun) signal(name string) {
 // feed passes standard input on. When part of it is lost for good the run is
 // ended: with half of its input it could only do wrong.
 func (r *remoteRun) feed(ctx context.Context, cancel context.CancelCauseFunc) {
-	_, err := r.c.Runs.Input(ctx, r.id, 0, r.input, true)
+	_, err := r.c.Runs.Input(ctx, r.id, 0, r.input, true, !r.eager)
 	if err == nil || ctx.Err() != nil || holt.CodeOf(err) == holt.Conflict { // it has ended, or closed its input
 		return
 	}

@@ -315,7 +315,7 @@ for more.`,
 			if err != nil {
 				return err
 			}
-			at, err := c.Runs.Input(cmd.Context(), id, -1, a.In, !open)
+			at, err := c.Runs.Input(cmd.Context(), id, -1, a.In, !open, false)
 			if err == nil && a.json { // else it says nothing, also in a pipe
 				return printJSON(a.Out, struct {
 					Run    holt.RunID `json:"run"`

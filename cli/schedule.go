@@ -95,7 +95,7 @@ func (a *app) scheduleAdd() *cobra.Command {
 		Use:   `add COMPUTER NAME --cron "…" "shell command" | … -- PROGRAM ARGS…`,
 		Short: "Run a command in a computer at times of the calendar", Aliases: []string{"create"},
 		Long: `Makes a schedule. The command is what holt computer run takes: one argument for the shell
-(/bin/bash -l -c), or a program and its arguments behind --. It has no standard input.`,
+(by bash, after ~/.profile), or a program and its arguments behind --. It has no standard input.`,
 		Example: `  holt schedule add einstein nightly --cron "0 3 * * *" --tz Europe/Berlin "make report"
   holt schedule add einstein watch --cron "*/15 8-18 * * MON-FRI" --overlap skip --timeout 10m -- ./check --all
   holt schedule run nightly`,

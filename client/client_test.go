@@ -81,7 +81,7 @@ func TestNoDaemon(t *testing.T) {
 			errOf(c.Daemon.Health(t.Context())),
 			errOf(c.Computers.Create(t.Context(), holt.ComputerSpec{}, "")),
 			c.Runs.Follow(t.Context(), holt.NewRunID(), 0, nil),
-			errOf(c.Runs.Input(t.Context(), holt.NewRunID(), -1, strings.NewReader("x"), true)),
+			errOf(c.Runs.Input(t.Context(), holt.NewRunID(), -1, strings.NewReader("x"), true, false)),
 			c.Files.Read(t.Context(), "x", "/", 0, -1, io.Discard),
 		} {
 			var e *holt.Error
@@ -224,7 +224,7 @@ func TestRefusedAfterAnAnswer(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"get":   func() error { return errOf(c.Computers.Get(t.Context(), "curie")) },
 		"start": func() error { return errOf(c.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: "true"}, "")) },
-		"input": func() error { return errOf(c.Runs.Input(t.Context(), run.ID, -1, strings.NewReader("x"), false)) },
+		"input": func() error { return errOf(c.Runs.Input(t.Context(), run.ID, -1, strings.NewReader("x"), false, false)) },
 		"follow": func() error {
 			return c.Runs.Follow(t.Context(), run.ID, 0, func(holt.RunEvent) error { return seen })
 		},
@@ -392,7 +392,7 @@ func TestInputOverRestart(t *testing.T) {
 	rand.NewChaCha8([32]byte{5}).Read(data)
 	in, typed := io.Pipe()
 	fed := make(chan error, 1)
-	go func() { fed <- errOf(c.Runs.Input(t.Context(), run.ID, 0, in, true)) }()
+	go func() { fed <- errOf(c.Runs.Input(t.Context(), run.ID, 0, in, true, false)) }()
 	go func() {
 		typed.Write(data)
 		typed.Close()
@@ -424,12 +424,12 @@ type tellInput struct {
 	arrived chan<- struct{}
 }
 
-func (n tellInput) Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof bool) (int64, error) {
+func (n tellInput) Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof, wanted bool) (int64, error) {
 	select {
 	case n.arrived <- struct{}{}:
 	default:
 	}
-	return n.Runs.Input(ctx, id, offset, r, eof)
+	return n.Runs.Input(ctx, id, offset, r, eof, wanted)
 }
 
 func TestIntegersKeepTheirDigits(t *testing.T) {

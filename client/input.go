@@ -24,11 +24,13 @@ const mostAhead = 4 << 20
 // A call that breaks is repeated: what the run has already it does not take
 // twice. It returns Conflict when the run has ended or its input is closed.
 //
+// With wanted it reads nothing of r until a process of the run waits for input.
+//
 // It may return while a Read of r is still blocked, when ctx ends.
-func (n Runs) Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof bool) (int64, error) {
-	if offset < 0 {
+func (n Runs) Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof, wanted bool) (int64, error) {
+	if offset < 0 || wanted {
 		var err error
-		if offset, err = n.put(ctx, id, offset, nil, false); err != nil {
+		if offset, err = n.put(ctx, id, offset, nil, false, wanted); err != nil {
 			return 0, err
 		}
 	}
@@ -41,7 +43,7 @@ func (n Runs) Input(ctx context.Context, id holt.RunID, offset int64, r io.Reade
 		}
 		last := end && eof
 		if len(data) > 0 || last {
-			if offset, err = n.put(ctx, id, offset, data, last); err != nil {
+			if offset, err = n.put(ctx, id, offset, data, last, false); err != nil {
 				return offset, err
 			}
 		}
@@ -53,8 +55,11 @@ func (n Runs) Input(ctx context.Context, id holt.RunID, offset int64, r io.Reade
 
 // put sends one piece of an input, again and again if the connection breaks,
 // and returns where the next begins. With a negative offset data must be empty.
-func (n Runs) put(ctx context.Context, id holt.RunID, offset int64, data []byte, eof bool) (int64, error) {
+func (n Runs) put(ctx context.Context, id holt.RunID, offset int64, data []byte, eof, wanted bool) (int64, error) {
 	query := url.Values{"eof": {strconv.FormatBool(eof)}}
+	if wanted {
+		query.Set("wanted", "true")
+	}
 	if offset >= 0 {
 		query.Set("offset", strconv.FormatInt(offset, 10))
 	}

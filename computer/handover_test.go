@@ -134,7 +134,7 @@ func TestRunningKept(t *testing.T) {
 		}
 	}
 	keeps("begun\n")
-	in, err := c.RunInput(t.Context(), run.ID, 0, true)
+	in, err := c.RunInput(t.Context(), run.ID, 0, true, false)
 	if err == nil {
 		_, err = in.Write([]byte("\n"))
 	}

@@ -19,9 +19,11 @@ const inputTries = 5
 // on. At the end of src, eof says whether that ends the input; if not, or if
 // src fails, it stays open.
 //
+// With wanted it reads src only once a process of the run waits for input.
+//
 // Errors: Conflict when the run has ended or its input has, InvalidArgument
 // when bytes before offset are missing; those of src.
-func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Reader, eof bool) (int64, error) {
+func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Reader, eof, wanted bool) (int64, error) {
 	run, err := r.s.runs.get(ctx, id)
 	if err != nil {
 		return 0, err
@@ -41,7 +43,7 @@ func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Re
 	}
 	ctx, cancel := context.WithCancel(ctx) // without End, the end of ctx leaves the input open
 	defer cancel()
-	in, err := openInput(ctx, client, id, offset, !eof)
+	in, err := openInput(ctx, client, id, offset, !eof, wanted)
 	if err != nil {
 		return 0, err
 	}
@@ -53,9 +55,9 @@ func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Re
 
 // openInput opens a run's input. That an earlier call has left it open reaches
 // the guest a moment after that call has returned.
-func openInput(ctx context.Context, c *agent.Client, id holt.RunID, offset int64, keep bool) (*agent.RunInput, error) {
+func openInput(ctx context.Context, c *agent.Client, id holt.RunID, offset int64, keep, wanted bool) (*agent.RunInput, error) {
 	for try := 0; ; try++ {
-		in, err := c.RunInput(ctx, id, offset, keep)
+		in, err := c.RunInput(ctx, id, offset, keep, wanted)
 		if holt.CodeOf(err) != holt.Conflict || try == inputTries {
 			return in, err
 		}

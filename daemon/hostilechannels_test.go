@@ -139,7 +139,7 @@ func agentCalls() []call {
 			return err
 		}},
 		{"run.input", func(ctx context.Context, c *agent.Client) error {
-			in, err := c.RunInput(ctx, run, 0, false)
+			in, err := c.RunInput(ctx, run, 0, false, false)
 			if err != nil {
 				return err
 			}

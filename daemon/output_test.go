@@ -217,7 +217,7 @@ func TestOutputOfPaused(t *testing.T) {
 	if _, err := os.Stat(keptIn(v.dir, c, going)); err != nil { // its machine may be killed
 		t.Error(err)
 	}
-	if _, err := v.Runs.Input(ctx, going, 0, strings.NewReader("\n"), false); err != nil {
+	if _, err := v.Runs.Input(ctx, going, 0, strings.NewReader("\n"), false, false); err != nil {
 		t.Fatal(err)
 	}
 	until(t, v.process, going, 0, "begun\non\n")

@@ -39,7 +39,7 @@ func TestInputAndSignals(t *testing.T) {
 		text string
 		eof  bool
 	}{{"one ", false}, {"two ", false}, {"three", true}} {
-		n, err := runs.Input(ctx, r.ID, at, strings.NewReader(part.text), part.eof)
+		n, err := runs.Input(ctx, r.ID, at, strings.NewReader(part.text), part.eof, false)
 		if at += int64(len(part.text)); err != nil || n != at {
 			t.Fatal(n, err)
 		}
@@ -47,15 +47,15 @@ func TestInputAndSignals(t *testing.T) {
 	if res := follow(t, d, r.ID, 0); res.out != "ONE TWO THREE" || res.ExitCode != 0 {
 		t.Errorf("%q %+v", res.out, res.Run)
 	}
-	_, err := runs.Input(ctx, r.ID, at, strings.NewReader("late"), true)
+	_, err := runs.Input(ctx, r.ID, at, strings.NewReader("late"), true, false)
 	wantCode(t, err, holt.Conflict)
 
 	broken := errors.New("the source broke")
 	r = start(holt.RunSpec{Command: "cat", Stdin: true})
-	if _, err := runs.Input(ctx, r.ID, 0, io.MultiReader(strings.NewReader("a"), &failing{broken}), true); !errors.Is(err, broken) {
+	if _, err := runs.Input(ctx, r.ID, 0, io.MultiReader(strings.NewReader("a"), &failing{broken}), true, false); !errors.Is(err, broken) {
 		t.Error(err)
 	}
-	if _, err := runs.Input(ctx, r.ID, -1, strings.NewReader("b"), true); err != nil {
+	if _, err := runs.Input(ctx, r.ID, -1, strings.NewReader("b"), true, false); err != nil {
 		t.Error(err)
 	}
 	if res := follow(t, d, r.ID, 0); res.out != "ab" {
@@ -167,7 +167,7 @@ func TestEnvironmentIsNotKept(t *testing.T) {
 		first = r
 	}
 	look("while it runs")
-	if _, err := d.Computers().Runs().Input(t.Context(), first.ID, 0, strings.NewReader(""), true); err != nil {
+	if _, err := d.Computers().Runs().Input(t.Context(), first.ID, 0, strings.NewReader(""), true, false); err != nil {
 		t.Fatal(err)
 	}
 	if res := follow(t, d, first.ID, 0); res.out != fmt.Sprintf("%d\n", len(secret)) || res.Spec.Env != nil {

@@ -100,12 +100,14 @@ func gone(t *testing.T, s *sshDoor, at, line string) {
 	t.Errorf("%s goes on: %s", line, out)
 }
 
-// TestSSHCopies: scp (both protocols), sftp, rsync and plain pipes bring files whole both ways, with modes, links and owners.
+// TestSSHCopies: scp (both protocols), sftp, rsync and plain pipes bring files whole both ways, with modes, links and owners,
+// beside start-up files that print and read.
 func TestSSHCopies(t *testing.T) {
 	d := up(t, config(t, home(t)))
 	create(t, d, holt.ComputerSpec{Name: "einstein"})
 	s := openSSH(t, d, holt.SSHKeySpec{})
 	const at = "einstein@127.0.0.1"
+	s.does(at, "echo 'echo noise; read x' | tee -a .profile >>.bashrc")
 	random := rand.NewChaCha8([32]byte{1})
 	data := make([]byte, 24<<20+12345)
 	random.Read(data)

@@ -137,7 +137,7 @@ type Runs interface {
 	// negative offset goes on where it stands. At the end of r, eof says
 	// whether to close the input; if not, or if r fails, it stays open. It
 	// returns Conflict when the run has ended or its input is closed.
-	Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof bool) (int64, error)
+	Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof, wanted bool) (int64, error)
 	// Receipt says what the run changed in its computer's workspace. Of a run
 	// that has ended it is final: it waits until what the guest held is there.
 	Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error)

@@ -153,6 +153,7 @@ func (s *Server) runInput(api huma.API) {
 		RawRequest
 		Offset string `query:"offset" pattern:"^[0-9]{1,18}$" doc:"where in the input the body begins, bytes from its start; default: where it stands"`
 		EOF    bool   `query:"eof" default:"true" doc:"close the input at the end of the body"`
+		Wanted bool   `query:"wanted" doc:"first wait until a process of the run waits for input"`
 	}) (*reply[inputEnd], error) {
 		id, err := holt.ParseRunID(in.Run)
 		if err != nil {
@@ -168,7 +169,7 @@ func (s *Server) runInput(api huma.API) {
 		defer cancel()
 		body := requestOf(ctx).body
 		body.patient, body.linger = 0, 0 // a person may be typing, or not
-		end, err := s.opt.Nouns.Runs.Input(ctx, id, offset, in.r.Body, in.EOF)
+		end, err := s.opt.Nouns.Runs.Input(ctx, id, offset, in.r.Body, in.EOF, in.Wanted)
 		return &reply[inputEnd]{inputEnd{end}}, err
 	})
 }

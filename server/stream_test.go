@@ -108,7 +108,7 @@ func TestGap(t *testing.T) {
 		if e.Kind == holt.RunExit || strings.HasPrefix(string(e.Data), "x") {
 			return nil
 		}
-		_, err := nouns.Runs.Input(t.Context(), run.ID, -1, strings.NewReader("go\n"), false)
+		_, err := nouns.Runs.Input(t.Context(), run.ID, -1, strings.NewReader("go\n"), false, false)
 		if holt.CodeOf(err) == holt.Conflict { // it took the last one and ended before Input could say so
 			return nil
 		}

@@ -66,11 +66,11 @@ func (n runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func
 	return n.w.n.Runs.Follow(ctx, id, offset, emit)
 }
 
-func (n runs) Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof bool) (int64, error) {
+func (n runs) Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof, wanted bool) (int64, error) {
 	if err := n.w.run(ctx, id, change); err != nil {
 		return 0, err
 	}
-	return n.w.n.Runs.Input(ctx, id, offset, r, eof)
+	return n.w.n.Runs.Input(ctx, id, offset, r, eof, wanted)
 }
 
 func (n runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error) {

@@ -250,21 +250,21 @@ func input(t *testing.T, n server.Nouns) {
 	run := Must(n.Runs.Start(ctx, "turing", holt.RunSpec{Command: "tr a-z A-Z; echo over", Stdin: true}, ""))(t)
 	send := func(offset int64, text string, eof bool, want int64) {
 		t.Helper()
-		if at := Must(n.Runs.Input(ctx, run.ID, offset, strings.NewReader(text), eof))(t); at != want {
+		if at := Must(n.Runs.Input(ctx, run.ID, offset, strings.NewReader(text), eof, false))(t); at != want {
 			t.Errorf("the input stands at %d, want %d", at, want)
 		}
 	}
 	send(-1, "hel", false, 3)
 	send(0, "hello ", false, 6) // what was taken is skipped
 	send(2, "llo", false, 6)
-	_, err := n.Runs.Input(ctx, run.ID, 7, strings.NewReader("x"), false)
+	_, err := n.Runs.Input(ctx, run.ID, 7, strings.NewReader("x"), false, false)
 	WantCode(t, err, holt.InvalidArgument)
 	send(-1, "wor", false, 9)
 	send(6, "world\n", true, 12)
 	if out, _ := Collect(t, n, run.ID); out[holt.RunStdout] != "HELLO WORLD\nover\n" {
 		t.Errorf("output %q", out)
 	}
-	_, err = n.Runs.Input(ctx, run.ID, 12, strings.NewReader("more"), true)
+	_, err = n.Runs.Input(ctx, run.ID, 12, strings.NewReader("more"), true, false)
 	WantCode(t, err, holt.Conflict)
 	without := Must(n.Runs.Start(ctx, "turing", holt.RunSpec{Command: "cat"}, ""))(t)
 	if out, end := Collect(t, n, without.ID); len(out) != 0 || end.ExitCode != 0 {

@@ -251,7 +251,7 @@ func (n runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func
 	}
 }
 
-func (n runs) Input(ctx context.Context, id holt.RunID, offset int64, in io.Reader, eof bool) (int64, error) {
+func (n runs) Input(ctx context.Context, id holt.RunID, offset int64, in io.Reader, eof, wanted bool) (int64, error) {
 	r, err := n.find(id)
 	if err != nil {
 		return 0, err
