@@ -57,18 +57,33 @@ type LogQuery struct {
 	Follow    bool  // go on with what is added, until the context ends
 }
 
-// WriteSpec says how to write a file.
+// WriteSpec says how to write a file. The zero value keeps what an existing file has, and gives a new one what cp gives it.
 type WriteSpec struct {
-	Mode    uint32 // permission bits as chmod takes them; 0: those of the replaced file, else 0644
-	User    string // Linux user who will own it; empty: agent
+	Mode    uint32 // permission bits as chmod takes them; 0: an existing file keeps its own, a new one gets NewMode
+	NewMode uint32 // permission bits of a new file, less the umask 022; 0: 0644
+	User    string // Linux user who will own it; empty: an existing file keeps its owner, a new one gets that of its directory
 	Parents bool   // create missing directories above it
+}
+
+// umask is what a new file does not get of the mode of the file it was copied from.
+const umask = 0o022
+
+// ModeOfNew returns the permission bits that a new file gets.
+func (s WriteSpec) ModeOfNew() uint32 {
+	switch {
+	case s.Mode != 0:
+		return s.Mode
+	case s.NewMode != 0:
+		return s.NewMode &^ umask
+	}
+	return 0o644
 }
 
 // MkdirSpec says how to make a directory.
 type MkdirSpec struct {
 	Path    OSString `json:"path" doc:"absolute"`
 	Mode    uint32   `json:"mode,omitempty" doc:"permission bits; default: 0755 (decimal 493)"`
-	User    string   `json:"user,omitempty" doc:"Linux user who will own it; default: agent"`
+	User    string   `json:"user,omitempty" doc:"Linux user who will own it; default: the owner of the directory above it, or agent where everybody may make files, as in /tmp"`
 	Parents bool     `json:"parents,omitempty" doc:"create missing directories above it; an existing directory is no error"`
 }
 
@@ -77,7 +92,7 @@ type MkdirSpec struct {
 type SymlinkSpec struct {
 	Path   OSString `json:"path" doc:"absolute"`
 	Target OSString `json:"target" minLength:"1" maxLength:"4095" doc:"what it says; need not be there"`
-	User   string   `json:"user,omitempty" doc:"Linux user who will own it; default: agent"`
+	User   string   `json:"user,omitempty" doc:"Linux user who will own it; default: the owner of the directory above it, or agent where everybody may make files, as in /tmp"`
 }
 
 // RenameSpec moves a file inside one computer. An existing file at To is replaced.

@@ -129,7 +129,7 @@ func (r *reach) end() {
 }
 
 // makeParents makes the directories above a path that are missing, each where the one before it is.
-func (a fileArgs) makeParents(owner account) error {
+func (a fileArgs) makeParents(user *account) error {
 	path := string(a.Path)
 	for i := len(a.Beneath) + 1; i < len(path); i++ {
 		if path[i] != '/' {
@@ -139,7 +139,7 @@ func (a fileArgs) makeParents(owner account) error {
 		if err != nil {
 			return err
 		}
-		err = mkdir(r.path, 0o755, owner, false)
+		err = mkdir(r.path, 0o755, user, false)
 		if info, seen := os.Stat(r.path); seen == nil && info.IsDir() {
 			err = nil
 		}

@@ -48,7 +48,7 @@ func TestBeneath(t *testing.T) {
 		do   func(path string) error
 	}
 	ops := []op{
-		{"write", func(p string) error { return c.WriteFile(in, p+"/new", 0, "", strings.NewReader("x")) }},
+		{"write", func(p string) error { return c.WriteFile(in, p+"/new", holt.WriteSpec{}, strings.NewReader("x")) }},
 		{"mkdir", func(p string) error { return c.Mkdir(in, p+"/newdir", 0, "", false) }},
 		{"mkdir with parents", func(p string) error { return c.Mkdir(in, p+"/a/b/c", 0, "", true) }},
 		{"symlink", func(p string) error { return c.Symlink(in, p+"/newlink", "x", "") }},
@@ -86,14 +86,14 @@ func TestBeneath(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/etc/holt-test", outside + "/file", "relative", top, top + "-not/x"} {
-		if err := c.WriteFile(in, path, 0, "", strings.NewReader("x")); holt.CodeOf(err) != holt.InvalidArgument {
+		if err := c.WriteFile(in, path, holt.WriteSpec{}, strings.NewReader("x")); holt.CodeOf(err) != holt.InvalidArgument {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if err := c.WriteFile(in, top+"/tofile", 0, "", strings.NewReader("x")); holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), errLeaves.Error()) {
+	if err := c.WriteFile(in, top+"/tofile", holt.WriteSpec{}, strings.NewReader("x")); holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), errLeaves.Error()) {
 		t.Errorf("by a link to a file: %v", err)
 	}
-	if err := c.WriteFile(in, top+"/inner", 0, "", strings.NewReader("through it")); err != nil {
+	if err := c.WriteFile(in, top+"/inner", holt.WriteSpec{}, strings.NewReader("through it")); err != nil {
 		t.Error(err)
 	}
 	if got, err := os.ReadFile(top + "/file"); err != nil || string(got) != "through it" {
@@ -149,7 +149,7 @@ func TestBeneathWhileLinksChange(t *testing.T) {
 	for i := range 300 {
 		name := fmt.Sprint(top, "/dir/n", i)
 		for _, err := range []error{
-			c.WriteFile(in, name, 0, "", strings.NewReader("x")), c.Mkdir(in, name+"d/e", 0, "", true), c.Symlink(in, name+"l", "x", ""), c.Rename(in, name, name+"r"), c.Remove(in, name+"d", true),
+			c.WriteFile(in, name, holt.WriteSpec{}, strings.NewReader("x")), c.Mkdir(in, name+"d/e", 0, "", true), c.Symlink(in, name+"l", "x", ""), c.Rename(in, name, name+"r"), c.Remove(in, name+"d", true),
 		} {
 			if err == nil {
 				worked++

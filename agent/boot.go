@@ -32,8 +32,7 @@ const (
 	agentOwn  = "holt-agent" // the agent's own cgroup
 	agentRAM  = "67108864"   // bytes the kernel does not take from it
 	agentCPU  = "10000"      // cgroup2's greatest weight; others have 100
-	openFiles = 1 << 16      // of a run, soft; as many as most programs want
-	mostFiles = 1 << 19      // hard
+	openFiles = 1 << 20      // of a run, soft and hard; the kernel's fs.nr_open
 )
 
 // step is one thing that boot does.
@@ -277,9 +276,8 @@ func mountTerminals() error {
 
 // startAgent starts the agent in its own session and cgroup.
 func (b *boot) startAgent() error {
-	files := syscall.Rlimit{Cur: openFiles, Max: mostFiles}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		return fmt.Errorf("set limit of open files: %w", err)
+	if err := raiseLimits(); err != nil {
+		return err
 	}
 	own, err := unix.Open(filepath.Join("/sys/fs/cgroup", agentOwn), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -295,6 +293,26 @@ func (b *boot) startAgent() error {
 		Sys: &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: own},
 	})
 	return err
+}
+
+// raiseLimits gives this process the limits that the image's limits.d gives to those of sudo and su: the agent,
+// and so runs, terminals and sessions inherit them. Their memory and number of processes is limited by cgroups.
+func raiseLimits() error {
+	for _, l := range []struct {
+		what string
+		kind int
+		most uint64
+	}{
+		{"open files", unix.RLIMIT_NOFILE, openFiles},
+		{"locked memory", unix.RLIMIT_MEMLOCK, unix.RLIM_INFINITY},
+		{"processes", unix.RLIMIT_NPROC, unix.RLIM_INFINITY},
+	} {
+		// The syscall package's, since it is its record of open files that children are started with.
+		if err := syscall.Setrlimit(l.kind, &syscall.Rlimit{Cur: l.most, Max: l.most}); err != nil {
+			return fmt.Errorf("set limit of %s: %w", l.what, err)
+		}
+	}
+	return nil
 }
 
 // becomeInit runs the root's own init in this process. A root that has none is

@@ -56,11 +56,11 @@ func (w ownWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteFile writes a file whole or not at all: a temporary file beside it is
-// renamed over it. user owns it ("": root). An error of r is returned as it is,
-// and the file is left as it was.
-func (c *Client) WriteFile(ctx context.Context, path string, mode uint32, user string, r io.Reader) error {
-	s, err := c.open(ctx, opWrite, fileArgs{Path: holt.OSString(path), Mode: mode, User: user, Beneath: beneath(ctx)}, nil)
+// WriteFile gives a file the content of r once all of it has arrived; an error of r is returned as it is, and the file
+// is left as it was. An existing file keeps its inode, owner, mode and attributes, as far as spec does not name others.
+func (c *Client) WriteFile(ctx context.Context, path string, spec holt.WriteSpec, r io.Reader) error {
+	args := fileArgs{Path: holt.OSString(path), Mode: spec.Mode, NewMode: spec.ModeOfNew(), User: spec.User, Beneath: beneath(ctx)}
+	s, err := c.open(ctx, opWrite, args, nil)
 	if err != nil {
 		return err
 	}
@@ -134,13 +134,13 @@ func (c *Client) List(ctx context.Context, path string, offset int64, most int, 
 	return describe(ctx, opList, err)
 }
 
-// Mkdir makes a directory, owned by user ("": root); with parents it also makes
+// Mkdir makes a directory, owned by user ("": as the directory that it is in); with parents it also makes
 // missing parents and is content with a directory that is there.
 func (c *Client) Mkdir(ctx context.Context, path string, mode uint32, user string, parents bool) error {
 	return c.call(ctx, opMkdir, fileArgs{Path: holt.OSString(path), Mode: mode, User: user, Recursive: parents, Beneath: beneath(ctx)}, nil)
 }
 
-// Symlink makes a symbolic link, owned by user ("": root). A file or link that
+// Symlink makes a symbolic link, owned by user ("": as the directory that it is in). A file or link that
 // stands at path is replaced as one step.
 func (c *Client) Symlink(ctx context.Context, path, target, user string) error {
 	return c.call(ctx, opSymlink, fileArgs{Path: holt.OSString(path), To: holt.OSString(target), User: user, Beneath: beneath(ctx)}, nil)
@@ -191,7 +191,7 @@ func (c *Client) Measure(ctx context.Context, into, out int64) (Throughput, erro
 	defer s.Close()
 	start := time.Now()
 	w := newChunkWriter(s, maxChunk)
-	if _, err = w.ReadFrom(io.LimitReader(zeros{}, into)); err == nil {
+	if _, err = w.ReadFrom(io.LimitReader(measured{}, into)); err == nil {
 		err = w.end()
 	}
 	if err == nil {
@@ -208,9 +208,17 @@ func (c *Client) Measure(ctx context.Context, into, out int64) (Throughput, erro
 
 func rate(n int64, d time.Duration) float64 { return float64(n) / 1e6 / max(d.Seconds(), 1e-9) }
 
+// measured are bytes that cross as they are; zeros would not.
+type measured struct{}
+
+func (measured) Read(p []byte) (int, error) {
+	p[0] = 'x'
+	return len(p), nil
+}
+
 type zeros struct{}
 
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // DialPort connects to an address in the guest: network "tcp" or "unix". The host
 // localhost is wherever something listens at that port in the guest. The connection has

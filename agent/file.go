@@ -40,6 +40,15 @@ func fileArguments(raw json.RawMessage) (fileArgs, error) {
 	return args, err
 }
 
+// user is who shall own what is written; nil: nobody was named.
+func (a fileArgs) user() (*account, error) {
+	if a.User == "" {
+		return nil, nil
+	}
+	named, err := findAccount(a.User)
+	return &named, err
+}
+
 // fileError gives an error of the operating system its code.
 func fileError(verb, path string, err error) error {
 	var known *holt.Error
@@ -116,13 +125,13 @@ func readFile(ctx context.Context, st *serverStream) error {
 	return writeAnswer(st, nil, fileError("read", string(args.Path), err))
 }
 
-// writeFile takes chunks into a temporary file beside the path and renames it.
+// writeFile takes chunks into a temporary file beside the path and, when all have come, puts its content there; see [put].
 func writeFile(ctx context.Context, st *serverStream) error {
 	args, err := fileArguments(st.args)
 	if err != nil {
 		return err
 	}
-	owner, err := ownerOf(args.User)
+	user, err := args.user()
 	if err != nil {
 		return err
 	}
@@ -131,25 +140,23 @@ func writeFile(ctx context.Context, st *serverStream) error {
 		return fileError("write", string(args.Path), err)
 	}
 	defer at.end()
-	path := at.path
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeDevice != 0 {
-		return holt.Errorf(holt.InvalidArgument, "write %s: it is a device", args.Path) // a file in the place of /dev/null would break the guest
+	if info, err := describeFile(at.path); err == nil && info.Kind != "dir" && info.Kind != "file" {
+		return holt.Errorf(holt.InvalidArgument, "write %s: %w (%s)", args.Path, errNotFile, info.Kind) // a file in the place of /dev/null would break the guest
 	}
-	f, err := createTemp(path)
+	f, err := createTemp(at.path)
 	if err != nil {
 		return fileError("write", string(args.Path), err)
 	}
-	temp := f.Name()
-	defer os.Remove(temp) // when it has been renamed there is nothing there
+	defer os.Remove(f.Name()) // when it has been renamed there is nothing there
 	defer f.Close()
 	if err := st.agree(nil); err != nil {
 		return err
 	}
-	in := struct{ io.Reader }{&chunkReader{r: st}}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{f}, in, make([]byte, maxChunk)); err != nil {
-		return writeAnswer(st, nil, fileError("write", string(args.Path), err))
+	err = receive(f, &chunkReader{r: st})
+	if err == nil {
+		err = put{temp: f, path: at.path, user: user, mode: args.Mode, newMode: args.NewMode}.do()
 	}
-	return writeAnswer(st, nil, fileError("write", string(args.Path), commitTemp(f, path, args.Mode, owner)))
+	return writeAnswer(st, nil, fileError("write", string(args.Path), err))
 }
 
 // mostFollowed is how many symbolic links Linux follows in one path.
@@ -180,51 +187,13 @@ func createTemp(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, unix.EISDIR
 	}
-	return os.OpenFile(tempName(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return os.OpenFile(tempName(path), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 func tempName(path string) string {
 	var b [8]byte
 	rand.Read(b[:])
 	return parentOf(path) + ".holt-" + hex.EncodeToString(b[:])
-}
-
-// modeOf is what a file gets that replaces what is at path.
-func modeOf(path string) uint32 {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return 0o644
-	}
-	return st.Mode & 0o7777
-}
-
-// commitTemp gives a written file its owner, mode and name; mode 0 is that of the file that it
-// replaces. It is synced before it is renamed: whole or not at all, also when power fails.
-func commitTemp(f *os.File, path string, mode uint32, owner account) error {
-	if err := f.Chown(int(owner.UID), int(owner.GID)); err != nil {
-		return err
-	}
-	if mode == 0 {
-		mode = modeOf(path)
-	}
-	if err := unix.Fchmod(int(f.Fd()), mode&0o7777); err != nil { // after chown, which clears set-id bits
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
-// ownerOf returns the account of a file's owner; "" is root.
-func ownerOf(user string) (account, error) {
-	if user == "" {
-		return account{Name: "root"}, nil
-	}
-	return findAccount(user)
 }
 
 func statFile(ctx context.Context, raw json.RawMessage) (any, error) {
@@ -283,7 +252,7 @@ func makeDir(ctx context.Context, raw json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	owner, err := ownerOf(args.User)
+	user, err := args.user()
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +261,7 @@ func makeDir(ctx context.Context, raw json.RawMessage) (any, error) {
 	}
 	args.Path = holt.OSString(filepath.Clean(string(args.Path)))
 	if args.Beneath != "" && args.Recursive {
-		if err := args.makeParents(owner); err != nil {
+		if err := args.makeParents(user); err != nil {
 			return nil, fileError("mkdir", string(args.Path), err)
 		}
 	}
@@ -301,12 +270,11 @@ func makeDir(ctx context.Context, raw json.RawMessage) (any, error) {
 		return nil, fileError("mkdir", string(args.Path), err)
 	}
 	defer at.end()
-	return nil, fileError("mkdir", string(args.Path), mkdir(at.path, args.Mode, owner, args.Recursive))
+	return nil, fileError("mkdir", string(args.Path), mkdir(at.path, args.Mode, user, args.Recursive))
 }
 
-// mkdir makes a directory and, if parents, the missing ones above it; all that
-// it makes gets the owner.
-func mkdir(path string, mode uint32, owner account, parents bool) error {
+// mkdir makes a directory and, if parents, the missing ones above it; see [ownerOfNew] for who owns them.
+func mkdir(path string, mode uint32, user *account, parents bool) error {
 	err := os.Mkdir(path, 0o700)
 	switch {
 	case err == nil:
@@ -315,10 +283,14 @@ func mkdir(path string, mode uint32, owner account, parents bool) error {
 			return err
 		}
 		defer unix.Close(fd)
-		if err := unix.Fchown(fd, int(owner.UID), int(owner.GID)); err != nil {
+		owner, err := ownerOfNew(path, user)
+		if err != nil {
 			return err
 		}
-		return unix.Fchmod(fd, mode&0o7777)
+		if err := unix.Fchown(fd, owner.uid, owner.gid); err != nil {
+			return err
+		}
+		return unix.Fchmod(fd, mode&0o7777|owner.setGID)
 	case !parents:
 		return err
 	case errors.Is(err, fs.ErrExist):
@@ -327,10 +299,10 @@ func mkdir(path string, mode uint32, owner account, parents bool) error {
 		}
 		return err
 	case errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path):
-		if err := mkdir(filepath.Dir(path), 0o755, owner, true); err != nil {
+		if err := mkdir(filepath.Dir(path), 0o755, user, true); err != nil {
 			return err
 		}
-		return mkdir(path, mode, owner, true)
+		return mkdir(path, mode, user, true)
 	}
 	return err
 }
@@ -344,7 +316,7 @@ func makeSymlink(ctx context.Context, raw json.RawMessage) (any, error) {
 	if args.To == "" || len(args.To) >= unix.PathMax || strings.Contains(string(args.To), "\x00") {
 		return nil, holt.Errorf(holt.InvalidArgument, "a link cannot say %q", clip(string(args.To)))
 	}
-	owner, err := ownerOf(args.User)
+	user, err := args.user()
 	if err != nil {
 		return nil, err
 	}
@@ -354,11 +326,15 @@ func makeSymlink(ctx context.Context, raw json.RawMessage) (any, error) {
 		return nil, fileError("link", string(args.Path), err)
 	}
 	defer at.end()
+	owner, err := ownerOfNew(at.path, user)
+	if err != nil {
+		return nil, fileError("link", string(args.Path), err)
+	}
 	temp := tempName(at.path)
 	if err := unix.Symlink(string(args.To), temp); err != nil {
 		return nil, fileError("link", string(args.Path), err)
 	}
-	err = os.Lchown(temp, int(owner.UID), int(owner.GID))
+	err = os.Lchown(temp, owner.uid, owner.gid)
 	if err == nil {
 		err = unix.Rename(temp, at.path)
 	}

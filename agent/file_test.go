@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,7 +29,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := bytes.Repeat([]byte("0123456789abcdef"), 100000)
-	if err := c.WriteFile(ctx, path, 0o4751, "agent", bytes.NewReader(data)); err != nil {
+	if err := c.WriteFile(ctx, path, holt.WriteSpec{Mode: 0o4751, User: "agent"}, bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
 	info, err := c.Stat(ctx, path)
@@ -51,7 +52,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(filepath.Dir(path), "link")
-	if err := c.WriteFile(ctx, link, 0, "", strings.NewReader("through the link")); err != nil {
+	if err := c.WriteFile(ctx, link, holt.WriteSpec{}, strings.NewReader("through the link")); err != nil {
 		t.Fatal(err)
 	}
 	if info, err = c.Stat(ctx, link); err != nil || info.Kind != "symlink" || info.Target != "file" {
@@ -89,7 +90,7 @@ func TestWriteThroughLinks(t *testing.T) {
 		}
 	}
 	write := func(name string) error {
-		return c.WriteFile(ctx, dir+"/"+name, 0, "", strings.NewReader("by "+name))
+		return c.WriteFile(ctx, dir+"/"+name, holt.WriteSpec{}, strings.NewReader("by "+name))
 	}
 	must(os.MkdirAll(dir+"/far/deep", 0o755))
 	must(os.WriteFile(dir+"/script", nil, 0o755))
@@ -140,7 +141,7 @@ func TestFileErrors(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	write := func(path, user string) error {
-		return c.WriteFile(ctx, path, 0, user, strings.NewReader("x"))
+		return c.WriteFile(ctx, path, holt.WriteSpec{User: user}, strings.NewReader("x"))
 	}
 	_, err := c.ReadFile(ctx, dir+"/none", 0, -1, io.Discard)
 	wantCode(t, "read nothing", err, holt.NotFound)
@@ -174,12 +175,12 @@ func TestFileErrors(t *testing.T) {
 	if err != mine {
 		t.Errorf("read with a failing writer: %v", err)
 	}
-	if err := c.WriteFile(ctx, dir+"/x", 0, "", failing{mine}); err != mine {
+	if err := c.WriteFile(ctx, dir+"/x", holt.WriteSpec{}, failing{mine}); err != mine {
 		t.Errorf("write with a failing reader: %v", err)
 	}
 	// A disk that is full while the host still sends.
 	sh(t, c, "mkdir -p /home/small && mount -t tmpfs -o size=1m tmpfs /home/small")
-	err = c.WriteFile(ctx, "/home/small/big", 0, "", io.LimitReader(zeros{}, 64<<20))
+	err = c.WriteFile(ctx, "/home/small/big", holt.WriteSpec{}, strings.NewReader(strings.Repeat("x", 8<<20)))
 	wantCode(t, "write to a full disk", err, holt.OutOfSpace)
 	if out := sh(t, c, "ls -A /home/small; ls -A "+dir); out != "" {
 		t.Errorf("left behind: %s", out)
@@ -362,6 +363,17 @@ func TestNetArgument(t *testing.T) {
 	for _, bad := range []string{"", "10.0.2.15/24", "10.0.2.15,10.0.2.2,10.0.2.3", "10.0.2.15/24,x,10.0.2.3", "10.0.2.15/24,10.0.2.2,"} {
 		if _, err := parseNet(bad); err == nil {
 			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// A clock is not set back by less than the host's word is old, for files that were made meanwhile would be of the future.
+func TestClockStands(t *testing.T) {
+	told := time.Now()
+	for ahead, want := range map[time.Duration]bool{-time.Hour: false, -time.Millisecond: false, 0: true, 30 * time.Millisecond: true,
+		499 * time.Millisecond: true, 500 * time.Millisecond: false, 24 * time.Hour: false} {
+		if clockStands(told.Add(ahead), told) != want {
+			t.Errorf("%v ahead: stands %v, want %v", ahead, !want, want)
 		}
 	}
 }

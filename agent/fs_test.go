@@ -19,6 +19,7 @@ type testFS struct {
 	mu     sync.Mutex
 	files  map[uint64]*testFile
 	names  map[string]uint64
+	times  map[uint64][]int64 // that each request for a change came with, by its number
 	ops    map[uint32]int
 	tags   map[string]string // of the last WRITE, by file name
 	seen   map[uint64]int    // how often each number came
@@ -39,7 +40,7 @@ type testFile struct {
 
 func newTestFS() *testFS {
 	return &testFS{
-		files: map[uint64]*testFile{}, names: map[string]uint64{}, ops: map[uint32]int{},
+		files: map[uint64]*testFile{}, names: map[string]uint64{}, ops: map[uint32]int{}, times: map[uint64][]int64{},
 		tags: map[string]string{}, seen: map[uint64]int{}, begun: make(chan struct{}),
 		hold: func(uint32) bool { return false }, accept: func(h channel.Hello) [16]byte { return h.Mount },
 	}
@@ -89,8 +90,14 @@ func (f *testFS) serve(conn net.Conn) {
 			f.taken += n
 			f.mu.Unlock()
 		case channel.FrameRequest:
-			tag, m, _ := channel.ParseRequest(p)
-			head, body, send := f.answer(tag, m)
+			r, _ := channel.ParseRequest(p)
+			m := r.Message
+			if changes(u32(m[4:])) {
+				f.mu.Lock()
+				f.times[u64(m[8:])] = append(f.times[u64(m[8:])], r.Time)
+				f.mu.Unlock()
+			}
+			head, body, send := f.answer(r.Tag, m)
 			if send {
 				w.Write(channel.FrameReply, head, body)
 			}
@@ -174,7 +181,7 @@ func (f *testFS) do(op uint32, node uint64, in []byte, tag string) ([]byte, unix
 	case 10: // unlink
 		delete(f.names, cstr(in))
 		return nil, 0
-	case 18, 20: // release fsync
+	case 18, 20, 30: // release fsync fsyncdir
 		return nil, 0
 	}
 	return nil, unix.ENOSYS

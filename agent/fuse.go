@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,6 +44,15 @@ func changes(opcode uint32) bool {
 	return false
 }
 
+// fileTime is what the kernel would stamp a file with now, on any of its file
+// systems: a coarser clock than time.Now. It is a raw call for the reason that
+// [fuseDevice] gives.
+func fileTime() int64 {
+	var ts unix.Timespec
+	unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_REALTIME_COARSE, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Nano()
+}
+
 // inHeader is the head of a request.
 type inHeader struct {
 	opcode uint32
@@ -70,7 +80,9 @@ func errorReply(unique uint64, errno unix.Errno) []byte {
 
 // mountFuse mounts a new FUSE file system at dir and returns its device. The
 // kernel's INIT waits there; the mount answers nobody before that is answered.
-func mountFuse(dir string) (*fuseDevice, error) {
+// Set-id programs and devices in it work only in a machine of its own: the
+// devices of a local process are the host's.
+func mountFuse(dir string, machine bool) (*FuseDevice, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, unix.ENOTCONN) {
 		return nil, err
 	}
@@ -80,11 +92,15 @@ func mountFuse(dir string) (*fuseDevice, error) {
 	}
 	// The kernel checks modes (default_permissions) for all users.
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions,max_read=%d", fd, fuseMaxWrite)
-	if err := unix.Mount(fuseSource, dir, fuseType, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
+	if machine {
+		flags = 0
+	}
+	if err := unix.Mount(fuseSource, dir, fuseType, flags, options); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
 	}
-	return newFuseDevice(fd)
+	return NewFuseDevice(fd)
 }
 
 // unmountFuse takes away all of this agent's mounts at dir, also dead ones of

@@ -16,8 +16,8 @@ import (
 
 // Command is the name under which this program is in a computer's PATH, where it asks the computer's own API.
 const (
-	Command     = "holt"
-	commandPath = "/usr/local/bin/" + Command
+	Command    = "holt"
+	commandDir = "/usr/local/bin/"
 
 	commandUsage = `holt asks for things in the name of this computer. It speaks of this computer alone.
 
@@ -38,9 +38,13 @@ Exit status:
 `
 )
 
-// installCommand puts the command into the PATH of a machine whose root is at root, unless another one is there.
-func installCommand(root string) error {
-	path := root + commandPath
+// installCommands puts this program into the PATH of a machine whose root is at root, under
+// all its names, unless something else is there.
+func installCommands(root string) error {
+	return errors.Join(installCommand(root+commandDir+Command), installCommand(root+commandDir+syncCommand))
+}
+
+func installCommand(path string) error {
 	if to, err := os.Readlink(path); err == nil && to == GuestPath {
 		return nil
 	}

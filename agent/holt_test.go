@@ -149,29 +149,32 @@ func FuzzOwnAnswer(f *testing.F) {
 	})
 }
 
-func TestInstallCommand(t *testing.T) {
+func TestInstallCommands(t *testing.T) {
 	root := t.TempDir()
-	if err := installCommand(root); err == nil {
+	if err := installCommands(root); err == nil {
 		t.Error("there is no such directory")
 	}
-	if err := os.MkdirAll(root+"/usr/local/bin", 0o755); err != nil {
+	if err := os.MkdirAll(root+commandDir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := installCommand(root); err != nil {
+		if err := installCommands(root); err != nil {
 			t.Error(err)
 		}
 	}
-	if to, err := os.Readlink(root + commandPath); err != nil || to != GuestPath {
-		t.Errorf("%s %v", to, err)
-	}
-	if err := os.Remove(root + commandPath); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(root+commandPath, []byte("mine"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if b, _ := os.ReadFile(root + commandPath); installCommand(root) != nil || string(b) != "mine" {
-		t.Error("the user's own is gone")
+	for _, name := range []string{"holt", "sync"} {
+		path := root + "/usr/local/bin/" + name
+		if to, err := os.Readlink(path); err != nil || to != GuestPath {
+			t.Errorf("%s %v", to, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("mine"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := os.ReadFile(path); installCommands(root) != nil || string(b) != "mine" {
+			t.Errorf("the user's own %s is gone", name)
+		}
 	}
 }

@@ -37,7 +37,8 @@ const (
                             an agent on unix sockets, for machines that are local processes
   holt-guest sftp           an SFTP server on its standard streams, with the rights of who runs it
 
-Called holt, as which it is in a computer's PATH, it asks for things in the computer's name: holt help.
+It is in a computer's PATH under two more names. Called holt, it asks for things in the computer's name: holt help.
+Called sync, it does what the system's sync does, and makes the workspace durable.
 `
 )
 
@@ -45,8 +46,11 @@ Called holt, as which it is in a computer's PATH, it asks for things in the comp
 func Main(args []string) int {
 	// What the starter left open (a lock, this program) is not for runs.
 	unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	if filepath.Base(os.Args[0]) == Command {
+	switch filepath.Base(os.Args[0]) {
+	case Command:
 		return runCommand(args, ownHost+":80", os.Stdout, os.Stderr)
+	case syncCommand:
+		return runSync(args, defaultWorkspace)
 	}
 	var err error
 	switch {
@@ -86,14 +90,14 @@ func keepMachine(args []string) error {
 	unix.Umask(0o022)
 	protect(log)
 	go raiseNetwork(*netArg, log)
-	if err := installCommand(""); err != nil {
-		log.Warn("the command holt is not there", "err", err)
+	if err := installCommands(""); err != nil {
+		log.Warn("the commands holt and sync are not there", "err", err)
 	}
 	k := keeper{name: AgentName, args: []string{"--machine"}, log: log}
 	k.serveFiles = func(ctx context.Context, state shared) {
 		port, err := openPort(FilesPort)
 		if err == nil {
-			err = ServeFiles(ctx, FilesOptions{Port: port, Standing: state.setStanding, Ending: state.ending, Log: log})
+			err = ServeFiles(ctx, FilesOptions{Port: port, Machine: true, Standing: state.setStanding, Ending: state.ending, Log: log})
 		}
 		log.Error("no workspace", "err", err)
 	}

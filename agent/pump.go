@@ -30,6 +30,7 @@ const (
 // this one are answered" is a fact (the kernel counts per processor).
 type pump struct {
 	dir  string
+	own  bool // the machine is the guest's own, see mountFuse
 	tags *tagger
 	log  *slog.Logger
 	tell func(Standing)
@@ -54,7 +55,7 @@ type pump struct {
 // fuseMount is one life of the mount.
 type fuseMount struct {
 	id    [16]byte
-	dev   *fuseDevice
+	dev   *FuseDevice
 	ready bool // INIT has been answered
 	// greeted is the session in which hello has been said for this mount.
 	greeted net.Conn
@@ -67,6 +68,7 @@ type pending struct {
 	unique uint64 // the kernel's
 	opcode uint32
 	frame  []byte
+	size   int    // of the FUSE message that frame ends with
 	buf    []byte // that frame lies in
 	busy   bool   // being written
 	done   bool   // answered, or never to be
@@ -76,6 +78,7 @@ type pending struct {
 type FilesOptions struct {
 	Port      *channel.Port
 	Workspace string         // the directory to mount it at; "" means /home/agent
+	Machine   bool           // as in ServerOptions
 	Cgroup    string         // of the runs, as in ServerOptions
 	Standing  func(Standing) // told when the workspace's changes; nil: nobody
 	Ending    func() bool    // says whether the machine is shutting down, and may unmount the workspace; nil: never
@@ -98,6 +101,7 @@ func ServeFiles(ctx context.Context, opt FilesOptions) error {
 func newPump(opt FilesOptions) *pump {
 	p := &pump{
 		dir:     cmp.Or(opt.Workspace, defaultWorkspace),
+		own:     opt.Machine,
 		tags:    newTagger(cmp.Or(opt.Cgroup, defaultCgroup)),
 		log:     cmp.Or(opt.Log, slog.Default()),
 		tell:    opt.Standing,
@@ -184,7 +188,7 @@ func (p *pump) remount(ctx context.Context, work *sync.WaitGroup, old *fuseMount
 }
 
 func (p *pump) newMount() (*fuseMount, error) {
-	dev, err := mountFuse(p.dir)
+	dev, err := mountFuse(p.dir, p.own)
 	if err != nil {
 		return nil, fmt.Errorf("mount workspace: %w", err)
 	}

@@ -58,7 +58,7 @@ func (p *pump) read(m *fuseMount) error {
 	buf := p.bufs.get(bufLarge)
 	p.mu.Unlock()
 	for p.waitRoom(m) {
-		n, err := m.dev.read(buf[channel.RequestHeaderSize:])
+		n, err := m.dev.Read(buf[channel.RequestHeaderSize:])
 		switch {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
 			continue // a request was interrupted before it was read
@@ -70,13 +70,14 @@ func (p *pump) read(m *fuseMount) error {
 		if !ok {
 			return fmt.Errorf("kernel's request of %d bytes is malformed", n)
 		}
+		var now int64
 		tag := ""
 		if changes(head.opcode) {
-			tag = p.tags.of(head.pid)
+			now, tag = fileTime(), p.tags.of(head.pid)
 		}
-		e := &pending{unique: head.unique, opcode: head.opcode}
+		e := &pending{unique: head.unique, opcode: head.opcode, size: n}
 		p.mu.Lock()
-		buf = p.adopt(e, buf, n, tag)
+		buf = p.adopt(e, buf, n, now, tag)
 		p.mu.Unlock()
 		p.pass(m, e)
 	}
@@ -96,9 +97,9 @@ func (p *pump) waitRoom(m *fuseMount) bool {
 
 // adopt makes e's frame of the n bytes read into buf and returns the buffer to
 // read the next one into. It is called with mu held.
-func (p *pump) adopt(e *pending, buf []byte, n int, tag string) []byte {
+func (p *pump) adopt(e *pending, buf []byte, n int, now int64, tag string) []byte {
 	var room [channel.RequestHeaderSize]byte
-	header := channel.RequestHeader(room[:0], tag, n)
+	header := channel.RequestHeader(room[:0], now, tag, n)
 	start := channel.RequestHeaderSize - len(header)
 	copy(buf[start:], header)
 	frame := buf[start : channel.RequestHeaderSize+n]
@@ -146,7 +147,7 @@ func (p *pump) enroll(m *fuseMount, e *pending) (keep, forward bool) {
 	if p.mount != m {
 		return false, false
 	}
-	message := e.frame[len(e.frame)-messageSize(e.frame):]
+	message := e.frame[len(e.frame)-e.size:]
 	e.number = p.next
 	p.next++
 	binary.NativeEndian.PutUint64(message[8:], e.number)
@@ -162,12 +163,6 @@ func (p *pump) enroll(m *fuseMount, e *pending) (keep, forward bool) {
 		p.pending[e.number] = e
 	}
 	return keep, true
-}
-
-// messageSize returns the size of the FUSE message in a request frame.
-func messageSize(frame []byte) int {
-	tag := int(frame[channel.FrameHeader])
-	return len(frame) - channel.FrameHeader - 1 - tag
 }
 
 // aimInterrupt puts the number of the request that is to be interrupted in

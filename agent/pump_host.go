@@ -173,11 +173,11 @@ func (p *pump) reply(b []byte) error {
 		return nil
 	}
 	binary.NativeEndian.PutUint64(b[8:], e.unique)
-	err := m.dev.reply(b)
+	err := m.dev.Reply(b)
 	if errors.Is(err, unix.EINVAL) {
 		// The kernel does not take it, and would wait for ever.
 		p.log.Error("host's reply is not valid", "opcode", e.opcode, "bytes", len(b))
-		err = m.dev.reply(errorReply(e.unique, unix.EIO))
+		err = m.dev.Reply(errorReply(e.unique, unix.EIO))
 	}
 	if err == nil && e.opcode == opcodeInit {
 		p.begun(m)
@@ -219,7 +219,7 @@ func (p *pump) notify(conn net.Conn, notices <-chan []byte) {
 			return
 		}
 		if m != nil && len(b) > 0 {
-			err := m.dev.notify(b)
+			err := m.dev.Notify(b)
 			if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the kernel does not know that inode
 				p.log.Warn("host's notification is not valid", "err", err)
 			}

@@ -44,7 +44,7 @@ func TestWorkspace(t *testing.T) {
 	g, c := workspaceGuest(t)
 	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
 	<-fs.begun
-	id := holt.NewRunID()
+	id, began := holt.NewRunID(), fileTime()
 	line := "head -c 5000000 /dev/zero | tr '\\0' x > big && echo hello > small && cat small && sha256sum < big"
 	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Command: holt.OSString(line)}); err != nil {
 		t.Fatal(err)
@@ -67,8 +67,38 @@ func TestWorkspace(t *testing.T) {
 			t.Errorf("request %d came %d times", number, n)
 		}
 	}
+	for number, at := range fs.times {
+		if now := fileTime(); at[0] < began || at[0] > now {
+			t.Errorf("request %d was made at %d on a clock that went from %d to %d", number, at[0], began, now)
+		}
+	}
 	if h := fs.hellos[0]; !h.Fresh || h.Version != channel.FrameVersion {
 		t.Errorf("hello %+v", h)
+	}
+}
+
+// The host hears of every sync, whatever it is called with; a status that the system's has stays.
+func TestSync(t *testing.T) {
+	g, c := workspaceGuest(t)
+	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
+	<-fs.begun
+	command := filepath.Join(t.TempDir(), syncCommand)
+	if err := os.Symlink(program, command); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(command), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, c, "echo x > /home/agent/file")
+	const fsyncdir = 30
+	for i, args := range []string{"", "-f /etc/passwd", "-f /home/agent/file", "/home/agent/file", "-d /etc/passwd"} {
+		sh(t, c, fmt.Sprintf("for i in $(seq 10); do %s %s || exit; done", command, args))
+		if n := fs.counts()[fsyncdir]; n != 10*(i+1) {
+			t.Errorf("after 10 × sync %s the host has heard of %d", args, n)
+		}
+	}
+	if r := runToEnd(t, c, holt.RunSpec{Argv: []string{command, "none"}, User: "root"}); r.ExitCode != 1 || !strings.Contains(r.stderr, "none") {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -134,6 +164,11 @@ func TestHostDiesMidRequest(t *testing.T) {
 	}
 	if again != 1 {
 		t.Errorf("%d requests were repeated, want the one write", again)
+	}
+	for number, at := range fs.times {
+		if at[0] != at[len(at)-1] {
+			t.Errorf("request %d was repeated as of %d; it was made at %d", number, at[1], at[0])
+		}
 	}
 }
 
@@ -373,4 +408,22 @@ func TestNoticesHoldUpNoReply(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	fs.until(t, "taking", func() bool { return fs.taken >= before+channel.MaxNotices })
+}
+
+// Devices and set-id programs work in a workspace, unless the agent's machine is the host itself.
+func TestMountPrivileges(t *testing.T) {
+	needRoot(t)
+	for machine, want := range map[bool]string{true: "rw,relatime", false: "rw,nosuid,nodev,relatime"} {
+		dir := filepath.Join(t.TempDir(), "at")
+		dev, err := mountFuse(dir, machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mounts, err := os.ReadFile("/proc/self/mounts")
+		unmountFuse(dir)
+		dev.Close()
+		if err != nil || !strings.Contains(string(mounts), dir+" fuse.holt "+want+",") {
+			t.Errorf("machine %v: not mounted %s: %v", machine, want, err)
+		}
+	}
 }

@@ -33,6 +33,11 @@ func (s *Server) ready(ctx context.Context, raw json.RawMessage) (any, error) {
 		if r.State, err = awaitStarted(ctx, time.Duration(args.LimitMS)*time.Millisecond); err != nil {
 			return nil, err
 		}
+		if s.opt.Standing() == Hostless { // a template
+			if err := s.startEarlySession(ctx); err != nil {
+				s.log.Warn("no session of the default user", "err", err)
+			}
+		}
 		if r.Unready, err = unready(ctx, args.Units); err != nil {
 			return nil, err
 		}
@@ -115,17 +120,19 @@ func unreadyState(shown string) string {
 }
 
 // awaitSystemd waits until systemd heeds signals and answers.
-func awaitSystemd(ctx context.Context) error {
+func awaitSystemd(ctx context.Context) error { return awaitSocket(ctx, systemdSocket) }
+
+func awaitSocket(ctx context.Context, path string) error {
 	poll := time.NewTicker(answerTime)
 	defer poll.Stop()
 	for {
-		if _, err := os.Stat(systemdSocket); err == nil {
+		if _, err := os.Stat(path); err == nil {
 			return nil
 		}
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for systemd: %w", ctx.Err())
+			return fmt.Errorf("wait for %s: %w", path, ctx.Err())
 		}
 	}
 }

@@ -133,7 +133,7 @@ func TestRootFilesHang(t *testing.T) {
 	top := t.TempDir()
 	grow(t, top, "etc/passwd", "opt/")
 	hung := filepath.Join(top, "opt/hung")
-	dev, err := mountFuse(hung) // nobody reads from it
+	dev, err := mountFuse(hung, false) // nobody reads from it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,6 +91,8 @@ type command struct {
 	path string
 	argv []string
 	attr syscall.ProcAttr
+
+	startup string // what its shell reads first, as startupFile
 }
 
 // prepare finds the program, the user and the directory of a spec. id is that
@@ -121,7 +123,7 @@ func prepare(id string, spec holt.RunSpec, workspace string) (command, error) {
 	c.attr.Env = environment(id, spec, user)
 	c.argv = spec.Argv
 	if spec.Command != "" {
-		c.argv = shell(string(spec.Command))
+		c.runLine(spec)
 	}
 	if c.path, err = findProgram(c.argv[0], c.attr.Dir, c.attr.Env); err != nil {
 		return c, err
@@ -166,33 +168,28 @@ func checkSpec(spec holt.RunSpec) error {
 	if total > maxSpec {
 		return holt.Errorf(holt.InvalidArgument, "arguments and environment of %d bytes; at most %d are allowed", total, maxSpec)
 	}
-	return nil
-}
-
-// shell returns the argv that runs a command line.
-func shell(line string) []string {
-	if _, err := os.Stat("/bin/bash"); err == nil {
-		return []string{"/bin/bash", "-l", "-c", line}
-	}
-	return []string{"/bin/sh", "-c", line}
+	return checkWords(spec)
 }
 
 // environment is the user's, then /etc/environment, then what is told of the proxy, then the spec's.
 func environment(id string, spec holt.RunSpec, user account) []string {
 	vars := map[string]string{
-		"PATH": guestPath, "LANG": "C.UTF-8",
+		"PATH": guestPath, "LANG": defaultLocale,
 		"HOME": user.Home, "USER": user.Name, "LOGNAME": user.Name, "SHELL": user.Shell,
 	}
 	_ = bundle("/", false) // the last one does
 	for _, file := range []string{"/etc/environment", "/" + proxyEnvironment} {
 		readVariables(vars, file)
 	}
+	sessionVariables(vars, "", user)
 	for k, v := range spec.Env {
 		vars[string(k)] = string(v)
 	}
 	for k, v := range spec.Secrets {
 		vars[string(k)] = string(v)
 	}
+	dropLocales(vars, "")
+	setTERM(vars, "", user)
 	vars[envOf(id)] = id
 	env := make([]string, 0, len(vars))
 	for k, v := range vars {
@@ -280,6 +277,11 @@ func launch(r *reaper, g group, c command, spec holt.RunSpec, limit int) (*run, 
 
 // startIn starts a process in a group, again if another agent of this host has swept the group away meanwhile.
 func startIn(r *reaper, g group, c *command) (pid int, end <-chan unix.WaitStatus, err error) {
+	drop, err := c.giveStartup()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer drop()
 	for range 20 {
 		var done func()
 		if done, err = g.join(c.attr.Sys); err == nil {
@@ -304,6 +306,9 @@ func launchError(c command, err error) error {
 	case errors.Is(err, unix.ENOEXEC):
 		return holt.Errorf(holt.InvalidArgument, "%s is not a program", c.path).
 			WithHint("a script needs a first line as #!/bin/sh; a binary must be of the computer's architecture")
+	case errors.Is(err, unix.E2BIG):
+		return holt.Errorf(holt.InvalidArgument, "cannot run %s: %w: its arguments and environment", c.path, err).
+			WithHint("with what /etc/environment holds they are more than the kernel takes: a quarter of the stack's limit (ulimit -s)")
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
 		return holt.Errorf(holt.TooMany, "cannot run %s: %w", c.path, err).
 			WithHint("the computer has no processes or memory left: end some of its runs")

@@ -86,6 +86,9 @@ func Serve(ctx context.Context, opt ServerOptions) error {
 	s := newServer(opt)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if opt.Machine {
+		go s.keepSession(ctx)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.serveControl(ctx) }()
 	select {
@@ -335,7 +338,7 @@ func measure(ctx context.Context, st *serverStream) error {
 		return err
 	}
 	w := newChunkWriter(st, maxChunk)
-	if _, err := w.ReadFrom(io.LimitReader(zeros{}, args.Out)); err != nil {
+	if _, err := w.ReadFrom(io.LimitReader(measured{}, args.Out)); err != nil {
 		return err
 	}
 	return w.end()

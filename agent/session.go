@@ -1,14 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -136,7 +136,13 @@ func prepareSession(id string, spec holt.SessionSpec, workspace string) (command
 	if err != nil {
 		return command{}, err
 	}
-	run := holt.RunSpec{Command: spec.Command, User: spec.User, Env: spec.Env, Cwd: holt.OSString(homeOf(user, workspace))}
+	run := holt.RunSpec{Command: spec.Command, User: spec.User, Env: maps.Clone(spec.Env), Cwd: holt.OSString(homeOf(user, workspace))}
+	if spec.Terminal != nil {
+		if run.Env == nil {
+			run.Env = map[holt.OSString]holt.OSString{}
+		}
+		run.Env["TERM"] = holt.OSString(cmp.Or(spec.Terminal.Type, defaultTERM))
+	}
 	login := spec.Command == "" && !spec.SFTP
 	switch {
 	case spec.SFTP:
@@ -151,7 +157,7 @@ func prepareSession(id string, spec holt.SessionSpec, workspace string) (command
 	case spec.SFTP:
 		c.argv[0] = "holt-guest"
 	case login:
-		c.argv = []string{"-" + filepath.Base(c.path)}
+		c.runShell(run)
 	}
 	return c, nil
 }
@@ -218,11 +224,6 @@ func (s *session) openTerminal(c *command, spec holt.SessionTerminal) (slave *os
 		slave.Close()
 		return nil, holt.Errorf(holt.Unavailable, "set the modes of a terminal: %w", err)
 	}
-	term := spec.Type
-	if term == "" || len(term) > 64 {
-		term = defaultTERM
-	}
-	c.attr.Env = append(slices.DeleteFunc(c.attr.Env, func(kv string) bool { return len(kv) >= 5 && kv[:5] == "TERM=" }), "TERM="+term)
 	withFD(s.pty, func(fd int) error {
 		n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 		if err == nil {

@@ -179,8 +179,18 @@ func checkIdentity(id Identity) error {
 	return nil
 }
 
+// clockSlack is how far a clock may be ahead of what the host says and is left
+// alone. The host's word is as old as it was on its way, so the host is ahead
+// of it too; and a step back would put the newest files into the future.
+const clockSlack = 500 * time.Millisecond
+
+func clockStands(is, told time.Time) bool {
+	ahead := is.Sub(told)
+	return ahead >= 0 && ahead < clockSlack
+}
+
 func setClock(now time.Time) error {
-	if now.IsZero() {
+	if now.IsZero() || clockStands(time.Now(), now) {
 		return nil
 	}
 	ts := unix.NsecToTimespec(now.UnixNano())

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -79,7 +78,7 @@ func prepareTerminal(id string, spec holt.TerminalSpec, workspace string) (comma
 		return c, err
 	}
 	if login {
-		c.argv = []string{"-" + filepath.Base(c.path)}
+		c.runShell(run)
 	}
 	c.attr.Sys.Setctty = true // its standard input
 	return c, nil

@@ -37,13 +37,17 @@ func unitText(s holt.ServiceSpec) (string, error) {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by holt service add; holt service delete removes it.\n[Unit]\nDescription=%s\nStartLimitIntervalSec=0", s.Name)
 	line("\n[Service]\nType=exec\nEnvironmentFile=-/etc/environment\nEnvironmentFile=-/%s", proxyEnvironment)
+	env := "" // not Environment=, which counts less than a file
+	if len(s.Env) > 0 {
+		env = "/usr/bin/env "
+	}
 	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
-		line("Environment=%s", unitWord(string(k+"="+s.Env[k])))
+		env += unitArgument(string(k+"="+s.Env[k])) + " "
 	}
 	line("User=%s\nWorkingDirectory=%s", s.User, strings.ReplaceAll(string(s.Cwd), "%", "%%"))
-	line("ExecStart=/bin/bash -c %s", unitArgument(string(s.Command)))
+	line("ExecStart=%s/bin/bash -c %s", env, unitArgument(string(s.Command)))
 	if probe := readyProbe(s.Ready); probe != "" {
-		line("ExecStartPost=/bin/bash -c %s", unitArgument("until "+probe+" >/dev/null 2>&1; do sleep 0.2; done"))
+		line("ExecStartPost=%s/bin/bash -c %s", env, unitArgument("until "+probe+" >/dev/null 2>&1; do sleep 0.2; done"))
 	}
 	line("TimeoutStartSec=%d\nTimeoutStopSec=10\nRestart=%s\nRestartSec=1", s.Ready.Seconds, s.Restart)
 	line("\n[Install]\nWantedBy=multi-user.target\n\n[X-Holt]\n%s%s", specMark, spec)
@@ -87,7 +91,10 @@ func readUnit(path, text string) (s holt.Service, ok bool) {
 		case key == "Restart":
 			s.Spec.Restart = holt.ServiceRestart(value)
 		case key == "ExecStart" && s.Spec.Command == "":
-			command := strings.Trim(strings.TrimPrefix(value, "/bin/sh -c "), `"`)
+			if _, word, found := strings.Cut(value, `/bin/sh -c "`); found { // behind what env sets
+				value = word
+			}
+			command := strings.Trim(value, `"`)
 			s.Spec.Command = holt.OSString(strings.NewReplacer(`\\`, `\`, `\"`, `"`, "%%", "%", "$$", "$").Replace(command))
 		}
 	}

@@ -22,8 +22,9 @@ func TestUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		`ExecStart=/bin/bash -c "echo \"100%%\" $$HOME '\\n'"`, `Environment="A=b \"c\" %%d"`, "User=agent", "WorkingDirectory=/home/agent", "Restart=on-failure", "TimeoutStartSec=60",
-		`ExecStartPost=/bin/bash -c "until /bin/sh -c 'test -e '\\''x y'\\''' >/dev/null 2>&1; do sleep 0.2; done"`,
+		`ExecStart=/usr/bin/env "A=b \"c\" %%d" /bin/bash -c "echo \"100%%\" $$HOME '\\n'"`, // counts more than EnvironmentFile=, as Environment= does not
+		"User=agent", "WorkingDirectory=/home/agent", "Restart=on-failure", "TimeoutStartSec=60",
+		`ExecStartPost=/usr/bin/env "A=b \"c\" %%d" /bin/bash -c "until /bin/sh -c 'test -e '\\''x y'\\''' >/dev/null 2>&1; do sleep 0.2; done"`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("%s is not in\n%s", line, text)
@@ -40,7 +41,7 @@ func TestUnit(t *testing.T) {
 	if _, ok := readUnit(unitDir+"/ssh.service", "[Unit]\nDescription=OpenBSD Secure Shell server\n"); ok {
 		t.Error("a unit of the system is a service")
 	}
-	template := "[Unit]\nDescription=db, of the template\n\n[Service]\nExecStart=/bin/sh -c \"run \\\"$$X\\\" 5%%\"\nRestart=always\n"
+	template := "[Unit]\nDescription=db, of the template\n\n[Service]\nExecStart=/usr/bin/env \"A=/bin/sh -c \\\"x\\\"\" /bin/sh -c \"run \\\"$$X\\\" 5%%\"\nRestart=always\n"
 	got, ok = readUnit(unitDir+"/db.service", template)
 	want := holt.Service{Name: "db", Template: true, Spec: holt.ServiceSpec{Name: "db", Command: `run "$X" 5%`, User: "root", Restart: holt.RestartAlways}}
 	if d := cmp.Diff(want, got); d != "" || !ok {

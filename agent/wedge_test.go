@@ -332,7 +332,7 @@ func TestReadBounded(t *testing.T) {
 func TestFailedUpload(t *testing.T) {
 	c := scripted(t, acknowledge(1), data(1, answered(t, nil, nil)))
 	mine := errors.New("mine")
-	if err := c.WriteFile(t.Context(), "/x", 0, "", io.MultiReader(strings.NewReader("x"), errReader{mine})); !errors.Is(err, mine) {
+	if err := c.WriteFile(t.Context(), "/x", holt.WriteSpec{}, io.MultiReader(strings.NewReader("x"), errReader{mine})); !errors.Is(err, mine) {
 		t.Fatal(err)
 	}
 	returns(t, func() {

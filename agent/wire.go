@@ -12,7 +12,7 @@ import (
 
 // Protocol is the version of what is spoken inside a session. An agent answers
 // only requests of its own version.
-const Protocol = 2
+const Protocol = 3
 
 const (
 	maxMessage = 1 << 20   // bytes of a JSON message
@@ -113,7 +113,10 @@ func unexpected(err error) error {
 	return err
 }
 
-// chunkWriter writes a stream of chunks: u32 length, bytes; a length of 0 ends
+// zeroChunk in a chunk's length: that many zeros, without bytes.
+const zeroChunk = 1 << 31
+
+// chunkWriter writes a stream of chunks: u32 length, bytes or none for zeros; a length of 0 ends
 // it. What follows the end is the operation's business.
 type chunkWriter struct {
 	w   io.Writer
@@ -157,9 +160,20 @@ func (c *chunkWriter) ReadFrom(r io.Reader) (total int64, err error) {
 
 // emit writes the n bytes that stand behind the header's place.
 func (c *chunkWriter) emit(n int) error {
+	if n >= leastZeros && allZero(c.buf[4:4+n]) {
+		_, err := c.w.Write(binary.BigEndian.AppendUint32(nil, zeroChunk|uint32(n)))
+		return err
+	}
 	binary.BigEndian.PutUint32(c.buf, uint32(n))
 	_, err := c.w.Write(c.buf[:4+n])
 	return err
+}
+
+// leastZeros is how many zeros are worth a chunk without bytes.
+const leastZeros = 512
+
+func allZero(p []byte) bool {
+	return p[0] == 0 && bytes.Equal(p[1:], p[:len(p)-1])
 }
 
 func (c *chunkWriter) end() error {
@@ -170,9 +184,10 @@ func (c *chunkWriter) end() error {
 // chunkReader reads a stream of chunks; io.EOF stands for its end, and
 // io.ErrUnexpectedEOF for a stream that broke before it.
 type chunkReader struct {
-	r    io.Reader
-	left int
-	over bool
+	r     io.Reader
+	left  int
+	zeros bool // what is left is zeros
+	over  bool
 }
 
 func (c *chunkReader) Read(p []byte) (int, error) {
@@ -185,6 +200,10 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 			return 0, unexpected(err)
 		}
 		n := binary.BigEndian.Uint32(h[:])
+		c.zeros = n > zeroChunk
+		if c.zeros {
+			n -= zeroChunk
+		}
 		if n > maxChunk {
 			return 0, holt.Errorf(holt.Corrupt, "chunk of %d bytes; at most %d are allowed", n, maxChunk)
 		}
@@ -194,7 +213,13 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 		}
 		c.left = int(n)
 	}
-	n, err := c.r.Read(p[:min(len(p), c.left)])
+	p = p[:min(len(p), c.left)]
+	if c.zeros {
+		clear(p)
+		c.left -= len(p)
+		return len(p), nil
+	}
+	n, err := c.r.Read(p)
 	c.left -= n
 	return n, unexpected(err)
 }
@@ -388,7 +413,8 @@ type fileArgs struct {
 	Offset    int64         `json:"offset,omitempty"`
 	Length    int64         `json:"length,omitempty"` // negative: to the end
 	Mode      uint32        `json:"mode,omitempty"`
-	User      string        `json:"user,omitempty"`
+	NewMode   uint32        `json:"new_mode,omitempty"` // of a file that is not there yet, where Mode is 0
+	User      string        `json:"user,omitempty"`     // "": an existing file keeps its owner, a new one gets that of its directory
 	Recursive bool          `json:"recursive,omitempty"`
 
 	// Beneath is a directory that the paths are in and that no symbolic link leads out of; "": none.

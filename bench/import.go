@@ -46,7 +46,7 @@ func measureImport(ctx context.Context, r *engineRoom) (v float64, err error) {
 	}
 	defer func() { err = errors.Join(err, ws.Close()) }()
 	start := time.Now()
-	total, err := parcel.Measure(ctx, r.source())
+	total, err := parcel.Measure(ctx, r.source(), parcel.Options{})
 	if err != nil {
 		return nan, err
 	}

@@ -22,7 +22,7 @@ const (
 	// MaxTag bounds a request's tag, bytes.
 	MaxTag = 128
 	// FrameVersion is the version a [Hello] carries.
-	FrameVersion = 2
+	FrameVersion = 3
 	// MaxNotices is how many notifications may be on their way: sent, and not yet
 	// said to be taken. So who reads them never has to wait for a kernel.
 	MaxNotices = 1024
@@ -35,7 +35,7 @@ type FrameKind uint8
 // guest: welcome, reply, notify.
 const (
 	FrameHello   FrameKind = 1
-	FrameRequest FrameKind = 2 // u8 tag length | tag | raw FUSE request
+	FrameRequest FrameKind = 2 // i64 time | u8 tag length | tag | raw FUSE request
 	FrameAck     FrameKind = 3 // u64: every lower unique is answered, and the answer received
 	FrameTaken   FrameKind = 4 // u32: so many more notifications of this session reached the kernel
 	FrameWelcome FrameKind = 16
@@ -80,14 +80,26 @@ func ParseWelcome(p []byte) (mount [16]byte, err error) {
 	return [16]byte(p), nil
 }
 
-// ParseRequest reads a request's payload. The message is part of p; the tag
-// is the guest's word and may be anything.
-func ParseRequest(p []byte) (tag string, message []byte, err error) {
-	if len(p) < 1 || int(p[0]) > MaxTag || len(p) < 1+int(p[0]) {
-		return "", nil, corrupt("request", p)
+// Request is a FUSE request and what the guest says of it. The guest may say anything.
+type Request struct {
+	Time    int64  // ns since 1970 on the guest's clock when the request was read; 0: not said
+	Tag     string // who made it
+	Message []byte
+}
+
+// requestFixed is the size of a request's payload before the tag.
+const requestFixed = 8 + 1
+
+// ParseRequest reads a request's payload. The message is part of p.
+func ParseRequest(p []byte) (Request, error) {
+	if len(p) < requestFixed {
+		return Request{}, corrupt("request", p)
 	}
-	n := 1 + int(p[0])
-	return string(p[1:n]), p[n:], nil
+	n := requestFixed + int(p[8])
+	if p[8] > MaxTag || len(p) < n {
+		return Request{}, corrupt("request", p)
+	}
+	return Request{Time: int64(binary.LittleEndian.Uint64(p)), Tag: string(p[requestFixed:n]), Message: p[n:]}, nil
 }
 
 // ParseAck reads an ack's payload: the watermark.
@@ -202,14 +214,15 @@ func appendHeader(b []byte, kind FrameKind, n int) []byte {
 }
 
 // RequestHeader appends to b what stands before a FUSE message of size bytes
-// in a request frame. A tag that is too long is left out.
-func RequestHeader(b []byte, tag string, size int) []byte {
+// in a request frame, as of a time. A tag that is too long is left out.
+func RequestHeader(b []byte, time int64, tag string, size int) []byte {
 	if len(tag) > MaxTag {
 		tag = ""
 	}
-	b = appendHeader(b, FrameRequest, 1+1+len(tag)+size)
+	b = appendHeader(b, FrameRequest, 1+requestFixed+len(tag)+size)
+	b = binary.LittleEndian.AppendUint64(b, uint64(time))
 	return append(append(b, byte(len(tag))), tag...)
 }
 
 // RequestHeaderSize is the most that [RequestHeader] appends.
-const RequestHeaderSize = FrameHeader + 1 + MaxTag
+const RequestHeaderSize = FrameHeader + requestFixed + MaxTag

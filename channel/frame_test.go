@@ -24,7 +24,7 @@ func TestFrames(t *testing.T) {
 		}
 		w := NewFrameWriter(conn)
 		err = w.Write(FrameHello, Hello{Mount: [16]byte{7}, Version: FrameVersion, Fresh: true}.Append(nil))
-		b := RequestHeader(nil, "run/run_x", len(message))
+		b := RequestHeader(nil, -5, "run/run_x", len(message))
 		_, err2 := conn.Write(append(b, message...))
 		err3 := w.Write(FrameAck, binary.LittleEndian.AppendUint64(nil, 42))
 		err4 := w.Write(FrameTaken, binary.LittleEndian.AppendUint32(nil, 7))
@@ -52,8 +52,8 @@ func TestFrames(t *testing.T) {
 	if h, err := ParseHello(next(FrameHello)); err != nil || h != (Hello{Mount: [16]byte{7}, Version: FrameVersion, Fresh: true}) {
 		t.Fatalf("hello %+v, %v", h, err)
 	}
-	if tag, m, err := ParseRequest(next(FrameRequest)); err != nil || tag != "run/run_x" || !bytes.Equal(m, message) {
-		t.Fatalf("request tagged %q of %d bytes, %v", tag, len(m), err)
+	if r, err := ParseRequest(next(FrameRequest)); err != nil || r.Time != -5 || r.Tag != "run/run_x" || !bytes.Equal(r.Message, message) {
+		t.Fatalf("request at %d tagged %q of %d bytes, %v", r.Time, r.Tag, len(r.Message), err)
 	}
 	if n, err := ParseAck(next(FrameAck)); err != nil || n != 42 {
 		t.Fatalf("ack %d, %v", n, err)
@@ -81,13 +81,13 @@ func TestFrames(t *testing.T) {
 }
 
 func TestRequestTagTooLong(t *testing.T) {
-	b := RequestHeader(nil, string(make([]byte, MaxTag+1)), 1)
+	b := RequestHeader(nil, 0, string(make([]byte, MaxTag+1)), 1)
 	_, payload, err := NewFrameReader(bytes.NewReader(append(b, 'm'))).Next(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tag, m, err := ParseRequest(payload); err != nil || tag != "" || string(m) != "m" {
-		t.Errorf("request %q %q, %v", tag, m, err)
+	if r, err := ParseRequest(payload); err != nil || r.Tag != "" || string(r.Message) != "m" {
+		t.Errorf("request %+v, %v", r, err)
 	}
 }
 
@@ -95,7 +95,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 3})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 3})
 	f.Add(append([]byte{9, 0, 0, 0, 3}, make([]byte, 8)...))
-	f.Add(append(RequestHeader(nil, "run/x", 4), "abcd"...))
+	f.Add(append(RequestHeader(nil, 1<<60, "run/x", 4), "abcd"...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := NewFrameReader(bytes.NewReader(b))
 		var again bytes.Buffer
@@ -115,7 +115,7 @@ func FuzzFrames(f *testing.F) {
 			ParseWelcome(payload)
 			ParseAck(payload)
 			ParseTaken(payload)
-			if tag, m, err := ParseRequest(payload); err == nil && 1+len(tag)+len(m) != len(payload) {
+			if r, err := ParseRequest(payload); err == nil && requestFixed+len(r.Tag)+len(r.Message) != len(payload) {
 				t.Fatal("request lost bytes")
 			}
 			if err := w.Write(kind, payload); err != nil {

@@ -2,21 +2,25 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"holt"
 	"holt/client"
+	"holt/parcel"
 )
 
 func (a *app) computerCopy() *cobra.Command {
-	var recursive bool
+	var k copier
 	cmd := &cobra.Command{
 		Use:   "cp FROM TO",
 		Short: "Copy files into or out of a computer",
@@ -24,19 +28,45 @@ func (a *app) computerCopy() *cobra.Command {
 the other a path here, or - for standard input or output. PATH is absolute or
 relative to the workspace, /home/agent. A directory needs --recursive. A symlink
 that is named is followed, one that lies in a directory is copied as it is. What
-is neither file, directory nor symlink is left out, named, and makes the exit
-status 1.`,
+is neither file, directory nor symlink, or cannot be read, is left out, named, and
+makes the exit status 1.
+
+` + whatCopyKeeps,
 		Example: `  holt computer cp notes.md einstein:notes.md
+  holt computer cp --mode 755 tool einstein:/usr/local/bin/tool
+  holt computer cp -r --exclude node_modules ./site einstein:
   holt computer cp -r einstein:/home/agent/results ./results`,
 		Args:              exactly(2),
 		ValidArgsFunction: a.completeSpots(inComputers, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.copy(cmd.Context(), args[0], args[1], recursive, inComputers, nil)
+			k.noun = inComputers
+			return a.copy(cmd.Context(), args[0], args[1], &k, nil)
 		},
 	}
-	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also directories")
+	k.recursiveFlags(cmd)
+	k.flags(cmd)
 	a.copyJSONFlag(cmd)
 	return cmd
+}
+
+// whatCopyKeeps is said in the help of the commands that write files.
+const whatCopyKeeps = `An existing file keeps its owner, group, mode, extended attributes and hard links,
+unless --user or --mode is given. It is overwritten once all of the new content has
+arrived: what is broken off before changes nothing, and a program that reads the
+file at that moment may see a part of both. A new file gets the owner of its
+directory (agent where everybody may write, as in /tmp) and the mode of its source
+less the umask 022. Holes stay holes.`
+
+// flags adds the flags that say how what is written shall be.
+func (k *copier) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&k.mode, "mode", "", "permission bits of the files, octal, as 640 (default: an existing file keeps its own, a new one gets that of its source)")
+	cmd.Flags().StringVarP(&k.spec.User, "user", "u", "", "Linux user who will own the files (default: an existing file keeps its owner, a new one gets that of its directory)")
+}
+
+// recursiveFlags adds the flags of copies of directories.
+func (k *copier) recursiveFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&k.recursive, "recursive", "r", false, "also directories")
+	excludeFlag(cmd, &k.exclude)
 }
 
 // end is one side of a copy.
@@ -67,8 +97,35 @@ type copier struct {
 	uploads   client.Uploads
 	noun      copyNoun
 	recursive bool
+	mode      string         // --mode
+	spec      holt.WriteSpec // of what is written
+	exclude   []string
 	bar       *bar
 	left      int // how many were left out
+	not       notSent
+}
+
+// fill reads the flags.
+func (k *copier) fill(into bool) error {
+	if !into && (k.mode != "" || k.spec.User != "" || len(k.exclude) > 0) {
+		return holt.Errorf(holt.InvalidArgument, "--mode, --user and --exclude are for what is copied into a %s", k.noun.word).WithHint("leave them out")
+	}
+	if k.mode == "" {
+		return nil
+	}
+	mode, err := strconv.ParseUint(k.mode, 8, 12)
+	if err != nil || mode == 0 {
+		return holt.Errorf(holt.InvalidArgument, "--mode %q is no file mode", k.mode).WithHint("give permission bits as chmod takes them, as 640")
+	}
+	k.spec.Mode = uint32(mode)
+	return nil
+}
+
+// copyOf is how a copy of a file with that mode is written.
+func (k *copier) copyOf(info fs.FileInfo) holt.WriteSpec {
+	spec := k.spec
+	spec.NewMode = uint32(info.Mode().Perm())
+	return spec
 }
 
 // leave says that something in a directory is not copied.
@@ -80,7 +137,7 @@ func (k *copier) leave(name, kind string) {
 // put copies from this machine into a computer.
 func (k *copier) put(ctx context.Context, from string, to end) error {
 	if from == "-" {
-		_, err := k.files.Write(ctx, to.owner, to.path, holt.WriteSpec{}, k.a.In)
+		_, err := k.files.Write(ctx, to.owner, to.path, k.spec, k.a.In)
 		return k.noDirectory(err, to)
 	}
 	info, err := os.Stat(from)
@@ -106,7 +163,12 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 		return k.noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path), to.in("x"))
 	}
 	if !info.IsDir() {
-		return k.putFile(ctx, from, info, to)
+		f, err := os.Open(from)
+		if err != nil {
+			return here(err, from)
+		}
+		defer f.Close()
+		return k.putFile(ctx, f, info, to)
 	}
 	if from, err = filepath.EvalSymlinks(from); err != nil { // WalkDir does not follow one
 		return here(err, from)
@@ -116,9 +178,26 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 
 // putDir copies a directory and all in it.
 func (k *copier) putDir(ctx context.Context, from string, to end) error {
-	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+	sel, err := selectFrom(from, k.exclude)
+	if err != nil {
+		return err
+	}
+	err = filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+		if err != nil && p != from {
+			sel.unread(p, err)
+			return nil
+		}
 		if err != nil {
 			return here(err, p)
+		}
+		if p != from {
+			skip, err := sel.skip(p, parcel.KindOfFile(d.Type()))
+			if skip && d.IsDir() {
+				return filepath.SkipDir
+			}
+			if skip || err != nil {
+				return err
+			}
 		}
 		rel, err := filepath.Rel(from, p)
 		if err != nil {
@@ -130,7 +209,8 @@ func (k *copier) putDir(ctx context.Context, from string, to end) error {
 		case err != nil:
 			return here(err, p)
 		case d.IsDir():
-			_, err = k.files.Mkdir(ctx, target.owner, holt.MkdirSpec{Path: holt.OSString(target.path), Mode: uint32(info.Mode().Perm()), Parents: true}, "")
+			mode := holt.WriteSpec{NewMode: uint32(info.Mode().Perm())}.ModeOfNew()
+			_, err = k.files.Mkdir(ctx, target.owner, holt.MkdirSpec{Path: holt.OSString(target.path), Mode: mode, User: k.spec.User, Parents: true}, "")
 			return err
 		case info.Mode()&fs.ModeSymlink != 0:
 			return k.putLink(ctx, p, target)
@@ -138,8 +218,16 @@ func (k *copier) putDir(ctx context.Context, from string, to end) error {
 			k.leave(p, kindHere(info.Mode()))
 			return nil
 		}
-		return k.putFile(ctx, p, info, target)
+		f, err := os.Open(p)
+		if err != nil {
+			sel.unread(p, errors.Unwrap(err))
+			return nil
+		}
+		defer f.Close()
+		return k.putFile(ctx, f, info, target)
 	})
+	k.not, k.left = sel.not, k.left+sel.not.lost
+	return err
 }
 
 // noDirectory says what to do when the directory above a target is missing.
@@ -172,30 +260,34 @@ func (k *copier) putLink(ctx context.Context, from string, to end) error {
 	if err != nil {
 		return here(err, from)
 	}
-	_, err = k.files.Symlink(ctx, to.owner, holt.SymlinkSpec{Path: holt.OSString(to.path), Target: holt.OSString(target)}, "")
+	_, err = k.files.Symlink(ctx, to.owner, holt.SymlinkSpec{Path: holt.OSString(to.path), Target: holt.OSString(target), User: k.spec.User}, "")
 	return err
 }
 
-func (k *copier) putFile(ctx context.Context, from string, info fs.FileInfo, to end) error {
-	f, err := os.Open(from)
-	if err != nil {
-		return here(err, from)
-	}
-	defer f.Close()
+func (k *copier) putFile(ctx context.Context, f *os.File, info fs.FileInfo, to end) error {
 	m := &meter{bar: k.bar, name: path.Base(to.path), total: info.Size(), r: f}
-	if info.Size() > mostAtOnce {
+	if stored(info) > mostAtOnce {
 		return k.noDirectory(k.send(ctx, f, info, to, m), to)
 	}
-	_, err = k.files.Write(ctx, to.owner, to.path, holt.WriteSpec{Mode: uint32(info.Mode().Perm())}, m)
+	_, err := k.files.Write(ctx, to.owner, to.path, k.copyOf(info), m)
 	return k.noDirectory(err, to)
 }
 
-// mostAtOnce is how large a file is that is sent with one call, bytes. A larger one is sent in pieces, which go on where
+// stored is how many bytes a file takes here: less than its size if it has holes.
+func stored(info fs.FileInfo) int64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return min(info.Size(), st.Blocks*512)
+	}
+	return info.Size()
+}
+
+// mostAtOnce is how many bytes of a file, holes left aside, are sent with one call. A larger one is sent in pieces, which go on where
 // the connection broke.
 const mostAtOnce = 8 << 20
 
 func (k *copier) send(ctx context.Context, f *os.File, info fs.FileInfo, to end, m *meter) error {
-	spec := holt.UploadSpec{Path: holt.OSString(to.path), Size: info.Size(), Mode: uint32(info.Mode().Perm())}
+	w := k.copyOf(info)
+	spec := holt.UploadSpec{Path: holt.OSString(to.path), Size: info.Size(), Mode: w.Mode, NewMode: w.NewMode, User: w.User}
 	if k.noun == inWorkspaces {
 		spec.Workspace = to.owner
 	} else {

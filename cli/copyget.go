@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -133,8 +134,9 @@ func (k *copier) getLink(info holt.FileInfo, to string) error {
 	return nil
 }
 
-// getFile writes beside the target and renames, so that a copy that is cut off
-// leaves what was there. It never writes through a link that stands there.
+// getFile writes beside the target, so that a copy that is cut off leaves what was there. An existing file gets the
+// content then, and keeps its owner, mode and other names; else what was written gets the name. It never writes through a
+// link that stands there.
 func (k *copier) getFile(ctx context.Context, from end, info holt.FileInfo, to string) error {
 	f, err := os.CreateTemp(filepath.Dir(to), ".holt-cp-*")
 	if err != nil {
@@ -142,11 +144,57 @@ func (k *copier) getFile(ctx context.Context, from end, info holt.FileInfo, to s
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	m := &meter{bar: k.bar, name: string(info.Name), total: info.Size, w: f}
+	sparse := &sparseWriter{f: f}
+	m := &meter{bar: k.bar, name: string(info.Name), total: info.Size, w: sparse}
 	if err := k.files.Read(ctx, from.owner, from.path, 0, -1, m); err != nil {
 		return here(err, to)
 	}
-	return here(errors.Join(f.Chmod(fs.FileMode(info.Mode).Perm()), f.Close(), os.Rename(f.Name(), to)), to)
+	if err := f.Truncate(sparse.off); err != nil {
+		return here(err, to)
+	}
+	mode := fs.FileMode(info.Mode).Perm()
+	if there, err := os.Lstat(to); err == nil && there.Mode().IsRegular() {
+		if overwriteHere(to, f, sparse.off) == nil {
+			return nil
+		}
+		mode = there.Mode().Perm() // a program that runs, say, or a disk without room for both: only the inode is another then
+	}
+	return here(errors.Join(f.Chmod(mode), f.Close(), os.Rename(f.Name(), to)), to)
+}
+
+// sparseWriter writes a new file; long runs of zeros become holes. The size is set at the end.
+type sparseWriter struct {
+	f   *os.File
+	off int64
+}
+
+func (s *sparseWriter) Write(p []byte) (int, error) {
+	err := holt.EachData(p, s.off, func(p []byte, off int64) error { _, err := s.f.WriteAt(p, off); return err })
+	if err != nil {
+		return 0, err
+	}
+	s.off += int64(len(p))
+	return len(p), nil
+}
+
+// overwriteHere gives an existing file of this machine the content of another.
+func overwriteHere(to string, from *os.File, size int64) error {
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for off := int64(0); off < size; {
+		begin, end, err := holt.NextData(int(from.Fd()), off, size)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.NewOffsetWriter(f, begin), io.NewSectionReader(from, begin, end-begin)); err != nil {
+			return err
+		}
+		off = end
+	}
+	return errors.Join(f.Truncate(size), f.Close())
 }
 
 // pour writes into what is no file, as a device or a pipe.

@@ -47,7 +47,7 @@ var examples = map[string]string{
 	"run show":                    "holt run show run_d5o7dp6rixbsakb4 --json | jq .run.state",
 	"schedule delete":             "holt schedule delete einstein@nightly",
 	"schedule list":               "holt schedule list --json | jq -r '.[].next[0]'",
-	"serve":                       "holt serve --listen 127.0.0.1:4646 --metrics-listen 127.0.0.1:4648",
+	"serve":                       "holt serve --listen localhost:4646 --metrics-listen localhost:4648",
 	"service delete":              "holt service delete einstein web",
 	"service list":                "holt service list einstein",
 	"service restart":             "holt service restart einstein web",

@@ -18,6 +18,7 @@ import (
 
 	"holt"
 	"holt/client"
+	"holt/loopback"
 )
 
 const (
@@ -38,8 +39,9 @@ interrupted. LOCAL is the port here; without it, the same number; 0: one that is
 a computer have the same ports without getting in each other's way.
 
 A connection wakes a computer that is paused or stopped, and keeps one awake. What is open when it is paused, or the
-daemon restarted, ends; this command goes on listening. Only this machine reaches what it listens at,
-unless --address says otherwise.`,
+daemon restarted, ends; this command goes on listening. It listens at 127.0.0.1 and at ::1, which localhost
+stands for, so only this machine reaches it. If one of both is taken it says which, and ends.
+With --address it listens at that address alone.`,
 		Example: `  holt computer forward einstein 3000
   holt computer forward einstein 3000:8080 5432
   holt computer forward einstein 3000:0 --json
@@ -62,7 +64,7 @@ unless --address says otherwise.`,
 			return f.run(cmd.Context(), args[0])
 		},
 	}
-	cmd.Flags().StringVar(&f.address, "address", "127.0.0.1", "IP address of this machine to listen at; 0.0.0.0 and :: let others in")
+	cmd.Flags().StringVar(&f.address, "address", loopback.Name, "IP address of this machine to listen at; 0.0.0.0 and :: let others in; localhost: 127.0.0.1 and ::1")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -118,8 +120,8 @@ type forward struct {
 }
 
 func (f *forward) run(ctx context.Context, name string) (err error) {
-	if net.ParseIP(f.address) == nil {
-		return holt.Errorf(holt.InvalidArgument, "--address %q is not an IP address", f.address).WithHint("127.0.0.1 and ::1 are this machine's own, 0.0.0.0 and :: all that it has")
+	if f.address != loopback.Name && net.ParseIP(f.address) == nil {
+		return holt.Errorf(holt.InvalidArgument, "--address %q is not an IP address", f.address).WithHint("localhost is 127.0.0.1 and ::1, which are this machine's own; 0.0.0.0 and :: are all that it has")
 	}
 	if f.c, err = f.a.connect(); err != nil {
 		return err
@@ -165,10 +167,10 @@ func (f *forward) listen(p forwarded) (net.Listener, error) {
 		}
 		return l, nil
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(f.address, strconv.Itoa(p.port)))
+	l, err := loopback.Listen(net.JoinHostPort(f.address, strconv.Itoa(p.port)))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, holt.Errorf(holt.Conflict, "port %d of %s is taken here", p.port, f.address).WithHint("choose another, as %s:%d", p.to, free(p.port))
+		return nil, holt.Errorf(holt.Conflict, "port %d of %s is taken here", p.port, f.takenAt(err)).WithHint("choose another, as %s:%d", p.to, free(p.port))
 	case errors.Is(err, os.ErrPermission):
 		return nil, holt.Errorf(holt.Denied, "you may not listen at port %d here", p.port).WithHint("choose one from 1024 on, as %s:%d", p.to, free(p.port))
 	case err != nil:
@@ -176,6 +178,17 @@ func (f *forward) listen(p forwarded) (net.Listener, error) {
 			WithHint("--address is one of this machine's addresses")
 	}
 	return l, nil
+}
+
+// takenAt is which of the addresses to listen at the system refused.
+func (f *forward) takenAt(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		if at, ok := op.Addr.(*net.TCPAddr); ok {
+			return at.IP.String()
+		}
+	}
+	return f.address
 }
 
 // cause is what the system says of a call of package net.
@@ -197,7 +210,7 @@ func free(port int) int {
 
 // announce says where the ports are reached.
 func (f *forward) announce() error {
-	if ip := net.ParseIP(f.address); !ip.IsLoopback() {
+	if ip := net.ParseIP(f.address); f.address != loopback.Name && !ip.IsLoopback() {
 		f.a.say("holt: whoever reaches this machine at %s reaches these ports", f.address)
 	}
 	if f.a.wantsJSON() {
@@ -205,18 +218,19 @@ func (f *forward) announce() error {
 			Port   int           `json:"port,omitempty"`
 			Socket holt.OSString `json:"socket,omitempty"`
 			Local  string        `json:"local"`
+			All    []string      `json:"all"` // local among them
 		}
 		out := struct {
 			Computer string `json:"computer"`
 			Forwards []one  `json:"forwards"`
 		}{Computer: f.computer.Name}
 		for _, p := range f.ports {
-			out.Forwards = append(out.Forwards, one{p.to.Port, p.to.Socket, p.at.Addr().String()})
+			out.Forwards = append(out.Forwards, one{p.to.Port, p.to.Socket, p.at.Addr().String(), loopback.Addresses(p.at)})
 		}
 		return printJSON(f.a.Out, out)
 	}
 	for _, p := range f.ports {
-		if _, err := fmt.Fprintf(f.a.Out, "%s → %s:%s\n", p.at.Addr(), f.computer.Name, shown(p.to.String())); err != nil {
+		if _, err := fmt.Fprintf(f.a.Out, "%s → %s:%s\n", strings.Join(loopback.Addresses(p.at), ", "), f.computer.Name, shown(p.to.String())); err != nil {
 			return err
 		}
 	}

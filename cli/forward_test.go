@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ type forwarding struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	at  []string // where it listens
+	all [][]string
 
 	mu   sync.Mutex
 	said string // on its standard error
@@ -63,6 +65,7 @@ func startForward(t *testing.T, d *servertest.Door, args ...string) *forwarding 
 		Forwards []struct {
 			Port  int
 			Local string
+			All   []string
 		}
 	}
 	if err := json.NewDecoder(out).Decode(&shown); err != nil || shown.Computer != "curie" {
@@ -70,6 +73,7 @@ func startForward(t *testing.T, d *servertest.Door, args ...string) *forwarding 
 	}
 	for _, one := range shown.Forwards {
 		f.at = append(f.at, one.Local)
+		f.all = append(f.all, one.All)
 	}
 	return f
 }
@@ -149,6 +153,20 @@ func TestForward(t *testing.T) {
 	f := startForward(t, d, fmt.Sprintf("%d:%d", port, freePort(t)), fmt.Sprintf("%s:%s", echo, near), fmt.Sprintf("1:%d", freePort(t)))
 
 	browse(t, "http://"+f.at[0], large)
+	_, here, _ := net.SplitHostPort(f.at[0])
+	if want := []string{"127.0.0.1:" + here, "[::1]:" + here}; !slices.Equal(f.all[0], want) {
+		t.Errorf("it listens at %v, want %v", f.all[0], want)
+	}
+	for _, at := range f.all[0] {
+		resp, err := http.Get("http://" + at + "/both")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(resp.Body); string(b) != "hello /both" {
+			t.Errorf("at %s: %q, %v", at, b, err)
+		}
+		resp.Body.Close()
+	}
 	if info, err := os.Stat(near); err != nil || info.Mode().Perm()&0o077 != 0 {
 		t.Errorf("the socket here: %v %v", info, err)
 	}
@@ -281,6 +299,12 @@ func TestForwardRefuses(t *testing.T) {
 	}
 	defer taken.Close()
 	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	taken6, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken6.Close()
+	port6 := strconv.Itoa(taken6.Addr().(*net.TCPAddr).Port)
 	socket := echoes(t, filepath.Join(t.TempDir(), "s"))
 	for _, c := range []struct {
 		args   string
@@ -295,9 +319,10 @@ func TestForwardRefuses(t *testing.T) {
 		{"curie run/docker.sock:1", 2, "ports are 1 to 65535"},
 		{"curie /run/docker.sock", 2, "say /run/docker.sock:PORT"},
 		{"curie 3000:" + port, 4, "port " + port + " of 127.0.0.1 is taken here\nhint: choose another, as 3000:"},
+		{"curie 3000:" + port6, 4, "port " + port6 + " of ::1 is taken here\nhint: choose another, as 3000:"},
 		{"curie " + port, 4, "is taken here"},
 		{"curie 3000:" + socket, 4, "is there already"},
-		{"curie 3000 --address localhost", 2, "not an IP address"},
+		{"curie 3000 --address here", 2, "not an IP address"},
 		{"curie 3000:3333 --address 192.0.2.1", 2, "cannot listen at port 3333 of 192.0.2.1"},
 		{"nobody 3000", 3, "there is no computer"},
 	} {

@@ -206,7 +206,7 @@ stay with the job, for 24 hours after its end, unless --release is given.`,
 			if err != nil {
 				return err
 			}
-			return a.reportTransfer("fetched", report, refusals{})
+			return a.reportTransfer("fetched", report, refusals{}, notSent{})
 		},
 	}
 	cmd.Flags().BoolVar(&release, "release", false, "then remove them there")

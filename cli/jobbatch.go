@@ -169,6 +169,8 @@ func (l *batchLine) fill(dir string) error {
 type batch struct {
 	a       *app
 	c       *client.Client
+	flags   *jobFlags
+	out     string // the directory of its results
 	results *results
 	bar     *bar
 	total   int
@@ -194,7 +196,7 @@ func (a *app) runBatch(ctx context.Context, c *client.Client, spec holt.JobSpec,
 		return err
 	}
 	dir := cmp.Or(flags.out, strings.TrimSuffix(flags.file, ".jsonl")+".out")
-	b := &batch{a: a, c: c, total: len(lines), began: time.Now(), inputs: map[string]*batchInputs{}, count: map[holt.JobState]int{}}
+	b := &batch{a: a, c: c, flags: &flags, out: dir, total: len(lines), began: time.Now(), inputs: map[string]*batchInputs{}, count: map[holt.JobState]int{}}
 	if b.results, err = openResults(dir, flags.resume, flags.retry); err != nil {
 		return err
 	}
@@ -362,7 +364,9 @@ func (b *batch) send(ctx context.Context, dir string) (id holt.JobInputsID, err 
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.id == "" {
-		in.id, err = sendInputs(ctx, b.c, &bar{a: b.a}, dir)
+		var not notSent
+		in.id, not, err = b.flags.sendInputs(ctx, b.c, &bar{a: b.a}, dir, b.out)
+		not.say(b.a)
 	}
 	return in.id, err
 }

@@ -22,6 +22,7 @@ import (
 type jobFlags struct {
 	runFlags
 	image, in, out string
+	exclude        []string
 	reach          networkFlags
 	batchFlags
 }
@@ -38,6 +39,10 @@ directory --out of this machine, and throws the rest away. The command's output 
 through as it is, its exit status is this command's. Ctrl-C cancels the job; a second one
 leaves at once. With --background it prints the job's id and leaves; holt job follow takes
 that. The daemon may be on another machine: files are sent.
+
+Of --in these are not sent: the directory --out, if it lies there; what --exclude and files
+named .holtignore match (patterns of gitignore(5)); what cannot be read; pipes, sockets and
+devices. What was left out is said, and does not change the exit status.
 
 The command reaches the internet, and neither this machine nor private networks; with
 --egress off nothing at all, with --allow what that names, as of holt computer network. With
@@ -89,6 +94,7 @@ id, with that content) are skipped, and jobs that go on are waited for. The exit
 	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
 	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")
 	f.StringVar(&flags.in, "in", "", "directory of this machine whose files its workspace begins with (default: none)")
+	excludeFlag(cmd, &flags.exclude)
 	f.StringVar(&spec.Workspace, "workspace", "", "begin with the files of this workspace instead, as they are, or NAME@CHECKPOINT")
 	f.StringVar(&flags.out, "out", "", "directory of this machine for its outputs (default: they are thrown away)")
 	f.StringVar((*string)(&spec.Collect), "collect", "", "directory of its workspace whose files are its outputs (default: out)")
@@ -153,13 +159,15 @@ func templateRef(template, image, dir string) (string, error) {
 
 // runJob runs one job.
 func (a *app) runJob(ctx context.Context, c *client.Client, spec holt.JobSpec, flags jobFlags) (err error) {
+	var not notSent
 	if flags.in != "" {
 		bar := a.begin("sending")
-		spec.Inputs, err = sendInputs(ctx, c, bar, flags.in)
+		spec.Inputs, not, err = flags.sendInputs(ctx, c, bar, flags.in, flags.out)
 		bar.end()
 		if err != nil {
 			return err
 		}
+		not.say(a)
 		defer dropInputs(c, spec.Inputs)
 	}
 	j, err := createJob(ctx, c, spec, "")
@@ -168,12 +176,15 @@ func (a *app) runJob(ctx context.Context, c *client.Client, spec holt.JobSpec, f
 	}
 	if flags.background {
 		if a.json {
-			return printJSON(a.Out, j)
+			return printJSON(a.Out, struct {
+				holt.Job
+				NotSent notSent `json:"not_sent,omitzero"`
+			}{j, not})
 		}
 		fmt.Fprintln(a.Out, j.ID)
 		return nil
 	}
-	r := &remoteJob{remoteRun: remoteRun{a: a, c: c}, out: flags.out, own: true}
+	r := &remoteJob{remoteRun: remoteRun{a: a, c: c}, out: flags.out, own: true, not: not}
 	if a.json {
 		r.kept = &keptOutput{}
 	}
@@ -187,19 +198,27 @@ func createJob(ctx context.Context, c *client.Client, spec holt.JobSpec, key str
 	return c.Jobs.Create(late, spec, key)
 }
 
-// sendInputs sends a directory for jobs to begin with.
-func sendInputs(ctx context.Context, c *client.Client, bar *bar, dir string) (id holt.JobInputsID, err error) {
+// sendInputs sends a directory for jobs to begin with, without the directory that their outputs go to.
+func (f *jobFlags) sendInputs(ctx context.Context, c *client.Client, bar *bar, dir, out string) (id holt.JobInputsID, not notSent, err error) {
 	if info, err := os.Stat(dir); err != nil {
-		return "", hinted(here(err, dir), "--in names a directory of this machine; without it a job begins with no files")
+		return "", not, hinted(here(err, dir), "--in names a directory of this machine; without it a job begins with no files")
 	} else if !info.IsDir() {
-		return "", holt.Errorf(holt.InvalidArgument, "%s is not a directory", dir).WithHint("give the directory that it is in")
+		return "", not, holt.Errorf(holt.InvalidArgument, "%s is not a directory", dir).WithHint("give the directory that it is in")
 	}
-	_, err = sendDir(ctx, bar, dir, transferFlags{}, func(ctx context.Context, r io.Reader) (holt.TransferReport, error) {
+	sel, err := selectFrom(dir, f.exclude)
+	if err != nil {
+		return "", not, err
+	}
+	sel.plain = true
+	if err := sel.leaveOutputs(out); err != nil {
+		return "", not, here(err, out)
+	}
+	_, err = sendDir(ctx, bar, sel, transferFlags{}, func(ctx context.Context, r io.Reader) (holt.TransferReport, error) {
 		sent, err := c.Jobs.Send(ctx, r)
 		id = sent.ID
 		return sent.TransferReport, err
 	})
-	return id, err
+	return id, sel.not, err
 }
 
 // parting bounds what is done for a caller who has left.
@@ -222,6 +241,7 @@ type remoteJob struct {
 	remoteRun
 	out string // directory for its outputs; "": none
 	own bool   // it was begun here: Ctrl-C cancels it
+	not notSent
 }
 
 // follow waits for the job's end and gets what it has left.
@@ -281,7 +301,8 @@ func (r *remoteJob) finish(j holt.Job) error {
 			Stdout    string   `json:"stdout"` // bytes that are not UTF-8 are replaced
 			Stderr    string   `json:"stderr"`
 			Truncated bool     `json:"truncated,omitempty"`
-		}{j, r.kept.stdout.String(), r.kept.stderr.String(), r.kept.truncated})
+			NotSent   notSent  `json:"not_sent,omitzero"` // of --in
+		}{j, r.kept.stdout.String(), r.kept.stderr.String(), r.kept.truncated, r.not})
 		if err != nil {
 			return runFailure{err}
 		}

@@ -14,11 +14,11 @@ func checkListen(flag, address string, insecure bool) error {
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return holt.Errorf(holt.InvalidArgument, "%s %q is no address to listen on", flag, holt.Clip(address, 80)).WithHint("give host:port, as 127.0.0.1:4646")
+		return holt.Errorf(holt.InvalidArgument, "%s %q is no address to listen on", flag, holt.Clip(address, 80)).WithHint("give host:port, as localhost:4646")
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
 	return holt.Errorf(holt.InvalidArgument, "%s %s can be reached from other machines, and what is sent there is not encrypted, nor are tokens", flag, address).
-		WithHint("give --tls-cert and --tls-key, or --acme; or listen on 127.0.0.1 behind a proxy that speaks TLS; --insecure-listen listens all the same")
+		WithHint("give --tls-cert and --tls-key, or --acme; or listen on localhost behind a proxy that speaks TLS; --insecure-listen listens all the same")
 }

@@ -16,6 +16,8 @@ type Local struct {
 	Serve func(ctx context.Context, opt ServeOptions) error
 	// Network is the process that is the network of the machine in a directory.
 	Network func(ctx context.Context, dir string) error
+	// Keep is the process that keeps a mount while no daemon serves it, and listens on a socket.
+	Keep func(socket string) error
 	// Doctor examines this machine; listen is the TCP address a daemon is to have, "" for none.
 	Doctor func(ctx context.Context, at Place, listen string) ([]holt.Finding, error)
 	// Install installs Debian packages.
@@ -46,7 +48,7 @@ type ServeOptions struct {
 	Engine        string     // auto, qemu or local
 	Log           string     // file that standard error is, to be turned over when it is large; "" for another
 	Listen        string     // TCP address, "" for none
-	SSHListen     string     // TCP address for SSH clients; "": 127.0.0.1:2222 if that is free, "off": none
+	SSHListen     string     // TCP address for SSH clients; "": localhost:2222 if that is free, "off": none
 	MetricsListen string     // loopback TCP address for metrics without a token, "" for none
 	LogFormat     string     // text, json, or auto
 	LogLevel      slog.Level // the least that is logged

@@ -23,6 +23,16 @@ func (a *app) networkProcess() *cobra.Command {
 	}
 }
 
+// KeeperProcess is the command that keeps a mount on the host while no daemon serves it. The daemon runs it.
+const KeeperProcess = "mountkeeper"
+
+func (a *app) keeperProcess() *cobra.Command {
+	return &cobra.Command{
+		Use: KeeperProcess + " SOCKET DIR", Short: "Keep the mount on a directory while no daemon serves it", Hidden: true, Args: exactly(2),
+		RunE: func(_ *cobra.Command, args []string) error { return a.local.Keep(args[0]) },
+	}
+}
+
 // networkFlags say what a computer may reach.
 type networkFlags struct {
 	egress string

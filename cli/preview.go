@@ -31,7 +31,8 @@ the computer's network is on or not; a paused or stopped one is woken.
 
 A preview is private: the address is a link that opens it until it expires, in the browser
 that follows it, and for everybody to whom it is given. Programs send the link's token as
-X-Holt-Token, or a token of the API. With --public anybody may see it, who knows or guesses
+X-Holt-Token, or a token of the API. Most programs do not resolve names below localhost; for those
+the preview also has an address of this machine's loopback, which is printed second. With --public anybody may see it, who knows or guesses
 its name, and wakes the computer by that; what strangers keep awake is a bounded part of
 all time. --private makes it private again, and ends what strangers have open.`,
 		Example: `  holt computer preview einstein 3000
@@ -79,10 +80,12 @@ all time. --private makes it private again, and ends what strangers have open.`,
 			}
 			if shown.Link != nil {
 				fmt.Fprintln(a.Out, shown.Link.URL)
+				a.sayForPrograms(one, shown.Link.ProgramURL)
 				a.say("private: this link opens it until %s", shown.Link.ExpiresAt.Local().Format("Jan 2 15:04"))
 				return nil
 			}
 			fmt.Fprintln(a.Out, one.URL)
+			a.sayForPrograms(one, one.ProgramURL)
 			a.say("public: anybody who can reach this daemon may see it")
 			return nil
 		},
@@ -94,6 +97,18 @@ all time. --private makes it private again, and ends what strangers have open.`,
 	f.DurationVar(&expires, "expires", 12*time.Hour, "how long the link opens it, at most 90 days")
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// sayForPrograms says how programs reach a preview whose name only browsers and curl resolve on every host.
+func (a *app) sayForPrograms(p holt.Preview, programs string) {
+	at, err := url.Parse(p.URL)
+	switch {
+	case err != nil || a.remote() || !strings.HasSuffix(at.Hostname(), ".localhost"):
+	case programs != "":
+		a.say("for programs (Node, Python, Java): %s", programs)
+	default:
+		a.say("for programs that do not resolve this name: connect to 127.0.0.1 and send the header Host: %s", at.Host)
+	}
 }
 
 // sayWhere says whom the name of a preview does not lead to it.

@@ -23,7 +23,7 @@ type PreviewOptions struct {
 
 func previewFlags(cmd *cobra.Command, o *PreviewOptions) {
 	f := cmd.Flags()
-	f.StringVar(&o.Listen, "preview-listen", "", "show previews on this TCP address, as 127.0.0.1:8080, or with TLS 0.0.0.0:443; off: none (default: where the API listens, else 127.0.0.1:4647, or another port if that is taken)")
+	f.StringVar(&o.Listen, "preview-listen", "", "show previews on this TCP address, as localhost:8080, or with TLS 0.0.0.0:443; off: none (default: where the API listens, else localhost:4647, or another port if that is taken)")
 	f.StringVar(&o.Domain, "preview-domain", "", "previews are at PORT-COMPUTER.`DOMAIN`, whose names all lead here; https://DOMAIN where something else does TLS (default: localhost)")
 	f.StringSliceVar(&o.Proxies, "trusted-proxy", nil, "a proxy in front, by address or network, whose X-Forwarded-For and (for previews) -Proto count")
 	f.StringVar(&o.Cert, "tls-cert", "", "serve TLS on all TCP addresses with the certificate in this PEM file; a new one is taken when the file changes")

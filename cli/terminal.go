@@ -40,8 +40,10 @@ func (f *terminalFlags) into(a *app, args []string) (err error) {
 	if f.spec.Env, err = parseEnv(f.env); err != nil {
 		return err
 	}
-	if term := a.getenv("TERM"); term != "" && f.spec.Env["TERM"] == "" && isTerminal(a.Out) {
-		f.spec.Env["TERM"] = holt.OSString(term)
+	for _, name := range []holt.OSString{"TERM", "COLORTERM"} {
+		if v := a.getenv(string(name)); v != "" && f.spec.Env[name] == "" && isTerminal(a.Out) {
+			f.spec.Env[name] = holt.OSString(v)
+		}
 	}
 	return nil
 }

@@ -29,12 +29,16 @@ func (f *transferFlags) add(cmd *cobra.Command) {
 
 func (a *app) workspaceImport() *cobra.Command {
 	var flags transferFlags
+	var exclude []string
 	cmd := &cobra.Command{
 		Use: "import NAME[:PATH] DIR", Short: "Copy a directory of this machine into a workspace", Args: exactly(2),
 		Long: `Copies what is in DIR into the workspace, with modes, times, links, user
-attributes and holes. A file replaces what has its name, directories are
-joined, nothing is removed. Files belong to the agent unless --owner is given.
-When it is cut off, what came stays, and importing again completes it.`,
+attributes and holes. An existing file is overwritten: it keeps its owner and its
+other names. Directories are joined, nothing is removed. New files belong to the
+agent unless --owner is given. What --exclude and files named .holtignore in DIR
+match stays here: both have patterns of gitignore(5). A file that cannot be read
+is left out, named, and makes the exit status 1. When the import is cut off, what
+came stays, and importing again completes it.`,
 		Example:           "  holt workspace import einstein ~/project\n  holt workspace import einstein:data /srv/data",
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,30 +55,36 @@ When it is cut off, what came stays, and importing again completes it.`,
 			if err != nil {
 				return err
 			}
-			report, err := a.importDir(cmd.Context(), c, at, args[1], flags)
+			sel, err := selectFrom(args[1], exclude)
 			if err != nil {
 				return err
 			}
-			return a.reportTransfer("imported", report, refusals{})
+			report, err := a.importDir(cmd.Context(), c, at, sel, flags)
+			if err != nil {
+				return err
+			}
+			return a.reportTransfer("imported", report, refusals{}, sel.not)
 		},
 	}
 	flags.add(cmd)
+	excludeFlag(cmd, &exclude)
 	a.jsonFlag(cmd)
 	return cmd
 }
 
-func (a *app) importDir(ctx context.Context, c *client.Client, at spot, dir string, flags transferFlags) (holt.TransferReport, error) {
+func (a *app) importDir(ctx context.Context, c *client.Client, at spot, sel *selection, flags transferFlags) (holt.TransferReport, error) {
 	bar := a.begin("importing")
 	defer bar.end()
-	return sendDir(ctx, bar, dir, flags, func(ctx context.Context, r io.Reader) (holt.TransferReport, error) {
+	return sendDir(ctx, bar, sel, flags, func(ctx context.Context, r io.Reader) (holt.TransferReport, error) {
 		return c.Workspaces.Import(ctx, at.workspace, holt.ImportSpec{Path: at.path, Owner: flags.owner, Devices: flags.devices, SetID: flags.setID}, r)
 	})
 }
 
 // sendDir packs a directory while it is sent. Whichever side fails first has
 // the cause.
-func sendDir(ctx context.Context, bar *bar, dir string, flags transferFlags, send func(context.Context, io.Reader) (holt.TransferReport, error)) (holt.TransferReport, error) {
-	total, err := parcel.Measure(ctx, dir)
+func sendDir(ctx context.Context, bar *bar, sel *selection, flags transferFlags, send func(context.Context, io.Reader) (holt.TransferReport, error)) (holt.TransferReport, error) {
+	trial := *sel // which keeps no account
+	total, err := parcel.Measure(ctx, sel.root, trial.options())
 	if err != nil {
 		return holt.TransferReport{}, located(err)
 	}
@@ -86,7 +96,9 @@ func sendDir(ctx context.Context, bar *bar, dir string, flags transferFlags, sen
 	go func() {
 		out, err := parcel.NewWriter(w, total)
 		if err == nil {
-			local, err = parcel.Pack(ctx, dir, out, parcel.Options{Devices: flags.devices, SetID: flags.setID, Progress: bar.passing(total)})
+			opt := sel.options()
+			opt.Devices, opt.SetID, opt.Progress = flags.devices, flags.setID, bar.passing(total)
+			local, err = parcel.Pack(ctx, sel.root, out, opt)
 		}
 		if err == nil {
 			err = out.Close()
@@ -148,7 +160,7 @@ func (a *app) workspaceExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export NAME[:PATH] DIR", Short: "Copy a workspace into a directory of this machine", Args: exactly(2),
 		Long: `Copies what is in the workspace into DIR, which is made if it is not there, with
-modes, times, links, user attributes and holes. A file replaces what has its
+modes, times, links, user attributes, POSIX ACLs and holes. A file replaces what has its
 name, directories are joined, nothing is removed. Nothing is ever written
 outside of DIR, whatever links the workspace holds. What the file system of DIR
 does not take (a file too large for it, an attribute) is left out, named, and
@@ -167,7 +179,7 @@ makes the exit status 1; all else is there.`,
 			var refused refusals
 			report, err := a.exportDir(cmd.Context(), c, from.workspace, spec, args[1], flags, &refused)
 			if err == nil {
-				err = a.reportTransfer("exported", report, refused)
+				err = a.reportTransfer("exported", report, refused, notSent{})
 			}
 			return err
 		},
@@ -194,13 +206,6 @@ func (r *refusals) add(path string, why error) {
 	if r.N++; len(r.First) < 100 {
 		r.First = append(r.First, strings.ReplaceAll(path, "\n", "␊")+": "+why.Error())
 	}
-}
-
-func (r *refusals) status() error {
-	if r.N == 0 {
-		return nil
-	}
-	return exitStatus(exitFailure)
 }
 
 // receiveDir unpacks a directory while it arrives. Nothing is made before the
@@ -236,21 +241,27 @@ func receiveDir(ctx context.Context, bar *bar, dir string, flags transferFlags, 
 		ElapsedMS: float64(time.Since(began).Microseconds()) / 1000}, nil
 }
 
-func (a *app) reportTransfer(verb string, r holt.TransferReport, refused refusals) error {
+func (a *app) reportTransfer(verb string, r holt.TransferReport, refused refusals, not notSent) error {
+	not.say(a)
 	for _, one := range refused.First {
 		a.say("holt: left out %s", visible(one))
 	}
 	if refused.N > 0 {
 		defer a.say("holt: the file system there does not take %d of the files and attributes; all else is there\nhint: one for larger files and attributes takes these too, as XFS does", refused.N)
 	}
+	var status error
+	if refused.N > 0 || not.lost > 0 {
+		status = exitStatus(exitFailure)
+	}
 	if a.wantsJSON() {
 		if err := printJSON(a.Out, struct {
 			holt.TransferReport
 			refusals
-		}{r, refused}); err != nil {
+			NotSent notSent `json:"not_sent,omitzero"`
+		}{r, refused, not}); err != nil {
 			return err
 		}
-		return refused.status()
+		return status
 	}
 	what := "files and directories"
 	if r.Entries == 1 {
@@ -260,5 +271,5 @@ func (a *app) reportTransfer(verb string, r holt.TransferReport, refused refusal
 	if r.Devices > 0 {
 		a.say("holt: left out %s; with --devices nothing is", holt.CountOf(r.Devices, "device node"))
 	}
-	return refused.status()
+	return status
 }

@@ -37,8 +37,8 @@ type upFlags struct {
 
 func (a *app) serveFlags(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().StringVar(&f.engine, "engine", cmp.Or(a.getenv(holt.EnvEngine), "auto"), "what runs machines: auto, qemu or local (no isolation; for tests)")
-	cmd.Flags().StringVar(&f.listen, "listen", "", "also listen on this TCP address, as 127.0.0.1:4646; every caller needs a token")
-	cmd.Flags().StringVar(&f.sshListen, "ssh-listen", "", "listen for SSH clients on this TCP address, as 0.0.0.0:2222; every one needs a key or a token; off: nowhere (default: 127.0.0.1:2222, if that is free)")
+	cmd.Flags().StringVar(&f.listen, "listen", "", "also listen on this TCP address, as localhost:4646 (127.0.0.1 and ::1); every caller needs a token")
+	cmd.Flags().StringVar(&f.sshListen, "ssh-listen", "", "listen for SSH clients on this TCP address, as 0.0.0.0:2222; every one needs a key or a token; off: nowhere (default: localhost:2222, which is 127.0.0.1 and ::1, if that is free)")
 	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "let --listen and --preview-listen be addresses that other machines reach without TLS, although what is sent there, tokens too, is not encrypted")
 	cmd.Flags().Float64Var(&f.calls, "token-rate", 2000, "how many calls a second each token may make over TCP in the long run, and twice as many at once, and all of a tenant together 10 times as many; 0: any number")
 	cmd.Flags().Float64Var(&f.failures, "failure-rate", 60, "how many calls a minute each address may make over TCP without a valid token; 0: any number")

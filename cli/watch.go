@@ -15,7 +15,7 @@ type watchFlags struct {
 }
 
 func (f *watchFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.metrics, "metrics-listen", "", "show metrics for Prometheus, without a token, at http://ADDRESS/metrics; a loopback address, as 127.0.0.1:4648")
+	cmd.Flags().StringVar(&f.metrics, "metrics-listen", "", "show metrics for Prometheus, without a token, at http://ADDRESS/metrics; a loopback address, as localhost:4648")
 	cmd.Flags().StringVar(&f.format, "log-format", "auto", "of the log: text, json, or auto: text on a terminal")
 	cmd.Flags().StringVar(&f.level, "log-level", "info", "least that is logged: debug (every call that only reads, too), info, warn or error")
 }
@@ -34,7 +34,7 @@ func (f *watchFlags) options(opt *ServeOptions) error {
 		host, _, err := net.SplitHostPort(f.metrics)
 		if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 			return holt.Errorf(holt.InvalidArgument, "--metrics-listen cannot be %q", f.metrics).
-				WithHint("nobody is asked for a token there: give a loopback address, as 127.0.0.1:4648; from elsewhere /metrics of --listen takes a token")
+				WithHint("nobody is asked for a token there: give a loopback address, as localhost:4648; from elsewhere /metrics of --listen takes a token")
 		}
 	}
 	opt.MetricsListen, opt.LogFormat = f.metrics, f.format

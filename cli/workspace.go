@@ -101,7 +101,7 @@ name, in the working directory; - is standard output), with --at as it was.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.ContainsRune(args[0], ':') {
-				return a.copy(cmd.Context(), args[0], append(args, ".")[1], false, inWorkspaces, at)
+				return a.copy(cmd.Context(), args[0], append(args, ".")[1], &copier{noun: inWorkspaces}, at)
 			}
 			if len(args) == 2 {
 				return holt.Errorf(holt.InvalidArgument, "%q names no file", args[0]).WithHint("as %s:notes/plan.md", args[0])

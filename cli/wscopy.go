@@ -10,40 +10,46 @@ import (
 )
 
 func (a *app) workspaceCopy() *cobra.Command {
-	var recursive bool
+	var k copier
 	var at func(string) string
 	cmd := &cobra.Command{
 		Use:   "cp FROM TO",
 		Short: "Copy files into or out of a workspace",
 		Long: `Copies a file between this machine and a workspace. One side is NAME:PATH, from
 the workspace's top, the other a path here, or - for standard input or output. A
-directory needs --recursive; what in it is neither file, directory nor symlink is
-left out, named, and makes the exit status 1. Import and export keep times, links
-and holes too.`,
+directory needs --recursive; what in it is neither file, directory nor symlink, or
+cannot be read, is left out, named, and makes the exit status 1. Import and export
+keep times and hard links too.
+
+` + whatCopyKeeps,
 		Example: `  holt workspace cp notes.md einstein:notes.md
   holt workspace cp -r einstein:results ./results
   holt workspace cp -r einstein:src ./src --at before-upgrade`,
 		Args:              exactly(2),
 		ValidArgsFunction: a.completeSpots(inWorkspaces, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.copy(cmd.Context(), args[0], args[1], recursive, inWorkspaces, at)
+			k.noun = inWorkspaces
+			return a.copy(cmd.Context(), args[0], args[1], &k, at)
 		},
 	}
-	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also directories")
+	k.recursiveFlags(cmd)
+	k.flags(cmd)
 	a.copyJSONFlag(cmd)
 	at = a.atFlag(cmd)
 	return cmd
 }
 
 func (a *app) workspacePut() *cobra.Command {
+	k := copier{noun: inWorkspaces}
 	cmd := &cobra.Command{
 		Use: "put FILE NAME:PATH", Short: "Copy a file of this machine into a workspace", Args: exactly(2),
 		ValidArgsFunction: a.completeSpots(inWorkspaces, 2),
-		Long:              "Copies one file, or standard input if FILE is -. It is replaced as one step.",
+		Long:              "Copies one file, or standard input if FILE is -.\n\n" + whatCopyKeeps,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.copy(cmd.Context(), args[0], args[1], false, inWorkspaces, nil)
+			return a.copy(cmd.Context(), args[0], args[1], &k, nil)
 		},
 	}
+	k.flags(cmd)
 	a.copyJSONFlag(cmd)
 	return cmd
 }
@@ -73,7 +79,8 @@ func (n copyNoun) files(c *client.Client) client.Files {
 
 // copy copies between two ends, of which one is here. at, if not nil, says
 // which state of a workspace is read.
-func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, noun copyNoun, at func(string) string) error {
+func (a *app) copy(ctx context.Context, fromArg, toArg string, k *copier, at func(string) string) error {
+	noun := k.noun
 	from, to := noun.parseEnd(fromArg), noun.parseEnd(toArg)
 	if (from.owner == "") == (to.owner == "") {
 		return holt.Errorf(holt.InvalidArgument, "one of %q and %q must be in a %s", fromArg, toArg, noun.word).
@@ -88,11 +95,14 @@ func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, n
 	if a.json && toArg == "-" {
 		return holt.Errorf(holt.InvalidArgument, "standard output cannot be both the file and JSON").WithHint("leave --json out, or copy into a file")
 	}
+	if err := k.fill(to.owner != ""); err != nil {
+		return err
+	}
 	c, err := a.connect()
 	if err != nil {
 		return err
 	}
-	k := &copier{a: a, files: noun.files(c), uploads: c.Uploads, noun: noun, recursive: recursive}
+	k.a, k.files, k.uploads = a, noun.files(c), c.Uploads
 	k.bar = a.begin("copying")
 	if to.owner != "" {
 		err = k.put(ctx, from.path, to)
@@ -100,12 +110,14 @@ func (a *app) copy(ctx context.Context, fromArg, toArg string, recursive bool, n
 		err = k.get(ctx, from, to.path)
 	}
 	k.bar.end()
+	k.not.say(a)
 	if err == nil && a.json {
 		err = printJSON(a.Out, struct {
-			From    string `json:"from"`
-			To      string `json:"to"`
-			LeftOut int    `json:"left_out"`
-		}{fromArg, toArg, k.left})
+			From    string  `json:"from"`
+			To      string  `json:"to"`
+			LeftOut int     `json:"left_out"`
+			NotSent notSent `json:"not_sent,omitzero"`
+		}{fromArg, toArg, k.left, k.not})
 	}
 	if err == nil && k.left > 0 {
 		return exitStatus(exitFailure)

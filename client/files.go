@@ -86,11 +86,14 @@ func (n Files) Read(ctx context.Context, of, path string, off, length int64, w i
 	return n.c.copyPart(ctx, k, off, length, w)
 }
 
-// Write replaces a file with what r holds, as one step. It is never sent twice.
+// Write gives a file the content of r once all of it has arrived. It is never sent twice.
 func (n Files) Write(ctx context.Context, of, path string, spec holt.WriteSpec, r io.Reader) (out holt.FileInfo, err error) {
 	query := at(path)
 	if spec.Mode != 0 {
 		query.Set("mode", strconv.FormatUint(uint64(spec.Mode), 8))
+	}
+	if spec.NewMode != 0 {
+		query.Set("new_mode", strconv.FormatUint(uint64(spec.NewMode), 8))
 	}
 	if spec.User != "" {
 		query.Set("user", spec.User)
@@ -136,7 +139,7 @@ func (n Files) Tar(ctx context.Context, of, path string, w io.Writer) error {
 	return n.c.copyTo(ctx, call{method: http.MethodGet, path: n.path(of, "tar"), query: at(path)}, w)
 }
 
-// Untar puts what a tar stream holds into a directory; user owns it, "": agent. It is never sent twice.
+// Untar puts what a tar stream holds into a directory; user owns it, "": see [holt.WriteSpec]. It is never sent twice.
 func (n Files) Untar(ctx context.Context, of, path, user string, r io.Reader) (out holt.TarReport, err error) {
 	query := at(path)
 	if user != "" {

@@ -11,7 +11,7 @@ import (
 	"holt/workspace"
 )
 
-// defaultUser owns what is written through the API.
+// defaultUser is who runs what names no user.
 const defaultUser = "agent"
 
 // Files is the files of computers, through their guest agents: as root sees
@@ -59,8 +59,8 @@ func (f *Files) Read(ctx context.Context, computer, path string, off, n int64, w
 	})
 }
 
-// Write replaces a file as one step: who reads it sees the old or the new
-// content, and the old stays if r fails.
+// Write gives a file the content of r once all of it has arrived; the old stays if r fails. An existing file keeps its
+// inode, owner, mode and attributes, as far as spec does not name others.
 func (f *Files) Write(ctx context.Context, computer, name string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
 	p, err := cleanPath(name)
 	if err != nil {
@@ -69,49 +69,21 @@ func (f *Files) Write(ctx context.Context, computer, name string, spec holt.Writ
 	if p == "/" {
 		return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "/ is a directory, not a file").WithHint("name a file in it, as /home/agent/notes.md")
 	}
-	if spec.Mode > 0o7777 {
-		return holt.FileInfo{}, badMode(spec.Mode)
-	}
-	if spec.User == "" {
-		spec.User = defaultUser
+	if mode := max(spec.Mode, spec.NewMode); mode > 0o7777 {
+		return holt.FileInfo{}, badMode(mode)
 	}
 	if spec.Parents {
 		if err := f.mkdir(ctx, computer, holt.MkdirSpec{Path: holt.OSString(path.Dir(p)), User: spec.User, Parents: true}); err != nil {
 			return holt.FileInfo{}, err
 		}
 	}
-	if spec.Mode == 0 {
-		if spec.Mode, err = f.modeFor(ctx, computer, p); err != nil {
-			return holt.FileInfo{}, err
-		}
-	}
 	err = f.streamChange(ctx, computer, "write "+p, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
-		return c.WriteFile(ctx, p, spec.Mode, spec.User, &fedReader{r, dog})
+		return c.WriteFile(ctx, p, spec, &fedReader{r: r, dog: dog})
 	})
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
 	return f.Stat(ctx, computer, p)
-}
-
-// modeFor is the mode of the file that will be replaced, else 0644.
-func (f *Files) modeFor(ctx context.Context, computer, p string) (uint32, error) {
-	var info holt.FileInfo
-	err := f.ask(ctx, computer, "write "+p, true, func(ctx context.Context, c *agent.Client) (err error) {
-		info, err = c.Stat(ctx, p)
-		return err
-	})
-	switch {
-	case holt.CodeOf(err) == holt.NotFound:
-		return 0o644, nil
-	case err != nil:
-		return 0, err
-	case info.Kind == "symlink":
-		return 0, nil // the guest sees where it leads
-	case info.Kind != "file":
-		return 0o644, nil
-	}
-	return info.Mode, nil
 }
 
 // Mkdir makes a directory.
@@ -138,9 +110,6 @@ func (f *Files) mkdir(ctx context.Context, computer string, spec holt.MkdirSpec)
 	if spec.Mode == 0 {
 		spec.Mode = 0o755
 	}
-	if spec.User == "" {
-		spec.User = defaultUser
-	}
 	return f.change(ctx, computer, "make "+string(spec.Path), spec.Parents, func(ctx context.Context, c *agent.Client) error {
 		return c.Mkdir(ctx, path.Clean(string(spec.Path)), spec.Mode, spec.User, spec.Parents)
 	})
@@ -151,9 +120,6 @@ func (f *Files) Symlink(ctx context.Context, computer string, spec holt.SymlinkS
 	p, err := cleanPath(string(spec.Path))
 	if err != nil {
 		return holt.FileInfo{}, err
-	}
-	if spec.User == "" {
-		spec.User = defaultUser
 	}
 	return Once(ctx, f.s.cfg.Keys, Call[holt.FileInfo]{
 		Key: key, Method: "file.symlink", Request: []any{computer, spec},
@@ -331,14 +297,26 @@ func (f *fedWriter) Write(p []byte) (int, error) {
 	return f.w.Write(p)
 }
 
-// fedReader passes on what goes to the guest.
+// fedReader passes on what goes to the guest. At the end the guest writes it to its disk, once or twice, and says nothing
+// meanwhile: it gets time for that by how much it is.
 type fedReader struct {
-	r   io.Reader
-	dog *watchdog
+	r    io.Reader
+	dog  *watchdog
+	sent int64
 }
 
-func (f *fedReader) Read(p []byte) (int, error) {
+// slowestDisk is how fast a guest must write to its disk, bytes a second.
+const slowestDisk = 10 << 20
+
+func (f *fedReader) Read(p []byte) (n int, err error) {
 	f.dog.hold()
-	defer f.dog.feed()
+	defer func() {
+		f.sent += int64(n)
+		if err == io.EOF {
+			f.dog.timer.Reset(f.dog.limit + time.Duration(f.sent/slowestDisk)*time.Second)
+			return
+		}
+		f.dog.feed()
+	}()
 	return f.r.Read(p)
 }

@@ -63,6 +63,10 @@ type Config struct {
 	// that is a machine's network. None: machines have a network device, and nobody at its other end.
 	Network []string
 
+	// Keeper is the program, with its first arguments, that calls [mount.Keep] with the one before its last. None:
+	// mounts on the host end with this process.
+	Keeper []string
+
 	// HostMemory is what memory the host has, and what programs can still have of it, bytes; nil: as the kernel says, if
 	// the engine's machines have memory of their own.
 	HostMemory func() (total, available int64)
@@ -177,6 +181,12 @@ func (d *Daemon) openWorkspaces(ctx context.Context) (err error) {
 	d.workspaces, err = openWorkspaces(ctx, d.db, d.keys, filepath.Join(d.cfg.DataDir, "workspaces"), base)
 	if err == nil {
 		d.workspaces.shelf.noted = d.noted
+		if d.cfg.Keeper != nil {
+			d.workspaces.mounts.keeper = &mount.Keeper{Command: d.cfg.Keeper, Dir: filepath.Join(d.cfg.DataDir, "mounts")}
+		}
+		err = d.workspaces.mounts.find(ctx)
+	}
+	if err == nil {
 		d.archive.start(d.workspaces)
 	}
 	return err
@@ -211,8 +221,8 @@ func (d *Daemon) openGate(context.Context) (err error) {
 	return err
 }
 
-// Close lets go of everything in reverse order. Machines keep running; host
-// mounts come back with the next daemon.
+// Close lets go of everything in reverse order. Machines keep running; what is
+// asked of host mounts waits for the next daemon.
 func (d *Daemon) Close() error {
 	d.readiness.end()
 	var errs []error
@@ -226,7 +236,7 @@ func (d *Daemon) Close() error {
 		errs = append(errs, d.schedules.Close())
 	}
 	if d.workspaces != nil {
-		errs = append(errs, d.workspaces.mounts.endForNow())
+		errs = append(errs, d.workspaces.mounts.leave())
 	}
 	if d.jobs != nil {
 		d.jobs.Close()

@@ -219,7 +219,7 @@ func agentCalls() []call {
 			return err
 		}},
 		{"file.write", func(ctx context.Context, c *agent.Client) error {
-			return c.WriteFile(ctx, path, 0o644, "", strings.NewReader(strings.Repeat("x", 1<<20)))
+			return c.WriteFile(ctx, path, holt.WriteSpec{Mode: 0o644}, strings.NewReader(strings.Repeat("x", 1<<20)))
 		}},
 		{"file.stat", func(ctx context.Context, c *agent.Client) error { _, err := c.Stat(ctx, path); return err }},
 		{"file.list", func(ctx context.Context, c *agent.Client) error {

@@ -38,6 +38,8 @@ type hostMounts struct {
 	log   *slog.Logger
 	table workspaceTable
 	shelf *shelf
+	// keeper has mounts outlive this process; nil: they end with it.
+	keeper *mount.Keeper
 	// having returns the computer that has a workspace.
 	having func(context.Context, holt.WorkspaceID) (holt.Computer, bool, error)
 	// keeping returns a computer that has moments in one.
@@ -46,8 +48,9 @@ type hostMounts struct {
 	changing sync.Mutex // held over a whole change
 
 	mu     sync.Mutex
-	mounts map[string]*hostMount // by directory
-	wg     sync.WaitGroup        // watchers
+	mounts map[string]*hostMount  // by directory
+	kept   map[string]*mount.Kept // that a daemon before has left, by directory
+	wg     sync.WaitGroup         // watchers
 }
 
 func (h *hostMounts) mount(ctx context.Context, ref string, spec holt.MountSpec, claim *computer.Claim) (holt.Mount, error) {
@@ -76,7 +79,7 @@ func (h *hostMounts) mount(ctx context.Context, ref string, spec holt.MountSpec,
 		return holt.Mount{}, err
 	}
 	m := holt.Mount{Dir: dir, ReadOnly: spec.ReadOnly}
-	if err := h.serve(ctx, r.id, m); err != nil {
+	if err := h.serve(ctx, r.id, m, nil); err != nil {
 		return holt.Mount{}, errors.Join(err, h.table.forgetMount(context.WithoutCancel(ctx), dir))
 	}
 	return m, nil
@@ -153,16 +156,24 @@ func (h *hostMounts) mayMount(ctx context.Context, r row, readOnly bool) error {
 	return nil
 }
 
-// serve mounts and watches the mount.
-func (h *hostMounts) serve(ctx context.Context, id holt.WorkspaceID, m holt.Mount) error {
+// serve mounts, or goes on with a mount that was kept, and watches the mount.
+func (h *hostMounts) serve(ctx context.Context, id holt.WorkspaceID, m holt.Mount, kept *mount.Kept) error {
 	e, ws, err := h.shelf.acquire(id)
 	if err != nil {
+		if kept != nil {
+			err = errors.Join(err, kept.End())
+		}
 		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, mountLimit)
 	defer cancel()
-	hm, err := mount.Host(bounded, ws, m.Dir, mount.HostOptions{
-		ReadOnly: m.ReadOnly, Writer: person(), Notifier: h.notifier(ws, m.ReadOnly), Log: h.log})
+	opt := mount.HostOptions{ReadOnly: m.ReadOnly, Writer: person(), Notifier: h.notifier(ws, m.ReadOnly), Keeper: h.keeper, Log: h.log}
+	var hm *mount.HostMount
+	if kept != nil {
+		hm, err = mount.Resume(bounded, ws, kept, opt)
+	} else {
+		hm, err = mount.Host(bounded, ws, m.Dir, opt)
+	}
 	if err != nil {
 		h.shelf.release(e)
 		return err
@@ -219,7 +230,7 @@ func (h *hostMounts) watch(at *hostMount) {
 	h.mu.Unlock()
 	h.shelf.release(at.e)
 	if !mine {
-		return // Unmount or endForNow did it
+		return // Unmount or leave did it
 	}
 	h.log.Info("host mount was ended from outside", "dir", at.Dir, "workspace", at.id)
 	if err := h.table.forgetMount(context.Background(), at.Dir); err != nil {
@@ -319,24 +330,60 @@ func (w *Workspaces) Mounts(ctx context.Context) ([]holt.HostMount, error) {
 	return list, nil
 }
 
-// remount makes the host mounts of the daemon before this one again. One that
-// cannot be is logged and stays on record: the next start tries again.
+// find takes over the mounts that the daemon before has left to their keepers.
+// It comes before any workspace is opened: one that is opened ends the mounts
+// that do not go on.
+func (h *hostMounts) find(ctx context.Context) error {
+	if h.keeper == nil {
+		return nil
+	}
+	rows, err := h.table.mountRows(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		kept, err := h.keeper.Find(ctx, r.dir)
+		switch {
+		case holt.CodeOf(err) == holt.NotFound:
+		case err != nil:
+			h.log.ErrorContext(ctx, "take a host mount over", "dir", r.dir, "workspace", r.id, "err", err)
+		default:
+			h.kept[r.dir] = kept
+			if !r.readOnly {
+				h.shelf.hostMounts[r.id] = kept.ID()
+			}
+		}
+	}
+	return nil
+}
+
+// remount goes on with the host mounts of the daemon before this one, or makes
+// them again. One that cannot be is logged and stays on record: the next start
+// tries again.
 func (h *hostMounts) remount(ctx context.Context) error {
 	rows, err := h.table.mountRows(ctx)
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
-		if err := h.remake(ctx, r); err != nil {
+		err := h.remake(ctx, r, h.kept[r.dir])
+		if err != nil && h.kept[r.dir] != nil {
+			h.log.WarnContext(ctx, "a host mount does not go on", "dir", r.dir, "workspace", r.id, "err", err)
+			err = h.remake(ctx, r, nil)
+		}
+		if err != nil {
 			h.log.ErrorContext(ctx, "remake host mount", "dir", r.dir, "workspace", r.id, "err", err)
 		}
 	}
 	return nil
 }
 
-func (h *hostMounts) remake(ctx context.Context, r mountRow) error {
+func (h *hostMounts) remake(ctx context.Context, r mountRow, kept *mount.Kept) error {
 	h.changing.Lock()
 	defer h.changing.Unlock()
+	if kept != nil {
+		return h.serve(ctx, r.id, holt.Mount{Dir: r.dir, ReadOnly: r.readOnly}, kept)
+	}
 	if err := mount.Clear(r.dir); err != nil {
 		return err
 	}
@@ -350,14 +397,14 @@ func (h *hostMounts) remake(ctx context.Context, r mountRow) error {
 	if err := h.mayMount(ctx, found, r.readOnly); err != nil {
 		return err
 	}
-	return h.serve(ctx, r.id, holt.Mount{Dir: r.dir, ReadOnly: r.readOnly})
+	return h.serve(ctx, r.id, holt.Mount{Dir: r.dir, ReadOnly: r.readOnly}, nil)
 }
 
-// endForNow ends the mounts of this process; the next daemon makes them again.
-func (h *hostMounts) endForNow() error {
+// leave leaves the mounts of this process to the next daemon.
+func (h *hostMounts) leave() error {
 	h.changing.Lock()
 	defer h.changing.Unlock()
-	_, err := h.endAll()
+	_, err := h.endAll((*mount.HostMount).Leave)
 	return err
 }
 
@@ -365,11 +412,11 @@ func (h *hostMounts) endForNow() error {
 func (h *hostMounts) unmountAll(ctx context.Context) ([]string, error) {
 	h.changing.Lock()
 	defer h.changing.Unlock()
-	dirs, err := h.endAll()
+	dirs, err := h.endAll((*mount.HostMount).Unmount)
 	return dirs, errors.Join(err, h.table.write(ctx, `DELETE FROM host_mount`))
 }
 
-func (h *hostMounts) endAll() (dirs []string, err error) {
+func (h *hostMounts) endAll(end func(*mount.HostMount) error) (dirs []string, err error) {
 	h.mu.Lock()
 	var all []*hostMount
 	for dir, at := range h.mounts {
@@ -379,8 +426,8 @@ func (h *hostMounts) endAll() (dirs []string, err error) {
 	h.mu.Unlock()
 	slices.SortFunc(all, func(a, b *hostMount) int { return strings.Compare(a.Dir, b.Dir) })
 	for _, at := range all {
-		if one := at.m.Unmount(); one != nil {
-			err = errors.Join(err, fmt.Errorf("unmount %s: %w", at.Dir, one))
+		if one := end(at.m); one != nil {
+			err = errors.Join(err, fmt.Errorf("end the mount on %s: %w", at.Dir, one))
 			continue
 		}
 		dirs = append(dirs, at.Dir)

@@ -373,7 +373,7 @@ func TestJobsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(lost.ID)
-	if j, said := ended(lost.ID); j.State != holt.JobDone || j.Attempts != 2 || !strings.HasSuffix(said, "attempt\nFILESYSTEM.md\nnumber\nout\n") {
+	if j, said := ended(lost.ID); j.State != holt.JobDone || j.Attempts != 2 || !strings.HasSuffix(said, "attempt\nnumber\nout\n") {
 		t.Errorf("begun again: %+v, %q", j, said)
 	}
 	down := begin(holt.RunSpec{Command: "cat number; " + waits})

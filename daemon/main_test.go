@@ -16,11 +16,15 @@ import (
 	"holt/daemon"
 	"holt/machine"
 	"holt/machine/local"
+	"holt/mount"
 	"holt/network"
 )
 
 // asNetwork makes this program the network of a machine.
 const asNetwork = "serve-network"
+
+// asKeeper makes this program the keeper of a mount.
+const asKeeper = "keep-mount"
 
 // guestFile is the real guest agent, built once.
 var guestFile string
@@ -29,6 +33,13 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == asNetwork {
 		if err := network.Serve(context.Background(), os.Args[2]); err != nil {
 			slog.Error("serve network", "err", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 4 && os.Args[1] == asKeeper {
+		if err := mount.Keep(os.Args[2]); err != nil {
+			slog.Error("keep mount", "err", err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -141,7 +152,7 @@ func anybodys(context.Context, string) ([]string, error) {
 
 // config is a daemon on the local engine.
 func config(t testing.TB, dir string) daemon.Config {
-	return daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest(t), Log: testLog(logWriter{t}), TXT: anybodys}
+	return daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest(t), Log: testLog(logWriter{t}), TXT: anybodys, Keeper: []string{"/proc/self/exe", asKeeper}}
 }
 
 // open opens a daemon that the test closes itself.

@@ -126,6 +126,18 @@ func (v *vm) clock(computer string) {
 	}
 }
 
+// stamps fails the test if a new file of a computer's home is ahead of its clock, or newer than
+// one that is made on its root disk after it, or more than 10 ms behind.
+func (v *vm) stamps(computer string) {
+	v.t.Helper()
+	const line = `b=$(date +%s%N); touch /home/agent/new; a=$(date +%s%N); touch /root/newer
+		m=$(stat -c %.9Y /home/agent/new | tr -d .)
+		[ $m -gt $((b - 10000000)) ] && [ $m -lt $a ] && ! [ /home/agent/new -nt /root/newer ] && echo right || echo "$b $m $a"`
+	if said := v.says(computer, line); said != "right" {
+		v.t.Errorf("%s: the clock before, a file's mtime and the clock behind: %s", computer, said)
+	}
+}
+
 // TestMoments: everything that runs in a computer goes on in it and in its
 // forks, through pause, a daemon that is killed, and resume: a counter, a terminal with a
 // line half-typed, a server, an open transaction and a tail -f. HOLT_SOAK=1 forks it
@@ -195,6 +207,7 @@ func (v *vm) diverge(all []string, least int) {
 			v.cut(name)
 		}
 		v.clock(name)
+		v.stamps(name)
 		if said := v.says(name, "hostname; cat /etc/hostname; echo "+name+" > mine"); said != name+"\n"+name {
 			t.Errorf("%s says its name is %q", name, said)
 		}

@@ -79,6 +79,7 @@ func (v *vm) pauses(times, least int) int {
 		}
 		t.Logf("cycle %d: paused in %v, resumed in %v", i, paused, time.Since(began))
 		v.clock("einstein")
+		v.stamps("einstein")
 		v.cut("einstein")
 		least = v.whole("einstein", least)
 	}

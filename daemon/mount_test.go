@@ -134,7 +134,7 @@ func TestBadMounts(t *testing.T) {
 }
 
 // TestMountsComeBack: host mounts outlive the daemon, killed or ended, until
-// they are unmounted.
+// they are unmounted. What a program asks meanwhile waits for the next daemon.
 func TestMountsComeBack(t *testing.T) {
 	dir := home(t)
 	at := t.TempDir()
@@ -150,13 +150,21 @@ func TestMountsComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.kill()
-	if _, err := cat(filepath.Join(at, "f")); err == nil {
-		t.Error("the mount of a killed daemon answers")
+	program := exec.Command("tee", filepath.Join(at, "g")) // begins while no daemon is there
+	program.Stdin = strings.NewReader("waited")
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
 	}
 	if dirs, err := daemon.MountsOf(dir); err != nil || !slices.Equal(dirs, []string{at}) {
 		t.Errorf("the next daemon mounts %q again: %v", dirs, err)
 	}
 	p = spawn(t, dir, "")
+	if err := program.Wait(); err != nil {
+		t.Error(err)
+	}
+	if b, err := cat(filepath.Join(at, "g")); err != nil || b != "waited" {
+		t.Errorf("what a program wrote while no daemon was there: %q %v", b, err)
+	}
 	if b, err := cat(filepath.Join(at, "f")); err != nil || b != "kept" {
 		t.Errorf("after the restart: %q %v", b, err)
 	}

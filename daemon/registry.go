@@ -12,6 +12,7 @@ import (
 	"holt/chunk"
 	"holt/computer"
 	"holt/db"
+	"holt/image"
 	"holt/workspace"
 )
 
@@ -83,14 +84,7 @@ func (w *Workspaces) fill(id holt.WorkspaceID, quota holt.Quota) error {
 	if err != nil {
 		return fmt.Errorf("create workspace: %w", err)
 	}
-	by := workspace.Caller{UID: agentUID, GID: agentUID, Writer: workspace.Writer{Kind: "system", Name: "holt"}}
-	_, err = ws.Tree().SetAttr(by, workspace.Root, workspace.SetAttrs{
-		Mask: workspace.SetMode | workspace.SetUID | workspace.SetGID, Mode: 0o755, UID: agentUID, GID: agentUID,
-	})
-	if err == nil {
-		err = ws.Seed(by)
-	}
-	if err != nil {
+	if err := ws.Seed(workspace.Caller{UID: agentUID, GID: agentUID}, image.Skeleton()); err != nil {
 		return errors.Join(fmt.Errorf("give workspace to its user: %w", err), ws.Close())
 	}
 	ws.SetQuota(quota)

@@ -30,7 +30,8 @@ var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quo
 	computer.TenantNameSchema + workspaceTenantSchema + job.TenantSchema + access.ScopeSchema,
 	sshgate.Schema, preview.Schema + preview.GoneSchema,
 	event.Schema, upload.Schema, // event's triggers go with a table that is made anew
-	schedule.RoomSchema, job.CountSchema, job.BegunSchema, upload.SureSchema, computer.ReasonSchema}
+	schedule.RoomSchema, job.CountSchema, job.BegunSchema, upload.SureSchema,
+	computer.ReasonSchema, preview.AddressSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (

@@ -86,7 +86,7 @@ func serveMain(dir string) int {
 		log.Error("read guest", "err", err)
 		return 1
 	}
-	cfg := daemon.Config{DataDir: dir, Engine: cmp.Or(os.Getenv(holt.EnvEngine), daemon.EngineLocal), ImageDir: os.Getenv(holt.EnvImageDir), GuestBinary: guest, Log: log, Fail: killAt(os.Getenv(envKill)), Network: []string{"/proc/self/exe", asNetwork}}
+	cfg := daemon.Config{DataDir: dir, Engine: cmp.Or(os.Getenv(holt.EnvEngine), daemon.EngineLocal), ImageDir: os.Getenv(holt.EnvImageDir), GuestBinary: guest, Log: log, Fail: killAt(os.Getenv(envKill)), Network: []string{"/proc/self/exe", asNetwork}, Keeper: []string{"/proc/self/exe", asKeeper}}
 	if strings.HasPrefix(os.Getenv(envKill), killArchive) {
 		cfg.Workspace = small
 		cfg.Workspace.Fail = cfg.Fail

@@ -27,6 +27,10 @@ type shelf struct {
 
 	kernels kernels
 
+	// hostMounts are the ids of mounts on the host that go on, from a daemon before. It is complete before any
+	// workspace is opened.
+	hostMounts map[holt.WorkspaceID][16]byte
+
 	mu      sync.Mutex
 	closed  bool
 	entries map[holt.WorkspaceID]*entry
@@ -99,7 +103,7 @@ func (s *shelf) path(id holt.WorkspaceID) string { return filepath.Join(s.dir, s
 // options are what a workspace is opened with.
 func (s *shelf) options(id holt.WorkspaceID, quota holt.Quota) workspace.Options {
 	opt := s.base
-	opt.Space, opt.Quota = string(id), quota
+	opt.Space, opt.Quota, opt.HostMount = string(id), quota, s.hostMounts[id]
 	if s.noted != nil {
 		opt.Noted = func(c workspace.Checkpoint, deleted bool) { s.noted(id, c, deleted) }
 	}

@@ -37,11 +37,11 @@ func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir stri
 		base.Reserve = workspace.NewReserve(filepath.Join(dir, ".reserve"))
 	}
 	table := workspaceTable{d}
-	shelf := &shelf{dir: dir, log: log, base: base, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{}, going: map[holt.WorkspaceID]bool{},
+	shelf := &shelf{dir: dir, log: log, base: base, table: table, idle: idleFor, entries: map[holt.WorkspaceID]*entry{}, going: map[holt.WorkspaceID]bool{}, hostMounts: map[holt.WorkspaceID][16]byte{},
 		kernels: kernels{log: log, set: map[*workspace.Workspace]*mount.Notifier{}}}
 	w := &Workspaces{
 		keys: keys, log: log, table: table, shelf: shelf,
-		mounts: &hostMounts{data: filepath.Dir(dir), log: log, table: table, shelf: shelf, mounts: map[string]*hostMount{}},
+		mounts: &hostMounts{data: filepath.Dir(dir), log: log, table: table, shelf: shelf, mounts: map[string]*hostMount{}, kept: map[string]*mount.Kept{}},
 		asking: db.Turns{Most: mostQueries, OfTenant: mostOfTenant, OfOne: mostOfOne},
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {

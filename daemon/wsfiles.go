@@ -67,7 +67,7 @@ func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(cont
 	return f.w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		defer f.w.shelf.kernels.settle(ctx, ws)
 		defer ws.Beside()()
-		return fn(ctx, workspace.Files{Tree: ws.Tree(), Caller: c, Beneath: holt.BeneathOf(ctx), Changed: f.w.shelf.kernels.changed(ws)})
+		return fn(ctx, workspace.Files{Tree: ws.Tree(), Caller: c, Inherit: owner == "", Beneath: holt.BeneathOf(ctx), Changed: f.w.shelf.kernels.changed(ws)})
 	})
 }
 
@@ -108,8 +108,8 @@ func (f workspaceFiles) Read(ctx context.Context, ref, path string, off, n int64
 }
 
 func (f workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (info holt.FileInfo, err error) {
-	if spec.Mode > 0o7777 {
-		return info, holt.Errorf(holt.InvalidArgument, "%#o is no file mode", spec.Mode).WithHint("give permission bits as chmod takes them, up to 07777")
+	if mode := max(spec.Mode, spec.NewMode); mode > 0o7777 {
+		return info, holt.Errorf(holt.InvalidArgument, "%#o is no file mode", mode).WithHint("give permission bits as chmod takes them, up to 07777")
 	}
 	guest, err := f.guest(ctx, ref)
 	if err != nil {

@@ -94,6 +94,7 @@ func (h host) examine(ctx context.Context, opt Options) []holt.Finding {
 		{"jail", opt.Timeout, h.jail},
 		{"memory", opt.Timeout, h.memory},
 		{"limits", opt.Timeout, h.limits},
+		{"names", opt.Timeout, h.names},
 		{"disk", opt.Timeout, h.disk},
 		{"socket", opt.Timeout, h.socket},
 		{"machines", opt.Timeout, h.machines},

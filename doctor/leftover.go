@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/loopback"
 )
 
 // socketName is the daemon's socket in its data directory.
@@ -50,9 +51,8 @@ func (h host) socket(ctx context.Context, opt Options) holt.Finding {
 }
 
 // port looks whether the address that a daemon is told to listen on is free.
-func (h host) port(ctx context.Context, opt Options) holt.Finding {
-	var l net.ListenConfig
-	tcp, err := l.Listen(ctx, "tcp", opt.Listen)
+func (h host) port(_ context.Context, opt Options) holt.Finding {
+	tcp, err := loopback.Listen(opt.Listen)
 	switch {
 	case err == nil:
 		tcp.Close()
@@ -60,7 +60,7 @@ func (h host) port(ctx context.Context, opt Options) holt.Finding {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return bad(opt.Listen+" is taken by another program", "choose another port with --listen, or see who has it: ss -ltnp")
 	}
-	return bad("cannot listen on "+opt.Listen+": "+err.Error(), "name an address of this machine and a port, as 127.0.0.1:4646")
+	return bad("cannot listen on "+opt.Listen+": "+err.Error(), "name an address of this machine and a port, as localhost:4646")
 }
 
 func (h host) machines(_ context.Context, opt Options) holt.Finding {

@@ -117,15 +117,20 @@ func TestBoot(t *testing.T) {
 func lookAround(ctx context.Context, t *testing.T, c *agent.Client) {
 	t.Helper()
 	for command, want := range map[string]string{
-		"df --output=size -h / | tail -n 1 | tr -d ' '":                   "10G",
-		"sudo -n -u agent sudo -n id -un; id -u agent; echo $LANG":        "root\n1000\nC.UTF-8",
-		"python3 -c 'print(6*7)'; git --version | cut -c1-11":             "42\ngit version",
-		"modinfo -F name overlay && sudo modprobe overlay && echo loaded": "overlay\nloaded",
-		"test -s /etc/machine-id && echo yes":                             "yes",
-		"cat /etc/resolv.conf | grep -c nameserver":                       "1",
-		"ip -o -4 addr show eth0 | grep -c 10.0.2.15/24":                  "1",
-		"test -c /dev/fuse && test -c /dev/net/tun && echo yes":           "yes",
-		"journalctl --no-pager -q -n 1 | wc -l":                           "1",
+		"df --output=size -h / | tail -n 1 | tr -d ' '":                                                "10G",
+		"sudo -n -u agent sudo -n id -un; id -u agent; echo $LANG":                                     "root\n1000\nC.UTF-8",
+		"python3 -c 'print(6*7)'; git --version | cut -c1-11":                                          "42\ngit version",
+		"modinfo -F name overlay && sudo modprobe overlay && echo loaded":                              "overlay\nloaded",
+		"test -s /etc/machine-id && echo yes":                                                          "yes",
+		"cat /etc/resolv.conf | grep -c nameserver":                                                    "1",
+		"ip -o -4 addr show eth0 | grep -c 10.0.2.15/24":                                               "1",
+		"test -c /dev/fuse && test -c /dev/net/tun && echo yes":                                        "yes",
+		"journalctl --no-pager -q -n 1 | wc -l":                                                        "1",
+		"cd /proc/sys; cat fs/inotify/max_user_watches fs/inotify/max_user_instances vm/max_map_count": "1048576\n8192\n1048576",
+		"cd /proc/sys; cat kernel/pid_max kernel/perf_event_paranoid net/core/somaxconn":               "4194304\n1\n4096",
+		"ulimit -Sn; ulimit -Hn; ulimit -l; ulimit -u":                                                 "1048576\n1048576\nunlimited\nunlimited",
+		"sudo -n -u agent sudo -n bash -c 'ulimit -Sn; ulimit -Hn; ulimit -l; ulimit -u'":              "1048576\n1048576\nunlimited\nunlimited",
+		"systemd-run -q --wait --pipe bash -c 'ulimit -Sn; ulimit -Hn; ulimit -l; ulimit -u'":          "1048576\n1048576\nunlimited\nunlimited",
 	} {
 		if got := run(ctx, t, c, command); got != want {
 			t.Errorf("%s: %q, want %q", command, got, want)

@@ -49,43 +49,45 @@ func TestDockerEngine(t *testing.T) {
 	}
 }
 
-// TestDockerCompose: docker compose is docker-compose, with Docker's options before its command.
-func TestDockerCompose(t *testing.T) {
-	dir := t.TempDir()
-	plugin := filepath.Join(dir, "plugin")
+// TestDockerPlugins: Compose and buildx are of the next release of Debian, from the sources of the build, and nothing else is.
+func TestDockerPlugins(t *testing.T) {
+	bin, work := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
-		plugin:                               recipeFile(t, "docker", "/usr/libexec/docker/cli-plugins/docker-compose"),
-		filepath.Join(dir, "docker-compose"): "#!/bin/sh\nprintf '%s|' \"$@\"\n",
+		"apt-get":        `for a; do case $a in *next.sources) cat "${a#*=}" >` + work + `/sources;; download) touch docker-compose_2.26.1-4_amd64.deb docker-buildx_0.13_amd64.deb;; esac; done; echo "$@" >>` + work + "/apt",
+		"dpkg":           `echo "$@" >` + work + "/dpkg",
+		"docker-compose": "echo 2.26.1-4",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	run := func(args ...string) string {
-		t.Helper()
-		cmd := exec.Command(plugin, args...)
-		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
-		out, err := cmd.CombinedOutput()
+	sources := formatSources([]source{{URI: "http://bookworm.example/debian", Suites: []string{"bookworm", "bookworm-updates"}}})
+	if err := os.WriteFile(filepath.Join(work, "0000build.sources"), sources, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	script := strings.ReplaceAll(recipeFile(t, "docker", "/usr/local/lib/docker/install-plugins"), "/etc/apt/sources.list.d", work)
+	cmd := exec.Command("/bin/sh", "-c", script)
+	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "TMPDIR=" + work}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "2.26") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(work, name))
 		if err != nil {
-			t.Errorf("%q: %v: %s", args, err, out)
+			t.Error(err)
 		}
-		return string(out)
+		return string(data)
 	}
-	for _, c := range []struct{ args, want string }{
-		{"compose", ""},
-		{"compose up --detach", "up|--detach|"},
-		{"--host unix:///x compose -f a.yaml ps", "--host|unix:///x|-f|a.yaml|ps|"},
-		{"compose exec web compose up", "exec|web|compose|up|"},
-	} {
-		if got := run(strings.Fields(c.args)...); strings.TrimSuffix(got, "|") != strings.TrimSuffix(c.want, "|") {
-			t.Errorf("docker %s: %q", c.args, got)
-		}
+	if got := read("sources"); !strings.Contains(got, "Suites: trixie trixie-updates\n") || !strings.Contains(got, "URIs: http://bookworm.example/debian\n") {
+		t.Errorf("sources: %s", got)
 	}
-	if got := run("compose", "run", "web", "two words", ""); got != "run|web|two words||" {
-		t.Errorf("words: %q", got)
+	if got := read("apt"); !strings.Contains(got, " download docker-compose docker-buildx\n") || strings.Contains(got, " install") {
+		t.Errorf("apt-get: %s", got)
 	}
-	var about struct{ SchemaVersion, Vendor, Version string }
-	if err := json.Unmarshal([]byte(run("docker-cli-plugin-metadata")), &about); err != nil || about.SchemaVersion != "0.1.0" || about.Vendor == "" {
-		t.Errorf("what docker asks a plugin: %+v, %v", about, err)
+	if got := read("dpkg"); got != "--install docker-compose_2.26.1-4_amd64.deb docker-buildx_0.13_amd64.deb\n" {
+		t.Errorf("dpkg: %s", got)
+	}
+	if left, err := filepath.Glob(work + "/tmp.*"); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }

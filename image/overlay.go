@@ -29,6 +29,16 @@ const (
 	guestBundle = "/etc/ssl/certs/ca-certificates.crt"
 )
 
+// Skeleton returns the start-up files of a new home, by name: what /etc/skel has in
+// every image.
+func Skeleton() map[string][]byte {
+	files := map[string][]byte{}
+	for _, name := range []string{".profile", ".bashrc"} {
+		files[name], _ = ground.ReadFile("ground/etc/skel/" + name) // embedded
+	}
+	return files
+}
+
 // overlay is what is laid over the tree once the packages are installed: a
 // tar file without its end, so that the kernel's modules can be added. The
 // same input gives the same bytes.

@@ -40,7 +40,7 @@ type plan struct {
 func groundPackages() []string {
 	return []string{
 		"systemd", "systemd-sysv", "dbus", "libpam-systemd", "udev", "kmod", "ca-certificates",
-		"libnss-myhostname",
+		"libnss-myhostname", "dbus-user-session",
 	}
 }
 

@@ -112,8 +112,12 @@ func (s Service) unit() string {
 		line("Requires=%s\nAfter=%s", u, u)
 	}
 	line("\n[Service]\nType=exec\nEnvironmentFile=-/etc/environment")
+	env := "" // not Environment=, which counts less than a file
+	if len(s.Environment) > 0 {
+		env = "/usr/bin/env "
+	}
 	for _, k := range slices.Sorted(maps.Keys(s.Environment)) {
-		line("Environment=%s", word(k+"="+s.Environment[k]))
+		env += argument(k+"="+s.Environment[k]) + " "
 	}
 	if s.User != "" {
 		line("User=%s", s.User)
@@ -121,9 +125,9 @@ func (s Service) unit() string {
 	if s.Directory != "" {
 		line("WorkingDirectory=%s", strings.ReplaceAll(s.Directory, "%", "%%"))
 	}
-	line("ExecStart=/bin/sh -c %s", argument(s.Command))
+	line("ExecStart=%s/bin/sh -c %s", env, argument(s.Command))
 	if probe := s.Ready.probe(); probe != "" {
-		line("ExecStartPost=/bin/bash -c %s", argument("until "+probe+" >/dev/null 2>&1; do sleep 0.2; done"))
+		line("ExecStartPost=%s/bin/bash -c %s", env, argument("until "+probe+" >/dev/null 2>&1; do sleep 0.2; done"))
 	}
 	line("TimeoutStartSec=%d", cmp.Or(s.Ready.Seconds, defaultReadySeconds))
 	line("Restart=%s\nRestartSec=1", cmp.Or(s.Restart, "on-failure"))

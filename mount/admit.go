@@ -245,7 +245,7 @@ func admitName(m message, name []byte) (verdict, error) {
 		return verdict{}, refuse(m, "a name of %d bytes", len(name))
 	case bytes.IndexByte(name, '/') >= 0:
 		return verdict{}, refuse(m, "a name with a slash")
-	case string(name) == "." || string(name) == "..":
+	case (string(name) == "." || string(name) == "..") && m.opcode() != opLookup: // a file handle is looked up so
 		return verdict{}, refuse(m, "the name %q", name)
 	case len(name) > maxName:
 		return answer(syscall.ENAMETOOLONG)

@@ -26,11 +26,11 @@ func Bare(ctx context.Context, dir string, log *slog.Logger) (*HostMount, error)
 	}
 	b := &bare{RawFileSystem: fuse.NewDefaultRawFileSystem(), nodes: make(map[uint64]*bareNode), last: 1}
 	b.nodes[1] = &bareNode{ino: 1, nlink: 2, mode: syscall.S_IFDIR | 0o777, entries: make(map[string]*bareEntry), time: time.Now()}
-	m, err := serveHost(ctx, b, dir, false, hostOptions(HostOptions{Log: log}), log)
+	m, err := mountHost(ctx, b, dir, [16]byte{}, HostOptions{Log: log})
 	if err != nil {
 		return nil, err
 	}
-	go m.run(&Notifier{}, func() error { return nil })
+	go m.run(nil, &Notifier{}, func() error { return nil })
 	return m, nil
 }
 
@@ -185,21 +185,21 @@ func (b *bare) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
-	_, status := b.make(&in.InHeader, name, syscall.S_IFREG|in.Mode&0o7777, &out.EntryOut)
+	_, status := b.make(&in.InHeader, name, syscall.S_IFREG|in.Mode&0o7777&^in.Umask, &out.EntryOut)
 	return status
 }
 
 func (b *bare) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, status := b.make(&in.InHeader, name, in.Mode, out)
+	_, status := b.make(&in.InHeader, name, in.Mode&^in.Umask, out)
 	return status
 }
 
 func (b *bare) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, status := b.make(&in.InHeader, name, syscall.S_IFDIR|in.Mode&0o7777, out)
+	_, status := b.make(&in.InHeader, name, syscall.S_IFDIR|in.Mode&0o7777&^in.Umask, out)
 	return status
 }
 

@@ -75,7 +75,12 @@ func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 }
 
 func (t *tree) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
-	off, err := t.ws.Lseek(workspace.Ino(in.NodeId), int64(in.Offset), in.Whence)
+	ino := workspace.Ino(in.NodeId)
+	a, err := t.ws.GetAttr(ino)
+	if err != nil {
+		return t.status(err)
+	}
+	off, err := seekBlocks(func(off int64, whence uint32) (int64, error) { return t.ws.Lseek(ino, off, whence) }, a.Size, int64(in.Offset), in.Whence)
 	out.Offset = uint64(off)
 	return t.status(err)
 }

@@ -13,13 +13,13 @@ import (
 )
 
 // openMount mounts FUSE on dir and returns the descriptor over which it is
-// served. No child process inherits it: one that outlives this process, as
+// served. Reads set no access times, and the options say so. No child process inherits it: one that outlives this process, as
 // machines do, would keep a mount that nobody serves from ever ending.
 func openMount(ctx context.Context, dir string, readOnly bool) (fd int, err error) {
 	options := []string{fmt.Sprintf("max_read=%d", maxTransfer), "default_permissions"}
 	if os.Geteuid() != 0 {
 		// allow_other may be forbidden, and the mount is its user's own.
-		options = append(options, "fsname=holt", "subtype=holt", "nosuid", "nodev")
+		options = append(options, "fsname=holt", "subtype=holt", "nosuid", "nodev", "noatime")
 		if readOnly {
 			options = append(options, "ro")
 		}
@@ -29,7 +29,7 @@ func openMount(ctx context.Context, dir string, readOnly bool) (fd int, err erro
 	if err != nil {
 		return -1, fmt.Errorf("open /dev/fuse: %w", err)
 	}
-	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOATIME)
 	if readOnly {
 		flags |= unix.MS_RDONLY
 	}
@@ -63,13 +63,33 @@ func fusermount(ctx context.Context, dir, options string) (fd int, err error) {
 	if err != nil {
 		return -1, fmt.Errorf("receive from fusermount3: %w", err)
 	}
-	messages, err := unix.ParseSocketControlMessage(control[:n])
-	if err != nil || len(messages) != 1 {
-		return -1, errors.Join(errors.New("fusermount3 sent no descriptor"), err)
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+	fds, err := parseRights(control[:n])
 	if err != nil || len(fds) != 1 {
+		closeAll(fds)
 		return -1, errors.Join(errors.New("fusermount3 sent no descriptor"), err)
 	}
 	return fds[0], nil
+}
+
+// parseRights returns the descriptors that came with a message.
+func parseRights(control []byte) (fds []int, err error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		some, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			closeAll(fds)
+			return nil, err
+		}
+		fds = append(fds, some...)
+	}
+	return fds, nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
 }

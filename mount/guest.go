@@ -178,7 +178,7 @@ func (s *session) attach(hello channel.Hello) error {
 			WithHint("it makes a new mount; what was open in the old one is lost")
 	}
 	if known {
-		err := s.catchUp()
+		err := catchUp(s.ctx, s.ws, s.notifier)
 		if err != nil {
 			return err
 		}
@@ -199,24 +199,24 @@ func (s *session) attach(hello channel.Hello) error {
 
 // catchUp has the kernel told of what it may never have been, where the queue
 // does not have that: most of all by a daemon that was killed.
-func (s *session) catchUp() error {
-	if s.notifier.isWhole() {
+func catchUp(ctx context.Context, ws *workspace.Workspace, n *Notifier) error {
+	if n.isWhole() {
 		return nil
 	}
-	stale, err := s.ws.Untold(s.ctx)
+	stale, err := ws.Untold(ctx)
 	if err == nil {
 		changes := make([]Change, len(stale))
 		for i, one := range stale {
 			changes[i] = Change{Ino: one.Ino, Name: one.Name}
 		}
-		err = s.notifier.complete(changes)
+		err = n.complete(changes)
 	}
 	if holt.CodeOf(err) == holt.TooMany {
-		err = holt.Errorf(holt.NotFound, "a guest's kernel was not told of too many changes: %w", err)
+		err = holt.Errorf(holt.NotFound, "a mount's kernel was not told of too many changes: %w", err)
 	}
 	if err != nil {
 		return err
 	}
-	s.ws.Told(s.notifier.Told)
+	ws.Told(n.Told)
 	return nil
 }

@@ -212,7 +212,7 @@ func TestGuestMountsAnew(t *testing.T) {
 		// INIT, and INIT once more, as if its answer had been lost.
 		var first []byte
 		for range 2 {
-			if err := out.Write(channel.FrameRequest, []byte{0}, askInit(31)); err != nil {
+			if err := out.Write(channel.FrameRequest, make([]byte, 9), askInit(31)); err != nil {
 				t.Fatal(err)
 			}
 			kind, payload, err = in.Next(nil)
@@ -239,13 +239,14 @@ func TestGuestProtocolErrors(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"kind":          {1, 0, 0, 0, 99},
 		"length":        {255, 255, 255, 255, 2},
-		"tag":           {3, 0, 0, 0, byte(channel.FrameRequest), 200, 1},
-		"empty request": {2, 0, 0, 0, byte(channel.FrameRequest), 0},
+		"tag":           {11, 0, 0, 0, byte(channel.FrameRequest), 0, 0, 0, 0, 0, 0, 0, 0, 200, 1},
+		"empty request": {10, 0, 0, 0, byte(channel.FrameRequest), 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		"no time":       {2, 0, 0, 0, byte(channel.FrameRequest), 0},
 		"ack":           {3, 0, 0, 0, byte(channel.FrameAck), 1, 2},
 		"none taken":    {5, 0, 0, 0, byte(channel.FrameTaken), 0, 0, 0, 0},
 		"taken unsent":  {5, 0, 0, 0, byte(channel.FrameTaken), 1, 0, 0, 0},
 		"reply":         {3, 0, 0, 0, byte(channel.FrameReply), 1, 2},
-		"before INIT":   append([]byte{58, 0, 0, 0, byte(channel.FrameRequest), 0}, ask(opGetattr, 1, 16)...),
+		"before INIT":   append([]byte{66, 0, 0, 0, byte(channel.FrameRequest), 0, 0, 0, 0, 0, 0, 0, 0, 0}, ask(opGetattr, 1, 16)...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			host, guest := socketPair(t)

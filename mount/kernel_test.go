@@ -30,6 +30,8 @@ type kernel struct {
 	dev int
 	id  [16]byte
 	tag func(m message) string
+	// clock is the guest's.
+	clock func() int64
 	// hold is called before each notice that the kernel is handed; nil: nothing is.
 	hold func()
 
@@ -50,7 +52,7 @@ type kernel struct {
 func newKernel(t testing.TB) *kernel {
 	t.Helper()
 	needRoot(t)
-	k := &kernel{t: t, dir: t.TempDir(), pending: map[uint64]message{}, done: make(chan struct{}), tag: func(message) string { return "" }}
+	k := &kernel{t: t, dir: t.TempDir(), pending: map[uint64]message{}, done: make(chan struct{}), tag: func(message) string { return "" }, clock: coarse}
 	k.moved = sync.NewCond(&k.mu)
 	rand.Read(k.id[:])
 	var err error
@@ -60,6 +62,13 @@ func newKernel(t testing.TB) *kernel {
 	go k.read()
 	t.Cleanup(k.unmount)
 	return k
+}
+
+// coarse is the clock that kernels take file times from.
+func coarse() int64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts)
+	return ts.Nano()
 }
 
 func (k *kernel) unmount() {
@@ -108,7 +117,7 @@ func (k *kernel) send(m message) {
 	}
 	k.sent++
 	k.moved.Broadcast()
-	b := append(channel.RequestHeader(nil, k.tag(m), len(m)), m...)
+	b := append(channel.RequestHeader(nil, k.clock(), k.tag(m), len(m)), m...)
 	if _, err := k.conn.Write(b); err != nil {
 		k.conn = nil // whoever reads from it finds that out too
 	}

@@ -14,8 +14,18 @@ import (
 	"holt/workspace"
 )
 
+// asKeeper makes this program a keeper.
+const asKeeper = "keep-mount"
+
 // TestMain lets this program be started again as another one: see helper.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == asKeeper {
+		if err := Keep(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if name := os.Getenv("MOUNT_TEST_HELPER"); name != "" {
 		if err := helpers()[name](os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -50,6 +60,10 @@ func helpers() map[string]func(args []string) error {
 		// maps args[0], and says for each line of its input how many KiB of the
 		// map are dirty; first it writes through the map if the line is "write"
 		"map": func(args []string) error { return mapFile(args[0]) },
+		// makes and removes things with the longest name, below args[0]
+		"long-path": func(args []string) error { return useLongPath(args[0]) },
+		// does one thing to a file as a user: see actAs
+		"act": act,
 		// writes and syncs a map of args[0] as its input says
 		"faults": func(args []string) error { return mapFaults(args[0]) },
 		// writes args[1] random bytes to the new file args[0] and says their hash
@@ -71,6 +85,8 @@ func helpers() map[string]func(args []string) error {
 			}
 			return ws.Close()
 		},
+		// serves the workspace in args[0] on args[1], with a keeper whose socket is in args[2], until its input ends
+		"serve-host": func(args []string) error { return serveKept(args[0], args[1], args[2]) },
 		// serves likewise, and once its input has a line restores the checkpoint "then", says so, and tells no kernel
 		"serve-restore": func(args []string) error {
 			conn, ws, err := toServe(args[0])

@@ -149,7 +149,7 @@ func (g *guestMemory) must(err error) {
 
 func (g *guestMemory) write(conn net.Conn, m message) {
 	g.t.Helper()
-	_, err := conn.Write(append(channel.RequestHeader(nil, "", len(m)), m...))
+	_, err := conn.Write(append(channel.RequestHeader(nil, 0, "", len(m)), m...))
 	g.must(err)
 }
 
@@ -232,7 +232,7 @@ func (g *guestMemory) begin(conn net.Conn, i int) {
 	case n == 4 && f.tagged:
 		r.kind, r.m = "untag", ask(opRemovexattr, f.ino, "user.tag\x00")
 	case n == 4:
-		r.kind, r.m = "tag", ask(opSetxattr, f.ino, uint32(1), uint32(unix.XATTR_CREATE), "user.tag\x00x")
+		r.kind, r.m = "tag", ask(opSetxattr, f.ino, uint32(1), uint32(unix.XATTR_CREATE), uint64(0), "user.tag\x00x")
 	case n == 5 && f.second == "":
 		w.named++
 		r.kind, r.name, r.m = "link", fresh, ask(opLink, w.dir, f.ino, fresh+"\x00")

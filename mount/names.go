@@ -14,7 +14,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 	}
 	// After the first OPEN that answered ENOSYS the kernel takes this for granted.
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
-	a, err := t.ws.Create(t.caller(&in.InHeader), workspace.Ino(in.NodeId), name, in.Mode&0o7777)
+	a, err := t.ws.Create(t.making(&in.InHeader, in.Umask), workspace.Ino(in.NodeId), name, in.Mode&0o7777)
 	if err == syscall.EEXIST && in.Flags&syscall.O_EXCL == 0 {
 		return t.createExisting(in, name, &out.EntryOut)
 	}
@@ -26,7 +26,7 @@ func (t *tree) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut
 		return fuse.EROFS
 	}
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
-	a, err := t.ws.Tmpfile(t.caller(&in.InHeader), workspace.Ino(in.NodeId), in.Mode&0o7777)
+	a, err := t.ws.Tmpfile(t.making(&in.InHeader, in.Umask), workspace.Ino(in.NodeId), in.Mode&0o7777)
 	return t.entry(&out.EntryOut, a, err)
 }
 
@@ -46,7 +46,7 @@ func (t *tree) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse
 	if t.readOnly {
 		return fuse.EROFS
 	}
-	a, err := t.ws.Mknod(t.caller(&in.InHeader), workspace.Ino(in.NodeId), name, in.Mode, in.Rdev)
+	a, err := t.ws.Mknod(t.making(&in.InHeader, in.Umask), workspace.Ino(in.NodeId), name, in.Mode, in.Rdev)
 	return t.entry(out, a, err)
 }
 
@@ -54,7 +54,7 @@ func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse
 	if t.readOnly {
 		return fuse.EROFS
 	}
-	a, err := t.ws.Mkdir(t.caller(&in.InHeader), workspace.Ino(in.NodeId), name, in.Mode&0o7777)
+	a, err := t.ws.Mkdir(t.making(&in.InHeader, in.Umask), workspace.Ino(in.NodeId), name, in.Mode&0o7777)
 	return t.entry(out, a, err)
 }
 

@@ -1,6 +1,7 @@
 package mount
 
 import (
+	_ "embed" // for README.md
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -9,7 +10,8 @@ import (
 )
 
 // The past of a workspace is in its mounts as .holt/checkpoints/NAME, which can
-// be named and is not listed. A node of it says by itself what it is, so that
+// be named and is not listed; so is .holt/README.md, which says how this file
+// system works. A node of it says by itself what it is, so that
 // nothing has to be remembered or forgotten, and another daemon goes on with
 // it: a bit that no inode number has, the checkpoint's number, the inode's.
 const (
@@ -20,10 +22,15 @@ const (
 
 	holtNode        = pastBit | 1 // .holt: no checkpoint has the number 0
 	checkpointsNode = pastBit | 2 // .holt/checkpoints
+	readmeNode      = pastBit | 3 // .holt/README.md
 
 	holtName        = ".holt"
 	checkpointsName = "checkpoints"
+	readmeName      = "README.md"
 )
+
+//go:embed README.md
+var readme []byte
 
 // pastValid is how long a kernel believes what it was told of a checkpoint,
 // seconds: it never changes, but it may be deleted.
@@ -39,6 +46,9 @@ func pastNode(c workspace.CheckpointID, ino workspace.Ino) (uint64, error) {
 }
 
 func isPast(node uint64) bool { return node&pastBit != 0 && node != pollNode }
+
+// isFixed tells whether a node of the past is one that no inode stands for.
+func isFixed(node uint64) bool { return node >= holtNode && node <= readmeNode }
 
 func cutPast(node uint64) (workspace.CheckpointID, workspace.Ino) {
 	node &^= pastBit
@@ -65,8 +75,8 @@ func (p past) valid(node uint64) uint64 {
 
 // attr returns the attributes of a node of the past.
 func (p past) attr(node uint64) (workspace.Attr, error) {
-	if node == holtNode || node == checkpointsNode {
-		return p.dirAttr(node)
+	if isFixed(node) {
+		return p.fixedAttr(node)
 	}
 	v, ino, err := p.view(node)
 	if err != nil {
@@ -77,14 +87,16 @@ func (p past) attr(node uint64) (workspace.Attr, error) {
 	return a, err
 }
 
-// dirAttr makes the attributes of the two directories that no inode stands
-// for. The time changes whenever a checkpoint comes or goes, so that a kernel
+// fixedAttr makes the attributes of what no inode stands for. The time of .holt/checkpoints changes whenever a checkpoint comes or goes, so that a kernel
 // knows when what it has read of the directory is old.
-func (p past) dirAttr(node uint64) (workspace.Attr, error) {
+func (p past) fixedAttr(node uint64) (workspace.Attr, error) {
 	root, err := p.ws.GetAttr(workspace.Root)
 	a := workspace.Attr{Ino: workspace.Ino(node), Mode: syscall.S_IFDIR | 0o555, UID: root.UID, GID: root.GID, Nlink: 2,
 		Atime: root.Btime, Mtime: root.Btime, Ctime: root.Btime, Btime: root.Btime}
-	if node == checkpointsNode {
+	switch node {
+	case readmeNode:
+		a.Mode, a.Nlink, a.Size, a.Blocks = syscall.S_IFREG|0o444, 1, int64(len(readme)), int64(len(readme)+511)/512
+	case checkpointsNode:
 		if taken, n := p.ws.Newest(); n > 0 {
 			a.Mtime = taken.UnixNano() + int64(n)
 			a.Ctime, a.Size = a.Mtime, int64(n)
@@ -123,8 +135,14 @@ func (p past) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out 
 		return p.found(out, holtNode, nil)
 	case !isPast(h.NodeId):
 		return p.tree.Lookup(cancel, h, name, out)
+	case name == "." && h.NodeId != holtNode && h.NodeId != checkpointsNode:
+		return p.found(out, h.NodeId, nil)
+	case name == "." || name == "..":
+		return fuse.Status(syscall.ESTALE) // a kernel reaches no directory by its handle that is not listed
 	case h.NodeId == holtNode && name == checkpointsName:
 		return p.found(out, checkpointsNode, nil)
+	case h.NodeId == holtNode && name == readmeName:
+		return p.found(out, readmeNode, nil)
 	case h.NodeId == checkpointsNode:
 		if c, ok := p.ws.Named(name); ok {
 			node, err := pastNode(c, workspace.Root)
@@ -196,6 +214,9 @@ func (p past) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Re
 	if !isPast(in.NodeId) {
 		return p.tree.Read(cancel, in, buf)
 	}
+	if in.NodeId == readmeNode {
+		return inPlace(buf[:copy(buf, readme[min(in.Offset, uint64(len(readme))):])]), fuse.OK
+	}
 	v, ino, err := p.view(in.NodeId)
 	if err != nil {
 		return nil, p.status(err)
@@ -208,11 +229,18 @@ func (p past) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut
 	if !isPast(in.NodeId) {
 		return p.tree.Lseek(cancel, in, out)
 	}
+	if in.NodeId == readmeNode {
+		return fuse.ENOSYS // the kernel then takes all of it for bytes
+	}
 	v, ino, err := p.view(in.NodeId)
 	if err != nil {
 		return p.status(err)
 	}
-	off, err := v.Lseek(ino, int64(in.Offset), in.Whence)
+	a, err := v.GetAttr(ino)
+	if err != nil {
+		return p.status(err)
+	}
+	off, err := seekBlocks(func(off int64, whence uint32) (int64, error) { return v.Lseek(ino, off, whence) }, a.Size, int64(in.Offset), in.Whence)
 	out.Offset = uint64(off)
 	return p.status(err)
 }
@@ -221,10 +249,17 @@ func (p past) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut
 func (p past) entries(node, offset uint64, plus bool, fn func(fuse.DirEntry, workspace.Attr) bool) error {
 	switch node {
 	case holtNode:
-		if offset == 0 {
-			a, err := p.attr(checkpointsNode)
-			fn(fuse.DirEntry{Name: checkpointsName, Mode: syscall.S_IFDIR, Ino: checkpointsNode, Off: 1}, a)
-			return err
+		for i, e := range []fuse.DirEntry{
+			{Name: checkpointsName, Mode: syscall.S_IFDIR, Ino: checkpointsNode, Off: 1},
+			{Name: readmeName, Mode: syscall.S_IFREG, Ino: readmeNode, Off: 2},
+		} {
+			if uint64(i) < offset {
+				continue
+			}
+			a, err := p.attr(e.Ino)
+			if err != nil || !fn(e, a) {
+				return err
+			}
 		}
 		return nil
 	case checkpointsNode:
@@ -304,7 +339,7 @@ func (p past) GetXAttr(cancel <-chan struct{}, h *fuse.InHeader, name string, de
 		return p.tree.GetXAttr(cancel, h, name, dest)
 	case !served(name):
 		return 0, fuse.ENOTSUP
-	case h.NodeId == holtNode || h.NodeId == checkpointsNode:
+	case isFixed(h.NodeId):
 		return 0, fuse.ENODATA
 	}
 	v, ino, err := p.view(h.NodeId)
@@ -322,7 +357,7 @@ func (p past) ListXAttr(cancel <-chan struct{}, h *fuse.InHeader, dest []byte) (
 	switch {
 	case !isPast(h.NodeId):
 		return p.tree.ListXAttr(cancel, h, dest)
-	case h.NodeId == holtNode || h.NodeId == checkpointsNode:
+	case isFixed(h.NodeId):
 		return 0, fuse.OK
 	}
 	v, ino, err := p.view(h.NodeId)

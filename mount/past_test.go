@@ -33,7 +33,7 @@ func tryPast(t *testing.T, ws *workspace.Workspace, dir string) {
 		{`cd ` + past + `; stat -c '%n %f %s %u %g %h %Y' d d/f hard soft sparse pipe`, want},
 		{`ls -A`, "e\nhard\nsparse\n"},
 		{`find . -name '*one*'`, ""},
-		{`ls .holt; ls -A .holt/checkpoints`, "checkpoints\nfirst one\nsecond\n"},
+		{`ls .holt; ls -A .holt/checkpoints`, "README.md\ncheckpoints\nfirst one\nsecond\n"},
 		{`ls ` + past, "d\nhard\npipe\nsoft\nsparse\n"},
 		{`cat ` + past + `/d/f ` + past + `/soft e/f`, "one\none\ntwo\n"},
 		{`getfattr --only-values -n user.tag ` + past + `/d/f`, "yes"},

@@ -1,7 +1,9 @@
 package mount
 
 import (
+	"context"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -54,6 +56,7 @@ func (p past) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fu
 	case isPast(in.Oldnodeid):
 		return fuse.EXDEV
 	}
+	defer p.unveil(in.Oldnodeid)()
 	return p.tree.Link(cancel, in, name, out)
 }
 
@@ -82,6 +85,7 @@ func (p past) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.Attr
 	if isPast(in.NodeId) {
 		return fuse.EROFS
 	}
+	defer p.unveil(in.NodeId)()
 	return p.tree.SetAttr(cancel, in, out)
 }
 
@@ -100,6 +104,7 @@ func (p past) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint
 		}
 		return 0, fuse.EROFS
 	}
+	defer p.unveil(in.NodeId)()
 	return p.tree.Write(cancel, in, data)
 }
 
@@ -121,6 +126,7 @@ func (p past) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) fuse.Statu
 	if isPast(in.NodeId) {
 		return fuse.EROFS
 	}
+	defer p.unveil(in.NodeId)()
 	return p.tree.Fallocate(cancel, in)
 }
 
@@ -132,6 +138,7 @@ func (p past) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (u
 	case isPast(in.NodeId):
 		return 0, fuse.Status(syscall.EXDEV)
 	}
+	defer p.unveil(in.NodeIdOut)()
 	return p.tree.CopyFileRange(cancel, in)
 }
 
@@ -139,6 +146,7 @@ func (p past) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string,
 	if isPast(in.NodeId) {
 		return fuse.EROFS
 	}
+	defer p.unveil(in.NodeId)()
 	return p.tree.SetXAttr(cancel, in, name, value)
 }
 
@@ -146,5 +154,29 @@ func (p past) RemoveXAttr(cancel <-chan struct{}, h *fuse.InHeader, name string)
 	if isPast(h.NodeId) {
 		return fuse.EROFS
 	}
+	defer p.unveil(h.NodeId)()
 	return p.tree.RemoveXAttr(cancel, h, name)
+}
+
+// unveilWait is how long the first change of a start-up file waits until its kernel has
+// dropped what it has read of the top.
+const unveilWait = time.Second
+
+// unveil begins a change of an inode. One that the top does not list until it is changed
+// is listed then, and the kernel has to be told: it keeps what it has read of the top.
+func (p past) unveil(node uint64) (changed func()) {
+	if !p.ws.Unlisted(workspace.Ino(node)) {
+		return func() {}
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), unveilWait)
+		defer cancel()
+		err := p.notifier.Notify(Change{Ino: workspace.Root})
+		if err == nil {
+			err = p.notifier.Wait(ctx)
+		}
+		if err != nil {
+			p.log.Warn("a kernel may not list a start-up file yet", "node", node, "error", err)
+		}
+	}
 }

@@ -218,12 +218,6 @@ func setIDBits(t *testing.T, _ *workspace.Workspace, dir string) {
 	if st := stat(t, path); st.Mode&0o6000 != 0 {
 		t.Errorf("after chown: mode %#o", st.Mode)
 	}
-	// Group execute off: set-gid means locking and stays.
-	arm(0o2666)
-	as(t, 1234, dir, "echo x >> f")
-	if st := stat(t, path); st.Mode&0o2000 == 0 {
-		t.Errorf("set-gid without group execute: mode %#o", st.Mode)
-	}
 	// Root may write without losing them.
 	arm(0o6755)
 	sh(t, dir, "echo x >> f")

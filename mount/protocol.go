@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"bytes"
 	"encoding/binary"
 	"log"
 	"log/slog"
@@ -17,15 +18,25 @@ import (
 //     every write, only before the first after the inode was read.
 //   - EXPLICIT_INVAL_DATA: pages stay although the modification time moved:
 //     nobody changes a file behind the kernel's back without telling it.
+//   - POSIX_ACL, DONT_MASK: the kernel checks ACLs, which it reads as extended
+//     attributes. A new name gets its directory's default ACL here, and the umask
+//     where there is none.
+//   - EXPORT_SUPPORT: a file handle (open_by_handle_at, NFS) is found by its node
+//     id alone, with a LOOKUP of ".". Inode numbers are never reused, so that all
+//     generations are 0.
+//   - SETXATTR_EXT: with an ACL comes whether its setter is in the file's group.
 //   - READDIRPLUS_AUTO: attributes come with a directory's names when they are
 //     likely to be wanted.
 //
 // ATOMIC_O_TRUNC stays off: with an OPEN that answers ENOSYS it would lose the
-// truncation. PASSTHROUGH stays off: unused, it would only forbid overlays.
+// truncation. ASYNC_DIO stays off: when an asynchronous direct write ends, FUSE
+// does not drop the pages that a buffered read has filled meanwhile, and they
+// would stay as they were before it. PASSTHROUGH stays off: unused, it would only forbid overlays.
 // Locks stay with the kernel.
 const capabilities = fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_EXPLICIT_INVAL_DATA |
-	fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_CACHE_SYMLINKS | fuse.CAP_ASYNC_DIO |
-	fuse.CAP_NO_OPENDIR_SUPPORT
+	fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_CACHE_SYMLINKS |
+	fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_POSIX_ACL | fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT |
+	fuse.CAP_EXPORT_SUPPORT
 
 // maxBackground is how many reads ahead and asynchronous writes a kernel may
 // have outstanding.
@@ -93,4 +104,23 @@ func (r initReply) restore(opt *fuse.MountOptions) *fuse.MountOptions {
 	o.ExtraCapabilities = r.flags
 	o.DisabledCapabilities = ^r.flags
 	return &o
+}
+
+// resume makes the protocol server that a mount began with, by giving it the
+// recorded INIT and dropping its reply. Unsupported if it would promise
+// something else.
+func resume(fs fuse.RawFileSystem, opt *fuse.MountOptions, req, reply []byte) (*fuse.ProtocolServer, terms, error) {
+	was, err := parseInitReply(reply)
+	if err != nil {
+		return nil, terms{}, err
+	}
+	server := fuse.NewProtocolServer(fs, was.restore(opt))
+	now := make([]byte, smallReply)
+	n, _ := server.HandleRequest([][]byte{bytes.Clone(req)}, [][]byte{now})
+	is, err := parseInitReply(now[:n])
+	if err != nil || is.flags != was.flags {
+		return nil, terms{}, holt.Errorf(holt.Unsupported, "the mount began with flags %#x, which this holt does not serve", was.flags).
+			WithHint("mount it again; a computer is to be restarted")
+	}
+	return server, was.terms(), nil
 }

@@ -93,6 +93,7 @@ func (s *session) restore(epoch workspace.Epoch) error {
 		ws:            s.ws.Tree(), epoch: epoch, identity: true, valid: forever, log: s.log,
 		notifier: s.notifier,
 		writers:  make([]workspace.Writer, maxServed),
+		times:    make([]int64, maxServed),
 	}
 	s.terms, s.initSent, s.initReply = terms{}, nil, nil
 	req, reply, ok := s.ws.EpochInit(epoch)
@@ -100,20 +101,19 @@ func (s *session) restore(epoch workspace.Epoch) error {
 		s.server = fuse.NewProtocolServer(past{s.tree}, opt)
 		return nil
 	}
-	was, err := parseInitReply(reply)
-	if err != nil {
+	var was terms
+	var err error
+	if s.server, was, err = resume(past{s.tree}, opt, req, reply); err != nil {
 		return err
 	}
-	s.server = fuse.NewProtocolServer(past{s.tree}, was.restore(opt))
-	now := make([]byte, smallReply)
-	n, _ := s.server.HandleRequest([][]byte{bytes.Clone(req)}, [][]byte{now})
-	is, err := parseInitReply(now[:n])
-	if err != nil || is.flags != was.flags {
-		return holt.Errorf(holt.Unsupported, "the guest's mount began with flags %#x, which this holt does not serve", was.flags).
-			WithHint("restart the computer")
-	}
-	s.terms, s.initSent, s.initReply = was.terms(), req, reply
+	s.agree(was, req, reply)
 	return nil
+}
+
+// agree holds the session to what INIT agreed on.
+func (s *session) agree(to terms, sent, reply []byte) {
+	s.terms, s.initSent, s.initReply = to, sent, reply
+	s.tree.longXattr = s.terms.longXattr
 }
 
 // serve reads frames until the session ends, or the guest says hello for
@@ -174,11 +174,11 @@ func (s *session) release(sl *slot) {
 // request decides about one request. What needs no work, or whose order
 // counts, is done here; for the rest started says that a goroutine has the slot.
 func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
-	tag, raw, err := channel.ParseRequest(payload)
+	asked, err := channel.ParseRequest(payload)
 	if err != nil {
 		return false, err
 	}
-	m := message(raw)
+	m := message(asked.Message)
 	defer func() {
 		if r := recover(); r != nil {
 			err = s.reply(m, errnoOf(s.panicked(r)))
@@ -212,7 +212,7 @@ func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
 		return false, nil
 	}
 	m.setSlot(sl.id)
-	s.tree.writers[sl.id] = s.writerOf(tag)
+	s.tree.writers[sl.id], s.tree.times[sl.id] = s.writerOf(asked.Tag), asked.Time
 	s.working.Go(func() { s.work(sl, m) })
 	return true, nil
 }
@@ -238,7 +238,7 @@ func (s *session) init(m message) error {
 	if err := s.ws.SetEpochInit(s.tree.epoch, sent, reply); err != nil {
 		return holt.Errorf(holt.Internal, "record INIT: %w", err)
 	}
-	s.terms, s.initSent, s.initReply = r.terms(), sent, reply
+	s.agree(r.terms(), sent, reply)
 	return s.frames.Write(channel.FrameReply, reply)
 }
 

@@ -23,7 +23,7 @@ func sessionOf(messages ...message) []byte {
 	b = append(append(b, byte(channel.FrameHello)), hello...)
 	for i, m := range append([]message{askInit(31)}, messages...) {
 		binary.LittleEndian.PutUint64(m[8:], uint64(i+1))
-		b = append(channel.RequestHeader(b, "run/x", len(m)), m...)
+		b = append(channel.RequestHeader(b, -1<<62, "run/x", len(m)), m...)
 	}
 	return b
 }

@@ -33,8 +33,10 @@ type tree struct {
 	identity bool   // requests may come again: their unique counts
 	valid    uint64 // how long the kernel may keep entries and attributes, seconds
 	readOnly bool
-	log      *slog.Logger
-	full     sync.Once // said that the notifier takes no more
+	// longXattr says that SETXATTR has the second word of flags.
+	longXattr bool
+	log       *slog.Logger
+	full      sync.Once // said that the notifier takes no more
 
 	// notifier tells the kernel what it may no longer believe.
 	notifier *Notifier
@@ -42,6 +44,9 @@ type tree struct {
 	// writers holds whom to attribute a request's changes to, by the slot that
 	// was put into the padding of its header; a kernel leaves it zero.
 	writers []workspace.Writer
+	// times holds, by the same slot, what the guest's clock was when it made the
+	// request; nil on the host, where the workspace's clock is the kernel's.
+	times []int64
 }
 
 func (t *tree) String() string { return "holt" }
@@ -55,6 +60,17 @@ func (t *tree) caller(h *fuse.InHeader) workspace.Caller {
 	if int(h.Padding) < len(t.writers) {
 		c.Writer = t.writers[h.Padding]
 	}
+	if int(h.Padding) < len(t.times) {
+		c.Time = t.times[h.Padding]
+	}
+	return c
+}
+
+// making is caller for a request that makes something. The kernel leaves the
+// umask to us (FUSE_DONT_MASK), because a default ACL stands in its place.
+func (t *tree) making(h *fuse.InHeader, umask uint32) workspace.Caller {
+	c := t.caller(h)
+	c.Umask = umask
 	return c
 }
 
@@ -215,7 +231,13 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 			set.Mask |= bit.mask
 		}
 	}
-	a, err := t.ws.SetAttr(t.caller(&in.InHeader), workspace.Ino(in.NodeId), set)
+	c := t.caller(&in.InHeader)
+	if in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == 0 && c.UID != 0 {
+		// With KILLPRIV_V2 a kernel asks this way for set-id bits to be cleared: for
+		// chown(-1, -1), or before an fallocate.
+		set.Mask = workspace.SetKillPriv
+	}
+	a, err := t.ws.SetAttr(c, workspace.Ino(in.NodeId), set)
 	if err != nil {
 		return t.status(err)
 	}

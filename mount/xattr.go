@@ -8,9 +8,10 @@ import (
 	"holt/workspace"
 )
 
-// served tells whether a namespace of attributes is served. ACLs (system.*)
-// are not: ls stops asking after the first EOPNOTSUPP.
-func served(name string) bool { return !strings.HasPrefix(name, "system.") }
+// served tells whether an attribute is served: of system.* only the POSIX ACLs.
+func served(name string) bool {
+	return !strings.HasPrefix(name, "system.") || workspace.IsACL(name)
+}
 
 func (t *tree) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
 	if !served(name) {
@@ -54,7 +55,11 @@ func (t *tree) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, val
 	case !served(name):
 		return fuse.ENOTSUP
 	}
-	return t.status(t.ws.SetXattr(t.caller(&in.InHeader), workspace.Ino(in.NodeId), name, value, in.Flags))
+	flags := in.Flags & (workspace.XattrCreate | workspace.XattrReplace)
+	if t.longXattr && in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0 {
+		flags |= workspace.XattrKillSetGID
+	}
+	return t.status(t.ws.SetXattr(t.caller(&in.InHeader), workspace.Ino(in.NodeId), name, value, flags))
 }
 
 func (t *tree) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {

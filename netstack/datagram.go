@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 	"gvisor.dev/gvisor/pkg/waiter"
@@ -28,13 +29,21 @@ const (
 // datagramBuffers are taken while a datagram passes, not while one is waited for.
 var datagramBuffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 
-// forwards gives a forwarder the datagrams that may pass; for the others the guest hears that nobody is there (ICMP).
+// forwards gives a forwarder the datagrams that may pass; of the others the guest hears that they are prohibited (ICMP).
 func (s *Stack) forwards(next *udp.Forwarder) func(stack.TransportEndpointID, *stack.PacketBuffer) bool {
 	return func(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 		to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)
-		if !s.mayReach(s.newFlow(to, nil)) || s.quic(to) {
+		if to.Port() == 0 || !s.mayReach(s.newFlow(to, nil)) || s.quic(to) { // 0 would stand for any port
 			s.count.refuse(s.destination(to))
-			return false
+			if inner.Contains(to.Addr()) {
+				return false // nobody listens here
+			}
+			s.tellLimited(prohibited, packetOf(pkt))
+			return true
+		}
+		if header.IPv4(pkt.NetworkHeader().Slice()).TTL() <= 1 && !inner.Contains(to.Addr()) {
+			s.tellLimited(expired, packetOf(pkt))
+			return true
 		}
 		return next.HandlePacket(id, pkt)
 	}
@@ -65,10 +74,12 @@ func (s *Stack) datagram(r *udp.ForwarderRequest) {
 		s.flows.leave(datagrams)
 		return
 	}
+	ep.SocketOptions().SetReceiveTTL(true)
+	from := r.ID().RemotePort
 	go func() {
 		defer s.flows.leave(datagrams)
 		defer ep.Close()
-		s.exchange(f, &heap{ep: ep, queue: &queue})
+		s.exchange(f, &heap{s: s, ep: ep, queue: &queue, from: from})
 	}()
 }
 
@@ -90,6 +101,8 @@ func (s *Stack) exchange(f *flow, in *heap) {
 	if err != nil {
 		return
 	}
+	raw.Control(func(fd uintptr) { wantErrors(int(fd)) }) // without, errors are lost, as before
+	in.raw = raw
 	f.count = s.count.opens(s.destination(f.to))
 	defer f.count.open.Add(-1)
 	f.last.now()
@@ -113,8 +126,12 @@ func (s *Stack) exchange(f *flow, in *heap) {
 
 // heap is the guest's side of an exchange: what it has sent.
 type heap struct {
+	s     *Stack
 	ep    tcpip.Endpoint
 	queue *waiter.Queue
+	from  uint16          // its port
+	raw   syscall.RawConn // out
+	ttl   uint8           // that out sends with; 0: the host's own
 }
 
 // relay sends on what the guest sends, until the exchange ends or has been still for long enough.
@@ -151,31 +168,62 @@ func (h *heap) one(out net.Conn, f *flow) bool {
 		return false
 	}
 	f.last.now()
-	if n, err := out.Write(b[:got.Count]); err == nil {
+	if got.ControlMessages.HasTTL && !inner.Contains(f.to.Addr()) {
+		if got.ControlMessages.TTL <= 1 {
+			h.s.tellLimited(expired, datagramOf(h.from, f.to, got.Count))
+			return true
+		}
+		h.live(got.ControlMessages.TTL - 1)
+	}
+	n, failed := out.Write(b[:got.Count])
+	if failed != nil && !f.hasEnded() { // it may be the error of a former one, which is reported once
+		n, failed = out.Write(b[:got.Count])
+	}
+	if failed == nil {
 		f.count.sent.Add(int64(n))
 	}
 	return true
 }
 
-// receiveDatagrams gives the guest what comes for it.
+// live has what is sent on from now on live for so many hops, so that it is known which routers it passes.
+func (h *heap) live(hops uint8) {
+	if h.ttl == hops {
+		return
+	}
+	h.raw.Control(func(fd uintptr) {
+		if setTTL(int(fd), hops) == nil {
+			h.ttl = hops
+		}
+	})
+}
+
+// receiveDatagrams gives the guest what comes for it, and errors of routers and of who is there.
 func receiveDatagrams(from syscall.RawConn, to *heap, f *flow) {
-	for {
-		var failed error
+	for failures := 0; failures < mostFailures; {
 		err := from.Read(func(fd uintptr) bool {
 			b := datagramBuffers.Get().(*[maxDatagram]byte)
 			defer datagramBuffers.Put(b)
-			n, err := unix.Read(int(fd), b[:])
-			if errors.Is(err, unix.EAGAIN) {
-				return false
+			for {
+				said, about, found := nextError(int(fd), b[:])
+				if !found {
+					break
+				}
+				to.s.tell(to.s.asSeen(said), datagramOf(to.from, f.to, len(about)))
 			}
-			failed = err
-			if err == nil {
+			n, err := unix.Read(int(fd), b[:])
+			switch {
+			case errors.Is(err, unix.EAGAIN):
+				return false
+			case err != nil:
+				failures++
+			default:
+				failures = 0
 				f.last.now()
 				to.give(b[:n], f)
 			}
 			return true
 		})
-		if err != nil || failed != nil && !errors.Is(failed, unix.ECONNREFUSED) && !errors.Is(failed, unix.EINTR) {
+		if err != nil {
 			return
 		}
 	}

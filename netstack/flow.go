@@ -205,7 +205,7 @@ func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string, former
 	}
 	f := s.newFlow(to, former)
 	f.name = name
-	if !s.allows(f) {
+	if to.Port() == 0 || !s.allows(f) { // 0 would stand for any port
 		s.count.refuse(destination)
 		return nil, errNotAllowed
 	}

@@ -44,6 +44,11 @@ func FuzzFrames(f *testing.F) {
 		ip(rawIP{to: "10.0.2.2", protocol: 6, payload: synPacket(Guest.String(), "10.0.2.2", 1, 3128, 2)}),
 		ip(rawIP{to: "10.0.2.2", protocol: 1, payload: []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}}),
 		ip(rawIP{to: "93.184.216.34", protocol: 17, fragment: 0x2000, payload: make([]byte, 64)}),
+		ip(rawIP{to: "93.184.216.34", protocol: 1, payload: []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}}),
+		ip(rawIP{to: "93.184.216.34", protocol: 1, fragment: 0x2000, payload: []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}}),
+		ip(rawIP{to: "93.184.216.34", protocol: 1, fragment: 1, payload: []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}}),
+		ip(rawIP{to: "93.184.216.34", protocol: 1, payload: []byte{13, 0}}),
+		ip(rawIP{to: "93.184.216.34", protocol: 132, payload: []byte{1}}),
 		ip(rawIP{to: "10.0.2.2", options: []byte{131, 7, 4, 10, 1, 2, 3, 0}, protocol: 17, payload: udpPacket(1, 2, "")}),
 		[]byte("\x52\x55\x0a\x00\x02\x02\x52\x54\x00\x68\x6f\x6c\x08\x06\x00\x01\x08\x00\x06\x04\x00\x01\x52\x54\x00\x68\x6f\x6c\x0a\x00\x02\x0f\x00\x00\x00\x00\x00\x00\x0a\x00\x02\x02"),
 	}
@@ -53,7 +58,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Add([]byte{0, 0, 0x50, 0, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		receive(bytes.NewReader(b), s.link, admitted)
+		receive(bytes.NewReader(b), s.link, s.neighbourly())
 		s.link.Drain()
 		if admitted(b) && (len(b) < 34 || b[12] != 8) {
 			t.Errorf("%x was admitted", b)

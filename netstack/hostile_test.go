@@ -151,9 +151,12 @@ func (h *hostile) direct() (out []way) {
 	return out
 }
 
-// refused passes an error on that a tool understands at once; another one fails the test.
+// refused passes an error on that a tool understands at once: of TCP a reset, of UDP that it is prohibited, or that nobody listens where
+// there is nobody; another one fails the test.
 func (h *hostile) refused(err error) error {
-	if !errors.Is(err, syscall.ECONNREFUSED) {
+	var op *net.OpError
+	prohibited := errors.As(err, &op) && op.Net == "udp" && errors.Is(err, syscall.EHOSTUNREACH)
+	if !errors.Is(err, syscall.ECONNREFUSED) && !prohibited {
 		h.t.Errorf("not refused, but %v", err)
 	}
 	return err

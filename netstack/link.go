@@ -89,8 +89,8 @@ func receive(conn io.Reader, link *line, admitted func([]byte) bool) error {
 const maxStreamFrame = 4096 + 65536
 
 // admitted tells whether the stack should see a frame: ARP of the guest, a question for somebody
-// here or an answer (a stack that met its guest in the middle of things, after a fork, asks), or IPv4 from the guest's address. Pings are answered for who is here alone; to answer for all the
-// world, as the stack would, would be a lie.
+// here or an answer (a stack that met its guest in the middle of things, after a fork, asks), or IPv4 from the guest's address. It answers pings to who is here; it would answer
+// those to all the world as well, which would be a lie: see [Stack.elsewhere].
 func admitted(frame []byte) bool {
 	if len(frame) < header.EthernetMinimumSize {
 		return false
@@ -116,6 +116,18 @@ func admitted(frame []byte) bool {
 		}
 	}
 	return false
+}
+
+// elsewhere returns the packet of a frame that is IPv4 from the guest's address, to somebody who is not here; else nil.
+func elsewhere(frame []byte) header.IPv4 {
+	if len(frame) < header.EthernetMinimumSize+header.IPv4MinimumSize || header.Ethernet(frame).Type() != header.IPv4ProtocolNumber {
+		return nil
+	}
+	ip := header.IPv4(frame[header.EthernetMinimumSize:])
+	if !ip.IsValid(len(ip)) || ip.SourceAddress() != addressOf(Guest) || here(ip.DestinationAddress()) {
+		return nil
+	}
+	return ip[:ip.TotalLength()]
 }
 
 func here(a tcpip.Address) bool { return a == addressOf(Gateway) || a == addressOf(Resolver) }

@@ -11,13 +11,21 @@ import (
 func (s *Stack) neighbourly() func(frame []byte) bool {
 	var known tcpip.LinkAddress
 	return func(frame []byte) bool {
-		if !admitted(frame) {
-			return false
+		ours := admitted(frame)
+		ip := header.IPv4(nil)
+		if !ours {
+			if ip = elsewhere(frame); ip == nil {
+				return false
+			}
 		}
 		if from := header.Ethernet(frame).SourceAddress(); from != known && !header.IsMulticastEthernetAddress(from) {
 			known = from
+			s.guestMAC.Store(from)
 			s.ip.AddStaticNeighbor(nic, ipv4.ProtocolNumber, addressOf(Guest), from) // an error: it asks after all
 		}
-		return true
+		if !ours {
+			s.elsewhere(ip)
+		}
+		return ours
 	}
 }

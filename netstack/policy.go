@@ -178,14 +178,14 @@ func (p *Policy) granted(ip netip.Addr, port uint16, hosts bool) bool {
 	})
 }
 
-// permits tells whether an address that is public may be reached, by names that stood for it.
+// permits tells whether an address that is public may be reached, at some port (port 0) or this one, by names that stood for it.
 func (p *Policy) permits(port uint16, names []string) bool {
 	switch p.egress {
 	case holt.EgressOpen:
 		return true
 	case holt.EgressAllow:
 		return slices.ContainsFunc(p.domains, func(d domain) bool {
-			return (d.port == 0 || d.port == port) && slices.ContainsFunc(names, d.matches)
+			return (d.port == 0 || port == 0 || d.port == port) && slices.ContainsFunc(names, d.matches)
 		})
 	}
 	return false

@@ -46,6 +46,10 @@ type Stack struct {
 	host     hostAddresses
 	count    counters
 	flows    flows
+	echoes   echoes
+	pieces   pieces
+	packets  atomic.Uint32 // that were not made by ip; their numbers tell pieces of one from others
+	guestMAC atomic.Value  // tcpip.LinkAddress, once the guest has sent something
 	resolver *resolver
 	secrets  atomic.Pointer[Secrets]
 	internal http.Handler
@@ -119,6 +123,7 @@ func (s *Stack) configure() error {
 	if err := said(s.ip.SetSpoofing(nic, true), "answer as all"); err != nil {
 		return err
 	}
+	s.ip.SetICMPBurst(icmpBurst)
 	s.ip.SetRouteTable([]tcpip.Route{{Destination: tcpip.AddressWithPrefix{Address: addressOf(inner.Addr()), PrefixLen: inner.Bits()}.Subnet(), NIC: nic}})
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: maxBuffer / 2, Max: maxBuffer}
 	transmit := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: maxBuffer / 2, Max: maxBuffer}

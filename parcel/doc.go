@@ -1,6 +1,6 @@
 // Package parcel is a stream of files with all that belongs to them: names of
 // any bytes, modes, owners, times to the nanosecond, symbolic and hard links,
-// user attributes, and holes. Import and export of a workspace send it.
+// user attributes, POSIX ACLs, and holes. Import and export of a workspace send it.
 //
 // [Pack] reads a directory of this host into one, [Unpack] writes one into a
 // directory of this host; package workspace does both for its own tree. It is
@@ -37,6 +37,9 @@ package parcel
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -88,6 +91,25 @@ func KindOf(mode uint32) Kind {
 	return 0
 }
 
+// KindOfFile is KindOf for a mode of package fs.
+func KindOfFile(mode fs.FileMode) Kind {
+	switch mode.Type() {
+	case 0:
+		return File
+	case fs.ModeDir:
+		return Dir
+	case fs.ModeSymlink:
+		return Symlink
+	case fs.ModeNamedPipe:
+		return Fifo
+	case fs.ModeSocket:
+		return Socket
+	case fs.ModeDevice | fs.ModeCharDevice:
+		return Char
+	}
+	return Block
+}
+
 // TypeBits returns the type bits of a mode for a kind.
 func (k Kind) TypeBits() uint32 { return kinds[k] }
 
@@ -108,7 +130,8 @@ type Entry struct {
 	Xattrs       []Xattr
 }
 
-// Xattr is a user attribute; its name begins with "user.".
+// Xattr is a user attribute or a POSIX ACL (see Carries). The users and groups
+// that an ACL names are numbers, and stay what they are.
 type Xattr struct {
 	Name  string
 	Value []byte
@@ -127,5 +150,29 @@ func formatError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
 }
 
-// xattrPrefix begins the names of the attributes that travel.
+// Carries tells whether an extended attribute of this name is sent: user
+// attributes and POSIX ACLs are.
+func Carries(name string) bool {
+	return len(name) > len(xattrPrefix) && strings.HasPrefix(name, xattrPrefix) ||
+		name == aclAccess || name == aclDefault
+}
+
+// The attributes that are POSIX ACLs.
+const (
+	aclAccess  = "system.posix_acl_access"
+	aclDefault = "system.posix_acl_default" // of directories
+)
+
+// WithoutACL names the ACLs that an entry could have and has not.
+func (e Entry) WithoutACL() (names []string) {
+	for _, name := range []string{aclAccess, aclDefault} {
+		possible := e.Kind != Symlink && (name == aclAccess || e.Kind == Dir)
+		if possible && !slices.ContainsFunc(e.Xattrs, func(x Xattr) bool { return x.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// xattrPrefix begins the names of user attributes.
 const xattrPrefix = "user."

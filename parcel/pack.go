@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"holt"
 )
 
 // Options say what of a tree travels. The zero value is what is safe.
@@ -18,6 +20,12 @@ type Options struct {
 	Devices bool // device nodes too
 	SetID   bool // keep set-user-id and set-group-id bits
 	Owner   bool // Unpack: give files to the owners they had (numbers); needs root
+
+	// Skip, of Pack and Measure, says whether something below the top stays out, with all that is in it. Nil: nothing does.
+	Skip func(path string, kind Kind) (bool, error)
+
+	// Unread, of Pack and Measure, is told of what cannot be opened, which is left out. The rest goes on. Nil: it ends there.
+	Unread func(path string, why error)
 
 	// Progress is called now and then with how much has passed; name is the
 	// file that is at work. May be nil.
@@ -43,10 +51,22 @@ func (r *Report) leaveOut(path string) {
 
 // Measure counts what Pack would send. A tree that changes meanwhile is
 // counted as it was met.
-func Measure(ctx context.Context, dir string) (t Totals, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+func Measure(ctx context.Context, dir string, opt Options) (t Totals, err error) {
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil && path != dir && opt.Unread != nil {
+			return nil // Pack will say so
+		}
 		if err != nil {
 			return err
+		}
+		if opt.Skip != nil && path != dir {
+			skip, err := opt.Skip(path, KindOfFile(d.Type()))
+			if skip && d.IsDir() {
+				return filepath.SkipDir
+			}
+			if skip || err != nil {
+				return err
+			}
 		}
 		t.Entries++
 		if d.Type().IsRegular() {
@@ -61,7 +81,7 @@ func Measure(ctx context.Context, dir string) (t Totals, err error) {
 
 // Pack writes the directory dir with everything in it. Nothing is followed:
 // a symbolic link travels as one. A file that cannot be read ends it with an
-// error that names the file.
+// error that names the file, unless Options.Unread takes that.
 func Pack(ctx context.Context, dir string, w *Writer, opt Options) (Report, error) {
 	p := &packer{ctx: ctx, w: w, opt: opt, linked: map[[2]uint64]uint64{}, buf: make([]byte, MostData)}
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -134,6 +154,11 @@ func (p *packer) child(dir int, name, path string) error {
 		return &os.PathError{Op: "stat", Path: path, Err: err}
 	}
 	kind := KindOf(st.Mode)
+	if p.opt.Skip != nil {
+		if skip, err := p.opt.Skip(path, kind); skip || err != nil {
+			return err
+		}
+	}
 	switch {
 	case kind == Dir, kind == File:
 		return p.open(dir, name, path, kind)
@@ -164,6 +189,10 @@ func (p *packer) open(dir int, name, path string, kind Kind) error {
 	}
 	fd, err := unix.Openat(dir, name, flags, 0)
 	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil && p.opt.Unread != nil {
+		p.opt.Unread(path, err)
 		return nil
 	}
 	if err != nil {
@@ -222,7 +251,7 @@ func (p *packer) content(fd int, st *unix.Stat_t) error {
 			end = st.Size
 			if sparse {
 				var err error
-				if off, end, err = nextData(fd, off, st.Size); err != nil || off >= st.Size {
+				if off, end, err = holt.NextData(fd, off, st.Size); err != nil || off >= st.Size {
 					return err
 				}
 			}
@@ -242,23 +271,7 @@ func (p *packer) content(fd int, st *unix.Stat_t) error {
 	return nil
 }
 
-// nextData returns the next range that is no hole; from size on if there is none.
-func nextData(fd int, off, size int64) (from, to int64, err error) {
-	from, err = unix.Seek(fd, off, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) {
-		return size, size, nil
-	}
-	if errors.Is(err, unix.EINVAL) { // a file system without holes
-		return off, size, nil
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	to, err = unix.Seek(fd, from, unix.SEEK_HOLE)
-	return from, min(to, size), err
-}
-
-// xattrsOf returns the user attributes.
+// xattrsOf returns the attributes that are sent.
 func xattrsOf(fd int) ([]Xattr, error) {
 	var small [512]byte
 	buf := small[:]
@@ -275,7 +288,7 @@ func xattrsOf(fd int) ([]Xattr, error) {
 	}
 	var all []Xattr
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00") {
-		if !strings.HasPrefix(name, xattrPrefix) {
+		if !Carries(name) {
 			continue
 		}
 		value := make([]byte, 64<<10)

@@ -47,6 +47,10 @@ func plant(t *testing.T) string {
 	must(f.Close())
 	must(unix.Setxattr(at("a/plain"), "user.tag", []byte("v\x00\xff"), 0))
 	must(unix.Setxattr(at("a/b"), "user.dir", []byte("d"), 0))
+	acl := []byte("\x02\x00\x00\x00\x01\x00\x07\x00\xff\xff\xff\xff\x02\x00\x07\x00\xe9\x03\x00\x00\x04\x00\x05\x00\xff\xff\xff\xff" +
+		"\x10\x00\x07\x00\xff\xff\xff\xff\x20\x00\x00\x00\xff\xff\xff\xff")
+	must(unix.Setxattr(at("a/b"), "system.posix_acl_default", acl, 0))
+	must(unix.Setxattr(at("big"), "system.posix_acl_access", acl, 0))
 	must(os.Chmod(at("a/b/empty"), 0o555))
 	for _, name := range []string{"a/plain", "a/link", "a/b/empty", "a/b", "a", "pipe", "big"} {
 		times := []unix.Timespec{{Sec: 1_000_000_000, Nsec: 5}, {Sec: 1_700_000_000, Nsec: 123_456_789}}
@@ -97,7 +101,7 @@ func look(t *testing.T, dir string) map[string]seen {
 			buf := make([]byte, 4096)
 			n, _ := unix.Listxattr(path, buf)
 			for name := range strings.SplitSeq(strings.Trim(string(buf[:n]), "\x00"), "\x00") {
-				if strings.HasPrefix(name, "user.") {
+				if Carries(name) {
 					v := make([]byte, 4096)
 					n, _ := unix.Getxattr(path, name, v)
 					s.Xattrs[name] = string(v[:n])

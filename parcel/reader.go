@@ -229,8 +229,7 @@ func decodeXattrs(b []byte) ([]Xattr, error) {
 }
 
 func validXattr(x Xattr) bool {
-	return len(x.Name) > len(xattrPrefix) && len(x.Name) <= mostName && strings.HasPrefix(x.Name, xattrPrefix) &&
-		!strings.ContainsRune(x.Name, 0) && len(x.Value) <= 64<<10
+	return Carries(x.Name) && len(x.Name) <= mostName && !strings.ContainsRune(x.Name, 0) && len(x.Value) <= 64<<10
 }
 
 // field16 cuts a field with a length of 16 bits off b.

@@ -286,7 +286,7 @@ func (u *unpacker) leaveFile() error {
 	return u.fail("leave out", u.entry.Name, err)
 }
 
-// attributes sets owner, mode and user attributes. A file system that has no
+// attributes sets owner, mode, user attributes and ACLs. A file system that has no
 // attributes is no reason to lose the rest.
 func (u *unpacker) attributes(fd int, e Entry) error {
 	if u.opt.Owner {
@@ -305,6 +305,12 @@ func (u *unpacker) attributes(fd int, e Entry) error {
 			}
 		default:
 			return fmt.Errorf("attribute %s: %w", strings.ToValidUTF8(x.Name, "?"), err)
+		}
+	}
+	for _, name := range e.WithoutACL() { // it may have been inherited here
+		err := unix.Fremovexattr(fd, name)
+		if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("attribute %s: %w", name, err)
 		}
 	}
 	return unix.Fchmod(fd, e.Mode)

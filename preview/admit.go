@@ -151,16 +151,29 @@ func (d *Door) admit(ctx context.Context, c credentials, s site, r row) (visitor
 	return visitor{}, nil, errStranger
 }
 
-// open answers who came by a link: the browser keeps the token in a cookie of this host alone, and asks again
+// browses says that a person's browser goes to an address. Programs have none of this, and many keep no cookies: they are
+// answered at the link's address.
+func browses(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+		(r.Header.Get("Sec-Fetch-Mode") == "navigate" || strings.Contains(r.Header.Get("Accept"), "application/xhtml+xml"))
+}
+
+// keep has a client that keeps cookies keep the token of the link that it came by, for this host alone.
+func (v visitor) keep(h http.Header, from origin) {
+	if v.token == "" {
+		return
+	}
+	name := plainCookie
+	if from.scheme == "https" {
+		name = secureCookie
+	}
+	h.Add("Set-Cookie", (&http.Cookie{Name: name, Value: v.token, Path: "/", Expires: v.end, HttpOnly: true, Secure: from.scheme == "https", SameSite: http.SameSiteLaxMode}).String())
+}
+
+// open answers a browser that came by a link: it keeps the token in a cookie, and asks again
 // without it in the address, so that neither the app nor who is shown the address learns it.
 func (d *Door) open(a *answer, r *http.Request, v visitor, from origin) {
-	if v.token != "" {
-		name := plainCookie
-		if from.scheme == "https" {
-			name = secureCookie
-		}
-		http.SetCookie(a, &http.Cookie{Name: name, Value: v.token, Path: "/", Expires: v.end, HttpOnly: true, Secure: from.scheme == "https", SameSite: http.SameSiteLaxMode})
-	}
+	v.keep(a.Header(), from)
 	to := url.URL{Scheme: from.scheme, Host: from.host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: withoutLink(r.URL.RawQuery)}
 	a.Header().Set("Location", to.String()) // with our own host: a path that begins with // leads nowhere else
 	a.Header().Set("Cache-Control", "no-store")

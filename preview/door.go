@@ -40,6 +40,7 @@ type Door struct {
 	waker     waker
 	leases    leases
 	sites     sites
+	spoken    spoken
 	firsts    firsts
 	refusals  firsts       // who was turned away
 	idled     atomic.Int64 // the second in which idle connections were closed
@@ -215,11 +216,19 @@ type site struct {
 // was the API's, or the previews', shows nothing.
 func (d *Door) site(ctx context.Context, host string) (s site, found bool, err error) {
 	s.host = host
-	if d.store.cfg.Place.Off || d.store.ofAPI(host) {
+	if d.store.cfg.Place.Off {
 		return s, false, nil
 	}
 	h, ok := ParseHost(host, d.store.cfg.Place.Domain)
-	if !ok {
+	switch n := addressOf(host); {
+	case n != 0:
+		if h, ok, err = d.store.table.atAddress(ctx, n); !ok {
+			s.named = true
+			return s, false, err
+		}
+	case d.store.ofAPI(host):
+		return s, false, nil
+	case !ok:
 		if _, bad := holt.ParseDomain(host); bad != nil || d.store.ofPreviews(host) {
 			return s, false, nil
 		}
@@ -288,7 +297,7 @@ func (d *Door) show(a *answer, r *http.Request, s site, found bool) {
 		d.failed(a, r, s, v, err)
 		return
 	}
-	if c.link != "" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+	if c.link != "" && browses(r) {
 		d.open(a, r, v, a.from)
 		return
 	}

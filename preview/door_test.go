@@ -122,7 +122,7 @@ func TestLinkIsExchanged(t *testing.T) {
 		if !strings.Contains(path, "holt-link") {
 			path += "?holt-link=%s"
 		}
-		text := w.bytes(fmt.Sprintf("GET "+path+" HTTP/1.1\r\nHost: 3000-einstein.localhost:4647\r\nConnection: close\r\n\r\n", link.Token))
+		text := w.bytes(fmt.Sprintf("GET "+path+" HTTP/1.1\r\nHost: 3000-einstein.localhost:4647\r\nAccept: text/html,application/xhtml+xml\r\nConnection: close\r\n\r\n", link.Token))
 		head, _, _ := strings.Cut(text, "\r\n\r\n")
 		if !strings.Contains(head, "303 See Other") || !strings.Contains(head, "\r\nLocation: http://3000-einstein.localhost:4647"+want+"\r\n") ||
 			!strings.Contains(head, "\r\nSet-Cookie: holt-preview="+link.Token+"; Path=/; Expires=") || !strings.Contains(head, "; HttpOnly; SameSite=Lax") || strings.Contains(head, "Domain") {
@@ -132,7 +132,7 @@ func TestLinkIsExchanged(t *testing.T) {
 	if got, _ := w.text("GET", page3000+"?holt-link="+link.Token[:len(link.Token)-2]); got != strangers {
 		t.Error("a broken link:", got)
 	}
-	resp := w.ask("GET", page3000+"?holt-link=pvt_over", nil, "Cookie", "holt-preview="+link.Token)
+	resp := w.ask("GET", page3000+"?holt-link=pvt_over", nil, "Cookie", "holt-preview="+link.Token, "Sec-Fetch-Mode", "navigate")
 	if resp.StatusCode != 303 || resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Location") != page3000 {
 		t.Error("an old link, with a cookie:", resp.StatusCode, resp.Header)
 	}
@@ -158,6 +158,7 @@ func TestNoTokenReachesTheApp(t *testing.T) {
 		{"PUT", page3000 + "a?x=1;2&" + query + "&y=%zz", "PUT /a?x=1;2&y=%zz ", nil},
 		{"DELETE", page3000 + "?" + query + "&" + query, "DELETE / ", nil},
 		{"OPTIONS", page3000 + "?a&" + query, "OPTIONS /?a ", nil},
+		{"GET", page3000 + "?a&" + query, "GET /?a ", []string{"Accept", "text/html, image/gif, image/jpeg, */*; q=0.2"}}, // Java
 		{"GET", page3000 + "?holt%2Dlink=" + link.Token, "GET / ", []string{"X-Holt-Token", link.Token}},
 		{"GET", page3000 + "style.css", "GET /style.css ", []string{"Cookie", "holt-preview=" + link.Token, "Referer", page3000 + "form?a=b&" + query}},
 		{"GET", page3000, "GET / ", []string{"Authorization", "Bearer " + link.Token, "Referer", page3000 + "?" + query}},

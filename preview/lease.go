@@ -30,7 +30,7 @@ type believedSite struct {
 
 // siteNow is site, as it was a moment ago.
 func (d *Door) siteNow(ctx context.Context, host string) (site, bool, error) {
-	if _, ok := ParseHost(host, d.store.cfg.Place.Domain); !ok { // a domain, which may be another's at once
+	if _, ok := ParseHost(host, d.store.cfg.Place.Domain); !ok && addressOf(host) == 0 { // a domain, which may be another's at once
 		return d.site(ctx, host)
 	}
 	return d.sites.get(host, func() (site, bool, error) { return d.site(ctx, host) })

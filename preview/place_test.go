@@ -43,7 +43,7 @@ func TestBehindTLS(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
 	w.store.cfg.Place.Scheme = "https"
-	resp := w.ask("GET", page3000+"a?holt-link="+w.link("einstein", 3000).Token, nil)
+	resp := w.ask("GET", page3000+"a?holt-link="+w.link("einstein", 3000).Token, nil, "Accept", "text/html,application/xhtml+xml")
 	if to, cookie := resp.Header.Get("Location"), resp.Header.Get("Set-Cookie"); to != "https://3000-einstein.localhost/a" || !strings.HasPrefix(cookie, secureCookie+"=") || !strings.Contains(cookie, "; Secure") {
 		t.Errorf("%s %s", to, cookie)
 	}

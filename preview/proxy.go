@@ -72,6 +72,7 @@ func (b *buffers) Put(p []byte) { b.pool.Put((*[piece]byte)(p)) }
 func (d *Door) newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:            d.dial,
+		DialTLSContext:         d.dialTLS,
 		MaxConnsPerHost:        mostOfPort,
 		MaxIdleConnsPerHost:    mostIdleOfPort,
 		MaxIdleConns:           mostIdle,
@@ -87,7 +88,7 @@ func (d *Door) newTransport() *http.Transport {
 
 func (d *Door) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport:      d.transport,
+		Transport:      toApp{d},
 		Rewrite:        d.rewrite,
 		ModifyResponse: d.modify,
 		FlushInterval:  -1, // what an app has sent its user sees: server-sent events, progress
@@ -147,6 +148,11 @@ func speaksForUs(name string) bool {
 // modify makes the answer that the client sees.
 func (d *Door) modify(resp *http.Response) error {
 	hostOnly(resp.Header)
+	a := answerOf(resp.Request.Context())
+	a.visitor.keep(resp.Header, a.from)
+	if from := a.from; resp.Request.URL.Scheme == "https" && leadsToHTTPS(resp, from.host) { // an app that speaks TLS takes its visitor to, too
+		resp.Header.Set("Location", from.scheme+resp.Header.Get("Location")[len("https"):])
+	}
 	resp.Header.Del("Alt-Svc") // it would lead browsers elsewhere
 	return nil
 }

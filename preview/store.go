@@ -61,8 +61,9 @@ type Store struct {
 	streams streams
 	now     func() time.Time
 
-	mu    sync.Mutex
-	place Place
+	mu       sync.Mutex
+	place    Place
+	loopback string // port at which every address of the loopback shows previews; "": none
 }
 
 // Open opens the previews of a control database.
@@ -139,7 +140,7 @@ func (s *Store) List(ctx context.Context, ref string) ([]holt.Preview, error) {
 }
 
 func (s *Store) shown(c holt.Computer, r row, domains []domain) holt.Preview {
-	p := holt.Preview{ComputerID: c.ID, Computer: c.Name, Port: r.port, Public: r.public, URL: s.urlOf(c, r.port), CreatedAt: r.created}
+	p := holt.Preview{ComputerID: c.ID, Computer: c.Name, Port: r.port, Public: r.public, URL: s.urlOf(c, r.port), ProgramURL: s.programURL(c, r), CreatedAt: r.created}
 	for _, d := range domains {
 		if d.port == r.port {
 			p.Domains = append(p.Domains, d.name)
@@ -218,7 +219,12 @@ func (s *Store) Link(ctx context.Context, ref string, port int, spec holt.Previe
 		end = by.Expires.UTC().Truncate(time.Second)
 	}
 	token := s.signer.sign(c.ID, port, r.serial, end, by.Token)
-	return holt.PreviewLink{URL: s.urlOf(c, port) + "?" + linkParameter + "=" + token, Token: token, ExpiresAt: end}, nil
+	query := "?" + linkParameter + "=" + token
+	link := holt.PreviewLink{URL: s.urlOf(c, port) + query, Token: token, ExpiresAt: end}
+	if at := s.programURL(c, r); at != "" {
+		link.ProgramURL = at + query
+	}
+	return link, nil
 }
 
 // Domains returns the domains of a computer, by name.

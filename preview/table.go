@@ -48,6 +48,7 @@ type row struct {
 	public  bool
 	serial  string
 	created time.Time
+	address uint32 // see AddressSchema
 }
 
 // domain is a domain as it is kept.
@@ -61,8 +62,8 @@ type domain struct {
 type table struct{ db *db.DB }
 
 func (t table) rows(tx *db.Tx, where string, args ...any) (all []row, err error) {
-	err = tx.Query(`SELECT port, public, serial, created FROM preview `+where, args, func(r *db.Row) error {
-		all = append(all, row{int(r.Int64(0)), r.Int64(1) != 0, r.Text(2), time.Unix(0, r.Int64(3)).UTC()})
+	err = tx.Query(`SELECT port, public, serial, created, address FROM preview `+where, args, func(r *db.Row) error {
+		all = append(all, row{int(r.Int64(0)), r.Int64(1) != 0, r.Text(2), time.Unix(0, r.Int64(3)).UTC(), uint32(r.Int64(4))})
 		return nil
 	})
 	return all, err
@@ -119,8 +120,13 @@ func (t table) put(ctx context.Context, id holt.ComputerID, port int, public *bo
 		if public != nil {
 			one.public = *public
 		}
-		return tx.Exec(`INSERT OR REPLACE INTO preview (computer, port, public, serial, created) VALUES (?, ?, ?, ?, ?)`,
-			id, one.port, one.public, one.serial, one.created.UnixNano())
+		if one.address == 0 {
+			if one.address, err = t.address(tx, id, port); err != nil {
+				return err
+			}
+		}
+		return tx.Exec(`INSERT OR REPLACE INTO preview (computer, port, public, serial, created, address) VALUES (?, ?, ?, ?, ?, ?)`,
+			id, one.port, one.public, one.serial, one.created.UnixNano(), one.address)
 	})
 	return one, wrap("write the preview", err)
 }

@@ -93,7 +93,9 @@ func TestTLS(t *testing.T) {
 		t.Errorf("%q %s", b, resp.Proto)
 	}
 	link := w.link("einstein", 3000)
-	resp, err = client().Get("https://3000-einstein.localhost/a?holt-link=" + link.Token)
+	navigation, _ := http.NewRequest("GET", "https://3000-einstein.localhost/a?holt-link="+link.Token, nil)
+	navigation.Header.Set("Sec-Fetch-Mode", "navigate")
+	resp, err = client().Do(navigation)
 	if err != nil {
 		t.Fatal(err)
 	}

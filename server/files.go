@@ -207,14 +207,16 @@ func (s fileRoutes) makeFiles(api huma.API) {
 
 func (s fileRoutes) writeFile(api huma.API) {
 	op := s.describe(http.MethodPut, "/content", "write", "File", "Replace the content of a file")
-	op.Description = "The body is the new content. It is replaced as one step once all of it has arrived; a call that is cut off changes nothing. " +
+	op.Description = "The body is the new content. It is written once all of it has arrived; a call that is cut off changes nothing. " +
+		"A new file appears whole. An existing file is overwritten: it keeps its inode, owner, group, mode, extended attributes and hard links, and a program that reads it at that moment may see a part of both contents. Long runs of zeros become holes. " +
 		"If-Match with the ETag that it had when it was read makes concurrent edits safe: of several callers who replace what they have all read one does, and the others get 412, code conflict."
 	op.RequestBody = rawBody("the file's bytes")
 	register(api, op, func(ctx context.Context, in *struct {
 		OneFile
 		Preconditions
-		Mode    string `query:"mode" pattern:"^[0-7]{1,4}$" doc:"permission bits, octal; default: those of the replaced file, else 0644"`
-		User    string `query:"user" maxLength:"32" doc:"Linux user who will own it; default: agent"`
+		Mode    string `query:"mode" pattern:"^[0-7]{1,4}$" doc:"permission bits, octal; default: an existing file keeps its own, a new one gets new_mode"`
+		NewMode string `query:"new_mode" pattern:"^[0-7]{1,4}$" doc:"permission bits of the file that it is a copy of, octal: a new file gets them less 022; default: 0644"`
+		User    string `query:"user" maxLength:"32" doc:"Linux user who will own it; default: an existing file keeps its owner, a new one gets the owner of its directory, or agent where everybody may make files, as in /tmp"`
 		Parents bool   `query:"parents" doc:"create missing directories above it"`
 	}) (*fileReply, error) {
 		ref, file, err := in.parse()
@@ -222,12 +224,11 @@ func (s fileRoutes) writeFile(api huma.API) {
 			return nil, err
 		}
 		spec := holt.WriteSpec{User: in.User, Parents: in.Parents}
-		if in.Mode != "" {
-			mode, err := strconv.ParseUint(in.Mode, 8, 12)
-			if err != nil {
-				return nil, holt.Errorf(holt.InvalidArgument, "%q is not an octal mode", in.Mode)
-			}
-			spec.Mode = uint32(mode)
+		if spec.Mode, err = octal(in.Mode); err != nil {
+			return nil, err
+		}
+		if spec.NewMode, err = octal(in.NewMode); err != nil {
+			return nil, err
 		}
 		var info holt.FileInfo
 		if in.IfMatch == "" && in.IfNoneMatch == "" {
@@ -237,6 +238,18 @@ func (s fileRoutes) writeFile(api huma.API) {
 		}
 		return &fileReply{info.ETag(), info}, err
 	})
+}
+
+// octal reads permission bits; "" is 0.
+func octal(s string) (uint32, error) {
+	if s == "" {
+		return 0, nil
+	}
+	mode, err := strconv.ParseUint(s, 8, 12)
+	if err != nil {
+		return 0, holt.Errorf(holt.InvalidArgument, "%q is not an octal mode", clip(s))
+	}
+	return uint32(mode), nil
 }
 
 // fileReply is a file with its ETag.

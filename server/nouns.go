@@ -201,8 +201,8 @@ type Files interface {
 	List(ctx context.Context, computer, path string, page holt.PageSpec) (holt.Page[holt.FileInfo], error)
 	// Read writes n bytes from offset off to w; n < 0: up to the end.
 	Read(ctx context.Context, computer, path string, off, n int64, w io.Writer) error
-	// Write replaces the file as one step: who reads it sees the old or the
-	// new content, and the old stays if r fails.
+	// Write gives the file the content of r once all of it has arrived; the old stays if r fails. An existing file keeps
+	// what spec does not name; see [holt.WriteSpec].
 	Write(ctx context.Context, computer, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
 	Mkdir(ctx context.Context, computer string, spec holt.MkdirSpec, key string) (holt.FileInfo, error)
 	// Symlink makes a symbolic link; a file or link at its path is replaced.

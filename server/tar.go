@@ -113,13 +113,13 @@ func (s fileRoutes) pack(ctx context.Context, out *tar.Writer, ref, file, name s
 
 func (s fileRoutes) untar(api huma.API) {
 	op := s.describe(http.MethodPut, "/tar", "untar", "Files", "Put what a tar stream holds into a directory")
-	op.Description = "Directories, files and symbolic links, with their modes; a file replaces what has its name, directories are joined, missing ones are made. All belong to one user. " +
+	op.Description = "Directories, files and symbolic links. An existing file is overwritten as by writeFile and keeps its owner and mode; a new one gets the mode that it has in the stream, less 022. Existing directories stay as they are, missing ones are made. " +
 		"Nothing is written outside of the directory: an entry whose name is absolute or has .. in it is refused, and so is one that a symbolic link would lead elsewhere. Devices, pipes, hard links and sparse files are left out, and named. " +
 		"If it fails what came so far stays; the error's detail says how much that is. The stream is not compressed."
 	op.RequestBody = &huma.RequestBody{Description: "a tar stream", Required: true, Content: map[string]*huma.MediaType{tarType: {}, "application/octet-stream": {}}}
 	register(api, op, func(ctx context.Context, in *struct {
 		OneFile
-		User string `query:"user" maxLength:"32" doc:"Linux user who will own them; default: agent"`
+		User string `query:"user" maxLength:"32" doc:"Linux user who will own them; default: an existing file keeps its owner, what is new gets the owner of its directory"`
 	}) (*reply[holt.TarReport], error) {
 		ref, dir, err := in.parse()
 		if err != nil {
@@ -222,10 +222,7 @@ func (u *unpacking) file(name, at string, mode uint32, h *tar.Header, in io.Read
 			return err
 		}
 	}
-	if mode == 0 {
-		mode = 0o644
-	}
-	info, err := u.s.nouns.Write(u.ctx, u.ref, at, holt.WriteSpec{Mode: mode, User: u.user}, in)
+	info, err := u.s.nouns.Write(u.ctx, u.ref, at, holt.WriteSpec{NewMode: mode, User: u.user}, in)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type Uploads interface {
 	// Append adds what r holds to one that has exactly offset bytes. What came before r fails stays, unless
 	// sum is given: the SHA-256 of all of r. Who added before is stopped. Conflict: it has another number of bytes.
 	Append(ctx context.Context, id holt.UploadID, offset int64, sum string, r io.Reader) (holt.Upload, error)
-	// Commit replaces the file with what was sent, as one step. Conflict: it is not all there, or has another SHA-256; nothing is lost then.
+	// Commit gives the file the content that was sent. Conflict: it is not all there, or has another SHA-256; nothing is lost then.
 	Commit(ctx context.Context, id holt.UploadID, spec holt.UploadCommit) (holt.Upload, error)
 	// Delete gives one up.
 	Delete(ctx context.Context, id holt.UploadID, key string) error
@@ -129,8 +129,8 @@ func (s *Server) uploads(api huma.API) {
 		return &h, err
 	})
 
-	op = describe(http.MethodPost, "/v1/uploads/{upload}/commit", "commitUpload", uploadTag, "Replace the file with what was sent, as one step")
-	op.Description = "Conflict while bytes are missing, or if their SHA-256 is not the one that was said here or when the upload was created: nothing is written then, all that was sent stays, and the detail says what it is. " +
+	op = describe(http.MethodPost, "/v1/uploads/{upload}/commit", "commitUpload", uploadTag, "Give the file the content that was sent")
+	op.Description = "An existing file is overwritten as by writeFile. Conflict while bytes are missing, or if their SHA-256 is not the one that was said here or when the upload was created: nothing is written then, all that was sent stays, and the detail says what it is. " +
 		"It goes on when its caller leaves; the upload says for a day that it is done, and a repeat gets the same answer."
 	register(api, op, func(ctx context.Context, in *struct {
 		OneUpload
@@ -235,11 +235,13 @@ func tusSpec(length, metadata string) (spec holt.UploadSpec, err error) {
 		case "parents":
 			spec.Parents = string(text) != "false"
 		case "mode":
-			mode, err := strconv.ParseUint(string(text), 8, 12)
-			if err != nil {
-				return spec, holt.Errorf(holt.InvalidArgument, "Upload-Metadata: %q is not an octal mode", clip(string(text)))
+			if spec.Mode, err = octal(string(text)); err != nil {
+				return spec, err
 			}
-			spec.Mode = uint32(mode)
+		case "new_mode":
+			if spec.NewMode, err = octal(string(text)); err != nil {
+				return spec, err
+			}
 		} // clients add fields of their own, as filename
 	}
 	return spec, nil

@@ -25,7 +25,7 @@ const touchEvery = time.Hour
 type Files interface {
 	// Known returns the id of a computer or workspace; NotFound.
 	Known(ctx context.Context, ref string) (id string, err error)
-	// Write replaces a file as one step; see package server.
+	// Write gives a file the content of r; see package server.
 	Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
 }
 
@@ -146,7 +146,7 @@ func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Re
 			return s.undo(t, f, back, lost)
 		}
 		if n > 0 {
-			if _, lost := f.Write(buf[:n]); lost != nil {
+			if lost := keep(f, buf[:n], end); lost != nil {
 				return s.undo(t, f, back, computer.HostError(fmt.Errorf("keep upload: %w", lost)))
 			}
 			end += int64(n)
@@ -177,6 +177,15 @@ func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Re
 			return end, cutOff(err)
 		}
 	}
+}
+
+// keep writes bytes at the end of an upload; long runs of zeros become holes.
+func keep(f *os.File, p []byte, end int64) error {
+	err := holt.EachData(p, end, func(p []byte, off int64) error { _, err := f.WriteAt(p, off); return err })
+	if err == nil {
+		err = f.Truncate(end + int64(len(p)))
+	}
+	return err
 }
 
 func cutOff(err error) error {
@@ -228,7 +237,7 @@ func (s *Store) Halt(ctx context.Context, id holt.UploadID) (holt.Upload, error)
 	return s.settle(ctx, u)
 }
 
-// Commit replaces the file with what was sent. Once it is done a repeat gets the same answer. It goes on when its
+// Commit gives the file the content that was sent. Once it is done a repeat gets the same answer. It goes on when its
 // caller leaves; who comes again waits for it. It does not begin for a token that may do nothing more.
 //
 // Errors: Conflict (not all of it is here; or, with Detail [holt.UploadMismatch], it is something else: then all that was
@@ -314,7 +323,7 @@ func (s *Store) commit(ctx context.Context, t *turn, u holt.Upload, want string)
 		return u, computer.HostError(err)
 	}
 	files, ref := s.files(&u.Spec)
-	info, err := files.Write(ctx, *ref, string(u.Spec.Path), holt.WriteSpec{Mode: u.Spec.Mode, User: u.Spec.User, Parents: u.Spec.Parents}, f)
+	info, err := files.Write(ctx, *ref, string(u.Spec.Path), holt.WriteSpec{Mode: u.Spec.Mode, NewMode: u.Spec.NewMode, User: u.Spec.User, Parents: u.Spec.Parents}, f)
 	if err != nil {
 		return u, err
 	}

@@ -172,8 +172,8 @@ func (s *Store) Create(ctx context.Context, spec holt.UploadSpec, key string) (h
 		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "an upload is for either a computer or a workspace")
 	case spec.Size < 0:
 		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "a file cannot have %d bytes", spec.Size)
-	case spec.Mode > 0o7777:
-		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "%#o is no file mode", spec.Mode).WithHint("give permission bits as chmod takes them, up to 07777")
+	case max(spec.Mode, spec.NewMode) > 0o7777:
+		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "%#o is no file mode", max(spec.Mode, spec.NewMode)).WithHint("give permission bits as chmod takes them, up to 07777")
 	}
 	return computer.Once(ctx, s.cfg.Keys, computer.Call[holt.Upload]{
 		Key: key, Method: "upload.create", Request: spec,
@@ -282,7 +282,7 @@ func (s *Store) Delete(ctx context.Context, id holt.UploadID, key string) error 
 
 // open opens the file of an upload to add to it.
 func (s *Store) open(id holt.UploadID) (*os.File, int64, error) {
-	f, err := os.OpenFile(s.path(id), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(s.path(id), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, 0, computer.HostError(fmt.Errorf("open upload: %w", err))
 	}

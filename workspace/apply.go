@@ -92,8 +92,16 @@ func (t *Tree) alterDir(d *inode, o *op) {
 // enterName gives a directory an entry that it does not have.
 func (t *Tree) enterName(d *inode, name string, in *inode, o *op) {
 	d.dir.cookie++
-	t.setEntry(d, name, dentry{ino: in.ino, cookie: d.dir.cookie, born: t.born(o.writer), kind: uint16(in.mode >> 12)})
+	t.setEntry(d, name, dentry{ino: in.ino, cookie: d.dir.cookie, born: t.born(o.writer), kind: uint8(in.mode >> 12)})
 	d.size++
+}
+
+// replaceName is enterName for a name that was another entry's until now.
+func (t *Tree) replaceName(d *inode, name string, in *inode, o *op) {
+	t.enterName(d, name, in, o)
+	e := d.dir.entries[name]
+	e.replaced = true
+	d.dir.entries[name] = e
 }
 
 // eraseName takes an entry out of a directory.
@@ -149,7 +157,9 @@ func (t *Tree) applyMake(o *op) error {
 		return fmt.Errorf("%w: inode %d", errApply, o.ino)
 	}
 	if o.name == "" { // see Tree.Tmpfile
-		t.newInode(o.ino, o).nlink = 0
+		in := t.newInode(o.ino, o)
+		in.nlink = 0
+		t.inherited(in, o)
 		t.orphans[o.ino] = struct{}{}
 		t.count.Files++
 		return nil
@@ -175,6 +185,7 @@ func (t *Tree) applyMake(o *op) error {
 		t.setTarget(in, o.blob)
 		in.size = int64(len(o.blob))
 	}
+	t.inherited(in, o)
 	t.enterName(d, o.name, in, o)
 	return nil
 }
@@ -334,7 +345,11 @@ func (t *Tree) move(o *op, from, to, in, victim *inode) {
 	}
 	t.eraseName(from, o.name, o)
 	t.alter(in, o)
-	t.enterName(to, o.name2, in, o)
+	if victim == nil {
+		t.enterName(to, o.name2, in, o)
+	} else {
+		t.replaceName(to, o.name2, in, o)
+	}
 	if in.isDir() {
 		t.reparent(in, from, to)
 		t.moveDir(in, to.ino, o.name2)
@@ -348,8 +363,8 @@ func (t *Tree) exchange(o *op, from, to, a, b *inode) {
 	t.eraseName(to, o.name2, o)
 	t.alter(a, o)
 	t.alter(b, o)
-	t.enterName(from, o.name, b, o)
-	t.enterName(to, o.name2, a, o)
+	t.replaceName(from, o.name, b, o)
+	t.replaceName(to, o.name2, a, o)
 	if a.isDir() {
 		t.reparent(a, from, to)
 		t.batch.dirs = append(t.batch.dirs, dirMove{ino: a.ino, version: a.born, aside: true})
@@ -483,5 +498,13 @@ func (t *Tree) applyCopy(o *op) error {
 		dst.file.put(e, t.changing(dst))
 	}
 	t.grow(dst, o.off+o.n)
+	if o.mask&opFlagTake == 0 {
+		return nil
+	}
+	t.alter(src, o)
+	src.file.remove(o.from, o.from+o.n, t.changing(src))
+	if o.from+o.n == src.size {
+		return t.resize(dst, o.off+o.n)
+	}
 	return nil
 }

@@ -152,9 +152,9 @@ func (v *View) ReadDir(ino Ino, cookie uint64, plus bool, fn func(DirEntry) bool
 // names is Tree.names.
 func (v *View) names(dir Ino, after string, most int) (all []DirEntry, err error) {
 	err = v.read("read directory at checkpoint", func(p point) error {
-		return p.entriesByName(dir, after, most, func(e placedEntry) error {
+		return p.entriesByName(dir, after, most+len(seedNames), func(e placedEntry) error {
 			in, err := p.get(e.ino)
-			if err == nil {
+			if err == nil && len(all) < most && !in.hidden(dir, e.name) {
 				all = append(all, DirEntry{Name: e.name, Ino: e.ino, Mode: in.mode, Cookie: e.cookie + cookieDotDot, Attr: in.attr()})
 			}
 			return err
@@ -187,6 +187,9 @@ func (v *View) page(ino Ino, cookie uint64, plus bool) (page []DirEntry, err err
 			in, err := p.get(e.ino)
 			if err != nil {
 				return err
+			}
+			if in.hidden(ino, e.name) {
+				return nil
 			}
 			de := DirEntry{Name: e.name, Ino: e.ino, Mode: in.mode & syscall.S_IFMT, Cookie: e.cookie + cookieDotDot}
 			if plus {
@@ -261,7 +264,7 @@ func (v *View) Readlink(ino Ino) (target string, err error) {
 
 // GetXattr returns the value; ENODATA if there is none.
 func (v *View) GetXattr(ino Ino, name string) ([]byte, error) {
-	all, err := v.xattrs(ino)
+	all, mode, err := v.xattrs(ino)
 	if err != nil {
 		return nil, err
 	}
@@ -269,24 +272,26 @@ func (v *View) GetXattr(ino Ino, name string) ([]byte, error) {
 	if !ok {
 		return nil, syscall.ENODATA
 	}
-	return []byte(value), nil
+	return shownACL(name, []byte(value), mode), nil
 }
 
 // ListXattr returns the names, sorted.
 func (v *View) ListXattr(ino Ino) ([]string, error) {
-	all, err := v.xattrs(ino)
+	all, _, err := v.xattrs(ino)
 	return slices.Sorted(maps.Keys(all)), err
 }
 
-func (v *View) xattrs(ino Ino) (all map[string]string, err error) {
+func (v *View) xattrs(ino Ino) (all map[string]string, mode uint32, err error) {
 	err = v.read("read attributes at checkpoint", func(p point) error {
-		if _, err := p.get(ino); err != nil {
+		in, err := p.get(ino)
+		if err != nil {
 			return err
 		}
+		mode = in.mode
 		all, err = p.xattrs(ino)
 		return err
 	})
-	return all, err
+	return all, mode, err
 }
 
 // Lseek is Tree.Lseek.

@@ -66,7 +66,7 @@ func (t *Tree) again(r *reply) (Attr, error) {
 // record starts the op of a caller.
 func (t *Tree) record(kind opKind, c Caller) (op, error) {
 	w, err := t.writerID(c.Writer)
-	return op{kind: kind, time: t.now(), epoch: uint64(c.Epoch), unique: c.Unique, writer: w}, err
+	return op{kind: kind, time: t.when(c), epoch: uint64(c.Epoch), unique: c.Unique, writer: w}, err
 }
 
 // writerID returns the number of a writer, and gives it one the first time.

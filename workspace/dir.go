@@ -11,10 +11,11 @@ type dentry struct {
 	ino    Ino
 	cookie uint64
 	born   uint32
-	kind   uint16 // S_IFMT of the inode >> 12
+	kind   uint8 // S_IFMT of the inode >> 12
 	stage  stage
 
-	indexed bool // the index may have a row for the name
+	indexed  bool // the index may have a row for the name
+	replaced bool // the name was another entry's before; the index does not know
 }
 
 // dir is the directory part of an inode: the entries that are cached. What is
@@ -27,6 +28,11 @@ type dir struct {
 	complete bool
 	named    uint8 // length of the name it has; 0: not known, and in the index
 	dirty    int   // entries not clean
+
+	// What a mount reads of the directory ends: entries with cookies below
+	// readBelow, then those with lower ones than readAgain that replaced another.
+	// 0: not known, and no bound.
+	readBelow, readAgain uint64
 
 	// order lists cached names by cookie, for ReadDir; nil until the first.
 	// Since new cookies are the highest it only grows at the end; a pair whose

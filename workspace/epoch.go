@@ -195,6 +195,9 @@ func (t *Tree) applyEpoch(o *op) error {
 		return fmt.Errorf("%w: epoch %d", errApply, number)
 	}
 	t.batch.epochs[number] = struct{}{}
+	if o.kind != opInit {
+		t.skew.Store(0)
+	}
 	switch o.kind {
 	case opBegin:
 		t.epochs[number] = newEpoch(number, o.blob, MountKind(o.name))

@@ -102,14 +102,14 @@ func (x *exporter) entry(a Attr, name string) parcel.Entry {
 	return e
 }
 
-// send writes an entry with its user attributes.
+// send writes an entry with its user attributes and ACLs.
 func (x *exporter) send(a Attr, e *parcel.Entry) error {
 	names, err := x.t.ListXattr(a.Ino)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if !strings.HasPrefix(name, tagPrefix) {
+		if !parcel.Carries(name) {
 			continue
 		}
 		value, err := x.t.GetXattr(a.Ino, name)

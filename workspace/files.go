@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -25,6 +24,9 @@ type Files struct {
 	Tree   *Tree
 	Caller Caller
 	Under  string // where the caller has the top, as [Home]; "" for "/"
+	// Inherit gives what is made the owner of its directory. In a directory where everybody may make files, and without
+	// Inherit, it belongs to the Caller.
+	Inherit bool
 	// Beneath, if set, is a directory that the caller cannot leave: paths must begin with it.
 	Beneath string
 	// Changed is told what a kernel that has the workspace mounted may no longer
@@ -174,29 +176,6 @@ func (f Files) Read(ctx context.Context, path string, off, n int64, w io.Writer)
 	return ctx.Err()
 }
 
-// Write replaces a file as one step: who reads it sees the old or the new
-// content, and the old stays if r fails. spec.User is not for here.
-func (f Files) Write(ctx context.Context, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
-	if spec.Parents {
-		if err := f.mkdirs(parentOf(path), 0o755); err != nil {
-			return holt.FileInfo{}, fileError("make", parentOf(path), err)
-		}
-	}
-	at, err := f.follow(path)
-	if err != nil {
-		return holt.FileInfo{}, fileError("write", path, err)
-	}
-	d, name, err := f.parent(at)
-	if err == nil {
-		err = f.replace(ctx, d.Ino, name, spec.Mode, r)
-	}
-	if err != nil {
-		return holt.FileInfo{}, fileError("write", path, err)
-	}
-	f.changed(d.Ino, name)
-	return f.Stat(at)
-}
-
 // follow returns where a path leads whose last name may be a symbolic link, also
 // one to another link or to what is not there yet, as open(2) does: writing
 // replaces what they name, not a link.
@@ -222,80 +201,6 @@ func (f Files) follow(path string) (string, error) {
 	return "", syscall.ELOOP
 }
 
-// replace writes beside the target and renames.
-func (f Files) replace(ctx context.Context, dir Ino, name string, mode uint32, r io.Reader) error {
-	old, err := f.Tree.Lookup(Caller{}, dir, name)
-	switch {
-	case err == nil && old.IsDir():
-		return syscall.EISDIR
-	case err != nil && err != syscall.ENOENT:
-		return err
-	case mode == 0 && err == nil && old.IsRegular():
-		mode = old.Mode & 07777
-	case mode == 0:
-		mode = 0o644
-	}
-	// A file that is cut off early is never seen, not even beside its name.
-	first := make([]byte, chunk)
-	n, err := readUpTo(r, first)
-	if err != nil && err != io.EOF {
-		return arrival(err)
-	}
-	beside := besideName()
-	a, err := f.Tree.Create(f.Caller, dir, beside, mode)
-	if err != nil {
-		return err
-	}
-	err = f.fill(ctx, a.Ino, io.MultiReader(bytes.NewReader(first[:n]), r))
-	if err == nil && mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 { // writing took them away
-		_, err = f.Tree.SetAttr(f.Caller, a.Ino, SetAttrs{Mask: SetMode, Mode: mode})
-	}
-	if err == nil {
-		err = f.Tree.Fsync(a.Ino)
-	}
-	if err == nil {
-		err = f.Tree.Rename(f.Caller, dir, beside, dir, name, 0)
-	}
-	if err != nil {
-		return errors.Join(err, f.Tree.Unlink(f.Caller, dir, beside))
-	}
-	return f.Tree.Sync()
-}
-
-func (f Files) fill(ctx context.Context, ino Ino, r io.Reader) error {
-	buf := make([]byte, chunk)
-	for off := int64(0); ; {
-		n, err := readUpTo(r, buf)
-		if n > 0 {
-			if _, err := f.Tree.Write(f.Caller, ino, off, buf[:n]); err != nil {
-				return err
-			}
-			off += int64(n)
-		}
-		if err == io.EOF {
-			return ctx.Err()
-		}
-		if err != nil {
-			return arrival(err)
-		}
-	}
-}
-
-// readUpTo fills p, unless r ends before: then the error is r's. [io.ReadFull] says
-// of an end what a request says that was cut off.
-func readUpTo(r io.Reader, p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		var more int
-		more, err = r.Read(p[n:])
-		n += more
-	}
-	return n, err
-}
-
-func arrival(err error) error {
-	return holt.Errorf(holt.Unavailable, "the new content did not arrive: %w", err)
-}
-
 func parentOf(path string) string {
 	return path[:max(0, strings.LastIndexByte(strings.TrimRight(path, "/"), '/'))]
 }
@@ -313,7 +218,7 @@ func (f Files) Mkdir(path string, mode uint32, parents bool) (holt.FileInfo, err
 		var d Attr
 		var name string
 		if d, name, err = f.parent(path); err == nil {
-			if _, err = f.Tree.Mkdir(f.Caller, d.Ino, name, mode); err == nil {
+			if _, err = f.Tree.Mkdir(f.maker(d), d.Ino, name, mode); err == nil {
 				f.changed(d.Ino, name)
 			}
 		}
@@ -328,7 +233,7 @@ func (f Files) Mkdir(path string, mode uint32, parents bool) (holt.FileInfo, err
 func (f Files) Symlink(path, target string) (holt.FileInfo, error) {
 	d, name, err := f.parent(path)
 	if err == nil {
-		err = f.replaceLink(d.Ino, name, target)
+		err = f.replaceLink(d, name, target)
 	}
 	if err != nil {
 		return holt.FileInfo{}, fileError("link", path, err)
@@ -337,13 +242,13 @@ func (f Files) Symlink(path, target string) (holt.FileInfo, error) {
 	return f.Stat(path)
 }
 
-func (f Files) replaceLink(dir Ino, name, target string) error {
+func (f Files) replaceLink(dir Attr, name, target string) error {
 	beside := besideName()
-	if _, err := f.Tree.Symlink(f.Caller, dir, beside, target); err != nil {
+	if _, err := f.Tree.Symlink(f.maker(dir), dir.Ino, beside, target); err != nil {
 		return err
 	}
-	if err := f.Tree.Rename(f.Caller, dir, beside, dir, name, 0); err != nil {
-		return errors.Join(err, f.Tree.Unlink(f.Caller, dir, beside))
+	if err := f.Tree.Rename(f.Caller, dir.Ino, beside, dir.Ino, name, 0); err != nil {
+		return errors.Join(err, f.Tree.Unlink(f.Caller, dir.Ino, beside))
 	}
 	return nil
 }
@@ -366,8 +271,11 @@ func (f Files) mkdirs(path string, mode uint32) error {
 		next, err := resolveFrom(f.Tree, at, floor, []string{name}, true)
 		in := at[len(at)-1]
 		if err == syscall.ENOENT {
-			var a Attr
-			if a, err = f.Tree.Mkdir(f.Caller, in, name, mode); err == nil {
+			var dir, a Attr
+			if dir, err = f.Tree.GetAttr(in); err != nil {
+				return err
+			}
+			if a, err = f.Tree.Mkdir(f.maker(dir), in, name, mode); err == nil {
 				f.changed(in, name)
 				next = append(at, a.Ino)
 			}

@@ -92,7 +92,7 @@ func (t *Tree) makeOne(c Caller, in *inode, parts []extent) error {
 		return err
 	}
 	var err error
-	if o, err = t.record(opWrite, Caller{Writer: c.Writer}); err != nil {
+	if o, err = t.record(opWrite, Caller{Writer: c.Writer, Time: c.Time}); err != nil {
 		return err
 	}
 	o.ino, o.off, o.n = in.ino, lo, hi-lo

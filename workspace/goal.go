@@ -376,7 +376,7 @@ func (p *plan) images() error {
 		row := p.goal.inodes[ino].row
 		p.add(op{kind: opImage, ino: ino, mode: row.mode & 07777, uid: row.uid, gid: row.gid, n: row.size, atime: row.atime,
 			mtime: row.mtime, ctime: row.ctime, author: row.writer, data: row.data})
-		p.stale = append(p.stale, Stale{Ino: ino})
+		p.stale = append(p.stale, staleInode(ino)...)
 	}
 	return nil
 }

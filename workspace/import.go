@@ -26,8 +26,8 @@ type ImportSpec struct {
 	Changed func(ino Ino, name string)
 }
 
-// Import puts a parcel into the workspace: a file replaces what has its name,
-// directories are joined, nothing else is touched. When it returns without an
+// Import puts a parcel into the workspace: an existing file is overwritten and keeps its inode and, unless the spec names
+// Owner, its owner; directories are joined, nothing else is touched. When it returns without an
 // error everything survives power loss. On an error the report says what is
 // there: all of it complete but the file that came last.
 //
@@ -36,7 +36,7 @@ type ImportSpec struct {
 // Errors: InvalidArgument (a path, a stream that is no parcel), Conflict (a
 // directory where a file should come, or the other way), OutOfSpace.
 func (w *Workspace) Import(ctx context.Context, r *parcel.Reader, spec ImportSpec) (holt.TransferReport, error) {
-	m := importer{ctx: ctx, t: w.tree, r: r, spec: spec, linked: map[uint64]Ino{},
+	m := importer{ctx: ctx, t: w.tree, r: r, spec: spec, linked: map[uint64]Ino{}, shared: map[Ino]bool{},
 		caller: Caller{UID: spec.UID, GID: spec.GID, Writer: spec.Writer}}
 	err := m.run()
 	m.report.Entries, m.report.Bytes = r.Got.Entries, r.Got.Bytes
@@ -60,6 +60,8 @@ type importer struct {
 	file   Ino            // being written; 0: none
 	entry  parcel.Entry   // of it
 	grown  int64          // where its bytes end so far
+	kept   bool           // it was there before
+	shared map[Ino]bool   // files with several names that were there before and have come: another that comes under such a name is its own
 	linked map[uint64]Ino // files with several names
 	report holt.TransferReport
 }
@@ -134,10 +136,43 @@ func (m *importer) enter() error {
 		}
 		return nil
 	}
+	if old, ok := m.existing(e); ok {
+		return m.overwrite(old, e)
+	}
 	if err := m.vacate(e.Name); err != nil {
 		return err
 	}
 	return m.make(e)
+}
+
+// existing returns the file that an entry is to overwrite.
+func (m *importer) existing(e parcel.Entry) (Attr, bool) {
+	in := m.at()
+	if e.Kind != parcel.File || in.made {
+		return Attr{}, false
+	}
+	a, err := m.t.Lookup(Caller{}, in.ino, e.Name)
+	return a, err == nil && a.IsRegular() && !m.shared[a.Ino]
+}
+
+// overwrite begins to write an entry into a file that is there.
+func (m *importer) overwrite(old Attr, e parcel.Entry) error {
+	if old.Nlink > 1 {
+		m.shared[old.Ino] = true
+	}
+	if _, err := m.t.SetAttr(m.caller, old.Ino, SetAttrs{Mask: SetSize}); err != nil {
+		return err
+	}
+	m.begin(old.Ino, e, true)
+	return m.xattrs(old.Ino, e)
+}
+
+// begin has the bytes that come written to a file.
+func (m *importer) begin(ino Ino, e parcel.Entry, kept bool) {
+	m.file, m.entry, m.grown, m.kept = ino, e, 0, kept
+	if e.ID != 0 {
+		m.linked[e.ID] = ino
+	}
 }
 
 // top finds or makes the directory that the import goes into. What is there
@@ -220,10 +255,8 @@ func (m *importer) make(e parcel.Entry) (err error) {
 		m.changedBelow(e.Name)
 		return err
 	case parcel.File:
-		a, err = m.t.Create(m.caller, in.ino, e.Name, e.Mode)
-		m.file, m.entry, m.grown = a.Ino, e, 0
-		if e.ID != 0 {
-			m.linked[e.ID] = a.Ino
+		if a, err = m.t.Create(m.caller, in.ino, e.Name, e.Mode); err == nil {
+			m.begin(a.Ino, e, false)
 		}
 	case parcel.Symlink:
 		a, err = m.t.Symlink(m.caller, in.ino, e.Name, e.Target)
@@ -240,7 +273,17 @@ func (m *importer) make(e parcel.Entry) (err error) {
 	return m.finish(a.Ino, e)
 }
 
+// xattrs sets the attributes that came, and removes the ACLs that did not:
+// those that were inherited here.
 func (m *importer) xattrs(ino Ino, e parcel.Entry) error {
+	for _, name := range e.WithoutACL() {
+		if _, err := m.t.GetXattr(ino, name); err == syscall.ENODATA {
+			continue
+		}
+		if err := m.t.RemoveXattr(m.caller, ino, name); err != nil {
+			return err
+		}
+	}
 	for _, x := range e.Xattrs {
 		if err := m.t.SetXattr(m.caller, ino, x.Name, x.Value, 0); err != nil {
 			return err
@@ -252,8 +295,11 @@ func (m *importer) xattrs(ino Ino, e parcel.Entry) error {
 // finish sets what making and writing could not, or have changed.
 func (m *importer) finish(ino Ino, e parcel.Entry) error {
 	set := SetAttrs{Mask: SetMtime | SetAtime | SetUID | SetGID, Mtime: e.Mtime, Atime: e.Atime, Mode: e.Mode, UID: m.spec.UID, GID: m.spec.GID, Size: e.Size}
-	if m.spec.Owner {
+	switch {
+	case m.spec.Owner:
 		set.UID, set.GID = e.UID, e.GID
+	case m.kept:
+		set.Mask &^= SetUID | SetGID
 	}
 	if e.Kind != parcel.Symlink {
 		set.Mask |= SetMode
@@ -271,7 +317,12 @@ func (m *importer) endFile() error {
 	}
 	ino := m.file
 	m.file = 0
-	return m.finish(ino, m.entry)
+	err := m.finish(ino, m.entry)
+	if m.kept {
+		m.changed(ino, "")
+	}
+	m.kept = false
+	return err
 }
 
 func (m *importer) up() error {

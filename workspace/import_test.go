@@ -57,15 +57,14 @@ func (f *fixture) bring(b []byte, spec ImportSpec) (holt.TransferReport, error) 
 	return f.w.Import(context.Background(), r, spec)
 }
 
-// unpacked is a parcel's entries by path.
-func (f *fixture) unpacked(path string, spec ExportSpec) map[string]parcel.Entry {
+// packed is a parcel of the workspace.
+func (f *fixture) packed(spec ExportSpec) []byte {
 	f.Helper()
 	var out bytes.Buffer
 	w, err := parcel.NewWriter(&out, parcel.Totals{})
 	if err != nil {
 		f.Fatal(err)
 	}
-	spec.Path = path
 	if _, err := f.w.Export(context.Background(), w, spec); err != nil {
 		f.Fatal(err)
 	}
@@ -75,7 +74,14 @@ func (f *fixture) unpacked(path string, spec ExportSpec) map[string]parcel.Entry
 	if out.Len() > 1<<20 {
 		f.Errorf("the parcel has %d bytes: holes were sent", out.Len())
 	}
-	r, err := parcel.NewReader(&out)
+	return out.Bytes()
+}
+
+// unpacked is a parcel's entries by path.
+func (f *fixture) unpacked(path string, spec ExportSpec) map[string]parcel.Entry {
+	f.Helper()
+	spec.Path = path
+	r, err := parcel.NewReader(bytes.NewReader(f.packed(spec)))
 	if err != nil {
 		f.Fatal(err)
 	}

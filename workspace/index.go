@@ -134,7 +134,7 @@ func (x *index) anyInode(set string) (yes bool, err error) {
 // scanDentry reads ino, cookie, born, mode from column c on.
 func scanDentry(s *db.Stmt, c int) dentry {
 	return dentry{ino: Ino(s.ColumnInt64(c)), cookie: uint64(s.ColumnInt64(c + 1)), born: uint32(s.ColumnInt64(c + 2)), indexed: true,
-		kind: uint16(s.ColumnInt64(c+3) >> 12)}
+		kind: uint8(s.ColumnInt64(c+3) >> 12)}
 }
 
 // entry returns a row; ino 0 if there is none.

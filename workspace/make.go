@@ -38,7 +38,7 @@ func (t *Tree) Symlink(c Caller, parent Ino, name, target string) (Attr, error) 
 }
 
 // make gives a new inode a name. In a directory with the set-group-id bit it
-// gets the directory's group, and a directory the bit too.
+// gets the directory's group, and a directory the bit too. See also Tree.inherit.
 func (t *Tree) make(c Caller, parent Ino, name string, mode, rdev uint32, target string) (Attr, error) {
 	if err := validName(name); err != nil {
 		return Attr{}, err
@@ -68,6 +68,9 @@ func (t *Tree) make(c Caller, parent Ino, name string, mode, rdev uint32, target
 	o.mode, o.uid, o.gid, o.rdev = mode, c.UID, c.GID, rdev
 	if target != "" {
 		o.blob = []byte(target)
+	}
+	if err := t.inherit(&o, d, c); err != nil {
+		return Attr{}, err
 	}
 	if d.mode&syscall.S_ISGID != 0 {
 		o.gid = d.gid
@@ -111,6 +114,9 @@ func (t *Tree) Tmpfile(c Caller, parent Ino, mode uint32) (Attr, error) {
 		return Attr{}, err
 	}
 	o.ino, o.mode, o.uid, o.gid = Ino(t.count.NextIno), syscall.S_IFREG|mode&07777, c.UID, c.GID
+	if err := t.inherit(&o, d, c); err != nil {
+		return Attr{}, err
+	}
 	if d.mode&syscall.S_ISGID != 0 {
 		o.gid = d.gid
 	}

@@ -11,7 +11,7 @@ import (
 // copyOf returns the row of an inode that the other made, under a number here.
 func (m *merge) copyOf(f *inodeRow, ino Ino) *inodeRow {
 	row := *f
-	row.ino, row.data, row.ctime = ino, 0, m.into.now()
+	row.ino, row.data, row.ctime = ino, 0, m.into.when(Caller{})
 	return &row
 }
 
@@ -34,7 +34,7 @@ func (m *merge) judgeInode(u *mergeUnit) error {
 	if err != nil || u.conflict != "" || !changed && !attrs {
 		return err
 	}
-	row.ctime = m.into.now()
+	row.ctime = m.into.when(Caller{})
 	u.result = &was{row: &row, made: &mergedContents{attrs: xattrs}}
 	return m.values.take(xattrs)
 }
@@ -56,7 +56,7 @@ func (m *merge) judgeBytes(u *mergeUnit, row *inodeRow) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	row.data, row.mtime = 0, m.into.now()
+	row.data, row.mtime = 0, m.into.when(Caller{})
 	if same {
 		u.rewritten = true
 		row.size, row.mtime, row.writer = f.row.size, f.row.mtime, f.row.writer

@@ -14,7 +14,7 @@ func resize(content []byte, size int64) []byte {
 
 // put changes bytes of a file, extending it.
 func (n *modelNode) put(k *call, off int64, data []byte, size int64) {
-	n.killPriv(k.c.UID != 0)
+	n.killPriv(k.c, k.c.UID != 0)
 	n.content = resize(n.content, max(n.Size, size))
 	copy(n.content[min(off, int64(len(n.content))):], data)
 	n.Size = int64(len(n.content))
@@ -42,9 +42,10 @@ func (m *model) fallocate(k *call) error {
 	if k.flags&FallocKeepSize == 0 {
 		size = max(size, k.off+k.n)
 	}
-	if k.flags&(FallocPunchHole|FallocZeroRange) != 0 {
+	mode := n.Mode
+	if n.killPriv(k.c, k.c.UID != 0); k.flags&(FallocPunchHole|FallocZeroRange) != 0 {
 		n.put(k, k.off, make([]byte, max(0, min(k.n, size-k.off))), size)
-	} else if size > n.Size {
+	} else if size > n.Size || mode != n.Mode {
 		n.put(k, 0, nil, size)
 	}
 	return nil

@@ -408,12 +408,12 @@ func (n *modelNode) moved(from, to *modelNode) {
 }
 
 // killPriv clears set-id bits of a file.
-func (n *modelNode) killPriv(yes bool) {
-	if !yes || !n.IsRegular() {
+func (n *modelNode) killPriv(c Caller, yes bool) {
+	if !yes || n.IsDir() {
 		return
 	}
 	n.Mode &^= syscall.S_ISUID
-	if n.Mode&syscall.S_IXGRP != 0 {
+	if n.Mode&syscall.S_IXGRP != 0 || c.UID != 0 && c.GID != n.GID {
 		n.Mode &^= syscall.S_ISGID
 	}
 }
@@ -431,7 +431,7 @@ func (m *model) setAttr(k *call) (Ino, error) {
 		n.content, n.Size = resize(n.content, s.Size), s.Size
 		n.Mtime = k.now
 	}
-	n.killPriv(s.Mask&SetMode == 0 && (s.Mask&(SetUID|SetGID) != 0 || s.Mask&SetSize != 0 && k.c.UID != 0))
+	n.killPriv(k.c, s.Mask&SetMode == 0 && (s.Mask&(SetUID|SetGID) != 0 || s.Mask&SetSize != 0 && k.c.UID != 0))
 	if s.Mask&SetMode != 0 {
 		n.Mode = n.Mode&syscall.S_IFMT | s.Mode&07777
 	}

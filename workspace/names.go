@@ -22,7 +22,7 @@ func (t *Tree) names(ino Ino, after string, most int) ([]DirEntry, error) {
 	}
 	least := leastNames{most: most}
 	for name, e := range d.dir.entries {
-		if e.ino != 0 && name > after {
+		if e.ino != 0 && name > after && !t.hides(ino, name, e.ino) {
 			least.add(name, e)
 		}
 	}
@@ -33,7 +33,7 @@ func (t *Tree) names(ino Ino, after string, most int) ([]DirEntry, error) {
 			if least.full(name) {
 				return false
 			}
-			if _, known := d.dir.entries[name]; known { // what is cached counts
+			if _, known := d.dir.entries[name]; known || t.hides(ino, name, e.ino) { // what is cached counts
 				return true
 			}
 			least.add(name, e)

@@ -45,6 +45,9 @@ const (
 // opFlagFree in op.mask: the inode that loses its last name is freed at once.
 const opFlagFree = 1 << 31
 
+// opFlagTake in op.mask of an opCopy: the source keeps none of the bytes, and where its end was copied the file ends too.
+const opFlagTake = 1 << 31
+
 // op is one journal record: everything that applying it needs besides the
 // state before it, so that replay does exactly what happened. Fields that a
 // kind does not use are zero and take no room.

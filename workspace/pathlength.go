@@ -2,14 +2,15 @@ package workspace
 
 import "syscall"
 
-// mostPath is the longest path of a directory, from the top, in bytes: PATH_MAX
-// without its NUL. Beyond it nothing can be named in one call anyway. The index
-// holds each directory's path, so that without a bound a chain of n directories
-// would take room, and its renaming time, by the square of n.
+// mostPath is the longest path of a directory, from the top, in bytes: whatever
+// directory can be named in one call (PATH_MAX without its NUL, 4,095), and below
+// it whatever can be named from there. ext4 has no bound; here the index holds
+// each directory's path, so that without one a chain of n directories would take
+// room, and its renaming time, by the square of n.
 //
 // A restore, an undo or a merge puts together paths of two states, and may go
 // beyond it.
-const mostPath = 4095
+const mostPath = 4095 + 1 + 4095
 
 // pathLength returns the length of a directory's path; 0 is the top's.
 func (t *Tree) pathLength(d *inode) (n int, err error) {

@@ -89,7 +89,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestRename(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newFixture(t, Options{Now: time.Now})
 	f.mkdir("d")
 	f.mkdir("d/e")
 	f.mkdir("full")
@@ -167,7 +167,7 @@ func TestRenameMovesPathsBelow(t *testing.T) {
 }
 
 func TestHardLinks(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newFixture(t, Options{Now: time.Now})
 	a := f.put("a", "data")
 	f.mkdir("d")
 	l, err := f.t.Link(f.c, a.Ino, f.must("d").Ino, "b")
@@ -226,7 +226,7 @@ func TestSymlinksAndNodes(t *testing.T) {
 }
 
 func TestTimes(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newFixture(t, Options{Now: time.Now})
 	a := f.put("f", "x")
 	past := time.Date(1901, 1, 2, 3, 4, 5, 678_912_345, time.UTC).UnixNano()
 	future := time.Date(2106, 7, 8, 9, 10, 11, 123_456_789, time.UTC).UnixNano()

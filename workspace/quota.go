@@ -43,7 +43,7 @@ func (t *Tree) overQuota(o *op, data []byte) error {
 	if q.Files > 0 && o.kind == opMake && int64(t.count.Inodes) >= q.Files {
 		return syscall.EDQUOT
 	}
-	if q.Bytes <= 0 || o.kind != opWrite && o.kind != opCopy {
+	if q.Bytes <= 0 || o.kind != opWrite && o.kind != opCopy || o.mask&opFlagTake != 0 {
 		return nil
 	}
 	n := int64(len(data))

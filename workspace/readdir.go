@@ -1,6 +1,9 @@
 package workspace
 
-import "syscall"
+import (
+	"math"
+	"syscall"
+)
 
 // Cookies 1 and 2 are . and .., so the entries' own begin above them.
 const (
@@ -14,13 +17,19 @@ const (
 // counts one lookup. fn must not call the Tree.
 //
 // An entry that is there all the while is seen once, whatever changes beside
-// it: cookies only grow, and are never given twice.
+// it: cookies only grow, and are never given twice. Through a mount, a reading
+// ends however many entries its reader makes: of those that came since it began
+// it shows only the ones that replaced another under its name, up to where it
+// had shown all the rest.
 func (t *Tree) ReadDir(c Caller, ino Ino, cookie uint64, plus bool, fn func(DirEntry) bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d, err := t.getDir(ino)
 	if err != nil {
 		return err
+	}
+	if cookie == 0 && c.Epoch != 0 {
+		d.dir.readBelow, d.dir.readAgain = d.dir.cookie+1, 0
 	}
 	if cookie < cookieDot && !fn(DirEntry{Name: ".", Ino: ino, Mode: syscall.S_IFDIR, Cookie: cookieDot, Attr: d.attr()}) {
 		return nil
@@ -42,7 +51,10 @@ func (t *Tree) ReadDir(c Caller, ino Ino, cookie uint64, plus bool, fn func(DirE
 			return err
 		}
 	}
-	l := listing{t: t, c: c, d: d, plus: plus, fn: fn}
+	l := listing{t: t, c: c, d: d, plus: plus, fn: fn, below: math.MaxUint64}
+	if c.Epoch != 0 && d.dir.readBelow != 0 {
+		l.below = d.dir.readBelow
+	}
 	err = l.run(max(cookie, cookieDotDot) - cookieDotDot)
 	t.tidy()
 	return err
@@ -56,15 +68,42 @@ type listing struct {
 	plus bool
 	fn   func(DirEntry) bool
 	err  error
+
+	below uint64 // only entries with lower cookies
 }
 
-// run merges what is cached, which counts, with the rows of the index.
+// run lists the entries after a cookie, then those that replaced others.
 func (l *listing) run(after uint64) error {
+	dir := l.d.dir
+	if after+1 < l.below {
+		if more, err := l.entries(after); !more || err != nil {
+			return err
+		}
+	}
+	if l.below == math.MaxUint64 {
+		return nil
+	}
+	if dir.readAgain == 0 {
+		dir.readAgain = dir.cookie + 1
+	}
+	cached := dir.sorted()
+	i, _ := dir.place(max(after+1, l.below))
+	for ; i < len(cached) && cached[i].cookie < dir.readAgain; i++ {
+		e := dir.entries[cached[i].name]
+		if e.replaced && e.ino != 0 && e.cookie == cached[i].cookie && !l.emit(cached[i].name, e) {
+			break
+		}
+	}
+	return l.err
+}
+
+// entries merges what is cached, which counts, with the rows of the index.
+func (l *listing) entries(after uint64) (more bool, err error) {
 	cached := l.d.dir.sorted()
 	i, _ := l.d.dir.place(after + 1)
 	// upTo emits the cached entries up to a cookie.
 	upTo := func(cookie uint64) bool {
-		for ; i < len(cached) && cached[i].cookie <= cookie; i++ {
+		for ; i < len(cached) && cached[i].cookie <= cookie && cached[i].cookie < l.below; i++ {
 			e := l.d.dir.entries[cached[i].name]
 			if e.ino != 0 && e.cookie == cached[i].cookie && !l.emit(cached[i].name, e) {
 				return false
@@ -78,22 +117,27 @@ func (l *listing) run(after uint64) error {
 			if _, known := l.d.dir.entries[name]; known {
 				return true
 			}
+			if e.cookie >= l.below {
+				return false
+			}
 			more = upTo(e.cookie) && l.emit(name, e)
 			return more
 		})
 		if err != nil {
-			return l.t.errno("read directory", err)
+			return false, l.t.errno("read directory", err)
 		}
 		if !more {
-			return l.err
+			return false, l.err
 		}
 	}
-	upTo(^uint64(0))
-	return l.err
+	return upTo(math.MaxUint64), l.err
 }
 
 // emit passes one entry on; false ends the listing.
 func (l *listing) emit(name string, e dentry) bool {
+	if l.t.hides(l.d.ino, name, e.ino) {
+		return true
+	}
 	de := DirEntry{Name: name, Ino: e.ino, Mode: uint32(e.kind) << 12, Cookie: e.cookie + cookieDotDot}
 	if l.plus {
 		in, err := l.t.get(e.ino)

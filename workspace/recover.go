@@ -132,10 +132,10 @@ func (t *Tree) format() error {
 	return nil
 }
 
-// endHostMounts ends the epochs of mounts that died with their daemon.
+// endHostMounts ends the epochs of mounts that died with their daemon: of all but the one that goes on.
 func (t *Tree) endHostMounts() error {
 	for _, e := range t.epochs {
-		if e.kind == HostMount {
+		if e.kind == HostMount && e.id != t.opt.HostMount {
 			if err := t.endEpoch(e.number); err != nil {
 				return diskError("end host mount", err)
 			}

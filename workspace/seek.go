@@ -164,7 +164,7 @@ func (t *Tree) thinOnce(c Caller, ino Ino, lo, hi int64) (int64, error) {
 	if err := t.load(in, at, hi); err != nil {
 		return 0, err
 	}
-	o, err := t.record(opPunch, Caller{Writer: c.Writer})
+	o, err := t.record(opPunch, Caller{Writer: c.Writer, Time: c.Time})
 	if err != nil {
 		return 0, err
 	}

@@ -61,8 +61,8 @@ func fillSet(o *op, in *inode, set SetAttrs, c Caller) {
 	if mask&SetMtimeNow != 0 || mask&(SetSize|SetMtime) == SetSize {
 		mask, o.mtime = mask|SetMtime, o.time
 	}
-	kills := mask&(SetUID|SetGID) != 0 && !in.isDir() || mask&SetSize != 0 && c.UID != 0 || mask&SetKillPriv != 0
-	if mode, changed := withoutSetID(in); kills && changed && mask&SetMode == 0 {
+	kills := mask&(SetUID|SetGID) != 0 || mask&SetSize != 0 && c.UID != 0 || mask&SetKillPriv != 0
+	if mode, changed := withoutSetID(in, c); kills && changed && mask&SetMode == 0 {
 		mask, o.mode = mask|SetMode, mode
 	}
 	o.mask = uint32(mask & setMaskStored)
@@ -89,11 +89,14 @@ func fillSet(o *op, in *inode, set SetAttrs, c Caller) {
 }
 
 // withoutSetID returns a file's permission bits as a write or a change of
-// owner leaves them: set-group-id without group execute is not a privilege.
-func withoutSetID(in *inode) (mode uint32, changed bool) {
+// owner leaves them, as setattr_should_drop_suidgid of the kernel has it.
+// Set-group-id without group execute is not a privilege, and stays if the
+// caller is root or in the group. Of a caller only one group is known: who is in
+// it by another of his groups loses the bit.
+func withoutSetID(in *inode, c Caller) (mode uint32, changed bool) {
 	mode = in.mode & 07777 &^ syscall.S_ISUID
-	if mode&syscall.S_IXGRP != 0 {
+	if mode&syscall.S_IXGRP != 0 || c.UID != 0 && c.GID != in.gid {
 		mode &^= syscall.S_ISGID
 	}
-	return mode, in.isFile() && mode != in.mode&07777
+	return mode, !in.isDir() && mode != in.mode&07777
 }

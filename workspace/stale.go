@@ -34,11 +34,20 @@ func (w *Workspace) staleBetween(ctx context.Context, from, to string) (all []St
 			}
 		}
 		for ino := range d.inodes {
-			tell(Stale{Ino: ino})
+			all = append(all, staleInode(ino)...)
 		}
 		return nil
 	})
 	return once(all), err
+}
+
+// staleInode is what an inode makes stale that changes under its names: of a seed the
+// listing of the top, too.
+func staleInode(ino Ino) []Stale {
+	if ino <= lastSeed && ino != Root {
+		return []Stale{{Ino: ino}, {Ino: Root}}
+	}
+	return []Stale{{Ino: ino}}
 }
 
 func once(all []Stale) []Stale {

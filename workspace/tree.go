@@ -5,6 +5,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"holt/db"
 	"holt/journal"
@@ -30,6 +33,7 @@ type Tree struct {
 	orphans     map[Ino]struct{} // inodes without a name that are kept
 	epochs      map[Epoch]*epoch
 	writers     map[Writer]uint32
+	skew        atomic.Int64      // ns from the host's clock to that of the guest that has it mounted; 0: none has
 	version     map[uint32]uint32 // of this generation, by writer
 	count       counters
 	checkpoints []Checkpoint  // by ID
@@ -75,8 +79,30 @@ type Tree struct {
 	tight  atomic.Bool   // an append found the disk full: the packer keeps no segments back
 }
 
-// now returns the file time of an operation.
+// now returns the time of a record that is not a caller's.
 func (t *Tree) now() int64 { return t.opt.Now().UnixNano() }
+
+// when returns the file time of a caller's change. A file must never be newer
+// than the clock of the machine that looks at it, or make(1) and test -nt go
+// wrong there. A guest's clock differs from the host's, so its requests say what
+// it was, and changes that the API makes meanwhile are stamped by it too.
+func (t *Tree) when(c Caller) int64 {
+	now := t.now()
+	if c.Time == 0 {
+		return now + t.skew.Load()
+	}
+	t.skew.Store(c.Time - now)
+	return c.Time
+}
+
+// coarseNow is the clock that kernels take file times from. It is up to a tick
+// (1 to 10 ms) behind time.Now, so a file of a workspace is never newer than one
+// that is made on the host's disk after it.
+func coarseNow() time.Time {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts) // every Linux has it
+	return time.Unix(ts.Unix())
+}
 
 func (t *Tree) fail(point string) error {
 	if t.opt.Fail == nil {
@@ -256,8 +282,9 @@ func validName(name string) error {
 	return nil
 }
 
-// Lookup finds name in parent; "." and ".." too. Through a mount it counts one
-// lookup.
+// Lookup finds name in parent; "." and ".." too. "." is also known of what is no
+// directory, and ESTALE of what has no name: so a kernel finds what a file
+// handle stands for. Through a mount it counts one lookup.
 func (t *Tree) Lookup(c Caller, parent Ino, name string) (Attr, error) {
 	if len(name) > 255 {
 		return Attr{}, syscall.ENAMETOOLONG
@@ -267,16 +294,23 @@ func (t *Tree) Lookup(c Caller, parent Ino, name string) (Attr, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if name == "." {
+		in, err := t.get(parent)
+		if err == nil && in.nlink == 0 {
+			err = syscall.ESTALE
+		}
+		if err != nil {
+			return Attr{}, err
+		}
+		t.hold(c, in)
+		return in.attr(), nil
+	}
 	d, err := t.getDir(parent)
 	if err != nil {
 		return Attr{}, err
 	}
-	ino := parent
-	switch name {
-	case ".":
-	case "..":
-		ino = d.dir.parent
-	default:
+	ino := d.dir.parent
+	if name != ".." {
 		e, err := t.entry(d, name)
 		if err != nil {
 			return Attr{}, err

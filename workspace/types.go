@@ -29,6 +29,8 @@ type Caller struct {
 	UID    uint32
 	GID    uint32
 	PID    uint32
+	Time   int64  // ns since 1970 on the caller's clock when it asked: the file time of what it changes; 0: see Tree.when
+	Umask  uint32 // bits that what is made does not get, unless its directory has a default ACL
 	Writer Writer // zero: unknown; the inode keeps its last writer
 }
 

@@ -55,6 +55,10 @@ type Options struct {
 	// on the disk. Default 4; below 0 only Pack moves any.
 	KeepSegments int
 
+	// HostMount is the id of a mount on the host that outlived the process which served it, and goes on. Others
+	// have ended.
+	HostMount [16]byte
+
 	// PackAgain is when packing is tried again after it has failed. Default 1 min.
 	PackAgain time.Duration
 
@@ -71,7 +75,7 @@ type Options struct {
 	// Quota bounds what is stored; see SetQuota. Default: none.
 	Quota holt.Quota
 
-	// Now is the clock for file times. Default time.Now.
+	// Now is the clock for file times. Default: the host's CLOCK_REALTIME_COARSE.
 	Now func() time.Time
 	// Disk is what the journal writes to. Default the real one.
 	Disk journal.Disk
@@ -113,7 +117,7 @@ func (o Options) withDefaults() Options {
 		o.PackAgain = time.Minute
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = coarseNow
 	}
 	o.mostTurns = cmp.Or(o.mostTurns, mostTurns)
 	o.mostDifferent = cmp.Or(o.mostDifferent, mostDifferent)

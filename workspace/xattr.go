@@ -69,13 +69,17 @@ func (t *Tree) GetXattr(ino Ino, name string) ([]byte, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all, err := t.getXattrs(ino)
+	in, err := t.get(ino)
+	if err != nil {
+		return nil, err
+	}
+	all, err := t.xattrs(in)
 	if err != nil {
 		return nil, err
 	}
 	t.tidy()
 	if x, ok := all[name]; ok && !x.gone {
-		return slices.Clone(x.value), nil
+		return shownACL(name, x.value, in.mode), nil
 	}
 	return nil, syscall.ENODATA
 }
@@ -101,9 +105,10 @@ func (t *Tree) ListXattr(ino Ino) ([]string, error) {
 	return names, nil
 }
 
-// SetXattr sets an extended attribute.
+// SetXattr sets an extended attribute. A POSIX ACL (system.posix_acl_access,
+// system.posix_acl_default) must be a valid one: EINVAL.
 func (t *Tree) SetXattr(c Caller, ino Ino, name string, value []byte, flags uint32) error {
-	if flags&^(XattrCreate|XattrReplace) != 0 || flags == XattrCreate|XattrReplace || name == "" {
+	if flags&^(XattrCreate|XattrReplace|XattrKillSetGID) != 0 || flags == XattrCreate|XattrReplace || name == "" {
 		return syscall.EINVAL
 	}
 	if len(name) > xattrNameMax {
@@ -111,6 +116,9 @@ func (t *Tree) SetXattr(c Caller, ino Ino, name string, value []byte, flags uint
 	}
 	if len(value) > xattrSizeMax {
 		return syscall.E2BIG
+	}
+	if IsACL(name) {
+		return t.setACL(c, ino, name, value, flags)
 	}
 	return t.changeXattr(c, ino, opSetXattr, name, value, func(all map[string]xattr) error {
 		x, ok := all[name]
@@ -137,6 +145,9 @@ func (t *Tree) SetXattr(c Caller, ino Ino, name string, value []byte, flags uint
 
 // RemoveXattr removes one; ENODATA if there is none.
 func (t *Tree) RemoveXattr(c Caller, ino Ino, name string) error {
+	if IsACL(name) {
+		return t.removeACL(c, ino, name)
+	}
 	return t.changeXattr(c, ino, opDelXattr, name, nil, func(all map[string]xattr) error {
 		if x, ok := all[name]; !ok || x.gone {
 			return syscall.ENODATA
@@ -183,6 +194,9 @@ func (t *Tree) applyXattr(o *op) error {
 		return fmt.Errorf("%w: no such attribute", errApply)
 	}
 	t.alter(in, o)
+	if o.mask&uint32(SetMode) != 0 { // of an ACL
+		in.mode = in.kind() | o.mode&07777
+	}
 	t.setXattr(in, o.name, xattr{value: slices.Clone(o.blob), born: in.born, gone: o.kind == opDelXattr})
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"holt/cli"
 	"holt/computer"
+	"holt/mount"
 	"holt/network"
 )
 
@@ -22,7 +23,7 @@ const unpackaged = "0.1.0"
 func main() {
 	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, cli.Local{
 		Version: version(),
-		Serve:   serve, Network: network.Serve,
+		Serve:   serve, Network: network.Serve, Keep: mount.Keep,
 		Doctor:     examine,
 		Install:    install,
 		CheckShape: computer.CheckShape, BuildImage: buildImage, BootLater: bootLater,

@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,12 +15,13 @@ import (
 	"holt/access"
 	"holt/cli"
 	"holt/daemon"
+	"holt/loopback"
 	"holt/preview"
 )
 
 const (
 	previewsOff     = "off"            // says that there are none
-	previewsAt      = "127.0.0.1:4647" // unless it is taken
+	previewsAt      = "localhost:4647" // unless it is taken
 	previewPortFile = "preview.port"   // in the data directory: the port that was there instead, so that links stay valid
 )
 
@@ -57,20 +57,19 @@ func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, ap
 	switch at := opt.Previews.Listen; {
 	case at == previewsOff:
 	case at != "":
-		p.own, err = net.Listen("tcp", at)
+		p.own, err = listen(at, loopback.ListenAll)
 	case tcp == nil:
 		p.own, err = listenSomewhere(filepath.Join(opt.DataDir, previewPortFile))
 	}
 	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) {
-			err = op.Err // the rest says where, again
-		}
 		return p, holt.Errorf(holt.Unavailable, "cannot listen for previews: %w", err).WithHint("choose another address with --preview-listen, or off")
 	}
 	for _, l := range []net.Listener{p.own, tcp} {
 		if l != nil {
 			d.Previews().ListensAt(l.Addr(), p.tls != nil)
+			if p.tls == nil && loopback.All(l) {
+				d.Previews().ListensAtLoopback(l.Addr())
+			}
 		}
 	}
 	if p.own != nil {
@@ -79,17 +78,17 @@ func listenPreviews(d *daemon.Daemon, opt cli.ServeOptions, tcp net.Listener, ap
 	return p, nil
 }
 
-// listenSomewhere listens on a port of loopback: the usual one, else the one that it was before, else any.
+// listenSomewhere listens on a port of the loopback: the usual one, else the one that it was before, else any.
 func listenSomewhere(file string) (net.Listener, error) {
 	before, _ := os.ReadFile(file) // none
-	for _, at := range []string{net.JoinHostPort("127.0.0.1", strings.TrimSpace(string(before))), previewsAt} {
-		if l, err := net.Listen("tcp", at); err == nil && !strings.HasSuffix(at, ":") {
+	for _, at := range []string{net.JoinHostPort(loopback.Name, strings.TrimSpace(string(before))), previewsAt} {
+		if l, err := listen(at, loopback.ListenAll); err == nil && !strings.HasSuffix(at, ":") {
 			return l, nil
 		} else if err == nil {
 			l.Close()
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listen(loopback.Name+":0", loopback.ListenAll)
 	if err == nil {
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		err = os.WriteFile(file, []byte(port+"\n"), 0o600)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"holt/access"
 	"holt/cli"
 	"holt/daemon"
+	"holt/loopback"
 	"holt/metric"
 	"holt/server"
 	"holt/workspace"
@@ -46,7 +48,7 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 		Previews: place, Hosts: opt.Hosts,
 		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
 		Archive:     daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
-		Network:     []string{"/proc/self/exe", cli.NetworkProcess},
+		Network:     []string{"/proc/self/exe", cli.NetworkProcess}, Keeper: []string{"/proc/self/exe", cli.KeeperProcess},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log, Metrics: registry,
 		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays}, MomentCache: opt.MomentCache, Renew: opt.Renew, Overcommit: opt.Overcommit,
 	})
@@ -157,7 +159,7 @@ func listeners(opt cli.ServeOptions, log *slog.Logger, socket string) (at doors,
 		open   func() (net.Listener, error)
 	}{
 		{&at.local, true, func() (net.Listener, error) { return server.ListenLocal(socket) }},
-		{&at.tcp, opt.Listen != "", func() (net.Listener, error) { return listen(opt, log) }},
+		{&at.tcp, opt.Listen != "", func() (net.Listener, error) { return listenAPI(opt, log) }},
 		{&at.metrics, opt.MetricsListen != "", func() (net.Listener, error) { return listenMetrics(opt.MetricsListen, log) }},
 		{&at.ssh, opt.SSHListen != sshOff, func() (net.Listener, error) { return listenSSH(opt.SSHListen, log) }},
 	} {
@@ -181,7 +183,7 @@ func (at doors) close() (err error) {
 }
 
 func listenMetrics(address string, log *slog.Logger) (net.Listener, error) {
-	l, err := listenAt(address, "--metrics-listen")
+	l, err := listenAt(address, "--metrics-listen", loopback.Listen)
 	if err == nil {
 		log.Info("listening for metrics", "tcp", l.Addr().String())
 	}
@@ -190,20 +192,16 @@ func listenMetrics(address string, log *slog.Logger) (net.Listener, error) {
 
 // Where SSH clients are listened for unless it is said, and what says nowhere.
 const (
-	sshDefault = "127.0.0.1:2222"
+	sshDefault = "localhost:2222"
 	sshOff     = "off"
 )
 
 // listenSSH opens the port for SSH clients; nil: there is none. That the one nobody has asked for is taken, by another
 // daemon of this machine, is no reason not to serve.
 func listenSSH(address string, log *slog.Logger) (net.Listener, error) {
-	l, err := net.Listen("tcp", cmp.Or(address, sshDefault))
+	l, err := listen(cmp.Or(address, sshDefault), loopback.Listen)
 	if err == nil {
 		return l, nil
-	}
-	var op *net.OpError
-	if errors.As(err, &op) {
-		err = op.Err
 	}
 	if address == "" {
 		log.Warn("not listening for SSH clients; choose another address with --ssh-listen", "address", sshDefault, "error", err)
@@ -212,9 +210,9 @@ func listenSSH(address string, log *slog.Logger) (net.Listener, error) {
 	return nil, holt.Errorf(holt.Unavailable, "cannot listen for SSH clients on %s: %w", address, err).WithHint("choose another address with --ssh-listen, or off")
 }
 
-// listen opens the TCP port.
-func listen(opt cli.ServeOptions, log *slog.Logger) (net.Listener, error) {
-	tcp, err := listenAt(opt.Listen, "--listen")
+// listenAPI opens the TCP port.
+func listenAPI(opt cli.ServeOptions, log *slog.Logger) (net.Listener, error) {
+	tcp, err := listenAt(opt.Listen, "--listen", loopback.ListenAll) // it may show previews
 	if err != nil {
 		return nil, err
 	}
@@ -223,14 +221,24 @@ func listen(opt cli.ServeOptions, log *slog.Logger) (net.Listener, error) {
 }
 
 // listenAt listens on the TCP address that a flag has named.
-func listenAt(address, flag string) (net.Listener, error) {
-	tcp, err := net.Listen("tcp", address)
+func listenAt(address, flag string, how func(string) (net.Listener, error)) (net.Listener, error) {
+	tcp, err := listen(address, how)
 	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) {
-			err = op.Err // the rest says where, again
-		}
 		return nil, holt.Errorf(holt.Unavailable, "cannot listen on %s: %w", address, err).WithHint("choose another port with %s", flag)
 	}
 	return tcp, nil
+}
+
+// listen listens on a TCP address. Its error says which of localhost's two addresses is taken, and of others only why:
+// the caller says which they are.
+func listen(address string, how func(string) (net.Listener, error)) (net.Listener, error) {
+	l, err := how(address)
+	var op *net.OpError
+	switch {
+	case !errors.As(err, &op):
+		return l, err
+	case op.Addr != nil && op.Addr.String() != address:
+		return nil, fmt.Errorf("%s: %w", op.Addr, op.Err)
+	}
+	return nil, op.Err
 }

@@ -26,6 +26,12 @@ func fileVerbs(t *testing.T, n server.Nouns) {
 	if written.Size != 10 || written.Mode != 0o640 || written.Kind != "file" {
 		t.Errorf("wrote %+v", written)
 	}
+	for name, want := range map[string]uint32{file: 0o640, dir + "/new": 0o750} { // one that is there keeps its mode, a new one gets its source's less the umask
+		if put := Must(n.Files.Write(ctx, "curie", name, holt.WriteSpec{NewMode: 0o770}, strings.NewReader("0123456789")))(t); put.Mode != want {
+			t.Errorf("put %+v, want mode %o", put, want)
+		}
+	}
+	fail(t, n.Files.Remove(ctx, "curie", dir+"/new", false, ""))
 	for _, c := range []struct {
 		off, n int64
 		want   string

@@ -145,7 +145,7 @@ func (n files) Write(_ context.Context, computer, file string, spec holt.WriteSp
 	if _, err := io.Copy(tmp, r); err != nil {
 		return holt.FileInfo{}, holt.Errorf(holt.Unavailable, "the new content did not arrive: %w", err)
 	}
-	mode := fs.FileMode(cmp.Or(spec.Mode, 0o644))
+	mode := fs.FileMode(spec.ModeOfNew())
 	if info, err := os.Stat(at); err == nil && spec.Mode == 0 {
 		mode = info.Mode().Perm()
 	}

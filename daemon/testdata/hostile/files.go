@@ -98,7 +98,8 @@ func (k *kernel) send(op uint32, node uint64, parts ...[]byte) error {
 func (k *kernel) raw(m []byte) error {
 	tag := one(k.hostile, "", "run/run_"+strings.Repeat("a", 16), "for/1", "container/"+string(k.bytes(60)), string(k.bytes(120)))
 	k.did("requests", 1)
-	return k.frames.Write(channel.FrameRequest, append([]byte{byte(len(tag))}, tag...), m)
+	time := u64(one[uint64](k.hostile, 0, 1, math.MaxInt64, 1<<63, k.uint64()))
+	return k.frames.Write(channel.FrameRequest, time, append([]byte{byte(len(tag))}, tag...), m)
 }
 
 func u32(all ...uint32) (b []byte) {

@@ -1,5 +1,6 @@
-// Command site is both services of the story docker, in an image of its own: store
-// counts who asks it, in memory and in a file of /data; web passes on what store says.
+// Command site is the services of the story docker, in an image of its own: store
+// counts who asks it, in memory and in a file of /data; web passes on what store says; static
+// says what /static has. check is their health check: it succeeds when the service says who it is.
 package main
 
 import (
@@ -11,6 +12,12 @@ import (
 )
 
 func main() {
+	if os.Args[1] == "check" {
+		if resp, err := http.Get("http://localhost:8000/health"); err != nil || resp.StatusCode != http.StatusOK {
+			os.Exit(1)
+		}
+		return
+	}
 	mu, n := sync.Mutex{}, 0
 	serve := map[string]func() (string, error){
 		"store": func() (string, error) {
@@ -28,7 +35,12 @@ func main() {
 			said, err := io.ReadAll(resp.Body)
 			return "web of " + string(said), err
 		},
+		"static": func() (string, error) {
+			said, err := os.ReadFile("/static")
+			return os.Getenv("GREETING") + " " + string(said), err
+		},
 	}[os.Args[1]]
+	http.HandleFunc("/health", func(http.ResponseWriter, *http.Request) {})
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		said, err := serve()
 		if err != nil {

@@ -1,0 +1,205 @@
+package mount
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+// memory is where a host mount's requests lie from when the kernel hands them over until they are answered. It
+// is shared with the mount's keeper, so that the next daemon finds there what one that was killed had begun.
+//
+// Format, in the byte order of the host: a page with memoryMagic, the number of the next request, the mount's
+// id, the minor number of its device and the lengths of its INIT request and of the reply; a page for each of
+// those two; then the slots. A slot is a page with the request's number (0: it has none yet) and the kernel's
+// unique, and room for the message. A slot whose message has the length 0 is free: it is cleared before each
+// read, the kernel sets it as it hands a request over, and it is cleared when the request was answered.
+type memory struct {
+	file *os.File
+	all  []byte
+
+	mu    sync.Mutex // orders the numbers
+	free  []*held    // the last one is used first, so that few take memory
+	freed *sync.Cond
+}
+
+const (
+	memoryMagic  = 0x0131_746c_6f48 // "Holt", and the version of the format
+	memoryPage   = 4096
+	memoryHeader = 3 * memoryPage
+	memoryBuffer = maxTransfer + 2*memoryPage // the kernel wants room for a header beside the longest write
+	memorySlot   = memoryPage + memoryBuffer
+	memorySize   = memoryHeader + maxServed*memorySlot
+
+	atNext, atID, atDevice, atInit, atReply = 8, 16, 32, 40, 48 // in the first page
+)
+
+// held is a slot.
+type held struct {
+	id    uint16
+	page  []byte
+	buf   []byte
+	ready bool // its pages are there
+}
+
+// newMemory makes the memory of a new mount.
+func newMemory(id [16]byte) (*memory, error) {
+	fd, err := unix.MemfdCreate("holt-mount", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
+	if err == unix.EINVAL { // Linux before 6.3
+		fd, err = unix.MemfdCreate("holt-mount", unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the memory of a mount: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "holt-mount")
+	if err := file.Truncate(memorySize); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("make the memory of a mount: %w", err)
+	}
+	m, err := mapMemory(file)
+	if err != nil {
+		return nil, err
+	}
+	copy(m.all[atID:], id[:])
+	m.word(atNext).Store(1)
+	m.word(0).Store(memoryMagic)
+	return m, nil
+}
+
+// openMemory takes over the memory that a keeper has.
+func openMemory(file *os.File) (*memory, error) {
+	st, err := file.Stat()
+	if err == nil && st.Size() != memorySize {
+		err = holt.Errorf(holt.Unsupported, "the mount was made by another version of holt")
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	m, err := mapMemory(file)
+	if err == nil && m.word(0).Load() != memoryMagic {
+		m.close()
+		err = holt.Errorf(holt.Unsupported, "the mount was made by another version of holt")
+	}
+	return m, err
+}
+
+// mapMemory owns file, also when it fails.
+func mapMemory(file *os.File) (*memory, error) {
+	all, err := unix.Mmap(int(file.Fd()), 0, memorySize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("map the memory of a mount: %w", err)
+	}
+	m := &memory{file: file, all: all}
+	m.freed = sync.NewCond(&m.mu)
+	return m, nil
+}
+
+func (m *memory) close() {
+	unix.Munmap(m.all)
+	m.file.Close()
+}
+
+func (m *memory) word(at int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&m.all[at])) }
+
+func (m *memory) id() (id [16]byte) {
+	copy(id[:], m.all[atID:])
+	return id
+}
+
+// init returns the INIT request and its reply; ok is false until it has been answered.
+func (m *memory) init() (req, reply []byte, ok bool) {
+	n, k := m.word(atInit).Load(), m.word(atReply).Load()
+	if k == 0 || n > memoryPage || k > memoryPage {
+		return nil, nil, false
+	}
+	return m.all[memoryPage:][:n], m.all[2*memoryPage:][:k], true
+}
+
+func (m *memory) setInit(req, reply []byte) {
+	m.word(atInit).Store(uint64(copy(m.all[memoryPage:2*memoryPage], req)))
+	m.word(atReply).Store(uint64(copy(m.all[2*memoryPage:memoryHeader], reply)))
+}
+
+// slots returns the slots that hold a request, and makes the others free.
+func (m *memory) slots() (begun []*held) {
+	for i := range maxServed {
+		at := m.all[memoryHeader+i*memorySlot:][:memorySlot:memorySlot]
+		h := &held{id: uint16(i), page: at[:memoryPage], buf: at[memoryPage:]}
+		if n := h.length().Load(); n >= inHeaderSize && n <= memoryBuffer {
+			begun = append(begun, h)
+		} else {
+			m.free = append(m.free, h)
+		}
+	}
+	return begun
+}
+
+// take waits for a free slot and makes it ready to be read into.
+func (m *memory) take() *held {
+	m.mu.Lock()
+	for len(m.free) == 0 {
+		m.freed.Wait()
+	}
+	h := m.free[len(m.free)-1]
+	m.free = m.free[:len(m.free)-1]
+	m.mu.Unlock()
+	h.number().Store(0)
+	if !h.ready {
+		// A request must not be handed over into a page that is not there yet: a process that is being killed gets none.
+		_ = unix.Madvise(h.buf, unix.MADV_POPULATE_WRITE) // Linux before 5.14 makes them as they are needed
+		h.ready = true
+	}
+	return h
+}
+
+// begin numbers the request in a slot, in the order in which they come, unless a daemon before has numbered it,
+// and returns it with the number in the place of the kernel's unique.
+func (m *memory) begin(h *held) message {
+	msg := message(h.buf[:h.length().Load()])
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h.number().Load() == 0 {
+		h.unique().Store(msg.unique())
+		h.number().Store(m.word(atNext).Add(1) - 1)
+	}
+	binary.NativeEndian.PutUint64(msg[8:], h.number().Load())
+	msg.setSlot(0) // which the daemon before may have set
+	return msg
+}
+
+// end says that the request in a slot was answered.
+func (m *memory) end(h *held) {
+	h.length().Store(0)
+	m.mu.Lock()
+	m.free = append(m.free, h)
+	m.mu.Unlock()
+	m.freed.Signal()
+}
+
+// watermark returns the number below which all requests were answered.
+func (m *memory) watermark() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lowest := m.word(atNext).Load()
+	for i := range maxServed {
+		at := memoryHeader + i*memorySlot
+		h := held{page: m.all[at:][:memoryPage], buf: m.all[at+memoryPage:]}
+		if n := h.number().Load(); n != 0 && h.length().Load() != 0 {
+			lowest = min(lowest, n)
+		}
+	}
+	return lowest
+}
+
+func (h *held) number() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&h.page[0])) }
+func (h *held) unique() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&h.page[8])) }
+func (h *held) length() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&h.buf[0])) }
