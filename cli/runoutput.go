@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -53,16 +54,11 @@ func (r *remoteRun) short(noun, id string, exit int) error {
 	if lost == 0 {
 		return nil
 	}
-	e := holt.Errorf(holt.Unavailable, "%s of the output is missing here; the command itself ended with status %d", size(lost), exit)
-	switch {
-	case r.lost == 0:
-		e = e.WithHint("--json holds %s of each stream; without it all output comes through", size(mostKept))
-	case noun == "job":
-		e = e.WithHint("holt job show %s has how it ended; a command whose output matters writes it to a file in its outputs, as: make > out/log 2>&1", id)
-	default:
-		e = e.WithHint("holt run show %s has how it ended; a command whose output matters writes it to a file in the computer, as: make > log 2>&1", id)
+	hint := fmt.Sprintf("holt %s show %s has how it ended; a command whose output matters writes it to a file, as: make > log 2>&1", noun, id)
+	if r.lost == 0 {
+		hint = fmt.Sprintf("--json holds %s of each stream; without it all output comes through", size(mostKept))
 	}
-	return runFailure{e}
+	return runFailure{holt.Errorf(holt.Unavailable, "%s of the output is missing here; the command itself ended with status %d", size(lost), exit).WithHint("%s", hint)}
 }
 
 // deadline calls a function when a time has passed, of which pauses are no part.
