@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/loopback"
 )
 
 const (
@@ -124,7 +125,7 @@ func listenAt(args listenArgs, user account) (at net.Listener, answer listenAnsw
 			return nil, answer, remove, holt.Errorf(holt.Denied, "%s may not listen at port %d", user.Name, args.Port).
 				WithHint("choose one from %d on", lowPorts)
 		}
-		if at, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(args.Port))); err != nil {
+		if at, err = loopback.Listen(net.JoinHostPort(loopback.Name, strconv.Itoa(args.Port))); err != nil {
 			return nil, answer, remove, holt.Errorf(holt.AlreadyExists, "listen at port %d: %w", args.Port, err)
 		}
 		answer.Port = at.Addr().(*net.TCPAddr).Port

@@ -182,8 +182,8 @@ func TestListen(t *testing.T) {
 		b, err := io.ReadAll(conn)
 		return string(b), err
 	}
-	for range 3 {
-		if got, err := speak("tcp", "127.0.0.1:"+strconv.Itoa(l.Port), ""); got != "hello" || err != nil {
+	for _, host := range []string{"127.0.0.1", "[::1]", "127.0.0.1"} {
+		if got, err := speak("tcp", host+":"+strconv.Itoa(l.Port), ""); got != "hello" || err != nil {
 			t.Fatal(got, err)
 		}
 	}

@@ -61,6 +61,7 @@ type host struct {
 	look func(string) (string, error) // finds a program
 	arch string                       // as Go names it
 	uid  int
+	gid  int
 }
 
 // check is one thing that is looked at.
@@ -95,6 +96,7 @@ func (h host) examine(ctx context.Context, opt Options) []holt.Finding {
 		{"memory", opt.Timeout, h.memory},
 		{"limits", opt.Timeout, h.limits},
 		{"names", opt.Timeout, h.names},
+		{"ping", opt.Timeout, h.ping},
 		{"disk", opt.Timeout, h.disk},
 		{"socket", opt.Timeout, h.socket},
 		{"machines", opt.Timeout, h.machines},

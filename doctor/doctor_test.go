@@ -277,7 +277,7 @@ func TestExamineThisHost(t *testing.T) {
 			t.Errorf("%+v says not what to do", f)
 		}
 	}
-	want := []string{"processor", "kvm", "qemu", "image tools", "fuse", "user", "jail", "memory", "limits", "names", "disk", "socket", "machines", "mounts"}
+	want := []string{"processor", "kvm", "qemu", "image tools", "fuse", "user", "jail", "memory", "limits", "names", "ping", "disk", "socket", "machines", "mounts"}
 	if !slices.Equal(names, want) {
 		t.Errorf("checks: %q", names)
 	}

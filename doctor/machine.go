@@ -14,7 +14,7 @@ import (
 )
 
 func thisHost() host {
-	return host{root: "/", look: exec.LookPath, arch: runtime.GOARCH, uid: os.Geteuid()}
+	return host{root: "/", look: exec.LookPath, arch: runtime.GOARCH, uid: os.Geteuid(), gid: os.Getegid()}
 }
 
 func (h host) path(name string) string { return filepath.Join(h.root, name) }

@@ -28,6 +28,9 @@ func User(name string) int {
 	return firstUser + int(binary.BigEndian.Uint32(sum[:])%users)
 }
 
+// Users are the first and the last that [User] returns.
+func Users() (first, last int) { return firstUser, firstUser + users - 1 }
+
 // File is a file or directory of the host that is shown in a jail.
 type File struct {
 	Path  string // absolute

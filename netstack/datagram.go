@@ -101,7 +101,7 @@ func (s *Stack) exchange(f *flow, in *heap) {
 	if err != nil {
 		return
 	}
-	raw.Control(func(fd uintptr) { wantErrors(int(fd)) }) // without, errors are lost, as before
+	raw.Control(func(fd uintptr) { wantErrors(int(fd)) }) // if that fails the guest hears of no errors
 	in.raw = raw
 	f.count = s.count.opens(s.destination(f.to))
 	defer f.count.open.Add(-1)

@@ -3,7 +3,7 @@
 // lets pass is opened again from the host, by a socket of this process. The host needs no interface,
 // no route and no privilege for it, and machines with the same address stand side by side.
 //
-// It is no router: nothing of the guest's packets goes out but their payload, so there is no spoofed
+// It is no router: nothing of the guest's packets goes out but their payload and their time to live, so there is no spoofed
 // source, no fragment and no odd flag to get past a filter with. It is no firewall of what comes in
 // either: nobody outside reaches a guest through it. docs/design/network.md says what is held.
 //
@@ -22,6 +22,9 @@
 // At the gateway's address are holt.internal ([Options].Internal) and an HTTP proxy, which adds the
 // secrets of hosts to requests ([Stack.SetSecrets]), so that the guest never has them. What the proxy
 // reaches is what the guest does.
+//
+// Pings go on by sockets of the host that need no privilege, and the errors of routers come back, about datagrams, too (echo.go,
+// icmp.go). Nothing is answered in another's name; what the policy refuses the gateway calls prohibited.
 //
 // Bounds, since the guest is hostile: [maxFlows] connections in and out, as many flows of datagrams, of
 // which the stillest gives way, buffers of [maxBuffer] bytes a side for the first [wideFlows] and

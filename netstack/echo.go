@@ -45,15 +45,6 @@ type echo struct {
 	sent [echoesOut][]byte // headers of the guest's packets, by the sequence number
 }
 
-// CanPing says why this process cannot send pings; nil: it can.
-func CanPing() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
-	if err == nil {
-		err = unix.Close(fd)
-	}
-	return os.NewSyscallError("socket", err)
-}
-
 // echo sends a ping on, if the policy lets any port of the address be reached.
 func (s *Stack) echo(ip header.IPv4, h header.ICMPv4) {
 	key := echoKey{addrOf(ip.DestinationAddress()), h.Ident()}

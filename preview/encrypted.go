@@ -120,12 +120,29 @@ func (d *Door) dialTLS(ctx context.Context, network, addr string) (net.Conn, err
 	}
 	hello, cancel := context.WithTimeout(ctx, helloWithin) // its end closes the connection, which has no deadlines
 	defer cancel()
+	return secure(hello, far)
+}
+
+// secure completes a handshake as the client.
+func secure(ctx context.Context, far net.Conn) (net.Conn, error) {
 	secured := tls.Client(far, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"http/1.1"}})
-	if err := secured.HandshakeContext(hello); err != nil {
+	if err := secured.HandshakeContext(ctx); err != nil {
 		far.Close()
 		return nil, noTLS{err}
 	}
-	return secured, nil
+	return tlsConn{secured, far}, nil
+}
+
+// tlsConn is a connection by TLS over one without deadlines.
+type tlsConn struct {
+	*tls.Conn
+	far net.Conn
+}
+
+// Close says so to the app, which has a moment to take that: one that reads nothing holds nobody up.
+func (c tlsConn) Close() error {
+	defer time.AfterFunc(lastWord, func() { c.far.Close() }).Stop()
+	return c.Conn.Close()
 }
 
 // speaksTLS says whether an app completes a handshake.

@@ -3,14 +3,17 @@ package preview
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -193,5 +196,31 @@ func TestWebSocketToTLS(t *testing.T) {
 	resp := w.ask("GET", "http://3000-einstein.localhost:4647/login", nil)
 	if to := resp.Header.Get("Location"); to != "http://3000-einstein.localhost:4647/done?a=b" {
 		t.Errorf("it leads to %s", to)
+	}
+}
+
+// patient is a connection without deadlines, as those to computers are.
+type patient struct{ net.Conn }
+
+func (patient) SetDeadline(time.Time) error      { return os.ErrNoDeadline }
+func (patient) SetReadDeadline(time.Time) error  { return os.ErrNoDeadline }
+func (patient) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }
+
+// TestTLSCloseEnds: an app that reads nothing after the handshake does not hold up who closes the connection.
+func TestTLSCloseEnds(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	app := tls.Server(far, selfSigned(t))
+	go app.Handshake()
+	c, err := secure(t.Context(), patient{near})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	go func() { c.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(10 * lastWord):
+		t.Error("Close waits for the app")
 	}
 }

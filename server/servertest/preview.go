@@ -24,6 +24,7 @@ func (m *Memory) openPreviews() (err error) {
 	})
 	if err == nil {
 		m.previews.ListensAt(&previewsAt, false)
+		m.previews.ListensAtLoopback(&previewsAt)
 	}
 	return err
 }
