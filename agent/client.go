@@ -60,6 +60,8 @@ type Identity struct {
 	MachineID string `json:"machine_id,omitempty"`
 	// Restored: the machine goes on from a moment; its TCP connections to elsewhere end.
 	Restored bool `json:"restored,omitempty"`
+	// Repeats: it goes on from a snapshot that it, or another, has gone on from before. One that is given a machine id does.
+	Repeats bool `json:"repeats,omitempty"`
 	// NewHostKeys has SSH host keys made new, if there are any, as a machine id does.
 	NewHostKeys bool `json:"new_host_keys,omitempty"`
 	// DiskSizeMB is how large its root disk is, MiB, if it was made larger: the machine
@@ -375,6 +377,11 @@ func (c *Client) Ready(ctx context.Context, units []string, limit time.Duration)
 // Sync has the guest's kernel write what it holds of the workspace in memory:
 // pages that programs changed through mmap. Conflict while it does already.
 func (c *Client) Sync(ctx context.Context) error { return c.call(ctx, opSync, nil, nil) }
+
+// Trim has the machine tell its disk which bytes of the root file system are in no file any more, for at most limit.
+func (c *Client) Trim(ctx context.Context, limit time.Duration) error {
+	return c.call(ctx, opTrim, trimArgs{LimitMS: limit.Milliseconds()}, nil)
+}
 
 // Shutdown begins a clean power-off and returns.
 func (c *Client) Shutdown(ctx context.Context) error { return c.call(ctx, opShutdown, nil, nil) }

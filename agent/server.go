@@ -75,6 +75,7 @@ type Server struct {
 	haltOnce sync.Once
 
 	configuring sync.Mutex // held while the machine is given an identity
+	trimming    sync.Mutex
 	serving     sync.Mutex // held while services are changed
 }
 
@@ -136,6 +137,7 @@ func newServer(opt ServerOptions) *Server {
 		opReady:      s.ready,
 		opGrow:       s.grow,
 		opSync:       s.sync,
+		opTrim:       s.trim,
 		opShutdown:   s.shutdown,
 		opRunStart:   s.startRun,
 		opRunGet:     s.getRun,

@@ -145,7 +145,23 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 	}
 	done, err := renew(ctx, s.log, "/", id)
 	done.Drawn = drawn
-	return done, err
+	if err != nil {
+		return done, err
+	}
+	return done, s.generation(ctx, id)
+}
+
+// generation writes the first one of a machine that has booted, and the next one in a copy.
+func (s *Server) generation(ctx context.Context, id Identity) error {
+	copied := id.MachineID != "" || id.Repeats
+	if _, err := os.Stat("/" + generationFile); err == nil && !copied {
+		return nil
+	}
+	var restart func(context.Context) error
+	if copied && id.Restored && systemdRuns() { // nothing ran in one that boots
+		restart = restartForked
+	}
+	return newGeneration(ctx, s.log, "/", restart)
 }
 
 var (

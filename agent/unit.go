@@ -18,6 +18,9 @@ const unitDir = "/etc/systemd/system"
 
 const (
 	unitSuffix = ".service"
+	// inFork are the lines of a unit that is restarted in a fork, before the target is reached there; package image
+	// writes them, too.
+	inFork = "PartOf=" + forkTarget + "\nBefore=" + forkTarget
 	// specMark begins the line of a unit that has the service's spec, in a section that
 	// systemd passes over. A unit that has none was not made here.
 	specMark = "Spec="
@@ -36,6 +39,9 @@ func unitText(s holt.ServiceSpec) (string, error) {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by holt service add; holt service delete removes it.\n[Unit]\nDescription=%s\nStartLimitIntervalSec=0", s.Name)
+	if s.RestartInFork {
+		line(inFork)
+	}
 	line("\n[Service]\nType=exec\nEnvironmentFile=-/etc/environment\nEnvironmentFile=-/%s", proxyEnvironment)
 	env := "" // not Environment=, which counts less than a file
 	if len(s.Env) > 0 {
@@ -84,6 +90,8 @@ func readUnit(path, text string) (s holt.Service, ok bool) {
 			ok = json.Unmarshal([]byte(value), &s.Spec) == nil && s.Spec.Name == s.Name
 		case key == "Description" && value == s.Name+ofTemplate:
 			s.Template, ok = true, true
+		case key == "PartOf" && value == forkTarget:
+			s.Spec.RestartInFork = true
 		case key == "User":
 			s.Spec.User = value
 		case key == "WorkingDirectory":

@@ -12,7 +12,7 @@ import (
 // TestUnit: what a unit says is read back, and a unit that is not a service is none.
 func TestUnit(t *testing.T) {
 	spec, err := holt.ServiceSpec{
-		Name: "web", Command: `echo "100%" $HOME '\n'`, Env: map[holt.OSString]holt.OSString{"A": `b "c" %d`}, Ready: holt.ServiceReady{Command: "test -e 'x y'"},
+		Name: "web", Command: `echo "100%" $HOME '\n'`, Env: map[holt.OSString]holt.OSString{"A": `b "c" %d`}, Ready: holt.ServiceReady{Command: "test -e 'x y'"}, RestartInFork: true,
 	}.Normal()
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +23,7 @@ func TestUnit(t *testing.T) {
 	}
 	for _, line := range []string{
 		`ExecStart=/usr/bin/env "A=b \"c\" %%d" /bin/bash -c "echo \"100%%\" $$HOME '\\n'"`, // counts more than EnvironmentFile=, as Environment= does not
-		"User=agent", "WorkingDirectory=/home/agent", "Restart=on-failure", "TimeoutStartSec=60",
+		"User=agent", "WorkingDirectory=/home/agent", "Restart=on-failure", "TimeoutStartSec=60", "PartOf=holt-fork.target", "Before=holt-fork.target",
 		`ExecStartPost=/usr/bin/env "A=b \"c\" %%d" /bin/bash -c "until /bin/sh -c 'test -e '\\''x y'\\''' >/dev/null 2>&1; do sleep 0.2; done"`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {

@@ -447,6 +447,7 @@ const (
 	opReady      = "ready"
 	opGrow       = "grow"
 	opSync       = "sync"
+	opTrim       = "trim"
 	opShutdown   = "shutdown"
 	opInventory  = "inventory"
 	opActivity   = "activity"

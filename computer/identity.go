@@ -52,7 +52,7 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
 	}
 	if err == nil {
-		l.bootID, l.fresh, l.restored, l.machineID, l.newKeys, l.diskSizeMB = h.BootID, false, false, "", false, 0
+		l.bootID, l.fresh, l.restored, l.repeats, l.machineID, l.newKeys, l.diskSizeMB = h.BootID, false, false, false, "", false, 0
 	}
 	return err
 }
@@ -64,7 +64,7 @@ func (l *live) identity() agent.Identity {
 	return agent.Identity{
 		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
 		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
-		MachineID: l.machineID, NewHostKeys: l.newKeys, Restored: l.restored, DiskSizeMB: l.diskSizeMB,
+		MachineID: l.machineID, NewHostKeys: l.newKeys, Restored: l.restored, Repeats: l.repeats, DiskSizeMB: l.diskSizeMB,
 	}
 }
 

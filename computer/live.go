@@ -50,6 +50,7 @@ type live struct {
 	bootID    string // of the guest that was last greeted; used by controlLoop only
 	fresh     bool   // that guest has no identity yet
 	restored  bool   // or has one from a moment
+	repeats   bool   // and it went on from there before
 	machineID string // that it is to have, if it is another machine than the one of that moment
 	newKeys   bool   // it boots from its image for the first time, whose SSH host keys are not its own
 

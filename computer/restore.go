@@ -453,7 +453,7 @@ func (b *restoring) resume(ctx context.Context) error {
 		}
 		return b.s.terminals.loseAll(ctx, b.r.ID)
 	}
-	m := &making{s: b.s, r: b.r, from: b.from, before: b.r.disk}
+	m := &making{s: b.s, r: b.r, from: b.from, before: b.r.disk, repeats: true}
 	up := func(ctx context.Context) error { _, err := m.resumed(ctx); return err }
 	err := m.forward(ctx, "resume", append(m.resume(), step{"agent", up, nothing}))
 	m.strand()

@@ -94,6 +94,19 @@ func (l *live) flush(ctx context.Context) error {
 	return client.Sync(ctx)
 }
 
+// trim has the guest give back what was deleted on its root disk. What it does not say within half the time of an answer the next one does.
+func (l *live) trim(ctx context.Context) {
+	client, _, _ := l.state()
+	if client == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
+	defer cancel()
+	if err := client.Trim(ctx, l.limits.Flush/2); err != nil && holt.CodeOf(err) != holt.Unsupported && l.alive() {
+		l.log.Warn("bytes that were deleted on the root disk are not given back", "computer", l.id, "err", err)
+	}
+}
+
 // settled waits until every run that has ended here is settled.
 func (l *live) settled(ctx context.Context) error {
 	for _, done := range l.runs.unsettled() {

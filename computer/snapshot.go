@@ -154,6 +154,7 @@ func (s memory) expose(ctx context.Context, r *record, l *live, m *moment, e exp
 	syncs := &syncing{fsync: l.ws.Tree().Sync}
 	defer syncs.wait()
 	if e.durable { // so that little is left to sync while the guest stands still
+		l.trim(ctx)
 		if err := l.ws.Tree().Sync(); err != nil {
 			return HostError(err)
 		}

@@ -193,7 +193,7 @@ func (m *making) limit() time.Duration {
 
 // identify says who the guest is to be.
 func (m *making) identify() {
-	m.live.restored = m.restored()
+	m.live.restored, m.live.repeats = m.restored(), m.repeats
 	if m.source != "" || m.kept != "" {
 		m.live.machineID = newMachineID()
 	} else { // systemd draws an id at the first boot

@@ -34,12 +34,13 @@ type making struct {
 	claim *Claim
 	live  *live
 
-	from   *moment          // what it goes on from; nil: its template's snapshot, or it boots
-	kept   string           // directory of that snapshot; "": it boots
-	of     template         // whose snapshot that is
-	source holt.WorkspaceID // of which its workspace is a fork; "": of none
-	before holt.DiskID      // the disk of a computer that is being resumed
-	stuck  error            // why undoing stopped half-way
+	from    *moment          // what it goes on from; nil: its template's snapshot, or it boots
+	kept    string           // directory of that snapshot; "": it boots
+	of      template         // whose snapshot that is
+	source  holt.WorkspaceID // of which its workspace is a fork; "": of none
+	repeats bool             // it goes on from what it went on from before: a snapshot that is restored
+	before  holt.DiskID      // the disk of a computer that is being resumed
+	stuck   error            // why undoing stopped half-way
 }
 
 // steps are all parts of a computer, in the order of making.

@@ -143,6 +143,7 @@ func (l *live) askToEnd(ctx context.Context) error {
 	return l.do(bounded, l.limits.Reconnect, false, func(ctx context.Context, c *agent.Client) error {
 		end, _ := ctx.Deadline()
 		l.attendant.takeAll(ctx, c, time.Until(end)/2)
+		l.trim(ctx)
 		return c.Shutdown(ctx)
 	})
 }

@@ -126,7 +126,7 @@ func (t *takeover) adopt(ctx context.Context) error {
 		return t.cannotAdopt(ctx, err)
 	}
 	l := newLive(t.s, *t.r, ws, release)
-	l.m, l.restored = vm, restored
+	l.m, l.restored, l.repeats = vm, restored, restored // which of the two it was is not on record
 	l.fresh = l.restored || t.r.State == holt.ComputerStarting
 	t.live = l
 	l.connect(t.s.gate.ctx)

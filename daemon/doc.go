@@ -40,8 +40,8 @@
 // # Traps
 //
 // Machines outlive the daemon, so nothing it holds may be inherited by them:
-// every file is opened close-on-exec. Host mounts do not outlive it: after a
-// kill they answer ENOTCONN until the next daemon clears and remounts them.
+// every file is opened close-on-exec. What is asked of host mounts after a kill
+// waits for the next daemon: a keeper holds them, see [mount.Keeper].
 //
 // # Size
 //

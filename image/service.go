@@ -24,6 +24,8 @@ type Service struct {
 	// without a limit: always, on-failure (default) or no.
 	Restart string `json:"restart,omitempty"`
 	Ready   Ready  `json:"ready,omitzero"`
+	// RestartInFork has it begin anew in each fork, before that is handed out.
+	RestartInFork bool `json:"restart_in_fork,omitempty"`
 }
 
 // Ready says when a service is ready: when it accepts connections at a TCP port
@@ -107,6 +109,9 @@ func (s Service) unit() string {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("[Unit]\nDescription=%s, of the template", s.Name)
 	line("StartLimitIntervalSec=0")
+	if s.RestartInFork {
+		line("PartOf=holt-fork.target\nBefore=holt-fork.target") // see package agent
+	}
 	for _, u := range s.After {
 		u = unitName(u)
 		line("Requires=%s\nAfter=%s", u, u)

@@ -29,6 +29,13 @@
 // into the workspace, which answers a repeated change as it did at first;
 // everything else is simply done again.
 //
+// # A host mount between two daemons
+//
+// A keeper, a process of its own, holds the descriptor of /dev/fuse and a piece
+// of memory ([Keeper]). The daemon reads requests from the kernel directly into
+// that memory, where they stay until they are answered, so that the next daemon
+// finds what a killed one had begun. They are numbered there, and done once, as a guest's are.
+//
 // # Lock order
 //
 // There is little to keep: a session has the frame writer's lock only, a Notifier
@@ -49,7 +56,7 @@
 //     child has called execve, and the child waits for an answer. Start a helper
 //     elsewhere that changes directory and executes the program.
 //   - /dev/fuse must not be inherited by children that outlive the daemon, as
-//     machines do; go-fuse leaves it inheritable when it mounts directly.
+//     machines do, but a keeper, which looks for the mount's end.
 //   - stat(2) of a dead mount succeeds from the kernel's memory; statfs(2) does
 //     not.
 //   - Kernels send names of up to PATH_MAX and leave ENAMETOOLONG to us.
