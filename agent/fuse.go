@@ -92,9 +92,9 @@ func mountFuse(dir string, machine bool) (*FuseDevice, error) {
 	}
 	// The kernel checks modes (default_permissions) for all users.
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions,max_read=%d", fd, fuseMaxWrite)
-	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
-	if machine {
-		flags = 0
+	flags := uintptr(unix.MS_NOATIME) // reads set no access times
+	if !machine {
+		flags |= unix.MS_NOSUID | unix.MS_NODEV
 	}
 	if err := unix.Mount(fuseSource, dir, fuseType, flags, options); err != nil {
 		unix.Close(fd)
