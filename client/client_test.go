@@ -224,7 +224,9 @@ func TestRefusedAfterAnAnswer(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"get":   func() error { return errOf(c.Computers.Get(t.Context(), "curie")) },
 		"start": func() error { return errOf(c.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: "true"}, "")) },
-		"input": func() error { return errOf(c.Runs.Input(t.Context(), run.ID, -1, strings.NewReader("x"), false, false)) },
+		"input": func() error {
+			return errOf(c.Runs.Input(t.Context(), run.ID, -1, strings.NewReader("x"), false, false))
+		},
 		"follow": func() error {
 			return c.Runs.Follow(t.Context(), run.ID, 0, func(holt.RunEvent) error { return seen })
 		},
