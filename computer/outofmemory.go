@@ -7,11 +7,15 @@ import (
 	"holt"
 )
 
+// told completes what a guest says of memory, if it says that it was at an end.
+func (l *live) told(o *holt.OutOfMemory) {
+	if o != nil {
+		l.explain(o)
+	}
+}
+
 // explain adds to what a guest says of memory that was at an end the command that gives it more.
 func (s *Store) explain(o *holt.OutOfMemory, id holt.ComputerID) {
-	if o == nil {
-		return
-	}
 	r, err := s.table.find(context.Background(), string(id))
 	switch {
 	case err != nil:

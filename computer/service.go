@@ -57,7 +57,7 @@ func (n *Services) change(ctx context.Context, computer, method string, request 
 				err = n.at(ctx, computer, func(l *live) error {
 					return l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) (err error) {
 						out, err = act(ctx, c)
-						l.explain(out.OutOfMemory)
+						l.told(out.OutOfMemory)
 						return err
 					})
 				})
@@ -84,7 +84,7 @@ func (n *Services) List(ctx context.Context, computer string) (list []holt.Servi
 		return l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) (err error) {
 			list, err = c.Services(ctx)
 			for _, one := range list {
-				l.explain(one.OutOfMemory)
+				l.told(one.OutOfMemory)
 			}
 			return err
 		})

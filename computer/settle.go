@@ -22,7 +22,7 @@ func (l *live) begin(id holt.RunID) {
 
 // exited puts the end of a run on record, and settles it. Its output is taken next.
 func (a *attendant) exited(run holt.Run) {
-	a.l.explain(run.OutOfMemory)
+	a.l.told(run.OutOfMemory)
 	gone := a.table.exited(a.l.id, run)
 	a.l.runs.forget(gone)
 	a.outputs.remove(a.l.id, gone)
