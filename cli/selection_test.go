@@ -36,7 +36,7 @@ func TestSelection(t *testing.T) {
 		{"**/foo/bar", "", nil, []string{"b/foo/bar", "foo/bar"}},
 		{"x/**/w", "", nil, []string{"x/y/z/w"}},
 		{"b/**\n!b/keep/**\n", "", nil, []string{"b/a.log", "b/build/x", "b/c/d", "b/foo/bar", "b/keep/d"}}, // b/keep is left out itself
-		{"b\n!b/keep\n", "", nil, []string{"b/a.log", "b/build/x", "b/c/d", "b/foo/bar", "b/keep/d"}}, // nothing comes back into what is left out
+		{"b\n!b/keep\n", "", nil, []string{"b/a.log", "b/build/x", "b/c/d", "b/foo/bar", "b/keep/d"}},       // nothing comes back into what is left out
 		{"sp\\ \n{a}\n\\#h\n\\!n\nq[!2-9]\n", "", nil, []string{"!n", "#h", "q1", "sp ", "{a}"}},
 		{".h?d\na.log/\n", "", nil, []string{".hid"}},
 		{"*.tmp\n", "!f.tmp\n", nil, []string{"deep/sub/g.tmp"}},
