@@ -45,7 +45,7 @@ func commands(t *testing.T) []*cobra.Command {
 // bytesOnly are commands whose output is a file, a stream or a script, and no answer.
 var bytesOnly = map[string]bool{
 	"computer connect": true, "computer ssh": true, "computer ssh-proxy": true, "ssh-config": true, "computer logs": true, "service logs": true, "terminal attach": true, "workspace cat": true,
-	"serve": true, "completion": true, "man": true, "netstack": true,
+	"serve": true, "completion": true, "man": true, "netstack": true, "mountkeeper": true,
 }
 
 // TestEveryCommandIsWhole: each that prints an answer has --json, each has an example, and the help of each lists the
