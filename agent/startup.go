@@ -55,17 +55,16 @@ var (
 	ownNames = []string{"BASHOPTS", "BASH_ENV", "BASH_VERSINFO", "EUID", "IFS", "PPID", "SHELLOPTS", "UID", runEnv, terminalEnv}
 )
 
-// exports are shell commands that give variables the values that the caller gave them.
-func exports(spec holt.RunSpec) string {
-	given := maps.Clone(spec.Env)
-	if given == nil {
-		given = map[holt.OSString]holt.OSString{}
-	}
-	maps.Copy(given, spec.Secrets)
+// exports are shell commands that give the variables of the spec the values that they have in the
+// command's environment. A locale that the guest lacks is not there.
+func (c *command) exports(spec holt.RunSpec) string {
 	var b strings.Builder
-	for _, k := range slices.Sorted(maps.Keys(given)) {
-		if name := string(k); shellName.MatchString(name) && !slices.Contains(ownNames, name) {
-			fmt.Fprintf(&b, "export %s=%s\n", name, shellQuote(string(given[k])))
+	for _, kv := range slices.Sorted(slices.Values(c.attr.Env)) {
+		name, value, _ := strings.Cut(kv, "=")
+		_, given := spec.Env[holt.OSString(name)]
+		_, secret := spec.Secrets[holt.OSString(name)]
+		if (given || secret) && shellName.MatchString(name) && !slices.Contains(ownNames, name) {
+			fmt.Fprintf(&b, "export %s=%s\n", name, shellQuote(value))
 		}
 	}
 	return b.String()
@@ -97,7 +96,7 @@ func (c *command) runLine(spec holt.RunSpec) {
 	})
 	c.attr.Env = append(c.attr.Env, "BASH_ENV="+startupFile)
 	c.argv = []string{"/bin/bash", "--noprofile", "-l", "-c", line}
-	c.startup = fmt.Sprintf(beforeLogin, exports(spec), own)
+	c.startup = fmt.Sprintf(beforeLogin, c.exports(spec), own)
 	if len(line) > longestWord() {
 		c.argv[4] = `eval "${_holt_command:?is lost}"`
 		c.startup += "_holt_command=" + shellQuote(line) + "\n"
@@ -108,7 +107,7 @@ func (c *command) runLine(spec holt.RunSpec) {
 func (c *command) runShell(spec holt.RunSpec) {
 	name := filepath.Base(c.path)
 	c.argv = []string{"-" + name}
-	if given := exports(spec); given != "" && slices.Contains([]string{"bash", "sh", "dash", "ksh"}, name) {
+	if given := c.exports(spec); given != "" && slices.Contains([]string{"bash", "sh", "dash", "ksh"}, name) {
 		c.startup = fmt.Sprintf(beforeShell, given)
 		c.attr.Env = append(c.attr.Env, "HOLT_GIVEN="+startupFile)
 	}

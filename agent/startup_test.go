@@ -103,6 +103,10 @@ func TestGivenCounts(t *testing.T) {
 	if r.stdout != "0\n0\n1\n2\n3\n/bin/bash hBc 0\n0\n" {
 		t.Errorf("left behind: %q", r.stdout)
 	}
+	absent := map[holt.OSString]holt.OSString{"LC_ALL": "xx_XX.UTF-8"}
+	if r := runToEnd(t, c, holt.RunSpec{Env: absent, Command: `echo "[$LC_ALL]"`}); r.stdout != "[]\n" || r.stderr != "" {
+		t.Errorf("a locale that is not there: %q, %q", r.stdout, r.stderr)
+	}
 	own := map[holt.OSString]holt.OSString{"BASH_ENV": "/home/agent/own", "POSIXLY_CORRECT": "1", "UID": "7", "IFS": "x", "HOME": "/home/agent"}
 	asAgent(t, c, `echo 'echo "of BASH_ENV"; F=1' >~/own`)
 	if r := runToEnd(t, c, holt.RunSpec{Env: own, Command: `echo $F $UID $BASH_ENV "$POSIXLY_CORRECT"; printf %s "$IFS" | wc -c`}); r.stdout != "1 7 /home/agent/own 1\n3\n" || r.stderr != "of BASH_ENV\n" {
