@@ -27,7 +27,7 @@ func (a *app) computerCopy() *cobra.Command {
 		Long: `Copies a file between this machine and a computer. One side is NAME:PATH,
 the other a path here, or - for standard input or output. PATH is absolute or
 relative to the workspace, /home/agent. A directory needs --recursive. A symlink
-given as FROM is followed. A symlink inside a directory is copied as a symlink.
+given as an argument is followed. One inside a directory is copied as a symlink.
 Pipes, sockets, devices and files that cannot be read are left out. Standard error
 names them, and the exit status is 1.
 
