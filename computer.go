@@ -131,7 +131,7 @@ type RunSpec struct {
 	User      string                `json:"user,omitempty" doc:"Linux user; default: agent"`
 	Stdin     bool                  `json:"stdin,omitempty" doc:"input will be sent; otherwise standard input is /dev/null"`
 	TimeoutMS int64                 `json:"timeout_ms,omitempty" doc:"after this the whole tree gets SIGTERM, then SIGKILL; 0: none"`
-	Detached  bool                  `json:"detached,omitempty" doc:"the command does not wait for whoever follows its output: a follower that takes nothing for 30 s may get a gap. Otherwise the command is held back until the follower has read on"`
+	Detached  bool                  `json:"detached,omitempty" doc:"the command does not wait for its followers: one that reads nothing for 30 s may get a gap event. Without it the command waits while a follower does not read"`
 }
 
 // Run is one command in a computer: what was asked and how it ended. It is
@@ -145,8 +145,8 @@ type Run struct {
 	ExitCode    int          `json:"exit_code" nullable:"true" doc:"exit status; 128 + signal number when a signal ended it; null until it has exited"`
 	Signal      string       `json:"signal,omitempty" doc:"the signal that ended it, as SIGTERM"`
 	TimedOut    bool         `json:"timed_out,omitempty"`
-	Reason      RunReason    `json:"reason,omitempty" enum:"rebooted,powered-off,crashed" doc:"what became of its computer as it ended"`
-	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of the run because memory was at an end, whatever the exit status"`
+	Reason      RunReason    `json:"reason,omitempty" enum:"rebooted,powered-off,crashed" doc:"what happened to the computer when the run ended"`
+	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of the run because memory ran out; it is set whatever the exit status is"`
 	Background  int          `json:"background,omitempty" doc:"processes of the run still alive when it ended; of a single run, those left now as far as its computer answers"`
 	StartedAt   time.Time    `json:"started_at"`
 	EndedAt     *time.Time   `json:"ended_at,omitempty"`

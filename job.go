@@ -91,7 +91,7 @@ type Job struct {
 	ExitCode    int          `json:"exit_code" nullable:"true" doc:"of its command, as of a run; null until that has ended"`
 	Signal      string       `json:"signal,omitempty" doc:"the signal that ended its command, as SIGTERM"`
 	TimedOut    bool         `json:"timed_out,omitempty"`
-	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of its command because memory was at an end"`
+	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of its command because memory ran out"`
 	Error       *Error       `json:"error,omitempty" doc:"why its command did not come to its end, or its outputs are not whole"`
 	Attempts    int          `json:"attempts,omitempty" doc:"how often it was begun: it is again when its machine ends under it"`
 	ComputerID  ComputerID   `json:"computer_id,omitempty" doc:"of the last attempt"`

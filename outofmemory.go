@@ -7,8 +7,8 @@ import (
 
 // OutOfMemory says that the kernel of a computer killed processes because memory was at an end.
 type OutOfMemory struct {
-	LimitMB int      `json:"limit_mb,omitempty" doc:"what they could take together, MiB; the rest of the computer's memory is the system's"`
-	Killed  []string `json:"killed,omitempty" doc:"names of the processes that were killed, at most 8, as far as the kernel's log has them"`
+	LimitMB int      `json:"limit_mb,omitempty" doc:"memory limit of its processes together, MiB; the rest of the computer's memory is for the system"`
+	Killed  []string `json:"killed,omitempty" doc:"names of the killed processes that the kernel's log still has, at most 8"`
 	Count   int      `json:"count" doc:"how many were killed"`
 	Raise   string   `json:"raise,omitempty" doc:"the command that gives the computer twice its memory"`
 }

@@ -13,7 +13,7 @@ type Preview struct {
 	Port       int        `json:"port"`
 	Public     bool       `json:"public" doc:"anybody may come, and wake the computer; otherwise who has a link, its token, or an API token"`
 	URL        string     `json:"url" doc:"where it is, without a right to see it"`
-	ProgramURL string     `json:"program_url,omitempty" doc:"the same for programs (Node, Python, Java), which do not resolve names below localhost on every host; on the daemon's machine"`
+	ProgramURL string     `json:"program_url,omitempty" doc:"the same for programs on the daemon's machine that cannot resolve names below localhost (Node, Python, Java)"`
 	Domains    []string   `json:"domains,omitempty" doc:"names of its own, besides that"`
 	CreatedAt  time.Time  `json:"created_at"`
 }
@@ -31,7 +31,7 @@ type PreviewLinkSpec struct {
 // PreviewLink is a right to see one preview until it expires. Whoever has it, has the right.
 type PreviewLink struct {
 	URL        string    `json:"url" doc:"for a browser, which keeps the right in a cookie of that host and shows the address without it"`
-	ProgramURL string    `json:"program_url,omitempty" doc:"for programs (Node, Python, Java), which do not resolve names below localhost on every host; on the daemon's machine"`
+	ProgramURL string    `json:"program_url,omitempty" doc:"for programs on the daemon's machine that cannot resolve names below localhost (Node, Python, Java)"`
 	Token      string    `json:"token" doc:"for programs: the header X-Holt-Token"`
 	ExpiresAt  time.Time `json:"expires_at"`
 }

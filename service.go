@@ -16,7 +16,7 @@ type ServiceSpec struct {
 	Restart ServiceRestart        `json:"restart,omitempty" enum:"always,on-failure,no" doc:"when it is started again after its end; default: on-failure"`
 	Ready   ServiceReady          `json:"ready,omitzero"`
 	// RestartInFork has it begin anew in each fork, before that is handed out: for programs that draw random numbers ahead.
-	RestartInFork bool `json:"restart_in_fork,omitempty" doc:"it is restarted in each fork, and when a snapshot is restored, before that answers any call"`
+	RestartInFork bool `json:"restart_in_fork,omitempty" doc:"restart it in each fork and when a snapshot is restored, before the computer answers any call"`
 }
 
 // ServiceRestart says when a service is started again after its end, a second later.
@@ -71,7 +71,7 @@ type Service struct {
 	ExitCode    int          `json:"exit_code,omitempty" doc:"of its last end; 128 and the signal's number if a signal ended it"`
 	Signal      string       `json:"signal,omitempty" doc:"that ended it last"`
 	Reason      string       `json:"reason,omitempty" doc:"why it has failed, in systemd's words: exit-code, signal, timeout, oom-kill, …"`
-	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of it because memory was at an end, lately"`
+	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel recently killed processes of the service because memory ran out"`
 }
 
 // ServiceLogQuery says which part of a service's log to read.

@@ -43,7 +43,7 @@ type UploadSpec struct {
 	Size      int64    `json:"size" minimum:"0" doc:"bytes of the whole file"`
 	SHA256    string   `json:"sha256,omitempty" maxLength:"64" doc:"of the whole file, hexadecimal; it may be said at the commit"`
 	Mode      uint32   `json:"mode,omitempty" doc:"permission bits; default: an existing file keeps its own, a new one gets new_mode"`
-	NewMode   uint32   `json:"new_mode,omitempty" doc:"permission bits of the file it is a copy of: a new file gets them less 022; default: 0644 (decimal 420)"`
+	NewMode   uint32   `json:"new_mode,omitempty" doc:"permission bits of the source file: a new file gets them less 022; default: 0644 (decimal 420)"`
 	User      string   `json:"user,omitempty" maxLength:"32" doc:"Linux user who will own it; default: an existing file keeps its owner, a new one gets the owner of its directory, or agent where everybody may make files, as in /tmp"`
 	Parents   bool     `json:"parents,omitempty" doc:"create missing directories above it"`
 	// AutoCommit is what clients of tus expect.

@@ -118,7 +118,7 @@ func vetRun(r holt.Run) (holt.Run, error) {
 		return holt.Run{}, holt.Errorf(holt.Corrupt, "guest says that a run was ended by %q", clip(r.Signal))
 	}
 	if !slices.Contains([]holt.RunReason{"", holt.RunRebooted, holt.RunPoweredOff}, r.Reason) {
-		return holt.Run{}, holt.Errorf(holt.Corrupt, "guest says that a run ended as its computer %q", clip(string(r.Reason)))
+		return holt.Run{}, holt.Errorf(holt.Corrupt, "the guest sent an unknown reason for the end of a run: %q", clip(string(r.Reason)))
 	}
 	r.OutOfMemory = vetMemory(r.OutOfMemory)
 	r.Background = min(max(0, r.Background), math.MaxInt32)

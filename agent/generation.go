@@ -21,7 +21,7 @@ const (
 	forkTarget     = "holt-fork.target"
 	forkUnit       = "run/systemd/system/" + forkTarget
 
-	forkTargetText = "[Unit]\nDescription=Programs that begin anew in a fork of this computer\nDocumentation=man:holt-fork(1)\n"
+	forkTargetText = "[Unit]\nDescription=Units that are restarted in each fork of this computer\n"
 
 	// restartWait is how long units that belong to the target may take to begin anew, before the fork is handed out all the same.
 	restartWait = 20 * time.Second
@@ -40,7 +40,7 @@ func newGeneration(ctx context.Context, log *slog.Logger, root string, restart f
 	ctx, cancel := context.WithTimeout(ctx, restartWait)
 	defer cancel()
 	if err := restart(ctx); err != nil {
-		log.Warn("not all that is to begin anew in a fork has", "err", err)
+		log.Warn("not all units of holt-fork.target were restarted", "err", err)
 	}
 	return nil
 }

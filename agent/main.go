@@ -91,7 +91,7 @@ func keepMachine(args []string) error {
 	protect(log)
 	go raiseNetwork(*netArg, log)
 	if err := installCommands(""); err != nil {
-		log.Warn("the commands holt and sync are not there", "err", err)
+		log.Warn("install the commands holt and sync", "err", err)
 	}
 	k := keeper{name: AgentName, args: []string{"--machine"}, log: log}
 	k.serveFiles = func(ctx context.Context, state shared) {

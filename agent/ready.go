@@ -35,7 +35,7 @@ func (s *Server) ready(ctx context.Context, raw json.RawMessage) (any, error) {
 		}
 		if s.opt.Standing() == Hostless { // a template
 			if err := s.startEarlySession(ctx); err != nil {
-				s.log.Warn("no session of the default user", "err", err)
+				s.log.Warn("the default user has no systemd session", "err", err)
 			}
 		}
 		if r.Unready, err = unready(ctx, args.Units); err != nil {

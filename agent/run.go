@@ -308,7 +308,7 @@ func launchError(c command, err error) error {
 			WithHint("a script needs a first line as #!/bin/sh; a binary must be of the computer's architecture")
 	case errors.Is(err, unix.E2BIG):
 		return holt.Errorf(holt.InvalidArgument, "cannot run %s: %w: its arguments and environment", c.path, err).
-			WithHint("with what /etc/environment holds they are more than the kernel takes: a quarter of the stack's limit (ulimit -s)")
+			WithHint("the kernel takes a quarter of the stack limit (ulimit -s) for arguments, variables and /etc/environment together; write large data to a file")
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
 		return holt.Errorf(holt.TooMany, "cannot run %s: %w", c.path, err).
 			WithHint("the computer has no processes or memory left: end some of its runs")

@@ -27,7 +27,7 @@ const (
 
 	beforeLogin = `exec 9<&-
 unset BASH_ENV
-trap 'echo "holt: a start-up file (see ~/.profile and ~/.bashrc) ended the shell before the command" >&2' EXIT
+trap 'echo "holt: a start-up file (~/.profile or ~/.bashrc) ended the shell, so the command did not run" >&2' EXIT
 _holt_given() {
 :
 %s}
@@ -144,7 +144,7 @@ func checkWords(spec holt.RunSpec) error {
 	for i, arg := range spec.Argv {
 		if len(arg) > most {
 			return holt.Errorf(holt.InvalidArgument, "argument %d has %d bytes; the kernel takes at most %d", i, len(arg), most).
-				WithHint("write it to a file, pass it as standard input, or give a command line instead of an argv: that may be longer")
+				WithHint("write it to a file, pass it as standard input, or give a shell command line, which may be longer")
 		}
 	}
 	for _, vars := range []map[holt.OSString]holt.OSString{spec.Env, spec.Secrets} {

@@ -133,7 +133,7 @@ func TestRudeStartup(t *testing.T) {
 	}
 	rude("exit 7", func() {
 		r := runToEnd(t, c, holt.RunSpec{Command: "echo command"})
-		if r.ExitCode != 7 || r.stdout != "" || !strings.Contains(r.stderr, "ended the shell before the command") {
+		if r.ExitCode != 7 || r.stdout != "" || !strings.Contains(r.stderr, "ended the shell, so the command did not run") {
 			t.Errorf("a profile that exits: %+v", r)
 		}
 	})

@@ -80,7 +80,7 @@ func (s *Server) startEarlySession(ctx context.Context) error {
 // user's home. Nobody waits for it: a workspace may not answer.
 func (s *Server) keepSession(ctx context.Context) {
 	if err := s.raiseSession(ctx); err != nil && ctx.Err() == nil {
-		s.log.Warn("no session of the default user", "err", err)
+		s.log.Warn("the default user has no systemd session", "err", err)
 	}
 }
 

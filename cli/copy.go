@@ -27,9 +27,9 @@ func (a *app) computerCopy() *cobra.Command {
 		Long: `Copies a file between this machine and a computer. One side is NAME:PATH,
 the other a path here, or - for standard input or output. PATH is absolute or
 relative to the workspace, /home/agent. A directory needs --recursive. A symlink
-that is named is followed, one that lies in a directory is copied as it is. What
-is neither file, directory nor symlink, or cannot be read, is left out, named, and
-makes the exit status 1.
+given as an argument is followed. One inside a directory is copied as a symlink.
+Pipes, sockets, devices and files that cannot be read are left out. Standard error
+names them, and the exit status is 1.
 
 ` + whatCopyKeeps,
 		Example: `  holt computer cp notes.md einstein:notes.md
@@ -51,16 +51,17 @@ makes the exit status 1.
 
 // whatCopyKeeps is said in the help of the commands that write files.
 const whatCopyKeeps = `An existing file keeps its owner, group, mode, extended attributes and hard links,
-unless --user or --mode is given. It is overwritten once all of the new content has
-arrived: what is broken off before changes nothing, and a program that reads the
-file at that moment may see a part of both. A new file gets the owner of its
-directory (agent where everybody may write, as in /tmp) and the mode of its source
-less the umask 022. Holes stay holes.`
+unless --user or --mode is given. Its content is overwritten after all of the new
+content has arrived. If the copy is interrupted before that, nothing changes. A
+program that reads the file while it is overwritten may see a part of both contents.
+A new file gets the owner of its directory, or agent in a directory where everybody
+may write, such as /tmp. It gets the mode of its source less the umask 022. Holes
+stay holes.`
 
 // flags adds the flags that say how what is written shall be.
 func (k *copier) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&k.mode, "mode", "", "permission bits of the files, octal, as 640 (default: an existing file keeps its own, a new one gets that of its source)")
-	cmd.Flags().StringVarP(&k.spec.User, "user", "u", "", "Linux user who will own the files (default: an existing file keeps its owner, a new one gets that of its directory)")
+	cmd.Flags().StringVar(&k.mode, "mode", "", "permission bits, octal, such as 640 (default: an existing file keeps its mode, a new file gets the mode of its source less 022)")
+	cmd.Flags().StringVarP(&k.spec.User, "user", "u", "", "Linux user who will own the files (default: an existing file keeps its owner, a new file gets the owner of its directory)")
 }
 
 // recursiveFlags adds the flags of copies of directories.
@@ -108,14 +109,14 @@ type copier struct {
 // fill reads the flags.
 func (k *copier) fill(into bool) error {
 	if !into && (k.mode != "" || k.spec.User != "" || len(k.exclude) > 0) {
-		return holt.Errorf(holt.InvalidArgument, "--mode, --user and --exclude are for what is copied into a %s", k.noun.word).WithHint("leave them out")
+		return holt.Errorf(holt.InvalidArgument, "--mode, --user and --exclude apply only to copies into a %s", k.noun.word).WithHint("leave them out")
 	}
 	if k.mode == "" {
 		return nil
 	}
 	mode, err := strconv.ParseUint(k.mode, 8, 12)
 	if err != nil || mode == 0 {
-		return holt.Errorf(holt.InvalidArgument, "--mode %q is no file mode", k.mode).WithHint("give permission bits as chmod takes them, as 640")
+		return holt.Errorf(holt.InvalidArgument, "--mode %q is not a file mode", k.mode).WithHint("give octal permission bits, such as 640")
 	}
 	k.spec.Mode = uint32(mode)
 	return nil

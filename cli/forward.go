@@ -38,10 +38,10 @@ interrupted. LOCAL is the port here; without it, the same number; 0: one that is
 (an absolute path), and LOCAL one to be made here. The computer's network need not be on, and forks of
 a computer have the same ports without getting in each other's way.
 
-A connection wakes a computer that is paused or stopped, and keeps one awake. What is open when it is paused, or the
-daemon restarted, ends; this command goes on listening. It listens at 127.0.0.1 and at ::1, which localhost
-stands for, so only this machine reaches it. If one of both is taken it says which, and ends.
-With --address it listens at that address alone.`,
+A connection wakes a computer that is paused or stopped, and keeps it awake. A pause of the computer or a restart
+of the daemon closes open connections; this command keeps listening. It listens at 127.0.0.1 and ::1 (localhost),
+so only programs on this machine can connect. If the port is in use at one of the two addresses, the command names
+that address and ends. With --address it listens only at that address.`,
 		Example: `  holt computer forward einstein 3000
   holt computer forward einstein 3000:8080 5432
   holt computer forward einstein 3000:0 --json
@@ -64,7 +64,7 @@ With --address it listens at that address alone.`,
 			return f.run(cmd.Context(), args[0])
 		},
 	}
-	cmd.Flags().StringVar(&f.address, "address", loopback.Name, "IP address of this machine to listen at; 0.0.0.0 and :: let others in; localhost: 127.0.0.1 and ::1")
+	cmd.Flags().StringVar(&f.address, "address", loopback.Name, "IP address of this machine to listen at; localhost: 127.0.0.1 and ::1; 0.0.0.0 and :: let other machines connect")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -121,7 +121,7 @@ type forward struct {
 
 func (f *forward) run(ctx context.Context, name string) (err error) {
 	if f.address != loopback.Name && net.ParseIP(f.address) == nil {
-		return holt.Errorf(holt.InvalidArgument, "--address %q is not an IP address", f.address).WithHint("localhost is 127.0.0.1 and ::1, which are this machine's own; 0.0.0.0 and :: are all that it has")
+		return holt.Errorf(holt.InvalidArgument, "--address %q is not an IP address", f.address).WithHint("give localhost (127.0.0.1 and ::1) for this machine only, or 0.0.0.0 or :: to let other machines connect")
 	}
 	if f.c, err = f.a.connect(); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (f *forward) listen(p forwarded) (net.Listener, error) {
 	l, err := loopback.Listen(net.JoinHostPort(f.address, strconv.Itoa(p.port)))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, holt.Errorf(holt.Conflict, "port %d of %s is taken here", p.port, f.takenAt(err)).WithHint("choose another, as %s:%d", p.to, free(p.port))
+		return nil, holt.Errorf(holt.Conflict, "port %d of %s is already in use on this machine", p.port, f.takenAt(err)).WithHint("choose another port, as %s:%d", p.to, free(p.port))
 	case errors.Is(err, os.ErrPermission):
 		return nil, holt.Errorf(holt.Denied, "you may not listen at port %d here", p.port).WithHint("choose one from 1024 on, as %s:%d", p.to, free(p.port))
 	case err != nil:

@@ -40,9 +40,9 @@ through as it is, its exit status is this command's. Ctrl-C cancels the job; a s
 leaves at once. With --background it prints the job's id and leaves; holt job follow takes
 that. The daemon may be on another machine: files are sent.
 
-Of --in these are not sent: the directory --out, if it lies there; what --exclude and files
-named .holtignore match (patterns of gitignore(5)); what cannot be read; pipes, sockets and
-devices. What was left out is said, and does not change the exit status.
+From --in these are not sent: the directory --out, if it is inside; files that match --exclude or
+a file named .holtignore (patterns of gitignore(5)); files that cannot be read; pipes, sockets and
+devices. Standard error names what was left out. It does not change the exit status.
 
 The command reaches the internet, and neither this machine nor private networks; with
 --egress off nothing at all, with --allow what that names, as of holt computer network. With

@@ -14,7 +14,7 @@ func checkListen(flag, address string, insecure bool) error {
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return holt.Errorf(holt.InvalidArgument, "%s %q is no address to listen on", flag, holt.Clip(address, 80)).WithHint("give host:port, as localhost:4646")
+		return holt.Errorf(holt.InvalidArgument, "%s %q is not an address to listen on", flag, holt.Clip(address, 80)).WithHint("give host:port, as localhost:4646")
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil

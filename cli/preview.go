@@ -31,9 +31,9 @@ the computer's network is on or not; a paused or stopped one is woken.
 
 A preview is private: the address is a link that opens it until it expires, in the browser
 that follows it, and for everybody to whom it is given. Programs send the link's token as
-X-Holt-Token, or a token of the API. Most programs do not resolve names below localhost; for those
-the preview also has an address of this machine's loopback, which is printed second. With --public anybody may see it, who knows or guesses
-its name, and wakes the computer by that; what strangers keep awake is a bounded part of
+X-Holt-Token, or a token of the API. Most programs other than browsers and curl do not resolve names
+below localhost. For them a second address is printed, on this machine's loopback. With --public everybody who
+knows or guesses its name may see it, and each visit wakes the computer; what strangers keep awake is a bounded part of
 all time. --private makes it private again, and ends what strangers have open.`,
 		Example: `  holt computer preview einstein 3000
   holt computer preview einstein 3000 --expires 10m --json | jq -r .link.token

@@ -35,18 +35,18 @@ func (a *app) computerRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   `run NAME "shell command" | run NAME -- PROGRAM ARGS…`,
 		Short: "Run a command in a computer",
-		Long: `Runs a shell command (by bash, after /etc/profile and ~/.profile, which executes
-~/.bashrc), or with -- a program without a shell, in the computer's workspace.
-What --env and --secret give counts more than those files. Its output streams
-come through apart and as they are; its exit status is this command's. A stopped
-computer is started first. When nobody reads the output, the command waits, as
-under ssh.
+		Long: `Runs a shell command in the computer's workspace: bash runs it after /etc/profile and
+~/.profile, which executes ~/.bashrc. With -- it runs a program without a shell.
+Variables from --env and --secret override those that these files set. Standard output
+and standard error stay separate and unchanged. The exit status is that of the command.
+A stopped computer is started first. While its output is not read, the command waits,
+as under ssh.
 
-Standard input is passed when it is not a terminal, or with --interactive. It is
-read once the command reads, so that a loop's input is left to the loop:
+Standard input is passed when it is not a terminal, or with --interactive. It is read
+only when the command reads, so a loop keeps its own input:
   while read x; do holt computer run einstein "echo $x"; done < names
-A command that reads takes all of it; with -n none is read. With --interactive it
-is read at once, also for a command that does not wait for it.
+If the command reads, all of the input is read; with -n none is. With --interactive
+the input is read at once, even if the command does not read it.
 Ctrl-C sends SIGINT to the command; a second one leaves it running.
 
 With --background it prints the run's id and leaves the command running; holt run
@@ -106,7 +106,7 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 	f.BoolVar(&flags.background, "background", false, "print the run's id and leave it running")
 	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
 	f.BoolVarP(&flags.interactive, "interactive", "i", false, "pass standard input even if it is a terminal")
-	f.BoolVarP(&flags.noStdin, "no-stdin", "n", false, "read nothing of standard input")
+	f.BoolVarP(&flags.noStdin, "no-stdin", "n", false, "do not read standard input")
 	f.BoolVar(&flags.receipt, "receipt", false, "at the end, say what the command changed in the workspace")
 	f.BoolVar(&a.json, "json", false, "at the end, print the run with its output as one JSON object")
 	return cmd

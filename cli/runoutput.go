@@ -54,11 +54,11 @@ func (r *remoteRun) short(noun, id string, exit int) error {
 	if lost == 0 {
 		return nil
 	}
-	hint := fmt.Sprintf("holt %s show %s has how it ended; a command whose output matters writes it to a file, as: make > log 2>&1", noun, id)
+	hint := fmt.Sprintf("holt %s show %s shows how it ended; to keep all output, write it to a file: make > log 2>&1", noun, id)
 	if r.lost == 0 {
-		hint = fmt.Sprintf("--json holds %s of each stream; without it all output comes through", size(mostKept))
+		hint = fmt.Sprintf("--json keeps %s of each stream; without --json all output is printed", size(mostKept))
 	}
-	return runFailure{holt.Errorf(holt.Unavailable, "%s of the output is missing here; the command itself ended with status %d", size(lost), exit).WithHint("%s", hint)}
+	return runFailure{holt.Errorf(holt.Unavailable, "%s of the output is missing; the command itself ended with status %d", size(lost), exit).WithHint("%s", hint)}
 }
 
 // deadline calls a function when a time has passed, of which pauses are no part.
@@ -89,7 +89,7 @@ func (d *deadline) pause() (resume func()) {
 func lostRun(run holt.Run, computer string) error {
 	if run.Reason != "" {
 		return holt.Errorf(holt.Unavailable, "%s %s; the run ended with it", computer, run.Reason).
-			WithHint("holt computer show %s has its state, holt run show %s what the run changed", computer, run.ID)
+			WithHint("holt computer get %s shows its state; holt run show %s shows what the run changed", computer, run.ID)
 	}
 	return holt.Errorf(holt.Unavailable, "%s ended under the run", computer).
 		WithHint("holt computer logs %s may say why", computer)
@@ -102,7 +102,7 @@ func (a *app) sayMemory(o *holt.OutOfMemory) {
 	case o.Raise == "":
 		a.say("holt: %s", visible(o.String()))
 	default:
-		a.say("holt: %s\nhint: %s gives it more", visible(o.String()), visible(o.Raise))
+		a.say("holt: %s\nhint: %s gives the computer more memory", visible(o.String()), visible(o.Raise))
 	}
 }
 

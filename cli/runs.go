@@ -28,8 +28,8 @@ is killed, and ends with its machine: it is then lost, which says that nobody kn
 The last 4 MiB that it wrote are kept, for 10 minutes after its end and longer if few
 others end. The last 1 MiB stays as long as its record, for a day or 1000 later ones, also
 when its computer was stopped or has died since (64 MiB for all runs of a computer, the
-latest; those that go on share 32 more). What is gone is said on standard error, and the exit
-status is 125.
+latest; runs in progress share 32 MiB more). If output is missing, standard error says how much, and
+the exit status is 125.
 
 Variables given with --env are never kept. Values given with --secret show as *** in
 the run's output and in its record; so do, in the record, those of --env variables whose
@@ -257,12 +257,12 @@ func (a *app) runFollow() *cobra.Command {
 	var from int64
 	cmd := &cobra.Command{
 		Use: "follow RUN", Aliases: []string{"attach", "logs"}, Short: "Print what a run writes, from its start, until it ends", Args: exactly(1),
-		Long: `Prints what a run has written since its start, or since --from, and what it writes, its
-streams apart, and exits with its status, as holt computer run does (125: holt itself
-has failed, the computer ended under the run, or output is no longer kept: standard error says how
-much). Whoever follows a run that was started with --background does not hold it up: if the reader of
-this output rests for 30 s, some may be dropped. For a run that has ended a stopped or paused computer is not started.
-Ctrl-C stops following; the run goes on.`,
+		Long: `Prints the output of a run since its start, or since --from, and then what it writes until it ends.
+Standard output and standard error stay separate. The exit status is that of the run, as with holt
+computer run. It is 125 if holt itself failed, if the computer ended under the run, or if output is no
+longer kept; standard error says which. A run that was started with --background does not wait for its
+followers: if this output is not read for 30 s, some of it may be dropped. A stopped or paused computer
+is not started to follow a run that has ended. Ctrl-C stops following; the run continues.`,
 		ValidArgsFunction: a.complete(a.runIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from < 0 {

@@ -38,7 +38,7 @@ func TestShortOutput(t *testing.T) {
 	screen, _ := onTerminal(t, d, "", "computer", "run", "einstein", "--background", "echo 12345; sleep 0.1; echo 67890; sleep 0.1; echo x; exit 3")
 	id := regexp.MustCompile("run_[a-z2-7]{16}").FindString(screen)
 	servertest.Collect(t, m.Nouns(), holt.RunID(id))
-	step{"run follow " + id, "", 125, []string{"x", "B of the output is missing here; the command itself ended with status 3", "holt run show " + id}, []string{"12345"}}.take(t, d)
+	step{"run follow " + id, "", 125, []string{"x", "B of the output is missing; the command itself ended with status 3", "holt run show " + id}, []string{"12345"}}.take(t, d)
 	step{"run follow --json " + id, "", 125, []string{`"truncated": true`, "of the output is missing"}, nil}.take(t, d)
 	step{"run follow --from 12 " + id, "", 3, []string{"x"}, []string{"missing"}}.take(t, d)
 }

@@ -61,7 +61,7 @@ func (n *notSent) say(a *app) {
 
 // excludeFlag adds the flag that says what of a directory is not sent.
 func excludeFlag(cmd *cobra.Command, globs *[]string) {
-	cmd.Flags().StringArrayVar(globs, "exclude", nil, "leave out what matches this pattern of gitignore(5), as '*.log' or /build/; may be repeated")
+	cmd.Flags().StringArrayVar(globs, "exclude", nil, "leave out files that match this pattern of gitignore(5), such as '*.log' or /build/; may be repeated")
 }
 
 // selectFrom is what is sent of a directory, without what the patterns name and what the directory's own files .holtignore do.
@@ -70,7 +70,7 @@ func selectFrom(root string, globs []string) (*selection, error) {
 	for _, glob := range globs {
 		r, ok, err := parseRule(glob)
 		if err != nil || !ok {
-			return nil, holt.Errorf(holt.InvalidArgument, "--exclude %q is no pattern", glob).WithHint("give one of gitignore(5), as '*.log', /build/ or '!keep.log'")
+			return nil, holt.Errorf(holt.InvalidArgument, "--exclude %q is not a valid pattern", glob).WithHint("give a pattern of gitignore(5), such as '*.log', /build/ or '!keep.log'")
 		}
 		s.exclude = append(s.exclude, r)
 	}
@@ -121,7 +121,7 @@ func (s *selection) skip(p string, kind parcel.Kind) (bool, error) {
 	case err != nil:
 		return false, err
 	case name == s.outputs:
-		why = "the outputs go there"
+		why = "it is the output directory"
 	case out:
 		why = "excluded"
 	case s.plain && kind == parcel.Fifo:
@@ -192,7 +192,7 @@ func (s *selection) rules(dir string) ([]rule, error) {
 	for i, line := range strings.Split(text, "\n") {
 		r, ok, err := parseRule(line)
 		if err != nil {
-			return nil, holt.Errorf(holt.InvalidArgument, "%s:%d: %q is no pattern", at, i+1, line).WithHint("gitignore(5) says what one is")
+			return nil, holt.Errorf(holt.InvalidArgument, "%s:%d: %q is not a valid pattern", at, i+1, line).WithHint("see gitignore(5) for the syntax")
 		}
 		if ok {
 			rules = append(rules, r)

@@ -34,7 +34,8 @@ func (a *app) serviceAdd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add NAME SERVICE --command COMMAND", Short: "Have a computer keep a program running", Args: exactly(2),
 		Long: `Starts a program in a computer, and again when it has failed, and whenever the computer is
-started. It goes on through pause and in forks, as all that runs; with --restart-in-fork it begins anew in a fork. It is a unit of the computer's systemd: systemctl and journalctl know it by its name.
+started. It continues after a pause and in forks, as every process does. With --restart-in-fork it is restarted in each
+fork, and when a snapshot is restored. It is a unit of the computer's systemd: systemctl and journalctl know it by its name.
 
 It is ready once something listens at --port, --ready-command ends with 0, or, without them, as soon as it has begun; one that
 is not within --ready-timeout has failed. --wait waits for that. What it writes in the workspace is its own (writer: the service).`,
@@ -77,7 +78,7 @@ is not within --ready-timeout has failed. --wait waits for that. What it writes 
 	f.StringVar((*string)(&spec.Ready.Command), "ready-command", "", "or once this shell command ends with 0")
 	f.DurationVar(&timeout, "ready-timeout", 0, "how long that may take (default: 1m)")
 	f.StringVar((*string)(&spec.Restart), "restart", "", "when it is started again: always, on-failure (default) or no")
-	f.BoolVar(&spec.RestartInFork, "restart-in-fork", false, "restart it in each fork: for a program that draws random numbers ahead (see docs/guide/forks.md)")
+	f.BoolVar(&spec.RestartInFork, "restart-in-fork", false, "restart it in each fork and after a restore, so that forks do not repeat its random numbers (see docs/guide/forks.md)")
 	f.BoolVar(&wait, "wait", false, "return once it is ready; fail if it is not")
 	a.jsonFlag(cmd)
 	return cmd

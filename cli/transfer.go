@@ -33,12 +33,12 @@ func (a *app) workspaceImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import NAME[:PATH] DIR", Short: "Copy a directory of this machine into a workspace", Args: exactly(2),
 		Long: `Copies what is in DIR into the workspace, with modes, times, links, user
-attributes and holes. An existing file is overwritten: it keeps its owner and its
-other names. Directories are joined, nothing is removed. New files belong to the
-agent unless --owner is given. What --exclude and files named .holtignore in DIR
-match stays here: both have patterns of gitignore(5). A file that cannot be read
-is left out, named, and makes the exit status 1. When the import is cut off, what
-came stays, and importing again completes it.`,
+attributes, POSIX ACLs and holes. An existing file is overwritten: it keeps its owner
+and its other hard links. Directories are merged, nothing is removed. New files belong
+to agent unless --owner is given. Files that match --exclude, or a file named
+.holtignore in DIR, are not sent: both take patterns of gitignore(5). Files that cannot
+be read are left out. Standard error names them, and the exit status is 1. If the import
+is interrupted, the files that arrived stay; import again to complete it.`,
 		Example:           "  holt workspace import einstein ~/project\n  holt workspace import einstein:data /srv/data",
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

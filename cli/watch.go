@@ -34,7 +34,7 @@ func (f *watchFlags) options(opt *ServeOptions) error {
 		host, _, err := net.SplitHostPort(f.metrics)
 		if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 			return holt.Errorf(holt.InvalidArgument, "--metrics-listen cannot be %q", f.metrics).
-				WithHint("nobody is asked for a token there: give a loopback address, as localhost:4648; from elsewhere /metrics of --listen takes a token")
+				WithHint("metrics there need no token, so give a loopback address, such as localhost:4648; other machines use /metrics at --listen, with a token")
 		}
 	}
 	opt.MetricsListen, opt.LogFormat = f.metrics, f.format

@@ -17,8 +17,8 @@ func (a *app) workspaceCopy() *cobra.Command {
 		Short: "Copy files into or out of a workspace",
 		Long: `Copies a file between this machine and a workspace. One side is NAME:PATH, from
 the workspace's top, the other a path here, or - for standard input or output. A
-directory needs --recursive; what in it is neither file, directory nor symlink, or
-cannot be read, is left out, named, and makes the exit status 1. Import and export
+directory needs --recursive. Pipes, sockets, devices and files that cannot be read
+are left out. Standard error names them, and the exit status is 1. Import and export
 keep times and hard links too.
 
 ` + whatCopyKeeps,

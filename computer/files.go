@@ -136,7 +136,7 @@ func (f *Files) Symlink(ctx context.Context, computer string, spec holt.SymlinkS
 }
 
 func badMode(mode uint32) error {
-	return holt.Errorf(holt.InvalidArgument, "%#o is no file mode", mode).WithHint("give permission bits as chmod takes them, up to 07777")
+	return holt.Errorf(holt.InvalidArgument, "%#o is not a file mode", mode).WithHint("give octal permission bits, at most 07777")
 }
 
 // Remove removes a file or an empty directory; recursive: a whole tree.

@@ -103,7 +103,7 @@ func (l *live) trim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
 	defer cancel()
 	if err := client.Trim(ctx, l.limits.Flush/2); err != nil && holt.CodeOf(err) != holt.Unsupported && l.alive() {
-		l.log.Warn("bytes that were deleted on the root disk are not given back", "computer", l.id, "err", err)
+		l.log.Warn("trim the root disk: deleted bytes stay on the host's disk", "computer", l.id, "err", err)
 	}
 }
 

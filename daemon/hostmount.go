@@ -368,7 +368,7 @@ func (h *hostMounts) remount(ctx context.Context) error {
 	for _, r := range rows {
 		err := h.remake(ctx, r, h.kept[r.dir])
 		if err != nil && h.kept[r.dir] != nil {
-			h.log.WarnContext(ctx, "a host mount does not go on", "dir", r.dir, "workspace", r.id, "err", err)
+			h.log.WarnContext(ctx, "a host mount is not continued", "dir", r.dir, "workspace", r.id, "err", err)
 			err = h.remake(ctx, r, nil)
 		}
 		if err != nil {

@@ -109,7 +109,7 @@ func (f workspaceFiles) Read(ctx context.Context, ref, path string, off, n int64
 
 func (f workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (info holt.FileInfo, err error) {
 	if mode := max(spec.Mode, spec.NewMode); mode > 0o7777 {
-		return info, holt.Errorf(holt.InvalidArgument, "%#o is no file mode", mode).WithHint("give permission bits as chmod takes them, up to 07777")
+		return info, holt.Errorf(holt.InvalidArgument, "%#o is not a file mode", mode).WithHint("give octal permission bits, at most 07777")
 	}
 	guest, err := f.guest(ctx, ref)
 	if err != nil {

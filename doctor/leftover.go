@@ -104,7 +104,7 @@ func (h host) mounts(ctx context.Context, opt Options) holt.Finding {
 		return warn(fmt.Sprintf("%d dead: %s", len(dead), strings.Join(dead, ", ")), "umount -l "+strings.Join(dead, " "))
 	}
 	if len(again) > 0 {
-		return ok(fmt.Sprintf("%d wait for the daemon, which serves them again: %s", len(again), strings.Join(again, ", ")))
+		return ok(fmt.Sprintf("%d wait until the daemon runs, which serves them again: %s", len(again), strings.Join(again, ", ")))
 	}
 	return ok(holt.CountOf(len(ours), "workspace") + " mounted, none dead")
 }

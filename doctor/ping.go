@@ -25,8 +25,8 @@ func (h host) ping(_ context.Context, _ Options) holt.Finding {
 		low, high = jail.Users()
 	}
 	if first > low || last < high {
-		return warn("computers cannot ping: net.ipv4.ping_group_range is "+strings.Join(strings.Fields(string(b)), " ")+", so each ping is answered as prohibited",
-			`sysctl -w net.ipv4.ping_group_range="0 2147483647"; the same line in a file of /etc/sysctl.d keeps it`)
+		return warn("computers cannot ping: net.ipv4.ping_group_range is "+strings.Join(strings.Fields(string(b)), " ")+", so each ping is answered with administratively prohibited",
+			`run sysctl -w net.ipv4.ping_group_range="0 2147483647"; to keep it after a reboot, put the line net.ipv4.ping_group_range = 0 2147483647 in a file in /etc/sysctl.d`)
 	}
 	return ok("computers can ping what their policies allow")
 }

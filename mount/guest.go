@@ -212,7 +212,7 @@ func catchUp(ctx context.Context, ws *workspace.Workspace, n *Notifier) error {
 		err = n.complete(changes)
 	}
 	if holt.CodeOf(err) == holt.TooMany {
-		err = holt.Errorf(holt.NotFound, "a mount's kernel was not told of too many changes: %w", err)
+		err = holt.Errorf(holt.NotFound, "the kernel of a mount missed too many changes: %w", err)
 	}
 	if err != nil {
 		return err

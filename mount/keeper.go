@@ -102,7 +102,7 @@ func (k *Keeper) Find(ctx context.Context, dir string) (*Kept, error) {
 
 func notKept(dir string, err error) error {
 	if errors.Is(err, machine.ErrGone) {
-		return holt.Errorf(holt.NotFound, "nothing keeps a mount on %s", dir)
+		return holt.Errorf(holt.NotFound, "no keeper process holds a mount on %s", dir)
 	}
 	return err
 }

@@ -119,8 +119,8 @@ func resume(fs fuse.RawFileSystem, opt *fuse.MountOptions, req, reply []byte) (*
 	n, _ := server.HandleRequest([][]byte{bytes.Clone(req)}, [][]byte{now})
 	is, err := parseInitReply(now[:n])
 	if err != nil || is.flags != was.flags {
-		return nil, terms{}, holt.Errorf(holt.Unsupported, "the mount began with flags %#x, which this holt does not serve", was.flags).
-			WithHint("mount it again; a computer is to be restarted")
+		return nil, terms{}, holt.Errorf(holt.Unsupported, "this version of holt does not serve a mount with flags %#x", was.flags).
+			WithHint("mount it again, or restart the computer")
 	}
 	return server, was.terms(), nil
 }

@@ -56,7 +56,7 @@ func (t table) address(tx *db.Tx, id holt.ComputerID, port int) (uint32, error) 
 		}
 		at = (at + 1) & room
 	}
-	return 0, holt.Errorf(holt.TooMany, "no address of the loopback is free").WithHint("delete previews that are not needed")
+	return 0, holt.Errorf(holt.TooMany, "no loopback address is free for this preview").WithHint("delete previews that are not needed")
 }
 
 // atAddress returns the computer and port of the preview with an address; false if there is none.

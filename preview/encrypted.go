@@ -86,7 +86,7 @@ func (t toApp) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Body.Close()
 	}
 	if !body.whole() {
-		return nil, holt.Errorf(holt.Unavailable, "the app speaks TLS now, and was sent a part of this request without").WithHint("send the request again")
+		return nil, holt.Errorf(holt.Unavailable, "the app switched to TLS while this request was sent to it without TLS").WithHint("send the request again")
 	}
 	return t.d.transport.RoundTrip(body.request(r, "https"))
 }

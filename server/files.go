@@ -215,7 +215,7 @@ func (s fileRoutes) writeFile(api huma.API) {
 		OneFile
 		Preconditions
 		Mode    string `query:"mode" pattern:"^[0-7]{1,4}$" doc:"permission bits, octal; default: an existing file keeps its own, a new one gets new_mode"`
-		NewMode string `query:"new_mode" pattern:"^[0-7]{1,4}$" doc:"permission bits of the file that it is a copy of, octal: a new file gets them less 022; default: 0644"`
+		NewMode string `query:"new_mode" pattern:"^[0-7]{1,4}$" doc:"permission bits of the source file, octal: a new file gets them less 022; default: 0644"`
 		User    string `query:"user" maxLength:"32" doc:"Linux user who will own it; default: an existing file keeps its owner, a new one gets the owner of its directory, or agent where everybody may make files, as in /tmp"`
 		Parents bool   `query:"parents" doc:"create missing directories above it"`
 	}) (*fileReply, error) {

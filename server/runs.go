@@ -153,7 +153,7 @@ func (s *Server) runInput(api huma.API) {
 		RawRequest
 		Offset string `query:"offset" pattern:"^[0-9]{1,18}$" doc:"where in the input the body begins, bytes from its start; default: where it stands"`
 		EOF    bool   `query:"eof" default:"true" doc:"close the input at the end of the body"`
-		Wanted bool   `query:"wanted" doc:"first wait until a process of the run waits for input"`
+		Wanted bool   `query:"wanted" doc:"wait first until a process of the run reads its input"`
 	}) (*reply[inputEnd], error) {
 		id, err := holt.ParseRunID(in.Run)
 		if err != nil {

@@ -173,7 +173,7 @@ func (s *Store) Create(ctx context.Context, spec holt.UploadSpec, key string) (h
 	case spec.Size < 0:
 		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "a file cannot have %d bytes", spec.Size)
 	case max(spec.Mode, spec.NewMode) > 0o7777:
-		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "%#o is no file mode", max(spec.Mode, spec.NewMode)).WithHint("give permission bits as chmod takes them, up to 07777")
+		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "%#o is not a file mode", max(spec.Mode, spec.NewMode)).WithHint("give octal permission bits, at most 07777")
 	}
 	return computer.Once(ctx, s.cfg.Keys, computer.Call[holt.Upload]{
 		Key: key, Method: "upload.create", Request: spec,
