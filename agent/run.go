@@ -24,7 +24,7 @@ const (
 	// killGrace is what a run has between SIGTERM and SIGKILL at its timeout.
 	killGrace = 5 * time.Second
 	pipeSize  = 256 << 10
-	maxSpec   = 512 << 10 // bytes of arguments and environment
+	maxSpec   = 640 << 10 // bytes of arguments and environment: what a host sends, and what the guest adds
 	guestPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 

@@ -26,7 +26,7 @@ const (
 
 // Limits of a run's specification; the guest is sent all of it in one message.
 const (
-	mostRunText = 128 << 10 // bytes of command, arguments and environment: Linux takes 128 KiB a string
+	mostRunText = 512 << 10 // bytes of command, arguments and environment; the guest bounds each by its kernel's limits
 	mostRunArgs = 4096
 	mostRunEnvs = 1024
 	mostTimeout = int64(366 * 24 * 3600 * 1000) // milliseconds
