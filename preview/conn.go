@@ -13,6 +13,19 @@ import (
 // dial makes a connection of the pool: addr is the id of a computer and a port of it, whatever the request says, and
 // nothing of the host is ever dialled.
 func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	far, err := d.reach(ctx, addr)
+	if err != nil {
+		return nil, noConnection{err}
+	}
+	return conn{far}, nil
+}
+
+// noConnection is why there is no connection to an app.
+type noConnection struct{ error }
+
+func (e noConnection) Unwrap() error { return e.error }
+
+func (d *Door) reach(ctx context.Context, addr string) (holt.PortConn, error) {
 	id, number, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -36,10 +49,7 @@ func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	if holt.CodeOf(err) == holt.Unavailable && !mayNotWake(ctx) {
 		far, err = d.reachAgain(ctx, id, to, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return conn{far}, nil
+	return far, err
 }
 
 // reachAgain wakes a computer that was paused since the request's use of it was marked; else why is the error.

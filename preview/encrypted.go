@@ -95,8 +95,7 @@ func (t toApp) RoundTrip(r *http.Request) (*http.Response, error) {
 // the request is malformed, as some servers call HTTP where they expect TLS, or leads to the same host by https.
 func suspicious(r *http.Request, resp *http.Response, err error) bool {
 	if err != nil {
-		var e *holt.Error // there is no connection
-		return !errors.As(err, &e) && r.Context().Err() == nil
+		return !errors.As(err, new(noConnection)) && r.Context().Err() == nil
 	}
 	return resp.StatusCode == http.StatusBadRequest || leadsToHTTPS(resp, r.Host)
 }

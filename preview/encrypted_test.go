@@ -73,6 +73,7 @@ func TestAppsThatSpeakTLS(t *testing.T) {
 	for name, reject := range map[string]func(net.Conn, *bufio.Reader){
 		"400 (Go, nginx)":   nil,
 		"breaks off (Node)": func(c net.Conn, _ *bufio.Reader) {},
+		"resets (Python)":   func(c net.Conn, _ *bufio.Reader) { c.(*net.TCPConn).SetLinger(0) },
 		"alert (OpenSSL)": func(c net.Conn, r *bufio.Reader) {
 			r.Discard(r.Buffered())
 			c.Write([]byte("\x15\x03\x01\x00\x02\x02\x46"))

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -174,6 +176,15 @@ func (w *world) List(_ context.Context, ref string) (list []holt.Listener, err e
 type tcpPort struct {
 	*net.TCPConn
 	left func()
+}
+
+// Read says that a connection was reset as the guest agent says it.
+func (p tcpPort) Read(b []byte) (int, error) {
+	n, err := p.TCPConn.Read(b)
+	if errors.Is(err, syscall.ECONNRESET) {
+		err = holt.Errorf(holt.Unavailable, "the connection was broken off in the computer")
+	}
+	return n, err
 }
 
 func (p tcpPort) Close() error {
