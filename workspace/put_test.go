@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"syscall"
@@ -54,6 +55,44 @@ func TestPutKeepsFile(t *testing.T) {
 	f.ok(err)
 	if _, err := files.Write(t.Context(), "/pipe", holt.WriteSpec{}, strings.NewReader("x")); holt.CodeOf(err) != holt.InvalidArgument {
 		t.Errorf("write to a pipe: %v", err)
+	}
+}
+
+// happens is a reader without bytes, at which something happens.
+type happens func()
+
+func (h happens) Read([]byte) (int, error) { h(); return 0, io.EOF }
+
+// What the name has become while the content arrived is what is overwritten, with the owner and mode that it has then.
+func TestPutLooksAgain(t *testing.T) {
+	f := newFixture(t, Options{})
+	files := Files{Tree: f.t, Caller: f.c, Inherit: true}
+	link := func() { _, err := f.t.Link(f.c, f.must("f").Ino, Root, "f.1"); f.ok(err) }
+	for _, one := range []struct {
+		name        string
+		spec        holt.WriteSpec
+		old         bool // a file is there first
+		meanwhile   func()
+		other, mode string // what the other name has; the mode
+	}{
+		{"rotated", holt.WriteSpec{User: "agent"}, true, func() { f.ok(f.rename("f", "f.1", 0)); f.put("f", "fresh"); f.chmod("f", 0o600) }, "old", "600"},
+		{"moved away", holt.WriteSpec{}, true, func() { f.ok(f.rename("f", "f.1", 0)) }, "old", "644"},
+		{"removed", holt.WriteSpec{}, true, func() { f.ok(f.unlink("f")); f.put("f.1", "") }, "", "644"},
+		{"made", holt.WriteSpec{}, false, func() { f.put("f", "made"); f.chmod("f", 0o600); link() }, "new", "600"},
+	} {
+		if one.old {
+			f.put("f", "old")
+		}
+		_, err := files.Write(t.Context(), "/f", one.spec, io.MultiReader(strings.NewReader("n"), happens(one.meanwhile), strings.NewReader("ew")))
+		f.ok(err)
+		if got, other, mode := f.get("f"), f.get("f.1"), fmt.Sprintf("%o", f.must("f").Mode&07777); got != "new" || other != one.other || mode != one.mode {
+			t.Errorf("%s: it has %q and mode %s, its other name %q", one.name, got, mode, other)
+		}
+		if got := f.list(""); len(got) != 2 {
+			t.Errorf("%s left behind: %q", one.name, got)
+		}
+		f.ok(f.unlink("f"))
+		f.ok(f.unlink("f.1"))
 	}
 }
 
