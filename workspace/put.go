@@ -100,19 +100,14 @@ func (f Files) target(dir Attr, name string) (Attr, error) {
 // overwrite gives an existing file the bytes of another, and the owner and mode that spec names.
 func (f Files) overwrite(from Ino, old Attr, spec holt.WriteSpec) error {
 	root := Caller{Writer: f.Caller.Writer} // whose writing takes no set-id bits away
-	set := SetAttrs{Mode: old.Mode & 07777, UID: f.Caller.UID, GID: f.Caller.GID}
-	if spec.User != "" {
-		set.Mask |= SetUID | SetGID | SetMode // a new owner takes set-id bits away
+	var set SetAttrs
+	if spec.User != "" { // a new owner takes set-id bits away
+		set = SetAttrs{Mask: SetUID | SetGID | SetMode, Mode: old.Mode & 07777, UID: f.Caller.UID, GID: f.Caller.GID}
 	}
 	if spec.Mode != 0 {
 		set.Mask, set.Mode = set.Mask|SetMode, spec.Mode
 	}
-	if set.Mask != 0 {
-		if _, err := f.Tree.SetAttr(root, old.Ino, set); err != nil {
-			return err
-		}
-	}
-	return f.Tree.Overwrite(root, from, old.Ino)
+	return f.Tree.Overwrite(root, from, old.Ino, set)
 }
 
 // maker is the caller as whom something is made in a directory.
