@@ -397,15 +397,7 @@ func (t *Tree) applySetAttr(o *op) error {
 			return err
 		}
 	}
-	if mask&SetMode != 0 {
-		in.mode = in.kind() | o.mode&07777
-	}
-	if mask&SetUID != 0 {
-		in.uid = o.uid
-	}
-	if mask&SetGID != 0 {
-		in.gid = o.gid
-	}
+	in.permit(o)
 	if mask&SetAtime != 0 {
 		in.atime = o.atime
 	}
@@ -416,6 +408,20 @@ func (t *Tree) applySetAttr(o *op) error {
 		in.ctime = o.ctime
 	}
 	return nil
+}
+
+// permit sets the mode and owner that o names.
+func (in *inode) permit(o *op) {
+	mask := SetMask(o.mask)
+	if mask&SetMode != 0 {
+		in.mode = in.kind() | o.mode&07777
+	}
+	if mask&SetUID != 0 {
+		in.uid = o.uid
+	}
+	if mask&SetGID != 0 {
+		in.gid = o.gid
+	}
 }
 
 // resize sets the size of a file; what is behind a smaller one is gone.
@@ -447,13 +453,11 @@ func (t *Tree) applyWrite(o *op, rec journal.Record) error {
 	return nil
 }
 
-// wrote stamps a file whose bytes o changes, and clears set-id bits if o says so.
+// wrote stamps a file whose bytes o changes, and sets what o says: fewer set-id bits, or with opFlagTake any mode and owner.
 func (t *Tree) wrote(in *inode, o *op) {
 	t.alter(in, o)
 	in.mtime, in.data = o.time, in.born
-	if o.mask&uint32(SetMode) != 0 {
-		in.mode = in.kind() | o.mode&07777
-	}
+	in.permit(o)
 }
 
 // grow makes a file at least size long.

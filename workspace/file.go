@@ -223,26 +223,28 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 // CopyRange makes n bytes of dst share what src holds, and returns how many it
 // did: only metadata is written.
 func (t *Tree) CopyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int64) (int64, error) {
-	return t.copyRange(c, src, srcOff, dst, dstOff, n, 0)
+	return t.copyRange(c, src, srcOff, dst, dstOff, n, nil)
 }
 
-// Overwrite gives dst the bytes and the size of src, which keeps none. Nothing is copied, and a quota counts nothing twice.
-// Up to 1 GiB that is one step: whoever reads dst, also after a crash, sees the old or the new content. More is a
-// step for each GiB.
-func (t *Tree) Overwrite(c Caller, src, dst Ino) error {
+// Overwrite gives dst the bytes and the size of src, which keeps none, and the mode and owner that set names. Nothing is
+// copied, and a quota counts nothing twice. Mostly that is one step: whoever reads dst, also after a crash, sees the old or the
+// new content, with its own mode and owner. It is several steps, between which dst has a part of both and no right that one of the
+// modes lacks, if src has more than 1 GiB or [crowd] extents, or dst has more than [mostStride].
+func (t *Tree) Overwrite(c Caller, src, dst Ino, set SetAttrs) error {
 	a, err := t.GetAttr(src)
 	if err != nil {
 		return err
 	}
 	if a.Size == 0 {
-		_, err := t.SetAttr(c, dst, SetAttrs{Mask: SetSize})
+		set.Mask, set.Size = set.Mask|SetSize, 0
+		_, err := t.SetAttr(c, dst, set)
 		return err
 	}
 	if err := t.thin(c, dst, a.Size, maxSize); err != nil {
 		return err
 	}
 	for off := int64(0); off < a.Size; {
-		n, err := t.copyRange(c, src, off, dst, off, a.Size-off, opFlagTake)
+		n, err := t.copyRange(c, src, off, dst, off, a.Size-off, &set)
 		if err != nil {
 			return err
 		}
@@ -254,7 +256,8 @@ func (t *Tree) Overwrite(c Caller, src, dst Ino) error {
 	return nil
 }
 
-func (t *Tree) copyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int64, flags uint32) (int64, error) {
+// copyRange makes dst share what src holds. With take, src keeps none of it, and the last piece brings the attributes with it.
+func (t *Tree) copyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int64, take *SetAttrs) (int64, error) {
 	if srcOff < 0 || dstOff < 0 || n < 0 {
 		return 0, syscall.EINVAL
 	}
@@ -301,7 +304,7 @@ func (t *Tree) copyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 	if err := errors.Join(t.load(from, srcOff, srcOff+n), t.load(to, dstOff, dstOff+n)); err != nil {
 		return 0, errnoOf(err)
 	}
-	if flags&opFlagTake != 0 && srcOff+n == from.size { // what is cut off must be known
+	if take != nil && srcOff+n == from.size { // what is cut off must be known
 		if err := t.load(to, dstOff+n, to.size); err != nil {
 			return 0, errnoOf(err)
 		}
@@ -315,7 +318,17 @@ func (t *Tree) copyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 	}
 	o.ino, o.off, o.other, o.from, o.n = dst, dstOff, src, srcOff, n
 	t.killPriv(&o, to, c)
-	o.mask |= flags
+	if take != nil {
+		set := *take
+		if srcOff+n < from.size {
+			set = SetAttrs{Mask: set.Mask & SetMode, Mode: set.Mode & to.mode}
+		}
+		o.mask |= opFlagTake | uint32(set.Mask)
+		o.uid, o.gid = set.UID, set.GID
+		if set.Mask&SetMode != 0 {
+			o.mode = set.Mode
+		}
+	}
 	return n, t.commit(&o, nil, nil)
 }
 

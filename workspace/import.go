@@ -26,8 +26,9 @@ type ImportSpec struct {
 	Changed func(ino Ino, name string)
 }
 
-// Import puts a parcel into the workspace: an existing file is overwritten and keeps its inode and, unless the spec names
-// Owner, its owner; directories are joined, nothing else is touched. When it returns without an
+// Import puts a parcel into the workspace: an existing file keeps its attributes and, unless the spec names Owner, its
+// owner. It is overwritten and keeps its inode, unless it has other names: these keep the file as it is, and a new one takes the
+// name's place. Directories are joined, nothing else is touched. When it returns without an
 // error everything survives power loss. On an error the report says what is
 // there: all of it complete but the file that came last.
 //
@@ -36,7 +37,7 @@ type ImportSpec struct {
 // Errors: InvalidArgument (a path, a stream that is no parcel), Conflict (a
 // directory where a file should come, or the other way), OutOfSpace.
 func (w *Workspace) Import(ctx context.Context, r *parcel.Reader, spec ImportSpec) (holt.TransferReport, error) {
-	m := importer{ctx: ctx, t: w.tree, r: r, spec: spec, linked: map[uint64]Ino{}, shared: map[Ino]bool{},
+	m := importer{ctx: ctx, t: w.tree, r: r, spec: spec, linked: map[uint64]Ino{},
 		caller: Caller{UID: spec.UID, GID: spec.GID, Writer: spec.Writer}}
 	err := m.run()
 	m.report.Entries, m.report.Bytes = r.Got.Entries, r.Got.Bytes
@@ -60,8 +61,7 @@ type importer struct {
 	file   Ino            // being written; 0: none
 	entry  parcel.Entry   // of it
 	grown  int64          // where its bytes end so far
-	kept   bool           // it was there before
-	shared map[Ino]bool   // files with several names that were there before and have come: another that comes under such a name is its own
+	old    Attr           // what was there before under its name: this file, or one that it replaces
 	linked map[uint64]Ino // files with several names
 	report holt.TransferReport
 }
@@ -136,40 +136,42 @@ func (m *importer) enter() error {
 		}
 		return nil
 	}
-	if old, ok := m.existing(e); ok {
+	old := m.existing(e)
+	if old.Nlink == 1 {
 		return m.overwrite(old, e)
 	}
+	// The other names of a file may be those of a backup, and keep it.
 	if err := m.vacate(e.Name); err != nil {
 		return err
 	}
-	return m.make(e)
+	return m.make(e, old)
 }
 
-// existing returns the file that an entry is to overwrite.
-func (m *importer) existing(e parcel.Entry) (Attr, bool) {
+// existing returns the file that an entry of a file comes upon, or nothing.
+func (m *importer) existing(e parcel.Entry) Attr {
 	in := m.at()
 	if e.Kind != parcel.File || in.made {
-		return Attr{}, false
+		return Attr{}
 	}
 	a, err := m.t.Lookup(Caller{}, in.ino, e.Name)
-	return a, err == nil && a.IsRegular() && !m.shared[a.Ino]
+	if err != nil || !a.IsRegular() {
+		return Attr{}
+	}
+	return a
 }
 
 // overwrite begins to write an entry into a file that is there.
 func (m *importer) overwrite(old Attr, e parcel.Entry) error {
-	if old.Nlink > 1 {
-		m.shared[old.Ino] = true
-	}
 	if _, err := m.t.SetAttr(m.caller, old.Ino, SetAttrs{Mask: SetSize}); err != nil {
 		return err
 	}
-	m.begin(old.Ino, e, true)
+	m.begin(old.Ino, e, old)
 	return m.xattrs(old.Ino, e)
 }
 
 // begin has the bytes that come written to a file.
-func (m *importer) begin(ino Ino, e parcel.Entry, kept bool) {
-	m.file, m.entry, m.grown, m.kept = ino, e, 0, kept
+func (m *importer) begin(ino Ino, e parcel.Entry, old Attr) {
+	m.file, m.entry, m.grown, m.old = ino, e, 0, old
 	if e.ID != 0 {
 		m.linked[e.ID] = ino
 	}
@@ -241,8 +243,8 @@ func (m *importer) vacate(name string) error {
 	return err
 }
 
-// make makes what is not a directory.
-func (m *importer) make(e parcel.Entry) (err error) {
+// make makes what is not a directory; a file keeps the owner and attributes of the one that it replaces.
+func (m *importer) make(e parcel.Entry, old Attr) (err error) {
 	var a Attr
 	in := m.at()
 	switch e.Kind {
@@ -256,7 +258,8 @@ func (m *importer) make(e parcel.Entry) (err error) {
 		return err
 	case parcel.File:
 		if a, err = m.t.Create(m.caller, in.ino, e.Name, e.Mode); err == nil {
-			m.begin(a.Ino, e, false)
+			m.begin(a.Ino, e, old)
+			err = m.inherit(a.Ino)
 		}
 	case parcel.Symlink:
 		a, err = m.t.Symlink(m.caller, in.ino, e.Name, e.Target)
@@ -271,6 +274,24 @@ func (m *importer) make(e parcel.Entry) (err error) {
 		return err
 	}
 	return m.finish(a.Ino, e)
+}
+
+// inherit gives a file the attributes of the one that it replaces.
+func (m *importer) inherit(ino Ino) error {
+	if m.old.Ino == 0 {
+		return nil
+	}
+	names, err := m.t.ListXattr(m.old.Ino)
+	for _, name := range names {
+		value, err := m.t.GetXattr(m.old.Ino, name)
+		if err != nil {
+			return err
+		}
+		if err := m.t.SetXattr(m.caller, ino, name, value, 0); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // xattrs sets the attributes that came, and removes the ACLs that did not:
@@ -298,8 +319,8 @@ func (m *importer) finish(ino Ino, e parcel.Entry) error {
 	switch {
 	case m.spec.Owner:
 		set.UID, set.GID = e.UID, e.GID
-	case m.kept:
-		set.Mask &^= SetUID | SetGID
+	case m.old.Ino != 0:
+		set.UID, set.GID = m.old.UID, m.old.GID
 	}
 	if e.Kind != parcel.Symlink {
 		set.Mask |= SetMode
@@ -318,10 +339,10 @@ func (m *importer) endFile() error {
 	ino := m.file
 	m.file = 0
 	err := m.finish(ino, m.entry)
-	if m.kept {
+	if m.old.Ino != 0 {
 		m.changed(ino, "")
 	}
-	m.kept = false
+	m.old = Attr{}
 	return err
 }
 

@@ -45,7 +45,8 @@ const (
 // opFlagFree in op.mask: the inode that loses its last name is freed at once.
 const opFlagFree = 1 << 31
 
-// opFlagTake in op.mask of an opCopy: the source keeps none of the bytes, and where its end was copied the file ends too.
+// opFlagTake in op.mask of an opCopy: the source keeps none of the bytes, and where its end was copied the file ends too. The
+// mask may have SetMode, SetUID and SetGID too.
 const opFlagTake = 1 << 31
 
 // op is one journal record: everything that applying it needs besides the

@@ -34,16 +34,11 @@ func (f Files) Write(ctx context.Context, path string, spec holt.WriteSpec, r io
 	return f.Stat(at)
 }
 
-// put writes beside the target. If that is there, it gets the bytes, else what was written gets the name.
+// put writes beside the target. If that is there, it gets the bytes, else what was written gets the name. The target is
+// looked up once all has arrived, which may take hours: meanwhile the name may have become another file's.
 func (f Files) put(ctx context.Context, dir Attr, name string, spec holt.WriteSpec, r io.Reader) error {
-	old, err := f.Tree.Lookup(Caller{}, dir.Ino, name)
-	switch {
-	case err == nil && old.IsDir():
-		return syscall.EISDIR
-	case err == nil && !old.IsRegular():
-		return holt.Errorf(holt.InvalidArgument, "write %s: it is a %s, not a file", strings.ToValidUTF8(name, "\uFFFD"), KindName(old.Mode))
-	case err != nil && err != syscall.ENOENT:
-		return err
+	if _, err := f.target(dir, name); err != nil && err != syscall.ENOENT {
+		return err // before anything is read
 	}
 	// A file that is cut off early is never seen, not even beside its name.
 	first := make([]byte, chunk)
@@ -63,34 +58,56 @@ func (f Files) put(ctx context.Context, dir Attr, name string, spec holt.WriteSp
 	if err == nil {
 		err = f.Tree.Fsync(a.Ino)
 	}
-	switch {
-	case err == nil && old.Ino == 0:
-		if err = f.Tree.Rename(f.Caller, dir.Ino, beside, dir.Ino, name, 0); err == nil {
-			return f.Tree.Sync()
-		}
-	case err == nil:
-		err = f.overwrite(a.Ino, old, spec)
-		f.changed(old.Ino, "")
+	if err == nil {
+		err = f.place(a.Ino, beside, dir, name, spec)
 	}
-	return errors.Join(err, f.Tree.Unlink(f.Caller, dir.Ino, beside), f.Tree.Sync())
+	if gone := f.Tree.Unlink(f.Caller, dir.Ino, beside); gone != syscall.ENOENT { // it has the name
+		err = errors.Join(err, gone)
+	}
+	return errors.Join(err, f.Tree.Sync())
+}
+
+// place gives the target the bytes that were written beside it or, where nothing is, what was written the name.
+func (f Files) place(from Ino, beside string, dir Attr, name string, spec holt.WriteSpec) error {
+	for tries := 0; ; tries++ {
+		old, err := f.target(dir, name)
+		if err == nil {
+			err = f.overwrite(from, old, spec)
+			f.changed(old.Ino, "")
+			return err
+		}
+		if err == syscall.ENOENT {
+			err = f.Tree.Rename(f.Caller, dir.Ino, beside, dir.Ino, name, RenameNoReplace)
+		}
+		if err != syscall.EEXIST || tries > 2 { // else somebody has made it meanwhile
+			return err
+		}
+	}
+}
+
+// target returns the file that is to be overwritten.
+func (f Files) target(dir Attr, name string) (Attr, error) {
+	a, err := f.Tree.Lookup(Caller{}, dir.Ino, name)
+	switch {
+	case err == nil && a.IsDir():
+		err = syscall.EISDIR
+	case err == nil && !a.IsRegular():
+		err = holt.Errorf(holt.InvalidArgument, "write %s: it is a %s, not a file", strings.ToValidUTF8(name, "\uFFFD"), KindName(a.Mode))
+	}
+	return a, err
 }
 
 // overwrite gives an existing file the bytes of another, and the owner and mode that spec names.
 func (f Files) overwrite(from Ino, old Attr, spec holt.WriteSpec) error {
 	root := Caller{Writer: f.Caller.Writer} // whose writing takes no set-id bits away
-	set := SetAttrs{Mode: old.Mode & 07777, UID: f.Caller.UID, GID: f.Caller.GID}
-	if spec.User != "" {
-		set.Mask |= SetUID | SetGID | SetMode // a new owner takes set-id bits away
+	var set SetAttrs
+	if spec.User != "" { // a new owner takes set-id bits away
+		set = SetAttrs{Mask: SetUID | SetGID | SetMode, Mode: old.Mode & 07777, UID: f.Caller.UID, GID: f.Caller.GID}
 	}
 	if spec.Mode != 0 {
 		set.Mask, set.Mode = set.Mask|SetMode, spec.Mode
 	}
-	if set.Mask != 0 {
-		if _, err := f.Tree.SetAttr(root, old.Ino, set); err != nil {
-			return err
-		}
-	}
-	return f.Tree.Overwrite(root, from, old.Ino)
+	return f.Tree.Overwrite(root, from, old.Ino, set)
 }
 
 // maker is the caller as whom something is made in a directory.

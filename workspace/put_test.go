@@ -1,7 +1,9 @@
 package workspace
 
 import (
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,6 +59,92 @@ func TestPutKeepsFile(t *testing.T) {
 	}
 }
 
+// happens is a reader without bytes, at which something happens.
+type happens func()
+
+func (h happens) Read([]byte) (int, error) { h(); return 0, io.EOF }
+
+// What the name has become while the content arrived is what is overwritten, with the owner and mode that it has then.
+func TestPutLooksAgain(t *testing.T) {
+	f := newFixture(t, Options{})
+	files := Files{Tree: f.t, Caller: f.c, Inherit: true}
+	link := func() { _, err := f.t.Link(f.c, f.must("f").Ino, Root, "f.1"); f.ok(err) }
+	for _, one := range []struct {
+		name        string
+		spec        holt.WriteSpec
+		old         bool // a file is there first
+		meanwhile   func()
+		other, mode string // what the other name has; the mode
+	}{
+		{"rotated", holt.WriteSpec{User: "agent"}, true, func() { f.ok(f.rename("f", "f.1", 0)); f.put("f", "fresh"); f.chmod("f", 0o600) }, "old", "600"},
+		{"moved away", holt.WriteSpec{}, true, func() { f.ok(f.rename("f", "f.1", 0)) }, "old", "644"},
+		{"removed", holt.WriteSpec{}, true, func() { f.ok(f.unlink("f")); f.put("f.1", "") }, "", "644"},
+		{"made", holt.WriteSpec{}, false, func() { f.put("f", "made"); f.chmod("f", 0o600); link() }, "new", "600"},
+	} {
+		if one.old {
+			f.put("f", "old")
+		}
+		_, err := files.Write(t.Context(), "/f", one.spec, io.MultiReader(strings.NewReader("n"), happens(one.meanwhile), strings.NewReader("ew")))
+		f.ok(err)
+		if got, other, mode := f.get("f"), f.get("f.1"), fmt.Sprintf("%o", f.must("f").Mode&07777); got != "new" || other != one.other || mode != one.mode {
+			t.Errorf("%s: it has %q and mode %s, its other name %q", one.name, got, mode, other)
+		}
+		if got := f.list(""); len(got) != 2 {
+			t.Errorf("%s left behind: %q", one.name, got)
+		}
+		f.ok(f.unlink("f"))
+		f.ok(f.unlink("f.1"))
+	}
+}
+
+// At no time does a file have the old content with more rights than it had, or the new with more than it gets.
+func TestOverwriteRights(t *testing.T) {
+	f := newFixture(t, Options{})
+	files := Files{Tree: f.t, Caller: Caller{}}
+	pieces := f.put("pieces", "")
+	for i := range crowd + 1 {
+		_, err := f.t.Write(f.c, pieces.Ino, int64(i)*8192, []byte("x"))
+		f.ok(err)
+	}
+	for _, one := range []struct {
+		old, mode uint32
+		overwrite func(old Attr) error
+		states    []string // size, mode and owner, in order
+	}{
+		{0o600, 0o4755, nil, []string{"3 600 1000", "5 4755 0"}},
+		{0o644, 0o600, nil, []string{"3 644 1000", "5 600 0"}},
+		{0o640, 0o606, func(old Attr) error {
+			return f.t.Overwrite(Caller{}, pieces.Ino, old.Ino, SetAttrs{Mask: SetMode | SetUID | SetGID, Mode: 0o606})
+		}, []string{"3 640 1000", "8388608 600 1000", "8388609 606 0"}},
+	} {
+		old := f.put("f", "old")
+		f.chmod("f", one.old)
+		var states []string
+		look := func() {
+			in := f.t.inodes.m[old.Ino]
+			states = append(states, fmt.Sprintf("%d %o %d", in.size, in.mode&07777, in.uid))
+		}
+		f.t.opt.Fail = func(string) error { look(); return nil }
+		if one.overwrite == nil {
+			_, err := files.Write(t.Context(), "/f", holt.WriteSpec{Mode: one.mode, User: "root"}, strings.NewReader("fresh"))
+			f.ok(err)
+		} else {
+			f.ok(one.overwrite(old))
+		}
+		f.t.opt.Fail = nil
+		look()
+		if states = slices.Compact(states); !slices.Equal(states, one.states) {
+			t.Errorf("%o to %o: %q, want %q", one.old, one.mode, states, one.states)
+		}
+		f.kill()
+		files.Tree = f.t
+		if a := f.must("f"); a.Mode&07777 != one.mode || a.UID != 0 || a.GID != 0 {
+			t.Errorf("%o to %o: after a kill it has mode %o, owner %d:%d", one.old, one.mode, a.Mode, a.UID, a.GID)
+		}
+		f.ok(f.unlink("f"))
+	}
+}
+
 // Content of so many pieces that one record does not take them is whole too.
 func TestOverwriteManyPieces(t *testing.T) {
 	f := newFixture(t, Options{})
@@ -67,7 +155,7 @@ func TestOverwriteManyPieces(t *testing.T) {
 		f.ok(err)
 		want.WriteString(string(byte('a'+i%26)) + strings.Repeat("\x00", 8191))
 	}
-	f.ok(f.t.Overwrite(f.c, a.Ino, b.Ino))
+	f.ok(f.t.Overwrite(f.c, a.Ino, b.Ino, SetAttrs{}))
 	if got := f.get("b"); got != want.String()[:want.Len()-8191] {
 		t.Errorf("%d bytes, want %d", len(got), want.Len()-8191)
 	}
