@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"io"
+	"math"
 	"sync"
 )
 
@@ -23,7 +24,8 @@ const (
 
 // sftpHoles stands between a client of SFTP and the server, and keeps the client from filling holes: zeros that it writes
 // behind the end of a file that it has made or emptied are taken out of its packets. Before a packet of another kind the
-// last byte of such a hole is written, so that the file has its size, and that packet waits until it is.
+// last byte of such a hole is written, so that the file has its size, and that packet waits until it is. So it is when the
+// client has gone without closing the file.
 type sftpHoles struct {
 	mu      sync.Mutex
 	answer  sync.Cond // an answer has come, or none comes any more
@@ -66,22 +68,20 @@ func (s *sftpRequests) Read(p []byte) (int, error) {
 		s.left, s.next = s.next, nil
 	}
 	if len(s.left) == 0 && !s.raw {
-		head, err := s.r.Peek(4)
-		if err != nil {
-			return 0, err
-		}
-		if n := binary.BigEndian.Uint32(head); n <= mostSFTP {
-			packet := make([]byte, 4+n)
-			if _, err := io.ReadFull(s.r, packet); err != nil {
+		packet, err := s.packet()
+		switch {
+		case err != nil:
+			if s.left = s.h.last(); len(s.left) == 0 {
 				return 0, err
 			}
+		case packet == nil:
+			s.left, s.raw = s.h.last(), true
+		default:
 			if before, packet := s.h.request(packet); len(before) > 0 {
 				s.left, s.next = before, packet
 			} else {
 				s.left = packet
 			}
-		} else {
-			s.raw = true
 		}
 	}
 	if len(s.left) == 0 {
@@ -90,6 +90,21 @@ func (s *sftpRequests) Read(p []byte) (int, error) {
 	n := copy(p, s.left)
 	s.left = s.left[n:]
 	return n, nil
+}
+
+// packet reads a packet; nil if it is too large.
+func (s *sftpRequests) packet() ([]byte, error) {
+	head, err := s.r.Peek(4)
+	if err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head)
+	if n > mostSFTP {
+		return nil, nil
+	}
+	packet := make([]byte, 4+n)
+	_, err = io.ReadFull(s.r, packet)
+	return packet, err
 }
 
 // wait waits for the answers to what went before a request.
@@ -113,16 +128,7 @@ func (h *sftpHoles) request(packet []byte) (before, instead []byte) {
 	if kind == sftpWrite {
 		return nil, h.write(packet, string(name), rest)
 	}
-	for handle, f := range h.files {
-		if f.hole {
-			f.hole = false
-			before = append(before, sftpWritePacket(id, handle, f.end-1, []byte{0})...)
-			if h.extra[id] == nil {
-				h.extra[id] = &sftpExtra{}
-			}
-			h.extra[id].left++
-		}
-	}
+	before = h.ends(id)
 	switch {
 	case kind == sftpClose:
 		delete(h.files, string(name))
@@ -132,6 +138,28 @@ func (h *sftpHoles) request(packet []byte) (before, instead []byte) {
 		}
 	}
 	return before, packet
+}
+
+// ends returns what writes the last bytes of holes before a request.
+func (h *sftpHoles) ends(id uint32) (writes []byte) {
+	for handle, f := range h.files {
+		if f.hole {
+			f.hole = false
+			writes = append(writes, sftpWritePacket(id, handle, f.end-1, []byte{0})...)
+			if h.extra[id] == nil {
+				h.extra[id] = &sftpExtra{}
+			}
+			h.extra[id].left++
+		}
+	}
+	return writes
+}
+
+// last is ends for a client that makes no more requests. It has counted its own up, so that it has none of this number.
+func (h *sftpHoles) last() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ends(math.MaxUint32)
 }
 
 // write takes the zeros out of a packet that writes.

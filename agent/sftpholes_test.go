@@ -99,6 +99,23 @@ func TestSFTPHoles(t *testing.T) {
 	}
 }
 
+// A client that goes without closing its file leaves it as long as what was acknowledged.
+func TestSFTPHoleAtTheEnd(t *testing.T) {
+	path := t.TempDir() + "/f"
+	t.Run("client", func(t *testing.T) {
+		f, err := sftpClient(t).Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write(make([]byte, 1<<16)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if info, err := os.Stat(path); err != nil || info.Size() != 1<<16 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
 // Whatever a client sends, or a server answers, the filter neither fails nor keeps more than a packet.
 func FuzzSFTPHoles(f *testing.F) {
 	f.Add(sftpWritePacket(1, "1", 0, make([]byte, 4096)), []byte{0, 0, 0, 9, sftpHandle, 0, 0, 0, 7, 0, 0, 0, 1, '1'})

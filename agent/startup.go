@@ -46,7 +46,8 @@ trap - EXIT
 )
 
 // beforeShell is read by /etc/profile.d/zz-holt.sh in a terminal or an SSH login, whose
-// ~/.profile and ~/.bashrc come later and count more.
+// ~/.profile and ~/.bashrc come later and count more. Where /etc/profile does not read that directory, the descriptor
+// stays open; what is in it is in the shell's environment too.
 const beforeShell = "%sexec 9<&-\n"
 
 var (
@@ -77,7 +78,7 @@ func (c *command) runLine(spec holt.RunSpec) {
 	line := string(spec.Command)
 	if _, err := os.Stat("/bin/bash"); err != nil {
 		if c.argv = []string{"/bin/sh", "-c", line}; len(line) > longestWord() {
-			c.argv[2], c.startup = ". "+startupFile, line
+			c.argv[2], c.startup = ". "+startupFile, "exec 9<&-; "+line
 		}
 		return
 	}

@@ -157,6 +157,10 @@ func TestLongCommand(t *testing.T) {
 			t.Errorf("a long command: %q, %q, %d", r.stdout, r.stderr, r.ExitCode)
 		}
 	}
+	sh(t, c, `mkdir /tmp/few; cp /bin/dash /tmp/few/sh; cp /bin/ls /tmp/few; mount --bind /tmp/few "$(realpath /bin)"`)
+	if r := runToEnd(t, c, holt.RunSpec{Command: holt.OSString(long + "ls /proc/self/fd")}); r.stdout != "0\n1\n2\n3\n" || r.stderr != "" {
+		t.Errorf("a long command where there is no bash: %q, %q", r.stdout, r.stderr)
+	}
 	word := holt.OSString(strings.Repeat("x", longestWord()))
 	if r := runToEnd(t, c, holt.RunSpec{Argv: holt.OSStrings{"sh", "-c", "echo ${#1} ${#A}", "sh", string(word)}, Env: map[holt.OSString]holt.OSString{"A": word[2:]}}); r.stdout != "131071 131069\n" {
 		t.Errorf("the longest words: %q, %q", r.stdout, r.stderr)

@@ -237,7 +237,8 @@ func (a *app) workspaceMount() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mount NAME DIR", Short: "Mount a workspace on the daemon's host", Args: exactly(2),
 		Long: `Mounts a workspace at an existing, empty directory of the daemon's host. While
-a computer has it, only read-only.`,
+a computer has it, only read-only. After sync on the host, changes are durable
+within a second; after fsync(2), or sync FILE, at once.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := a.hostDir(args[1])

@@ -298,22 +298,24 @@ func (f *fedWriter) Write(p []byte) (int, error) {
 }
 
 // fedReader passes on what goes to the guest. At the end the guest writes it to its disk, once or twice, and says nothing
-// meanwhile: it gets time for that by how much it is.
+// meanwhile: it gets time for that by how much it is, up to longestEnd.
 type fedReader struct {
 	r    io.Reader
 	dog  *watchdog
 	sent int64
 }
 
-// slowestDisk is how fast a guest must write to its disk, bytes a second.
-const slowestDisk = 10 << 20
+const (
+	slowestDisk = 10 << 20  // how fast a guest must write to its disk, bytes a second
+	longestEnd  = time.Hour // 300 GB at 100 MB/s: to copy them into a file that exists takes a usual disk as long
+)
 
 func (f *fedReader) Read(p []byte) (n int, err error) {
 	f.dog.hold()
 	defer func() {
 		f.sent += int64(n)
 		if err == io.EOF {
-			f.dog.timer.Reset(f.dog.limit + time.Duration(f.sent/slowestDisk)*time.Second)
+			f.dog.timer.Reset(f.dog.limit + min(time.Duration(f.sent/slowestDisk)*time.Second, longestEnd))
 			return
 		}
 		f.dog.feed()

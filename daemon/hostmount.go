@@ -346,6 +346,11 @@ func (h *hostMounts) find(ctx context.Context) error {
 		switch {
 		case holt.CodeOf(err) == holt.NotFound:
 		case err != nil:
+			if ctx.Err() != nil {
+				return err
+			}
+			// Nobody can serve it: what uses it would wait for ever.
+			err = errors.Join(err, mount.End(r.dir))
 			h.log.ErrorContext(ctx, "take a host mount over", "dir", r.dir, "workspace", r.id, "err", err)
 		default:
 			h.kept[r.dir] = kept

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -187,6 +188,34 @@ func TestMountsComeBack(t *testing.T) {
 	p = spawn(t, dir, "")
 	if w, err := p.Workspaces.Get(ctx, "notes"); err != nil || len(w.Mounts) != 1 || !w.Mounts[0].ReadOnly {
 		t.Errorf("%+v %v", w, err)
+	}
+	// A keeper that hands nothing over: the mount is made again.
+	p.kill()
+	t.Cleanup(func() { syscall.Unmount(at, syscall.MNT_DETACH) })
+	sockets, err := filepath.Glob(filepath.Join(dir, "mounts", "*"))
+	if err != nil || len(sockets) != 1 {
+		t.Fatalf("sockets of keepers: %q, %v", sockets, err)
+	}
+	if err := os.Remove(sockets[0]); err != nil {
+		t.Fatal(err)
+	}
+	mute, err := net.Listen("unix", sockets[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if c, err := mute.Accept(); err == nil {
+			c.Close()
+		}
+	}()
+	p = spawn(t, dir, "")
+	mute.(*net.UnixListener).SetUnlinkOnClose(false)
+	mute.Close()
+	if w, err := p.Workspaces.Get(ctx, "notes"); err != nil || len(w.Mounts) != 1 {
+		t.Fatalf("without its keeper: %+v %v", w, err)
+	}
+	if b, err := cat(filepath.Join(at, "f")); err != nil || b != "kept" {
+		t.Errorf("without its keeper: %q %v", b, err)
 	}
 	report, err := p.Daemon.Down(ctx, holt.DownSpec{}, "")
 	if err != nil || len(report.Unmounted) != 1 {

@@ -200,7 +200,7 @@ func mountHost(ctx context.Context, fs fuse.RawFileSystem, dir string, id [16]by
 	}
 	kept, err := keep(ctx, opt.Keeper, dir, fd, mem)
 	if err != nil {
-		return nil, errors.Join(err, detach(dir))
+		return nil, errors.Join(err, End(dir))
 	}
 	m, err := serveHost(fs, kept, opt)
 	if err != nil {
@@ -283,6 +283,11 @@ func (m *HostMount) run(ws *workspace.Workspace, n *Notifier, end func() error) 
 	cancel()
 	<-notified
 	if !m.left.Load() {
+		if m.server.broken { // its keeper holds it: what uses it would wait for ever
+			if err := m.kept.abort(); err != nil {
+				m.log.Error("a host mount could not be ended", "dir", m.dir, "err", err)
+			}
+		}
 		if err := end(); err != nil {
 			m.log.Error("the epoch of a host mount could not be ended", "dir", m.dir, "err", err)
 		}

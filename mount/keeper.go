@@ -143,10 +143,11 @@ func (k *Kept) ID() [16]byte { return k.mem.id() }
 
 // End ends a mount that nobody will serve: what uses it gets ENOTCONN.
 func (k *Kept) End() error {
-	err := errors.Join(fusectl.Abort(k.device()), detach(k.dir))
-	k.close()
-	return err
+	defer k.close()
+	return k.abort()
 }
+
+func (k *Kept) abort() error { return errors.Join(fusectl.Abort(k.device()), detach(k.dir)) }
 
 func (k *Kept) device() uint32 { return uint32(k.mem.word(atDevice).Load()) }
 

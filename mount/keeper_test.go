@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -194,6 +195,97 @@ func TestHostMountWaits(t *testing.T) {
 	}
 	end(false)
 	k.over(t)
+}
+
+// TestHostMountThatCannotBeServed: what uses a mount that its process cannot serve, or that no process understands, gets
+// an error, and the mount and its keeper are gone.
+func TestHostMountThatCannotBeServed(t *testing.T) {
+	k := newKept(t)
+	t.Cleanup(func() { End(k.dir) })
+	k.serve(t)(true)
+	waits := exec.Command("stat", "-f", k.dir)
+	if err := waits.Start(); err != nil {
+		t.Fatal(err)
+	}
+	keeper := &Keeper{Command: []string{"/proc/self/exe", asKeeper}, Dir: k.sockets}
+	kept, err := keeper.Find(t.Context(), k.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept.mem.word(0).Store(0)
+	kept.close()
+	if _, err := keeper.Find(t.Context(), k.dir); holt.CodeOf(err) != holt.Unsupported {
+		t.Errorf("the memory of another version: %v", err)
+	}
+	if err := End(k.dir); err != nil {
+		t.Error(err)
+	}
+	if err := waits.Wait(); err == nil {
+		t.Error("a request was answered")
+	}
+	k.over(t)
+
+	ws, err := workspace.Open(k.at, workspace.Options{Log: testLog(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Host(t.Context(), ws, k.dir, HostOptions{Keeper: keeper, Log: testLog(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.kept.dev.Close() // no request can be read
+	<-m.Done()
+	if _, ok, err := findMount(k.dir); ok || err != nil {
+		t.Errorf("still mounted, %v", err)
+	}
+	if err := ws.Close(); err != nil {
+		t.Error(err)
+	}
+	k.over(t)
+}
+
+// TestKeeperThatHandsNothingOver: a mount whose keeper does not answer is gone, and so is what waits for it.
+func TestKeeperThatHandsNothingOver(t *testing.T) {
+	needRoot(t)
+	ws, dir, file := newWorkspace(t), t.TempDir(), filepath.Join(t.TempDir(), "f")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	k := &Keeper{Command: []string{"/bin/sh", "-c", `stat -f "$1"; echo gone >` + file}, Dir: t.TempDir()}
+	if _, err := Host(ctx, ws, dir, HostOptions{Keeper: k, Log: testLog(t)}); err == nil {
+		t.Error("mounted")
+	}
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("a process waits for the mount")
+		}
+	}
+	if _, ok, err := findMount(dir); ok || err != nil {
+		t.Errorf("still mounted, %v", err)
+	}
+}
+
+// TestSlotStaysInMemory: what a request is read into cannot be swapped out.
+func TestSlotStaysInMemory(t *testing.T) {
+	needRoot(t)
+	mem, err := newMemory([16]byte{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.close()
+	mem.slots()
+	locked := func() (kB int) {
+		b, _ := os.ReadFile("/proc/self/status")
+		_, after, _ := strings.Cut(string(b), "VmLck:")
+		fmt.Sscan(after, &kB)
+		return kB
+	}
+	before := locked()
+	if h := mem.take(); !h.ready || locked()-before < memoryBuffer/1024 {
+		t.Errorf("ready %v, %d kB are locked, before %d", h.ready, locked(), before)
+	}
 }
 
 // TestKeeperEndsWithTheMount: a mount that is taken away while nobody serves it

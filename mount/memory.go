@@ -46,7 +46,7 @@ type held struct {
 	id    uint16
 	page  []byte
 	buf   []byte
-	ready bool // its pages are there
+	ready bool // its pages are there: see hold
 }
 
 // newMemory makes the memory of a new mount.
@@ -154,11 +154,21 @@ func (m *memory) take() *held {
 	m.mu.Unlock()
 	h.number().Store(0)
 	if !h.ready {
-		// A request must not be handed over into a page that is not there yet: a process that is being killed gets none.
-		_ = unix.Madvise(h.buf, unix.MADV_POPULATE_WRITE) // Linux before 5.14 makes them as they are needed
-		h.ready = true
+		h.ready = h.hold()
 	}
 	return h
+}
+
+// hold has the slot's pages in memory and keeps them there. A request must not be handed over into a page that is not
+// there, or was swapped out: a process that is being killed gets none, and the slot would have the length of the request
+// with the bytes of the one before. False if there is no memory: a read into the slot may fail then.
+func (h *held) hold() bool {
+	err := unix.Madvise(h.buf, unix.MADV_POPULATE_WRITE)
+	if err != nil && err != unix.EINVAL { // EINVAL: Linux before 5.14, where Mlock makes them
+		return false
+	}
+	_ = unix.Mlock(h.buf) // without root as far as RLIMIT_MEMLOCK allows
+	return true
 }
 
 // begin numbers the request in a slot, in the order in which they come, unless a daemon before has numbered it,

@@ -33,6 +33,7 @@ type server struct {
 	ack      func(watermark uint64) // told which requests were answered; may be nil
 
 	answers int       // by the reading goroutine only
+	broken  bool      // requests cannot be read any more; for who waits for serve
 	buffers sync.Pool // of *[]byte, for replies
 	working sync.WaitGroup
 }
@@ -54,7 +55,6 @@ func newServer(fs fuse.RawFileSystem, opt *fuse.MountOptions, dev *agent.FuseDev
 func (s *server) serve() {
 	defer s.working.Wait()
 	for _, h := range s.mem.slots() {
-		h.ready = true
 		s.spread(h)
 	}
 	for h := s.mem.take(); ; {
@@ -94,6 +94,7 @@ func (s *server) read(h *held, read func([]byte) (int, error)) bool {
 		return false
 	default:
 		s.log.Error("requests to a host mount are not read any more", "err", err)
+		s.broken = true
 		return false
 	}
 	return true

@@ -145,6 +145,15 @@ func Clear(dir string) error {
 	}
 }
 
+// End ends a mount of holt's on dir that nobody can serve: what uses it gets ENOTCONN.
+func End(dir string) error {
+	mi, ok, err := findMount(dir)
+	if err != nil || !ok || mi.kind != "fuse.holt" {
+		return err
+	}
+	return errors.Join(fusectl.Abort(mi.minor), detach(dir))
+}
+
 // mounted is one line of /proc/self/mountinfo.
 type mounted struct {
 	minor uint32
