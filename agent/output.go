@@ -23,8 +23,8 @@ const (
 	patienceBack = 15 * time.Second
 	// …this long if it left because the host did, whose daemon may be restarting…
 	patienceHost = time.Minute
-	// …and, if the run is detached, this long for one that is there and takes nothing. Any other run waits for it
-	// as long as it is there.
+	// …and, if the run is detached, or was told to end and has, this long for one that is there and takes nothing. Any
+	// other run waits for it as long as it is there.
 	patienceSlow = 30 * time.Second
 	longWait     = time.Hour // between two looks at a ring that waits for a follower
 )
@@ -197,6 +197,16 @@ func (o *output) follow(offset int64) (*follower, error) {
 	o.followers[f] = true
 	o.dropFrom = time.Now().Add(patienceSlow)
 	return f, nil
+}
+
+// hurry has the output wait no longer for a follower that rests than that of a detached run does.
+func (o *output) hurry() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.detached {
+		o.detached, o.dropFrom = true, time.Now().Add(patienceSlow)
+		o.notify()
+	}
 }
 
 // unfollow takes a reader out, for which the output waits that long to come back.

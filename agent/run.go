@@ -41,6 +41,8 @@ type run struct {
 	mu     sync.Mutex
 	info   holt.Run
 	killed bool // all its processes were
+	asked  bool // to end, by a signal or its timeout
+	over   bool // its process has ended; its output may still wait for a follower
 }
 
 // streams are the agent's ends of a run's standard streams.
@@ -78,12 +80,28 @@ func (r *run) left() int {
 
 // signal sends a signal to all processes of the run and returns how many there were.
 func (r *run) signal(sig unix.Signal) int {
-	if sig == unix.SIGKILL {
+	switch sig {
+	case unix.SIGKILL:
 		r.mu.Lock()
 		r.killed = true
 		r.mu.Unlock()
+		fallthrough
+	case unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP:
+		r.note(true, false)
 	}
 	return r.group.signal(sig)
+}
+
+// note adds to what is known of the run's end. One that was asked to end, and whose process has, does not wait long for
+// a follower that rests.
+func (r *run) note(asked, over bool) {
+	r.mu.Lock()
+	r.asked, r.over = r.asked || asked, r.over || over
+	hurry := r.asked && r.over
+	r.mu.Unlock()
+	if hurry {
+		r.output.hurry()
+	}
 }
 
 // command is what a spec comes down to.
@@ -397,9 +415,7 @@ func (r *run) supervise(log *slog.Logger) {
 		timer = time.AfterFunc(time.Duration(ms)*time.Millisecond, r.expire)
 	}
 	status := <-r.end
-	if timer != nil {
-		timer.Stop()
-	}
+	r.note(false, true)
 	grace := time.Now().Add(exitGrace)
 	r.stdout.SetReadDeadline(grace)
 	r.stderr.SetReadDeadline(grace)
@@ -407,6 +423,9 @@ func (r *run) supervise(log *slog.Logger) {
 		r.stdin.Close()
 	}
 	readers.Wait()
+	if timer != nil {
+		timer.Stop()
+	}
 	r.finish(status)
 	log.Debug("run ended", "run", r.group.id)
 }
@@ -432,11 +451,16 @@ func (r *run) finish(status unix.WaitStatus) {
 	close(r.ended)
 }
 
-// expire ends the whole run at its timeout.
+// expire ends the whole run at its timeout. One whose process has ended stops waiting for its followers.
 func (r *run) expire() {
+	r.note(true, false)
 	r.mu.Lock()
-	r.info.TimedOut = true
+	over := r.over
+	r.info.TimedOut = !over
 	r.mu.Unlock()
+	if over {
+		return
+	}
 	r.signal(unix.SIGTERM)
 	time.AfterFunc(killGrace, func() { r.signal(unix.SIGKILL) })
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"holt"
 )
 
@@ -488,6 +490,57 @@ func TestOutputWaits(t *testing.T) {
 		kind, _, data, lost, err := o.next(t.Context(), f)
 		if gap := kind == eventGap; gap != detached || err != nil {
 			t.Errorf("detached %t: %q after %d lost, %v", detached, data, lost, err)
+		}
+		o.unfollow(f, 0)
+		<-written
+	}
+}
+
+// TestOutputOfKilledRun: a run whose process has ended waits for a follower that rests, but no longer once it is killed or
+// its timeout is reached, before that end or after it.
+func TestOutputOfKilledRun(t *testing.T) {
+	for name, end := range map[string]func(*run){
+		"killed":             func(r *run) { r.signal(unix.SIGKILL); r.note(false, true) },
+		"terminated":         func(r *run) { r.signal(unix.SIGTERM); r.note(false, true) },
+		"killed afterwards":  func(r *run) { r.note(false, true); r.signal(unix.SIGKILL) },
+		"timeout afterwards": func(r *run) { r.note(false, true); r.expire() },
+		"ended":              func(r *run) { r.signal(unix.SIGUSR1); r.note(false, true) },
+		"asked":              func(r *run) { r.signal(unix.SIGINT) },
+	} {
+		o := newOutput(8*pieceCost, false, time.Now())
+		r := &run{output: o, group: group{dir: t.TempDir()}}
+		f, err := o.follow(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end(r)
+		o.mu.Lock()
+		early := o.detached && time.Until(o.dropFrom) < patienceSlow/2
+		o.dropFrom = time.Now() // patienceSlow later
+		o.mu.Unlock()
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			for i := range 100 {
+				o.write(eventStdout+byte(i%2), []byte("1234"))
+			}
+		}()
+		waits := name == "ended" || name == "asked"
+		if waits {
+			select {
+			case <-written:
+				t.Errorf("%s: output was not held back for its follower", name)
+			case <-time.After(20 * time.Millisecond):
+			}
+		} else {
+			select {
+			case <-written:
+			case <-time.After(patience):
+				t.Errorf("%s: the run waits for its follower", name)
+			}
+		}
+		if early || r.info.TimedOut {
+			t.Errorf("%s: hurried at once (%t), or timed out", name, early)
 		}
 		o.unfollow(f, 0)
 		<-written

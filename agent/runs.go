@@ -258,7 +258,7 @@ func (s *Server) signalRun(ctx context.Context, raw json.RawMessage) (any, error
 	if err != nil {
 		return nil, err
 	}
-	if r.signal(sig) == 0 {
+	if r.signal(sig) == 0 && r.snapshot().State != holt.RunRunning {
 		return nil, holt.Errorf(holt.Conflict, "run %s has no process left", args.ID)
 	}
 	return nil, nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"holt"
@@ -455,6 +456,21 @@ func TestTail(t *testing.T) {
 	big.add(holt.RunEvent{Kind: holt.RunStdout, Data: make([]byte, 2*holt.JobTail)})
 	if list := big.from(0); len(list) != 1 || len(list[0].Data) != holt.JobTail || list[0].Offset != holt.JobTail {
 		t.Errorf("of one piece: %d at %d", len(list[0].Data), list[0].Offset)
+	}
+}
+
+// TestAwaitIsBounded: a follower that rests does not hold a job whose command has ended for long.
+func TestAwaitIsBounded(t *testing.T) {
+	for detached, want := range map[bool]time.Duration{false: 10 * time.Minute, true: 30 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &worker{s: &Store{changed: make(chan struct{})}, ctx: t.Context()}
+			w.r.Spec.Run.Detached = detached
+			w.followers.Store(1)
+			began := time.Now()
+			if w.await(); time.Since(began) != want {
+				t.Errorf("detached %t: it waited for %s", detached, time.Since(began))
+			}
+		})
 	}
 }
 

@@ -15,7 +15,7 @@ const (
 	grace      = time.Minute      // that a guest has to end a command whose time is over
 	flushLimit = 30 * time.Second // to write what it holds in memory
 	linger     = 30 * time.Second // that followers have for the rest of the output of a detached command
-	rests      = 24 * time.Hour   // that they have if the command waits for them
+	rests      = 10 * time.Minute // that they have if the command waited for them
 	joining    = 5 * time.Second  // that they have to come before the command may be ahead of them
 	retry      = 5 * time.Second  // before what could not be thrown away is tried again
 	mostSilent = 5 * time.Minute  // that a guest may not answer while its machine runs

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"holt"
 	"holt/machine"
 )
@@ -27,8 +29,12 @@ func traceArgs(dir string) []string {
 // Ended implements [machine.Engine].
 //
 // With -no-reboot a reset ends QEMU as a power-off does, but only the latter is traced as a request. A kernel that
-// panics resets the machine at once (panic=-1), and says why on the console.
+// panics resets the machine at once (panic=-1), and says why on the console. SIGTERM leaves the trace of a reset: see
+// [guest.note] and otherBoot.
 func (e *Engine) Ended(dir string) machine.Ending {
+	if otherBoot(dir) {
+		return machine.Ending{}
+	}
 	trace := endOf(filepath.Join(dir, endFile))
 	if !bytes.Contains(trace, []byte("(shutdown)\n")) {
 		return machine.Ending{}
@@ -45,6 +51,19 @@ func (e *Engine) Ended(dir string) machine.Ending {
 		return machine.Ending{Kind: machine.EndPanic, Panic: holt.Clip(printable(line), 160)}
 	}
 	return machine.Ending{Kind: machine.EndReboot}
+}
+
+// otherBoot says whether the machine was started before the host was. The host's shutdown sends SIGTERM to every QEMU,
+// after the daemon has ended. Trap: one that gets SIGTERM with no daemon there and no shutdown still counts as reset.
+func otherBoot(dir string) bool {
+	d, err := machine.OpenDir(dir)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	r, err := d.ReadRecord()
+	now, failed := machine.BootID()
+	return err == nil && failed == nil && r.Process.BootID != now
 }
 
 const (
@@ -74,6 +93,18 @@ func endOf(path string) []byte {
 	}
 	b, _ := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-maxEnd), maxEnd))
 	return b
+}
+
+// trimEnd frees what Ended does not read of the trace. QEMU writes at an offset of its own, so the file keeps its size.
+func (g *guest) trimEnd() {
+	f, err := os.OpenFile(g.Dir.File(endFile), os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > 2*maxEnd {
+		_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, info.Size()-maxEnd)
+	}
 }
 
 // emptyEnd makes the file for a machine that is started.

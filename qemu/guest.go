@@ -120,15 +120,27 @@ func (g *guest) supervise(events <-chan event, released <-chan struct{}) (ended 
 			}
 		case <-g.Handle.Done():
 			g.readers.Wait() // to the end of what it wrote
+			g.last(events)
 			g.let()
 			g.unbound()
 			g.Dir.Close()
 			return true
 		case <-released:
 			g.let()
+			g.last(events)
 			g.Dir.Close()
 			return false
 		}
+	}
+}
+
+// last notes the events up to the end of the process, which closes the monitor.
+func (g *guest) last(events <-chan event) {
+	if events == nil {
+		return
+	}
+	for e := range events {
+		g.note(e)
 	}
 }
 
@@ -150,12 +162,24 @@ func (g *guest) note(e event) bool {
 		return d.NoSpace && d.Action == "stop"
 	case "MIGRATION", "MIGRATION_PASS", "STOP", "RESUME":
 		g.pauses.see(e)
+		if e.name == "RESUME" {
+			g.trimEnd()
+		}
 		select {
 		case g.moved <- struct{}{}:
 		default:
 		}
 	case "SHUTDOWN", "GUEST_PANICKED", "RESET":
 		log.Info("guest event", "data", clip(string(e.data)))
+		var d struct {
+			Guest bool `json:"guest"`
+		}
+		if e.name == "SHUTDOWN" && json.Unmarshal(e.data, &d) == nil && !d.Guest {
+			// A signal: its trace is that of a reset.
+			if err := g.Dir.Remove(endFile); err != nil {
+				log.Warn("remove trace", "err", err)
+			}
+		}
 	}
 	return false
 }

@@ -36,7 +36,7 @@ type request struct {
 	err     error
 	quiet   bool          // it is neither in the log, unless that is told everything, nor in the audit log
 	patient time.Duration // how long one write may take
-	waits   bool          // a write may take as long as its caller is there
+	waits   atomic.Bool   // a write may take as long as its caller is there
 
 	hijacked atomic.Bool // it became a WebSocket
 }
@@ -73,16 +73,22 @@ func (q *request) Write(p []byte) (int, error) {
 
 // limit bounds the next write.
 func (q *request) limit() {
-	if !q.waits {
+	if !q.waits.Load() {
 		_ = q.ctl.SetWriteDeadline(time.Now().Add(q.patient)) // only a test's recorder cannot
 	}
 }
 
-// wait has writes wait for a caller that reads slowly, until ctx ends. TCP notices a caller that has died.
-func (q *request) wait(ctx context.Context) (stop func() bool) {
-	q.waits = true
+// wait has writes wait for a caller that reads slowly, until ctx ends or stop is called. TCP notices a caller that has died.
+func (q *request) wait(ctx context.Context) (stop func()) {
+	q.waits.Store(true)
 	_ = q.ctl.SetWriteDeadline(time.Time{})
-	return context.AfterFunc(ctx, func() { _ = q.ctl.SetWriteDeadline(time.Now()) })
+	never := context.AfterFunc(ctx, func() { _ = q.ctl.SetWriteDeadline(time.Now()) })
+	return func() {
+		q.waits.Store(false)
+		if never() {
+			q.limit() // a write of another goroutine may wait now
+		}
+	}
 }
 
 // Flush sends what was written, within q.patient.
