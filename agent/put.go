@@ -177,10 +177,14 @@ func (p put) overwrite(old *os.File) (err error) {
 			return err
 		}
 	}
-	if err := unix.Fchmod(int(old.Fd()), mode); err != nil { // after chown, which clears set-id bits, and before anybody can read the new content
+	// Neither content is readable by more than it is meant for: until the new one is there, what both modes allow counts.
+	if err := unix.Fchmod(int(old.Fd()), mode&was.Mode); err != nil {
 		return err
 	}
 	if err := p.copyInto(old, is.Size, was.Size); err != nil {
+		return err
+	}
+	if err := unix.Fchmod(int(old.Fd()), mode); err != nil { // after chown, which clears set-id bits
 		return err
 	}
 	return old.Sync()

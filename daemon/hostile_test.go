@@ -443,7 +443,9 @@ func (i *ill) outside(dir string) {
 			return err
 		}
 		info, err := d.Info()
-		if err != nil || !info.Mode().IsRegular() {
+		if errors.Is(err, syscall.ENAMETOOLONG) { // a workspace takes deeper directories than one path can name
+			return nil
+		} else if err != nil || !info.Mode().IsRegular() {
 			return err
 		}
 		blocks += allocated(info)

@@ -108,6 +108,7 @@ func agentCalls() []call {
 			return err
 		}},
 		{"sync", func(ctx context.Context, c *agent.Client) error { return c.Sync(ctx) }},
+		{"trim", func(ctx context.Context, c *agent.Client) error { return c.Trim(ctx, time.Second) }},
 		{"shutdown", func(ctx context.Context, c *agent.Client) error { return c.Shutdown(ctx) }},
 		{"inventory", func(ctx context.Context, c *agent.Client) error { _, err := c.Inventory(ctx); return err }},
 		{"activity", func(ctx context.Context, c *agent.Client) error { _, err := c.Activity(ctx); return err }},

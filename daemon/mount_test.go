@@ -54,7 +54,7 @@ func TestHostMount(t *testing.T) {
 		t.Error(holt.AsError(err).Hint)
 	}
 	wantCode(t, spaces.Delete(ctx, "notes", ""), holt.Conflict)
-	if w, err := spaces.Get(ctx, "notes"); err != nil || len(w.Mounts) != 1 || w.Computer != "" || w.Files != 2 {
+	if w, err := spaces.Get(ctx, "notes"); err != nil || len(w.Mounts) != 1 || w.Computer != "" || w.Files != 3 {
 		t.Errorf("%+v %v", w, err)
 	}
 	if err := spaces.Unmount(ctx, at, ""); err != nil {

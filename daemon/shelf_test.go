@@ -73,7 +73,7 @@ func TestIdleWorkspaces(t *testing.T) {
 			t.Fatal("it stays open")
 		}
 	}
-	if rows, err := w.table.rows(t.Context(), `WHERE id = ?`, id); err != nil || len(rows) != 1 || rows[0].files != 2 {
+	if rows, err := w.table.rows(t.Context(), `WHERE id = ?`, id); err != nil || len(rows) != 1 || rows[0].files != 3 {
 		t.Errorf("the figures of a closed workspace: %+v %v", rows, err)
 	}
 	var wg sync.WaitGroup
@@ -86,7 +86,7 @@ func TestIdleWorkspaces(t *testing.T) {
 	}
 	wg.Wait()
 	report, err := w.Check(t.Context(), "notes")
-	if err != nil || len(report.Problems) > 0 || report.Inodes != 103 {
+	if err != nil || len(report.Problems) > 0 || report.Inodes != 104 {
 		t.Errorf("%+v %v", report, err)
 	}
 }

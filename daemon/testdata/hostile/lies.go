@@ -48,6 +48,7 @@ var lies = map[string]lie{
 	"run.signal":      lieDone,
 	"terminal.signal": lieDone,
 	"sync":            lieDone,
+	"trim":            lieDone,
 	"measure":         lieChunks,
 	"service.put":     func(h *hostile, st *yamux.Stream, _ json.RawMessage) { said(st, h.service()) },
 	"service.do":      func(h *hostile, st *yamux.Stream, _ json.RawMessage) { said(st, h.service()) },
