@@ -212,6 +212,12 @@ func TestHostMountThatCannotBeServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for asks := false; !asks; time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", waits.Process.Pid))
+		if asks = strings.HasPrefix(string(b), fmt.Sprint(unix.SYS_STATFS, " ")); err != nil || t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+	}
 	kept.mem.word(0).Store(0)
 	kept.close()
 	if _, err := keeper.Find(t.Context(), k.dir); holt.CodeOf(err) != holt.Unsupported {
