@@ -15,7 +15,7 @@ type ServiceSpec struct {
 	Env     map[OSString]OSString `json:"env,omitempty" doc:"environment beside /etc/environment; it is not shown again"`
 	Restart ServiceRestart        `json:"restart,omitempty" enum:"always,on-failure,no" doc:"when it is started again after its end; default: on-failure"`
 	Ready   ServiceReady          `json:"ready,omitzero"`
-	// RestartInFork has it begin anew in each fork, before that is handed out: for programs that draw random numbers ahead.
+	// RestartInFork restarts it in each fork before the fork is ready: for programs that draw random numbers ahead.
 	RestartInFork bool `json:"restart_in_fork,omitempty" doc:"restart it in each fork and when a snapshot is restored, before the computer answers any call"`
 }
 

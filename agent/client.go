@@ -60,7 +60,7 @@ type Identity struct {
 	MachineID string `json:"machine_id,omitempty"`
 	// Restored: the machine goes on from a moment; its TCP connections to elsewhere end.
 	Restored bool `json:"restored,omitempty"`
-	// Repeats: it goes on from a snapshot that it, or another, has gone on from before. One that is given a machine id does.
+	// Repeats: a machine was started from the same snapshot before. A machine id implies it.
 	Repeats bool `json:"repeats,omitempty"`
 	// NewHostKeys has SSH host keys made new, if there are any, as a machine id does.
 	NewHostKeys bool `json:"new_host_keys,omitempty"`

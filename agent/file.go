@@ -40,7 +40,7 @@ func fileArguments(raw json.RawMessage) (fileArgs, error) {
 	return args, err
 }
 
-// user is who shall own what is written; nil: nobody was named.
+// user returns the account that is to own what is written; nil: the caller names none.
 func (a fileArgs) user() (*account, error) {
 	if a.User == "" {
 		return nil, nil
@@ -125,7 +125,7 @@ func readFile(ctx context.Context, st *serverStream) error {
 	return writeAnswer(st, nil, fileError("read", string(args.Path), err))
 }
 
-// writeFile takes chunks into a temporary file beside the path and, when all have come, puts its content there; see [put].
+// writeFile receives chunks into a temporary file in the path's directory, and then puts its content at the path; see [put].
 func writeFile(ctx context.Context, st *serverStream) error {
 	args, err := fileArguments(st.args)
 	if err != nil {

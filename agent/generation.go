@@ -23,13 +23,13 @@ const (
 
 	forkTargetText = "[Unit]\nDescription=Units that are restarted in each fork of this computer\n"
 
-	// restartWait is how long units that belong to the target may take to begin anew, before the fork is handed out all the same.
+	// restartWait bounds how long a fork waits for the target's units to restart.
 	restartWait = 20 * time.Second
 	maxForkUnit = 64 << 10 // bytes of a unit file that are looked at
 )
 
-// newGeneration says that this machine is a copy: what another one remembers it
-// remembers, too. Programs that asked for it have begun anew when it returns.
+// newGeneration tells programs that this machine is a copy of another. It waits
+// until the units of the target have restarted, for restartWait at most.
 func newGeneration(ctx context.Context, log *slog.Logger, root string, restart func(context.Context) error) error {
 	if err := writeGeneration(root); err != nil {
 		return err

@@ -50,7 +50,7 @@ func receive(f *os.File, r io.Reader) error {
 type put struct {
 	temp    *os.File
 	path    string
-	user    *account // nil: nobody was named
+	user    *account // nil: the caller names none
 	mode    uint32   // 0: an existing file keeps its own
 	newMode uint32
 }

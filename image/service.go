@@ -24,7 +24,7 @@ type Service struct {
 	// without a limit: always, on-failure (default) or no.
 	Restart string `json:"restart,omitempty"`
 	Ready   Ready  `json:"ready,omitzero"`
-	// RestartInFork has it begin anew in each fork, before that is handed out.
+	// RestartInFork restarts it in each fork before the fork is ready.
 	RestartInFork bool `json:"restart_in_fork,omitempty"`
 }
 

@@ -276,10 +276,15 @@ func (w *worker) follow() error {
 // join waits until all who follow the job's output follow the command's: what this worker has read is kept for them only
 // from then on.
 func (w *worker) join() {
-	late := time.After(joining)
+	w.waitFor(joining, func() bool { return int(w.joined.Load()) >= w.s.followed(w.r.ID) })
+}
+
+// waitFor waits until the followers are as they should be, the limit has passed, or the worker is to end.
+func (w *worker) waitFor(limit time.Duration, done func() bool) {
+	late := time.After(limit)
 	for {
-		changed := w.s.change()
-		if int(w.joined.Load()) >= w.s.followed(w.r.ID) {
+		changed := w.s.change() // before the look, so that no change in between is missed
+		if done() {
 			return
 		}
 		select {
@@ -444,18 +449,5 @@ func (w *worker) await() {
 	if w.r.Spec.Run.Detached {
 		limit = linger
 	}
-	late := time.After(limit)
-	for w.followers.Load() > 0 {
-		changed := w.s.change()
-		if w.followers.Load() == 0 {
-			return
-		}
-		select {
-		case <-changed:
-		case <-late:
-			return
-		case <-w.ctx.Done():
-			return
-		}
-	}
+	w.waitFor(limit, func() bool { return w.followers.Load() == 0 })
 }
