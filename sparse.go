@@ -3,6 +3,7 @@ package holt
 import (
 	"bytes"
 	"errors"
+	"io"
 	"syscall"
 )
 
@@ -48,6 +49,17 @@ func zerosAt(p []byte, at int, off int64) int {
 		end = next
 	}
 	return end - at
+}
+
+// ReadUpTo fills p, unless r ends before: then the error is r's. [io.ReadFull] says
+// of an end what a stream says that was cut off.
+func ReadUpTo(r io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var more int
+		more, err = r.Read(p[n:])
+		n += more
+	}
+	return n, err
 }
 
 // NextData returns the next range of an open file, from offset off on, that is no hole; size and size if there is none.

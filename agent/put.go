@@ -23,13 +23,7 @@ func receive(f *os.File, r io.Reader) error {
 	write := func(p []byte, off int64) error { _, err := f.WriteAt(p, off); return err }
 	buf := make([]byte, maxChunk)
 	for off := int64(0); ; {
-		n := 0
-		var err error
-		for n < len(buf) && err == nil {
-			var more int
-			more, err = r.Read(buf[n:])
-			n += more
-		}
+		n, err := holt.ReadUpTo(r, buf)
 		if failed := holt.EachData(buf[:n], off, write); failed != nil {
 			return failed
 		}

@@ -42,7 +42,7 @@ func (f Files) put(ctx context.Context, dir Attr, name string, spec holt.WriteSp
 	}
 	// A file that is cut off early is never seen, not even beside its name.
 	first := make([]byte, chunk)
-	n, err := readUpTo(r, first)
+	n, err := holt.ReadUpTo(r, first)
 	if err != nil && err != io.EOF {
 		return arrival(err)
 	}
@@ -129,7 +129,7 @@ func (f Files) fill(ctx context.Context, ino Ino, r io.Reader) error {
 	}
 	buf := make([]byte, chunk)
 	for off := int64(0); ; {
-		n, err := readUpTo(r, buf)
+		n, err := holt.ReadUpTo(r, buf)
 		if failed := holt.EachData(buf[:n], off, write); failed != nil {
 			return failed
 		}
@@ -145,17 +145,6 @@ func (f Files) fill(ctx context.Context, ino Ino, r io.Reader) error {
 			return arrival(err)
 		}
 	}
-}
-
-// readUpTo fills p, unless r ends before: then the error is r's. [io.ReadFull] says
-// of an end what a request says that was cut off.
-func readUpTo(r io.Reader, p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		var more int
-		more, err = r.Read(p[n:])
-		n += more
-	}
-	return n, err
 }
 
 func arrival(err error) error {
