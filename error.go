@@ -17,7 +17,7 @@ const (
 	AlreadyExists   Code = "already_exists"    // the name is taken
 	Conflict        Code = "conflict"          // the state does not allow it now
 	Unauthenticated Code = "unauthenticated"   // no valid token
-	Denied          Code = "permission_denied" // the token does not cover it
+	Forbidden          Code = "forbidden" // the token does not cover it
 	OutOfSpace      Code = "out_of_space"      // a disk or a quota is full
 	TooMany         Code = "too_many"          // a limit is reached; try later or ask for less
 	Unsupported     Code = "unsupported"       // this host or engine cannot do it

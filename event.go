@@ -12,7 +12,7 @@ type Event struct {
 	Computer ComputerID `json:"computer,omitempty" doc:"the computer that it is, or belongs to"`
 	// ComputerName is its name at that time.
 	ComputerName string `json:"computer_name,omitempty"`
-	Ref          string `json:"ref,omitempty" doc:"id of the thing: of the computer, run, terminal, moment, job or schedule; of a firing, its schedule's; of a workspace or a checkpoint the workspace's"`
+	Ref          string `json:"ref,omitempty" doc:"id of the thing: of the computer, run, terminal, snapshot, job or schedule; of a firing, its schedule's; of a workspace or a checkpoint the workspace's"`
 	Name         string `json:"name,omitempty" doc:"its name at that time"`
 	State        string `json:"state,omitempty" doc:"that it came to"`
 	Was          string `json:"was,omitempty" doc:"the state before"`
@@ -37,8 +37,8 @@ const (
 	EventRunEnded          EventKind = "run.ended"
 	EventTerminalOpened    EventKind = "terminal.opened"
 	EventTerminalEnded     EventKind = "terminal.ended"
-	EventMomentCreated     EventKind = "moment.created"
-	EventMomentDeleted     EventKind = "moment.deleted"
+	EventSnapshotCreated     EventKind = "snapshot.created"
+	EventSnapshotDeleted     EventKind = "snapshot.deleted"
 	EventWorkspaceCreated  EventKind = "workspace.created"
 	EventWorkspaceChanged  EventKind = "workspace.changed" // its name
 	EventWorkspaceDeleted  EventKind = "workspace.deleted"
@@ -57,7 +57,7 @@ const (
 var EventKinds = []EventKind{
 	EventReady, EventReset,
 	EventComputerCreated, EventComputerState, EventComputerChanged, EventComputerDeleted,
-	EventRunStarted, EventRunEnded, EventTerminalOpened, EventTerminalEnded, EventMomentCreated, EventMomentDeleted,
+	EventRunStarted, EventRunEnded, EventTerminalOpened, EventTerminalEnded, EventSnapshotCreated, EventSnapshotDeleted,
 	EventWorkspaceCreated, EventWorkspaceChanged, EventWorkspaceDeleted, EventCheckpointCreated, EventCheckpointDeleted,
 	EventJobCreated, EventJobState, EventJobDeleted, EventScheduleCreated, EventScheduleChanged, EventScheduleDeleted, EventFiringState,
 }

@@ -21,7 +21,7 @@ func ExitStatus(code Code) int {
 		return 5
 	case OutOfSpace:
 		return 6
-	case Unauthenticated, Denied:
+	case Unauthenticated, Forbidden:
 		return 7
 	case Unsupported:
 		return 8

@@ -17,8 +17,8 @@ type (
 	WorkspaceID string
 	// DiskID names a root disk, or one layer of it, for ever: "dsk_…".
 	DiskID string
-	// MomentID names a moment of a computer for ever: "mom_…".
-	MomentID string
+	// SnapshotID names a snapshot of a computer for ever: "snap_…".
+	SnapshotID string
 	// RunID names one run of a command: "run_…".
 	RunID string
 	// TerminalID names a terminal of a computer, and of its forks: "term_…".
@@ -38,7 +38,7 @@ const (
 	computerPrefix  = "cmp_"
 	workspacePrefix = "wsp_"
 	diskPrefix      = "dsk_"
-	momentPrefix    = "mom_"
+	snapshotPrefix    = "snap_"
 	runPrefix       = "run_"
 	terminalPrefix  = "term_"
 	holdPrefix      = "hld_"
@@ -74,8 +74,8 @@ func NewWorkspaceID() WorkspaceID { return WorkspaceID(newID(workspacePrefix)) }
 // NewDiskID returns a fresh random identifier.
 func NewDiskID() DiskID { return DiskID(newID(diskPrefix)) }
 
-// NewMomentID returns a fresh random identifier.
-func NewMomentID() MomentID { return MomentID(newID(momentPrefix)) }
+// NewSnapshotID returns a fresh random identifier.
+func NewSnapshotID() SnapshotID { return SnapshotID(newID(snapshotPrefix)) }
 
 // NewRunID returns a fresh random identifier.
 func NewRunID() RunID { return RunID(newID(runPrefix)) }
@@ -140,10 +140,10 @@ func ParseWork(s string) (string, error) {
 	return s, nil
 }
 
-// ParseMomentID returns s as a MomentID, or an InvalidArgument [Error].
-func ParseMomentID(s string) (MomentID, error) {
-	id, err := parseID(momentPrefix, "moment", s)
-	return MomentID(id), err
+// ParseSnapshotID returns s as a SnapshotID, or an InvalidArgument [Error].
+func ParseSnapshotID(s string) (SnapshotID, error) {
+	id, err := parseID(snapshotPrefix, "snapshot", s)
+	return SnapshotID(id), err
 }
 
 // ParseScheduleID returns s as a ScheduleID, or an InvalidArgument [Error].

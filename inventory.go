@@ -46,14 +46,14 @@ type Port struct {
 // DiffSide is what one side of a comparison is.
 type DiffSide struct {
 	Computer  string     `json:"computer"`
-	Moment    MomentID   `json:"moment,omitempty" doc:"absent: the computer as it is now"`
-	Name      string     `json:"name,omitempty" doc:"of the moment, if it has one"`
+	Snapshot    SnapshotID   `json:"snapshot,omitempty" doc:"absent: the computer as it is now"`
+	Name      string     `json:"name,omitempty" doc:"of the snapshot, if it has one"`
 	Workspace string     `json:"workspace"`
-	At        *time.Time `json:"at,omitempty" doc:"when its packages, processes, ports and files of the root disk were listed; for a moment of a fork just after it, else before"`
+	At        *time.Time `json:"at,omitempty" doc:"when its packages, processes, ports and files of the root disk were listed; for a snapshot of a fork just after it, else before"`
 	Unlisted  string     `json:"unlisted,omitempty" doc:"why they were not"`
 }
 
-// ComputerDiff says what must change in one computer or moment to make it another.
+// ComputerDiff says what must change in one computer or snapshot to make it another.
 type ComputerDiff struct {
 	From      DiffSide      `json:"from"`
 	To        DiffSide      `json:"to"`

@@ -24,7 +24,7 @@ func (t Token) Actor() Actor {
 	return a
 }
 
-// TokenSpec says what token to make, of the caller's tenant. What is wanted beyond what the caller may do is Denied.
+// TokenSpec says what token to make, of the caller's tenant. What is wanted beyond what the caller may do is Forbidden.
 type TokenSpec struct {
 	Name   string  `json:"name" maxLength:"128" doc:"what it is for"`
 	Scopes []Scope `json:"scopes,omitempty" maxItems:"64" doc:"admin, read-only (looking into a computer that sleeps wakes it), computer:REF, user:NAME, workspace:REF[:read][:/PATH], port:REF:N; none: everything in the tenant"`

@@ -28,7 +28,7 @@ type Packed struct {
 // Archive says what the archive of a daemon holds. Sizes are bytes.
 type Archive struct {
 	Place   string  `json:"place" doc:"directory of the packs"`
-	Spaces  int64   `json:"spaces" doc:"workspaces, kept moments and their disks that have something in it"`
+	Spaces  int64   `json:"spaces" doc:"workspaces, kept snapshots and their disks that have something in it"`
 	Chunks  int64   `json:"chunks"`
 	Packs   int64   `json:"packs"`
 	Content int64   `json:"content" doc:"content of all of them together that lies in packs"`

@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"holt/image"
-	"holt/machine"
-	"holt/qemu"
+	"holt/internal/image"
+	"holt/internal/engine/machine"
+	"holt/internal/engine/qemu"
 )
 
 const restoreAbout = `

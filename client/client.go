@@ -57,7 +57,7 @@ type Options struct {
 // Client calls one daemon. Its nouns may be used from many goroutines.
 type Client struct {
 	Computers      Computers
-	Moments        Moments
+	Snapshots        Snapshots
 	Runs           Runs
 	Terminals      Terminals
 	Ports          Ports
@@ -128,7 +128,7 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Moments, c.Networks, c.Limits, c.Stats, c.Secrets, c.Tokens, c.Audit = Computers{c}, Moments{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}, Tokens{c}, Audit{c}
+	c.Computers, c.Snapshots, c.Networks, c.Limits, c.Stats, c.Secrets, c.Tokens, c.Audit = Computers{c}, Snapshots{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}, Tokens{c}, Audit{c}
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
 	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
 	c.SSH, c.SSHKeys = SSH{c}, SSHKeys{c}

@@ -42,7 +42,7 @@ func (n Computers) Stop(ctx context.Context, ref, key string) (out holt.Computer
 	return out, err
 }
 
-// Delete removes a computer, its root disk, its moments, and the workspace that was made with it.
+// Delete removes a computer, its root disk, its snapshots, and the workspace that was made with it.
 func (n Computers) Delete(ctx context.Context, ref, key string) (out holt.DeletedComputer, err error) {
 	err = n.c.json(ctx, call{method: http.MethodDelete, path: join("computers", ref), keyed: true, key: key}, &out)
 	return out, err

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"holt"
-	"holt/cli"
-	"holt/image"
+	"holt/internal/cli"
+	"holt/internal/image"
 )
 
 func buildImage(ctx context.Context, at cli.Place, template string, progress func(cli.Progress)) (holt.Image, error) {

@@ -1,0 +1,172 @@
+package computer
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"holt"
+	"holt/internal/store/db"
+	"holt/internal/engine/machine"
+)
+
+// BudgetSchema makes the tables of budgets, and of how far machines are counted. Both are written in one transaction,
+// so nothing is ever counted twice.
+const BudgetSchema = `
+CREATE TABLE budget (
+	computer TEXT PRIMARY KEY,           -- that it was set on; it counts that and whoever has it in its lineage
+	name     TEXT NOT NULL,              -- of that, then
+	cpu_ms   INTEGER NOT NULL,           -- what may be used; 0: as much as they like
+	run_ms   INTEGER NOT NULL,
+	network  INTEGER NOT NULL,           -- bytes
+	cpu      INTEGER NOT NULL DEFAULT 0, -- what is used: nanoseconds…
+	run      INTEGER NOT NULL DEFAULT 0,
+	sent     INTEGER NOT NULL DEFAULT 0, -- …and bytes, both ways
+	warned   INTEGER NOT NULL DEFAULT 0, -- somebody was told that it comes to its end
+	created  INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE meter ( -- up to where the machines of computers with budgets are counted
+	computer TEXT PRIMARY KEY,
+	process  TEXT NOT NULL,    -- the machine's; what another has used is not counted yet
+	cpu      INTEGER NOT NULL, -- nanoseconds
+	age      INTEGER NOT NULL, -- nanoseconds
+	network  INTEGER NOT NULL  -- bytes since the computer was made
+) WITHOUT ROWID;
+`
+
+// warnAt is the part of a budget from which on somebody is told.
+const warnAt = 0.8
+
+// budget is a row of its table.
+type budget struct {
+	holt.Budget
+	warned bool
+}
+
+// covers says whether the budget counts a computer.
+func (b budget) covers(r record) bool {
+	return b.ComputerID == r.ID || strings.Contains(r.lineage+" ", " "+string(b.ComputerID)+" ")
+}
+
+// budgets returns those that a condition selects.
+func budgets(tx *db.Tx, condition string, args ...any) (all []budget, err error) {
+	err = tx.Query(`SELECT computer, name, cpu_ms, run_ms, network, cpu, run, sent, warned, created FROM budget `+condition, args, func(row *db.Row) error {
+		b := budget{Budget: holt.Budget{
+			ComputerID: holt.ComputerID(row.Text(0)), Computer: row.Text(1), CPUMS: row.Int64(2), RunMS: row.Int64(3), NetworkBytes: row.Int64(4),
+			Used:      holt.BudgetUse{CPUMS: row.Int64(5) / 1e6, RunMS: row.Int64(6) / 1e6, NetworkBytes: row.Int64(7)},
+			CreatedAt: time.Unix(0, row.Int64(9)).UTC(),
+		}, warned: row.Int64(8) != 0}
+		b.Exhausted = b.Fullest() >= 1
+		all = append(all, b)
+		return nil
+	})
+	return all, err
+}
+
+// addBudgets puts the budgets that count computers into their records.
+func addBudgets(tx *db.Tx, list []record) error {
+	all, err := budgets(tx, `ORDER BY created, computer`)
+	for i := range list {
+		for _, b := range all {
+			if b.covers(list[i]) {
+				list[i].Budgets = append(list[i].Budgets, b.Budget)
+			}
+		}
+	}
+	return err
+}
+
+// solvent refuses to let a computer run for which a budget has nothing left.
+func solvent(tx *db.Tx, r record) error {
+	all, err := budgets(tx, `ORDER BY created, computer`)
+	for _, b := range all {
+		if b.Exhausted && b.covers(r) {
+			return overdrawn(b.Budget, r.Name)
+		}
+	}
+	return err
+}
+
+// overdrawn is the error of an exhausted budget.
+func overdrawn(b holt.Budget, name string) *holt.Error {
+	of := "the budget of " + b.Computer
+	if b.Computer != name {
+		of += ", which counts its fork " + name + ","
+	}
+	ref, what, flag := b.Computer, "", ""
+	switch {
+	case b.CPUMS > 0 && b.Used.CPUMS >= b.CPUMS:
+		what, flag = fmt.Sprintf("%s of %s of processor time", holt.ShortMS(b.Used.CPUMS), holt.ShortMS(b.CPUMS)), "--cpu-hours N"
+	case b.RunMS > 0 && b.Used.RunMS >= b.RunMS:
+		what, flag = fmt.Sprintf("%s of %s of run time", holt.ShortMS(b.Used.RunMS), holt.ShortMS(b.RunMS)), "--run-time DURATION"
+	default:
+		what, flag = fmt.Sprintf("%d of %d bytes of traffic", b.Used.NetworkBytes, b.NetworkBytes), "--network-mb N"
+	}
+	e := holt.Errorf(holt.TooMany, "%s is exhausted: %s are used", of, what).
+		WithHint("raise it: holt computer budget %s %s; or take it away: holt computer budget %[1]s --remove", ref, flag)
+	e.Detail = b
+	return e
+}
+
+// reading is what the host says of one machine.
+type reading struct {
+	machine.Consumption
+	network   int64 // bytes since its computer was made
+	networked bool  // that is known
+}
+
+// process is the machine's identity as a meter keeps it.
+func (g reading) process() string { return fmt.Sprintf("%s/%d/%d", g.BootID, g.PID, g.Start) }
+
+// settleMeter counts, as part of a transaction, what a machine has used since the last time, in all budgets that
+// count its computer.
+func settleMeter(tx *db.Tx, r record, g reading) error {
+	var was reading
+	var process string
+	err := tx.Query(`SELECT process, cpu, age, network FROM meter WHERE computer = ?`, []any{r.ID}, func(row *db.Row) error {
+		process, was.CPU, was.Age, was.network = row.Text(0), time.Duration(row.Int64(1)), time.Duration(row.Int64(2)), row.Int64(3)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if process != g.process() {
+		was.CPU, was.Age = 0, 0
+	}
+	if !g.networked {
+		g.network = was.network
+	}
+	err = tx.Exec(`UPDATE budget SET cpu = cpu + ?3, run = run + ?4, sent = sent + ?5 WHERE computer = ?1 OR instr(?2, ' ' || computer || ' ') > 0`,
+		r.ID, r.lineage+" ", max(0, int64(g.CPU-was.CPU)), max(0, int64(g.Age-was.Age)), max(0, g.network-was.network))
+	if err != nil {
+		return err
+	}
+	return setMeter(tx, r.ID, g)
+}
+
+// setMeter says that all before a reading is counted, or not to be.
+func setMeter(tx *db.Tx, id holt.ComputerID, g reading) error {
+	return tx.Exec(`INSERT OR REPLACE INTO meter (computer, process, cpu, age, network) VALUES (?, ?, ?, ?, ?)`,
+		id, g.process(), int64(g.CPU), int64(g.Age), g.network)
+}
+
+// saveBudget writes down what may be used; and, when it begins to count, that nothing is.
+func saveBudget(tx *db.Tx, b holt.Budget, begins bool) error {
+	if begins {
+		if err := tx.Exec(`INSERT OR REPLACE INTO budget (computer, name, cpu_ms, run_ms, network, created) VALUES (?, ?, 0, 0, 0, ?)`,
+			b.ComputerID, b.Computer, b.CreatedAt.UnixNano()); err != nil {
+			return err
+		}
+	}
+	return tx.Exec(`UPDATE budget SET name = ?2, cpu_ms = ?3, run_ms = ?4, network = ?5, warned = ?6 WHERE computer = ?1`,
+		b.ComputerID, b.Computer, b.CPUMS, b.RunMS, b.NetworkBytes, b.Fullest() >= warnAt)
+}
+
+// eraseBudgets removes, as part of a transaction, what nobody needs of budgets once a computer is gone: one that counts
+// its forks stays as long as there are any.
+func eraseBudgets(tx *db.Tx, gone holt.ComputerID) error {
+	if err := tx.Exec(`DELETE FROM meter WHERE computer = ?`, gone); err != nil {
+		return err
+	}
+	return tx.Exec(`DELETE FROM budget WHERE NOT EXISTS (SELECT 1 FROM computer c WHERE c.id = budget.computer OR instr(c.lineage || ' ', ' ' || budget.computer || ' ') > 0)`)
+}

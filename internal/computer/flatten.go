@@ -1,0 +1,359 @@
+package computer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"holt"
+	"holt/internal/engine/machine"
+)
+
+// flattening keeps chains of root disks short: each snapshot, fork, pause and
+// resume adds one. A disk that is needed by nothing but one that is laid over it
+// is merged with that one, in one of two ways.
+//
+// In place, where no computer that has them beneath it runs, and nothing of them is in the
+// archive, or on its way there: the smaller is copied into the larger. Whoever starts one of those
+// computers meanwhile ends the merge, which is begun anew when one rests again.
+//
+// By a copy otherwise, once there are stackedDisks: what they show is made into one disk beside
+// them, which then takes their place. Machines that run open it, and the archive gets it.
+type flattening struct{ s *Store }
+
+// stackedDisks are merged by a copy, which costs as much as they hold: more seldom is cheaper,
+// and more disks are slower to read.
+const stackedDisks = 8
+
+const (
+	awaitLimit = 10 * time.Minute       // for a copy to be put in its place
+	awaitEvery = 100 * time.Millisecond // it is tried
+	// copyAgain is how long disks are left alone whose copy came to nothing.
+	copyAgain = time.Hour
+	// reopenLimit bounds how long a machine that hangs keeps verbs from its computer.
+	reopenLimit = 20 * time.Second
+)
+
+// tries are what came to nothing, by the disk over a stack.
+type tries struct {
+	said  map[holt.DiskID]string
+	again map[holt.DiskID]time.Time // not before then
+}
+
+func newTries() tries { return tries{map[holt.DiskID]string{}, map[holt.DiskID]time.Time{}} }
+
+// run merges whenever there may be something to merge, until ctx ends.
+func (f flattening) run(ctx context.Context) {
+	for was := newTries(); ctx.Err() == nil; {
+		f.all(ctx, was)
+		select {
+		case <-f.s.seats.idle:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// all merges what can be merged now. What cannot is said once, and tried again
+// when a verb has ended.
+func (f flattening) all(ctx context.Context, was tries) {
+	for again := true; again && ctx.Err() == nil; {
+		again = false
+		marked, err := f.settle(ctx, was)
+		var stacks []stack
+		if err == nil {
+			stacks, err = f.s.disks.stacks(ctx)
+		}
+		if err != nil {
+			f.say(ctx, was, "", err)
+		}
+		for _, st := range stacks {
+			if slices.Contains(marked, st.over) || slices.ContainsFunc(st.disks, func(id holt.DiskID) bool { return slices.Contains(marked, id) }) {
+				continue // it is not settled
+			}
+			done, err := f.inPlace(ctx, st.lowest())
+			if err == nil && !done && len(st.disks) >= f.s.stacked && time.Now().After(was.again[st.over]) {
+				if done, err = f.byCopy(ctx, st.entire()); err != nil {
+					was.again[st.over] = time.Now().Add(copyAgain)
+				}
+			}
+			again = again || done // the next may lie over it
+			if err != nil {
+				f.say(ctx, was, st.over, err)
+			}
+		}
+	}
+}
+
+func (f flattening) say(ctx context.Context, was tries, over holt.DiskID, err error) {
+	if ctx.Err() == nil && was.said[over] != err.Error() {
+		was.said[over] = err.Error()
+		f.s.log.WarnContext(ctx, "merge root disks", "beneath", over, "err", err)
+	}
+}
+
+// inPlace merges two disks, unless a computer that needs them runs, or is about to.
+func (f flattening) inPlace(ctx context.Context, m merge) (done bool, err error) {
+	k := f.s.disks
+	if !k.still.TryLock() {
+		return false, nil // whoever has it stores disks, and says when it has done so
+	}
+	defer k.still.Unlock()
+	archived, err := k.list(ctx, archivedOver, m.into, f.s.cfg.Archive != nil)
+	if err != nil || len(archived) > 0 {
+		return false, err
+	}
+	bounded, cancel := context.WithCancel(ctx)
+	defer cancel()
+	users, free, err := f.claim(bounded, m.into, false, cancel)
+	if err != nil || free == nil {
+		return false, err
+	}
+	defer free()
+	if len(users) == 0 { // they are about to be removed
+		return false, nil
+	}
+	over, under := k.path(m.into), k.path(m.under[0])
+	before := allocated(over) + allocated(under)
+	if err = k.mark(bounded, m.into); err == nil {
+		err = f.s.cfg.point("flatten/disk")
+	}
+	if err == nil {
+		err = f.s.cfg.Engine.MergeDisk(bounded, over, under)
+	}
+	if err != nil {
+		if bounded.Err() != nil && ctx.Err() == nil {
+			return false, nil // somebody wants to go on
+		}
+		return false, err
+	}
+	if err := f.s.cfg.point("flatten/row"); err != nil {
+		return false, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := f.record(ctx, m); err != nil {
+		return false, err
+	}
+	f.s.log.InfoContext(ctx, "root disks merged", "disk", m.into, "freed", before-allocated(over))
+	return true, k.unmark(ctx, m.into)
+}
+
+// flattenedSuffix is added to the path of a disk that the one there is to be replaced with.
+const flattenedSuffix = ".flat"
+
+// byCopy merges disks whatever runs over them.
+func (f flattening) byCopy(ctx context.Context, m merge) (done bool, err error) {
+	k := f.s.disks
+	path, began, before := k.path(m.into), time.Now(), int64(0)
+	for _, id := range append(slices.Clone(m.under), m.into) {
+		before += allocated(k.path(id))
+	}
+	if err := f.s.cfg.point("flatten/copy"); err != nil {
+		return false, err
+	}
+	if err := f.s.cfg.Engine.FlattenDisk(ctx, path, k.path(m.under[len(m.under)-1]), path+flattenedSuffix); err != nil {
+		return false, err
+	}
+	defer os.Remove(path + flattenedSuffix)
+	users, free, err := f.await(ctx, m.into)
+	if err != nil {
+		return false, err
+	}
+	defer free()
+	if done, err = f.replace(ctx, m, users); err != nil || !done {
+		return false, err
+	}
+	f.s.log.InfoContext(ctx, "root disks merged into one", "disk", m.into, "disks", len(m.under)+1, "freed", before-allocated(path), "ms", time.Since(began).Milliseconds())
+	ctx = context.WithoutCancel(ctx)
+	if err := f.reopen(ctx, users); err != nil {
+		return false, err
+	}
+	return true, k.unmark(ctx, m.into)
+}
+
+// replace puts the copy in its place, unless the disks have gone, or are about to.
+func (f flattening) replace(ctx context.Context, m merge, users []holt.ComputerID) (done bool, err error) {
+	k := f.s.disks
+	k.collecting.Lock()
+	defer k.collecting.Unlock()
+	if there, err := k.mergeable(ctx, m); err != nil || !there || len(users) == 0 {
+		return false, err
+	}
+	if err := k.mark(ctx, m.into); err != nil {
+		return false, err
+	}
+	path := k.path(m.into)
+	err = os.Rename(path+flattenedSuffix, path)
+	if err == nil {
+		err = machine.Sync(k.dir)
+	}
+	if err != nil {
+		return false, HostError(fmt.Errorf("replace root disk: %w", err))
+	}
+	if err := f.s.cfg.point("flatten/replaced"); err != nil {
+		return false, err
+	}
+	return true, f.record(context.WithoutCancel(ctx), m)
+}
+
+// record writes down that a merge was done, and removes what it left. Files go behind their
+// rows: what they held is in the one that stays.
+func (f flattening) record(ctx context.Context, m merge) error {
+	k := f.s.disks
+	if len(m.under) == 0 {
+		return nil // it was written down
+	}
+	if err := k.merged(ctx, m); err != nil {
+		return err
+	}
+	for _, id := range m.under {
+		if err := os.Remove(k.path(id)); err != nil && !os.IsNotExist(err) {
+			f.s.log.WarnContext(ctx, "a merged root disk is removed when the daemon starts again", "disk", id, "err", err)
+		}
+	}
+	f.s.keeper.work.ring()
+	return nil
+}
+
+// reopen has the machines of computers, whose locks are held, open the disks that there are now.
+func (f flattening) reopen(ctx context.Context, users []holt.ComputerID) error {
+	ctx, cancel := context.WithTimeout(ctx, reopenLimit)
+	defer cancel()
+	var all errgroup.Group
+	for _, id := range users {
+		if l := f.s.seats.live(id); l != nil {
+			all.Go(func() error {
+				err := l.m.Reopen(ctx)
+				if err != nil && !ended(l.m) {
+					return fmt.Errorf("the machine of %s has merged disks open: %w", id, err)
+				}
+				return nil
+			})
+		}
+	}
+	return all.Wait()
+}
+
+// settle finishes what was begun, by this daemon or another, and did not come to its end. It
+// returns what stays marked, since a verb is at work or a machine does not let go.
+func (f flattening) settle(ctx context.Context, was tries) (marked []holt.DiskID, err error) {
+	k := f.s.disks
+	if marked, err = k.marked(ctx); err != nil || len(marked) == 0 {
+		return nil, err
+	}
+	if !k.still.TryLock() {
+		return marked, nil
+	}
+	defer k.still.Unlock()
+	for _, id := range marked {
+		if err := f.settleOne(ctx, id); err != nil {
+			f.say(ctx, was, id, err)
+		}
+	}
+	return k.marked(ctx)
+}
+
+func (f flattening) settleOne(ctx context.Context, id holt.DiskID) error {
+	k := f.s.disks
+	users, free, err := f.claim(ctx, id, true, nil)
+	if err != nil || free == nil {
+		return err
+	}
+	defer free()
+	m, err := f.found(ctx, id)
+	if err == nil {
+		err = machine.Sync(k.path(id))
+	}
+	if err == nil {
+		err = f.record(ctx, m)
+	}
+	if err == nil {
+		err = f.reopen(ctx, users)
+	}
+	if err == nil {
+		err = k.unmark(ctx, id)
+	}
+	return err
+}
+
+// found says by its file which disks one has taken in that are still in the table.
+func (f flattening) found(ctx context.Context, id holt.DiskID) (merge, error) {
+	k := f.s.disks
+	m := merge{into: id}
+	lies, err := f.s.cfg.Engine.DiskBase(ctx, k.path(id))
+	if err != nil {
+		return m, err
+	}
+	chain, err := k.chain(ctx, id)
+	if err != nil {
+		return m, err
+	}
+	for _, l := range chain[1:] {
+		// By name: the directory may have been moved.
+		if filepath.Base(k.path(l.id)) == filepath.Base(lies.Path) {
+			m.parent = l.id
+			return m, nil
+		}
+		m.under = append(m.under, l.id)
+	}
+	return m, nil
+}
+
+// claim keeps the computers that have a disk beneath them as they are, until free is
+// called; nil: a verb is at work on one, or one runs and none may. Whoever wants one
+// calls yield first, unless that is nil.
+func (f flattening) claim(ctx context.Context, id holt.DiskID, running bool, yield func()) (users []holt.ComputerID, free func(), err error) {
+	var held []func()
+	free = func() {
+		for _, unlock := range held {
+			unlock()
+		}
+	}
+	users, ok, err := f.s.disks.users(ctx, id, running)
+	for i := 0; i < len(users) && ok && err == nil; i++ {
+		var unlock func()
+		if unlock, ok = f.s.seats.tryQuiet(users[i], running, yield); ok {
+			held = append(held, unlock)
+		}
+	}
+	if ok && err == nil {
+		// One that was being forked from them meanwhile is there now, or cannot come any more.
+		var now []holt.ComputerID
+		now, ok, err = f.s.disks.users(ctx, id, running)
+		ok = ok && slices.Equal(now, users)
+	}
+	if !ok || err != nil {
+		free()
+		return nil, nil, err
+	}
+	return users, free, nil
+}
+
+// await is claim for computers that may run, once no verb is at work on any, and no disk is
+// being stored.
+func (f flattening) await(ctx context.Context, id holt.DiskID) (users []holt.ComputerID, free func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
+	defer cancel()
+	still := &f.s.disks.still
+	for {
+		if still.TryLock() {
+			users, free, err := f.claim(ctx, id, true, nil)
+			if err == nil && free != nil {
+				return users, func() { free(); still.Unlock() }, nil
+			}
+			still.Unlock()
+			if err != nil {
+				return nil, nil, err
+			}
+		}
+		select {
+		case <-time.After(awaitEvery):
+		case <-ctx.Done():
+			return nil, nil, holt.Errorf(holt.Timeout, "verbs are at work on computers over the disk %s: %w", id, ctx.Err())
+		}
+	}
+}

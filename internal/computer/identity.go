@@ -1,0 +1,161 @@
+package computer
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"holt"
+	"holt/internal/guest/agent"
+	"holt/internal/store/db"
+)
+
+// IdentitySchema gives what must be different in each guest a table.
+const IdentitySchema = `
+CREATE TABLE identity (
+	value    TEXT PRIMARY KEY, -- what it drew last after it was reseeded, in hexadecimal digits, or the fingerprint of an SSH host key
+	computer TEXT NOT NULL,
+	drawn    INTEGER NOT NULL  -- it is the former
+) WITHOUT ROWID;
+CREATE INDEX identity_computer ON identity (computer, drawn);
+`
+
+// greet gives a guest that has just booted, also by itself, or goes on from a
+// snapshot, its identity.
+func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) error {
+	if !l.fresh && (l.bootID == "" || l.bootID == h.BootID) {
+		l.bootID = h.BootID
+		return nil
+	}
+	id := l.identity()
+	is, err := client.Configure(ctx, id)
+	if err == nil {
+		is.Now, err = setClock(is.Now, clockOf(ctx, client))
+	}
+	mustBe := l.restored || l.machineID != "" // a fork of a stopped computer has booted
+	switch {
+	case err == nil && mustBe:
+		err = isItself(id, is, time.Now())
+	case err == nil && l.newKeys:
+		err = hasOwnKeys(is)
+	}
+	refused := err != nil
+	if err == nil {
+		err = l.greeted(ctx, is)
+		refused = holt.CodeOf(err) == holt.Conflict
+	}
+	if refused && mustBe && !broken(client) && ctx.Err() == nil {
+		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
+	}
+	if err == nil {
+		l.bootID, l.fresh, l.restored, l.repeats, l.machineID, l.newKeys, l.diskSizeMB = h.BootID, false, false, false, "", false, 0
+	}
+	return err
+}
+
+// identity is what a guest is told to be.
+func (l *live) identity() agent.Identity {
+	entropy := make([]byte, 64)
+	rand.Read(entropy) // never fails, see crypto/rand
+	return agent.Identity{
+		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
+		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
+		MachineID: l.machineID, NewHostKeys: l.newKeys, Restored: l.restored, Repeats: l.repeats, DiskSizeMB: l.diskSizeMB,
+	}
+}
+
+// isItself checks what a guest says it is now.
+func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
+	switch {
+	case is.Hostname != id.Hostname:
+		return fmt.Errorf("its host name is %q, not %q", is.Hostname, id.Hostname)
+	case id.MachineID != "" && is.MachineID != id.MachineID:
+		return fmt.Errorf("its machine id is %q, not %q", is.MachineID, id.MachineID)
+	case is.Now.Before(id.Now.Add(-clockError)) || is.Now.After(now.Add(clockError)):
+		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
+	case len(is.Drawn) == 0 && id.MachineID != "": // who stays itself may have an agent that does not say it yet
+		return fmt.Errorf("it does not say what it draws at random")
+	}
+	return hasOwnKeys(is)
+}
+
+// hasOwnKeys checks the SSH host keys of a guest that had to make new ones.
+func hasOwnKeys(is agent.Identified) error {
+	if len(is.HostKeys) == 0 && len(is.FormerKeys) > 0 {
+		return fmt.Errorf("it has lost its SSH host keys")
+	}
+	for _, key := range is.HostKeys {
+		if slices.Contains(is.FormerKeys, key) {
+			return fmt.Errorf("its SSH host key %s is that of the computer it comes from", key)
+		}
+	}
+	return nil
+}
+
+// identify writes down, as part of a transaction, what a guest says it is. It is a Conflict where
+// that shows that it is what another computer's guest is: it drew the same at random, which it may
+// not have drawn itself before either, or has an SSH host key that the other one has. Which one
+// that is the log says: whoever asked may have no right to know.
+func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified, log *slog.Logger) error {
+	notFresh := func(what string, whose holt.ComputerID) error {
+		log.Error("a guest's identity is not fresh", "computer", id, "has", what, "of", whose)
+		return holt.Errorf(holt.Conflict, "its identity is not fresh")
+	}
+	if len(is.Drawn) > 0 {
+		drawn := hex.EncodeToString(is.Drawn)
+		whose, err := t.identified(tx, drawn)
+		if err != nil {
+			return err
+		}
+		if whose != "" {
+			return notFresh("what was drawn at random", whose)
+		}
+		if err := tx.Exec(`DELETE FROM identity WHERE computer = ? AND drawn`, id); err != nil {
+			return err
+		}
+		if err := tx.Exec(`INSERT INTO identity (value, computer, drawn) VALUES (?, ?, 1)`, drawn, id); err != nil {
+			return err
+		}
+	}
+	if len(is.HostKeys) == 0 { // it was not told to make any
+		return nil
+	}
+	for _, key := range is.HostKeys {
+		if whose, err := t.identified(tx, key); err != nil {
+			return err
+		} else if whose != "" && whose != id {
+			return notFresh("SSH host key "+key, whose)
+		}
+	}
+	if err := tx.Exec(`DELETE FROM identity WHERE computer = ? AND NOT drawn`, id); err != nil {
+		return err
+	}
+	for _, key := range is.HostKeys {
+		if err := tx.Exec(`INSERT OR IGNORE INTO identity (value, computer, drawn) VALUES (?, ?, 0)`, key, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// identified returns the computer whose guest has said a value, "" if none has.
+func (t table) identified(tx *db.Tx, value string) (id holt.ComputerID, err error) {
+	err = tx.Query(`SELECT identity.computer FROM identity JOIN computer ON computer.id = identity.computer WHERE value = ?`,
+		[]any{value}, func(row *db.Row) error {
+			id = holt.ComputerID(row.Text(0))
+			return nil
+		})
+	return id, err
+}
+
+// newMachineID returns one that no machine has (machine-id(5)).
+func newMachineID() string {
+	var b [16]byte
+	rand.Read(b[:])                             // never fails, see crypto/rand
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // as of a random UUID
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,69 @@
+package computer
+
+import (
+	"context"
+	"io"
+
+	"holt"
+	"holt/internal/guest/agent"
+)
+
+// inputTries is how often the guest is asked to take input again while it
+// still minds an earlier call's.
+const inputTries = 5
+
+// Input copies src to the standard input of a run that was started with Stdin,
+// at an offset counted from the input's start: bytes that the run has already
+// are skipped, so that a call that was cut off can be repeated. A negative
+// offset goes on where the input stands. It returns where the next call goes
+// on. At the end of src, eof says whether that ends the input; if not, or if
+// src fails, it stays open.
+//
+// With wanted it reads src only once a process of the run waits for input.
+//
+// Errors: Conflict when the run has ended or its input has, InvalidArgument
+// when bytes before offset are missing; those of src.
+func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Reader, eof, wanted bool) (int64, error) {
+	run, err := r.s.runs.get(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	if !run.Spec.Stdin {
+		return 0, holt.Errorf(holt.Conflict, "run %s takes no input", id).
+			WithHint("start it with --background --interactive; by the API, with stdin")
+	}
+	l, done, err := r.at(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	client, err := l.agent(ctx, l.limits.Reconnect)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancel(ctx) // without End, the end of ctx leaves the input open
+	defer cancel()
+	in, err := openInput(ctx, client, id, offset, !eof, wanted)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := io.Copy(in, src); err != nil {
+		return 0, err
+	}
+	return in.End()
+}
+
+// openInput opens a run's input. That an earlier call has left it open reaches
+// the guest a moment after that call has returned.
+func openInput(ctx context.Context, c *agent.Client, id holt.RunID, offset int64, keep, wanted bool) (*agent.RunInput, error) {
+	for try := 0; ; try++ {
+		in, err := c.RunInput(ctx, id, offset, keep, wanted)
+		if holt.CodeOf(err) != holt.Conflict || try == inputTries {
+			return in, err
+		}
+		if run, lost := c.GetRun(ctx, id); lost != nil || run.State != holt.RunRunning {
+			return nil, err
+		}
+		backoff(ctx, try)
+	}
+}

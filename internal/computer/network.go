@@ -1,0 +1,239 @@
+package computer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"holt"
+	"holt/internal/guest/agent"
+	"holt/internal/store/db"
+	"holt/internal/engine/machine"
+	"holt/internal/network"
+)
+
+// NetworkSchema keeps what computers may reach. One that is not there has the default.
+const NetworkSchema = `
+CREATE TABLE network (
+	computer TEXT PRIMARY KEY,
+	policy   TEXT NOT NULL     -- JSON of holt.NetworkPolicy
+) WITHOUT ROWID;
+`
+
+// openNetwork is what a computer may reach when nobody says, and a template that is booted.
+var openNetwork = holt.NetworkPolicy{Egress: holt.EgressOpen}
+
+// networkWait bounds how long a computer that is otherwise ready waits for its network.
+const networkWait = 5 * time.Second
+
+// Networks are what computers may reach and what they did.
+type Networks struct{ s *Store }
+
+// Networks returns the networks of all computers.
+func (s *Store) Networks() *Networks { return &Networks{s} }
+
+// Get returns what a computer may reach. Errors: NotFound, Unsupported by an engine whose computers
+// share the host's network.
+func (n *Networks) Get(ctx context.Context, ref string) (holt.NetworkPolicy, error) {
+	if err := n.s.cfg.hasNetworks(); err != nil {
+		return holt.NetworkPolicy{}, err
+	}
+	r, err := n.s.table.find(ctx, ref)
+	if err != nil {
+		return holt.NetworkPolicy{}, err
+	}
+	return n.s.cfg.policy(ctx, r.ID)
+}
+
+// Set changes what a computer may reach at once: what it may not any more is cut off when this returns.
+//
+// Errors: NotFound, InvalidArgument, Unsupported, Unavailable when its network does not answer.
+func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (holt.NetworkPolicy, error) {
+	if err := n.s.cfg.checkNetwork(&p); err != nil {
+		return p, err
+	}
+	r, unlock, err := n.s.hold(ctx, ref)
+	if err != nil {
+		return p, err
+	}
+	defer unlock()
+	dir := n.s.cfg.dir(r.ID)
+	if err := writeSync(ctx, n.s.cfg.DB, func(tx *db.Tx) error { return (networks{n.s}).save(tx, r.ID, p) }); err != nil {
+		return p, err
+	}
+	if err := n.s.cfg.Networks.Set(ctx, dir, p); err != nil && !errors.Is(err, machine.ErrGone) { // it was never started
+		return p, HostError(err)
+	}
+	n.s.log.InfoContext(ctx, "network policy changed", "computer", r.ID, "name", r.Name, "egress", p.Egress)
+	if l := n.s.seats.live(r.ID); l != nil {
+		l.tellPolicy(ctx)
+	}
+	return p, nil
+}
+
+// Traffic returns what a computer sent and received since it was made. Errors: NotFound, Unsupported.
+func (n *Networks) Traffic(ctx context.Context, ref string) (out holt.NetworkTraffic, err error) {
+	if err := n.s.cfg.hasNetworks(); err != nil {
+		return out, err
+	}
+	r, err := n.s.table.find(ctx, ref)
+	if err != nil {
+		return out, err
+	}
+	all, err := n.s.cfg.Networks.Traffic(ctx, n.s.cfg.dir(r.ID))
+	return holt.SumTraffic(all), err
+}
+
+// hasNetworks is the error where computers have no network of their own.
+func (c *Config) hasNetworks() error {
+	if c.ownNetworks() {
+		return nil
+	}
+	return holt.Errorf(holt.Unsupported, "computers of the engine %s have no network of their own", c.Engine.Name()).
+		WithHint("they share the host's; " + machine.UseVirtual)
+}
+
+// ownNetworks tells whether computers have networks of their own.
+func (c *Config) ownNetworks() bool {
+	return c.Networks != nil && c.Engine.Capabilities().OwnNetwork
+}
+
+// checkNetwork refuses a policy that cannot be obeyed; nil is none.
+func (c *Config) checkNetwork(p *holt.NetworkPolicy) error {
+	if p == nil {
+		return nil
+	}
+	if err := c.hasNetworks(); err != nil {
+		return err
+	}
+	return network.Check(*p)
+}
+
+// policy returns what a computer may reach.
+func (c *Config) policy(ctx context.Context, id holt.ComputerID) (holt.NetworkPolicy, error) {
+	p, _, err := c.policyOf(ctx, id)
+	return p, err
+}
+
+// policyOf is policy; given tells whether anybody ever said what.
+func (c *Config) policyOf(ctx context.Context, id holt.ComputerID) (p holt.NetworkPolicy, given bool, err error) {
+	p = openNetwork
+	err = read(ctx, c.DB, func(tx *db.Tx) error {
+		var text string
+		text, given, err = textOf(tx, `SELECT policy FROM network WHERE computer = ?`, id)
+		if err != nil || !given {
+			return err
+		}
+		return json.Unmarshal([]byte(text), &p)
+	})
+	if err != nil {
+		return p, given, fmt.Errorf("read network policy: %w", err)
+	}
+	return p, given, nil
+}
+
+// networks are the rows of table network.
+type networks struct{ *Store }
+
+// begin writes down, as part of a transaction, what a computer that is made may reach.
+func (n networks) begin(tx *db.Tx, r *record) error {
+	switch {
+	case r.network != nil:
+		return n.save(tx, r.ID, *r.network)
+	case r.Parent != nil:
+		return tx.Exec(`INSERT INTO network SELECT ?, policy FROM network WHERE computer = ?`, r.ID, r.Parent.ID)
+	}
+	return nil
+}
+
+func (n networks) save(tx *db.Tx, id holt.ComputerID, p holt.NetworkPolicy) error {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return tx.Exec(`INSERT INTO network VALUES (?1, ?2) ON CONFLICT (computer) DO UPDATE SET policy = ?2`, id, string(b))
+}
+
+// join gives the machine that runs in dir its network, see [network.Networks.Join]; nil where there are none.
+func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, begun bool, cut func(context.Context)) (*network.Link, error) {
+	if !c.ownNetworks() {
+		return nil, nil
+	}
+	if err := c.Networks.Write(ctx, dir, p); err != nil {
+		return nil, HostError(err)
+	}
+	return c.Networks.Join(dir, begun, cut), nil
+}
+
+// inheritNames has the names count in a fork that goes on with its parent's memory which addresses were given for in
+// the parent: programs that have one ask for no name again.
+func (m *making) inheritNames() {
+	if m.r.State != holt.ComputerCreating || m.r.Parent == nil || !m.memory() || !m.s.cfg.ownNetworks() {
+		return
+	}
+	if err := m.s.cfg.Networks.Inherit(m.s.cfg.dir(m.r.Parent.ID), m.s.cfg.dir(m.r.ID)); err != nil { // they are asked for again
+		m.s.log.Warn("a fork does not know what its parent's addresses stand for", "computer", m.r.ID, "parent", m.r.Parent.ID, "err", err)
+	}
+}
+
+// endNetwork waits until nothing of the network of a machine that has ended runs.
+func (c *Config) endNetwork(dir string) error {
+	if !c.ownNetworks() {
+		return nil
+	}
+	return c.Networks.End(dir)
+}
+
+// plug gives a computer's machine its network. begun: it was not started just now.
+func (l *live) plug(ctx context.Context, s *Store, begun bool) error {
+	p, err := s.cfg.policy(ctx, l.id)
+	if err == nil {
+		err = s.cfg.writeSecrets(ctx, l.id)
+	}
+	if err == nil {
+		l.net, err = s.cfg.join(ctx, s.cfg.dir(l.id), p, begun, func(ctx context.Context) {
+			if begun || s.seats.live(l.id) == l { // else it has not been spoken to yet
+				l.cutOff(ctx)
+			}
+		})
+	}
+	return err
+}
+
+// cutOff ends the guest's connections, whose other ends were in a network that is gone.
+func (l *live) cutOff(ctx context.Context) {
+	err := l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) error {
+		_, err := c.Configure(ctx, agent.Identity{Restored: true})
+		return err
+	})
+	if err != nil {
+		l.log.WarnContext(ctx, "a guest is not told that its connections have ended", "computer", l.id, "err", err)
+	}
+}
+
+// unplug lets go of the machine's network, which ends with the machine; ended: that has ended.
+func (l *live) unplug(ended bool) error {
+	switch {
+	case l.net == nil:
+	case ended:
+		return l.net.End()
+	default:
+		l.net.Release()
+	}
+	return nil
+}
+
+// awaitNetwork waits a while for the machine's network: its programs may need it at once. One that does
+// not come up is seen to by its link.
+func (l *live) awaitNetwork(ctx context.Context) {
+	if l.net == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, networkWait)
+	defer cancel()
+	if err := l.net.Ready(ctx); err != nil {
+		l.log.WarnContext(ctx, "a computer is handed out without its network", "computer", l.id, "err", err)
+	}
+}

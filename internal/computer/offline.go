@@ -1,0 +1,33 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"holt"
+	"holt/internal/workspace"
+)
+
+// offline reads the workspace of a computer that is off without starting it,
+// if path lies in it. It returns false, without an error, where a guest has to
+// be asked: also if a symlink leads out of the workspace.
+func (f *Files) offline(ctx context.Context, computer, path string, read func(workspace.Files) error) (bool, error) {
+	if path != workspace.Home && !strings.HasPrefix(path, workspace.Home+"/") {
+		return false, nil
+	}
+	r, err := f.s.table.find(ctx, computer)
+	if err != nil || r.State != holt.ComputerStopped {
+		return false, err
+	}
+	ws, release, err := f.s.cfg.Workspaces.View(ctx, r.workspaceID)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	err = read(workspace.Files{Tree: ws.Tree(), Under: workspace.Home})
+	if errors.Is(err, workspace.ErrLeaves) {
+		return false, nil
+	}
+	return true, err
+}

@@ -1,0 +1,297 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"holt"
+	"holt/internal/guest/agent"
+)
+
+const (
+	outputDir  = "output" // in a computer's directory, with a file for each run of which output is kept
+	outputTemp = "new"    // there, until it has a run's name
+
+	keptOutput = 1 << 20  // of each run the end of its output that takes this many bytes as events
+	mostOutput = 64 << 20 // bytes that the files of the runs of one computer may take that have ended; those that go on share half of that
+	diskBlock  = 4 << 10  // of which even the smallest takes one
+)
+
+// outputs keeps the output of runs for when no guest has it any more. A file is not synced: what a
+// loss of power leaves of it does not decode, and counts as gone.
+type outputs struct {
+	table runTable
+	dir   func(holt.ComputerID) string // of a computer
+	most  int64                        // mostOutput, but in tests
+	log   *slog.Logger
+	point func(string) error
+}
+
+func (o outputs) path(computer holt.ComputerID, name string) string {
+	return filepath.Join(o.dir(computer), outputDir, name)
+}
+
+// put keeps what a guest has of a run's output. One at a time for each computer.
+func (o outputs) put(ctx context.Context, computer holt.ComputerID, out agent.RunOutput) error {
+	id, bytes := out.Run.ID, int64(0)
+	// What was taken before stays, if the guest has nothing any more.
+	if slices.ContainsFunc(out.Events, func(e holt.RunEvent) bool { return e.Kind != holt.RunGap }) {
+		b := agent.EncodeOutput(out.Events)
+		if err := o.write(computer, id, b); err != nil {
+			return HostError(fmt.Errorf("keep a run's output: %w", err))
+		}
+		bytes = onDisk(int64(len(b)))
+	}
+	if err := o.point("run/kept"); err != nil {
+		return err
+	}
+	gone, err := o.table.took(context.WithoutCancel(ctx), computer, id, bytes, out.Run.State == holt.RunExited, out.End, o.most)
+	o.remove(computer, gone)
+	return err
+}
+
+// onDisk is what a file of that size takes.
+func onDisk(size int64) int64 { return (size + diskBlock - 1) / diskBlock * diskBlock }
+
+func (o outputs) write(computer holt.ComputerID, id holt.RunID, b []byte) error {
+	temp := o.path(computer, outputTemp)
+	err := os.WriteFile(temp, b, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(filepath.Dir(temp), 0o700); err != nil {
+			return err
+		}
+		err = os.WriteFile(temp, b, 0o600)
+	}
+	if err == nil {
+		err = o.point("run/output")
+	}
+	if err == nil {
+		err = os.Rename(temp, o.path(computer, string(id)))
+	}
+	if err != nil {
+		os.Remove(temp)
+	}
+	return err
+}
+
+// remove removes the files of runs; that there is none is no error.
+func (o outputs) remove(computer holt.ComputerID, ids []holt.RunID) {
+	for _, id := range ids {
+		if err := os.Remove(o.path(computer, string(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			o.log.Warn("remove a run's output", "computer", computer, "run", id, "err", err)
+		}
+	}
+}
+
+// get returns what is kept of a run's output: events from offset 0 on, none if nothing is.
+func (o outputs) get(computer holt.ComputerID, id holt.RunID) []holt.RunEvent {
+	f, err := os.Open(o.path(computer, string(id)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var events []holt.RunEvent
+	if err == nil {
+		defer f.Close()
+		var b []byte
+		if b, err = io.ReadAll(io.LimitReader(f, keptOutput+diskBlock)); err == nil {
+			events, err = agent.DecodeOutput(b)
+		}
+	}
+	if err != nil {
+		o.log.Warn("read a run's output", "computer", computer, "run", id, "err", err)
+	}
+	return events
+}
+
+// since returns what is known of an ended run's output from an offset on. What is not kept is a gap.
+func (o outputs) since(ctx context.Context, run holt.Run, from int64) ([]holt.RunEvent, error) {
+	end, known, err := o.table.written(ctx, run.ID)
+	events := o.get(run.ComputerID, run.ID)
+	if n := len(events); !known && n > 0 {
+		end = eventEnd(events[n-1])
+	}
+	return between(events, from, end), err
+}
+
+// between returns what events say of the output between two offsets; a gap stands for what they do not.
+func between(events []holt.RunEvent, from, to int64) (list []holt.RunEvent) {
+	gap := func(upto int64) {
+		if from < upto {
+			list = append(list, holt.RunEvent{Kind: holt.RunGap, Offset: from, Dropped: upto - from})
+			from = upto
+		}
+	}
+	for _, e := range events {
+		first, last := max(e.Offset, from), min(eventEnd(e), to)
+		if e.Offset >= to {
+			break
+		}
+		if e.Kind == holt.RunGap || first >= last {
+			continue
+		}
+		gap(first)
+		e.Data = e.Data[first-e.Offset : last-e.Offset]
+		e.Offset, from = first, last
+		list = append(list, e)
+	}
+	gap(to)
+	return list
+}
+
+// eventEnd is the offset behind an event.
+func eventEnd(e holt.RunEvent) int64 { return e.Offset + int64(len(e.Data)) + e.Dropped }
+
+// tidy brings a computer's files and the records of its runs together, which a daemon that was
+// killed may have left apart.
+func (o outputs) tidy(ctx context.Context, computer holt.ComputerID) error {
+	entries, err := os.ReadDir(filepath.Dir(o.path(computer, outputTemp)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	recorded, err := o.table.files(ctx, computer)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		id := holt.RunID(entry.Name())
+		bytes, known := recorded[id]
+		if !known {
+			o.remove(computer, []holt.RunID{id})
+			continue
+		}
+		if info, err := entry.Info(); err == nil && bytes == 0 {
+			if err := o.table.found(ctx, id, onDisk(info.Size())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// share is how much is kept of each of so many runs that go on.
+func (o outputs) share(runs int) int {
+	share := o.most/2/int64(max(1, runs)) - diskBlock // with what a file has besides
+	return int(min(keptOutput, max(0, share)))
+}
+
+// take takes what there is of a run's output out of the guest, the last bytes of it, unless that
+// was done since its end.
+func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID, last int) error {
+	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
+	defer cancel()
+	done, err := a.l.runs.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if taken, err := a.table.taken(ctx, id); taken || err != nil {
+		return err
+	}
+	out, err := c.RunOutput(ctx, id, last)
+	if err != nil && (broken(c) || ctx.Err() != nil) {
+		return err
+	}
+	if err != nil { // the guest has forgotten it, or is older than this program: no reason to fill the log
+		a.l.log.Debug("a guest does not give a run's output", "computer", a.l.id, "run", id, "err", err)
+		return nil
+	}
+	return a.outputs.put(ctx, a.l.id, out)
+}
+
+// keep takes the output of all runs that have ended. It says whether the host had room for it; what
+// it had none for is left for another try. What cannot be taken else the next session tries again.
+func (a *attendant) keep(ctx context.Context, c *agent.Client) (room bool) {
+	for _, id := range a.l.runs.untaken() {
+		err := a.take(ctx, c, id, keptOutput)
+		if err != nil && (broken(c) || ctx.Err() != nil) {
+			return true
+		}
+		a.note(c, id, err)
+		if holt.CodeOf(HostError(err)) == holt.OutOfSpace {
+			return false
+		}
+		a.l.runs.took(id)
+	}
+	return true
+}
+
+// note logs why a run's output is not kept.
+func (a *attendant) note(c *agent.Client, id holt.RunID, err error) {
+	if err == nil || broken(c) || a.l.ctx.Err() != nil {
+		return
+	}
+	level := slog.LevelWarn
+	if holt.CodeOf(err) == holt.Timeout { // the guest hangs
+		level = slog.LevelDebug
+	}
+	a.l.log.Log(a.l.ctx, level, "output of a run is not kept", "computer", a.l.id, "run", id, "err", err)
+}
+
+// takeAll takes the output of all runs, also of those that go on: their machine is about to end. It
+// takes no longer than limit.
+func (a *attendant) takeAll(ctx context.Context, c *agent.Client, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ids := a.l.runs.all()
+	for _, id := range ids {
+		a.note(c, id, a.take(ctx, c, id, a.outputs.share(len(ids))))
+	}
+	a.collect(ctx, c) // what has ended was not lost
+	a.keep(ctx, c)
+}
+
+// takeRunning takes what runs that go on have written since it was called last: their machine may be
+// killed. Up to where that was is in taken. It says whether the host had room for it.
+func (a *attendant) takeRunning(ctx context.Context, c *agent.Client, taken map[holt.RunID]int64) (room bool) {
+	ids := a.l.runs.all()
+	maps.DeleteFunc(taken, func(id holt.RunID, _ int64) bool { return !slices.Contains(ids, id) })
+	for _, id := range ids {
+		end, err := a.written(ctx, c, id)
+		if err == nil && end != taken[id] {
+			err = a.take(ctx, c, id, a.outputs.share(len(ids)))
+			if holt.CodeOf(HostError(err)) == holt.OutOfSpace {
+				a.note(c, id, err)
+				return false
+			}
+			taken[id] = end
+		}
+		if err != nil {
+			return true // the heartbeat, or the next round, finds out more
+		}
+	}
+	return true
+}
+
+// written asks the guest how much a run has written.
+func (a *attendant) written(ctx context.Context, c *agent.Client, id holt.RunID) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
+	defer cancel()
+	out, err := c.RunOutput(ctx, id, 0)
+	return out.End, err
+}
+
+// handOver takes the output of all runs, for if their computer never goes on, and has its guest
+// write what programs hold of the workspace in memory, which can then be read without it. A guest
+// that hangs is waited for once for both.
+func (l *live) handOver(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
+	defer cancel()
+	if client, _, _ := l.state(); client != nil {
+		l.attendant.takeAll(ctx, client, l.limits.Flush/2)
+	}
+	if err := l.flush(ctx); err != nil {
+		l.log.Debug("the guest did not write what it holds in memory", "computer", l.id, "err", err)
+	}
+}

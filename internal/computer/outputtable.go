@@ -1,0 +1,118 @@
+package computer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"holt"
+	"holt/internal/store/db"
+)
+
+// OutputSchema says what is kept of the output of runs.
+const OutputSchema = `
+ALTER TABLE run ADD COLUMN output INTEGER NOT NULL DEFAULT 0; -- bytes that its file takes on the disk; 0: there is none
+ALTER TABLE run ADD COLUMN written INTEGER;                   -- bytes that the run wrote; NULL: unknown, its output was not taken since its end
+CREATE INDEX run_output ON run (computer, output) WHERE output > 0;
+`
+
+// taken says whether a run's output was taken since its end, or that it is not on record.
+func (t runTable) taken(ctx context.Context, id holt.RunID) (bool, error) {
+	taken := true
+	err := read(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Query(`SELECT written IS NOT NULL FROM run WHERE id = ?`, []any{id}, func(row *db.Row) error {
+			taken = row.Int64(0) != 0
+			return nil
+		})
+	})
+	return taken, err
+}
+
+// untaken returns those among some runs of a computer that have ended, and whose output was not
+// taken since.
+func (t runTable) untaken(ctx context.Context, computer holt.ComputerID, ids []holt.RunID) (list []holt.RunID, err error) {
+	among, err := json.Marshal(ids)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	err = read(ctx, t.d, func(tx *db.Tx) error {
+		list, err = runIDs(tx, `SELECT id FROM run WHERE computer = ? AND state <> 'running' AND written IS NULL AND id IN (SELECT value FROM json_each(?))`,
+			computer, string(among))
+		return err
+	})
+	return list, err
+}
+
+// written returns how much a run wrote; known is false if its output was not taken since its end.
+func (t runTable) written(ctx context.Context, id holt.RunID) (end int64, known bool, err error) {
+	err = read(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Query(`SELECT written FROM run WHERE id = ? AND written IS NOT NULL`, []any{id}, func(row *db.Row) error {
+			end, known = row.Int64(0), true
+			return nil
+		})
+	})
+	return end, known, err
+}
+
+// took writes down that a run's output was taken: into a file of so many bytes, 0 for none, and if
+// the run had ended all that it wrote. It returns the runs whose files must go, so that those of the
+// computer's that have ended take no more than most, and those of its others neither: of these none
+// goes for those. A run that is not on record is one of them.
+func (t runTable) took(ctx context.Context, computer holt.ComputerID, id holt.RunID, bytes int64, ended bool, end, most int64) (gone []holt.RunID, err error) {
+	var written any
+	if ended {
+		written = end
+	}
+	err = write(ctx, t.d, func(tx *db.Tx) error {
+		there, err := runIDs(tx, `UPDATE run SET output = iif(?3 > 0, ?3, output), written = ?4 WHERE id = ?2 AND computer = ?1 RETURNING id`,
+			computer, id, bytes, written)
+		if err != nil || len(there) == 0 {
+			gone = []holt.RunID{id}
+			return err
+		}
+		total := int64(0)
+		err = tx.Query(`SELECT sum(output) FROM run WHERE computer = ? AND output > 0`, []any{computer}, func(row *db.Row) error {
+			total = row.Int64(0)
+			return nil
+		})
+		if err != nil || total <= most {
+			return err
+		}
+		gone, err = runIDs(tx, `UPDATE run SET output = 0 WHERE id IN (SELECT id FROM
+			(SELECT id, sum(output) OVER (PARTITION BY ended > 0 ORDER BY ended DESC, seq DESC) AS upto FROM run WHERE computer = ?1 AND output > 0)
+			WHERE upto > ?2) RETURNING id`, computer, most)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("record a run's output: %w", err)
+	}
+	return gone, nil
+}
+
+// files returns how many bytes the file of each of a computer's runs takes by its record.
+func (t runTable) files(ctx context.Context, computer holt.ComputerID) (map[holt.RunID]int64, error) {
+	files := map[holt.RunID]int64{}
+	err := read(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Query(`SELECT id, output FROM run WHERE computer = ?`, []any{computer}, func(row *db.Row) error {
+			files[holt.RunID(row.Text(0))] = row.Int64(1)
+			return nil
+		})
+	})
+	return files, err
+}
+
+// found writes down that there is a file of a run's output.
+func (t runTable) found(ctx context.Context, id holt.RunID, bytes int64) error {
+	return write(ctx, t.d, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE run SET output = ? WHERE id = ?`, bytes, id)
+	})
+}
+
+// runIDs returns the first column of what a statement yields.
+func runIDs(tx *db.Tx, sql string, args ...any) (ids []holt.RunID, err error) {
+	err = tx.Query(sql, args, func(row *db.Row) error {
+		ids = append(ids, holt.RunID(row.Text(0)))
+		return nil
+	})
+	return ids, err
+}

@@ -1,0 +1,102 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"holt"
+	"holt/internal/engine/machine"
+)
+
+// rebooting is the reason of a computer that is starting because its guest asked for a reset, or crashed: a daemon that
+// finds it so starts it.
+const rebooting = "it is rebooting"
+
+// A computer is started again by itself at most so often in restartSpan; what comes after that leaves it stopped.
+const (
+	mostReboots = 20
+	mostCrashes = 3
+	restartSpan = 10 * time.Minute
+)
+
+// restarts remembers when computers were started again by themselves.
+type restarts struct {
+	mu sync.Mutex
+	at map[holt.ComputerID][]time.Time
+}
+
+// may says whether a computer may be started again now, which counts.
+func (r *restarts) may(id holt.ComputerID, most int, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for one, at := range r.at { // those that are still counted
+		for len(at) > 0 && now.Sub(at[0]) > restartSpan {
+			at = at[1:]
+		}
+		if r.at[one] = at; len(at) == 0 {
+			delete(r.at, one)
+		}
+	}
+	if len(r.at[id]) >= most {
+		return false
+	}
+	if r.at == nil {
+		r.at = map[holt.ComputerID][]time.Time{}
+	}
+	r.at[id] = append(r.at[id], now)
+	return true
+}
+
+// ended records that the machine of a computer, whose lock is held, has ended. Unknown is the reason if nobody knows
+// what ended it. Of a guest that asked for a reset, or crashed, the computer is to be started again, unless it is a
+// job's, whose command is lost.
+func (m *making) ended(ctx context.Context, how machine.Ending, unknown string) (again bool, err error) {
+	why, most, reason := holt.RunReason(""), 0, unknown
+	switch how.Kind {
+	case machine.EndOff:
+		why, reason = holt.RunPoweredOff, "it was powered off from inside"
+	case machine.EndReboot:
+		why, most, reason = holt.RunRebooted, mostReboots, "it was rebooted from inside"
+	case machine.EndPanic:
+		why, most, reason = holt.RunCrashed, mostCrashes, "its kernel panicked: "+how.Panic
+	}
+	if err := m.lost(ctx, why); err != nil {
+		return false, err
+	}
+	again = most > 0 && m.r.Job == ""
+	if again && !m.s.restarts.may(m.r.ID, most, time.Now()) {
+		again = false
+		reason += fmt.Sprintf(" (more than %d times in %s, so it is not started again)", most, holt.ShortDuration(restartSpan))
+	}
+	if !again {
+		return false, m.stopped(ctx, reason)
+	}
+	m.s.log.InfoContext(ctx, "computer starts again by itself", "computer", m.r.ID, "name", m.r.Name, "reason", reason)
+	m.r.State, m.r.Reason = holt.ComputerStarting, rebooting
+	m.r.fulfil()
+	return true, m.s.table.save(ctx, *m.r)
+}
+
+// restart starts a computer again whose machine has ended by itself, and whose lock is held.
+func (m *making) restart(ctx context.Context, how machine.Ending) error {
+	err := m.s.cfg.point("reboot/start")
+	if err == nil {
+		err = m.s.boots(ctx, m.r)
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	switch {
+	case err == nil && how.Kind != machine.EndPanic:
+		return nil
+	case err == nil: // it runs, and its user should hear of that
+		m.r.Reason = "its kernel panicked, and it was started again: " + how.Panic
+	case ctx.Err() != nil: // the next daemon goes on
+		m.r.State, m.r.Reason = holt.ComputerStarting, rebooting
+	default:
+		m.r.State, m.r.Reason = holt.ComputerStopped, "it could not be started again: "+err.Error()
+	}
+	return errors.Join(err, m.s.table.save(late, *m.r))
+}

@@ -1,0 +1,295 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"holt"
+	"holt/internal/guest/agent"
+	"holt/internal/store/db"
+	"holt/internal/engine/machine"
+)
+
+// ResizeSchema says of computers what shape they were asked to have and have not yet, and of snapshots
+// how large the root disk was.
+const ResizeSchema = `
+ALTER TABLE computer ADD COLUMN wish_cpus INTEGER NOT NULL DEFAULT 0;      -- from the next start on, or once they are added; 0: those that it has
+ALTER TABLE computer ADD COLUMN wish_memory_mb INTEGER NOT NULL DEFAULT 0; -- likewise
+ALTER TABLE computer ADD COLUMN growing INTEGER NOT NULL DEFAULT 0;        -- what can be added to its machine while that runs is still to be added, or its guest to be told
+ALTER TABLE snapshot ADD COLUMN disk_mb INTEGER NOT NULL DEFAULT 0;          -- 0: before this was written down
+`
+
+// wish is the part of a record with what was asked for and is not so yet.
+type wish struct {
+	wishCPUs, wishMemoryMB int  // 0: those that it has
+	growing                bool // see [ResizeSchema]
+}
+
+// want writes down a shape that a computer is to have. One without a machine or its memory has it from now on.
+func (r *record) want(cpus, memoryMB int) {
+	if r.State == holt.ComputerStopped {
+		r.CPUs, r.MemoryMB = cpus, memoryMB
+	}
+	r.wishCPUs, r.wishMemoryMB = 0, 0
+	if cpus != r.CPUs {
+		r.wishCPUs = cpus
+	}
+	if memoryMB != r.MemoryMB {
+		r.wishMemoryMB = memoryMB
+	}
+}
+
+// wanted is the shape that a computer has when all that was asked for is so.
+func (r *record) wanted() (cpus, memoryMB int) {
+	return cmp.Or(r.wishCPUs, r.CPUs), cmp.Or(r.wishMemoryMB, r.MemoryMB)
+}
+
+// fulfil gives a computer whose machine has ended the shape that it was asked to have: the next one is made so.
+func (r *record) fulfil() {
+	r.CPUs, r.MemoryMB = r.wanted()
+	r.wish = wish{}
+}
+
+// pending is what is shown of a wish; nil if there is none.
+func (r *record) pending() *holt.Pending {
+	if r.wishCPUs == 0 && r.wishMemoryMB == 0 {
+		return nil
+	}
+	p := &holt.Pending{CPUs: r.wishCPUs, MemoryMB: r.wishMemoryMB, When: "start"}
+	if r.State == holt.ComputerPaused && r.growing && (r.wishCPUs > r.CPUs || r.wishMemoryMB > r.MemoryMB) {
+		p.When = "resume"
+	}
+	return p
+}
+
+// maxCPUs is up to how many processors a computer can get while it runs: those that this host has, and
+// on a small one as many as a larger one might.
+func maxCPUs() int { return min(max(runtime.NumCPU(), 8), mostCPUs) }
+
+// Resize changes the shape of a computer. Processors, memory and disk are added to one that runs, as far as
+// that can be, and its root file system grows; all else takes effect when it starts next. A paused one gets
+// what it can as it goes on. It goes on when its caller leaves.
+//
+// Errors: NotFound, InvalidArgument (the shape; a smaller disk), Conflict (a verb left it half-way),
+// Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable; then the shape is what it was, but for what Get shows.
+func (m *Memory) Resize(ctx context.Context, ref string, spec holt.ResizeSpec, key string) (holt.ResizedComputer, error) {
+	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.ResizedComputer, error) {
+		return Once(ctx, m.s.cfg.Keys, Call[holt.ResizedComputer]{
+			Key: key, Method: "computer.resize", Request: []any{ref, spec},
+			Act: func(ctx context.Context, _ *Claim) (holt.ResizedComputer, error) {
+				return memory{m.s}.resize(ctx, ref, spec)
+			},
+		})
+	})
+}
+
+func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (out holt.ResizedComputer, err error) {
+	r, unlock, err := s.hold(ctx, ref)
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
+	if err := s.mayResize(r, spec); err != nil {
+		return out, err
+	}
+	z := &resizing{making: making{s: s.Store, r: &r}, spec: spec, was: r}
+	z.live = s.seats.live(r.ID)
+	switch r.State {
+	case holt.ComputerRunning:
+		if z.live == nil {
+			return out, unreachable(r)
+		}
+		err = z.forward(ctx, "resize", []step{{"row", z.ask, z.unask}, {"machine", z.add, nothing}, {"guest", z.tell, nothing}})
+	case holt.ComputerStopped, holt.ComputerPaused:
+		err = z.forward(ctx, "resize", []step{{"row", z.ask, nothing}})
+	default:
+		err = inState(r)
+	}
+	if err != nil {
+		return out, err
+	}
+	out = holt.ResizedComputer{Computer: s.shown(r), Guest: z.guest, Note: z.note()}
+	s.log.InfoContext(ctx, "computer resized", "computer", r.ID, "name", r.Name, "cpus", r.CPUs, "memory_mb", r.MemoryMB, "disk_mb", r.DiskSizeMB, "note", out.Note)
+	return out, nil
+}
+
+// mayResize refuses what can never be.
+func (s memory) mayResize(r record, spec holt.ResizeSpec) error {
+	if spec == (holt.ResizeSpec{}) {
+		return holt.Errorf(holt.InvalidArgument, "a resize without a size").WithHint("give at least one of cpus, memory_mb and disk_size_mb")
+	}
+	if spec.CPUs < 0 || spec.MemoryMB < 0 || spec.DiskSizeMB < 0 {
+		return holt.Errorf(holt.InvalidArgument, "a size below zero")
+	}
+	cpus, memoryMB := r.wanted()
+	if err := boundShape(cmp.Or(spec.CPUs, cpus), cmp.Or(spec.MemoryMB, memoryMB)); err != nil {
+		return err
+	}
+	switch {
+	case spec.DiskSizeMB == 0 || spec.DiskSizeMB == r.DiskSizeMB:
+		return nil
+	case !s.cfg.Engine.Capabilities().RootDisk:
+		return holt.Errorf(holt.Unsupported, "computers of the engine %s have no root disk of their own", s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
+	case spec.DiskSizeMB > mostDiskSize:
+		return holt.Errorf(holt.InvalidArgument, "a root disk cannot have %d MiB", spec.DiskSizeMB).WithHint("give at most %d MiB", mostDiskSize)
+	case spec.DiskSizeMB < r.DiskSizeMB:
+		return holt.Errorf(holt.InvalidArgument, "the root disk of %s has %d MiB and cannot be made smaller: its file system may use all of it", r.Name, r.DiskSizeMB).
+			WithHint("it takes of the host's disk only what is written to it; a smaller one needs a new computer, which can have the same workspace once this one is deleted")
+	}
+	return nil
+}
+
+// resizing is a computer that is being resized, by steps with undoing.
+type resizing struct {
+	making
+	spec  holt.ResizeSpec
+	was   record
+	guest *holt.GuestShape // what the guest says that it uses
+	fault error            // why it does not use all of it
+}
+
+// ask writes down what is asked for. A daemon that dies after this leaves the rest to the next.
+func (z *resizing) ask(ctx context.Context) error {
+	cpus, memoryMB := z.r.wanted()
+	z.r.want(cmp.Or(z.spec.CPUs, cpus), cmp.Or(z.spec.MemoryMB, memoryMB))
+	z.r.DiskSizeMB = max(z.r.DiskSizeMB, z.spec.DiskSizeMB)
+	z.r.growing = z.r.State != holt.ComputerStopped && z.s.cfg.Engine.Capabilities().Growing
+	return z.s.withRoom(ctx, func() error { return z.s.table.saveAdmitted(ctx, *z.r) })
+}
+
+// unask takes it back. What the machine has got by now it keeps until it ends.
+func (z *resizing) unask(ctx context.Context) error {
+	if z.s.gate.ctx.Err() != nil {
+		return ending() // the next daemon goes on
+	}
+	z.r.CPUs, z.r.MemoryMB, z.r.DiskSizeMB, z.r.wish = z.was.CPUs, z.was.MemoryMB, z.was.DiskSizeMB, z.was.wish
+	if err := z.r.measure(ctx, z.live.m); err != nil && z.s.cfg.Engine.Capabilities().Growing {
+		z.s.log.WarnContext(ctx, "ask a machine for its shape", "computer", z.r.ID, "err", err)
+	}
+	return z.s.table.save(ctx, *z.r)
+}
+
+// growLimit bounds what a machine's engine needs to add something, which takes milliseconds.
+const growLimit = 30 * time.Second
+
+// add adds to the machine what can be added while it runs, and writes down what it has then.
+func (z *resizing) add(ctx context.Context) error {
+	if !z.r.growing {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, growLimit)
+	defer cancel()
+	cpus, memoryMB := z.r.wanted()
+	err := z.live.m.Grow(bounded, machine.Shape{CPUs: cpus, MemoryMB: memoryMB, DiskMB: z.r.DiskSizeMB})
+	if err == nil {
+		err = z.r.measure(bounded, z.live.m)
+	}
+	if err != nil {
+		return HostError(err)
+	}
+	return z.s.table.save(ctx, *z.r)
+}
+
+// measure takes over what a machine has now. What was asked for stays asked for.
+func (r *record) measure(ctx context.Context, m machine.Machine) error {
+	has, err := m.Shape(ctx)
+	if err != nil {
+		return err
+	}
+	cpus, memoryMB := r.wanted()
+	r.CPUs, r.MemoryMB, r.DiskSizeMB = has.CPUs, has.MemoryMB, max(has.DiskMB, r.DiskSizeMB)
+	r.want(cpus, memoryMB)
+	return nil
+}
+
+// tell has the guest use what its machine has. One that does not is no reason to take it back.
+func (z *resizing) tell(ctx context.Context) error {
+	if !z.r.growing {
+		return nil
+	}
+	limits := z.live.limits
+	z.fault = z.live.do(ctx, limits.Answer, true, func(ctx context.Context, c *agent.Client) error {
+		is, err := c.Grow(ctx, holt.GuestShape{CPUs: z.r.CPUs, MemoryMB: z.r.MemoryMB, DiskSizeMB: z.r.DiskSizeMB}, limits.Answer/2)
+		if err == nil {
+			z.guest = &is.GuestShape
+			if is.Fault != "" {
+				err = holt.Errorf(holt.Unavailable, "%s", is.Fault)
+			}
+		}
+		return err
+	})
+	if ctx.Err() != nil {
+		return ending() // the next daemon goes on
+	}
+	z.r.growing = z.guest == nil // it is told when it goes on, or by the next daemon
+	return z.s.table.save(ctx, *z.r)
+}
+
+// note says what is not as was asked for, and when it will be; "" if all is.
+func (z *resizing) note() string {
+	var say []string
+	r := z.r
+	if p := r.pending(); p != nil {
+		var what []string
+		if p.CPUs != 0 {
+			what = append(what, fmt.Sprintf("cpus %d", p.CPUs))
+		}
+		if p.MemoryMB != 0 {
+			what = append(what, fmt.Sprintf("memory %d MiB", p.MemoryMB))
+		}
+		say = append(say, fmt.Sprintf("%s at the next %s", strings.Join(what, ", "), p.When))
+	}
+	switch {
+	case r.State == holt.ComputerStopped:
+		say = append(say, "all of it from the next start on")
+	case r.State == holt.ComputerPaused && r.DiskSizeMB != z.was.DiskSizeMB:
+		say = append(say, "the root file system grows as it goes on")
+	case z.fault != nil:
+		say = append(say, "its guest does not use all of it: "+z.fault.Error())
+	case z.guest != nil && (z.guest.CPUs < r.CPUs || z.guest.MemoryMB < r.MemoryMB):
+		say = append(say, fmt.Sprintf("its guest uses cpus %d, memory %d MiB so far", z.guest.CPUs, z.guest.MemoryMB))
+	}
+	return strings.Join(say, "; ")
+}
+
+// settleShape adds to the machine of a computer, whose lock is held, what was asked for while it was
+// paused, or what a daemon before this one has begun to add. What cannot be added stays asked for.
+func (s memory) settleShape(ctx context.Context, r *record, l *live) {
+	if !r.growing {
+		return
+	}
+	z := &resizing{making: making{s: s.Store, r: r, live: l}, was: *r}
+	err := z.add(ctx)
+	if err == nil {
+		err = z.tell(ctx)
+	}
+	if err == nil {
+		err = z.fault
+	}
+	if err != nil && s.gate.ctx.Err() == nil {
+		s.log.WarnContext(ctx, "a computer has not all that it was asked to have", "computer", r.ID, "err", err)
+	}
+}
+
+// settleShapeLater is that in the background, for a computer that was taken over: its guest may not answer yet.
+func (t *takeover) settleShapeLater() {
+	t.s.gate.spawn(func(ctx context.Context) {
+		r, unlock, err := t.s.hold(ctx, string(t.r.ID))
+		if err != nil {
+			return
+		}
+		defer unlock()
+		if l := t.s.seats.live(r.ID); l != nil && r.State == holt.ComputerRunning {
+			memory{t.s}.settleShape(ctx, &r, l)
+		}
+	})
+}
+
+// saveWish writes the part of a record that belongs to this file, as part of a transaction.
+func (r record) saveWish(tx *db.Tx) error {
+	return tx.Exec(`UPDATE computer SET wish_cpus = ?2, wish_memory_mb = ?3, growing = ?4 WHERE id = ?1`, r.ID, r.wishCPUs, r.wishMemoryMB, r.growing)
+}

@@ -1,0 +1,475 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"holt"
+	"holt/internal/store/db"
+	"holt/internal/engine/machine"
+	"holt/internal/workspace"
+)
+
+// Restore takes a computer back to one of its snapshots: memory, root disk, workspace and
+// terminals are those of then, and it runs. What it is until now becomes a snapshot first, which
+// takes the restore back when it is restored. One that fails leaves the computer as it was; one
+// that ran and cannot go on either stays paused at the snapshot of its present. It goes on when
+// its caller leaves.
+//
+// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (the snapshot's files are
+// gone; several have that name; the workspace is mounted on the host; the
+// computer is half-made), Unsupported (what the snapshot's memory needs is not here),
+// OutOfSpace, Unavailable.
+func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, key string) (holt.RestoredComputer, error) {
+	if spec.Name != "" {
+		if _, err := holt.ParseName(spec.Name); err != nil {
+			return holt.RestoredComputer{}, err
+		}
+	}
+	s := memory{m.s}
+	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.RestoredComputer, error) {
+		return Once(ctx, m.s.cfg.Keys, Call[holt.RestoredComputer]{
+			Key: key, Method: "snapshot.restore", Request: []any{ref, spec},
+			Act: func(ctx context.Context, claim *Claim) (holt.RestoredComputer, error) {
+				return s.restore(ctx, ref, spec, claim)
+			},
+			Again: s.restoredAgain,
+		})
+	})
+}
+
+func (s memory) restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, claim *Claim) (out holt.RestoredComputer, err error) {
+	target, err := s.snapshots.find(ctx, ref)
+	if err != nil {
+		return out, err
+	}
+	r, unlock, err := s.hold(ctx, string(target.ComputerID))
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
+	// A daemon may have gone on, under the lock, with what one before it began for this very call.
+	if done, err := claim.Bound(ctx, s.cfg.DB); err != nil || done != "" {
+		return s.restored(ctx, r, holt.SnapshotID(done), err)
+	}
+	if target, err = s.snapshots.get(ctx, target.ID); err != nil { // it may have been deleted meanwhile
+		return out, err
+	}
+	changed, err := s.mayRestore(ctx, &r, target)
+	if err != nil {
+		return out, err
+	}
+	if !target.Stopped { // its memory is fetched, if need be, before anything ends, and stays
+		done, err := s.use(ctx, target)
+		if err != nil {
+			return out, err
+		}
+		defer done()
+	}
+	if changed {
+		if _, err := s.goOn(ctx, &r); err != nil {
+			return out, err
+		}
+	} else if r.State == holt.ComputerPaused && r.snapshot == target.ID { // it is there
+		_, err := s.goOn(ctx, &r)
+		return s.restored(ctx, r, target.ID, err)
+	}
+	b, err := s.restoringTo(ctx, &r, target, spec.Name, claim)
+	if err != nil {
+		return out, err
+	}
+	if err := b.forward(ctx, "restore", b.steps()); err != nil {
+		return out, b.failed(err)
+	}
+	b.tidy(ctx)
+	return s.restored(ctx, r, b.present.ID, nil)
+}
+
+// restored is what a restore answers, unless it failed.
+func (s memory) restored(ctx context.Context, r record, present holt.SnapshotID, err error) (out holt.RestoredComputer, _ error) {
+	if err == nil {
+		out.Computer = s.shown(r)
+		out.Present, err = s.Snapshots().Get(ctx, string(present))
+	}
+	return out, err
+}
+
+// restoredAgain answers a repeat whose first call got as far as the swap. A daemon may
+// still be at work on the rest.
+func (s memory) restoredAgain(ctx context.Context, present string) (out holt.RestoredComputer, err error) {
+	m, err := s.snapshots.get(ctx, holt.SnapshotID(present))
+	if err != nil {
+		return out, err
+	}
+	r, unlock, err := s.hold(ctx, string(m.ComputerID))
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
+	return s.restored(ctx, r, m.ID, nil)
+}
+
+// mayRestore refuses what cannot be done, before anything is. It says whether the computer's
+// workspace was changed since it was paused: then it has to go on first, since only so is
+// there a snapshot that has both that and its memory.
+func (s memory) mayRestore(ctx context.Context, r *record, target snapshot) (changed bool, err error) {
+	if !s.cfg.Engine.Capabilities().MemorySnapshot {
+		return false, noMemory(s.cfg.Engine)
+	}
+	if err := s.gate.mayStart(); err != nil {
+		return false, err
+	}
+	if err := s.cfg.Workspaces.Unmounted(ctx, r.workspaceID); err != nil {
+		return false, err
+	}
+	if !target.Stopped {
+		if _, err := machine.ReadImage(s.snapshots.path(target.ID)); err != nil {
+			return false, err
+		}
+	}
+	switch r.State {
+	case holt.ComputerStopped:
+		return false, nil
+	case holt.ComputerRunning:
+		l := s.seats.live(r.ID)
+		if l == nil {
+			return false, unreachable(*r)
+		}
+		return false, s.mend(ctx, r, l.m)
+	case holt.ComputerPaused:
+		same, err := s.unchanged(ctx, *r)
+		return err == nil && !same, err
+	}
+	return false, inState(*r)
+}
+
+// unchanged says whether the workspace of a paused computer is as it was when it was paused.
+func (s memory) unchanged(ctx context.Context, r record) (bool, error) {
+	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	head, changed := ws.Present()
+	at, err := ws.FindCheckpoint(string(r.snapshot))
+	if holt.CodeOf(err) == holt.NotFound {
+		return false, nil
+	}
+	return err == nil && !changed && at.ID == head, err
+}
+
+// restoring is a computer on its way back to a snapshot, by steps with undoing. Until the
+// swap nothing of it is seen, but that a running machine ends with the snapshot of its present.
+type restoring struct {
+	making // from is the snapshot that it goes back to
+	row    restoreRow
+	name   string // of the snapshot that its present becomes
+	was    record // before the swap
+
+	present snapshot // what it is until now; none before keep
+	drop    bool   // the workspace that it leaves holds no snapshot
+	lost    error  // why a machine that did not come up could not be undone
+}
+
+// restoringTo prepares the way back of a computer whose lock is held.
+func (s memory) restoringTo(ctx context.Context, r *record, target snapshot, name string, claim *Claim) (*restoring, error) {
+	name, err := s.presentName(ctx, *r, name)
+	if err != nil {
+		return nil, err
+	}
+	b := &restoring{making: making{s: s.Store, r: r, from: &target}, name: name, row: restoreRow{
+		computer: r.ID, snapshot: target.ID, workspace: holt.NewWorkspaceID(), ran: r.State == holt.ComputerRunning,
+		present: holt.NewSnapshotID(), claim: claim,
+	}}
+	if target.disk != "" {
+		b.row.disk = holt.NewDiskID()
+	}
+	if r.State == holt.ComputerPaused {
+		b.row.present = r.snapshot
+	}
+	return b, nil
+}
+
+// presentName is what the snapshot of the present is called.
+func (s memory) presentName(ctx context.Context, r record, name string) (string, error) {
+	all, err := s.snapshots.list(ctx, `WHERE computer = ? AND name <> ''`, r.ID)
+	if err != nil {
+		return "", err
+	}
+	taken := map[string]bool{}
+	for _, m := range all {
+		taken[m.Name] = true
+	}
+	if name != "" {
+		if taken[name] {
+			return "", snapshotTaken(r.Name, name)
+		}
+		return name, nil
+	}
+	name = "before-restore"
+	for n := 2; taken[name]; n++ {
+		name = fmt.Sprintf("before-restore-%d", n)
+	}
+	return name, nil
+}
+
+func (b *restoring) steps() []step {
+	return []step{
+		{"row", b.begin, b.forget},
+		{"disk", b.makeDisk, nothing},
+		{"workspace", b.branch, b.dropBranch},
+		{"present", b.keep, b.unkeep},
+		{"swap", func(ctx context.Context) error { return b.s.withRoom(ctx, func() error { return b.swap(ctx) }) }, b.swapBack},
+		{"go", b.resume, nothing}, // from here on there is nothing to undo
+	}
+}
+
+// begin writes down what is about to be done, with the row of the disk.
+func (b *restoring) begin(ctx context.Context) error {
+	return writeSync(ctx, b.s.cfg.DB, func(tx *db.Tx) error {
+		if b.row.disk != "" {
+			if err := b.s.disks.insert(tx, b.row.disk, b.from.disk, b.r.image); err != nil {
+				return err
+			}
+		}
+		return b.row.insert(tx)
+	})
+}
+
+// forget says that no restore is under way any more, done or undone.
+func (b *restoring) forget(ctx context.Context) error {
+	if err := eraseRestore(ctx, b.s.cfg.DB, b.r.ID); err != nil {
+		return err
+	}
+	_, err := b.s.disks.collect(ctx)
+	return err
+}
+
+func (b *restoring) makeDisk(ctx context.Context) error {
+	return b.overlay(ctx, b.row.disk, b.diskMB())
+}
+
+// diskMB is how large the root disk was then.
+func (b *restoring) diskMB() int { return cmp.Or(b.from.DiskSizeMB, b.r.DiskSizeMB) }
+
+// branch makes the workspace of then.
+func (b *restoring) branch(ctx context.Context) error {
+	err := b.s.cfg.Workspaces.Branch(ctx, b.row.workspace, b.from.workspace, b.from.checkpoint(), !b.from.Stopped)
+	if holt.CodeOf(err) == holt.NotFound {
+		return holt.Errorf(holt.Conflict, "the files of the snapshot %s are gone: the checkpoint of the workspace that went with it was deleted", b.from.ID).
+			WithHint("the computer is as it was; holt snapshot list %s shows its other snapshots", b.r.Name)
+	}
+	return err
+}
+
+// dropBranch removes it. What cannot be removed now goes when the registry is next opened:
+// it must not keep the row, by which that daemon would take the computer back.
+func (b *restoring) dropBranch(ctx context.Context) error {
+	if err := b.s.cfg.Workspaces.Remove(ctx, b.row.workspace); err != nil {
+		b.s.log.WarnContext(ctx, "remove the workspace of a restore that failed", "computer", b.r.ID, "workspace", b.row.workspace, "err", err)
+	}
+	return nil
+}
+
+// keep makes the present a snapshot. A machine that runs ends with it; a paused one has one;
+// a stopped one has no memory to keep.
+func (b *restoring) keep(ctx context.Context) (err error) {
+	s := memory{b.s}
+	switch b.r.State {
+	case holt.ComputerRunning:
+		b.present, err = s.hibernate(ctx, b.r, b.s.seats.live(b.r.ID),
+			exposure{id: b.row.present, verb: "present", kind: holt.SnapshotManual, name: b.name, end: true, durable: true})
+	case holt.ComputerPaused:
+		b.present, err = s.snapshots.get(ctx, b.row.present)
+	default:
+		b.present, err = s.keepStopped(ctx, b.r, b.row.present, b.name)
+	}
+	return err
+}
+
+// keepStopped begins the snapshot of a stopped computer: its disk, which from now on nobody
+// writes to, and its workspace. The swap makes it ready.
+func (s memory) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, name string) (snapshot, error) {
+	m := snapshot{
+		Snapshot: holt.Snapshot{
+			ID: id, Name: name, Kind: holt.SnapshotManual, ComputerID: r.ID, Computer: r.Name, Parent: r.snapshot,
+			Workspace: r.Workspace, CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, Stopped: true,
+		},
+		workspace: r.workspaceID, disk: r.disk,
+	}
+	if err := s.snapshots.insert(ctx, s.disks, *r, m, nil); err != nil {
+		return snapshot{}, err
+	}
+	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
+	if err != nil {
+		return m, err
+	}
+	defer release()
+	_, err = ws.Checkpoint(workspace.CheckpointOptions{
+		Name: m.checkpoint(), CheckpointNote: workspace.CheckpointNote{Reason: "snapshot of " + r.Name + ", stopped"}, Synced: true,
+	})
+	return m, err
+}
+
+// unkeep lets the computer be what it was, and its present no snapshot any more. If it does
+// not go on, its present stays a snapshot. The rest is undone whatever becomes of that: the
+// row must not outlive a restore that has failed.
+func (b *restoring) unkeep(ctx context.Context) error {
+	s := memory{b.s}
+	switch {
+	case s.gate.ctx.Err() != nil:
+		return ending() // the next daemon goes on
+	case b.row.ran && b.r.State == holt.ComputerPaused:
+		_, err := s.goOn(ctx, b.r)
+		if s.gate.ctx.Err() != nil {
+			return ending()
+		}
+		if err != nil {
+			s.log.ErrorContext(ctx, "a restore failed, and its computer does not go on as it was", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
+			return nil
+		}
+	case b.row.ran || !b.present.Stopped:
+		return nil // it runs, since no snapshot could be taken; or it was paused at one
+	}
+	if err := s.takeBack(ctx, b.r, b.present); err != nil {
+		s.log.WarnContext(ctx, "remove the snapshot of a restore that failed", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
+	}
+	return nil
+}
+
+// failed is the error of a restore that was undone. A computer that ran may be paused now.
+func (b *restoring) failed(err error) error {
+	if !b.row.ran || b.r.State != holt.ComputerPaused || b.r.snapshot != b.row.present || b.s.gate.ctx.Err() != nil {
+		return err
+	}
+	return holt.Errorf(holt.CodeOf(err), "%w; %s did not go on as it was either, and stays paused at the snapshot %s", err, b.r.Name, b.name).
+		WithHint("holt computer resume %s lets it go on", b.r.Name)
+}
+
+// takeBack removes the last snapshot of a computer, as if it had never been taken.
+func (s memory) takeBack(ctx context.Context, r *record, m snapshot) error {
+	r.snapshot = m.Parent
+	if err := s.table.save(ctx, *r); err != nil {
+		return err
+	}
+	if _, err := s.snapshots.condemn(ctx, m.ID, nil); err != nil {
+		return err
+	}
+	_, err := s.removeSnapshot(ctx, m)
+	return err
+}
+
+// swap is the restore: in one transaction the computer is what it was at the snapshot,
+// paused, or stopped if it was that, and its workspace is another.
+func (b *restoring) swap(ctx context.Context) error {
+	if err := b.s.cfg.Workspaces.Unmounted(ctx, b.r.workspaceID); err != nil {
+		return err // the host has mounted it since
+	}
+	b.was = *b.r
+	then := *b.r
+	then.State, then.Reason, then.snapshot, then.Snapshot = holt.ComputerPaused, "", b.from.ID, b.from.ID
+	then.CPUs, then.MemoryMB, then.DiskSizeMB, then.wish = b.from.CPUs, b.from.MemoryMB, b.diskMB(), wish{}
+	then.disk, then.workspaceID = b.row.disk, b.row.workspace
+	if b.from.Stopped {
+		then.State, then.Snapshot = holt.ComputerStopped, ""
+	}
+	err := writeSync(ctx, b.s.cfg.DB, func(tx *db.Tx) error {
+		if err := b.s.snapshots.keepPresent(tx, b.present, b.name); err != nil {
+			return err
+		}
+		needed, err := inWorkspace(tx, b.was.workspaceID)
+		if err != nil {
+			return err
+		}
+		b.drop = b.r.owned && !needed
+		if err := b.row.keepDisk(tx, b.was.disk); err != nil {
+			return err
+		}
+		if err := b.s.cfg.Workspaces.Swap(tx, b.was.workspaceID, b.row.workspace, b.was.Workspace+"-"+b.name, !b.drop); err != nil {
+			return err
+		}
+		if err := b.row.claim.Bind(tx, string(b.present.ID)); err != nil {
+			return err
+		}
+		if err := b.wentBack(tx, *b.from); err != nil {
+			return err
+		}
+		if err := b.s.table.admit(tx, then); err != nil {
+			return err
+		}
+		return b.s.table.move(tx, then)
+	})
+	if err == nil {
+		*b.r = then
+	}
+	return err
+}
+
+// swapBack undoes that.
+func (b *restoring) swapBack(ctx context.Context) error {
+	if b.s.gate.ctx.Err() != nil {
+		return ending() // the next daemon goes on
+	}
+	if b.lost != nil || b.r.workspaceID != b.row.workspace {
+		return b.lost
+	}
+	err := writeSync(ctx, b.s.cfg.DB, func(tx *db.Tx) error {
+		if err := b.s.snapshots.unkeepPresent(tx, b.present); err != nil {
+			return err
+		}
+		if err := b.s.cfg.Workspaces.Swap(tx, b.row.workspace, b.was.workspaceID, string(b.row.workspace), false); err != nil {
+			return err
+		}
+		if err := b.row.claim.Bind(tx, ""); err != nil {
+			return err
+		}
+		if err := b.wentBack(tx, b.present); err != nil {
+			return err
+		}
+		return b.s.table.move(tx, b.was)
+	})
+	if err == nil {
+		*b.r = b.was
+	}
+	return err
+}
+
+// wentBack writes down that the computer is what it was at a snapshot.
+func (b *restoring) wentBack(tx *db.Tx, at snapshot) error {
+	if at.Stopped {
+		return wentBack(tx, b.r.ID, time.Time{})
+	}
+	return wentBack(tx, b.r.ID, at.CreatedAt)
+}
+
+// resume lets the computer go on from the snapshot. What does not come up is undone: the
+// workspace that it changed is its own.
+func (b *restoring) resume(ctx context.Context) error {
+	if b.from.Stopped {
+		if err := b.s.runs.loseAll(ctx, b.r.ID, ""); err != nil {
+			return err
+		}
+		return b.s.terminals.loseAll(ctx, b.r.ID)
+	}
+	m := &making{s: b.s, r: b.r, from: b.from, before: b.r.disk, repeats: true}
+	up := func(ctx context.Context) error { _, err := m.resumed(ctx); return err }
+	err := m.forward(ctx, "resume", append(m.resume(), step{"agent", up, nothing}))
+	m.strand()
+	b.lost = m.stuck
+	return err
+}
+
+// tidy removes what nobody needs any more, now that the computer is back.
+func (b *restoring) tidy(ctx context.Context) {
+	s, left := memory{b.s}, b.was.workspaceID
+	s.log.InfoContext(ctx, "computer restored", "computer", b.r.ID, "name", b.r.Name, "snapshot", b.from.ID, "present", b.present.ID, "state", b.r.State)
+	err := b.forget(ctx)
+	if err == nil && b.drop {
+		err = s.cfg.Workspaces.Remove(ctx, left)
+	}
+	if err != nil { // the next daemon goes on
+		s.log.WarnContext(ctx, "tidy up after a restore", "computer", b.r.ID, "workspace", left, "err", err)
+	}
+}

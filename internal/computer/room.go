@@ -1,0 +1,279 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"holt"
+	"holt/internal/store/db"
+	"holt/internal/engine/machine"
+)
+
+const (
+	mib = 1 << 20
+	// reservedMB is the least of its memory that the host keeps for itself when a machine begins, and reservedPart
+	// the part of all of it that it keeps. What can wait, as a job or a template nobody waits for, leaves waitingPart:
+	// so somebody who wakes a computer finds room.
+	reservedMB   = 256
+	reservedPart = 20
+	waitingPart  = 4
+	// roomWait is how long a verb waits for the memory of computers that are about to rest.
+	roomWait = 20 * time.Second
+	// roomIdle is for how long nothing has used a computer that is paused to make room, whatever its idle timeout.
+	roomIdle = 30 * time.Second
+)
+
+// pausedByMemory is who pauses an idle computer whose memory another needs.
+const pausedByMemory = "memory"
+
+// room says whether the host has memory for another machine. A machine takes what it was promised with time, not when
+// it starts, so what is promised counts: all that runs may take everything it was promised and there is still a
+// reserve. Nothing else looks at the host's memory. See docs/design/budget.md.
+type room struct {
+	host     func() (total, available int64)     // bytes; nil: machines take no memory that could be counted
+	times    float64                             // how many times what is available may be promised
+	overhead int64                               // that a machine takes beside its guest's, bytes
+	has      func(id holt.ComputerID) (of int64) // what a computer's machine has taken by now, bytes
+
+	mu     sync.Mutex
+	others map[*int64]bool // promised to machines that are no computer's, bytes
+}
+
+// newRoom is the room of a store's machines.
+func newRoom(s *Store) *room {
+	o := &room{host: s.cfg.HostMemory, times: cmp.Or(s.cfg.Overcommit, 1), others: map[*int64]bool{}, overhead: int64(s.cfg.Engine.Capabilities().OverheadMB) * mib}
+	if o.host == nil && o.overhead > 0 {
+		o.host = machine.HostMemory
+	}
+	o.has = func(id holt.ComputerID) int64 {
+		if l := s.seats.live(id); l != nil && l.m != nil {
+			return machine.OwnMemory(l.m.PID())
+		}
+		return 0
+	}
+	return o
+}
+
+// left is what may still be promised, bytes, beside one computer: what the host has, without what is promised and not
+// taken yet, and without what it keeps.
+func (o *room) left(tx *db.Tx, but holt.ComputerID, waits bool) (left, total int64, err error) {
+	total, left = o.host()
+	left = int64(float64(left-o.kept(total, waits)) * o.times)
+	err = tx.Query(`SELECT id, max(memory_mb, wish_memory_mb) FROM computer WHERE id <> ? AND `+runsNow, []any{but}, func(row *db.Row) error {
+		left -= max(0, row.Int64(1)*mib+o.overhead-o.has(holt.ComputerID(row.Text(0))))
+		return nil
+	})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for one := range o.others {
+		left -= *one
+	}
+	return left, total, err
+}
+
+// kept is what of its memory the host keeps, bytes.
+func (o *room) kept(total int64, waits bool) int64 {
+	if waits {
+		return max(reservedMB*mib, total/waitingPart)
+	}
+	return max(reservedMB*mib, total/reservedPart)
+}
+
+// admit refuses, as part of a transaction, a computer for whose machine the host has no memory.
+func (o *room) admit(tx *db.Tx, r record) error {
+	if o == nil || o.host == nil {
+		return nil
+	}
+	left, total, err := o.left(tx, r.ID, false)
+	if err != nil {
+		return err
+	}
+	left += o.has(r.ID)
+	asked := r.portion().memory
+	if asked*mib+o.overhead <= left {
+		return nil
+	}
+	return o.full(r.Name, asked, left, total)
+}
+
+// full is the error that something needs more than is left.
+func (o *room) full(what string, askedMB, left, total int64) error {
+	most := total - o.kept(total, false) - o.overhead
+	detail := holt.NoMemory{AskedMB: askedMB, NeedMB: askedMB + o.overhead/mib, LeftMB: max(0, left) / mib, MostMB: most / mib}
+	e := holt.Errorf(holt.TooMany, "the host has no memory for %s: with what it takes itself it needs %d MiB, and %d are left beside what computers that run were promised",
+		what, detail.NeedMB, detail.LeftMB).WithHint("pause or stop one that runs, or ask for less")
+	if askedMB*mib > most {
+		e = e.WithHint("this host has %d MiB; ask for at most %d", total/mib, detail.MostMB)
+	}
+	e.Detail = detail
+	return e
+}
+
+// reserve promises memory to a machine that is no computer's; TooMany if the host has none. It counts before it is
+// looked at: of two that come at once at least one sees the other.
+func (o *room) reserve(ctx context.Context, d *db.DB, what string, memoryMB int, waits bool) (done func(), err error) {
+	if o.host == nil {
+		return func() {}, nil
+	}
+	need := int64(memoryMB)*mib + o.overhead
+	o.mu.Lock()
+	o.others[&need] = true
+	o.mu.Unlock()
+	done = sync.OnceFunc(func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.others, &need)
+	})
+	var left, total int64
+	err = read(ctx, d, func(tx *db.Tx) error {
+		left, total, err = o.left(tx, "", waits)
+		return err
+	})
+	if err == nil && left < 0 {
+		err = o.full(what, int64(memoryMB), left+need, total)
+	}
+	if err != nil {
+		done()
+	}
+	return done, err
+}
+
+// Room says why the host has no memory for another job, which can wait for it: TooMany. begun are jobs that have begun, with their
+// memory, MiB: what has no computer yet counts, too.
+func (s *Store) Room(ctx context.Context, memoryMB int, begun map[holt.JobID]int) error {
+	o := s.table.room
+	if o.host == nil {
+		return nil
+	}
+	return read(ctx, s.cfg.DB, func(tx *db.Tx) error {
+		left, total, err := o.left(tx, "", true)
+		if err != nil {
+			return err
+		}
+		for id, mb := range begun {
+			if _, made, err := textOf(tx, `SELECT id FROM computer WHERE job = ? AND `+runsNow, id); err != nil {
+				return err
+			} else if !made {
+				left -= int64(mb)*mib + o.overhead
+			}
+		}
+		if int64(memoryMB)*mib+o.overhead > left {
+			return o.full("another job", int64(memoryMB), left, total)
+		}
+		return nil
+	})
+}
+
+// isFull says whether an error is that the host has no memory left, and would have if others rested.
+func isFull(err error) bool {
+	full, ok := holt.LacksMemory(err)
+	return ok && full.AskedMB <= full.MostMB
+}
+
+// withRoom does what [table.admit] may refuse. When the host's memory is the reason it pauses what has been idle for
+// longest and does it again, one after the other, and waits a little for what is about to rest anyway.
+func (s *Store) withRoom(ctx context.Context, do func() error) error {
+	end := time.Now().Add(roomWait)
+	for try := 0; ; try++ {
+		err := do()
+		if !isFull(err) {
+			return err
+		}
+		idle, leaves, lost := idling{s}.resting(ctx)
+		if lost != nil {
+			return err
+		}
+		if (idling{s}).yields(holt.WithActor(ctx, holt.Actor{}), idle) {
+			continue
+		}
+		if !leaves || time.Now().After(end) || ctx.Err() != nil {
+			return busyWith(err, holt.Confined(ctx), idle)
+		}
+		backoff(ctx, min(try, 3))
+	}
+}
+
+// restful is a computer that runs idle.
+type restful struct {
+	record
+	since time.Time
+}
+
+// resting returns the computers that run and that nothing uses, and whether others are about to rest.
+func (s idling) resting(ctx context.Context) (idle []restful, leaves bool, err error) {
+	all, err := s.table.list(ctx, `WHERE `+runsNow+` ORDER BY used, name`)
+	for _, r := range all {
+		switch r.State {
+		case holt.ComputerPausing, holt.ComputerStopping, holt.ComputerDeleting:
+			leaves = true
+		case holt.ComputerRunning:
+			l := s.seats.live(r.ID)
+			if l == nil {
+				continue
+			}
+			in, lost := s.inUse(ctx, r, l)
+			_, unknown := l.busy.is(s.patience(r))
+			if lost != nil {
+				return nil, false, lost
+			}
+			if len(in) == 0 && unknown == "" {
+				since, _ := s.idle(r)
+				idle = append(idle, restful{r, since})
+			}
+		}
+	}
+	return idle, leaves, err
+}
+
+// yields pauses the computer that has been idle for longest, if one may be.
+func (s idling) yields(ctx context.Context, idle []restful) bool {
+	for len(idle) > 0 {
+		first := 0
+		for i, r := range idle {
+			if r.since.Before(idle[first].since) {
+				first = i
+			}
+		}
+		r := idle[first]
+		idle = append(idle[:first:first], idle[first+1:]...)
+		if s.never(r.record) != "" || s.uses.now().Sub(r.since) < roomIdle {
+			continue
+		}
+		paused, err := s.Memory().PauseIfIdle(ctx, string(r.ID), pausedByMemory)
+		if err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "pause an idle computer whose memory another needs", "computer", r.ID, "err", err)
+		}
+		if paused {
+			s.log.InfoContext(ctx, "idle computer paused to make room", "computer", r.ID, "name", r.Name, "memory_mb", r.MemoryMB)
+			return true
+		}
+	}
+	return false
+}
+
+// busyWith names in an error of [room.full] whom one could pause.
+func busyWith(err error, in string, idle []restful) error {
+	var names []string
+	for _, r := range idle {
+		if in == "" || r.Tenant == in {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) == 0 { // what others have is nothing to tell
+		return err
+	}
+	e := holt.AsError(err)
+	return e.WithHint("%s; holt computer pause %s makes room, or ask for less", idles(names), names[0])
+}
+
+// idles says who runs idle.
+func idles(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " runs idle"
+	}
+	return fmt.Sprint(strings.TrimPrefix(namesOf(names), " "), " run idle")
+}

@@ -1,0 +1,404 @@
+package computer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"holt"
+	"holt/internal/store/db"
+)
+
+// Schema makes the tables of this package in the control database. Times are
+// nanoseconds since 1970; 0 means never.
+const Schema = `
+CREATE TABLE computer (
+	id             TEXT PRIMARY KEY,
+	name           TEXT NOT NULL UNIQUE,
+	template       TEXT NOT NULL,
+	image          TEXT NOT NULL,        -- digest of the root its disk is laid over; '' without a root disk
+	state          TEXT NOT NULL,
+	reason         TEXT NOT NULL DEFAULT '',
+	engine         TEXT NOT NULL,
+	cpus           INTEGER NOT NULL,
+	memory_mb      INTEGER NOT NULL,
+	disk_mb        INTEGER NOT NULL,
+	workspace      TEXT NOT NULL UNIQUE, -- id
+	workspace_name TEXT NOT NULL,
+	owned          INTEGER NOT NULL,     -- the workspace was made with the computer and goes with it
+	created        INTEGER NOT NULL,
+	started        INTEGER NOT NULL DEFAULT 0,
+	boot_ms        INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE run (
+	seq        INTEGER PRIMARY KEY,      -- order of starting
+	id         TEXT NOT NULL UNIQUE,
+	computer   TEXT NOT NULL,
+	spec       TEXT NOT NULL,            -- JSON of holt.RunSpec, without env
+	state      TEXT NOT NULL,
+	exit_code  INTEGER NOT NULL DEFAULT 0,
+	signal     TEXT NOT NULL DEFAULT '',
+	timed_out  INTEGER NOT NULL DEFAULT 0,
+	background INTEGER NOT NULL DEFAULT 0,
+	started    INTEGER NOT NULL,
+	ended      INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX run_computer ON run (computer, seq);
+CREATE INDEX run_running ON run (computer) WHERE state = 'running';
+CREATE TABLE idempotency (
+	key     TEXT PRIMARY KEY,
+	method  TEXT NOT NULL,
+	request BLOB NOT NULL,               -- SHA-256 of the request
+	ref     TEXT NOT NULL,               -- what the call made; '' if nothing yet
+	answer  BLOB,                        -- JSON; NULL until the call has ended
+	created INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX idempotency_created ON idempotency (created);
+CREATE INDEX idempotency_ref ON idempotency (ref);
+`
+
+// RunSchema takes environments out of rows that earlier programs wrote, and
+// lets the runs that ended first be found.
+const RunSchema = `
+UPDATE run SET spec = json_remove(spec, '$.env');
+UPDATE idempotency SET answer = json_remove(answer, '$.spec.env') WHERE method = 'run.start' AND answer IS NOT NULL;
+CREATE INDEX run_ended ON run (computer, background > 0, ended) WHERE state <> 'running';
+`
+
+// ReasonSchema says what became of a run's computer as the run ended, and whether memory was at an end.
+const ReasonSchema = `
+ALTER TABLE run ADD COLUMN reason TEXT NOT NULL DEFAULT '';
+ALTER TABLE run ADD COLUMN memory TEXT NOT NULL DEFAULT ''; -- JSON of holt.OutOfMemory; '': it was not
+`
+
+// GreetSchema says of computers whose guest goes on from a snapshot and was not told so.
+const GreetSchema = `
+ALTER TABLE computer ADD COLUMN ungreeted INTEGER NOT NULL DEFAULT 0;
+`
+
+// record is a computer as the control database has it.
+type record struct {
+	holt.Computer
+	image       string // digest of the root its disk is laid over
+	workspaceID holt.WorkspaceID
+	disk        holt.DiskID         // the root disk that it writes to; "" without one
+	owned       bool                // the workspace goes with the computer
+	snapshot      holt.SnapshotID       // its last one, or the one that it came from
+	call        string              // idempotency key of the call that forked it
+	used        int64               // when it was last in use, roughly: nanoseconds since 1970; see [idling.remember]
+	network     *holt.NetworkPolicy // that it is made with; nil: its parent's, or the default
+	withSecrets bool                // it is made with its parent's
+	secretsOf   holt.ComputerID     // or with those of this one; "": none
+	wish
+	kin
+	ungreeted bool // its guest goes on from a snapshot and believes that it is then; see [table.greet]
+}
+
+const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
+	workspace, workspace_name, owned, created, started, boot_ms, disk, snapshot, parent, parent_snapshot, call,
+	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job, wish_cpus, wish_memory_mb, growing, tenant, lineage, workspace_mb`
+
+func scanRecord(row *db.Row) record {
+	r := record{
+		Computer: holt.Computer{
+			ID: holt.ComputerID(row.Text(0)), Name: row.Text(1), Template: row.Text(2),
+			State: holt.ComputerState(row.Text(4)), Reason: row.Text(5), Engine: row.Text(6),
+			CPUs: int(row.Int64(7)), MemoryMB: int(row.Int64(8)), DiskSizeMB: int(row.Int64(9)),
+			Workspace: row.Text(11), CreatedAt: time.Unix(0, row.Int64(13)).UTC(), BootMS: row.Int64(15), Job: holt.JobID(row.Text(30)), Tenant: row.Text(34), WorkspaceSizeMB: int(row.Int64(36)),
+		},
+		image:       row.Text(3),
+		workspaceID: holt.WorkspaceID(row.Text(10)),
+		owned:       row.Int64(12) != 0,
+		disk:        holt.DiskID(row.Text(16)),
+		snapshot:      holt.SnapshotID(row.Text(17)),
+		call:        row.Text(20),
+		ungreeted:   row.Int64(22) != 0,
+		used:        row.Int64(25),
+		wish:        wish{int(row.Int64(31)), int(row.Int64(32)), row.Int64(33) != 0},
+		kin:         kin{row.Text(35)},
+	}
+	r.scanIdle(row, 24)
+	if parent := row.Text(18); parent != "" {
+		r.Parent = &holt.Origin{ID: holt.ComputerID(parent), Snapshot: holt.SnapshotID(row.Text(19)), Name: row.Text(21), Was: row.Text(23)}
+	}
+	if r.State == holt.ComputerPaused {
+		r.Snapshot = r.snapshot
+	}
+	r.StartedAt = timeOf(row.Int64(14))
+	return r
+}
+
+func timeOf(ns int64) *time.Time {
+	if ns == 0 {
+		return nil
+	}
+	t := time.Unix(0, ns).UTC()
+	return &t
+}
+
+func nanos(t *time.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// imageRef names the image its disk is laid over.
+func (r record) imageRef() string {
+	if r.image != "" {
+		return r.image
+	}
+	return r.Template
+}
+
+// table is the table computer of the control database.
+type table struct {
+	d    *db.DB
+	room *room // nil: no machine starts
+}
+
+// list returns the computers that a condition selects.
+func (t table) list(ctx context.Context, condition string, args ...any) ([]record, error) {
+	var list []record
+	err := read(ctx, t.d, func(tx *db.Tx) error {
+		err := tx.Query(`SELECT `+recordColumns+` FROM computer `+condition, args, func(row *db.Row) error {
+			list = append(list, scanRecord(row))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return addBudgets(tx, list)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read computers: %w", err)
+	}
+	return list, nil
+}
+
+// all returns the computers that a call can see.
+func (t table) all(ctx context.Context) ([]record, error) {
+	return t.list(ctx, `WHERE ?1 = '' OR tenant = ?1 ORDER BY name, id`, holt.Confined(ctx))
+}
+
+// find returns a computer by name or id.
+func (t table) find(ctx context.Context, ref string) (record, error) {
+	// No name holds an underscore, every id does. A name is one's own tenant's; so is an id, for who is confined.
+	list, err := t.list(ctx, `WHERE (id = ?1 OR name = ?1 AND tenant = ?2) AND (?3 = '' OR tenant = ?3)`, ref, holt.TenantOf(ctx), holt.Confined(ctx))
+	if err != nil {
+		return record{}, err
+	}
+	if len(list) == 0 {
+		return record{}, holt.Errorf(holt.NotFound, "there is no computer %q", clip(ref)).
+			WithHint("holt computer list shows the computers there are")
+	}
+	return list[0], nil
+}
+
+func (t table) byWorkspace(ctx context.Context, id holt.WorkspaceID) (record, bool, error) {
+	list, err := t.list(ctx, `WHERE workspace = ?`, id)
+	if err != nil || len(list) == 0 {
+		return record{}, false, err
+	}
+	return list[0], true, nil
+}
+
+// insert makes a computer's row. A name of "" becomes a free scientist's, which
+// avoid does not hold. with adds rows that belong to it.
+func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(name string) bool, with func(*db.Tx) error) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
+		if err := r.belongs(tx); err != nil {
+			return err
+		}
+		names, err := nameSet(tx, r.Tenant)
+		if err != nil {
+			return err
+		}
+		switch {
+		case r.Name == "":
+			r.Name = freeName(func(name string) bool { return names[name] || avoid(name) })
+		case names[r.Name]:
+			return computerTaken(r.Name)
+		}
+		if r.Workspace == "" {
+			r.Workspace = r.Name
+		}
+		user, used, err := textOf(tx, `SELECT name FROM computer WHERE workspace = ?`, r.workspaceID)
+		if err != nil {
+			return err
+		}
+		if used {
+			return holt.Errorf(holt.Conflict, "the workspace %q belongs to the computer %q", r.Workspace, user).
+				WithHint("one computer at a time writes to a workspace; delete %s, or leave the workspace out to get a new one", user)
+		}
+		if user, used, err = textOf(tx, `SELECT coalesce((SELECT name FROM computer c WHERE c.id = snapshot.computer), '') FROM snapshot WHERE workspace = ?`, r.workspaceID); err != nil {
+			return err
+		}
+		if used {
+			return holt.Errorf(holt.Conflict, "snapshots of the computer %q are in the workspace %q", user, r.Workspace).
+				WithHint("holt workspace fork %s makes one that is free", r.Workspace)
+		}
+		if err := r.bound(tx); err != nil {
+			return err
+		}
+		if err := t.admit(tx, *r); err != nil {
+			return err
+		}
+		if err := claim.Bind(tx, string(r.ID)); err != nil {
+			return err
+		}
+		if err := with(tx); err != nil {
+			return err
+		}
+		var parent holt.Origin
+		if r.Parent != nil {
+			parent = *r.Parent
+		}
+		return tx.Exec(`INSERT INTO computer (id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb, workspace, workspace_name,
+			owned, created, started, boot_ms, disk, snapshot, parent, parent_snapshot, call, idle_ms, job, tenant, lineage, workspace_mb) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+			r.ID, r.Name, r.Template, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB, r.DiskSizeMB,
+			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk,
+			r.snapshot, parent.ID, parent.Snapshot, r.call, idleMS(r.IdleTimeout), r.Job, r.Tenant, r.lineage, r.WorkspaceSizeMB)
+	})
+}
+
+func computerTaken(name string) error {
+	return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", name).WithHint("choose another name, or leave it out to get a free one")
+}
+
+// save writes what can change of a computer.
+func (t table) save(ctx context.Context, r record) error { return t.saveBound(ctx, r, nil) }
+
+// saveBound is save, and binds an idempotency key to the computer.
+func (t table) saveBound(ctx context.Context, r record, claim *Claim) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
+		if err := claim.Bind(tx, string(r.ID)); err != nil {
+			return err
+		}
+		return t.update(tx, r)
+	})
+}
+
+// saveAdmitted is save of a computer that takes more than before, see [table.admit].
+func (t table) saveAdmitted(ctx context.Context, r record) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
+		if err := t.admit(tx, r); err != nil {
+			return err
+		}
+		return t.update(tx, r)
+	})
+}
+
+// update writes what can change of a computer, as part of a transaction.
+func (t table) update(tx *db.Tx, r record) error {
+	if _, used, err := textOf(tx, `SELECT 1 FROM computer WHERE name = ?1 AND id <> ?2 AND tenant = (SELECT tenant FROM computer WHERE id = ?2)`, r.Name, r.ID); err != nil {
+		return err
+	} else if used {
+		return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).WithHint("choose another name")
+	}
+	if err := r.saveWish(tx); err != nil {
+		return err
+	}
+	return tx.Exec(`UPDATE computer SET name=?2, image=?3, state=?4, reason=?5, engine=?6, cpus=?7, memory_mb=?8,
+			disk_mb=?9, owned=?10, started=?11, boot_ms=?12, disk=?13, snapshot=?14 WHERE id=?1`,
+		r.ID, r.Name, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB,
+		r.DiskSizeMB, r.owned, nanos(r.StartedAt), r.BootMS, r.disk, r.snapshot)
+}
+
+// move is update for a computer whose workspace is another, which has the same name.
+func (t table) move(tx *db.Tx, r record) error {
+	if err := t.update(tx, r); err != nil {
+		return err
+	}
+	return tx.Exec(`UPDATE computer SET workspace = ? WHERE id = ?`, r.workspaceID, r.ID)
+}
+
+// greet writes down, as part of a transaction, whether a computer's guest has to be told that it
+// went on from a snapshot: a daemon that dies before it was leaves that to the next. It is not part
+// of update: who updates may have read the row before the guest was told.
+func (t table) greet(tx *db.Tx, id holt.ComputerID, owed bool) error {
+	return tx.Exec(`UPDATE computer SET ungreeted = ?2 WHERE id = ?1 AND ungreeted <> ?2`, id, owed)
+}
+
+// erase removes a computer's row, its runs and its terminals. The key of the call that was
+// creating it is free again: its repeat creates anew. also removes what goes with it elsewhere.
+func (t table) erase(ctx context.Context, id holt.ComputerID, also ...func(*db.Tx, holt.ComputerID) error) error {
+	return writeSync(ctx, t.d, func(tx *db.Tx) error {
+		for _, remove := range also {
+			if err := remove(tx, id); err != nil {
+				return err
+			}
+		}
+		if err := tx.Exec(`UPDATE computer SET parent_was = coalesce((SELECT name FROM computer p WHERE p.id = ?1), '') WHERE parent = ?1`, id); err != nil {
+			return err
+		}
+		for _, of := range []string{`DELETE FROM run WHERE computer = ?`, `DELETE FROM terminal WHERE computer = ?`, `DELETE FROM restore WHERE computer = ?`, `DELETE FROM identity WHERE computer = ?`, `DELETE FROM hold WHERE computer = ?`, `DELETE FROM network WHERE computer = ?`, `DELETE FROM secret WHERE computer = ?`, `DELETE FROM authority WHERE computer = ?`} {
+			if err := tx.Exec(of, id); err != nil {
+				return err
+			}
+		}
+		if err := tx.Exec(`DELETE FROM idempotency WHERE ref = ? AND method = 'computer.create' AND answer IS NULL`, id); err != nil {
+			return err
+		}
+		if err := tx.Exec(`DELETE FROM computer WHERE id = ?`, id); err != nil {
+			return err
+		}
+		return eraseBudgets(tx, id)
+	})
+}
+
+// read runs a read transaction of the control database.
+func read(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
+	err := d.Read(ctx, fn)
+	if err != nil && ctx.Err() != nil {
+		return gone(ctx) // SQLite says only that it was interrupted
+	}
+	return err
+}
+
+// write runs a write transaction of the control database.
+func write(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
+	return named(d.Write(ctx, fn))
+}
+
+// writeSync is write that survives power loss: a computer's state must not be
+// older than its disks.
+func writeSync(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
+	return named(d.WriteSync(ctx, fn))
+}
+
+// named says of an error without a code where it comes from.
+func named(err error) error {
+	if err == nil || holt.CodeOf(err) != holt.Internal {
+		return err
+	}
+	return HostError(fmt.Errorf("write control database: %w", err))
+}
+
+// nameSet returns the names of a tenant's computers.
+func nameSet(tx *db.Tx, tenant string) (map[string]bool, error) {
+	names := map[string]bool{}
+	err := tx.Query(`SELECT name FROM computer WHERE tenant = ?`, []any{tenant}, func(row *db.Row) error {
+		names[row.Text(0)] = true
+		return nil
+	})
+	return names, err
+}
+
+// textOf returns the first column of the row a query yields; ok is false if it
+// yields none.
+func textOf(tx *db.Tx, sql string, args ...any) (text string, ok bool, err error) {
+	err = tx.Query(sql, args, func(row *db.Row) error {
+		text, ok = row.Text(0), true
+		return nil
+	})
+	return text, ok, err
+}
+
+// family is the engine's name without its acceleration: qemu-kvm and qemu-tcg
+// are the same to a disk.
+func family(engine string) string {
+	f, _, _ := strings.Cut(engine, "-")
+	return f
+}

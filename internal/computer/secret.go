@@ -1,0 +1,232 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"holt"
+	"holt/internal/store/db"
+	"holt/internal/engine/machine"
+	"holt/internal/network"
+)
+
+// SecretSchema keeps what the proxies of computers add to requests, values as they are: the control database is
+// its owner's alone (0600). A computer's CA is made with its first secret, and is that of its forks.
+const SecretSchema = `
+CREATE TABLE secret (
+	computer    TEXT NOT NULL,
+	name        TEXT NOT NULL,
+	host        TEXT NOT NULL,
+	header      TEXT NOT NULL,
+	placeholder TEXT NOT NULL,
+	plain       INTEGER NOT NULL,
+	value       TEXT NOT NULL,
+	at          INTEGER NOT NULL, -- nanoseconds since 1970
+	PRIMARY KEY (computer, name)
+) WITHOUT ROWID;
+CREATE TABLE authority (
+	computer    TEXT PRIMARY KEY,
+	certificate TEXT NOT NULL,    -- PEM
+	key         TEXT NOT NULL     -- PEM
+) WITHOUT ROWID;
+`
+
+// Secrets are what the proxies of computers add to requests to their hosts. Nobody gets a value back.
+type Secrets struct{ s *Store }
+
+// Secrets returns the host secrets of all computers.
+func (s *Store) Secrets() *Secrets { return &Secrets{s} }
+
+// List returns a computer's secrets in the order of their names. Errors: NotFound, Unsupported by an engine
+// whose computers share the host's network.
+func (n *Secrets) List(ctx context.Context, ref string) ([]holt.ComputerSecret, error) {
+	if err := n.s.cfg.hasNetworks(); err != nil {
+		return nil, err
+	}
+	r, err := n.s.table.find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	all, err := n.s.cfg.secretsOf(ctx, r.ID)
+	return all.shown, err
+}
+
+// Set gives a computer a secret, or replaces the one of that name. It counts for requests that begin when this
+// returns; programs that run already learn of the proxy only if they are started again.
+//
+// Errors: NotFound, InvalidArgument, Unsupported, Unavailable when its network or guest does not answer: then it
+// counts as soon as they do.
+func (n *Secrets) Set(ctx context.Context, ref, name string, secret holt.HostSecret) (shown holt.ComputerSecret, err error) {
+	if err := n.s.cfg.hasNetworks(); err != nil {
+		return shown, err
+	}
+	if _, err := holt.ParseSecretName(name); err != nil {
+		return shown, err
+	}
+	if err := network.CheckSecrets([]holt.HostSecret{secret}); err != nil {
+		return shown, err
+	}
+	shown = secret.Shown(name, time.Now().UTC())
+	r, err := n.change(ctx, ref, func(tx *db.Tx, r record) error {
+		if err := n.authorize(tx, r); err != nil {
+			return err
+		}
+		err := tx.Exec(`INSERT INTO secret VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (computer, name) DO UPDATE SET
+			host = excluded.host, header = excluded.header, placeholder = excluded.placeholder, plain = excluded.plain, value = excluded.value, at = excluded.at`,
+			r.ID, name, secret.Host, secret.Header, secret.Placeholder, secret.Plain, secret.Value, shown.SetAt.UnixNano())
+		if err != nil {
+			return err
+		}
+		all, err := secretsIn(tx, r.ID)
+		if err != nil {
+			return err
+		}
+		return network.CheckSecrets(all.given.Hosts) // there may be too many
+	})
+	if err == nil {
+		n.s.log.InfoContext(ctx, "host secret set", "computer", r.ID, "name", r.Name, "secret", name, "host", secret.Host)
+	}
+	return shown, err
+}
+
+// Delete takes a secret away at once. Errors: NotFound, Unsupported, Unavailable as of Set.
+func (n *Secrets) Delete(ctx context.Context, ref, name, key string) error {
+	if err := n.s.cfg.hasNetworks(); err != nil {
+		return err
+	}
+	_, err := Once(ctx, n.s.cfg.Keys, Call[struct{}]{
+		Key: key, Method: "secret.delete", Request: [2]string{ref, name}, Removes: true,
+		Act: func(ctx context.Context, _ *Claim) (struct{}, error) { return struct{}{}, n.delete(ctx, ref, name) },
+	})
+	return err
+}
+
+func (n *Secrets) delete(ctx context.Context, ref, name string) error {
+	r, err := n.change(ctx, ref, func(tx *db.Tx, r record) error {
+		_, found, err := textOf(tx, `SELECT name FROM secret WHERE computer = ? AND name = ?`, r.ID, name)
+		if err == nil && !found {
+			err = holt.Errorf(holt.NotFound, "%s has no secret %q", r.Name, clip(name)).WithHint("holt computer secret list %s shows what it has", r.Name)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Exec(`DELETE FROM secret WHERE computer = ? AND name = ?`, r.ID, name)
+	})
+	if err == nil {
+		n.s.log.InfoContext(ctx, "host secret deleted", "computer", r.ID, "name", r.Name, "secret", name)
+	}
+	return err
+}
+
+// change changes a computer's secrets: on record, then in its network, then what its programs are told. Each step
+// alone is enough for the next network, session or daemon to go on from.
+func (n *Secrets) change(ctx context.Context, ref string, act func(*db.Tx, record) error) (record, error) {
+	r, unlock, err := n.s.hold(ctx, ref)
+	if err != nil {
+		return r, err
+	}
+	defer unlock()
+	if err := writeSync(ctx, n.s.cfg.DB, func(tx *db.Tx) error { return act(tx, r) }); err != nil {
+		return r, err
+	}
+	if err := n.s.cfg.point("secret/network"); err != nil {
+		return r, err
+	}
+	all, err := n.s.cfg.secretsOf(ctx, r.ID)
+	if err != nil {
+		return r, err
+	}
+	if err := n.s.cfg.Networks.SetSecrets(ctx, n.s.cfg.dir(r.ID), all.given); err != nil && !errors.Is(err, machine.ErrGone) { // it was never started
+		return r, HostError(err)
+	}
+	if err := n.s.cfg.point("secret/guest"); err != nil {
+		return r, err
+	}
+	l := n.s.seats.live(r.ID)
+	if l == nil {
+		return r, nil
+	}
+	return r, l.do(ctx, l.limits.Answer, true, l.tellProxy)
+}
+
+// authorize gives a computer its CA, as part of a transaction, if it has none.
+func (n *Secrets) authorize(tx *db.Tx, r record) error {
+	_, found, err := textOf(tx, `SELECT computer FROM authority WHERE computer = ?`, r.ID)
+	if err != nil || found {
+		return err
+	}
+	certificate, key, err := network.NewAuthority(r.Name)
+	if err != nil {
+		return fmt.Errorf("make a CA: %w", err)
+	}
+	return tx.Exec(`INSERT INTO authority VALUES (?, ?, ?)`, r.ID, certificate, key)
+}
+
+// secretsRecord are the secrets of a computer.
+type secretsRecord struct {
+	given network.Secrets
+	shown []holt.ComputerSecret
+}
+
+func (c *Config) secretsOf(ctx context.Context, id holt.ComputerID) (out secretsRecord, err error) {
+	err = read(ctx, c.DB, func(tx *db.Tx) error {
+		out, err = secretsIn(tx, id)
+		return err
+	})
+	if err != nil {
+		return out, fmt.Errorf("read secrets: %w", err)
+	}
+	return out, nil
+}
+
+func secretsIn(tx *db.Tx, id holt.ComputerID) (out secretsRecord, err error) {
+	out.shown = []holt.ComputerSecret{}
+	err = tx.Query(`SELECT certificate, key FROM authority WHERE computer = ?`, []any{id}, func(row *db.Row) error {
+		out.given.Certificate, out.given.Key = row.Text(0), row.Text(1)
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	err = tx.Query(`SELECT name, host, header, placeholder, plain, value, at FROM secret WHERE computer = ? ORDER BY name`, []any{id}, func(row *db.Row) error {
+		one := holt.HostSecret{Host: row.Text(1), Header: row.Text(2), Placeholder: row.Text(3), Plain: row.Int64(4) != 0, Value: row.Text(5)}
+		out.given.Hosts = append(out.given.Hosts, one)
+		out.shown = append(out.shown, one.Shown(row.Text(0), time.Unix(0, row.Int64(6)).UTC()))
+		return nil
+	})
+	return out, err
+}
+
+// inherit gives a fork its parent's CA, which what runs in it trusts, and its secrets if they were asked for;
+// and a computer that is made with another's secrets these, and a CA of its own.
+func (n *Secrets) inherit(tx *db.Tx, r *record) error {
+	from := r.secretsOf
+	var err error
+	switch {
+	case from != "":
+		err = n.authorize(tx, *r)
+	case r.Parent != nil:
+		err = tx.Exec(`INSERT INTO authority SELECT ?, certificate, key FROM authority WHERE computer = ?`, r.ID, r.Parent.ID)
+		if r.withSecrets {
+			from = r.Parent.ID
+		}
+	}
+	if err != nil || from == "" {
+		return err
+	}
+	return tx.Exec(`INSERT INTO secret SELECT ?, name, host, header, placeholder, plain, value, at FROM secret WHERE computer = ?`, r.ID, from)
+}
+
+// writeSecrets puts a computer's secrets where the network of its machine finds them.
+func (c *Config) writeSecrets(ctx context.Context, id holt.ComputerID) error {
+	if !c.ownNetworks() {
+		return nil
+	}
+	all, err := c.secretsOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	return HostError(c.Networks.WriteSecrets(c.dir(id), all.given))
+}

@@ -1,0 +1,249 @@
+package computer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"holt"
+	"holt/internal/guest/agent"
+)
+
+// Sessions is what people who are connected to computers (by SSH) do in them. A session ends with its connection, and
+// so with the daemon; it is on no record. What it changes in the workspace is that of a terminal: it is
+// undone by stretches of work.
+type Sessions struct{ s *Store }
+
+// Sessions returns the sessions of all computers.
+func (s *Store) Sessions() *Sessions { return &Sessions{s} }
+
+// sessionName is what the terminal is called that sessions' changes are attributed to.
+const sessionName = "ssh"
+
+// mostVisits is how many sessions of a machine are remembered: what one has left behind may change something later.
+const mostVisits = 1024
+
+// visit is a session that its machine has had.
+type visit struct {
+	id   holt.TerminalID
+	name string
+}
+
+func visited(all []visit, id holt.TerminalID) (name string, ok bool) {
+	for i := len(all) - 1; i >= 0; i-- { // most often one of the last
+		if all[i].id == id {
+			return all[i].name, true
+		}
+	}
+	return "", false
+}
+
+// visit remembers a session.
+func (s *terminalSet) visit(id holt.TerminalID, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.visits) >= mostVisits {
+		s.visits = append(s.visits[:0], s.visits[mostVisits/2:]...)
+	}
+	s.visits = append(s.visits, visit{id, name})
+}
+
+// link is what a session, a connection or a listener has of its computer: it is in use, and ends with the machine.
+type link struct {
+	portConn
+	use holt.Use
+}
+
+// reach wakes a computer and does something in it that outlives ctx. When the computer was paused just then it is
+// woken again.
+func (n *Sessions) reach(ctx context.Context, computer string, use holt.Use, what string, act func(context.Context, *link) error) (*link, error) {
+	for try := 1; ; try++ {
+		l := &link{portConn: portConn{s: n.s, is: what}, use: use}
+		err := l.begin(ctx, computer, act)
+		if err == nil {
+			return l, nil
+		}
+		if ctx.Err() != nil || try == connTries || !l.gone() {
+			return nil, err
+		}
+	}
+}
+
+func (l *link) begin(ctx context.Context, computer string, act func(context.Context, *link) error) (err error) {
+	if l.r, l.l, l.done, err = (waking{l.s}).use(ctx, computer, l.use); err != nil {
+		return err
+	}
+	err = l.l.do(ctx, l.l.limits.Answer, true, func(ctx context.Context, client *agent.Client) error {
+		l.client = client
+		return act(ctx, l)
+	})
+	if err != nil {
+		l.done()
+	}
+	return err
+}
+
+// Open runs a program in a computer for as long as the session is open; a paused or stopped one is woken. from
+// says who that is, for why-awake. The session outlives ctx.
+//
+// Errors: NotFound (no such computer, user or directory), InvalidArgument, TooMany, Unavailable, Timeout.
+func (n *Sessions) Open(ctx context.Context, computer string, spec holt.SessionSpec, from string) (holt.Session, error) {
+	if t := spec.Terminal; t != nil {
+		t.Size.Rows, t.Size.Cols = min(t.Size.Rows, holt.MostTerminalSize), min(t.Size.Cols, holt.MostTerminalSize)
+	}
+	check := holt.RunSpec{Command: spec.Command, User: spec.User, Env: spec.Env}
+	if check.Command == "" {
+		check.Command = "a login shell"
+	}
+	if err := checkRun(check); err != nil {
+		return nil, err
+	}
+	id := holt.NewTerminalID()
+	var far *agent.Session
+	l, err := n.reach(ctx, computer, holt.Use{Kind: holt.UseSSH, ID: string(id), Detail: from}, "session in", func(ctx context.Context, l *link) (err error) {
+		l.l.terminals.visit(id, sessionName)
+		far, err = l.client.OpenSession(ctx, id, spec)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &visitor{Session: far, link: l, left: l.l.terminals.work.attach(id)}, nil
+}
+
+// visitor is a session in a machine.
+type visitor struct {
+	*agent.Session
+	link *link
+	left func()
+	once sync.Once
+}
+
+func (s *visitor) Output(stdout, stderr io.Writer) (holt.SessionEnd, error) {
+	out := &taker{w: stdout}
+	end, err := s.Session.Output(out, &taker{w: stderr, also: out})
+	if err != nil && out.failed == nil {
+		err = s.link.why(err)
+	}
+	return end, err
+}
+
+// taker tells an error of whom output is for from one of the guest's.
+type taker struct {
+	w      io.Writer
+	also   *taker // what is told of it, too
+	failed error
+}
+
+func (t *taker) Write(p []byte) (int, error) {
+	n, err := t.w.Write(p)
+	if t.failed = err; t.also != nil && err != nil {
+		t.also.failed = err
+	}
+	return n, err
+}
+
+func (s *visitor) Close() (err error) {
+	s.once.Do(func() {
+		err = s.Session.Close()
+		s.left()
+		s.link.done()
+	})
+	return err
+}
+
+// Dial connects to what a host name and port, or a unix socket, is in a computer, which is woken. localhost is wherever something listens at
+// that port in it; other hosts are reached through its network, as far as that permits. The connection outlives ctx.
+func (n *Sessions) Dial(ctx context.Context, computer string, to holt.SessionAddress, from string) (holt.PortConn, error) {
+	if err := to.Check(false); err != nil {
+		return nil, err
+	}
+	network, address := "tcp", to.String()
+	if to.Socket != "" {
+		network, address = "unix", string(to.Socket)
+	}
+	user := to.User
+	if user == "" {
+		user = defaultUser
+	}
+	r, err := n.s.table.find(ctx, computer)
+	if err != nil {
+		return nil, err
+	}
+	left, err := n.s.conns.enter(r, mostConns)
+	if err != nil {
+		return nil, err
+	}
+	l, err := n.reach(ctx, string(r.ID), holt.Use{Kind: holt.UseSSH, Detail: from + " to " + to.String()}, fmt.Sprintf("connection to %s in", to), func(ctx context.Context, l *link) error {
+		conn, err := l.client.DialPortAs(ctx, network, address, user)
+		if err == nil {
+			l.conn = conn.(duplex)
+		}
+		return err
+	})
+	if err != nil {
+		left()
+		return nil, err
+	}
+	done := l.done
+	l.done = func() { done(); left() }
+	return &l.portConn, nil
+}
+
+// Listen listens in a computer, which is woken, and stays awake as long as it does: at a port of its loopback, or a unix
+// socket that only its user reaches. The listener outlives ctx.
+func (n *Sessions) Listen(ctx context.Context, computer string, at holt.SessionAddress, from string) (holt.SessionListener, error) {
+	if err := at.Check(true); err != nil {
+		return nil, err
+	}
+	network := "tcp"
+	if at.Agent || at.Socket != "" {
+		network = "unix"
+	}
+	var far *agent.Listener
+	l, err := n.reach(ctx, computer, holt.Use{Kind: holt.UseSSH, Detail: from + " listens at " + at.String()}, "listener in", func(ctx context.Context, l *link) (err error) {
+		far, err = l.client.Listen(ctx, network, at.Port, string(at.Socket), at.User)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	at.Port, at.Socket = far.Port, holt.OSString(far.Path)
+	return &listener{n: n, far: far, link: l, at: at}, nil
+}
+
+// listener is a listener in a machine.
+type listener struct {
+	n    *Sessions
+	far  *agent.Listener
+	link *link
+	at   holt.SessionAddress
+	once sync.Once
+}
+
+func (l *listener) Address() holt.SessionAddress { return l.at }
+
+func (l *listener) Accept(ctx context.Context) (holt.PortConn, string, error) {
+	for {
+		conn, from, err := l.far.Accept(ctx)
+		if err != nil {
+			return nil, "", l.link.why(err)
+		}
+		left, err := l.n.s.conns.enter(l.link.r, mostReached) // a guest makes them
+		if err != nil {                                       // whoever comes is refused; the listener stays
+			conn.Close()
+			continue
+		}
+		far := &portConn{s: l.link.s, r: l.link.r, l: l.link.l, client: l.link.client, is: "connection from", conn: conn.(duplex), done: left}
+		return far, from, nil
+	}
+}
+
+func (l *listener) Close() (err error) {
+	l.once.Do(func() {
+		err = l.far.Close()
+		l.link.done()
+	})
+	return err
+}

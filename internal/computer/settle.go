@@ -1,0 +1,161 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"holt"
+	"holt/internal/workspace"
+)
+
+// begin gives what was changed before a run a checkpoint of its own, so that
+// the run can be undone exactly. A run starts without it too, where a full
+// disk has no room for one: it may be what makes room.
+func (l *live) begin(id holt.RunID) {
+	if _, err := l.ws.BeginRun(string(id)); err != nil {
+		l.log.Warn("no checkpoint before a run", "run", id, "err", err)
+	}
+}
+
+// exited puts the end of a run on record, and settles it. Its output is taken next.
+func (a *attendant) exited(run holt.Run) {
+	a.l.told(run.OutOfMemory)
+	gone := a.table.exited(a.l.id, run)
+	a.l.runs.forget(gone)
+	a.outputs.remove(a.l.id, gone)
+	a.settle(run.ID)
+	a.l.runs.owe(run.ID)
+}
+
+// settle gives what a run that has ended left in the workspace its checkpoint,
+// in the background: the guest may take its time.
+func (a *attendant) settle(id holt.RunID) {
+	done := a.l.runs.ended(id)
+	if done == nil {
+		return
+	}
+	if !a.l.spawn(func() { defer done(); a.l.end(id) }) {
+		done() // the next checkpoint has it
+	}
+}
+
+// end is the settling of one run.
+func (l *live) end(id holt.RunID) {
+	flushed := l.flush(l.ctx)
+	if flushed != nil && l.alive() {
+		l.log.Debug("the guest did not write what it holds in memory", "run", id, "err", flushed)
+	}
+	_, changed, err := l.ws.EndRun(l.ctx, string(id), flushed == nil)
+	if changed {
+		_, err = l.ws.Thin(l.ctx, l.keep)
+	}
+	if err != nil && l.ctx.Err() == nil {
+		l.log.Warn("no checkpoint after a run", "run", id, "err", err)
+	}
+}
+
+// beginWork is begin for a stretch of work, which begins in the terminal of a name.
+func (l *live) beginWork(id holt.StretchID, terminal string) error {
+	_, err := l.ws.BeginStretch(id, terminal)
+	if err != nil {
+		l.log.Warn("no checkpoint before work in a terminal", "computer", l.id, "terminal", terminal, "err", err)
+	}
+	return err
+}
+
+// endWork gives what terminals changed in a stretch its checkpoint, in the background.
+func (l *live) endWork(by map[holt.StretchID]string) {
+	l.spawn(func() {
+		flushed := l.flush(l.ctx) == nil
+		var errs []error
+		for _, id := range slices.Sorted(maps.Keys(by)) {
+			_, _, err := l.ws.EndStretch(l.ctx, id, by[id], flushed)
+			errs = append(errs, err)
+		}
+		_, err := l.ws.Thin(l.ctx, l.keep) // the next stretch may have begun, with a checkpoint of its own
+		if err := errors.Join(append(errs, err)...); err != nil && l.ctx.Err() == nil {
+			l.log.Warn("no checkpoint after work in a terminal", "computer", l.id, "err", err)
+		}
+	})
+}
+
+// flush has the guest write what it holds of the workspace in memory. It takes
+// no longer than an answer may: a guest that hangs holds up nobody.
+func (l *live) flush(ctx context.Context) error {
+	client, _, fault := l.state()
+	if client == nil {
+		return silent(cmp.Or(fault, errors.New("no answer yet")))
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
+	defer cancel()
+	return client.Sync(ctx)
+}
+
+// trim has the guest give back what was deleted on its root disk. What it does not say within half the time of an answer the next one does.
+func (l *live) trim(ctx context.Context) {
+	client, _, _ := l.state()
+	if client == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
+	defer cancel()
+	if err := client.Trim(ctx, l.limits.Flush/2); err != nil && holt.CodeOf(err) != holt.Unsupported && l.alive() {
+		l.log.Warn("trim the root disk: deleted bytes stay on the host's disk", "computer", l.id, "err", err)
+	}
+}
+
+// settled waits until every run that has ended here is settled.
+func (l *live) settled(ctx context.Context) error {
+	for _, done := range l.runs.unsettled() {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return gone(ctx)
+		}
+	}
+	return nil
+}
+
+// Receipt says what a run changed in its computer's workspace. Of a run that
+// has ended it is final, unless its guest does not answer.
+//
+// Errors: NotFound, Conflict (the checkpoints around the run are gone).
+func (r *Runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error) {
+	run, err := r.Get(ctx, id) // which finds out whether it has ended
+	if err != nil {
+		return holt.Receipt{}, err
+	}
+	c, err := r.s.table.find(ctx, string(run.ComputerID))
+	if err != nil {
+		return holt.Receipt{}, err
+	}
+	r.s.Guests().Settle(ctx, c.workspaceID)
+	left, err := r.s.snapshots.leftBy(ctx, c)
+	if err != nil {
+		return holt.Receipt{}, err
+	}
+	// What came after a snapshot that was restored is in the history of the workspace that was left.
+	var empty holt.Receipt
+	for i, in := range append([]holt.WorkspaceID{c.workspaceID}, left...) {
+		receipt, err := r.receipt(ctx, in, id)
+		if err != nil || receipt.Before != "" || receipt.Counts.Total() > 0 {
+			return receipt, err
+		}
+		if i == 0 {
+			empty = receipt
+		}
+	}
+	return empty, nil
+}
+
+func (r *Runs) receipt(ctx context.Context, in holt.WorkspaceID, id holt.RunID) (holt.Receipt, error) {
+	ws, release, err := r.s.cfg.Workspaces.View(ctx, in)
+	if err != nil {
+		return holt.Receipt{}, err
+	}
+	defer release()
+	return workspace.Story{W: ws}.Receipt(ctx, string(id))
+}

@@ -1,0 +1,108 @@
+package computer
+
+import (
+	"context"
+
+	"holt"
+	"holt/internal/store/db"
+	"holt/internal/workspace"
+)
+
+// SizeSchema says how much the workspaces that computers were made with may hold.
+const SizeSchema = `
+ALTER TABLE computer ADD COLUMN workspace_mb INTEGER NOT NULL DEFAULT 0; -- MiB, of a workspace that goes with the computer; 0: it has no bound, or another's
+`
+
+// bytesPerFile is how many bytes of a workspace's size there are for each file that it may have, as ext4 has it, and
+// fewestFiles how many it may have whatever its size.
+const (
+	bytesPerFile = 16 << 10
+	fewestFiles  = 1 << 14
+)
+
+// WorkspaceQuota is what bounds a workspace of a size in MiB; 0: nothing.
+func WorkspaceQuota(sizeMB int) holt.Quota {
+	if sizeMB == 0 {
+		return holt.Quota{}
+	}
+	bytes := int64(sizeMB) * mib
+	return holt.Quota{Bytes: bytes, Files: max(fewestFiles, bytes/bytesPerFile)}
+}
+
+// checkWorkspaceSize refuses a size that a computer's workspace cannot be given.
+func checkWorkspaceSize(spec holt.ComputerSpec) error {
+	switch {
+	case spec.WorkspaceSizeMB < 0 || spec.WorkspaceSizeMB > mostDiskSize:
+		return holt.Errorf(holt.InvalidArgument, "a workspace cannot have %d MiB", spec.WorkspaceSizeMB).WithHint("give at most %d, or leave it out for no bound", mostDiskSize)
+	case spec.Workspace != "" && spec.WorkspaceSizeMB != 0:
+		return holt.Errorf(holt.InvalidArgument, "the workspace %s is there, and has the size that it has", spec.Workspace).
+			WithHint("holt workspace quota %s --max-bytes changes it", spec.Workspace)
+	}
+	return nil
+}
+
+// bound gives the workspace of a computer that is made, and has none, a bound where a limit counts disks, as part of the
+// transaction that writes it down: the default one; a fork has what its parent's has, and TooMany if that is none.
+func (r *record) bound(tx *db.Tx) error {
+	if !r.owned || r.WorkspaceSizeMB != 0 {
+		return nil
+	}
+	l, err := limitOf(tx, r.Tenant)
+	if err != nil || l.MaxDiskMB == 0 {
+		return err
+	}
+	if r.Parent != nil {
+		return boundless(*r, l)
+	}
+	r.WorkspaceSizeMB = holt.DefaultWorkspaceMB
+	return nil
+}
+
+// boundless refuses a workspace without a bound where a limit counts disks.
+func boundless(r record, l holt.Limit) error {
+	return holt.Errorf(holt.TooMany, "the tenant %s may have %d MiB of disks, so the workspace of its computer %s has to have a bound", r.Tenant, l.MaxDiskMB, r.Name).
+		WithHint("holt workspace quota NAME --max-bytes SIZE gives one, also to what is forked; or take the limit away: holt limit set --tenant %s --max-disk-mb 0", r.Tenant)
+}
+
+// Bounded says that a workspace may hold so many bytes from now on, 0 for as many as it likes, and counts it for
+// the limits of whose computer it goes with.
+//
+// Errors: TooMany (see [table.admit]; also a workspace without a bound where a limit counts disks).
+func (g *Guests) Bounded(ctx context.Context, id holt.WorkspaceID, bytes int64) error {
+	return write(ctx, g.s.cfg.DB, func(tx *db.Tx) error {
+		var all []record
+		err := tx.Query(`SELECT `+recordColumns+` FROM computer WHERE workspace = ? AND owned`, []any{id}, func(row *db.Row) error {
+			all = append(all, scanRecord(row))
+			return nil
+		})
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		r := all[0]
+		r.WorkspaceSizeMB = int(min((bytes+mib-1)/mib, mostDiskSize))
+		l, err := limitOf(tx, r.Tenant)
+		if err == nil && bytes == 0 && l.MaxDiskMB > 0 {
+			err = boundless(r, l)
+		}
+		if err == nil {
+			err = g.s.table.admit(tx, r)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Exec(`UPDATE computer SET workspace_mb = ? WHERE id = ?`, r.WorkspaceSizeMB, r.ID)
+	})
+}
+
+// noSpace says of a guest's error that there is no room what makes some.
+func (f *Files) noSpace(ctx context.Context, computer string, err error) error {
+	if holt.CodeOf(err) != holt.OutOfSpace {
+		return err
+	}
+	r, lost := f.s.table.find(ctx, computer)
+	if lost != nil {
+		return err
+	}
+	return holt.AsError(err).WithHint("remove something, or make room: below %s with holt workspace quota %s --max-bytes, on its root disk with holt computer resize %s --disk-size-mb",
+		workspace.Home, r.Workspace, r.Name)
+}

@@ -1,0 +1,282 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holt"
+	"holt/internal/engine/machine"
+	"holt/internal/workspace"
+)
+
+// Memory is what is kept of all computers' memory: the verbs that take snapshots
+// of them and let them go on.
+type Memory struct{ s *Store }
+
+// Memory returns the memory of all computers.
+func (s *Store) Memory() *Memory { return &Memory{s} }
+
+// memory is the store as those verbs see it.
+type memory struct{ *Store }
+
+// Snapshot takes a snapshot of a running computer, which goes on, and keeps it
+// until it is deleted. It goes on when its caller leaves.
+//
+// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (it
+// does not run), Unsupported (by the engine), OutOfSpace, Unavailable.
+func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Snapshot, error) {
+	if spec.Name != "" {
+		if _, err := holt.ParseName(spec.Name); err != nil {
+			return holt.Snapshot{}, err
+		}
+	}
+	act := func(ctx context.Context, claim *Claim) (holt.Snapshot, error) {
+		return memory{m.s}.snapshot(ctx, ref, spec, claim)
+	}
+	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.Snapshot, error) {
+		return Once(ctx, m.s.cfg.Keys, Call[holt.Snapshot]{
+			Key: key, Method: "computer.snapshot", Request: []any{ref, spec}, Act: act,
+			Again: func(ctx context.Context, id string) (holt.Snapshot, error) {
+				if taken, err := m.s.snapshots.get(ctx, holt.SnapshotID(id)); holt.CodeOf(err) != holt.NotFound {
+					return taken.Snapshot, err
+				}
+				return act(ctx, &Claim{keyIn(ctx, key)}) // it was cut off, and undone; this may be, too
+			},
+		})
+	})
+}
+
+func (s memory) snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, claim *Claim) (holt.Snapshot, error) {
+	r, l, unlock, err := s.holdRunning(ctx, ref)
+	if err != nil {
+		return holt.Snapshot{}, err
+	}
+	defer unlock()
+	m, err := s.take(ctx, &r, l, exposure{verb: "snapshot", kind: holt.SnapshotManual, name: spec.Name, claim: claim, durable: true})
+	return m.Snapshot, err
+}
+
+// holdRunning locks a computer whose memory can be kept.
+func (s memory) holdRunning(ctx context.Context, ref string) (record, *live, func(), error) {
+	r, unlock, err := s.hold(ctx, ref)
+	if err != nil {
+		return r, nil, nil, err
+	}
+	l := s.seats.live(r.ID)
+	if r, err = s.canKeep(ctx, r, l); err != nil {
+		unlock()
+		return r, nil, nil, err
+	}
+	return r, l, unlock, nil
+}
+
+// canKeep returns a computer, whose lock is held, if its memory can be kept.
+func (s memory) canKeep(ctx context.Context, r record, l *live) (record, error) {
+	switch {
+	case !s.cfg.Engine.Capabilities().MemorySnapshot:
+		return r, noMemory(s.cfg.Engine)
+	case r.State != holt.ComputerRunning:
+		return r, inState(r)
+	case l == nil:
+		return r, unreachable(r)
+	}
+	err := s.mend(ctx, &r, l.m)
+	return r, err
+}
+
+// noMemory is the error for an engine that cannot keep a machine's memory.
+func noMemory(e machine.Engine) error {
+	return holt.Errorf(holt.Unsupported, "the engine %s cannot keep a computer's memory", e.Name()).
+		WithHint(machine.UseVirtual + "; holt workspace checkpoint and fork work with every engine")
+}
+
+// exposure says what snapshot to take, and for what.
+type exposure struct {
+	id      holt.SnapshotID // "": a new one
+	verb    string
+	kind    holt.SnapshotKind
+	name    string
+	claim   *Claim
+	end     bool // the machine ends with it, and the computer is paused
+	durable bool // it survives power loss
+}
+
+// take takes a snapshot of a running computer, whose lock is held: the row first,
+// then the image and the workspace's checkpoint at the same instant, then that
+// both are there, together with the disk that the machine writes to now. What
+// fails in between is finished or undone by mend, here or by the next daemon.
+func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (snapshot, error) {
+	m := snapshot{
+		Snapshot: holt.Snapshot{
+			ID: cmp.Or(e.id, holt.NewSnapshotID()), Name: e.name, Kind: e.kind, ComputerID: r.ID, Computer: r.Name, Parent: r.snapshot,
+			Workspace: r.Workspace, CreatedAt: time.Now().UTC(), CPUs: r.CPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB,
+		},
+		workspace: r.workspaceID, disk: r.disk,
+	}
+	if r.disk != "" {
+		m.next = holt.NewDiskID()
+	}
+	err := s.cfg.point(e.verb + "/row")
+	if err == nil {
+		err = s.snapshots.insert(ctx, s.disks, *r, m, e.claim)
+	}
+	if err != nil {
+		return m, err
+	}
+	if err = s.cfg.point(e.verb + "/memory"); err == nil {
+		err = s.expose(ctx, r, l, &m, e)
+	}
+	if err != nil {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+		defer cancel()
+		if lost := s.mend(late, r, l.m); lost != nil {
+			s.log.ErrorContext(ctx, "cannot undo", "verb", e.verb, "computer", r.ID, "err", lost)
+		}
+		return m, err
+	}
+	s.log.InfoContext(ctx, "snapshot taken", "computer", r.ID, "snapshot", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
+		"throttle", m.report.Throttle, "forced", m.report.Forced)
+	l.stood.ring()
+	if m.Kind == holt.SnapshotOfFork {
+		s.listSoon(l, m.ID)
+	} else { // a fork's taker does it while the forks are made
+		s.prune(ctx, r.ID, m.ID)
+	}
+	s.keeper.work.ring()
+	return m, nil
+}
+
+// expose makes what a snapshot consists of, and records that it is there.
+func (s memory) expose(ctx context.Context, r *record, l *live, m *snapshot, e exposure) error {
+	syncs := &syncing{fsync: l.ws.Tree().Sync}
+	defer syncs.wait()
+	if e.durable { // so that little is left to sync while the guest stands still
+		l.trim(ctx)
+		if err := l.ws.Tree().Sync(); err != nil {
+			return HostError(err)
+		}
+	}
+	spec := machine.SnapshotSpec{Dir: s.snapshots.path(m.ID), End: e.end, Durable: e.durable}
+	if m.next != "" {
+		spec.Disk = s.disks.path(m.next)
+	}
+	spec.Held = func(ctx context.Context) error {
+		if err := s.cfg.point(e.verb + "/held"); err != nil {
+			return err
+		}
+		_, err := l.ws.Checkpoint(workspace.CheckpointOptions{
+			Name: m.checkpoint(), CheckpointNote: workspace.CheckpointNote{Reason: "snapshot of " + r.Name}, Mounts: true,
+		})
+		switch {
+		case err != nil || !e.durable:
+			return err
+		case e.end: // nobody waits for the guest to go on
+			return l.ws.Tree().Sync()
+		}
+		return syncs.within(ctx)
+	}
+	var listed []byte
+	if m.Kind != holt.SnapshotOfFork { // which that would make slower
+		listed = l.listed(ctx)
+	}
+	report, err := l.m.Snapshot(ctx, spec)
+	if err != nil {
+		return HostError(err)
+	}
+	if listed != nil {
+		if err := os.WriteFile(filepath.Join(spec.Dir, inventoryFile), listed, 0o600); err != nil {
+			return HostError(err)
+		}
+	}
+	if err := s.cfg.point(e.verb + "/ready"); err != nil {
+		return err
+	}
+	return s.complete(ctx, r, m, report, e.end)
+}
+
+// complete records that a snapshot is whole, and what became of its computer.
+func (s memory) complete(ctx context.Context, r *record, m *snapshot, report machine.SnapshotReport, ended bool) error {
+	im, err := machine.ReadImage(s.snapshots.path(m.ID))
+	if err != nil {
+		return err
+	}
+	m.tell(report)
+	m.Bytes = s.snapshots.allocated(m.ID)
+	m.CPUs, m.MemoryMB = im.Spec.CPUs, im.Spec.MemoryMB
+	then := *r
+	then.disk, then.snapshot, then.Reason = m.next, m.ID, ""
+	if ended {
+		then.State, then.Snapshot = holt.ComputerPaused, m.ID
+	}
+	if err := s.snapshots.ready(ctx, s.table, *m, then); err != nil {
+		return err
+	}
+	*r = then
+	return nil
+}
+
+// mend finishes or undoes the snapshot that was being taken of a computer, whose
+// lock is held; most often there is none. vm is its machine, nil if that is gone.
+//
+// A machine that goes on says itself which disk it writes to. Of one that is
+// gone the workspace tells: with the snapshot's checkpoint there, the new disk may
+// have been written to, and was complete; without, it was not.
+func (s memory) mend(ctx context.Context, r *record, vm machine.Machine) error {
+	half, err := s.snapshots.list(ctx, `WHERE computer = ? AND state = 'creating'`, r.ID)
+	if err != nil {
+		return err
+	}
+	for _, m := range half {
+		if vm != nil && !ended(vm) {
+			if m.next != "" && filepath.Base(vm.Disk()) == filepath.Base(s.disks.path(m.next)) {
+				r.disk = m.next
+			}
+		} else {
+			held, err := s.held(ctx, m)
+			if err != nil {
+				return err
+			}
+			if held && m.next != "" {
+				r.disk = m.next
+			}
+			if im, err := machine.ReadImage(s.snapshots.path(m.ID)); held && err == nil && r.State == holt.ComputerPausing {
+				return s.complete(ctx, r, &m, im.Report, true)
+			}
+		}
+		if err := s.table.save(ctx, *r); err != nil {
+			return err
+		}
+		s.log.InfoContext(ctx, "remove half-taken snapshot", "computer", r.ID, "snapshot", m.ID)
+		if _, err := s.removeSnapshot(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// held says whether the workspace's checkpoint of a snapshot was taken.
+func (s memory) held(ctx context.Context, m snapshot) (bool, error) {
+	ws, release, err := s.cfg.Workspaces.View(ctx, m.workspace)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	_, err = ws.FindCheckpoint(m.checkpoint())
+	if holt.CodeOf(err) == holt.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ended says whether a machine is known to have ended.
+func ended(vm machine.Machine) bool {
+	select {
+	case <-vm.Done():
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,274 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"holt"
+	"holt/internal/guest/agent"
+	"holt/internal/store/db"
+	"holt/internal/workspace"
+)
+
+// Start boots a stopped computer, lets a paused one go on (see [Memory.Resume]), and returns once its agent
+// answers and its workspace is mounted; a running one is left as it is. It goes on when its
+// caller leaves.
+//
+// Errors: NotFound, Conflict (it is being deleted; its workspace is mounted
+// read-write on the host), TooMany (see [table.admit]), OutOfSpace, Unavailable; those of Resume.
+func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
+	began := time.Now()
+	was, _ := s.table.find(ctx, ref)
+	c, err := s.verb(ctx, "computer.start", ref, key, s.start)
+	if err == nil && (was.State == holt.ComputerStopped || was.State == holt.ComputerPaused) {
+		s.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "start"})
+	}
+	return c, err
+}
+
+// verb is one that changes a computer's state: done once for a key, and to its
+// end when its caller leaves.
+func (s *Store) verb(ctx context.Context, method, ref, key string, act func(context.Context, string) (holt.Computer, error)) (holt.Computer, error) {
+	return detach(ctx, s.gate, func(ctx context.Context) (holt.Computer, error) {
+		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
+			Key: key, Method: method, Request: ref,
+			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return act(ctx, ref) },
+		})
+	})
+}
+
+func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
+	r, unlock, err := s.hold(ctx, ref)
+	if err != nil {
+		return holt.Computer{}, err
+	}
+	defer unlock()
+	switch r.State {
+	case holt.ComputerRunning:
+		return s.asIs(r)
+	case holt.ComputerPaused, holt.ComputerResuming:
+		return memory{s}.onward(ctx, &r)
+	case holt.ComputerStopped:
+	default:
+		return holt.Computer{}, inState(r)
+	}
+	err = s.boots(ctx, &r)
+	return s.shown(r), err
+}
+
+// boots starts the machine of a computer that has none and whose lock is held.
+func (s *Store) boots(ctx context.Context, r *record) (err error) {
+	if mine := s.cfg.Engine.Name(); family(r.Engine) != family(mine) {
+		return holt.Errorf(holt.Conflict, "%s was made with the engine %s; this daemon runs %s", r.Name, r.Engine, mine).
+			WithHint("serve this data directory with --engine %s", family(r.Engine))
+	}
+	m := &making{s: s, r: r}
+	if m.img, err = s.cfg.pick(ctx, r.imageRef()); err != nil {
+		return err
+	}
+	if r.State = holt.ComputerStarting; r.Reason != rebooting {
+		r.Reason = ""
+	}
+	if err := s.withRoom(ctx, func() error { return s.table.saveAdmitted(ctx, *r) }); err != nil {
+		return err
+	}
+	if err := m.forward(ctx, "start", append(m.boot(), step{"settle", m.settle, nothing})); err != nil {
+		m.stayStopped(ctx, err)
+		return err
+	}
+	s.log.InfoContext(ctx, "computer started", "computer", r.ID, "name", r.Name, "boot_ms", r.BootMS)
+	return nil
+}
+
+// asIs is a computer that runs already, as what a start or resume answers.
+func (s *Store) asIs(r record) (holt.Computer, error) {
+	if s.seats.live(r.ID) == nil {
+		return holt.Computer{}, unreachable(r)
+	}
+	return s.shown(r), nil
+}
+
+// stayStopped records a start that failed.
+func (m *making) stayStopped(ctx context.Context, err error) {
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	m.r.State, m.r.Reason = holt.ComputerStopped, "the last start failed: "+err.Error()
+	if err := m.s.table.save(late, *m.r); err != nil {
+		m.s.log.ErrorContext(ctx, "record failed start", "computer", m.r.ID, "err", err)
+	}
+}
+
+// inState is the error for a verb that the computer's state does not allow.
+func inState(r record) error {
+	e := holt.Errorf(holt.Conflict, "%s is %s", r.Name, r.State)
+	switch r.State {
+	case holt.ComputerFailed:
+		return e.WithHint("it is half-made (%s); holt computer delete removes what there is of it", r.Reason)
+	case holt.ComputerStopped:
+		return e.WithHint("holt computer start starts it")
+	case holt.ComputerPaused:
+		return e.WithHint("holt computer resume lets it go on")
+	case holt.ComputerRunning:
+		return e
+	default:
+		return e.WithHint("wait until that has ended, and try again")
+	}
+}
+
+// unreachable is the error for a machine that runs but could not be adopted.
+func unreachable(r record) error {
+	return holt.Errorf(holt.Unavailable, "the machine of %s cannot be reached: %s", r.Name, r.Reason).
+		WithHint("holt computer stop ends it, start boots it again")
+}
+
+// halfWay is the error for a computer that a verb has left half-way.
+func halfWay(r record) error {
+	return holt.Errorf(holt.Unavailable, "%s is %s, and nobody is at work on it: %s", r.Name, r.State, cmp.Or(r.Reason, "that could neither be finished nor undone")).
+		WithHint("the daemon's next start settles it, once what keeps it from that is mended")
+}
+
+// newLive is a machine about to run on an open workspace.
+func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
+	l := &live{
+		id: r.ID, ws: ws, release: release, log: s.log, observe: s.cfg.Observe, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
+		hostname: r.Name, fresh: true, stood: newBell(), up: make(chan struct{}), runs: newRunSet(),
+	}
+	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
+	l.busy, l.look = newBusy(s.uses.now, l), newBell()
+	l.explain = func(o *holt.OutOfMemory) { s.explain(o, r.ID) }
+	l.proxy = func(ctx context.Context) (*agent.Proxy, error) { return s.cfg.proxyOf(ctx, r.ID, r.Name) }
+	l.greeted = func(ctx context.Context, is agent.Identified) error {
+		return write(ctx, s.cfg.DB, func(tx *db.Tx) error {
+			if err := s.table.identify(tx, r.ID, is, s.log); err != nil {
+				return err
+			}
+			return s.table.greet(tx, r.ID, false)
+		})
+	}
+	return l
+}
+
+// awaitAgent connects to the guest and waits until it can work: its agent
+// answers, has its identity, and has mounted the workspace.
+func (m *making) awaitAgent(ctx context.Context) error {
+	l, limit := m.live, m.limit()
+	m.identify()
+	l.connect(m.s.gate.ctx)
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := l.await(bounded, limit); err != nil {
+		if m.kept != "" && ctx.Err() == nil {
+			return m.again(ctx, err)
+		}
+		return m.explain(ctx, err)
+	}
+	m.s.uses.used(m.r.ID, holt.Use{Kind: holt.UseStart})
+	m.s.seats.put(m.r.ID, l)
+	supervision{m.s, l}.watch()
+	return nil
+}
+
+// again boots a computer whose guest did not go on from the template's snapshot.
+func (m *making) again(ctx context.Context, why error) error {
+	if err := m.back(ctx, "undo-kept", m.boot()); err != nil {
+		return err
+	}
+	if err := m.bootInstead(ctx, why); err != nil {
+		return err
+	}
+	return m.forward(ctx, "boot", m.boot())
+}
+
+// limit is how long the guest may take to answer.
+func (m *making) limit() time.Duration {
+	if m.restored() {
+		return m.s.cfg.Limits.Resume
+	}
+	return m.s.cfg.Limits.Boot
+}
+
+// identify says who the guest is to be.
+func (m *making) identify() {
+	m.live.restored, m.live.repeats = m.restored(), m.repeats
+	if m.source != "" || m.kept != "" {
+		m.live.machineID = newMachineID()
+	} else { // systemd draws an id at the first boot
+		m.live.newKeys = m.r.State == holt.ComputerCreating && m.r.disk != ""
+	}
+	if m.kept != "" {
+		m.live.diskSizeMB = m.r.DiskSizeMB
+	}
+}
+
+// attach connects to a guest that goes on, whether it answers or not.
+func (m *making) attach() {
+	m.identify()
+	m.live.connect(m.s.gate.ctx)
+	m.s.uses.used(m.r.ID, holt.Use{Kind: holt.UseStart})
+	m.s.seats.put(m.r.ID, m.live)
+	supervision{m.s, m.live}.watch()
+}
+
+// await returns when the agent answers and the workspace is mounted.
+func (l *live) await(ctx context.Context, limit time.Duration) error {
+	for try := 0; ; try++ {
+		client, err := l.agent(ctx, limit)
+		if err != nil {
+			return err
+		}
+		h, err := client.Hello(ctx)
+		switch {
+		case err == nil && h.Workspace == agent.Served:
+			l.awaitNetwork(ctx)
+			return nil
+		case ctx.Err() != nil && err == nil:
+			return silent(fmt.Errorf("its workspace is %v", h.Workspace))
+		case ctx.Err() != nil:
+			return silent(err)
+		case l.ctx.Err() != nil:
+			return ending()
+		}
+		backoff(ctx, min(try, 2))
+	}
+}
+
+// explain says why a boot failed, with the end of the console: the log goes
+// when a create is undone.
+func (m *making) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return gone(ctx)
+	}
+	tail, _ := tailOf(m.live.m.Console(), 4<<10)
+	m.s.log.ErrorContext(ctx, "guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
+	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err)
+	if m.live.refused() != nil {
+		e = e.WithHint("something in the guest keeps it from being given one: mend that in the computer it comes from, or stop and start it")
+	} else {
+		e = e.WithHint("a slow or overloaded host needs longer than %s; the daemon's log has the end of its console", holt.ShortDuration(m.limit()))
+	}
+	e.Detail = map[string]string{"console": string(tail)}
+	return e
+}
+
+// tailOf returns the last n bytes of a file, from the beginning of a line.
+func tailOf(path string, n int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	skip := max(0, fi.Size()-n)
+	b, err := io.ReadAll(io.NewSectionReader(f, skip, n))
+	if skip > 0 {
+		b = wholeLines(b)
+	}
+	return b, err
+}

@@ -1,0 +1,270 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"holt"
+	"holt/internal/engine/machine"
+)
+
+// takeOverAll finishes or undoes what a daemon before this one left half-done,
+// and adopts the machines that run. What keeps one computer from being taken over, as a
+// damaged workspace, is that one's: the others come up.
+func takeOverAll(ctx context.Context, s *Store) error {
+	all, err := s.table.all(ctx)
+	if err != nil {
+		return err
+	}
+	var work errgroup.Group
+	work.SetLimit(atOnce)
+	for _, r := range all {
+		work.Go(func() error {
+			t := &takeover{making{s: s, r: &r}}
+			t.holdImage(ctx)
+			if err := s.outputs.tidy(ctx, r.ID); err != nil {
+				s.log.ErrorContext(ctx, "tidy the output of runs", "computer", r.ID, "err", err)
+			}
+			if err := t.run(ctx); err != nil {
+				t.leave(ctx, err)
+			}
+			return nil
+		})
+	}
+	work.Wait() // which returns no error
+	return ctx.Err()
+}
+
+// leave puts on record why a computer is not taken over. Its row stays as it is, so the next
+// daemon goes on with what was begun.
+func (t *takeover) leave(ctx context.Context, why error) {
+	t.s.log.ErrorContext(ctx, "cannot take computer over", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "err", why)
+	r, err := t.s.table.find(ctx, string(t.r.ID))
+	if err == nil && r.State != holt.ComputerStopped && r.State != holt.ComputerPaused { // these are what they are
+		r.Reason = "it cannot be taken over: " + why.Error()
+		err = t.s.table.save(ctx, r)
+	}
+	if err != nil {
+		t.s.log.ErrorContext(ctx, "record that a computer is not taken over", "computer", t.r.ID, "err", err)
+	}
+}
+
+// atOnce is how many computers are taken over at once: a machine that does not
+// answer costs ten seconds.
+const atOnce = 16
+
+// holdImage says anew where the computer's disk is: the data directory may
+// have been moved.
+func (t *takeover) holdImage(ctx context.Context) {
+	dir := t.s.cfg.dir(t.r.ID)
+	if _, err := os.Stat(dir); err != nil || t.r.image == "" {
+		return
+	}
+	if err := t.s.cfg.Images.Hold(ctx, t.r.image, dir); err != nil {
+		t.s.log.ErrorContext(ctx, "hold image", "computer", t.r.ID, "image", t.r.image, "error", err)
+	}
+}
+
+// takeover is what a new daemon does with one computer of the old one's.
+type takeover struct{ making }
+
+func (t *takeover) run(ctx context.Context) error {
+	switch t.r.State {
+	case holt.ComputerCreating, holt.ComputerDeleting:
+		t.s.log.InfoContext(ctx, "remove half-made computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State)
+		if err := t.unmake(ctx, "recover"); err != nil {
+			t.markFailed(ctx, err)
+		}
+		return nil
+	case holt.ComputerRunning, holt.ComputerStarting, holt.ComputerStopping, holt.ComputerPausing, holt.ComputerResuming:
+		return t.adopt(ctx)
+	case holt.ComputerFailed:
+		return nil
+	default:
+		return memory{t.s}.mend(ctx, t.r, nil)
+	}
+}
+
+// adopt takes the computer's machine over, if it still runs. Whatever waits for
+// its guest goes on after this returns.
+func (t *takeover) adopt(ctx context.Context) error {
+	vm, err := t.s.cfg.Engine.Adopt(ctx, t.s.cfg.dir(t.r.ID))
+	if errors.Is(err, machine.ErrGone) {
+		return t.foundGone(ctx)
+	}
+	if err != nil {
+		return t.cannotAdopt(ctx, err)
+	}
+	ws, release, err := t.s.cfg.Workspaces.Take(ctx, t.r.workspaceID)
+	if err != nil {
+		vm.Release()
+		return t.cannotAdopt(ctx, err)
+	}
+	restored := t.r.ungreeted
+	if t.r.State == holt.ComputerResuming {
+		restored = true
+		err = memory{t.s}.settleResume(ctx, t.r, true)
+	} else {
+		err = memory{t.s}.mend(ctx, t.r, vm)
+	}
+	if err == nil {
+		err = t.writesTo(ctx, vm)
+	}
+	if err == nil && t.r.growing { // a daemon before this one was at work on it
+		if err := t.r.measure(ctx, vm); err != nil {
+			t.s.log.WarnContext(ctx, "ask a machine for its shape", "computer", t.r.ID, "err", err)
+		}
+	}
+	if err != nil {
+		release()
+		vm.Release()
+		return t.cannotAdopt(ctx, err)
+	}
+	l := newLive(t.s, *t.r, ws, release)
+	l.m, l.restored, l.repeats = vm, restored, restored // which of the two it was is not on record
+	l.fresh = l.restored || t.r.State == holt.ComputerStarting
+	t.live = l
+	l.connect(t.s.gate.ctx)
+	if err := l.plug(ctx, t.s, true); err != nil {
+		t.s.log.ErrorContext(ctx, "no network for a computer", "computer", t.r.ID, "err", err)
+	}
+	t.s.seats.put(t.r.ID, l)
+	supervision{t.s, l}.watch()
+	t.s.log.InfoContext(ctx, "computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())
+	switch t.r.State {
+	case holt.ComputerStarting:
+		return t.goOn(ctx, t.finishStart)
+	case holt.ComputerStopping:
+		return t.goOn(ctx, t.finishStop)
+	case holt.ComputerRunning:
+		if t.r.Reason == "" && !t.r.growing {
+			return nil
+		}
+	}
+	// Of one that was being paused or resumed, that its machine runs says all.
+	t.r.State, t.r.Reason = holt.ComputerRunning, ""
+	err = t.s.table.save(ctx, *t.r)
+	if err == nil && t.r.growing {
+		t.settleShapeLater()
+	}
+	return err
+}
+
+// itsOther is a disk right over or beneath one of a computer's that is nobody else's.
+const itsOther = `SELECT id FROM disk WHERE id = ?1 AND (parent = ?2 OR id = (SELECT parent FROM disk WHERE id = ?2))
+	AND NOT EXISTS (SELECT 1 FROM computer WHERE disk = ?1) AND NOT EXISTS (SELECT 1 FROM disk WHERE parent = ?1 AND id <> ?2)
+	AND NOT EXISTS (SELECT 1 FROM snapshot WHERE disk = ?1 OR next = ?1 AND computer <> ?3)`
+
+// writesTo puts on record which root disk the machine writes to. It knows that best: a daemon may
+// have written down another that could not speak to it. But a guest may have taken it over, so it is believed
+// only of the one on record and of one right over or beneath that which is nobody else's.
+func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
+	name := strings.TrimSuffix(filepath.Base(vm.Disk()), filepath.Ext(vm.Disk()))
+	own := vm.Disk() != "" && sameDir(filepath.Dir(vm.Disk()), t.s.disks.dir)
+	if own && name == string(t.r.disk) || vm.Disk() == string(t.r.disk) { // or there is none
+		return nil
+	}
+	var other []holt.DiskID
+	if own {
+		var err error
+		other, err = t.s.disks.list(ctx, itsOther, name, t.r.disk, t.r.ID)
+		if err != nil {
+			return err
+		}
+	}
+	if len(other) == 0 {
+		return holt.Errorf(holt.Corrupt, "it says that it writes to %q, which is not its disk %s", clip(vm.Disk()), t.r.disk).
+			WithHint("its guest may have taken QEMU over; stop the computer")
+	}
+	t.s.log.ErrorContext(ctx, "the machine writes to another root disk than was written down", "computer", t.r.ID, "disk", other[0], "instead_of", t.r.disk)
+	t.r.disk = other[0]
+	return t.s.table.save(ctx, *t.r)
+}
+
+// foundGone records that the machine ended while no daemon watched.
+func (t *takeover) foundGone(ctx context.Context) error {
+	if err := (memory{t.s}).mend(ctx, t.r, nil); err != nil {
+		return err
+	}
+	switch t.r.State {
+	case holt.ComputerPaused: // by a daemon that was killed before it could say so
+		return nil
+	case holt.ComputerResuming:
+		return memory{t.s}.settleResume(ctx, t.r, false)
+	}
+	if err := t.endMount(ctx); err != nil {
+		return err
+	}
+	var how machine.Ending
+	switch {
+	case t.r.State == holt.ComputerStopping:
+		return t.stopped(ctx, "") // as it was asked to
+	case t.r.State == holt.ComputerStarting && t.r.Reason == rebooting:
+		how.Kind = machine.EndReboot
+	case t.r.State == holt.ComputerRunning:
+		how = t.s.cfg.Engine.Ended(t.s.cfg.dir(t.r.ID))
+	}
+	again, err := t.ended(ctx, how, "its machine ended while the daemon was away")
+	if err != nil || !again {
+		return err
+	}
+	return t.goOn(ctx, func(ctx context.Context) error { return t.restart(ctx, how) })
+}
+
+// cannotAdopt leaves a machine alone that runs and cannot be taken over. One that was being
+// resumed writes to the disk that was made for that.
+func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
+	t.s.log.ErrorContext(ctx, "cannot adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
+	if t.r.State == holt.ComputerResuming {
+		if err := (memory{t.s}).settleResume(ctx, t.r, true); err != nil {
+			return err // the next daemon tries again
+		}
+	}
+	t.r.State, t.r.Reason = holt.ComputerRunning, "its machine cannot be taken over: "+err.Error()
+	return t.s.table.save(ctx, *t.r)
+}
+
+// goOn goes on, in the background, with the start or stop that a daemon
+// before this one began.
+func (t *takeover) goOn(ctx context.Context, finish func(context.Context) error) error {
+	unlock, err := t.s.seats.lock(ctx, t.r.ID)
+	if err != nil {
+		return err
+	}
+	_, leave, err := t.s.gate.enter(ctx)
+	if err != nil {
+		unlock()
+		return err
+	}
+	go func() {
+		defer leave()
+		defer unlock()
+		if err := finish(t.s.gate.ctx); err != nil && t.s.gate.ctx.Err() == nil {
+			t.s.log.ErrorContext(ctx, "go on with what was begun", "computer", t.r.ID, "state", t.r.State, "err", err)
+		}
+	}()
+	return nil
+}
+
+// finishStart waits for the guest of an adopted machine that was starting; one
+// that does not come up is ended. The computer's lock is held.
+func (t *takeover) finishStart(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, t.s.cfg.Limits.Boot)
+	defer cancel()
+	came := t.live.await(bounded, t.s.cfg.Limits.Boot)
+	if came == nil {
+		return t.settle(ctx)
+	}
+	if ctx.Err() != nil {
+		return ending()
+	}
+	if err := t.back(ctx, "undo-start", t.boot()); err != nil {
+		return err
+	}
+	return t.stopped(ctx, "the last start failed: "+came.Error())
+}

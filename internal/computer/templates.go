@@ -1,0 +1,229 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"holt"
+	"holt/internal/image"
+	"holt/internal/engine/machine"
+)
+
+// Templates are what computers are made of: each is booted once and kept.
+type Templates struct{ s *Store }
+
+// Templates returns the templates.
+func (s *Store) Templates() *Templates { return &Templates{s} }
+
+// List returns every template known, built or not. Ready are the shapes that computers go on from now: what was
+// kept for another engine is none.
+func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
+	all, err := t.s.cfg.Images.List()
+	if err != nil {
+		return nil, err
+	}
+	for i, shown := range all {
+		if len(shown.Ready) == 0 {
+			continue
+		}
+		img, err := t.s.cfg.Images.Get(ctx, shown.Digest)
+		all[i].Ready = slices.DeleteFunc(shown.Ready, func(shape holt.Shape) bool {
+			one, wrong := t.of(img, shape)
+			return err != nil || wrong != nil || !t.s.able() || !t.s.cfg.Images.HasSnapshot(shown.Digest, one.key())
+		})
+	}
+	return all, nil
+}
+
+// Boot has a template booted in a shape and kept, unless it is already, and returns its image; ref may be
+// its digest. Zero fields of the shape are those of a computer that is created without them. Its key is
+// for nothing: to be asked again is no harm.
+//
+// Errors: InvalidArgument (the shape), NotFound (the template), Unavailable when a service does not
+// come up, TooMany (the host has no memory for it), OutOfSpace, Unsupported by an engine whose machines cannot be kept.
+func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ string) (holt.Image, error) {
+	ctx, leave, err := t.s.gate.enter(ctx)
+	if err != nil {
+		return holt.Image{}, err
+	}
+	defer leave()
+	if !t.s.able() {
+		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
+	}
+	img, err := t.s.cfg.pick(ctx, ref)
+	if err != nil {
+		return holt.Image{}, err
+	}
+	one, err := t.of(img, shape)
+	if err != nil {
+		return holt.Image{}, err
+	}
+	err = t.s.withRoom(ctx, func() error { return one.boot(ctx) })
+	if ctx.Err() != nil {
+		return holt.Image{}, gone(ctx)
+	}
+	t.tried(ctx, img, err)
+	if err != nil {
+		return holt.Image{}, err
+	}
+	if now, err := t.s.cfg.pick(ctx, img.Digest); err == nil { // it takes more, and is booted
+		img = now
+	}
+	img.Ready = []holt.Shape{{CPUs: one.r.CPUs, MemoryMB: one.r.MemoryMB}}
+	return img.Image, nil
+}
+
+// boot has it booted and kept, unless it is; TooMany if the host has no memory for that.
+func (t template) boot(ctx context.Context) error {
+	if !t.s.cfg.Images.HasSnapshot(t.img.Digest, t.key()) {
+		leave, err := t.s.table.room.reserve(ctx, t.s.cfg.DB, "the template "+t.img.Template, t.r.MemoryMB, false)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	_, _, err := t.keep(ctx, true)
+	return err
+}
+
+// of is a template in a shape.
+func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
+	r := record{Computer: holt.Computer{CPUs: cmp.Or(shape.CPUs, defaultCPUs), MemoryMB: cmp.Or(shape.MemoryMB, defaultMemoryMB)}}
+	return template{s: t.s, img: img, r: r}, CheckShape(shape)
+}
+
+// tried records that nobody else needs to boot it, unless it was the host that kept it from booting.
+func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
+	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.TooMany || code == holt.Timeout || cutOff(err) {
+		return
+	}
+	if err := t.s.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
+		t.s.log.WarnContext(ctx, "record that a template was booted", "template", img.Template, "err", err)
+	}
+}
+
+// renew boots, one after the other and behind all else that the host does, what nobody has booted since
+// it was built, and what was kept but would not go on as it is now: of another build of its
+// template, or with another guest agent or engine. What the host has no memory for waits until it has.
+func (t *Templates) renew(ctx context.Context) {
+	if t.s.cfg.Renew <= 0 || !t.s.able() {
+		return
+	}
+	wait := func() (ended bool) {
+		select {
+		case <-ctx.Done():
+			return true
+		case <-time.After(t.s.cfg.Renew):
+			return false
+		}
+	}
+	if wait() {
+		return
+	}
+	all, err := t.stale(ctx)
+	if err != nil {
+		t.s.log.ErrorContext(ctx, "look for templates to boot", "err", err)
+	}
+	for ended := false; len(all) > 0 && !ended; {
+		if all = slices.DeleteFunc(all, func(one *staleTemplate) bool { return t.renewOne(ctx, one) }); len(all) > 0 {
+			ended = wait()
+		}
+	}
+}
+
+// renewTries is how often one is booted that does not come up in time, as on a host with much else to do.
+const renewTries = 3
+
+// renewOne boots one, unless there is no memory for it now: then it is false, as when it is to be tried again.
+func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool) {
+	if ctx.Err() != nil {
+		return true
+	}
+	leave, err := t.s.table.room.reserve(ctx, t.s.cfg.DB, "the template "+one.img.Template, one.r.MemoryMB, true)
+	if err != nil {
+		t.s.log.Debug("a template is not booted yet", "template", one.img.Template, "memory_mb", one.r.MemoryMB, "err", err)
+		return false
+	}
+	defer leave()
+	one.tries++
+	dir, made, err := one.keep(ctx, one.tries > 1)
+	if ctx.Err() != nil || cutOff(err) {
+		return true
+	}
+	if err == nil && made && one.former != "" {
+		err = errors.Join(setUsed(dir, one.used), setUsed(one.former, one.used.Add(-formerAge))) // this was no use of it
+	}
+	if err != nil && holt.CodeOf(err) != holt.NotFound { // its image was deleted
+		one.notKept(err)
+	}
+	t.tried(ctx, one.img, err)
+	return holt.CodeOf(err) != holt.Timeout || one.tries == renewTries
+}
+
+// formerAge is by how much what was renewed counts as unused for longer: it goes before any other.
+const formerAge = 13 * 24 * time.Hour
+
+// setUsed sets when a snapshot was used last, if it is there.
+func setUsed(dir string, at time.Time) error {
+	err := os.Chtimes(filepath.Join(dir, image.SnapshotRecord), at, at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// staleTemplate is one that is to be booted.
+type staleTemplate struct {
+	template
+	former string // directory of what was kept of it before; "": nothing was
+	used   time.Time
+	tries  int // how often it was booted
+}
+
+// stale returns what is to be booted, what was used last first.
+func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error) {
+	kept, err := t.s.cfg.Images.Kept()
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{} // by key
+	for _, k := range kept {
+		known[k.Key] = true
+	}
+	add := func(name string, shape holt.Shape, former string, used time.Time) {
+		img, err := t.s.cfg.Images.Get(ctx, name)
+		if err != nil {
+			return // it was deleted, or a create says why
+		}
+		one, err := t.of(img, shape)
+		if err != nil { // it was kept by a larger host
+			if former == "" { // or nobody takes what was asked for
+				t.tried(ctx, img, nil)
+			}
+			return
+		}
+		one.background = true
+		if !known[one.key()] {
+			known[one.key()] = true
+			all = append(all, &staleTemplate{template: one, former: former, used: used})
+		} else if former == "" {
+			t.tried(ctx, img, nil)
+		}
+	}
+	unbooted, err := t.s.cfg.Images.Unbooted()
+	for _, u := range unbooted {
+		add(u.Template, u.Shape, "", time.Time{})
+	}
+	for _, k := range kept {
+		if im, err := machine.ReadImage(k.Dir); err == nil {
+			add(k.Template, holt.Shape{CPUs: im.Spec.CPUs, MemoryMB: im.Spec.MemoryMB}, k.Dir, k.Used)
+		}
+	}
+	return all, err
+}

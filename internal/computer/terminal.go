@@ -1,0 +1,216 @@
+package computer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"holt"
+	"holt/internal/guest/agent"
+)
+
+// Terminals is the terminals of computers. One belongs to its computer's agent:
+// it survives its clients and the daemon. Its record outlives the machine.
+type Terminals struct{ s *Store }
+
+// Open returns the terminal of the spec's name that runs in a computer, or
+// starts one; a stopped computer is started first.
+//
+// Errors: InvalidArgument and NotFound (the guest has no such user, directory
+// or program), TooMany, Conflict (the computer is being deleted), Unavailable.
+func (n *Terminals) Open(ctx context.Context, computer string, spec holt.TerminalSpec, key string) (holt.Terminal, error) {
+	var err error
+	if spec.Name, err = holt.ParseName(cmp.Or(spec.Name, holt.DefaultTerminal)); err != nil {
+		return holt.Terminal{}, err
+	}
+	if err := checkTerminal(spec); err != nil {
+		return holt.Terminal{}, err
+	}
+	request := struct {
+		Computer string
+		Spec     holt.TerminalSpec
+	}{computer, spec}
+	return detach(ctx, n.s.gate, func(ctx context.Context) (holt.Terminal, error) {
+		return Once(ctx, n.s.cfg.Keys, Call[holt.Terminal]{
+			Key: key, Method: "terminal.open", Request: request,
+			Act: func(ctx context.Context, claim *Claim) (holt.Terminal, error) {
+				return n.open(ctx, computer, holt.NewTerminalID(), spec, claim)
+			},
+			Again: func(ctx context.Context, ref string) (holt.Terminal, error) {
+				return n.open(ctx, computer, holt.TerminalID(ref), spec, nil)
+			},
+		})
+	})
+}
+
+// checkTerminal is checkRun for terminals, which may have no command.
+func checkTerminal(spec holt.TerminalSpec) error {
+	if spec.Size.Rows > holt.MostTerminalSize || spec.Size.Cols > holt.MostTerminalSize {
+		return holt.Errorf(holt.InvalidArgument, "a terminal cannot have %d lines of %d", spec.Size.Rows, spec.Size.Cols).
+			WithHint("at most %d", holt.MostTerminalSize)
+	}
+	run := holt.RunSpec{Command: spec.Command, Argv: spec.Argv, Env: spec.Env, Cwd: spec.Cwd, User: spec.User}
+	if spec.Command == "" && len(spec.Argv) == 0 {
+		run.Command = "a login shell"
+	}
+	return checkRun(run)
+}
+
+// open has the guest open a terminal under an id, if it has none of that name.
+// It is on record before it can write anything.
+func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalID, spec holt.TerminalSpec, claim *Claim) (holt.Terminal, error) {
+	c, l, done, err := waking{n.s}.use(ctx, computer, terminalUse(id, spec.Name))
+	if err != nil {
+		return holt.Terminal{}, err
+	}
+	defer done()
+	defer l.terminals.launches.claim(id)()
+	mine := holt.Terminal{
+		ID: id, ComputerID: c.ID, Name: spec.Name, Spec: spec, State: holt.TerminalRunning, Size: spec.Size, StartedAt: time.Now().UTC(),
+	}
+	if err := n.s.terminals.insert(ctx, mine, claim); err != nil {
+		return holt.Terminal{}, err
+	}
+	if claim == nil { // it may have been on record
+		if err := n.s.terminals.unlose(ctx, c.ID, id); err != nil {
+			return holt.Terminal{}, err
+		}
+	}
+	if err := n.s.cfg.point("terminal/open"); err != nil {
+		return holt.Terminal{}, err
+	}
+	var got holt.Terminal
+	err = l.do(ctx, l.limits.Answer, true, func(ctx context.Context, agent *agent.Client) error {
+		var err error
+		got, err = agent.OpenTerminal(ctx, id, spec)
+		switch {
+		case err == nil || cut(agent, err):
+			return err
+		case ctx.Err() != nil:
+			agent.Close() // it hangs; the next session reconciles
+			return err
+		default:
+			return errors.Join(err, n.s.terminals.forget(ctx, c.ID, id))
+		}
+	})
+	if err != nil {
+		return holt.Terminal{}, err
+	}
+	if got.ID != id { // it had one of that name
+		if err := n.s.terminals.forget(ctx, c.ID, id); err != nil {
+			return holt.Terminal{}, err
+		}
+	}
+	return l.terminals.take(ctx, got)
+}
+
+// Get returns a terminal of a computer, by id or name: by name the one that
+// runs or, if none does, the one that was started last.
+func (n *Terminals) Get(ctx context.Context, computer, ref string) (holt.Terminal, error) {
+	all, err := n.List(ctx, computer)
+	if err != nil {
+		return holt.Terminal{}, err
+	}
+	return pick(all, ref)
+}
+
+// pick chooses from a list, newest first.
+func pick(all []holt.Terminal, ref string) (holt.Terminal, error) {
+	var found *holt.Terminal
+	for i := range all {
+		t := &all[i]
+		if string(t.ID) == ref {
+			return *t, nil
+		}
+		if t.Name == ref && (found == nil || found.State != holt.TerminalRunning && t.State == holt.TerminalRunning) {
+			found = t
+		}
+	}
+	if found == nil {
+		return holt.Terminal{}, holt.Errorf(holt.NotFound, "there is no terminal %q in this computer", clip(ref)).
+			WithHint("holt terminal list shows those there are, holt terminal open starts one")
+	}
+	return *found, nil
+}
+
+// List returns the terminals of a computer, newest first, as they are now as
+// far as the guest answers.
+func (n *Terminals) List(ctx context.Context, computer string) ([]holt.Terminal, error) {
+	c, err := n.s.table.find(ctx, computer)
+	if err != nil {
+		return nil, err
+	}
+	l := n.s.seats.live(c.ID)
+	if l == nil {
+		return n.s.terminals.of(ctx, c.ID)
+	}
+	return l.terminals.list(ctx)
+}
+
+// Signal sends a signal, as SIGTERM or TERM, to what is in a terminal's
+// foreground, as its keys do; SIGKILL ends all its processes.
+func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key string) error {
+	_, err := Once(ctx, n.s.cfg.Keys, Call[struct{}]{
+		Key: key, Method: "terminal.signal", Request: [3]string{computer, ref, signal},
+		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+			t, l, done, err := n.at(ctx, computer, ref)
+			defer done()
+			if err == nil && l == nil {
+				err = holt.Errorf(holt.Conflict, "the terminal %s has ended", t.Name).WithHint("holt terminal open starts another one")
+			}
+			if err != nil {
+				return struct{}{}, err
+			}
+			return struct{}{}, l.do(ctx, l.limits.Answer, false, func(ctx context.Context, c *agent.Client) error {
+				return c.SignalTerminal(ctx, t.ID, signal)
+			})
+		},
+	})
+	return err
+}
+
+// Close ends a terminal as the loss of a line does (SIGHUP; what has not ended
+// 5 s later is killed) and returns it. Its record stays. One that has ended
+// stays as it is.
+func (n *Terminals) Close(ctx context.Context, computer, ref, key string) (holt.Terminal, error) {
+	return Once(ctx, n.s.cfg.Keys, Call[holt.Terminal]{
+		Key: key, Method: "terminal.close", Request: [2]string{computer, ref},
+		Act: func(ctx context.Context, _ *Claim) (holt.Terminal, error) {
+			t, l, done, err := n.at(ctx, computer, ref)
+			defer done()
+			if err != nil || l == nil {
+				return t, err
+			}
+			var end holt.Terminal
+			err = l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) error {
+				var err error
+				end, err = c.CloseTerminal(ctx, t.ID)
+				return err
+			})
+			if err != nil {
+				return holt.Terminal{}, err
+			}
+			return l.terminals.take(ctx, end)
+		},
+	})
+}
+
+// terminalUse is the use that a terminal is of its computer.
+func terminalUse(id holt.TerminalID, name string) holt.Use {
+	return holt.Use{Kind: holt.UseTerminal, ID: string(id), Detail: name}
+}
+
+// at returns a terminal and the machine in which it runs, which is in use until done is called; nil: it
+// has ended.
+func (n *Terminals) at(ctx context.Context, computer, ref string) (holt.Terminal, *live, func(), error) {
+	t, err := n.Get(ctx, computer, ref)
+	if err != nil || t.State != holt.TerminalRunning {
+		return t, nil, func() {}, err
+	}
+	_, l, done, err := waking{n.s}.use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name))
+	if err != nil {
+		return t, nil, func() {}, err
+	}
+	return t, l, done, nil
+}

@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"context"
+	"os"
+
+	"holt"
+	"holt/internal/access"
+	"holt/internal/audit"
+	"holt/internal/computer"
+	"holt/internal/door/httpapi"
+	"holt/internal/door/sshd"
+	"holt/internal/authz"
+)
+
+// Computers returns the computers.
+func (d *Daemon) Computers() *computer.Store { return d.computers }
+
+// Workspaces returns the registry of workspaces.
+func (d *Daemon) Workspaces() *Workspaces { return d.workspaces }
+
+// Archive returns the archive of the workspaces.
+func (d *Daemon) Archive() *Archive { return d.archive }
+
+// Tokens returns the API tokens.
+func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
+
+// Audit returns the log of what is done through the doors, which each of them writes to.
+func (d *Daemon) Audit() *audit.Log { return d.audit }
+
+// Nouns returns all that the doors speak of, behind the [warden], which asks of each call whether its actor may.
+func (d *Daemon) Nouns() httpapi.Nouns {
+	return authz.Around(httpapi.Nouns{
+		Computers: computers{d.computers, d.computers.Memory()}, Snapshots: d.computers.Snapshots(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Ports: d.computers.Ports(), Services: d.computers.Services(), Files: d.computers.Files(),
+		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
+		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, Previews: d.previews, Events: d.events, Uploads: d.uploads, Tokens: tokens{d.tokens, d.keys}, Audit: d.audit, Daemon: d,
+	})
+}
+
+// computers are the computers as the API shows them, with what keeps their memory.
+type computers struct {
+	*computer.Store
+	*computer.Memory
+}
+
+// SSH returns the gate by which SSH clients come in.
+func (d *Daemon) SSH() *sshd.Gate { return d.gate }
+
+// sshKeys are the keys of SSH clients as the API shows them.
+type sshKeys struct {
+	*sshd.Keys
+	calls *computer.Keys
+}
+
+func (k sshKeys) Add(ctx context.Context, spec holt.SSHKeySpec, key string) (holt.SSHKey, error) {
+	return computer.Once(ctx, k.calls, computer.Call[holt.SSHKey]{
+		Key: key, Method: "ssh-key.add", Request: spec,
+		Act: func(ctx context.Context, claim *computer.Claim) (holt.SSHKey, error) {
+			return k.Keys.AddBound(ctx, spec, claim.Bind)
+		},
+		Again: k.Keys.Get,
+	})
+}
+
+func (k sshKeys) Delete(ctx context.Context, ref, key string) (holt.SSHKey, error) {
+	return computer.Once(ctx, k.calls, computer.Call[holt.SSHKey]{
+		Key: key, Method: "ssh-key.delete", Request: ref, Removes: true,
+		Act: func(ctx context.Context, _ *computer.Claim) (holt.SSHKey, error) { return k.Keys.Delete(ctx, ref) },
+	})
+}
+
+// sessions are the computers as the SSH gate sees them.
+type sessions struct {
+	*computer.Sessions
+	store *computer.Store
+}
+
+func (s sessions) Get(ctx context.Context, ref string) (holt.Computer, error) {
+	return s.store.Get(ctx, ref)
+}
+
+// Health says that the daemon answers, and what it is.
+func (d *Daemon) Health(ctx context.Context) (holt.Health, error) {
+	all, err := d.computers.List(ctx)
+	if err != nil {
+		return holt.Health{}, err
+	}
+	h := holt.Health{
+		Status: "ok", Version: d.cfg.Version, PID: os.Getpid(), DataDir: d.cfg.DataDir,
+		Engine: d.engine.Name(), StartedAt: d.started,
+	}
+	for _, c := range all {
+		if c.State == holt.ComputerRunning {
+			h.Running++
+		}
+	}
+	return h, nil
+}

@@ -1,0 +1,159 @@
+package workspace
+
+import (
+	"syscall"
+
+	"holt/internal/store/journal"
+)
+
+// enter begins a mutating operation: it takes mu, and says whether this very
+// request was done before. leave must follow unless there is an error.
+func (t *Tree) enter(c Caller) (done *reply, err error) {
+	t.mu.Lock()
+	for t.crammed() && t.broken == nil && !t.closed {
+		if t.failing != nil {
+			err := t.failing
+			t.mu.Unlock()
+			return nil, errnoOf(err)
+		}
+		t.kick()
+		t.flushed.Wait()
+	}
+	if err := t.accepts(); err != nil {
+		t.mu.Unlock()
+		return nil, err
+	}
+	if c.Epoch == 0 {
+		return nil, nil
+	}
+	e := t.epochs[c.Epoch]
+	if e == nil {
+		t.mu.Unlock()
+		return nil, syscall.ESTALE
+	}
+	if r, ok := e.replies[c.Unique]; ok && c.Unique != 0 {
+		return &r, nil
+	}
+	return nil, nil
+}
+
+// accepts says whether anything may still change; under mu.
+func (t *Tree) accepts() error {
+	if t.broken != nil || t.closed {
+		return syscall.EIO
+	}
+	return nil
+}
+
+// crammed tells whether no more may become dirty before some is written.
+func (t *Tree) crammed() bool { return t.batch.rows()+t.writing > t.opt.MaxDirty }
+
+func (t *Tree) leave() {
+	t.tidy()
+	t.mu.Unlock()
+}
+
+// again rebuilds the answer of an operation that was done before. It counts
+// no lookup: the first answer did.
+func (t *Tree) again(r *reply) (Attr, error) {
+	in, err := t.get(r.ino)
+	if err != nil {
+		return Attr{}, err
+	}
+	return in.attr(), nil
+}
+
+// record starts the op of a caller.
+func (t *Tree) record(kind opKind, c Caller) (op, error) {
+	w, err := t.writerID(c.Writer)
+	return op{kind: kind, time: t.when(c), epoch: uint64(c.Epoch), unique: c.Unique, writer: w}, err
+}
+
+// writerID returns the number of a writer, and gives it one the first time.
+func (t *Tree) writerID(w Writer) (uint32, error) {
+	if w == (Writer{}) {
+		return 0, nil
+	}
+	if id, ok := t.writers[w]; ok {
+		return id, nil
+	}
+	if b := w.bounded(); b != w {
+		return t.writerID(b)
+	}
+	id, err := t.index.writer(w)
+	if err != nil {
+		return 0, t.errno("read writer", err)
+	}
+	if id != 0 {
+		t.writers[w] = id
+		return id, nil
+	}
+	o := op{kind: opWriter, time: t.now(), n: int64(t.count.NextWriter), blob: w.encode()}
+	if err := t.commit(&o, nil, nil); err != nil {
+		return 0, err
+	}
+	return t.writers[w], nil
+}
+
+// commit makes an operation happen: journal first, then memory. An error says
+// that nothing changed.
+func (t *Tree) commit(o *op, table, data []byte) error {
+	_, err := t.commitRef(o, table, data)
+	return err
+}
+
+// commitRef is commit for who wants to know where the record lies.
+func (t *Tree) commitRef(o *op, table, data []byte) (journal.Ref, error) {
+	if err := t.overQuota(o, data); err != nil {
+		return journal.Ref{}, err
+	}
+	t.metaBuf = o.encode(t.metaBuf[:0])
+	if err := t.fail("commit.append"); err != nil {
+		return journal.Ref{}, errnoOf(err)
+	}
+	ref, err := t.append(o, table, data)
+	if err != nil {
+		return ref, t.errno("append to journal", err)
+	}
+	_ = t.fail("commit.apply") // a place to die, not to fail: the journal has it
+	rec := journal.Record{Pos: ref.Pos, End: ref.End, Segment: ref.Segment, Data: ref.Data, DataLen: len(data)}
+	if err := t.apply(o, rec); err != nil {
+		// Validation must have loaded and checked all that apply needs.
+		t.broken = err
+		t.log.Error("workspace is out of step with its journal and accepts nothing more", "record", ref.Pos.String(), "kind", o.kind, "error", err)
+		return ref, syscall.EIO
+	}
+	t.noted(o, rec)
+	return ref, nil
+}
+
+// noted keeps account of an applied record.
+func (t *Tree) noted(o *op, rec journal.Record) {
+	t.count.Last, t.count.Applied = uint64(rec.Pos), uint64(rec.End)
+	t.harvest(o, rec)
+	t.batch.ops++
+	if t.batch.ops == 1 || t.batch.ops == t.opt.FlushOps {
+		t.kick()
+	}
+}
+
+// kick wakes the flusher.
+func (t *Tree) kick() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// harvest remembers the answer of a request that may be asked again.
+func (t *Tree) harvest(o *op, rec journal.Record) {
+	if o.kind == opFork {
+		t.harvestMounts(o.blob2, rec.Pos)
+	}
+	if o.unique == 0 {
+		return
+	}
+	if e := t.epochs[Epoch(o.epoch)]; e != nil {
+		e.remember(o.unique, reply{ino: o.ino, n: o.n}, rec.Pos)
+	}
+}

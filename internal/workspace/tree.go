@@ -1,0 +1,474 @@
+package workspace
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt/internal/store/db"
+	"holt/internal/store/journal"
+)
+
+// Tree is the POSIX side of a workspace: one method per FUSE operation. Errors
+// are syscall.Errno. Its methods may be called from any number of goroutines.
+type Tree struct {
+	dir     string
+	opt     Options
+	log     *slog.Logger
+	journal *journal.Journal
+	index   *index
+
+	glances  chan struct{} // holds a token for each that runs
+	settling *settling     // of a new fork
+
+	// mu orders everything: it is held exclusively from validation until an
+	// operation is visible, and while the index is read. Reads of what is
+	// cached hold it shared.
+	mu          sync.RWMutex
+	inodes      inodeCache
+	orphans     map[Ino]struct{} // inodes without a name that are kept
+	epochs      map[Epoch]*epoch
+	writers     map[Writer]uint32
+	skew        atomic.Int64      // ns from the host's clock to that of the guest that has it mounted; 0: none has
+	version     map[uint32]uint32 // of this generation, by writer
+	count       counters
+	checkpoints []Checkpoint  // by ID
+	viewable    atomic.Uint64 // checkpoints up to this number are in the index, as View needs them
+	lineage     []Ancestor    // the last is this one
+	entries     int           // cached directory entries
+	extents     int           // loaded extents
+	values      int           // bytes of cached xattrs and symlink targets
+	longest     int           // no directory's path is longer; 0: not known
+	grown       int64         // by how much renames lengthened paths below them, in sum; up to grownStored the index has it
+	grownStored int64
+
+	inodesMark, entriesMark, extentsMark, valuesMark mark
+
+	reserve *Reserve
+	spent   int64 // bytes of records since it was given back
+
+	beside  atomic.Int32 // changes beside mounts that go on; see Beside
+	parts   [][]byte     // whose end has not come yet
+	partsAt [2]uint64    // count.Last and count.Applied before the first of them
+
+	broken  error // memory and journal no longer agree: nothing is accepted
+	metaBuf []byte
+	change  extentChange
+	closed  bool
+
+	batch   *batch     // dirty values since the last cut
+	writing int        // rows of the batch that is being written
+	flushed *sync.Cond // on mu: after every attempt to write a batch
+	failing error      // the last attempt failed
+
+	indexedSegment uint32 // the one that the index ends in
+	collected      uint32 // the newest when dead segments were last looked for
+
+	merging chan struct{} // holds a token while a merge reads or changes this one; before all locks
+	flushMu sync.Mutex    // one batch is written at a time; before mu
+	held    int           // forks and merges that run: no segment goes meanwhile; guarded by flushMu
+	wake    chan struct{} // to the flusher, capacity 1
+
+	packMu sync.Mutex    // one packs at a time; before flushMu
+	packed packed        // its own lock is a leaf
+	sealed chan struct{} // to the packer, capacity 1
+	tight  atomic.Bool   // an append found the disk full: the packer keeps no segments back
+}
+
+// now returns the time of a record that is not a caller's.
+func (t *Tree) now() int64 { return t.opt.Now().UnixNano() }
+
+// when returns the file time of a caller's change. A file must never be newer
+// than the clock of the machine that looks at it, or make(1) and test -nt go
+// wrong there. A guest's clock differs from the host's, so its requests say what
+// it was, and changes that the API makes meanwhile are stamped by it too.
+func (t *Tree) when(c Caller) int64 {
+	now := t.now()
+	if c.Time == 0 {
+		return now + t.skew.Load()
+	}
+	t.skew.Store(c.Time - now)
+	return c.Time
+}
+
+// coarseNow is the clock that kernels take file times from. It is up to a tick
+// (1 to 10 ms) behind time.Now, so a file of a workspace is never newer than one
+// that is made on the host's disk after it.
+func coarseNow() time.Time {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts) // every Linux has it
+	return time.Unix(ts.Unix())
+}
+
+func (t *Tree) fail(point string) error {
+	if t.opt.Fail == nil {
+		return nil
+	}
+	return t.opt.Fail(point)
+}
+
+// errno logs what a system call cannot say and returns what it can.
+func (t *Tree) errno(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := err.(syscall.Errno); ok {
+		return e
+	}
+	e := errnoOf(err)
+	t.log.Error("workspace operation failed", "doing", doing, "errno", e.Error(), "error", err)
+	return e
+}
+
+// get returns an inode, from the cache or the index; ENOENT if there is none.
+func (t *Tree) get(ino Ino) (*inode, error) {
+	if in := t.inodes.m[ino]; in != nil {
+		if in.freed {
+			return nil, syscall.ENOENT
+		}
+		in.touch()
+		return in, nil
+	}
+	in, err := t.index.inode(ino)
+	if err != nil {
+		return nil, t.errno("read inode", err)
+	}
+	if in == nil {
+		return nil, syscall.ENOENT
+	}
+	t.inodes.add(in)
+	if in.extra != nil {
+		t.values += in.extra.held
+	}
+	in.touch()
+	return in, nil
+}
+
+// getDir is get for a directory.
+func (t *Tree) getDir(ino Ino) (*inode, error) {
+	in, err := t.get(ino)
+	if err == nil && in.dir == nil {
+		return nil, syscall.ENOTDIR
+	}
+	return in, err
+}
+
+// getFile is get for a regular file, with the extents of lo..hi.
+func (t *Tree) getFile(ino Ino, lo, hi int64) (*inode, error) {
+	in, err := t.get(ino)
+	if err != nil {
+		return nil, err
+	}
+	if in.isDir() {
+		return nil, syscall.EISDIR
+	}
+	if !in.isFile() {
+		return nil, syscall.EINVAL
+	}
+	return in, t.load(in, lo, hi)
+}
+
+// load makes sure that the extents of lo..hi are in memory.
+func (t *Tree) load(in *inode, lo, hi int64) error {
+	if in.file == nil {
+		// Without bytes there are no rows either; a dirty inode always has its file.
+		in.file = &file{complete: in.alloc == 0}
+	}
+	f := in.file
+	if f.loaded(lo, hi) {
+		return nil
+	}
+	first, last := lo/windowSize, (hi-1)/windowSize
+	var found []window
+	err := t.index.extents(in.ino, first*windowSize, (last+1)*windowSize, func(e extent) bool {
+		number := e.off / windowSize
+		if len(found) == 0 || found[len(found)-1].number != number {
+			found = append(found, window{number: number})
+		}
+		w := &found[len(found)-1]
+		w.extents = append(w.extents, e)
+		return true
+	})
+	if err != nil {
+		return t.errno("read extents", err)
+	}
+	c := t.changing(in)
+	for _, w := range found {
+		if _, ok := f.find(w.number); !ok {
+			f.window(w.number, c).extents = w.extents
+			t.extents += len(w.extents)
+		}
+	}
+	if first == 0 && (last+1)*windowSize >= in.size {
+		f.complete = true
+	}
+	// The holes of a huge range must not cost a window each: what is done to
+	// the range now finds all its extents, and later it is looked at again.
+	for n := first; n <= last && last-first <= 64 && !f.complete; n++ {
+		f.window(n, c)
+	}
+	return nil
+}
+
+// maxSize is the largest file, bytes.
+const maxSize = 1 << 60
+
+// entry returns what a directory holds under a name, or ENOENT.
+func (t *Tree) entry(d *inode, name string) (dentry, error) {
+	if e, ok := d.dir.entries[name]; ok {
+		if e.ino == 0 {
+			return e, syscall.ENOENT
+		}
+		return e, nil
+	}
+	if d.dir.complete || d.size == 0 {
+		return dentry{}, syscall.ENOENT
+	}
+	if d.size <= smallDir {
+		if err := t.loadDir(d); err != nil {
+			return dentry{}, err
+		}
+		return t.entry(d, name)
+	}
+	e, err := t.index.entry(d.ino, name)
+	if err != nil {
+		return dentry{}, t.errno("read entry", err)
+	}
+	if e.ino == 0 {
+		return dentry{}, syscall.ENOENT
+	}
+	d.dir.put(name, e)
+	t.entries++
+	return e, nil
+}
+
+// smallDir is the number of entries up to which a directory is loaded whole,
+// so that names it has not cost nothing.
+const smallDir = 256
+
+// loadDir makes a directory's cache complete.
+func (t *Tree) loadDir(d *inode) error {
+	err := t.index.entries(d.ino, 0, func(name string, e dentry) bool {
+		if _, known := d.dir.entries[name]; !known {
+			d.dir.put(name, e)
+			t.entries++
+		}
+		return true
+	})
+	if err != nil {
+		return t.errno("read directory", err)
+	}
+	d.dir.complete = true
+	return nil
+}
+
+// validName refuses names that cannot be.
+func validName(name string) error {
+	switch {
+	case len(name) > 255:
+		return syscall.ENAMETOOLONG
+	case name == "" || name == "." || name == "..":
+		return syscall.EINVAL
+	}
+	for i := range len(name) {
+		if name[i] == '/' || name[i] == 0 {
+			return syscall.EINVAL
+		}
+	}
+	return nil
+}
+
+// Lookup finds name in parent; "." and ".." too. "." is also known of what is no
+// directory, and ESTALE of what has no name: so a kernel finds what a file
+// handle stands for. Through a mount it counts one lookup.
+func (t *Tree) Lookup(c Caller, parent Ino, name string) (Attr, error) {
+	if len(name) > 255 {
+		return Attr{}, syscall.ENAMETOOLONG
+	}
+	if a, ok := t.lookupCached(c, parent, name); ok {
+		return a, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if name == "." {
+		in, err := t.get(parent)
+		if err == nil && in.nlink == 0 {
+			err = syscall.ESTALE
+		}
+		if err != nil {
+			return Attr{}, err
+		}
+		t.hold(c, in)
+		return in.attr(), nil
+	}
+	d, err := t.getDir(parent)
+	if err != nil {
+		return Attr{}, err
+	}
+	ino := d.dir.parent
+	if name != ".." {
+		e, err := t.entry(d, name)
+		if err != nil {
+			return Attr{}, err
+		}
+		ino = e.ino
+	}
+	in, err := t.get(ino)
+	if err != nil {
+		return Attr{}, t.lost(d, name, err)
+	}
+	t.hold(c, in)
+	t.tidy()
+	return in.attr(), nil
+}
+
+// lookupCached is Lookup of what is in memory, beside other readers.
+func (t *Tree) lookupCached(c Caller, parent Ino, name string) (Attr, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	d := t.inodes.m[parent]
+	if d == nil || d.dir == nil {
+		return Attr{}, false
+	}
+	e, ok := d.dir.entries[name]
+	if !ok || e.ino == 0 {
+		return Attr{}, false
+	}
+	in := t.inodes.m[e.ino]
+	if in == nil || in.freed {
+		return Attr{}, false
+	}
+	d.touch()
+	in.touch()
+	t.hold(c, in)
+	return in.attr(), true
+}
+
+// lost is for an entry whose inode is not there: the index is damaged.
+func (t *Tree) lost(d *inode, name string, err error) error {
+	if err != syscall.ENOENT {
+		return err
+	}
+	t.log.Error("entry without an inode", "parent", d.ino, "name", name)
+	return syscall.EIO
+}
+
+// hold counts a lookup that a mount's kernel will hold.
+func (t *Tree) hold(c Caller, in *inode) {
+	if c.Epoch != 0 && in.ino != Root {
+		in.looked()
+	}
+}
+
+// GetAttr returns the attributes of ino.
+func (t *Tree) GetAttr(ino Ino) (Attr, error) {
+	t.mu.RLock()
+	if in := t.inodes.m[ino]; in != nil && !in.freed {
+		in.touch()
+		a := in.attr()
+		t.mu.RUnlock()
+		return a, nil
+	}
+	t.mu.RUnlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	in, err := t.get(ino)
+	if err != nil {
+		return Attr{}, err
+	}
+	t.tidy()
+	return in.attr(), nil
+}
+
+// tidy keeps the caches within their bounds. It runs at the end of an
+// operation, when nothing is being looked at.
+func (t *Tree) tidy() {
+	if m := t.opt.CacheInodes; t.inodesMark.over(len(t.inodes.ring), m) {
+		t.tidyDirs(t.opt.CacheEntries / 2) // a directory goes only without entries
+		t.inodes.evict(m, t.dropCached)
+		t.inodesMark.set(len(t.inodes.ring), m)
+	}
+	if m := t.opt.CacheEntries; t.entriesMark.over(t.entries, m) {
+		t.tidyDirs(m)
+		t.entriesMark.set(t.entries, m)
+	}
+	if m := t.opt.CacheExtents; t.extentsMark.over(t.extents, m) {
+		t.tidyExtents()
+		t.extentsMark.set(t.extents, m)
+	}
+	if m := t.opt.CacheValues; t.valuesMark.over(t.values, m) {
+		t.tidyValues()
+		t.valuesMark.set(t.values, m)
+	}
+}
+
+// mark is the size at which a cache is looked through again. What is dirty
+// cannot go, so without it a cache full of dirty values would be looked
+// through by every operation.
+type mark int
+
+func (m mark) over(n, most int) bool { return n > max(int(m), most+most/16) }
+func (m *mark) set(n, most int)      { *m = mark(n + most/16 + 1) }
+
+// tidyDirs drops clean directory entries until about most are left, those of
+// directories that were not used lately first.
+func (t *Tree) tidyDirs(most int) {
+	for _, all := range []bool{false, true} {
+		for _, in := range t.inodes.ring {
+			if t.entries <= most {
+				return
+			}
+			if in.dir != nil && (all || !in.used.Load()) {
+				t.entries -= in.dir.evict()
+			}
+		}
+	}
+}
+
+// tidyExtents forgets the extents of clean files, until half is left.
+func (t *Tree) tidyExtents() {
+	for _, in := range t.inodes.ring {
+		if t.extents <= t.opt.CacheExtents/2 {
+			return
+		}
+		if in.stage == clean {
+			t.dropExtents(in)
+		}
+	}
+}
+
+// dropExtents forgets the extents of a file that is clean, or gone.
+func (t *Tree) dropExtents(in *inode) {
+	if in.file != nil {
+		t.extents -= in.file.count()
+		in.file = nil
+	}
+}
+
+// errnoOf finds the errno inside an error; EIO if there is none.
+func errnoOf(err error) syscall.Errno {
+	if db.IsFull(err) {
+		return syscall.ENOSPC
+	}
+	for err != nil {
+		if e, ok := err.(syscall.Errno); ok {
+			return e
+		}
+		switch u := err.(type) {
+		case interface{ Unwrap() error }:
+			err = u.Unwrap()
+		case interface{ Unwrap() []error }:
+			err = nil
+			if errs := u.Unwrap(); len(errs) > 0 {
+				err = errs[0]
+			}
+		default:
+			err = nil
+		}
+	}
+	return syscall.EIO
+}
