@@ -43,8 +43,8 @@ type Computer struct {
 	StartedAt       *time.Time `json:"started_at,omitempty"`
 	BootMS          int64      `json:"boot_ms,omitempty" doc:"last start: from the machine's launch to the agent's first answer, milliseconds"`
 	Parent          *Origin    `json:"parent,omitempty" doc:"what it was forked from"`
-	Snapshot          SnapshotID   `json:"snapshot,omitempty" doc:"what it is paused at"`
-	LastSnapshot      SnapshotID   `json:"last_snapshot,omitempty" doc:"its last snapshot, or the one that it was forked from or restored to"`
+	Snapshot        SnapshotID `json:"snapshot,omitempty" doc:"what it is paused at"`
+	LastSnapshot    SnapshotID `json:"last_snapshot,omitempty" doc:"its last snapshot, or the one that it was forked from or restored to"`
 
 	IdleTimeout IdleTimeout `json:"idle_timeout" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never"`
 	PausedBy    string      `json:"paused_by,omitempty" doc:"who paused it: idle, memory (another computer needed it), budget, limit, or whoever asked for it"`

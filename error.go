@@ -12,19 +12,19 @@ type Code string
 
 // The codes. docs/words.md lists them with their HTTP status and exit code.
 const (
-	InvalidArgument Code = "invalid_argument"  // the request cannot be right, whatever the state
-	NotFound        Code = "not_found"         // no such thing, or not yours
-	AlreadyExists   Code = "already_exists"    // the name is taken
-	Conflict        Code = "conflict"          // the state does not allow it now
-	Unauthenticated Code = "unauthenticated"   // no valid token
-	Forbidden          Code = "forbidden" // the token does not cover it
-	OutOfSpace      Code = "out_of_space"      // a disk or a quota is full
-	TooMany         Code = "too_many"          // a limit is reached; try later or ask for less
-	Unsupported     Code = "unsupported"       // this host or engine cannot do it
-	Unavailable     Code = "unavailable"       // a part that is needed does not answer
-	Timeout         Code = "timeout"           // it took longer than allowed
-	Corrupt         Code = "corrupt"           // stored bytes are not what was written
-	Internal        Code = "internal"          // a defect in holt
+	InvalidArgument Code = "invalid_argument" // the request cannot be right, whatever the state
+	NotFound        Code = "not_found"        // no such thing, or not yours
+	AlreadyExists   Code = "already_exists"   // the name is taken
+	Conflict        Code = "conflict"         // the state does not allow it now
+	Unauthenticated Code = "unauthenticated"  // no valid token
+	Forbidden       Code = "forbidden"        // the token does not cover it
+	OutOfSpace      Code = "out_of_space"     // a disk or a quota is full
+	TooMany         Code = "too_many"         // a limit is reached; try later or ask for less
+	Unsupported     Code = "unsupported"      // this host or engine cannot do it
+	Unavailable     Code = "unavailable"      // a part that is needed does not answer
+	Timeout         Code = "timeout"          // it took longer than allowed
+	Corrupt         Code = "corrupt"          // stored bytes are not what was written
+	Internal        Code = "internal"         // a defect in holt
 )
 
 // Error is the only error type that crosses a door: a code for programs, a

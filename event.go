@@ -37,8 +37,8 @@ const (
 	EventRunEnded          EventKind = "run.ended"
 	EventTerminalOpened    EventKind = "terminal.opened"
 	EventTerminalEnded     EventKind = "terminal.ended"
-	EventSnapshotCreated     EventKind = "snapshot.created"
-	EventSnapshotDeleted     EventKind = "snapshot.deleted"
+	EventSnapshotCreated   EventKind = "snapshot.created"
+	EventSnapshotDeleted   EventKind = "snapshot.deleted"
 	EventWorkspaceCreated  EventKind = "workspace.created"
 	EventWorkspaceChanged  EventKind = "workspace.changed" // its name
 	EventWorkspaceDeleted  EventKind = "workspace.deleted"

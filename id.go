@@ -38,7 +38,7 @@ const (
 	computerPrefix  = "cmp_"
 	workspacePrefix = "wsp_"
 	diskPrefix      = "dsk_"
-	snapshotPrefix    = "snap_"
+	snapshotPrefix  = "snap_"
 	runPrefix       = "run_"
 	terminalPrefix  = "term_"
 	holdPrefix      = "hld_"

@@ -46,7 +46,7 @@ type Port struct {
 // DiffSide is what one side of a comparison is.
 type DiffSide struct {
 	Computer  string     `json:"computer"`
-	Snapshot    SnapshotID   `json:"snapshot,omitempty" doc:"absent: the computer as it is now"`
+	Snapshot  SnapshotID `json:"snapshot,omitempty" doc:"absent: the computer as it is now"`
 	Name      string     `json:"name,omitempty" doc:"of the snapshot, if it has one"`
 	Workspace string     `json:"workspace"`
 	At        *time.Time `json:"at,omitempty" doc:"when its packages, processes, ports and files of the root disk were listed; for a snapshot of a fork just after it, else before"`

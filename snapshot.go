@@ -5,25 +5,25 @@ import "time"
 // Snapshot is a computer at one instant: its memory, root disk and workspace,
 // kept together under one id. A computer can be forked from it.
 type Snapshot struct {
-	ID            SnapshotID    `json:"id"`
-	Name          string      `json:"name,omitempty" doc:"unique among the computer's snapshots; absent if nobody gave one"`
-	Kind          SnapshotKind  `json:"kind" enum:"snapshot,fork,pause" doc:"why it was taken; a snapshot stays until it is deleted, of the others the last few"`
-	ComputerID    ComputerID  `json:"computer_id" doc:"whose snapshot it is"`
-	Computer      string      `json:"computer" doc:"its name"`
-	Parent        SnapshotID    `json:"parent,omitempty" doc:"the snapshot before: that computer's last one, or the one that it was forked from or restored to"`
-	Workspace     string      `json:"workspace" doc:"name of the workspace its files are in: its computer's, or one that was left by a restore since"`
-	Stopped       bool        `json:"stopped,omitempty" doc:"its computer was stopped: it has a root disk and a workspace, and no memory"`
-	CreatedAt     time.Time   `json:"created_at"`
-	CPUs          int         `json:"cpus"`
-	MemoryMB      int         `json:"memory_mb" doc:"MiB"`
-	DiskSizeMB    int         `json:"disk_size_mb,omitempty" doc:"size of the root disk, MiB; absent of snapshots of before this was written down"`
-	Bytes         int64       `json:"bytes" doc:"what its memory takes on the host's disk now; little once it is in the archive only"`
-	Archived      bool        `json:"archived,omitempty" doc:"the archive has all of it: its memory may go from the host's disk, and is fetched when it is needed"`
-	ArchivedBytes int64       `json:"archived_bytes,omitempty" doc:"by how much storing it made the archive grow: what was there already, as of another snapshot, is not counted again"`
-	PauseMS       float64     `json:"pause_ms" doc:"how long the computer stood still for it, milliseconds; for a pause, until all was copied"`
-	Throttle      int         `json:"throttle,omitempty" doc:"percent by which its processors were held back at last, since they changed memory faster than it could be copied"`
-	Forced        bool        `json:"forced,omitempty" doc:"even so it changed too fast: in the end the computer stood still for all that was left"`
-	Forks         []Dependent `json:"forks,omitempty" doc:"computers that were forked from it; they do not need it any more"`
+	ID            SnapshotID   `json:"id"`
+	Name          string       `json:"name,omitempty" doc:"unique among the computer's snapshots; absent if nobody gave one"`
+	Kind          SnapshotKind `json:"kind" enum:"snapshot,fork,pause" doc:"why it was taken; a snapshot stays until it is deleted, of the others the last few"`
+	ComputerID    ComputerID   `json:"computer_id" doc:"whose snapshot it is"`
+	Computer      string       `json:"computer" doc:"its name"`
+	Parent        SnapshotID   `json:"parent,omitempty" doc:"the snapshot before: that computer's last one, or the one that it was forked from or restored to"`
+	Workspace     string       `json:"workspace" doc:"name of the workspace its files are in: its computer's, or one that was left by a restore since"`
+	Stopped       bool         `json:"stopped,omitempty" doc:"its computer was stopped: it has a root disk and a workspace, and no memory"`
+	CreatedAt     time.Time    `json:"created_at"`
+	CPUs          int          `json:"cpus"`
+	MemoryMB      int          `json:"memory_mb" doc:"MiB"`
+	DiskSizeMB    int          `json:"disk_size_mb,omitempty" doc:"size of the root disk, MiB; absent of snapshots of before this was written down"`
+	Bytes         int64        `json:"bytes" doc:"what its memory takes on the host's disk now; little once it is in the archive only"`
+	Archived      bool         `json:"archived,omitempty" doc:"the archive has all of it: its memory may go from the host's disk, and is fetched when it is needed"`
+	ArchivedBytes int64        `json:"archived_bytes,omitempty" doc:"by how much storing it made the archive grow: what was there already, as of another snapshot, is not counted again"`
+	PauseMS       float64      `json:"pause_ms" doc:"how long the computer stood still for it, milliseconds; for a pause, until all was copied"`
+	Throttle      int          `json:"throttle,omitempty" doc:"percent by which its processors were held back at last, since they changed memory faster than it could be copied"`
+	Forced        bool         `json:"forced,omitempty" doc:"even so it changed too fast: in the end the computer stood still for all that was left"`
+	Forks         []Dependent  `json:"forks,omitempty" doc:"computers that were forked from it; they do not need it any more"`
 }
 
 // SnapshotKind says why a snapshot was taken.
@@ -31,9 +31,9 @@ type SnapshotKind string
 
 // The kinds of snapshots.
 const (
-	SnapshotManual SnapshotKind = "snapshot" // somebody asked for it: it stays until it is deleted
-	SnapshotOfFork     SnapshotKind = "fork"     // a running computer was forked
-	SnapshotOfPause    SnapshotKind = "pause"    // a computer was paused
+	SnapshotManual  SnapshotKind = "snapshot" // somebody asked for it: it stays until it is deleted
+	SnapshotOfFork  SnapshotKind = "fork"     // a running computer was forked
+	SnapshotOfPause SnapshotKind = "pause"    // a computer was paused
 )
 
 // Dependent is a computer that came from a snapshot.
@@ -45,22 +45,22 @@ type Dependent struct {
 // NamedSnapshot is a snapshot that is spoken of.
 type NamedSnapshot struct {
 	ID   SnapshotID `json:"id"`
-	Name string   `json:"name,omitempty" doc:"absent if nobody gave one"`
+	Name string     `json:"name,omitempty" doc:"absent if nobody gave one"`
 }
 
 // DeletedComputer says what went with a computer, and what came from it.
 type DeletedComputer struct {
-	Snapshots   []NamedSnapshot `json:"snapshots,omitempty" doc:"its snapshots, which went with it, oldest first"`
-	Schedules []string      `json:"schedules,omitempty" doc:"names of its schedules, which went with it"`
-	Forks     []Dependent   `json:"forks,omitempty" doc:"computers that were forked from it, which go on"`
+	Snapshots []NamedSnapshot `json:"snapshots,omitempty" doc:"its snapshots, which went with it, oldest first"`
+	Schedules []string        `json:"schedules,omitempty" doc:"names of its schedules, which went with it"`
+	Forks     []Dependent     `json:"forks,omitempty" doc:"computers that were forked from it, which go on"`
 }
 
 // Origin says what a computer was forked from.
 type Origin struct {
-	ID     ComputerID `json:"id" doc:"the computer it was forked from"`
-	Name   string     `json:"name,omitempty" doc:"its name; absent once it is deleted"`
-	Was    string     `json:"was,omitempty" doc:"the name that it had when it was deleted"`
-	Snapshot SnapshotID   `json:"snapshot" doc:"the snapshot it began with"`
+	ID       ComputerID `json:"id" doc:"the computer it was forked from"`
+	Name     string     `json:"name,omitempty" doc:"its name; absent once it is deleted"`
+	Was      string     `json:"was,omitempty" doc:"the name that it had when it was deleted"`
+	Snapshot SnapshotID `json:"snapshot" doc:"the snapshot it began with"`
 }
 
 // SnapshotSpec says how to call a snapshot.
@@ -76,7 +76,7 @@ type SnapshotRestoreSpec struct {
 // RestoredComputer is a computer that went back to a snapshot.
 type RestoredComputer struct {
 	Computer Computer `json:"computer"`
-	Present  Snapshot   `json:"present" doc:"what it was until now, which stays until it is deleted; to restore that undoes this. The snapshot itself, where the computer was paused at it and only went on"`
+	Present  Snapshot `json:"present" doc:"what it was until now, which stays until it is deleted; to restore that undoes this. The snapshot itself, where the computer was paused at it and only went on"`
 }
 
 // ComputerForkSpec says what to fork and how often.
@@ -93,7 +93,7 @@ type ComputerForkSpec struct {
 // made too.
 type ForkedComputers struct {
 	Computers []ForkedComputer `json:"computers" nullable:"false"`
-	Snapshot    SnapshotID         `json:"snapshot,omitempty" doc:"what they are forks of"`
+	Snapshot  SnapshotID       `json:"snapshot,omitempty" doc:"what they are forks of"`
 }
 
 // ForkedComputer is one fork, which runs, or why it was not made.

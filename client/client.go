@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/api"
 )
 
 const (
@@ -57,7 +58,7 @@ type Options struct {
 // Client calls one daemon. Its nouns may be used from many goroutines.
 type Client struct {
 	Computers      Computers
-	Snapshots        Snapshots
+	Snapshots      Snapshots
 	Runs           Runs
 	Terminals      Terminals
 	Ports          Ports
@@ -299,6 +300,29 @@ func (c *Client) once(ctx context.Context, k call, out any) error {
 			WithHint("are the command and the daemon of the same version? see holt version")
 	}
 	return nil
+}
+
+// do makes a call that may be sent again if its connection breaks.
+func do[In, Out any](ctx context.Context, c *Client, e api.Call[In, Out], in In) (out Out, err error) {
+	k := callOf(e.Endpoint, e.Encode(&in))
+	if _, none := any(out).(api.None); none {
+		return out, c.json(ctx, k, nil)
+	}
+	err = c.json(ctx, k, &out)
+	return out, err
+}
+
+// doList collects all pages of a list.
+func doList[In, Item any](ctx context.Context, c *Client, e api.List[In, Item], in In) ([]Item, error) {
+	r := e.Encode(&in)
+	return list[Item](ctx, c, r.Path, r.Query)
+}
+
+// callOf is the HTTP request of an encoded input. A call that changes something has an idempotency key.
+func callOf(e *api.Endpoint, r api.Request) call {
+	key := r.Header.Get("Idempotency-Key")
+	r.Header.Del("Idempotency-Key")
+	return call{method: e.Method, path: r.Path, query: r.Query, header: r.Header, body: r.Body, keyed: e.Keyed(), key: key}
 }
 
 // sent makes a call that cannot be sent twice. It waits for a daemon that is

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/cli"
 	"holt/client"
+	"holt/internal/cli"
 	"holt/internal/daemon"
 	"holt/internal/doctor"
 	"holt/internal/engine/machine"

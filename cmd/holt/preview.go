@@ -15,8 +15,8 @@ import (
 	"holt/internal/access"
 	"holt/internal/cli"
 	"holt/internal/daemon"
-	"holt/internal/loopback"
 	"holt/internal/door/preview"
+	"holt/internal/loopback"
 )
 
 const (

@@ -18,9 +18,9 @@ import (
 	"holt/internal/access"
 	"holt/internal/cli"
 	"holt/internal/daemon"
+	"holt/internal/door/httpapi"
 	"holt/internal/loopback"
 	"holt/internal/metric"
-	"holt/internal/door/httpapi"
 	"holt/internal/workspace"
 )
 
@@ -71,7 +71,8 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 		return err
 	}
 	s := httpapi.New(httpapi.Options{
-		Nouns: d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log, Metrics: registry, Ready: d.Ready, Audit: d.Audit(),
+		Authorize: d.Authorizer(),
+		Nouns:     d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log, Metrics: registry, Ready: d.Ready, Audit: d.Audit(),
 		Calls:    calls(opt.CallRate),
 		Tenants:  calls(10 * opt.CallRate),
 		Failures: failures, Trusted: trusted,

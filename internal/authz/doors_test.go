@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/event"
+	"holt/internal/authz"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
 	"holt/internal/door/sshd"
-	"holt/internal/authz"
+	"holt/internal/event"
 )
 
 // reached is the computers behind the gate of SSH clients, where everything that gets there is the same error.

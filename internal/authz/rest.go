@@ -82,16 +82,6 @@ func (n limits) Set(ctx context.Context, tenant string, to holt.LimitChange, key
 	return n.w.n.Limits.Set(ctx, tenant, to, key)
 }
 
-// schedules is [httpapi.Schedules].
-type schedules struct{ w *warden }
-
-func (n schedules) Create(ctx context.Context, spec holt.ScheduleSpec, key string) (holt.Schedule, error) {
-	if err := n.w.inside(ctx, spec.Computer, spec.Spec.User, change); err != nil {
-		return holt.Schedule{}, err
-	}
-	return n.w.n.Schedules.Create(ctx, spec, key)
-}
-
 // schedule is asked by what is about one schedule: of which computer it is, and as whom it runs.
 func (w *warden) schedule(ctx context.Context, ref string, u use) error {
 	a, free, err := free(ctx, u)
@@ -108,60 +98,12 @@ func (w *warden) schedule(ctx context.Context, ref string, u use) error {
 	return err
 }
 
-func (n schedules) Get(ctx context.Context, ref string) (holt.Schedule, error) {
-	if err := n.w.schedule(ctx, ref, look); err != nil {
-		return holt.Schedule{}, err
-	}
-	return n.w.n.Schedules.Get(ctx, ref)
-}
-
-func (n schedules) List(ctx context.Context, computer string) ([]holt.Schedule, error) {
-	err := n.w.visible(ctx, computer)
-	if err != nil {
-		return nil, err
-	}
-	list, err := n.w.n.Schedules.List(ctx, computer)
-	return only(ctx, n.w, list, err, func(s holt.Schedule) holt.ComputerID { return s.ComputerID })
-}
-
 // visible is asked by a list of what belongs to a computer, or, with "", to those that are covered.
 func (w *warden) visible(ctx context.Context, computer string) error {
 	if a, _ := holt.ActorOf(ctx); computer == "" && a.Computer == "" {
 		return nil
 	}
 	return w.computer(ctx, computer, look)
-}
-
-func (n schedules) Update(ctx context.Context, ref string, to holt.ScheduleChange, key string) (holt.Schedule, error) {
-	err := n.w.schedule(ctx, ref, change)
-	if a, _ := holt.ActorOf(ctx); err == nil && to.Spec != nil && a.Token != "" && !a.Rights.User(to.Spec.User) {
-		err = denied(a)
-	}
-	if err != nil {
-		return holt.Schedule{}, err
-	}
-	return n.w.n.Schedules.Update(ctx, ref, to, key)
-}
-
-func (n schedules) Delete(ctx context.Context, ref, key string) error {
-	if err := n.w.schedule(ctx, ref, change); err != nil {
-		return err
-	}
-	return n.w.n.Schedules.Delete(ctx, ref, key)
-}
-
-func (n schedules) Run(ctx context.Context, ref, key string) (holt.Firing, error) {
-	if err := n.w.schedule(ctx, ref, change); err != nil {
-		return holt.Firing{}, err
-	}
-	return n.w.n.Schedules.Run(ctx, ref, key)
-}
-
-func (n schedules) History(ctx context.Context, ref string, limit int) ([]holt.Firing, error) {
-	if err := n.w.schedule(ctx, ref, look); err != nil {
-		return nil, err
-	}
-	return n.w.n.Schedules.History(ctx, ref, limit)
 }
 
 // jobs is [httpapi.Jobs]: they make computers, so they are for who covers all of a tenant.

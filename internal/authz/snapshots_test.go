@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"holt"
+	"holt/internal/authz"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
-	"holt/internal/authz"
 )
 
 // TestSnapshotsAsk: a token for a computer gets, restores, compares and deletes snapshots of that one, by whatever they are called, and no

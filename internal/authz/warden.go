@@ -37,7 +37,7 @@ func Around(n httpapi.Nouns) httpapi.Nouns {
 	return httpapi.Nouns{
 		Computers: computers{w}, Snapshots: snapshots{w}, Runs: runs{w}, Terminals: terminals{w}, Ports: ports{w}, Services: services{w},
 		Files: files{w}, Workspaces: workspaces{w}, WorkspaceFiles: workspaceFiles{w}, History: histories{w}, Archive: archive{w}, Images: images{w},
-		Schedules: schedules{w}, Jobs: jobs{w}, Networks: networks{w}, Limits: limits{w}, Stats: stats{w}, Secrets: secrets{w}, Tokens: tokens{w}, Audit: audit{w},
+		Schedules: n.Schedules, Jobs: jobs{w}, Networks: networks{w}, Limits: limits{w}, Stats: stats{w}, Secrets: secrets{w}, Tokens: tokens{w}, Audit: audit{w},
 		SSH: ssh{w}, SSHKeys: sshKeys{w}, Previews: previews{w}, Events: events{w}, Uploads: uploads{w}, Daemon: daemon{w},
 	}
 }

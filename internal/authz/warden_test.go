@@ -4,9 +4,9 @@ import (
 	"reflect"
 	"testing"
 
+	"holt/internal/authz"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
-	"holt/internal/authz"
 )
 
 // TestNounsAreGuarded: every noun that the doors can call asks first. That each of its methods does, the

@@ -15,8 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"holt"
-	"holt/internal/cli"
 	"holt/client"
+	"holt/internal/cli"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
 )
@@ -99,7 +99,7 @@ func serveMemory(ctx context.Context, opt cli.ServeOptions) error {
 	m := servertest.New(filepath.Join(opt.DataDir, "computers"))
 	defer m.Close()
 	m.Version = "1.2.3"
-	s := httpapi.New(httpapi.Options{Nouns: m.Nouns(), Version: "1.2.3", Log: slog.New(slog.DiscardHandler)})
+	s := httpapi.New(httpapi.Options{Nouns: m.Nouns(), Authorize: servertest.Everything{}, Version: "1.2.3", Log: slog.New(slog.DiscardHandler)})
 	l, err := httpapi.ListenLocal(socket)
 	if err != nil {
 		return err

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/store/parcel"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/store/parcel"
 )
 
 // oddJobs have outputs that no file system takes, as long as their command says so.

@@ -80,7 +80,7 @@ func TestShellsCompleteNames(t *testing.T) {
 				"holt workspace get sp":                 {"spare"},
 				"holt terminal attach einstein ":        {"build"},
 				"holt schedule show ":                   {"nightly"},
-				"holt snapshot show ":                     {"first"},
+				"holt snapshot show ":                   {"first"},
 				"holt run show ":                        {"run_"},
 				"holt workspace ls einstein:s":          {"src"},
 				"holt context use ":                     {"local"},

@@ -26,7 +26,7 @@ type upFlags struct {
 	hosts              []string
 	keepLast, keepDays int
 	archive, cache     string
-	snapshots            string
+	snapshots          string
 	renew              time.Duration
 	overcommit         float64
 	watch              watchFlags

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
-	"holt/internal/engine/machine"
 )
 
 // going is a machine that runs.

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"holt"
-	"holt/internal/store/db"
 	"holt/internal/image"
+	"holt/internal/store/db"
 )
 
 // Books say of root disks which others they may lie over, as it was written down when they were made. What a disk says

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/store/db"
 	"holt/internal/image"
+	"holt/internal/store/db"
 )
 
 // rootsOf is an image store that has one image.

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
-	"holt/internal/store/db"
 	"holt/internal/engine/machine"
+	"holt/internal/store/db"
 )
 
 // Who pauses computers whose budget is exhausted, and those that have run for as long as their tenant's may.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/db"
 	"holt/internal/engine/machine"
+	"holt/internal/store/db"
 )
 
 // BudgetSchema makes the tables of budgets, and of how far machines are counted. Both are written in one transaction,

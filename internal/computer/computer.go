@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/chunk"
-	"holt/internal/store/db"
 	"holt/internal/engine/machine"
 	"holt/internal/network"
+	"holt/internal/store/chunk"
+	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
 
@@ -51,23 +51,23 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB      *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [SnapshotSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema], [BudgetSchema], [SecretSchema], [SizeSchema] and [ReasonSchema]
-	Keys    *Keys
-	Dir     string // holds one directory a computer
-	Disks   string // directory of the root disks
+	DB        *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [SnapshotSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema], [BudgetSchema], [SecretSchema], [SizeSchema] and [ReasonSchema]
+	Keys      *Keys
+	Dir       string // holds one directory a computer
+	Disks     string // directory of the root disks
 	Snapshots string // holds one directory a snapshot
 	// Templates holds one directory for each machine that becomes a template's snapshot.
 	Templates string
 	// SnapshotCache is how many bytes the snapshots may take that nobody asked for, and
 	// all together as far as they are in the archive; 0: an eighth of the disk.
 	SnapshotCache int64
-	Archive     *chunk.Archive // where snapshots that stay are stored; nil: nowhere
-	ArchiveDir  string         // the directory of its packs: its disk is not filled with them; "": any number may come
-	Engine      machine.Engine
-	Networks    *network.Networks // of the machines; nil: they have none
-	Images      Images            // may be nil for an engine without root disks
-	Workspaces  Workspaces
-	Serve       FileServer
+	Archive       *chunk.Archive // where snapshots that stay are stored; nil: nowhere
+	ArchiveDir    string         // the directory of its packs: its disk is not filled with them; "": any number may come
+	Engine        machine.Engine
+	Networks      *network.Networks // of the machines; nil: they have none
+	Images        Images            // may be nil for an engine without root disks
+	Workspaces    Workspaces
+	Serve         FileServer
 	// Renew is how long after Open templates are booted that nobody has booted since they were
 	// built, or whose snapshots are out of date; 0: never.
 	Renew time.Duration
@@ -96,7 +96,7 @@ type Store struct {
 	outputs   outputs
 	terminals terminalTable
 	disks     *disks
-	snapshots   snapshotTable
+	snapshots snapshotTable
 	vault     vault
 	keeper    *keeper
 	unmade    unmade

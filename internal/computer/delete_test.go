@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"holt"
-	"holt/internal/store/chunk"
 	"holt/internal/engine/machine"
+	"holt/internal/store/chunk"
 )
 
 // goneEngine is an engine of whose machines none is left.

@@ -65,8 +65,8 @@ func (m *Snapshots) Diff(ctx context.Context, from, to string) (d holt.ComputerD
 // diffSide is one side of a comparison.
 type diffSide struct {
 	holt.DiffSide
-	r      record
-	in     holt.WorkspaceID
+	r        record
+	in       holt.WorkspaceID
 	snapshot *snapshot // nil: the computer as it is now
 }
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
-	"holt/internal/engine/machine"
 )
 
 // A disk stays as long as a computer writes to it or another disk is laid over

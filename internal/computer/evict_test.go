@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/store/chunk"
 	"holt/internal/engine/machine"
+	"holt/internal/store/chunk"
 )
 
 // Storing needs room for what the archive does not have yet, and for no more.

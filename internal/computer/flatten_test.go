@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/store/chunk"
 	"holt/internal/engine/machine"
+	"holt/internal/store/chunk"
 )
 
 // stacking is an engine whose disks are text: the path of the one beneath, and what they hold.

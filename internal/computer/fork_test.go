@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/chunk"
 	"holt/internal/engine/machine"
+	"holt/internal/store/chunk"
 	"holt/internal/workspace"
 )
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
 	"holt/internal/guest/channel"
-	"holt/internal/engine/machine"
 )
 
 // immortal is a machine that takes its power button's press and goes on.

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
-	"holt/internal/engine/machine"
 	"holt/internal/workspace"
 )
 

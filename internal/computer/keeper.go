@@ -26,7 +26,7 @@ type keeper struct {
 	mu      sync.Mutex
 	storing holt.SnapshotID // the one that is on its way; ""
 	cancel  context.CancelFunc
-	stored  chan struct{}         // closed when it is not any more
+	stored  chan struct{}           // closed when it is not any more
 	users   map[holt.SnapshotID]int // of memory that must stay here
 	fetches singleflight.Group
 }

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
-	"holt/internal/engine/machine"
 )
 
 // keptWorld is a store with snapshots that no machine took, and its archive.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/guest/agent"
 	"holt/internal/engine/machine"
+	"holt/internal/guest/agent"
 )
 
 // A new computer of a shape in which its template was never booted goes on from the snapshot of the common shape, and what is

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
 	"holt/internal/guest/channel"
-	"holt/internal/engine/machine"
 	"holt/internal/network"
 	"holt/internal/workspace"
 )

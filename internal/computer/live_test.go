@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
 	"holt/internal/guest/channel"
-	"holt/internal/engine/machine"
 )
 
 // throttled is a machine whose port is deaf for its first connection, as QEMU

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/guest/agent"
-	"holt/internal/store/db"
 	"holt/internal/engine/machine"
+	"holt/internal/guest/agent"
 	"holt/internal/network"
+	"holt/internal/store/db"
 )
 
 // NetworkSchema keeps what computers may reach. One that is not there has the default.

@@ -5,8 +5,8 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
-	"holt/internal/store/db"
 	"holt/internal/network"
+	"holt/internal/store/db"
 )
 
 // TestTold: programs are told of their computer's proxy while it may not reach the internet, and to trust its CA while

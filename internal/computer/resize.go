@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
 	"holt/internal/store/db"
-	"holt/internal/engine/machine"
 )
 
 // ResizeSchema says of computers what shape they were asked to have and have not yet, and of snapshots

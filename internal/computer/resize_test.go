@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/chunk"
 	"holt/internal/engine/machine"
+	"holt/internal/store/chunk"
 )
 
 // stretchy is an engine whose machines grow.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/db"
 	"holt/internal/engine/machine"
+	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
 
@@ -169,8 +169,8 @@ type restoring struct {
 	was    record // before the swap
 
 	present snapshot // what it is until now; none before keep
-	drop    bool   // the workspace that it leaves holds no snapshot
-	lost    error  // why a machine that did not come up could not be undone
+	drop    bool     // the workspace that it leaves holds no snapshot
+	lost    error    // why a machine that did not come up could not be undone
 }
 
 // restoringTo prepares the way back of a computer whose lock is held.

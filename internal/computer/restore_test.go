@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
-	"holt/internal/engine/machine"
 	"holt/internal/workspace"
 )
 

@@ -57,12 +57,12 @@ func wentBackTo(tx *db.Tx, id holt.ComputerID) (at time.Time, err error) {
 
 // restoreRow is a restore that is under way.
 type restoreRow struct {
-	computer        holt.ComputerID
+	computer          holt.ComputerID
 	snapshot, present holt.SnapshotID
-	workspace       holt.WorkspaceID
-	disk            holt.DiskID
-	ran             bool
-	claim           *Claim
+	workspace         holt.WorkspaceID
+	disk              holt.DiskID
+	ran               bool
+	claim             *Claim
 }
 
 // insert writes it down, in the place of one that could not be removed when it was over.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/db"
 	"holt/internal/engine/machine"
+	"holt/internal/store/db"
 )
 
 const (

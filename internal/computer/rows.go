@@ -84,7 +84,7 @@ type record struct {
 	workspaceID holt.WorkspaceID
 	disk        holt.DiskID         // the root disk that it writes to; "" without one
 	owned       bool                // the workspace goes with the computer
-	snapshot      holt.SnapshotID       // its last one, or the one that it came from
+	snapshot    holt.SnapshotID     // its last one, or the one that it came from
 	call        string              // idempotency key of the call that forked it
 	used        int64               // when it was last in use, roughly: nanoseconds since 1970; see [idling.remember]
 	network     *holt.NetworkPolicy // that it is made with; nil: its parent's, or the default
@@ -111,7 +111,7 @@ func scanRecord(row *db.Row) record {
 		workspaceID: holt.WorkspaceID(row.Text(10)),
 		owned:       row.Int64(12) != 0,
 		disk:        holt.DiskID(row.Text(16)),
-		snapshot:      holt.SnapshotID(row.Text(17)),
+		snapshot:    holt.SnapshotID(row.Text(17)),
 		call:        row.Text(20),
 		ungreeted:   row.Int64(22) != 0,
 		used:        row.Int64(25),

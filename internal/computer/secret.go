@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/db"
 	"holt/internal/engine/machine"
 	"holt/internal/network"
+	"holt/internal/store/db"
 )
 
 // SecretSchema keeps what the proxies of computers add to requests, values as they are: the control database is

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
-	"holt/internal/store/db"
 	"holt/internal/engine/machine"
+	"holt/internal/store/db"
 )
 
 // Snapshots are the snapshots of all computers. Each is named by its id, by a name that only one

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/db"
 	"holt/internal/engine/machine"
+	"holt/internal/store/db"
 )
 
 // SnapshotSchema makes the table of snapshots, and says of computers where they

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"holt"
-	"holt/internal/image"
 	"holt/internal/engine/machine"
+	"holt/internal/image"
 )
 
 // What a computer gets when nothing is asked for, and what it can ask for.

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/db"
-	"holt/internal/image"
 	"holt/internal/engine/machine"
+	"holt/internal/image"
+	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
 
@@ -34,7 +34,7 @@ type making struct {
 	claim *Claim
 	live  *live
 
-	from    *snapshot          // what it goes on from; nil: its template's snapshot, or it boots
+	from    *snapshot        // what it goes on from; nil: its template's snapshot, or it boots
 	kept    string           // directory of that snapshot; "": it boots
 	of      template         // whose snapshot that is
 	source  holt.WorkspaceID // of which its workspace is a fork; "": of none

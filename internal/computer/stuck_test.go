@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/chunk"
 	"holt/internal/engine/machine"
+	"holt/internal/store/chunk"
 )
 
 // A resume that can neither go on nor be undone, as on a full disk, is undone by the next stop, resume or

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/store/chunk"
 	"holt/internal/engine/machine"
+	"holt/internal/store/chunk"
 	"holt/internal/workspace"
 )
 

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
-	"holt/internal/engine/machine"
 	"holt/internal/workspace"
 )
 
@@ -196,9 +196,9 @@ func TestOneDamagedWorkspace(t *testing.T) {
 	cfg := w.cfg
 	cfg.Dir, cfg.Templates, cfg.Engine = t.TempDir(), t.TempDir(), &endedEngine{}
 	for _, is := range []struct {
-		damaged           bool
-		bad               holt.ComputerState
-		reason            string
+		damaged             bool
+		bad                 holt.ComputerState
+		reason              string
 		snapshots, restores int
 	}{
 		{true, holt.ComputerRunning, "cannot be taken over: its journal is damaged", 2, 1},

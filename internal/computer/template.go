@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
 	"holt/internal/image"
-	"holt/internal/engine/machine"
 )
 
 // template is an image together with the shape of a machine. Booted once and kept

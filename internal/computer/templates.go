@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/image"
 	"holt/internal/engine/machine"
+	"holt/internal/image"
 )
 
 // Templates are what computers are made of: each is booted once and kept.

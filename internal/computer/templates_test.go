@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/image"
 	"holt/internal/engine/machine"
+	"holt/internal/image"
 )
 
 // rooted is an engine whose machines can be kept with their disks.

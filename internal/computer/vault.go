@@ -71,7 +71,7 @@ func strips(size, strip int64) int { return int((size + strip - 1) / strip) }
 // disks and the workspace that it names, and an image's root of the same digest,
 // the store alone has all that a computer goes on from.
 type about struct {
-	Snapshot     *holt.Snapshot     `json:"snapshot,omitempty"`
+	Snapshot   *holt.Snapshot   `json:"snapshot,omitempty"`
 	Workspace  holt.WorkspaceID `json:"workspace,omitempty"` // has a checkpoint with the snapshot's id as its name
 	Template   string           `json:"template,omitempty"`
 	DiskSizeMB int              `json:"disk_size_mb,omitempty"`

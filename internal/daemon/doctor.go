@@ -9,8 +9,8 @@ import (
 	"holt"
 	"holt/internal/doctor"
 	"holt/internal/engine/machine"
-	"holt/internal/network"
 	"holt/internal/engine/qemu"
+	"holt/internal/network"
 )
 
 // Doctor examines the host of this daemon.

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"holt"
-	"holt/internal/engine/cgroup"
 	"holt/internal/computer"
+	"holt/internal/engine/cgroup"
 	"holt/internal/engine/machine"
 	"holt/internal/engine/machine/local"
 	"holt/internal/engine/qemu"

@@ -7,9 +7,9 @@ import (
 
 	"holt"
 	"holt/internal/computer"
+	"holt/internal/metric"
 	"holt/internal/store/db"
 	"holt/internal/store/journal"
-	"holt/internal/metric"
 )
 
 // meters count what goes on in a daemon. No label has a value that a guest or a caller chooses.

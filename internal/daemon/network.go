@@ -12,8 +12,8 @@ import (
 
 	"holt"
 	"holt/internal/image"
-	"holt/internal/network/netstack"
 	"holt/internal/network"
+	"holt/internal/network/netstack"
 )
 
 // networks returns the networks of the daemon's machines; nil: they have none.

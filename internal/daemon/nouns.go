@@ -7,10 +7,10 @@ import (
 	"holt"
 	"holt/internal/access"
 	"holt/internal/audit"
+	"holt/internal/authz"
 	"holt/internal/computer"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/sshd"
-	"holt/internal/authz"
 )
 
 // Computers returns the computers.
@@ -28,13 +28,18 @@ func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
 // Audit returns the log of what is done through the doors, which each of them writes to.
 func (d *Daemon) Audit() *audit.Log { return d.audit }
 
-// Nouns returns all that the doors speak of, behind the [warden], which asks of each call whether its actor may.
-func (d *Daemon) Nouns() httpapi.Nouns {
-	return authz.Around(httpapi.Nouns{
+// Nouns returns all that the doors speak of.
+func (d *Daemon) Nouns() httpapi.Nouns { return authz.Around(d.nouns()) }
+
+// Authorizer says who may make which call.
+func (d *Daemon) Authorizer() *authz.Checker { return authz.New(d.nouns()) }
+
+func (d *Daemon) nouns() httpapi.Nouns {
+	return httpapi.Nouns{
 		Computers: computers{d.computers, d.computers.Memory()}, Snapshots: d.computers.Snapshots(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Ports: d.computers.Ports(), Services: d.computers.Services(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
 		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, Previews: d.previews, Events: d.events, Uploads: d.uploads, Tokens: tokens{d.tokens, d.keys}, Audit: d.audit, Daemon: d,
-	})
+	}
 }
 
 // computers are the computers as the API shows them, with what keeps their memory.

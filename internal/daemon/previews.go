@@ -4,8 +4,8 @@ import (
 	"context"
 	"path/filepath"
 
-	"holt/internal/door/preview"
 	"holt/internal/authz"
+	"holt/internal/door/preview"
 )
 
 // linkKeyFile is the key of the links to previews, in the data directory.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/chunk"
 	"holt/internal/computer"
-	"holt/internal/store/db"
 	"holt/internal/image"
+	"holt/internal/store/chunk"
+	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
 

@@ -8,12 +8,12 @@ import (
 	"holt"
 	"holt/internal/access"
 	"holt/internal/computer"
-	"holt/internal/store/db"
+	"holt/internal/door/preview"
+	"holt/internal/door/sshd"
 	"holt/internal/event"
 	"holt/internal/job"
-	"holt/internal/door/preview"
 	"holt/internal/schedule"
-	"holt/internal/door/sshd"
+	"holt/internal/store/db"
 	"holt/internal/upload"
 )
 

@@ -26,11 +26,11 @@ import (
 // The environment of a daemon that is a process of its own: this test binary
 // executed again.
 const (
-	envDaemon  = "HOLT_TEST_DAEMON"  // its data directory
-	envGuest   = "HOLT_TEST_GUEST"   // the guest agent's file
-	envKill    = "HOLT_TEST_KILL"    // the step at which it kills itself
+	envDaemon    = "HOLT_TEST_DAEMON"    // its data directory
+	envGuest     = "HOLT_TEST_GUEST"     // the guest agent's file
+	envKill      = "HOLT_TEST_KILL"      // the step at which it kills itself
 	envSnapshots = "HOLT_TEST_SNAPSHOTS" // bytes that the memory of snapshots may take; "": an eighth of the disk
-	envRenew   = "HOLT_TEST_RENEW"   // how long after its start templates are booted again, a duration; "": never
+	envRenew     = "HOLT_TEST_RENEW"     // how long after its start templates are booted again, a duration; "": never
 )
 
 // killArchive and a number: kill it at that step of packing and collecting,
@@ -113,7 +113,7 @@ func serveMain(dir string) int {
 		log.Error("listen", "err", err)
 		return 1
 	}
-	s := httpapi.New(httpapi.Options{Nouns: d.Nouns(), Log: log})
+	s := httpapi.New(httpapi.Options{Nouns: d.Nouns(), Authorize: d.Authorizer(), Log: log})
 	d.Own(s.Own)
 	answered := make(chan struct{})
 	go func() {

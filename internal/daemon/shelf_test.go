@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/chunk"
 	"holt/internal/computer"
+	"holt/internal/store/chunk"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/door/httpapi/servertest"
 	"holt/internal/engine/machine"
 	"holt/internal/engine/machine/machinetest"
-	"holt/internal/network"
 	"holt/internal/engine/qemu"
-	"holt/internal/door/httpapi/servertest"
+	"holt/internal/network"
 )
 
 // vmHome is a data directory of a daemon with real virtual machines. Nothing may

@@ -9,8 +9,8 @@ import (
 
 	"holt"
 	"holt/internal/computer"
-	"holt/internal/store/db"
 	"holt/internal/guest/mount"
+	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
 

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/guest/agent"
-	"holt/internal/guest/channel"
-	"holt/internal/image"
 	"holt/internal/engine/machine"
 	"holt/internal/engine/machine/machinetest"
 	"holt/internal/engine/qemu"
+	"holt/internal/guest/agent"
+	"holt/internal/guest/channel"
+	"holt/internal/image"
 )
 
 // bootLimit bounds one boot and what is run in it. Under software emulation

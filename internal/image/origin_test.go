@@ -26,8 +26,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"holt"
-	"holt/internal/image"
 	"holt/internal/engine/machine/machinetest"
+	"holt/internal/image"
 )
 
 // layer makes one of a tar file's bytes.

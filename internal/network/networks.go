@@ -16,8 +16,8 @@ import (
 
 	"holt"
 	"holt/internal/engine/cgroup"
-	"holt/internal/store/flock"
 	"holt/internal/engine/machine"
+	"holt/internal/store/flock"
 )
 
 const (

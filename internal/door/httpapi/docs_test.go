@@ -47,7 +47,7 @@ func golden(t *testing.T, path, got string) {
 }
 
 func TestOpenAPI(t *testing.T) {
-	s := httpapi.New(httpapi.Options{Nouns: memory(t).Nouns(), Version: "1"})
+	s := httpapi.New(httpapi.Options{Nouns: memory(t).Nouns(), Authorize: servertest.Everything{}, Version: "1"})
 	golden(t, "../../../docs/openapi.json", string(s.Document())+"\n")
 	doc := decode[struct {
 		OpenAPI    string

@@ -22,7 +22,7 @@ import (
 // cancelled half-way is the noun's to detach or to undo.
 type Nouns struct {
 	Computers      Computers
-	Snapshots        Snapshots
+	Snapshots      Snapshots
 	Runs           Runs
 	Terminals      Terminals
 	Ports          Ports

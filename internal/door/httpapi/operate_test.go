@@ -14,8 +14,8 @@ import (
 
 	"holt"
 	"holt/internal/access"
-	"holt/internal/metric"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/metric"
 )
 
 // onSocket is a client of a unix socket.

@@ -18,7 +18,7 @@ import (
 const (
 	mostOwn            = 64 << 10 // bytes of a body that it sends
 	mostOwnForks       = 4        // forks that it makes, while they are there
-	mostOwnSnapshots     = 32       // snapshots that it may have with one that it takes
+	mostOwnSnapshots   = 32       // snapshots that it may have with one that it takes
 	mostOwnCheckpoints = 64       // checkpoints, but for those of runs and terminals, that its workspace may have with one that it takes
 	mostOwnKey         = 128      // bytes of an idempotency key, with its id
 )

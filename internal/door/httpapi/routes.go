@@ -48,6 +48,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 		s.note(ctx)
 		next(plain{ctx})
 	})
+	s.huma = api
 	s.computers(api)
 	s.idle(api)
 	s.resize(api)
@@ -69,7 +70,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.workspaces(api)
 	s.history(api)
 	s.archive(api)
-	s.schedules(api)
+	s.schedules()
 	s.jobs(api)
 	s.eventLog(api)
 	s.uploads(api)

@@ -31,26 +31,30 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"holt/internal/access"
+	"holt/internal/api"
 	"holt/internal/audit"
 	"holt/internal/metric"
 )
 
 // Options configure a [Server].
 type Options struct {
-	Nouns    Nouns
-	Tokens   Tokens         // nil: no one may come over TCP
-	Calls    *access.Rate   // of each token; nil: any number
-	Tenants  *access.Rate   // of all tokens of a tenant but an admin's; nil: any number
-	Open     int            // calls of a token that are open at once; of a tenant's twice as many, of all but admins' four times; 0: [mostOpen]
-	Failures *access.Rate   // of callers without a valid token, by where they come from; nil: any number
-	Trusted  access.Proxies // proxies in front of TCP whose word on who calls is taken
-	Audit    Auditor        // nil: nothing is written down of who did what
-	Hosts    []string       // host names by which TCP callers may reach it, besides IP addresses and localhost
-	Version  string         // of holt, in the OpenAPI document
-	Log      *slog.Logger   // nil: slog.Default()
-	Patience time.Duration  // how long one read or write may wait for a slow caller; 0: one minute
-	Beat     time.Duration  // how often a quiet stream shows that it lives; 0: 15 s
+	Nouns     Nouns
+	Authorize api.Authorizer // who may make which call; must not be nil
+	Tokens    Tokens         // nil: no one may come over TCP
+	Calls     *access.Rate   // of each token; nil: any number
+	Tenants   *access.Rate   // of all tokens of a tenant but an admin's; nil: any number
+	Open      int            // calls of a token that are open at once; of a tenant's twice as many, of all but admins' four times; 0: [mostOpen]
+	Failures  *access.Rate   // of callers without a valid token, by where they come from; nil: any number
+	Trusted   access.Proxies // proxies in front of TCP whose word on who calls is taken
+	Audit     Auditor        // nil: nothing is written down of who did what
+	Hosts     []string       // host names by which TCP callers may reach it, besides IP addresses and localhost
+	Version   string         // of holt, in the OpenAPI document
+	Log       *slog.Logger   // nil: slog.Default()
+	Patience  time.Duration  // how long one read or write may wait for a slow caller; 0: one minute
+	Beat      time.Duration  // how often a quiet stream shows that it lives; 0: 15 s
 
 	Metrics *metric.Registry            // shown at /metrics, gets the server's; nil: there are none
 	Ready   func(context.Context) error // why no work can be taken, for /readyz; nil: it always can
@@ -59,6 +63,8 @@ type Options struct {
 // Server answers the API on any number of listeners.
 type Server struct {
 	opt        Options
+	registry   *api.Registry
+	huma       huma.API
 	document   []byte // the OpenAPI document
 	local, tcp *http.Server
 	metrics    *http.Server // of ServeMetrics
@@ -92,6 +98,7 @@ func New(opt Options) *Server {
 		opt.Beat = 15 * time.Second
 	}
 	s := &Server{opt: opt, own: newOwnRates(), open: access.Counts{What: "calls"}, meters: newMeters(opt.Metrics)}
+	s.registry = api.NewRegistry(opt.Authorize)
 	s.cutting, s.cut = context.WithCancel(context.Background())
 	s.streams, s.endStreams = context.WithCancel(s.cutting)
 	mux := http.NewServeMux()

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"holt/internal/store/db"
 	"holt/internal/loopback"
+	"holt/internal/store/db"
 )
 
 // openers are programs that resolve names by the host's resolver and keep no cookies, and what they are told to run.

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/guest/channel"
 	"holt/internal/engine/machine"
 	"holt/internal/engine/machine/machinetest"
 	"holt/internal/engine/qemu"
+	"holt/internal/guest/channel"
 )
 
 // vm is a real machine: the image base under QEMU, with real virtio-serial

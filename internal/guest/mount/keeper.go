@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
 	"holt/internal/guest/fusectl"
-	"holt/internal/engine/machine"
 )
 
 // Keeper says how a host mount outlives the daemon that serves it: a small

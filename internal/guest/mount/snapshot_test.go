@@ -386,13 +386,13 @@ type snapshot struct {
 
 // life is a workspace and its guest, through forks and crashes.
 type life struct {
-	t       *testing.T
-	ws      *workspace.Workspace
-	dir     string
-	guest   *guestMemory
+	t         *testing.T
+	ws        *workspace.Workspace
+	dir       string
+	guest     *guestMemory
 	snapshots []snapshot // that can be gone back to
-	dice    *rand.Rand
-	made    int
+	dice      *rand.Rand
+	made      int
 }
 
 // lifeOptions leave all to the journal, so that what lies in the directory is

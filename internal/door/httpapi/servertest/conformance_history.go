@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"holt"
-	"holt/internal/store/parcel"
 	"holt/internal/door/httpapi"
+	"holt/internal/store/parcel"
 )
 
 // pastOf is one workspace whose past is tried.

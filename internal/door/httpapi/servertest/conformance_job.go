@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/store/parcel"
 	"holt/internal/door/httpapi"
+	"holt/internal/store/parcel"
 )
 
 // sendInputs sends files, by name, for jobs to begin with.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/store/parcel"
 	"holt/internal/door/httpapi"
+	"holt/internal/store/parcel"
 )
 
 // treeVerbs checks what is done with a workspace's files without a computer.

@@ -12,9 +12,9 @@ import (
 
 	"holt"
 	"holt/internal/computer"
-	"holt/internal/store/db"
 	"holt/internal/job"
 	"holt/internal/network/netstack"
+	"holt/internal/store/db"
 	"holt/internal/store/parcel"
 )
 

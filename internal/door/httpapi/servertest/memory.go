@@ -23,11 +23,11 @@ import (
 
 	"holt"
 	"holt/internal/audit"
-	"holt/internal/store/db"
-	"holt/internal/event"
-	"holt/internal/door/preview"
-	"holt/internal/schedule"
 	"holt/internal/door/httpapi"
+	"holt/internal/door/preview"
+	"holt/internal/event"
+	"holt/internal/schedule"
+	"holt/internal/store/db"
 	"holt/internal/upload"
 	"holt/internal/workspace"
 )
@@ -48,7 +48,7 @@ type Memory struct {
 
 	mu         sync.Mutex
 	computers  map[holt.ComputerID]*holt.Computer
-	snapshots    []holt.Snapshot // oldest first
+	snapshots  []holt.Snapshot // oldest first
 	holds      []holt.Hold
 	runs       []*run
 	terminals  []*terminal

@@ -9,10 +9,10 @@ import (
 	"holt"
 	"holt/internal/audit"
 	"holt/internal/computer"
-	"holt/internal/store/db"
+	"holt/internal/door/httpapi"
 	"holt/internal/door/preview"
 	"holt/internal/schedule"
-	"holt/internal/door/httpapi"
+	"holt/internal/store/db"
 	"holt/internal/upload"
 )
 

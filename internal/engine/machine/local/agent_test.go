@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/guest/agent"
-	"holt/internal/guest/channel"
 	"holt/internal/engine/machine"
 	"holt/internal/engine/machine/local"
 	"holt/internal/engine/machine/machinetest"
+	"holt/internal/guest/agent"
+	"holt/internal/guest/channel"
 )
 
 // startAgent starts a machine with the real guest agent and connects to it.

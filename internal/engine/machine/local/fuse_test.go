@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
 	"holt/internal/guest/channel"
-	"holt/internal/engine/machine"
 	"holt/internal/guest/mount"
 	"holt/internal/workspace"
 )

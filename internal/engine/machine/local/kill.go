@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
-	"holt/internal/guest/fusectl"
 	"holt/internal/engine/machine"
+	"holt/internal/guest/fusectl"
 )
 
 const (

@@ -1,0 +1,105 @@
+package authz
+
+import (
+	"context"
+	"slices"
+
+	"holt"
+	"holt/internal/api"
+	"holt/internal/door/httpapi"
+)
+
+// Checker checks the need of each endpoint against the rights of the caller. It is what [api.Registry] asks.
+type Checker struct {
+	w     *warden
+	rules map[*api.Endpoint]rule
+}
+
+// rule checks a call whose right depends on more than one name.
+type rule func(ctx context.Context, in any) (context.Context, error)
+
+// New returns a checker that looks names up in n.
+func New(n httpapi.Nouns) *Checker {
+	w := &warden{n}
+	return &Checker{w, map[*api.Endpoint]rule{
+		api.UpdateSchedule.Endpoint: func(ctx context.Context, in any) (context.Context, error) {
+			u := in.(*api.ScheduleUpdate)
+			if a, _ := holt.ActorOf(ctx); u.Body.Spec != nil && a.Token != "" && !a.Rights.User(u.Body.Spec.User) {
+				return ctx, denied(a)
+			}
+			return ctx, w.schedule(ctx, u.Schedule, change)
+		},
+	}}
+}
+
+// Check returns the context to go on with, or Forbidden. in points to the input of e.
+func (c *Checker) Check(ctx context.Context, e *api.Endpoint, in any) (context.Context, error) {
+	w, need := c.w, e.Need
+	use := look
+	if need.Change {
+		use = change
+	}
+	ref := named(e, in)
+	user := api.Text(in, need.User)
+	switch need.On {
+	case api.Anyone:
+		return ctx, nil
+	case api.Host:
+		return w.host(ctx)
+	case api.Tenant:
+		return ctx, w.tenant(ctx, use)
+	case api.Computer:
+		if a, _ := holt.ActorOf(ctx); need.User != "" && a.Token != "" && !a.Rights.User(user) {
+			return ctx, denied(a)
+		}
+		if need.Self {
+			return ctx, w.self(ctx, ref, use)
+		}
+		return ctx, w.computer(ctx, ref, use)
+	case api.Computers:
+		if need.Self && ref != "" {
+			return ctx, w.self(ctx, ref, use)
+		}
+		return ctx, w.visible(ctx, ref)
+	case api.Workspace:
+		return ctx, w.workspace(ctx, ref, use)
+	case api.Path:
+		if need.User != "" {
+			return w.owned(ctx, ref, api.Text(in, need.Path), user)
+		}
+		return w.files(ctx, ref, api.Text(in, need.Path), use)
+	case api.Snapshot:
+		return ctx, w.snapshot(ctx, ref, use)
+	case api.Schedule:
+		return ctx, w.schedule(ctx, ref, use)
+	case api.Run:
+		return ctx, w.run(ctx, holt.RunID(ref), use)
+	case api.Terminal:
+		return ctx, w.terminal(ctx, api.Text(in, "Computer"), ref, use)
+	case api.Job:
+		return ctx, w.job(ctx, holt.JobID(ref), use)
+	}
+	if r := c.rules[e]; r != nil {
+		return r(ctx, in)
+	}
+	return ctx, holt.Errorf(holt.Internal, "no rule says who may call %s", e.ID)
+}
+
+// named returns the name of what a call is about.
+func named(e *api.Endpoint, in any) string {
+	name := e.Need.Ref
+	if name == "" {
+		name = map[api.On]string{api.Computer: "Computer", api.Workspace: "Workspace", api.Path: "Workspace", api.Snapshot: "Snapshot", api.Schedule: "Schedule", api.Run: "Run", api.Terminal: "Terminal", api.Job: "Job"}[e.Need.On]
+	}
+	return api.Text(in, name)
+}
+
+// Seen reports whether the caller may see an item of an endpoint's list.
+func (c *Checker) Seen(ctx context.Context, e *api.Endpoint, item any) bool {
+	owner, ok := e.OwnerOf(item)
+	if !ok {
+		return true
+	}
+	ids, all := c.w.seen(ctx)
+	return all || slices.Contains(ids, owner)
+}
