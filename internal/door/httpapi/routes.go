@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // mostJSON bounds the JSON body of a call, in bytes. Files and standard input
@@ -20,7 +21,7 @@ const mostJSON = 1 << 20
 
 // routes registers everything the API has and returns its OpenAPI document.
 func (s *Server) routes(mux *http.ServeMux) []byte {
-	api := humago.New(mux, huma.Config{
+	h := humago.New(mux, huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
@@ -44,50 +45,50 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{translate},
 	})
-	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
+	h.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
 		s.note(ctx)
 		next(plain{ctx})
 	})
-	s.huma = api
-	s.computers(api)
-	s.idle(api)
-	s.resize(api)
-	s.budgets(api)
-	s.limits(api)
-	s.snapshots(api)
-	s.networks(api)
-	s.stats(api)
-	s.secrets(api)
-	s.tokens(api)
-	s.audit(api)
-	s.runs(api)
-	s.terminals(api)
-	s.ports(api)
-	s.ssh(api)
-	s.previews(api)
-	s.services(api)
-	s.files(api)
-	s.workspaces(api)
-	s.history(api)
-	s.archive(api)
+	s.huma = h
+	s.computers(h)
+	s.idle(h)
+	s.resize(h)
+	s.budgets(h)
+	s.limits(h)
+	s.snapshots(h)
+	s.networks(h)
+	s.stats(h)
+	s.secrets(h)
+	s.tokens(h)
+	s.audit(h)
+	s.runs(h)
+	s.terminals(h)
+	s.ports(h)
+	s.ssh(h)
+	s.previews(h)
+	s.services(h)
+	s.files(h)
+	s.workspaces(h)
+	s.history(h)
+	s.archive(h)
 	s.schedules()
-	s.jobs(api)
-	s.eventLog(api)
-	s.uploads(api)
-	s.ticketCalls(api)
-	s.daemon(api)
+	s.jobs(h)
+	s.eventLog(h)
+	s.uploads(h)
+	s.ticketCalls(h)
+	s.daemon(h)
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
-		delete(api.OpenAPI().Components.Schemas.Map(), unused)
+		delete(h.OpenAPI().Components.Schemas.Map(), unused)
 	}
-	for path, item := range api.OpenAPI().Paths {
+	for path, item := range h.OpenAPI().Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete, item.Patch, item.Head} {
 			if op != nil {
 				s.meters.names[op.Method+" "+path] = op.OperationID
 			}
 		}
 	}
-	nameErrors(api.OpenAPI())
-	document, err := json.MarshalIndent(api.OpenAPI(), "", "  ")
+	nameErrors(h.OpenAPI())
+	document, err := json.MarshalIndent(h.OpenAPI(), "", "  ")
 	if err != nil {
 		panic(err) // the document is made of our own types
 	}
@@ -96,7 +97,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		w.Write(document)
 	})
-	page := docsPage(api.OpenAPI())
+	page := docsPage(h.OpenAPI())
 	mux.HandleFunc("GET /docs", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", docsPolicy)
@@ -111,10 +112,11 @@ type noContent struct{}
 // reply is a JSON answer.
 type reply[T any] struct{ Body T }
 
-// Keyed is the part of a call that changes something.
-type Keyed struct {
-	Key string `header:"Idempotency-Key" maxLength:"128" doc:"any unique text: a repeated call with the same key and arguments does nothing more and gets the first answer"`
-}
+// Parts of inputs.
+type (
+	Keyed  = api.Keyed
+	Paging = api.Paging
+)
 
 // describe says what an operation is called; id is its operationId.
 func describe(method, path, id, tag, summary string) huma.Operation {
@@ -173,12 +175,6 @@ func failed(ctx context.Context, err error) answer {
 		e = own.WithHint("the daemon's log has more under request %s", q.id)
 	}
 	return answer{e, Status(e.Code)}
-}
-
-// Paging is the part of a call that lists.
-type Paging struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items in one answer"`
-	Cursor string `query:"cursor" maxLength:"16400" doc:"next of the previous page"`
 }
 
 // pageOf cuts one page out of all items, in the order of their keys.
