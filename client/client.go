@@ -304,7 +304,7 @@ func (c *Client) once(ctx context.Context, k call, out any) error {
 
 // do makes a call that may be sent again if its connection breaks.
 func do[In, Out any](ctx context.Context, c *Client, e api.Call[In, Out], in In) (out Out, err error) {
-	k := callOf(e.Endpoint, e.Encode(&in))
+	k := callOf(e, in)
 	if _, none := any(out).(api.None); none {
 		return out, c.json(ctx, k, nil)
 	}
@@ -312,14 +312,23 @@ func do[In, Out any](ctx context.Context, c *Client, e api.Call[In, Out], in In)
 	return out, err
 }
 
+// doNone is [do] for calls without an answer.
+func doNone[In any](ctx context.Context, c *Client, e api.Call[In, api.None], in In) error {
+	_, err := do(ctx, c, e, in)
+	return err
+}
+
+// callOf is the HTTP request of an endpoint's input.
+func callOf[In, Out any](e api.Call[In, Out], in In) call { return encoded(e.Endpoint, e.Encode(&in)) }
+
 // doList collects all pages of a list.
 func doList[In, Item any](ctx context.Context, c *Client, e api.List[In, Item], in In) ([]Item, error) {
 	r := e.Encode(&in)
 	return list[Item](ctx, c, r.Path, r.Query)
 }
 
-// callOf is the HTTP request of an encoded input. A call that changes something has an idempotency key.
-func callOf(e *api.Endpoint, r api.Request) call {
+// encoded is the HTTP request of an encoded input. A call that changes something has an idempotency key.
+func encoded(e *api.Endpoint, r api.Request) call {
 	key := r.Header.Get("Idempotency-Key")
 	r.Header.Del("Idempotency-Key")
 	return call{method: e.Method, path: r.Path, query: r.Query, header: r.Header, body: r.Body, keyed: e.Keyed(), key: key}

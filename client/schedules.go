@@ -33,8 +33,7 @@ func (n Schedules) Update(ctx context.Context, ref string, change holt.ScheduleC
 
 // Delete removes a schedule with its history. A run of it is left alone.
 func (n Schedules) Delete(ctx context.Context, ref, key string) error {
-	_, err := do(ctx, n.c, api.DeleteSchedule, api.ScheduleKeyed{api.OneSchedule{ref}, api.Keyed{key}})
-	return err
+	return doNone(ctx, n.c, api.DeleteSchedule, api.ScheduleKeyed{api.OneSchedule{ref}, api.Keyed{key}})
 }
 
 // Run runs a schedule's command now.

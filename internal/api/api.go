@@ -31,8 +31,20 @@ type Endpoint struct {
 	Need   Need
 	Audit  Audit
 
+	Takes  string // describes a body that is not JSON; "": there is none
+	Answer Answer // that is not JSON
+
 	Input reflect.Type              // struct
-	owner func(any) holt.ComputerID // of an item of a list; nil: nobody's
+	owner func(any) holt.ComputerID // of an item of a list, or of the answer; nil: it belongs to no computer
+	user  func(any) string          // likewise the Linux user; nil: it belongs to none
+}
+
+// Answer describes an answer that is a stream.
+type Answer struct {
+	Status int
+	Type   string       // of the content
+	Doc    string       // what it is
+	Of     reflect.Type // of its messages or events; nil: they are bytes
 }
 
 // Call is an endpoint that takes an In and answers with an Out.
@@ -46,6 +58,9 @@ type List[In, Item any] struct {
 
 // None is the answer of calls that have none.
 type None struct{}
+
+// Stream is the answer of calls that are answered by hand: bytes, events, or a WebSocket. [Answer] describes it.
+type Stream struct{}
 
 // Keyed is the part of an input that makes repeating a call safe.
 type Keyed struct {
@@ -100,9 +115,36 @@ func Audited(a Audit) Option { return func(e *Endpoint) { e.Audit = a } }
 // Created is the status of calls that make something.
 var Created = Status(http.StatusCreated)
 
-// Owner says whose an item of a list is, for tokens that may see some computers only. T is the type of an item.
+// Owner returns the computer of an item of a list, or of the answer of a call. Callers who may not see that computer do not get it.
 func Owner[T any](of func(T) holt.ComputerID) Option {
 	return func(e *Endpoint) { e.owner = func(item any) holt.ComputerID { return of(item.(T)) } }
+}
+
+// As returns the Linux user of an item of a list, or of the answer of a call. Callers who may not act as that user do not get it.
+func As[T any](of func(T) string) Option {
+	return func(e *Endpoint) { e.user = func(item any) string { return of(item.(T)) } }
+}
+
+// Takes describes the body of a call, which is not JSON.
+func Takes(doc string) Option { return func(e *Endpoint) { e.Takes = doc } }
+
+// Bytes is the answer of a call that streams bytes of a media type.
+func Bytes(mediaType, doc string) Option {
+	return func(e *Endpoint) { e.Answer = Answer{Status: http.StatusOK, Type: mediaType, Doc: doc} }
+}
+
+// Events is the answer of a call that streams server-sent events, each of which is a T.
+func Events[T any]() Option {
+	return func(e *Endpoint) {
+		e.Answer = Answer{http.StatusOK, "text/event-stream", "events", reflect.TypeFor[T]()}
+	}
+}
+
+// WebSocket is the answer of a call that becomes one. T is its text messages.
+func WebSocket[T any]() Option {
+	return func(e *Endpoint) {
+		e.Answer = Answer{http.StatusSwitchingProtocols, "application/json", "the WebSocket", reflect.TypeFor[T]()}
+	}
 }
 
 // Get declares an endpoint that changes nothing.
@@ -160,10 +202,18 @@ func declare[In any](method, path, id, title string, need Need, options []Option
 	return e
 }
 
-// OwnerOf says whose an item of the endpoint's list is; ok is false if items are nobody's.
+// OwnerOf returns the computer of an item of the endpoint's list, or of its answer. ok is false if items belong to no computer.
 func (e *Endpoint) OwnerOf(item any) (id holt.ComputerID, ok bool) {
 	if e.owner == nil {
 		return "", false
 	}
 	return e.owner(item), true
+}
+
+// UserOf returns the Linux user of an item. ok is false if items belong to none.
+func (e *Endpoint) UserOf(item any) (name string, ok bool) {
+	if e.user == nil {
+		return "", false
+	}
+	return e.user(item), true
 }

@@ -19,7 +19,7 @@ type Request struct {
 // Keyed reports whether the endpoint's calls may have an idempotency key.
 func (e *Endpoint) Keyed() bool { return hasField(e.Input, "Keyed") }
 
-// Encode makes a request of an input. Parameters without a value are left out.
+// Encode makes a request of an input. Parameters without a value are left out, except for false where the default is true.
 func (e *Endpoint) Encode(in any) Request {
 	r := Request{Path: e.Path, Query: url.Values{}, Header: http.Header{}}
 	r.add(reflect.Indirect(reflect.ValueOf(in)))
@@ -37,7 +37,7 @@ func (r *Request) add(v reflect.Value) {
 			r.Body = value.Interface()
 		case f.Tag.Get("path") != "":
 			r.Path = strings.Replace(r.Path, "{"+f.Tag.Get("path")+"}", url.PathEscape(text(value)), 1)
-		case name != "" && !value.IsZero():
+		case name != "" && (!value.IsZero() || f.Tag.Get("default") == "true"):
 			r.Query.Set(name, text(value))
 		case f.Tag.Get("header") != "" && !value.IsZero():
 			r.Header.Set(f.Tag.Get("header"), text(value))

@@ -9,11 +9,14 @@ import (
 type Need struct {
 	On     On
 	Ref    string // field of the input that names the thing, as Computer or Body.Computer; "": the path parameter of its kind
-	User   string // field that names a Linux user, as Body.User, or =root for that user; "": none is asked for
+	User   string // field that names a Linux user, as Body.User, =root for that user, or [EveryUser]; "": none is asked for
 	Path   string // field that names a path in the workspace
 	Change bool   // the call changes something: tokens that are read-only may not make it
 	Self   bool   // a computer may make it about itself
 }
+
+// EveryUser is the need of calls that are refused to tokens for some Linux users only.
+const EveryUser = "=*"
 
 // On is what a right is about.
 type On int
@@ -32,7 +35,6 @@ const (
 	Run                     // the computer and the user of a run
 	Terminal                // the same of a terminal
 	Job                     // a tenant, and the user of the job's command
-	Port                    // one port of a computer
 	Content                 // authz has a rule of its own for this endpoint
 )
 

@@ -1,20 +1,41 @@
 package api
 
 import (
+	"cmp"
 	"reflect"
 
 	"holt"
 )
 
-// parsers check path parameters, and query parameters of the same names, before a call is made. Others are checked by whom they
-// are for.
+// parsers check path parameters, query parameters of the same names, and fields with such a tag is, before a call is made. The
+// function that is bound to an endpoint checks the others.
 var parsers = map[string]func(string) error{
 	"computer":  ref,
 	"workspace": ref,
-	"snapshot":  named(func(s string) error { _, err := holt.ParseSnapshotID(s); return err }),
-	"schedule":  named(func(s string) error { _, err := holt.ParseScheduleID(s); return err }),
-	"run":       func(s string) error { _, err := holt.ParseRunID(s); return err },
-	"job":       func(s string) error { _, err := holt.ParseJobID(s); return err },
+	"snapshot":  named(id(holt.ParseSnapshotID)),
+	"schedule":  named(id(holt.ParseScheduleID)),
+	"terminal":  either(id(holt.ParseTerminalID), id(holt.ParseName)),
+	"side":      either(named(id(holt.ParseSnapshotID)), ref), // of a comparison of computers and snapshots
+	"run":       id(holt.ParseRunID),
+	"job":       id(holt.ParseJobID),
+	"inputs":    id(holt.ParseJobInputsID),
+	"hold":      id(holt.ParseHoldID),
+}
+
+func id[T any](parse func(string) (T, error)) func(string) error {
+	return func(s string) error { _, err := parse(s); return err }
+}
+
+// either returns the error of the last check if all fail.
+func either(checks ...func(string) error) func(string) error {
+	return func(s string) (err error) {
+		for _, check := range checks {
+			if err = check(s); err == nil {
+				return nil
+			}
+		}
+		return err
+	}
 }
 
 // parse checks the names in an input. in points to it.
@@ -31,7 +52,7 @@ func parseFields(v reflect.Value) error {
 		}
 		name := f.Tag.Get("path")
 		if name == "" && !value.IsZero() {
-			name = f.Tag.Get("query")
+			name = cmp.Or(f.Tag.Get("is"), f.Tag.Get("query"))
 		}
 		if check := parsers[name]; check != nil && value.Kind() == reflect.String {
 			if err := check(value.String()); err != nil {
@@ -43,22 +64,13 @@ func parseFields(v reflect.Value) error {
 }
 
 // ref checks the name or id of a computer or a workspace.
-func ref(s string) error {
-	if _, err := holt.ParseComputerID(s); err == nil {
-		return nil
-	}
-	if _, err := holt.ParseWorkspaceID(s); err == nil {
-		return nil
-	}
-	_, err := holt.ParseName(s)
-	return err
-}
+var ref = either(id(holt.ParseComputerID), id(holt.ParseWorkspaceID), id(holt.ParseName))
 
 // Ref checks the name or id of a computer or a workspace.
 func Ref(s string) error { return ref(s) }
 
 // named checks an id, a name, or COMPUTER@NAME.
-func named(id func(string) error) func(string) error {
+func named(check func(string) error) func(string) error {
 	return func(s string) error {
 		one := s
 		if computer, at := holt.CutCheckpoint(s); at != "" {
@@ -67,10 +79,6 @@ func named(id func(string) error) func(string) error {
 			}
 			one = at
 		}
-		if id(one) == nil {
-			return nil
-		}
-		_, err := holt.ParseName(one)
-		return err
+		return either(check, id(holt.ParseName))(one)
 	}
 }

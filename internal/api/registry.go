@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"holt"
 )
@@ -17,8 +18,8 @@ type Registry struct {
 type Authorizer interface {
 	// Check returns the context to go on with, or Forbidden. in points to the input of e.
 	Check(ctx context.Context, e *Endpoint, in any) (context.Context, error)
-	// Seen reports whether the caller may see an item of e's list.
-	Seen(ctx context.Context, e *Endpoint, item any) bool
+	// Seen returns Forbidden if the caller may not see an item of e's list, or e's answer.
+	Seen(ctx context.Context, e *Endpoint, item any) error
 }
 
 // NewRegistry returns a registry without endpoints. a must not be nil.
@@ -39,6 +40,14 @@ func BindList[In, Item any](r *Registry, l List[In, Item], f func(context.Contex
 	r.bind(l.Endpoint, f)
 }
 
+// BindStream notes that an endpoint is answered by hand, by what calls [Registry.Enter].
+func BindStream[In any](r *Registry, c Call[In, Stream]) { r.bind(c.Endpoint, c) }
+
+// Unbound returns the endpoints that no function answers.
+func (r *Registry) Unbound() []*Endpoint {
+	return slices.DeleteFunc(slices.Clone(all), func(e *Endpoint) bool { return r.calls[e] != nil })
+}
+
 func (r *Registry) bind(e *Endpoint, f any) {
 	if r.calls[e] != nil {
 		panic("endpoint " + e.ID + " is bound twice")
@@ -55,7 +64,13 @@ func Do[In, Out any](ctx context.Context, r *Registry, c Call[In, Out], in *In) 
 	if !ok {
 		return out, unbound(c.Endpoint)
 	}
-	return f(ctx, in)
+	if out, err = f(ctx, in); err != nil {
+		return out, err
+	}
+	if err := r.authorizer.Seen(ctx, c.Endpoint, out); err != nil {
+		return *new(Out), err
+	}
+	return out, nil
 }
 
 // DoList is [Do] for a list: it returns the items that the caller may see.
@@ -74,7 +89,7 @@ func DoList[In, Item any](ctx context.Context, r *Registry, l List[In, Item], in
 	}
 	seen := make([]Item, 0, len(found))
 	for _, item := range found {
-		if r.authorizer.Seen(ctx, l.Endpoint, item) {
+		if r.authorizer.Seen(ctx, l.Endpoint, item) == nil {
 			seen = append(seen, item)
 		}
 	}

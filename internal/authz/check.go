@@ -41,6 +41,9 @@ func (c *Checker) Check(ctx context.Context, e *api.Endpoint, in any) (context.C
 	}
 	ref := named(e, in)
 	user := api.Text(in, need.User)
+	if a, _ := holt.ActorOf(ctx); need.User != "" && a.Token != "" && !a.Rights.User(user) {
+		return ctx, denied(a)
+	}
 	switch need.On {
 	case api.Anyone:
 		return ctx, nil
@@ -49,9 +52,6 @@ func (c *Checker) Check(ctx context.Context, e *api.Endpoint, in any) (context.C
 	case api.Tenant:
 		return ctx, w.tenant(ctx, use)
 	case api.Computer:
-		if a, _ := holt.ActorOf(ctx); need.User != "" && a.Token != "" && !a.Rights.User(user) {
-			return ctx, denied(a)
-		}
 		if need.Self {
 			return ctx, w.self(ctx, ref, use)
 		}
@@ -94,12 +94,16 @@ func named(e *api.Endpoint, in any) string {
 	return api.Text(in, name)
 }
 
-// Seen reports whether the caller may see an item of an endpoint's list.
-func (c *Checker) Seen(ctx context.Context, e *api.Endpoint, item any) bool {
-	owner, ok := e.OwnerOf(item)
-	if !ok {
-		return true
+// Seen returns Forbidden if the caller may not see an item of an endpoint's list, or its answer.
+func (c *Checker) Seen(ctx context.Context, e *api.Endpoint, item any) error {
+	a, _ := holt.ActorOf(ctx)
+	if id, ok := e.OwnerOf(item); ok {
+		if ids, all := c.w.seen(ctx); !all && !slices.Contains(ids, id) {
+			return denied(a)
+		}
 	}
-	ids, all := c.w.seen(ctx)
-	return all || slices.Contains(ids, owner)
+	if user, ok := e.UserOf(item); ok && a.Token != "" && !a.Rights.User(user) {
+		return denied(a)
+	}
+	return nil
 }

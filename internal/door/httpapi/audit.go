@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"holt"
+	"holt/internal/api"
 	"holt/internal/audit"
 )
 
@@ -64,7 +65,7 @@ func (s *Server) note(ctx huma.Context) {
 		}
 	}
 	q.ref = strings.Join(refs, " ")
-	if beginnings[q.op] {
+	if q.audit = auditOf(op); q.audit == api.AuditStart {
 		s.begun(q)
 	}
 }
@@ -87,7 +88,7 @@ func (s *Server) audited(q *request, took time.Duration) {
 	}
 	refused := q.status == http.StatusUnauthorized || q.status == http.StatusForbidden || q.status == http.StatusTooManyRequests
 	looked := q.r.Method == http.MethodGet || q.r.Method == http.MethodHead || q.r.Method == http.MethodOptions
-	if looked && !refused && !reads[q.op] {
+	if looked && !refused && q.audit == api.AuditChanges {
 		return
 	}
 	code := "ok"
@@ -130,13 +131,13 @@ func idOf(answer any) string {
 	return ""
 }
 
-func (s *Server) audit(api huma.API) {
+func (s *Server) audit(h huma.API) {
 	const tag, path = "audit", "/v1/audit"
 	nouns := s.opt.Nouns.Audit
 	op := describe(http.MethodGet, path, "listAudit", tag, "List what was done, the newest first")
 	op.Description = "Everything that changed something, reads of files, of output and of logs, attached terminals, connections, and what was refused, through every door. What goes on, and what starts a command or a terminal, has an entry at its beginning, too, with the code begun. Nothing changes or removes an entry that is younger than " +
 		strconv.Itoa(audit.KeepDays) + " days and among the newest " + strconv.Itoa(audit.KeepEntries) + ", or the newest " + strconv.Itoa(audit.KeepOwn) + " of their tenant; others go, the oldest first. What callers do whom nobody knows, and refusals of a token that makes too many calls, have one entry a minute of an address or token (more=N in ref: how many had none), and a few a minute of all. A token sees its own tenant's; an admin those of all, or of one."
-	register(api, op, func(ctx context.Context, in *struct {
+	register(h, op, func(ctx context.Context, in *struct {
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items in one answer"`
 		Cursor string `query:"cursor" pattern:"^[0-9]{1,18}$" doc:"next of the previous page"`
 		Tenant string `query:"tenant" maxLength:"63" doc:"only this one's"`
@@ -157,7 +158,7 @@ func (s *Server) audit(api huma.API) {
 	op = describe(http.MethodPost, path+"/query", "queryAudit", tag, "Ask the audit log in SQL")
 	op.Description = "One SELECT about the table audit (seq, at, tenant, actor, token, name, door, remote, op, noun, ref, made, code, status, request, took_us), read-only and bounded as queryWorkspace is. " +
 		"at is text, as 2026-06-09T12:30:00.000Z. A tenant's token asks about the newest 50,000 entries of its tenant, an admin about all. Of a tenant one question runs at once, eight more wait, and what comes then is too_many."
-	register(api, op, func(ctx context.Context, in *struct{ Body holt.AuditQuery }) (*reply[holt.QueryResult], error) {
+	register(h, op, func(ctx context.Context, in *struct{ Body holt.AuditQuery }) (*reply[holt.QueryResult], error) {
 		out, err := nouns.Query(ctx, "", in.Body)
 		return &reply[holt.QueryResult]{out}, err
 	})

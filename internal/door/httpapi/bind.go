@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -13,13 +14,13 @@ import (
 func bind[In, Out any](s *Server, c api.Call[In, Out], f func(context.Context, *In) (Out, error)) {
 	api.Bind(s.registry, c, f)
 	if _, none := any(*new(Out)).(api.None); none {
-		register(s.huma, operation(c.Endpoint), func(ctx context.Context, in *In) (*noContent, error) {
+		register(s.huma, s.operation(c.Endpoint), func(ctx context.Context, in *In) (*noContent, error) {
 			_, err := api.Do(ctx, s.registry, c, in)
 			return &noContent{}, err
 		})
 		return
 	}
-	register(s.huma, operation(c.Endpoint), func(ctx context.Context, in *In) (*reply[Out], error) {
+	register(s.huma, s.operation(c.Endpoint), func(ctx context.Context, in *In) (*reply[Out], error) {
 		out, err := api.Do(ctx, s.registry, c, in)
 		return &reply[Out]{out}, err
 	})
@@ -28,7 +29,7 @@ func bind[In, Out any](s *Server, c api.Call[In, Out], f func(context.Context, *
 // bindList has f list the items of an endpoint, which is answered in pages.
 func bindList[In, Item any](s *Server, l api.List[In, Item], f func(context.Context, *In) ([]Item, error)) {
 	api.BindList(s.registry, l, f)
-	register(s.huma, operation(l.Endpoint), func(ctx context.Context, in *In) (*reply[holt.Page[Item]], error) {
+	register(s.huma, s.operation(l.Endpoint), func(ctx context.Context, in *In) (*reply[holt.Page[Item]], error) {
 		all, err := api.DoList(ctx, s.registry, l, in)
 		if err != nil {
 			return nil, err
@@ -38,10 +39,9 @@ func bindList[In, Item any](s *Server, l api.List[In, Item], f func(context.Cont
 }
 
 // bindStream has f answer an endpoint whose answer is not JSON. f is called once the caller's right is checked.
-func bindStream[In, Out any](s *Server, c api.Call[In, Out], responses map[string]*huma.Response, f func(context.Context, *In) (*huma.StreamResponse, error)) {
-	op := operation(c.Endpoint)
-	op.Responses = responses
-	register(s.huma, op, func(ctx context.Context, in *In) (*huma.StreamResponse, error) {
+func bindStream[In any](s *Server, c api.Call[In, api.Stream], f func(context.Context, *In) (*huma.StreamResponse, error)) {
+	api.BindStream(s.registry, c)
+	register(s.huma, s.operation(c.Endpoint), func(ctx context.Context, in *In) (*huma.StreamResponse, error) {
 		ctx, err := s.registry.Enter(ctx, c.Endpoint, in)
 		if err != nil {
 			return nil, err
@@ -51,6 +51,35 @@ func bindStream[In, Out any](s *Server, c api.Call[In, Out], responses map[strin
 }
 
 // operation describes an endpoint to huma.
-func operation(e *api.Endpoint) huma.Operation {
-	return huma.Operation{Method: e.Method, Path: e.Path, OperationID: e.ID, Tags: []string{e.Tag}, Summary: e.Title, Description: e.Doc, DefaultStatus: e.Status}
+func (s *Server) operation(e *api.Endpoint) huma.Operation {
+	op := huma.Operation{Method: e.Method, Path: e.Path, OperationID: e.ID, Tags: []string{e.Tag}, Summary: e.Title, Description: e.Doc, DefaultStatus: e.Status}
+	op.Metadata = map[string]any{endpointKey: e}
+	if e.Takes != "" {
+		op.RequestBody = rawBody(e.Takes)
+	}
+	if a := e.Answer; a.Status != 0 {
+		content := &huma.MediaType{}
+		if a.Of != nil {
+			content.Schema = s.huma.OpenAPI().Components.Schemas.Schema(a.Of, true, "")
+		}
+		op.Responses = map[string]*huma.Response{strconv.Itoa(a.Status): {Description: a.Doc, Content: map[string]*huma.MediaType{a.Type: content}}}
+	}
+	return op
+}
+
+// endpointKey is where an operation's metadata have its endpoint.
+const endpointKey = "endpoint"
+
+// auditOf says which calls of an operation the audit log has.
+func auditOf(op *huma.Operation) api.Audit {
+	if e, ok := op.Metadata[endpointKey].(*api.Endpoint); ok {
+		return e.Audit
+	}
+	switch {
+	case beginnings[op.OperationID]:
+		return api.AuditStart
+	case reads[op.OperationID]:
+		return api.AuditAll
+	}
+	return api.AuditChanges
 }

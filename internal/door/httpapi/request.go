@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // request is what is known about one call: its id, who calls, and, as it is
@@ -27,6 +28,7 @@ type request struct {
 	remote  string          // address of who calls, behind a trusted proxy without its port
 	by      context.Context // with who calls; nil: nobody knows
 	op      string          // what is asked for, and about what: for the audit log
+	audit   api.Audit
 	noun    string
 	ref     string
 	made    string

@@ -45,7 +45,7 @@ func (Everything) Check(ctx context.Context, _ *api.Endpoint, _ any) (context.Co
 }
 
 // Seen is api.Authorizer.
-func (Everything) Seen(context.Context, *api.Endpoint, any) bool { return true }
+func (Everything) Seen(context.Context, *api.Endpoint, any) error { return nil }
 
 // Door is a server on a unix socket and a TCP port.
 type Door struct {
