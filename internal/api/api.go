@@ -31,8 +31,10 @@ type Endpoint struct {
 	Need   Need
 	Audit  Audit
 
-	Takes  string // describes a body that is not JSON; "": there is none
-	Answer Answer // that is not JSON
+	Takes  string         // describes a body that is not JSON; "": there is none
+	Types  []string       // media types of that body; nil: application/octet-stream
+	Answer Answer         // that is not JSON
+	Also   map[int]string // describes other answers by their status
 
 	Input reflect.Type              // struct
 	owner func(any) holt.ComputerID // of an item of a list, or of the answer; nil: it belongs to no computer
@@ -75,6 +77,9 @@ type Paging struct {
 
 // PagingOf returns the paging of an input that has it. in points to the input.
 func PagingOf(in any) Paging {
+	if p, ok := in.(*Paging); ok {
+		return *p
+	}
 	if v := field(reflect.ValueOf(in), "Paging"); v.IsValid() {
 		return v.Interface().(Paging)
 	}
@@ -125,12 +130,31 @@ func As[T any](of func(T) string) Option {
 	return func(e *Endpoint) { e.user = func(item any) string { return of(item.(T)) } }
 }
 
-// Takes describes the body of a call, which is not JSON.
-func Takes(doc string) Option { return func(e *Endpoint) { e.Takes = doc } }
+// Takes describes the body of a call, which is not JSON. Without types it is application/octet-stream.
+func Takes(doc string, types ...string) Option {
+	return func(e *Endpoint) { e.Takes, e.Types = doc, types }
+}
+
+// Also describes another answer of a call.
+func Also(status int, doc string) Option {
+	return func(e *Endpoint) {
+		if e.Also == nil {
+			e.Also = map[int]string{}
+		}
+		e.Also[status] = doc
+	}
+}
 
 // Bytes is the answer of a call that streams bytes of a media type.
 func Bytes(mediaType, doc string) Option {
 	return func(e *Endpoint) { e.Answer = Answer{Status: http.StatusOK, Type: mediaType, Doc: doc} }
+}
+
+// Lines is the answer of a call that streams JSON, one T a line.
+func Lines[T any](doc string) Option {
+	return func(e *Endpoint) {
+		e.Answer = Answer{http.StatusOK, "application/x-ndjson", doc, reflect.TypeFor[T]()}
+	}
 }
 
 // Events is the answer of a call that streams server-sent events, each of which is a T.
@@ -155,6 +179,11 @@ func Get[In, Out any](path, id, title string, need Need, options ...Option) Call
 // Post declares an endpoint with that method; so do Put, Patch and Delete.
 func Post[In, Out any](path, id, title string, need Need, options ...Option) Call[In, Out] {
 	return Call[In, Out]{declare[In](http.MethodPost, path, id, title, need, options)}
+}
+
+// Head is [Post] with another method.
+func Head[In, Out any](path, id, title string, need Need, options ...Option) Call[In, Out] {
+	return Call[In, Out]{declare[In](http.MethodHead, path, id, title, need, options)}
 }
 
 // Put is [Post] with another method.

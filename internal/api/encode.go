@@ -17,7 +17,9 @@ type Request struct {
 }
 
 // Keyed reports whether the endpoint's calls may have an idempotency key.
-func (e *Endpoint) Keyed() bool { return hasField(e.Input, "Keyed") }
+func (e *Endpoint) Keyed() bool {
+	return e.Input == reflect.TypeFor[Keyed]() || hasField(e.Input, "Keyed")
+}
 
 // Encode makes a request of an input. Parameters without a value are left out, except for false where the default is true.
 func (e *Endpoint) Encode(in any) Request {
@@ -29,14 +31,22 @@ func (e *Endpoint) Encode(in any) Request {
 func (r *Request) add(v reflect.Value) {
 	for i := range v.NumField() {
 		f, value := v.Type().Field(i), v.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("query"), ",")
+		name, option, _ := strings.Cut(f.Tag.Get("query"), ",")
 		switch {
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:
 			r.add(value)
-		case f.Name == "Body" && f.IsExported():
-			r.Body = value.Interface()
+		case f.Name == "Body":
+			if value.Kind() != reflect.Pointer || !value.IsNil() {
+				r.Body = value.Interface()
+			}
+		case f.Tag.Get("of") != "":
+			r.Path = strings.Replace(r.Path, "{"+f.Tag.Get("of")+"}", url.PathEscape(value.String()), 1)
 		case f.Tag.Get("path") != "":
 			r.Path = strings.Replace(r.Path, "{"+f.Tag.Get("path")+"}", url.PathEscape(text(value)), 1)
+		case option == "explode":
+			for n := range value.Len() {
+				r.Query.Add(name, text(value.Index(n)))
+			}
 		case name != "" && (!value.IsZero() || f.Tag.Get("default") == "true"):
 			r.Query.Set(name, text(value))
 		case f.Tag.Get("header") != "" && !value.IsZero():

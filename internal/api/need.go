@@ -25,6 +25,7 @@ type On int
 const (
 	Anyone    On = iota + 1 // no right is needed
 	Host                    // all tenants: admins only
+	Admin                   // what an admin does for one tenant
 	Tenant                  // all of a tenant
 	Computer                // one computer, by name or id
 	Computers               // a list of what belongs to computers: one, or with Ref "" those that the token covers

@@ -89,8 +89,11 @@ func DoList[In, Item any](ctx context.Context, r *Registry, l List[In, Item], in
 	}
 	seen := make([]Item, 0, len(found))
 	for _, item := range found {
-		if r.authorizer.Seen(ctx, l.Endpoint, item) == nil {
+		switch err := r.authorizer.Seen(ctx, l.Endpoint, item); {
+		case err == nil:
 			seen = append(seen, item)
+		case holt.CodeOf(err) != holt.Forbidden:
+			return nil, err
 		}
 	}
 	return seen, nil
@@ -103,6 +106,11 @@ func (r *Registry) Enter(ctx context.Context, e *Endpoint, in any) (context.Cont
 		return ctx, err
 	}
 	return r.authorizer.Check(ctx, e, in)
+}
+
+// Seen returns Forbidden if the caller may not see an item of e's answer: for streams.
+func (r *Registry) Seen(ctx context.Context, e *Endpoint, item any) error {
+	return r.authorizer.Seen(ctx, e, item)
 }
 
 func unbound(e *Endpoint) error {

@@ -45,6 +45,7 @@ func (s *Server) note(ctx huma.Context) {
 		return
 	}
 	op := ctx.Operation()
+	q.param = ctx.Param
 	q.op = op.OperationID
 	if len(op.Tags) > 0 {
 		q.noun = op.Tags[0]

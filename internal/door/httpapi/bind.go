@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"io"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,11 +21,28 @@ func bind[In, Out any](s *Server, c api.Call[In, Out], f func(context.Context, *
 		})
 		return
 	}
-	register(s.huma, s.operation(c.Endpoint), func(ctx context.Context, in *In) (*reply[Out], error) {
+	answerWith(s, c, func(out Out) reply[Out] { return reply[Out]{out} })
+}
+
+// bindReply is [bind] for an answer with headers, which the function reply makes.
+func bindReply[In, Out, Reply any](s *Server, c api.Call[In, Out], f func(context.Context, *In) (Out, error), reply func(Out) Reply) {
+	api.Bind(s.registry, c, f)
+	answerWith(s, c, reply)
+}
+
+func answerWith[In, Out, Reply any](s *Server, c api.Call[In, Out], reply func(Out) Reply) {
+	register(s.huma, s.operation(c.Endpoint), func(ctx context.Context, in *In) (*Reply, error) {
 		out, err := api.Do(ctx, s.registry, c, in)
-		return &reply[Out]{out}, err
+		if err != nil {
+			return nil, err
+		}
+		r := reply(out)
+		return &r, nil
 	})
 }
+
+// body is the body of a call that takes no JSON.
+func body(ctx context.Context) io.Reader { return requestOf(ctx).r.Body }
 
 // bindList has f list the items of an endpoint, which is answered in pages.
 func bindList[In, Item any](s *Server, l api.List[In, Item], f func(context.Context, *In) ([]Item, error)) {
@@ -56,6 +74,12 @@ func (s *Server) operation(e *api.Endpoint) huma.Operation {
 	op.Metadata = map[string]any{endpointKey: e}
 	if e.Takes != "" {
 		op.RequestBody = rawBody(e.Takes)
+		for _, mediaType := range e.Types {
+			op.RequestBody.Content[mediaType] = &huma.MediaType{}
+		}
+	}
+	for _, p := range api.FileParams(e) {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: p[0], In: "path", Required: true, Description: p[1], Schema: &huma.Schema{Type: huma.TypeString}})
 	}
 	if a := e.Answer; a.Status != 0 {
 		content := &huma.MediaType{}
@@ -63,6 +87,9 @@ func (s *Server) operation(e *api.Endpoint) huma.Operation {
 			content.Schema = s.huma.OpenAPI().Components.Schemas.Schema(a.Of, true, "")
 		}
 		op.Responses = map[string]*huma.Response{strconv.Itoa(a.Status): {Description: a.Doc, Content: map[string]*huma.MediaType{a.Type: content}}}
+	}
+	for status, doc := range e.Also {
+		op.Responses[strconv.Itoa(status)] = &huma.Response{Description: doc}
 	}
 	return op
 }

@@ -29,6 +29,7 @@ type request struct {
 	by      context.Context // with who calls; nil: nobody knows
 	op      string          // what is asked for, and about what: for the audit log
 	audit   api.Audit
+	param   func(name string) string // of the path
 	noun    string
 	ref     string
 	made    string

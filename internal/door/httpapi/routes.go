@@ -137,6 +137,9 @@ func register[I, O any](api huma.API, op huma.Operation, f func(context.Context,
 		}},
 	}
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
+		if of, ok := any(in).(interface{ Of(func(string) string) }); ok { // see api.FileOwner
+			of.Of(requestOf(ctx).param)
+		}
 		out, err := f(ctx, in)
 		if err != nil {
 			return nil, failed(ctx, err)
