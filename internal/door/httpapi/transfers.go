@@ -9,8 +9,7 @@ import (
 	"holt"
 )
 
-// parcelType is the media type of a parcel; package parcel has its format.
-const parcelType = "application/vnd.holt.parcel"
+const parcelType = api.ParcelType
 
 // Unasked is what an import or an export leaves out unless asked for.
 type Unasked struct {
