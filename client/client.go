@@ -130,10 +130,10 @@ func New(opt Options) (*Client, error) {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
 	c.Computers, c.Snapshots, c.Networks, c.Limits, c.Stats, c.Secrets, c.Tokens, c.Audit = Computers{c}, Snapshots{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}, Tokens{c}, Audit{c}
-	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
+	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, false}
 	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
 	c.SSH, c.SSHKeys = SSH{c}, SSHKeys{c}
-	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
+	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, true}
 	c.History, c.Archive, c.Events, c.Uploads = History{c}, Archive{c}, Events{c}, Uploads{c}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}
 	return c, nil

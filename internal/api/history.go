@@ -89,7 +89,7 @@ var (
 		Doc("Files that were changed again since are not changed, and reported as conflicts. The present is checkpointed first."))
 	FileHistory = Get[PastFile, holt.Page[holt.PathEvent]]("/v1/workspaces/{workspace}/history", "fileHistory", "List the changes of a file or directory, newest first", lookWorkspace, inHistory,
 		Doc("Also of a file that is deleted. All of them are in one page."))
-	BlameFile  = Get[PastFile, holt.Writer]("/v1/workspaces/{workspace}/blame", "blameFile", "Get the last writer of a file", lookWorkspace, inHistory)
-	GetReceipt = Get[ReceiptOf, holt.Receipt]("/v1/workspaces/{workspace}/receipts/{run}", "getReceipt", "Say what a run, or work in a terminal, changed in a workspace", lookWorkspace, inHistory,
+	BlameFile        = Get[PastFile, holt.Writer]("/v1/workspaces/{workspace}/blame", "blameFile", "Get the last writer of a file", lookWorkspace, inHistory)
+	WorkspaceReceipt = Get[ReceiptOf, holt.Receipt]("/v1/workspaces/{workspace}/receipts/{run}", "getReceipt", "Say what a run, or work in a terminal, changed in a workspace", lookWorkspace, inHistory,
 		Doc("Also of a run whose computer is deleted. A run that changed nothing has an empty receipt."))
 )

@@ -113,15 +113,12 @@ var (
 	UnmountWorkspace = Delete[Unmount, None]("/v1/mounts", "unmountWorkspace", "End a mount on the daemon's host", Need{On: Admin, Change: true}, inWorkspaces)
 )
 
-// parcelType is the media type of a parcel; package parcel has its format.
-const parcelType = "application/vnd.holt.parcel"
-
 // Calls about many files of a workspace at once.
 var (
 	ImportWorkspace = Put[WorkspaceImport, holt.TransferReport]("/v1/workspaces/{workspace}/import", "importWorkspace", "Put a tree of files into a workspace", Need{On: Content, Change: true}, Takes("a parcel"),
 		Doc("The body is a parcel: a stream of files with modes, times, links, attributes and holes. A file replaces an existing file of its name, directories are joined. "+
 			"When it answers, everything survives power loss. If it fails, what was written stays; the error's detail says how much that is."))
-	ExportWorkspace = Get[WorkspaceExport, Stream]("/v1/workspaces/{workspace}/export", "exportWorkspace", "Get a tree of files out of a workspace", lookWorkspace, Audited(AuditAll), Bytes(parcelType, "a parcel"),
+	ExportWorkspace = Get[WorkspaceExport, Stream]("/v1/workspaces/{workspace}/export", "exportWorkspace", "Get a tree of files out of a workspace", lookWorkspace, Audited(AuditAll), Bytes(ParcelType, "a parcel"),
 		Doc("The answer is a parcel, as importWorkspace takes it. A parcel without its end was cut off. An export of the present is not a snapshot: changes made meanwhile may be in it."))
 	UsageOfWorkspace = GetList[UsageOf]("/v1/workspaces/{workspace}/usage", "usageOfWorkspace", "Add up what directories take", lookWorkspace, func(u holt.Usage) string { return string(u.Path) })
 	SetQuota         = Put[WorkspaceQuota, holt.Workspace]("/v1/workspaces/{workspace}/quota", "setQuota", "Bound what a workspace may hold", Need{On: Tenant, Change: true},

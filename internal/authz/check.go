@@ -13,23 +13,16 @@ import (
 type Checker struct {
 	w     *warden
 	rules map[*api.Endpoint]rule
+	sees  map[*api.Endpoint]seenRule
 }
 
-// rule checks a call whose right depends on more than one name.
+// rule checks a call whose right depends on more than one name. It may change the input, which in points to.
 type rule func(ctx context.Context, in any) (context.Context, error)
 
 // New returns a checker that looks names up in n.
 func New(n httpapi.Nouns) *Checker {
 	w := &warden{n}
-	return &Checker{w, map[*api.Endpoint]rule{
-		api.UpdateSchedule.Endpoint: func(ctx context.Context, in any) (context.Context, error) {
-			u := in.(*api.ScheduleUpdate)
-			if a, _ := holt.ActorOf(ctx); u.Body.Spec != nil && a.Token != "" && !a.Rights.User(u.Body.Spec.User) {
-				return ctx, denied(a)
-			}
-			return ctx, w.schedule(ctx, u.Schedule, change)
-		},
-	}}
+	return &Checker{w, w.rules(), w.seenRules()}
 }
 
 // Check returns the context to go on with, or Forbidden. in points to the input of e.
@@ -49,6 +42,8 @@ func (c *Checker) Check(ctx context.Context, e *api.Endpoint, in any) (context.C
 		return ctx, nil
 	case api.Host:
 		return w.host(ctx)
+	case api.Admin:
+		return ctx, w.admin(ctx)
 	case api.Tenant:
 		return ctx, w.tenant(ctx, use)
 	case api.Computer:
@@ -97,6 +92,9 @@ func named(e *api.Endpoint, in any) string {
 // Seen returns Forbidden if the caller may not see an item of an endpoint's list, or its answer.
 func (c *Checker) Seen(ctx context.Context, e *api.Endpoint, item any) error {
 	a, _ := holt.ActorOf(ctx)
+	if see := c.sees[e]; see != nil {
+		return see(ctx, item)
+	}
 	if id, ok := e.OwnerOf(item); ok {
 		if ids, all := c.w.seen(ctx); !all && !slices.Contains(ids, id) {
 			return denied(a)

@@ -63,7 +63,7 @@ func (n computers) List(ctx context.Context) ([]holt.Computer, error) {
 		}
 		return own, nil
 	}
-	return only(ctx, n.w, list, err, func(c holt.Computer) holt.ComputerID { return c.ID })
+	return onlySeen(ctx, n.w, list, err, func(c holt.Computer) holt.ComputerID { return c.ID })
 }
 
 func (n computers) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
@@ -199,7 +199,7 @@ func (n snapshots) List(ctx context.Context, computer string) ([]holt.Snapshot, 
 		return nil, denied(a)
 	}
 	list, err := n.w.n.Snapshots.List(ctx, computer)
-	return only(ctx, n.w, list, err, func(m holt.Snapshot) holt.ComputerID { return m.ComputerID })
+	return onlySeen(ctx, n.w, list, err, func(m holt.Snapshot) holt.ComputerID { return m.ComputerID })
 }
 
 // snapshot is asked by what is about one snapshot: whose computer it is of.
@@ -332,5 +332,5 @@ func (n stats) List(ctx context.Context) ([]holt.ComputerStats, error) {
 		return nil, denied(a)
 	}
 	list, err := n.w.n.Stats.List(ctx)
-	return only(ctx, n.w, list, err, func(c holt.ComputerStats) holt.ComputerID { return c.ComputerID })
+	return onlySeen(ctx, n.w, list, err, func(c holt.ComputerStats) holt.ComputerID { return c.ComputerID })
 }

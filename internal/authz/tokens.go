@@ -5,12 +5,10 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/api"
 )
 
-// tokens is [httpapi.TokenStore]: nobody makes, sees or revokes a token that may do more than they.
-type tokens struct{ w *warden }
-
-// mine says whether a call may have to do with tokens at all, and with what rights.
+// mine is the right to tokens and SSH keys. It returns the caller, whose rights bound the ones that it may see and make.
 func (w *warden) mine(ctx context.Context, u use) (holt.Actor, error) {
 	a, credential := holt.ActorOf(ctx)
 	if credential && a.Token == "" || a.Token != "" && u == change && a.Rights.ReadOnly {
@@ -19,51 +17,66 @@ func (w *warden) mine(ctx context.Context, u use) (holt.Actor, error) {
 	return a, nil
 }
 
-// within says whether a token may do nothing that a call may not.
+func (w *warden) credentials(u use) rule {
+	return func(ctx context.Context, _ any) (context.Context, error) {
+		_, err := w.mine(ctx, u)
+		return ctx, err
+	}
+}
+
+// within reports whether a token may do nothing that the caller may not.
 func within(a holt.Actor, t holt.Token) bool { return a.Person() || t.Rights.Within(a.Rights) }
 
-// Create takes names in scopes, and gives no token a longer life than its maker's.
-func (n tokens) Create(ctx context.Context, spec holt.TokenSpec, key string) (holt.NewToken, error) {
-	a, err := n.w.mine(ctx, change)
-	if err == nil {
-		spec.Scopes, err = n.w.ids(ctx, spec.Scopes)
-	}
+// createToken puts ids in the place of names in scopes, and bounds the life of the token by that of the caller's.
+func (w *warden) createToken(ctx context.Context, in *api.Body[holt.TokenSpec]) error {
+	a, err := w.mine(ctx, change)
 	if err != nil {
-		return holt.NewToken{}, err
+		return err
+	}
+	spec := &in.Body
+	if spec.Scopes, err = w.ids(ctx, spec.Scopes); err != nil {
+		return err
 	}
 	rights, err := holt.ParseScopes(spec.Scopes)
 	if err != nil {
-		return holt.NewToken{}, err
+		return err
 	}
 	if !within(a, holt.Token{Rights: rights}) {
-		return holt.NewToken{}, denied(a)
+		return denied(a)
 	}
-	if !a.Expires.IsZero() {
-		left := time.Until(a.Expires).Milliseconds()
-		if spec.LifeMS > left {
-			return holt.NewToken{}, holt.Errorf(holt.Forbidden, "a token cannot make one that lives longer than itself").
-				WithHint("it expires in %s", holt.ShortMS(left))
-		}
-		if spec.LifeMS == 0 {
-			spec.LifeMS = max(1, left)
-		}
+	if a.Expires.IsZero() {
+		return nil
 	}
-	return n.w.n.Tokens.Create(ctx, spec, key)
+	left := time.Until(a.Expires).Milliseconds()
+	if spec.LifeMS > left {
+		return holt.Errorf(holt.Forbidden, "a token cannot make one that lives longer than itself").
+			WithHint("it expires in %s", holt.ShortMS(left))
+	}
+	if spec.LifeMS == 0 {
+		spec.LifeMS = max(1, left)
+	}
+	return nil
 }
 
-// ids puts ids in the place of names, of things that the call covers.
+// ids puts ids in the place of names, of things that the caller covers.
 func (w *warden) ids(ctx context.Context, scopes []holt.Scope) ([]holt.Scope, error) {
 	out := make([]holt.Scope, 0, len(scopes))
 	for _, s := range scopes {
 		switch kind, ref, _ := holt.CutScope(s); kind {
 		case "computer", "port":
-			c, err := computers{w}.Get(ctx, ref)
+			if err := w.named(ctx, ref); err != nil {
+				return nil, err
+			}
+			c, err := w.n.Computers.Get(ctx, ref)
 			if err != nil {
 				return nil, err
 			}
 			s = s.Named(string(c.ID))
 		case "workspace":
-			ws, err := workspaces{w}.Get(ctx, ref)
+			if err := w.any(ctx, ref); err != nil {
+				return nil, err
+			}
+			ws, err := w.n.Workspaces.Get(ctx, ref)
 			if err != nil {
 				return nil, err
 			}
@@ -74,60 +87,91 @@ func (w *warden) ids(ctx context.Context, scopes []holt.Scope) ([]holt.Scope, er
 	return out, nil
 }
 
-func (n tokens) List(ctx context.Context) ([]holt.Token, error) {
-	a, err := n.w.mine(ctx, look)
-	if err != nil {
-		return nil, err
+func (w *warden) seesToken(ctx context.Context, t holt.Token) error {
+	if a, _ := holt.ActorOf(ctx); !within(a, t) {
+		return denied(a)
 	}
-	all, err := n.w.n.Tokens.List(ctx)
+	return nil
+}
+
+// token is the right to a token, which must not be able to do more than the caller.
+func (w *warden) token(ctx context.Context, ref string, u use) error {
+	a, err := w.mine(ctx, u)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	list := []holt.Token{}
-	for _, t := range all {
-		if within(a, t) {
-			list = append(list, t)
+	t, err := w.n.Tokens.Get(ctx, ref)
+	if err == nil && !within(a, t) {
+		return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(ref, 80)).WithHint("holt token list shows those there are")
+	}
+	return err
+}
+
+// deleteToken allows a caller to revoke its own token. A repeat of the call does not find the token.
+func (w *warden) deleteToken(ctx context.Context, in *api.TokenKeyed) error {
+	a, err := w.mine(ctx, change)
+	if err != nil {
+		return err
+	}
+	t, err := w.n.Tokens.Get(ctx, in.Token)
+	if err != nil && holt.CodeOf(err) != holt.NotFound {
+		return err
+	}
+	if err == nil && !within(a, t) {
+		return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(in.Token, 80)).WithHint("holt token list shows those there are")
+	}
+	return nil
+}
+
+// seesSSHKey hides keys that may do more than the caller.
+func (w *warden) seesSSHKey(ctx context.Context, k holt.SSHKey) error {
+	a, _ := holt.ActorOf(ctx)
+	if a.Person() {
+		return nil
+	}
+	ok, err := w.coversKey(ctx, a, k)
+	if err == nil && !ok {
+		err = denied(a)
+	}
+	return err
+}
+
+// coversKey reports whether a key may do nothing that the caller may not.
+func (w *warden) coversKey(ctx context.Context, a holt.Actor, k holt.SSHKey) (bool, error) {
+	switch k.Token {
+	case a.Token:
+		return true, nil
+	case "": // all of its tenant
+		return holt.Rights{}.Within(a.Rights), nil
+	}
+	t, err := w.n.Tokens.Get(ctx, string(k.Token))
+	if holt.CodeOf(err) == holt.NotFound { // the token was revoked: the key is no longer accepted
+		return a.Rights.All(), nil
+	}
+	return err == nil && within(a, t), err
+}
+
+// deleteSSHKey refuses a key that may do more than the caller, with the error of a key that does not exist.
+func (w *warden) deleteSSHKey(ctx context.Context, in *api.SSHKeyKeyed) error {
+	a, err := w.mine(ctx, change)
+	if err != nil || a.Person() {
+		return err
+	}
+	all, err := w.n.SSHKeys.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range all {
+		if string(k.ID) != in.ID && k.Fingerprint != in.ID && k.Name != in.ID {
+			continue
+		}
+		ok, err := w.coversKey(ctx, a, k)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return holt.Errorf(holt.NotFound, "there is no SSH key %q", holt.Clip(in.ID, 64)).WithHint("holt ssh-key list shows those there are")
 		}
 	}
-	return list, nil
-}
-
-func (n tokens) Get(ctx context.Context, ref string) (holt.Token, error) {
-	a, err := n.w.mine(ctx, look)
-	if err != nil {
-		return holt.Token{}, err
-	}
-	return n.get(ctx, a, ref)
-}
-
-// get finds no token that may do more than the call.
-func (n tokens) get(ctx context.Context, a holt.Actor, ref string) (holt.Token, error) {
-	t, err := n.w.n.Tokens.Get(ctx, ref)
-	if err == nil && !within(a, t) {
-		err = noToken(ref)
-	}
-	if err != nil {
-		return holt.Token{}, err
-	}
-	return t, nil
-}
-
-func noToken(ref string) error {
-	return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(ref, 80)).WithHint("holt token list shows those there are")
-}
-
-// Delete revokes also the token that it comes with.
-func (n tokens) Delete(ctx context.Context, ref, key string) error {
-	a, err := n.w.mine(ctx, change)
-	if err != nil {
-		return err
-	}
-	t, err := n.w.n.Tokens.Get(ctx, ref)
-	switch {
-	case err != nil && holt.CodeOf(err) != holt.NotFound: // which a repeat of this call finds, too
-		return err
-	case err == nil && !within(a, t):
-		return noToken(ref)
-	}
-	return n.w.n.Tokens.Delete(ctx, ref, key) // by the name that was given, so that a repeat is the same call
+	return nil
 }

@@ -34,12 +34,10 @@ import (
 // Around returns nouns that ask first.
 func Around(n httpapi.Nouns) httpapi.Nouns {
 	w := &warden{n}
-	return httpapi.Nouns{
-		Computers: computers{w}, Snapshots: snapshots{w}, Runs: runs{w}, Terminals: terminals{w}, Ports: ports{w}, Services: services{w},
-		Files: files{w}, Workspaces: workspaces{w}, WorkspaceFiles: workspaceFiles{w}, History: histories{w}, Archive: archive{w}, Images: images{w},
-		Schedules: n.Schedules, Jobs: jobs{w}, Networks: networks{w}, Limits: limits{w}, Stats: stats{w}, Secrets: secrets{w}, Tokens: tokens{w}, Audit: audit{w},
-		SSH: ssh{w}, SSHKeys: sshKeys{w}, Previews: previews{w}, Events: events{w}, Uploads: uploads{w}, Daemon: daemon{w},
-	}
+	of := n
+	of.Computers, of.Snapshots, of.Runs, of.Terminals, of.Ports, of.Services = computers{w}, snapshots{w}, runs{w}, terminals{w}, ports{w}, services{w}
+	of.Jobs, of.Networks, of.Limits, of.Stats, of.Secrets = jobs{w}, networks{w}, limits{w}, stats{w}, secrets{w}
+	return of
 }
 
 type warden struct{ n httpapi.Nouns }
@@ -168,8 +166,8 @@ func (w *warden) seen(ctx context.Context) ([]holt.ComputerID, bool) {
 	return a.Rights.Computers, false
 }
 
-// only keeps of a list what is of computers that the call covers.
-func only[T any](ctx context.Context, w *warden, list []T, err error, of func(T) holt.ComputerID) ([]T, error) {
+// onlySeen keeps of a list what is of computers that the call covers.
+func onlySeen[T any](ctx context.Context, w *warden, list []T, err error, of func(T) holt.ComputerID) ([]T, error) {
 	ids, all := w.seen(ctx)
 	if err != nil || all {
 		return list, err

@@ -30,13 +30,13 @@ type Audit interface {
 
 // reads are the operations that change nothing and are in the audit log all the same, also when they are allowed.
 var reads = map[string]bool{
-	"readFile": true, "readWorkspaceFile": true, "tarFiles": true, "tarWorkspaceFiles": true, "tarCheckpointFiles": true, "readCheckpointFile": true, "exportWorkspace": true, "getJobOutputs": true, "queryWorkspace": true,
-	"attachTerminal": true, "connectPort": true, "connectSSH": true, "followRun": true, "followJob": true, "computerLogs": true, "serviceLogs": true, "diffText": true, "queryAudit": true,
+	"getJobOutputs":  true,
+	"attachTerminal": true, "connectPort": true, "followRun": true, "followJob": true, "computerLogs": true, "serviceLogs": true,
 }
 
 // beginnings are the operations that always have an entry at their beginning, too: they may go on for days, or what they start
 // goes on without them. What follows something has one if there is more to come; see [Server.begun].
-var beginnings = map[string]bool{"attachTerminal": true, "connectPort": true, "connectSSH": true, "startRun": true, "openTerminal": true}
+var beginnings = map[string]bool{"attachTerminal": true, "connectPort": true, "startRun": true, "openTerminal": true}
 
 // note remembers what a call is about, for the audit log.
 func (s *Server) note(ctx huma.Context) {
@@ -132,35 +132,21 @@ func idOf(answer any) string {
 	return ""
 }
 
-func (s *Server) audit(h huma.API) {
-	const tag, path = "audit", "/v1/audit"
-	nouns := s.opt.Nouns.Audit
-	op := describe(http.MethodGet, path, "listAudit", tag, "List what was done, the newest first")
-	op.Description = "Everything that changed something, reads of files, of output and of logs, attached terminals, connections, and what was refused, through every door. What goes on, and what starts a command or a terminal, has an entry at its beginning, too, with the code begun. Nothing changes or removes an entry that is younger than " +
-		strconv.Itoa(audit.KeepDays) + " days and among the newest " + strconv.Itoa(audit.KeepEntries) + ", or the newest " + strconv.Itoa(audit.KeepOwn) + " of their tenant; others go, the oldest first. What callers do whom nobody knows, and refusals of a token that makes too many calls, have one entry a minute of an address or token (more=N in ref: how many had none), and a few a minute of all. A token sees its own tenant's; an admin those of all, or of one."
-	register(h, op, func(ctx context.Context, in *struct {
-		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items in one answer"`
-		Cursor string `query:"cursor" pattern:"^[0-9]{1,18}$" doc:"next of the previous page"`
-		Tenant string `query:"tenant" maxLength:"63" doc:"only this one's"`
-	}) (*reply[holt.Page[holt.AuditEntry]], error) {
+func (s *Server) audit() {
+	n := s.opt.Nouns.Audit
+	bind(s, api.ListAudit, func(ctx context.Context, in *api.AuditOf) (page holt.Page[holt.AuditEntry], err error) {
 		spec := holt.AuditSpec{Limit: in.Limit + 1, Tenant: in.Tenant}
 		if in.Cursor != "" {
 			spec.Before, _ = strconv.ParseInt(in.Cursor, 10, 64) // its pattern says that it can be
 		}
-		all, err := nouns.List(ctx, spec)
-		out := &reply[holt.Page[holt.AuditEntry]]{Body: holt.Page[holt.AuditEntry]{Items: all}}
-		if len(all) > in.Limit {
-			out.Body.Items = all[:in.Limit]
-			out.Body.Next = strconv.FormatInt(all[in.Limit-1].Seq, 10)
+		page.Items, err = n.List(ctx, spec)
+		if len(page.Items) > in.Limit {
+			page.Items = page.Items[:in.Limit]
+			page.Next = strconv.FormatInt(page.Items[in.Limit-1].Seq, 10)
 		}
-		return out, err
+		return page, err
 	})
-
-	op = describe(http.MethodPost, path+"/query", "queryAudit", tag, "Ask the audit log in SQL")
-	op.Description = "One SELECT about the table audit (seq, at, tenant, actor, token, name, door, remote, op, noun, ref, made, code, status, request, took_us), read-only and bounded as queryWorkspace is. " +
-		"at is text, as 2026-06-09T12:30:00.000Z. A tenant's token asks about the newest 50,000 entries of its tenant, an admin about all. Of a tenant one question runs at once, eight more wait, and what comes then is too_many."
-	register(h, op, func(ctx context.Context, in *struct{ Body holt.AuditQuery }) (*reply[holt.QueryResult], error) {
-		out, err := nouns.Query(ctx, "", in.Body)
-		return &reply[holt.QueryResult]{out}, err
+	bind(s, api.QueryAudit, func(ctx context.Context, in *api.AuditQuestion) (holt.QueryResult, error) {
+		return n.Query(ctx, in.Tenant, in.Body)
 	})
 }

@@ -2,81 +2,53 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"regexp"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"holt"
+	"holt/internal/api"
 )
 
 var digestRE = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-func (s *Server) daemon(api huma.API) {
-	const tag = "daemon"
-	nouns := s.opt.Nouns
-
-	register(api, describe(http.MethodGet, "/v1/health", "getHealth", tag, "Ask whether the daemon answers, and what it is"),
-		func(ctx context.Context, _ *struct{}) (*reply[holt.Health], error) {
-			h, err := nouns.Daemon.Health(ctx)
-			return &reply[holt.Health]{h}, err
-		})
-
-	register(api, describe(http.MethodGet, "/v1/doctor", "getDoctor", tag, "Examine the daemon's host"),
-		func(ctx context.Context, _ *struct{}) (*reply[holt.Page[holt.Finding]], error) {
-			findings, err := nouns.Daemon.Doctor(ctx)
-			return &reply[holt.Page[holt.Finding]]{holt.Page[holt.Finding]{Items: append([]holt.Finding{}, findings...)}}, err
-		})
-
-	register(api, describe(http.MethodGet, "/v1/images", "listImages", tag, "List templates and whether they are built"),
-		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Image]], error) {
-			all, err := nouns.Images.List(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return pageOf(all, func(i holt.Image) string { return i.Template + " " + i.Digest }, *in), nil
-		})
-
-	op := describe(http.MethodPost, "/v1/images/{image}/boot", "bootImage", tag, "Boot an image, and keep that for new computers to go on from")
-	op.Description = "Answers when everything is started and kept, at once if it is already. Unavailable says which service of the template did not come up; " +
-		"the image stays then, and its computers boot. Unsupported by an engine that cannot keep machines."
-	register(api, op, func(ctx context.Context, in *struct {
-		Keyed
-		Image string `path:"image" maxLength:"64" doc:"a template, or the digest of an image"`
-		Body  *holt.Shape
-	}) (*reply[holt.Image], error) {
-		if !digestRE.MatchString(in.Image) {
-			if _, err := holt.ParseName(in.Image); err != nil {
-				return nil, err
-			}
-		}
-		shape := holt.Shape{}
-		if in.Body != nil {
-			shape = *in.Body
-		}
-		image, err := nouns.Images.Boot(ctx, in.Image, shape, in.Key)
-		return &reply[holt.Image]{image}, err
+func (s *Server) daemon() {
+	n, images := s.opt.Nouns.Daemon, s.opt.Nouns.Images
+	bind(s, api.GetHealth, s.health)
+	bind(s, api.GetDoctor, func(ctx context.Context, _ *api.None) (holt.Page[holt.Finding], error) {
+		findings, err := n.Doctor(ctx)
+		return holt.Page[holt.Finding]{Items: listed(findings)}, err
 	})
-
-	op = describe(http.MethodPost, "/v1/down", "endDaemon", tag, "End the daemon, its mounts and (unless kept) its computers")
-	op.Description = "Answers when computers and mounts have ended; the daemon ends right after."
-	register(api, op, func(ctx context.Context, in *struct {
-		Keyed
-		Body *holt.DownSpec
-	}) (*reply[holt.DownReport], error) {
-		spec := holt.DownSpec{}
-		if in.Body != nil {
-			spec = *in.Body
+	bindList(s, api.ListImages, func(ctx context.Context, _ *api.Paging) ([]holt.Image, error) { return images.List(ctx) })
+	bind(s, api.BootImage, func(ctx context.Context, in *api.BootOf) (holt.Image, error) {
+		if _, err := holt.ParseName(in.Image); err != nil && !digestRE.MatchString(in.Image) {
+			return holt.Image{}, err
 		}
-		if spec.Computers == "" {
-			spec.Computers = holt.DownStop
+		if in.Body == nil {
+			in.Body = &holt.Shape{}
 		}
-		report, err := nouns.Daemon.Down(ctx, spec, in.Key)
-		for _, list := range []*[]string{&report.Stopped, &report.Kept, &report.Unmounted} {
-			if *list == nil {
-				*list = []string{}
-			}
-		}
-		return &reply[holt.DownReport]{report}, err
+		return images.Boot(ctx, in.Image, *in.Body, in.Key)
 	})
+	bind(s, api.EndDaemon, func(ctx context.Context, in *api.Down) (holt.DownReport, error) {
+		if in.Body == nil {
+			in.Body = &holt.DownSpec{}
+		}
+		if in.Body.Computers == "" {
+			in.Body.Computers = holt.DownStop
+		}
+		report, err := n.Down(ctx, *in.Body, in.Key)
+		report.Stopped, report.Kept, report.Unmounted = listed(report.Stopped), listed(report.Kept), listed(report.Unmounted)
+		return report, err
+	})
+}
+
+// health leaves out what is on the host unless an admin asks, and what is in the tenant if a token covers a part of it.
+func (s *Server) health(ctx context.Context, _ *api.None) (holt.Health, error) {
+	h, err := s.opt.Nouns.Daemon.Health(ctx)
+	a, _ := holt.ActorOf(ctx)
+	if !a.Admin() {
+		h.PID, h.DataDir = 0, ""
+	}
+	if a.Token != "" && a.Rights.Narrow() {
+		h.Running = 0
+	}
+	return h, err
 }

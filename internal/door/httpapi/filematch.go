@@ -8,13 +8,8 @@ import (
 	"sync"
 
 	"holt"
+	"holt/internal/api"
 )
-
-// Preconditions are the part of a call that replaces a file only if it is what the caller believes (RFC 9110, section 13).
-type Preconditions struct {
-	IfMatch     string `header:"If-Match" maxLength:"1024" doc:"replace only a file with one of these ETags; *: one that is there"`
-	IfNoneMatch string `header:"If-None-Match" maxLength:"1024" doc:"*: only if nothing is there; or not a file with one of these ETags"`
-}
 
 // matches says whether an ETag is in a list of them, or * stands for any; "": there is nothing.
 func matches(list, etag string) bool {
@@ -26,8 +21,8 @@ func matches(list, etag string) bool {
 	return false
 }
 
-// check says whether what is there is what the caller believes.
-func (p Preconditions) check(etag string) error {
+// check reports whether the file is the one that the caller believes to replace.
+func check(p api.Preconditions, etag string) error {
 	if p.IfMatch != "" && !matches(p.IfMatch, etag) {
 		return notThat("the file is not the one that was to be replaced")
 	}
@@ -98,18 +93,18 @@ func (c *conditional) Read(p []byte) (int, error) {
 }
 
 // writeIf writes a file if it is then what the caller believes.
-func (s fileRoutes) writeIf(ctx context.Context, ref, file string, spec holt.WriteSpec, p Preconditions, body io.Reader) (holt.FileInfo, error) {
+func (s fileRoutes) writeIf(ctx context.Context, ref, file string, spec holt.WriteSpec, p api.Preconditions, body io.Reader) (holt.FileInfo, error) {
 	look := func() error {
 		info, err := s.nouns.Stat(ctx, ref, file)
 		switch {
 		case holt.CodeOf(err) == holt.NotFound:
-			return p.check("")
+			return check(p, "")
 		case err != nil:
 			return err
 		case info.Kind != "file":
 			return holt.Errorf(holt.InvalidArgument, "%s is a %s, which has no ETag", clip(file), info.Kind).WithHint("name the file that it leads to")
 		}
-		return p.check(info.ETag())
+		return check(p, info.ETag())
 	}
 	if err := look(); err != nil { // before anything is sent that would be for nothing
 		return holt.FileInfo{}, err
@@ -141,7 +136,7 @@ func (s fileRoutes) writeIf(ctx context.Context, ref, file string, spec holt.Wri
 
 // id is the id of the computer or workspace that has the files.
 func (s fileRoutes) id(ctx context.Context, ref string) (string, error) {
-	if s.noun == "" {
+	if strings.Contains(s.calls.Stat.Path, "{computer}") {
 		c, err := s.opt.Nouns.Computers.Get(ctx, ref)
 		return string(c.ID), err
 	}

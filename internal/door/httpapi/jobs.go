@@ -186,6 +186,8 @@ func (s *Server) jobEvents(api huma.API) {
 	})
 }
 
+const parcelType = "application/vnd.holt.parcel"
+
 func (s *Server) jobOutputs(api huma.API) {
 	op := describe(http.MethodGet, "/v1/jobs/{job}/outputs", "getJobOutputs", "jobs", "Get the outputs of a job that has ended")
 	op.Description = "The answer is a parcel, as exportWorkspace sends it. They are kept for 24 hours, or until they are released."

@@ -12,6 +12,7 @@ import (
 
 	"holt"
 	"holt/internal/access"
+	"holt/internal/api"
 )
 
 // What a computer may do to itself is bounded, since it may be anybody's program that asks.
@@ -66,7 +67,7 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 	})
 	changes(s, mux, id, "checkpoint", func(ctx context.Context, c holt.Computer, spec holt.CheckpointSpec, key string) (any, error) {
 		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.mayCheckpoint(ctx, c) })
-		return told(n.History.Checkpoint(ctx, c.Workspace, spec, key))
+		return told(api.Do(ctx, s.registry, api.CreateCheckpoint, &api.WorkspaceBody[holt.CheckpointSpec]{api.OneWorkspace{c.Workspace}, api.Keyed{key}, spec}))
 	})
 	changes(s, mux, id, "snapshot", func(ctx context.Context, c holt.Computer, spec holt.SnapshotSpec, key string) (any, error) {
 		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.maySnapshot(ctx, c) })
@@ -162,7 +163,7 @@ func (s *Server) change(ctx context.Context, id holt.ComputerID, key string) (en
 
 // mayCheckpoint says why a computer may not take a checkpoint of its workspace.
 func (s *Server) mayCheckpoint(ctx context.Context, c holt.Computer) error {
-	all, err := told(s.opt.Nouns.History.Checkpoints(ctx, c.Workspace))
+	all, err := told(api.DoList(ctx, s.registry, api.ListCheckpoints, &api.CheckpointsOf{OneWorkspace: api.OneWorkspace{c.Workspace}}))
 	has := len(slices.DeleteFunc(all, func(c holt.Checkpoint) bool { return c.Run != "" }))
 	if err == nil && has >= mostOwnCheckpoints {
 		err = ownBound{holt.Errorf(holt.TooMany, "the workspace of %s has %d checkpoints; from %d on it cannot take any itself", c.Name, has, mostOwnCheckpoints).

@@ -2,12 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // SSH is the door of SSH clients.
@@ -28,64 +28,21 @@ type SSHKeys interface {
 	Delete(ctx context.Context, ref, key string) (holt.SSHKey, error)
 }
 
-func (s *Server) ssh(api huma.API) {
-	const tag = "ssh"
-	op := describe(http.MethodGet, "/v1/ssh", "getSSHHost", tag, "Get what SSH clients need to know: the host key, and where the gateway listens")
-	register(api, op, func(context.Context, *struct{}) (*reply[holt.SSHHost], error) {
-		return &reply[holt.SSHHost]{s.opt.Nouns.SSH.Host()}, nil
-	})
-
-	op = describe(http.MethodGet, "/v1/computers/{computer}/ssh", "connectSSH", tag, "Connect to the SSH gateway for a computer by WebSocket")
-	op.Description = "What an SSH client's ProxyCommand speaks: at the other end is an SSH server that asks for no key, since this call was authenticated, and whose user name is that of a Linux user. " +
-		"The messages are those of connectPort. The computer is woken by what the client asks for, not by this."
-	op.Responses = map[string]*huma.Response{"101": {Description: "the WebSocket", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(portMessageType, true, "")},
-	}}}
-	register(api, op, func(ctx context.Context, in *struct {
-		OneComputer
-		RawRequest
-	}) (*huma.StreamResponse, error) {
-		ref, err := parseRef(in.Computer)
-		if err != nil {
-			return nil, err
+func (s *Server) ssh() {
+	n, keys := s.opt.Nouns.SSH, s.opt.Nouns.SSHKeys
+	bind(s, api.GetSSHHost, func(context.Context, *api.None) (holt.SSHHost, error) { return n.Host(), nil })
+	bindStream(s, api.ConnectSSH, func(ctx context.Context, in *api.OneComputer) (*huma.StreamResponse, error) {
+		r := requestOf(ctx).r
+		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			return nil, holt.Errorf(holt.InvalidArgument, "this call must be a WebSocket").WithHint("holt computer ssh-proxy opens one")
 		}
-		if !strings.EqualFold(in.r.Header.Get("Upgrade"), "websocket") {
-			return nil, holt.Errorf(holt.InvalidArgument, "this is a WebSocket").WithHint("holt computer ssh-proxy speaks it")
-		}
-		return s.tunnel(ctx, in.r, func(ctx context.Context) (holt.PortConn, error) { return s.opt.Nouns.SSH.Connect(ctx, ref) }), nil
+		return s.tunnel(ctx, r, func(ctx context.Context) (holt.PortConn, error) { return n.Connect(ctx, in.Computer) }), nil
 	})
-	s.sshKeys(api)
-}
-
-const sshKeysPath = "/v1/ssh-keys"
-
-func (s *Server) sshKeys(api huma.API) {
-	const tag = "ssh"
-	nouns := s.opt.Nouns.SSHKeys
-
-	register(api, describe(http.MethodGet, sshKeysPath, "listSSHKeys", tag, "List the keys by which SSH clients come in"),
-		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.SSHKey]], error) {
-			all, err := nouns.List(ctx)
-			return pageOf(all, func(k holt.SSHKey) string { return string(k.ID) }, *in), err
-		})
-
-	op := describe(http.MethodPost, sshKeysPath, "addSSHKey", tag, "Let who has a key come in by SSH")
-	op.Description = "With the rights of who adds it: a key that was added with a token has the token's, and ends with it. A tenant may have 1000; those of tokens that have ended go when another is added."
-	op.DefaultStatus = http.StatusCreated
-	register(api, op, func(ctx context.Context, in *struct {
-		Keyed
-		Body holt.SSHKeySpec
-	}) (*reply[holt.SSHKey], error) {
-		one, err := nouns.Add(ctx, in.Body, in.Key)
-		return &reply[holt.SSHKey]{one}, err
+	bindList(s, api.ListSSHKeys, func(ctx context.Context, _ *api.Paging) ([]holt.SSHKey, error) { return keys.List(ctx) })
+	bind(s, api.AddSSHKey, func(ctx context.Context, in *api.Body[holt.SSHKeySpec]) (holt.SSHKey, error) {
+		return keys.Add(ctx, in.Body, in.Key)
 	})
-
-	register(api, describe(http.MethodDelete, sshKeysPath+"/{key}", "deleteSSHKey", tag, "Remove a key, and end the connections that came by it"),
-		func(ctx context.Context, in *struct {
-			Keyed
-			ID string `path:"key" maxLength:"128" doc:"id, fingerprint, or a name that only one has"`
-		}) (*reply[holt.SSHKey], error) {
-			one, err := nouns.Delete(ctx, in.ID, in.Key)
-			return &reply[holt.SSHKey]{one}, err
-		})
+	bind(s, api.DeleteSSHKey, func(ctx context.Context, in *api.SSHKeyKeyed) (holt.SSHKey, error) {
+		return keys.Delete(ctx, in.ID, in.Key)
+	})
 }

@@ -6,51 +6,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"path"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"holt"
+	"holt/internal/api"
 )
 
 const (
-	tarType      = "application/x-tar"
 	mostTarDepth = 256       // directories in each other
 	mostTarItems = 1_000_000 // entries of one stream
 	mostLeftOut  = 100       // that are named
 	mostKnown    = 10_000    // directories that need no second look
 )
 
-func (s fileRoutes) tar(api huma.API, both bool) {
-	op := s.describe(http.MethodGet, "/tar", "tar", "Files", "Get a directory as a tar stream")
-	op.Description = "Everything in it, with names relative to it, modes, times and numbers of owners; symbolic links as links. Sockets, pipes and devices are left out. It is not one snapshot: what changes meanwhile is sent as it is met. " +
-		"A stream without its end (two empty blocks) was cut off."
-	op.Responses = rawResponse(tarType, "a tar stream")
-	register(api, op, func(ctx context.Context, in *OneFile) (*huma.StreamResponse, error) {
-		ref, dir, err := in.parse()
-		if err != nil {
-			return nil, err
-		}
-		info, err := s.nouns.Stat(ctx, ref, dir)
-		if err != nil {
-			return nil, err
-		}
-		if info.Kind != "dir" {
-			return nil, holt.Errorf(holt.InvalidArgument, "%s is not a directory", clip(dir)).WithHint("…/files/content reads a file")
-		}
-		return s.raw(ctx, tarType, func(ctx context.Context, w *rawWriter) error {
-			out := tar.NewWriter(w)
-			if err := s.packDir(ctx, out, ref, dir, "", 0); err != nil {
-				return err
-			}
-			return out.Close()
-		}), nil
-	})
-	if both {
-		s.untar(api)
+func (s fileRoutes) tar(ctx context.Context, in *api.OneFile) (*huma.StreamResponse, error) {
+	ref, dir := in.Ref(), in.Path
+	info, err := s.nouns.Stat(ctx, ref, dir)
+	if err != nil {
+		return nil, err
 	}
+	if info.Kind != "dir" {
+		return nil, holt.Errorf(holt.InvalidArgument, "%s is not a directory", clip(dir)).WithHint("…/files/content reads a file")
+	}
+	return s.raw(ctx, s.calls.Tar.Answer.Type, func(ctx context.Context, w *rawWriter) error {
+		out := tar.NewWriter(w)
+		if err := s.packDir(ctx, out, ref, dir, "", 0); err != nil {
+			return err
+		}
+		return out.Close()
+	}), nil
 }
 
 // packDir writes what is in a directory; name is what it is called in the stream.
@@ -111,28 +98,14 @@ func (s fileRoutes) pack(ctx context.Context, out *tar.Writer, ref, file, name s
 	return nil
 }
 
-func (s fileRoutes) untar(api huma.API) {
-	op := s.describe(http.MethodPut, "/tar", "untar", "Files", "Put what a tar stream holds into a directory")
-	op.Description = "Directories, files and symbolic links. An existing file is overwritten as by writeFile and keeps its owner and mode; a new one gets the mode that it has in the stream, less 022. Existing directories stay as they are, missing ones are made. " +
-		"Nothing is written outside of the directory: an entry whose name is absolute or has .. in it is refused, and so is one that a symbolic link would lead elsewhere. Devices, pipes, hard links and sparse files are left out, and named. " +
-		"If it fails what came so far stays; the error's detail says how much that is. The stream is not compressed."
-	op.RequestBody = &huma.RequestBody{Description: "a tar stream", Required: true, Content: map[string]*huma.MediaType{tarType: {}, "application/octet-stream": {}}}
-	register(api, op, func(ctx context.Context, in *struct {
-		OneFile
-		User string `query:"user" maxLength:"32" doc:"Linux user who will own them; default: an existing file keeps its owner, what is new gets the owner of its directory"`
-	}) (*reply[holt.TarReport], error) {
-		ref, dir, err := in.parse()
-		if err != nil {
-			return nil, err
-		}
-		u := &unpacking{s: s, ctx: ctx, ref: ref, dir: dir, user: in.User, known: map[string]bool{}}
-		if err := u.all(tar.NewReader(in.r.Body)); err != nil {
-			e := *holt.AsError(err)
-			e.Detail = u.report
-			return nil, &e
-		}
-		return &reply[holt.TarReport]{u.report}, nil
-	})
+func (s fileRoutes) untar(ctx context.Context, in *api.FileUntar) (holt.TarReport, error) {
+	u := &unpacking{s: s, ctx: ctx, ref: in.Ref(), dir: in.Path, user: in.User, known: map[string]bool{}}
+	if err := u.all(tar.NewReader(body(ctx))); err != nil {
+		e := *holt.AsError(err)
+		e.Detail = u.report
+		return holt.TarReport{}, &e
+	}
+	return u.report, nil
 }
 
 // unpacking is one tar stream on its way into a directory.
@@ -189,6 +162,9 @@ func (u *unpacking) one(h *tar.Header, in io.Reader) error {
 		}
 		if h.Linkname == "" || strings.ContainsRune(h.Linkname, 0) || len(h.Linkname) > 4095 {
 			return holt.Errorf(holt.InvalidArgument, "%s is a link that cannot be", clip(name))
+		}
+		if holt.BeneathOf(u.ctx) != "" { // a link would lead others out of the directory
+			return holt.Errorf(holt.Forbidden, "%s is a symbolic link: a token for a directory cannot make links", clip(name))
 		}
 		u.report.Links++
 		_, err := u.s.nouns.Symlink(u.ctx, u.ref, holt.SymlinkSpec{Path: holt.OSString(at), Target: holt.OSString(h.Linkname), User: u.user}, "")

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/danielgtaylor/huma/v2"
 
 	"holt"
+	"holt/internal/api"
 )
 
 const (
@@ -127,41 +127,32 @@ func (k ticket) fits(r *http.Request) bool {
 	return err == nil && r.URL.Path == k.path && maps.EqualFunc(query, k.query, slices.Equal) && (origin == k.origin || k.origin == "" && !foreign(r))
 }
 
-func (s *Server) ticketCalls(api huma.API) {
-	op := describe(http.MethodPost, "/v1/tickets", "createTicket", "daemon", "Make a ticket for one WebSocket")
-	op.DefaultStatus = http.StatusCreated
-	op.Description = "A browser can send no Authorization header with a WebSocket. So whoever has a token makes a ticket for one path, and gives that to the page, which offers it as a subprotocol. " +
-		"It counts once, for 30 s, for that path with just the query that it has (what a terminal opens with is part of it), and for a page of the origin that was named, which may be another than this server's. The WebSocket is then its maker's, as if the token had come with it, and ends with the token. " +
-		"Another page than that, another path or query, or a second time: unauthenticated. A token may have 100 that wait, the tokens of a tenant 1,000 together."
-	register(api, op, func(ctx context.Context, in *struct {
-		RawRequest
-		Body holt.TicketSpec
-	}) (*reply[holt.Ticket], error) {
-		by, _ := holt.ActorOf(ctx)
-		k := ticket{maker: string(by.Token), origin: in.Body.Origin, authorization: in.r.Header.Get("Authorization"), tenant: in.r.Header.Get(TenantHeader), expires: time.Now().Add(holt.TicketLife)}
-		if !by.Admin() {
-			k.whose = by.Tenant
+func (s *Server) makeTicket(ctx context.Context, in *api.TicketFor) (holt.Ticket, error) {
+	by, _ := holt.ActorOf(ctx)
+	header := requestOf(ctx).r.Header
+	k := ticket{maker: string(by.Token), origin: in.Body.Origin, authorization: header.Get("Authorization"), tenant: header.Get(TenantHeader), expires: time.Now().Add(holt.TicketLife)}
+	if !by.Admin() {
+		k.whose = by.Tenant
+	}
+	u, err := url.Parse(in.Body.Path)
+	if err != nil || u.IsAbs() || u.Host != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/v1/") || u.Path != "/v1"+parsedPath(u.Path) {
+		return holt.Ticket{}, holt.Errorf(holt.InvalidArgument, "%q is not the path of a WebSocket", clip(in.Body.Path)).
+			WithHint("give all of it behind the host, as /v1/computers/einstein/terminals/main/attach")
+	}
+	k.path, k.query = u.Path, u.Query()
+	if k.origin != "" {
+		o, err := url.Parse(k.origin)
+		if err != nil || o.Host == "" || o.Scheme != "https" && o.Scheme != "http" || o.Scheme+"://"+o.Host != k.origin {
+			return holt.Ticket{}, holt.Errorf(holt.InvalidArgument, "%q is no origin", clip(k.origin)).WithHint("give scheme and host of the page, as https://app.example")
 		}
-		u, err := url.Parse(in.Body.Path)
-		if err != nil || u.IsAbs() || u.Host != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/v1/") || u.Path != "/v1"+parsedPath(u.Path) {
-			return nil, holt.Errorf(holt.InvalidArgument, "%q is not the path of a WebSocket", clip(in.Body.Path)).
-				WithHint("give all of it behind the host, as /v1/computers/einstein/terminals/main/attach")
-		}
-		k.path, k.query = u.Path, u.Query()
-		if k.origin != "" {
-			o, err := url.Parse(k.origin)
-			if err != nil || o.Host == "" || o.Scheme != "https" && o.Scheme != "http" || o.Scheme+"://"+o.Host != k.origin {
-				return nil, holt.Errorf(holt.InvalidArgument, "%q is no origin", clip(k.origin)).WithHint("give scheme and host of the page, as https://app.example")
-			}
-		}
-		secret, err := s.tickets.put(k)
-		return &reply[holt.Ticket]{holt.Ticket{Protocol: ticketPrefix + secret, ExpiresAt: k.expires.UTC()}}, err
-	})
+	}
+	secret, err := s.tickets.put(k)
+	return holt.Ticket{Protocol: ticketPrefix + secret, ExpiresAt: k.expires.UTC()}, err
 }
 
 // parsedPath is what is behind /v1 in a path that has no odd elements.
 func parsedPath(p string) string {
-	clean, err := parsePath(strings.TrimPrefix(p, "/v1"))
+	clean, err := api.CleanPath(strings.TrimPrefix(p, "/v1"))
 	if err != nil {
 		return ""
 	}

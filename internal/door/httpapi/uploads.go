@@ -9,9 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"holt"
+	"holt/internal/api"
 )
 
 // Uploads are files that come in pieces, over any number of connections.
@@ -38,15 +37,9 @@ const (
 	tusVersion    = "1.0.0"
 	tusExtensions = "creation,termination,expiration,checksum"
 	tusMismatch   = 460 // HTTP status of a piece with another checksum, by that protocol
-	pieceType     = "application/offset+octet-stream"
 )
 
-// Tus is the part of a call by which clients of tus say so.
-type Tus struct {
-	Resumable string `header:"Tus-Resumable" maxLength:"16" doc:"1.0.0, from clients of tus"`
-}
-
-func (t Tus) check() error {
+func checkTus(t api.Tus) error {
 	if t.Resumable != "" && t.Resumable != tusVersion {
 		return answer{holt.Errorf(holt.InvalidArgument, "this server speaks tus %s, not %s", tusVersion, clip(t.Resumable)), http.StatusPreconditionFailed}
 	}
@@ -79,133 +72,52 @@ type uploadReply struct {
 	Body holt.Upload
 }
 
-// OneUpload names an upload in a path.
-type OneUpload struct {
-	Upload string `path:"upload" doc:"upload id"`
-}
+func replyOf(u holt.Upload) uploadReply { return uploadReply{headersOf(u), u} }
 
-const uploadTag = "uploads"
-
-func (s *Server) uploads(api huma.API) {
-	nouns := s.opt.Nouns.Uploads
-	s.createUpload(api)
-	s.appendUpload(api)
-
-	register(api, describe(http.MethodGet, "/v1/uploads", "listUploads", uploadTag, "List the uploads that are open, and those of the last day"),
-		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Upload]], error) {
-			all, err := nouns.List(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return pageOf(all, func(u holt.Upload) string { return string(u.ID) }, *in), nil
-		})
-
-	register(api, describe(http.MethodGet, "/v1/uploads/{upload}", "getUpload", uploadTag, "Get an upload; who adds to it is not disturbed"),
-		func(ctx context.Context, in *OneUpload) (*uploadReply, error) {
-			id, err := holt.ParseUploadID(in.Upload)
-			if err != nil {
-				return nil, err
-			}
-			u, err := nouns.Get(ctx, id)
-			return &uploadReply{headersOf(u), u}, err
-		})
-
-	op := describe(http.MethodHead, "/v1/uploads/{upload}", "resumeUpload", uploadTag, "Ask where to go on with an upload")
-	op.Description = "The answer is the header Upload-Offset. A call that adds to the upload at that time is ended: its connection is most likely dead."
-	op.DefaultStatus = http.StatusOK
-	register(api, op, func(ctx context.Context, in *struct {
-		OneUpload
-		Tus
-	}) (*UploadHeaders, error) {
-		id, err := holt.ParseUploadID(in.Upload)
-		if err != nil {
-			return nil, err
+func (s *Server) uploads() {
+	n := s.opt.Nouns.Uploads
+	s.createUpload()
+	bindReply(s, api.AppendUpload, s.appendUpload, headersOf)
+	bindList(s, api.ListUploads, func(ctx context.Context, _ *api.Paging) ([]holt.Upload, error) { return n.List(ctx) })
+	bindReply(s, api.GetUpload, func(ctx context.Context, in *api.OneUpload) (holt.Upload, error) {
+		return n.Get(ctx, holt.UploadID(in.Upload))
+	}, replyOf)
+	bindReply(s, api.ResumeUpload, func(ctx context.Context, in *api.UploadTus) (holt.Upload, error) {
+		if err := checkTus(in.Tus); err != nil {
+			return holt.Upload{}, err
 		}
-		if err := in.check(); err != nil {
-			return nil, err
+		return n.Halt(ctx, holt.UploadID(in.Upload))
+	}, headersOf)
+	bind(s, api.CommitUpload, func(ctx context.Context, in *api.UploadEnd) (holt.Upload, error) {
+		if in.Body == nil {
+			in.Body = &holt.UploadCommit{}
 		}
-		u, err := nouns.Halt(ctx, id)
-		h := headersOf(u)
-		return &h, err
+		return n.Commit(ctx, holt.UploadID(in.Upload), *in.Body)
 	})
-
-	op = describe(http.MethodPost, "/v1/uploads/{upload}/commit", "commitUpload", uploadTag, "Give the file the content that was sent")
-	op.Description = "An existing file is overwritten as by writeFile. Conflict while bytes are missing, or if their SHA-256 is not the one that was said here or when the upload was created: nothing is written then, all that was sent stays, and the detail says what it is. " +
-		"It goes on when its caller leaves; the upload says for a day that it is done, and a repeat gets the same answer."
-	register(api, op, func(ctx context.Context, in *struct {
-		OneUpload
-		Keyed
-		Body *holt.UploadCommit
-	}) (*reply[holt.Upload], error) {
-		id, err := holt.ParseUploadID(in.Upload)
-		if err != nil {
-			return nil, err
-		}
-		var spec holt.UploadCommit
-		if in.Body != nil {
-			spec = *in.Body
-		}
-		u, err := nouns.Commit(ctx, id, spec)
-		return &reply[holt.Upload]{u}, err
-	})
-
-	op = describe(http.MethodDelete, "/v1/uploads/{upload}", "deleteUpload", uploadTag, "Give an upload up; a file that was written stays")
-	register(api, op, func(ctx context.Context, in *struct {
-		OneUpload
-		Keyed
-		Tus
-	}) (*noContent, error) {
-		id, err := holt.ParseUploadID(in.Upload)
-		if err != nil {
-			return nil, err
-		}
-		return &noContent{}, nouns.Delete(ctx, id, in.Key)
+	bind(s, api.DeleteUpload, func(ctx context.Context, in *api.UploadKeyed) (api.None, error) {
+		return api.None{}, n.Delete(ctx, holt.UploadID(in.Upload), in.Key)
 	})
 }
 
-func (s *Server) createUpload(api huma.API) {
-	op := describe(http.MethodPost, "/v1/uploads", "createUpload", uploadTag, "Begin to send a file in pieces")
-	op.DefaultStatus = http.StatusCreated
-	op.Description = "The way for large files and bad lines: create, send pieces with appendUpload, each at the offset where the one before ended, and commit. A piece that was cut off counts as far as it came; " +
-		"resumeUpload says how far that was. It survives the daemon's end. One to which nothing is added for a day goes. A tenant may declare half of the disk that is free without its own. The protocol is tus 1.0.0 (tus.io) with creation, termination, expiration and checksum: its clients work " +
-		"as they are, with Upload-Length, and the fields computer or workspace, path, sha256, mode (octal), user and parents in Upload-Metadata in place of a body; what they send is committed with the last byte."
-	register(api, op, func(ctx context.Context, in *struct {
-		Keyed
-		Tus
-		Length   string `header:"Upload-Length" pattern:"^[0-9]{1,18}$" doc:"from clients of tus: bytes of the whole file"`
-		Metadata string `header:"Upload-Metadata" maxLength:"16384" doc:"from clients of tus"`
-		Body     *holt.UploadSpec
-	}) (*uploadReply, error) {
-		if err := in.check(); err != nil {
+// createUpload takes the headers of clients of tus in place of a body.
+func (s *Server) createUpload() {
+	api.Bind(s.registry, api.CreateUpload, func(ctx context.Context, in *api.UploadStart) (holt.Upload, error) {
+		return s.opt.Nouns.Uploads.Create(ctx, *in.Body, in.Key)
+	})
+	register(s.huma, s.operation(api.CreateUpload.Endpoint), func(ctx context.Context, in *api.UploadStart) (*uploadReply, error) {
+		if err := checkTus(in.Tus); err != nil {
 			return nil, err
 		}
-		var spec holt.UploadSpec
-		var err error
-		switch {
-		case in.Resumable != "":
-			spec, err = tusSpec(in.Length, in.Metadata)
-		case in.Body == nil:
-			err = holt.Errorf(holt.InvalidArgument, "what will be sent is not said")
-		default:
-			spec = *in.Body
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, ref := range []string{spec.Computer, spec.Workspace} {
-			if ref != "" {
-				if _, err := parseRef(ref); err != nil {
-					return nil, err
-				}
+		if in.Resumable != "" {
+			spec, err := tusSpec(in.Length, in.Metadata)
+			if err != nil {
+				return nil, err
 			}
+			in.Body = &spec
 		}
-		path, err := parsePath(string(spec.Path))
-		if err != nil {
-			return nil, err
-		}
-		spec.Path = holt.OSString(path)
-		u, err := s.opt.Nouns.Uploads.Create(ctx, spec, in.Key)
-		return &uploadReply{headersOf(u), u}, err
+		u, err := api.Do(ctx, s.registry, api.CreateUpload, in)
+		r := replyOf(u)
+		return &r, err
 	})
 }
 
@@ -247,41 +159,23 @@ func tusSpec(length, metadata string) (spec holt.UploadSpec, err error) {
 	return spec, nil
 }
 
-func (s *Server) appendUpload(api huma.API) {
-	op := describe(http.MethodPatch, "/v1/uploads/{upload}", "appendUpload", uploadTag, "Send a piece of an upload")
-	op.Description = "The body is any number of bytes from Upload-Offset on, which has to be where the upload stands: conflict otherwise, and the detail says where that is. A body that is cut off counts as far as it came, " +
-		"unless Upload-Checksum is there: then it counts whole or not at all. Another call that adds to the upload at that time is ended."
-	op.DefaultStatus = http.StatusNoContent
-	op.RequestBody = &huma.RequestBody{Description: "the bytes", Required: true, Content: map[string]*huma.MediaType{pieceType: {}, "application/octet-stream": {}}}
-	register(api, op, func(ctx context.Context, in *struct {
-		OneUpload
-		RawRequest
-		Tus
-		Offset   string `header:"Upload-Offset" required:"true" pattern:"^[0-9]{1,18}$" doc:"where the body begins, bytes from the file's start"`
-		Checksum string `header:"Upload-Checksum" maxLength:"128" doc:"sha256 and the base64 of the body's SHA-256, a space between"`
-	}) (*UploadHeaders, error) {
-		id, err := holt.ParseUploadID(in.Upload)
-		if err != nil {
-			return nil, err
-		}
-		if err := in.check(); err != nil {
-			return nil, err
-		}
-		offset, err := strconv.ParseInt(in.Offset, 10, 64)
-		if err != nil {
-			return nil, holt.Errorf(holt.InvalidArgument, "%q is not an offset", in.Offset)
-		}
-		sum, err := tusChecksum(in.Checksum)
-		if err != nil {
-			return nil, err
-		}
-		u, err := s.opt.Nouns.Uploads.Append(ctx, id, offset, sum, in.r.Body)
-		if sum != "" && err != nil && u.ID != "" && u.Offset == offset && holt.CodeOf(err) == holt.InvalidArgument {
-			err = answer{holt.AsError(err), tusMismatch}
-		}
-		h := headersOf(u)
-		return &h, err
-	})
+func (s *Server) appendUpload(ctx context.Context, in *api.UploadPiece) (u holt.Upload, err error) {
+	if err := checkTus(in.Tus); err != nil {
+		return u, err
+	}
+	offset, err := strconv.ParseInt(in.Offset, 10, 64)
+	if err != nil {
+		return u, holt.Errorf(holt.InvalidArgument, "%q is not an offset", in.Offset)
+	}
+	sum, err := tusChecksum(in.Checksum)
+	if err != nil {
+		return u, err
+	}
+	u, err = s.opt.Nouns.Uploads.Append(ctx, holt.UploadID(in.Upload), offset, sum, body(ctx))
+	if sum != "" && err != nil && u.ID != "" && u.Offset == offset && holt.CodeOf(err) == holt.InvalidArgument {
+		err = answer{holt.AsError(err), tusMismatch}
+	}
+	return u, err
 }
 
 // tusChecksum is the SHA-256 of a header Upload-Checksum, hexadecimal; "": there is none.
