@@ -15,21 +15,10 @@ type Checker struct {
 	rules map[*api.Endpoint]rule
 }
 
-// rule checks a call whose right depends on more than one name.
-type rule func(ctx context.Context, in any) (context.Context, error)
-
 // New returns a checker that looks names up in n.
 func New(n httpapi.Nouns) *Checker {
 	w := &warden{n}
-	return &Checker{w, map[*api.Endpoint]rule{
-		api.UpdateSchedule.Endpoint: func(ctx context.Context, in any) (context.Context, error) {
-			u := in.(*api.ScheduleUpdate)
-			if a, _ := holt.ActorOf(ctx); u.Body.Spec != nil && a.Token != "" && !a.Rights.User(u.Body.Spec.User) {
-				return ctx, denied(a)
-			}
-			return ctx, w.schedule(ctx, u.Schedule, change)
-		},
-	}}
+	return &Checker{w, w.rules()}
 }
 
 // Check returns the context to go on with, or Forbidden. in points to the input of e.

@@ -25,7 +25,6 @@ package authz
 
 import (
 	"context"
-	"slices"
 
 	"holt"
 	"holt/internal/door/httpapi"
@@ -35,9 +34,9 @@ import (
 func Around(n httpapi.Nouns) httpapi.Nouns {
 	w := &warden{n}
 	return httpapi.Nouns{
-		Computers: computers{w}, Snapshots: snapshots{w}, Runs: runs{w}, Terminals: terminals{w}, Ports: ports{w}, Services: services{w},
+		Computers: n.Computers, Snapshots: n.Snapshots, Runs: n.Runs, Terminals: n.Terminals, Ports: n.Ports, Services: n.Services,
 		Files: files{w}, Workspaces: workspaces{w}, WorkspaceFiles: workspaceFiles{w}, History: histories{w}, Archive: archive{w}, Images: images{w},
-		Schedules: n.Schedules, Jobs: jobs{w}, Networks: networks{w}, Limits: limits{w}, Stats: stats{w}, Secrets: secrets{w}, Tokens: tokens{w}, Audit: audit{w},
+		Schedules: n.Schedules, Jobs: n.Jobs, Networks: n.Networks, Limits: n.Limits, Stats: n.Stats, Secrets: n.Secrets, Tokens: tokens{w}, Audit: audit{w},
 		SSH: ssh{w}, SSHKeys: sshKeys{w}, Previews: previews{w}, Events: events{w}, Uploads: uploads{w}, Daemon: daemon{w},
 	}
 }
@@ -166,21 +165,6 @@ func (w *warden) seen(ctx context.Context) ([]holt.ComputerID, bool) {
 		return nil, true
 	}
 	return a.Rights.Computers, false
-}
-
-// only keeps of a list what is of computers that the call covers.
-func only[T any](ctx context.Context, w *warden, list []T, err error, of func(T) holt.ComputerID) ([]T, error) {
-	ids, all := w.seen(ctx)
-	if err != nil || all {
-		return list, err
-	}
-	kept := []T{}
-	for _, one := range list {
-		if slices.Contains(ids, of(one)) {
-			kept = append(kept, one)
-		}
-	}
-	return kept, nil
 }
 
 // workspace is asked by what is about all of a workspace: one that is named, or that of a computer that is.

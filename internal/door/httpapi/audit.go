@@ -30,13 +30,13 @@ type Audit interface {
 
 // reads are the operations that change nothing and are in the audit log all the same, also when they are allowed.
 var reads = map[string]bool{
-	"readFile": true, "readWorkspaceFile": true, "tarFiles": true, "tarWorkspaceFiles": true, "tarCheckpointFiles": true, "readCheckpointFile": true, "exportWorkspace": true, "getJobOutputs": true, "queryWorkspace": true,
-	"attachTerminal": true, "connectPort": true, "connectSSH": true, "followRun": true, "followJob": true, "computerLogs": true, "serviceLogs": true, "diffText": true, "queryAudit": true,
+	"readFile": true, "readWorkspaceFile": true, "tarFiles": true, "tarWorkspaceFiles": true, "tarCheckpointFiles": true, "readCheckpointFile": true, "exportWorkspace": true, "queryWorkspace": true,
+	"connectSSH": true, "diffText": true, "queryAudit": true,
 }
 
 // beginnings are the operations that always have an entry at their beginning, too: they may go on for days, or what they start
 // goes on without them. What follows something has one if there is more to come; see [Server.begun].
-var beginnings = map[string]bool{"attachTerminal": true, "connectPort": true, "connectSSH": true, "startRun": true, "openTerminal": true}
+var beginnings = map[string]bool{"connectSSH": true}
 
 // note remembers what a call is about, for the audit log.
 func (s *Server) note(ctx huma.Context) {

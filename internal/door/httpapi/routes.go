@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -50,29 +51,23 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 		next(plain{ctx})
 	})
 	s.huma = h
-	s.computers(h)
-	s.idle(h)
-	s.resize(h)
-	s.budgets(h)
-	s.limits(h)
-	s.snapshots(h)
-	s.networks(h)
-	s.stats(h)
-	s.secrets(h)
+	s.computers()
+	s.limits()
+	s.snapshots()
 	s.tokens(h)
 	s.audit(h)
-	s.runs(h)
-	s.terminals(h)
-	s.ports(h)
+	s.runs()
+	s.terminals()
+	s.ports()
 	s.ssh(h)
 	s.previews(h)
-	s.services(h)
+	s.services()
 	s.files(h)
 	s.workspaces(h)
 	s.history(h)
 	s.archive(h)
 	s.schedules()
-	s.jobs(h)
+	s.jobs()
 	s.eventLog(h)
 	s.uploads(h)
 	s.ticketCalls(h)
@@ -114,9 +109,29 @@ type reply[T any] struct{ Body T }
 
 // Parts of inputs.
 type (
-	Keyed  = api.Keyed
-	Paging = api.Paging
+	Keyed       = api.Keyed
+	Paging      = api.Paging
+	OneComputer = api.OneComputer
 )
+
+var errorType = reflect.TypeFor[holt.Error]()
+
+// pageAfter is a page of items that list cuts itself: up to limit items after the one with an id.
+func pageAfter[T any, ID ~string](p Paging, parse func(string) (ID, error), id func(T) ID, list func(after ID, limit int) ([]T, error)) (holt.Page[T], error) {
+	var after ID
+	if p.Cursor != "" {
+		var err error
+		if after, err = parse(p.Cursor); err != nil {
+			return holt.Page[T]{}, err
+		}
+	}
+	all, err := list(after, p.Limit+1)
+	page := holt.Page[T]{Items: append([]T{}, all...)}
+	if len(all) > p.Limit {
+		page.Items, page.Next = page.Items[:p.Limit], string(id(all[p.Limit-1]))
+	}
+	return page, err
+}
 
 // describe says what an operation is called; id is its operationId.
 func describe(method, path, id, tag, summary string) huma.Operation {

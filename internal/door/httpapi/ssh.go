@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -39,7 +40,7 @@ func (s *Server) ssh(api huma.API) {
 	op.Description = "What an SSH client's ProxyCommand speaks: at the other end is an SSH server that asks for no key, since this call was authenticated, and whose user name is that of a Linux user. " +
 		"The messages are those of connectPort. The computer is woken by what the client asks for, not by this."
 	op.Responses = map[string]*huma.Response{"101": {Description: "the WebSocket", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(portMessageType, true, "")},
+		"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[holt.PortMessage](), true, "")},
 	}}}
 	register(api, op, func(ctx context.Context, in *struct {
 		OneComputer

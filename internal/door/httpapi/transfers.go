@@ -9,7 +9,8 @@ import (
 	"holt"
 )
 
-const parcelType = api.ParcelType
+// parcelType is the media type of a parcel; package parcel has its format.
+const parcelType = "application/vnd.holt.parcel"
 
 // Unasked is what an import or an export leaves out unless asked for.
 type Unasked struct {
