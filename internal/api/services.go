@@ -30,6 +30,11 @@ type (
 	}
 )
 
+// Address returns what is connected to.
+func (in PortConnect) Address() holt.PortAddress {
+	return holt.PortAddress{Port: in.Port, Socket: holt.OSString(in.Socket)}
+}
+
 const servicePath = computerPath + "/services/{service}"
 
 var servicesTag = Tag("services")

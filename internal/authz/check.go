@@ -16,9 +16,6 @@ type Checker struct {
 	sees  map[*api.Endpoint]seenRule
 }
 
-// rule checks a call whose right depends on more than one name. It may change the input, which in points to.
-type rule func(ctx context.Context, in any) (context.Context, error)
-
 // New returns a checker that looks names up in n.
 func New(n httpapi.Nouns) *Checker {
 	w := &warden{n}

@@ -2,40 +2,9 @@ package authz
 
 import (
 	"context"
-	"io"
 
 	"holt"
 )
-
-// limits is [httpapi.Limits]: one's own can be seen, whoever's there are.
-type limits struct{ w *warden }
-
-func (n limits) Get(ctx context.Context, tenant string) (holt.Limit, error) {
-	err := n.w.tenant(ctx, look)
-	if tenant != holt.TenantOf(ctx) {
-		ctx, err = n.w.host(ctx)
-	}
-	if err != nil {
-		return holt.Limit{}, err
-	}
-	return n.w.n.Limits.Get(ctx, tenant)
-}
-
-func (n limits) List(ctx context.Context) ([]holt.Limit, error) {
-	ctx, err := n.w.host(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return n.w.n.Limits.List(ctx)
-}
-
-func (n limits) Set(ctx context.Context, tenant string, to holt.LimitChange, key string) (holt.Limit, error) {
-	ctx, err := n.w.host(ctx)
-	if err != nil {
-		return holt.Limit{}, err
-	}
-	return n.w.n.Limits.Set(ctx, tenant, to, key)
-}
 
 // schedule is asked by what is about one schedule: of which computer it is, and as whom it runs.
 func (w *warden) schedule(ctx context.Context, ref string, u use) error {
@@ -61,37 +30,6 @@ func (w *warden) visible(ctx context.Context, computer string) error {
 	return w.computer(ctx, computer, look)
 }
 
-// jobs is [httpapi.Jobs]: they make computers, so they are for who covers all of a tenant.
-type jobs struct{ w *warden }
-
-func (n jobs) Send(ctx context.Context, in io.Reader) (holt.JobInputs, error) {
-	if err := n.w.tenant(ctx, change); err != nil {
-		return holt.JobInputs{}, err
-	}
-	return n.w.n.Jobs.Send(ctx, in)
-}
-
-func (n jobs) Drop(ctx context.Context, id holt.JobInputsID, key string) error {
-	if err := n.w.tenant(ctx, change); err != nil {
-		return err
-	}
-	return n.w.n.Jobs.Drop(ctx, id, key)
-}
-
-func (n jobs) Create(ctx context.Context, spec holt.JobSpec, key string) (holt.Job, error) {
-	err := n.w.tenant(ctx, change)
-	if a, _ := holt.ActorOf(ctx); err == nil && a.Token != "" && !a.Rights.User(spec.Run.User) {
-		err = denied(a)
-	}
-	if err == nil {
-		err = n.w.template(ctx, spec.Template)
-	}
-	if err != nil {
-		return holt.Job{}, err
-	}
-	return n.w.n.Jobs.Create(ctx, spec, key)
-}
-
 // job is asked by what is about one job: as whom it runs.
 func (w *warden) job(ctx context.Context, id holt.JobID, u use) error {
 	if err := w.tenant(ctx, u); err != nil {
@@ -106,56 +44,4 @@ func (w *warden) job(ctx context.Context, id holt.JobID, u use) error {
 		return denied(a)
 	}
 	return err
-}
-
-func (n jobs) Get(ctx context.Context, id holt.JobID) (holt.Job, error) {
-	if err := n.w.job(ctx, id, look); err != nil {
-		return holt.Job{}, err
-	}
-	return n.w.n.Jobs.Get(ctx, id)
-}
-
-func (n jobs) List(ctx context.Context, after holt.JobID, limit int) ([]holt.Job, error) {
-	if err := n.w.tenant(ctx, look); err != nil {
-		return nil, err
-	}
-	if a, _ := holt.ActorOf(ctx); len(a.Rights.Users) > 0 {
-		return nil, denied(a)
-	}
-	return n.w.n.Jobs.List(ctx, after, limit)
-}
-
-func (n jobs) Follow(ctx context.Context, id holt.JobID, offset int64, emit func(holt.RunEvent) error) error {
-	if err := n.w.job(ctx, id, look); err != nil {
-		return err
-	}
-	return n.w.n.Jobs.Follow(ctx, id, offset, emit)
-}
-
-func (n jobs) Cancel(ctx context.Context, id holt.JobID, key string) (holt.Job, error) {
-	if err := n.w.job(ctx, id, change); err != nil {
-		return holt.Job{}, err
-	}
-	return n.w.n.Jobs.Cancel(ctx, id, key)
-}
-
-func (n jobs) Delete(ctx context.Context, id holt.JobID, key string) error {
-	if err := n.w.job(ctx, id, change); err != nil {
-		return err
-	}
-	return n.w.n.Jobs.Delete(ctx, id, key)
-}
-
-func (n jobs) Outputs(ctx context.Context, id holt.JobID, out io.Writer) error {
-	if err := n.w.job(ctx, id, look); err != nil {
-		return err
-	}
-	return n.w.n.Jobs.Outputs(ctx, id, out)
-}
-
-func (n jobs) Release(ctx context.Context, id holt.JobID, key string) (holt.Job, error) {
-	if err := n.w.job(ctx, id, change); err != nil {
-		return holt.Job{}, err
-	}
-	return n.w.n.Jobs.Release(ctx, id, key)
 }

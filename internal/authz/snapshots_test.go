@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"holt"
+	"holt/internal/api"
 	"holt/internal/authz"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
@@ -15,14 +16,26 @@ func TestSnapshotsAsk(t *testing.T) {
 	all, guarded, ids := twoComputers(t)
 	one := limited(t, holt.Scope("computer:"+string(ids["einstein"])))
 	for verb, try := range map[string]func(ref string) error{
-		"get":       func(ref string) error { _, err := guarded.Snapshots.Get(one, ref); return err },
-		"diff from": func(ref string) error { _, err := guarded.Snapshots.Diff(one, ref, "einstein"); return err },
-		"diff to":   func(ref string) error { _, err := guarded.Snapshots.Diff(one, "einstein", ref); return err },
-		"restore": func(ref string) error {
-			_, err := guarded.Snapshots.Restore(one, ref, holt.SnapshotRestoreSpec{}, "")
+		"get": func(ref string) error {
+			_, err := api.Do(one, guarded, api.GetSnapshot, &api.OneSnapshot{Snapshot: ref})
 			return err
 		},
-		"delete": func(ref string) error { _, err := guarded.Snapshots.Delete(one, ref, ""); return err },
+		"diff from": func(ref string) error {
+			_, err := api.Do(one, guarded, api.DiffComputers, &api.TwoSides{From: ref, To: "einstein"})
+			return err
+		},
+		"diff to": func(ref string) error {
+			_, err := api.Do(one, guarded, api.DiffComputers, &api.TwoSides{From: "einstein", To: ref})
+			return err
+		},
+		"restore": func(ref string) error {
+			_, err := api.Do(one, guarded, api.RestoreSnapshot, &api.SnapshotBody[holt.SnapshotRestoreSpec]{OneSnapshot: api.OneSnapshot{Snapshot: ref}})
+			return err
+		},
+		"delete": func(ref string) error {
+			_, err := api.Do(one, guarded, api.DeleteSnapshot, &api.SnapshotKeyed{OneSnapshot: api.OneSnapshot{Snapshot: ref}})
+			return err
+		},
 	} {
 		for _, of := range []string{"einstein", "bohr"} {
 			for _, by := range []string{"id", "name", "both"} {
@@ -47,24 +60,24 @@ func TestSnapshotsAsk(t *testing.T) {
 func TestSnapshotHidesNoComputer(t *testing.T) {
 	all, guarded, ids := twoComputers(t)
 	one := limited(t, holt.Scope("computer:"+string(ids["einstein"])))
-	if _, err := guarded.Computers.Snapshot(one, "einstein", holt.SnapshotSpec{Name: "bohr"}, ""); err != nil {
+	if _, err := api.Do(one, guarded, api.TakeSnapshot, &api.ComputerBody[holt.SnapshotSpec]{OneComputer: api.OneComputer{Computer: "einstein"}, Body: holt.SnapshotSpec{Name: "bohr"}}); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := all.Snapshots.Diff(t.Context(), "bohr", "einstein"); err != nil || d.From.Computer != "bohr" || d.From.Snapshot != "" {
 		t.Errorf("a computer does not go before a snapshot of its name: %+v, %v", d.From, err)
 	}
 	for _, sides := range [][2]string{{"bohr", "einstein"}, {"einstein", "bohr"}} {
-		if d, err := guarded.Snapshots.Diff(one, sides[0], sides[1]); holt.CodeOf(err) != holt.Forbidden {
+		if d, err := api.Do(one, guarded, api.DiffComputers, &api.TwoSides{From: sides[0], To: sides[1]}); holt.CodeOf(err) != holt.Forbidden {
 			t.Errorf("%v: %+v %+v, %v", sides, d.From, d.To, err)
 		}
 	}
-	if d, err := guarded.Snapshots.Diff(one, "einstein@bohr", "einstein"); err != nil || d.From.Name != "bohr" {
+	if d, err := api.Do(one, guarded, api.DiffComputers, &api.TwoSides{From: "einstein@bohr", To: "einstein"}); err != nil || d.From.Name != "bohr" {
 		t.Errorf("the snapshot: %+v, %v", d.From, err)
 	}
 }
 
 // twoComputers are einstein and bohr, unguarded and guarded.
-func twoComputers(t *testing.T) (all, guarded httpapi.Nouns, ids map[string]holt.ComputerID) {
+func twoComputers(t *testing.T) (all httpapi.Nouns, guarded *api.Registry, ids map[string]holt.ComputerID) {
 	t.Helper()
 	m := servertest.New(t.TempDir())
 	t.Cleanup(m.Close)
@@ -76,5 +89,5 @@ func twoComputers(t *testing.T) (all, guarded httpapi.Nouns, ids map[string]holt
 		}
 		ids[name] = c.ID
 	}
-	return all, authz.Around(all), ids
+	return all, httpapi.New(httpapi.Options{Nouns: all, Authorize: authz.New(all)}).Registry(), ids
 }

@@ -64,10 +64,7 @@ func (w *warden) ids(ctx context.Context, scopes []holt.Scope) ([]holt.Scope, er
 	for _, s := range scopes {
 		switch kind, ref, _ := holt.CutScope(s); kind {
 		case "computer", "port":
-			if err := w.named(ctx, ref); err != nil {
-				return nil, err
-			}
-			c, err := w.n.Computers.Get(ctx, ref)
+			c, err := w.getComputer(ctx, ref)
 			if err != nil {
 				return nil, err
 			}

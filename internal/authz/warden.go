@@ -25,20 +25,10 @@ package authz
 
 import (
 	"context"
-	"slices"
 
 	"holt"
 	"holt/internal/door/httpapi"
 )
-
-// Around returns nouns that ask first.
-func Around(n httpapi.Nouns) httpapi.Nouns {
-	w := &warden{n}
-	of := n
-	of.Computers, of.Snapshots, of.Runs, of.Terminals, of.Ports, of.Services = computers{w}, snapshots{w}, runs{w}, terminals{w}, ports{w}, services{w}
-	of.Jobs, of.Networks, of.Limits, of.Stats, of.Secrets = jobs{w}, networks{w}, limits{w}, stats{w}, secrets{w}
-	return of
-}
 
 type warden struct{ n httpapi.Nouns }
 
@@ -164,21 +154,6 @@ func (w *warden) seen(ctx context.Context) ([]holt.ComputerID, bool) {
 		return nil, true
 	}
 	return a.Rights.Computers, false
-}
-
-// onlySeen keeps of a list what is of computers that the call covers.
-func onlySeen[T any](ctx context.Context, w *warden, list []T, err error, of func(T) holt.ComputerID) ([]T, error) {
-	ids, all := w.seen(ctx)
-	if err != nil || all {
-		return list, err
-	}
-	kept := []T{}
-	for _, one := range list {
-		if slices.Contains(ids, of(one)) {
-			kept = append(kept, one)
-		}
-	}
-	return kept, nil
 }
 
 // workspace is asked by what is about all of a workspace: one that is named, or that of a computer that is.

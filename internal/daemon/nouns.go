@@ -28,13 +28,11 @@ func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
 // Audit returns the log of what is done through the doors, which each of them writes to.
 func (d *Daemon) Audit() *audit.Log { return d.audit }
 
-// Nouns returns all that the doors speak of.
-func (d *Daemon) Nouns() httpapi.Nouns { return authz.Around(d.nouns()) }
+// Authorizer checks the right of each call.
+func (d *Daemon) Authorizer() *authz.Checker { return authz.New(d.Nouns()) }
 
-// Authorizer says who may make which call.
-func (d *Daemon) Authorizer() *authz.Checker { return authz.New(d.nouns()) }
-
-func (d *Daemon) nouns() httpapi.Nouns {
+// Nouns returns all that the doors call, without a check of rights.
+func (d *Daemon) Nouns() httpapi.Nouns {
 	return httpapi.Nouns{
 		Computers: computers{d.computers, d.computers.Memory()}, Snapshots: d.computers.Snapshots(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Ports: d.computers.Ports(), Services: d.computers.Services(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,

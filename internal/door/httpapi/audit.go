@@ -28,16 +28,6 @@ type Audit interface {
 	Query(ctx context.Context, tenant string, q holt.AuditQuery) (holt.QueryResult, error)
 }
 
-// reads are the operations that change nothing and are in the audit log all the same, also when they are allowed.
-var reads = map[string]bool{
-	"getJobOutputs":  true,
-	"attachTerminal": true, "connectPort": true, "followRun": true, "followJob": true, "computerLogs": true, "serviceLogs": true,
-}
-
-// beginnings are the operations that always have an entry at their beginning, too: they may go on for days, or what they start
-// goes on without them. What follows something has one if there is more to come; see [Server.begun].
-var beginnings = map[string]bool{"attachTerminal": true, "connectPort": true, "startRun": true, "openTerminal": true}
-
 // note remembers what a call is about, for the audit log.
 func (s *Server) note(ctx huma.Context) {
 	q := requestOf(ctx.Context())

@@ -102,11 +102,5 @@ func auditOf(op *huma.Operation) api.Audit {
 	if e, ok := op.Metadata[endpointKey].(*api.Endpoint); ok {
 		return e.Audit
 	}
-	switch {
-	case beginnings[op.OperationID]:
-		return api.AuditStart
-	case reads[op.OperationID]:
-		return api.AuditAll
-	}
 	return api.AuditChanges
 }

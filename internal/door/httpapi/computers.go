@@ -2,108 +2,103 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
-	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"holt"
+	"holt/internal/api"
 )
 
-var errorType = reflect.TypeFor[holt.Error]()
-
-// OneComputer names a computer in a path.
-type OneComputer struct {
-	Computer string `path:"computer" doc:"name or id"`
-}
-
-func (s *Server) computers(api huma.API) {
-	const tag = "computers"
-	nouns := s.opt.Nouns.Computers
-
-	op := describe(http.MethodPost, "/v1/computers", "createComputer", tag, "Create and start a computer")
-	op.DefaultStatus = http.StatusCreated
-	op.Description = "Answers when its agent does. A create that fails leaves nothing."
-	register(api, op, func(ctx context.Context, in *struct {
-		Keyed
-		Body holt.ComputerSpec
-	}) (*reply[holt.Computer], error) {
-		c, err := nouns.Create(ctx, in.Body, in.Key)
-		return &reply[holt.Computer]{c}, err
+func (s *Server) computers() {
+	n := s.opt.Nouns.Computers
+	bind(s, api.CreateComputer, func(ctx context.Context, in *api.Body[holt.ComputerSpec]) (holt.Computer, error) {
+		return n.Create(ctx, in.Body, in.Key)
 	})
-
-	register(api, describe(http.MethodGet, "/v1/computers", "listComputers", tag, "List computers by name"),
-		func(ctx context.Context, in *Paging) (*reply[holt.Page[holt.Computer]], error) {
-			all, err := nouns.List(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return pageOf(all, func(c holt.Computer) string { return c.Name }, *in), nil
-		})
-
-	register(api, describe(http.MethodGet, "/v1/computers/{computer}", "getComputer", tag, "Get a computer"),
-		func(ctx context.Context, in *OneComputer) (*reply[holt.Computer], error) {
-			ref, err := parseRef(in.Computer)
-			if err != nil {
-				return nil, err
-			}
-			c, err := nouns.Get(ctx, ref)
-			return &reply[holt.Computer]{c}, err
-		})
-
-	s.life(api, "start", "Start a stopped computer, or let a paused one go on; a running one is left as it is", nouns.Start)
-	s.life(api, "stop", "Shut a computer down; both disks stay", nouns.Stop)
-
-	op = describe(http.MethodDelete, "/v1/computers/{computer}", "deleteComputer", tag, "Delete a computer with its root disk and the workspace that was made with it")
-	op.Description = "Its snapshots and schedules go with it. Its forks go on; the answer names all of them."
-	register(api, op, func(ctx context.Context, in *struct {
-		OneComputer
-		Keyed
-	}) (*reply[holt.DeletedComputer], error) {
-		ref, err := parseRef(in.Computer)
-		if err != nil {
-			return nil, err
-		}
-		deleted, err := nouns.Delete(ctx, ref, in.Key)
-		return &reply[holt.DeletedComputer]{deleted}, err
+	bindList(s, api.ListComputers, func(ctx context.Context, _ *Paging) ([]holt.Computer, error) { return n.List(ctx) })
+	bind(s, api.GetComputer, func(ctx context.Context, in *OneComputer) (holt.Computer, error) { return n.Get(ctx, in.Computer) })
+	bind(s, api.UpdateComputer, func(ctx context.Context, in *api.ComputerBody[holt.ComputerUpdate]) (holt.Computer, error) {
+		return n.Update(ctx, in.Computer, in.Body, in.Key)
 	})
-	s.logs(api)
-}
-
-// life registers a verb that changes the state of a computer.
-func (s *Server) life(api huma.API, verb, summary string, f func(context.Context, string, string) (holt.Computer, error)) {
-	op := describe(http.MethodPost, "/v1/computers/{computer}/"+verb, verb+"Computer", "computers", summary)
-	register(api, op, func(ctx context.Context, in *struct {
-		OneComputer
-		Keyed
-	}) (*reply[holt.Computer], error) {
-		ref, err := parseRef(in.Computer)
-		if err != nil {
-			return nil, err
-		}
-		c, err := f(ctx, ref, in.Key)
-		return &reply[holt.Computer]{c}, err
+	bind(s, api.DeleteComputer, func(ctx context.Context, in *api.ComputerKeyed) (holt.DeletedComputer, error) {
+		return n.Delete(ctx, in.Computer, in.Key)
 	})
-}
-
-func (s *Server) logs(api huma.API) {
-	op := describe(http.MethodGet, "/v1/computers/{computer}/logs", "computerLogs", "computers", "Read the machine's console log")
-	op.Responses = rawResponse("text/plain", "the log's bytes")
-	register(api, op, func(ctx context.Context, in *struct {
-		OneComputer
-		Tail   int64 `query:"tail_bytes" minimum:"0" doc:"only the last so many bytes; 0: everything"`
-		Follow bool  `query:"follow" doc:"go on with what is added"`
-	}) (*huma.StreamResponse, error) {
-		ref, err := parseRef(in.Computer)
-		if err != nil {
-			return nil, err
-		}
-		if in.Follow {
-			s.begun(requestOf(ctx))
-		}
-		return s.raw(ctx, "text/plain; charset=utf-8", func(ctx context.Context, w *rawWriter) error {
-			defer w.q.wait(ctx)()
-			return s.opt.Nouns.Computers.Logs(ctx, ref, holt.LogQuery{TailBytes: in.Tail, Follow: in.Follow}, w)
+	bind(s, api.StartComputer, func(ctx context.Context, in *api.ComputerKeyed) (holt.Computer, error) {
+		return n.Start(ctx, in.Computer, in.Key)
+	})
+	bind(s, api.StopComputer, func(ctx context.Context, in *api.ComputerKeyed) (holt.Computer, error) {
+		return n.Stop(ctx, in.Computer, in.Key)
+	})
+	bind(s, api.PauseComputer, func(ctx context.Context, in *api.ComputerKeyed) (holt.Computer, error) {
+		return n.Pause(ctx, in.Computer, in.Key)
+	})
+	bind(s, api.ResumeComputer, func(ctx context.Context, in *api.ComputerKeyed) (holt.Computer, error) {
+		return n.Resume(ctx, in.Computer, in.Key)
+	})
+	bind(s, api.ResizeComputer, func(ctx context.Context, in *api.ComputerBody[holt.ResizeSpec]) (holt.ResizedComputer, error) {
+		return n.Resize(ctx, in.Computer, in.Body, in.Key)
+	})
+	bindStream(s, api.ComputerLogs, func(ctx context.Context, in *api.ComputerLog) (*huma.StreamResponse, error) {
+		return s.log(ctx, in.Follow, func(ctx context.Context, w *rawWriter) error {
+			return n.Logs(ctx, in.Computer, holt.LogQuery{TailBytes: in.Tail, Follow: in.Follow}, w)
 		}), nil
+	})
+	s.idle(n)
+	s.use(n)
+	s.networks()
+}
+
+// log answers with lines of text. A log that is followed has an entry in the audit log at its beginning, too.
+func (s *Server) log(ctx context.Context, follow bool, f func(context.Context, *rawWriter) error) *huma.StreamResponse {
+	if follow {
+		s.begun(requestOf(ctx))
+	}
+	return s.raw(ctx, "text/plain; charset=utf-8", func(ctx context.Context, w *rawWriter) error {
+		defer w.q.wait(ctx)()
+		return f(ctx, w)
+	})
+}
+
+func (s *Server) idle(n Idle) {
+	bind(s, api.WhyAwake, func(ctx context.Context, in *OneComputer) (holt.Awake, error) { return n.Awake(ctx, in.Computer) })
+	bind(s, api.HoldComputer, func(ctx context.Context, in *api.ComputerBody[holt.HoldSpec]) (holt.Hold, error) {
+		return n.Hold(ctx, in.Computer, in.Body, in.Key)
+	})
+	bindList(s, api.ListHolds, func(ctx context.Context, in *api.ComputerList) ([]holt.Hold, error) { return n.Holds(ctx, in.Computer) })
+	bind(s, api.ReleaseHold, func(ctx context.Context, in *api.HoldKeyed) (api.None, error) {
+		return api.None{}, n.Release(ctx, in.Computer, holt.HoldID(in.Hold), in.Key)
+	})
+}
+
+func (s *Server) use(budgets Budgets) {
+	stats := s.opt.Nouns.Stats
+	bindList(s, api.ListStats, func(ctx context.Context, _ *Paging) ([]holt.ComputerStats, error) { return stats.List(ctx) })
+	bind(s, api.GetStats, func(ctx context.Context, in *OneComputer) (holt.ComputerStats, error) {
+		return stats.Get(ctx, in.Computer)
+	})
+	bind(s, api.SetBudget, func(ctx context.Context, in *api.ComputerBody[holt.BudgetChange]) (holt.Budget, error) {
+		return budgets.SetBudget(ctx, in.Computer, in.Body, in.Key)
+	})
+	bind(s, api.RemoveBudget, func(ctx context.Context, in *api.ComputerKeyed) (api.None, error) {
+		return api.None{}, budgets.RemoveBudget(ctx, in.Computer, in.Key)
+	})
+}
+
+func (s *Server) networks() {
+	n, secrets := s.opt.Nouns.Networks, s.opt.Nouns.Secrets
+	bind(s, api.GetNetwork, func(ctx context.Context, in *OneComputer) (holt.NetworkPolicy, error) { return n.Get(ctx, in.Computer) })
+	bind(s, api.SetNetwork, func(ctx context.Context, in *api.NetworkChange) (holt.NetworkPolicy, error) {
+		return n.Set(ctx, in.Computer, in.Body)
+	})
+	bind(s, api.GetTraffic, func(ctx context.Context, in *OneComputer) (holt.NetworkTraffic, error) {
+		return n.Traffic(ctx, in.Computer)
+	})
+	bindList(s, api.ListSecrets, func(ctx context.Context, in *api.ComputerList) ([]holt.ComputerSecret, error) {
+		return secrets.List(ctx, in.Computer)
+	})
+	bind(s, api.SetSecret, func(ctx context.Context, in *api.SecretChange) (holt.ComputerSecret, error) {
+		return secrets.Set(ctx, in.Computer, in.Secret, in.Body)
+	})
+	bind(s, api.DeleteSecret, func(ctx context.Context, in *api.SecretKeyed) (api.None, error) {
+		return api.None{}, secrets.Delete(ctx, in.Computer, in.Secret, in.Key)
 	})
 }

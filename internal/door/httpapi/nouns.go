@@ -338,3 +338,106 @@ type Tokens interface {
 	// Hold returns a context for a call with the token: it ends when that is revoked or expires.
 	Hold(ctx context.Context, token access.Token) (context.Context, context.CancelFunc)
 }
+
+// Idle is what keeps computers awake, and when they are paused.
+type Idle interface {
+	// Awake says why a computer is awake and when it is paused. It wakes none.
+	Awake(ctx context.Context, ref string) (holt.Awake, error)
+	// Update renames a computer, or changes when it is paused for being idle, whatever its state. AlreadyExists when
+	// another has the name.
+	Update(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error)
+	// Hold keeps a computer awake until it expires or is released; a paused one stays paused.
+	// TooMany: it has as many as it may.
+	Hold(ctx context.Context, ref string, spec holt.HoldSpec, key string) (holt.Hold, error)
+	// Holds returns those that have neither expired nor been released, in any order.
+	Holds(ctx context.Context, ref string) ([]holt.Hold, error)
+	// Release ends one.
+	Release(ctx context.Context, ref string, id holt.HoldID, key string) error
+}
+
+// Budgets are what computers with all their forks may use.
+type Budgets interface {
+	// SetBudget changes the budget of a computer and all its forks, or begins one; Get shows it. InvalidArgument:
+	// nothing is changed, or nothing is left of it.
+	SetBudget(ctx context.Context, ref string, change holt.BudgetChange, key string) (holt.Budget, error)
+	// RemoveBudget takes it away. NotFound: there is none.
+	RemoveBudget(ctx context.Context, ref, key string) error
+}
+
+// Limits are what the computers of tenants may have together.
+type Limits interface {
+	// Get returns what a tenant may have and has. InvalidArgument: it cannot name one.
+	Get(ctx context.Context, tenant string) (holt.Limit, error)
+	// List returns those of tenants that have limits or computers, and of the default one, in the order of their names.
+	List(ctx context.Context) ([]holt.Limit, error)
+	// Set changes what a tenant may have; what it has already it keeps. InvalidArgument;
+	// Forbidden to tokens of other tenants than the default one.
+	Set(ctx context.Context, tenant string, change holt.LimitChange, key string) (holt.Limit, error)
+}
+
+// Stats are what computers take of the host. No guest is asked, and none woken.
+type Stats interface {
+	Get(ctx context.Context, ref string) (holt.ComputerStats, error)
+	// List returns them of all computers, in any order.
+	List(ctx context.Context) ([]holt.ComputerStats, error)
+}
+
+// Secrets are what the proxies of computers add to requests to their hosts; Unsupported where computers share the
+// host's network. Nobody gets a value back.
+type Secrets interface {
+	// List returns a computer's in the order of their names.
+	List(ctx context.Context, computer string) ([]holt.ComputerSecret, error)
+	// Set makes or replaces one at once. InvalidArgument: it cannot be added to requests, or there are too many.
+	Set(ctx context.Context, computer, name string, secret holt.HostSecret) (holt.ComputerSecret, error)
+	Delete(ctx context.Context, computer, name, key string) error
+}
+
+// Jobs are commands with computers of their own that are thrown away. A job
+// goes on when its caller leaves.
+type Jobs interface {
+	// Send takes files for jobs to begin with, as a parcel. They stay for an hour
+	// after the last job that began with them.
+	Send(ctx context.Context, in io.Reader) (holt.JobInputs, error)
+	// Drop lets them go with the last job that is there. It is no error if they are gone.
+	Drop(ctx context.Context, id holt.JobInputsID, key string) error
+	// Create takes a job on and returns without waiting for it. NotFound: inputs or
+	// workspace; what its template or command lacks it says when it has failed.
+	Create(ctx context.Context, spec holt.JobSpec, key string) (holt.Job, error)
+	Get(ctx context.Context, id holt.JobID) (holt.Job, error)
+	// List returns up to limit jobs, newest first, beginning after the one with the
+	// given id ("": with the newest).
+	List(ctx context.Context, after holt.JobID, limit int) ([]holt.Job, error)
+	// Follow calls emit with the output of its command from offset on, in order, and,
+	// once the job has ended, with its exit, and returns nil. The exit is of a lost run
+	// if the command did not come to its end; the job says why.
+	Follow(ctx context.Context, id holt.JobID, offset int64, emit func(holt.RunEvent) error) error
+	// Cancel ends a job and returns when there is nothing left of it. One that has
+	// ended is left as it is.
+	Cancel(ctx context.Context, id holt.JobID, key string) (holt.Job, error)
+	// Delete cancels a job that has not ended, and removes it with its outputs.
+	Delete(ctx context.Context, id holt.JobID, key string) error
+	// Outputs writes a parcel. Conflict: it has not ended, or has none that are kept.
+	Outputs(ctx context.Context, id holt.JobID, out io.Writer) error
+	// Release removes the outputs. Conflict: it has not ended.
+	Release(ctx context.Context, id holt.JobID, key string) (holt.Job, error)
+}
+
+// Schedules are commands that are run in computers at times of the calendar. ref is an
+// id, a name that only one schedule has (Conflict if several do), or COMPUTER@NAME.
+type Schedules interface {
+	// Create makes one, which fires from now on. InvalidArgument; NotFound: the
+	// computer; AlreadyExists: the computer has one of the name; TooMany.
+	Create(ctx context.Context, spec holt.ScheduleSpec, key string) (holt.Schedule, error)
+	Get(ctx context.Context, ref string) (holt.Schedule, error)
+	// List returns those of a computer, or of all with "", in any order.
+	List(ctx context.Context, computer string) ([]holt.Schedule, error)
+	// Update changes what change has. What is due while one is disabled is not missed.
+	Update(ctx context.Context, ref string, change holt.ScheduleChange, key string) (holt.Schedule, error)
+	// Delete removes one with its history. Its run goes on.
+	Delete(ctx context.Context, ref, key string) error
+	// Run fires one now, and returns when its run has started or cannot be. Conflict
+	// while its last run goes on, unless its policy for that is another.
+	Run(ctx context.Context, ref, key string) (holt.Firing, error)
+	// History returns what became of one, the latest first, up to limit; 0: all that is kept.
+	History(ctx context.Context, ref string, limit int) ([]holt.Firing, error)
+}

@@ -54,16 +54,19 @@ type OwnFork struct {
 //	POST /v1/self/fork               computers          {name, count}
 //	POST /v1/self/pause              until somebody wakes it; the answer may come then, or never
 func (s *Server) Own(id holt.ComputerID) http.Handler {
-	mux, n, ref := http.NewServeMux(), s.opt.Nouns, string(id)
+	mux, ref := http.NewServeMux(), string(id)
+	self := api.OneComputer{Computer: ref}
 	own(mux, "GET /v1/self", func(ctx context.Context, _ struct{}, _ string) (any, error) {
-		return view(holt.SelfOf)(n.Computers.Get(ctx, ref))
+		return view(holt.SelfOf)(api.Do(ctx, s.registry, api.GetComputer, &self))
 	})
 	own(mux, "GET /v1/self/snapshots", func(ctx context.Context, _ struct{}, _ string) (any, error) {
-		return view(viewSnapshots)(n.Snapshots.List(ctx, ref))
+		return view(viewSnapshots)(api.DoList(ctx, s.registry, api.ListSnapshots, &api.SnapshotsOf{Computer: ref}))
 	})
-	own(mux, "GET /v1/self/network", func(ctx context.Context, _ struct{}, _ string) (any, error) { return told(n.Networks.Get(ctx, ref)) })
+	own(mux, "GET /v1/self/network", func(ctx context.Context, _ struct{}, _ string) (any, error) {
+		return told(api.Do(ctx, s.registry, api.GetNetwork, &self))
+	})
 	own(mux, "GET /v1/self/network/traffic", func(ctx context.Context, _ struct{}, _ string) (any, error) {
-		return told(n.Networks.Traffic(ctx, ref))
+		return told(api.Do(ctx, s.registry, api.GetTraffic, &self))
 	})
 	changes(s, mux, id, "checkpoint", func(ctx context.Context, c holt.Computer, spec holt.CheckpointSpec, key string) (any, error) {
 		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.mayCheckpoint(ctx, c) })
@@ -71,17 +74,19 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 	})
 	changes(s, mux, id, "snapshot", func(ctx context.Context, c holt.Computer, spec holt.SnapshotSpec, key string) (any, error) {
 		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.maySnapshot(ctx, c) })
-		return view(viewSnapshot)(n.Computers.Snapshot(ctx, ref, spec, key))
+		in := api.ComputerBody[holt.SnapshotSpec]{OneComputer: self, Keyed: Keyed{Key: key}, Body: spec}
+		return view(viewSnapshot)(api.Do(ctx, s.registry, api.TakeSnapshot, &in))
 	})
 	changes(s, mux, id, "fork", func(ctx context.Context, c holt.Computer, spec OwnFork, key string) (any, error) {
 		if _, err := holt.ParseName(spec.Name); spec.Name != "" && err != nil {
 			return nil, err
 		}
 		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.mayFork(ctx, c, max(1, spec.Count)) })
-		return view(viewForks)(n.Computers.Fork(ctx, ref, holt.ComputerForkSpec{Name: spec.Name, Count: spec.Count}, key))
+		in := api.ComputerBody[holt.ComputerForkSpec]{OneComputer: self, Keyed: Keyed{Key: key}, Body: holt.ComputerForkSpec{Name: spec.Name, Count: spec.Count}}
+		return view(viewForks)(api.Do(ctx, s.registry, api.ForkComputer, &in))
 	})
 	changes(s, mux, id, "pause", func(ctx context.Context, _ holt.Computer, _ struct{}, key string) (any, error) {
-		return view(holt.SelfOf)(n.Computers.Pause(ctx, ref, key))
+		return view(holt.SelfOf)(api.Do(ctx, s.registry, api.PauseComputer, &api.ComputerKeyed{OneComputer: self, Keyed: Keyed{Key: key}}))
 	})
 	keyed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key := r.Header.Get("Idempotency-Key"); key != "" { // it is this computer's own
@@ -100,7 +105,7 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 			noSuchPath(mux).ServeHTTP(w, r)
 			return
 		}
-		if c, err := told(n.Computers.Get(q.by, ref)); err == nil { // else the call says why
+		if c, err := told(api.Do(q.by, s.registry, api.GetComputer, &self)); err == nil { // else the call says why
 			q.by = holt.WithActor(r.Context(), holt.Actor{Computer: id, Name: c.Name, Tenant: c.Tenant})
 		}
 		if r.Method != http.MethodGet {
@@ -124,7 +129,7 @@ func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb stri
 			return nil, err
 		}
 		defer ended()
-		c, err := told(s.opt.Nouns.Computers.Get(ctx, string(id)))
+		c, err := told(api.Do(ctx, s.registry, api.GetComputer, &OneComputer{Computer: string(id)}))
 		if err == nil && c.Job != "" {
 			err = holt.Errorf(holt.Forbidden, "the computer of a job cannot %s itself: it goes with the job", verb)
 		}
@@ -174,7 +179,7 @@ func (s *Server) mayCheckpoint(ctx context.Context, c holt.Computer) error {
 
 // maySnapshot says why a computer may not take a snapshot of itself.
 func (s *Server) maySnapshot(ctx context.Context, c holt.Computer) error {
-	has, err := told(s.opt.Nouns.Snapshots.List(ctx, string(c.ID)))
+	has, err := told(api.DoList(ctx, s.registry, api.ListSnapshots, &api.SnapshotsOf{Computer: string(c.ID)}))
 	if err == nil && len(has) >= mostOwnSnapshots {
 		err = ownBound{holt.Errorf(holt.TooMany, "%s has %d snapshots; from %d on it cannot take any itself", c.Name, len(has), mostOwnSnapshots).
 			WithHint("its owner can: holt computer snapshot %s; holt snapshot delete removes some", c.Name)}
@@ -187,7 +192,7 @@ func (s *Server) mayFork(ctx context.Context, c holt.Computer, count int) error 
 	if c.Parent != nil {
 		return ownBound{holt.Errorf(holt.Forbidden, "%s is a fork, and cannot fork itself", c.Name).WithHint("its owner can: holt computer fork %s", c.Name)}
 	}
-	all, err := told(s.opt.Nouns.Computers.List(ctx))
+	all, err := told(s.opt.Nouns.Computers.List(ctx)) // of its tenant: only its own forks are counted
 	for _, one := range all {
 		if one.Parent != nil && one.Parent.ID == c.ID {
 			count++

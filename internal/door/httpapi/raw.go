@@ -5,28 +5,13 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
-
-// RawRequest gives a handler the call itself, for a body that is not JSON.
-type RawRequest struct{ r *http.Request }
-
-// Resolve is huma's hook for it.
-func (in *RawRequest) Resolve(ctx huma.Context) []error {
-	in.r, _ = humago.Unwrap(ctx)
-	return nil
-}
 
 // rawBody describes a request body of any bytes.
 func rawBody(description string) *huma.RequestBody {
 	return &huma.RequestBody{Description: description, Required: true, Content: map[string]*huma.MediaType{
 		"application/octet-stream": {},
 	}}
-}
-
-// rawResponse describes an answer that is not JSON.
-func rawResponse(contentType, description string) map[string]*huma.Response {
-	return map[string]*huma.Response{"200": {Description: description, Content: map[string]*huma.MediaType{contentType: {}}}}
 }
 
 // rawWriter streams an answer: headers go out with the first byte, so that an

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -50,29 +51,23 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 		next(plain{ctx})
 	})
 	s.huma = h
-	s.computers(h)
-	s.idle(h)
-	s.resize(h)
-	s.budgets(h)
-	s.limits(h)
-	s.snapshots(h)
-	s.networks(h)
-	s.stats(h)
-	s.secrets(h)
+	s.computers()
+	s.limits()
+	s.snapshots()
 	s.tokens()
 	s.audit()
-	s.runs(h)
-	s.terminals(h)
-	s.ports(h)
+	s.runs()
+	s.terminals()
+	s.ports()
 	s.ssh()
 	s.previews()
-	s.services(h)
+	s.services()
 	s.files()
 	s.workspaces()
 	s.history()
 	s.archive()
 	s.schedules()
-	s.jobs(h)
+	s.jobs()
 	s.eventLog()
 	s.uploads()
 	bind(s, api.CreateTicket, s.makeTicket)
@@ -112,15 +107,23 @@ type noContent struct{}
 // reply is a JSON answer.
 type reply[T any] struct{ Body T }
 
-// Parts of inputs.
-type (
-	Keyed  = api.Keyed
-	Paging = api.Paging
-)
+var errorType = reflect.TypeFor[holt.Error]()
 
-// describe says what an operation is called; id is its operationId.
-func describe(method, path, id, tag, summary string) huma.Operation {
-	return huma.Operation{Method: method, Path: path, OperationID: id, Tags: []string{tag}, Summary: summary}
+// pageAfter is a page of items that list cuts itself: up to limit items after the one with an id.
+func pageAfter[T any, ID ~string](p api.Paging, parse func(string) (ID, error), id func(T) ID, list func(after ID, limit int) ([]T, error)) (holt.Page[T], error) {
+	var after ID
+	if p.Cursor != "" {
+		var err error
+		if after, err = parse(p.Cursor); err != nil {
+			return holt.Page[T]{}, err
+		}
+	}
+	all, err := list(after, p.Limit+1)
+	page := holt.Page[T]{Items: append([]T{}, all...)}
+	if len(all) > p.Limit {
+		page.Items, page.Next = page.Items[:p.Limit], string(id(all[p.Limit-1]))
+	}
+	return page, err
 }
 
 // register adds an operation with what is the same for all of them.
@@ -181,7 +184,7 @@ func failed(ctx context.Context, err error) answer {
 }
 
 // pageOf cuts one page out of all items, in the order of their keys.
-func pageOf[T any](all []T, key func(T) string, p Paging) *reply[holt.Page[T]] {
+func pageOf[T any](all []T, key func(T) string, p api.Paging) *reply[holt.Page[T]] {
 	all = slices.Clone(all) // the noun's may be shared
 	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
 	first, found := slices.BinarySearchFunc(all, string(holt.ParseOSString(p.Cursor)), func(item T, cursor string) int { return cmp.Compare(key(item), cursor) })
@@ -195,15 +198,4 @@ func pageOf[T any](all []T, key func(T) string, p Paging) *reply[holt.Page[T]] {
 		out.Body.Next = holt.OSString(key(rest[p.Limit-1])).Text() // keys may be names
 	}
 	return out
-}
-
-// parseRef checks a name or an id at the door.
-func parseRef(s string) (string, error) {
-	if _, err := holt.ParseComputerID(s); err == nil {
-		return s, nil
-	}
-	if _, err := holt.ParseWorkspaceID(s); err == nil {
-		return s, nil
-	}
-	return holt.ParseName(s)
 }

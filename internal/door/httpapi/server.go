@@ -120,6 +120,9 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 	}
 }
 
+// Registry is what other doors call endpoints through.
+func (s *Server) Registry() *api.Registry { return s.registry }
+
 // Document returns the OpenAPI document, JSON.
 func (s *Server) Document() []byte { return s.document }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,8 +20,6 @@ const (
 	mostControl = 64 << 10 // bytes of a client's text message
 	inputPiece  = 32 << 10 // bytes of input that are passed on at once
 )
-
-var terminalEventType = reflect.TypeFor[holt.TerminalEvent]()
 
 // socket is a terminal's WebSocket. It is made when the noun has attached, so
 // that an error before that still has a status of its own.

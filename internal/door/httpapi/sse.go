@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"reflect"
 	"strconv"
 	"sync"
 	"time"
@@ -14,32 +13,6 @@ import (
 
 	"holt"
 )
-
-var eventType = reflect.TypeFor[holt.RunEvent]()
-
-// EventsFrom is where in an output its follower begins.
-type EventsFrom struct {
-	Offset int64  `query:"offset" minimum:"0" doc:"where in the output to begin, bytes"`
-	LastID string `header:"Last-Event-ID" maxLength:"20" doc:"as offset, and goes before it"`
-}
-
-func (f EventsFrom) offset() (int64, error) {
-	if f.LastID == "" {
-		return f.Offset, nil
-	}
-	offset, err := strconv.ParseInt(f.LastID, 10, 64)
-	if err != nil || offset < 0 {
-		return 0, holt.Errorf(holt.InvalidArgument, "Last-Event-ID %q is not an offset", f.LastID)
-	}
-	return offset, nil
-}
-
-// eventResponses documents what [Server.events] answers.
-func eventResponses(api huma.API) map[string]*huma.Response {
-	return map[string]*huma.Response{"200": {Description: "events", Content: map[string]*huma.MediaType{
-		"text/event-stream": {Schema: api.OpenAPI().Components.Schemas.Schema(eventType, true, "")},
-	}}}
-}
 
 // eventStream writes server-sent events (WHATWG HTML, section 9.2). Its lock
 // orders events and beats.
