@@ -9,17 +9,17 @@ import (
 	"holt/internal/idempotency"
 )
 
-// tokens are the API tokens as the API has them; see [httpapi.TokenStore].
+// tokens are the tokens as the API has them; see [holt/internal/door/httpapi.TokenStore].
 type tokens struct {
 	*access.Tokens
 	keys *idempotency.Keys
 }
 
-// Create makes a token of the tenant of the call. Its secret is in this answer alone: what is kept for a
-// repeated call is the token without it.
+// Create makes a token of the tenant of the call. Only this answer has its secret: a repeated call gets the
+// token without it.
 func (n tokens) Create(ctx context.Context, spec holt.TokenSpec, key string) (holt.NewToken, error) {
-	if spec.LifeMS < 0 || spec.LifeMS > mostLife {
-		return holt.NewToken{}, holt.Errorf(holt.InvalidArgument, "a token cannot live for %d ms", spec.LifeMS).WithHint("0: it does not expire; at most 100 years")
+	if spec.LifeMS < 0 || spec.LifeMS > maxTokenLife {
+		return holt.NewToken{}, holt.Errorf(holt.InvalidArgument, "invalid lifetime %d ms of a token", spec.LifeMS).WithHint("use 0 for a token that does not expire, or at most 100 years")
 	}
 	secret := ""
 	made, err := idempotency.Once(ctx, n.keys, idempotency.Call[holt.Token]{
@@ -32,9 +32,6 @@ func (n tokens) Create(ctx context.Context, spec holt.TokenSpec, key string) (ho
 	})
 	return holt.NewToken{Token: made, Secret: secret}, err
 }
-
-// mostLife is how long a token may live, milliseconds: 100 years.
-const mostLife = 100 * 365 * 24 * 3600 * 1000
 
 // Delete revokes a token by id or name.
 func (n tokens) Delete(ctx context.Context, ref, key string) error {

@@ -1,4 +1,4 @@
-package daemon
+package archive
 
 import (
 	"context"
@@ -10,18 +10,19 @@ import (
 	"holt/internal/store/db"
 )
 
-const archiveSchema = `
+// Schema makes the table of this package.
+const Schema = `
 CREATE TABLE archive (
-	id      TEXT PRIMARY KEY, -- the name of an object owner/ID in the store: this one and no other
+	id      TEXT PRIMARY KEY, -- the store has an object owner/ID, and no other owner
 	claimed INTEGER NOT NULL  -- the object was put there
 ) WITHOUT ROWID;
 `
 
 const ownerPrefix = "owner/"
 
-// claimStore sees to it that the store at place is this data directory's and
-// no other's: two that collect garbage in one store would destroy each other's,
-// and a disk that is not mounted must not pass for an archive without packs.
+// claimStore checks that the store at place belongs to this data directory, or
+// claims it. Two data directories that collect garbage in one store would delete
+// each other's packs. A disk that is not mounted looks like a store without packs.
 func claimStore(ctx context.Context, d *db.DB, store chunk.Store, place string) error {
 	var owners []string
 	err := store.List(ctx, ownerPrefix, func(o chunk.Object) error {
@@ -39,12 +40,12 @@ func claimStore(ctx context.Context, d *db.DB, store chunk.Store, place string) 
 	case err != nil:
 		return err
 	case len(owners) > 1 || len(owners) == 1 && owners[0] != id:
-		return holt.Errorf(holt.Conflict, "%s is the archive of another data directory", place).WithHint("each needs a directory of its own")
+		return holt.Errorf(holt.Conflict, "%s is the archive of another data directory", place).WithHint("use another directory with --archive")
 	case len(owners) == 1 && claimed:
 		return nil
 	case claimed:
 		return holt.Errorf(holt.Unavailable, "%s does not hold the packs of this data directory", place).
-			WithHint("mount the disk that they are on, or say with --archive where they are; to have them elsewhere, move all of the directory there while no daemon runs")
+			WithHint("mount the disk that has them, or give their directory with --archive; to move them, stop the daemon and move the whole directory")
 	case id == "":
 		id = rand.Text()
 		if err := d.WriteSync(ctx, func(tx *db.Tx) error { return tx.Exec(`INSERT INTO archive VALUES (?, 0)`, id) }); err != nil {

@@ -1,4 +1,4 @@
-package daemon
+package workspaces
 
 import (
 	"context"
@@ -11,14 +11,10 @@ import (
 	"holt"
 )
 
-// TestQueryBesideForksAndDeletes asks families of workspaces while they are
-// forked and deleted, in either order: each query ends, with an answer or
-// because a workspace is gone.
-func TestQueryBesideForksAndDeletes(t *testing.T) {
-	w := openRegistry(t, time.Hour)
-	w.mounts.having = func(context.Context, holt.WorkspaceID) (c holt.Computer, has bool, err error) { return c, false, nil }
-	w.mounts.keeping = w.mounts.having
-	w.guests = nil
+// TestQueryDuringForksAndDeletes queries workspaces and their forks while they are
+// forked and deleted. Each query returns rows, or NotFound.
+func TestQueryDuringForksAndDeletes(t *testing.T) {
+	w := openStore(t, time.Hour)
 	ctx := t.Context()
 	for _, name := range []string{"a", "b"} {
 		if _, err := w.Create(ctx, holt.WorkspaceSpec{Name: name}, ""); err != nil {
@@ -54,12 +50,9 @@ func TestQueryBesideForksAndDeletes(t *testing.T) {
 	wg.Wait()
 }
 
-// TestQueryOfWhatIsNot wants names in what is refused, and only whole workspaces.
-func TestQueryOfWhatIsNot(t *testing.T) {
-	w := openRegistry(t, time.Hour)
-	w.mounts.having = func(context.Context, holt.WorkspaceID) (c holt.Computer, has bool, err error) { return c, false, nil }
-	w.mounts.keeping = w.mounts.having
-	w.guests = nil
+// TestQueryErrors: an error names the workspace, and a half-made workspace is not found.
+func TestQueryErrors(t *testing.T) {
+	w := openStore(t, time.Hour)
 	ctx := t.Context()
 	if _, err := w.Create(ctx, holt.WorkspaceSpec{Name: "a"}, ""); err != nil {
 		t.Fatal(err)
@@ -91,7 +84,7 @@ func TestQueryOfWhatIsNot(t *testing.T) {
 		{"a", holt.QuerySpec{SQL: "SELECT * FROM changes('nothing')", Also: []string{"a"}}, holt.NotFound, "a: there is no checkpoint"},
 		{"a", holt.QuerySpec{SQL: sql, At: "nothing"}, holt.NotFound, "nothing"},
 		{"a@nothing", holt.QuerySpec{SQL: sql, Also: []string{"a"}}, holt.NotFound, "a@nothing: there is no checkpoint"},
-		{"a@live", holt.QuerySpec{SQL: sql, At: "x", Also: []string{"a@x"}}, holt.InvalidArgument, "named twice"},
+		{"a@live", holt.QuerySpec{SQL: sql, At: "x", Also: []string{"a@x"}}, holt.InvalidArgument, "applies to no workspace"},
 		{"a", holt.QuerySpec{SQL: sql, Also: many}, holt.InvalidArgument, "101 workspaces"},
 		{"a", holt.QuerySpec{SQL: sql, TimeoutMS: 300_001}, holt.InvalidArgument, "5m at most"},
 		{"a", holt.QuerySpec{SQL: "SELECT nothing FROM files", Also: []string{"a@live"}}, holt.InvalidArgument, "nothing"},
@@ -103,12 +96,9 @@ func TestQueryOfWhatIsNot(t *testing.T) {
 	}
 }
 
-// TestEndlessQueries: what one tenant asks without end, about whichever of its workspaces, keeps another's queries from nothing.
+// TestEndlessQueries: the queries of one tenant do not keep another tenant's from running.
 func TestEndlessQueries(t *testing.T) {
-	w := openRegistry(t, time.Hour)
-	w.mounts.having = func(context.Context, holt.WorkspaceID) (c holt.Computer, has bool, err error) { return c, false, nil }
-	w.mounts.keeping = w.mounts.having
-	w.guests = nil
+	w := openStore(t, time.Hour)
 	as := func(ctx context.Context, tenant string) context.Context {
 		return holt.WithActor(ctx, holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: tenant})
 	}
@@ -137,6 +127,6 @@ func TestEndlessQueries(t *testing.T) {
 	ctx, cancel := context.WithTimeout(as(t.Context(), "quiet"), 20*time.Second)
 	defer cancel()
 	if _, err := w.Query(ctx, "quiet-1", holt.QuerySpec{SQL: "SELECT count(*) FROM files"}); err != nil {
-		t.Error("another tenant's:", err)
+		t.Error("another tenant's query:", err)
 	}
 }

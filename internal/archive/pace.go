@@ -1,4 +1,4 @@
-package daemon
+package archive
 
 import (
 	"context"
@@ -9,25 +9,24 @@ import (
 	"time"
 )
 
-// pace makes long work in the background give way: while anybody on this host
-// waits for a processor it works a quarter of the time, and otherwise without
-// a rest. Who waits is what the kernel counts in /proc/pressure/cpu; where it
-// does not, the work rests as long as it works.
+// pace slows background work down while other processes on this host wait for a
+// processor: then it works a quarter of the time. /proc/pressure/cpu says whether
+// they wait. Without that file the work rests as long as it works.
 type pace struct {
 	pressure string // the file; "" for the kernel's
 
 	mu     sync.Mutex
 	since  time.Time
-	waited time.Duration // as the kernel had counted it then
+	waited time.Duration // the kernel's count at that time
 }
 
 const (
-	paceTight   = 10          // percent of the time that somebody has to wait for the work to be slowed down
-	paceRests   = 3           // times as long as it works
-	paceLongest = time.Second // what one step may count for: the work before may lie back
+	paceTight   = 10          // percent of the time: if processes wait longer, the work is slowed down
+	paceRests   = 3           // times as long as the work takes
+	paceLongest = time.Second // bounds what one step counts for: the work before it may be long ago
 )
 
-// rest returns when the work may go on, or with the error of ctx.
+// rest returns when the work may continue, or the error of ctx.
 func (p *pace) rest(ctx context.Context) error {
 	d := p.due(time.Now())
 	if d > 0 {
@@ -53,7 +52,7 @@ func (p *pace) due(now time.Time) time.Duration {
 	worked := min(now.Sub(p.since), paceLongest)
 	waited, ok := p.read()
 	switch {
-	case p.since.IsZero(): // it begins
+	case p.since.IsZero(): // the first step
 		return 0
 	case !ok:
 		return worked
@@ -63,7 +62,7 @@ func (p *pace) due(now time.Time) time.Duration {
 	return 0
 }
 
-// read returns for how long somebody has waited for a processor since boot.
+// read returns for how long processes have waited for a processor since boot.
 func (p *pace) read() (time.Duration, bool) {
 	file := p.pressure
 	if file == "" {

@@ -1,4 +1,4 @@
-package daemon
+package workspaces
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 	"holt/internal/workspace"
 )
 
-// histories is the past of workspaces; see [holt/internal/door/httpapi.History].
-type histories struct{ w *Workspaces }
+// History is the checkpoints of workspaces and the changes between them; see
+// [holt/internal/door/httpapi.History].
+type History struct{ w *Store }
 
-// History returns the past of all workspaces.
-func (w *Workspaces) History() histories { return histories{w} }
+// History returns the history of all workspaces.
+func (s *Store) History() History { return History{s} }
 
-// use calls fn with a workspace's past, once what ended runs changed is in it.
-func (h histories) use(ctx context.Context, ref string, fn func(context.Context, workspace.Story) error) error {
+// use calls fn with the history of a workspace, once the changes of ended runs are in it.
+func (h History) use(ctx context.Context, ref string, fn func(context.Context, workspace.Story) error) error {
 	r, err := h.w.table.find(ctx, ref)
 	if err != nil {
 		return err
@@ -26,19 +27,19 @@ func (h histories) use(ctx context.Context, ref string, fn func(context.Context,
 		h.w.guests.Settle(ctx, r.id)
 	}
 	return h.w.use(ctx, string(r.id), func(ctx context.Context, ws *workspace.Workspace) error {
-		s := workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}}
+		past := workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: WriterOf(ctx)}}
 		if h.w.guests != nil {
-			s.Terminals = func(ctx context.Context, name string) ([]holt.TerminalID, error) {
+			past.Terminals = func(ctx context.Context, name string) ([]holt.TerminalID, error) {
 				return h.w.guests.Terminals(ctx, r.id, name)
 			}
-			s.Running = func(ctx context.Context, run holt.RunID) (bool, error) { return h.w.guests.Running(ctx, r.id, run) }
+			past.Running = func(ctx context.Context, run holt.RunID) (bool, error) { return h.w.guests.Running(ctx, r.id, run) }
 		}
-		return fn(ctx, s)
+		return fn(ctx, past)
 	})
 }
 
-// ask is use for what has an answer.
-func ask[T any](ctx context.Context, h histories, ref string, fn func(context.Context, workspace.Story) (T, error)) (out T, err error) {
+// ask is use for a function that returns a value.
+func ask[T any](ctx context.Context, h History, ref string, fn func(context.Context, workspace.Story) (T, error)) (out T, err error) {
 	err = h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error {
 		out, err = fn(ctx, s)
 		return err
@@ -46,10 +47,10 @@ func ask[T any](ctx context.Context, h histories, ref string, fn func(context.Co
 	return out, err
 }
 
-// flush has whoever has a workspace mounted write what programs hold of it in
-// memory, as far as they answer: what they do not write now may be lost in a
+// flush has the kernels that have a workspace mounted write the changes that
+// programs have made through memory maps. What is not written may be lost in a
 // restore.
-func (h histories) flush(ctx context.Context, ref string) (flushed bool) {
+func (h History) flush(ctx context.Context, ref string) (flushed bool) {
 	r, err := h.w.table.find(ctx, ref)
 	if err != nil {
 		return false
@@ -58,13 +59,13 @@ func (h histories) flush(ctx context.Context, ref string) (flushed bool) {
 		err = h.w.guests.Flush(ctx, r.id)
 	}
 	if err != nil {
-		h.w.log.WarnContext(ctx, "what programs hold in memory was not written first", "workspace", r.id, "err", err)
+		h.w.log.WarnContext(ctx, "memory maps were not written to the workspace first", "workspace", r.id, "err", err)
 	}
 	return err == nil
 }
 
-// rest ends the stretch of work in the terminals of a workspace; see [computer.Guests.Rest].
-func (h histories) rest(ctx context.Context, ref string) (end func()) {
+// rest ends the terminal session of a workspace; see [holt/internal/computer.Guests.Rest].
+func (h History) rest(ctx context.Context, ref string) (end func()) {
 	if r, err := h.w.table.find(ctx, ref); err == nil && h.w.guests != nil {
 		return h.w.guests.Rest(ctx, r.id)
 	}
@@ -72,7 +73,7 @@ func (h histories) rest(ctx context.Context, ref string) (end func()) {
 }
 
 // Checkpoint takes a checkpoint.
-func (h histories) Checkpoint(ctx context.Context, ref string, spec holt.CheckpointSpec, key string) (holt.Checkpoint, error) {
+func (h History) Checkpoint(ctx context.Context, ref string, spec holt.CheckpointSpec, key string) (holt.Checkpoint, error) {
 	take := func(ctx context.Context) (holt.Checkpoint, error) {
 		flushed := h.flush(ctx, ref)
 		return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Checkpoint, error) {
@@ -82,9 +83,9 @@ func (h histories) Checkpoint(ctx context.Context, ref string, spec holt.Checkpo
 	return idempotency.Once(ctx, h.w.keys, idempotency.Call[holt.Checkpoint]{
 		Key: key, Method: "workspace.checkpoint", Request: []any{ref, spec},
 		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Checkpoint, error) {
-			if claim != nil && spec.Name != "" { // then a repeat knows the one it finds
+			if claim != nil && spec.Name != "" { // a repeat finds the checkpoint by its name
 				if _, err := h.GetCheckpoint(ctx, ref, spec.Name); err == nil {
-					return take(ctx) // which says that it exists
+					return take(ctx) // returns AlreadyExists
 				}
 				if err := h.w.table.change(ctx, func(tx *db.Tx) error { return claim.Bind(tx, spec.Name) }); err != nil {
 					return holt.Checkpoint{}, err
@@ -102,18 +103,18 @@ func (h histories) Checkpoint(ctx context.Context, ref string, spec holt.Checkpo
 }
 
 // Checkpoints returns all checkpoints, oldest first.
-func (h histories) Checkpoints(ctx context.Context, ref string) ([]holt.Checkpoint, error) {
+func (h History) Checkpoints(ctx context.Context, ref string) ([]holt.Checkpoint, error) {
 	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) ([]holt.Checkpoint, error) { return s.Checkpoints(), nil })
 }
 
-// GetCheckpoint returns one, or the present.
-func (h histories) GetCheckpoint(ctx context.Context, ref, checkpoint string) (holt.Checkpoint, error) {
+// GetCheckpoint returns one checkpoint, or the present state.
+func (h History) GetCheckpoint(ctx context.Context, ref, checkpoint string) (holt.Checkpoint, error) {
 	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Checkpoint, error) { return s.Find(checkpoint) })
 }
 
-// DeleteCheckpoint removes one, or says what that would free. One that is part of
-// a snapshot goes with that: Conflict.
-func (h histories) DeleteCheckpoint(ctx context.Context, ref, checkpoint string, dryRun bool, key string) (holt.Freed, error) {
+// DeleteCheckpoint removes a checkpoint, or with dryRun says how much that would
+// free. Conflict if it is part of a snapshot.
+func (h History) DeleteCheckpoint(ctx context.Context, ref, checkpoint string, dryRun bool, key string) (holt.Freed, error) {
 	remove := callOf("checkpoint.delete", key, []any{ref, checkpoint, dryRun}, func(ctx context.Context) (holt.Freed, error) {
 		r, err := h.w.table.find(ctx, ref)
 		if err != nil {
@@ -131,54 +132,54 @@ func (h histories) DeleteCheckpoint(ctx context.Context, ref, checkpoint string,
 }
 
 // ofSnapshot returns Conflict for a checkpoint that a snapshot needs.
-func (h histories) ofSnapshot(ctx context.Context, id holt.WorkspaceID, s workspace.Story, checkpoint string) error {
+func (h History) ofSnapshot(ctx context.Context, id holt.WorkspaceID, s workspace.Story, checkpoint string) error {
 	if h.w.guests == nil {
 		return nil
 	}
 	c, err := s.W.FindCheckpoint(checkpoint)
 	if err != nil {
-		return nil // Delete says it better
+		return nil // Delete returns the error
 	}
 	m, ok, err := h.w.guests.Snapshot(ctx, id, c.Name)
 	if err != nil || !ok {
 		return err
 	}
 	return holt.Errorf(holt.Conflict, "the checkpoint %s is part of a snapshot of %s", c.Name, m.Computer).
-		WithHint("holt snapshot delete %s removes both", m.ID)
+		WithHint("holt snapshot delete %s deletes both", m.ID)
 }
 
-// DiffPoints fills in what a DiffSpec leaves out.
-func (h histories) DiffPoints(ctx context.Context, ref string, spec holt.DiffSpec) (holt.DiffSpec, error) {
+// DiffPoints fills in the defaults of a DiffSpec.
+func (h History) DiffPoints(ctx context.Context, ref string, spec holt.DiffSpec) (holt.DiffSpec, error) {
 	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.DiffSpec, error) { return s.Resolve(spec) })
 }
 
 // Diff calls fn for every path that differs.
-func (h histories) Diff(ctx context.Context, ref string, spec holt.DiffSpec, fn func(holt.Change) error) error {
+func (h History) Diff(ctx context.Context, ref string, spec holt.DiffSpec, fn func(holt.Change) error) error {
 	return h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error { return s.Diff(ctx, spec, fn) })
 }
 
-// TextDiff writes how the text of files differs.
-func (h histories) TextDiff(ctx context.Context, ref string, spec holt.DiffSpec, out io.Writer) error {
+// TextDiff writes the differences of text files.
+func (h History) TextDiff(ctx context.Context, ref string, spec holt.DiffSpec, out io.Writer) error {
 	return h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error { return s.TextDiff(ctx, spec, out) })
 }
 
-// Restore makes a workspace, or paths of it, what it was. What is mounted has
-// seen it when this returns, or will soon.
-func (h histories) Restore(ctx context.Context, ref string, spec holt.RestoreSpec, key string) (holt.ChangeReport, error) {
-	return h.turn(ctx, ref, "restore", spec.DryRun, key, spec, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
+// Restore makes a workspace, or paths of it, as they were at a checkpoint. Mounts
+// show the change when this returns, or within settleTimeout.
+func (h History) Restore(ctx context.Context, ref string, spec holt.RestoreSpec, key string) (holt.ChangeReport, error) {
+	return h.revert(ctx, ref, "restore", spec.DryRun, key, spec, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
 		return s.Restore(ctx, spec)
 	})
 }
 
-// Undo takes one run back, or one stretch of work in a terminal.
-func (h histories) Undo(ctx context.Context, ref string, spec holt.UndoSpec, key string) (holt.ChangeReport, error) {
-	return h.turn(ctx, ref, "undo", spec.DryRun, key, spec, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
+// Undo takes back the changes of one run or one terminal session.
+func (h History) Undo(ctx context.Context, ref string, spec holt.UndoSpec, key string) (holt.ChangeReport, error) {
+	return h.revert(ctx, ref, "undo", spec.DryRun, key, spec, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
 		return s.Undo(ctx, spec)
 	})
 }
 
-// turn is a restore or an undo.
-func (h histories) turn(ctx context.Context, ref, verb string, dryRun bool, key string, spec any,
+// revert is a restore or an undo.
+func (h History) revert(ctx context.Context, ref, verb string, dryRun bool, key string, spec any,
 	act func(context.Context, workspace.Story) (holt.ChangeReport, error)) (holt.ChangeReport, error) {
 	return once(ctx, h.w.Files(), verb, key, []any{ref, spec}, func(ctx context.Context) (holt.ChangeReport, error) {
 		flushed, end := true, func() {}
@@ -187,10 +188,10 @@ func (h histories) turn(ctx context.Context, ref, verb string, dryRun bool, key 
 			end = h.rest(ctx, ref)
 		}
 		report, err := ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
-			defer h.w.shelf.kernels.settle(ctx, s.W)
+			defer h.w.open.kernels.settle(ctx, s.W)
 			return act(ctx, s)
 		})
-		if report.Before == "" { // it failed, or there was nothing to do
+		if report.Before == "" { // it failed, or nothing had to change
 			end()
 		}
 		report.Unflushed = !flushed
@@ -198,17 +199,17 @@ func (h histories) turn(ctx context.Context, ref, verb string, dryRun bool, key 
 	})
 }
 
-// History returns what became of a path.
-func (h histories) History(ctx context.Context, ref, path string) ([]holt.PathEvent, error) {
+// History returns the changes of a path.
+func (h History) History(ctx context.Context, ref, path string) ([]holt.PathEvent, error) {
 	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) ([]holt.PathEvent, error) { return s.History(ctx, path) })
 }
 
-// Blame returns who last wrote what is at a path.
-func (h histories) Blame(ctx context.Context, ref, path string) (holt.Writer, error) {
+// Blame returns the last writer of a path.
+func (h History) Blame(ctx context.Context, ref, path string) (holt.Writer, error) {
 	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Writer, error) { return s.Blame(ctx, path) })
 }
 
-// Receipt says what a run or stretch changed.
-func (h histories) Receipt(ctx context.Context, ref, run string) (holt.Receipt, error) {
+// Receipt returns what a run or terminal session changed.
+func (h History) Receipt(ctx context.Context, ref, run string) (holt.Receipt, error) {
 	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Receipt, error) { return s.Receipt(ctx, run) })
 }

@@ -1,4 +1,4 @@
-package daemon
+package workspaces
 
 import (
 	"bytes"
@@ -9,22 +9,22 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestPackClosed: what a workspace was left with when it was closed is packed
-// though nobody opens it, once; one that has nothing to pack is not opened.
+// TestPackClosed: a closed workspace that has something to pack is packed, once.
+// One that has nothing to pack is not opened.
 func TestPackClosed(t *testing.T) {
-	w := openRegistry(t, time.Hour)
-	base := w.shelf.base
-	w.shelf.base.SegmentSize, w.shelf.base.KeepSegments = 128<<10, -1 // nobody packs
+	w := openStore(t, time.Hour)
+	base := w.open.base
+	w.open.base.SegmentSize, w.open.base.KeepSegments = 128<<10, -1 // nothing is packed
 	id, quiet := holt.NewWorkspaceID(), holt.NewWorkspaceID()
 	for id, name := range map[holt.WorkspaceID]string{id: "left", quiet: "quiet"} {
-		if err := (guestSpaces{w}).Make(t.Context(), id, name, holt.Quota{}); err != nil {
+		if err := (ForComputers{w}).Make(t.Context(), id, name, holt.Quota{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	shut := func() {
 		t.Helper()
-		for _, e := range w.shelf.entries {
-			if err := w.shelf.shut(e); err != nil {
+		for _, e := range w.open.entries {
+			if err := w.open.shut(e); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -58,27 +58,27 @@ func TestPackClosed(t *testing.T) {
 		return ids
 	}
 	if got := unpacked(); len(got) != 1 || got[0] != id {
-		t.Fatalf("remembered as not packed: %v, want %s", got, id)
+		t.Fatalf("recorded as not packed: %v, want %s", got, id)
 	}
-	w.shelf.base = base
-	w.shelf.base.SegmentSize, w.shelf.base.KeepSegments = 128<<10, 1
+	w.open.base = base
+	w.open.base.SegmentSize, w.open.base.KeepSegments = 128<<10, 1
 	w.packRound(t.Context())
-	if u, err := w.shelf.base.Archive.SpaceUsage(t.Context(), string(id)); err != nil || u.Bytes < int64(len(content))/2 {
+	if u, err := w.open.base.Archive.SpaceUsage(t.Context(), string(id)); err != nil || u.Bytes < int64(len(content))/2 {
 		t.Errorf("packed: %+v %v", u, err)
 	}
 	for _, id := range []holt.WorkspaceID{id, quiet} {
-		if _, open := w.shelf.figures(id); open {
+		if _, open := w.open.figures(id); open {
 			t.Errorf("%s stays open", id)
 		}
 	}
 	if got := unpacked(); len(got) != 0 {
-		t.Errorf("visited again and again: %v", got)
+		t.Errorf("still recorded as not packed: %v", got)
 	}
 	var back bytes.Buffer
 	if err := w.Files().Read(t.Context(), "left", "/f", 0, -1, &back); err != nil || !bytes.Equal(back.Bytes(), content) {
 		t.Errorf("read back: %d bytes, %v", back.Len(), err)
 	}
 	if got := unpacked(); len(got) != 1 || got[0] != id {
-		t.Errorf("while it is open it may have something to pack: %v", got)
+		t.Errorf("an open workspace is not recorded as one to pack: %v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package workspaces
 
 import (
 	"context"
@@ -12,38 +12,37 @@ import (
 	"holt/internal/workspace"
 )
 
-// workspaceFiles are the files of workspaces by paths that begin at their top,
-// whoever has them mounted. What is read comes from the workspace itself. What
-// is changed goes through the guest of a computer that runs with it, so that
-// watchers there see it; else straight to the workspace.
-type workspaceFiles struct{ w *Workspaces }
+// Files are the files of workspaces, by paths that begin at their root; see
+// [holt/internal/door/httpapi.Files]. A read comes from the workspace itself. A
+// change goes through the guest of the computer that runs with the workspace, so
+// that file watchers there see it; if none runs, directly to the workspace.
+type Files struct{ w *Store }
 
-// Files returns the files of workspaces; see [holt/internal/door/httpapi.Files].
-func (w *Workspaces) Files() workspaceFiles { return workspaceFiles{w} }
+// Files returns the files of all workspaces.
+func (s *Store) Files() Files { return Files{s} }
 
-// guest returns the running computer that has a workspace, "" if none does.
-//
-// Nor for a caller who cannot leave a directory: only the workspace itself can hold him to that.
-func (f workspaceFiles) guest(ctx context.Context, ref string) (string, error) {
+// guest returns the running computer that has a workspace; "" if none does, or if
+// the caller is confined to a directory: only the workspace itself enforces that.
+func (f Files) guest(ctx context.Context, ref string) (string, error) {
 	r, err := f.w.table.find(ctx, ref)
 	if err != nil || holt.BeneathOf(ctx) != "" {
 		return "", err
 	}
-	c, has, err := f.w.mounts.having(ctx, r.id)
+	c, has, err := f.w.having(ctx, r.id)
 	if err != nil || !has || c.State != holt.ComputerRunning {
 		return "", err
 	}
 	return string(c.ID), nil
 }
 
-// inGuest is where a computer has a file of its workspace.
+// inGuest returns the path of a workspace's file in a computer.
 func inGuest[S ~string](p S) S { return S(path.Join(workspace.Home, path.Clean("/"+string(p)))) }
 
-// atHome are calls on a computer's files that cannot leave its workspace, whatever symbolic links are there: they are done
-// as root, for who may do nothing else in it.
+// atHome confines calls on a computer's files to its workspace, whatever symbolic links are there: the guest
+// does them as root, and the caller may have rights on the workspace only.
 func atHome(ctx context.Context) context.Context { return holt.Beneath(ctx, workspace.Home) }
 
-// fromGuest makes a path of a computer one of its workspace.
+// fromGuest turns a path in a computer into a path in its workspace.
 func fromGuest(info holt.FileInfo, err error) (holt.FileInfo, error) {
 	if info.Path = holt.OSString(strings.TrimPrefix(string(info.Path), workspace.Home)); info.Path == "" {
 		info.Path, info.Name = "/", ""
@@ -52,8 +51,8 @@ func fromGuest(info holt.FileInfo, err error) (holt.FileInfo, error) {
 }
 
 // use calls fn with a workspace's files.
-func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(context.Context, workspace.Files) error) error {
-	c := workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}
+func (f Files) use(ctx context.Context, ref, owner string, fn func(context.Context, workspace.Files) error) error {
+	c := workspace.Caller{UID: agentUID, GID: agentUID, Writer: WriterOf(ctx)}
 	switch id, err := strconv.ParseUint(owner, 10, 32); {
 	case owner == "root":
 		c.UID, c.GID = 0, 0
@@ -61,19 +60,19 @@ func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(cont
 	case err == nil:
 		c.UID, c.GID = uint32(id), uint32(id)
 	default:
-		return holt.Errorf(holt.InvalidArgument, "the user %q is known only while its computer runs", clip(owner)).
-			WithHint("give agent, root, or a number")
+		return holt.Errorf(holt.InvalidArgument, "the user %q is not known, because no computer runs with the workspace", clip(owner)).
+			WithHint("use agent, root or a number, or start the computer")
 	}
 	return f.w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
-		defer f.w.shelf.kernels.settle(ctx, ws)
+		defer f.w.open.kernels.settle(ctx, ws)
 		defer ws.Beside()()
-		return fn(ctx, workspace.Files{Tree: ws.Tree(), Caller: c, Inherit: owner == "", Beneath: holt.BeneathOf(ctx), Changed: f.w.shelf.kernels.changed(ws)})
+		return fn(ctx, workspace.Files{Tree: ws.Tree(), Caller: c, Inherit: owner == "", Beneath: holt.BeneathOf(ctx), Changed: f.w.open.kernels.changed(ws)})
 	})
 }
 
-// read calls fn with a workspace's files to read, as they are or, if ref says
-// so, as they were at a checkpoint.
-func (f workspaceFiles) read(ctx context.Context, ref string, fn func(context.Context, workspace.Files) error) error {
+// read calls fn with a workspace's files for reading. If ref is
+// WORKSPACE@CHECKPOINT, the files are those of the checkpoint.
+func (f Files) read(ctx context.Context, ref string, fn func(context.Context, workspace.Files) error) error {
 	ref, checkpoint := holt.CutCheckpoint(ref)
 	return f.w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		files := workspace.Files{Tree: ws.Tree(), Beneath: holt.BeneathOf(ctx)}
@@ -87,7 +86,7 @@ func (f workspaceFiles) read(ctx context.Context, ref string, fn func(context.Co
 	})
 }
 
-func (f workspaceFiles) Stat(ctx context.Context, ref, path string) (info holt.FileInfo, err error) {
+func (f Files) Stat(ctx context.Context, ref, path string) (info holt.FileInfo, err error) {
 	err = f.read(ctx, ref, func(ctx context.Context, files workspace.Files) error {
 		info, err = files.Stat(path)
 		return err
@@ -95,7 +94,7 @@ func (f workspaceFiles) Stat(ctx context.Context, ref, path string) (info holt.F
 	return info, err
 }
 
-func (f workspaceFiles) List(ctx context.Context, ref, path string, spec holt.PageSpec) (page holt.Page[holt.FileInfo], err error) {
+func (f Files) List(ctx context.Context, ref, path string, spec holt.PageSpec) (page holt.Page[holt.FileInfo], err error) {
 	err = f.read(ctx, ref, func(ctx context.Context, files workspace.Files) error {
 		page, err = files.List(path, spec)
 		return err
@@ -103,13 +102,13 @@ func (f workspaceFiles) List(ctx context.Context, ref, path string, spec holt.Pa
 	return page, err
 }
 
-func (f workspaceFiles) Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error {
+func (f Files) Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error {
 	return f.read(ctx, ref, func(ctx context.Context, files workspace.Files) error { return files.Read(ctx, path, off, n, w) })
 }
 
-func (f workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (info holt.FileInfo, err error) {
+func (f Files) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (info holt.FileInfo, err error) {
 	if mode := max(spec.Mode, spec.NewMode); mode > 0o7777 {
-		return info, holt.Errorf(holt.InvalidArgument, "%#o is not a file mode", mode).WithHint("give octal permission bits, at most 07777")
+		return info, holt.Errorf(holt.InvalidArgument, "invalid file mode %#o", mode).WithHint("use octal permission bits, at most 07777")
 	}
 	guest, err := f.guest(ctx, ref)
 	if err != nil {
@@ -125,7 +124,7 @@ func (f workspaceFiles) Write(ctx context.Context, ref, path string, spec holt.W
 	return info, err
 }
 
-func (f workspaceFiles) Mkdir(ctx context.Context, ref string, spec holt.MkdirSpec, key string) (holt.FileInfo, error) {
+func (f Files) Mkdir(ctx context.Context, ref string, spec holt.MkdirSpec, key string) (holt.FileInfo, error) {
 	return once(ctx, f, "mkdir", key, []any{ref, spec}, func(ctx context.Context) (info holt.FileInfo, err error) {
 		guest, err := f.guest(ctx, ref)
 		if err != nil {
@@ -143,7 +142,7 @@ func (f workspaceFiles) Mkdir(ctx context.Context, ref string, spec holt.MkdirSp
 	})
 }
 
-func (f workspaceFiles) Symlink(ctx context.Context, ref string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error) {
+func (f Files) Symlink(ctx context.Context, ref string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error) {
 	return once(ctx, f, "symlink", key, []any{ref, spec}, func(ctx context.Context) (info holt.FileInfo, err error) {
 		guest, err := f.guest(ctx, ref)
 		if err != nil {
@@ -161,13 +160,13 @@ func (f workspaceFiles) Symlink(ctx context.Context, ref string, spec holt.Symli
 	})
 }
 
-func (f workspaceFiles) Remove(ctx context.Context, ref, path string, recursive bool, key string) error {
+func (f Files) Remove(ctx context.Context, ref, path string, recursive bool, key string) error {
 	remove := callOf("remove", key, []any{ref, path, recursive}, func(ctx context.Context) (struct{}, error) {
 		guest, err := f.guest(ctx, ref)
 		if err != nil {
 			return struct{}{}, err
 		}
-		if guest != "" && path != "/" { // which the workspace refuses
+		if guest != "" && path != "/" { // the workspace refuses to remove its root
 			return struct{}{}, f.w.inGuests.Remove(atHome(ctx), guest, inGuest(path), recursive, "")
 		}
 		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error { return files.Remove(ctx, path, recursive) })
@@ -177,7 +176,7 @@ func (f workspaceFiles) Remove(ctx context.Context, ref, path string, recursive 
 	return err
 }
 
-func (f workspaceFiles) Rename(ctx context.Context, ref string, spec holt.RenameSpec, key string) error {
+func (f Files) Rename(ctx context.Context, ref string, spec holt.RenameSpec, key string) error {
 	_, err := once(ctx, f, "rename", key, []any{ref, spec}, func(ctx context.Context) (struct{}, error) {
 		guest, err := f.guest(ctx, ref)
 		if err != nil {
@@ -193,8 +192,8 @@ func (f workspaceFiles) Rename(ctx context.Context, ref string, spec holt.Rename
 	return err
 }
 
-// once gives a repeated call its first answer.
-func once[T any](ctx context.Context, f workspaceFiles, verb, key string, request any, act func(context.Context) (T, error)) (T, error) {
+// once does a call on files once for each key.
+func once[T any](ctx context.Context, f Files, verb, key string, request any, act func(context.Context) (T, error)) (T, error) {
 	return idempotency.Once(ctx, f.w.keys, callOf(verb, key, request, act))
 }
 

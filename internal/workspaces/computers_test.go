@@ -1,4 +1,4 @@
-package daemon
+package workspaces
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestSwapWorkspaces: a branch is nobody's until it takes the place of another, whose name and
-// quota it gets; what it took the place of is called otherwise, or goes. And back.
+// TestSwapWorkspaces: a branch is hidden until Swap, which gives it the name and quota of another
+// workspace. That one gets another name, or is deleted.
 func TestSwapWorkspaces(t *testing.T) {
 	ctx := t.Context()
-	w := lonely(t)
-	g := guestSpaces{w}
+	w := openStore(t, time.Minute)
+	g := ForComputers{w}
 	quota := holt.Quota{Bytes: 1 << 30, Files: 1000}
 	old, err := w.Create(ctx, holt.WorkspaceSpec{Name: "einstein", Quota: quota}, "")
 	if err != nil {
@@ -80,10 +80,10 @@ func TestSwapWorkspaces(t *testing.T) {
 	names("einstein", "einstein-left")
 }
 
-// TestUnnamedBranchGoes: what a killed daemon left of a restore goes before anything else is done.
-func TestUnnamedBranchGoes(t *testing.T) {
+// TestUnnamedBranch: Open removes the branch of a restore that a killed daemon had begun.
+func TestUnnamedBranch(t *testing.T) {
 	ctx := t.Context()
-	w := lonely(t)
+	w := openStore(t, time.Minute)
 	old, err := w.Create(ctx, holt.WorkspaceSpec{Name: "einstein"}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -94,29 +94,29 @@ func TestUnnamedBranchGoes(t *testing.T) {
 	})
 	branch := holt.NewWorkspaceID()
 	if err == nil {
-		err = guestSpaces{w}.Branch(ctx, branch, old.ID, "then", false)
+		err = ForComputers{w}.Branch(ctx, branch, old.ID, "then", false)
 	}
 	if err == nil {
-		err = w.shelf.close()
+		err = w.open.close()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := openWorkspaces(ctx, w.table.db, w.keys, w.shelf.dir, w.shelf.base)
+	next, err := Open(ctx, Config{DB: w.table.db, Keys: w.keys, Dir: w.open.dir, Workspace: w.open.base})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer next.close()
+	defer next.Close()
 	for id, want := range map[holt.WorkspaceID]bool{branch: false, old.ID: true} {
-		if _, err := os.Stat(next.shelf.path(id)); want != (err == nil) {
+		if _, err := os.Stat(next.open.path(id)); want != (err == nil) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
 }
 
-// TestLongNameOfWhatWasLeft: a name stays one, whatever is appended.
-func TestLongNameOfWhatWasLeft(t *testing.T) {
-	w := openRegistry(t, time.Minute)
+// TestFreeName: a name with a number appended is still a valid name.
+func TestFreeName(t *testing.T) {
+	w := openStore(t, time.Minute)
 	long := strings.Repeat("a", 62)
 	var names []string
 	for range 3 {

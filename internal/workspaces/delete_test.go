@@ -1,4 +1,4 @@
-package daemon
+package workspaces
 
 import (
 	"context"
@@ -11,36 +11,24 @@ import (
 	"holt/internal/workspace"
 )
 
-// lonely is a registry of a daemon without computers.
-func lonely(t *testing.T) *Workspaces {
-	t.Helper()
-	w := openRegistry(t, time.Minute)
-	w.guests = nil
-	w.mounts.having = func(context.Context, holt.WorkspaceID) (holt.Computer, bool, error) {
-		return holt.Computer{}, false, nil
-	}
-	w.mounts.keeping = w.mounts.having
-	return w
-}
-
-// ended waits for what must not wait for a user's patience.
+// ended waits for something that must end before deleteWait.
 func ended(t *testing.T, what string, done <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(dropWait):
-		t.Fatal(what, "goes on")
+	case <-time.After(deleteWait):
+		t.Fatal(what, "does not end")
 		return nil
 	}
 }
 
-// TestDeleteEndsUses: what goes on with a workspace that is deleted is given up
-// with an error that says so, and the deletion goes on then.
+// TestDeleteEndsUses: a deletion ends the uses of the workspace with an error that
+// says so, and then succeeds.
 func TestDeleteEndsUses(t *testing.T) {
-	w := lonely(t)
+	w := openStore(t, time.Minute)
 	for _, name := range []string{"one", "other"} {
-		if err := (guestSpaces{w}).Make(t.Context(), holt.NewWorkspaceID(), name, holt.Quota{}); err != nil {
+		if err := (ForComputers{w}).Make(t.Context(), holt.NewWorkspaceID(), name, holt.Quota{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,57 +58,57 @@ func TestDeleteEndsUses(t *testing.T) {
 	}
 }
 
-// TestDeleteEndsFork: also a fork, of which nothing is left; and whoever found
-// the workspace before does not open it any more.
+// TestDeleteEndsFork: a deletion ends a fork of the workspace and nothing of the
+// fork is left. The workspace cannot be opened any more.
 func TestDeleteEndsFork(t *testing.T) {
-	w := lonely(t)
-	began, goOn := make(chan struct{}), make(chan struct{})
-	w.shelf.base.Fail = func(point string) error {
+	w := openStore(t, time.Minute)
+	began, proceed := make(chan struct{}), make(chan struct{})
+	w.open.base.Fail = func(point string) error {
 		if point == "fork.clone" {
 			close(began)
-			<-goOn
+			<-proceed
 		}
 		return nil
 	}
 	id := holt.NewWorkspaceID()
-	if err := (guestSpaces{w}).Make(t.Context(), id, "one", holt.Quota{}); err != nil {
+	if err := (ForComputers{w}).Make(t.Context(), id, "one", holt.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	forked, deleted := make(chan error, 1), make(chan error, 1)
 	go func() { _, err := w.Fork(context.Background(), "one", holt.ForkSpec{Name: "two"}, ""); forked <- err }()
 	<-began
 	go func() { deleted <- w.Delete(context.Background(), "one", "") }()
-	for going := false; !going; {
-		e, _, err := w.shelf.acquire(id)
+	for deleting := false; !deleting; {
+		e, _, err := w.open.acquire(id)
 		if err == nil {
-			w.shelf.release(e)
-		} else if going = true; holt.CodeOf(err) != holt.NotFound {
+			w.open.release(e)
+		} else if deleting = true; holt.CodeOf(err) != holt.NotFound {
 			t.Error(err)
 		}
 	}
-	close(goOn)
+	close(proceed)
 	if err := ended(t, "the fork", forked); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("the fork ended with: %v", err)
 	}
 	if err := ended(t, "the deletion", deleted); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := w.shelf.acquire(id); holt.CodeOf(err) != holt.NotFound {
+	if _, _, err := w.open.acquire(id); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("opened when it was gone: %v", err)
 	}
-	left, err := filepath.Glob(filepath.Join(w.shelf.dir, "wsp_*"))
+	left, err := filepath.Glob(filepath.Join(w.open.dir, "wsp_*"))
 	rows, lost := w.table.rows(t.Context(), ``)
-	if err != nil || lost != nil || len(left) != 0 || len(rows) != 0 || len(w.shelf.going) != 0 {
+	if err != nil || lost != nil || len(left) != 0 || len(rows) != 0 || len(w.open.deleting) != 0 {
 		t.Errorf("left: %v, rows %+v, %v %v", left, rows, err, lost)
 	}
 }
 
-// TestMergeSaysNames: what a merge by id leaves in the list of checkpoints says
-// the names.
+// TestMergeSaysNames: the checkpoints of a merge by id have the names of the
+// workspaces in their notes.
 func TestMergeSaysNames(t *testing.T) {
-	w := lonely(t)
+	w := openStore(t, time.Minute)
 	id := holt.NewWorkspaceID()
-	if err := (guestSpaces{w}).Make(t.Context(), id, "one", holt.Quota{}); err != nil {
+	if err := (ForComputers{w}).Make(t.Context(), id, "one", holt.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	out, err := w.Fork(t.Context(), string(id), holt.ForkSpec{Name: "two"}, "")

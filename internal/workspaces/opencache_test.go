@@ -1,4 +1,4 @@
-package daemon
+package workspaces
 
 import (
 	"log/slog"
@@ -10,15 +10,17 @@ import (
 	"holt"
 	"holt/internal/computer"
 	"holt/internal/idempotency"
+	"holt/internal/job"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
 
-func openRegistry(t *testing.T, idle time.Duration) *Workspaces {
+// openStore opens a store of a daemon without computers.
+func openStore(t *testing.T, idle time.Duration) *Store {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := db.Open(filepath.Join(dir, "holt.db"), migrations)
+	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema + Schema, job.Schema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,26 +34,25 @@ func openRegistry(t *testing.T, idle time.Duration) *Workspaces {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.Close() })
-	w, err := openWorkspaces(t.Context(), d, idempotency.New(d), filepath.Join(dir, "workspaces"), workspace.Options{Log: slog.New(slog.DiscardHandler), Archive: a})
+	w, err := Open(t.Context(), Config{DB: d, Keys: idempotency.New(d), Dir: filepath.Join(dir, "workspaces"), Workspace: workspace.Options{Log: slog.New(slog.DiscardHandler), Archive: a}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.shelf.idle = idle
-	w.setComputers(&computer.Store{})
+	w.open.idle = idle
 	t.Cleanup(func() {
-		if err := w.close(); err != nil {
+		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return w
 }
 
-// TestIdleWorkspaces: a workspace that nobody uses is closed, and opened again
-// for whoever comes, also at that moment.
+// TestIdleWorkspaces: an unused workspace is closed, and opened again by the next
+// use, also if both happen at the same time.
 func TestIdleWorkspaces(t *testing.T) {
-	w := openRegistry(t, time.Millisecond)
+	w := openStore(t, time.Millisecond)
 	id := holt.NewWorkspaceID()
-	if err := (guestSpaces{w}).Make(t.Context(), id, "notes", holt.Quota{}); err != nil {
+	if err := (ForComputers{w}).Make(t.Context(), id, "notes", holt.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name string) {
@@ -67,11 +68,11 @@ func TestIdleWorkspaces(t *testing.T) {
 	}
 	write("before")
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, open := w.shelf.figures(id); !open {
+		if _, open := w.open.figures(id); !open {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("it stays open")
+			t.Fatal("an idle workspace stays open")
 		}
 	}
 	if rows, err := w.table.rows(t.Context(), `WHERE id = ?`, id); err != nil || len(rows) != 1 || rows[0].files != 3 {
@@ -92,11 +93,11 @@ func TestIdleWorkspaces(t *testing.T) {
 	}
 }
 
-// TestRemoveWhileUsed: who uses a workspace finishes before it goes.
+// TestRemoveWhileUsed: a removal waits for the users of the workspace.
 func TestRemoveWhileUsed(t *testing.T) {
-	w := openRegistry(t, time.Minute)
+	w := openStore(t, time.Minute)
 	id := holt.NewWorkspaceID()
-	if err := (guestSpaces{w}).Make(t.Context(), id, "notes", holt.Quota{}); err != nil {
+	if err := (ForComputers{w}).Make(t.Context(), id, "notes", holt.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	ws, release, err := w.View(t.Context(), id)
@@ -105,7 +106,7 @@ func TestRemoveWhileUsed(t *testing.T) {
 	}
 	removed := make(chan error)
 	go func() { removed <- w.Remove(t.Context(), id) }()
-	for { // it is being deleted: nobody finds it any more
+	for { // until it cannot be found
 		if _, _, err := w.Find(t.Context(), "notes"); holt.CodeOf(err) == holt.NotFound {
 			break
 		}
@@ -123,29 +124,29 @@ func TestRemoveWhileUsed(t *testing.T) {
 	}
 }
 
-// TestHalfMadeWorkspaces: what a killed daemon was making or removing goes.
+// TestHalfMadeWorkspaces: Open removes what a killed daemon was making or removing.
 func TestHalfMadeWorkspaces(t *testing.T) {
-	w := openRegistry(t, time.Minute)
+	w := openStore(t, time.Minute)
 	for _, state := range []string{"creating", "deleting"} {
 		id := holt.NewWorkspaceID()
-		if err := (guestSpaces{w}).Make(t.Context(), id, state, holt.Quota{}); err != nil {
+		if err := (ForComputers{w}).Make(t.Context(), id, state, holt.Quota{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.table.write(t.Context(), `UPDATE workspace SET state = ? WHERE id = ?`, state, id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.shelf.close(); err != nil {
+	if err := w.open.close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := openWorkspaces(t.Context(), w.table.db, w.keys, w.shelf.dir, w.shelf.base)
+	again, err := Open(t.Context(), Config{DB: w.table.db, Keys: w.keys, Dir: w.open.dir, Workspace: w.open.base})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if rows, err := again.table.rows(t.Context(), ``); err != nil || len(rows) != 0 {
 		t.Errorf("%+v %v", rows, err)
 	}
-	if left, err := filepath.Glob(w.shelf.dir + "/[^.]*"); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(w.open.dir + "/[^.]*"); err != nil || len(left) != 0 {
 		t.Errorf("%v %v", left, err)
 	}
 }

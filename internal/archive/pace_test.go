@@ -1,4 +1,4 @@
-package daemon
+package archive
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestPace: work in the background rests while others wait for a processor,
-// and as long as it works where nobody counts that.
+// TestPace: background work rests while processes wait for a processor, and as long as it works if the kernel
+// does not count that.
 func TestPace(t *testing.T) {
 	p := pace{pressure: filepath.Join(t.TempDir(), "cpu")}
 	start := time.Unix(1000, 0)

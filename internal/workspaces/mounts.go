@@ -1,4 +1,4 @@
-package daemon
+package workspaces
 
 import (
 	"context"
@@ -12,17 +12,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"holt"
 	"holt/internal/guest/mount"
+	"holt/internal/hosterror"
 	"holt/internal/idempotency"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
-
-// mountLimit bounds one mounting.
-const mountLimit = 30 * time.Second
 
 // hostMount is a workspace mounted on a host directory by this process.
 type hostMount struct {
@@ -34,22 +31,18 @@ type hostMount struct {
 
 // hostMounts are the workspaces mounted on directories of the host.
 type hostMounts struct {
-	data  string // the daemon's own directory, which cannot be mounted on
-	log   *slog.Logger
-	table workspaceTable
-	shelf *shelf
-	// keeper has mounts outlive this process; nil: they end with it.
-	keeper *mount.Keeper
-	// having returns the computer that has a workspace.
+	data   string // the daemon's own directory, which cannot be mounted on
+	log    *slog.Logger
+	table  table
+	open   *openCache
+	keeper *mount.Keeper // keeps mounts when this process ends; nil: they end with it
 	having func(context.Context, holt.WorkspaceID) (holt.Computer, bool, error)
-	// keeping returns a computer that has snapshots in one.
-	keeping func(context.Context, holt.WorkspaceID) (holt.Computer, bool, error)
 
-	changing sync.Mutex // held over a whole change
+	changing sync.Mutex // held during a whole change
 
 	mu     sync.Mutex
 	mounts map[string]*hostMount  // by directory
-	kept   map[string]*mount.Kept // that a daemon before has left, by directory
+	kept   map[string]*mount.Kept // from the daemon before this one, by directory
 	wg     sync.WaitGroup         // watchers
 }
 
@@ -67,36 +60,38 @@ func (h *hostMounts) mount(ctx context.Context, ref string, spec holt.MountSpec,
 	if err := h.mayMount(ctx, r, spec.ReadOnly); err != nil {
 		return holt.Mount{}, err
 	}
-	// On record first: a mount that a killed daemon leaves must be cleared.
+	// The row comes first: the next daemon must clear a mount that a killed one leaves.
+	at := mountRow{dir: dir, id: r.id, readOnly: spec.ReadOnly, mount: mount.NewID()}
 	err = h.table.change(ctx, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, dir); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO host_mount (dir, workspace, read_only) VALUES (?, ?, ?)
-			ON CONFLICT (dir) DO UPDATE SET workspace = excluded.workspace, read_only = excluded.read_only`, dir, r.id, spec.ReadOnly)
+		return insertMount(tx, at)
 	})
 	if err != nil {
 		return holt.Mount{}, err
 	}
-	m := holt.Mount{Dir: dir, ReadOnly: spec.ReadOnly}
-	if err := h.serve(ctx, r.id, m, nil); err != nil {
+	if err := h.serve(ctx, at, nil); err != nil {
 		return holt.Mount{}, errors.Join(err, h.table.forgetMount(context.WithoutCancel(ctx), dir))
 	}
-	return m, nil
+	return at.shown(), nil
 }
 
-// mountDir returns the directory without symlinks, if it can be mounted on.
+// shown is the mount as the API shows it.
+func (r mountRow) shown() holt.Mount { return holt.Mount{Dir: r.dir, ReadOnly: r.readOnly} }
+
+// mountDir returns the directory without symbolic links, if it can be mounted on.
 func (h *hostMounts) mountDir(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
-		return "", holt.Errorf(holt.InvalidArgument, "the directory %q is not absolute", clip(dir)).WithHint("begin it with /")
+		return "", holt.Errorf(holt.InvalidArgument, "the directory %q is not an absolute path", clip(dir)).WithHint("begin it with /")
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return "", holt.Errorf(holt.InvalidArgument, "%s cannot be mounted on: %w", dir, err).WithHint("make the directory first")
+		return "", holt.Errorf(holt.InvalidArgument, "cannot mount on %s: %w", dir, err).WithHint("create the directory first")
 	}
 	if within(real, h.data) || within(h.data, real) {
-		return "", holt.Errorf(holt.InvalidArgument, "%s cannot be mounted on: it holds the daemon's own data, or lies in it", dir).
-			WithHint("choose a directory elsewhere")
+		return "", holt.Errorf(holt.InvalidArgument, "cannot mount on %s: the daemon's data directory is in it or above it", dir).
+			WithHint("choose another directory")
 	}
 	h.mu.Lock()
 	at := h.mounts[real]
@@ -107,34 +102,34 @@ func (h *hostMounts) mountDir(dir string) (string, error) {
 		}
 	}
 	h.mu.Unlock()
-	if above != "" { // which could not end before this one
-		return "", holt.Errorf(holt.InvalidArgument, "%s cannot be mounted on: it lies in the workspace mounted on %s", dir, above).
-			WithHint("choose a directory elsewhere")
+	if above != "" { // the mount above could not be unmounted first
+		return "", holt.Errorf(holt.InvalidArgument, "cannot mount on %s: it is in the workspace mounted on %s", dir, above).
+			WithHint("choose another directory")
 	}
 	if at != nil {
-		return "", holt.Errorf(holt.AlreadyExists, "a workspace is mounted on %s already", dir).
-			WithHint("end that first: holt workspace unmount %s", dir)
+		return "", holt.Errorf(holt.AlreadyExists, "a workspace is already mounted on %s", dir).
+			WithHint("unmount it first: holt workspace unmount %s", dir)
 	}
 	f, err := os.Open(real)
 	if err != nil {
-		return "", described(fmt.Errorf("look at %s: %w", dir, err))
+		return "", hosterror.Describe(fmt.Errorf("open %s: %w", dir, err))
 	}
 	defer f.Close()
 	if _, err := f.Readdirnames(1); err == nil {
 		return "", holt.Errorf(holt.InvalidArgument, "the directory %s is not empty", dir).
-			WithHint("what is in it would be hidden; choose an empty one")
+			WithHint("choose an empty one: a mount hides what is in its directory")
 	} else if !errors.Is(err, io.EOF) {
-		return "", holt.Errorf(holt.InvalidArgument, "%s cannot be mounted on: %w", dir, err)
+		return "", holt.Errorf(holt.InvalidArgument, "cannot mount on %s: %w", dir, err)
 	}
 	return real, nil
 }
 
-// within says whether a clean path is dir or lies in it.
+// within reports whether a clean path is dir or in it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// mayMount refuses a second writer.
+// mayMount returns Conflict if something else writes to the workspace.
 func (h *hostMounts) mayMount(ctx context.Context, r row, readOnly bool) error {
 	if readOnly {
 		return nil
@@ -142,7 +137,7 @@ func (h *hostMounts) mayMount(ctx context.Context, r row, readOnly bool) error {
 	for _, m := range h.of(r.id) {
 		if !m.ReadOnly {
 			return holt.Errorf(holt.Conflict, "the workspace %s is mounted read-write on %s", r.name, m.Dir).
-				WithHint("mount it with --read-only, or end that first: holt workspace unmount %s", m.Dir)
+				WithHint("use --read-only, or unmount it first: holt workspace unmount %s", m.Dir)
 		}
 	}
 	c, has, err := h.having(ctx, r.id)
@@ -150,52 +145,52 @@ func (h *hostMounts) mayMount(ctx context.Context, r row, readOnly bool) error {
 		return err
 	}
 	if has && c.State != holt.ComputerStopped {
-		return holt.Errorf(holt.Conflict, "the computer %s writes to the workspace %s", c.Name, r.name).
-			WithHint("mount it with --read-only, or stop the computer first: holt computer stop %s", c.Name)
+		return holt.Errorf(holt.Conflict, "the computer %s uses the workspace %s", c.Name, r.name).
+			WithHint("use --read-only, or stop the computer first: holt computer stop %s", c.Name)
 	}
 	return nil
 }
 
-// serve mounts, or goes on with a mount that was kept, and watches the mount.
-func (h *hostMounts) serve(ctx context.Context, id holt.WorkspaceID, m holt.Mount, kept *mount.Kept) error {
-	e, ws, err := h.shelf.acquire(id)
+// serve mounts a workspace, or resumes a mount that its keeper has kept, and watches the mount.
+func (h *hostMounts) serve(ctx context.Context, r mountRow, kept *mount.Kept) error {
+	e, ws, err := h.open.acquire(r.id)
 	if err != nil {
 		if kept != nil {
 			err = errors.Join(err, kept.End())
 		}
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, mountLimit)
+	bounded, cancel := context.WithTimeout(ctx, mountTimeout)
 	defer cancel()
-	opt := mount.HostOptions{ReadOnly: m.ReadOnly, Writer: person(), Notifier: h.notifier(ws, m.ReadOnly), Keeper: h.keeper, Log: h.log}
+	opt := mount.HostOptions{ReadOnly: r.readOnly, Writer: person(), Notifier: h.notifier(ws, r.readOnly), Keeper: h.keeper, ID: r.mount, Log: h.log}
 	var hm *mount.HostMount
 	if kept != nil {
 		hm, err = mount.Resume(bounded, ws, kept, opt)
 	} else {
-		hm, err = mount.Host(bounded, ws, m.Dir, opt)
+		hm, err = mount.Host(bounded, ws, r.dir, opt)
 	}
 	if err != nil {
-		h.shelf.release(e)
+		h.open.release(e)
 		return err
 	}
-	at := &hostMount{Mount: m, id: id, m: hm, e: e}
+	at := &hostMount{Mount: r.shown(), id: r.id, m: hm, e: e}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.mounts[m.Dir] = at
+	h.mounts[r.dir] = at
 	h.wg.Go(func() { h.watch(at) })
 	return nil
 }
 
-// notifier brings the kernel what is changed beside its mount. One that only
-// reads believes nothing for long.
+// notifier notifies the kernel of changes that do not come through its mount. A
+// read-only mount needs none: it caches nothing.
 func (h *hostMounts) notifier(ws *workspace.Workspace, readOnly bool) *mount.Notifier {
 	if readOnly {
 		return nil
 	}
-	return h.shelf.kernels.of(ws)
+	return h.open.kernels.of(ws)
 }
 
-// person is whom changes through a host mount are attributed to.
+// person is the writer of changes through a host mount.
 func person() workspace.Writer {
 	name := "host"
 	if u, err := user.Current(); err == nil {
@@ -204,9 +199,9 @@ func person() workspace.Writer {
 	return workspace.Writer{Kind: "person", Name: name}
 }
 
-// writerOf is whom what a call changes is attributed to: the token that it came
-// with, the schedule or the computer that makes it, else the person whose daemon this is.
-func writerOf(ctx context.Context) workspace.Writer {
+// WriterOf returns the writer of the changes of a call: its token, schedule or
+// computer, or else the user of this process.
+func WriterOf(ctx context.Context) workspace.Writer {
 	if a, ok := holt.ActorOf(ctx); ok {
 		if a.Schedule != "" {
 			return workspace.Writer{Kind: "schedule", Name: a.Name}
@@ -219,7 +214,7 @@ func writerOf(ctx context.Context) workspace.Writer {
 	return person()
 }
 
-// watch notices when someone else unmounts.
+// watch waits for the end of a mount. If another program unmounted it, its row goes.
 func (h *hostMounts) watch(at *hostMount) {
 	<-at.m.Done()
 	h.mu.Lock()
@@ -228,11 +223,11 @@ func (h *hostMounts) watch(at *hostMount) {
 		delete(h.mounts, at.Dir)
 	}
 	h.mu.Unlock()
-	h.shelf.release(at.e)
+	h.open.release(at.e)
 	if !mine {
-		return // Unmount or leave did it
+		return // this process ended it
 	}
-	h.log.Info("host mount was ended from outside", "dir", at.Dir, "workspace", at.id)
+	h.log.Info("another program unmounted a host mount", "dir", at.Dir, "workspace", at.id)
 	if err := h.table.forgetMount(context.Background(), at.Dir); err != nil {
 		h.log.Error("forget host mount", "dir", at.Dir, "err", err)
 	}
@@ -240,7 +235,7 @@ func (h *hostMounts) watch(at *hostMount) {
 
 func (h *hostMounts) unmount(ctx context.Context, dir string) error {
 	if !filepath.IsAbs(dir) {
-		return holt.Errorf(holt.InvalidArgument, "the directory %q is not absolute", clip(dir)).WithHint("begin it with /")
+		return holt.Errorf(holt.InvalidArgument, "the directory %q is not an absolute path", clip(dir)).WithHint("begin it with /")
 	}
 	dir = filepath.Clean(dir)
 	h.changing.Lock()
@@ -261,7 +256,7 @@ func (h *hostMounts) unmount(ctx context.Context, dir string) error {
 	return h.table.forgetMount(ctx, dir)
 }
 
-// unmountDead forgets a mount that is on record only: it could not be remade.
+// unmountDead removes the row of a mount that could not be made again.
 func (h *hostMounts) unmountDead(ctx context.Context, dir string) error {
 	rows, err := h.table.mountRows(ctx)
 	if err != nil {
@@ -273,10 +268,10 @@ func (h *hostMounts) unmountDead(ctx context.Context, dir string) error {
 		}
 	}
 	return holt.Errorf(holt.NotFound, "no workspace is mounted on %s", dir).
-		WithHint("holt workspace list shows the mounts there are")
+		WithHint("holt workspace list shows all mounts")
 }
 
-// flush has the kernel write what programs hold of a workspace in memory maps.
+// flush has the kernel write the changes that programs have made through memory maps.
 func (h *hostMounts) flush(ctx context.Context, id holt.WorkspaceID) error {
 	h.mu.Lock()
 	var writing *hostMount // one at most
@@ -292,7 +287,7 @@ func (h *hostMounts) flush(ctx context.Context, id holt.WorkspaceID) error {
 	return writing.m.WriteBack(ctx)
 }
 
-// hide takes a mount off the list, so that its end is no surprise.
+// hide takes a mount off the list, so that watch knows that this process ends it.
 func (h *hostMounts) hide(dir string) *hostMount {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -301,7 +296,7 @@ func (h *hostMounts) hide(dir string) *hostMount {
 	return at
 }
 
-// of lists the host mounts of a workspace.
+// of returns the host mounts of a workspace.
 func (h *hostMounts) of(id holt.WorkspaceID) []holt.Mount {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -315,24 +310,9 @@ func (h *hostMounts) of(id holt.WorkspaceID) []holt.Mount {
 	return list
 }
 
-// Mounts returns what is mounted on the host, of all tenants.
-func (w *Workspaces) Mounts(ctx context.Context) ([]holt.HostMount, error) {
-	rows, err := w.table.rows(ctx, `WHERE id IN (SELECT workspace FROM host_mount)`)
-	if err != nil {
-		return nil, err
-	}
-	list := []holt.HostMount{}
-	for _, r := range rows {
-		for _, m := range w.mounts.of(r.id) {
-			list = append(list, holt.HostMount{Mount: m, WorkspaceID: r.id, Workspace: r.name, Tenant: r.tenant})
-		}
-	}
-	return list, nil
-}
-
-// find takes over the mounts that the daemon before has left to their keepers.
-// It comes before any workspace is opened: one that is opened ends the mounts
-// that do not go on.
+// find takes the mounts of the daemon before this one over from their keepers. It
+// must be called before any workspace is opened: opening a workspace ends the
+// mounts that it does not know.
 func (h *hostMounts) find(ctx context.Context) error {
 	if h.keeper == nil {
 		return nil
@@ -342,29 +322,28 @@ func (h *hostMounts) find(ctx context.Context) error {
 		return err
 	}
 	for _, r := range rows {
-		kept, err := h.keeper.Find(ctx, r.dir)
+		kept, err := h.keeper.Find(ctx, r.dir, r.mount)
 		switch {
 		case holt.CodeOf(err) == holt.NotFound:
 		case err != nil:
 			if ctx.Err() != nil {
 				return err
 			}
-			// Nobody can serve it: what uses it would wait for ever.
+			// No process can serve it: programs that use it would wait forever.
 			err = errors.Join(err, mount.End(r.dir))
-			h.log.ErrorContext(ctx, "take a host mount over", "dir", r.dir, "workspace", r.id, "err", err)
+			h.log.ErrorContext(ctx, "a host mount is not taken over from its keeper", "dir", r.dir, "workspace", r.id, "err", err)
 		default:
 			h.kept[r.dir] = kept
 			if !r.readOnly {
-				h.shelf.hostMounts[r.id] = kept.ID()
+				h.open.hostMounts[r.id] = kept.ID()
 			}
 		}
 	}
 	return nil
 }
 
-// remount goes on with the host mounts of the daemon before this one, or makes
-// them again. One that cannot be is logged and stays on record: the next start
-// tries again.
+// remount resumes the host mounts of the daemon before this one, or makes them
+// again. One that fails is logged and keeps its row: the next start tries again.
 func (h *hostMounts) remount(ctx context.Context) error {
 	rows, err := h.table.mountRows(ctx)
 	if err != nil {
@@ -373,11 +352,11 @@ func (h *hostMounts) remount(ctx context.Context) error {
 	for _, r := range rows {
 		err := h.remake(ctx, r, h.kept[r.dir])
 		if err != nil && h.kept[r.dir] != nil {
-			h.log.WarnContext(ctx, "a host mount is not continued", "dir", r.dir, "workspace", r.id, "err", err)
+			h.log.WarnContext(ctx, "a host mount is not resumed; it is made again", "dir", r.dir, "workspace", r.id, "err", err)
 			err = h.remake(ctx, r, nil)
 		}
 		if err != nil {
-			h.log.ErrorContext(ctx, "remake host mount", "dir", r.dir, "workspace", r.id, "err", err)
+			h.log.ErrorContext(ctx, "a host mount is not made again", "dir", r.dir, "workspace", r.id, "err", err)
 		}
 	}
 	return nil
@@ -387,7 +366,7 @@ func (h *hostMounts) remake(ctx context.Context, r mountRow, kept *mount.Kept) e
 	h.changing.Lock()
 	defer h.changing.Unlock()
 	if kept != nil {
-		return h.serve(ctx, r.id, holt.Mount{Dir: r.dir, ReadOnly: r.readOnly}, kept)
+		return h.serve(ctx, r, kept)
 	}
 	if err := mount.Clear(r.dir); err != nil {
 		return err
@@ -402,10 +381,19 @@ func (h *hostMounts) remake(ctx context.Context, r mountRow, kept *mount.Kept) e
 	if err := h.mayMount(ctx, found, r.readOnly); err != nil {
 		return err
 	}
-	return h.serve(ctx, r.id, holt.Mount{Dir: r.dir, ReadOnly: r.readOnly}, nil)
+	if h.keeper != nil {
+		if err := h.keeper.Clear(r.mount); err != nil {
+			return err
+		}
+	}
+	r.mount = mount.NewID()
+	if err := h.table.change(ctx, func(tx *db.Tx) error { return insertMount(tx, r) }); err != nil {
+		return err
+	}
+	return h.serve(ctx, r, nil)
 }
 
-// leave leaves the mounts of this process to the next daemon.
+// leave leaves the mounts of this process to their keepers and the next daemon.
 func (h *hostMounts) leave() error {
 	h.changing.Lock()
 	defer h.changing.Unlock()
@@ -413,7 +401,7 @@ func (h *hostMounts) leave() error {
 	return err
 }
 
-// unmountAll ends all host mounts for good and returns their directories.
+// unmountAll ends all host mounts, also for the next daemon, and returns their directories.
 func (h *hostMounts) unmountAll(ctx context.Context) ([]string, error) {
 	h.changing.Lock()
 	defer h.changing.Unlock()
