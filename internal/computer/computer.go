@@ -8,6 +8,7 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/network"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
@@ -52,7 +53,7 @@ type Workspaces interface {
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
 	DB        *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [SnapshotSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema], [BudgetSchema], [SecretSchema], [SizeSchema] and [ReasonSchema]
-	Keys      *Keys
+	Keys      *idempotency.Keys
 	Dir       string // holds one directory a computer
 	Disks     string // directory of the root disks
 	Snapshots string // holds one directory a snapshot

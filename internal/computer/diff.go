@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/hosterror"
 	"holt/internal/workspace"
 )
 
@@ -135,7 +136,7 @@ func (m *Snapshots) inventory(ctx context.Context, side *diffSide) (inv holt.Inv
 		return inv, nil
 	}
 	if err != nil {
-		return inv, HostError(fmt.Errorf("read what was listed at a snapshot: %w", err))
+		return inv, hosterror.Full(fmt.Errorf("read what was listed at a snapshot: %w", err))
 	}
 	if err := json.Unmarshal(b, &inv); err != nil {
 		side.Unlisted = "what was listed at the snapshot cannot be read: " + err.Error()

@@ -10,7 +10,7 @@
 //
 // # Format
 //
-// Tables computer, run, terminal, disk, snapshot, restore, identity, hold and idempotency of the control database
+// Tables computer, run, terminal, disk, snapshot, restore, identity and hold of the control database
 // ([Schema], [RunSchema], [DiskSchema], [TerminalSchema], [SnapshotSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema],
 // [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema],
 // [BudgetSchema], [SecretSchema], [SizeSchema]); one directory a

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
-// Schema makes the tables of this package in the control database. Times are
-// nanoseconds since 1970; 0 means never.
-const Schema = `
+// Schema makes the tables of this package in the control database, and that of package idempotency,
+// which they refer to. Times are nanoseconds since 1970; 0 means never.
+const Schema = idempotency.Schema + `
 CREATE TABLE computer (
 	id             TEXT PRIMARY KEY,
 	name           TEXT NOT NULL UNIQUE,
@@ -46,16 +48,6 @@ CREATE TABLE run (
 );
 CREATE INDEX run_computer ON run (computer, seq);
 CREATE INDEX run_running ON run (computer) WHERE state = 'running';
-CREATE TABLE idempotency (
-	key     TEXT PRIMARY KEY,
-	method  TEXT NOT NULL,
-	request BLOB NOT NULL,               -- SHA-256 of the request
-	ref     TEXT NOT NULL,               -- what the call made; '' if nothing yet
-	answer  BLOB,                        -- JSON; NULL until the call has ended
-	created INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX idempotency_created ON idempotency (created);
-CREATE INDEX idempotency_ref ON idempotency (ref);
 `
 
 // RunSchema takes environments out of rows that earlier programs wrote, and
@@ -206,7 +198,7 @@ func (t table) byWorkspace(ctx context.Context, id holt.WorkspaceID) (record, bo
 
 // insert makes a computer's row. A name of "" becomes a free scientist's, which
 // avoid does not hold. with adds rows that belong to it.
-func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(name string) bool, with func(*db.Tx) error) error {
+func (t table) insert(ctx context.Context, r *record, claim *idempotency.Claim, avoid func(name string) bool, with func(*db.Tx) error) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := r.belongs(tx); err != nil {
 			return err
@@ -271,7 +263,7 @@ func computerTaken(name string) error {
 func (t table) save(ctx context.Context, r record) error { return t.saveBound(ctx, r, nil) }
 
 // saveBound is save, and binds an idempotency key to the computer.
-func (t table) saveBound(ctx context.Context, r record, claim *Claim) error {
+func (t table) saveBound(ctx context.Context, r record, claim *idempotency.Claim) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
@@ -373,7 +365,7 @@ func named(err error) error {
 	if err == nil || holt.CodeOf(err) != holt.Internal {
 		return err
 	}
-	return HostError(fmt.Errorf("write control database: %w", err))
+	return hosterror.Full(fmt.Errorf("write control database: %w", err))
 }
 
 // nameSet returns the names of a tenant's computers.

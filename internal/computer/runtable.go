@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -61,7 +62,7 @@ func scanRun(row *db.Row) (holt.Run, error) {
 	return run, nil
 }
 
-func (t runTable) insert(ctx context.Context, run holt.Run, claim *Claim) error {
+func (t runTable) insert(ctx context.Context, run holt.Run, claim *idempotency.Claim) error {
 	spec, err := json.Marshal(run.Spec)
 	if err != nil {
 		return fmt.Errorf("encode run: %w", err)

@@ -60,7 +60,7 @@ func (s *seats) put(id holt.ComputerID, l *live) {
 	}
 }
 
-// lock waits for a computer's lock. Who waits for the holder is told its verb, see [withVerb].
+// lock waits for a computer's lock. Who waits for the holder is told its verb, see [idempotency.WithMethod].
 func (s *seats) lock(ctx context.Context, id holt.ComputerID) (unlock func(), err error) {
 	seat := s.enter(id)
 	s.mu.Lock()

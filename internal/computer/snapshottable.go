@@ -9,6 +9,7 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -182,7 +183,7 @@ func snapshotTaken(computer, name string) error {
 
 // insert makes the rows of a snapshot that is to be taken of r, and of the disk
 // that r's machine will write to afterwards.
-func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapshot, claim *Claim) error {
+func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapshot, claim *idempotency.Claim) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if m.Name != "" {
 			_, taken, err := textOf(tx, `SELECT 1 FROM snapshot WHERE computer = ? AND name = ?`, r.ID, m.Name)
@@ -269,7 +270,7 @@ func (t snapshotTable) lastOf(ctx context.Context, m snapshot) (last bool, err e
 
 // condemn says that a snapshot is being deleted, unless its computer is paused at it, or
 // on its way back to it.
-func (t snapshotTable) condemn(ctx context.Context, id holt.SnapshotID, claim *Claim) (done bool, err error) {
+func (t snapshotTable) condemn(ctx context.Context, id holt.SnapshotID, claim *idempotency.Claim) (done bool, err error) {
 	return t.condemnIf(ctx, id, claim, `1`)
 }
 
@@ -278,7 +279,7 @@ func (t snapshotTable) condemnUnkept(ctx context.Context, id holt.SnapshotID) (d
 	return t.condemnIf(ctx, id, nil, `kind <> 'snapshot'`)
 }
 
-func (t snapshotTable) condemnIf(ctx context.Context, id holt.SnapshotID, claim *Claim, condition string) (done bool, err error) {
+func (t snapshotTable) condemnIf(ctx context.Context, id holt.SnapshotID, claim *idempotency.Claim, condition string) (done bool, err error) {
 	err = writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(id)); err != nil {
 			return err

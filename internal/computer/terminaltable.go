@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -74,7 +75,7 @@ func (t terminalTable) open(ctx context.Context, id holt.ComputerID) (bool, erro
 }
 
 // insert puts a terminal on record, unless it is.
-func (t terminalTable) insert(ctx context.Context, one holt.Terminal, claim *Claim) error {
+func (t terminalTable) insert(ctx context.Context, one holt.Terminal, claim *idempotency.Claim) error {
 	one.Spec.Env = nil // it may hold secrets, and only the guest needs it
 	spec, err := json.Marshal(one.Spec)
 	if err != nil {

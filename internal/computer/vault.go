@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/internal/hosterror"
 	"holt/internal/store/chunk"
 )
 
@@ -325,7 +326,7 @@ func (v vault) fetch(ctx context.Context, space, dir string) (n int64, err error
 		path := filepath.Join(dir, f.Name)
 		read, err := v.fetchFile(ctx, space, f, path)
 		if n += read; err != nil {
-			return n, HostError(err)
+			return n, hosterror.Full(err)
 		}
 	}
 	return n, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/archive"
 	"holt/internal/daemon"
 	"holt/internal/workspace"
 )
@@ -223,7 +224,7 @@ func TestFarArchive(t *testing.T) {
 	const bound = 2 << 20
 	dir := home(t)
 	cfg := packing(t, dir)
-	cfg.Archive = daemon.ArchiveConfig{Dir: t.TempDir(), CacheBytes: bound}
+	cfg.Archive = archive.Place{Dir: t.TempDir(), CacheBytes: bound}
 	d := open(t, cfg)
 	near{d}.Create(t, "one")
 	want := map[string]string{}
