@@ -15,7 +15,7 @@ import (
 // Books say of root disks which others they may lie over, as it was written down when they were made. What a disk says
 // itself its guest may have written, if it has taken over what runs it.
 type Books struct {
-	DB     *db.DB // with [DiskSchema]
+	DB     *db.DB // with [Schema]
 	Disks  string // see [Config]
 	Images interface {
 		Disks(digest string) (snapshots, roots []string)

@@ -10,37 +10,21 @@ import (
 	"holt/internal/store/db"
 )
 
-// BudgetSchema makes the tables of budgets, and of how far machines are counted. Both are written in one transaction,
-// so nothing is ever counted twice.
-const BudgetSchema = `
-CREATE TABLE budget (
-	computer TEXT PRIMARY KEY,           -- that it was set on; it counts that and whoever has it in its lineage
-	name     TEXT NOT NULL,              -- of that, then
-	cpu_ms   INTEGER NOT NULL,           -- what may be used; 0: as much as they like
-	run_ms   INTEGER NOT NULL,
-	network  INTEGER NOT NULL,           -- bytes
-	cpu      INTEGER NOT NULL DEFAULT 0, -- what is used: nanoseconds…
-	run      INTEGER NOT NULL DEFAULT 0,
-	sent     INTEGER NOT NULL DEFAULT 0, -- …and bytes, both ways
-	warned   INTEGER NOT NULL DEFAULT 0, -- somebody was told that it comes to its end
-	created  INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE meter ( -- up to where the machines of computers with budgets are counted
-	computer TEXT PRIMARY KEY,
-	process  TEXT NOT NULL,    -- the machine's; what another has used is not counted yet
-	cpu      INTEGER NOT NULL, -- nanoseconds
-	age      INTEGER NOT NULL, -- nanoseconds
-	network  INTEGER NOT NULL  -- bytes since the computer was made
-) WITHOUT ROWID;
-`
-
 // warnAt is the part of a budget from which on somebody is told.
 const warnAt = 0.8
 
 // budget is a row of its table.
 type budget struct {
 	holt.Budget
-	warned bool
+	cpu, run int64 // used, nanoseconds
+	warned   bool
+}
+
+func (b *budget) columns() []column {
+	return []column{
+		text("computer", &b.ComputerID), text("name", &b.Computer), number("cpu_ms", &b.CPUMS), number("run_ms", &b.RunMS), number("network", &b.NetworkBytes),
+		number("cpu", &b.cpu), number("run", &b.run), number("sent", &b.Used.NetworkBytes), boolean("warned", &b.warned), stamp("created", &b.CreatedAt),
+	}
 }
 
 // covers says whether the budget counts a computer.
@@ -50,14 +34,10 @@ func (b budget) covers(r record) bool {
 
 // budgets returns those that a condition selects.
 func budgets(tx *db.Tx, condition string, args ...any) (all []budget, err error) {
-	err = tx.Query(`SELECT computer, name, cpu_ms, run_ms, network, cpu, run, sent, warned, created FROM budget `+condition, args, func(row *db.Row) error {
-		b := budget{Budget: holt.Budget{
-			ComputerID: holt.ComputerID(row.Text(0)), Computer: row.Text(1), CPUMS: row.Int64(2), RunMS: row.Int64(3), NetworkBytes: row.Int64(4),
-			Used:      holt.BudgetUse{CPUMS: row.Int64(5) / 1e6, RunMS: row.Int64(6) / 1e6, NetworkBytes: row.Int64(7)},
-			CreatedAt: time.Unix(0, row.Int64(9)).UTC(),
-		}, warned: row.Int64(8) != 0}
+	err = selectRows(tx, "budget", condition, args, (*budget).columns, func(b *budget) error {
+		b.Used.CPUMS, b.Used.RunMS = b.cpu/1e6, b.run/1e6
 		b.Exhausted = b.Fullest() >= 1
-		all = append(all, b)
+		all = append(all, *b)
 		return nil
 	})
 	return all, err

@@ -195,8 +195,6 @@ func (b *busy) is(patience time.Duration) (uses []holt.Use, unknown string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case holt.CodeOf(b.fault) == holt.Unsupported:
-		return nil, "its agent is of an earlier version, which does not say what works in it; stop and start it to have it paused when idle"
 	case b.fault != nil:
 		return nil, "its agent does not answer: " + clip(b.fault.Error())
 	case !b.known || b.now().Sub(b.at) > patience:

@@ -51,7 +51,7 @@ type Workspaces interface {
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
-	DB        *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [SnapshotSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema], [BudgetSchema], [SecretSchema], [SizeSchema] and [ReasonSchema]
+	DB        *db.DB // with [Schema]
 	Keys      *Keys
 	Dir       string // holds one directory a computer
 	Disks     string // directory of the root disks

@@ -17,19 +17,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// DiskSchema gives root disks a table: one may be laid over another, which from
-// then on is frozen, and be needed for longer than its computer.
-const DiskSchema = `
-CREATE TABLE disk (
-	id      TEXT PRIMARY KEY,
-	parent  TEXT NOT NULL,    -- the disk that it is laid over; '': the image's root
-	image   TEXT NOT NULL,    -- digest of the root beneath all
-	created INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX disk_parent ON disk (parent);
-ALTER TABLE computer ADD COLUMN disk TEXT NOT NULL DEFAULT ''; -- the one it writes to; '' without a root disk
-`
-
 // stoodOn are the disks that something stands on.
 const stoodOn = `SELECT disk FROM computer UNION SELECT disk FROM snapshot UNION SELECT next FROM snapshot UNION SELECT disk FROM restore UNION SELECT before FROM restore`
 

@@ -11,9 +11,7 @@
 // # Format
 //
 // Tables computer, run, terminal, disk, snapshot, restore, identity, hold and idempotency of the control database
-// ([Schema], [RunSchema], [DiskSchema], [TerminalSchema], [SnapshotSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema],
-// [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema],
-// [BudgetSchema], [SecretSchema], [SizeSchema]); one directory a
+// ([Schema]); one directory a
 // computer, DIR/<id>, which is the machine's directory (see package machine), with a file
 // output/<run> for each run of which output is kept (see [agent.EncodeOutput]), which is made before its
 // row says so; and one file a root disk, DISKS/<id>.qcow2, which is made behind its row and removed before it, or, when it was merged with

@@ -9,16 +9,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// FlattenSchema says of disks which are being merged, and tells them in the archive from what they
-// were before.
-const FlattenSchema = `
-ALTER TABLE disk ADD COLUMN space TEXT NOT NULL DEFAULT '';          -- its name in the archive: another one whenever its file changes
-ALTER TABLE disk ADD COLUMN merging INTEGER NOT NULL DEFAULT 0;      -- its file says better than the table what it is laid over
-ALTER TABLE snapshot ADD COLUMN outdated INTEGER NOT NULL DEFAULT 0;   -- the archive has it over disks that were merged since
-CREATE TABLE disk_left (space TEXT PRIMARY KEY) WITHOUT ROWID;       -- names in the archive that only outdated snapshots need
-UPDATE disk SET space = id;
-`
-
 // lone are disks that nothing needs but one that is laid over it: id, parent, and that one.
 const lone = `SELECT under.id, under.parent, over.id FROM disk over JOIN disk under ON under.id = over.parent
 	WHERE under.id NOT IN (` + stoodOn + `)

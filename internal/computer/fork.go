@@ -189,7 +189,7 @@ func (s forks) forkOne(ctx context.Context, parent record, from snapshot, name, 
 	r := &record{
 		Computer: holt.Computer{
 			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: s.cfg.Engine.Name(),
-			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: cmp.Or(from.DiskSizeMB, parent.DiskSizeMB), WorkspaceSizeMB: parent.WorkspaceSizeMB, CreatedAt: time.Now().UTC(),
+			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: from.DiskSizeMB, WorkspaceSizeMB: parent.WorkspaceSizeMB, CreatedAt: time.Now().UTC(),
 			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Snapshot: from.ID}, IdleTimeout: parent.IdleTimeout,
 		},
 		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, snapshot: from.ID, call: keyIn(ctx, key), network: spec.Network, withSecrets: spec.WithSecrets,

@@ -14,16 +14,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// IdentitySchema gives what must be different in each guest a table.
-const IdentitySchema = `
-CREATE TABLE identity (
-	value    TEXT PRIMARY KEY, -- what it drew last after it was reseeded, in hexadecimal digits, or the fingerprint of an SSH host key
-	computer TEXT NOT NULL,
-	drawn    INTEGER NOT NULL  -- it is the former
-) WITHOUT ROWID;
-CREATE INDEX identity_computer ON identity (computer, drawn);
-`
-
 // greet gives a guest that has just booted, also by itself, or goes on from a
 // snapshot, its identity.
 func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) error {
@@ -77,8 +67,8 @@ func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 		return fmt.Errorf("its machine id is %q, not %q", is.MachineID, id.MachineID)
 	case is.Now.Before(id.Now.Add(-clockError)) || is.Now.After(now.Add(clockError)):
 		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
-	case len(is.Drawn) == 0 && id.MachineID != "": // who stays itself may have an agent that does not say it yet
-		return fmt.Errorf("it does not say what it draws at random")
+	case len(is.Drawn) == 0:
+		return fmt.Errorf("it does not report the random bytes that it drew")
 	}
 	return hasOwnKeys(is)
 }

@@ -9,43 +9,11 @@ import (
 	"holt/internal/store/db"
 )
 
-// IdleSchema says of computers when they are paused for being idle, when they were last in use, who
-// paused and what woke them last, and makes the table of holds.
-const IdleSchema = `
-ALTER TABLE computer ADD COLUMN idle_ms INTEGER NOT NULL DEFAULT 900000; -- idle timeout, milliseconds; negative: never
-ALTER TABLE computer ADD COLUMN used INTEGER NOT NULL DEFAULT 0;         -- last use, to a minute; 0: not known
-ALTER TABLE computer ADD COLUMN paused_by TEXT NOT NULL DEFAULT '';      -- who paused it last, or was about to
-ALTER TABLE computer ADD COLUMN woken_by TEXT NOT NULL DEFAULT '';
-ALTER TABLE computer ADD COLUMN woken INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE computer ADD COLUMN wake_ms INTEGER NOT NULL DEFAULT 0;
-CREATE TABLE hold (
-	id       TEXT PRIMARY KEY,
-	computer TEXT NOT NULL,
-	reason   TEXT NOT NULL,
-	by_whom  TEXT NOT NULL,
-	created  INTEGER NOT NULL,
-	expires  INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX hold_computer ON hold (computer, expires);
-`
-
 func idleMS(t holt.IdleTimeout) int64 {
 	if t.Never() {
 		return -1
 	}
 	return time.Duration(t.Or(holt.DefaultIdleTimeout)).Milliseconds()
-}
-
-// scanIdle reads the columns of IdleSchema, which begin at column i.
-func (r *record) scanIdle(row *db.Row, i int) {
-	r.IdleTimeout = holt.NeverIdle
-	if ms := row.Int64(i); ms > 0 {
-		r.IdleTimeout = holt.IdleTimeout(time.Duration(ms) * time.Millisecond)
-	}
-	if r.State == holt.ComputerPaused || r.State == holt.ComputerPausing {
-		r.PausedBy = row.Text(i + 2)
-	}
-	r.WokenBy, r.WokenAt, r.WakeMS = row.Text(i+3), timeOf(row.Int64(i+4)), row.Int64(i+5)
 }
 
 // idleTable is what the control database has of idle computers: columns of the table computer, which

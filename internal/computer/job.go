@@ -6,12 +6,6 @@ import (
 	"holt"
 )
 
-// JobSchema says which computers belong to a job.
-const JobSchema = `
-ALTER TABLE computer ADD COLUMN job TEXT NOT NULL DEFAULT ''; -- id of the job that it is for
-CREATE INDEX computer_job ON computer (job) WHERE job <> '';
-`
-
 // CreateFor is Create for a job, whose computer is thrown away when it is
 // deleted: nothing in it is asked to end.
 func (s *Store) CreateFor(ctx context.Context, job holt.JobID, spec holt.ComputerSpec) (holt.Computer, error) {

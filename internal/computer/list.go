@@ -57,7 +57,7 @@ func listGuest(ctx context.Context, c *agent.Client, path string, offset int64, 
 	})
 	if err == nil && page.Next == offsetCursor(offset) { // it would go round for ever
 		err = holt.Errorf(holt.Unsupported, "the guest agent does not say where %s goes on", path).
-			WithHint("stop and start the computer: it then has the agent of this daemon")
+			WithHint("stop and start the computer")
 	}
 	slices.SortFunc(page.Items, func(a, b holt.FileInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return page, err

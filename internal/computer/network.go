@@ -14,14 +14,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// NetworkSchema keeps what computers may reach. One that is not there has the default.
-const NetworkSchema = `
-CREATE TABLE network (
-	computer TEXT PRIMARY KEY,
-	policy   TEXT NOT NULL     -- JSON of holt.NetworkPolicy
-) WITHOUT ROWID;
-`
-
 // openNetwork is what a computer may reach when nobody says, and a template that is booted.
 var openNetwork = holt.NetworkPolicy{Egress: holt.EgressOpen}
 

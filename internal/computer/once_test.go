@@ -15,7 +15,7 @@ import (
 
 func openKeys(t *testing.T) (*Keys, *db.DB) {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{Schema, RunSchema, DiskSchema, TerminalSchema, SnapshotSchema, KeptSchema, RestoreSchema, FlattenSchema, GreetSchema, OutputSchema, IdentitySchema, BackSchema, LineageSchema, IdleSchema, ScheduleSchema, JobSchema, NetworkSchema, ResizeSchema, TenantSchema, BudgetSchema, SecretSchema, SizeSchema, TenantNameSchema, ReasonSchema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{Schema})
 	if err != nil {
 		t.Fatal(err)
 	}

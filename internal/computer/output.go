@@ -203,7 +203,7 @@ func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID, la
 	if err != nil && (broken(c) || ctx.Err() != nil) {
 		return err
 	}
-	if err != nil { // the guest has forgotten it, or is older than this program: no reason to fill the log
+	if err != nil { // the guest has forgotten it
 		a.l.log.Debug("a guest does not give a run's output", "computer", a.l.id, "run", id, "err", err)
 		return nil
 	}

@@ -9,13 +9,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// OutputSchema says what is kept of the output of runs.
-const OutputSchema = `
-ALTER TABLE run ADD COLUMN output INTEGER NOT NULL DEFAULT 0; -- bytes that its file takes on the disk; 0: there is none
-ALTER TABLE run ADD COLUMN written INTEGER;                   -- bytes that the run wrote; NULL: unknown, its output was not taken since its end
-CREATE INDEX run_output ON run (computer, output) WHERE output > 0;
-`
-
 // taken says whether a run's output was taken since its end, or that it is not on record.
 func (t runTable) taken(ctx context.Context, id holt.RunID) (bool, error) {
 	taken := true

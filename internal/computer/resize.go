@@ -11,22 +11,12 @@ import (
 	"holt"
 	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
-	"holt/internal/store/db"
 )
-
-// ResizeSchema says of computers what shape they were asked to have and have not yet, and of snapshots
-// how large the root disk was.
-const ResizeSchema = `
-ALTER TABLE computer ADD COLUMN wish_cpus INTEGER NOT NULL DEFAULT 0;      -- from the next start on, or once they are added; 0: those that it has
-ALTER TABLE computer ADD COLUMN wish_memory_mb INTEGER NOT NULL DEFAULT 0; -- likewise
-ALTER TABLE computer ADD COLUMN growing INTEGER NOT NULL DEFAULT 0;        -- what can be added to its machine while that runs is still to be added, or its guest to be told
-ALTER TABLE snapshot ADD COLUMN disk_mb INTEGER NOT NULL DEFAULT 0;          -- 0: before this was written down
-`
 
 // wish is the part of a record with what was asked for and is not so yet.
 type wish struct {
 	wishCPUs, wishMemoryMB int  // 0: those that it has
-	growing                bool // see [ResizeSchema]
+	growing                bool // a live resize is not finished
 }
 
 // want writes down a shape that a computer is to have. One without a machine or its memory has it from now on.
@@ -287,9 +277,4 @@ func (t *takeover) settleShapeLater() {
 			memory{t.s}.settleShape(ctx, &r, l)
 		}
 	})
-}
-
-// saveWish writes the part of a record that belongs to this file, as part of a transaction.
-func (r record) saveWish(tx *db.Tx) error {
-	return tx.Exec(`UPDATE computer SET wish_cpus = ?2, wish_memory_mb = ?3, growing = ?4 WHERE id = ?1`, r.ID, r.wishCPUs, r.wishMemoryMB, r.growing)
 }

@@ -1,7 +1,6 @@
 package computer
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -248,11 +247,8 @@ func (b *restoring) forget(ctx context.Context) error {
 }
 
 func (b *restoring) makeDisk(ctx context.Context) error {
-	return b.overlay(ctx, b.row.disk, b.diskMB())
+	return b.overlay(ctx, b.row.disk, b.from.DiskSizeMB)
 }
-
-// diskMB is how large the root disk was then.
-func (b *restoring) diskMB() int { return cmp.Or(b.from.DiskSizeMB, b.r.DiskSizeMB) }
 
 // branch makes the workspace of then.
 func (b *restoring) branch(ctx context.Context) error {
@@ -370,7 +366,7 @@ func (b *restoring) swap(ctx context.Context) error {
 	b.was = *b.r
 	then := *b.r
 	then.State, then.Reason, then.snapshot, then.Snapshot = holt.ComputerPaused, "", b.from.ID, b.from.ID
-	then.CPUs, then.MemoryMB, then.DiskSizeMB, then.wish = b.from.CPUs, b.from.MemoryMB, b.diskMB(), wish{}
+	then.CPUs, then.MemoryMB, then.DiskSizeMB, then.wish = b.from.CPUs, b.from.MemoryMB, b.from.DiskSizeMB, wish{}
 	then.disk, then.workspaceID = b.row.disk, b.row.workspace
 	if b.from.Stopped {
 		then.State, then.Snapshot = holt.ComputerStopped, ""

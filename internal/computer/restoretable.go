@@ -12,30 +12,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// RestoreSchema says of each snapshot whose checkpoint goes with it, and what is on the
-// way back to one.
-const RestoreSchema = `
-ALTER TABLE snapshot ADD COLUMN workspace TEXT NOT NULL DEFAULT '';     -- its computer's, or one that a restore left
-ALTER TABLE snapshot ADD COLUMN stopped INTEGER NOT NULL DEFAULT 0;     -- its computer was stopped: it has no memory
-UPDATE snapshot SET workspace = coalesce((SELECT workspace FROM computer c WHERE c.id = snapshot.computer), '');
-CREATE INDEX snapshot_workspace ON snapshot (workspace);
-CREATE TABLE restore (
-	computer  TEXT PRIMARY KEY,
-	snapshot    TEXT NOT NULL,            -- that it goes back to
-	present   TEXT NOT NULL,            -- the snapshot of what it was until then
-	workspace TEXT NOT NULL,            -- that becomes its own
-	disk      TEXT NOT NULL,            -- likewise; '' without root disks
-	before    TEXT NOT NULL DEFAULT '', -- the disk that it had, once it has the other
-	ran       INTEGER NOT NULL,         -- it ran when that began
-	call      TEXT NOT NULL             -- idempotency key of the call
-) WITHOUT ROWID;
-`
-
-// BackSchema says of computers that a restore has taken them back, which their runs are not yet.
-const BackSchema = `
-ALTER TABLE computer ADD COLUMN back_to INTEGER NOT NULL DEFAULT 0; -- when that snapshot was taken, until the guest has said which runs go on
-`
-
 // wentBack writes down, as part of a transaction, that a computer was taken back to a snapshot of
 // some time; the zero time: its runs are on record as they are.
 func wentBack(tx *db.Tx, id holt.ComputerID, at time.Time) error {

@@ -8,8 +8,7 @@ import (
 	"holt"
 )
 
-// diffRootFiles says what differs in the files of two root disks. A guest that lists none
-// says why, unless its agent is from before that.
+// diffRootFiles says what differs in the files of two root disks.
 func diffRootFiles(d *holt.ComputerDiff, a, b holt.Inventory) {
 	out := &d.RootFiles
 	out.Changes = []holt.Change{}

@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,77 +11,11 @@ import (
 	"holt/internal/store/db"
 )
 
-// Schema makes the tables of this package in the control database. Times are
-// nanoseconds since 1970; 0 means never.
-const Schema = `
-CREATE TABLE computer (
-	id             TEXT PRIMARY KEY,
-	name           TEXT NOT NULL UNIQUE,
-	template       TEXT NOT NULL,
-	image          TEXT NOT NULL,        -- digest of the root its disk is laid over; '' without a root disk
-	state          TEXT NOT NULL,
-	reason         TEXT NOT NULL DEFAULT '',
-	engine         TEXT NOT NULL,
-	cpus           INTEGER NOT NULL,
-	memory_mb      INTEGER NOT NULL,
-	disk_mb        INTEGER NOT NULL,
-	workspace      TEXT NOT NULL UNIQUE, -- id
-	workspace_name TEXT NOT NULL,
-	owned          INTEGER NOT NULL,     -- the workspace was made with the computer and goes with it
-	created        INTEGER NOT NULL,
-	started        INTEGER NOT NULL DEFAULT 0,
-	boot_ms        INTEGER NOT NULL DEFAULT 0
-) WITHOUT ROWID;
-CREATE TABLE run (
-	seq        INTEGER PRIMARY KEY,      -- order of starting
-	id         TEXT NOT NULL UNIQUE,
-	computer   TEXT NOT NULL,
-	spec       TEXT NOT NULL,            -- JSON of holt.RunSpec, without env
-	state      TEXT NOT NULL,
-	exit_code  INTEGER NOT NULL DEFAULT 0,
-	signal     TEXT NOT NULL DEFAULT '',
-	timed_out  INTEGER NOT NULL DEFAULT 0,
-	background INTEGER NOT NULL DEFAULT 0,
-	started    INTEGER NOT NULL,
-	ended      INTEGER NOT NULL DEFAULT 0
-);
-CREATE INDEX run_computer ON run (computer, seq);
-CREATE INDEX run_running ON run (computer) WHERE state = 'running';
-CREATE TABLE idempotency (
-	key     TEXT PRIMARY KEY,
-	method  TEXT NOT NULL,
-	request BLOB NOT NULL,               -- SHA-256 of the request
-	ref     TEXT NOT NULL,               -- what the call made; '' if nothing yet
-	answer  BLOB,                        -- JSON; NULL until the call has ended
-	created INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX idempotency_created ON idempotency (created);
-CREATE INDEX idempotency_ref ON idempotency (ref);
-`
-
-// RunSchema takes environments out of rows that earlier programs wrote, and
-// lets the runs that ended first be found.
-const RunSchema = `
-UPDATE run SET spec = json_remove(spec, '$.env');
-UPDATE idempotency SET answer = json_remove(answer, '$.spec.env') WHERE method = 'run.start' AND answer IS NOT NULL;
-CREATE INDEX run_ended ON run (computer, background > 0, ended) WHERE state <> 'running';
-`
-
-// ReasonSchema says what became of a run's computer as the run ended, and whether memory was at an end.
-const ReasonSchema = `
-ALTER TABLE run ADD COLUMN reason TEXT NOT NULL DEFAULT '';
-ALTER TABLE run ADD COLUMN memory TEXT NOT NULL DEFAULT ''; -- JSON of holt.OutOfMemory; '': it was not
-`
-
-// GreetSchema says of computers whose guest goes on from a snapshot and was not told so.
-const GreetSchema = `
-ALTER TABLE computer ADD COLUMN ungreeted INTEGER NOT NULL DEFAULT 0;
-`
-
 // record is a computer as the control database has it.
 type record struct {
 	holt.Computer
-	image       string // digest of the root its disk is laid over
+	origin      holt.Origin // that Parent points to, once it is read
+	image       string      // digest of the root its disk is laid over
 	workspaceID holt.WorkspaceID
 	disk        holt.DiskID         // the root disk that it writes to; "" without one
 	owned       bool                // the workspace goes with the computer
@@ -95,53 +30,62 @@ type record struct {
 	ungreeted bool // its guest goes on from a snapshot and believes that it is then; see [table.greet]
 }
 
-const recordColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb,
-	workspace, workspace_name, owned, created, started, boot_ms, disk, snapshot, parent, parent_snapshot, call,
-	(SELECT name FROM computer p WHERE p.id = computer.parent), ungreeted, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job, wish_cpus, wish_memory_mb, growing, tenant, lineage, workspace_mb`
+// recordColumns are the columns of a computer's row.
+type recordColumns struct {
+	fixed   []column // written once
+	state   []column // written by every save
+	derived []column // only read, or written by statements of their own
+}
 
-func scanRecord(row *db.Row) record {
-	r := record{
-		Computer: holt.Computer{
-			ID: holt.ComputerID(row.Text(0)), Name: row.Text(1), Template: row.Text(2),
-			State: holt.ComputerState(row.Text(4)), Reason: row.Text(5), Engine: row.Text(6),
-			CPUs: int(row.Int64(7)), MemoryMB: int(row.Int64(8)), DiskSizeMB: int(row.Int64(9)),
-			Workspace: row.Text(11), CreatedAt: time.Unix(0, row.Int64(13)).UTC(), BootMS: row.Int64(15), Job: holt.JobID(row.Text(30)), Tenant: row.Text(34), WorkspaceSizeMB: int(row.Int64(36)),
+func (c recordColumns) all() []column { return slices.Concat(c.fixed, c.state, c.derived) }
+
+func (r *record) columns() recordColumns {
+	return recordColumns{
+		fixed: []column{
+			text("id", &r.ID), text("tenant", &r.Tenant), text("template", &r.Template), text("workspace", &r.workspaceID), text("workspace_name", &r.Workspace),
+			number("workspace_mb", &r.WorkspaceSizeMB), text("parent", &r.origin.ID), text("parent_snapshot", &r.origin.Snapshot), text("lineage", &r.lineage),
+			text("call", &r.call), text("job", &r.Job), stamp("created", &r.CreatedAt), idleTimeout("idle_ms", &r.IdleTimeout),
 		},
-		image:       row.Text(3),
-		workspaceID: holt.WorkspaceID(row.Text(10)),
-		owned:       row.Int64(12) != 0,
-		disk:        holt.DiskID(row.Text(16)),
-		snapshot:    holt.SnapshotID(row.Text(17)),
-		call:        row.Text(20),
-		ungreeted:   row.Int64(22) != 0,
-		used:        row.Int64(25),
-		wish:        wish{int(row.Int64(31)), int(row.Int64(32)), row.Int64(33) != 0},
-		kin:         kin{row.Text(35)},
+		state: []column{
+			text("name", &r.Name), text("image", &r.image), text("state", &r.State), text("reason", &r.Reason), text("engine", &r.Engine),
+			number("cpus", &r.CPUs), number("memory_mb", &r.MemoryMB), number("disk_mb", &r.DiskSizeMB), boolean("owned", &r.owned), maybeStamp("started", &r.StartedAt),
+			number("boot_ms", &r.BootMS), text("disk", &r.disk), text("snapshot", &r.snapshot),
+			number("wish_cpus", &r.wishCPUs), number("wish_memory_mb", &r.wishMemoryMB), boolean("growing", &r.growing),
+		},
+		derived: []column{
+			text("(SELECT name FROM computer p WHERE p.id = computer.parent)", &r.origin.Name), text("parent_was", &r.origin.Was), boolean("ungreeted", &r.ungreeted),
+			number("used", &r.used), text("paused_by", &r.PausedBy), text("woken_by", &r.WokenBy), maybeStamp("woken", &r.WokenAt), number("wake_ms", &r.WakeMS),
+		},
 	}
-	r.scanIdle(row, 24)
-	if parent := row.Text(18); parent != "" {
-		r.Parent = &holt.Origin{ID: holt.ComputerID(parent), Snapshot: holt.SnapshotID(row.Text(19)), Name: row.Text(21), Was: row.Text(23)}
-	}
-	if r.State == holt.ComputerPaused {
-		r.Snapshot = r.snapshot
-	}
-	r.StartedAt = timeOf(row.Int64(14))
-	return r
 }
 
-func timeOf(ns int64) *time.Time {
-	if ns == 0 {
+// idleTimeout is an idle timeout in milliseconds; negative: never.
+func idleTimeout(name string, p *holt.IdleTimeout) column {
+	return column{name, idleMS(*p), func(row *db.Row, i int) error {
+		*p = holt.NeverIdle
+		if ms := row.Int64(i); ms > 0 {
+			*p = holt.IdleTimeout(time.Duration(ms) * time.Millisecond)
+		}
 		return nil
-	}
-	t := time.Unix(0, ns).UTC()
-	return &t
+	}}
 }
 
-func nanos(t *time.Time) int64 {
-	if t == nil {
-		return 0
-	}
-	return t.UnixNano()
+// selectRecords returns the computers that a condition selects, without their budgets.
+func selectRecords(tx *db.Tx, condition string, args ...any) (list []record, err error) {
+	err = selectRows(tx, "computer", condition, args, func(r *record) []column { return r.columns().all() }, func(r *record) error {
+		if r.origin.ID != "" {
+			r.Parent = &r.origin
+		}
+		if r.State == holt.ComputerPaused {
+			r.Snapshot = r.snapshot
+		}
+		if r.State != holt.ComputerPaused && r.State != holt.ComputerPausing {
+			r.PausedBy = ""
+		}
+		list = append(list, *r)
+		return nil
+	})
+	return list, err
 }
 
 // imageRef names the image its disk is laid over.
@@ -161,12 +105,8 @@ type table struct {
 // list returns the computers that a condition selects.
 func (t table) list(ctx context.Context, condition string, args ...any) ([]record, error) {
 	var list []record
-	err := read(ctx, t.d, func(tx *db.Tx) error {
-		err := tx.Query(`SELECT `+recordColumns+` FROM computer `+condition, args, func(row *db.Row) error {
-			list = append(list, scanRecord(row))
-			return nil
-		})
-		if err != nil {
+	err := read(ctx, t.d, func(tx *db.Tx) (err error) {
+		if list, err = selectRecords(tx, condition, args...); err != nil {
 			return err
 		}
 		return addBudgets(tx, list)
@@ -251,15 +191,11 @@ func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(n
 		if err := with(tx); err != nil {
 			return err
 		}
-		var parent holt.Origin
 		if r.Parent != nil {
-			parent = *r.Parent
+			r.origin = *r.Parent
 		}
-		return tx.Exec(`INSERT INTO computer (id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb, workspace, workspace_name,
-			owned, created, started, boot_ms, disk, snapshot, parent, parent_snapshot, call, idle_ms, job, tenant, lineage, workspace_mb) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-			r.ID, r.Name, r.Template, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB, r.DiskSizeMB,
-			r.workspaceID, r.Workspace, r.owned, r.CreatedAt.UnixNano(), nanos(r.StartedAt), r.BootMS, r.disk,
-			r.snapshot, parent.ID, parent.Snapshot, r.call, idleMS(r.IdleTimeout), r.Job, r.Tenant, r.lineage, r.WorkspaceSizeMB)
+		c := r.columns()
+		return insertRow(tx, "", "computer", append(c.fixed, c.state...))
 	})
 }
 
@@ -297,13 +233,7 @@ func (t table) update(tx *db.Tx, r record) error {
 	} else if used {
 		return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).WithHint("choose another name")
 	}
-	if err := r.saveWish(tx); err != nil {
-		return err
-	}
-	return tx.Exec(`UPDATE computer SET name=?2, image=?3, state=?4, reason=?5, engine=?6, cpus=?7, memory_mb=?8,
-			disk_mb=?9, owned=?10, started=?11, boot_ms=?12, disk=?13, snapshot=?14 WHERE id=?1`,
-		r.ID, r.Name, r.image, r.State, r.Reason, r.Engine, r.CPUs, r.MemoryMB,
-		r.DiskSizeMB, r.owned, nanos(r.StartedAt), r.BootMS, r.disk, r.snapshot)
+	return updateRow(tx, "computer", string(r.ID), r.columns().state)
 }
 
 // move is update for a computer whose workspace is another, which has the same name.

@@ -28,16 +28,21 @@ type endedRuns struct {
 // keptRuns is what a daemon keeps.
 func keptRuns() endedRuns { return endedRuns{last: 1000, young: 24 * time.Hour, most: 10_000} }
 
-const runColumns = `id, computer, spec, state, exit_code, signal, timed_out, background, started, ended, schedule, reason, memory`
+// runColumns are the columns of a run: those that are written when it starts, and the rest.
+func runColumns(r *holt.Run) (started, ended []column) {
+	return []column{
+			text("id", &r.ID), text("computer", &r.ComputerID), encoded("spec", &r.Spec), text("schedule", &r.Schedule), text("state", &r.State), stamp("started", &r.StartedAt),
+		}, []column{
+			number("exit_code", &r.ExitCode), text("signal", &r.Signal), boolean("timed_out", &r.TimedOut), number("background", &r.Background),
+			maybeStamp("ended", &r.EndedAt), text("reason", &r.Reason), encoded("memory", &r.OutOfMemory),
+		}
+}
 
 func (t runTable) list(ctx context.Context, condition string, args ...any) ([]holt.Run, error) {
 	list := []holt.Run{}
+	columns := func(r *holt.Run) []column { started, ended := runColumns(r); return append(started, ended...) }
 	err := read(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Query(`SELECT `+runColumns+` FROM run `+condition, args, func(row *db.Row) error {
-			run, err := scanRun(row)
-			list = append(list, run)
-			return err
-		})
+		return selectRows(tx, "run", condition, args, columns, func(r *holt.Run) error { list = append(list, *r); return nil })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read runs: %w", err)
@@ -45,33 +50,13 @@ func (t runTable) list(ctx context.Context, condition string, args ...any) ([]ho
 	return list, nil
 }
 
-func scanRun(row *db.Row) (holt.Run, error) {
-	run := holt.Run{
-		ID: holt.RunID(row.Text(0)), ComputerID: holt.ComputerID(row.Text(1)), State: holt.RunState(row.Text(3)),
-		ExitCode: int(row.Int64(4)), Signal: row.Text(5), TimedOut: row.Int64(6) != 0, Background: int(row.Int64(7)),
-		StartedAt: time.Unix(0, row.Int64(8)).UTC(), EndedAt: timeOf(row.Int64(9)), Schedule: row.Text(10), Reason: holt.RunReason(row.Text(11)),
-	}
-	err := json.Unmarshal(row.Bytes(2), &run.Spec)
-	if memory := row.Bytes(12); err == nil && len(memory) > 0 {
-		err = json.Unmarshal(memory, &run.OutOfMemory)
-	}
-	if err != nil {
-		return run, fmt.Errorf("decode run %s: %w", run.ID, err)
-	}
-	return run, nil
-}
-
 func (t runTable) insert(ctx context.Context, run holt.Run, claim *Claim) error {
-	spec, err := json.Marshal(run.Spec)
-	if err != nil {
-		return fmt.Errorf("encode run: %w", err)
-	}
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(run.ID)); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO run (id, computer, spec, state, started, schedule) VALUES (?, ?, ?, ?, ?, ?)`,
-			run.ID, run.ComputerID, string(spec), run.State, run.StartedAt.UnixNano(), run.Schedule)
+		started, _ := runColumns(&run)
+		return insertRow(tx, "", "run", started)
 	})
 }
 

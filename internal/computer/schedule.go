@@ -10,11 +10,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// ScheduleSchema says of runs which schedule started them.
-const ScheduleSchema = `
-ALTER TABLE run ADD COLUMN schedule TEXT NOT NULL DEFAULT ''; -- its name
-`
-
 // Schedules are what goes with computers that this package does not know: what is to be
 // run in them when.
 type Schedules interface {

@@ -12,27 +12,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// SecretSchema keeps what the proxies of computers add to requests, values as they are: the control database is
-// its owner's alone (0600). A computer's CA is made with its first secret, and is that of its forks.
-const SecretSchema = `
-CREATE TABLE secret (
-	computer    TEXT NOT NULL,
-	name        TEXT NOT NULL,
-	host        TEXT NOT NULL,
-	header      TEXT NOT NULL,
-	placeholder TEXT NOT NULL,
-	plain       INTEGER NOT NULL,
-	value       TEXT NOT NULL,
-	at          INTEGER NOT NULL, -- nanoseconds since 1970
-	PRIMARY KEY (computer, name)
-) WITHOUT ROWID;
-CREATE TABLE authority (
-	computer    TEXT PRIMARY KEY,
-	certificate TEXT NOT NULL,    -- PEM
-	key         TEXT NOT NULL     -- PEM
-) WITHOUT ROWID;
-`
-
 // Secrets are what the proxies of computers add to requests to their hosts. Nobody gets a value back.
 type Secrets struct{ s *Store }
 

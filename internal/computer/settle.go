@@ -102,7 +102,7 @@ func (l *live) trim(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
 	defer cancel()
-	if err := client.Trim(ctx, l.limits.Flush/2); err != nil && holt.CodeOf(err) != holt.Unsupported && l.alive() {
+	if err := client.Trim(ctx, l.limits.Flush/2); err != nil && l.alive() {
 		l.log.Warn("trim the root disk: deleted bytes stay on the host's disk", "computer", l.id, "err", err)
 	}
 }

@@ -8,11 +8,6 @@ import (
 	"holt/internal/workspace"
 )
 
-// SizeSchema says how much the workspaces that computers were made with may hold.
-const SizeSchema = `
-ALTER TABLE computer ADD COLUMN workspace_mb INTEGER NOT NULL DEFAULT 0; -- MiB, of a workspace that goes with the computer; 0: it has no bound, or another's
-`
-
 // bytesPerFile is how many bytes of a workspace's size there are for each file that it may have, as ext4 has it, and
 // fewestFiles how many it may have whatever its size.
 const (
@@ -70,11 +65,7 @@ func boundless(r record, l holt.Limit) error {
 // Errors: TooMany (see [table.admit]; also a workspace without a bound where a limit counts disks).
 func (g *Guests) Bounded(ctx context.Context, id holt.WorkspaceID, bytes int64) error {
 	return write(ctx, g.s.cfg.DB, func(tx *db.Tx) error {
-		var all []record
-		err := tx.Query(`SELECT `+recordColumns+` FROM computer WHERE workspace = ? AND owned`, []any{id}, func(row *db.Row) error {
-			all = append(all, scanRecord(row))
-			return nil
-		})
+		all, err := selectRecords(tx, `WHERE workspace = ? AND owned`, id)
 		if err != nil || len(all) == 0 {
 			return err
 		}

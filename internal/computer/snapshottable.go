@@ -12,47 +12,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// SnapshotSchema makes the table of snapshots, and says of computers where they
-// came from. A checkpoint of the computer's workspace has the snapshot's id as its
-// name.
-const SnapshotSchema = `
-CREATE TABLE snapshot (
-	id        TEXT PRIMARY KEY,
-	name      TEXT NOT NULL,    -- '' or unique for the computer
-	computer  TEXT NOT NULL,
-	kind      TEXT NOT NULL,    -- snapshot, fork or pause
-	parent    TEXT NOT NULL,    -- the snapshot before; ''
-	state     TEXT NOT NULL,    -- creating, ready or deleting
-	disk      TEXT NOT NULL,    -- frozen with it; '' without a root disk
-	next      TEXT NOT NULL,    -- laid over that one, and not yet the computer's: what its machine writes to once this snapshot
-	                            -- was taken, or resumed; '' when neither is going on
-	cpus      INTEGER NOT NULL,
-	memory_mb INTEGER NOT NULL,
-	bytes     INTEGER NOT NULL DEFAULT 0,
-	report    TEXT NOT NULL DEFAULT '{}', -- JSON of machine.SnapshotReport
-	created   INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX snapshot_name ON snapshot (computer, name) WHERE name <> '';
-CREATE INDEX snapshot_computer ON snapshot (computer, created);
-ALTER TABLE computer ADD COLUMN snapshot TEXT NOT NULL DEFAULT '';        -- its last one, or the one that it came from
-ALTER TABLE computer ADD COLUMN parent TEXT NOT NULL DEFAULT '';        -- the computer that it was forked from
-ALTER TABLE computer ADD COLUMN parent_snapshot TEXT NOT NULL DEFAULT ''; -- and the snapshot
-ALTER TABLE computer ADD COLUMN call TEXT NOT NULL DEFAULT '';          -- idempotency key of the call that forked it
-`
-
-// KeptSchema says of snapshots what is in the archive.
-const KeptSchema = `
-ALTER TABLE snapshot ADD COLUMN stored INTEGER NOT NULL DEFAULT 0; -- all of it is in the archive
-ALTER TABLE snapshot ADD COLUMN grown INTEGER NOT NULL DEFAULT 0;  -- bytes by which that made the archive's packs grow
-ALTER TABLE snapshot ADD COLUMN used INTEGER NOT NULL DEFAULT 0;   -- when a machine last went on from it; 0: never
-ALTER TABLE snapshot DROP COLUMN bytes;
-`
-
-// LineageSchema keeps the name of the computer that one was forked from, for when it is deleted.
-const LineageSchema = `
-ALTER TABLE computer ADD COLUMN parent_was TEXT NOT NULL DEFAULT '';
-`
-
 // The states of a snapshot. What is creating or deleting when a daemon opens was
 // left by one that was killed.
 const (
@@ -83,9 +42,18 @@ type snapshotTable struct {
 // path is the directory of a snapshot's machine image.
 func (t snapshotTable) path(id holt.SnapshotID) string { return filepath.Join(t.dir, string(id)) }
 
-const snapshotColumns = `id, name, computer, kind, parent, state, disk, next, cpus, memory_mb, report, created, stored, grown,
-	(SELECT name FROM computer c WHERE c.id = snapshot.computer), workspace, stopped,
-	(SELECT workspace_name FROM computer c WHERE c.workspace = snapshot.workspace), disk_mb`
+// columns are the columns of a snapshot's row: those that are written when it is begun, and the rest.
+func (m *snapshot) columns() (begun, rest []column) {
+	return []column{
+			text("id", &m.ID), text("name", &m.Name), text("computer", &m.ComputerID), text("kind", &m.Kind), text("parent", &m.Parent), text("state", &m.state),
+			boolean("stopped", &m.Stopped), text("workspace", &m.workspace), text("disk", &m.disk), text("next", &m.next),
+			number("cpus", &m.CPUs), number("memory_mb", &m.MemoryMB), number("disk_mb", &m.DiskSizeMB), stamp("created", &m.CreatedAt),
+		}, []column{
+			encoded("report", &m.report), boolean("stored", &m.Archived), number("grown", &m.ArchivedBytes),
+			text("(SELECT name FROM computer c WHERE c.id = snapshot.computer)", &m.Computer),
+			text("(SELECT workspace_name FROM computer c WHERE c.workspace = snapshot.workspace)", &m.Workspace),
+		}
+}
 
 // tell says of a snapshot how it was taken.
 func (m *snapshot) tell(report machine.SnapshotReport) {
@@ -95,23 +63,12 @@ func (m *snapshot) tell(report machine.SnapshotReport) {
 
 // list returns the snapshots that a condition selects.
 func (t snapshotTable) list(ctx context.Context, condition string, args ...any) (all []snapshot, err error) {
+	columns := func(m *snapshot) []column { begun, rest := m.columns(); return append(begun, rest...) }
 	err = read(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Query(`SELECT `+snapshotColumns+` FROM snapshot `+condition, args, func(row *db.Row) error {
-			m := snapshot{
-				Snapshot: holt.Snapshot{
-					ID: holt.SnapshotID(row.Text(0)), Name: row.Text(1), ComputerID: holt.ComputerID(row.Text(2)), Kind: holt.SnapshotKind(row.Text(3)),
-					Parent: holt.SnapshotID(row.Text(4)), CPUs: int(row.Int64(8)), MemoryMB: int(row.Int64(9)),
-					CreatedAt: time.Unix(0, row.Int64(11)).UTC(), Archived: row.Int64(12) != 0, ArchivedBytes: row.Int64(13), Computer: row.Text(14),
-					Stopped: row.Int64(16) != 0, Workspace: row.Text(17), DiskSizeMB: int(row.Int64(18)),
-				},
-				state: row.Text(5), workspace: holt.WorkspaceID(row.Text(15)), disk: holt.DiskID(row.Text(6)), next: holt.DiskID(row.Text(7)),
-			}
-			if err := json.Unmarshal(row.Bytes(10), &m.report); err != nil {
-				return fmt.Errorf("decode snapshot %s: %w", m.ID, err)
-			}
+		return selectRows(tx, "snapshot", condition, args, columns, func(m *snapshot) error {
 			m.tell(m.report)
 			m.Bytes = t.allocated(m.ID)
-			all = append(all, m)
+			all = append(all, *m)
 			return nil
 		})
 	})
@@ -201,8 +158,9 @@ func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapsho
 				return err
 			}
 		}
-		return tx.Exec(`INSERT INTO snapshot (id, name, computer, kind, parent, state, workspace, stopped, disk, next, cpus, memory_mb, disk_mb, created) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-			m.ID, m.Name, r.ID, m.Kind, m.Parent, snapshotCreating, m.workspace, m.Stopped, m.disk, m.next, m.CPUs, m.MemoryMB, m.DiskSizeMB, m.CreatedAt.UnixNano())
+		m.ComputerID, m.state = r.ID, snapshotCreating
+		begun, _ := m.columns()
+		return insertRow(tx, "", "snapshot", begun)
 	})
 }
 

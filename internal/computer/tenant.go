@@ -9,75 +9,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// TenantSchema says whose computers are and what they descend from, and makes the table of what tenants may have.
-const TenantSchema = `
-ALTER TABLE computer ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
-ALTER TABLE computer ADD COLUMN lineage TEXT NOT NULL DEFAULT ''; -- ids of all that it was forked from, also of those that are gone, a space before each
-UPDATE computer SET lineage = coalesce((
-	WITH RECURSIVE up (id, n) AS (SELECT computer.parent, 1 UNION SELECT p.parent, n + 1 FROM up JOIN computer p ON p.id = up.id WHERE p.parent <> '')
-	SELECT group_concat(' ' || id, '') FROM up), '') WHERE parent <> '';
-CREATE TABLE tenant_limit ( -- 0: no limit
-	tenant    TEXT PRIMARY KEY,
-	computers INTEGER NOT NULL,
-	running   INTEGER NOT NULL,
-	memory_mb INTEGER NOT NULL,
-	disk_mb   INTEGER NOT NULL,
-	run_ms    INTEGER NOT NULL
-) WITHOUT ROWID;
-`
-
-// TenantNameSchema makes the names of computers unique in each tenant, and not among all.
-const TenantNameSchema = `
-CREATE TABLE computer_anew (
-	id             TEXT PRIMARY KEY,
-	name           TEXT NOT NULL,
-	template       TEXT NOT NULL,
-	image          TEXT NOT NULL,        -- digest of the root its disk is laid over; '' without a root disk
-	state          TEXT NOT NULL,
-	reason         TEXT NOT NULL DEFAULT '',
-	engine         TEXT NOT NULL,
-	cpus           INTEGER NOT NULL,
-	memory_mb      INTEGER NOT NULL,
-	disk_mb        INTEGER NOT NULL,
-	workspace      TEXT NOT NULL UNIQUE, -- id
-	workspace_name TEXT NOT NULL,
-	owned          INTEGER NOT NULL,     -- the workspace was made with the computer and goes with it
-	created        INTEGER NOT NULL,
-	started        INTEGER NOT NULL DEFAULT 0,
-	boot_ms        INTEGER NOT NULL DEFAULT 0,
-	disk           TEXT NOT NULL DEFAULT '',        -- the one it writes to; '' without a root disk
-	snapshot         TEXT NOT NULL DEFAULT '',        -- its last one, or the one that it came from
-	parent         TEXT NOT NULL DEFAULT '',        -- the computer that it was forked from
-	parent_snapshot  TEXT NOT NULL DEFAULT '',        -- and the snapshot
-	call           TEXT NOT NULL DEFAULT '',        -- idempotency key of the call that forked it
-	ungreeted      INTEGER NOT NULL DEFAULT 0,
-	back_to        INTEGER NOT NULL DEFAULT 0,      -- when that snapshot was taken, until the guest has said which runs go on
-	parent_was     TEXT NOT NULL DEFAULT '',
-	idle_ms        INTEGER NOT NULL DEFAULT 900000, -- idle timeout, milliseconds; negative: never
-	used           INTEGER NOT NULL DEFAULT 0,      -- last use, to a minute; 0: not known
-	paused_by      TEXT NOT NULL DEFAULT '',        -- who paused it last, or was about to
-	woken_by       TEXT NOT NULL DEFAULT '',
-	woken          INTEGER NOT NULL DEFAULT 0,
-	wake_ms        INTEGER NOT NULL DEFAULT 0,
-	job            TEXT NOT NULL DEFAULT '',        -- id of the job that it is for
-	wish_cpus      INTEGER NOT NULL DEFAULT 0,      -- from the next start on, or once they are added; 0: those that it has
-	wish_memory_mb INTEGER NOT NULL DEFAULT 0,      -- likewise
-	growing        INTEGER NOT NULL DEFAULT 0,      -- what can be added to its machine while that runs is still to be added, or its guest to be told
-	tenant         TEXT NOT NULL DEFAULT 'default',
-	lineage        TEXT NOT NULL DEFAULT '',        -- ids of all that it was forked from, also of those that are gone, a space before each
-	workspace_mb   INTEGER NOT NULL DEFAULT 0       -- MiB, of a workspace that goes with the computer; 0: it has no bound, or another's
-) WITHOUT ROWID;
-INSERT INTO computer_anew (` + tenantNameColumns + `) SELECT ` + tenantNameColumns + ` FROM computer;
-DROP TABLE computer;
-ALTER TABLE computer_anew RENAME TO computer;
-CREATE UNIQUE INDEX computer_name ON computer (tenant, name);
-CREATE INDEX computer_job ON computer (job) WHERE job <> '';
-`
-
-const tenantNameColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb, workspace, workspace_name, owned, created, started, boot_ms,
-	disk, snapshot, parent, parent_snapshot, call, ungreeted, back_to, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job,
-	wish_cpus, wish_memory_mb, growing, tenant, lineage, workspace_mb`
-
 // ofTenant is the condition that what belongs to a computer is a tenant's: parameter n, where ” is any.
 func ofTenant(n int) string {
 	return fmt.Sprintf(`(?%[1]d = '' OR computer IN (SELECT id FROM computer WHERE tenant = ?%[1]d))`, n)
@@ -85,7 +16,7 @@ func ofTenant(n int) string {
 
 // kin is the part of a record with whose the computer is.
 type kin struct {
-	lineage string // see [TenantSchema]
+	lineage string // ids of all ancestors, a space before each
 }
 
 // belongs says, as part of a transaction, whose a computer that is made is, and what it descends from. A fork is its

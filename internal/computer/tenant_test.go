@@ -2,7 +2,6 @@ package computer
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,7 +9,6 @@ import (
 
 	"holt"
 	"holt/internal/store/chunk"
-	"holt/internal/store/db"
 )
 
 // makes puts a computer on record as a create or a fork does; "" is no parent.
@@ -140,44 +138,6 @@ func TestLastPlace(t *testing.T) {
 	all.Wait()
 	if in.Load() != 3 { // einstein is there
 		t.Errorf("%d of 3 places were taken", in.Load())
-	}
-}
-
-// TestLineage: computers of an earlier program know what they descend from.
-func TestLineage(t *testing.T) {
-	before := []string{Schema, RunSchema, DiskSchema, TerminalSchema, SnapshotSchema, KeptSchema, RestoreSchema, FlattenSchema, GreetSchema, OutputSchema, IdentitySchema, BackSchema, LineageSchema, IdleSchema, ScheduleSchema, JobSchema, NetworkSchema, ResizeSchema}
-	path := filepath.Join(t.TempDir(), "holt.db")
-	d, err := db.Open(path, before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = d.Write(t.Context(), func(tx *db.Tx) error {
-		for _, r := range [][2]string{{"a", ""}, {"b", "a"}, {"c", "b"}, {"d", "gone"}} {
-			if err := tx.Exec(`INSERT INTO computer (id, name, parent, template, image, state, engine, cpus, memory_mb, disk_mb, workspace, workspace_name, owned, created)
-				VALUES (?1, ?1, ?2, '', '', '', '', 1, 1, 1, ?1, '', 1, 1)`, r[0], r[1]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if d, err = db.Open(path, append(before, TenantSchema, BudgetSchema, SecretSchema, SizeSchema, TenantNameSchema, ReasonSchema)); err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	all, err := table{d: d}.all(t.Context())
-	if err != nil || len(all) != 4 {
-		t.Fatal(all, err)
-	}
-	for i, want := range []string{"", " a", " b a", " gone"} {
-		if all[i].lineage != want || all[i].Tenant != holt.DefaultTenant {
-			t.Errorf("%s descends from %q, and is %s's", all[i].Name, all[i].lineage, all[i].Tenant)
-		}
 	}
 }
 

@@ -70,9 +70,6 @@ func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client, begins boo
 	asked := s.launches.ask()
 	defer asked.done()
 	told, err := c.Terminals(ctx)
-	if holt.CodeOf(err) == holt.Unsupported {
-		return nil, nil // an agent of an earlier version
-	}
 	if err != nil {
 		return nil, err
 	}

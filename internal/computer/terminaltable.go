@@ -2,33 +2,12 @@ package computer
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"holt"
 	"holt/internal/store/db"
 )
-
-// TerminalSchema makes the table of terminals. An id is unique in a computer:
-// forks of a computer have the terminals it had.
-const TerminalSchema = `
-CREATE TABLE terminal (
-	seq       INTEGER PRIMARY KEY,      -- order of starting
-	computer  TEXT NOT NULL,
-	id        TEXT NOT NULL,
-	name      TEXT NOT NULL,
-	spec      TEXT NOT NULL,            -- JSON of holt.TerminalSpec, without env
-	state     TEXT NOT NULL,
-	exit_code INTEGER NOT NULL DEFAULT 0,
-	signal    TEXT NOT NULL DEFAULT '',
-	rows      INTEGER NOT NULL,
-	cols      INTEGER NOT NULL,
-	started   INTEGER NOT NULL,
-	ended     INTEGER NOT NULL DEFAULT 0,
-	UNIQUE (computer, id)
-);
-`
 
 // The most terminals of a computer on record: a guest can tell of any number.
 const (
@@ -41,20 +20,23 @@ type terminalTable struct {
 	d *db.DB
 }
 
+// terminalColumns are the columns of a terminal: those that are written when it starts, and the rest.
+func terminalColumns(t *holt.Terminal) (started, ended []column) {
+	return []column{
+		text("computer", &t.ComputerID), text("id", &t.ID), text("name", &t.Name), encoded("spec", &t.Spec), text("state", &t.State),
+		number("rows", &t.Size.Rows), number("cols", &t.Size.Cols), stamp("started", &t.StartedAt),
+	}, []column{number("exit_code", &t.ExitCode), text("signal", &t.Signal), maybeStamp("ended", &t.EndedAt)}
+}
+
 // list returns the terminals that a condition selects.
 func (t terminalTable) list(ctx context.Context, condition string, args ...any) ([]holt.Terminal, error) {
 	list := []holt.Terminal{}
+	columns := func(t *holt.Terminal) []column {
+		started, ended := terminalColumns(t)
+		return append(started, ended...)
+	}
 	err := read(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Query(`SELECT id, computer, name, spec, state, exit_code, signal, rows, cols, started, ended FROM terminal `+condition, args, func(row *db.Row) error {
-			one := holt.Terminal{
-				ID: holt.TerminalID(row.Text(0)), ComputerID: holt.ComputerID(row.Text(1)), Name: row.Text(2),
-				State: holt.TerminalState(row.Text(4)), ExitCode: int(row.Int64(5)), Signal: row.Text(6),
-				Size:      holt.TerminalSize{Rows: uint16(row.Int64(7)), Cols: uint16(row.Int64(8))},
-				StartedAt: time.Unix(0, row.Int64(9)).UTC(), EndedAt: timeOf(row.Int64(10)),
-			}
-			list = append(list, one)
-			return json.Unmarshal(row.Bytes(3), &list[len(list)-1].Spec)
-		})
+		return selectRows(tx, "terminal", condition, args, columns, func(t *holt.Terminal) error { list = append(list, *t); return nil })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read terminals: %w", err)
@@ -76,17 +58,12 @@ func (t terminalTable) open(ctx context.Context, id holt.ComputerID) (bool, erro
 // insert puts a terminal on record, unless it is.
 func (t terminalTable) insert(ctx context.Context, one holt.Terminal, claim *Claim) error {
 	one.Spec.Env = nil // it may hold secrets, and only the guest needs it
-	spec, err := json.Marshal(one.Spec)
-	if err != nil {
-		return fmt.Errorf("encode terminal: %w", err)
-	}
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(one.ID)); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO terminal (computer, id, name, spec, state, rows, cols, started) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT DO NOTHING`,
-			one.ComputerID, one.ID, one.Name, string(spec), one.State, one.Size.Rows, one.Size.Cols, one.StartedAt.UnixNano())
+		started, _ := terminalColumns(&one)
+		return insertRow(tx, "OR IGNORE", "terminal", started)
 	})
 }
 

@@ -22,16 +22,12 @@ const controlFile = "holt.db"
 
 // migrations bring the control database from version i to i+1. What was
 // released is never changed: a change is a new migration at the end.
-var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema, computer.RunSchema,
-	computer.DiskSchema, packedSchema, computer.TerminalSchema, computer.SnapshotSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, lineageSchema, computer.IdleSchema,
-	computer.ScheduleSchema + schedule.Schema,
-	computer.JobSchema, job.Schema, computer.NetworkSchema, computer.ResizeSchema,
-	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema,
-	computer.TenantNameSchema + workspaceTenantSchema + job.TenantSchema + access.ScopeSchema,
+var migrations = []string{access.Schema + computer.Schema + workspaceSchema, quotaSchema, archiveSchema, forkSchema, packedSchema, lineageSchema,
+	schedule.Schema, job.Schema, access.TenantSchema,
+	workspaceTenantSchema + job.TenantSchema + access.ScopeSchema,
 	sshd.Schema, preview.Schema + preview.GoneSchema,
 	event.Schema, upload.Schema, // event's triggers go with a table that is made anew
-	schedule.RoomSchema, job.CountSchema, job.BegunSchema, upload.SureSchema,
-	computer.ReasonSchema, preview.AddressSchema}
+	schedule.RoomSchema, job.CountSchema, job.BegunSchema, upload.SureSchema, preview.AddressSchema}
 
 const workspaceSchema = `
 CREATE TABLE workspace (
