@@ -28,7 +28,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	if err != nil {
 		return err
 	}
-	l := n.s.seats.live(t.ComputerID)
+	l := n.s.machines.live(t.ComputerID)
 	if t.State == holt.TerminalRunning {
 		var done func()
 		if _, l, done, err = (waking{n.s}).use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name)); err != nil {
@@ -63,7 +63,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 		}
 		return a.gone(ctx)
 	default:
-		return wentBackUnder(err, computer, t, spec)
+		return restoredUnder(err, computer, t, spec)
 	}
 }
 
@@ -81,7 +81,7 @@ const restLook = 5 * time.Second
 // which in still brings. To have been attached is no reason to undo a pause.
 func (w *watching) rest(ctx context.Context, s *Store, id holt.ComputerID) error {
 	for said := false; ; {
-		came := s.seats.coming()
+		came := s.machines.coming()
 		r, err := s.table.find(ctx, string(id))
 		if err == nil && r.State == holt.ComputerPausing {
 			if err = (waking{s}).settled(ctx, id); err == nil {
@@ -150,21 +150,21 @@ func putBack(ctx context.Context, first holt.TerminalInput, in <-chan holt.Termi
 	return out
 }
 
-// ahead is the error for who has seen more of a run or terminal than there is.
-func ahead(err error) error {
+// aheadOfGuest is the error for who has seen more of a run or terminal than there is.
+func aheadOfGuest(err error) error {
 	if e := holt.AsError(err); e.Code == holt.InvalidArgument && e.Hint == "" {
 		return e.WithHint("begin anew: its computer may have gone back to an earlier snapshot meanwhile")
 	}
 	return err
 }
 
-// wentBackUnder is ahead for a terminal. Who was attached to it before has seen no more than it had shown.
-func wentBackUnder(err error, computer string, t holt.Terminal, spec holt.AttachSpec) error {
+// restoredUnder is aheadOfGuest for a terminal. Who was attached to it before has seen no more than it had shown.
+func restoredUnder(err error, computer string, t holt.Terminal, spec holt.AttachSpec) error {
 	if spec.Again && holt.CodeOf(err) == holt.InvalidArgument {
 		return holt.Errorf(holt.Conflict, "%s went back to an earlier snapshot, and its terminal %s with it", clip(computer), t.Name).
 			WithHint("attach again: holt terminal attach %s %s", clip(computer), t.Name)
 	}
-	return ahead(err)
+	return aheadOfGuest(err)
 }
 
 // attaching is one call of Attach.

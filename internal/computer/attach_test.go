@@ -37,10 +37,10 @@ func TestTerminalOfPausedComputer(t *testing.T) {
 		}
 	}
 	_, woken := sit()
-	w.seats.put(holt.NewComputerID(), &live{}) // another: it is still paused
+	w.machines.put(holt.NewComputerID(), &live{}) // another: it is still paused
 	w.r.State = holt.ComputerRunning
 	w.ok(w.table.save(ctx, *w.r))
-	w.seats.put(w.r.ID, &live{})
+	w.machines.put(w.r.ID, &live{})
 	if err := <-woken; err != nil || len(told) > 0 {
 		t.Errorf("%v, told %d times more", err, len(told))
 	}
@@ -98,7 +98,7 @@ func TestTerminalWentBack(t *testing.T) {
 		short.Error():             {short, holt.AttachSpec{Offset: 8582}},
 		"64 clients are attached": {holt.Errorf(holt.TooMany, "64 clients are attached"), holt.AttachSpec{Again: true}},
 	} {
-		got := holt.AsError(wentBackUnder(tt.err, "gk", holt.Terminal{Name: "main"}, tt.spec))
+		got := holt.AsError(restoredUnder(tt.err, "gk", holt.Terminal{Name: "main"}, tt.spec))
 		if got.Message != want || tt.spec.Again && got.Code == holt.InvalidArgument {
 			t.Errorf("%+v, want %q", got, want)
 		}

@@ -28,7 +28,7 @@ const (
 // meter reads what machines use, and counts it.
 type meter struct {
 	read    func(ctx context.Context, l *live, network bool) (reading, error) // [Store.reading], but in tests
-	look    bell                                                              // something may have changed
+	look    notification                                                      // something may have changed
 	mu      sync.Mutex                                                        // one counts at a time: a reading is not counted after a later one
 	pausing sync.Map                                                          // of holt.ComputerID: those that are about to be paused
 }
@@ -59,7 +59,7 @@ func (s budgeting) beat(ctx context.Context) error {
 	}
 	over, err := s.over(ctx)
 	for _, o := range over {
-		s.gate.spawn(func(ctx context.Context) { s.rest(ctx, o.r, o.by) })
+		s.shutdown.spawn(func(ctx context.Context) { s.rest(ctx, o.r, o.by) })
 	}
 	return err
 }
@@ -84,7 +84,7 @@ func (s budgeting) over(ctx context.Context) (all []overdue, err error) {
 		})
 	})
 	for _, r := range running {
-		l := s.seats.live(r.ID)
+		l := s.machines.live(r.ID)
 		if l == nil {
 			continue
 		}
@@ -113,7 +113,7 @@ func (s budgeting) rest(ctx context.Context, r record, by string) {
 	}
 	defer s.meter.pausing.Delete(r.ID)
 	s.log.WarnContext(ctx, "computer may not run any longer", "computer", r.ID, "name", r.Name, "by", by)
-	err := s.cfg.point("budget/pause")
+	err := s.cfg.failpoint("budget/pause")
 	switch {
 	case err != nil:
 	case s.cfg.Engine.Capabilities().MemorySnapshot:
@@ -160,7 +160,7 @@ func (s budgeting) countLocked(ctx context.Context, condition string, args ...an
 	if !slices.Contains(runs, true) {
 		return nil
 	}
-	if err := s.cfg.point("budget/count"); err != nil {
+	if err := s.cfg.failpoint("budget/count"); err != nil {
 		return err
 	}
 	var low []budget
@@ -182,7 +182,7 @@ func (s budgeting) countLocked(ctx context.Context, condition string, args ...an
 	for _, b := range low {
 		s.log.WarnContext(ctx, "a budget comes to its end", "computer", b.ComputerID, "name", b.Computer, "used_percent", int(100*b.Fullest()), "exhausted", b.Exhausted)
 	}
-	return s.cfg.point("budget/counted")
+	return s.cfg.failpoint("budget/counted")
 }
 
 // warn returns the budgets that are nearly used and of which nobody was told, and writes down that somebody is.
@@ -214,7 +214,7 @@ func (s budgeting) readings(ctx context.Context, all []record) (of []reading, ru
 
 // readingOf is what the machine of a computer has used; false if it has none, or that has just ended.
 func (s budgeting) readingOf(ctx context.Context, r record) (reading, bool) {
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if l == nil {
 		return reading{}, false
 	}
@@ -320,7 +320,7 @@ func (s budgeting) set(ctx context.Context, ref string, change holt.BudgetChange
 	})
 	if err == nil {
 		s.log.InfoContext(ctx, "budget set", "computer", id, "name", name, "cpu_ms", b.CPUMS, "run_ms", b.RunMS, "network_bytes", b.NetworkBytes)
-		s.meter.look.ring()
+		s.meter.look.notify()
 	}
 	return b, err
 }

@@ -58,7 +58,7 @@ func (w *budgetWorld) again() {
 	w.Store = newStore(w.t.Context(), cfg)
 	w.meter.read = w.used.read
 	w.reopens()
-	w.seats.put(w.r.ID, l)
+	w.machines.put(w.r.ID, l)
 }
 
 // forks puts a fork on record that runs.
@@ -67,7 +67,7 @@ func (w *budgetWorld) forks(name string, of holt.ComputerID) (record, error) {
 	if err == nil {
 		l := newLive(w.Store, r, w.ws, func() {})
 		l.m = &drowsy{done: make(chan struct{})}
-		w.seats.put(r.ID, l)
+		w.machines.put(r.ID, l)
 	}
 	return r, err
 }
@@ -135,7 +135,7 @@ func TestBudget(t *testing.T) {
 	}
 	var verb string
 	w.cfg.Fail = func(string) error {
-		if other := w.seats.atWork(w.r.ID); other != nil {
+		if other := w.machines.atWork(w.r.ID); other != nil {
 			verb = other.Verb
 		}
 		return nil

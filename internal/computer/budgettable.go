@@ -56,19 +56,19 @@ func addBudgets(tx *db.Tx, list []record) error {
 	return err
 }
 
-// solvent refuses to let a computer run for which a budget has nothing left.
-func solvent(tx *db.Tx, r record) error {
+// checkBudgets refuses to let a computer run for which a budget has nothing left.
+func checkBudgets(tx *db.Tx, r record) error {
 	all, err := budgets(tx, `ORDER BY created, computer`)
 	for _, b := range all {
 		if b.Exhausted && b.covers(r) {
-			return overdrawn(b.Budget, r.Name)
+			return budgetExhausted(b.Budget, r.Name)
 		}
 	}
 	return err
 }
 
-// overdrawn is the error of an exhausted budget.
-func overdrawn(b holt.Budget, name string) *holt.Error {
+// budgetExhausted is the error of an exhausted budget.
+func budgetExhausted(b holt.Budget, name string) *holt.Error {
 	of := "the budget of " + b.Computer
 	if b.Computer != name {
 		of += ", which counts its fork " + name + ","

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 	"holt/internal/network"
 	"holt/internal/store/chunk"
@@ -89,28 +90,28 @@ type Config struct {
 
 // Store is the set of computers of one daemon.
 type Store struct {
-	cfg       Config
-	log       *slog.Logger
-	table     table
-	runs      runTable
-	outputs   outputs
-	terminals terminalTable
-	disks     *disks
-	snapshots snapshotTable
-	vault     vault
-	keeper    *keeper
-	unmade    unmade
-	preempt   preemption
-	gate      *gate
-	seats     *seats
-	meter     meter
-	uses      *uses
-	idleRows  idleTable
-	pauses    chan struct{} // a token for each computer that is being paused for being idle
-	conns     conns         // to ports of computers
-	stuck     sync.Map      // of holt.ComputerID to *making: resumes that could not be undone
-	stacked   int           // stackedDisks, but in tests
-	restarts  restarts
+	cfg         Config
+	log         *slog.Logger
+	table       table
+	runs        runTable
+	outputs     outputs
+	terminals   terminalTable
+	disks       *disks
+	snapshots   snapshotTable
+	archive     *archive.Archive
+	archiver    *archiver
+	failedBoots failedBoots
+	preempt     preemption
+	shutdown    *shutdown
+	machines    *machines
+	meter       meter
+	uses        *uses
+	idleRows    idleTable
+	pauses      chan struct{} // a token for each computer that is being paused for being idle
+	conns       conns         // to ports of computers
+	stuck       sync.Map      // of holt.ComputerID to *transition: resumes that could not be undone
+	stacked     int           // stackedDisks, but in tests
+	restarts    restarts
 }
 
 // Open takes the computers of the control database over: those that run are
@@ -138,7 +139,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	for _, work := range []func(context.Context){flattening{s}.run, memory{s}.keep, s.Templates().renew, budgeting{s}.run} {
-		s.gate.spawn(work)
+		s.shutdown.spawn(work)
 	}
 	return s, nil
 }
@@ -149,23 +150,23 @@ func newStore(ctx context.Context, cfg Config) *Store {
 		cfg.Log = slog.Default()
 	}
 	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
-	v := vault{a: cfg.Archive, strip: stripBytes, dir: cfg.ArchiveDir, log: cfg.Log, fail: cfg.Fail, free: freeBytes}
+	v := &archive.Archive{Chunks: cfg.Archive, Strip: archive.StripBytes, PackDir: cfg.ArchiveDir, Log: cfg.Log, Fail: cfg.Fail, Free: archive.FreeBytes}
 	runs := runTable{cfg.DB, cfg.Log, keptRuns()}
 	s := &Store{
-		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{d: cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, snapshots: snapshotTable{cfg.DB, cfg.Snapshots}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks,
+		cfg: cfg, log: cfg.Log, archive: v, archiver: newArchiver(), table: table{d: cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
+		disks: &disks{d: cfg.DB, dir: cfg.Disks, archive: v, log: cfg.Log}, snapshots: snapshotTable{cfg.DB, cfg.Snapshots}, shutdown: newShutdown(ctx), machines: newMachines(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks,
 	}
-	s.meter.read, s.meter.look = s.reading, newBell()
+	s.meter.read, s.meter.look = s.reading, newNotification()
 	s.table.room = newRoom(s)
-	s.outputs = outputs{table: runs, dir: s.cfg.dir, most: mostOutput, log: cfg.Log, point: s.cfg.point}
+	s.outputs = outputs{table: runs, dir: s.cfg.dir, most: mostOutput, log: cfg.Log, failpoint: s.cfg.failpoint}
 	return s
 }
 
 // Close lets go of all machines, which go on, and waits for the verbs at work;
 // what they leave half-done the next Open finishes.
 func (s *Store) Close() error {
-	s.gate.close()
-	for _, l := range s.seats.clear() {
+	s.shutdown.close()
+	for _, l := range s.machines.clear() {
 		l.close()
 		l.unplug(false)
 		l.m.Release()
@@ -185,7 +186,7 @@ func (s *Store) Files() *Files { return &Files{s} }
 
 // Drain says that no machine may start any more, or that they may again: the
 // daemon is about to end with all machines stopped.
-func (s *Store) Drain(on bool) { s.gate.setDrained(on) }
+func (s *Store) Drain(on bool) { s.shutdown.setDrained(on) }
 
 // Get returns a computer by name or id.
 func (s *Store) Get(ctx context.Context, ref string) (holt.Computer, error) {
@@ -212,7 +213,7 @@ func (s *Store) List(ctx context.Context) ([]holt.Computer, error) {
 // looked is shown for who only looks: with the verb that is at work on it.
 func (s *Store) looked(r record) holt.Computer {
 	c := s.shown(r)
-	c.AtWork = s.seats.atWork(r.ID)
+	c.AtWork = s.machines.atWork(r.ID)
 	return c
 }
 
@@ -222,7 +223,7 @@ func (s *Store) shown(r record) holt.Computer {
 	if r.State != holt.ComputerRunning || r.Reason != "" {
 		return r.Computer
 	}
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if l == nil {
 		return r.Computer
 	}
@@ -239,7 +240,7 @@ func (s *Store) hold(ctx context.Context, ref string) (record, func(), error) {
 	if err != nil {
 		return record{}, nil, err
 	}
-	unlock, err := s.seats.lock(ctx, r.ID)
+	unlock, err := s.machines.lock(ctx, r.ID)
 	if err != nil {
 		return record{}, nil, err
 	}

@@ -20,7 +20,7 @@ func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) 
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	ctx, leave, err := s.gate.enter(ctx)
+	ctx, leave, err := s.shutdown.enter(ctx)
 	if err != nil {
 		return holt.Computer{}, err
 	}
@@ -48,12 +48,12 @@ func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.
 		return holt.Computer{}, err
 	}
 	r.Job = job
-	unlock, err := s.seats.lock(ctx, r.ID)
+	unlock, err := s.machines.lock(ctx, r.ID)
 	if err != nil {
 		return holt.Computer{}, err
 	}
 	defer unlock()
-	m := &making{s: s, r: r, img: img, claim: claim}
+	m := &transition{s: s, r: r, img: img, claim: claim}
 	steps := append(m.steps(), step{"shape", m.enlarge, nothing}, step{"settle", m.settle, nothing})
 	if err := m.forward(ctx, "create", steps); err != nil {
 		if m.stuck != nil {
@@ -103,7 +103,7 @@ func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Imag
 }
 
 // settle records that the computer runs.
-func (m *making) settle(ctx context.Context) error {
+func (m *transition) settle(ctx context.Context) error {
 	now := time.Now().UTC()
 	m.r.State, m.r.Reason, m.r.StartedAt = holt.ComputerRunning, "", &now
 	m.r.Engine = m.s.cfg.Engine.Name()
@@ -116,7 +116,7 @@ func (m *making) settle(ctx context.Context) error {
 func nothing(context.Context) error { return nil }
 
 // markFailed records that the computer is half-made and could not be undone.
-func (m *making) markFailed(ctx context.Context, reason error) {
+func (m *transition) markFailed(ctx context.Context, reason error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	m.r.State, m.r.Reason = holt.ComputerFailed, reason.Error()

@@ -63,7 +63,7 @@ func TestCutOff(t *testing.T) {
 	var cuts int
 	c := cutting(t, func() {
 		if cuts++; cuts == 3 {
-			w.seats.put(w.r.ID, nil)
+			w.machines.put(w.r.ID, nil)
 			if _, err := w.runs.lose(t.Context(), l.runs.launches.ask(run.ID), run.ID); err != nil {
 				t.Error(err)
 			}
@@ -77,8 +77,8 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("a run that may have begun: %v", err)
 	}
 	cuts = 0
-	w.seats.put(w.r.ID, l)
-	defer w.seats.put(w.r.ID, nil)
+	w.machines.put(w.r.ID, l)
+	defer w.machines.put(w.r.ID, nil)
 	if _, err := (&follower{r: w.Runs(), id: run.ID, cuts: mostCuts}).session(t.Context()); holt.CodeOf(err) != holt.Unavailable {
 		t.Errorf("of a guest that does nothing else: %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 //
 // Errors: NotFound, Conflict (its workspace is mounted on the host).
 func (s *Store) Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error) {
-	return detach(ctx, s.gate, func(ctx context.Context) (holt.DeletedComputer, error) {
+	return detach(ctx, s.shutdown, func(ctx context.Context) (holt.DeletedComputer, error) {
 		return Once(ctx, s.cfg.Keys, Call[holt.DeletedComputer]{
 			Key: key, Method: "computer.delete", Request: ref,
 			Act: func(ctx context.Context, claim *Claim) (holt.DeletedComputer, error) {
@@ -58,11 +58,11 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.
 	if err := s.table.saveBound(ctx, r, claim); err != nil {
 		return out, err
 	}
-	if l := s.seats.live(r.ID); l != nil && !r.owned && r.Job == "" {
+	if l := s.machines.live(r.ID); l != nil && !r.owned && r.Job == "" {
 		l.halt(ctx, s.cfg.Engine.Capabilities().PowerButton) // the guest writes back what it has in memory
 	}
-	m := &making{s: s, r: &r}
-	if err := m.unmake(ctx, "delete"); err != nil {
+	m := &transition{s: s, r: &r}
+	if err := m.remove(ctx, "delete"); err != nil {
 		if ctx.Err() != nil {
 			return out, ending() // the next daemon goes on
 		}
@@ -74,9 +74,9 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.
 	return out, nil
 }
 
-// unmake removes all there is of a computer, the last made first.
-func (m *making) unmake(ctx context.Context, verb string) error {
-	m.live = m.s.seats.live(m.r.ID)
+// remove removes all there is of a computer, the last made first.
+func (m *transition) remove(ctx context.Context, verb string) error {
+	m.live = m.s.machines.live(m.r.ID)
 	budgeting{m.s}.last(ctx, m.r.ID)
 	return m.back(ctx, verb, m.steps())
 }

@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/workspace"
 )
 
-// mostDifferent is how many differences of a kind are listed. The others are counted.
+// mostDifferent is how many differences of a kind are savedInventory. The others are counted.
 const mostDifferent = 1000
 
 // What a guest is waited for that is asked what is installed and what runs: by
@@ -44,9 +45,9 @@ func (m *Snapshots) Diff(ctx context.Context, from, to string) (d holt.ComputerD
 			return d, err
 		}
 	}
-	var listed [2]holt.Inventory
+	var savedInventory [2]holt.Inventory
 	for i := range sides {
-		if listed[i], err = m.inventory(ctx, &sides[i]); err != nil {
+		if savedInventory[i], err = m.inventory(ctx, &sides[i]); err != nil {
 			return d, err
 		}
 	}
@@ -55,10 +56,10 @@ func (m *Snapshots) Diff(ctx context.Context, from, to string) (d holt.ComputerD
 		return d, err
 	}
 	if d.From.Unlisted+d.To.Unlisted != "" {
-		listed, d.Unlisted = [2]holt.Inventory{}, true
+		savedInventory, d.Unlisted = [2]holt.Inventory{}, true
 	}
-	diffInventories(&d, listed[0], listed[1])
-	diffRootFiles(&d, listed[0], listed[1])
+	diffInventories(&d, savedInventory[0], savedInventory[1])
+	diffRootFiles(&d, savedInventory[0], savedInventory[1])
 	return d, nil
 }
 
@@ -109,7 +110,7 @@ func (m *Snapshots) inventory(ctx context.Context, side *diffSide) (inv holt.Inv
 	if side.snapshot != nil {
 		id = side.snapshot.ID
 	} else if side.r.State != holt.ComputerPaused {
-		l := m.s.seats.live(side.r.ID)
+		l := m.s.machines.live(side.r.ID)
 		if l == nil || side.r.State != holt.ComputerRunning {
 			side.Unlisted = fmt.Sprintf("%s is %s", side.r.Name, side.r.State)
 			return inv, nil
@@ -126,19 +127,19 @@ func (m *Snapshots) inventory(ctx context.Context, side *diffSide) (inv holt.Inv
 	}
 	b, err := os.ReadFile(filepath.Join(m.s.snapshots.path(id), inventoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		side.Unlisted = "nothing was listed when the snapshot was taken"
+		side.Unlisted = "nothing was savedInventory when the snapshot was taken"
 		if side.snapshot != nil && side.snapshot.Stopped {
 			side.Unlisted = side.r.Name + " was stopped"
 		} else if side.snapshot != nil && side.snapshot.Kind == holt.SnapshotOfFork {
-			side.Unlisted = "it was taken for a fork, and what ran was not listed just after it, or is not yet"
+			side.Unlisted = "it was taken for a fork, and what ran was not savedInventory just after it, or is not yet"
 		}
 		return inv, nil
 	}
 	if err != nil {
-		return inv, HostError(fmt.Errorf("read what was listed at a snapshot: %w", err))
+		return inv, HostError(fmt.Errorf("read what was savedInventory at a snapshot: %w", err))
 	}
 	if err := json.Unmarshal(b, &inv); err != nil {
-		side.Unlisted = "what was listed at the snapshot cannot be read: " + err.Error()
+		side.Unlisted = "what was savedInventory at the snapshot cannot be read: " + err.Error()
 		return holt.Inventory{}, nil
 	}
 	side.At = &inv.At
@@ -156,9 +157,9 @@ func (l *live) inventory(ctx context.Context) (holt.Inventory, error) {
 	return c.Inventory(ctx)
 }
 
-// listed asks for what runs when a snapshot is taken. That a guest does not say so is no
+// savedInventory asks for what runs when a snapshot is taken. That a guest does not say so is no
 // reason not to take it.
-func (l *live) listed(ctx context.Context) []byte {
+func (l *live) savedInventory(ctx context.Context) []byte {
 	c, _, err := l.state()
 	if c != nil {
 		ctx, cancel := context.WithTimeout(ctx, listedLimit)
@@ -172,28 +173,28 @@ func (l *live) listed(ctx context.Context) []byte {
 		}
 	}
 	if ctx.Err() == nil {
-		l.log.WarnContext(ctx, "what runs was not listed for a snapshot", "computer", l.id, "err", err)
+		l.log.WarnContext(ctx, "what runs was not savedInventory for a snapshot", "computer", l.id, "err", err)
 	}
 	return nil
 }
 
-// listSoon lists what runs in a computer that goes on after a snapshot, beside what is
+// saveInventoryLater lists what runs in a computer that goes on after a snapshot, beside what is
 // done with that: nobody waits for it. A guest that does not tell, a snapshot that goes at
 // once and a daemon that dies leave it without, which a comparison says.
-func (s memory) listSoon(l *live, id holt.SnapshotID) {
+func (s memory) saveInventoryLater(l *live, id holt.SnapshotID) {
 	l.spawn(func() {
-		listed := l.listed(l.ctx)
-		if listed == nil {
+		savedInventory := l.savedInventory(l.ctx)
+		if savedInventory == nil {
 			return
 		}
-		unlock, err := s.seats.lock(l.ctx, l.id) // who removes the snapshot has it
+		unlock, err := s.machines.lock(l.ctx, l.id) // who removes the snapshot has it
 		if err != nil {
 			return
 		}
 		defer unlock()
 		path := filepath.Join(s.snapshots.path(id), inventoryFile)
-		if err = os.WriteFile(path+fetching, listed, 0o600); err == nil {
-			err = os.Rename(path+fetching, path)
+		if err = os.WriteFile(path+archive.Fetching, savedInventory, 0o600); err == nil {
+			err = os.Rename(path+archive.Fetching, path)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			l.log.Warn("what runs was not kept for a snapshot", "computer", l.id, "snapshot", id, "err", err)
@@ -205,7 +206,7 @@ func (m *Snapshots) diffFiles(ctx context.Context, from, to diffSide) (out holt.
 	out.Changes = []holt.Change{}
 	var ws [2]*workspace.Workspace
 	for i, side := range []diffSide{from, to} {
-		if l := m.s.seats.live(side.r.ID); l != nil && side.snapshot == nil {
+		if l := m.s.machines.live(side.r.ID); l != nil && side.snapshot == nil {
 			if err := l.flush(ctx); err != nil {
 				l.log.Debug("the guest did not write what it holds in memory", "computer", l.id, "err", err)
 			}

@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/store/db"
 )
 
@@ -30,10 +29,10 @@ WITH RECURSIVE needed(id) AS (` + stoodOn + `
 // somebody need it, and removed after its file: so nothing is there without a
 // name. What nobody needs is removed by collect.
 type disks struct {
-	d     *db.DB
-	dir   string
-	vault vault // has those that stored snapshots need
-	log   *slog.Logger
+	d       *db.DB
+	dir     string
+	archive *archive.Archive // has those that stored snapshots need
+	log     *slog.Logger
 
 	collecting sync.Mutex
 	still      sync.Mutex // held while frozen disks are read for the archive, or merged
@@ -58,13 +57,13 @@ func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 	}
 	var stay []error
 	for _, l := range unneeded {
-		bytes := allocated(k.path(l.id))
+		bytes := archive.Allocated(k.path(l.id))
 		if err := os.Remove(k.path(l.id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			stay = append(stay, fmt.Errorf("remove root disk: %w", err))
 			continue
 		}
 		freed += bytes
-		k.vault.dropOrSay(ctx, string(l.space))
+		k.archive.TryDrop(ctx, string(l.space))
 		if err := writeSync(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk WHERE id = ?`, l.id) }); err != nil {
 			return freed, err
 		}
@@ -93,20 +92,20 @@ const (
 // store puts a frozen disk into the archive, unless it is there, and returns by how
 // many bytes packs grew. base is the file that is to be its [baseFile], or "".
 func (k *disks) store(ctx context.Context, l layer, base, image string) (grown int64, err error) {
-	a := about{Disk: l.space, Image: image}
+	a := archive.About{Disk: l.space, Image: image}
 	for _, one := range []struct{ name, path string }{{baseFile, base}, {diskFile, k.path(l.id)}} {
 		if one.path == "" {
 			continue
 		}
-		f, n, err := k.vault.store(ctx, string(l.space), one.path, one.name)
+		f, n, err := k.archive.Put(ctx, string(l.space), one.path, one.name)
 		a.Files, grown = append(a.Files, f), grown+n
 		if err != nil {
 			return grown, err
 		}
 	}
-	_, err = k.vault.has(ctx, string(l.space), aboutPart)
-	if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
-		err = k.vault.finish(ctx, string(l.space), a)
+	err = k.archive.Finished(ctx, string(l.space))
+	if archive.Incomplete(err) {
+		err = k.archive.Finish(ctx, string(l.space), a)
 	}
 	return grown, err
 }
@@ -115,20 +114,11 @@ func (k *disks) store(ctx context.Context, l layer, base, image string) (grown i
 func (k *disks) dropLeft(ctx context.Context) error {
 	left, err := k.list(ctx, `SELECT space FROM disk_left WHERE NOT EXISTS (SELECT 1 FROM snapshot WHERE `+outdated+`)`)
 	for i := 0; i < len(left) && err == nil; i++ {
-		if err = k.vault.drop(ctx, string(left[i])); err == nil {
+		if err = k.archive.Drop(ctx, string(left[i])); err == nil {
 			err = write(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk_left WHERE space = ?`, left[i]) })
 		}
 	}
 	return err
-}
-
-// allocated is what a file takes of the host's disk, bytes; 0 without one.
-func allocated(path string) int64 {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return 0
-	}
-	return st.Blocks * 512
 }
 
 func (k *disks) layers(ctx context.Context, sql string, args ...any) (all []layer, err error) {

@@ -113,7 +113,7 @@ func TestWhatCannotBeRemovedStays(t *testing.T) {
 	if _, err := os.Lstat(full); err != nil {
 		t.Error(err)
 	}
-	if err := (&making{s: w.Store, r: w.r, from: &m}).endResume(ctx); err != nil {
+	if err := (&transition{s: w.Store, r: w.r, from: &m}).endResume(ctx); err != nil {
 		t.Errorf("what became of a resume is recorded: %v", err)
 	}
 	w.cfg.Engine, w.cfg.Templates = &planned{}, t.TempDir()

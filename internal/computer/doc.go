@@ -22,7 +22,7 @@
 // # Crash only
 //
 // Every change of a computer's state is written before the act and after it.
-// The acts are named steps (see making) whose undoing is idempotent: a
+// The acts are named steps (see transition) whose undoing is idempotent: a
 // create that fails undoes in reverse what it did, delete undoes everything in
 // reverse, and [Open] undoes what a killed daemon was creating or deleting,
 // finishes what was stopping, and adopts what was running.
@@ -30,9 +30,9 @@
 // # Lock order
 //
 // disks.still, for as long as frozen disks are stored or replaced; nobody waits for it who has
-// a lock. The computer's own lock (seats.lock; one at a time, held over a whole verb;
+// a lock. The computer's own lock (machines.lock; one at a time, held over a whole verb;
 // merging takes several, of which it waits for none), then disks.collecting,
-// then those of the workspace registry, then the short ones (seats.mu, gate.mu,
+// then those of the workspace registry, then the short ones (machines.mu, shutdown.mu,
 // live.mu, runSet.mu), which are never held while anything is waited for. runSet.taking is held while
 // a guest sends a run's output, and nothing is waited for under it but that and the database.
 // Reading a computer, and runs and files in a running one, take only short ones.

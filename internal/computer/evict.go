@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 )
 
@@ -19,7 +20,7 @@ import (
 // Errors: Corrupt (the archive's bytes are not what was stored), Unavailable,
 // Timeout, OutOfSpace. Then nothing of it is here.
 func (s memory) use(ctx context.Context, m snapshot) (done func(), err error) {
-	k := s.keeper
+	k := s.archiver
 	k.mu.Lock()
 	k.users[m.ID]++
 	k.mu.Unlock()
@@ -29,7 +30,7 @@ func (s memory) use(ctx context.Context, m snapshot) (done func(), err error) {
 			delete(k.users, m.ID)
 		}
 		k.mu.Unlock()
-		k.work.ring()
+		k.work.notify()
 	}
 	for {
 		left, err, _ := k.fetches.Do(string(m.ID), func() (any, error) {
@@ -52,12 +53,12 @@ func (s memory) use(ctx context.Context, m snapshot) (done func(), err error) {
 
 func (s memory) fetch(ctx context.Context, m snapshot) error {
 	dir := s.snapshots.path(m.ID)
-	if _, err := os.Lstat(filepath.Join(dir, machine.MemoryFile)); err == nil || s.vault.a == nil {
+	if _, err := os.Lstat(filepath.Join(dir, machine.MemoryFile)); err == nil || s.archive.Chunks == nil {
 		return nil
 	}
 	s.evict(ctx, m.report.DataBytes)
 	began := time.Now()
-	n, err := s.vault.fetch(ctx, string(m.ID), dir)
+	n, err := s.archive.Fetch(ctx, string(m.ID), dir)
 	if err != nil {
 		s.log.ErrorContext(ctx, "memory of a snapshot cannot be fetched from the archive", "snapshot", m.ID, "err", err)
 		if code := holt.CodeOf(err); code == holt.Corrupt || code == holt.NotFound {
@@ -86,7 +87,7 @@ func (s memory) evict(ctx context.Context, more int64) (over int64) {
 		if over <= 0 {
 			break
 		}
-		if !m.Archived || s.vault.a == nil {
+		if !m.Archived || s.archive.Chunks == nil {
 			continue
 		}
 		freed, err := s.evictOne(ctx, m)
@@ -103,12 +104,12 @@ func (s memory) evictOne(ctx context.Context, m snapshot) (freed int64, err erro
 	dir, bytes := s.snapshots.path(m.ID), int64(0)
 	parts := machine.MemoryParts(dir)
 	for _, part := range parts {
-		bytes += allocated(filepath.Join(dir, part))
+		bytes += archive.Allocated(filepath.Join(dir, part))
 	}
 	if bytes == 0 {
 		return 0, nil
 	}
-	whole, err := s.vault.whole(ctx, string(m.ID))
+	whole, err := s.archive.Complete(ctx, string(m.ID))
 	if err != nil {
 		return 0, err
 	}
@@ -116,12 +117,12 @@ func (s memory) evictOne(ctx context.Context, m snapshot) (freed int64, err erro
 		s.log.ErrorContext(ctx, "the archive has not all of a snapshot any more; it is stored again", "snapshot", m.ID)
 		return 0, s.snapshots.isNotStored(ctx, m.ID)
 	}
-	if err := s.cfg.point("keep/evict"); err != nil {
+	if err := s.cfg.failpoint("keep/evict"); err != nil {
 		return 0, err
 	}
-	s.keeper.mu.Lock()
-	defer s.keeper.mu.Unlock()
-	if s.keeper.users[m.ID] > 0 {
+	s.archiver.mu.Lock()
+	defer s.archiver.mu.Unlock()
+	if s.archiver.users[m.ID] > 0 {
 		return 0, nil
 	}
 	for _, part := range parts { // the first says that the others are there

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 	"holt/internal/store/chunk"
 )
@@ -19,12 +20,12 @@ func TestRoomForWhatIsNotThere(t *testing.T) {
 	first := w.take(holt.SnapshotManual)
 	w.keepRound(ctx)
 	second := w.take(holt.SnapshotManual)
-	dir, need := w.snapshots.path(second.ID), allocated(w.disks.path(second.disk))
+	dir, need := w.snapshots.path(second.ID), archive.Allocated(w.disks.path(second.disk))
 	for _, name := range []string{machine.MemoryFile, machine.StateFile, inventoryFile, machine.RecordFile} {
-		need += allocated(filepath.Join(dir, name))
+		need += archive.Allocated(filepath.Join(dir, name))
 	}
-	free := int64(spareBytes)
-	w.vault.dir, w.vault.free = dir, func(string) (int64, error) { return free, nil }
+	free := int64(archive.SpareBytes)
+	w.archive.PackDir, w.archive.Free = dir, func(string) (int64, error) { return free, nil }
 	w.keepRound(ctx)
 	if w.row(second.ID).Archived {
 		t.Error("stored where there is no room for it")
@@ -34,8 +35,8 @@ func TestRoomForWhatIsNotThere(t *testing.T) {
 	if !w.row(second.ID).Archived {
 		t.Error("not stored where there is room for what is new, but none for the disk beneath")
 	}
-	w.ok(w.vault.a.Remove(ctx, string(first.ID), "memory.00001"))
-	n, err := w.vault.missing(ctx, string(first.ID), filepath.Join(w.snapshots.path(first.ID), machine.MemoryFile), machine.MemoryFile)
+	w.ok(w.archive.Chunks.Remove(ctx, string(first.ID), "memory.00001"))
+	n, err := w.archive.Missing(ctx, string(first.ID), filepath.Join(w.snapshots.path(first.ID), machine.MemoryFile), machine.MemoryFile)
 	if err != nil || n == 0 || n > keptMemory-keptStrip {
 		t.Errorf("of a file without its last strip %d bytes are missing: %v", n, err)
 	}
@@ -46,16 +47,16 @@ func TestFetchLooksForRoom(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1)
 	m := w.take(holt.SnapshotManual)
 	w.keepRound(t.Context())
-	about, err := w.vault.about(t.Context(), string(m.ID))
+	about, err := w.archive.About(t.Context(), string(m.ID))
 	w.ok(err)
 	most := int64(0)
 	for _, n := range about.Files[0].Data { // the others are here
 		most += n
 	}
-	free := most + fetchSpareBytes - 1
-	w.vault.free = func(string) (int64, error) { return free, nil }
-	w.vault.fail = func(point string) error {
-		if point == "fetch/file" && free < most+fetchSpareBytes {
+	free := most + archive.FetchSpareBytes - 1
+	w.archive.Free = func(string) (int64, error) { return free, nil }
+	w.archive.Fail = func(point string) error {
+		if point == "fetch/file" && free < most+archive.FetchSpareBytes {
 			t.Error("fetched without room")
 		}
 		return nil
@@ -80,7 +81,7 @@ func TestFetchOutlivesItsCaller(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	got := make(chan error, 1)
 	first := true
-	w.vault.fail = func(point string) error {
+	w.archive.Fail = func(point string) error {
 		if point != "fetch/file" || !first {
 			return nil
 		}
@@ -93,9 +94,9 @@ func TestFetchOutlivesItsCaller(t *testing.T) {
 			got <- err
 		}()
 		for users := 0; users < 2; runtime.Gosched() {
-			w.keeper.mu.Lock()
-			users = w.keeper.users[m.ID]
-			w.keeper.mu.Unlock()
+			w.archiver.mu.Lock()
+			users = w.archiver.users[m.ID]
+			w.archiver.mu.Unlock()
 		}
 		for range 1000 { // it is about to wait
 			runtime.Gosched()
@@ -128,7 +129,7 @@ func TestInitramfsGoesWithTheSnapshot(t *testing.T) {
 	}
 	w.keepRound(ctx)
 	back := t.TempDir()
-	_, err := w.vault.fetch(ctx, string(m.ID), back)
+	_, err := w.archive.Fetch(ctx, string(m.ID), back)
 	w.ok(err)
 	if st, err := os.Stat(filepath.Join(back, machine.InitrdFile)); err != nil || st.Size() != 1<<20 {
 		t.Errorf("from the archive came %v, %v", st, err)

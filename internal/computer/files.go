@@ -265,7 +265,7 @@ func (l *live) stream(ctx context.Context, act func(context.Context, *agent.Clie
 	case ctx.Err() != nil:
 		return gone(ctx)
 	case bounded.Err() != nil || cut(c, err) && holt.CodeOf(err) == holt.Unavailable:
-		return silent(err)
+		return notAnswering(err)
 	default:
 		return err
 	}

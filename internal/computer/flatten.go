@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 )
 
@@ -20,7 +21,7 @@ import (
 //
 // In place, where no computer that has them beneath it runs, and nothing of them is in the
 // archive, or on its way there: the smaller is copied into the larger. Whoever starts one of those
-// computers meanwhile ends the merge, which is begun anew when one rests again.
+// computers meanwhile ends the merge, which is begun anew when one pausing again.
 //
 // By a copy otherwise, once there are stackedDisks: what they show is made into one disk beside
 // them, which then takes their place. Machines that run open it, and the archive gets it.
@@ -52,7 +53,7 @@ func (f flattening) run(ctx context.Context) {
 	for was := newTries(); ctx.Err() == nil; {
 		f.all(ctx, was)
 		select {
-		case <-f.s.seats.idle:
+		case <-f.s.machines.idle:
 		case <-ctx.Done():
 		}
 	}
@@ -118,9 +119,9 @@ func (f flattening) inPlace(ctx context.Context, m merge) (done bool, err error)
 		return false, nil
 	}
 	over, under := k.path(m.into), k.path(m.under[0])
-	before := allocated(over) + allocated(under)
+	before := archive.Allocated(over) + archive.Allocated(under)
 	if err = k.mark(bounded, m.into); err == nil {
-		err = f.s.cfg.point("flatten/disk")
+		err = f.s.cfg.failpoint("flatten/disk")
 	}
 	if err == nil {
 		err = f.s.cfg.Engine.MergeDisk(bounded, over, under)
@@ -131,14 +132,14 @@ func (f flattening) inPlace(ctx context.Context, m merge) (done bool, err error)
 		}
 		return false, err
 	}
-	if err := f.s.cfg.point("flatten/row"); err != nil {
+	if err := f.s.cfg.failpoint("flatten/row"); err != nil {
 		return false, err
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := f.record(ctx, m); err != nil {
 		return false, err
 	}
-	f.s.log.InfoContext(ctx, "root disks merged", "disk", m.into, "freed", before-allocated(over))
+	f.s.log.InfoContext(ctx, "root disks merged", "disk", m.into, "freed", before-archive.Allocated(over))
 	return true, k.unmark(ctx, m.into)
 }
 
@@ -150,9 +151,9 @@ func (f flattening) byCopy(ctx context.Context, m merge) (done bool, err error) 
 	k := f.s.disks
 	path, began, before := k.path(m.into), time.Now(), int64(0)
 	for _, id := range append(slices.Clone(m.under), m.into) {
-		before += allocated(k.path(id))
+		before += archive.Allocated(k.path(id))
 	}
-	if err := f.s.cfg.point("flatten/copy"); err != nil {
+	if err := f.s.cfg.failpoint("flatten/copy"); err != nil {
 		return false, err
 	}
 	if err := f.s.cfg.Engine.FlattenDisk(ctx, path, k.path(m.under[len(m.under)-1]), path+flattenedSuffix); err != nil {
@@ -167,7 +168,7 @@ func (f flattening) byCopy(ctx context.Context, m merge) (done bool, err error) 
 	if done, err = f.replace(ctx, m, users); err != nil || !done {
 		return false, err
 	}
-	f.s.log.InfoContext(ctx, "root disks merged into one", "disk", m.into, "disks", len(m.under)+1, "freed", before-allocated(path), "ms", time.Since(began).Milliseconds())
+	f.s.log.InfoContext(ctx, "root disks merged into one", "disk", m.into, "disks", len(m.under)+1, "freed", before-archive.Allocated(path), "ms", time.Since(began).Milliseconds())
 	ctx = context.WithoutCancel(ctx)
 	if err := f.reopen(ctx, users); err != nil {
 		return false, err
@@ -194,7 +195,7 @@ func (f flattening) replace(ctx context.Context, m merge, users []holt.ComputerI
 	if err != nil {
 		return false, HostError(fmt.Errorf("replace root disk: %w", err))
 	}
-	if err := f.s.cfg.point("flatten/replaced"); err != nil {
+	if err := f.s.cfg.failpoint("flatten/replaced"); err != nil {
 		return false, err
 	}
 	return true, f.record(context.WithoutCancel(ctx), m)
@@ -215,7 +216,7 @@ func (f flattening) record(ctx context.Context, m merge) error {
 			f.s.log.WarnContext(ctx, "a merged root disk is removed when the daemon starts again", "disk", id, "err", err)
 		}
 	}
-	f.s.keeper.work.ring()
+	f.s.archiver.work.notify()
 	return nil
 }
 
@@ -225,7 +226,7 @@ func (f flattening) reopen(ctx context.Context, users []holt.ComputerID) error {
 	defer cancel()
 	var all errgroup.Group
 	for _, id := range users {
-		if l := f.s.seats.live(id); l != nil {
+		if l := f.s.machines.live(id); l != nil {
 			all.Go(func() error {
 				err := l.m.Reopen(ctx)
 				if err != nil && !ended(l.m) {
@@ -316,7 +317,7 @@ func (f flattening) claim(ctx context.Context, id holt.DiskID, running bool, yie
 	users, ok, err := f.s.disks.users(ctx, id, running)
 	for i := 0; i < len(users) && ok && err == nil; i++ {
 		var unlock func()
-		if unlock, ok = f.s.seats.tryQuiet(users[i], running, yield); ok {
+		if unlock, ok = f.s.machines.tryQuiet(users[i], running, yield); ok {
 			held = append(held, unlock)
 		}
 	}

@@ -94,14 +94,14 @@ func snapshots(t *testing.T, n int) (w *keptWorld, e *stacking, all []snapshot) 
 		w.ok(os.WriteFile(w.disks.path(m.disk), []byte(under+"\n"+string(rune('a'+i))), 0o600))
 		all = append(all, m)
 	}
-	w.seats.put(w.r.ID, &live{m: reopening{e: e, t: t, disk: w.disks.path(w.r.disk)}})
+	w.machines.put(w.r.ID, &live{m: reopening{e: e, t: t, disk: w.disks.path(w.r.disk)}})
 	return w, e, all
 }
 
 func (w *keptWorld) remove(all ...snapshot) {
 	w.t.Helper()
 	for _, m := range all {
-		_, err := w.snapshots.condemn(w.t.Context(), m.ID, nil)
+		_, err := w.snapshots.markDeleting(w.t.Context(), m.ID, nil)
 		if err == nil {
 			_, err = w.removeSnapshot(w.t.Context(), m)
 		}
@@ -127,7 +127,7 @@ func (w *keptWorld) complete(all ...snapshot) {
 	want := map[string]bool{}
 	for _, m := range all {
 		_, spaces := w.chainOf(m)
-		a, err := w.vault.about(ctx, string(m.ID))
+		a, err := w.archive.About(ctx, string(m.ID))
 		w.ok(err)
 		if !slices.Equal(a.Disks, spaces) || a.Snapshot.ID != m.ID {
 			w.t.Errorf("%s lies over %q in the archive, want %q", m.ID, a.Disks, spaces)
@@ -135,10 +135,10 @@ func (w *keptWorld) complete(all ...snapshot) {
 		want[string(m.ID)] = true
 		for i, space := range spaces {
 			want[string(space)] = true
-			d, err := w.vault.about(ctx, string(space))
+			d, err := w.archive.About(ctx, string(space))
 			w.ok(err)
 			got := make([]byte, d.Files[0].Size)
-			w.ok(w.vault.a.ReadAt(ctx, string(space), diskFile+".00000", got, 0))
+			w.ok(w.archive.Chunks.ReadAt(ctx, string(space), diskFile+".00000", got, 0))
 			ids, _ := w.chainOf(m)
 			here, err := os.ReadFile(w.disks.path(ids[i]))
 			w.ok(err)
@@ -169,7 +169,7 @@ func TestStackedDisksBecomeOne(t *testing.T) {
 		t.Errorf("two are merged: %q", ids)
 	}
 	w.remove(all[2])
-	unlock, err := w.seats.lock(ctx, w.r.ID) // a verb is at work when the copy is there
+	unlock, err := w.machines.lock(ctx, w.r.ID) // a verb is at work when the copy is there
 	w.ok(err)
 	e.asked = func() { go unlock() }
 	f.all(ctx, newTries())
@@ -197,10 +197,10 @@ func TestStackedDisksBecomeOne(t *testing.T) {
 		return nil
 	}
 	w.keepRound(ctx)
-	a, err := w.vault.about(ctx, string(all[3].ID))
+	a, err := w.archive.About(ctx, string(all[3].ID))
 	w.ok(err)
 	for _, space := range a.Disks {
-		if _, err := w.vault.about(ctx, string(space)); err != nil || len(a.Disks) != 4 {
+		if _, err := w.archive.About(ctx, string(space)); err != nil || len(a.Disks) != 4 {
 			t.Errorf("%s of %q: %v", space, a.Disks, err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestStackedDisksBecomeOne(t *testing.T) {
 	done()
 	paused := w.take(holt.SnapshotOfPause)
 	w.ok(os.WriteFile(w.disks.path(paused.disk), []byte(w.disks.path(all[5].disk)+"\ng"), 0o600))
-	w.seats.put(w.r.ID, nil)
+	w.machines.put(w.r.ID, nil)
 	w.r.State = holt.ComputerPaused
 	w.ok(w.table.save(ctx, *w.r))
 	w.remove(all[3:5]...)
@@ -254,7 +254,7 @@ func TestMergeCutOff(t *testing.T) {
 				w.disks.dir = moved
 			}
 			w.ok(w.disks.tidy(ctx))
-			unlock, err := w.seats.lock(ctx, w.r.ID) // as whoever takes a starting computer over
+			unlock, err := w.machines.lock(ctx, w.r.ID) // as whoever takes a starting computer over
 			w.ok(err)
 			marked, err := flattening{w.Store}.settle(ctx, newTries())
 			if err != nil || len(marked) > 1 || len(marked) == 0 && point != "flatten/copy" {

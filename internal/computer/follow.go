@@ -44,7 +44,7 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	l := f.r.s.seats.live(run.ComputerID)
+	l := f.r.s.machines.live(run.ComputerID)
 	if l == nil {
 		if run.State != holt.RunRunning {
 			return true, f.rest(ctx, run)
@@ -81,14 +81,14 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	case holt.CodeOf(err) == holt.NotFound:
 		return f.unknown(ctx, run, question)
 	default:
-		return false, ahead(err)
+		return false, aheadOfGuest(err)
 	}
 }
 
 // wait waits for a machine of a computer that has none. While it is paused that is for as long as
 // it takes, or restLook: whoever only follows does not wake it.
 func (f *follower) wait(ctx context.Context, id holt.ComputerID) error {
-	came := f.r.s.seats.coming()
+	came := f.r.s.machines.coming()
 	backoff(ctx, 2)
 	if err := (waking{f.r.s}).settled(ctx, id); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (f *follower) event(e holt.RunEvent) error {
 	case holt.RunExit:
 		if e.Run != nil {
 			e.Run.ID = f.id
-			f.at.attendant.exited(*e.Run)
+			f.at.runTracker.exited(*e.Run)
 		}
 		run, err := f.r.s.runs.get(context.Background(), f.id)
 		if err != nil {

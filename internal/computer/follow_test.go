@@ -15,7 +15,7 @@ import (
 func TestFollowOfPausedComputer(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
 	w.pauses()
-	unlock, ok := w.seats.tryQuiet(w.r.ID, false, func() { t.Error("the merge of its disks is asked to end") })
+	unlock, ok := w.machines.tryQuiet(w.r.ID, false, func() { t.Error("the merge of its disks is asked to end") })
 	if !ok {
 		t.Fatal("the computer does not rest")
 	}
@@ -37,12 +37,12 @@ func TestFollowOfPausedComputer(t *testing.T) {
 			w.ok(err)
 			waits = false
 		case <-tick.C:
-			w.seats.put(holt.NewComputerID(), &live{})
+			w.machines.put(holt.NewComputerID(), &live{})
 		}
 	}
 	unlock()
 
-	unlock, err := w.seats.lock(t.Context(), w.r.ID)
+	unlock, err := w.machines.lock(t.Context(), w.r.ID)
 	w.ok(err)
 	cancel()
 	if err := (waking{w.Store}).settled(ctx, w.r.ID); !errors.Is(err, context.Canceled) {

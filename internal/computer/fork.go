@@ -38,7 +38,7 @@ func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpe
 	if err := m.s.cfg.checkNetwork(spec.Network); err != nil {
 		return holt.ForkedComputers{}, err
 	}
-	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.ForkedComputers, error) {
+	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.ForkedComputers, error) {
 		return Once(ctx, m.s.cfg.Keys, Call[holt.ForkedComputers]{
 			Key: key, Method: "computer.fork", Request: []any{ref, spec},
 			Act: func(ctx context.Context, _ *Claim) (holt.ForkedComputers, error) {
@@ -78,7 +78,7 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 		err = s.mayFork(ctx, r, names[0])
 	}
 	if err == nil && l != nil {
-		from, err = s.take(ctx, &r, l, exposure{verb: "fork-snapshot", kind: holt.SnapshotOfFork})
+		from, err = s.take(ctx, &r, l, snapshotRequest{verb: "fork-snapshot", kind: holt.SnapshotOfFork})
 	}
 	if err != nil {
 		return out, err
@@ -126,7 +126,7 @@ func (s forks) mayFork(ctx context.Context, r record, name string) error {
 
 // discard removes a snapshot that was taken for forks of which none came to be.
 func (s forks) discard(ctx context.Context, m snapshot) {
-	done, err := s.snapshots.condemnUnkept(ctx, m.ID)
+	done, err := s.snapshots.markDeletingAutomatic(ctx, m.ID)
 	if err == nil && done {
 		_, err = s.removeSnapshot(ctx, m)
 	}
@@ -200,13 +200,13 @@ func (s forks) forkOne(ctx context.Context, parent record, from snapshot, name, 
 	failed := func(err error) (holt.ForkedComputer, error) {
 		return holt.ForkedComputer{Name: name, Error: holt.AsError(err)}, err
 	}
-	unlock, err := s.seats.lock(ctx, r.ID)
+	unlock, err := s.machines.lock(ctx, r.ID)
 	if err != nil {
 		return failed(err)
 	}
 	defer unlock()
-	m := &making{s: s.Store, r: r, from: &from, source: from.workspace}
-	if from.Stopped { // it boots
+	m := &transition{s: s.Store, r: r, from: &from, source: from.workspace}
+	if from.Stopped { // it bootLocked
 		if m.img, err = s.cfg.pick(ctx, parent.imageRef()); err != nil {
 			return failed(err)
 		}

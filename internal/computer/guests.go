@@ -44,7 +44,7 @@ func (g *Guests) at(ctx context.Context, id holt.WorkspaceID) *live {
 	if err != nil || !ok {
 		return nil
 	}
-	return g.s.seats.live(r.ID)
+	return g.s.machines.live(r.ID)
 }
 
 // Flush has the computer that runs with a workspace write what its programs
@@ -72,9 +72,9 @@ func (g *Guests) Settle(ctx context.Context, id holt.WorkspaceID) {
 	}
 }
 
-// Rest ends the stretch of work in the terminals of a workspace: what they change
+// Rest ends the terminalSession of work in the terminals of a workspace: what they change
 // from now on is undone apart from what they changed before. The caller is about to take
-// a checkpoint, which is the one after the stretch; if it takes none it calls end.
+// a checkpoint, which is the one after the terminalSession; if it takes none it calls end.
 func (g *Guests) Rest(ctx context.Context, id holt.WorkspaceID) (end func()) {
 	if l := g.at(ctx, id); l != nil {
 		return l.terminals.work.rest()
@@ -88,7 +88,7 @@ func (g *Guests) Hold(ctx context.Context, id holt.WorkspaceID) (done func(), er
 	if err != nil || !ok {
 		return func() {}, err
 	}
-	return g.s.seats.lock(ctx, r.ID)
+	return g.s.machines.lock(ctx, r.ID)
 }
 
 // Running says whether a run goes on in the computer that has a workspace, or will when that is resumed.

@@ -50,8 +50,8 @@ func TestIsItself(t *testing.T) {
 	}
 }
 
-// Whoever is being created gets SSH host keys of its own, also where it boots from an image that has
-// some; one that boots again keeps them.
+// Whoever is being created gets SSH host keys of its own, also where it bootLocked from an image that has
+// some; one that bootLocked again keeps them.
 func TestKeysOfNewComputers(t *testing.T) {
 	for _, tt := range []struct {
 		state            holt.ComputerState
@@ -64,7 +64,7 @@ func TestKeysOfNewComputers(t *testing.T) {
 		{holt.ComputerCreating, "", "", false, false},              // the host's own
 		{holt.ComputerStarting, "disk_a", "", false, false},
 	} {
-		m := &making{r: &record{Computer: holt.Computer{State: tt.state}, disk: tt.disk}, kept: tt.kept, live: &live{}}
+		m := &transition{r: &record{Computer: holt.Computer{State: tt.state}, disk: tt.disk}, kept: tt.kept, live: &live{}}
 		m.identify()
 		if id := m.live.identity(); id.NewHostKeys != tt.keys || (id.MachineID != "") != tt.machineIDs {
 			t.Errorf("%+v: %+v", tt, id)

@@ -174,7 +174,7 @@ func (s *Store) Awake(ctx context.Context, ref string) (holt.Awake, error) {
 		return holt.Awake{}, err
 	}
 	a := holt.Awake{ComputerID: r.ID, Computer: r.Name, State: r.State, Uses: []holt.Use{}, IdleTimeout: r.IdleTimeout}
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if r.State != holt.ComputerRunning || l == nil {
 		a.Uses = append(s.uses.going(r.ID), a.Uses...)
 		holds, err := i.held(ctx, r.ID)
@@ -216,7 +216,7 @@ func asleepNote(r record) string {
 	}
 	for _, b := range r.Budgets {
 		if b.Exhausted {
-			e := overdrawn(b, r.Name)
+			e := budgetExhausted(b, r.Name)
 			return note + "; nothing wakes it, since " + e.Message + "; " + e.Hint
 		}
 	}
@@ -248,8 +248,8 @@ func (s *Store) Update(ctx context.Context, ref string, change holt.ComputerUpda
 		if err := s.idleRows.setTimeout(ctx, r.ID, change.IdleTimeout); err != nil {
 			return holt.Computer{}, err
 		}
-		if l := s.seats.live(r.ID); l != nil {
-			l.look.ring()
+		if l := s.machines.live(r.ID); l != nil {
+			l.look.notify()
 		}
 		return s.Get(ctx, string(r.ID))
 	}})

@@ -84,7 +84,7 @@ func (w *idleWorld) wakes() {
 	l.m, l.log = &drowsy{done: make(chan struct{})}, slog.New(slog.DiscardHandler)
 	l.ctx, l.cancel = context.WithCancel(w.t.Context())
 	w.attaches(l)
-	w.seats.put(r.ID, l)
+	w.machines.put(r.ID, l)
 	w.uses.used(r.ID, holt.Use{Kind: holt.UseStart})
 }
 
@@ -242,7 +242,7 @@ func TestNotPaused(t *testing.T) {
 			w.ok(err)
 		}, "idle timeout is null"},
 		"engine": {func(w *idleWorld) { w.cfg.Engine = forkless{} }, "forkless cannot keep its memory"},
-		"silent guest": {func(w *idleWorld) {
+		"notAnswering guest": {func(w *idleWorld) {
 			w.l.busy.ask = func(context.Context) (agent.Activity, error) { return agent.Activity{}, errors.New("hangs") }
 		}, "does not answer: hangs"},
 		"old guest": {func(w *idleWorld) {

@@ -13,7 +13,7 @@ func (s *Store) CreateFor(ctx context.Context, job holt.JobID, spec holt.Compute
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	ctx, leave, err := s.gate.enter(ctx)
+	ctx, leave, err := s.shutdown.enter(ctx)
 	if err != nil {
 		return holt.Computer{}, err
 	}
@@ -32,7 +32,7 @@ func (s *Store) OfJob(ctx context.Context, job holt.JobID) ([]holt.Computer, err
 }
 
 // Draining says whether no machine may start, since the daemon is about to end.
-func (s *Store) Draining() bool { return s.gate.mayStart() != nil }
+func (s *Store) Draining() bool { return s.shutdown.mayStart() != nil }
 
 // CheckComputer refuses what can never be a computer anywhere, and says which shape it is with its defaults.
 func CheckComputer(spec holt.ComputerSpec) (holt.ComputerSpec, error) { return shape(spec) }

@@ -10,13 +10,13 @@ import (
 )
 
 // A new computer of a shape in which its template was never booted goes on from the snapshot of the common shape, and what is
-// missing is added to its machine before it is anybody's. One that is smaller, or cannot be reached in whole blocks, boots.
+// missing is added to its machine before it is anybody's. One that is smaller, or cannot be reached in whole blocks, bootLocked.
 
-// kin is the template whose snapshot a new computer goes on from.
-func (m *making) kin() template {
+// ancestry is the template whose snapshot a new computer goes on from.
+func (m *transition) ancestry() template {
 	own, common := m.template(), m.template()
 	common.r.CPUs, common.r.MemoryMB = defaultCPUs, defaultMemoryMB
-	if !m.s.able() || !m.s.cfg.Engine.Capabilities().Growing || !outgrows(m.r.CPUs, m.r.MemoryMB) || m.s.cfg.Images.HasSnapshot(m.img.Digest, own.key()) {
+	if !m.s.canKeepTemplates() || !m.s.cfg.Engine.Capabilities().Growing || !outgrows(m.r.CPUs, m.r.MemoryMB) || m.s.cfg.Images.HasSnapshot(m.img.Digest, own.key()) {
 		return own
 	}
 	return common
@@ -28,8 +28,8 @@ func outgrows(cpus, memoryMB int) bool {
 	return cpus >= defaultCPUs && cpus <= maxCPUs() && more >= 0 && more%machine.GrowMB == 0 && (cpus > defaultCPUs || more > 0)
 }
 
-// enlarge gives a computer that went on from a smaller machine than it is to have its shape. One that cannot have it boots.
-func (m *making) enlarge(ctx context.Context) error {
+// enlarge gives a computer that went on from a smaller machine than it is to have its shape. One that cannot have it bootLocked.
+func (m *transition) enlarge(ctx context.Context) error {
 	if m.kept == "" || m.of.r.CPUs == m.r.CPUs && m.of.r.MemoryMB == m.r.MemoryMB {
 		return nil
 	}
@@ -42,15 +42,15 @@ func (m *making) enlarge(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
 	}
-	m.s.log.WarnContext(ctx, "a computer cannot be made as large as it is to be; it boots", "computer", m.r.ID, "cpus", m.r.CPUs, "memory_mb", m.r.MemoryMB, "err", err)
+	m.s.log.WarnContext(ctx, "a computer cannot be made as large as it is to be; it bootLocked", "computer", m.r.ID, "cpus", m.r.CPUs, "memory_mb", m.r.MemoryMB, "err", err)
 	return m.again(ctx, nil)
 }
 
 // grows adds what is missing to the machine, and has the guest use it.
-func (m *making) grows(ctx context.Context) error {
+func (m *transition) grows(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, growLimit)
 	defer cancel()
-	if err := m.s.cfg.point("create/grow"); err != nil {
+	if err := m.s.cfg.failpoint("create/grow"); err != nil {
 		return err
 	}
 	err := m.live.m.Grow(bounded, machine.Shape{CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB})

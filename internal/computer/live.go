@@ -35,16 +35,16 @@ type live struct {
 	release func() // of ws
 	units   units
 
-	serve     FileServer
-	limits    Limits
-	keep      workspace.Keep
-	attendant *attendant
-	runs      *runSet
-	terminals *terminalSet
-	marks     marks
-	busy      *busy // what works in it by itself
-	look      bell  // see [idling.watch]: its idle timeout was changed
-	launched  time.Time
+	serve      FileServer
+	limits     Limits
+	keep       workspace.Keep
+	runTracker *runTracker
+	runs       *runSet
+	terminals  *terminalSet
+	marks      marks
+	busy       *busy        // what works in it by itself
+	look       notification // see [idling.watch]: its idle timeout was changed
+	launched   time.Time
 
 	hostname  string
 	bootID    string // of the guest that was last greeted; used by controlLoop only
@@ -52,14 +52,14 @@ type live struct {
 	restored  bool   // or has one from a snapshot
 	repeats   bool   // and it went on from there before
 	machineID string // that it is to have, if it is another machine than the one of that snapshot
-	newKeys   bool   // it boots from its image for the first time, whose SSH host keys are not its own
+	newKeys   bool   // it bootLocked from its image for the first time, whose SSH host keys are not its own
 
 	diskSizeMB int // MiB; 0 unless its disk is larger than the guest believes
 
 	greeted func(context.Context, agent.Identified) error // writes down what the guest is now; see [table.identify]
 	proxy   func(context.Context) (*agent.Proxy, error)   // what it is told of its proxy; nil: nothing
 	explain func(*holt.OutOfMemory)                       // adds to what its guest says of memory what gives it more
-	stood   bell                                          // the guest's processors stood still
+	stood   notification                                  // the guest's processors stood still
 
 	ctx    context.Context
 	cancel context.CancelFunc // nil before connect
@@ -192,10 +192,10 @@ func (l *live) dialControl() (*agent.Client, error) {
 		err = l.keepTime(ctx, client, asked, h)
 	}
 	if err == nil {
-		if told := l.tellProxy(ctx, client); told != nil {
+		if told := l.sendProxy(ctx, client); told != nil {
 			l.log.Warn("a guest is not told of its proxy", "computer", l.id, "err", told)
 		}
-		err = l.attendant.reconcile(ctx, client)
+		err = l.runTracker.reconcile(ctx, client)
 	}
 	if err != nil {
 		client.Close()
@@ -291,7 +291,7 @@ func (l *live) filesLoop() {
 		conn, err := l.dialFiles()
 		began := time.Now()
 		if err == nil {
-			err = l.serve(l.ctx, l.ws, conn, l.attendant.writer)
+			err = l.serve(l.ctx, l.ws, conn, l.runTracker.writer)
 		}
 		if err != nil && l.ctx.Err() == nil {
 			l.log.Warn("file channel broke", "computer", l.id, "err", err)
@@ -389,13 +389,13 @@ func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, e
 			if fault == nil {
 				fault = errors.New("no answer yet")
 			}
-			return nil, silent(fault)
+			return nil, notAnswering(fault)
 		}
 	}
 }
 
-// silent is the error for a guest agent that does not answer.
-func silent(cause error) *holt.Error {
+// notAnswering is the error for a guest agent that does not answer.
+func notAnswering(cause error) *holt.Error {
 	return holt.Errorf(holt.Unavailable, "the guest agent does not answer: %w", cause).
 		WithHint("the guest may be overloaded, or its agent was ended; see holt computer logs, and mend it with holt computer stop and start")
 }
@@ -418,11 +418,11 @@ func (l *live) do(ctx context.Context, limit time.Duration, repeat bool, act fun
 		case ctx.Err() != nil:
 			return gone(ctx)
 		case expired:
-			return silent(err)
+			return notAnswering(err)
 		case !cut(client, err) || holt.CodeOf(err) != holt.Unavailable:
 			return err
 		case !repeat || try > 0:
-			return silent(err)
+			return notAnswering(err)
 		case !broken(client): // it ends, and its channel with it
 			backoff(ctx, 0)
 		}

@@ -38,7 +38,7 @@ func (s *Store) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writ
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.gate.ctx.Done():
+		case <-s.shutdown.ctx.Done():
 			return ending()
 		case <-time.After(logPoll):
 		}

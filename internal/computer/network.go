@@ -59,8 +59,8 @@ func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (h
 		return p, HostError(err)
 	}
 	n.s.log.InfoContext(ctx, "network policy changed", "computer", r.ID, "name", r.Name, "egress", p.Egress)
-	if l := n.s.seats.live(r.ID); l != nil {
-		l.tellPolicy(ctx)
+	if l := n.s.machines.live(r.ID); l != nil {
+		l.sendPolicy(ctx)
 	}
 	return p, nil
 }
@@ -161,7 +161,7 @@ func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, beg
 
 // inheritNames has the names count in a fork that goes on with its parent's memory which addresses were given for in
 // the parent: programs that have one ask for no name again.
-func (m *making) inheritNames() {
+func (m *transition) inheritNames() {
 	if m.r.State != holt.ComputerCreating || m.r.Parent == nil || !m.memory() || !m.s.cfg.ownNetworks() {
 		return
 	}
@@ -186,7 +186,7 @@ func (l *live) plug(ctx context.Context, s *Store, begun bool) error {
 	}
 	if err == nil {
 		l.net, err = s.cfg.join(ctx, s.cfg.dir(l.id), p, begun, func(ctx context.Context) {
-			if begun || s.seats.live(l.id) == l { // else it has not been spoken to yet
+			if begun || s.machines.live(l.id) == l { // else it has not been spoken to yet
 				l.cutOff(ctx)
 			}
 		})

@@ -29,11 +29,11 @@ const (
 // outputs keeps the output of runs for when no guest has it any more. A file is not synced: what a
 // loss of power leaves of it does not decode, and counts as gone.
 type outputs struct {
-	table runTable
-	dir   func(holt.ComputerID) string // of a computer
-	most  int64                        // mostOutput, but in tests
-	log   *slog.Logger
-	point func(string) error
+	table     runTable
+	dir       func(holt.ComputerID) string // of a computer
+	most      int64                        // mostOutput, but in tests
+	log       *slog.Logger
+	failpoint func(string) error
 }
 
 func (o outputs) path(computer holt.ComputerID, name string) string {
@@ -51,7 +51,7 @@ func (o outputs) put(ctx context.Context, computer holt.ComputerID, out agent.Ru
 		}
 		bytes = onDisk(int64(len(b)))
 	}
-	if err := o.point("run/kept"); err != nil {
+	if err := o.failpoint("run/kept"); err != nil {
 		return err
 	}
 	gone, err := o.table.took(context.WithoutCancel(ctx), computer, id, bytes, out.Run.State == holt.RunExited, out.End, o.most)
@@ -72,7 +72,7 @@ func (o outputs) write(computer holt.ComputerID, id holt.RunID, b []byte) error 
 		err = os.WriteFile(temp, b, 0o600)
 	}
 	if err == nil {
-		err = o.point("run/output")
+		err = o.failpoint("run/output")
 	}
 	if err == nil {
 		err = os.Rename(temp, o.path(computer, string(id)))
@@ -188,7 +188,7 @@ func (o outputs) share(runs int) int {
 
 // take takes what there is of a run's output out of the guest, the last bytes of it, unless that
 // was done since its end.
-func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID, last int) error {
+func (a *runTracker) take(ctx context.Context, c *agent.Client, id holt.RunID, last int) error {
 	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
 	defer cancel()
 	done, err := a.l.runs.take(ctx)
@@ -212,7 +212,7 @@ func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID, la
 
 // keep takes the output of all runs that have ended. It says whether the host had room for it; what
 // it had none for is left for another try. What cannot be taken else the next session tries again.
-func (a *attendant) keep(ctx context.Context, c *agent.Client) (room bool) {
+func (a *runTracker) keep(ctx context.Context, c *agent.Client) (room bool) {
 	for _, id := range a.l.runs.untaken() {
 		err := a.take(ctx, c, id, keptOutput)
 		if err != nil && (broken(c) || ctx.Err() != nil) {
@@ -228,7 +228,7 @@ func (a *attendant) keep(ctx context.Context, c *agent.Client) (room bool) {
 }
 
 // note logs why a run's output is not kept.
-func (a *attendant) note(c *agent.Client, id holt.RunID, err error) {
+func (a *runTracker) note(c *agent.Client, id holt.RunID, err error) {
 	if err == nil || broken(c) || a.l.ctx.Err() != nil {
 		return
 	}
@@ -241,7 +241,7 @@ func (a *attendant) note(c *agent.Client, id holt.RunID, err error) {
 
 // takeAll takes the output of all runs, also of those that go on: their machine is about to end. It
 // takes no longer than limit.
-func (a *attendant) takeAll(ctx context.Context, c *agent.Client, limit time.Duration) {
+func (a *runTracker) takeAll(ctx context.Context, c *agent.Client, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ids := a.l.runs.all()
@@ -254,7 +254,7 @@ func (a *attendant) takeAll(ctx context.Context, c *agent.Client, limit time.Dur
 
 // takeRunning takes what runs that go on have written since it was called last: their machine may be
 // killed. Up to where that was is in taken. It says whether the host had room for it.
-func (a *attendant) takeRunning(ctx context.Context, c *agent.Client, taken map[holt.RunID]int64) (room bool) {
+func (a *runTracker) takeRunning(ctx context.Context, c *agent.Client, taken map[holt.RunID]int64) (room bool) {
 	ids := a.l.runs.all()
 	maps.DeleteFunc(taken, func(id holt.RunID, _ int64) bool { return !slices.Contains(ids, id) })
 	for _, id := range ids {
@@ -275,7 +275,7 @@ func (a *attendant) takeRunning(ctx context.Context, c *agent.Client, taken map[
 }
 
 // written asks the guest how much a run has written.
-func (a *attendant) written(ctx context.Context, c *agent.Client, id holt.RunID) (int64, error) {
+func (a *runTracker) written(ctx context.Context, c *agent.Client, id holt.RunID) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
 	defer cancel()
 	out, err := c.RunOutput(ctx, id, 0)
@@ -289,7 +289,7 @@ func (l *live) handOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
 	defer cancel()
 	if client, _, _ := l.state(); client != nil {
-		l.attendant.takeAll(ctx, client, l.limits.Flush/2)
+		l.runTracker.takeAll(ctx, client, l.limits.Flush/2)
 	}
 	if err := l.flush(ctx); err != nil {
 		l.log.Debug("the guest did not write what it holds in memory", "computer", l.id, "err", err)

@@ -51,16 +51,16 @@ func (s memory) pause(ctx context.Context, ref, by string) (holt.Computer, error
 		return holt.Computer{}, err
 	}
 	defer unlock()
-	return s.rests(ctx, &r, l, by)
+	return s.pausing(ctx, &r, l, by)
 }
 
-// rests pauses a running computer, whose lock is held, and puts on record by whom.
-func (s memory) rests(ctx context.Context, r *record, l *live, by string) (holt.Computer, error) {
+// pausing pauses a running computer, whose lock is held, and puts on record by whom.
+func (s memory) pausing(ctx context.Context, r *record, l *live, by string) (holt.Computer, error) {
 	if err := s.idleRows.pausing(ctx, r.ID, by); err != nil {
 		return holt.Computer{}, err
 	}
 	r.PausedBy = by
-	if _, err := s.hibernate(ctx, r, l, exposure{verb: "pause", kind: holt.SnapshotOfPause, end: true, durable: true}); err != nil {
+	if _, err := s.hibernate(ctx, r, l, snapshotRequest{verb: "pause", kind: holt.SnapshotOfPause, end: true, durable: true}); err != nil {
 		return holt.Computer{}, err
 	}
 	return s.shown(*r), nil
@@ -68,7 +68,7 @@ func (s memory) rests(ctx context.Context, r *record, l *live, by string) (holt.
 
 // hibernate takes a snapshot of a running computer, whose lock is held, with which its
 // machine ends. One that fails leaves it running.
-func (s memory) hibernate(ctx context.Context, r *record, l *live, e exposure) (snapshot, error) {
+func (s memory) hibernate(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
 	rested, _ := s.uses.rest(r.ID, false)
 	defer rested()
 	budgeting(s).last(ctx, r.ID)
@@ -100,7 +100,7 @@ func (s memory) hibernate(ctx context.Context, r *record, l *live, e exposure) (
 // leave lets go of the machine of a computer that is paused now. Its guest's
 // mount stays: it goes on with the guest.
 func (s memory) leave(r record, l *live) {
-	s.seats.put(r.ID, nil)
+	s.machines.put(r.ID, nil)
 	l.close()
 	if err := l.m.Kill(); err != nil { // it has ended, unless its memory was kept by a daemon before this one
 		s.log.Error("end paused machine", "computer", r.ID, "err", err)
@@ -123,21 +123,21 @@ func (s memory) resume(ctx context.Context, ref string) (holt.Computer, error) {
 	defer unlock()
 	switch r.State {
 	case holt.ComputerRunning:
-		return s.asIs(r)
+		return s.alreadyRunning(r)
 	case holt.ComputerPaused, holt.ComputerResuming:
-		return s.onward(ctx, &r)
+		return s.resumeOrUndo(ctx, &r)
 	}
-	return holt.Computer{}, inState(r)
+	return holt.Computer{}, wrongState(r)
 }
 
-// onward lets a computer, whose lock is held, go on that is paused, or whose last resume could not be undone.
-func (s memory) onward(ctx context.Context, r *record) (holt.Computer, error) {
+// resumeOrUndo lets a computer, whose lock is held, go on that is paused, or whose last resume could not be undone.
+func (s memory) resumeOrUndo(ctx context.Context, r *record) (holt.Computer, error) {
 	if r.State == holt.ComputerResuming {
 		if err := s.undoStuck(ctx, r); err != nil {
 			return holt.Computer{}, err
 		}
 	}
-	return s.goOn(ctx, r)
+	return s.resumeLocked(ctx, r)
 }
 
 // undoStuck undoes the resume of a computer, whose lock is held, that could neither go on nor be
@@ -146,9 +146,9 @@ func (s memory) onward(ctx context.Context, r *record) (holt.Computer, error) {
 func (s memory) undoStuck(ctx context.Context, r *record) error {
 	v, ok := s.stuck.Load(r.ID)
 	if !ok {
-		return halfWay(*r)
+		return unfinished(*r)
 	}
-	m := v.(*making)
+	m := v.(*transition)
 	m.r = r // it may have been renamed since
 	if err := m.back(ctx, "undo-resume", m.resume()); err != nil {
 		return err
@@ -157,41 +157,41 @@ func (s memory) undoStuck(ctx context.Context, r *record) error {
 	return nil
 }
 
-// strand keeps a resume that could not be undone for [memory.undoStuck].
-func (m *making) strand() {
+// keepStuck keeps a resume that could not be undone for [memory.undoStuck].
+func (m *transition) keepStuck() {
 	if m.stuck != nil {
 		m.s.stuck.Store(m.r.ID, m)
 	}
 }
 
-// goOn lets a paused computer, whose lock is held, go on.
-func (s memory) goOn(ctx context.Context, r *record) (holt.Computer, error) {
+// resumeLocked lets a paused computer, whose lock is held, go on.
+func (s memory) resumeLocked(ctx context.Context, r *record) (holt.Computer, error) {
 	from, err := s.snapshots.get(ctx, r.snapshot)
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	m := &making{s: s.Store, r: r, from: &from, before: r.disk}
+	m := &transition{s: s.Store, r: r, from: &from, before: r.disk}
 	if err := m.forward(ctx, "resume", m.resume()); err != nil {
-		m.strand()
+		m.keepStuck()
 		return holt.Computer{}, err
 	}
 	return m.resumed(ctx)
 }
 
 // resume are the parts that let a paused computer go on.
-func (m *making) resume() []step {
+func (m *transition) resume() []step {
 	return []step{
 		{"row", m.claimResume, m.stayPaused},
 		{"disk", m.makeOverlay, nothing},
 		{"open", m.openWorkspace, m.closeWorkspace},
 		{"machine", m.startMachine, m.killMachine},
-		{"run", m.goesOn, m.hangUp},
+		{"run", m.goesOn, m.disconnect},
 	}
 }
 
 // claimResume writes down that the computer is being resumed, and the disk that
 // its machine will write to: a new one, since the last try may have written to its.
-func (m *making) claimResume(ctx context.Context) error {
+func (m *transition) claimResume(ctx context.Context) error {
 	m.r.State, m.r.Reason = holt.ComputerResuming, ""
 	if m.from.disk != "" {
 		m.from.next = holt.NewDiskID()
@@ -201,7 +201,7 @@ func (m *making) claimResume(ctx context.Context) error {
 	return err
 }
 
-func (m *making) writeResume(ctx context.Context) error {
+func (m *transition) writeResume(ctx context.Context) error {
 	return writeSync(ctx, m.s.cfg.DB, func(tx *db.Tx) error {
 		if err := m.s.table.admit(tx, *m.r); err != nil {
 			return err
@@ -219,13 +219,13 @@ func (m *making) writeResume(ctx context.Context) error {
 }
 
 // stayPaused undoes that.
-func (m *making) stayPaused(ctx context.Context) error {
+func (m *transition) stayPaused(ctx context.Context) error {
 	m.r.State, m.r.Reason, m.r.disk, m.r.Snapshot = holt.ComputerPaused, "", m.before, m.from.ID
 	return m.endResume(ctx)
 }
 
 // endResume records what became of a resume: the computer has its disk.
-func (m *making) endResume(ctx context.Context) error {
+func (m *transition) endResume(ctx context.Context) error {
 	m.from.next = ""
 	err := writeSync(ctx, m.s.cfg.DB, func(tx *db.Tx) error {
 		if err := m.s.snapshots.setNext(tx, *m.from); err != nil {
@@ -247,7 +247,7 @@ func (m *making) endResume(ctx context.Context) error {
 
 // goesOn records that the guest's processors run again: from here on there is
 // no way back to the snapshot, since the workspace goes on, too.
-func (m *making) goesOn(ctx context.Context) error {
+func (m *transition) goesOn(ctx context.Context) error {
 	now := time.Now().UTC()
 	m.r.State, m.r.StartedAt, m.r.Snapshot = holt.ComputerRunning, &now, ""
 	if err := m.endResume(ctx); err != nil {
@@ -264,7 +264,7 @@ func (s memory) settleResume(ctx context.Context, r *record, runs bool) error {
 	if err != nil {
 		return err
 	}
-	m := &making{s: s.Store, r: r, from: &from, before: r.disk}
+	m := &transition{s: s.Store, r: r, from: &from, before: r.disk}
 	if !runs {
 		return m.stayPaused(ctx)
 	}
@@ -274,7 +274,7 @@ func (s memory) settleResume(ctx context.Context, r *record, runs bool) error {
 }
 
 // resumed waits for the guest of a machine that goes on.
-func (m *making) resumed(ctx context.Context) (holt.Computer, error) {
+func (m *transition) resumed(ctx context.Context) (holt.Computer, error) {
 	bounded, cancel := context.WithTimeout(ctx, m.s.cfg.Limits.Resume)
 	defer cancel()
 	if err := m.live.await(bounded, m.s.cfg.Limits.Resume); err != nil {

@@ -55,7 +55,7 @@ func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, err
 	for i := range list {
 		one := &list[i]
 		if one.Run != "" {
-			if _, here := l.attendant.startedHere(one.Run); !here {
+			if _, here := l.runTracker.startedHere(one.Run); !here {
 				one.Run = ""
 			}
 		}
@@ -88,23 +88,23 @@ func (n *Ports) Reach(ctx context.Context, computer string, to holt.PortAddress)
 	return n.connect(ctx, computer, to, n.s.awake, mostReached)
 }
 
-// seating returns the running machine of a computer, until done is called.
-type seating func(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error)
+// openMachine returns the running machine of a computer, until done is called.
+type openMachine func(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error)
 
-// awake is the seating of who wakes nobody.
+// awake is the openMachine of who wakes nobody.
 func (s *Store) awake(ctx context.Context, ref string, _ holt.Use) (record, *live, func(), error) {
 	r, err := s.table.find(ctx, ref)
 	if err != nil {
 		return record{}, nil, nil, err
 	}
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if r.State != holt.ComputerRunning || l == nil || !l.running() {
 		return record{}, nil, nil, holt.Errorf(holt.Unavailable, "%s does not run: it is %s", r.Name, r.State)
 	}
 	return r, l, func() {}, nil
 }
 
-func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddress, seat seating, most int) (holt.PortConn, error) {
+func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddress, slot openMachine, most int) (holt.PortConn, error) {
 	if err := to.Check(); err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddres
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		c := &portConn{s: n.s, to: to, seat: seat}
+		c := &portConn{s: n.s, to: to, slot: slot}
 		err = c.dial(ctx, string(r.ID))
 		if err == nil {
 			done := c.done
@@ -191,7 +191,7 @@ type portConn struct {
 	client *agent.Client
 	to     holt.PortAddress
 	is     string // what it is; "": a connection to there
-	seat   seating
+	slot   openMachine
 	conn   duplex
 	done   func()
 	once   sync.Once
@@ -199,7 +199,7 @@ type portConn struct {
 
 // dial wakes the computer and makes the connection.
 func (c *portConn) dial(ctx context.Context, computer string) (err error) {
-	c.r, c.l, c.done, err = c.seat(ctx, computer, holt.Use{Kind: holt.UseConnection, Detail: c.to.String()})
+	c.r, c.l, c.done, err = c.slot(ctx, computer, holt.Use{Kind: holt.UseConnection, Detail: c.to.String()})
 	if err != nil {
 		return err
 	}
@@ -221,14 +221,14 @@ func (c *portConn) dial(ctx context.Context, computer string) (err error) {
 		return nil
 	}
 	if holt.CodeOf(err) == holt.NotFound && err == said {
-		err = c.silent(ctx)
+		err = c.notAnswering(ctx)
 	}
 	c.done()
 	return err
 }
 
-// silent is the error where nothing listens; its hint says what does.
-func (c *portConn) silent(ctx context.Context) error {
+// notAnswering is the error where nothing listens; its hint says what does.
+func (c *portConn) notAnswering(ctx context.Context) error {
 	if c.to.Socket != "" {
 		return holt.Errorf(holt.Unavailable, "nothing listens at %s of %s", clip(string(c.to.Socket)), c.r.Name).
 			WithHint("start what makes that socket first")
@@ -308,7 +308,7 @@ func (c *portConn) Close() (err error) {
 
 // gone says whether the machine that was to be connected to is the computer's no more.
 func (c *portConn) gone() bool {
-	return c.l != nil && (!c.l.running() || c.s.seats.live(c.r.ID) != c.l)
+	return c.l != nil && (!c.l.running() || c.s.machines.live(c.r.ID) != c.l)
 }
 
 // why says what ended the connection.
@@ -320,10 +320,10 @@ func (c *portConn) why(err error) error {
 	if !broken(c.client) {
 		return holt.Errorf(holt.Unavailable, "%s was broken off in the computer", what)
 	}
-	if c.s.gate.ctx.Err() != nil {
+	if c.s.shutdown.ctx.Err() != nil {
 		return holt.Errorf(holt.Unavailable, "%s ended: the daemon is ending", what).WithHint("connect again when it is back")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.s.gate.ctx), askPorts)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.s.shutdown.ctx), askPorts)
 	defer cancel()
 	r, lost := c.s.table.find(ctx, string(c.r.ID))
 	switch {

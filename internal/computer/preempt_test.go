@@ -32,7 +32,7 @@ func (e slow) Start(ctx context.Context, spec machine.Spec) (machine.Machine, er
 	return nil, ctx.Err()
 }
 
-// TestPreempted: who waits for a template that is being booted in the background boots it instead. What was
+// TestPreempted: who waits for a template that is being booted in the background bootLocked it instead. What was
 // cut off so counts as not tried. In the background it begins once the host has memory for it.
 func TestPreempted(t *testing.T) {
 	ctx := t.Context()
@@ -44,7 +44,7 @@ func TestPreempted(t *testing.T) {
 		if left, err := images.Unbooted(); err != nil || len(left) != 1 {
 			t.Errorf("to be booted: %v, %v", left, err)
 		}
-		if store.unmade.recently(key) {
+		if store.failedBoots.recently(key) {
 			t.Error("what was cut off counts as failed")
 		}
 		return foreground
@@ -120,8 +120,8 @@ func TestDrainedBoot(t *testing.T) {
 		}
 		store.Drain(false)
 	}
-	if left, err := images.Unbooted(); err != nil || len(left) != 1 || len(store.unmade.since) > 0 {
-		t.Errorf("to be booted still: %v, %v; failed: %v", left, err, store.unmade.since)
+	if left, err := images.Unbooted(); err != nil || len(left) != 1 || len(store.failedBoots.since) > 0 {
+		t.Errorf("to be booted still: %v, %v; failed: %v", left, err, store.failedBoots.since)
 	}
 }
 

@@ -60,8 +60,8 @@ func direct(name string, policy holt.NetworkPolicy, secrets []holt.ComputerSecre
 	return strings.Join(all, ",")
 }
 
-// tellProxy tells a guest of its proxy as it is now.
-func (l *live) tellProxy(ctx context.Context, c *agent.Client) error {
+// sendProxy tells a guest of its proxy as it is now.
+func (l *live) sendProxy(ctx context.Context, c *agent.Client) error {
 	if l.proxy == nil {
 		return nil
 	}
@@ -73,11 +73,11 @@ func (l *live) tellProxy(ctx context.Context, c *agent.Client) error {
 	return err
 }
 
-// tellPolicy has a guest's programs learn what its policy means for them. The policy counts without that.
-func (l *live) tellPolicy(ctx context.Context) {
+// sendPolicy has a guest's programs learn what its policy means for them. The policy counts without that.
+func (l *live) sendPolicy(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, networkWait)
 	defer cancel()
-	if err := l.do(ctx, networkWait, true, l.tellProxy); err != nil {
+	if err := l.do(ctx, networkWait, true, l.sendProxy); err != nil {
 		l.log.WarnContext(ctx, "a guest is not told of its proxy", "computer", l.id, "err", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// rebooting is the reason of a computer that is starting because its guest asked for a reset, or crashed: a daemon that
+// rebootReason is the reason of a computer that is starting because its guest asked for a reset, or crashed: a daemon that
 // finds it so starts it.
-const rebooting = "it is rebooting"
+const rebootReason = "it is rebootReason"
 
 // A computer is started again by itself at most so often in restartSpan; what comes after that leaves it stopped.
 const (
@@ -53,7 +53,7 @@ func (r *restarts) may(id holt.ComputerID, most int, now time.Time) bool {
 // ended records that the machine of a computer, whose lock is held, has ended. Unknown is the reason if nobody knows
 // what ended it. Of a guest that asked for a reset, or crashed, the computer is to be started again, unless it is a
 // job's, whose command is lost.
-func (m *making) ended(ctx context.Context, how machine.Ending, unknown string) (again bool, err error) {
+func (m *transition) ended(ctx context.Context, how machine.Ending, unknown string) (again bool, err error) {
 	why, most, reason := holt.RunReason(""), 0, unknown
 	switch how.Kind {
 	case machine.EndOff:
@@ -75,16 +75,16 @@ func (m *making) ended(ctx context.Context, how machine.Ending, unknown string) 
 		return false, m.stopped(ctx, reason)
 	}
 	m.s.log.InfoContext(ctx, "computer starts again by itself", "computer", m.r.ID, "name", m.r.Name, "reason", reason)
-	m.r.State, m.r.Reason = holt.ComputerStarting, rebooting
+	m.r.State, m.r.Reason = holt.ComputerStarting, rebootReason
 	m.r.fulfil()
 	return true, m.s.table.save(ctx, *m.r)
 }
 
 // restart starts a computer again whose machine has ended by itself, and whose lock is held.
-func (m *making) restart(ctx context.Context, how machine.Ending) error {
-	err := m.s.cfg.point("reboot/start")
+func (m *transition) restart(ctx context.Context, how machine.Ending) error {
+	err := m.s.cfg.failpoint("reboot/start")
 	if err == nil {
-		err = m.s.boots(ctx, m.r)
+		err = m.s.bootLocked(ctx, m.r)
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
@@ -94,7 +94,7 @@ func (m *making) restart(ctx context.Context, how machine.Ending) error {
 	case err == nil: // it runs, and its user should hear of that
 		m.r.Reason = "its kernel panicked, and it was started again: " + how.Panic
 	case ctx.Err() != nil: // the next daemon goes on
-		m.r.State, m.r.Reason = holt.ComputerStarting, rebooting
+		m.r.State, m.r.Reason = holt.ComputerStarting, rebootReason
 	default:
 		m.r.State, m.r.Reason = holt.ComputerStopped, "it could not be started again: "+err.Error()
 	}

@@ -67,7 +67,7 @@ func maxCPUs() int { return min(max(runtime.NumCPU(), 8), mostCPUs) }
 // Errors: NotFound, InvalidArgument (the shape; a smaller disk), Conflict (a verb left it half-way),
 // Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable; then the shape is what it was, but for what Get shows.
 func (m *Memory) Resize(ctx context.Context, ref string, spec holt.ResizeSpec, key string) (holt.ResizedComputer, error) {
-	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.ResizedComputer, error) {
+	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.ResizedComputer, error) {
 		return Once(ctx, m.s.cfg.Keys, Call[holt.ResizedComputer]{
 			Key: key, Method: "computer.resize", Request: []any{ref, spec},
 			Act: func(ctx context.Context, _ *Claim) (holt.ResizedComputer, error) {
@@ -86,8 +86,8 @@ func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (o
 	if err := s.mayResize(r, spec); err != nil {
 		return out, err
 	}
-	z := &resizing{making: making{s: s.Store, r: &r}, spec: spec, was: r}
-	z.live = s.seats.live(r.ID)
+	z := &resizing{transition: transition{s: s.Store, r: &r}, spec: spec, was: r}
+	z.live = s.machines.live(r.ID)
 	switch r.State {
 	case holt.ComputerRunning:
 		if z.live == nil {
@@ -97,7 +97,7 @@ func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (o
 	case holt.ComputerStopped, holt.ComputerPaused:
 		err = z.forward(ctx, "resize", []step{{"row", z.ask, nothing}})
 	default:
-		err = inState(r)
+		err = wrongState(r)
 	}
 	if err != nil {
 		return out, err
@@ -135,7 +135,7 @@ func (s memory) mayResize(r record, spec holt.ResizeSpec) error {
 
 // resizing is a computer that is being resized, by steps with undoing.
 type resizing struct {
-	making
+	transition
 	spec  holt.ResizeSpec
 	was   record
 	guest *holt.GuestShape // what the guest says that it uses
@@ -153,7 +153,7 @@ func (z *resizing) ask(ctx context.Context) error {
 
 // unask takes it back. What the machine has got by now it keeps until it ends.
 func (z *resizing) unask(ctx context.Context) error {
-	if z.s.gate.ctx.Err() != nil {
+	if z.s.shutdown.ctx.Err() != nil {
 		return ending() // the next daemon goes on
 	}
 	z.r.CPUs, z.r.MemoryMB, z.r.DiskSizeMB, z.r.wish = z.was.CPUs, z.was.MemoryMB, z.was.DiskSizeMB, z.was.wish
@@ -252,7 +252,7 @@ func (s memory) settleShape(ctx context.Context, r *record, l *live) {
 	if !r.growing {
 		return
 	}
-	z := &resizing{making: making{s: s.Store, r: r, live: l}, was: *r}
+	z := &resizing{transition: transition{s: s.Store, r: r, live: l}, was: *r}
 	err := z.add(ctx)
 	if err == nil {
 		err = z.tell(ctx)
@@ -260,20 +260,20 @@ func (s memory) settleShape(ctx context.Context, r *record, l *live) {
 	if err == nil {
 		err = z.fault
 	}
-	if err != nil && s.gate.ctx.Err() == nil {
+	if err != nil && s.shutdown.ctx.Err() == nil {
 		s.log.WarnContext(ctx, "a computer has not all that it was asked to have", "computer", r.ID, "err", err)
 	}
 }
 
 // settleShapeLater is that in the background, for a computer that was taken over: its guest may not answer yet.
 func (t *takeover) settleShapeLater() {
-	t.s.gate.spawn(func(ctx context.Context) {
+	t.s.shutdown.spawn(func(ctx context.Context) {
 		r, unlock, err := t.s.hold(ctx, string(t.r.ID))
 		if err != nil {
 			return
 		}
 		defer unlock()
-		if l := t.s.seats.live(r.ID); l != nil && r.State == holt.ComputerRunning {
+		if l := t.s.machines.live(r.ID); l != nil && r.State == holt.ComputerRunning {
 			memory{t.s}.settleShape(ctx, &r, l)
 		}
 	})

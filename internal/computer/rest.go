@@ -15,13 +15,13 @@ func (s idling) atRest(ctx context.Context, id holt.ComputerID, now bool, act fu
 	case <-ctx.Done():
 		return false, gone(ctx)
 	}
-	unlock, ok := s.seats.tryLock(ctx, id)
+	unlock, ok := s.machines.tryLock(ctx, id)
 	if !ok {
 		return false, nil // a verb is at work
 	}
 	defer unlock()
 	r, err := s.table.find(ctx, string(id))
-	l := s.seats.live(id)
+	l := s.machines.live(id)
 	if err != nil || r.State != holt.ComputerRunning || l == nil {
 		return false, err
 	}
@@ -41,7 +41,7 @@ func (s idling) atRest(ctx context.Context, id holt.ComputerID, now bool, act fu
 
 // free says, at the last, whether nothing uses a computer that nobody can begin to use.
 func (s idling) free(ctx context.Context, r record, l *live) (bool, error) {
-	if s.seats.wanted(r.ID) {
+	if s.machines.wanted(r.ID) {
 		return false, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, awakeLimit)
@@ -65,10 +65,10 @@ func (s idling) pause(ctx context.Context, id holt.ComputerID, by string, now bo
 		if *r, err = (memory(s)).canKeep(ctx, *r, l); err != nil {
 			return false, err
 		}
-		if err := s.cfg.point("idle/pause"); err != nil {
+		if err := s.cfg.failpoint("idle/pause"); err != nil {
 			return false, err
 		}
-		_, err = memory(s).rests(ctx, r, l, by)
+		_, err = memory(s).pausing(ctx, r, l, by)
 		return err == nil, err
 	})
 }
@@ -77,7 +77,7 @@ func (s idling) pause(ctx context.Context, id holt.ComputerID, by string, now bo
 // counts, not what it was woken for. "": it does not run.
 func (s idling) looked(ctx context.Context, ref string) (holt.ComputerID, error) {
 	r, err := s.table.find(ctx, ref)
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if err != nil || r.State != holt.ComputerRunning || l == nil {
 		return "", err
 	}
@@ -94,7 +94,7 @@ func (s idling) looked(ctx context.Context, ref string) (holt.ComputerID, error)
 //
 // Errors: NotFound, OutOfSpace, Unavailable.
 func (m *Memory) PauseIfIdle(ctx context.Context, ref, by string) (bool, error) {
-	ctx, leave, err := m.s.gate.enter(ctx)
+	ctx, leave, err := m.s.shutdown.enter(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -116,7 +116,7 @@ func (m *Memory) PauseIfIdle(ctx context.Context, ref, by string) (bool, error) 
 //
 // Errors: NotFound, Unavailable.
 func (s *Store) StopIfIdle(ctx context.Context, ref string) (bool, error) {
-	return detach(ctx, s.gate, func(ctx context.Context) (bool, error) {
+	return detach(ctx, s.shutdown, func(ctx context.Context) (bool, error) {
 		i := idling{s}
 		id, err := i.looked(ctx, ref)
 		if id == "" || err != nil {
@@ -126,7 +126,7 @@ func (s *Store) StopIfIdle(ctx context.Context, ref string) (bool, error) {
 			if open, err := s.terminals.open(ctx, r.ID); open || err != nil {
 				return false, err
 			}
-			err := s.halts(ctx, r)
+			err := s.stopLocked(ctx, r)
 			return err == nil, err
 		})
 	})

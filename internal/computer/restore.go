@@ -28,7 +28,7 @@ func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotR
 		}
 	}
 	s := memory{m.s}
-	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.RestoredComputer, error) {
+	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.RestoredComputer, error) {
 		return Once(ctx, m.s.cfg.Keys, Call[holt.RestoredComputer]{
 			Key: key, Method: "snapshot.restore", Request: []any{ref, spec},
 			Act: func(ctx context.Context, claim *Claim) (holt.RestoredComputer, error) {
@@ -68,11 +68,11 @@ func (s memory) restore(ctx context.Context, ref string, spec holt.SnapshotResto
 		defer done()
 	}
 	if changed {
-		if _, err := s.goOn(ctx, &r); err != nil {
+		if _, err := s.resumeLocked(ctx, &r); err != nil {
 			return out, err
 		}
 	} else if r.State == holt.ComputerPaused && r.snapshot == target.ID { // it is there
-		_, err := s.goOn(ctx, &r)
+		_, err := s.resumeLocked(ctx, &r)
 		return s.restored(ctx, r, target.ID, err)
 	}
 	b, err := s.restoringTo(ctx, &r, target, spec.Name, claim)
@@ -117,7 +117,7 @@ func (s memory) mayRestore(ctx context.Context, r *record, target snapshot) (cha
 	if !s.cfg.Engine.Capabilities().MemorySnapshot {
 		return false, noMemory(s.cfg.Engine)
 	}
-	if err := s.gate.mayStart(); err != nil {
+	if err := s.shutdown.mayStart(); err != nil {
 		return false, err
 	}
 	if err := s.cfg.Workspaces.Unmounted(ctx, r.workspaceID); err != nil {
@@ -132,7 +132,7 @@ func (s memory) mayRestore(ctx context.Context, r *record, target snapshot) (cha
 	case holt.ComputerStopped:
 		return false, nil
 	case holt.ComputerRunning:
-		l := s.seats.live(r.ID)
+		l := s.machines.live(r.ID)
 		if l == nil {
 			return false, unreachable(*r)
 		}
@@ -141,7 +141,7 @@ func (s memory) mayRestore(ctx context.Context, r *record, target snapshot) (cha
 		same, err := s.unchanged(ctx, *r)
 		return err == nil && !same, err
 	}
-	return false, inState(*r)
+	return false, wrongState(*r)
 }
 
 // unchanged says whether the workspace of a paused computer is as it was when it was paused.
@@ -162,10 +162,10 @@ func (s memory) unchanged(ctx context.Context, r record) (bool, error) {
 // restoring is a computer on its way back to a snapshot, by steps with undoing. Until the
 // swap nothing of it is seen, but that a running machine ends with the snapshot of its present.
 type restoring struct {
-	making // from is the snapshot that it goes back to
-	row    restoreRow
-	name   string // of the snapshot that its present becomes
-	was    record // before the swap
+	transition // from is the snapshot that it goes back to
+	row        restoreRow
+	name       string // of the snapshot that its present becomes
+	was        record // before the swap
 
 	present snapshot // what it is until now; none before keep
 	drop    bool     // the workspace that it leaves holds no snapshot
@@ -178,7 +178,7 @@ func (s memory) restoringTo(ctx context.Context, r *record, target snapshot, nam
 	if err != nil {
 		return nil, err
 	}
-	b := &restoring{making: making{s: s.Store, r: r, from: &target}, name: name, row: restoreRow{
+	b := &restoring{transition: transition{s: s.Store, r: r, from: &target}, name: name, row: restoreRow{
 		computer: r.ID, snapshot: target.ID, workspace: holt.NewWorkspaceID(), ran: r.State == holt.ComputerRunning,
 		present: holt.NewSnapshotID(), claim: claim,
 	}}
@@ -275,8 +275,8 @@ func (b *restoring) keep(ctx context.Context) (err error) {
 	s := memory{b.s}
 	switch b.r.State {
 	case holt.ComputerRunning:
-		b.present, err = s.hibernate(ctx, b.r, b.s.seats.live(b.r.ID),
-			exposure{id: b.row.present, verb: "present", kind: holt.SnapshotManual, name: b.name, end: true, durable: true})
+		b.present, err = s.hibernate(ctx, b.r, b.s.machines.live(b.r.ID),
+			snapshotRequest{id: b.row.present, verb: "present", kind: holt.SnapshotManual, name: b.name, end: true, durable: true})
 	case holt.ComputerPaused:
 		b.present, err = s.snapshots.get(ctx, b.row.present)
 	default:
@@ -315,11 +315,11 @@ func (s memory) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, 
 func (b *restoring) unkeep(ctx context.Context) error {
 	s := memory{b.s}
 	switch {
-	case s.gate.ctx.Err() != nil:
+	case s.shutdown.ctx.Err() != nil:
 		return ending() // the next daemon goes on
 	case b.row.ran && b.r.State == holt.ComputerPaused:
-		_, err := s.goOn(ctx, b.r)
-		if s.gate.ctx.Err() != nil {
+		_, err := s.resumeLocked(ctx, b.r)
+		if s.shutdown.ctx.Err() != nil {
 			return ending()
 		}
 		if err != nil {
@@ -337,7 +337,7 @@ func (b *restoring) unkeep(ctx context.Context) error {
 
 // failed is the error of a restore that was undone. A computer that ran may be paused now.
 func (b *restoring) failed(err error) error {
-	if !b.row.ran || b.r.State != holt.ComputerPaused || b.r.snapshot != b.row.present || b.s.gate.ctx.Err() != nil {
+	if !b.row.ran || b.r.State != holt.ComputerPaused || b.r.snapshot != b.row.present || b.s.shutdown.ctx.Err() != nil {
 		return err
 	}
 	return holt.Errorf(holt.CodeOf(err), "%w; %s did not go on as it was either, and stays paused at the snapshot %s", err, b.r.Name, b.name).
@@ -350,7 +350,7 @@ func (s memory) takeBack(ctx context.Context, r *record, m snapshot) error {
 	if err := s.table.save(ctx, *r); err != nil {
 		return err
 	}
-	if _, err := s.snapshots.condemn(ctx, m.ID, nil); err != nil {
+	if _, err := s.snapshots.markDeleting(ctx, m.ID, nil); err != nil {
 		return err
 	}
 	_, err := s.removeSnapshot(ctx, m)
@@ -405,7 +405,7 @@ func (b *restoring) swap(ctx context.Context) error {
 
 // swapBack undoes that.
 func (b *restoring) swapBack(ctx context.Context) error {
-	if b.s.gate.ctx.Err() != nil {
+	if b.s.shutdown.ctx.Err() != nil {
 		return ending() // the next daemon goes on
 	}
 	if b.lost != nil || b.r.workspaceID != b.row.workspace {
@@ -449,10 +449,10 @@ func (b *restoring) resume(ctx context.Context) error {
 		}
 		return b.s.terminals.loseAll(ctx, b.r.ID)
 	}
-	m := &making{s: b.s, r: b.r, from: b.from, before: b.r.disk, repeats: true}
+	m := &transition{s: b.s, r: b.r, from: b.from, before: b.r.disk, repeats: true}
 	up := func(ctx context.Context) error { _, err := m.resumed(ctx); return err }
 	err := m.forward(ctx, "resume", append(m.resume(), step{"agent", up, nothing}))
-	m.strand()
+	m.keepStuck()
 	b.lost = m.stuck
 	return err
 }

@@ -66,7 +66,7 @@ func (w *keptWorld) pauses() snapshot {
 // restoresTo writes down a restore of the computer, which ran, to a snapshot.
 func (w *keptWorld) restoresTo(target, present snapshot) *restoring {
 	w.t.Helper()
-	b := &restoring{making: making{s: w.Store, r: w.r, from: &target}, name: "before-restore", present: present, row: restoreRow{
+	b := &restoring{transition: transition{s: w.Store, r: w.r, from: &target}, name: "before-restore", present: present, row: restoreRow{
 		computer: w.r.ID, snapshot: target.ID, present: present.ID, workspace: holt.NewWorkspaceID(), disk: holt.NewDiskID(), ran: true,
 	}}
 	w.ok(b.begin(w.t.Context()))
@@ -124,7 +124,7 @@ func TestRestoreThatWasNotForgotten(t *testing.T) {
 			w.ok(w.cfg.DB.Write(t.Context(), func(tx *db.Tx) error { return w.table.move(tx, *w.r) }))
 		}
 		w.ok(w.settleRestores(t.Context())) // the next daemon
-		unlock, err := w.seats.lock(t.Context(), w.r.ID)
+		unlock, err := w.machines.lock(t.Context(), w.r.ID)
 		w.ok(err)
 		unlock()
 		r, err := w.table.find(t.Context(), string(w.r.ID))

@@ -108,7 +108,7 @@ func (s memory) settleRestores(ctx context.Context) error {
 //   - Else it is as it was, or has gone on since and the row could not be removed.
 func (s memory) settleRestore(ctx context.Context, r *record, row restoreRow) error {
 	swapped := r.workspaceID == row.workspace
-	b := &restoring{making: making{s: s.Store, r: r}, row: row}
+	b := &restoring{transition: transition{s: s.Store, r: r}, row: row}
 	if r.State == holt.ComputerPaused && (swapped && r.snapshot == row.snapshot || !swapped && row.ran && r.snapshot == row.present) {
 		return b.goOnLater(ctx, swapped)
 	}
@@ -130,11 +130,11 @@ func (b *restoring) goOnLater(ctx context.Context, swapped bool) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := b.s.seats.lock(ctx, b.r.ID)
+	unlock, err := b.s.machines.lock(ctx, b.r.ID)
 	if err != nil {
 		return err
 	}
-	_, leave, err := b.s.gate.enter(ctx)
+	_, leave, err := b.s.shutdown.enter(ctx)
 	if err != nil {
 		unlock()
 		return err
@@ -143,7 +143,7 @@ func (b *restoring) goOnLater(ctx context.Context, swapped bool) error {
 	go func() {
 		defer leave()
 		defer unlock()
-		ctx := b.s.gate.ctx
+		ctx := b.s.shutdown.ctx
 		act := b.finish
 		if swapped {
 			act = b.finishSwapped
@@ -175,7 +175,7 @@ func (b *restoring) finish(ctx context.Context) error {
 
 // finishSwapped lets a computer go on that is back. If it does not, it stays paused there.
 func (b *restoring) finishSwapped(ctx context.Context) error {
-	_, err := memory{b.s}.goOn(ctx, b.r)
+	_, err := memory{b.s}.resumeLocked(ctx, b.r)
 	if ctx.Err() != nil {
 		return ending() // the next daemon goes on
 	}

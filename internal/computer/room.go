@@ -50,7 +50,7 @@ func newRoom(s *Store) *room {
 		o.host = machine.HostMemory
 	}
 	o.has = func(id holt.ComputerID) int64 {
-		if l := s.seats.live(id); l != nil && l.m != nil {
+		if l := s.machines.live(id); l != nil && l.m != nil {
 			return machine.OwnMemory(l.m.PID())
 		}
 		return 0
@@ -93,7 +93,7 @@ func (o *room) admit(tx *db.Tx, r record) error {
 		return err
 	}
 	left += o.has(r.ID)
-	asked := r.portion().memory
+	asked := r.allotment().memory
 	if asked*mib+o.overhead <= left {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (s idling) resting(ctx context.Context) (idle []restful, leaves bool, err e
 		case holt.ComputerPausing, holt.ComputerStopping, holt.ComputerDeleting:
 			leaves = true
 		case holt.ComputerRunning:
-			l := s.seats.live(r.ID)
+			l := s.machines.live(r.ID)
 			if l == nil {
 				continue
 			}

@@ -134,7 +134,7 @@ func (w *idleWorld) again() {
 	w.Store = newStore(w.t.Context(), cfg)
 	w.table.room.host, w.table.room.overhead, w.table.room.times = host.host, host.overhead, host.times
 	w.reopens()
-	w.seats.put(w.r.ID, w.l)
+	w.machines.put(w.r.ID, w.l)
 	w.table.room.has = host.has
 }
 

@@ -26,7 +26,7 @@ type record struct {
 	withSecrets bool                // it is made with its parent's
 	secretsOf   holt.ComputerID     // or with those of this one; "": none
 	wish
-	kin
+	ancestry
 	ungreeted bool // its guest goes on from a snapshot and believes that it is then; see [table.greet]
 }
 

@@ -30,7 +30,7 @@ func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 		Computer string
 		Spec     holt.RunSpec
 	}{computer, spec}
-	return detach(ctx, r.s.gate, func(ctx context.Context) (holt.Run, error) {
+	return detach(ctx, r.s.shutdown, func(ctx context.Context) (holt.Run, error) {
 		return Once(ctx, r.s.cfg.Keys, Call[holt.Run]{
 			Key: key, Method: "run.start", Request: request,
 			Act: func(ctx context.Context, claim *Claim) (holt.Run, error) {
@@ -55,7 +55,7 @@ func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, cl
 	if err := r.s.runs.insert(ctx, run, claim); err != nil {
 		return holt.Run{}, err
 	}
-	if err := r.s.cfg.point("run/start"); err != nil {
+	if err := r.s.cfg.failpoint("run/start"); err != nil {
 		return holt.Run{}, err
 	}
 	l.begin(run.ID)
@@ -117,11 +117,11 @@ func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 		run.Background, err = r.left(ctx, run)
 		return run, err
 	}
-	if l := r.s.seats.live(run.ComputerID); l != nil {
+	if l := r.s.machines.live(run.ComputerID); l != nil {
 		if c, _, _ := l.state(); c != nil {
 			bounded, cancel := context.WithTimeout(ctx, glance)
 			defer cancel()
-			if ended, err := l.attendant.ask(bounded, c, id); err == nil && ended {
+			if ended, err := l.runTracker.ask(bounded, c, id); err == nil && ended {
 				return r.s.runs.get(ctx, id)
 			}
 		}
@@ -135,7 +135,7 @@ func (r *Runs) left(ctx context.Context, run holt.Run) (int, error) {
 	if run.Background == 0 {
 		return 0, nil
 	}
-	l := r.s.seats.live(run.ComputerID)
+	l := r.s.machines.live(run.ComputerID)
 	if l == nil {
 		c, err := r.s.table.find(ctx, string(run.ComputerID))
 		if err == nil && (c.State == holt.ComputerStopped || c.State == holt.ComputerFailed) {
@@ -168,10 +168,10 @@ func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limi
 			return nil, err
 		}
 		id = c.ID
-		if l := r.s.seats.live(id); l != nil {
+		if l := r.s.machines.live(id); l != nil {
 			if agent, _, _ := l.state(); agent != nil {
 				bounded, cancel := context.WithTimeout(ctx, glance)
-				l.attendant.collect(bounded, agent)
+				l.runTracker.collect(bounded, agent)
 				cancel()
 			}
 		}
@@ -228,7 +228,7 @@ func (r *Runs) at(ctx context.Context, id holt.RunID) (l *live, done func(), err
 		}
 		return l, done, nil
 	}
-	if l = r.s.seats.live(run.ComputerID); l == nil {
+	if l = r.s.machines.live(run.ComputerID); l == nil {
 		done()
 		return nil, nil, holt.Errorf(holt.Conflict, "the computer of the run %s does not run", id).
 			WithHint("a run ends with its machine")

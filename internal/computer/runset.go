@@ -20,14 +20,14 @@ type runSet struct {
 	settling map[holt.RunID]chan struct{} // that have ended; closed when the workspace has what they changed
 	left     map[holt.RunID]bool          // that have ended, and whose output may be in the guest only
 
-	owed   bell          // there may be a new one of these
+	owed   notification  // there may be a new one of these
 	taking chan struct{} // holds one while output is taken
 }
 
 func newRunSet() *runSet {
 	return &runSet{here: map[holt.RunID]bool{}, of: map[holt.RunID]string{}, open: map[holt.RunID]bool{},
 		settling: map[holt.RunID]chan struct{}{}, left: map[holt.RunID]bool{},
-		owed: newBell(), taking: make(chan struct{}, 1)}
+		owed: newNotification(), taking: make(chan struct{}, 1)}
 }
 
 // claim says that a run is being started: a guest that is asked meanwhile may not know it. launched says that it was
@@ -108,7 +108,7 @@ func (s *runSet) owe(id holt.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left[id] = true
-	s.owed.ring()
+	s.owed.notify()
 }
 
 // untaken returns the runs whose output is to be taken.

@@ -59,7 +59,7 @@ func (s Scheduled) Start(ctx context.Context, id holt.RunID, computer holt.Compu
 		return holt.Run{}, err
 	}
 	by, _ := holt.ActorOf(ctx)
-	return detach(ctx, s.s.gate, func(ctx context.Context) (holt.Run, error) {
+	return detach(ctx, s.s.shutdown, func(ctx context.Context) (holt.Run, error) {
 		run, err := s.s.runs.get(ctx, id)
 		switch {
 		case err == nil:
@@ -95,7 +95,7 @@ func (s Scheduled) begin(ctx context.Context, l *live, run holt.Run, spec holt.R
 	if err := s.s.runs.insert(ctx, run, nil); err != nil {
 		return holt.Run{}, err
 	}
-	if err := s.s.cfg.point("run/start"); err != nil {
+	if err := s.s.cfg.failpoint("run/start"); err != nil {
 		return holt.Run{}, err
 	}
 	l.begin(run.ID)
@@ -106,7 +106,7 @@ func (s Scheduled) begin(ctx context.Context, l *live, run holt.Run, spec holt.R
 // runs, or was found not to, in the machine that ran when it was made.
 func (s Scheduled) again(ctx context.Context, run holt.Run, spec holt.RunSpec) (holt.Run, error) {
 	c, err := s.s.table.find(ctx, string(run.ComputerID))
-	l := s.s.seats.live(run.ComputerID)
+	l := s.s.machines.live(run.ComputerID)
 	if err != nil || run.State == holt.RunExited || l == nil || c.StartedAt == nil || c.StartedAt.After(run.StartedAt) {
 		return run, err
 	}
@@ -142,7 +142,7 @@ func (s Scheduled) Rest(ctx context.Context, id holt.ComputerID, as holt.Compute
 		if err != nil || a.State != holt.ComputerRunning || slices.ContainsFunc(a.Uses, outlasts) {
 			return err
 		}
-		if err := s.s.cfg.point("schedule/rest"); err != nil {
+		if err := s.s.cfg.failpoint("schedule/rest"); err != nil {
 			return err
 		}
 		if rested, err := s.restAs(ctx, id, as); rested || err != nil {

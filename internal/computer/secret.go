@@ -110,7 +110,7 @@ func (n *Secrets) change(ctx context.Context, ref string, act func(*db.Tx, recor
 	if err := writeSync(ctx, n.s.cfg.DB, func(tx *db.Tx) error { return act(tx, r) }); err != nil {
 		return r, err
 	}
-	if err := n.s.cfg.point("secret/network"); err != nil {
+	if err := n.s.cfg.failpoint("secret/network"); err != nil {
 		return r, err
 	}
 	all, err := n.s.cfg.secretsOf(ctx, r.ID)
@@ -120,14 +120,14 @@ func (n *Secrets) change(ctx context.Context, ref string, act func(*db.Tx, recor
 	if err := n.s.cfg.Networks.SetSecrets(ctx, n.s.cfg.dir(r.ID), all.given); err != nil && !errors.Is(err, machine.ErrGone) { // it was never started
 		return r, HostError(err)
 	}
-	if err := n.s.cfg.point("secret/guest"); err != nil {
+	if err := n.s.cfg.failpoint("secret/guest"); err != nil {
 		return r, err
 	}
-	l := n.s.seats.live(r.ID)
+	l := n.s.machines.live(r.ID)
 	if l == nil {
 		return r, nil
 	}
-	return r, l.do(ctx, l.limits.Answer, true, l.tellProxy)
+	return r, l.do(ctx, l.limits.Answer, true, l.sendProxy)
 }
 
 // authorize gives a computer its CA, as part of a transaction, if it has none.

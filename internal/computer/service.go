@@ -50,7 +50,7 @@ func (n *Services) Do(ctx context.Context, computer, name, verb, key string) (ho
 // change changes something at a computer's services, once for each key. What the guest does for it may
 // be done twice.
 func (n *Services) change(ctx context.Context, computer, method string, request any, key string, act func(context.Context, *agent.Client) (holt.Service, error)) (holt.Service, error) {
-	return detach(ctx, n.s.gate, func(ctx context.Context) (holt.Service, error) {
+	return detach(ctx, n.s.shutdown, func(ctx context.Context) (holt.Service, error) {
 		return Once(ctx, n.s.cfg.Keys, Call[holt.Service]{
 			Key: key, Method: method, Request: request, Removes: method == "service.delete",
 			Act: func(ctx context.Context, _ *Claim) (out holt.Service, err error) {

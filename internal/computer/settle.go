@@ -21,7 +21,7 @@ func (l *live) begin(id holt.RunID) {
 }
 
 // exited puts the end of a run on record, and settles it. Its output is taken next.
-func (a *attendant) exited(run holt.Run) {
+func (a *runTracker) exited(run holt.Run) {
 	a.l.told(run.OutOfMemory)
 	gone := a.table.exited(a.l.id, run)
 	a.l.runs.forget(gone)
@@ -32,7 +32,7 @@ func (a *attendant) exited(run holt.Run) {
 
 // settle gives what a run that has ended left in the workspace its checkpoint,
 // in the background: the guest may take its time.
-func (a *attendant) settle(id holt.RunID) {
+func (a *runTracker) settle(id holt.RunID) {
 	done := a.l.runs.ended(id)
 	if done == nil {
 		return
@@ -57,7 +57,7 @@ func (l *live) end(id holt.RunID) {
 	}
 }
 
-// beginWork is begin for a stretch of work, which begins in the terminal of a name.
+// beginWork is begin for a terminalSession of work, which begins in the terminal of a name.
 func (l *live) beginWork(id holt.StretchID, terminal string) error {
 	_, err := l.ws.BeginStretch(id, terminal)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *live) beginWork(id holt.StretchID, terminal string) error {
 	return err
 }
 
-// endWork gives what terminals changed in a stretch its checkpoint, in the background.
+// endWork gives what terminals changed in a terminalSession its checkpoint, in the background.
 func (l *live) endWork(by map[holt.StretchID]string) {
 	l.spawn(func() {
 		flushed := l.flush(l.ctx) == nil
@@ -75,7 +75,7 @@ func (l *live) endWork(by map[holt.StretchID]string) {
 			_, _, err := l.ws.EndStretch(l.ctx, id, by[id], flushed)
 			errs = append(errs, err)
 		}
-		_, err := l.ws.Thin(l.ctx, l.keep) // the next stretch may have begun, with a checkpoint of its own
+		_, err := l.ws.Thin(l.ctx, l.keep) // the next terminalSession may have begun, with a checkpoint of its own
 		if err := errors.Join(append(errs, err)...); err != nil && l.ctx.Err() == nil {
 			l.log.Warn("no checkpoint after work in a terminal", "computer", l.id, "err", err)
 		}
@@ -87,7 +87,7 @@ func (l *live) endWork(by map[holt.StretchID]string) {
 func (l *live) flush(ctx context.Context) error {
 	client, _, fault := l.state()
 	if client == nil {
-		return silent(cmp.Or(fault, errors.New("no answer yet")))
+		return notAnswering(cmp.Or(fault, errors.New("no answer yet")))
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
 	defer cancel()
@@ -102,7 +102,7 @@ func (l *live) trim(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
 	defer cancel()
-	if err := client.Trim(ctx, l.limits.Flush/2); err != nil && l.alive() {
+	if err := client.Trim(ctx, l.limits.Flush/2); err != nil && holt.CodeOf(err) != holt.Unsupported && l.alive() {
 		l.log.Warn("trim the root disk: deleted bytes stay on the host's disk", "computer", l.id, "err", err)
 	}
 }

@@ -36,7 +36,7 @@ func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpe
 	act := func(ctx context.Context, claim *Claim) (holt.Snapshot, error) {
 		return memory{m.s}.snapshot(ctx, ref, spec, claim)
 	}
-	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.Snapshot, error) {
+	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.Snapshot, error) {
 		return Once(ctx, m.s.cfg.Keys, Call[holt.Snapshot]{
 			Key: key, Method: "computer.snapshot", Request: []any{ref, spec}, Act: act,
 			Again: func(ctx context.Context, id string) (holt.Snapshot, error) {
@@ -55,7 +55,7 @@ func (s memory) snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec
 		return holt.Snapshot{}, err
 	}
 	defer unlock()
-	m, err := s.take(ctx, &r, l, exposure{verb: "snapshot", kind: holt.SnapshotManual, name: spec.Name, claim: claim, durable: true})
+	m, err := s.take(ctx, &r, l, snapshotRequest{verb: "snapshot", kind: holt.SnapshotManual, name: spec.Name, claim: claim, durable: true})
 	return m.Snapshot, err
 }
 
@@ -65,7 +65,7 @@ func (s memory) holdRunning(ctx context.Context, ref string) (record, *live, fun
 	if err != nil {
 		return r, nil, nil, err
 	}
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if r, err = s.canKeep(ctx, r, l); err != nil {
 		unlock()
 		return r, nil, nil, err
@@ -79,7 +79,7 @@ func (s memory) canKeep(ctx context.Context, r record, l *live) (record, error) 
 	case !s.cfg.Engine.Capabilities().MemorySnapshot:
 		return r, noMemory(s.cfg.Engine)
 	case r.State != holt.ComputerRunning:
-		return r, inState(r)
+		return r, wrongState(r)
 	case l == nil:
 		return r, unreachable(r)
 	}
@@ -93,8 +93,8 @@ func noMemory(e machine.Engine) error {
 		WithHint(machine.UseVirtual + "; holt workspace checkpoint and fork work with every engine")
 }
 
-// exposure says what snapshot to take, and for what.
-type exposure struct {
+// snapshotRequest says what snapshot to take, and for what.
+type snapshotRequest struct {
 	id      holt.SnapshotID // "": a new one
 	verb    string
 	kind    holt.SnapshotKind
@@ -108,7 +108,7 @@ type exposure struct {
 // then the image and the workspace's checkpoint at the same instant, then that
 // both are there, together with the disk that the machine writes to now. What
 // fails in between is finished or undone by mend, here or by the next daemon.
-func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (snapshot, error) {
+func (s memory) take(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
 	m := snapshot{
 		Snapshot: holt.Snapshot{
 			ID: cmp.Or(e.id, holt.NewSnapshotID()), Name: e.name, Kind: e.kind, ComputerID: r.ID, Computer: r.Name, Parent: r.snapshot,
@@ -119,15 +119,15 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (snaps
 	if r.disk != "" {
 		m.next = holt.NewDiskID()
 	}
-	err := s.cfg.point(e.verb + "/row")
+	err := s.cfg.failpoint(e.verb + "/row")
 	if err == nil {
 		err = s.snapshots.insert(ctx, s.disks, *r, m, e.claim)
 	}
 	if err != nil {
 		return m, err
 	}
-	if err = s.cfg.point(e.verb + "/memory"); err == nil {
-		err = s.expose(ctx, r, l, &m, e)
+	if err = s.cfg.failpoint(e.verb + "/memory"); err == nil {
+		err = s.snapshotMachine(ctx, r, l, &m, e)
 	}
 	if err != nil {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
@@ -139,18 +139,18 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (snaps
 	}
 	s.log.InfoContext(ctx, "snapshot taken", "computer", r.ID, "snapshot", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
 		"throttle", m.report.Throttle, "forced", m.report.Forced)
-	l.stood.ring()
+	l.stood.notify()
 	if m.Kind == holt.SnapshotOfFork {
-		s.listSoon(l, m.ID)
+		s.saveInventoryLater(l, m.ID)
 	} else { // a fork's taker does it while the forks are made
 		s.prune(ctx, r.ID, m.ID)
 	}
-	s.keeper.work.ring()
+	s.archiver.work.notify()
 	return m, nil
 }
 
-// expose makes what a snapshot consists of, and records that it is there.
-func (s memory) expose(ctx context.Context, r *record, l *live, m *snapshot, e exposure) error {
+// snapshotMachine makes what a snapshot consists of, and records that it is there.
+func (s memory) snapshotMachine(ctx context.Context, r *record, l *live, m *snapshot, e snapshotRequest) error {
 	syncs := &syncing{fsync: l.ws.Tree().Sync}
 	defer syncs.wait()
 	if e.durable { // so that little is left to sync while the guest stands still
@@ -164,7 +164,7 @@ func (s memory) expose(ctx context.Context, r *record, l *live, m *snapshot, e e
 		spec.Disk = s.disks.path(m.next)
 	}
 	spec.Held = func(ctx context.Context) error {
-		if err := s.cfg.point(e.verb + "/held"); err != nil {
+		if err := s.cfg.failpoint(e.verb + "/held"); err != nil {
 			return err
 		}
 		_, err := l.ws.Checkpoint(workspace.CheckpointOptions{
@@ -178,20 +178,20 @@ func (s memory) expose(ctx context.Context, r *record, l *live, m *snapshot, e e
 		}
 		return syncs.within(ctx)
 	}
-	var listed []byte
+	var savedInventory []byte
 	if m.Kind != holt.SnapshotOfFork { // which that would make slower
-		listed = l.listed(ctx)
+		savedInventory = l.savedInventory(ctx)
 	}
 	report, err := l.m.Snapshot(ctx, spec)
 	if err != nil {
 		return HostError(err)
 	}
-	if listed != nil {
-		if err := os.WriteFile(filepath.Join(spec.Dir, inventoryFile), listed, 0o600); err != nil {
+	if savedInventory != nil {
+		if err := os.WriteFile(filepath.Join(spec.Dir, inventoryFile), savedInventory, 0o600); err != nil {
 			return HostError(err)
 		}
 	}
-	if err := s.cfg.point(e.verb + "/ready"); err != nil {
+	if err := s.cfg.failpoint(e.verb + "/ready"); err != nil {
 		return err
 	}
 	return s.complete(ctx, r, m, report, e.end)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 	"holt/internal/store/db"
 )
@@ -84,7 +85,7 @@ func (m *Snapshots) Fork(ctx context.Context, ref string, spec holt.ComputerFork
 // Errors: NotFound, Conflict (its computer is paused at it, or the workspace that goes
 // with it is mounted on the host).
 func (m *Snapshots) Delete(ctx context.Context, ref, key string) (holt.SnapshotFreed, error) {
-	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.SnapshotFreed, error) {
+	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.SnapshotFreed, error) {
 		return Once(ctx, m.s.cfg.Keys, Call[holt.SnapshotFreed]{
 			Key: key, Method: "snapshot.delete", Request: ref,
 			Act: func(ctx context.Context, claim *Claim) (holt.SnapshotFreed, error) { return m.delete(ctx, ref, claim) },
@@ -100,7 +101,7 @@ func (m *Snapshots) delete(ctx context.Context, ref string, claim *Claim) (freed
 		return freed, err
 	}
 	id := one.ID
-	unlock, err := m.s.seats.lock(ctx, one.ComputerID) // nobody forks it meanwhile
+	unlock, err := m.s.machines.lock(ctx, one.ComputerID) // nobody forks it meanwhile
 	if err != nil {
 		return freed, err
 	}
@@ -118,7 +119,7 @@ func (m *Snapshots) delete(ctx context.Context, ref string, claim *Claim) (freed
 			return freed, err
 		}
 	}
-	ok, err := m.s.snapshots.condemn(ctx, id, claim)
+	ok, err := m.s.snapshots.markDeleting(ctx, id, claim)
 	if err != nil {
 		return freed, err
 	}
@@ -147,9 +148,9 @@ func (m *Snapshots) needed(ctx context.Context, one snapshot) error {
 // removeSnapshot removes what there is of a snapshot, its row last, and the disks
 // that only it needed. It returns how many bytes that freed.
 func (s memory) removeSnapshot(ctx context.Context, m snapshot) (freed int64, err error) {
-	s.keeper.forget(m.ID)
+	s.archiver.forget(m.ID)
 	freed = s.snapshots.allocated(m.ID)
-	if err := s.cfg.point("snapshot/files"); err != nil {
+	if err := s.cfg.failpoint("snapshot/files"); err != nil {
 		return 0, err
 	}
 	if err := os.RemoveAll(s.snapshots.path(m.ID)); err != nil {
@@ -164,11 +165,11 @@ func (s memory) removeSnapshot(ctx context.Context, m snapshot) (freed int64, er
 	if err != nil {
 		return 0, err
 	}
-	s.vault.dropOrSay(ctx, string(m.ID))
+	s.archive.TryDrop(ctx, string(m.ID))
 	if err := s.thaw(ctx, m.disk); err != nil {
 		return 0, err
 	}
-	if err := s.cfg.point("snapshot/row"); err != nil {
+	if err := s.cfg.failpoint("snapshot/row"); err != nil {
 		return 0, err
 	}
 	if err := s.snapshots.erase(ctx, m.ID); err != nil {
@@ -178,7 +179,7 @@ func (s memory) removeSnapshot(ctx context.Context, m snapshot) (freed int64, er
 	if lost := s.disks.dropLeft(ctx); lost != nil {
 		s.log.WarnContext(ctx, "what was merged is removed from the archive later", "err", lost)
 	}
-	s.seats.idle.ring() // disks may be needed by nothing but another now
+	s.machines.idle.notify() // disks may be needed by nothing but another now
 	return freed + disks, err
 }
 
@@ -209,13 +210,13 @@ func (s memory) lastOf(ctx context.Context, m snapshot) (bool, error) {
 // allocated is what a snapshot's image takes of the host's disk, bytes.
 func (t snapshotTable) allocated(id holt.SnapshotID) int64 {
 	dir := t.path(id)
-	bytes := allocated(dir+"/"+machine.StateFile) + allocated(dir+"/"+inventoryFile)
+	bytes := archive.Allocated(dir+"/"+machine.StateFile) + archive.Allocated(dir+"/"+inventoryFile)
 	for _, part := range machine.MemoryParts(dir) {
-		bytes += allocated(dir + "/" + part)
+		bytes += archive.Allocated(dir + "/" + part)
 	}
 	var st unix.Stat_t
 	if initrd := dir + "/" + machine.InitrdFile; unix.Lstat(initrd, &st) == nil && st.Nlink == 1 { // else others have it too
-		bytes += allocated(initrd)
+		bytes += archive.Allocated(initrd)
 	}
 	return bytes
 }
@@ -240,12 +241,12 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.Snapsh
 		if i == 0 || m.ID == used || has[m.ComputerID] <= keptSnapshots && bytes <= most { // the newest is about to be used
 			continue
 		}
-		if s.keeper.used(m.ID) { // a restore lets its computer go on before it goes back to it
+		if s.archiver.used(m.ID) { // a restore lets its computer go on before it goes back to it
 			continue
 		}
 		unlock, free := func() {}, true
 		if m.ComputerID != own {
-			unlock, free = s.seats.tryLock(ctx, m.ComputerID)
+			unlock, free = s.machines.tryLock(ctx, m.ComputerID)
 		}
 		if !free {
 			continue
@@ -253,7 +254,7 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.Snapsh
 		_, err := s.lastOf(ctx, m)
 		done := false
 		if err == nil {
-			done, err = s.snapshots.condemnUnkept(ctx, m.ID)
+			done, err = s.snapshots.markDeletingAutomatic(ctx, m.ID)
 		}
 		if err == nil && done {
 			bytes -= m.Bytes
@@ -267,7 +268,7 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.Snapsh
 }
 
 // used says whether somebody uses the memory of a snapshot; see [memory.use].
-func (k *keeper) used(id holt.SnapshotID) bool {
+func (k *archiver) used(id holt.SnapshotID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.users[id] > 0
@@ -294,7 +295,7 @@ func (s memory) tidySnapshots(ctx context.Context) error {
 		return err
 	}
 	for _, m := range all {
-		half, _ := filepath.Glob(filepath.Join(s.snapshots.path(m.ID), "*"+fetching)) // never fails: the pattern is ours
+		half, _ := filepath.Glob(filepath.Join(s.snapshots.path(m.ID), "*"+archive.Fetching)) // never fails: the pattern is ours
 		for _, path := range half {
 			if err := os.Remove(path); err != nil {
 				s.log.ErrorContext(ctx, "remove half-fetched file", "snapshot", m.ID, "err", err)

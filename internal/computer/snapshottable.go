@@ -225,18 +225,18 @@ func (t snapshotTable) lastOf(ctx context.Context, m snapshot) (last bool, err e
 	return last, err
 }
 
-// condemn says that a snapshot is being deleted, unless its computer is paused at it, or
+// markDeleting says that a snapshot is being deleted, unless its computer is paused at it, or
 // on its way back to it.
-func (t snapshotTable) condemn(ctx context.Context, id holt.SnapshotID, claim *Claim) (done bool, err error) {
-	return t.condemnIf(ctx, id, claim, `1`)
+func (t snapshotTable) markDeleting(ctx context.Context, id holt.SnapshotID, claim *Claim) (done bool, err error) {
+	return t.markDeletingIf(ctx, id, claim, `1`)
 }
 
-// condemnUnkept is that for a snapshot that nobody asked for: it may be one that stays by now.
-func (t snapshotTable) condemnUnkept(ctx context.Context, id holt.SnapshotID) (done bool, err error) {
-	return t.condemnIf(ctx, id, nil, `kind <> 'snapshot'`)
+// markDeletingAutomatic is that for a snapshot that nobody asked for: it may be one that stays by now.
+func (t snapshotTable) markDeletingAutomatic(ctx context.Context, id holt.SnapshotID) (done bool, err error) {
+	return t.markDeletingIf(ctx, id, nil, `kind <> 'snapshot'`)
 }
 
-func (t snapshotTable) condemnIf(ctx context.Context, id holt.SnapshotID, claim *Claim, condition string) (done bool, err error) {
+func (t snapshotTable) markDeletingIf(ctx context.Context, id holt.SnapshotID, claim *Claim, condition string) (done bool, err error) {
 	err = writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(id)); err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// Start boots a stopped computer, lets a paused one go on (see [Memory.Resume]), and returns once its agent
+// Start bootLocked a stopped computer, lets a paused one go on (see [Memory.Resume]), and returns once its agent
 // answers and its workspace is mounted; a running one is left as it is. It goes on when its
 // caller leaves.
 //
@@ -33,7 +33,7 @@ func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, erro
 // verb is one that changes a computer's state: done once for a key, and to its
 // end when its caller leaves.
 func (s *Store) verb(ctx context.Context, method, ref, key string, act func(context.Context, string) (holt.Computer, error)) (holt.Computer, error) {
-	return detach(ctx, s.gate, func(ctx context.Context) (holt.Computer, error) {
+	return detach(ctx, s.shutdown, func(ctx context.Context) (holt.Computer, error) {
 		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
 			Key: key, Method: method, Request: ref,
 			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return act(ctx, ref) },
@@ -49,28 +49,28 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 	defer unlock()
 	switch r.State {
 	case holt.ComputerRunning:
-		return s.asIs(r)
+		return s.alreadyRunning(r)
 	case holt.ComputerPaused, holt.ComputerResuming:
-		return memory{s}.onward(ctx, &r)
+		return memory{s}.resumeOrUndo(ctx, &r)
 	case holt.ComputerStopped:
 	default:
-		return holt.Computer{}, inState(r)
+		return holt.Computer{}, wrongState(r)
 	}
-	err = s.boots(ctx, &r)
+	err = s.bootLocked(ctx, &r)
 	return s.shown(r), err
 }
 
-// boots starts the machine of a computer that has none and whose lock is held.
-func (s *Store) boots(ctx context.Context, r *record) (err error) {
+// bootLocked starts the machine of a computer that has none and whose lock is held.
+func (s *Store) bootLocked(ctx context.Context, r *record) (err error) {
 	if mine := s.cfg.Engine.Name(); family(r.Engine) != family(mine) {
 		return holt.Errorf(holt.Conflict, "%s was made with the engine %s; this daemon runs %s", r.Name, r.Engine, mine).
 			WithHint("serve this data directory with --engine %s", family(r.Engine))
 	}
-	m := &making{s: s, r: r}
+	m := &transition{s: s, r: r}
 	if m.img, err = s.cfg.pick(ctx, r.imageRef()); err != nil {
 		return err
 	}
-	if r.State = holt.ComputerStarting; r.Reason != rebooting {
+	if r.State = holt.ComputerStarting; r.Reason != rebootReason {
 		r.Reason = ""
 	}
 	if err := s.withRoom(ctx, func() error { return s.table.saveAdmitted(ctx, *r) }); err != nil {
@@ -84,16 +84,16 @@ func (s *Store) boots(ctx context.Context, r *record) (err error) {
 	return nil
 }
 
-// asIs is a computer that runs already, as what a start or resume answers.
-func (s *Store) asIs(r record) (holt.Computer, error) {
-	if s.seats.live(r.ID) == nil {
+// alreadyRunning is a computer that runs already, as what a start or resume answers.
+func (s *Store) alreadyRunning(r record) (holt.Computer, error) {
+	if s.machines.live(r.ID) == nil {
 		return holt.Computer{}, unreachable(r)
 	}
 	return s.shown(r), nil
 }
 
 // stayStopped records a start that failed.
-func (m *making) stayStopped(ctx context.Context, err error) {
+func (m *transition) stayStopped(ctx context.Context, err error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	m.r.State, m.r.Reason = holt.ComputerStopped, "the last start failed: "+err.Error()
@@ -102,8 +102,8 @@ func (m *making) stayStopped(ctx context.Context, err error) {
 	}
 }
 
-// inState is the error for a verb that the computer's state does not allow.
-func inState(r record) error {
+// wrongState is the error for a verb that the computer's state does not allow.
+func wrongState(r record) error {
 	e := holt.Errorf(holt.Conflict, "%s is %s", r.Name, r.State)
 	switch r.State {
 	case holt.ComputerFailed:
@@ -122,11 +122,11 @@ func inState(r record) error {
 // unreachable is the error for a machine that runs but could not be adopted.
 func unreachable(r record) error {
 	return holt.Errorf(holt.Unavailable, "the machine of %s cannot be reached: %s", r.Name, r.Reason).
-		WithHint("holt computer stop ends it, start boots it again")
+		WithHint("holt computer stop ends it, start bootLocked it again")
 }
 
-// halfWay is the error for a computer that a verb has left half-way.
-func halfWay(r record) error {
+// unfinished is the error for a computer that a verb has left half-way.
+func unfinished(r record) error {
 	return holt.Errorf(holt.Unavailable, "%s is %s, and nobody is at work on it: %s", r.Name, r.State, cmp.Or(r.Reason, "that could neither be finished nor undone")).
 		WithHint("the daemon's next start settles it, once what keeps it from that is mended")
 }
@@ -135,10 +135,10 @@ func halfWay(r record) error {
 func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
 		id: r.ID, ws: ws, release: release, log: s.log, observe: s.cfg.Observe, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
-		hostname: r.Name, fresh: true, stood: newBell(), up: make(chan struct{}), runs: newRunSet(),
+		hostname: r.Name, fresh: true, stood: newNotification(), up: make(chan struct{}), runs: newRunSet(),
 	}
-	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
-	l.busy, l.look = newBusy(s.uses.now, l), newBell()
+	l.runTracker, l.terminals = &runTracker{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
+	l.busy, l.look = newBusy(s.uses.now, l), newNotification()
 	l.explain = func(o *holt.OutOfMemory) { s.explain(o, r.ID) }
 	l.proxy = func(ctx context.Context) (*agent.Proxy, error) { return s.cfg.proxyOf(ctx, r.ID, r.Name) }
 	l.greeted = func(ctx context.Context, is agent.Identified) error {
@@ -154,10 +154,10 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 
 // awaitAgent connects to the guest and waits until it can work: its agent
 // answers, has its identity, and has mounted the workspace.
-func (m *making) awaitAgent(ctx context.Context) error {
+func (m *transition) awaitAgent(ctx context.Context) error {
 	l, limit := m.live, m.limit()
 	m.identify()
-	l.connect(m.s.gate.ctx)
+	l.connect(m.s.shutdown.ctx)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := l.await(bounded, limit); err != nil {
@@ -167,13 +167,13 @@ func (m *making) awaitAgent(ctx context.Context) error {
 		return m.explain(ctx, err)
 	}
 	m.s.uses.used(m.r.ID, holt.Use{Kind: holt.UseStart})
-	m.s.seats.put(m.r.ID, l)
+	m.s.machines.put(m.r.ID, l)
 	supervision{m.s, l}.watch()
 	return nil
 }
 
-// again boots a computer whose guest did not go on from the template's snapshot.
-func (m *making) again(ctx context.Context, why error) error {
+// again bootLocked a computer whose guest did not go on from the template's snapshot.
+func (m *transition) again(ctx context.Context, why error) error {
 	if err := m.back(ctx, "undo-kept", m.boot()); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (m *making) again(ctx context.Context, why error) error {
 }
 
 // limit is how long the guest may take to answer.
-func (m *making) limit() time.Duration {
+func (m *transition) limit() time.Duration {
 	if m.restored() {
 		return m.s.cfg.Limits.Resume
 	}
@@ -192,7 +192,7 @@ func (m *making) limit() time.Duration {
 }
 
 // identify says who the guest is to be.
-func (m *making) identify() {
+func (m *transition) identify() {
 	m.live.restored, m.live.repeats = m.restored(), m.repeats
 	if m.source != "" || m.kept != "" {
 		m.live.machineID = newMachineID()
@@ -205,11 +205,11 @@ func (m *making) identify() {
 }
 
 // attach connects to a guest that goes on, whether it answers or not.
-func (m *making) attach() {
+func (m *transition) attach() {
 	m.identify()
-	m.live.connect(m.s.gate.ctx)
+	m.live.connect(m.s.shutdown.ctx)
 	m.s.uses.used(m.r.ID, holt.Use{Kind: holt.UseStart})
-	m.s.seats.put(m.r.ID, m.live)
+	m.s.machines.put(m.r.ID, m.live)
 	supervision{m.s, m.live}.watch()
 }
 
@@ -226,9 +226,9 @@ func (l *live) await(ctx context.Context, limit time.Duration) error {
 			l.awaitNetwork(ctx)
 			return nil
 		case ctx.Err() != nil && err == nil:
-			return silent(fmt.Errorf("its workspace is %v", h.Workspace))
+			return notAnswering(fmt.Errorf("its workspace is %v", h.Workspace))
 		case ctx.Err() != nil:
-			return silent(err)
+			return notAnswering(err)
 		case l.ctx.Err() != nil:
 			return ending()
 		}
@@ -238,7 +238,7 @@ func (l *live) await(ctx context.Context, limit time.Duration) error {
 
 // explain says why a boot failed, with the end of the console: the log goes
 // when a create is undone.
-func (m *making) explain(ctx context.Context, err error) error {
+func (m *transition) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
 	}

@@ -2,12 +2,12 @@ package computer
 
 import (
 	"context"
-	"os"
-	"sync"
-	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 )
 
@@ -15,7 +15,6 @@ const (
 	statsAtOnce  = 8             // computers that are looked at
 	statsNetwork = time.Second   // for a network process to say what went through it
 	statsTold    = 4 * idleEvery // how old what a guest told may be
-	sectorBytes  = 512           // of st_blocks, see stat(2)
 )
 
 // Stats returns what a computer takes of the host. No guest is asked, and none is woken.
@@ -33,21 +32,17 @@ func (s *Store) AllStats(ctx context.Context) ([]holt.ComputerStats, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, errs := make([]holt.ComputerStats, len(all)), make([]error, len(all))
-	var work sync.WaitGroup
-	turns := make(chan struct{}, statsAtOnce)
+	list := make([]holt.ComputerStats, len(all))
+	var work errgroup.Group
+	work.SetLimit(statsAtOnce)
 	for i, r := range all {
-		turns <- struct{}{}
-		work.Go(func() {
-			defer func() { <-turns }()
-			list[i], errs[i] = s.statsOf(ctx, r)
+		work.Go(func() (err error) {
+			list[i], err = s.statsOf(ctx, r)
+			return err
 		})
 	}
-	work.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	if err := work.Wait(); err != nil {
+		return nil, err
 	}
 	return list, nil
 }
@@ -55,7 +50,7 @@ func (s *Store) AllStats(ctx context.Context) ([]holt.ComputerStats, error) {
 func (s *Store) statsOf(ctx context.Context, r record) (holt.ComputerStats, error) {
 	out := holt.ComputerStats{
 		ComputerID: r.ID, Computer: r.Name, State: r.State, At: time.Now().UTC(),
-		CPUs: r.CPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, DiskBytes: s.allocated(r),
+		CPUs: r.CPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, DiskBytes: archive.Allocated(s.disks.path(r.disk)),
 	}
 	if s.cfg.ownNetworks() {
 		bounded, cancel := context.WithTimeout(ctx, statsNetwork)
@@ -66,7 +61,7 @@ func (s *Store) statsOf(ctx context.Context, r record) (holt.ComputerStats, erro
 			out.Sent, out.Received = sum.Sent, sum.Received
 		}
 	}
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if r.State != holt.ComputerRunning || l == nil {
 		return out, nil
 	}
@@ -92,22 +87,6 @@ func (l *live) processes() []int {
 		pids = append(pids, pid)
 	}
 	return pids
-}
-
-// allocated is what a root disk takes of the host's.
-func (s *Store) allocated(r record) int64 {
-	if r.disk == "" {
-		return 0
-	}
-	fi, err := os.Stat(s.disks.path(r.disk))
-	if err != nil {
-		return 0 // it is being replaced
-	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fi.Size()
-	}
-	return st.Blocks * sectorBytes
 }
 
 // memory is what a guest said that it uses of its memory, bytes; 0 unless that was within patience.

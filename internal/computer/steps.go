@@ -18,24 +18,24 @@ import (
 // undoLimit bounds undoing: it is done even for a caller who has left.
 const undoLimit = 2 * time.Minute
 
-// step is one named part of making a computer. undo must be harmless when do
+// step is one named part of transition a computer. undo must be harmless when do
 // was never called, failed, or was undone before.
 type step struct {
 	name     string
 	do, undo func(context.Context) error
 }
 
-// making is a computer on its way into or out of being. What a killed daemon
+// transition is a computer on its way into or out of being. What a killed daemon
 // held in memory is absent: its live is nil.
-type making struct {
+type transition struct {
 	s     *Store
 	r     *record
 	img   image.Image
 	claim *Claim
 	live  *live
 
-	from    *snapshot        // what it goes on from; nil: its template's snapshot, or it boots
-	kept    string           // directory of that snapshot; "": it boots
+	from    *snapshot        // what it goes on from; nil: its template's snapshot, or it bootLocked
+	kept    string           // directory of that snapshot; "": it bootLocked
 	of      template         // whose snapshot that is
 	source  holt.WorkspaceID // of which its workspace is a fork; "": of none
 	repeats bool             // it goes on from what it went on from before: a snapshot that is restored
@@ -43,8 +43,8 @@ type making struct {
 	stuck   error            // why undoing stopped half-way
 }
 
-// steps are all parts of a computer, in the order of making.
-func (m *making) steps() []step {
+// steps are all parts of a computer, in the order of transition.
+func (m *transition) steps() []step {
 	return append([]step{
 		{"row", m.makeRow, m.dropRow},
 		{"workspace", m.makeWorkspace, m.dropWorkspace},
@@ -54,18 +54,18 @@ func (m *making) steps() []step {
 }
 
 // boot are the parts that make its machine run.
-func (m *making) boot() []step {
+func (m *transition) boot() []step {
 	return []step{
 		{"open", m.openWorkspace, m.closeWorkspace},
 		{"machine", m.startMachine, m.killMachine},
-		{"agent", m.awaitAgent, m.hangUp},
+		{"agent", m.awaitAgent, m.disconnect},
 	}
 }
 
 // forward does steps; when one fails it undoes that one and those before it.
-func (m *making) forward(ctx context.Context, verb string, steps []step) error {
+func (m *transition) forward(ctx context.Context, verb string, steps []step) error {
 	for i, st := range steps {
-		err := m.s.cfg.point(verb + "/" + st.name)
+		err := m.s.cfg.failpoint(verb + "/" + st.name)
 		if err == nil {
 			err = st.do(ctx)
 		}
@@ -84,9 +84,9 @@ func (m *making) forward(ctx context.Context, verb string, steps []step) error {
 }
 
 // back undoes steps, the last first. It stops at one that cannot be undone.
-func (m *making) back(ctx context.Context, verb string, steps []step) error {
+func (m *transition) back(ctx context.Context, verb string, steps []step) error {
 	for i := len(steps) - 1; i >= 0; i-- {
-		if err := m.s.cfg.point(verb + "/" + steps[i].name); err != nil {
+		if err := m.s.cfg.failpoint(verb + "/" + steps[i].name); err != nil {
 			return err
 		}
 		if err := steps[i].undo(ctx); err != nil {
@@ -97,7 +97,7 @@ func (m *making) back(ctx context.Context, verb string, steps []step) error {
 }
 
 // point is a place where a test can make things fail, or kill the process.
-func (c *Config) point(name string) error {
+func (c *Config) failpoint(name string) error {
 	if c.Fail == nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (c *Config) taken(ctx context.Context, name string) bool {
 	return err == nil
 }
 
-func (m *making) makeRow(ctx context.Context) error {
+func (m *transition) makeRow(ctx context.Context) error {
 	name, space := m.r.Name, m.r.Workspace
 	return m.s.withRoom(ctx, func() error {
 		m.r.Name, m.r.Workspace = name, space // it gets one when there is room
@@ -121,7 +121,7 @@ func (m *making) makeRow(ctx context.Context) error {
 	})
 }
 
-func (m *making) insertRow(ctx context.Context) error {
+func (m *transition) insertRow(ctx context.Context) error {
 	return m.s.table.insert(ctx, m.r, m.claim, func(name string) bool { return m.s.cfg.taken(ctx, name) }, func(tx *db.Tx) error {
 		if err := (networks{m.s}).begin(tx, m.r); err != nil {
 			return err
@@ -134,7 +134,7 @@ func (m *making) insertRow(ctx context.Context) error {
 }
 
 // under is the disk that the computer's is laid over; "": the image's root.
-func (m *making) under() holt.DiskID {
+func (m *transition) under() holt.DiskID {
 	if m.from == nil {
 		return ""
 	}
@@ -142,7 +142,7 @@ func (m *making) under() holt.DiskID {
 }
 
 // dropRow makes the computer no longer be; its disk goes unless another stands on it.
-func (m *making) dropRow(ctx context.Context) error {
+func (m *transition) dropRow(ctx context.Context) error {
 	var also []func(*db.Tx, holt.ComputerID) error
 	if m.s.cfg.Schedules != nil {
 		also = append(also, m.s.cfg.Schedules.Forget)
@@ -154,7 +154,7 @@ func (m *making) dropRow(ctx context.Context) error {
 	return err
 }
 
-func (m *making) makeWorkspace(ctx context.Context) error {
+func (m *transition) makeWorkspace(ctx context.Context) error {
 	if !m.r.owned {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (m *making) makeWorkspace(ctx context.Context) error {
 }
 
 // dropSnapshots removes the computer's snapshots: they need its workspace.
-func (m *making) dropSnapshots(ctx context.Context) error {
+func (m *transition) dropSnapshots(ctx context.Context) error {
 	all, err := m.s.snapshots.list(ctx, `WHERE computer = ?`, m.r.ID)
 	if err != nil || len(all) == 0 {
 		return err
@@ -181,14 +181,14 @@ func (m *making) dropSnapshots(ctx context.Context) error {
 	return nil
 }
 
-func (m *making) dropWorkspace(ctx context.Context) error {
+func (m *transition) dropWorkspace(ctx context.Context) error {
 	if !m.r.owned {
 		return nil
 	}
 	return m.s.cfg.Workspaces.Remove(ctx, m.r.workspaceID)
 }
 
-func (m *making) makeDisk(ctx context.Context) error {
+func (m *transition) makeDisk(ctx context.Context) error {
 	dir := m.s.cfg.dir(m.r.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return HostError(fmt.Errorf("make computer directory: %w", err))
@@ -198,7 +198,7 @@ func (m *making) makeDisk(ctx context.Context) error {
 	}
 	err := m.s.cfg.Images.Hold(ctx, m.r.image, dir)
 	if err == nil && m.from == nil {
-		m.of = m.kin()
+		m.of = m.ancestry()
 		m.kept, err = m.of.snapshot(ctx)
 	}
 	if err != nil {
@@ -208,21 +208,21 @@ func (m *making) makeDisk(ctx context.Context) error {
 }
 
 // template is what the computer is made from.
-func (m *making) template() template { return template{s: m.s, img: m.img, r: *m.r} }
+func (m *transition) template() template { return template{s: m.s, img: m.img, r: *m.r} }
 
 // restored says whether the machine goes on from somewhere instead of booting.
-func (m *making) restored() bool { return m.memory() || m.kept != "" }
+func (m *transition) restored() bool { return m.memory() || m.kept != "" }
 
 // memory says whether there is a snapshot's memory to go on from.
-func (m *making) memory() bool { return m.from != nil && !m.from.Stopped }
+func (m *transition) memory() bool { return m.from != nil && !m.from.Stopped }
 
 // makeOverlay makes the computer's disk, laid over the snapshot's, the template's or the
 // image's root.
-func (m *making) makeOverlay(ctx context.Context) error {
+func (m *transition) makeOverlay(ctx context.Context) error {
 	return m.overlay(ctx, m.r.disk, m.r.DiskSizeMB)
 }
 
-func (m *making) overlay(ctx context.Context, id holt.DiskID, sizeMB int) error {
+func (m *transition) overlay(ctx context.Context, id holt.DiskID, sizeMB int) error {
 	if id == "" {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (m *making) overlay(ctx context.Context, id holt.DiskID, sizeMB int) error 
 	return HostError(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(id), base, sizeMB))
 }
 
-func (m *making) dropDisk(context.Context) error {
+func (m *transition) dropDisk(context.Context) error {
 	if err := os.RemoveAll(m.s.cfg.dir(m.r.ID)); err != nil {
 		return fmt.Errorf("remove computer directory: %w", err)
 	}
@@ -247,7 +247,7 @@ func (m *making) dropDisk(context.Context) error {
 // so a guest's mount that is still recorded ended without saying so, unless it
 // goes on with the guest. Then that one's kernel may believe what was true at
 // the snapshot.
-func (m *making) openWorkspace(ctx context.Context) error {
+func (m *transition) openWorkspace(ctx context.Context) error {
 	ws, release, err := m.s.cfg.Workspaces.Take(ctx, m.r.workspaceID)
 	if err != nil {
 		return err
@@ -264,7 +264,7 @@ func (m *making) openWorkspace(ctx context.Context) error {
 
 // closeWorkspace lets go of the workspace. That it cannot be synced (the host's
 // disk is full) is no reason to keep it: its journal holds what was answered.
-func (m *making) closeWorkspace(context.Context) error {
+func (m *transition) closeWorkspace(context.Context) error {
 	if m.live == nil {
 		return nil
 	}
@@ -294,8 +294,8 @@ func endMounts(ws *workspace.Workspace) error {
 	return nil
 }
 
-func (m *making) startMachine(ctx context.Context) error {
-	if err := m.s.gate.mayStart(); err != nil {
+func (m *transition) startMachine(ctx context.Context) error {
+	if err := m.s.shutdown.mayStart(); err != nil {
 		return err
 	}
 	spec := machine.Spec{
@@ -338,7 +338,7 @@ func (m *making) startMachine(ctx context.Context) error {
 }
 
 // killMachine ends the machine, whether this daemon knows it or not.
-func (m *making) killMachine(ctx context.Context) error {
+func (m *transition) killMachine(ctx context.Context) error {
 	if m.live != nil && m.live.m != nil {
 		err := m.live.m.Kill()
 		m.live.m.Release()
@@ -352,7 +352,7 @@ func (m *making) killMachine(ctx context.Context) error {
 
 // bootInstead takes back that the computer goes on from its template's snapshot, which is removed
 // if why says what is wrong with it: its disk is one that a boot begins with. Nothing of its machine runs.
-func (m *making) bootInstead(ctx context.Context, why error) error {
+func (m *transition) bootInstead(ctx context.Context, why error) error {
 	if why != nil {
 		m.of.drop(ctx, why)
 	}
@@ -385,8 +385,8 @@ func (c *Config) killIn(ctx context.Context, dir string) error {
 	return c.endNetwork(dir)
 }
 
-func (m *making) hangUp(context.Context) error {
-	m.s.seats.put(m.r.ID, nil)
+func (m *transition) disconnect(context.Context) error {
+	m.s.machines.put(m.r.ID, nil)
 	if m.live != nil && m.live.cancel != nil {
 		m.live.close()
 	}

@@ -35,28 +35,28 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 		return memory{s}.forget(ctx, r)
 	case holt.ComputerRunning, holt.ComputerStopping:
 	default:
-		return holt.Computer{}, inState(r)
+		return holt.Computer{}, wrongState(r)
 	}
-	err = s.halts(ctx, &r)
+	err = s.stopLocked(ctx, &r)
 	return s.shown(r), err
 }
 
-// halts stops a computer that runs or is stopping, whose lock is held.
-func (s *Store) halts(ctx context.Context, r *record) error {
+// stopLocked stops a computer that runs or is stopping, whose lock is held.
+func (s *Store) stopLocked(ctx context.Context, r *record) error {
 	r.State, r.Reason = holt.ComputerStopping, ""
 	if err := s.table.save(ctx, *r); err != nil {
 		return err
 	}
-	if err := s.cfg.point("stop/halt"); err != nil {
+	if err := s.cfg.failpoint("stop/halt"); err != nil {
 		return err
 	}
-	return (&making{s: s, r: r}).finishStop(ctx)
+	return (&transition{s: s, r: r}).finishStop(ctx)
 }
 
 // forget makes a paused computer a stopped one. Its disk is the one that
 // was laid over the snapshot's, as after a power cut.
 func (s memory) forget(ctx context.Context, r record) (holt.Computer, error) {
-	m := &making{s: s.Store, r: &r}
+	m := &transition{s: s.Store, r: &r}
 	if err := m.endMount(ctx); err != nil {
 		return holt.Computer{}, err
 	}
@@ -66,7 +66,7 @@ func (s memory) forget(ctx context.Context, r record) (holt.Computer, error) {
 }
 
 // endMount ends the mount of a guest that is gone and left the workspace.
-func (m *making) endMount(ctx context.Context) error {
+func (m *transition) endMount(ctx context.Context) error {
 	if err := m.openWorkspace(ctx); err != nil {
 		m.s.log.WarnContext(ctx, "end mount of a machine that is gone", "computer", m.r.ID, "err", err)
 	}
@@ -75,8 +75,8 @@ func (m *making) endMount(ctx context.Context) error {
 
 // finishStop ends the machine of a computer that is stopping. The computer's
 // lock is held.
-func (m *making) finishStop(ctx context.Context) error {
-	m.live = m.s.seats.live(m.r.ID)
+func (m *transition) finishStop(ctx context.Context) error {
+	m.live = m.s.machines.live(m.r.ID)
 	reason := ""
 	if m.live != nil {
 		budgeting{m.s}.last(ctx, m.r.ID)
@@ -92,7 +92,7 @@ func (m *making) finishStop(ctx context.Context) error {
 }
 
 // lost records that what ran in the computer's machine has ended with it.
-func (m *making) lost(ctx context.Context, why holt.RunReason) error {
+func (m *transition) lost(ctx context.Context, why holt.RunReason) error {
 	if err := (memory{m.s}).mend(ctx, m.r, nil); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (m *making) lost(ctx context.Context, why holt.RunReason) error {
 }
 
 // stopped records that the computer's machine has ended.
-func (m *making) stopped(ctx context.Context, reason string) error {
+func (m *transition) stopped(ctx context.Context, reason string) error {
 	if err := m.lost(ctx, ""); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (l *live) askToEnd(ctx context.Context) error {
 	defer cancel()
 	return l.do(bounded, l.limits.Reconnect, false, func(ctx context.Context, c *agent.Client) error {
 		end, _ := ctx.Deadline()
-		l.attendant.takeAll(ctx, c, time.Until(end)/2)
+		l.runTracker.takeAll(ctx, c, time.Until(end)/2)
 		l.trim(ctx)
 		return c.Shutdown(ctx)
 	})

@@ -10,8 +10,8 @@ type supervision struct {
 
 // watch begins it; it ends with the machine or the daemon.
 func (v supervision) watch() {
-	v.s.gate.spawn(func(ctx context.Context) { idling{v.s}.watch(ctx, v.l) })
-	v.s.gate.spawn(func(context.Context) {
+	v.s.shutdown.spawn(func(ctx context.Context) { idling{v.s}.watch(ctx, v.l) })
+	v.s.shutdown.spawn(func(context.Context) {
 		select {
 		case <-v.l.ctx.Done():
 		case <-v.l.m.Done():
@@ -24,24 +24,24 @@ func (v supervision) watch() {
 // computer's lock ended it.
 func (v supervision) died() {
 	s := v.s
-	r, unlock, err := s.hold(s.gate.ctx, string(v.l.id))
+	r, unlock, err := s.hold(s.shutdown.ctx, string(v.l.id))
 	if err != nil {
 		return // deleted meanwhile, or the daemon is ending
 	}
 	defer unlock()
-	if s.seats.live(v.l.id) != v.l {
+	if s.machines.live(v.l.id) != v.l {
 		return
 	}
-	m := &making{s: s, r: &r, live: v.l}
+	m := &transition{s: s, r: &r, live: v.l}
 	how := s.cfg.Engine.Ended(s.cfg.dir(r.ID))
 	again := false
-	if err = m.back(s.gate.ctx, "died", m.boot()); err == nil {
-		again, err = m.ended(s.gate.ctx, how, "its machine ended: its process was killed, or failed")
+	if err = m.back(s.shutdown.ctx, "died", m.boot()); err == nil {
+		again, err = m.ended(s.shutdown.ctx, how, "its machine ended: its process was killed, or failed")
 	}
 	if again && err == nil {
-		err = (&making{s: s, r: &r}).restart(s.gate.ctx, how)
+		err = (&transition{s: s, r: &r}).restart(s.shutdown.ctx, how)
 	}
-	if err != nil && s.gate.ctx.Err() == nil {
+	if err != nil && s.shutdown.ctx.Err() == nil {
 		s.log.Error("record end of machine", "computer", v.l.id, "err", err)
 	}
 }

@@ -25,7 +25,7 @@ func takeOverAll(ctx context.Context, s *Store) error {
 	work.SetLimit(atOnce)
 	for _, r := range all {
 		work.Go(func() error {
-			t := &takeover{making{s: s, r: &r}}
+			t := &takeover{transition{s: s, r: &r}}
 			t.holdImage(ctx)
 			if err := s.outputs.tidy(ctx, r.ID); err != nil {
 				s.log.ErrorContext(ctx, "tidy the output of runs", "computer", r.ID, "err", err)
@@ -71,13 +71,13 @@ func (t *takeover) holdImage(ctx context.Context) {
 }
 
 // takeover is what a new daemon does with one computer of the old one's.
-type takeover struct{ making }
+type takeover struct{ transition }
 
 func (t *takeover) run(ctx context.Context) error {
 	switch t.r.State {
 	case holt.ComputerCreating, holt.ComputerDeleting:
 		t.s.log.InfoContext(ctx, "remove half-made computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State)
-		if err := t.unmake(ctx, "recover"); err != nil {
+		if err := t.remove(ctx, "recover"); err != nil {
 			t.markFailed(ctx, err)
 		}
 		return nil
@@ -129,18 +129,18 @@ func (t *takeover) adopt(ctx context.Context) error {
 	l.m, l.restored, l.repeats = vm, restored, restored // which of the two it was is not on record
 	l.fresh = l.restored || t.r.State == holt.ComputerStarting
 	t.live = l
-	l.connect(t.s.gate.ctx)
+	l.connect(t.s.shutdown.ctx)
 	if err := l.plug(ctx, t.s, true); err != nil {
 		t.s.log.ErrorContext(ctx, "no network for a computer", "computer", t.r.ID, "err", err)
 	}
-	t.s.seats.put(t.r.ID, l)
+	t.s.machines.put(t.r.ID, l)
 	supervision{t.s, l}.watch()
 	t.s.log.InfoContext(ctx, "computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())
 	switch t.r.State {
 	case holt.ComputerStarting:
-		return t.goOn(ctx, t.finishStart)
+		return t.resumeLocked(ctx, t.finishStart)
 	case holt.ComputerStopping:
-		return t.goOn(ctx, t.finishStop)
+		return t.resumeLocked(ctx, t.finishStop)
 	case holt.ComputerRunning:
 		if t.r.Reason == "" && !t.r.growing {
 			return nil
@@ -204,7 +204,7 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	switch {
 	case t.r.State == holt.ComputerStopping:
 		return t.stopped(ctx, "") // as it was asked to
-	case t.r.State == holt.ComputerStarting && t.r.Reason == rebooting:
+	case t.r.State == holt.ComputerStarting && t.r.Reason == rebootReason:
 		how.Kind = machine.EndReboot
 	case t.r.State == holt.ComputerRunning:
 		how = t.s.cfg.Engine.Ended(t.s.cfg.dir(t.r.ID))
@@ -213,7 +213,7 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	if err != nil || !again {
 		return err
 	}
-	return t.goOn(ctx, func(ctx context.Context) error { return t.restart(ctx, how) })
+	return t.resumeLocked(ctx, func(ctx context.Context) error { return t.restart(ctx, how) })
 }
 
 // cannotAdopt leaves a machine alone that runs and cannot be taken over. One that was being
@@ -229,14 +229,14 @@ func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
 	return t.s.table.save(ctx, *t.r)
 }
 
-// goOn goes on, in the background, with the start or stop that a daemon
+// resumeLocked goes on, in the background, with the start or stop that a daemon
 // before this one began.
-func (t *takeover) goOn(ctx context.Context, finish func(context.Context) error) error {
-	unlock, err := t.s.seats.lock(ctx, t.r.ID)
+func (t *takeover) resumeLocked(ctx context.Context, finish func(context.Context) error) error {
+	unlock, err := t.s.machines.lock(ctx, t.r.ID)
 	if err != nil {
 		return err
 	}
-	_, leave, err := t.s.gate.enter(ctx)
+	_, leave, err := t.s.shutdown.enter(ctx)
 	if err != nil {
 		unlock()
 		return err
@@ -244,7 +244,7 @@ func (t *takeover) goOn(ctx context.Context, finish func(context.Context) error)
 	go func() {
 		defer leave()
 		defer unlock()
-		if err := finish(t.s.gate.ctx); err != nil && t.s.gate.ctx.Err() == nil {
+		if err := finish(t.s.shutdown.ctx); err != nil && t.s.shutdown.ctx.Err() == nil {
 			t.s.log.ErrorContext(ctx, "go on with what was begun", "computer", t.r.ID, "state", t.r.State, "err", err)
 		}
 	}()

@@ -55,11 +55,11 @@ func (t template) key() string {
 // there is none: then it takes as long as a boot until all is started. "": there
 // can be none now, so a computer has to boot. The error is that ctx has ended.
 func (t template) snapshot(ctx context.Context) (string, error) {
-	if !t.s.able() {
+	if !t.s.canKeepTemplates() {
 		return "", nil
 	}
 	key := t.key()
-	if dir := t.s.cfg.Images.Snapshot(t.img.Digest, key); dir != "" || t.s.unmade.recently(key) {
+	if dir := t.s.cfg.Images.Snapshot(t.img.Digest, key); dir != "" || t.s.failedBoots.recently(key) {
 		return dir, nil
 	}
 	dir, _, err := t.keep(ctx, false)
@@ -80,8 +80,8 @@ func (t template) notKept(err error) {
 	t.s.log.Warn("a template could not be kept booted: its computers boot", "template", t.img.Template, "err", err)
 }
 
-// able tells whether the engine's machines can become snapshots of templates.
-func (s *Store) able() bool {
+// canKeepTemplates tells whether the engine's machines can become snapshots of templates.
+func (s *Store) canKeepTemplates() bool {
 	caps := s.cfg.Engine.Capabilities()
 	return caps.MemorySnapshot && caps.RootDisk
 }
@@ -91,7 +91,7 @@ func (s *Store) able() bool {
 // [cutOff], says nothing of the template.
 func (t template) keep(ctx context.Context, again bool) (dir string, made bool, err error) {
 	key := t.key()
-	ctx, leave := t.s.gate.whileStarting(ctx)
+	ctx, leave := t.s.shutdown.whileStarting(ctx)
 	defer leave()
 	if t.background {
 		var done func()
@@ -104,8 +104,8 @@ func (t template) keep(ctx context.Context, again bool) (dir string, made bool, 
 		return "", false, gone(ctx)
 	}
 	dir, err = t.s.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
-		if !again && t.s.unmade.recently(key) {
-			return errUnmade
+		if !again && t.s.failedBoots.recently(key) {
+			return errFailedBoot
 		}
 		began := time.Now()
 		err := t.make(ctx, dir, filepath.Join(t.s.cfg.Templates, key))
@@ -116,27 +116,27 @@ func (t template) keep(ctx context.Context, again bool) (dir string, made bool, 
 	if err != nil && ctx.Err() != nil {
 		return "", false, gone(ctx)
 	}
-	if err != nil && !errors.Is(err, errUnmade) && !cutOff(err) {
-		t.s.unmade.note(key)
+	if err != nil && !errors.Is(err, errFailedBoot) && !cutOff(err) {
+		t.s.failedBoots.note(key)
 	}
 	return dir, made, err
 }
 
-// cutOff tells whether a boot has ended since somebody else boots the template, or the daemon is to end.
+// cutOff tells whether a boot has ended since somebody else bootLocked the template, or the daemon is to end.
 func cutOff(err error) bool { return errors.Is(err, errPreempted) || errors.Is(err, errDrained) }
 
-var errUnmade = holt.Errorf(holt.Unavailable, "it could not be booted a while ago")
+var errFailedBoot = holt.Errorf(holt.Unavailable, "it could not be booted a while ago")
 
 // drop removes a snapshot that does not go on: the next computer's create makes another.
 func (t template) drop(ctx context.Context, why error) {
-	t.s.log.ErrorContext(ctx, "the snapshot of a template does not go on; it is removed, and the computer boots", "template", t.img.Template, "err", why)
+	t.s.log.ErrorContext(ctx, "the snapshot of a template does not go on; it is removed, and the computer bootLocked", "template", t.img.Template, "err", why)
 	if err := t.s.cfg.Images.DropSnapshot(ctx, t.img.Digest, t.key()); err != nil {
 		t.s.log.ErrorContext(ctx, "remove snapshot of template", "template", t.img.Template, "err", err)
-		t.s.unmade.note(t.key())
+		t.s.failedBoots.note(t.key())
 	}
 }
 
-// make boots a machine in home, waits until it is ready, and leaves it in the directory
+// make bootLocked a machine in home, waits until it is ready, and leaves it in the directory
 // snapshot of dir. Whatever becomes of it, the machine is gone afterwards.
 func (t template) make(ctx context.Context, dir, home string) (err error) {
 	if err := t.s.cfg.removeMachine(ctx, home); err != nil { // what a former try may have left
@@ -151,7 +151,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	if err := t.s.cfg.Engine.CreateDisk(ctx, disk, machine.Base{Path: t.img.Root}, t.img.RootMB); err != nil {
 		return HostError(err)
 	}
-	if err := errors.Join(t.s.cfg.point("template/start"), t.s.gate.mayStart()); err != nil {
+	if err := errors.Join(t.s.cfg.failpoint("template/start"), t.s.shutdown.mayStart()); err != nil {
 		return err
 	}
 	vm, err := t.s.cfg.Engine.Start(ctx, machine.Spec{
@@ -170,8 +170,8 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	} else if link != nil {
 		defer link.Release()
 	}
-	if err = t.s.cfg.point("template/ready"); err == nil {
-		err = t.ripen(ctx, vm)
+	if err = t.s.cfg.failpoint("template/ready"); err == nil {
+		err = t.awaitReady(ctx, vm)
 	}
 	var down unready
 	if errors.As(err, &down) {
@@ -185,7 +185,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 		}
 		return e
 	}
-	if err := t.s.cfg.point("template/memory"); err != nil {
+	if err := t.s.cfg.failpoint("template/memory"); err != nil {
 		return err
 	}
 	kept := filepath.Join(dir, "snapshot")
@@ -193,15 +193,15 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	if err != nil {
 		return HostError(err)
 	}
-	if err := t.s.cfg.point("template/keep"); err != nil {
+	if err := t.s.cfg.failpoint("template/keep"); err != nil {
 		return err
 	}
 	return os.Rename(disk, filepath.Join(kept, image.SnapshotDisk))
 }
 
-// ripen waits until a template's machine is ready. No workspace is served to it: who looks
+// awaitReady waits until a template's machine is ready. No workspace is served to it: who looks
 // into that waits until a computer goes on from here.
-func (t template) ripen(ctx context.Context, vm machine.Machine) error {
+func (t template) awaitReady(ctx context.Context, vm machine.Machine) error {
 	bounded, cancel := context.WithTimeout(ctx, t.s.cfg.Limits.Boot)
 	defer cancel()
 	bounded, stop := context.WithCancelCause(bounded)
@@ -295,7 +295,7 @@ func (c *Config) removeMachine(ctx context.Context, dir string) error {
 	return nil
 }
 
-// tidyTemplates ends what a killed daemon was making. What it cannot, who makes the same tries again.
+// tidyTemplates ends what a killed daemon was transition. What it cannot, who makes the same tries again.
 func (c *Config) tidyTemplates(ctx context.Context) error {
 	entries, err := os.ReadDir(c.Templates)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -312,9 +312,9 @@ func (c *Config) tidyTemplates(ctx context.Context) error {
 	return HostError(os.MkdirAll(c.Templates, 0o700))
 }
 
-// unmade are the keys of snapshots that could not be made. Others that want one
+// failedBoots are the keys of snapshots that could not be made. Others that want one
 // do not wait for the same again.
-type unmade struct {
+type failedBoots struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
@@ -322,7 +322,7 @@ type unmade struct {
 // remakeAfter is when it is tried again.
 const remakeAfter = 10 * time.Minute
 
-func (u *unmade) note(key string) {
+func (u *failedBoots) note(key string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.since == nil {
@@ -331,7 +331,7 @@ func (u *unmade) note(key string) {
 	u.since[key] = time.Now()
 }
 
-func (u *unmade) recently(key string) bool {
+func (u *failedBoots) recently(key string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	at, ok := u.since[key]

@@ -35,7 +35,7 @@ func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
 		img, err := t.s.cfg.Images.Get(ctx, shown.Digest)
 		all[i].Ready = slices.DeleteFunc(shown.Ready, func(shape holt.Shape) bool {
 			one, wrong := t.of(img, shape)
-			return err != nil || wrong != nil || !t.s.able() || !t.s.cfg.Images.HasSnapshot(shown.Digest, one.key())
+			return err != nil || wrong != nil || !t.s.canKeepTemplates() || !t.s.cfg.Images.HasSnapshot(shown.Digest, one.key())
 		})
 	}
 	return all, nil
@@ -48,12 +48,12 @@ func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
 // Errors: InvalidArgument (the shape), NotFound (the template), Unavailable when a service does not
 // come up, TooMany (the host has no memory for it), OutOfSpace, Unsupported by an engine whose machines cannot be kept.
 func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ string) (holt.Image, error) {
-	ctx, leave, err := t.s.gate.enter(ctx)
+	ctx, leave, err := t.s.shutdown.enter(ctx)
 	if err != nil {
 		return holt.Image{}, err
 	}
 	defer leave()
-	if !t.s.able() {
+	if !t.s.canKeepTemplates() {
 		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
 	}
 	img, err := t.s.cfg.pick(ctx, ref)
@@ -108,11 +108,11 @@ func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 	}
 }
 
-// renew boots, one after the other and behind all else that the host does, what nobody has booted since
+// renew bootLocked, one after the other and behind all else that the host does, what nobody has booted since
 // it was built, and what was kept but would not go on as it is now: of another build of its
 // template, or with another guest agent or engine. What the host has no memory for waits until it has.
 func (t *Templates) renew(ctx context.Context) {
-	if t.s.cfg.Renew <= 0 || !t.s.able() {
+	if t.s.cfg.Renew <= 0 || !t.s.canKeepTemplates() {
 		return
 	}
 	wait := func() (ended bool) {
@@ -140,7 +140,7 @@ func (t *Templates) renew(ctx context.Context) {
 // renewTries is how often one is booted that does not come up in time, as on a host with much else to do.
 const renewTries = 3
 
-// renewOne boots one, unless there is no memory for it now: then it is false, as when it is to be tried again.
+// renewOne bootLocked one, unless there is no memory for it now: then it is false, as when it is to be tried again.
 func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool) {
 	if ctx.Err() != nil {
 		return true

@@ -14,8 +14,8 @@ func ofTenant(n int) string {
 	return fmt.Sprintf(`(?%[1]d = '' OR computer IN (SELECT id FROM computer WHERE tenant = ?%[1]d))`, n)
 }
 
-// kin is the part of a record with whose the computer is.
-type kin struct {
+// ancestry is the part of a record with whose the computer is.
+type ancestry struct {
 	lineage string // ids of all ancestors, a space before each
 }
 
@@ -37,33 +37,33 @@ func (r *record) belongs(tx *db.Tx) error {
 // runsNow is true of a computer that has a machine, or is about to: also of one that a restore takes through a pause.
 const runsNow = `(state NOT IN ('paused', 'stopped', 'failed') OR id IN (SELECT computer FROM restore WHERE ran))`
 
-// portion is what one computer has of what tenants have limits for.
-type portion struct {
+// allotment is what one computer has of what tenants have limits for.
+type allotment struct {
 	name           string
 	running        bool
 	memory, diskMB int64 // memory whether it runs or not
 }
 
-// portion is what a computer takes when it is what its record says.
-func (r *record) portion() portion {
+// allotment is what a computer takes when it is what its record says.
+func (r *record) allotment() allotment {
 	_, wanted := r.wanted()
 	asleep := r.State == holt.ComputerPaused || r.State == holt.ComputerStopped || r.State == holt.ComputerFailed
-	return portion{r.Name, !asleep, int64(max(wanted, r.MemoryMB)), int64(r.DiskSizeMB + r.WorkspaceSizeMB)}
+	return allotment{r.Name, !asleep, int64(max(wanted, r.MemoryMB)), int64(r.DiskSizeMB + r.WorkspaceSizeMB)}
 }
 
 // memoryMB is what it has of the memory.
-func (s portion) memoryMB() int64 {
+func (s allotment) memoryMB() int64 {
 	if !s.running {
 		return 0
 	}
 	return s.memory
 }
 
-// portions returns what the computers of a tenant have, but for one.
-func portions(tx *db.Tx, tenant string, but holt.ComputerID) (others []portion, of *portion, err error) {
+// allotments returns what the computers of a tenant have, but for one.
+func allotments(tx *db.Tx, tenant string, but holt.ComputerID) (others []allotment, of *allotment, err error) {
 	err = tx.Query(`SELECT id, name, `+runsNow+`, max(memory_mb, wish_memory_mb), disk_mb + workspace_mb FROM computer WHERE tenant = ? ORDER BY memory_mb DESC, name`,
 		[]any{tenant}, func(row *db.Row) error {
-			one := portion{row.Text(1), row.Int64(2) != 0, row.Int64(3), row.Int64(4)}
+			one := allotment{row.Text(1), row.Int64(2) != 0, row.Int64(3), row.Int64(4)}
 			if row.Text(0) == string(but) {
 				of = &one
 				return nil
@@ -80,7 +80,7 @@ func portions(tx *db.Tx, tenant string, but holt.ComputerID) (others []portion, 
 //
 // Errors: TooMany, by a limit of its tenant, an exhausted budget, or for want of the host's memory (see [room]).
 func (t table) admit(tx *db.Tx, r record) error {
-	others, was, err := portions(tx, r.Tenant, r.ID)
+	others, was, err := allotments(tx, r.Tenant, r.ID)
 	if err != nil {
 		return err
 	}
@@ -88,16 +88,16 @@ func (t table) admit(tx *db.Tx, r record) error {
 	if err != nil {
 		return err
 	}
-	is := r.portion()
+	is := r.allotment()
 	if was != nil && was.running && r.State == holt.ComputerPaused {
 		is.running = true // a restore takes it through a pause
 	}
-	var before portion
+	var before allotment
 	if was != nil {
 		before = *was
 	}
 	if is.running && !before.running {
-		if err := solvent(tx, r); err != nil {
+		if err := checkBudgets(tx, r); err != nil {
 			return err
 		}
 	}
@@ -108,10 +108,10 @@ func (t table) admit(tx *db.Tx, r record) error {
 		return 0
 	}
 	for _, d := range []dimension{
-		{"max-computers", "computer", "", "delete one", int64(limit.MaxComputers), one(was != nil), 1, func(portion) int64 { return 1 }},
-		{"max-running", "running computer", "", "pause or stop one", int64(limit.MaxRunning), one(before.running), one(is.running), func(s portion) int64 { return one(s.running) }},
-		{"max-memory-mb", "", "MiB of memory", "pause or stop one", limit.MaxMemoryMB, before.memoryMB(), is.memoryMB(), portion.memoryMB},
-		{"max-disk-mb", "", "MiB of disks", "delete one", limit.MaxDiskMB, before.diskMB, is.diskMB, func(s portion) int64 { return s.diskMB }},
+		{"max-computers", "computer", "", "delete one", int64(limit.MaxComputers), one(was != nil), 1, func(allotment) int64 { return 1 }},
+		{"max-running", "running computer", "", "pause or stop one", int64(limit.MaxRunning), one(before.running), one(is.running), func(s allotment) int64 { return one(s.running) }},
+		{"max-memory-mb", "", "MiB of memory", "pause or stop one", limit.MaxMemoryMB, before.memoryMB(), is.memoryMB(), allotment.memoryMB},
+		{"max-disk-mb", "", "MiB of disks", "delete one", limit.MaxDiskMB, before.diskMB, is.diskMB, func(s allotment) int64 { return s.diskMB }},
 	} {
 		if err := d.admit(r, others); err != nil {
 			return err
@@ -129,7 +129,7 @@ type dimension struct {
 	noun, unit     string // which of both: what is counted, or measured
 	hint           string
 	limit, was, is int64
-	of             func(portion) int64
+	of             func(allotment) int64
 }
 
 // most says how much there may be.
@@ -141,7 +141,7 @@ func (d dimension) most() string {
 }
 
 // admit refuses what takes more than before, and more than there may be.
-func (d dimension) admit(r record, others []portion) error {
+func (d dimension) admit(r record, others []allotment) error {
 	if d.limit == 0 || d.is <= d.was {
 		return nil
 	}
@@ -210,7 +210,7 @@ func limitAndUse(tx *db.Tx, tenant string) (holt.Limit, error) {
 	if err != nil {
 		return l, err
 	}
-	all, _, err := portions(tx, tenant, "")
+	all, _, err := allotments(tx, tenant, "")
 	for _, s := range all {
 		l.Used.Computers++
 		l.Used.DiskMB += s.diskMB

@@ -143,8 +143,8 @@ func TestLastPlace(t *testing.T) {
 
 // One is not said as several are.
 func TestLimitOfOne(t *testing.T) {
-	d := dimension{"max-running", "running computer", "", "pause or stop one", 1, 0, 1, func(portion) int64 { return 1 }}
-	err := d.admit(record{Computer: holt.Computer{Name: "curie", Tenant: "default"}}, []portion{{name: "einstein"}})
+	d := dimension{"max-running", "running computer", "", "pause or stop one", 1, 0, 1, func(allotment) int64 { return 1 }}
+	err := d.admit(record{Computer: holt.Computer{Name: "curie", Tenant: "default"}}, []allotment{{name: "einstein"}})
 	if want := "the tenant default may have 1 running computer and has 1 (einstein); this takes 1 more"; err == nil || holt.AsError(err).Message != want {
 		t.Errorf("got %v, want %q", err, want)
 	}

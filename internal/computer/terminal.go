@@ -31,7 +31,7 @@ func (n *Terminals) Open(ctx context.Context, computer string, spec holt.Termina
 		Computer string
 		Spec     holt.TerminalSpec
 	}{computer, spec}
-	return detach(ctx, n.s.gate, func(ctx context.Context) (holt.Terminal, error) {
+	return detach(ctx, n.s.shutdown, func(ctx context.Context) (holt.Terminal, error) {
 		return Once(ctx, n.s.cfg.Keys, Call[holt.Terminal]{
 			Key: key, Method: "terminal.open", Request: request,
 			Act: func(ctx context.Context, claim *Claim) (holt.Terminal, error) {
@@ -77,7 +77,7 @@ func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalI
 			return holt.Terminal{}, err
 		}
 	}
-	if err := n.s.cfg.point("terminal/open"); err != nil {
+	if err := n.s.cfg.failpoint("terminal/open"); err != nil {
 		return holt.Terminal{}, err
 	}
 	var got holt.Terminal
@@ -141,7 +141,7 @@ func (n *Terminals) List(ctx context.Context, computer string) ([]holt.Terminal,
 	if err != nil {
 		return nil, err
 	}
-	l := n.s.seats.live(c.ID)
+	l := n.s.machines.live(c.ID)
 	if l == nil {
 		return n.s.terminals.of(ctx, c.ID)
 	}

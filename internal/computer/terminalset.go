@@ -15,7 +15,7 @@ import (
 type terminalSet struct {
 	l     *live
 	table terminalTable
-	work  *stretches
+	work  *terminalSessions
 
 	launches launches[holt.TerminalID]
 
@@ -25,7 +25,7 @@ type terminalSet struct {
 }
 
 func newTerminalSet(l *live, table terminalTable) *terminalSet {
-	return &terminalSet{l: l, table: table, work: newStretches(l.limits, l.beginWork, l.endWork), here: map[holt.TerminalID]string{}}
+	return &terminalSet{l: l, table: table, work: newTerminalSessions(l.limits, l.beginWork, l.endWork), here: map[holt.TerminalID]string{}}
 }
 
 // take puts what the guest says of a terminal on record and returns it as it is
@@ -141,13 +141,13 @@ func (s *terminalSet) list(ctx context.Context) ([]holt.Terminal, error) {
 	return list, nil
 }
 
-// attendTerminals is how often a guest that has terminals is asked whether
+// trackTerminals is how often a guest that has terminals is asked whether
 // some have ended that nobody is attached to.
-const attendTerminals = 5 * time.Second
+const trackTerminals = 5 * time.Second
 
 // attend puts on record how terminals end, for as long as a session lasts.
 func (s *terminalSet) attend(c *agent.Client) {
-	tick := time.NewTicker(attendTerminals)
+	tick := time.NewTicker(trackTerminals)
 	defer tick.Stop()
 	for {
 		select {

@@ -146,8 +146,8 @@ func (u *uses) rest(id holt.ComputerID, idle bool) (done func(), ok bool) {
 	}, true
 }
 
-// rests says whether a computer is being paused.
-func (u *uses) rests(id holt.ComputerID) bool {
+// pausing says whether a computer is being paused.
+func (u *uses) pausing(id holt.ComputerID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	usage := u.set[id]

@@ -29,7 +29,7 @@ func (s waking) asleep(ctx context.Context, ref string) error {
 		return err
 	}
 	is := string(r.State)
-	if other := s.seats.atWork(r.ID); other != nil {
+	if other := s.machines.atWork(r.ID); other != nil {
 		is += ", and waits for " + other.String()
 	}
 	return holt.Errorf(holt.Timeout, "%s did not wake within %v: it is %s", r.Name, holt.ShortDuration(s.cfg.Limits.Wake), is).
@@ -45,8 +45,8 @@ func (s waking) awaken(ctx context.Context, ref string, use holt.Use) (record, *
 		}
 		switch r.State {
 		case holt.ComputerRunning:
-			if rests := s.uses.rests(r.ID); !rests { // looked at first: what is not now, is not while this use goes on
-				if l := s.seats.live(r.ID); l != nil && l.running() {
+			if pausing := s.uses.pausing(r.ID); !pausing { // looked at first: what is not now, is not while this use goes on
+				if l := s.machines.live(r.ID); l != nil && l.running() {
 					return r, l, nil
 				}
 			}
@@ -67,7 +67,7 @@ func (s waking) awaken(ctx context.Context, ref string, use holt.Use) (record, *
 			s.cfg.Observe.wake(r.State, began)
 			s.woken(ctx, r.ID, began, use)
 		case holt.ComputerFailed:
-			return record{}, nil, inState(r)
+			return record{}, nil, wrongState(r)
 		default:
 			r, unlock, err := s.hold(ctx, string(r.ID))
 			if err != nil {
@@ -97,20 +97,20 @@ func (s waking) abandoned(ctx context.Context, r record) error {
 		_, err := s.Memory().Resume(ctx, string(r.ID), "")
 		return err
 	}
-	if s.gate.ctx.Err() != nil {
+	if s.shutdown.ctx.Err() != nil {
 		return ending()
 	}
-	return halfWay(r)
+	return unfinished(r)
 }
 
 // settled waits for the verb that is at work on a computer. If its machine
 // can then not be reached though it should run, that is the error.
 func (s waking) settled(ctx context.Context, id holt.ComputerID) error {
-	if err := s.seats.settled(ctx, id); err != nil {
+	if err := s.machines.settled(ctx, id); err != nil {
 		return err
 	}
 	r, err := s.table.find(ctx, string(id))
-	if err != nil || r.State != holt.ComputerRunning || s.seats.live(id) != nil {
+	if err != nil || r.State != holt.ComputerRunning || s.machines.live(id) != nil {
 		return err
 	}
 	r, unlock, err := s.hold(ctx, string(id)) // a verb may have begun since
@@ -118,8 +118,8 @@ func (s waking) settled(ctx context.Context, id holt.ComputerID) error {
 		return err
 	}
 	unlock()
-	if r.State == holt.ComputerRunning && s.seats.live(id) == nil {
-		if s.gate.ctx.Err() != nil {
+	if r.State == holt.ComputerRunning && s.machines.live(id) == nil {
+		if s.shutdown.ctx.Err() != nil {
 			return ending()
 		}
 		return unreachable(r)

@@ -12,9 +12,9 @@ import (
 	"holt/internal/store/db"
 )
 
-// Books say of root disks which others they may lie over, as it was written down when they were made. What a disk says
+// DiskLedger say of root disks which others they may lie over, as it was written down when they were made. What a disk says
 // itself its guest may have written, if it has taken over what runs it.
-type Books struct {
+type DiskLedger struct {
 	DB     *db.DB // with [Schema]
 	Disks  string // see [Config]
 	Images interface {
@@ -23,7 +23,7 @@ type Books struct {
 }
 
 // Beneath returns the disks that one may lie over, each over some of the next. NotFound of one that nobody has written down.
-func (b Books) Beneath(ctx context.Context, disk string) (all []string, err error) {
+func (b DiskLedger) Beneath(ctx context.Context, disk string) (all []string, err error) {
 	if !sameDir(filepath.Dir(disk), b.Disks) {
 		return b.template(disk), nil
 	}
@@ -47,7 +47,7 @@ func (b Books) Beneath(ctx context.Context, disk string) (all []string, err erro
 }
 
 // template is Beneath of the disk, or the next, of a machine that becomes a template's snapshot.
-func (b Books) template(disk string) []string {
+func (b DiskLedger) template(disk string) []string {
 	_, roots := b.Images.Disks("")
 	return append([]string{filepath.Join(filepath.Dir(disk), image.SnapshotDisk)}, roots...)
 }

@@ -30,7 +30,7 @@ func TestBooks(t *testing.T) {
 	_, d := openKeys(t)
 	dir := t.TempDir()
 	k := &disks{d: d, dir: filepath.Join(dir, "disks")}
-	books := Books{DB: d, Disks: k.dir, Images: rootsOf(dir)}
+	books := DiskLedger{DB: d, Disks: k.dir, Images: rootsOf(dir)}
 	if err := os.Mkdir(k.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 )
 
-// keeper puts the snapshots that stay into the archive, one after the other beside
+// archiver puts the snapshots that stay into the archive, one after the other beside
 // all else, and takes the memory of those that are there off this disk when all
 // together take too much of it.
-type keeper struct {
-	work bell // there may be something to do
+type archiver struct {
+	work notification // there may be something to do
 
 	mu      sync.Mutex
 	storing holt.SnapshotID // the one that is on its way; ""
@@ -31,12 +32,12 @@ type keeper struct {
 	fetches singleflight.Group
 }
 
-func newKeeper() *keeper {
-	return &keeper{work: newBell(), users: map[holt.SnapshotID]int{}}
+func newArchiver() *archiver {
+	return &archiver{work: newNotification(), users: map[holt.SnapshotID]int{}}
 }
 
 // begin says that a snapshot is being stored until done is called; forget cancels it.
-func (k *keeper) begin(ctx context.Context, id holt.SnapshotID) (_ context.Context, done func()) {
+func (k *archiver) begin(ctx context.Context, id holt.SnapshotID) (_ context.Context, done func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	ctx, k.cancel = context.WithCancel(ctx)
@@ -52,7 +53,7 @@ func (k *keeper) begin(ctx context.Context, id holt.SnapshotID) (_ context.Conte
 }
 
 // forget returns once a snapshot whose row says that it goes is not being stored any more.
-func (k *keeper) forget(id holt.SnapshotID) {
+func (k *archiver) forget(id holt.SnapshotID) {
 	k.mu.Lock()
 	if k.storing != id {
 		k.mu.Unlock()
@@ -67,13 +68,13 @@ func (k *keeper) forget(id holt.SnapshotID) {
 // keepEvery is how often what could not be stored is tried again.
 const keepEvery = time.Minute
 
-// keep does the keeper's work until ctx ends.
+// keep does the archiver's work until ctx ends.
 func (s memory) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.keepRound(ctx)
 		timer := time.NewTimer(keepEvery)
 		select {
-		case <-s.keeper.work:
+		case <-s.archiver.work:
 		case <-timer.C:
 		case <-ctx.Done():
 		}
@@ -103,7 +104,7 @@ func (s memory) keepRound(ctx context.Context) {
 			s.log.InfoContext(ctx, "snapshot is in the archive", "computer", m.ComputerID, "snapshot", m.ID, "ms", time.Since(began).Milliseconds())
 		case ctx.Err() == nil && !s.isGone(ctx, m):
 			if holt.CodeOf(err) == holt.OutOfSpace { // a part of it is no use
-				s.vault.dropOrSay(ctx, string(m.ID))
+				s.archive.TryDrop(ctx, string(m.ID))
 			}
 			s.log.ErrorContext(ctx, "a snapshot is not in the archive yet; trying again later", "snapshot", m.ID, "again_in", keepEvery, "err", err)
 		}
@@ -129,15 +130,15 @@ func (s memory) renewRound(ctx context.Context) error {
 // renew has a snapshot in the archive lie over the disks that there are now.
 func (s memory) renew(ctx context.Context, m snapshot) error {
 	s.disks.still.Lock()
-	defer s.seats.idle.ring()
+	defer s.machines.idle.notify()
 	defer s.disks.still.Unlock()
-	ctx, done := s.keeper.begin(ctx, m.ID)
+	ctx, done := s.archiver.begin(ctx, m.ID)
 	defer done()
 	if _, err := s.snapshots.get(ctx, m.ID); err != nil {
 		return err // it has begun to go before this began
 	}
-	a, err := s.vault.about(ctx, string(m.ID))
-	if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
+	a, err := s.archive.About(ctx, string(m.ID))
+	if archive.Incomplete(err) {
 		_, lost := os.Lstat(filepath.Join(s.snapshots.path(m.ID), machine.MemoryFile))
 		if lost == nil || m.Stopped {
 			return s.snapshots.isNotStored(ctx, m.ID) // all of it is here, and is stored again
@@ -155,10 +156,10 @@ func (s memory) renew(ctx context.Context, m snapshot) error {
 	}
 	grown, err := s.storeDisks(ctx, chain, &a)
 	if err == nil {
-		err = s.cfg.point("keep/renew")
+		err = s.cfg.failpoint("keep/renew")
 	}
 	if err == nil {
-		err = s.vault.finish(ctx, string(m.ID), a)
+		err = s.archive.Finish(ctx, string(m.ID), a)
 	}
 	if err != nil {
 		return errors.Join(err, s.snapshots.grew(ctx, m.ID, grown))
@@ -171,24 +172,24 @@ func (s memory) renew(ctx context.Context, m snapshot) error {
 func (s memory) roomFor(ctx context.Context, m snapshot, chain []layer, names []string) error {
 	most := int64(0)
 	for _, name := range names {
-		n, err := s.vault.missing(ctx, string(m.ID), filepath.Join(s.snapshots.path(m.ID), name), name)
+		n, err := s.archive.Missing(ctx, string(m.ID), filepath.Join(s.snapshots.path(m.ID), name), name)
 		if err != nil {
 			return err
 		}
 		most += n
 	}
 	for _, l := range chain {
-		n, err := s.vault.missing(ctx, string(l.space), s.disks.path(l.id), diskFile)
+		n, err := s.archive.Missing(ctx, string(l.space), s.disks.path(l.id), diskFile)
 		if err != nil {
 			return err
 		}
 		most += n
 	}
-	return s.vault.room(most)
+	return s.archive.CheckRoom(most)
 }
 
 // storeDisks puts the disks of a chain into the archive, the lowest first, and names them in a.
-func (s memory) storeDisks(ctx context.Context, chain []layer, a *about) (grown int64, err error) {
+func (s memory) storeDisks(ctx context.Context, chain []layer, a *archive.About) (grown int64, err error) {
 	a.Disks = nil
 	for i := len(chain) - 1; i >= 0 && err == nil; i-- {
 		var n int64
@@ -226,13 +227,13 @@ const pausedAt = `EXISTS (SELECT 1 FROM computer c WHERE c.id = snapshot.compute
 // store puts a snapshot into the archive: its frozen disks, the lowest first, its files, and
 // last what it is. What a call before this one has stored is left.
 func (s memory) store(ctx context.Context, m snapshot) error {
-	if err := s.cfg.point("keep/still"); err != nil {
+	if err := s.cfg.failpoint("keep/still"); err != nil {
 		return err
 	}
 	s.disks.still.Lock() // a merge may have it for minutes: before begin, so that forget never waits for that
-	defer s.seats.idle.ring()
+	defer s.machines.idle.notify()
 	defer s.disks.still.Unlock()
-	ctx, done := s.keeper.begin(ctx, m.ID)
+	ctx, done := s.archiver.begin(ctx, m.ID)
 	defer done()
 	r, err := s.table.find(ctx, string(m.ComputerID))
 	if err == nil {
@@ -256,13 +257,13 @@ func (s memory) store(ctx context.Context, m snapshot) error {
 	if err := s.roomFor(ctx, m, chain, names); err != nil {
 		return err
 	}
-	a := about{Snapshot: &m.Snapshot, Workspace: m.workspace, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Image: r.image}
+	a := archive.About{Snapshot: &m.Snapshot, Workspace: m.workspace, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Image: r.image}
 	grown, err := s.storeDisks(ctx, chain, &a)
 	if err != nil {
 		return errors.Join(err, s.snapshots.grew(ctx, m.ID, grown))
 	}
 	for _, name := range names {
-		f, n, failed := s.vault.store(ctx, string(m.ID), filepath.Join(dir, name), name)
+		f, n, failed := s.archive.Put(ctx, string(m.ID), filepath.Join(dir, name), name)
 		if (name == inventoryFile || name == machine.InitrdFile) && errors.Is(failed, fs.ErrNotExist) {
 			continue
 		}
@@ -272,10 +273,10 @@ func (s memory) store(ctx context.Context, m snapshot) error {
 		}
 	}
 	if err == nil {
-		err = s.vault.finish(ctx, string(m.ID), a)
+		err = s.archive.Finish(ctx, string(m.ID), a)
 	}
 	if err == nil {
-		err = s.cfg.point("keep/stored")
+		err = s.cfg.failpoint("keep/stored")
 	}
 	if err != nil {
 		return errors.Join(err, s.snapshots.grew(ctx, m.ID, grown))
