@@ -3,12 +3,14 @@ package computer
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
 )
@@ -20,20 +22,31 @@ func (going) Done() <-chan struct{} { return nil }
 
 func (going) Disk() string { return "" }
 
+func openKeys(t *testing.T) (*idempotency.Keys, *db.DB) {
+	t.Helper()
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return idempotency.New(d), d
+}
+
 // called leaves the key of a call that a killed daemon had begun: it had made something, if ref says so.
 func (w *keptWorld) called(key, method string, request any, ref string) {
 	w.t.Helper()
-	hash, err := requestHash(request)
+	_, err := idempotency.Once(w.t.Context(), w.cfg.Keys, idempotency.Call[struct{}]{Key: key, Method: method, Request: request,
+		Act: func(ctx context.Context, claim *idempotency.Claim) (none struct{}, err error) {
+			return none, w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return claim.Bind(tx, ref) })
+		}})
 	w.ok(err)
-	_, err = w.cfg.Keys.claim(w.t.Context(), key, &call{method: method, hash: hash})
-	w.ok(err)
-	w.ok(w.cfg.DB.Write(w.t.Context(), func(tx *db.Tx) error { return (&Claim{key}).Bind(tx, ref) }))
+	w.ok(w.cfg.DB.Write(w.t.Context(), func(tx *db.Tx) error { return tx.Exec(`UPDATE idempotency SET answer = NULL WHERE key = ?`, key) }))
 }
 
 // keyed is a world whose computer runs and whose calls have keys.
 func keyed(t *testing.T) *keptWorld {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
-	w.cfg.Keys, w.cfg.Engine, w.cfg.Dir = NewKeys(w.cfg.DB), &remembering{}, t.TempDir()
+	w.cfg.Keys, w.cfg.Engine, w.cfg.Dir = idempotency.New(w.cfg.DB), &remembering{}, t.TempDir()
 	return w
 }
 
@@ -49,7 +62,7 @@ func TestSnapshotIsRepeatedTwice(t *testing.T) {
 	w.cfg.Fail = func(point string) error {
 		if point == "snapshot/memory" {
 			var err error
-			bound, err = (&Claim{"key"}).Bound(context.Background(), w.cfg.DB)
+			bound, err = idempotency.ClaimOf("key").Bound(context.Background(), w.cfg.DB)
 			return errors.Join(errPlanned, err)
 		}
 		return nil
@@ -79,7 +92,7 @@ func TestForkIsRepeated(t *testing.T) {
 	}{
 		"made":          {holt.ComputerRunning, -time.Second, true},
 		"stopped since": {holt.ComputerStopped, -time.Second, true},
-		"of a day ago":  {holt.ComputerRunning, keyLife + time.Second, false},
+		"of a day ago":  {holt.ComputerRunning, idempotency.KeyLife + time.Second, false},
 		"used anew":     {holt.ComputerRunning, time.Minute, false},
 		"failed":        {holt.ComputerFailed, -time.Second, false},
 	} {

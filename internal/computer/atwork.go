@@ -1,27 +1,19 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
-// verbKey is the key of a context's verb.
-type verbKey struct{}
-
-// withVerb says what kind of call a context is of, as "computer.pause": who waits for it is told.
-func withVerb(ctx context.Context, method string) context.Context {
-	return context.WithValue(ctx, verbKey{}, strings.ReplaceAll(strings.TrimPrefix(method, "computer."), ".", " "))
-}
-
-// verbOf names the call that a context is of.
+// verbOf names the call that a context is of, as "pause" of the method "computer.pause".
 func verbOf(ctx context.Context) string {
-	if verb, ok := ctx.Value(verbKey{}).(string); ok {
-		return verb
-	}
-	return "change"
+	verb := strings.TrimPrefix(idempotency.Method(ctx), "computer.")
+	return cmp.Or(strings.ReplaceAll(verb, ".", " "), "change")
 }
 
 // hold notes which verb has a slot's lock now, until that is given back.

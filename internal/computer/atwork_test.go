@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
 // TestAtWork: which call changes a computer is told who looks at it, and named by the error of who waited in vain.
@@ -28,7 +29,7 @@ func TestAtWork(t *testing.T) {
 	if other := is(); other != nil {
 		t.Errorf("before: %+v", other)
 	}
-	_, err := Once(t.Context(), w.cfg.Keys, Call[bool]{Method: "snapshot.restore", Act: func(ctx context.Context, _ *Claim) (bool, error) {
+	_, err := idempotency.Once(t.Context(), w.cfg.Keys, idempotency.Call[bool]{Method: "snapshot.restore", Act: func(ctx context.Context, _ *idempotency.Claim) (bool, error) {
 		_, unlock, err := w.hold(ctx, "einstein")
 		w.ok(err)
 		defer unlock()

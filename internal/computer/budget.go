@@ -10,6 +10,7 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -117,9 +118,9 @@ func (s budgeting) rest(ctx context.Context, r record, by string) {
 	switch {
 	case err != nil:
 	case s.cfg.Engine.Capabilities().MemorySnapshot:
-		_, err = memory(s).pause(withVerb(ctx, "pause"), string(r.ID), by)
+		_, err = memory(s).pause(idempotency.WithMethod(ctx, "pause"), string(r.ID), by)
 	default:
-		err = s.end(withVerb(ctx, "stop"), r, by)
+		err = s.end(idempotency.WithMethod(ctx, "stop"), r, by)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log.ErrorContext(ctx, "pause a computer that may not run any longer; trying again", "computer", r.ID, "again_in", budgetEvery, "err", err)
@@ -268,7 +269,7 @@ func (s *Store) traffic(ctx context.Context, id holt.ComputerID) (bytes int64, k
 //
 // Errors: NotFound, InvalidArgument.
 func (s *Store) SetBudget(ctx context.Context, ref string, change holt.BudgetChange, key string) (holt.Budget, error) {
-	return Once(ctx, s.cfg.Keys, Call[holt.Budget]{Key: key, Method: "computer.budget", Request: []any{ref, change}, Act: func(ctx context.Context, _ *Claim) (holt.Budget, error) {
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Budget]{Key: key, Method: "computer.budget", Request: []any{ref, change}, Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Budget, error) {
 		return budgeting{s}.set(ctx, ref, change)
 	}})
 }
@@ -329,7 +330,7 @@ func (s budgeting) set(ctx context.Context, ref string, change holt.BudgetChange
 //
 // Errors: NotFound.
 func (s *Store) RemoveBudget(ctx context.Context, ref, key string) error {
-	_, err := Once(ctx, s.cfg.Keys, Call[struct{}]{Key: key, Method: "computer.budget.remove", Request: ref, Removes: true, Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{Key: key, Method: "computer.budget.remove", Request: ref, Removes: true, Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 		id, name, err := (budgeting{s}).rootOf(ctx, ref)
 		if err != nil {
 			return struct{}{}, err

@@ -9,6 +9,7 @@ import (
 	"holt"
 	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/network"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
@@ -53,7 +54,7 @@ type Workspaces interface {
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
 	DB        *db.DB // with [Schema]
-	Keys      *Keys
+	Keys      *idempotency.Keys
 	Dir       string // holds one directory a computer
 	Disks     string // directory of the root disks
 	Snapshots string // holds one directory a snapshot

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/image"
 )
 
@@ -25,16 +26,16 @@ func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) 
 		return holt.Computer{}, err
 	}
 	defer leave()
-	return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Computer]{
 		Key: key, Method: "computer.create", Request: spec,
-		Act: func(ctx context.Context, claim *Claim) (holt.Computer, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Computer, error) {
 			return s.createFor(ctx, spec, "", claim)
 		},
 		Again: s.Get,
 	})
 }
 
-func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.JobID, claim *Claim) (holt.Computer, error) {
+func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.JobID, claim *idempotency.Claim) (holt.Computer, error) {
 	img, err := s.cfg.pick(ctx, spec.Template)
 	if err != nil {
 		return holt.Computer{}, err

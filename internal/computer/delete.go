@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
 // Delete ends the machine and removes the computer with its root disk, and
@@ -13,9 +14,9 @@ import (
 // Errors: NotFound, Conflict (its workspace is mounted on the host).
 func (s *Store) Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error) {
 	return detach(ctx, s.shutdown, func(ctx context.Context) (holt.DeletedComputer, error) {
-		return Once(ctx, s.cfg.Keys, Call[holt.DeletedComputer]{
+		return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.DeletedComputer]{
 			Key: key, Method: "computer.delete", Request: ref,
-			Act: func(ctx context.Context, claim *Claim) (holt.DeletedComputer, error) {
+			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.DeletedComputer, error) {
 				return s.delete(ctx, ref, claim)
 			},
 			Again: func(ctx context.Context, id string) (holt.DeletedComputer, error) {
@@ -29,7 +30,7 @@ func (s *Store) Delete(ctx context.Context, ref, key string) (holt.DeletedComput
 	})
 }
 
-func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.DeletedComputer, err error) {
+func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim) (out holt.DeletedComputer, err error) {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
 		return out, err

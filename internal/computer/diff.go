@@ -15,6 +15,7 @@ import (
 
 	"holt"
 	"holt/internal/computer/archive"
+	"holt/internal/hosterror"
 	"holt/internal/workspace"
 )
 
@@ -136,7 +137,7 @@ func (m *Snapshots) inventory(ctx context.Context, side *diffSide) (inv holt.Inv
 		return inv, nil
 	}
 	if err != nil {
-		return inv, HostError(fmt.Errorf("read what was savedInventory at a snapshot: %w", err))
+		return inv, hosterror.Full(fmt.Errorf("read what was savedInventory at a snapshot: %w", err))
 	}
 	if err := json.Unmarshal(b, &inv); err != nil {
 		side.Unlisted = "what was savedInventory at the snapshot cannot be read: " + err.Error()

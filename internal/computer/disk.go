@@ -13,6 +13,7 @@ import (
 
 	"holt"
 	"holt/internal/computer/archive"
+	"holt/internal/hosterror"
 	"holt/internal/store/db"
 )
 
@@ -152,7 +153,7 @@ func (k *disks) list(ctx context.Context, sql string, args ...any) (ids []holt.D
 // daemon tries again.
 func (k *disks) tidy(ctx context.Context) error {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
-		return HostError(fmt.Errorf("make directory of root disks: %w", err))
+		return hosterror.Full(fmt.Errorf("make directory of root disks: %w", err))
 	}
 	if _, err := k.collect(ctx); err != nil {
 		k.log.ErrorContext(ctx, "remove root disks that nothing needs", "err", err)

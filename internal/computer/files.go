@@ -8,6 +8,7 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
+	"holt/internal/idempotency"
 	"holt/internal/workspace"
 )
 
@@ -92,9 +93,9 @@ func (f *Files) Mkdir(ctx context.Context, computer string, spec holt.MkdirSpec,
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
-	return Once(ctx, f.s.cfg.Keys, Call[holt.FileInfo]{
+	return idempotency.Once(ctx, f.s.cfg.Keys, idempotency.Call[holt.FileInfo]{
 		Key: key, Method: "file.mkdir", Request: []any{computer, spec},
-		Act: func(ctx context.Context, _ *Claim) (holt.FileInfo, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.FileInfo, error) {
 			if err := f.mkdir(ctx, computer, spec); err != nil {
 				return holt.FileInfo{}, err
 			}
@@ -121,9 +122,9 @@ func (f *Files) Symlink(ctx context.Context, computer string, spec holt.SymlinkS
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
-	return Once(ctx, f.s.cfg.Keys, Call[holt.FileInfo]{
+	return idempotency.Once(ctx, f.s.cfg.Keys, idempotency.Call[holt.FileInfo]{
 		Key: key, Method: "file.symlink", Request: []any{computer, spec},
-		Act: func(ctx context.Context, _ *Claim) (holt.FileInfo, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.FileInfo, error) {
 			err := f.change(ctx, computer, "link "+p, true, func(ctx context.Context, c *agent.Client) error {
 				return c.Symlink(ctx, p, string(spec.Target), spec.User)
 			})
@@ -149,9 +150,9 @@ func (f *Files) Remove(ctx context.Context, computer, name string, recursive boo
 		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", p).
 			WithHint("remove what is in it, or delete the computer")
 	}
-	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
+	_, err = idempotency.Once(ctx, f.s.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "file.remove", Request: []any{computer, p, recursive}, Removes: true,
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			return struct{}{}, f.streamChange(ctx, computer, "remove "+p, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
 				if recursive { // the agent calls it done when nothing is there
 					if _, err := c.Stat(ctx, p); err != nil {
@@ -176,9 +177,9 @@ func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpe
 	if err != nil {
 		return err
 	}
-	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
+	_, err = idempotency.Once(ctx, f.s.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "file.rename", Request: []any{computer, spec},
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			return struct{}{}, f.change(ctx, computer, "rename "+from, false, func(ctx context.Context, c *agent.Client) error {
 				return c.Rename(ctx, from, to)
 			})

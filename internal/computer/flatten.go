@@ -13,6 +13,7 @@ import (
 	"holt"
 	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
+	"holt/internal/hosterror"
 )
 
 // flattening keeps chains of root disks short: each snapshot, fork, pause and
@@ -193,7 +194,7 @@ func (f flattening) replace(ctx context.Context, m merge, users []holt.ComputerI
 		err = machine.Sync(k.dir)
 	}
 	if err != nil {
-		return false, HostError(fmt.Errorf("replace root disk: %w", err))
+		return false, hosterror.Full(fmt.Errorf("replace root disk: %w", err))
 	}
 	if err := f.s.cfg.failpoint("flatten/replaced"); err != nil {
 		return false, err

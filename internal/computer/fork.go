@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -39,9 +40,9 @@ func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpe
 		return holt.ForkedComputers{}, err
 	}
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.ForkedComputers, error) {
-		return Once(ctx, m.s.cfg.Keys, Call[holt.ForkedComputers]{
+		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.ForkedComputers]{
 			Key: key, Method: "computer.fork", Request: []any{ref, spec},
-			Act: func(ctx context.Context, _ *Claim) (holt.ForkedComputers, error) {
+			Act: func(ctx context.Context, _ *idempotency.Claim) (holt.ForkedComputers, error) {
 				return forks{memory{m.s}}.fork(ctx, ref, spec, key)
 			},
 		})
@@ -53,7 +54,7 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 	// A daemon that was killed may have made some for this very call: since its key was first used.
 	if key != "" {
 		made, err := s.table.list(ctx, `WHERE call = ?1 AND state NOT IN ('creating', 'failed')
-			AND created >= (SELECT created FROM idempotency WHERE key = ?1) ORDER BY name`, keyIn(ctx, key))
+			AND created >= (SELECT created FROM idempotency WHERE key = ?1) ORDER BY name`, idempotency.StoredKey(ctx, key))
 		if err != nil {
 			return out, err
 		}
@@ -192,7 +193,7 @@ func (s forks) forkOne(ctx context.Context, parent record, from snapshot, name, 
 			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: from.DiskSizeMB, WorkspaceSizeMB: parent.WorkspaceSizeMB, CreatedAt: time.Now().UTC(),
 			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Snapshot: from.ID}, IdleTimeout: parent.IdleTimeout,
 		},
-		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, snapshot: from.ID, call: keyIn(ctx, key), network: spec.Network, withSecrets: spec.WithSecrets,
+		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, snapshot: from.ID, call: idempotency.StoredKey(ctx, key), network: spec.Network, withSecrets: spec.WithSecrets,
 	}
 	if from.disk != "" {
 		r.disk = holt.NewDiskID()

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
 const (
@@ -32,8 +33,8 @@ func (s *Store) Hold(ctx context.Context, ref string, spec holt.HoldSpec, key st
 	if spec.ForMS < 0 || spec.ForMS > mostHold.Milliseconds() {
 		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "a hold cannot last %s", holt.ShortMS(spec.ForMS)).WithHint("at most 7 days (168h); --idle-timeout null keeps a computer awake for good")
 	}
-	return Once(ctx, s.cfg.Keys, Call[holt.Hold]{Key: key, Method: "computer.hold", Request: []any{ref, spec},
-		Act: func(ctx context.Context, claim *Claim) (holt.Hold, error) {
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Hold]{Key: key, Method: "computer.hold", Request: []any{ref, spec},
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Hold, error) {
 			r, err := s.table.find(ctx, ref)
 			if err != nil {
 				return holt.Hold{}, err
@@ -72,8 +73,8 @@ func (s *Store) Holds(ctx context.Context, ref string) ([]holt.Hold, error) {
 
 // Release ends a hold. NotFound if it has expired or was released.
 func (s *Store) Release(ctx context.Context, ref string, id holt.HoldID, key string) error {
-	_, err := Once(ctx, s.cfg.Keys, Call[struct{}]{Key: key, Method: "computer.release", Request: []any{ref, id}, Removes: true,
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{Key: key, Method: "computer.release", Request: []any{ref, id}, Removes: true,
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			r, err := s.table.find(ctx, ref)
 			if err != nil {
 				return struct{}{}, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
 // idling is the store as it sees to it that a computer which nothing uses is paused. Each machine
@@ -229,7 +230,7 @@ func asleepNote(r record) string {
 // Update renames a computer, or changes when it is paused for being idle, whatever its state. Its workspace keeps its
 // name; inside it the new one shows from the next start on. AlreadyExists when another has the name.
 func (s *Store) Update(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error) {
-	return Once(ctx, s.cfg.Keys, Call[holt.Computer]{Key: key, Method: "computer.update", Request: []any{ref, change}, Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) {
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Computer]{Key: key, Method: "computer.update", Request: []any{ref, change}, Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Computer, error) {
 		if change == (holt.ComputerUpdate{}) {
 			return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give name, or idle_timeout as 15m or null")
 		}

@@ -17,6 +17,7 @@ import (
 	"holt"
 	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
+	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
@@ -59,7 +60,7 @@ type idleWorld struct {
 
 func newIdleWorld(t *testing.T) *idleWorld {
 	w := &idleWorld{keptWorld: keeps(t, &chunk.Memory{}, 1<<40), now: time.Unix(2e9, 0), works: map[string]time.Time{}}
-	w.cfg.Keys, w.cfg.Engine, w.cfg.Workspaces, w.cfg.Dir = NewKeys(w.cfg.DB), &remembering{layered{base: "none"}}, &lasting{}, t.TempDir()
+	w.cfg.Keys, w.cfg.Engine, w.cfg.Workspaces, w.cfg.Dir = idempotency.New(w.cfg.DB), &remembering{layered{base: "none"}}, &lasting{}, t.TempDir()
 	w.cfg.Limits = Limits{Flush: time.Millisecond}.or(w.cfg.Limits)
 	w.reopens()
 	var err error

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -73,7 +74,7 @@ func (t idleTable) holds(ctx context.Context, id holt.ComputerID, now time.Time)
 }
 
 // addHold makes a hold, unless the computer has most already, or is gone.
-func (t idleTable) addHold(ctx context.Context, h holt.Hold, most int, claim *Claim) error {
+func (t idleTable) addHold(ctx context.Context, h holt.Hold, most int, claim *idempotency.Claim) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := tx.Exec(`DELETE FROM hold WHERE expires <= ?`, h.CreatedAt.UnixNano()); err != nil {
 			return err

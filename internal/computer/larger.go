@@ -7,6 +7,7 @@ import (
 	"holt"
 	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
+	"holt/internal/hosterror"
 )
 
 // A new computer of a shape in which its template was never booted goes on from the snapshot of the common shape, and what is
@@ -55,11 +56,11 @@ func (m *transition) grows(ctx context.Context) error {
 	}
 	err := m.live.m.Grow(bounded, machine.Shape{CPUs: m.r.CPUs, MemoryMB: m.r.MemoryMB})
 	if err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
 	has, err := m.live.m.Shape(bounded)
 	if err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
 	if has.CPUs != m.r.CPUs || has.MemoryMB != m.r.MemoryMB {
 		return holt.Errorf(holt.Unavailable, "its machine has %s and %d MiB", holt.CountOf(has.CPUs, "processor"), has.MemoryMB)

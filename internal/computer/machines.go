@@ -60,7 +60,7 @@ func (s *machines) put(id holt.ComputerID, l *live) {
 	}
 }
 
-// lock waits for a computer's lock. Who waits for the holder is told its verb, see [withVerb].
+// lock waits for a computer's lock. Who waits for the holder is told its verb, see [idempotency.WithMethod].
 func (s *machines) lock(ctx context.Context, id holt.ComputerID) (unlock func(), err error) {
 	slot := s.enter(id)
 	s.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"holt"
 	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
+	"holt/internal/hosterror"
 	"holt/internal/network"
 	"holt/internal/store/db"
 )
@@ -56,7 +57,7 @@ func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (h
 		return p, err
 	}
 	if err := n.s.cfg.Networks.Set(ctx, dir, p); err != nil && !errors.Is(err, machine.ErrGone) { // it was never started
-		return p, HostError(err)
+		return p, hosterror.Full(err)
 	}
 	n.s.log.InfoContext(ctx, "network policy changed", "computer", r.ID, "name", r.Name, "egress", p.Egress)
 	if l := n.s.machines.live(r.ID); l != nil {
@@ -154,7 +155,7 @@ func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, beg
 		return nil, nil
 	}
 	if err := c.Networks.Write(ctx, dir, p); err != nil {
-		return nil, HostError(err)
+		return nil, hosterror.Full(err)
 	}
 	return c.Networks.Join(dir, begun, cut), nil
 }

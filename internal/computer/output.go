@@ -15,6 +15,7 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
+	"holt/internal/hosterror"
 )
 
 const (
@@ -47,7 +48,7 @@ func (o outputs) put(ctx context.Context, computer holt.ComputerID, out agent.Ru
 	if slices.ContainsFunc(out.Events, func(e holt.RunEvent) bool { return e.Kind != holt.RunGap }) {
 		b := agent.EncodeOutput(out.Events)
 		if err := o.write(computer, id, b); err != nil {
-			return HostError(fmt.Errorf("keep a run's output: %w", err))
+			return hosterror.Full(fmt.Errorf("keep a run's output: %w", err))
 		}
 		bytes = onDisk(int64(len(b)))
 	}
@@ -219,7 +220,7 @@ func (a *runTracker) keep(ctx context.Context, c *agent.Client) (room bool) {
 			return true
 		}
 		a.note(c, id, err)
-		if holt.CodeOf(HostError(err)) == holt.OutOfSpace {
+		if holt.CodeOf(hosterror.Full(err)) == holt.OutOfSpace {
 			return false
 		}
 		a.l.runs.took(id)
@@ -261,7 +262,7 @@ func (a *runTracker) takeRunning(ctx context.Context, c *agent.Client, taken map
 		end, err := a.written(ctx, c, id)
 		if err == nil && end != taken[id] {
 			err = a.take(ctx, c, id, a.outputs.share(len(ids)))
-			if holt.CodeOf(HostError(err)) == holt.OutOfSpace {
+			if holt.CodeOf(hosterror.Full(err)) == holt.OutOfSpace {
 				a.note(c, id, err)
 				return false
 			}

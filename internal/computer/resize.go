@@ -11,6 +11,8 @@ import (
 	"holt"
 	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 )
 
 // wish is the part of a record with what was asked for and is not so yet.
@@ -68,9 +70,9 @@ func maxCPUs() int { return min(max(runtime.NumCPU(), 8), mostCPUs) }
 // Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable; then the shape is what it was, but for what Get shows.
 func (m *Memory) Resize(ctx context.Context, ref string, spec holt.ResizeSpec, key string) (holt.ResizedComputer, error) {
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.ResizedComputer, error) {
-		return Once(ctx, m.s.cfg.Keys, Call[holt.ResizedComputer]{
+		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.ResizedComputer]{
 			Key: key, Method: "computer.resize", Request: []any{ref, spec},
-			Act: func(ctx context.Context, _ *Claim) (holt.ResizedComputer, error) {
+			Act: func(ctx context.Context, _ *idempotency.Claim) (holt.ResizedComputer, error) {
 				return memory{m.s}.resize(ctx, ref, spec)
 			},
 		})
@@ -179,7 +181,7 @@ func (z *resizing) add(ctx context.Context) error {
 		err = z.r.measure(bounded, z.live.m)
 	}
 	if err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
 	return z.s.table.save(ctx, *z.r)
 }

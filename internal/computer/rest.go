@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
 // atRest has act end the machine of a running computer that nothing uses; act has its lock. It looks again once it
@@ -61,7 +62,7 @@ func (s idling) free(ctx context.Context, r record, l *live) (bool, error) {
 
 // pause pauses a computer that nothing uses, see [idling.atRest].
 func (s idling) pause(ctx context.Context, id holt.ComputerID, by string, now bool) (bool, error) {
-	return s.atRest(withVerb(ctx, "pause"), id, now, func(r *record, l *live) (_ bool, err error) {
+	return s.atRest(idempotency.WithMethod(ctx, "pause"), id, now, func(r *record, l *live) (_ bool, err error) {
 		if *r, err = (memory(s)).canKeep(ctx, *r, l); err != nil {
 			return false, err
 		}
@@ -122,7 +123,7 @@ func (s *Store) StopIfIdle(ctx context.Context, ref string) (bool, error) {
 		if id == "" || err != nil {
 			return false, err
 		}
-		return i.atRest(withVerb(ctx, "stop"), id, true, func(r *record, _ *live) (bool, error) {
+		return i.atRest(idempotency.WithMethod(ctx, "stop"), id, true, func(r *record, _ *live) (bool, error) {
 			if open, err := s.terminals.open(ctx, r.ID); open || err != nil {
 				return false, err
 			}

@@ -7,6 +7,7 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
@@ -29,9 +30,9 @@ func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotR
 	}
 	s := memory{m.s}
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.RestoredComputer, error) {
-		return Once(ctx, m.s.cfg.Keys, Call[holt.RestoredComputer]{
+		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.RestoredComputer]{
 			Key: key, Method: "snapshot.restore", Request: []any{ref, spec},
-			Act: func(ctx context.Context, claim *Claim) (holt.RestoredComputer, error) {
+			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.RestoredComputer, error) {
 				return s.restore(ctx, ref, spec, claim)
 			},
 			Again: s.restoredAgain,
@@ -39,7 +40,7 @@ func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotR
 	})
 }
 
-func (s memory) restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, claim *Claim) (out holt.RestoredComputer, err error) {
+func (s memory) restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, claim *idempotency.Claim) (out holt.RestoredComputer, err error) {
 	target, err := s.snapshots.find(ctx, ref)
 	if err != nil {
 		return out, err
@@ -173,7 +174,7 @@ type restoring struct {
 }
 
 // restoringTo prepares the way back of a computer whose lock is held.
-func (s memory) restoringTo(ctx context.Context, r *record, target snapshot, name string, claim *Claim) (*restoring, error) {
+func (s memory) restoringTo(ctx context.Context, r *record, target snapshot, name string, claim *idempotency.Claim) (*restoring, error) {
 	name, err := s.presentName(ctx, *r, name)
 	if err != nil {
 		return nil, err

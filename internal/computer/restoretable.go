@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -38,17 +39,13 @@ type restoreRow struct {
 	workspace         holt.WorkspaceID
 	disk              holt.DiskID
 	ran               bool
-	claim             *Claim
+	claim             *idempotency.Claim
 }
 
 // insert writes it down, in the place of one that could not be removed when it was over.
 func (w restoreRow) insert(tx *db.Tx) error {
-	call := ""
-	if w.claim != nil {
-		call = w.claim.key
-	}
 	return tx.Exec(`INSERT OR REPLACE INTO restore (computer, snapshot, present, workspace, disk, ran, call) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		w.computer, w.snapshot, w.present, w.workspace, w.disk, w.ran, call)
+		w.computer, w.snapshot, w.present, w.workspace, w.disk, w.ran, w.claim.Key())
 }
 
 // keepDisk keeps the disk that the computer had from being removed until the restore is over.
@@ -69,7 +66,7 @@ func halfRestored(ctx context.Context, d *db.DB) (all []restoreRow, err error) {
 				workspace: holt.WorkspaceID(row.Text(3)), disk: holt.DiskID(row.Text(4)), ran: row.Int64(5) != 0,
 			}
 			if call := row.Text(6); call != "" {
-				w.claim = &Claim{call}
+				w.claim = idempotency.ClaimOf(call)
 			}
 			all = append(all, w)
 			return nil

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -146,7 +148,7 @@ func (t table) byWorkspace(ctx context.Context, id holt.WorkspaceID) (record, bo
 
 // insert makes a computer's row. A name of "" becomes a free scientist's, which
 // avoid does not hold. with adds rows that belong to it.
-func (t table) insert(ctx context.Context, r *record, claim *Claim, avoid func(name string) bool, with func(*db.Tx) error) error {
+func (t table) insert(ctx context.Context, r *record, claim *idempotency.Claim, avoid func(name string) bool, with func(*db.Tx) error) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := r.belongs(tx); err != nil {
 			return err
@@ -207,7 +209,7 @@ func computerTaken(name string) error {
 func (t table) save(ctx context.Context, r record) error { return t.saveBound(ctx, r, nil) }
 
 // saveBound is save, and binds an idempotency key to the computer.
-func (t table) saveBound(ctx context.Context, r record, claim *Claim) error {
+func (t table) saveBound(ctx context.Context, r record, claim *idempotency.Claim) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
@@ -303,7 +305,7 @@ func named(err error) error {
 	if err == nil || holt.CodeOf(err) != holt.Internal {
 		return err
 	}
-	return HostError(fmt.Errorf("write control database: %w", err))
+	return hosterror.Full(fmt.Errorf("write control database: %w", err))
 }
 
 // nameSet returns the names of a tenant's computers.

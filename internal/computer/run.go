@@ -8,6 +8,7 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
+	"holt/internal/idempotency"
 )
 
 // Runs is the commands that were run in computers. A run survives its client
@@ -31,9 +32,9 @@ func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 		Spec     holt.RunSpec
 	}{computer, spec}
 	return detach(ctx, r.s.shutdown, func(ctx context.Context) (holt.Run, error) {
-		return Once(ctx, r.s.cfg.Keys, Call[holt.Run]{
+		return idempotency.Once(ctx, r.s.cfg.Keys, idempotency.Call[holt.Run]{
 			Key: key, Method: "run.start", Request: request,
-			Act: func(ctx context.Context, claim *Claim) (holt.Run, error) {
+			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Run, error) {
 				return r.start(ctx, computer, spec, claim)
 			},
 			Again: func(ctx context.Context, ref string) (holt.Run, error) {
@@ -43,7 +44,7 @@ func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 	})
 }
 
-func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, claim *Claim) (holt.Run, error) {
+func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, claim *idempotency.Claim) (holt.Run, error) {
 	id := holt.NewRunID()
 	c, l, done, err := waking{r.s}.use(ctx, computer, runUse(id, spec.OnRecord()))
 	if err != nil {
@@ -186,9 +187,9 @@ func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limi
 // Signal sends a signal, as SIGTERM or TERM, to all processes of a run.
 func (r *Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) error {
 	request := [2]string{string(id), signal}
-	_, err := Once(ctx, r.s.cfg.Keys, Call[struct{}]{
+	_, err := idempotency.Once(ctx, r.s.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "run.signal", Request: request,
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			l, done, err := r.at(ctx, id)
 			if err != nil {
 				return struct{}{}, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -50,7 +51,7 @@ func (t runTable) list(ctx context.Context, condition string, args ...any) ([]ho
 	return list, nil
 }
 
-func (t runTable) insert(ctx context.Context, run holt.Run, claim *Claim) error {
+func (t runTable) insert(ctx context.Context, run holt.Run, claim *idempotency.Claim) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(run.ID)); err != nil {
 			return err

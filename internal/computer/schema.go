@@ -1,8 +1,10 @@
 package computer
 
-// Schema makes the tables of this package in the control database. Times are
-// nanoseconds since 1970; 0 means never.
-const Schema = computerSchema + diskSchema + snapshotSchema + runSchema + terminalSchema + idempotencySchema + networkSchema + limitSchema
+import "holt/internal/idempotency"
+
+// Schema makes the tables of this package in the control database, and that of
+// package idempotency. Times are nanoseconds since 1970; 0 means never.
+const Schema = idempotency.Schema + computerSchema + diskSchema + snapshotSchema + runSchema + terminalSchema + networkSchema + limitSchema
 
 const computerSchema = `
 CREATE TABLE computer (
@@ -158,19 +160,6 @@ CREATE TABLE terminal (
 	ended     INTEGER NOT NULL DEFAULT 0,
 	UNIQUE (computer, id)
 );
-`
-
-const idempotencySchema = `
-CREATE TABLE idempotency (
-	key     TEXT PRIMARY KEY,
-	method  TEXT NOT NULL,
-	request BLOB NOT NULL,               -- SHA-256 of the request
-	ref     TEXT NOT NULL,               -- what the call made; '' if nothing yet
-	answer  BLOB,                        -- JSON; NULL until the call has ended
-	created INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX idempotency_created ON idempotency (created);
-CREATE INDEX idempotency_ref ON idempotency (ref);
 `
 
 // Host secrets are stored as they are: only the owner can read the control

@@ -8,6 +8,8 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/network"
 	"holt/internal/store/db"
 )
@@ -75,9 +77,11 @@ func (n *Secrets) Delete(ctx context.Context, ref, name, key string) error {
 	if err := n.s.cfg.hasNetworks(); err != nil {
 		return err
 	}
-	_, err := Once(ctx, n.s.cfg.Keys, Call[struct{}]{
+	_, err := idempotency.Once(ctx, n.s.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "secret.delete", Request: [2]string{ref, name}, Removes: true,
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) { return struct{}{}, n.delete(ctx, ref, name) },
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
+			return struct{}{}, n.delete(ctx, ref, name)
+		},
 	})
 	return err
 }
@@ -118,7 +122,7 @@ func (n *Secrets) change(ctx context.Context, ref string, act func(*db.Tx, recor
 		return r, err
 	}
 	if err := n.s.cfg.Networks.SetSecrets(ctx, n.s.cfg.dir(r.ID), all.given); err != nil && !errors.Is(err, machine.ErrGone) { // it was never started
-		return r, HostError(err)
+		return r, hosterror.Full(err)
 	}
 	if err := n.s.cfg.failpoint("secret/guest"); err != nil {
 		return r, err
@@ -207,5 +211,5 @@ func (c *Config) writeSecrets(ctx context.Context, id holt.ComputerID) error {
 	if err != nil {
 		return err
 	}
-	return HostError(c.Networks.WriteSecrets(c.dir(id), all.given))
+	return hosterror.Full(c.Networks.WriteSecrets(c.dir(id), all.given))
 }

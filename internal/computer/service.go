@@ -9,6 +9,7 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
+	"holt/internal/idempotency"
 	"holt/internal/workspace"
 )
 
@@ -51,9 +52,9 @@ func (n *Services) Do(ctx context.Context, computer, name, verb, key string) (ho
 // be done twice.
 func (n *Services) change(ctx context.Context, computer, method string, request any, key string, act func(context.Context, *agent.Client) (holt.Service, error)) (holt.Service, error) {
 	return detach(ctx, n.s.shutdown, func(ctx context.Context) (holt.Service, error) {
-		return Once(ctx, n.s.cfg.Keys, Call[holt.Service]{
+		return idempotency.Once(ctx, n.s.cfg.Keys, idempotency.Call[holt.Service]{
 			Key: key, Method: method, Request: request, Removes: method == "service.delete",
-			Act: func(ctx context.Context, _ *Claim) (out holt.Service, err error) {
+			Act: func(ctx context.Context, _ *idempotency.Claim) (out holt.Service, err error) {
 				err = n.at(ctx, computer, func(l *live) error {
 					return l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) (err error) {
 						out, err = act(ctx, c)

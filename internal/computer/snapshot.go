@@ -9,6 +9,8 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/workspace"
 )
 
@@ -33,23 +35,23 @@ func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpe
 			return holt.Snapshot{}, err
 		}
 	}
-	act := func(ctx context.Context, claim *Claim) (holt.Snapshot, error) {
+	act := func(ctx context.Context, claim *idempotency.Claim) (holt.Snapshot, error) {
 		return memory{m.s}.snapshot(ctx, ref, spec, claim)
 	}
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.Snapshot, error) {
-		return Once(ctx, m.s.cfg.Keys, Call[holt.Snapshot]{
+		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.Snapshot]{
 			Key: key, Method: "computer.snapshot", Request: []any{ref, spec}, Act: act,
 			Again: func(ctx context.Context, id string) (holt.Snapshot, error) {
 				if taken, err := m.s.snapshots.get(ctx, holt.SnapshotID(id)); holt.CodeOf(err) != holt.NotFound {
 					return taken.Snapshot, err
 				}
-				return act(ctx, &Claim{keyIn(ctx, key)}) // it was cut off, and undone; this may be, too
+				return act(ctx, idempotency.ClaimOf(idempotency.StoredKey(ctx, key))) // it was cut off, and undone; this may be, too
 			},
 		})
 	})
 }
 
-func (s memory) snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, claim *Claim) (holt.Snapshot, error) {
+func (s memory) snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, claim *idempotency.Claim) (holt.Snapshot, error) {
 	r, l, unlock, err := s.holdRunning(ctx, ref)
 	if err != nil {
 		return holt.Snapshot{}, err
@@ -99,7 +101,7 @@ type snapshotRequest struct {
 	verb    string
 	kind    holt.SnapshotKind
 	name    string
-	claim   *Claim
+	claim   *idempotency.Claim
 	end     bool // the machine ends with it, and the computer is paused
 	durable bool // it survives power loss
 }
@@ -156,7 +158,7 @@ func (s memory) snapshotMachine(ctx context.Context, r *record, l *live, m *snap
 	if e.durable { // so that little is left to sync while the guest stands still
 		l.trim(ctx)
 		if err := l.ws.Tree().Sync(); err != nil {
-			return HostError(err)
+			return hosterror.Full(err)
 		}
 	}
 	spec := machine.SnapshotSpec{Dir: s.snapshots.path(m.ID), End: e.end, Durable: e.durable}
@@ -184,11 +186,11 @@ func (s memory) snapshotMachine(ctx context.Context, r *record, l *live, m *snap
 	}
 	report, err := l.m.Snapshot(ctx, spec)
 	if err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
 	if savedInventory != nil {
 		if err := os.WriteFile(filepath.Join(spec.Dir, inventoryFile), savedInventory, 0o600); err != nil {
-			return HostError(err)
+			return hosterror.Full(err)
 		}
 	}
 	if err := s.cfg.failpoint(e.verb + "/ready"); err != nil {

@@ -13,6 +13,8 @@ import (
 	"holt"
 	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -86,16 +88,18 @@ func (m *Snapshots) Fork(ctx context.Context, ref string, spec holt.ComputerFork
 // with it is mounted on the host).
 func (m *Snapshots) Delete(ctx context.Context, ref, key string) (holt.SnapshotFreed, error) {
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.SnapshotFreed, error) {
-		return Once(ctx, m.s.cfg.Keys, Call[holt.SnapshotFreed]{
+		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.SnapshotFreed]{
 			Key: key, Method: "snapshot.delete", Request: ref,
-			Act: func(ctx context.Context, claim *Claim) (holt.SnapshotFreed, error) { return m.delete(ctx, ref, claim) },
+			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.SnapshotFreed, error) {
+				return m.delete(ctx, ref, claim)
+			},
 			// What was being deleted was removed when the daemon started.
 			Again: func(context.Context, string) (holt.SnapshotFreed, error) { return holt.SnapshotFreed{}, nil },
 		})
 	})
 }
 
-func (m *Snapshots) delete(ctx context.Context, ref string, claim *Claim) (freed holt.SnapshotFreed, err error) {
+func (m *Snapshots) delete(ctx context.Context, ref string, claim *idempotency.Claim) (freed holt.SnapshotFreed, err error) {
 	one, err := m.s.snapshots.find(ctx, ref)
 	if err != nil {
 		return freed, err
@@ -288,7 +292,7 @@ func (s memory) snapshotCache() int64 {
 // are no snapshot's. What it cannot, the next daemon tries again.
 func (s memory) tidySnapshots(ctx context.Context) error {
 	if err := os.MkdirAll(s.snapshots.dir, 0o700); err != nil {
-		return HostError(fmt.Errorf("make directory of snapshots: %w", err))
+		return hosterror.Full(fmt.Errorf("make directory of snapshots: %w", err))
 	}
 	all, err := s.snapshots.list(ctx, `ORDER BY id`)
 	if err != nil {

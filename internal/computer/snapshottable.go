@@ -9,6 +9,7 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -139,7 +140,7 @@ func snapshotTaken(computer, name string) error {
 
 // insert makes the rows of a snapshot that is to be taken of r, and of the disk
 // that r's machine will write to afterwards.
-func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapshot, claim *Claim) error {
+func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapshot, claim *idempotency.Claim) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if m.Name != "" {
 			_, taken, err := textOf(tx, `SELECT 1 FROM snapshot WHERE computer = ? AND name = ?`, r.ID, m.Name)
@@ -227,7 +228,7 @@ func (t snapshotTable) lastOf(ctx context.Context, m snapshot) (last bool, err e
 
 // markDeleting says that a snapshot is being deleted, unless its computer is paused at it, or
 // on its way back to it.
-func (t snapshotTable) markDeleting(ctx context.Context, id holt.SnapshotID, claim *Claim) (done bool, err error) {
+func (t snapshotTable) markDeleting(ctx context.Context, id holt.SnapshotID, claim *idempotency.Claim) (done bool, err error) {
 	return t.markDeletingIf(ctx, id, claim, `1`)
 }
 
@@ -236,7 +237,7 @@ func (t snapshotTable) markDeletingAutomatic(ctx context.Context, id holt.Snapsh
 	return t.markDeletingIf(ctx, id, nil, `kind <> 'snapshot'`)
 }
 
-func (t snapshotTable) markDeletingIf(ctx context.Context, id holt.SnapshotID, claim *Claim, condition string) (done bool, err error) {
+func (t snapshotTable) markDeletingIf(ctx context.Context, id holt.SnapshotID, claim *idempotency.Claim, condition string) (done bool, err error) {
 	err = writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(id)); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
@@ -34,9 +35,9 @@ func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, erro
 // end when its caller leaves.
 func (s *Store) verb(ctx context.Context, method, ref, key string, act func(context.Context, string) (holt.Computer, error)) (holt.Computer, error) {
 	return detach(ctx, s.shutdown, func(ctx context.Context) (holt.Computer, error) {
-		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
+		return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Computer]{
 			Key: key, Method: method, Request: ref,
-			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return act(ctx, ref) },
+			Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Computer, error) { return act(ctx, ref) },
 		})
 	})
 }

@@ -10,6 +10,8 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/image"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
@@ -31,7 +33,7 @@ type transition struct {
 	s     *Store
 	r     *record
 	img   image.Image
-	claim *Claim
+	claim *idempotency.Claim
 	live  *live
 
 	from    *snapshot        // what it goes on from; nil: its template's snapshot, or it bootLocked
@@ -191,7 +193,7 @@ func (m *transition) dropWorkspace(ctx context.Context) error {
 func (m *transition) makeDisk(ctx context.Context) error {
 	dir := m.s.cfg.dir(m.r.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return HostError(fmt.Errorf("make computer directory: %w", err))
+		return hosterror.Full(fmt.Errorf("make computer directory: %w", err))
 	}
 	if m.r.disk == "" {
 		return nil
@@ -233,7 +235,7 @@ func (m *transition) overlay(ctx context.Context, id holt.DiskID, sizeMB int) er
 	if under := m.under(); under != "" {
 		base = machine.Base{Path: m.s.disks.path(under), Format: "qcow2"}
 	}
-	return HostError(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(id), base, sizeMB))
+	return hosterror.Full(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(id), base, sizeMB))
 }
 
 func (m *transition) dropDisk(context.Context) error {
@@ -317,13 +319,13 @@ func (m *transition) startMachine(ctx context.Context) error {
 		spec.Disk = m.s.disks.path(m.r.disk)
 		if !m.restored() { // it may have been resized since it was made
 			if err := m.s.cfg.Engine.GrowDisk(ctx, spec.Disk, m.r.DiskSizeMB); err != nil {
-				return HostError(err)
+				return hosterror.Full(err)
 			}
 		}
 	}
 	m.live.launched = time.Now()
 	vm, err := m.s.cfg.Engine.Start(ctx, spec)
-	if err = HostError(err); err != nil && m.kept != "" && ctx.Err() == nil && holt.CodeOf(err) != holt.OutOfSpace {
+	if err = hosterror.Full(err); err != nil && m.kept != "" && ctx.Err() == nil && holt.CodeOf(err) != holt.OutOfSpace {
 		if err := m.bootInstead(ctx, err); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"holt"
 	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
+	"holt/internal/hosterror"
 	"holt/internal/image"
 )
 
@@ -149,7 +150,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	}()
 	disk := filepath.Join(dir, image.SnapshotDisk)
 	if err := t.s.cfg.Engine.CreateDisk(ctx, disk, machine.Base{Path: t.img.Root}, t.img.RootMB); err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
 	if err := errors.Join(t.s.cfg.failpoint("template/start"), t.s.shutdown.mayStart()); err != nil {
 		return err
@@ -159,7 +160,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 		Disk: disk, CPUs: t.r.CPUs, MemoryMB: t.r.MemoryMB, MaxCPUs: maxCPUs(), MaxMemoryMB: hostMemoryMB(), Network: true, Background: t.background,
 	})
 	if err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
 	defer func() {
 		err = errors.Join(err, vm.Kill())
@@ -191,7 +192,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	kept := filepath.Join(dir, "snapshot")
 	_, err = vm.Snapshot(ctx, machine.SnapshotSpec{Dir: kept, Disk: filepath.Join(dir, "unused.qcow2"), End: true, Durable: true})
 	if err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
 	if err := t.s.cfg.failpoint("template/keep"); err != nil {
 		return err
@@ -309,7 +310,7 @@ func (c *Config) tidyTemplates(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return HostError(os.MkdirAll(c.Templates, 0o700))
+	return hosterror.Full(os.MkdirAll(c.Templates, 0o700))
 }
 
 // failedBoots are the keys of snapshots that could not be made. Others that want one

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -253,7 +254,7 @@ func (t *TenantLimits) Set(ctx context.Context, tenant string, change holt.Limit
 	if a, _ := holt.ActorOf(ctx); !a.Admin() {
 		return l, holt.Errorf(holt.Forbidden, "this token cannot change limits").WithHint("use one with the scope admin")
 	}
-	return Once(ctx, t.s.cfg.Keys, Call[holt.Limit]{Key: key, Method: "limit.set", Request: []any{tenant, change}, Act: func(ctx context.Context, _ *Claim) (holt.Limit, error) {
+	return idempotency.Once(ctx, t.s.cfg.Keys, idempotency.Call[holt.Limit]{Key: key, Method: "limit.set", Request: []any{tenant, change}, Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Limit, error) {
 		return t.set(ctx, tenant, change)
 	}})
 }

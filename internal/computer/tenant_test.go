@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
 )
 
@@ -37,7 +38,7 @@ func ptr[T any](v T) *T { return &v }
 // TestLimits: what takes more than a tenant may have is refused, and says by what; what is there stays.
 func TestLimits(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
-	w.cfg.Keys = NewKeys(w.cfg.DB)
+	w.cfg.Keys = idempotency.New(w.cfg.DB)
 	w.r.MemoryMB, w.r.DiskSizeMB = 1024, 4096
 	w.ok(w.table.save(t.Context(), *w.r))
 	ctx := t.Context()
@@ -100,7 +101,7 @@ func TestLimits(t *testing.T) {
 // TestLimitOfResume: a paused computer for whose machine there is no place stays paused, and goes on once there is.
 func TestLimitOfResume(t *testing.T) {
 	w, _, _ := paused(t)
-	w.cfg.Keys = NewKeys(w.cfg.DB)
+	w.cfg.Keys = idempotency.New(w.cfg.DB)
 	w.limits(holt.LimitChange{MaxRunning: ptr(1)})
 	bohr, err := w.makes(t.Context(), "bohr", "", nil)
 	w.ok(err)
@@ -119,7 +120,7 @@ func TestLimitOfResume(t *testing.T) {
 // TestLastPlace: of many that come at once exactly as many are let in as there are places.
 func TestLastPlace(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
-	w.cfg.Keys = NewKeys(w.cfg.DB)
+	w.cfg.Keys = idempotency.New(w.cfg.DB)
 	w.limits(holt.LimitChange{MaxComputers: ptr(4), MaxMemoryMB: ptr(int64(4 * 512))})
 	var in atomic.Int32
 	var all sync.WaitGroup

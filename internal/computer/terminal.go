@@ -8,6 +8,7 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
+	"holt/internal/idempotency"
 )
 
 // Terminals is the terminals of computers. One belongs to its computer's agent:
@@ -32,9 +33,9 @@ func (n *Terminals) Open(ctx context.Context, computer string, spec holt.Termina
 		Spec     holt.TerminalSpec
 	}{computer, spec}
 	return detach(ctx, n.s.shutdown, func(ctx context.Context) (holt.Terminal, error) {
-		return Once(ctx, n.s.cfg.Keys, Call[holt.Terminal]{
+		return idempotency.Once(ctx, n.s.cfg.Keys, idempotency.Call[holt.Terminal]{
 			Key: key, Method: "terminal.open", Request: request,
-			Act: func(ctx context.Context, claim *Claim) (holt.Terminal, error) {
+			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Terminal, error) {
 				return n.open(ctx, computer, holt.NewTerminalID(), spec, claim)
 			},
 			Again: func(ctx context.Context, ref string) (holt.Terminal, error) {
@@ -59,7 +60,7 @@ func checkTerminal(spec holt.TerminalSpec) error {
 
 // open has the guest open a terminal under an id, if it has none of that name.
 // It is on record before it can write anything.
-func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalID, spec holt.TerminalSpec, claim *Claim) (holt.Terminal, error) {
+func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalID, spec holt.TerminalSpec, claim *idempotency.Claim) (holt.Terminal, error) {
 	c, l, done, err := waking{n.s}.use(ctx, computer, terminalUse(id, spec.Name))
 	if err != nil {
 		return holt.Terminal{}, err
@@ -151,9 +152,9 @@ func (n *Terminals) List(ctx context.Context, computer string) ([]holt.Terminal,
 // Signal sends a signal, as SIGTERM or TERM, to what is in a terminal's
 // foreground, as its keys do; SIGKILL ends all its processes.
 func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key string) error {
-	_, err := Once(ctx, n.s.cfg.Keys, Call[struct{}]{
+	_, err := idempotency.Once(ctx, n.s.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "terminal.signal", Request: [3]string{computer, ref, signal},
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			t, l, done, err := n.at(ctx, computer, ref)
 			defer done()
 			if err == nil && l == nil {
@@ -174,9 +175,9 @@ func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key strin
 // 5 s later is killed) and returns it. Its record stays. One that has ended
 // stays as it is.
 func (n *Terminals) Close(ctx context.Context, computer, ref, key string) (holt.Terminal, error) {
-	return Once(ctx, n.s.cfg.Keys, Call[holt.Terminal]{
+	return idempotency.Once(ctx, n.s.cfg.Keys, idempotency.Call[holt.Terminal]{
 		Key: key, Method: "terminal.close", Request: [2]string{computer, ref},
-		Act: func(ctx context.Context, _ *Claim) (holt.Terminal, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Terminal, error) {
 			t, l, done, err := n.at(ctx, computer, ref)
 			defer done()
 			if err != nil || l == nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -56,7 +57,7 @@ func (t terminalTable) open(ctx context.Context, id holt.ComputerID) (bool, erro
 }
 
 // insert puts a terminal on record, unless it is.
-func (t terminalTable) insert(ctx context.Context, one holt.Terminal, claim *Claim) error {
+func (t terminalTable) insert(ctx context.Context, one holt.Terminal, claim *idempotency.Claim) error {
 	one.Spec.Env = nil // it may hold secrets, and only the guest needs it
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(one.ID)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
@@ -143,9 +143,9 @@ func (a *Archive) Get(ctx context.Context) (holt.Archive, error) {
 
 // Collect removes all garbage there is now, however young.
 func (a *Archive) Collect(ctx context.Context, key string) (holt.Collected, error) {
-	return computer.Once(ctx, a.spaces.keys, computer.Call[holt.Collected]{
+	return idempotency.Once(ctx, a.spaces.keys, idempotency.Call[holt.Collected]{
 		Key: key, Method: "archive.collect", Request: "",
-		Act: func(ctx context.Context, _ *computer.Claim) (holt.Collected, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Collected, error) {
 			c, err := a.collect(ctx, time.Now().Add(collectEvery))
 			return c, described(err)
 		},

@@ -22,6 +22,7 @@ import (
 	"holt/internal/engine/machine"
 	"holt/internal/event"
 	"holt/internal/guest/mount"
+	"holt/internal/idempotency"
 	"holt/internal/image"
 	"holt/internal/job"
 	"holt/internal/metric"
@@ -84,7 +85,7 @@ type Daemon struct {
 	started    time.Time
 	lock       *os.File
 	db         *db.DB
-	keys       *computer.Keys
+	keys       *idempotency.Keys
 	archive    *Archive
 	images     *image.Store
 	groups     *cgroup.Tree // nil: machines are not bounded, for
@@ -151,7 +152,7 @@ func (d *Daemon) openControl(ctx context.Context) (err error) {
 	if d.db, err = openControl(ctx, filepath.Join(d.cfg.DataDir, controlFile)); err != nil {
 		return err
 	}
-	d.keys = computer.NewKeys(d.db)
+	d.keys = idempotency.New(d.db)
 	d.events, err = event.Open(ctx, d.db, d.log)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"holt"
 	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
@@ -19,15 +20,15 @@ import (
 //
 // Errors: NotFound, AlreadyExists, InvalidArgument, OutOfSpace.
 func (w *Workspaces) Fork(ctx context.Context, ref string, spec holt.ForkSpec, key string) (holt.Forked, error) {
-	return computer.Once(ctx, w.keys, computer.Call[holt.Forked]{
+	return idempotency.Once(ctx, w.keys, idempotency.Call[holt.Forked]{
 		Key: key, Method: "workspace.fork", Request: []any{ref, spec},
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.Forked, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Forked, error) {
 			return w.fork(ctx, ref, spec, claim)
 		},
 	})
 }
 
-func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec, claim *computer.Claim) (out holt.Forked, err error) {
+func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec, claim *idempotency.Claim) (out holt.Forked, err error) {
 	count := cmp.Or(spec.Count, 1)
 	if err := holt.CheckForks(count); err != nil {
 		return out, err
@@ -86,7 +87,7 @@ func (w *Workspaces) fork(ctx context.Context, ref string, spec holt.ForkSpec, c
 }
 
 // forked returns what a call had made that a daemon's end cut off. A half-made one was removed when this daemon started.
-func (w *Workspaces) forked(ctx context.Context, claim *computer.Claim) (made []holt.ForkedWorkspace, err error) {
+func (w *Workspaces) forked(ctx context.Context, claim *idempotency.Claim) (made []holt.ForkedWorkspace, err error) {
 	bound, err := claim.Bound(ctx, w.table.db)
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
@@ -79,9 +79,9 @@ func (h histories) Checkpoint(ctx context.Context, ref string, spec holt.Checkpo
 			return s.Checkpoint(spec, flushed)
 		})
 	}
-	return computer.Once(ctx, h.w.keys, computer.Call[holt.Checkpoint]{
+	return idempotency.Once(ctx, h.w.keys, idempotency.Call[holt.Checkpoint]{
 		Key: key, Method: "workspace.checkpoint", Request: []any{ref, spec},
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.Checkpoint, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Checkpoint, error) {
 			if claim != nil && spec.Name != "" { // then a repeat knows the one it finds
 				if _, err := h.GetCheckpoint(ctx, ref, spec.Name); err == nil {
 					return take(ctx) // which says that it exists
@@ -127,7 +127,7 @@ func (h histories) DeleteCheckpoint(ctx context.Context, ref, checkpoint string,
 		})
 	})
 	remove.Removes = !dryRun
-	return computer.Once(ctx, h.w.keys, remove)
+	return idempotency.Once(ctx, h.w.keys, remove)
 }
 
 // ofSnapshot returns Conflict for a checkpoint that a snapshot needs.

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/computer"
 	"holt/internal/guest/mount"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
@@ -53,7 +53,7 @@ type hostMounts struct {
 	wg     sync.WaitGroup         // watchers
 }
 
-func (h *hostMounts) mount(ctx context.Context, ref string, spec holt.MountSpec, claim *computer.Claim) (holt.Mount, error) {
+func (h *hostMounts) mount(ctx context.Context, ref string, spec holt.MountSpec, claim *idempotency.Claim) (holt.Mount, error) {
 	r, err := h.table.find(ctx, ref)
 	if err != nil {
 		return holt.Mount{}, err

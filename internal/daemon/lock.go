@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/hosterror"
 	"holt/internal/store/flock"
 )
 
@@ -39,7 +39,7 @@ func lockDir(dir string) (*os.File, error) {
 // described gives an error of the host's file system the code that says what
 // to do about it.
 func described(err error) error {
-	err = computer.HostError(err)
+	err = hosterror.Full(err)
 	if holt.CodeOf(err) == holt.Internal && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS)) {
 		return holt.Errorf(holt.Forbidden, "%w", err).WithHint("run holt as a user who may write there, or name another directory with --data-dir")
 	}

@@ -11,6 +11,7 @@ import (
 	"holt/internal/computer"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/sshd"
+	"holt/internal/idempotency"
 )
 
 // Computers returns the computers.
@@ -54,13 +55,13 @@ func (d *Daemon) SSH() *sshd.Gate { return d.gate }
 // sshKeys are the keys of SSH clients as the API shows them.
 type sshKeys struct {
 	*sshd.Keys
-	calls *computer.Keys
+	calls *idempotency.Keys
 }
 
 func (k sshKeys) Add(ctx context.Context, spec holt.SSHKeySpec, key string) (holt.SSHKey, error) {
-	return computer.Once(ctx, k.calls, computer.Call[holt.SSHKey]{
+	return idempotency.Once(ctx, k.calls, idempotency.Call[holt.SSHKey]{
 		Key: key, Method: "ssh-key.add", Request: spec,
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.SSHKey, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.SSHKey, error) {
 			return k.Keys.AddBound(ctx, spec, claim.Bind)
 		},
 		Again: k.Keys.Get,
@@ -68,9 +69,9 @@ func (k sshKeys) Add(ctx context.Context, spec holt.SSHKeySpec, key string) (hol
 }
 
 func (k sshKeys) Delete(ctx context.Context, ref, key string) (holt.SSHKey, error) {
-	return computer.Once(ctx, k.calls, computer.Call[holt.SSHKey]{
+	return idempotency.Once(ctx, k.calls, idempotency.Call[holt.SSHKey]{
 		Key: key, Method: "ssh-key.delete", Request: ref, Removes: true,
-		Act: func(ctx context.Context, _ *computer.Claim) (holt.SSHKey, error) { return k.Keys.Delete(ctx, ref) },
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.SSHKey, error) { return k.Keys.Delete(ctx, ref) },
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/image"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
@@ -26,9 +26,9 @@ func (w *Workspaces) Create(ctx context.Context, spec holt.WorkspaceSpec, key st
 	if _, err := holt.ParseName(spec.Name); err != nil {
 		return holt.Workspace{}, err
 	}
-	return computer.Once(ctx, w.keys, computer.Call[holt.Workspace]{
+	return idempotency.Once(ctx, w.keys, idempotency.Call[holt.Workspace]{
 		Key: key, Method: "workspace.create", Request: spec,
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.Workspace, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Workspace, error) {
 			id := holt.NewWorkspaceID()
 			if err := w.make(ctx, id, spec, claim); err != nil {
 				return holt.Workspace{}, err
@@ -49,7 +49,7 @@ func (w *Workspaces) Create(ctx context.Context, spec holt.WorkspaceSpec, key st
 	})
 }
 
-func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, spec holt.WorkspaceSpec, claim *computer.Claim) error {
+func (w *Workspaces) make(ctx context.Context, id holt.WorkspaceID, spec holt.WorkspaceSpec, claim *idempotency.Claim) error {
 	if spec.Quota.Bytes < 0 || spec.Quota.Files < 0 {
 		return badQuota()
 	}
@@ -148,9 +148,9 @@ func (w *Workspaces) Update(ctx context.Context, ref string, to holt.WorkspaceUp
 	if err != nil {
 		return holt.Workspace{}, err
 	}
-	return computer.Once(ctx, w.keys, computer.Call[holt.Workspace]{
+	return idempotency.Once(ctx, w.keys, idempotency.Call[holt.Workspace]{
 		Key: key, Method: "workspace.update", Request: []any{ref, to},
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.Workspace, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Workspace, error) {
 			r, err := w.table.find(ctx, ref)
 			if err != nil {
 				return holt.Workspace{}, err
@@ -172,7 +172,7 @@ func (w *Workspaces) Update(ctx context.Context, ref string, to holt.WorkspaceUp
 }
 
 // rename is a change of a workspace's name wherever it is kept. Whoever changes its computer must not go on meanwhile.
-func (w *Workspaces) rename(ctx context.Context, id holt.WorkspaceID, name string, claim *computer.Claim) error {
+func (w *Workspaces) rename(ctx context.Context, id holt.WorkspaceID, name string, claim *idempotency.Claim) error {
 	r, err := w.table.find(ctx, string(id))
 	if err != nil {
 		return err
@@ -195,9 +195,9 @@ func (w *Workspaces) rename(ctx context.Context, id holt.WorkspaceID, name strin
 //
 // Errors: NotFound, Conflict while a computer has it or the host has it mounted.
 func (w *Workspaces) Delete(ctx context.Context, ref, key string) error {
-	_, err := computer.Once(ctx, w.keys, computer.Call[struct{}]{
+	_, err := idempotency.Once(ctx, w.keys, idempotency.Call[struct{}]{
 		Key: key, Method: "workspace.delete", Request: ref,
-		Act: func(ctx context.Context, claim *computer.Claim) (struct{}, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (struct{}, error) {
 			return struct{}{}, w.delete(ctx, ref, claim)
 		},
 		// What was being deleted was removed when the daemon started.
@@ -206,7 +206,7 @@ func (w *Workspaces) Delete(ctx context.Context, ref, key string) error {
 	return err
 }
 
-func (w *Workspaces) delete(ctx context.Context, ref string, claim *computer.Claim) error {
+func (w *Workspaces) delete(ctx context.Context, ref string, claim *idempotency.Claim) error {
 	r, err := w.table.find(ctx, ref)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"holt"
 	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
@@ -31,7 +32,7 @@ func openRegistry(t *testing.T, idle time.Duration) *Workspaces {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.Close() })
-	w, err := openWorkspaces(t.Context(), d, computer.NewKeys(d), filepath.Join(dir, "workspaces"), workspace.Options{Log: slog.New(slog.DiscardHandler), Archive: a})
+	w, err := openWorkspaces(t.Context(), d, idempotency.New(d), filepath.Join(dir, "workspaces"), workspace.Options{Log: slog.New(slog.DiscardHandler), Archive: a})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,13 @@ import (
 
 	"holt"
 	"holt/internal/access"
-	"holt/internal/computer"
+	"holt/internal/idempotency"
 )
 
 // tokens are the API tokens as the API has them; see [httpapi.TokenStore].
 type tokens struct {
 	*access.Tokens
-	keys *computer.Keys
+	keys *idempotency.Keys
 }
 
 // Create makes a token of the tenant of the call. Its secret is in this answer alone: what is kept for a
@@ -22,9 +22,9 @@ func (n tokens) Create(ctx context.Context, spec holt.TokenSpec, key string) (ho
 		return holt.NewToken{}, holt.Errorf(holt.InvalidArgument, "a token cannot live for %d ms", spec.LifeMS).WithHint("0: it does not expire; at most 100 years")
 	}
 	secret := ""
-	made, err := computer.Once(ctx, n.keys, computer.Call[holt.Token]{
+	made, err := idempotency.Once(ctx, n.keys, idempotency.Call[holt.Token]{
 		Key: key, Method: "token.create", Request: spec,
-		Act: func(ctx context.Context, claim *computer.Claim) (token holt.Token, err error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (token holt.Token, err error) {
 			token, secret, err = n.CreateBound(ctx, holt.TenantOf(ctx), spec.Name, time.Duration(spec.LifeMS)*time.Millisecond, claim.Bind, spec.Scopes...)
 			return token, err
 		},
@@ -38,9 +38,9 @@ const mostLife = 100 * 365 * 24 * 3600 * 1000
 
 // Delete revokes a token by id or name.
 func (n tokens) Delete(ctx context.Context, ref, key string) error {
-	_, err := computer.Once(ctx, n.keys, computer.Call[struct{}]{
+	_, err := idempotency.Once(ctx, n.keys, idempotency.Call[struct{}]{
 		Key: key, Method: "token.delete", Request: ref, Removes: true,
-		Act: func(ctx context.Context, _ *computer.Claim) (none struct{}, err error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (none struct{}, err error) {
 			t, err := n.Get(ctx, ref)
 			if err == nil {
 				err = n.Tokens.Delete(ctx, t.ID)

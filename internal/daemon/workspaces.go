@@ -10,6 +10,7 @@ import (
 	"holt"
 	"holt/internal/computer"
 	"holt/internal/guest/mount"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
@@ -17,7 +18,7 @@ import (
 // Workspaces is the registry of workspaces: which there are, which are open,
 // and which are mounted on the host.
 type Workspaces struct {
-	keys   *computer.Keys
+	keys   *idempotency.Keys
 	log    *slog.Logger
 	table  workspaceTable
 	shelf  *shelf
@@ -31,7 +32,7 @@ type Workspaces struct {
 
 // openWorkspaces opens the registry and removes half-made workspaces. All that
 // are in dir share one reserve, in it: dir may be a mount of its own.
-func openWorkspaces(ctx context.Context, d *db.DB, keys *computer.Keys, dir string, base workspace.Options) (*Workspaces, error) {
+func openWorkspaces(ctx context.Context, d *db.DB, keys *idempotency.Keys, dir string, base workspace.Options) (*Workspaces, error) {
 	log := base.Log
 	if base.Reserve == nil {
 		base.Reserve = workspace.NewReserve(filepath.Join(dir, ".reserve"))
@@ -78,9 +79,9 @@ func (w *Workspaces) close() error {
 // Errors: NotFound, InvalidArgument (the directory), AlreadyExists (something
 // is mounted there), Conflict (the workspace is in use), Unsupported.
 func (w *Workspaces) Mount(ctx context.Context, ref string, spec holt.MountSpec, key string) (holt.Mount, error) {
-	return computer.Once(ctx, w.keys, computer.Call[holt.Mount]{
+	return idempotency.Once(ctx, w.keys, idempotency.Call[holt.Mount]{
 		Key: key, Method: "workspace.mount", Request: []any{ref, spec},
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.Mount, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Mount, error) {
 			return w.mounts.mount(ctx, ref, spec, claim)
 		},
 		Again: func(_ context.Context, dir string) (holt.Mount, error) { // remade when the daemon started
@@ -91,9 +92,9 @@ func (w *Workspaces) Mount(ctx context.Context, ref string, spec holt.MountSpec,
 
 // Unmount ends the host mount at dir, busy or not.
 func (w *Workspaces) Unmount(ctx context.Context, dir, key string) error {
-	_, err := computer.Once(ctx, w.keys, computer.Call[struct{}]{
+	_, err := idempotency.Once(ctx, w.keys, idempotency.Call[struct{}]{
 		Key: key, Method: "workspace.unmount", Request: dir, Removes: true,
-		Act: func(ctx context.Context, _ *computer.Claim) (struct{}, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			return struct{}{}, w.mounts.unmount(ctx, dir)
 		},
 	})

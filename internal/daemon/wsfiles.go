@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/workspace"
 )
 
@@ -173,7 +173,7 @@ func (f workspaceFiles) Remove(ctx context.Context, ref, path string, recursive 
 		return struct{}{}, f.use(ctx, ref, "", func(ctx context.Context, files workspace.Files) error { return files.Remove(ctx, path, recursive) })
 	})
 	remove.Removes = true
-	_, err := computer.Once(ctx, f.w.keys, remove)
+	_, err := idempotency.Once(ctx, f.w.keys, remove)
 	return err
 }
 
@@ -195,12 +195,12 @@ func (f workspaceFiles) Rename(ctx context.Context, ref string, spec holt.Rename
 
 // once gives a repeated call its first answer.
 func once[T any](ctx context.Context, f workspaceFiles, verb, key string, request any, act func(context.Context) (T, error)) (T, error) {
-	return computer.Once(ctx, f.w.keys, callOf(verb, key, request, act))
+	return idempotency.Once(ctx, f.w.keys, callOf(verb, key, request, act))
 }
 
-func callOf[T any](verb, key string, request any, act func(context.Context) (T, error)) computer.Call[T] {
-	return computer.Call[T]{
+func callOf[T any](verb, key string, request any, act func(context.Context) (T, error)) idempotency.Call[T] {
+	return idempotency.Call[T]{
 		Key: key, Method: "workspace.file." + verb, Request: request,
-		Act: func(ctx context.Context, _ *computer.Claim) (T, error) { return act(ctx) },
+		Act: func(ctx context.Context, _ *idempotency.Claim) (T, error) { return act(ctx) },
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"holt"
 	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -75,7 +76,7 @@ func (w *world) open() *Store {
 	var s *Store
 	var once sync.Once
 	opened := make(chan struct{})
-	s, err := Open(w.t.Context(), Config{DB: w.d, Keys: computer.NewKeys(w.d), Computers: w, Now: w.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	s, err := Open(w.t.Context(), Config{DB: w.d, Keys: idempotency.New(w.d), Computers: w, Now: w.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Fail: func(point string) error {
 			<-opened
 			w.mu.Lock()

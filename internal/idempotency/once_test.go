@@ -1,4 +1,4 @@
-package computer
+package idempotency
 
 import (
 	"context"
@@ -20,8 +20,10 @@ func openKeys(t *testing.T) (*Keys, *db.DB) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	return NewKeys(d), d
+	return New(d), d
 }
+
+var errPlanned = errors.New("as planned")
 
 // counter is a call that counts how often it acts.
 func counter(key string, request any, acts *int) Call[int] {
@@ -37,7 +39,7 @@ func TestOnce(t *testing.T) {
 	do := func(k *Keys, key string, request any) (int, error) {
 		return Once(t.Context(), k, counter(key, request, &acts))
 	}
-	for _, k := range []*Keys{keys, keys, NewKeys(d)} { // the last as after a restart
+	for _, k := range []*Keys{keys, keys, New(d)} { // the last: after a restart
 		if got, err := do(k, "a", "x"); got != 1 || err != nil {
 			t.Fatal(got, err)
 		}
@@ -59,7 +61,7 @@ func TestOnce(t *testing.T) {
 	if acts != 4 {
 		t.Fatal("calls without a key:", acts)
 	}
-	if _, err := do(keys, string(make([]byte, mostKey+1)), "x"); holt.CodeOf(err) != holt.InvalidArgument {
+	if _, err := do(keys, string(make([]byte, maxKey+1)), "x"); holt.CodeOf(err) != holt.InvalidArgument {
 		t.Fatal("a long key:", err)
 	}
 }
@@ -91,7 +93,7 @@ func TestOnceConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// unanswered leaves a key as a daemon does that is killed during its call.
+// unanswered leaves a key without an answer, as a daemon that is killed during the call does.
 func unanswered(t *testing.T, keys *Keys, key string) {
 	t.Helper()
 	call := &call{method: "m", done: make(chan struct{})}
@@ -101,7 +103,7 @@ func unanswered(t *testing.T, keys *Keys, key string) {
 	}
 }
 
-// TestOnceRemoves: a repeat that finds nothing to remove is done if its first call may have removed it, and only then.
+// TestOnceRemoves: a repeat that gets NotFound succeeds if its first call may have removed the thing, and only then.
 func TestOnceRemoves(t *testing.T) {
 	keys, d := openKeys(t)
 	for _, c := range []struct {
@@ -120,17 +122,17 @@ func TestOnceRemoves(t *testing.T) {
 		call := Call[string]{Key: c.key, Method: "m", Request: 1, Removes: c.removes, Act: func(context.Context, *Claim) (string, error) {
 			return "half", holt.Errorf(c.fails, "as planned")
 		}}
-		if got, err := Once(t.Context(), NewKeys(d), call); holt.CodeOf(err) != c.wantCode || got != "" {
+		if got, err := Once(t.Context(), New(d), call); holt.CodeOf(err) != c.wantCode || got != "" {
 			t.Errorf("%s: %q, %v", c.key, got, err)
 		}
 		call.Act = func(context.Context, *Claim) (string, error) { return "another", nil } // of the name
-		if got, err := Once(t.Context(), NewKeys(d), call); err != nil || (got == "") != (c.wantCode == "") {
+		if got, err := Once(t.Context(), New(d), call); err != nil || (got == "") != (c.wantCode == "") {
 			t.Errorf("%s, once more: %q, %v", c.key, got, err)
 		}
 	}
 }
 
-// TestOnceRemovesLate: that the next try of a removal fails in another way does not lose what is known of the first.
+// TestOnceRemovesLate: a repeat of a removal that fails in another way keeps the key for the next try.
 func TestOnceRemovesLate(t *testing.T) {
 	keys, _ := openKeys(t)
 	unanswered(t, keys, "k")
@@ -144,7 +146,7 @@ func TestOnceRemovesLate(t *testing.T) {
 	}
 }
 
-// TestOnceCutOff: a daemon died between making something and its answer.
+// TestOnceCutOff: the daemon ends after a call has made something and before its answer is recorded.
 func TestOnceCutOff(t *testing.T) {
 	keys, d := openKeys(t)
 	cut := func(key string, bind bool) {
@@ -153,7 +155,7 @@ func TestOnceCutOff(t *testing.T) {
 		if !bind {
 			return
 		}
-		err := d.Write(t.Context(), func(tx *db.Tx) error { return (&Claim{key}).Bind(tx, "thing") })
+		err := d.Write(t.Context(), func(tx *db.Tx) error { return ClaimOf(key).Bind(tx, "thing") })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,15 +175,15 @@ func TestOnceCutOff(t *testing.T) {
 		cut(key, key == "bound")
 		call.Key = key
 		for range 2 {
-			if got, err := Once(ctx, NewKeys(d), call); got != want || err != nil {
+			if got, err := Once(ctx, New(d), call); got != want || err != nil {
 				t.Fatal(key, got, err)
 			}
 		}
 	}
 }
 
-// TestOnceBefore: what is asked before a call is asked also of one that goes on without its caller, but not of what the
-// call calls itself, nor when it is repeated. What is refused is not done, and leaves its key free.
+// TestOnceBefore: Once asks [holt.AskBefore] also for a call that outlives its caller, but not for calls made
+// within it, nor for a repeat. A refused call does nothing and frees its key.
 func TestOnceBefore(t *testing.T) {
 	keys, _ := openKeys(t)
 	acts, asked := 0, 0
@@ -199,7 +201,7 @@ func TestOnceBefore(t *testing.T) {
 			}
 			return act(ctx, claim)
 		}
-		return detach(ctx, newGate(t.Context()), func(ctx context.Context) (int, error) { return Once(ctx, keys, call) })
+		return Once(holt.ActingFor(t.Context(), ctx), keys, call)
 	}
 	for _, key := range []string{"", "a"} {
 		if got, err := do(key, errPlanned); !errors.Is(err, errPlanned) || acts > 0 {
@@ -222,7 +224,7 @@ func TestOnceExpires(t *testing.T) {
 	if _, err := Once(t.Context(), keys, counter("k", 1, &acts)); err != nil {
 		t.Fatal(err)
 	}
-	old := time.Now().Add(-keyLife - time.Second).UnixNano()
+	old := time.Now().Add(-KeyLife - time.Second).UnixNano()
 	err := d.Write(t.Context(), func(tx *db.Tx) error { return tx.Exec(`UPDATE idempotency SET created = ?`, old) })
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +243,7 @@ func hashOf(t *testing.T, request any) [32]byte {
 	return h
 }
 
-// TestKeysOfATenant: a tenant that calls on and on has its oldest keys forgotten, and the long answers, and another's stay.
+// TestKeysOfATenant: a tenant with too many keys, or too long answers, loses its oldest. Those of another tenant stay.
 func TestKeysOfATenant(t *testing.T) {
 	keys, _ := openKeys(t)
 	loud := holt.WithActor(t.Context(), holt.Actor{Tenant: "loud", Token: "tok_aaaaaaaaaaaaaaaa"})
@@ -264,7 +266,7 @@ func TestKeysOfATenant(t *testing.T) {
 		}
 		do(t.Context(), 10)
 		for n := 10; n < 30; n++ {
-			keys.added = lookAtKeys - 1
+			keys.added = trimAfterKeys - 1
 			do(loud, n)
 		}
 		keys.mostKeys, keys.mostAnswers = keptKeys, keptAnswers // what is asked now changes nothing more
