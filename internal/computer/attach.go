@@ -158,7 +158,7 @@ func aheadOfGuest(err error) error {
 	return err
 }
 
-// restoredUnder is aheadOfGuest for a terminal. Who was attached to it before has seen no more than it had shown.
+// restoredUnder is ahead for a terminal. Who was attached to it before has seen no more than it had shown.
 func restoredUnder(err error, computer string, t holt.Terminal, spec holt.AttachSpec) error {
 	if spec.Again && holt.CodeOf(err) == holt.InvalidArgument {
 		return holt.Errorf(holt.Conflict, "%s went back to an earlier snapshot, and its terminal %s with it", clip(computer), t.Name).

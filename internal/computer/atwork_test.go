@@ -22,7 +22,7 @@ func TestAtWork(t *testing.T) {
 		w.ok(err)
 		all, err := w.Store.List(t.Context())
 		if w.ok(err); (all[0].AtWork == nil) != (c.AtWork == nil) {
-			t.Errorf("got %+v, savedInventory %+v", c.AtWork, all[0].AtWork)
+			t.Errorf("got %+v, listed %+v", c.AtWork, all[0].AtWork)
 		}
 		return c.AtWork
 	}

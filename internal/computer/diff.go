@@ -19,7 +19,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// mostDifferent is how many differences of a kind are savedInventory. The others are counted.
+// mostDifferent is how many differences of a kind are listed. The others are counted.
 const mostDifferent = 1000
 
 // What a guest is waited for that is asked what is installed and what runs: by
@@ -128,19 +128,19 @@ func (m *Snapshots) inventory(ctx context.Context, side *diffSide) (inv holt.Inv
 	}
 	b, err := os.ReadFile(filepath.Join(m.s.snapshots.path(id), inventoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		side.Unlisted = "nothing was savedInventory when the snapshot was taken"
+		side.Unlisted = "nothing was listed when the snapshot was taken"
 		if side.snapshot != nil && side.snapshot.Stopped {
 			side.Unlisted = side.r.Name + " was stopped"
 		} else if side.snapshot != nil && side.snapshot.Kind == holt.SnapshotOfFork {
-			side.Unlisted = "it was taken for a fork, and what ran was not savedInventory just after it, or is not yet"
+			side.Unlisted = "it was taken for a fork, and what ran was not listed just after it, or is not yet"
 		}
 		return inv, nil
 	}
 	if err != nil {
-		return inv, hosterror.Full(fmt.Errorf("read what was savedInventory at a snapshot: %w", err))
+		return inv, hosterror.Full(fmt.Errorf("read what was listed at a snapshot: %w", err))
 	}
 	if err := json.Unmarshal(b, &inv); err != nil {
-		side.Unlisted = "what was savedInventory at the snapshot cannot be read: " + err.Error()
+		side.Unlisted = "what was listed at the snapshot cannot be read: " + err.Error()
 		return holt.Inventory{}, nil
 	}
 	side.At = &inv.At
@@ -174,7 +174,7 @@ func (l *live) savedInventory(ctx context.Context) []byte {
 		}
 	}
 	if ctx.Err() == nil {
-		l.log.WarnContext(ctx, "what runs was not savedInventory for a snapshot", "computer", l.id, "err", err)
+		l.log.WarnContext(ctx, "what runs was not listed for a snapshot", "computer", l.id, "err", err)
 	}
 	return nil
 }

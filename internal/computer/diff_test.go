@@ -41,11 +41,11 @@ func TestDiffInventories(t *testing.T) {
 	got = holt.ComputerDiff{}
 	diffInventories(&got, holt.Inventory{}, many)
 	if len(got.Ports.Came) != mostDifferent || got.Ports.Omitted != 5 || got.Processes.Gone == nil {
-		t.Errorf("%d savedInventory, %d omitted", len(got.Ports.Came), got.Ports.Omitted)
+		t.Errorf("%d listed, %d omitted", len(got.Ports.Came), got.Ports.Omitted)
 	}
 }
 
-// TestDiffRootFiles: files of root disks are told apart by what is savedInventory of them, and what
+// TestDiffRootFiles: files of root disks are told apart by what is listed of them, and what
 // was not looked at is not said to differ.
 func TestDiffRootFiles(t *testing.T) {
 	began := time.Unix(1e9, 5).UTC()
@@ -99,7 +99,7 @@ func TestDiffRootFiles(t *testing.T) {
 	got = holt.ComputerDiff{}
 	diffRootFiles(&got, a, b)
 	if f := got.RootFiles; len(f.Changes) != mostDifferent || f.Omitted != 5+len(want.Changes) || f.Counts.Created != 4+mostDifferent+5 || len(f.Unread) != mostDifferent {
-		t.Errorf("%d savedInventory, %d omitted, %+v, %d unread", len(f.Changes), f.Omitted, f.Counts, len(f.Unread))
+		t.Errorf("%d listed, %d omitted, %+v, %d unread", len(f.Changes), f.Omitted, f.Counts, len(f.Unread))
 	}
 	got = holt.ComputerDiff{From: holt.DiffSide{Computer: "einstein"}, To: holt.DiffSide{Computer: "curie"}}
 	diffRootFiles(&got, a, holt.Inventory{NoFiles: "why"})

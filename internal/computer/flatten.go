@@ -22,7 +22,7 @@ import (
 //
 // In place, where no computer that has them beneath it runs, and nothing of them is in the
 // archive, or on its way there: the smaller is copied into the larger. Whoever starts one of those
-// computers meanwhile ends the merge, which is begun anew when one pausing again.
+// computers meanwhile ends the merge, which is begun anew when one rests again.
 //
 // By a copy otherwise, once there are stackedDisks: what they show is made into one disk beside
 // them, which then takes their place. Machines that run open it, and the archive gets it.

@@ -207,7 +207,7 @@ func (s forks) forkOne(ctx context.Context, parent record, from snapshot, name, 
 	}
 	defer unlock()
 	m := &transition{s: s.Store, r: r, from: &from, source: from.workspace}
-	if from.Stopped { // it bootLocked
+	if from.Stopped { // it boots
 		if m.img, err = s.cfg.pick(ctx, parent.imageRef()); err != nil {
 			return failed(err)
 		}

@@ -72,9 +72,9 @@ func (g *Guests) Settle(ctx context.Context, id holt.WorkspaceID) {
 	}
 }
 
-// Rest ends the terminalSession of work in the terminals of a workspace: what they change
+// Rest ends the terminal session in the terminals of a workspace: what they change
 // from now on is undone apart from what they changed before. The caller is about to take
-// a checkpoint, which is the one after the terminalSession; if it takes none it calls end.
+// a checkpoint, which is the one after the terminal session; if it takes none it calls end.
 func (g *Guests) Rest(ctx context.Context, id holt.WorkspaceID) (end func()) {
 	if l := g.at(ctx, id); l != nil {
 		return l.terminals.work.rest()

@@ -50,8 +50,8 @@ func TestIsItself(t *testing.T) {
 	}
 }
 
-// Whoever is being created gets SSH host keys of its own, also where it bootLocked from an image that has
-// some; one that bootLocked again keeps them.
+// Whoever is being created gets SSH host keys of its own, also where it boots from an image that has
+// some; one that boots again keeps them.
 func TestKeysOfNewComputers(t *testing.T) {
 	for _, tt := range []struct {
 		state            holt.ComputerState

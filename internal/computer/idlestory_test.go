@@ -243,7 +243,7 @@ func TestNotPaused(t *testing.T) {
 			w.ok(err)
 		}, "idle timeout is null"},
 		"engine": {func(w *idleWorld) { w.cfg.Engine = forkless{} }, "forkless cannot keep its memory"},
-		"notAnswering guest": {func(w *idleWorld) {
+		"silent guest": {func(w *idleWorld) {
 			w.l.busy.ask = func(context.Context) (agent.Activity, error) { return agent.Activity{}, errors.New("hangs") }
 		}, "does not answer: hangs"},
 		"old guest": {func(w *idleWorld) {

@@ -20,7 +20,7 @@ func (networked) Capabilities() machine.Capabilities {
 	return machine.Capabilities{MemorySnapshot: true, OwnNetwork: true}
 }
 
-// TestInheritNames: a fork that goes on with memory has what its parent's network knows, one that bootLocked or resumes does not.
+// TestInheritNames: a fork that goes on with memory has what its parent's network knows, one that boots or resumes does not.
 func TestInheritNames(t *testing.T) {
 	s := &Store{cfg: Config{Dir: t.TempDir(), Engine: networked{}, Networks: network.New(network.Options{})}, log: slog.New(slog.DiscardHandler)}
 	parent := holt.NewComputerID()

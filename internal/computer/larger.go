@@ -11,7 +11,7 @@ import (
 )
 
 // A new computer of a shape in which its template was never booted goes on from the snapshot of the common shape, and what is
-// missing is added to its machine before it is anybody's. One that is smaller, or cannot be reached in whole blocks, bootLocked.
+// missing is added to its machine before it is anybody's. One that is smaller, or cannot be reached in whole blocks, boots.
 
 // ancestry is the template whose snapshot a new computer goes on from.
 func (m *transition) ancestry() template {
@@ -29,7 +29,7 @@ func outgrows(cpus, memoryMB int) bool {
 	return cpus >= defaultCPUs && cpus <= maxCPUs() && more >= 0 && more%machine.GrowMB == 0 && (cpus > defaultCPUs || more > 0)
 }
 
-// enlarge gives a computer that went on from a smaller machine than it is to have its shape. One that cannot have it bootLocked.
+// enlarge gives a computer that went on from a smaller machine than it is to have its shape. One that cannot have it boots.
 func (m *transition) enlarge(ctx context.Context) error {
 	if m.kept == "" || m.of.r.CPUs == m.r.CPUs && m.of.r.MemoryMB == m.r.MemoryMB {
 		return nil
@@ -43,7 +43,7 @@ func (m *transition) enlarge(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
 	}
-	m.s.log.WarnContext(ctx, "a computer cannot be made as large as it is to be; it bootLocked", "computer", m.r.ID, "cpus", m.r.CPUs, "memory_mb", m.r.MemoryMB, "err", err)
+	m.s.log.WarnContext(ctx, "a computer cannot be made as large as it is to be; it boots", "computer", m.r.ID, "cpus", m.r.CPUs, "memory_mb", m.r.MemoryMB, "err", err)
 	return m.again(ctx, nil)
 }
 

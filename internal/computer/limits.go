@@ -7,7 +7,7 @@ import (
 )
 
 // Limits are the deadlines of everything that waits for a guest, and the times that
-// cut what is done in its terminals into terminalSessions of work.
+// cut what is done in its terminals into terminal sessions.
 type Limits struct {
 	Boot      time.Duration // from the machine's launch to the agent's answer and the mounted workspace
 	Resume    time.Duration // from a machine's going on from a snapshot to the agent's answer and the mounted workspace
@@ -20,9 +20,9 @@ type Limits struct {
 	Stall     time.Duration // without a byte in a file's transfer
 	Shutdown  time.Duration // for a guest to end after it was asked
 	PowerDown time.Duration // for a guest to end after its power button was pressed
-	Quiet     time.Duration // without a change in terminals: what comes then is another terminalSession
-	Stretch   time.Duration // for a terminalSession, however much is changed
-	Leave     time.Duration // without a change, once the last one has left a terminal of the terminalSession
+	Quiet     time.Duration // without a change in terminals: what comes then is another terminal session
+	Stretch   time.Duration // for a terminal session, however much is changed
+	Leave     time.Duration // without a change, once the last one has left a terminal of the terminal session
 }
 
 // defaultLimits are generous enough for a host that is fully loaded; software

@@ -13,7 +13,7 @@ import (
 	"holt"
 )
 
-// TestListedAfterFork: what runs is savedInventory after a fork's snapshot was taken, while a verb is at work on the
+// TestListedAfterFork: what runs is listed after a fork's snapshot was taken, while a verb is at work on the
 // computer, and kept when that has ended. A snapshot that has gone is not made again, and nobody waits
 // for a computer that goes.
 func TestListedAfterFork(t *testing.T) {
@@ -35,7 +35,7 @@ func TestListedAfterFork(t *testing.T) {
 		s.saveInventoryLater(l, id)
 		return s.snapshots.path(id), unlock
 	}
-	waits := func() { // until it was savedInventory, and only the lock is missing
+	waits := func() { // until it was listed, and only the lock is missing
 		t.Helper()
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			s.machines.mu.Lock()

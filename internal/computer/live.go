@@ -52,7 +52,7 @@ type live struct {
 	restored  bool   // or has one from a snapshot
 	repeats   bool   // and it went on from there before
 	machineID string // that it is to have, if it is another machine than the one of that snapshot
-	newKeys   bool   // it bootLocked from its image for the first time, whose SSH host keys are not its own
+	newKeys   bool   // it boots from its image for the first time, whose SSH host keys are not its own
 
 	diskSizeMB int // MiB; 0 unless its disk is larger than the guest believes
 

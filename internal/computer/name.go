@@ -46,7 +46,7 @@ func ForkNames(stem string, count int, taken func(name string) bool) ([]string, 
 const scientists = `
 abel agnesi aiken airy allen altman ampere anning archimedes aristarchus
 arrhenius avicenna avogadro babbage backus bacon baird banting bardeen bartik
-bassi becquerel notification bernoulli berners blackburn blackwell bohr boltzmann bolyai
+bassi becquerel bell bernoulli berners blackburn blackwell bohr boltzmann bolyai
 boole born bose boyle brahe brattain broglie brown burnell cannon
 cantor carnot carson carver cauchy cavendish celsius chadwick chandra chatelet
 chebyshev cockcroft codd compton conway copernicus cori coriolis coulomb cray

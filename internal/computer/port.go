@@ -91,7 +91,7 @@ func (n *Ports) Reach(ctx context.Context, computer string, to holt.PortAddress)
 // openMachine returns the running machine of a computer, until done is called.
 type openMachine func(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error)
 
-// awake is the openMachine of who wakes nobody.
+// awake is the seating of who wakes nobody.
 func (s *Store) awake(ctx context.Context, ref string, _ holt.Use) (record, *live, func(), error) {
 	r, err := s.table.find(ctx, ref)
 	if err != nil {

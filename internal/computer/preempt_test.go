@@ -32,7 +32,7 @@ func (e slow) Start(ctx context.Context, spec machine.Spec) (machine.Machine, er
 	return nil, ctx.Err()
 }
 
-// TestPreempted: who waits for a template that is being booted in the background bootLocked it instead. What was
+// TestPreempted: who waits for a template that is being booted in the background boots it instead. What was
 // cut off so counts as not tried. In the background it begins once the host has memory for it.
 func TestPreempted(t *testing.T) {
 	ctx := t.Context()

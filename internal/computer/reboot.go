@@ -13,7 +13,7 @@ import (
 
 // rebootReason is the reason of a computer that is starting because its guest asked for a reset, or crashed: a daemon that
 // finds it so starts it.
-const rebootReason = "it is rebootReason"
+const rebootReason = "it is rebooting"
 
 // A computer is started again by itself at most so often in restartSpan; what comes after that leaves it stopped.
 const (

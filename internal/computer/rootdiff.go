@@ -67,7 +67,7 @@ func rootFiles(inv holt.Inventory) rootListing {
 	return l
 }
 
-// lacks says whether a path that is not savedInventory is not there: all directories above it
+// lacks says whether a path that is not listed is not there: all directories above it
 // were read to their end.
 func (l rootListing) lacks(p holt.OSString) bool {
 	for dir := string(p); len(dir) > 1; {

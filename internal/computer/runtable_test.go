@@ -44,7 +44,7 @@ func (t runTable) ended(test *testing.T, id holt.ComputerID, prefix string, n, b
 func TestRunTook(t *testing.T) {
 	table := openRuns(t, Schema)
 	for id, tt := range map[holt.RunID]struct {
-		clock, took, want time.Duration // how far the guest's clock is aheadOfGuest, and what it says
+		clock, took, want time.Duration // how far the guest's clock is ahead, and what it says
 	}{
 		"run_behind": {-2 * time.Second, time.Second, time.Second},
 		"run_ahead":  {time.Hour, time.Second, time.Second},

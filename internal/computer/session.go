@@ -12,7 +12,7 @@ import (
 
 // Sessions is what people who are connected to computers (by SSH) do in them. A session ends with its connection, and
 // so with the daemon; it is on no record. What it changes in the workspace is that of a terminal: it is
-// undone by terminalSessions of work.
+// undone by terminal sessions.
 type Sessions struct{ s *Store }
 
 // Sessions returns the sessions of all computers.

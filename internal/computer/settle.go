@@ -57,7 +57,7 @@ func (l *live) end(id holt.RunID) {
 	}
 }
 
-// beginWork is begin for a terminalSession of work, which begins in the terminal of a name.
+// beginWork is begin for a terminal session, which begins in the terminal of a name.
 func (l *live) beginWork(id holt.StretchID, terminal string) error {
 	_, err := l.ws.BeginStretch(id, terminal)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *live) beginWork(id holt.StretchID, terminal string) error {
 	return err
 }
 
-// endWork gives what terminals changed in a terminalSession its checkpoint, in the background.
+// endWork gives what terminals changed in a terminal session its checkpoint, in the background.
 func (l *live) endWork(by map[holt.StretchID]string) {
 	l.spawn(func() {
 		flushed := l.flush(l.ctx) == nil
@@ -75,7 +75,7 @@ func (l *live) endWork(by map[holt.StretchID]string) {
 			_, _, err := l.ws.EndStretch(l.ctx, id, by[id], flushed)
 			errs = append(errs, err)
 		}
-		_, err := l.ws.Thin(l.ctx, l.keep) // the next terminalSession may have begun, with a checkpoint of its own
+		_, err := l.ws.Thin(l.ctx, l.keep) // the next terminal session may have begun, with a checkpoint of its own
 		if err := errors.Join(append(errs, err)...); err != nil && l.ctx.Err() == nil {
 			l.log.Warn("no checkpoint after work in a terminal", "computer", l.id, "err", err)
 		}

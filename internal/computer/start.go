@@ -15,7 +15,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// Start bootLocked a stopped computer, lets a paused one go on (see [Memory.Resume]), and returns once its agent
+// Start boots a stopped computer, lets a paused one go on (see [Memory.Resume]), and returns once its agent
 // answers and its workspace is mounted; a running one is left as it is. It goes on when its
 // caller leaves.
 //
@@ -123,7 +123,7 @@ func wrongState(r record) error {
 // unreachable is the error for a machine that runs but could not be adopted.
 func unreachable(r record) error {
 	return holt.Errorf(holt.Unavailable, "the machine of %s cannot be reached: %s", r.Name, r.Reason).
-		WithHint("holt computer stop ends it, start bootLocked it again")
+		WithHint("holt computer stop ends it, start boots it again")
 }
 
 // unfinished is the error for a computer that a verb has left half-way.
@@ -173,7 +173,7 @@ func (m *transition) awaitAgent(ctx context.Context) error {
 	return nil
 }
 
-// again bootLocked a computer whose guest did not go on from the template's snapshot.
+// again boots a computer whose guest did not go on from the template's snapshot.
 func (m *transition) again(ctx context.Context, why error) error {
 	if err := m.back(ctx, "undo-kept", m.boot()); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 // undoLimit bounds undoing: it is done even for a caller who has left.
 const undoLimit = 2 * time.Minute
 
-// step is one named part of transition a computer. undo must be harmless when do
+// step is one named part of making a computer. undo must be harmless when do
 // was never called, failed, or was undone before.
 type step struct {
 	name     string
@@ -36,8 +36,8 @@ type transition struct {
 	claim *idempotency.Claim
 	live  *live
 
-	from    *snapshot        // what it goes on from; nil: its template's snapshot, or it bootLocked
-	kept    string           // directory of that snapshot; "": it bootLocked
+	from    *snapshot        // what it goes on from; nil: its template's snapshot, or it boots
+	kept    string           // directory of that snapshot; "": it boots
 	of      template         // whose snapshot that is
 	source  holt.WorkspaceID // of which its workspace is a fork; "": of none
 	repeats bool             // it goes on from what it went on from before: a snapshot that is restored
@@ -45,7 +45,7 @@ type transition struct {
 	stuck   error            // why undoing stopped half-way
 }
 
-// steps are all parts of a computer, in the order of transition.
+// steps are all parts of a computer, in the order of making.
 func (m *transition) steps() []step {
 	return append([]step{
 		{"row", m.makeRow, m.dropRow},

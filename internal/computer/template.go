@@ -123,21 +123,21 @@ func (t template) keep(ctx context.Context, again bool) (dir string, made bool, 
 	return dir, made, err
 }
 
-// cutOff tells whether a boot has ended since somebody else bootLocked the template, or the daemon is to end.
+// cutOff tells whether a boot has ended since somebody else boots the template, or the daemon is to end.
 func cutOff(err error) bool { return errors.Is(err, errPreempted) || errors.Is(err, errDrained) }
 
 var errFailedBoot = holt.Errorf(holt.Unavailable, "it could not be booted a while ago")
 
 // drop removes a snapshot that does not go on: the next computer's create makes another.
 func (t template) drop(ctx context.Context, why error) {
-	t.s.log.ErrorContext(ctx, "the snapshot of a template does not go on; it is removed, and the computer bootLocked", "template", t.img.Template, "err", why)
+	t.s.log.ErrorContext(ctx, "the snapshot of a template does not go on; it is removed, and the computer boots", "template", t.img.Template, "err", why)
 	if err := t.s.cfg.Images.DropSnapshot(ctx, t.img.Digest, t.key()); err != nil {
 		t.s.log.ErrorContext(ctx, "remove snapshot of template", "template", t.img.Template, "err", err)
 		t.s.failedBoots.note(t.key())
 	}
 }
 
-// make bootLocked a machine in home, waits until it is ready, and leaves it in the directory
+// make boots a machine in home, waits until it is ready, and leaves it in the directory
 // snapshot of dir. Whatever becomes of it, the machine is gone afterwards.
 func (t template) make(ctx context.Context, dir, home string) (err error) {
 	if err := t.s.cfg.removeMachine(ctx, home); err != nil { // what a former try may have left
@@ -296,7 +296,7 @@ func (c *Config) removeMachine(ctx context.Context, dir string) error {
 	return nil
 }
 
-// tidyTemplates ends what a killed daemon was transition. What it cannot, who makes the same tries again.
+// tidyTemplates ends what a killed daemon was making. What it cannot, who makes the same tries again.
 func (c *Config) tidyTemplates(ctx context.Context) error {
 	entries, err := os.ReadDir(c.Templates)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

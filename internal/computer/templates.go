@@ -108,7 +108,7 @@ func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 	}
 }
 
-// renew bootLocked, one after the other and behind all else that the host does, what nobody has booted since
+// renew boots, one after the other and behind all else that the host does, what nobody has booted since
 // it was built, and what was kept but would not go on as it is now: of another build of its
 // template, or with another guest agent or engine. What the host has no memory for waits until it has.
 func (t *Templates) renew(ctx context.Context) {
@@ -140,7 +140,7 @@ func (t *Templates) renew(ctx context.Context) {
 // renewTries is how often one is booted that does not come up in time, as on a host with much else to do.
 const renewTries = 3
 
-// renewOne bootLocked one, unless there is no memory for it now: then it is false, as when it is to be tried again.
+// renewOne boots one, unless there is no memory for it now: then it is false, as when it is to be tried again.
 func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool) {
 	if ctx.Err() != nil {
 		return true

@@ -7,9 +7,9 @@ import (
 	"holt"
 )
 
-// terminalSessions divides what a machine's terminals change into terminalSessions of work. Each
+// terminalSessions divides what a machine's terminals change into terminal sessions. Each
 // begins and ends with a checkpoint, so that it can be undone as one, as a run can.
-// One terminalSession is that of all terminals, and each has its own share of it: however
+// One terminal session is that of all terminals, and each has its own share of it: however
 // many terminals a guest says it has, it makes no more checkpoints than these
 // times allow. It is not on record: what a daemon after this one is told of is a new one.
 type terminalSessions struct {
@@ -30,7 +30,7 @@ type terminalSession struct {
 	left        bool                      // the last one has left one of them
 }
 
-// share is what one terminal does of a terminalSession.
+// share is what one terminal does of a terminal session.
 type share struct {
 	id   holt.StretchID
 	name string // of the terminal
@@ -40,7 +40,7 @@ func newTerminalSessions(limits Limits, begin func(holt.StretchID, string) error
 	return &terminalSessions{limits: limits, begin: begin, end: end, now: time.Now, attached: map[holt.TerminalID]int{}}
 }
 
-// over says whether what comes now is not part of the open terminalSession.
+// over says whether what comes now is not part of the open terminal session.
 func (s *terminalSessions) over(now time.Time) bool {
 	quiet := now.Sub(s.open.last)
 	return quiet >= s.limits.Quiet || s.open.left && quiet >= s.limits.Leave || now.Sub(s.open.begun) >= s.limits.Stretch
@@ -72,7 +72,7 @@ func (s *terminalSessions) changes(id holt.TerminalID, name string) holt.Stretch
 	return mine.id
 }
 
-// tick ends a terminalSession whose time is over.
+// tick ends a terminal session whose time is over.
 func (s *terminalSessions) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,10 +81,10 @@ func (s *terminalSessions) tick() {
 	}
 }
 
-// finish ends the open terminalSession. mu is held.
+// finish ends the open terminal session. mu is held.
 func (s *terminalSessions) finish() { s.cut()() }
 
-// cut ends the open terminalSession, if there is one, and returns what takes the checkpoint
+// cut ends the open terminal session, if there is one, and returns what takes the checkpoint
 // after it. mu is held.
 func (s *terminalSessions) cut() (end func()) {
 	open := s.open
@@ -99,7 +99,7 @@ func (s *terminalSessions) cut() (end func()) {
 	return func() { s.end(by) }
 }
 
-// rest ends the open terminalSession for a caller that is about to take a checkpoint, and who
+// rest ends the open terminal session for a caller that is about to take a checkpoint, and who
 // calls end if that came to nothing.
 func (s *terminalSessions) rest() (end func()) {
 	s.mu.Lock()

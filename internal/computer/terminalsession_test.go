@@ -9,10 +9,10 @@ import (
 	"holt"
 )
 
-// times are those of the terminalSessions of a test.
+// times are those of the terminal sessions of a test.
 var times = Limits{Quiet: time.Minute, Stretch: 5 * time.Minute, Leave: 2 * time.Second}
 
-// worked is the terminalSessions of a machine under a clock of the test.
+// worked is the terminal sessions of a machine under a clock of the test.
 type worked struct {
 	*terminalSessions
 	clock  time.Time
@@ -35,13 +35,13 @@ func (w *worked) pass(d time.Duration) { w.clock = w.clock.Add(d) }
 
 const termA, termB = holt.TerminalID("term_aaaaaaaaaaaaaaaa"), holt.TerminalID("term_bbbbbbbbbbbbbbbb")
 
-// TestStretches: what a terminal changes is one terminalSession until it was quiet for a
+// TestStretches: what a terminal changes is one terminal session until it was quiet for a
 // while, or its last client has left, or it goes on for long.
 func TestStretches(t *testing.T) {
 	const a, b = termA, termB
 	w := newWorked()
 	names := map[holt.TerminalID]map[int]holt.StretchID{a: {}, b: {}}
-	is := func(id holt.TerminalID, nth, ended int) { // a change of a terminal is part of the nth terminalSession
+	is := func(id holt.TerminalID, nth, ended int) { // a change of a terminal is part of the nth terminal session
 		t.Helper()
 		got := w.changes(id, string(id[5:7]))
 		if _, ok := names[id][nth]; !ok {
@@ -53,7 +53,7 @@ func TestStretches(t *testing.T) {
 	}
 	is(a, 1, 0)
 	w.pass(times.Quiet - 1)
-	is(b, 1, 0) // one terminalSession is that of all
+	is(b, 1, 0) // one terminal session is that of all
 	w.tick()
 	w.pass(times.Quiet)
 	is(a, 2, 1)
@@ -81,7 +81,7 @@ func TestStretches(t *testing.T) {
 	w.pass(times.Leave)
 	w.tick()
 	if len(w.ended) != 3 {
-		t.Fatal("the last one has left, and the terminalSession goes on")
+		t.Fatal("the last one has left, and the terminal session goes on")
 	}
 	w.tick()
 	is(a, 4, 3)
@@ -92,8 +92,8 @@ func TestStretches(t *testing.T) {
 	three()
 }
 
-// TestStretchesRest: an undo ends a terminalSession with a checkpoint of its own, one that came
-// to nothing without; and where a terminalSession could get none, there is none after it either.
+// TestStretchesRest: an undo ends a terminal session with a checkpoint of its own, one that came
+// to nothing without; and where a terminal session could get none, there is none after it either.
 func TestStretchesRest(t *testing.T) {
 	w := newWorked()
 	first := w.changes(termA, "a")
@@ -122,6 +122,6 @@ func TestStretchesRest(t *testing.T) {
 // checkpoints; a merge tells their work apart.
 func TestStretchesOfForks(t *testing.T) {
 	if a, b := newWorked().changes(termA, "a"), newWorked().changes(termA, "a"); a == b {
-		t.Errorf("the terminalSessions of two machines are %s", a)
+		t.Errorf("the terminal sessions of two machines are %s", a)
 	}
 }
