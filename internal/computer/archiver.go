@@ -22,18 +22,22 @@ import (
 // all else, and takes the memory of those that are there off this disk when all
 // together take too much of it.
 type archiver struct {
-	work notification // there may be something to do
+	*registry
+	archive   *archive.Archive
+	snapshots snapshotTable
+	disks     *disks
+	work      notification // there may be something to do
 
 	mu      sync.Mutex
-	storing holt.SnapshotID // the one that is on its way; ""
+	storing holt.SnapshotID // the one that is being stored; ""
 	cancel  context.CancelFunc
-	stored  chan struct{}           // closed when it is not any more
-	users   map[holt.SnapshotID]int // of memory that must stay here
+	stored  chan struct{}           // closed once storing has ended
+	users   map[holt.SnapshotID]int // of memory that must stay on this disk
 	fetches singleflight.Group
 }
 
-func newArchiver() *archiver {
-	return &archiver{work: newNotification(), users: map[holt.SnapshotID]int{}}
+func newArchiver(g *registry, a *archive.Archive, snapshots snapshotTable, disks *disks) *archiver {
+	return &archiver{registry: g, archive: a, snapshots: snapshots, disks: disks, work: newNotification(), users: map[holt.SnapshotID]int{}}
 }
 
 // begin says that a snapshot is being stored until done is called; forget cancels it.
@@ -68,13 +72,13 @@ func (k *archiver) forget(id holt.SnapshotID) {
 // keepEvery is how often what could not be stored is tried again.
 const keepEvery = time.Minute
 
-// keep does the archiver's work until ctx ends.
-func (s memory) keep(ctx context.Context) {
+// run does the archiver's work until ctx ends.
+func (s *archiver) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.keepRound(ctx)
 		timer := time.NewTimer(keepEvery)
 		select {
-		case <-s.archiver.work:
+		case <-s.work:
 		case <-timer.C:
 		case <-ctx.Done():
 		}
@@ -84,7 +88,7 @@ func (s memory) keep(ctx context.Context) {
 
 // keepRound stores what is to be: what was asked for, and, while it takes to make
 // room, what computers are paused at. One that fails is left for the next round.
-func (s memory) keepRound(ctx context.Context) {
+func (s *archiver) keepRound(ctx context.Context) {
 	over := s.evict(ctx, 0)
 	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND NOT stored AND (kind = 'snapshot' OR `+pausedAt+`) ORDER BY kind <> 'snapshot', created, id`)
 	if err != nil {
@@ -117,7 +121,7 @@ func (s memory) keepRound(ctx context.Context) {
 
 // renewRound stores the disks that were merged beneath snapshots in the archive, and drops what those
 // were once no snapshot there lies over them.
-func (s memory) renewRound(ctx context.Context) error {
+func (s *archiver) renewRound(ctx context.Context) error {
 	all, err := s.snapshots.list(ctx, `WHERE `+outdated+` ORDER BY created, id`)
 	for _, m := range all {
 		if failed := s.renew(ctx, m); failed != nil && ctx.Err() == nil && !s.isGone(ctx, m) {
@@ -128,11 +132,11 @@ func (s memory) renewRound(ctx context.Context) error {
 }
 
 // renew has a snapshot in the archive lie over the disks that there are now.
-func (s memory) renew(ctx context.Context, m snapshot) error {
+func (s *archiver) renew(ctx context.Context, m snapshot) error {
 	s.disks.still.Lock()
 	defer s.machines.idle.notify()
 	defer s.disks.still.Unlock()
-	ctx, done := s.archiver.begin(ctx, m.ID)
+	ctx, done := s.begin(ctx, m.ID)
 	defer done()
 	if _, err := s.snapshots.get(ctx, m.ID); err != nil {
 		return err // it has begun to go before this began
@@ -169,7 +173,7 @@ func (s memory) renew(ctx context.Context, m snapshot) error {
 
 // roomFor fails with OutOfSpace if what the archive has not yet of a snapshot, its files and
 // its disks, may be too much for the packs' disk.
-func (s memory) roomFor(ctx context.Context, m snapshot, chain []layer, names []string) error {
+func (s *archiver) roomFor(ctx context.Context, m snapshot, chain []layer, names []string) error {
 	most := int64(0)
 	for _, name := range names {
 		n, err := s.archive.Missing(ctx, string(m.ID), filepath.Join(s.snapshots.path(m.ID), name), name)
@@ -189,7 +193,7 @@ func (s memory) roomFor(ctx context.Context, m snapshot, chain []layer, names []
 }
 
 // storeDisks puts the disks of a chain into the archive, the lowest first, and names them in a.
-func (s memory) storeDisks(ctx context.Context, chain []layer, a *archive.About) (grown int64, err error) {
+func (s *archiver) storeDisks(ctx context.Context, chain []layer, a *archive.About) (grown int64, err error) {
 	a.Disks = nil
 	for i := len(chain) - 1; i >= 0 && err == nil; i-- {
 		var n int64
@@ -201,7 +205,7 @@ func (s memory) storeDisks(ctx context.Context, chain []layer, a *archive.About)
 }
 
 // storeDisk puts the first disk of a chain into the archive.
-func (s memory) storeDisk(ctx context.Context, chain []layer, image string) (grown int64, err error) {
+func (s *archiver) storeDisk(ctx context.Context, chain []layer, image string) (grown int64, err error) {
 	if len(chain) > 1 {
 		return s.disks.store(ctx, chain[0], "", image)
 	}
@@ -216,7 +220,7 @@ func (s memory) storeDisk(ctx context.Context, chain []layer, image string) (gro
 }
 
 // isGone says whether a snapshot was deleted meanwhile.
-func (s memory) isGone(ctx context.Context, m snapshot) bool {
+func (s *archiver) isGone(ctx context.Context, m snapshot) bool {
 	_, err := s.snapshots.get(ctx, m.ID)
 	return holt.CodeOf(err) == holt.NotFound
 }
@@ -226,14 +230,14 @@ const pausedAt = `EXISTS (SELECT 1 FROM computer c WHERE c.id = snapshot.compute
 
 // store puts a snapshot into the archive: its frozen disks, the lowest first, its files, and
 // last what it is. What a call before this one has stored is left.
-func (s memory) store(ctx context.Context, m snapshot) error {
+func (s *archiver) store(ctx context.Context, m snapshot) error {
 	if err := s.cfg.failpoint("keep/still"); err != nil {
 		return err
 	}
 	s.disks.still.Lock() // a merge may have it for minutes: before begin, so that forget never waits for that
 	defer s.machines.idle.notify()
 	defer s.disks.still.Unlock()
-	ctx, done := s.archiver.begin(ctx, m.ID)
+	ctx, done := s.begin(ctx, m.ID)
 	defer done()
 	r, err := s.table.find(ctx, string(m.ComputerID))
 	if err == nil {

@@ -20,7 +20,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	t, err := n.Get(ctx, computer, ref)
 	if err == nil && spec.Again && t.State == holt.TerminalRunning {
 		w := &watching{in: in, emit: emit}
-		if err = w.rest(ctx, n.s, t.ComputerID); err == nil {
+		if err = w.rest(ctx, n.waker, t.ComputerID); err == nil {
 			in, spec.Size = w.in, cmp.Or(w.size, spec.Size)
 			t, err = n.Get(ctx, string(t.ComputerID), string(t.ID)) // their names may be others' by now
 		}
@@ -28,10 +28,10 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	if err != nil {
 		return err
 	}
-	l := n.s.machines.live(t.ComputerID)
+	l := n.machines.live(t.ComputerID)
 	if t.State == holt.TerminalRunning {
 		var done func()
-		if _, l, done, err = (waking{n.s}).use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name)); err != nil {
+		if _, l, done, err = n.waker.use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name)); err != nil {
 			return err
 		}
 		defer done()
@@ -40,7 +40,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	if l == nil || t.State == holt.TerminalLost {
 		return a.gone(ctx)
 	}
-	defer n.s.cfg.Observe.attach()()
+	defer n.cfg.Observe.attach()()
 	client, err := l.agent(ctx, l.limits.Reconnect)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	case ctx.Err() != nil:
 		return gone(ctx)
 	case holt.CodeOf(err) == holt.NotFound:
-		if lost, err := n.s.terminals.lose(ctx, t.ComputerID, asked, t.ID); err != nil {
+		if lost, err := n.rows.lose(ctx, t.ComputerID, asked, t.ID); err != nil {
 			return err
 		} else if !lost {
 			return holt.Errorf(holt.Unavailable, "terminal %s of %s is being opened", t.Name, clip(computer)).WithHint("attach again")
@@ -79,12 +79,12 @@ const restLook = 5 * time.Second
 
 // rest waits while the computer is paused: until somebody lets it go on, or anything is typed,
 // which in still brings. To have been attached is no reason to undo a pause.
-func (w *watching) rest(ctx context.Context, s *Store, id holt.ComputerID) error {
+func (w *watching) rest(ctx context.Context, s *waker, id holt.ComputerID) error {
 	for said := false; ; {
 		came := s.machines.coming()
 		r, err := s.table.find(ctx, string(id))
 		if err == nil && r.State == holt.ComputerPausing {
-			if err = (waking{s}).settled(ctx, id); err == nil {
+			if err = s.settled(ctx, id); err == nil {
 				continue
 			}
 		}

@@ -18,7 +18,7 @@ func TestTerminalOfPausedComputer(t *testing.T) {
 	in, told := make(chan holt.TerminalInput), make(chan holt.TerminalEventKind, 9)
 	sit := func() (*watching, chan error) {
 		s, done := &watching{in: in, emit: func(e holt.TerminalEvent) error { told <- e.Kind; return nil }}, make(chan error, 1)
-		go func() { done <- s.rest(ctx, w.Store, w.r.ID) }()
+		go func() { done <- s.rest(ctx, w.waker, w.r.ID) }()
 		if kind := <-told; kind != holt.TerminalPaused {
 			t.Fatal(kind)
 		}
@@ -62,7 +62,7 @@ func TestTerminalWaitsByID(t *testing.T) {
 	all := map[holt.ComputerID]holt.Terminal{}
 	for _, id := range []holt.ComputerID{w.r.ID, bohr.ID} {
 		all[id] = holt.Terminal{ID: holt.NewTerminalID(), ComputerID: id, Name: "main", State: holt.TerminalRunning}
-		w.ok(w.terminals.insert(t.Context(), all[id], nil))
+		w.ok(w.terminalRows.insert(t.Context(), all[id], nil))
 	}
 	in, told := make(chan holt.TerminalInput), make(chan holt.TerminalEvent, 9)
 	done := make(chan error, 1)
@@ -73,7 +73,7 @@ func TestTerminalWaitsByID(t *testing.T) {
 		t.Fatal(e.Kind)
 	}
 	for _, one := range all {
-		w.ok(w.terminals.exited(t.Context(), one))
+		w.ok(w.terminalRows.exited(t.Context(), one))
 	}
 	w.r.Name, bohr.Name = "einstein-old", "einstein"
 	w.ok(w.table.save(t.Context(), *w.r))

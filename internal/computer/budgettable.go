@@ -32,8 +32,8 @@ func (b budget) covers(r record) bool {
 	return b.ComputerID == r.ID || strings.Contains(r.lineage+" ", " "+string(b.ComputerID)+" ")
 }
 
-// budgets returns those that a condition selects.
-func budgets(tx *db.Tx, condition string, args ...any) (all []budget, err error) {
+// selectBudgets returns those that a condition selects.
+func selectBudgets(tx *db.Tx, condition string, args ...any) (all []budget, err error) {
 	err = selectRows(tx, "budget", condition, args, (*budget).columns, func(b *budget) error {
 		b.Used.CPUMS, b.Used.RunMS = b.cpu/1e6, b.run/1e6
 		b.Exhausted = b.Fullest() >= 1
@@ -45,7 +45,7 @@ func budgets(tx *db.Tx, condition string, args ...any) (all []budget, err error)
 
 // addBudgets puts the budgets that count computers into their records.
 func addBudgets(tx *db.Tx, list []record) error {
-	all, err := budgets(tx, `ORDER BY created, computer`)
+	all, err := selectBudgets(tx, `ORDER BY created, computer`)
 	for i := range list {
 		for _, b := range all {
 			if b.covers(list[i]) {
@@ -58,7 +58,7 @@ func addBudgets(tx *db.Tx, list []record) error {
 
 // checkBudgets refuses to let a computer run for which a budget has nothing left.
 func checkBudgets(tx *db.Tx, r record) error {
-	all, err := budgets(tx, `ORDER BY created, computer`)
+	all, err := selectBudgets(tx, `ORDER BY created, computer`)
 	for _, b := range all {
 		if b.Exhausted && b.covers(r) {
 			return budgetExhausted(b.Budget, r.Name)

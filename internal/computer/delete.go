@@ -78,6 +78,6 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 // remove removes all there is of a computer, the last made first.
 func (m *transition) remove(ctx context.Context, verb string) error {
 	m.live = m.s.machines.live(m.r.ID)
-	budgeting{m.s}.last(ctx, m.r.ID)
+	m.s.budgets.last(ctx, m.r.ID)
 	return m.back(ctx, verb, m.steps())
 }

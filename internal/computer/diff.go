@@ -182,7 +182,7 @@ func (l *live) savedInventory(ctx context.Context) []byte {
 // saveInventoryLater lists what runs in a computer that goes on after a snapshot, beside what is
 // done with that: nobody waits for it. A guest that does not tell, a snapshot that goes at
 // once and a daemon that dies leave it without, which a comparison says.
-func (s memory) saveInventoryLater(l *live, id holt.SnapshotID) {
+func (s *snapshotter) saveInventoryLater(l *live, id holt.SnapshotID) {
 	l.spawn(func() {
 		savedInventory := l.savedInventory(l.ctx)
 		if savedInventory == nil {

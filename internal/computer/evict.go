@@ -19,8 +19,8 @@ import (
 //
 // Errors: Corrupt (the archive's bytes are not what was stored), Unavailable,
 // Timeout, OutOfSpace. Then nothing of it is here.
-func (s memory) use(ctx context.Context, m snapshot) (done func(), err error) {
-	k := s.archiver
+func (s *archiver) use(ctx context.Context, m snapshot) (done func(), err error) {
+	k := s
 	k.mu.Lock()
 	k.users[m.ID]++
 	k.mu.Unlock()
@@ -51,7 +51,7 @@ func (s memory) use(ctx context.Context, m snapshot) (done func(), err error) {
 	return done, nil
 }
 
-func (s memory) fetch(ctx context.Context, m snapshot) error {
+func (s *archiver) fetch(ctx context.Context, m snapshot) error {
 	dir := s.snapshots.path(m.ID)
 	if _, err := os.Lstat(filepath.Join(dir, machine.MemoryFile)); err == nil || s.archive.Chunks == nil {
 		return nil
@@ -73,7 +73,7 @@ func (s memory) fetch(ctx context.Context, m snapshot) error {
 
 // evict takes memory off this disk that is in the archive, the longest unused first,
 // until all snapshots and more bytes besides fit in the cache. It returns by how many bytes they do not.
-func (s memory) evict(ctx context.Context, more int64) (over int64) {
+func (s *archiver) evict(ctx context.Context, more int64) (over int64) {
 	all, err := s.snapshots.list(ctx, `WHERE state <> 'deleting' ORDER BY max(used, created), id`)
 	if err != nil {
 		s.log.WarnContext(ctx, "look for memory to take off the disk", "err", err)
@@ -100,7 +100,7 @@ func (s memory) evict(ctx context.Context, more int64) (over int64) {
 
 // evictOne takes the memory of a snapshot off this disk, unless somebody uses it
 // or the archive does not have all of it any more.
-func (s memory) evictOne(ctx context.Context, m snapshot) (freed int64, err error) {
+func (s *archiver) evictOne(ctx context.Context, m snapshot) (freed int64, err error) {
 	dir, bytes := s.snapshots.path(m.ID), int64(0)
 	parts := machine.MemoryParts(dir)
 	for _, part := range parts {
@@ -120,9 +120,9 @@ func (s memory) evictOne(ctx context.Context, m snapshot) (freed int64, err erro
 	if err := s.cfg.failpoint("keep/evict"); err != nil {
 		return 0, err
 	}
-	s.archiver.mu.Lock()
-	defer s.archiver.mu.Unlock()
-	if s.archiver.users[m.ID] > 0 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users[m.ID] > 0 {
 		return 0, nil
 	}
 	for _, part := range parts { // the first says that the others are there

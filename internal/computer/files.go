@@ -18,7 +18,10 @@ const defaultUser = "agent"
 // Files is the files of computers, through their guest agents: as root sees
 // them. Paths are absolute and are cleaned before use. A stopped computer is
 // started first, unless what is only read lies in its workspace.
-type Files struct{ s *Store }
+type Files struct {
+	*registry
+	waker *waker
+}
 
 // Stat describes a file; it does not follow a symlink at the end of path.
 func (f *Files) Stat(ctx context.Context, computer, path string) (holt.FileInfo, error) {
@@ -93,7 +96,7 @@ func (f *Files) Mkdir(ctx context.Context, computer string, spec holt.MkdirSpec,
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
-	return idempotency.Once(ctx, f.s.cfg.Keys, idempotency.Call[holt.FileInfo]{
+	return idempotency.Once(ctx, f.cfg.Keys, idempotency.Call[holt.FileInfo]{
 		Key: key, Method: "file.mkdir", Request: []any{computer, spec},
 		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.FileInfo, error) {
 			if err := f.mkdir(ctx, computer, spec); err != nil {
@@ -122,7 +125,7 @@ func (f *Files) Symlink(ctx context.Context, computer string, spec holt.SymlinkS
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
-	return idempotency.Once(ctx, f.s.cfg.Keys, idempotency.Call[holt.FileInfo]{
+	return idempotency.Once(ctx, f.cfg.Keys, idempotency.Call[holt.FileInfo]{
 		Key: key, Method: "file.symlink", Request: []any{computer, spec},
 		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.FileInfo, error) {
 			err := f.change(ctx, computer, "link "+p, true, func(ctx context.Context, c *agent.Client) error {
@@ -150,7 +153,7 @@ func (f *Files) Remove(ctx context.Context, computer, name string, recursive boo
 		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", p).
 			WithHint("remove what is in it, or delete the computer")
 	}
-	_, err = idempotency.Once(ctx, f.s.cfg.Keys, idempotency.Call[struct{}]{
+	_, err = idempotency.Once(ctx, f.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "file.remove", Request: []any{computer, p, recursive}, Removes: true,
 		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			return struct{}{}, f.streamChange(ctx, computer, "remove "+p, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
@@ -177,7 +180,7 @@ func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpe
 	if err != nil {
 		return err
 	}
-	_, err = idempotency.Once(ctx, f.s.cfg.Keys, idempotency.Call[struct{}]{
+	_, err = idempotency.Once(ctx, f.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "file.rename", Request: []any{computer, spec},
 		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			return struct{}{}, f.change(ctx, computer, "rename "+from, false, func(ctx context.Context, c *agent.Client) error {
@@ -190,7 +193,7 @@ func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpe
 
 // use returns the machine of a computer, woken if need be, which is in use until done is called.
 func (f *Files) use(ctx context.Context, computer, what string) (l *live, done func(), err error) {
-	_, l, done, err = waking{f.s}.use(ctx, computer, holt.Use{Kind: holt.UseFiles, Detail: what})
+	_, l, done, err = f.waker.use(ctx, computer, holt.Use{Kind: holt.UseFiles, Detail: what})
 	return l, done, err
 }
 
@@ -220,10 +223,10 @@ func (f *Files) change(ctx context.Context, computer, what string, repeat bool, 
 
 // mark begins an operation of the caller's in a guest; "": nobody's.
 func (f *Files) mark(ctx context.Context, l *live) (mark string, done func()) {
-	if f.s.cfg.Writer == nil {
+	if f.cfg.Writer == nil {
 		return "", func() {}
 	}
-	return l.marks.begin(f.s.cfg.Writer(ctx))
+	return l.marks.begin(f.cfg.Writer(ctx))
 }
 
 // stream is ask for what takes as long as it takes: it is ended when the guest

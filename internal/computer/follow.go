@@ -40,11 +40,11 @@ const mostCuts = 8
 
 // session follows until the channel breaks; done says that all was emitted.
 func (f *follower) session(ctx context.Context) (done bool, err error) {
-	run, err := f.r.s.runs.get(ctx, f.id)
+	run, err := f.r.rows.get(ctx, f.id)
 	if err != nil {
 		return false, err
 	}
-	l := f.r.s.machines.live(run.ComputerID)
+	l := f.r.machines.live(run.ComputerID)
 	if l == nil {
 		if run.State != holt.RunRunning {
 			return true, f.rest(ctx, run)
@@ -57,7 +57,7 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	client, err := l.agent(ctx, l.limits.Reconnect)
 	if err != nil {
 		if !l.running() {
-			return false, waking{f.r.s}.settled(ctx, run.ComputerID)
+			return false, f.r.waker.settled(ctx, run.ComputerID)
 		}
 		return false, err
 	}
@@ -88,12 +88,12 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 // wait waits for a machine of a computer that has none. While it is paused that is for as long as
 // it takes, or restLook: whoever only follows does not wake it.
 func (f *follower) wait(ctx context.Context, id holt.ComputerID) error {
-	came := f.r.s.machines.coming()
+	came := f.r.machines.coming()
 	backoff(ctx, 2)
-	if err := (waking{f.r.s}).settled(ctx, id); err != nil {
+	if err := f.r.waker.settled(ctx, id); err != nil {
 		return err
 	}
-	r, err := f.r.s.table.find(ctx, string(id))
+	r, err := f.r.table.find(ctx, string(id))
 	if err != nil || r.State != holt.ComputerPaused {
 		return err
 	}
@@ -121,7 +121,7 @@ func (f *follower) event(e holt.RunEvent) error {
 			e.Run.ID = f.id
 			f.at.runTracker.exited(*e.Run)
 		}
-		run, err := f.r.s.runs.get(context.Background(), f.id)
+		run, err := f.r.rows.get(context.Background(), f.id)
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (f *follower) pass(e holt.RunEvent) error {
 // fill emits what is kept of what the guest no longer has.
 func (f *follower) fill(gap holt.RunEvent) error {
 	if !f.asked {
-		f.kept, f.asked = f.r.s.outputs.get(f.at.id, f.id), true
+		f.kept, f.asked = f.r.outputs.get(f.at.id, f.id), true
 	}
 	for len(f.kept) > 0 && eventEnd(f.kept[0]) <= gap.Offset {
 		f.kept = f.kept[1:]
@@ -164,7 +164,7 @@ func (f *follower) rest(ctx context.Context, run holt.Run) error {
 // known emits what is kept of a run that no guest has. Of one that may go on that is up to the first gap: its guest has
 // more.
 func (f *follower) known(ctx context.Context, run holt.Run) error {
-	events, err := f.r.s.outputs.since(ctx, run, f.offset)
+	events, err := f.r.outputs.since(ctx, run, f.offset)
 	if err != nil {
 		return err
 	}
@@ -183,11 +183,11 @@ func (f *follower) known(ctx context.Context, run holt.Run) error {
 // long ago, or the agent was started anew.
 func (f *follower) unknown(ctx context.Context, run holt.Run, asked *question[holt.RunID]) (done bool, err error) {
 	if run.State == holt.RunRunning {
-		if lost, err := f.r.s.runs.lose(ctx, asked, f.id); err != nil || !lost {
+		if lost, err := f.r.rows.lose(ctx, asked, f.id); err != nil || !lost {
 			backoff(ctx, 3)
 			return false, err
 		}
-		if run, err = f.r.s.runs.get(ctx, f.id); err != nil {
+		if run, err = f.r.rows.get(ctx, f.id); err != nil {
 			return false, err
 		}
 	}

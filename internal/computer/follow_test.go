@@ -20,7 +20,7 @@ func TestFollowOfPausedComputer(t *testing.T) {
 		t.Fatal("the computer does not rest")
 	}
 	run := holt.Run{ID: holt.NewRunID(), ComputerID: w.r.ID, State: holt.RunRunning, StartedAt: time.Now()}
-	w.ok(w.runs.insert(t.Context(), run, nil))
+	w.ok(w.runRows.insert(t.Context(), run, nil))
 	ctx, cancel := context.WithTimeout(t.Context(), restLook-time.Second) // a machine comes: nobody looks by the clock
 	defer cancel()
 	done := make(chan error, 1)
@@ -45,7 +45,7 @@ func TestFollowOfPausedComputer(t *testing.T) {
 	unlock, err := w.machines.lock(t.Context(), w.r.ID)
 	w.ok(err)
 	cancel()
-	if err := (waking{w.Store}).settled(ctx, w.r.ID); !errors.Is(err, context.Canceled) {
+	if err := w.waker.settled(ctx, w.r.ID); !errors.Is(err, context.Canceled) {
 		t.Errorf("while a verb is at work: %v", err)
 	}
 	unlock()

@@ -7,21 +7,26 @@ import (
 )
 
 // Guests are the computers as their workspaces see them.
-type Guests struct{ s *Store }
+type Guests struct {
+	*registry
+	snapshots snapshotTable
+	runs      runTable
+	terminals terminalTable
+}
 
 // Guests returns the guests of all workspaces.
-func (s *Store) Guests() *Guests { return &Guests{s} }
+func (s *Store) Guests() *Guests { return s.guests }
 
 // Having returns the computer that has a workspace; ok is false if none does.
 func (g *Guests) Having(ctx context.Context, id holt.WorkspaceID) (c holt.Computer, ok bool, err error) {
-	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	r, ok, err := g.table.byWorkspace(ctx, id)
 	return r.Computer, ok, err
 }
 
 // Keeping returns a computer that has snapshots in a workspace, which may be another
 // than its own since a restore; ok is false if none has.
 func (g *Guests) Keeping(ctx context.Context, id holt.WorkspaceID) (c holt.Computer, ok bool, err error) {
-	list, err := g.s.table.list(ctx, `WHERE id IN (SELECT computer FROM snapshot WHERE workspace = ?)`, id)
+	list, err := g.table.list(ctx, `WHERE id IN (SELECT computer FROM snapshot WHERE workspace = ?)`, id)
 	if err != nil || len(list) == 0 {
 		return c, false, err
 	}
@@ -31,7 +36,7 @@ func (g *Guests) Keeping(ctx context.Context, id holt.WorkspaceID) (c holt.Compu
 // Snapshot returns the snapshot that a checkpoint of a workspace is part of; ok is false
 // if it is of none.
 func (g *Guests) Snapshot(ctx context.Context, id holt.WorkspaceID, checkpoint string) (m holt.Snapshot, ok bool, err error) {
-	list, err := g.s.snapshots.list(ctx, `WHERE workspace = ? AND id = ? AND state <> 'deleting'`, id, checkpoint)
+	list, err := g.snapshots.list(ctx, `WHERE workspace = ? AND id = ? AND state <> 'deleting'`, id, checkpoint)
 	if err != nil || len(list) == 0 {
 		return m, false, err
 	}
@@ -40,11 +45,11 @@ func (g *Guests) Snapshot(ctx context.Context, id holt.WorkspaceID, checkpoint s
 
 // at returns the machine that has a workspace, nil if none does.
 func (g *Guests) at(ctx context.Context, id holt.WorkspaceID) *live {
-	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	r, ok, err := g.table.byWorkspace(ctx, id)
 	if err != nil || !ok {
 		return nil
 	}
-	return g.s.machines.live(r.ID)
+	return g.machines.live(r.ID)
 }
 
 // Flush has the computer that runs with a workspace write what its programs
@@ -84,31 +89,31 @@ func (g *Guests) Rest(ctx context.Context, id holt.WorkspaceID) (end func()) {
 
 // Hold waits for whoever changes the computer that has a workspace, and keeps others from it until done is called.
 func (g *Guests) Hold(ctx context.Context, id holt.WorkspaceID) (done func(), err error) {
-	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	r, ok, err := g.table.byWorkspace(ctx, id)
 	if err != nil || !ok {
 		return func() {}, err
 	}
-	return g.s.machines.lock(ctx, r.ID)
+	return g.machines.lock(ctx, r.ID)
 }
 
 // Running says whether a run goes on in the computer that has a workspace, or will when that is resumed.
 func (g *Guests) Running(ctx context.Context, id holt.WorkspaceID, run holt.RunID) (bool, error) {
-	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	r, ok, err := g.table.byWorkspace(ctx, id)
 	if err != nil || !ok {
 		return false, err
 	}
-	list, err := g.s.runs.list(ctx, `WHERE id = ? AND computer = ? AND state = ?`, run, r.ID, holt.RunRunning)
+	list, err := g.runs.list(ctx, `WHERE id = ? AND computer = ? AND state = ?`, run, r.ID, holt.RunRunning)
 	return len(list) > 0, err
 }
 
 // Terminals returns the terminals of a name that the computer with a workspace
 // has, or had as long as that is on record.
 func (g *Guests) Terminals(ctx context.Context, id holt.WorkspaceID, name string) (ids []holt.TerminalID, err error) {
-	r, ok, err := g.s.table.byWorkspace(ctx, id)
+	r, ok, err := g.table.byWorkspace(ctx, id)
 	if err != nil || !ok {
 		return nil, err
 	}
-	list, err := g.s.terminals.list(ctx, `WHERE computer = ? AND name = ?`, r.ID, name)
+	list, err := g.terminals.list(ctx, `WHERE computer = ? AND name = ?`, r.ID, name)
 	for _, one := range list {
 		ids = append(ids, one.ID)
 	}

@@ -42,7 +42,7 @@ func (s *Store) Hold(ctx context.Context, ref string, spec holt.HoldSpec, key st
 			now := s.uses.now().UTC()
 			h := holt.Hold{ID: holt.NewHoldID(), ComputerID: r.ID, Reason: spec.Reason, By: s.by(ctx), CreatedAt: now, ExpiresAt: now.Add(span)}
 			defer s.uses.begin(r.ID, holt.Use{Kind: holt.UseHold, ID: string(h.ID), Detail: h.Reason})()
-			return h, s.idleRows.addHold(ctx, h, mostHolds, claim)
+			return h, s.idler.rows.addHold(ctx, h, mostHolds, claim)
 		},
 		Again: func(ctx context.Context, id string) (holt.Hold, error) { return s.hadHold(ctx, ref, holt.HoldID(id)) },
 	})
@@ -68,7 +68,7 @@ func (s *Store) Holds(ctx context.Context, ref string) ([]holt.Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.idleRows.holds(ctx, r.ID, s.uses.now())
+	return s.idler.rows.holds(ctx, r.ID, s.uses.now())
 }
 
 // Release ends a hold. NotFound if it has expired or was released.
@@ -79,7 +79,7 @@ func (s *Store) Release(ctx context.Context, ref string, id holt.HoldID, key str
 			if err != nil {
 				return struct{}{}, err
 			}
-			was, err := s.idleRows.dropHold(ctx, r.ID, id)
+			was, err := s.idler.rows.dropHold(ctx, r.ID, id)
 			if err == nil && !was {
 				err = noHold(id)
 			}

@@ -11,9 +11,17 @@ import (
 	"holt/internal/idempotency"
 )
 
-// idling is the store as it sees to it that a computer which nothing uses is paused. Each machine
-// has a goroutine that looks at it.
-type idling struct{ *Store }
+// idler pauses computers that nothing uses. Each machine has a goroutine that looks at it.
+type idler struct {
+	*registry
+	rows        idleTable
+	runs        runTable
+	terminals   terminalTable
+	snapshotter *snapshotter
+	atOnce      chan struct{} // a semaphore: has a token for each computer that is being paused for being idle
+	pauseLocked func(ctx context.Context, r *record, l *live, by string) (holt.Computer, error)
+	stopLocked  func(ctx context.Context, r *record) error
+}
 
 const (
 	idleEvery   = 15 * time.Second // between looks at a computer…
@@ -29,7 +37,7 @@ const (
 const pausedByIdle = "idle"
 
 // watch looks at a machine until it ends or the daemon lets go of it.
-func (s idling) watch(ctx context.Context, l *live) {
+func (s *idler) watch(ctx context.Context, l *live) {
 	for wait := idleLeast; ; {
 		timer := time.NewTimer(wait)
 		select {
@@ -51,7 +59,7 @@ func (s idling) watch(ctx context.Context, l *live) {
 }
 
 // step looks at a computer, pauses it if it has been idle for long enough, and says when to look again.
-func (s idling) step(ctx context.Context, l *live) (wait time.Duration, err error) {
+func (s *idler) step(ctx context.Context, l *live) (wait time.Duration, err error) {
 	r, err := s.table.find(ctx, string(l.id))
 	if err != nil || r.State != holt.ComputerRunning {
 		return idleEvery, err
@@ -84,7 +92,7 @@ func (s idling) step(ctx context.Context, l *live) (wait time.Duration, err erro
 }
 
 // never says why a computer is not paused for being idle; "" if it is.
-func (s idling) never(r record) string {
+func (s *idler) never(r record) string {
 	switch {
 	case !s.cfg.Engine.Capabilities().MemorySnapshot:
 		return "the engine " + s.cfg.Engine.Name() + " cannot keep its memory, so it is not paused; to stop it would lose what works in it"
@@ -95,15 +103,15 @@ func (s idling) never(r record) string {
 }
 
 // every is how often a computer is looked at.
-func (s idling) every(r record) time.Duration {
+func (s *idler) every(r record) time.Duration {
 	return min(max(time.Duration(r.IdleTimeout)/4, idleLeast), idleEvery)
 }
 
 // patience is how old a guest's answer may be.
-func (s idling) patience(r record) time.Duration { return 4 * s.every(r) }
+func (s *idler) patience(r record) time.Duration { return 4 * s.every(r) }
 
 // inUse returns all that a computer is in use for.
-func (s idling) inUse(ctx context.Context, r record, l *live) ([]holt.Use, error) {
+func (s *idler) inUse(ctx context.Context, r record, l *live) ([]holt.Use, error) {
 	all := s.uses.going(r.ID)
 	runs, err := s.runs.list(ctx, `WHERE computer = ? AND state = 'running' ORDER BY seq LIMIT ?`, r.ID, runsAwake)
 	if err != nil {
@@ -130,8 +138,8 @@ func (s idling) inUse(ctx context.Context, r record, l *live) ([]holt.Use, error
 }
 
 // held are the holds of a computer as uses.
-func (s idling) held(ctx context.Context, id holt.ComputerID) (uses []holt.Use, err error) {
-	holds, err := s.idleRows.holds(ctx, id, s.uses.now())
+func (s *idler) held(ctx context.Context, id holt.ComputerID) (uses []holt.Use, err error) {
+	holds, err := s.rows.holds(ctx, id, s.uses.now())
 	for _, h := range holds {
 		uses = append(uses, holt.Use{Kind: holt.UseHold, ID: string(h.ID), Detail: h.Reason, Since: h.CreatedAt, Until: &h.ExpiresAt})
 	}
@@ -139,7 +147,7 @@ func (s idling) held(ctx context.Context, id holt.ComputerID) (uses []holt.Use, 
 }
 
 // idle says since when a computer has not been in use, and when it is paused.
-func (s idling) idle(r record) (since, at time.Time) {
+func (s *idler) idle(r record) (since, at time.Time) {
 	last, retry := s.uses.lastOf(r.ID)
 	since = last.Since
 	if since.IsZero() { // this daemon has seen no use
@@ -159,17 +167,17 @@ func (s idling) idle(r record) (since, at time.Time) {
 }
 
 // remember writes down when a computer was last in use, roughly: the next daemon goes on from there.
-func (s idling) remember(ctx context.Context, r record) error {
+func (s *idler) remember(ctx context.Context, r record) error {
 	last, _ := s.uses.lastOf(r.ID)
 	if last.Since.Sub(time.Unix(0, r.used)) < idleRecord {
 		return nil
 	}
-	return s.idleRows.used(ctx, r.ID, last.Since)
+	return s.rows.used(ctx, r.ID, last.Since)
 }
 
 // Awake says why a computer is awake and when it is paused.
 func (s *Store) Awake(ctx context.Context, ref string) (holt.Awake, error) {
-	i := idling{s}
+	i := s.idler
 	r, err := s.table.find(ctx, ref)
 	if err != nil {
 		return holt.Awake{}, err
@@ -246,7 +254,7 @@ func (s *Store) Update(ctx context.Context, ref string, change holt.ComputerUpda
 		if change.IdleTimeout == 0 {
 			return s.Get(ctx, string(r.ID))
 		}
-		if err := s.idleRows.setTimeout(ctx, r.ID, change.IdleTimeout); err != nil {
+		if err := s.idler.rows.setTimeout(ctx, r.ID, change.IdleTimeout); err != nil {
 			return holt.Computer{}, err
 		}
 		if l := s.machines.live(r.ID); l != nil {
@@ -272,7 +280,7 @@ func (s *Store) rename(ctx context.Context, id holt.ComputerID, name string) err
 }
 
 // by names the caller, as who pauses or holds a computer.
-func (s *Store) by(ctx context.Context) string {
+func (s *registry) by(ctx context.Context) string {
 	if s.cfg.Writer == nil {
 		return ""
 	}

@@ -144,7 +144,7 @@ func (w *idleWorld) passes(d time.Duration) {
 	w.t.Helper()
 	w.now = w.now.Add(d)
 	if w.is().State == holt.ComputerRunning {
-		_, err := idling{w.Store}.step(w.t.Context(), w.l)
+		_, err := w.idler.step(w.t.Context(), w.l)
 		w.ok(err)
 	}
 }
@@ -160,7 +160,7 @@ func (w *idleWorld) awake() holt.Awake {
 func (w *idleWorld) begins(command string) holt.RunID {
 	w.t.Helper()
 	run := holt.Run{ID: holt.NewRunID(), ComputerID: w.r.ID, Spec: holt.RunSpec{Command: holt.OSString(command)}, State: holt.RunRunning, StartedAt: w.now}
-	w.ok(w.runs.insert(w.t.Context(), run, nil))
+	w.ok(w.runRows.insert(w.t.Context(), run, nil))
 	return run.ID
 }
 
@@ -265,7 +265,7 @@ func TestNotPaused(t *testing.T) {
 			c.with(w)
 			for range 30 {
 				w.now = w.now.Add(time.Minute)
-				idling{w.Store}.step(t.Context(), w.l)
+				w.idler.step(t.Context(), w.l)
 			}
 			if r := w.is(); r.State != holt.ComputerRunning {
 				t.Errorf("it is %s", r.State)

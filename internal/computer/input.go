@@ -24,7 +24,7 @@ const inputTries = 5
 // Errors: Conflict when the run has ended or its input has, InvalidArgument
 // when bytes before offset are missing; those of src.
 func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Reader, eof, wanted bool) (int64, error) {
-	run, err := r.s.runs.get(ctx, id)
+	run, err := r.rows.get(ctx, id)
 	if err != nil {
 		return 0, err
 	}

@@ -21,7 +21,7 @@ func TestListedAfterFork(t *testing.T) {
 	l.id = holt.NewComputerID()
 	l.ctx, l.cancel = context.WithCancel(t.Context())
 	guestOf(t, l)
-	s := memory{newStore(t.Context(), Config{Snapshots: t.TempDir(), Engine: &stuckEngine{}, Log: slog.New(slog.DiscardHandler)})}
+	s := newStore(t.Context(), Config{Snapshots: t.TempDir(), Engine: &stuckEngine{}, Log: slog.New(slog.DiscardHandler)})
 	begin := func() (dir string, unlock func()) {
 		t.Helper()
 		unlock, err := s.machines.lock(t.Context(), l.id)
@@ -32,7 +32,7 @@ func TestListedAfterFork(t *testing.T) {
 		if err := os.Mkdir(s.snapshots.path(id), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		s.saveInventoryLater(l, id)
+		s.snapshotter.saveInventoryLater(l, id)
 		return s.snapshots.path(id), unlock
 	}
 	waits := func() { // until it was listed, and only the lock is missing
@@ -91,6 +91,6 @@ func TestListedAfterFork(t *testing.T) {
 		t.Errorf("kept for a computer that goes: %q", all)
 	}
 	unlock()
-	s.saveInventoryLater(l, holt.NewSnapshotID())
+	s.snapshotter.saveInventoryLater(l, holt.NewSnapshotID())
 	l.wg.Wait()
 }

@@ -43,7 +43,7 @@ type live struct {
 	terminals  *terminalSet
 	marks      marks
 	busy       *busy        // what works in it by itself
-	look       notification // see [idling.watch]: its idle timeout was changed
+	look       notification // see [idler.watch]: its idle timeout was changed
 	launched   time.Time
 
 	hostname  string
@@ -449,4 +449,18 @@ func broken(client *agent.Client) bool {
 	default:
 		return false
 	}
+}
+
+// running reports whether the machine has not ended.
+func (l *live) running() bool { return !ended(l.m) }
+
+// spawn runs fn in a goroutine that close waits for; false if close was called.
+func (l *live) spawn(fn func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return false
+	}
+	l.wg.Go(fn)
+	return true
 }

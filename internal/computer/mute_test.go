@@ -27,7 +27,7 @@ func TestRunsOfMuteGuest(t *testing.T) {
 	defer w.machines.put(w.r.ID, nil)
 	for range 5 {
 		run := holt.Run{ID: holt.NewRunID(), ComputerID: w.r.ID, State: holt.RunRunning, StartedAt: time.Now()}
-		w.ok(w.runs.insert(t.Context(), run, nil))
+		w.ok(w.runRows.insert(t.Context(), run, nil))
 		l.runs.opened(run.ID)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*glance)

@@ -22,45 +22,45 @@ var openNetwork = holt.NetworkPolicy{Egress: holt.EgressOpen}
 const networkWait = 5 * time.Second
 
 // Networks are what computers may reach and what they did.
-type Networks struct{ s *Store }
+type Networks struct{ *registry }
 
 // Networks returns the networks of all computers.
-func (s *Store) Networks() *Networks { return &Networks{s} }
+func (s *Store) Networks() *Networks { return s.networks }
 
 // Get returns what a computer may reach. Errors: NotFound, Unsupported by an engine whose computers
 // share the host's network.
 func (n *Networks) Get(ctx context.Context, ref string) (holt.NetworkPolicy, error) {
-	if err := n.s.cfg.hasNetworks(); err != nil {
+	if err := n.cfg.hasNetworks(); err != nil {
 		return holt.NetworkPolicy{}, err
 	}
-	r, err := n.s.table.find(ctx, ref)
+	r, err := n.table.find(ctx, ref)
 	if err != nil {
 		return holt.NetworkPolicy{}, err
 	}
-	return n.s.cfg.policy(ctx, r.ID)
+	return n.cfg.policy(ctx, r.ID)
 }
 
 // Set changes what a computer may reach at once: what it may not any more is cut off when this returns.
 //
 // Errors: NotFound, InvalidArgument, Unsupported, Unavailable when its network does not answer.
 func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (holt.NetworkPolicy, error) {
-	if err := n.s.cfg.checkNetwork(&p); err != nil {
+	if err := n.cfg.checkNetwork(&p); err != nil {
 		return p, err
 	}
-	r, unlock, err := n.s.hold(ctx, ref)
+	r, unlock, err := n.hold(ctx, ref)
 	if err != nil {
 		return p, err
 	}
 	defer unlock()
-	dir := n.s.cfg.dir(r.ID)
-	if err := writeSync(ctx, n.s.cfg.DB, func(tx *db.Tx) error { return (networks{n.s}).save(tx, r.ID, p) }); err != nil {
+	dir := n.cfg.dir(r.ID)
+	if err := writeSync(ctx, n.cfg.DB, func(tx *db.Tx) error { return savePolicy(tx, r.ID, p) }); err != nil {
 		return p, err
 	}
-	if err := n.s.cfg.Networks.Set(ctx, dir, p); err != nil && !errors.Is(err, machine.ErrGone) { // it was never started
+	if err := n.cfg.Networks.Set(ctx, dir, p); err != nil && !errors.Is(err, machine.ErrGone) { // it was never started
 		return p, hosterror.Full(err)
 	}
-	n.s.log.InfoContext(ctx, "network policy changed", "computer", r.ID, "name", r.Name, "egress", p.Egress)
-	if l := n.s.machines.live(r.ID); l != nil {
+	n.log.InfoContext(ctx, "network policy changed", "computer", r.ID, "name", r.Name, "egress", p.Egress)
+	if l := n.machines.live(r.ID); l != nil {
 		l.sendPolicy(ctx)
 	}
 	return p, nil
@@ -68,14 +68,14 @@ func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (h
 
 // Traffic returns what a computer sent and received since it was made. Errors: NotFound, Unsupported.
 func (n *Networks) Traffic(ctx context.Context, ref string) (out holt.NetworkTraffic, err error) {
-	if err := n.s.cfg.hasNetworks(); err != nil {
+	if err := n.cfg.hasNetworks(); err != nil {
 		return out, err
 	}
-	r, err := n.s.table.find(ctx, ref)
+	r, err := n.table.find(ctx, ref)
 	if err != nil {
 		return out, err
 	}
-	all, err := n.s.cfg.Networks.Traffic(ctx, n.s.cfg.dir(r.ID))
+	all, err := n.cfg.Networks.Traffic(ctx, n.cfg.dir(r.ID))
 	return holt.SumTraffic(all), err
 }
 
@@ -127,21 +127,18 @@ func (c *Config) policyOf(ctx context.Context, id holt.ComputerID) (p holt.Netwo
 	return p, given, nil
 }
 
-// networks are the rows of table network.
-type networks struct{ *Store }
-
-// begin writes down, as part of a transaction, what a computer that is made may reach.
-func (n networks) begin(tx *db.Tx, r *record) error {
+// insertPolicy records the network policy of a new computer.
+func insertPolicy(tx *db.Tx, r *record) error {
 	switch {
 	case r.network != nil:
-		return n.save(tx, r.ID, *r.network)
+		return savePolicy(tx, r.ID, *r.network)
 	case r.Parent != nil:
 		return tx.Exec(`INSERT INTO network SELECT ?, policy FROM network WHERE computer = ?`, r.ID, r.Parent.ID)
 	}
 	return nil
 }
 
-func (n networks) save(tx *db.Tx, id holt.ComputerID, p holt.NetworkPolicy) error {
+func savePolicy(tx *db.Tx, id holt.ComputerID, p holt.NetworkPolicy) error {
 	b, err := json.Marshal(p)
 	if err != nil {
 		return err

@@ -16,11 +16,11 @@ func (f *Files) offline(ctx context.Context, computer, path string, read func(wo
 	if path != workspace.Home && !strings.HasPrefix(path, workspace.Home+"/") {
 		return false, nil
 	}
-	r, err := f.s.table.find(ctx, computer)
+	r, err := f.table.find(ctx, computer)
 	if err != nil || r.State != holt.ComputerStopped {
 		return false, err
 	}
-	ws, release, err := f.s.cfg.Workspaces.View(ctx, r.workspaceID)
+	ws, release, err := f.cfg.Workspaces.View(ctx, r.workspaceID)
 	if err != nil {
 		return false, err
 	}

@@ -17,7 +17,7 @@ import (
 func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, error) {
 	by := m.s.by(ctx)
 	return m.s.verb(ctx, "computer.pause", ref, key, func(ctx context.Context, ref string) (holt.Computer, error) {
-		return memory{m.s}.pause(ctx, ref, by)
+		return m.s.pause(ctx, ref, by)
 	})
 }
 
@@ -32,18 +32,18 @@ func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, err
 func (m *Memory) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
 	began := time.Now()
 	was, _ := m.s.table.find(ctx, ref)
-	c, err := m.s.verb(ctx, "computer.resume", ref, key, memory{m.s}.resume)
+	c, err := m.s.verb(ctx, "computer.resume", ref, key, m.s.resume)
 	if err == nil && was.State == holt.ComputerPaused {
-		m.s.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "resume"})
+		m.s.waker.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "resume"})
 	}
 	return c, err
 }
 
-func (s memory) pause(ctx context.Context, ref, by string) (holt.Computer, error) {
+func (s *Store) pause(ctx context.Context, ref, by string) (holt.Computer, error) {
 	if r, err := s.table.find(ctx, ref); err == nil && r.State == holt.ComputerPaused {
 		return s.shown(r), nil
 	}
-	r, l, unlock, err := s.holdRunning(ctx, ref)
+	r, l, unlock, err := s.snapshotter.holdRunning(ctx, ref)
 	if err != nil {
 		if r.State == holt.ComputerPaused { // meanwhile
 			return s.shown(r), nil
@@ -51,12 +51,12 @@ func (s memory) pause(ctx context.Context, ref, by string) (holt.Computer, error
 		return holt.Computer{}, err
 	}
 	defer unlock()
-	return s.pausing(ctx, &r, l, by)
+	return s.pauseLocked(ctx, &r, l, by)
 }
 
-// pausing pauses a running computer, whose lock is held, and puts on record by whom.
-func (s memory) pausing(ctx context.Context, r *record, l *live, by string) (holt.Computer, error) {
-	if err := s.idleRows.pausing(ctx, r.ID, by); err != nil {
+// pauseLocked pauses a running computer, whose lock is held, and puts on record by whom.
+func (s *Store) pauseLocked(ctx context.Context, r *record, l *live, by string) (holt.Computer, error) {
+	if err := s.idler.rows.pausing(ctx, r.ID, by); err != nil {
 		return holt.Computer{}, err
 	}
 	r.PausedBy = by
@@ -68,17 +68,17 @@ func (s memory) pausing(ctx context.Context, r *record, l *live, by string) (hol
 
 // hibernate takes a snapshot of a running computer, whose lock is held, with which its
 // machine ends. One that fails leaves it running.
-func (s memory) hibernate(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
+func (s *Store) hibernate(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
 	rested, _ := s.uses.rest(r.ID, false)
 	defer rested()
-	budgeting(s).last(ctx, r.ID)
+	s.budgets.last(ctx, r.ID)
 	l.handOver(ctx)
 	r.State, r.Reason = holt.ComputerPausing, ""
 	if err := s.table.save(ctx, *r); err != nil {
 		r.State = holt.ComputerRunning
 		return snapshot{}, err
 	}
-	m, err := s.take(ctx, r, l, e)
+	m, err := s.snapshotter.take(ctx, r, l, e)
 	if r.State == holt.ComputerPaused { // as far as that goes the error does not matter
 		s.leave(*r, l)
 		s.log.InfoContext(ctx, "computer paused", "computer", r.ID, "name", r.Name, "snapshot", r.snapshot)
@@ -99,7 +99,7 @@ func (s memory) hibernate(ctx context.Context, r *record, l *live, e snapshotReq
 
 // leave lets go of the machine of a computer that is paused now. Its guest's
 // mount stays: it goes on with the guest.
-func (s memory) leave(r record, l *live) {
+func (s *Store) leave(r record, l *live) {
 	s.machines.put(r.ID, nil)
 	l.close()
 	if err := l.m.Kill(); err != nil { // it has ended, unless its memory was kept by a daemon before this one
@@ -115,7 +115,7 @@ func (s memory) leave(r record, l *live) {
 	l.release()
 }
 
-func (s memory) resume(ctx context.Context, ref string) (holt.Computer, error) {
+func (s *Store) resume(ctx context.Context, ref string) (holt.Computer, error) {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
 		return holt.Computer{}, err
@@ -131,7 +131,7 @@ func (s memory) resume(ctx context.Context, ref string) (holt.Computer, error) {
 }
 
 // resumeOrUndo lets a computer, whose lock is held, go on that is paused, or whose last resume could not be undone.
-func (s memory) resumeOrUndo(ctx context.Context, r *record) (holt.Computer, error) {
+func (s *Store) resumeOrUndo(ctx context.Context, r *record) (holt.Computer, error) {
 	if r.State == holt.ComputerResuming {
 		if err := s.undoStuck(ctx, r); err != nil {
 			return holt.Computer{}, err
@@ -143,7 +143,7 @@ func (s memory) resumeOrUndo(ctx context.Context, r *record) (holt.Computer, err
 // undoStuck undoes the resume of a computer, whose lock is held, that could neither go on nor be
 // undone, as where the host's disk was full: it is paused again. One that this daemon did not
 // begin the next settles.
-func (s memory) undoStuck(ctx context.Context, r *record) error {
+func (s *Store) undoStuck(ctx context.Context, r *record) error {
 	v, ok := s.stuck.Load(r.ID)
 	if !ok {
 		return unfinished(*r)
@@ -157,7 +157,7 @@ func (s memory) undoStuck(ctx context.Context, r *record) error {
 	return nil
 }
 
-// keepStuck keeps a resume that could not be undone for [memory.undoStuck].
+// keepStuck keeps a resume that could not be undone for [Store.undoStuck].
 func (m *transition) keepStuck() {
 	if m.stuck != nil {
 		m.s.stuck.Store(m.r.ID, m)
@@ -165,12 +165,12 @@ func (m *transition) keepStuck() {
 }
 
 // resumeLocked lets a paused computer, whose lock is held, go on.
-func (s memory) resumeLocked(ctx context.Context, r *record) (holt.Computer, error) {
+func (s *Store) resumeLocked(ctx context.Context, r *record) (holt.Computer, error) {
 	from, err := s.snapshots.get(ctx, r.snapshot)
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	m := &transition{s: s.Store, r: r, from: &from, before: r.disk}
+	m := &transition{s: s, r: r, from: &from, before: r.disk}
 	if err := m.forward(ctx, "resume", m.resume()); err != nil {
 		m.keepStuck()
 		return holt.Computer{}, err
@@ -196,7 +196,7 @@ func (m *transition) claimResume(ctx context.Context) error {
 	if m.from.disk != "" {
 		m.from.next = holt.NewDiskID()
 	}
-	err := m.s.withRoom(ctx, func() error { return m.writeResume(ctx) })
+	err := m.s.idler.withRoom(ctx, func() error { return m.writeResume(ctx) })
 	m.before, m.r.disk = m.r.disk, m.from.next
 	return err
 }
@@ -259,12 +259,12 @@ func (m *transition) goesOn(ctx context.Context) error {
 
 // settleResume finishes the resume that a killed daemon began: with its machine,
 // if that runs. Else the computer stays paused.
-func (s memory) settleResume(ctx context.Context, r *record, runs bool) error {
+func (s *Store) settleResume(ctx context.Context, r *record, runs bool) error {
 	from, err := s.snapshots.get(ctx, r.snapshot)
 	if err != nil {
 		return err
 	}
-	m := &transition{s: s.Store, r: r, from: &from, before: r.disk}
+	m := &transition{s: s, r: r, from: &from, before: r.disk}
 	if !runs {
 		return m.stayPaused(ctx)
 	}
@@ -281,11 +281,11 @@ func (m *transition) resumed(ctx context.Context) (holt.Computer, error) {
 		return holt.Computer{}, m.explain(ctx, err)
 	}
 	m.r.BootMS = time.Since(m.live.launched).Milliseconds()
-	memory{m.s}.settleShape(ctx, m.r, m.live)
+	m.s.settleShape(ctx, m.r, m.live)
 	if err := m.s.table.save(ctx, *m.r); err != nil {
 		return holt.Computer{}, err
 	}
 	m.s.log.InfoContext(ctx, "computer resumed", "computer", m.r.ID, "name", m.r.Name, "ms", m.r.BootMS)
-	memory{m.s}.prune(ctx, m.r.ID, "")
+	m.s.snapshotter.prune(ctx, m.r.ID, "")
 	return m.s.shown(*m.r), nil
 }

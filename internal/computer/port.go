@@ -14,10 +14,14 @@ import (
 )
 
 // Ports is what listens in computers, and the connections to it.
-type Ports struct{ s *Store }
+type Ports struct {
+	*registry
+	waker *waker
+	conns *conns
+}
 
 // Ports returns the ports of all computers.
-func (s *Store) Ports() *Ports { return &Ports{s} }
+func (s *Store) Ports() *Ports { return s.ports }
 
 const (
 	// mostConns is how many connections to one computer are open at once. The rest of
@@ -42,7 +46,7 @@ const (
 // List returns what listens in a computer, a paused or stopped one once it was
 // woken. Whose a port is is the guest's word, as far as there is such a run or terminal.
 func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, error) {
-	_, l, done, err := waking{n.s}.use(ctx, computer, holt.Use{Kind: holt.UseCall, Detail: "ports"})
+	_, l, done, err := n.waker.use(ctx, computer, holt.Use{Kind: holt.UseCall, Detail: "ports"})
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +81,7 @@ func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, err
 // Errors: Unavailable: nothing listens there, or the guest does not answer; TooMany;
 // InvalidArgument; Timeout: what listens does not accept.
 func (n *Ports) Connect(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
-	return n.connect(ctx, computer, to, waking{n.s}.use, mostConns)
+	return n.connect(ctx, computer, to, n.waker.use, mostConns)
 }
 
 // Reach is Connect to a computer that runs, whose use the caller marks itself (see [Store.Wake]): it wakes none,
@@ -85,14 +89,14 @@ func (n *Ports) Connect(ctx context.Context, computer string, to holt.PortAddres
 //
 // Errors: those of Connect, TooMany before that has it; Unavailable: the computer does not run.
 func (n *Ports) Reach(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
-	return n.connect(ctx, computer, to, n.s.awake, mostReached)
+	return n.connect(ctx, computer, to, n.awake, mostReached)
 }
 
 // openMachine returns the running machine of a computer, until done is called.
 type openMachine func(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error)
 
 // awake is the seating of who wakes nobody.
-func (s *Store) awake(ctx context.Context, ref string, _ holt.Use) (record, *live, func(), error) {
+func (s *registry) awake(ctx context.Context, ref string, _ holt.Use) (record, *live, func(), error) {
 	r, err := s.table.find(ctx, ref)
 	if err != nil {
 		return record{}, nil, nil, err
@@ -108,16 +112,16 @@ func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddres
 	if err := to.Check(); err != nil {
 		return nil, err
 	}
-	r, err := n.s.table.find(ctx, computer)
+	r, err := n.table.find(ctx, computer)
 	if err != nil {
 		return nil, err
 	}
-	left, err := n.s.conns.enter(r, most)
+	left, err := n.conns.enter(r, most)
 	if err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		c := &portConn{s: n.s, to: to, slot: slot}
+		c := &portConn{s: n.registry, to: to, slot: slot}
 		err = c.dial(ctx, string(r.ID))
 		if err == nil {
 			done := c.done
@@ -185,7 +189,7 @@ type duplex interface {
 
 // portConn is a connection to a port of a computer.
 type portConn struct {
-	s      *Store
+	s      *registry
 	r      record
 	l      *live
 	client *agent.Client

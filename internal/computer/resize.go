@@ -73,13 +73,13 @@ func (m *Memory) Resize(ctx context.Context, ref string, spec holt.ResizeSpec, k
 		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.ResizedComputer]{
 			Key: key, Method: "computer.resize", Request: []any{ref, spec},
 			Act: func(ctx context.Context, _ *idempotency.Claim) (holt.ResizedComputer, error) {
-				return memory{m.s}.resize(ctx, ref, spec)
+				return m.s.resize(ctx, ref, spec)
 			},
 		})
 	})
 }
 
-func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (out holt.ResizedComputer, err error) {
+func (s *Store) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (out holt.ResizedComputer, err error) {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
 		return out, err
@@ -88,7 +88,7 @@ func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (o
 	if err := s.mayResize(r, spec); err != nil {
 		return out, err
 	}
-	z := &resizing{transition: transition{s: s.Store, r: &r}, spec: spec, was: r}
+	z := &resizing{transition: transition{s: s, r: &r}, spec: spec, was: r}
 	z.live = s.machines.live(r.ID)
 	switch r.State {
 	case holt.ComputerRunning:
@@ -110,7 +110,7 @@ func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (o
 }
 
 // mayResize refuses what can never be.
-func (s memory) mayResize(r record, spec holt.ResizeSpec) error {
+func (s *Store) mayResize(r record, spec holt.ResizeSpec) error {
 	if spec == (holt.ResizeSpec{}) {
 		return holt.Errorf(holt.InvalidArgument, "a resize without a size").WithHint("give at least one of cpus, memory_mb and disk_size_mb")
 	}
@@ -150,7 +150,7 @@ func (z *resizing) ask(ctx context.Context) error {
 	z.r.want(cmp.Or(z.spec.CPUs, cpus), cmp.Or(z.spec.MemoryMB, memoryMB))
 	z.r.DiskSizeMB = max(z.r.DiskSizeMB, z.spec.DiskSizeMB)
 	z.r.growing = z.r.State != holt.ComputerStopped && z.s.cfg.Engine.Capabilities().Growing
-	return z.s.withRoom(ctx, func() error { return z.s.table.saveAdmitted(ctx, *z.r) })
+	return z.s.idler.withRoom(ctx, func() error { return z.s.table.saveAdmitted(ctx, *z.r) })
 }
 
 // unask takes it back. What the machine has got by now it keeps until it ends.
@@ -250,11 +250,11 @@ func (z *resizing) note() string {
 
 // settleShape adds to the machine of a computer, whose lock is held, what was asked for while it was
 // paused, or what a daemon before this one has begun to add. What cannot be added stays asked for.
-func (s memory) settleShape(ctx context.Context, r *record, l *live) {
+func (s *Store) settleShape(ctx context.Context, r *record, l *live) {
 	if !r.growing {
 		return
 	}
-	z := &resizing{transition: transition{s: s.Store, r: r, live: l}, was: *r}
+	z := &resizing{transition: transition{s: s, r: r, live: l}, was: *r}
 	err := z.add(ctx)
 	if err == nil {
 		err = z.tell(ctx)
@@ -276,7 +276,7 @@ func (t *takeover) settleShapeLater() {
 		}
 		defer unlock()
 		if l := t.s.machines.live(r.ID); l != nil && r.State == holt.ComputerRunning {
-			memory{t.s}.settleShape(ctx, &r, l)
+			t.s.settleShape(ctx, &r, l)
 		}
 	})
 }

@@ -146,8 +146,8 @@ func TestMemoryPartsInArchive(t *testing.T) {
 	dir := w.snapshots.path(m.ID)
 	more := bytes.Repeat([]byte("more"), 100_000)
 	w.ok(os.WriteFile(filepath.Join(dir, machine.MemoryPart(1)), more, 0o600))
-	w.ok(w.store(ctx, m))
-	a, err := w.archive.About(ctx, string(m.ID))
+	w.ok(w.archiver.store(ctx, m))
+	a, err := w.archiver.archive.About(ctx, string(m.ID))
 	w.ok(err)
 	at := func(name string) int {
 		return slices.IndexFunc(a.Files, func(f archive.File) bool { return f.Name == name })
@@ -158,12 +158,12 @@ func TestMemoryPartsInArchive(t *testing.T) {
 	m, err = w.snapshots.get(ctx, m.ID)
 	w.ok(err)
 	whole := m.Bytes
-	freed, err := w.evictOne(ctx, m)
+	freed, err := w.archiver.evictOne(ctx, m)
 	w.ok(err)
 	if here := w.snapshots.allocated(m.ID); freed < int64(len(more)) || here != whole-freed {
 		t.Errorf("%d bytes of %d were freed, and %d are here", freed, whole, here)
 	}
-	done, err := w.use(ctx, m)
+	done, err := w.archiver.use(ctx, m)
 	w.ok(err)
 	done()
 	if b, err := os.ReadFile(filepath.Join(dir, machine.MemoryPart(1))); err != nil || !bytes.Equal(b, more) {

@@ -9,10 +9,10 @@ import (
 
 // atRest has act end the machine of a running computer that nothing uses; act has its lock. It looks again once it
 // has that, and once whoever comes waits for it: false, if it is in use. now: whether it has been idle for its timeout or not.
-func (s idling) atRest(ctx context.Context, id holt.ComputerID, now bool, act func(*record, *live) (bool, error)) (bool, error) {
+func (s *idler) atRest(ctx context.Context, id holt.ComputerID, now bool, act func(*record, *live) (bool, error)) (bool, error) {
 	select {
-	case s.pauses <- struct{}{}:
-		defer func() { <-s.pauses }()
+	case s.atOnce <- struct{}{}:
+		defer func() { <-s.atOnce }()
 	case <-ctx.Done():
 		return false, gone(ctx)
 	}
@@ -41,7 +41,7 @@ func (s idling) atRest(ctx context.Context, id holt.ComputerID, now bool, act fu
 }
 
 // free says, at the last, whether nothing uses a computer that nobody can begin to use.
-func (s idling) free(ctx context.Context, r record, l *live) (bool, error) {
+func (s *idler) free(ctx context.Context, r record, l *live) (bool, error) {
 	if s.machines.wanted(r.ID) {
 		return false, nil
 	}
@@ -60,23 +60,23 @@ func (s idling) free(ctx context.Context, r record, l *live) (bool, error) {
 	return unknown == "", nil
 }
 
-// pause pauses a computer that nothing uses, see [idling.atRest].
-func (s idling) pause(ctx context.Context, id holt.ComputerID, by string, now bool) (bool, error) {
+// pause pauses a computer that nothing uses, see [idler.atRest].
+func (s *idler) pause(ctx context.Context, id holt.ComputerID, by string, now bool) (bool, error) {
 	return s.atRest(idempotency.WithMethod(ctx, "pause"), id, now, func(r *record, l *live) (_ bool, err error) {
-		if *r, err = (memory(s)).canKeep(ctx, *r, l); err != nil {
+		if *r, err = s.snapshotter.canKeep(ctx, *r, l); err != nil {
 			return false, err
 		}
 		if err := s.cfg.failpoint("idle/pause"); err != nil {
 			return false, err
 		}
-		_, err = memory(s).pausing(ctx, r, l, by)
+		_, err = s.pauseLocked(ctx, r, l, by)
 		return err == nil, err
 	})
 }
 
 // looked returns a running computer whose guest was asked twice what works in it from now on: what it does now is what
 // counts, not what it was woken for. "": it does not run.
-func (s idling) looked(ctx context.Context, ref string) (holt.ComputerID, error) {
+func (s *idler) looked(ctx context.Context, ref string) (holt.ComputerID, error) {
 	r, err := s.table.find(ctx, ref)
 	l := s.machines.live(r.ID)
 	if err != nil || r.State != holt.ComputerRunning || l == nil {
@@ -95,12 +95,15 @@ func (s idling) looked(ctx context.Context, ref string) (holt.ComputerID, error)
 //
 // Errors: NotFound, OutOfSpace, Unavailable.
 func (m *Memory) PauseIfIdle(ctx context.Context, ref, by string) (bool, error) {
-	ctx, leave, err := m.s.shutdown.enter(ctx)
+	return m.s.idler.pauseIfIdle(ctx, ref, by)
+}
+
+func (s *idler) pauseIfIdle(ctx context.Context, ref, by string) (bool, error) {
+	ctx, leave, err := s.shutdown.enter(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer leave()
-	s := idling{m.s}
 	if !s.cfg.Engine.Capabilities().MemorySnapshot {
 		_, err := s.table.find(ctx, ref)
 		return false, err
@@ -112,23 +115,24 @@ func (m *Memory) PauseIfIdle(ctx context.Context, ref, by string) (bool, error) 
 	return s.pause(ctx, id, by, true)
 }
 
-// StopIfIdle is [Memory.PauseIfIdle] for a computer that was stopped before it was woken: it is stopped, unless somebody
-// has left a terminal in it, which would end. It goes on when its caller leaves.
+// StopIfIdle is [Memory.PauseIfIdle] for a computer that was stopped before it was woken: it is stopped, unless
+// it has an open terminal, which a stop would end. It completes even when its caller leaves.
 //
 // Errors: NotFound, Unavailable.
 func (s *Store) StopIfIdle(ctx context.Context, ref string) (bool, error) {
-	return detach(ctx, s.shutdown, func(ctx context.Context) (bool, error) {
-		i := idling{s}
-		id, err := i.looked(ctx, ref)
-		if id == "" || err != nil {
+	return detach(ctx, s.shutdown, func(ctx context.Context) (bool, error) { return s.idler.stopIfIdle(ctx, ref) })
+}
+
+func (s *idler) stopIfIdle(ctx context.Context, ref string) (bool, error) {
+	id, err := s.looked(ctx, ref)
+	if id == "" || err != nil {
+		return false, err
+	}
+	return s.atRest(idempotency.WithMethod(ctx, "stop"), id, true, func(r *record, _ *live) (bool, error) {
+		if open, err := s.terminals.open(ctx, r.ID); open || err != nil {
 			return false, err
 		}
-		return i.atRest(idempotency.WithMethod(ctx, "stop"), id, true, func(r *record, _ *live) (bool, error) {
-			if open, err := s.terminals.open(ctx, r.ID); open || err != nil {
-				return false, err
-			}
-			err := s.stopLocked(ctx, r)
-			return err == nil, err
-		})
+		err := s.stopLocked(ctx, r)
+		return err == nil, err
 	})
 }

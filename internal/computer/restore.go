@@ -28,7 +28,7 @@ func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotR
 			return holt.RestoredComputer{}, err
 		}
 	}
-	s := memory{m.s}
+	s := m.s
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.RestoredComputer, error) {
 		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.RestoredComputer]{
 			Key: key, Method: "snapshot.restore", Request: []any{ref, spec},
@@ -40,7 +40,7 @@ func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotR
 	})
 }
 
-func (s memory) restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, claim *idempotency.Claim) (out holt.RestoredComputer, err error) {
+func (s *Store) restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, claim *idempotency.Claim) (out holt.RestoredComputer, err error) {
 	target, err := s.snapshots.find(ctx, ref)
 	if err != nil {
 		return out, err
@@ -62,7 +62,7 @@ func (s memory) restore(ctx context.Context, ref string, spec holt.SnapshotResto
 		return out, err
 	}
 	if !target.Stopped { // its memory is fetched, if need be, before anything ends, and stays
-		done, err := s.use(ctx, target)
+		done, err := s.archiver.use(ctx, target)
 		if err != nil {
 			return out, err
 		}
@@ -88,7 +88,7 @@ func (s memory) restore(ctx context.Context, ref string, spec holt.SnapshotResto
 }
 
 // restored is what a restore answers, unless it failed.
-func (s memory) restored(ctx context.Context, r record, present holt.SnapshotID, err error) (out holt.RestoredComputer, _ error) {
+func (s *Store) restored(ctx context.Context, r record, present holt.SnapshotID, err error) (out holt.RestoredComputer, _ error) {
 	if err == nil {
 		out.Computer = s.shown(r)
 		out.Present, err = s.Snapshots().Get(ctx, string(present))
@@ -98,7 +98,7 @@ func (s memory) restored(ctx context.Context, r record, present holt.SnapshotID,
 
 // restoredAgain answers a repeat whose first call got as far as the swap. A daemon may
 // still be at work on the rest.
-func (s memory) restoredAgain(ctx context.Context, present string) (out holt.RestoredComputer, err error) {
+func (s *Store) restoredAgain(ctx context.Context, present string) (out holt.RestoredComputer, err error) {
 	m, err := s.snapshots.get(ctx, holt.SnapshotID(present))
 	if err != nil {
 		return out, err
@@ -114,7 +114,7 @@ func (s memory) restoredAgain(ctx context.Context, present string) (out holt.Res
 // mayRestore refuses what cannot be done, before anything is. It says whether the computer's
 // workspace was changed since it was paused: then it has to go on first, since only so is
 // there a snapshot that has both that and its memory.
-func (s memory) mayRestore(ctx context.Context, r *record, target snapshot) (changed bool, err error) {
+func (s *Store) mayRestore(ctx context.Context, r *record, target snapshot) (changed bool, err error) {
 	if !s.cfg.Engine.Capabilities().MemorySnapshot {
 		return false, noMemory(s.cfg.Engine)
 	}
@@ -137,7 +137,7 @@ func (s memory) mayRestore(ctx context.Context, r *record, target snapshot) (cha
 		if l == nil {
 			return false, unreachable(*r)
 		}
-		return false, s.mend(ctx, r, l.m)
+		return false, s.snapshotter.mend(ctx, r, l.m)
 	case holt.ComputerPaused:
 		same, err := s.unchanged(ctx, *r)
 		return err == nil && !same, err
@@ -146,7 +146,7 @@ func (s memory) mayRestore(ctx context.Context, r *record, target snapshot) (cha
 }
 
 // unchanged says whether the workspace of a paused computer is as it was when it was paused.
-func (s memory) unchanged(ctx context.Context, r record) (bool, error) {
+func (s *Store) unchanged(ctx context.Context, r record) (bool, error) {
 	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
 	if err != nil {
 		return false, err
@@ -174,12 +174,12 @@ type restoring struct {
 }
 
 // restoringTo prepares the way back of a computer whose lock is held.
-func (s memory) restoringTo(ctx context.Context, r *record, target snapshot, name string, claim *idempotency.Claim) (*restoring, error) {
+func (s *Store) restoringTo(ctx context.Context, r *record, target snapshot, name string, claim *idempotency.Claim) (*restoring, error) {
 	name, err := s.presentName(ctx, *r, name)
 	if err != nil {
 		return nil, err
 	}
-	b := &restoring{transition: transition{s: s.Store, r: r, from: &target}, name: name, row: restoreRow{
+	b := &restoring{transition: transition{s: s, r: r, from: &target}, name: name, row: restoreRow{
 		computer: r.ID, snapshot: target.ID, workspace: holt.NewWorkspaceID(), ran: r.State == holt.ComputerRunning,
 		present: holt.NewSnapshotID(), claim: claim,
 	}}
@@ -193,7 +193,7 @@ func (s memory) restoringTo(ctx context.Context, r *record, target snapshot, nam
 }
 
 // presentName is what the snapshot of the present is called.
-func (s memory) presentName(ctx context.Context, r record, name string) (string, error) {
+func (s *Store) presentName(ctx context.Context, r record, name string) (string, error) {
 	all, err := s.snapshots.list(ctx, `WHERE computer = ? AND name <> ''`, r.ID)
 	if err != nil {
 		return "", err
@@ -221,7 +221,7 @@ func (b *restoring) steps() []step {
 		{"disk", b.makeDisk, nothing},
 		{"workspace", b.branch, b.dropBranch},
 		{"present", b.keep, b.unkeep},
-		{"swap", func(ctx context.Context) error { return b.s.withRoom(ctx, func() error { return b.swap(ctx) }) }, b.swapBack},
+		{"swap", func(ctx context.Context) error { return b.s.idler.withRoom(ctx, func() error { return b.swap(ctx) }) }, b.swapBack},
 		{"go", b.resume, nothing}, // from here on there is nothing to undo
 	}
 }
@@ -273,7 +273,7 @@ func (b *restoring) dropBranch(ctx context.Context) error {
 // keep makes the present a snapshot. A machine that runs ends with it; a paused one has one;
 // a stopped one has no memory to keep.
 func (b *restoring) keep(ctx context.Context) (err error) {
-	s := memory{b.s}
+	s := b.s
 	switch b.r.State {
 	case holt.ComputerRunning:
 		b.present, err = s.hibernate(ctx, b.r, b.s.machines.live(b.r.ID),
@@ -288,7 +288,7 @@ func (b *restoring) keep(ctx context.Context) (err error) {
 
 // keepStopped begins the snapshot of a stopped computer: its disk, which from now on nobody
 // writes to, and its workspace. The swap makes it ready.
-func (s memory) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, name string) (snapshot, error) {
+func (s *Store) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, name string) (snapshot, error) {
 	m := snapshot{
 		Snapshot: holt.Snapshot{
 			ID: id, Name: name, Kind: holt.SnapshotManual, ComputerID: r.ID, Computer: r.Name, Parent: r.snapshot,
@@ -314,7 +314,7 @@ func (s memory) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, 
 // not go on, its present stays a snapshot. The rest is undone whatever becomes of that: the
 // row must not outlive a restore that has failed.
 func (b *restoring) unkeep(ctx context.Context) error {
-	s := memory{b.s}
+	s := b.s
 	switch {
 	case s.shutdown.ctx.Err() != nil:
 		return ending() // the next daemon goes on
@@ -346,7 +346,7 @@ func (b *restoring) failed(err error) error {
 }
 
 // takeBack removes the last snapshot of a computer, as if it had never been taken.
-func (s memory) takeBack(ctx context.Context, r *record, m snapshot) error {
+func (s *Store) takeBack(ctx context.Context, r *record, m snapshot) error {
 	r.snapshot = m.Parent
 	if err := s.table.save(ctx, *r); err != nil {
 		return err
@@ -354,7 +354,7 @@ func (s memory) takeBack(ctx context.Context, r *record, m snapshot) error {
 	if _, err := s.snapshots.markDeleting(ctx, m.ID, nil); err != nil {
 		return err
 	}
-	_, err := s.removeSnapshot(ctx, m)
+	_, err := s.snapshotter.removeSnapshot(ctx, m)
 	return err
 }
 
@@ -445,10 +445,10 @@ func (b *restoring) wentBack(tx *db.Tx, at snapshot) error {
 // workspace that it changed is its own.
 func (b *restoring) resume(ctx context.Context) error {
 	if b.from.Stopped {
-		if err := b.s.runs.loseAll(ctx, b.r.ID, ""); err != nil {
+		if err := b.s.runRows.loseAll(ctx, b.r.ID, ""); err != nil {
 			return err
 		}
-		return b.s.terminals.loseAll(ctx, b.r.ID)
+		return b.s.terminalRows.loseAll(ctx, b.r.ID)
 	}
 	m := &transition{s: b.s, r: b.r, from: b.from, before: b.r.disk, repeats: true}
 	up := func(ctx context.Context) error { _, err := m.resumed(ctx); return err }
@@ -460,7 +460,7 @@ func (b *restoring) resume(ctx context.Context) error {
 
 // tidy removes what nobody needs any more, now that the computer is back.
 func (b *restoring) tidy(ctx context.Context) {
-	s, left := memory{b.s}, b.was.workspaceID
+	s, left := b.s, b.was.workspaceID
 	s.log.InfoContext(ctx, "computer restored", "computer", b.r.ID, "name", b.r.Name, "snapshot", b.from.ID, "present", b.present.ID, "state", b.r.State)
 	err := b.forget(ctx)
 	if err == nil && b.drop {

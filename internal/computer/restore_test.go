@@ -151,7 +151,7 @@ func TestRestoreKeepsItsTarget(t *testing.T) {
 	w.ok(machine.Image{Engine: "none", Hardware: []byte("{}"), Spec: machine.Spec{CPUs: 1, MemoryMB: 1}}.Write(w.snapshots.path(target.ID), false))
 	w.cfg.Fail = func(point string) error { // it has no checkpoint of its present: it has to go on
 		if point == "resume/row" {
-			w.prune(t.Context(), w.r.ID, "")
+			w.snapshotter.prune(t.Context(), w.r.ID, "")
 			return errPlanned
 		}
 		return nil
@@ -163,11 +163,11 @@ func TestRestoreKeepsItsTarget(t *testing.T) {
 		t.Error("the snapshot to restore was pruned")
 	}
 	w.cfg.Fail = nil
-	w.prune(t.Context(), w.r.ID, target.ID)
+	w.snapshotter.prune(t.Context(), w.r.ID, target.ID)
 	if w.row(target.ID).ID != target.ID || !w.here(target) {
 		t.Error("the snapshot that is about to be forked was pruned")
 	}
-	w.prune(t.Context(), w.r.ID, "")
+	w.snapshotter.prune(t.Context(), w.r.ID, "")
 	if _, err := w.snapshots.get(t.Context(), target.ID); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("what nobody asked for was not pruned: %v", err)
 	}

@@ -44,7 +44,7 @@ type room struct {
 }
 
 // newRoom is the room of a store's machines.
-func newRoom(s *Store) *room {
+func newRoom(s *registry) *room {
 	o := &room{host: s.cfg.HostMemory, times: cmp.Or(s.cfg.Overcommit, 1), others: map[*int64]bool{}, overhead: int64(s.cfg.Engine.Capabilities().OverheadMB) * mib}
 	if o.host == nil && o.overhead > 0 {
 		o.host = machine.HostMemory
@@ -176,18 +176,18 @@ func isFull(err error) bool {
 
 // withRoom does what [table.admit] may refuse. When the host's memory is the reason it pauses what has been idle for
 // longest and does it again, one after the other, and waits a little for what is about to rest anyway.
-func (s *Store) withRoom(ctx context.Context, do func() error) error {
+func (s *idler) withRoom(ctx context.Context, do func() error) error {
 	end := time.Now().Add(roomWait)
 	for try := 0; ; try++ {
 		err := do()
 		if !isFull(err) {
 			return err
 		}
-		idle, leaves, lost := idling{s}.resting(ctx)
+		idle, leaves, lost := s.resting(ctx)
 		if lost != nil {
 			return err
 		}
-		if (idling{s}).yields(holt.WithActor(ctx, holt.Actor{}), idle) {
+		if s.yields(holt.WithActor(ctx, holt.Actor{}), idle) {
 			continue
 		}
 		if !leaves || time.Now().After(end) || ctx.Err() != nil {
@@ -204,7 +204,7 @@ type restful struct {
 }
 
 // resting returns the computers that run and that nothing uses, and whether others are about to rest.
-func (s idling) resting(ctx context.Context) (idle []restful, leaves bool, err error) {
+func (s *idler) resting(ctx context.Context) (idle []restful, leaves bool, err error) {
 	all, err := s.table.list(ctx, `WHERE `+runsNow+` ORDER BY used, name`)
 	for _, r := range all {
 		switch r.State {
@@ -230,7 +230,7 @@ func (s idling) resting(ctx context.Context) (idle []restful, leaves bool, err e
 }
 
 // yields pauses the computer that has been idle for longest, if one may be.
-func (s idling) yields(ctx context.Context, idle []restful) bool {
+func (s *idler) yields(ctx context.Context, idle []restful) bool {
 	for len(idle) > 0 {
 		first := 0
 		for i, r := range idle {
@@ -243,7 +243,7 @@ func (s idling) yields(ctx context.Context, idle []restful) bool {
 		if s.never(r.record) != "" || s.uses.now().Sub(r.since) < roomIdle {
 			continue
 		}
-		paused, err := s.Memory().PauseIfIdle(ctx, string(r.ID), pausedByMemory)
+		paused, err := s.pauseIfIdle(ctx, string(r.ID), pausedByMemory)
 		if err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "pause an idle computer whose memory another needs", "computer", r.ID, "err", err)
 		}

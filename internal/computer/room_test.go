@@ -21,7 +21,7 @@ func (w *idleWorld) host(total, available int64, has map[holt.ComputerID]int64) 
 
 // makesIn makes a computer of a size when there is room.
 func (w *idleWorld) makesIn(name string, memoryMB int) (r record, err error) {
-	err = w.withRoom(w.t.Context(), func() error {
+	err = w.idler.withRoom(w.t.Context(), func() error {
 		r, err = w.makes(w.t.Context(), name, "", func(r *record) { r.MemoryMB = memoryMB })
 		return err
 	})

@@ -23,7 +23,7 @@ type record struct {
 	owned       bool                // the workspace goes with the computer
 	snapshot    holt.SnapshotID     // its last one, or the one that it came from
 	call        string              // idempotency key of the call that forked it
-	used        int64               // when it was last in use, roughly: nanoseconds since 1970; see [idling.remember]
+	used        int64               // when it was last in use, roughly: nanoseconds since 1970; see [idler.remember]
 	network     *holt.NetworkPolicy // that it is made with; nil: its parent's, or the default
 	withSecrets bool                // it is made with its parent's
 	secretsOf   holt.ComputerID     // or with those of this one; "": none

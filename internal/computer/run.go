@@ -13,7 +13,14 @@ import (
 
 // Runs is the commands that were run in computers. A run survives its client
 // and the daemon; its record and the end of its output outlive the machine.
-type Runs struct{ s *Store }
+type Runs struct {
+	*registry
+	rows      runTable
+	outputs   outputs
+	waker     *waker
+	snapshots snapshotTable
+	guests    *Guests
+}
 
 // mostListed bounds a list of runs.
 const mostListed = 1000
@@ -31,8 +38,8 @@ func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 		Computer string
 		Spec     holt.RunSpec
 	}{computer, spec}
-	return detach(ctx, r.s.shutdown, func(ctx context.Context) (holt.Run, error) {
-		return idempotency.Once(ctx, r.s.cfg.Keys, idempotency.Call[holt.Run]{
+	return detach(ctx, r.shutdown, func(ctx context.Context) (holt.Run, error) {
+		return idempotency.Once(ctx, r.cfg.Keys, idempotency.Call[holt.Run]{
 			Key: key, Method: "run.start", Request: request,
 			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Run, error) {
 				return r.start(ctx, computer, spec, claim)
@@ -46,17 +53,17 @@ func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 
 func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, claim *idempotency.Claim) (holt.Run, error) {
 	id := holt.NewRunID()
-	c, l, done, err := waking{r.s}.use(ctx, computer, runUse(id, spec.OnRecord()))
+	c, l, done, err := r.waker.use(ctx, computer, runUse(id, spec.OnRecord()))
 	if err != nil {
 		return holt.Run{}, err
 	}
 	defer done()
 	run := holt.Run{ID: id, ComputerID: c.ID, Spec: spec.OnRecord(), State: holt.RunRunning, StartedAt: time.Now().UTC()}
 	defer l.runs.claim(run)()
-	if err := r.s.runs.insert(ctx, run, claim); err != nil {
+	if err := r.rows.insert(ctx, run, claim); err != nil {
 		return holt.Run{}, err
 	}
-	if err := r.s.cfg.failpoint("run/start"); err != nil {
+	if err := r.cfg.failpoint("run/start"); err != nil {
 		return holt.Run{}, err
 	}
 	l.begin(run.ID)
@@ -79,7 +86,7 @@ func (r *Runs) launch(ctx context.Context, l *live, id holt.RunID, spec holt.Run
 			c.Close() // it hangs; the next session reconciles
 			return err
 		default:
-			return errors.Join(err, r.s.runs.forget(ctx, id))
+			return errors.Join(err, r.rows.forget(ctx, id))
 		}
 	})
 }
@@ -87,30 +94,30 @@ func (r *Runs) launch(ctx context.Context, l *live, id holt.RunID, spec holt.Run
 // startAgain answers a repeated start whose first call a daemon's end cut off
 // after the run was recorded: the guest may have it or not.
 func (r *Runs) startAgain(ctx context.Context, id holt.RunID, spec holt.RunSpec) (holt.Run, error) {
-	run, err := r.s.runs.get(ctx, id)
+	run, err := r.rows.get(ctx, id)
 	if err != nil || run.State == holt.RunExited {
 		return run, err
 	}
-	_, l, done, err := waking{r.s}.use(ctx, string(run.ComputerID), runUse(run.ID, run.Spec))
+	_, l, done, err := r.waker.use(ctx, string(run.ComputerID), runUse(run.ID, run.Spec))
 	if err != nil {
 		return holt.Run{}, err
 	}
 	defer done()
 	defer l.runs.claim(run)()
 	run.State, run.EndedAt = holt.RunRunning, nil
-	lost, err := r.s.runs.unlose(ctx, run.ID)
+	lost, err := r.rows.unlose(ctx, run.ID)
 	if err != nil {
 		return holt.Run{}, err
 	}
 	if lost {
-		r.s.outputs.remove(run.ComputerID, []holt.RunID{run.ID})
+		r.outputs.remove(run.ComputerID, []holt.RunID{run.ID})
 	}
 	return run, r.launch(ctx, l, run.ID, spec)
 }
 
 // Get returns a run as it is now, as far as the guest answers.
 func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
-	run, err := r.s.runs.get(ctx, id)
+	run, err := r.rows.get(ctx, id)
 	if err != nil {
 		return run, err
 	}
@@ -118,12 +125,12 @@ func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 		run.Background, err = r.left(ctx, run)
 		return run, err
 	}
-	if l := r.s.machines.live(run.ComputerID); l != nil {
+	if l := r.machines.live(run.ComputerID); l != nil {
 		if c, _, _ := l.state(); c != nil {
 			bounded, cancel := context.WithTimeout(ctx, glance)
 			defer cancel()
 			if ended, err := l.runTracker.ask(bounded, c, id); err == nil && ended {
-				return r.s.runs.get(ctx, id)
+				return r.rows.get(ctx, id)
 			}
 		}
 	}
@@ -136,9 +143,9 @@ func (r *Runs) left(ctx context.Context, run holt.Run) (int, error) {
 	if run.Background == 0 {
 		return 0, nil
 	}
-	l := r.s.machines.live(run.ComputerID)
+	l := r.machines.live(run.ComputerID)
 	if l == nil {
-		c, err := r.s.table.find(ctx, string(run.ComputerID))
+		c, err := r.table.find(ctx, string(run.ComputerID))
 		if err == nil && (c.State == holt.ComputerStopped || c.State == holt.ComputerFailed) {
 			return 0, nil
 		}
@@ -164,12 +171,12 @@ func (r *Runs) left(ctx context.Context, run holt.Run) (int, error) {
 func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limit int) ([]holt.Run, error) {
 	var id holt.ComputerID
 	if computer != "" {
-		c, err := r.s.table.find(ctx, computer)
+		c, err := r.table.find(ctx, computer)
 		if err != nil {
 			return nil, err
 		}
 		id = c.ID
-		if l := r.s.machines.live(id); l != nil {
+		if l := r.machines.live(id); l != nil {
 			if agent, _, _ := l.state(); agent != nil {
 				bounded, cancel := context.WithTimeout(ctx, glance)
 				l.runTracker.collect(bounded, agent)
@@ -180,14 +187,14 @@ func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limi
 	if limit <= 0 || limit > mostListed {
 		limit = mostListed
 	}
-	return r.s.runs.list(ctx, `WHERE (?1 = '' OR computer = ?1) AND (?2 = '' OR seq < (SELECT seq FROM run WHERE id = ?2 AND `+ofTenant(4)+`)) AND `+ofTenant(4)+` ORDER BY seq DESC LIMIT ?3`,
+	return r.rows.list(ctx, `WHERE (?1 = '' OR computer = ?1) AND (?2 = '' OR seq < (SELECT seq FROM run WHERE id = ?2 AND `+ofTenant(4)+`)) AND `+ofTenant(4)+` ORDER BY seq DESC LIMIT ?3`,
 		id, after, limit, holt.Confined(ctx))
 }
 
 // Signal sends a signal, as SIGTERM or TERM, to all processes of a run.
 func (r *Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) error {
 	request := [2]string{string(id), signal}
-	_, err := idempotency.Once(ctx, r.s.cfg.Keys, idempotency.Call[struct{}]{
+	_, err := idempotency.Once(ctx, r.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "run.signal", Request: request,
 		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			l, done, err := r.at(ctx, id)
@@ -214,22 +221,22 @@ func runUse(id holt.RunID, spec holt.RunSpec) holt.Use {
 
 // at returns the machine in which a run is, if it can still be reached. It is in use until done is called.
 func (r *Runs) at(ctx context.Context, id holt.RunID) (l *live, done func(), err error) {
-	run, err := r.s.runs.get(ctx, id)
+	run, err := r.rows.get(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	use := runUse(id, run.Spec)
-	done = r.s.uses.begin(run.ComputerID, use)
-	c, err := r.s.table.find(ctx, string(run.ComputerID))
+	done = r.uses.begin(run.ComputerID, use)
+	c, err := r.table.find(ctx, string(run.ComputerID))
 	left := run.State == holt.RunRunning || run.Background > 0
 	if err == nil && left && (c.State == holt.ComputerPaused || c.State == holt.ComputerPausing) {
-		if _, l, err = (waking{r.s}).wake(ctx, string(c.ID), use); err != nil {
+		if _, l, err = r.waker.wake(ctx, string(c.ID), use); err != nil {
 			done()
 			return nil, nil, err
 		}
 		return l, done, nil
 	}
-	if l = r.s.machines.live(run.ComputerID); l == nil {
+	if l = r.machines.live(run.ComputerID); l == nil {
 		done()
 		return nil, nil, holt.Errorf(holt.Conflict, "the computer of the run %s does not run", id).
 			WithHint("a run ends with its machine")

@@ -38,7 +38,7 @@ func (s Scheduled) Check(spec holt.RunSpec) error { return checkRun(spec) }
 
 // Run returns a run as it is on record.
 func (s Scheduled) Run(ctx context.Context, id holt.RunID) (holt.Run, error) {
-	return s.s.runs.get(ctx, id)
+	return s.s.runRows.get(ctx, id)
 }
 
 // Signal sends a signal to all processes of a run.
@@ -60,14 +60,14 @@ func (s Scheduled) Start(ctx context.Context, id holt.RunID, computer holt.Compu
 	}
 	by, _ := holt.ActorOf(ctx)
 	return detach(ctx, s.s.shutdown, func(ctx context.Context) (holt.Run, error) {
-		run, err := s.s.runs.get(ctx, id)
+		run, err := s.s.runRows.get(ctx, id)
 		switch {
 		case err == nil:
 			return s.again(ctx, run, spec)
 		case holt.CodeOf(err) != holt.NotFound:
 			return run, err
 		}
-		c, l, done, err := waking{s.s}.use(ctx, string(computer), holt.Use{Kind: holt.UseSchedule, ID: string(by.Schedule), Detail: by.Name})
+		c, l, done, err := s.s.waker.use(ctx, string(computer), holt.Use{Kind: holt.UseSchedule, ID: string(by.Schedule), Detail: by.Name})
 		if err != nil {
 			return holt.Run{}, err
 		}
@@ -82,7 +82,7 @@ func (s Scheduled) Start(ctx context.Context, id holt.RunID, computer holt.Compu
 // Errors are those of [Store.Wake].
 func (s Scheduled) Wake(ctx context.Context, id holt.ComputerID) error {
 	by, _ := holt.ActorOf(ctx)
-	_, _, done, err := waking{s.s}.use(ctx, string(id), holt.Use{Kind: holt.UseSchedule, ID: string(by.Schedule), Detail: by.Name})
+	_, _, done, err := s.s.waker.use(ctx, string(id), holt.Use{Kind: holt.UseSchedule, ID: string(by.Schedule), Detail: by.Name})
 	if err == nil {
 		done()
 	}
@@ -92,7 +92,7 @@ func (s Scheduled) Wake(ctx context.Context, id holt.ComputerID) error {
 // begin records a run and has the guest start it. One that the guest may have is there, whatever the error.
 func (s Scheduled) begin(ctx context.Context, l *live, run holt.Run, spec holt.RunSpec) (holt.Run, error) {
 	defer l.runs.claim(run)()
-	if err := s.s.runs.insert(ctx, run, nil); err != nil {
+	if err := s.s.runRows.insert(ctx, run, nil); err != nil {
 		return holt.Run{}, err
 	}
 	if err := s.s.cfg.failpoint("run/start"); err != nil {
@@ -111,7 +111,7 @@ func (s Scheduled) again(ctx context.Context, run holt.Run, spec holt.RunSpec) (
 		return run, err
 	}
 	defer l.runs.claim(run)()
-	if _, err := s.s.runs.unlose(ctx, run.ID); err != nil {
+	if _, err := s.s.runRows.unlose(ctx, run.ID); err != nil {
 		return run, err
 	}
 	run.State, run.EndedAt = holt.RunRunning, nil
@@ -124,7 +124,7 @@ func (s Scheduled) launched(ctx context.Context, l *live, run holt.Run, spec hol
 	if err == nil {
 		return run, nil
 	}
-	if is, lost := s.s.runs.get(context.WithoutCancel(ctx), run.ID); lost == nil {
+	if is, lost := s.s.runRows.get(context.WithoutCancel(ctx), run.ID); lost == nil {
 		s.s.log.WarnContext(ctx, "it is not known whether a run has started", "run", run.ID, "computer", run.ComputerID, "err", err)
 		return is, nil
 	}
@@ -159,7 +159,7 @@ func (s Scheduled) restAs(ctx context.Context, id holt.ComputerID, as holt.Compu
 		if stopped || err != nil {
 			return stopped, err
 		}
-		if open, err := s.s.terminals.open(ctx, id); !open || err != nil {
+		if open, err := s.s.terminalRows.open(ctx, id); !open || err != nil {
 			return false, err
 		}
 	}

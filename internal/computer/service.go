@@ -16,10 +16,13 @@ import (
 // Services is what computers keep running. A service is a unit of its computer's systemd: it lies
 // on the root disk, and so goes with it through stops, pauses, forks and restores. The host keeps
 // nothing of it.
-type Services struct{ s *Store }
+type Services struct {
+	*registry
+	waker *waker
+}
 
 // Services returns the services of all computers.
-func (s *Store) Services() *Services { return &Services{s} }
+func (s *Store) Services() *Services { return s.services }
 
 // Add has a computer, woken if need be, keep a program running, and starts it. It does not wait
 // until that is ready. Adding what is there already changes nothing.
@@ -51,8 +54,8 @@ func (n *Services) Do(ctx context.Context, computer, name, verb, key string) (ho
 // change changes something at a computer's services, once for each key. What the guest does for it may
 // be done twice.
 func (n *Services) change(ctx context.Context, computer, method string, request any, key string, act func(context.Context, *agent.Client) (holt.Service, error)) (holt.Service, error) {
-	return detach(ctx, n.s.shutdown, func(ctx context.Context) (holt.Service, error) {
-		return idempotency.Once(ctx, n.s.cfg.Keys, idempotency.Call[holt.Service]{
+	return detach(ctx, n.shutdown, func(ctx context.Context) (holt.Service, error) {
+		return idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[holt.Service]{
 			Key: key, Method: method, Request: request, Removes: method == "service.delete",
 			Act: func(ctx context.Context, _ *idempotency.Claim) (out holt.Service, err error) {
 				err = n.at(ctx, computer, func(l *live) error {
@@ -70,7 +73,7 @@ func (n *Services) change(ctx context.Context, computer, method string, request 
 
 // at does something with a computer's machine, which is woken and in use meanwhile.
 func (n *Services) at(ctx context.Context, computer string, act func(*live) error) error {
-	_, l, done, err := waking{n.s}.use(ctx, computer, holt.Use{Kind: holt.UseCall, Detail: "services"})
+	_, l, done, err := n.waker.use(ctx, computer, holt.Use{Kind: holt.UseCall, Detail: "services"})
 	if err != nil {
 		return err
 	}

@@ -13,10 +13,14 @@ import (
 // Sessions is what people who are connected to computers (by SSH) do in them. A session ends with its connection, and
 // so with the daemon; it is on no record. What it changes in the workspace is that of a terminal: it is
 // undone by terminal sessions.
-type Sessions struct{ s *Store }
+type Sessions struct {
+	*registry
+	waker *waker
+	conns *conns
+}
 
 // Sessions returns the sessions of all computers.
-func (s *Store) Sessions() *Sessions { return &Sessions{s} }
+func (s *Store) Sessions() *Sessions { return s.sessions }
 
 // sessionName is what the terminal is called that sessions' changes are attributed to.
 const sessionName = "ssh"
@@ -52,14 +56,15 @@ func (s *terminalSet) visit(id holt.TerminalID, name string) {
 // link is what a session, a connection or a listener has of its computer: it is in use, and ends with the machine.
 type link struct {
 	portConn
-	use holt.Use
+	use  holt.Use
+	wake openMachine
 }
 
 // reach wakes a computer and does something in it that outlives ctx. When the computer was paused just then it is
 // woken again.
 func (n *Sessions) reach(ctx context.Context, computer string, use holt.Use, what string, act func(context.Context, *link) error) (*link, error) {
 	for try := 1; ; try++ {
-		l := &link{portConn: portConn{s: n.s, is: what}, use: use}
+		l := &link{portConn: portConn{s: n.registry, is: what}, use: use, wake: n.waker.use}
 		err := l.begin(ctx, computer, act)
 		if err == nil {
 			return l, nil
@@ -71,7 +76,7 @@ func (n *Sessions) reach(ctx context.Context, computer string, use holt.Use, wha
 }
 
 func (l *link) begin(ctx context.Context, computer string, act func(context.Context, *link) error) (err error) {
-	if l.r, l.l, l.done, err = (waking{l.s}).use(ctx, computer, l.use); err != nil {
+	if l.r, l.l, l.done, err = l.wake(ctx, computer, l.use); err != nil {
 		return err
 	}
 	err = l.l.do(ctx, l.l.limits.Answer, true, func(ctx context.Context, client *agent.Client) error {
@@ -167,11 +172,11 @@ func (n *Sessions) Dial(ctx context.Context, computer string, to holt.SessionAdd
 	if user == "" {
 		user = defaultUser
 	}
-	r, err := n.s.table.find(ctx, computer)
+	r, err := n.table.find(ctx, computer)
 	if err != nil {
 		return nil, err
 	}
-	left, err := n.s.conns.enter(r, mostConns)
+	left, err := n.conns.enter(r, mostConns)
 	if err != nil {
 		return nil, err
 	}
@@ -230,8 +235,8 @@ func (l *listener) Accept(ctx context.Context) (holt.PortConn, string, error) {
 		if err != nil {
 			return nil, "", l.link.why(err)
 		}
-		left, err := l.n.s.conns.enter(l.link.r, mostReached) // a guest makes them
-		if err != nil {                                       // whoever comes is refused; the listener stays
+		left, err := l.n.conns.enter(l.link.r, mostReached) // a guest makes them
+		if err != nil {                                     // whoever comes is refused; the listener stays
 			conn.Close()
 			continue
 		}

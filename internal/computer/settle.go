@@ -128,12 +128,12 @@ func (r *Runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error)
 	if err != nil {
 		return holt.Receipt{}, err
 	}
-	c, err := r.s.table.find(ctx, string(run.ComputerID))
+	c, err := r.table.find(ctx, string(run.ComputerID))
 	if err != nil {
 		return holt.Receipt{}, err
 	}
-	r.s.Guests().Settle(ctx, c.workspaceID)
-	left, err := r.s.snapshots.leftBy(ctx, c)
+	r.guests.Settle(ctx, c.workspaceID)
+	left, err := r.snapshots.leftBy(ctx, c)
 	if err != nil {
 		return holt.Receipt{}, err
 	}
@@ -152,7 +152,7 @@ func (r *Runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error)
 }
 
 func (r *Runs) receipt(ctx context.Context, in holt.WorkspaceID, id holt.RunID) (holt.Receipt, error) {
-	ws, release, err := r.s.cfg.Workspaces.View(ctx, in)
+	ws, release, err := r.cfg.Workspaces.View(ctx, in)
 	if err != nil {
 		return holt.Receipt{}, err
 	}

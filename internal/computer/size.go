@@ -64,7 +64,7 @@ func boundless(r record, l holt.Limit) error {
 //
 // Errors: TooMany (see [table.admit]; also a workspace without a bound where a limit counts disks).
 func (g *Guests) Bounded(ctx context.Context, id holt.WorkspaceID, bytes int64) error {
-	return write(ctx, g.s.cfg.DB, func(tx *db.Tx) error {
+	return write(ctx, g.cfg.DB, func(tx *db.Tx) error {
 		all, err := selectRecords(tx, `WHERE workspace = ? AND owned`, id)
 		if err != nil || len(all) == 0 {
 			return err
@@ -76,7 +76,7 @@ func (g *Guests) Bounded(ctx context.Context, id holt.WorkspaceID, bytes int64) 
 			err = boundless(r, l)
 		}
 		if err == nil {
-			err = g.s.table.admit(tx, r)
+			err = g.table.admit(tx, r)
 		}
 		if err != nil {
 			return err
@@ -90,7 +90,7 @@ func (f *Files) noSpace(ctx context.Context, computer string, err error) error {
 	if holt.CodeOf(err) != holt.OutOfSpace {
 		return err
 	}
-	r, lost := f.s.table.find(ctx, computer)
+	r, lost := f.table.find(ctx, computer)
 	if lost != nil {
 		return err
 	}

@@ -21,8 +21,13 @@ type Memory struct{ s *Store }
 // Memory returns the memory of all computers.
 func (s *Store) Memory() *Memory { return &Memory{s} }
 
-// memory is the store as those verbs see it.
-type memory struct{ *Store }
+// snapshotter takes and removes snapshots.
+type snapshotter struct {
+	*registry
+	snapshots snapshotTable
+	disks     *disks
+	archiver  *archiver
+}
 
 // Snapshot takes a snapshot of a running computer, which goes on, and keeps it
 // until it is deleted. It goes on when its caller leaves.
@@ -36,7 +41,7 @@ func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpe
 		}
 	}
 	act := func(ctx context.Context, claim *idempotency.Claim) (holt.Snapshot, error) {
-		return memory{m.s}.snapshot(ctx, ref, spec, claim)
+		return m.s.snapshotter.snapshot(ctx, ref, spec, claim)
 	}
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.Snapshot, error) {
 		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.Snapshot]{
@@ -51,7 +56,7 @@ func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpe
 	})
 }
 
-func (s memory) snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, claim *idempotency.Claim) (holt.Snapshot, error) {
+func (s *snapshotter) snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, claim *idempotency.Claim) (holt.Snapshot, error) {
 	r, l, unlock, err := s.holdRunning(ctx, ref)
 	if err != nil {
 		return holt.Snapshot{}, err
@@ -62,7 +67,7 @@ func (s memory) snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec
 }
 
 // holdRunning locks a computer whose memory can be kept.
-func (s memory) holdRunning(ctx context.Context, ref string) (record, *live, func(), error) {
+func (s *snapshotter) holdRunning(ctx context.Context, ref string) (record, *live, func(), error) {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
 		return r, nil, nil, err
@@ -76,7 +81,7 @@ func (s memory) holdRunning(ctx context.Context, ref string) (record, *live, fun
 }
 
 // canKeep returns a computer, whose lock is held, if its memory can be kept.
-func (s memory) canKeep(ctx context.Context, r record, l *live) (record, error) {
+func (s *snapshotter) canKeep(ctx context.Context, r record, l *live) (record, error) {
 	switch {
 	case !s.cfg.Engine.Capabilities().MemorySnapshot:
 		return r, noMemory(s.cfg.Engine)
@@ -110,7 +115,7 @@ type snapshotRequest struct {
 // then the image and the workspace's checkpoint at the same instant, then that
 // both are there, together with the disk that the machine writes to now. What
 // fails in between is finished or undone by mend, here or by the next daemon.
-func (s memory) take(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
+func (s *snapshotter) take(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
 	m := snapshot{
 		Snapshot: holt.Snapshot{
 			ID: cmp.Or(e.id, holt.NewSnapshotID()), Name: e.name, Kind: e.kind, ComputerID: r.ID, Computer: r.Name, Parent: r.snapshot,
@@ -152,7 +157,7 @@ func (s memory) take(ctx context.Context, r *record, l *live, e snapshotRequest)
 }
 
 // snapshotMachine makes what a snapshot consists of, and records that it is there.
-func (s memory) snapshotMachine(ctx context.Context, r *record, l *live, m *snapshot, e snapshotRequest) error {
+func (s *snapshotter) snapshotMachine(ctx context.Context, r *record, l *live, m *snapshot, e snapshotRequest) error {
 	syncs := &syncing{fsync: l.ws.Tree().Sync}
 	defer syncs.wait()
 	if e.durable { // so that little is left to sync while the guest stands still
@@ -200,7 +205,7 @@ func (s memory) snapshotMachine(ctx context.Context, r *record, l *live, m *snap
 }
 
 // complete records that a snapshot is whole, and what became of its computer.
-func (s memory) complete(ctx context.Context, r *record, m *snapshot, report machine.SnapshotReport, ended bool) error {
+func (s *snapshotter) complete(ctx context.Context, r *record, m *snapshot, report machine.SnapshotReport, ended bool) error {
 	im, err := machine.ReadImage(s.snapshots.path(m.ID))
 	if err != nil {
 		return err
@@ -226,7 +231,7 @@ func (s memory) complete(ctx context.Context, r *record, m *snapshot, report mac
 // A machine that goes on says itself which disk it writes to. Of one that is
 // gone the workspace tells: with the snapshot's checkpoint there, the new disk may
 // have been written to, and was complete; without, it was not.
-func (s memory) mend(ctx context.Context, r *record, vm machine.Machine) error {
+func (s *snapshotter) mend(ctx context.Context, r *record, vm machine.Machine) error {
 	half, err := s.snapshots.list(ctx, `WHERE computer = ? AND state = 'creating'`, r.ID)
 	if err != nil {
 		return err
@@ -260,7 +265,7 @@ func (s memory) mend(ctx context.Context, r *record, vm machine.Machine) error {
 }
 
 // held says whether the workspace's checkpoint of a snapshot was taken.
-func (s memory) held(ctx context.Context, m snapshot) (bool, error) {
+func (s *snapshotter) held(ctx context.Context, m snapshot) (bool, error) {
 	ws, release, err := s.cfg.Workspaces.View(ctx, m.workspace)
 	if err != nil {
 		return false, err

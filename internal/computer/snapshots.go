@@ -116,7 +116,7 @@ func (m *Snapshots) delete(ctx context.Context, ref string, claim *idempotency.C
 	if freed.Forks, err = m.s.snapshots.forksOf(ctx, id); err != nil {
 		return freed, err
 	}
-	if last, err := (memory{m.s}).lastOf(ctx, one); err != nil {
+	if last, err := m.s.snapshotter.lastOf(ctx, one); err != nil {
 		return freed, err
 	} else if last {
 		if _, freed.Workspace, err = m.s.cfg.Workspaces.Find(ctx, string(one.workspace)); err != nil {
@@ -131,7 +131,7 @@ func (m *Snapshots) delete(ctx context.Context, ref string, claim *idempotency.C
 		return freed, m.needed(ctx, one)
 	}
 	freed.Archived = one.ArchivedBytes
-	freed.Bytes, err = memory{m.s}.removeSnapshot(ctx, one)
+	freed.Bytes, err = m.s.snapshotter.removeSnapshot(ctx, one)
 	return freed, err
 }
 
@@ -151,7 +151,7 @@ func (m *Snapshots) needed(ctx context.Context, one snapshot) error {
 
 // removeSnapshot removes what there is of a snapshot, its row last, and the disks
 // that only it needed. It returns how many bytes that freed.
-func (s memory) removeSnapshot(ctx context.Context, m snapshot) (freed int64, err error) {
+func (s *snapshotter) removeSnapshot(ctx context.Context, m snapshot) (freed int64, err error) {
 	s.archiver.forget(m.ID)
 	freed = s.snapshots.allocated(m.ID)
 	if err := s.cfg.failpoint("snapshot/files"); err != nil {
@@ -169,7 +169,7 @@ func (s memory) removeSnapshot(ctx context.Context, m snapshot) (freed int64, er
 	if err != nil {
 		return 0, err
 	}
-	s.archive.TryDrop(ctx, string(m.ID))
+	s.archiver.archive.TryDrop(ctx, string(m.ID))
 	if err := s.thaw(ctx, m.disk); err != nil {
 		return 0, err
 	}
@@ -189,7 +189,7 @@ func (s memory) removeSnapshot(ctx context.Context, m snapshot) (freed int64, er
 
 // thaw gives a disk that a computer writes to another name in the archive: it was frozen with a
 // snapshot for which its computer does not go on from another, after all.
-func (s memory) thaw(ctx context.Context, id holt.DiskID) error {
+func (s *snapshotter) thaw(ctx context.Context, id holt.DiskID) error {
 	thawed, err := s.disks.list(ctx, `SELECT disk FROM computer WHERE disk = ? AND disk <> ''`, id)
 	if err != nil || len(thawed) == 0 {
 		return err
@@ -199,7 +199,7 @@ func (s memory) thaw(ctx context.Context, id holt.DiskID) error {
 
 // lastOf says whether a workspace goes with a snapshot: a restore left it, nothing else is in it,
 // and it was made with the computer. Conflict while the host has that mounted.
-func (s memory) lastOf(ctx context.Context, m snapshot) (bool, error) {
+func (s *snapshotter) lastOf(ctx context.Context, m snapshot) (bool, error) {
 	last, err := s.snapshots.lastOf(ctx, m)
 	if err != nil || !last {
 		return false, err
@@ -232,13 +232,13 @@ const keptSnapshots = 3
 // and the oldest of all until the rest fits in the cache. Those that a computer
 // is paused at stay, those that somebody uses, and those of computers that a verb
 // is at work on, unless that is the caller's own; and of that, the one that is about to be used.
-func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.SnapshotID) {
+func (s *snapshotter) prune(ctx context.Context, own holt.ComputerID, used holt.SnapshotID) {
 	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND kind <> 'snapshot' ORDER BY created DESC, id`)
 	if err != nil {
 		s.log.WarnContext(ctx, "prune snapshots", "err", err)
 		return
 	}
-	most, bytes, has := s.snapshotCache(), int64(0), map[holt.ComputerID]int{}
+	most, bytes, has := s.archiver.snapshotCache(), int64(0), map[holt.ComputerID]int{}
 	for i, m := range all {
 		has[m.ComputerID]++
 		bytes += m.Bytes
@@ -271,7 +271,7 @@ func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.Snapsh
 	}
 }
 
-// used says whether somebody uses the memory of a snapshot; see [memory.use].
+// used says whether somebody uses the memory of a snapshot; see [Store.use].
 func (k *archiver) used(id holt.SnapshotID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -280,7 +280,7 @@ func (k *archiver) used(id holt.SnapshotID) bool {
 
 // snapshotCache is how many bytes snapshots that nobody asked for may take: what was
 // said, or an eighth of the disk.
-func (s memory) snapshotCache() int64 {
+func (s *archiver) snapshotCache() int64 {
 	var st unix.Statfs_t
 	if s.cfg.SnapshotCache == 0 && unix.Statfs(s.snapshots.dir, &st) == nil {
 		return int64(st.Blocks) / 8 * st.Bsize
@@ -290,7 +290,7 @@ func (s memory) snapshotCache() int64 {
 
 // tidySnapshots finishes what a killed daemon was deleting, and removes directories that
 // are no snapshot's. What it cannot, the next daemon tries again.
-func (s memory) tidySnapshots(ctx context.Context) error {
+func (s *snapshotter) tidySnapshots(ctx context.Context) error {
 	if err := os.MkdirAll(s.snapshots.dir, 0o700); err != nil {
 		return hosterror.Full(fmt.Errorf("make directory of snapshots: %w", err))
 	}

@@ -86,7 +86,7 @@ func TestPruneLeavesWhatIsKeptSince(t *testing.T) {
 		}
 		return nil
 	}
-	w.prune(ctx, own.ID, used.ID)
+	w.snapshotter.prune(ctx, own.ID, used.ID)
 	if m := w.row(paused.ID); !restored || m.Name != "before-restore" {
 		t.Errorf("restored: %v; %+v", restored, m.Snapshot)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
-	"holt/internal/idempotency"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
@@ -26,20 +25,9 @@ func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, erro
 	was, _ := s.table.find(ctx, ref)
 	c, err := s.verb(ctx, "computer.start", ref, key, s.start)
 	if err == nil && (was.State == holt.ComputerStopped || was.State == holt.ComputerPaused) {
-		s.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "start"})
+		s.waker.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "start"})
 	}
 	return c, err
-}
-
-// verb is one that changes a computer's state: done once for a key, and to its
-// end when its caller leaves.
-func (s *Store) verb(ctx context.Context, method, ref, key string, act func(context.Context, string) (holt.Computer, error)) (holt.Computer, error) {
-	return detach(ctx, s.shutdown, func(ctx context.Context) (holt.Computer, error) {
-		return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Computer]{
-			Key: key, Method: method, Request: ref,
-			Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Computer, error) { return act(ctx, ref) },
-		})
-	})
 }
 
 func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
@@ -52,7 +40,7 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 	case holt.ComputerRunning:
 		return s.alreadyRunning(r)
 	case holt.ComputerPaused, holt.ComputerResuming:
-		return memory{s}.resumeOrUndo(ctx, &r)
+		return s.resumeOrUndo(ctx, &r)
 	case holt.ComputerStopped:
 	default:
 		return holt.Computer{}, wrongState(r)
@@ -74,7 +62,7 @@ func (s *Store) bootLocked(ctx context.Context, r *record) (err error) {
 	if r.State = holt.ComputerStarting; r.Reason != rebootReason {
 		r.Reason = ""
 	}
-	if err := s.withRoom(ctx, func() error { return s.table.saveAdmitted(ctx, *r) }); err != nil {
+	if err := s.idler.withRoom(ctx, func() error { return s.table.saveAdmitted(ctx, *r) }); err != nil {
 		return err
 	}
 	if err := m.forward(ctx, "start", append(m.boot(), step{"settle", m.settle, nothing})); err != nil {
@@ -138,7 +126,7 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 		id: r.ID, ws: ws, release: release, log: s.log, observe: s.cfg.Observe, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
 		hostname: r.Name, fresh: true, stood: newNotification(), up: make(chan struct{}), runs: newRunSet(),
 	}
-	l.runTracker, l.terminals = &runTracker{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
+	l.runTracker, l.terminals = &runTracker{l, s.runRows, s.outputs}, newTerminalSet(l, s.terminalRows)
 	l.busy, l.look = newBusy(s.uses.now, l), newNotification()
 	l.explain = func(o *holt.OutOfMemory) { s.explain(o, r.ID) }
 	l.proxy = func(ctx context.Context) (*agent.Proxy, error) { return s.cfg.proxyOf(ctx, r.ID, r.Name) }
@@ -169,7 +157,7 @@ func (m *transition) awaitAgent(ctx context.Context) error {
 	}
 	m.s.uses.used(m.r.ID, holt.Use{Kind: holt.UseStart})
 	m.s.machines.put(m.r.ID, l)
-	supervision{m.s, l}.watch()
+	m.s.supervise(l)
 	return nil
 }
 
@@ -211,7 +199,7 @@ func (m *transition) attach() {
 	m.live.connect(m.s.shutdown.ctx)
 	m.s.uses.used(m.r.ID, holt.Use{Kind: holt.UseStart})
 	m.s.machines.put(m.r.ID, m.live)
-	supervision{m.s, m.live}.watch()
+	m.s.supervise(m.live)
 }
 
 // await returns when the agent answers and the workspace is mounted.

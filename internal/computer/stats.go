@@ -68,7 +68,7 @@ func (s *Store) statsOf(ctx context.Context, r record) (holt.ComputerStats, erro
 	u := machine.UsageOf(l.processes()...)
 	out.CPUMS, out.ResidentBytes, out.OwnBytes = u.CPUMS, u.Resident, u.Own
 	out.GuestBytes = min(l.busy.memory(statsTold), int64(r.MemoryMB)<<20)
-	i := idling{s}
+	i := s.idler
 	in, err := i.inUse(ctx, r, l)
 	if err == nil && len(in) == 0 {
 		since, _ := i.idle(r)

@@ -117,7 +117,7 @@ func (c *Config) taken(ctx context.Context, name string) bool {
 
 func (m *transition) makeRow(ctx context.Context) error {
 	name, space := m.r.Name, m.r.Workspace
-	return m.s.withRoom(ctx, func() error {
+	return m.s.idler.withRoom(ctx, func() error {
 		m.r.Name, m.r.Workspace = name, space // it gets one when there is room
 		return m.insertRow(ctx)
 	})
@@ -125,10 +125,10 @@ func (m *transition) makeRow(ctx context.Context) error {
 
 func (m *transition) insertRow(ctx context.Context) error {
 	return m.s.table.insert(ctx, m.r, m.claim, func(name string) bool { return m.s.cfg.taken(ctx, name) }, func(tx *db.Tx) error {
-		if err := (networks{m.s}).begin(tx, m.r); err != nil {
+		if err := insertPolicy(tx, m.r); err != nil {
 			return err
 		}
-		if err := m.s.Secrets().inherit(tx, m.r); err != nil || m.r.disk == "" {
+		if err := inheritSecrets(tx, m.r); err != nil || m.r.disk == "" {
 			return err
 		}
 		return m.s.disks.insert(tx, m.r.disk, m.under(), m.r.image)
@@ -176,7 +176,7 @@ func (m *transition) dropSnapshots(ctx context.Context) error {
 		return err
 	}
 	for _, one := range all {
-		if _, err := (memory{m.s}).removeSnapshot(ctx, one); err != nil {
+		if _, err := m.s.snapshotter.removeSnapshot(ctx, one); err != nil {
 			return err
 		}
 	}
@@ -210,7 +210,9 @@ func (m *transition) makeDisk(ctx context.Context) error {
 }
 
 // template is what the computer is made from.
-func (m *transition) template() template { return template{s: m.s, img: m.img, r: *m.r} }
+func (m *transition) template() template {
+	return template{Templates: m.s.templates, img: m.img, r: *m.r}
+}
 
 // restored says whether the machine goes on from somewhere instead of booting.
 func (m *transition) restored() bool { return m.memory() || m.kept != "" }
@@ -308,7 +310,7 @@ func (m *transition) startMachine(ctx context.Context) error {
 		spec = machine.Spec{ID: spec.ID, Dir: spec.Dir, Restore: m.kept}
 	}
 	if m.memory() {
-		done, err := memory{m.s}.use(ctx, *m.from)
+		done, err := m.s.archiver.use(ctx, *m.from)
 		if err != nil {
 			return err
 		}

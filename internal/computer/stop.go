@@ -27,12 +27,12 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 	case holt.ComputerStopped:
 		return s.shown(r), nil
 	case holt.ComputerResuming:
-		if err := (memory{s}).undoStuck(ctx, &r); err != nil {
+		if err := s.undoStuck(ctx, &r); err != nil {
 			return holt.Computer{}, err
 		}
-		return memory{s}.forget(ctx, r)
+		return s.forget(ctx, r)
 	case holt.ComputerPaused:
-		return memory{s}.forget(ctx, r)
+		return s.forget(ctx, r)
 	case holt.ComputerRunning, holt.ComputerStopping:
 	default:
 		return holt.Computer{}, wrongState(r)
@@ -55,8 +55,8 @@ func (s *Store) stopLocked(ctx context.Context, r *record) error {
 
 // forget makes a paused computer a stopped one. Its disk is the one that
 // was laid over the snapshot's, as after a power cut.
-func (s memory) forget(ctx context.Context, r record) (holt.Computer, error) {
-	m := &transition{s: s.Store, r: &r}
+func (s *Store) forget(ctx context.Context, r record) (holt.Computer, error) {
+	m := &transition{s: s, r: &r}
 	if err := m.endMount(ctx); err != nil {
 		return holt.Computer{}, err
 	}
@@ -79,7 +79,7 @@ func (m *transition) finishStop(ctx context.Context) error {
 	m.live = m.s.machines.live(m.r.ID)
 	reason := ""
 	if m.live != nil {
-		budgeting{m.s}.last(ctx, m.r.ID)
+		m.s.budgets.last(ctx, m.r.ID)
 		reason = m.live.halt(ctx, m.s.cfg.Engine.Capabilities().PowerButton)
 	}
 	if ctx.Err() != nil {
@@ -93,13 +93,13 @@ func (m *transition) finishStop(ctx context.Context) error {
 
 // lost records that what ran in the computer's machine has ended with it.
 func (m *transition) lost(ctx context.Context, why holt.RunReason) error {
-	if err := (memory{m.s}).mend(ctx, m.r, nil); err != nil {
+	if err := m.s.snapshotter.mend(ctx, m.r, nil); err != nil {
 		return err
 	}
-	if err := m.s.runs.loseAll(ctx, m.r.ID, why); err != nil {
+	if err := m.s.runRows.loseAll(ctx, m.r.ID, why); err != nil {
 		return err
 	}
-	return m.s.terminals.loseAll(ctx, m.r.ID)
+	return m.s.terminalRows.loseAll(ctx, m.r.ID)
 }
 
 // stopped records that the computer's machine has ended.

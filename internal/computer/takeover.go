@@ -86,7 +86,7 @@ func (t *takeover) run(ctx context.Context) error {
 	case holt.ComputerFailed:
 		return nil
 	default:
-		return memory{t.s}.mend(ctx, t.r, nil)
+		return t.s.snapshotter.mend(ctx, t.r, nil)
 	}
 }
 
@@ -108,9 +108,9 @@ func (t *takeover) adopt(ctx context.Context) error {
 	restored := t.r.ungreeted
 	if t.r.State == holt.ComputerResuming {
 		restored = true
-		err = memory{t.s}.settleResume(ctx, t.r, true)
+		err = t.s.settleResume(ctx, t.r, true)
 	} else {
-		err = memory{t.s}.mend(ctx, t.r, vm)
+		err = t.s.snapshotter.mend(ctx, t.r, vm)
 	}
 	if err == nil {
 		err = t.writesTo(ctx, vm)
@@ -134,7 +134,7 @@ func (t *takeover) adopt(ctx context.Context) error {
 		t.s.log.ErrorContext(ctx, "no network for a computer", "computer", t.r.ID, "err", err)
 	}
 	t.s.machines.put(t.r.ID, l)
-	supervision{t.s, l}.watch()
+	t.s.supervise(l)
 	t.s.log.InfoContext(ctx, "computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())
 	switch t.r.State {
 	case holt.ComputerStarting:
@@ -188,14 +188,14 @@ func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
 
 // foundGone records that the machine ended while no daemon watched.
 func (t *takeover) foundGone(ctx context.Context) error {
-	if err := (memory{t.s}).mend(ctx, t.r, nil); err != nil {
+	if err := t.s.snapshotter.mend(ctx, t.r, nil); err != nil {
 		return err
 	}
 	switch t.r.State {
 	case holt.ComputerPaused: // by a daemon that was killed before it could say so
 		return nil
 	case holt.ComputerResuming:
-		return memory{t.s}.settleResume(ctx, t.r, false)
+		return t.s.settleResume(ctx, t.r, false)
 	}
 	if err := t.endMount(ctx); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (t *takeover) foundGone(ctx context.Context) error {
 func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
 	t.s.log.ErrorContext(ctx, "cannot adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
 	if t.r.State == holt.ComputerResuming {
-		if err := (memory{t.s}).settleResume(ctx, t.r, true); err != nil {
+		if err := t.s.settleResume(ctx, t.r, true); err != nil {
 			return err // the next daemon tries again
 		}
 	}

@@ -28,7 +28,7 @@ import (
 // share it. What is on its way is the daemon's: a machine in the directory
 // [Config].Templates, which ends with the call that makes it, or with the next Open.
 type template struct {
-	s   *Store
+	*Templates
 	img image.Image
 	r   record // of the computer that wants it: its shape
 	// background: nobody waits for it, so its machine gets what the host has to spare.
@@ -43,7 +43,7 @@ const templateFormat = 3
 // else an engine's hardware is it checks itself, when a machine is to go on.
 func (t template) key() string {
 	b, err := json.Marshal([]any{
-		templateFormat, t.s.cfg.Engine.Name(), t.s.cfg.Engine.Capabilities().Version, t.img.Digest, filepath.Base(t.img.Initrd), t.img.Args, t.img.Units, t.r.CPUs, t.r.MemoryMB,
+		templateFormat, t.cfg.Engine.Name(), t.cfg.Engine.Capabilities().Version, t.img.Digest, filepath.Base(t.img.Initrd), t.img.Args, t.img.Units, t.r.CPUs, t.r.MemoryMB,
 	})
 	if err != nil {
 		panic(err) // strings and numbers
@@ -56,11 +56,11 @@ func (t template) key() string {
 // there is none: then it takes as long as a boot until all is started. "": there
 // can be none now, so a computer has to boot. The error is that ctx has ended.
 func (t template) snapshot(ctx context.Context) (string, error) {
-	if !t.s.canKeepTemplates() {
+	if !t.canKeepTemplates() {
 		return "", nil
 	}
 	key := t.key()
-	if dir := t.s.cfg.Images.Snapshot(t.img.Digest, key); dir != "" || t.s.failedBoots.recently(key) {
+	if dir := t.cfg.Images.Snapshot(t.img.Digest, key); dir != "" || t.failedBoots.recently(key) {
 		return dir, nil
 	}
 	dir, _, err := t.keep(ctx, false)
@@ -78,11 +78,11 @@ func (t template) snapshot(ctx context.Context) (string, error) {
 }
 
 func (t template) notKept(err error) {
-	t.s.log.Warn("a template could not be kept booted: its computers boot", "template", t.img.Template, "err", err)
+	t.log.Warn("a template could not be kept booted: its computers boot", "template", t.img.Template, "err", err)
 }
 
 // canKeepTemplates tells whether the engine's machines can become snapshots of templates.
-func (s *Store) canKeepTemplates() bool {
+func (s *registry) canKeepTemplates() bool {
 	caps := s.cfg.Engine.Capabilities()
 	return caps.MemorySnapshot && caps.RootDisk
 }
@@ -92,33 +92,33 @@ func (s *Store) canKeepTemplates() bool {
 // [cutOff], says nothing of the template.
 func (t template) keep(ctx context.Context, again bool) (dir string, made bool, err error) {
 	key := t.key()
-	ctx, leave := t.s.shutdown.whileStarting(ctx)
+	ctx, leave := t.shutdown.whileStarting(ctx)
 	defer leave()
 	if t.background {
 		var done func()
-		ctx, done = t.s.preempt.background(ctx, key)
+		ctx, done = t.preempt.background(ctx, key)
 		defer done()
 	} else {
-		defer t.s.preempt.want(key)()
+		defer t.preempt.want(key)()
 	}
 	if ctx.Err() != nil {
 		return "", false, gone(ctx)
 	}
-	dir, err = t.s.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
-		if !again && t.s.failedBoots.recently(key) {
+	dir, err = t.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
+		if !again && t.failedBoots.recently(key) {
 			return errFailedBoot
 		}
 		began := time.Now()
-		err := t.make(ctx, dir, filepath.Join(t.s.cfg.Templates, key))
+		err := t.make(ctx, dir, filepath.Join(t.cfg.Templates, key))
 		made = err == nil
-		t.s.log.InfoContext(ctx, "template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
+		t.log.InfoContext(ctx, "template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
 		return err
 	})
 	if err != nil && ctx.Err() != nil {
 		return "", false, gone(ctx)
 	}
 	if err != nil && !errors.Is(err, errFailedBoot) && !cutOff(err) {
-		t.s.failedBoots.note(key)
+		t.failedBoots.note(key)
 	}
 	return dir, made, err
 }
@@ -130,32 +130,32 @@ var errFailedBoot = holt.Errorf(holt.Unavailable, "it could not be booted a whil
 
 // drop removes a snapshot that does not go on: the next computer's create makes another.
 func (t template) drop(ctx context.Context, why error) {
-	t.s.log.ErrorContext(ctx, "the snapshot of a template does not go on; it is removed, and the computer boots", "template", t.img.Template, "err", why)
-	if err := t.s.cfg.Images.DropSnapshot(ctx, t.img.Digest, t.key()); err != nil {
-		t.s.log.ErrorContext(ctx, "remove snapshot of template", "template", t.img.Template, "err", err)
-		t.s.failedBoots.note(t.key())
+	t.log.ErrorContext(ctx, "the snapshot of a template does not go on; it is removed, and the computer boots", "template", t.img.Template, "err", why)
+	if err := t.cfg.Images.DropSnapshot(ctx, t.img.Digest, t.key()); err != nil {
+		t.log.ErrorContext(ctx, "remove snapshot of template", "template", t.img.Template, "err", err)
+		t.failedBoots.note(t.key())
 	}
 }
 
 // make boots a machine in home, waits until it is ready, and leaves it in the directory
 // snapshot of dir. Whatever becomes of it, the machine is gone afterwards.
 func (t template) make(ctx context.Context, dir, home string) (err error) {
-	if err := t.s.cfg.removeMachine(ctx, home); err != nil { // what a former try may have left
+	if err := t.cfg.removeMachine(ctx, home); err != nil { // what a former try may have left
 		return err
 	}
 	defer func() {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
-		err = errors.Join(err, t.s.cfg.removeMachine(late, home))
+		err = errors.Join(err, t.cfg.removeMachine(late, home))
 	}()
 	disk := filepath.Join(dir, image.SnapshotDisk)
-	if err := t.s.cfg.Engine.CreateDisk(ctx, disk, machine.Base{Path: t.img.Root}, t.img.RootMB); err != nil {
+	if err := t.cfg.Engine.CreateDisk(ctx, disk, machine.Base{Path: t.img.Root}, t.img.RootMB); err != nil {
 		return hosterror.Full(err)
 	}
-	if err := errors.Join(t.s.cfg.failpoint("template/start"), t.s.shutdown.mayStart()); err != nil {
+	if err := errors.Join(t.cfg.failpoint("template/start"), t.shutdown.mayStart()); err != nil {
 		return err
 	}
-	vm, err := t.s.cfg.Engine.Start(ctx, machine.Spec{
+	vm, err := t.cfg.Engine.Start(ctx, machine.Spec{
 		ID: "template-" + t.img.Template, Dir: home, Kernel: t.img.Kernel, Initrd: t.img.Initrd, Args: t.img.Args,
 		Disk: disk, CPUs: t.r.CPUs, MemoryMB: t.r.MemoryMB, MaxCPUs: maxCPUs(), MaxMemoryMB: hostMemoryMB(), Network: true, Background: t.background,
 	})
@@ -166,12 +166,12 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 		err = errors.Join(err, vm.Kill())
 		vm.Release()
 	}()
-	if link, err := t.s.cfg.join(ctx, home, openNetwork, false, func(context.Context) {}); err != nil {
+	if link, err := t.cfg.join(ctx, home, openNetwork, false, func(context.Context) {}); err != nil {
 		return err
 	} else if link != nil {
 		defer link.Release()
 	}
-	if err = t.s.cfg.failpoint("template/ready"); err == nil {
+	if err = t.cfg.failpoint("template/ready"); err == nil {
 		err = t.awaitReady(ctx, vm)
 	}
 	var down unready
@@ -186,7 +186,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 		}
 		return e
 	}
-	if err := t.s.cfg.failpoint("template/memory"); err != nil {
+	if err := t.cfg.failpoint("template/memory"); err != nil {
 		return err
 	}
 	kept := filepath.Join(dir, "snapshot")
@@ -194,7 +194,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	if err != nil {
 		return hosterror.Full(err)
 	}
-	if err := t.s.cfg.failpoint("template/keep"); err != nil {
+	if err := t.cfg.failpoint("template/keep"); err != nil {
 		return err
 	}
 	return os.Rename(disk, filepath.Join(kept, image.SnapshotDisk))
@@ -203,7 +203,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 // awaitReady waits until a template's machine is ready. No workspace is served to it: who looks
 // into that waits until a computer goes on from here.
 func (t template) awaitReady(ctx context.Context, vm machine.Machine) error {
-	bounded, cancel := context.WithTimeout(ctx, t.s.cfg.Limits.Boot)
+	bounded, cancel := context.WithTimeout(ctx, t.cfg.Limits.Boot)
 	defer cancel()
 	bounded, stop := context.WithCancelCause(bounded)
 	var watch sync.WaitGroup
@@ -274,7 +274,7 @@ func (t template) ready(ctx context.Context, vm machine.Machine) (is agent.Readi
 	}); err != nil {
 		return is, err
 	}
-	limit := t.s.cfg.Limits.Boot
+	limit := t.cfg.Limits.Boot
 	if end, ok := ctx.Deadline(); ok {
 		limit = time.Until(end) * 9 / 10 // the rest is for it to say what is not ready
 	}

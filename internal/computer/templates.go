@@ -16,15 +16,20 @@ import (
 )
 
 // Templates are what computers are made of: each is booted once and kept.
-type Templates struct{ s *Store }
+type Templates struct {
+	*registry
+	makeRoom    func(ctx context.Context, do func() error) error
+	failedBoots failedBoots
+	preempt     preemption
+}
 
 // Templates returns the templates.
-func (s *Store) Templates() *Templates { return &Templates{s} }
+func (s *Store) Templates() *Templates { return s.templates }
 
 // List returns every template known, built or not. Ready are the shapes that computers go on from now: what was
 // kept for another engine is none.
 func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
-	all, err := t.s.cfg.Images.List()
+	all, err := t.cfg.Images.List()
 	if err != nil {
 		return nil, err
 	}
@@ -32,10 +37,10 @@ func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
 		if len(shown.Ready) == 0 {
 			continue
 		}
-		img, err := t.s.cfg.Images.Get(ctx, shown.Digest)
+		img, err := t.cfg.Images.Get(ctx, shown.Digest)
 		all[i].Ready = slices.DeleteFunc(shown.Ready, func(shape holt.Shape) bool {
 			one, wrong := t.of(img, shape)
-			return err != nil || wrong != nil || !t.s.canKeepTemplates() || !t.s.cfg.Images.HasSnapshot(shown.Digest, one.key())
+			return err != nil || wrong != nil || !t.canKeepTemplates() || !t.cfg.Images.HasSnapshot(shown.Digest, one.key())
 		})
 	}
 	return all, nil
@@ -48,15 +53,15 @@ func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
 // Errors: InvalidArgument (the shape), NotFound (the template), Unavailable when a service does not
 // come up, TooMany (the host has no memory for it), OutOfSpace, Unsupported by an engine whose machines cannot be kept.
 func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ string) (holt.Image, error) {
-	ctx, leave, err := t.s.shutdown.enter(ctx)
+	ctx, leave, err := t.shutdown.enter(ctx)
 	if err != nil {
 		return holt.Image{}, err
 	}
 	defer leave()
-	if !t.s.canKeepTemplates() {
-		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
+	if !t.canKeepTemplates() {
+		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.cfg.Engine.Name()).WithHint(machine.UseVirtual)
 	}
-	img, err := t.s.cfg.pick(ctx, ref)
+	img, err := t.cfg.pick(ctx, ref)
 	if err != nil {
 		return holt.Image{}, err
 	}
@@ -64,7 +69,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	if err != nil {
 		return holt.Image{}, err
 	}
-	err = t.s.withRoom(ctx, func() error { return one.boot(ctx) })
+	err = t.makeRoom(ctx, func() error { return one.boot(ctx) })
 	if ctx.Err() != nil {
 		return holt.Image{}, gone(ctx)
 	}
@@ -72,7 +77,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	if err != nil {
 		return holt.Image{}, err
 	}
-	if now, err := t.s.cfg.pick(ctx, img.Digest); err == nil { // it takes more, and is booted
+	if now, err := t.cfg.pick(ctx, img.Digest); err == nil { // it takes more, and is booted
 		img = now
 	}
 	img.Ready = []holt.Shape{{CPUs: one.r.CPUs, MemoryMB: one.r.MemoryMB}}
@@ -81,8 +86,8 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 
 // boot has it booted and kept, unless it is; TooMany if the host has no memory for that.
 func (t template) boot(ctx context.Context) error {
-	if !t.s.cfg.Images.HasSnapshot(t.img.Digest, t.key()) {
-		leave, err := t.s.table.room.reserve(ctx, t.s.cfg.DB, "the template "+t.img.Template, t.r.MemoryMB, false)
+	if !t.cfg.Images.HasSnapshot(t.img.Digest, t.key()) {
+		leave, err := t.table.room.reserve(ctx, t.cfg.DB, "the template "+t.img.Template, t.r.MemoryMB, false)
 		if err != nil {
 			return err
 		}
@@ -95,7 +100,7 @@ func (t template) boot(ctx context.Context) error {
 // of is a template in a shape.
 func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
 	r := record{Computer: holt.Computer{CPUs: cmp.Or(shape.CPUs, defaultCPUs), MemoryMB: cmp.Or(shape.MemoryMB, defaultMemoryMB)}}
-	return template{s: t.s, img: img, r: r}, CheckShape(shape)
+	return template{Templates: t, img: img, r: r}, CheckShape(shape)
 }
 
 // tried records that nobody else needs to boot it, unless it was the host that kept it from booting.
@@ -103,8 +108,8 @@ func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.TooMany || code == holt.Timeout || cutOff(err) {
 		return
 	}
-	if err := t.s.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
-		t.s.log.WarnContext(ctx, "record that a template was booted", "template", img.Template, "err", err)
+	if err := t.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
+		t.log.WarnContext(ctx, "record that a template was booted", "template", img.Template, "err", err)
 	}
 }
 
@@ -112,14 +117,14 @@ func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 // it was built, and what was kept but would not go on as it is now: of another build of its
 // template, or with another guest agent or engine. What the host has no memory for waits until it has.
 func (t *Templates) renew(ctx context.Context) {
-	if t.s.cfg.Renew <= 0 || !t.s.canKeepTemplates() {
+	if t.cfg.Renew <= 0 || !t.canKeepTemplates() {
 		return
 	}
 	wait := func() (ended bool) {
 		select {
 		case <-ctx.Done():
 			return true
-		case <-time.After(t.s.cfg.Renew):
+		case <-time.After(t.cfg.Renew):
 			return false
 		}
 	}
@@ -128,7 +133,7 @@ func (t *Templates) renew(ctx context.Context) {
 	}
 	all, err := t.stale(ctx)
 	if err != nil {
-		t.s.log.ErrorContext(ctx, "look for templates to boot", "err", err)
+		t.log.ErrorContext(ctx, "look for templates to boot", "err", err)
 	}
 	for ended := false; len(all) > 0 && !ended; {
 		if all = slices.DeleteFunc(all, func(one *staleTemplate) bool { return t.renewOne(ctx, one) }); len(all) > 0 {
@@ -145,9 +150,9 @@ func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool
 	if ctx.Err() != nil {
 		return true
 	}
-	leave, err := t.s.table.room.reserve(ctx, t.s.cfg.DB, "the template "+one.img.Template, one.r.MemoryMB, true)
+	leave, err := t.table.room.reserve(ctx, t.cfg.DB, "the template "+one.img.Template, one.r.MemoryMB, true)
 	if err != nil {
-		t.s.log.Debug("a template is not booted yet", "template", one.img.Template, "memory_mb", one.r.MemoryMB, "err", err)
+		t.log.Debug("a template is not booted yet", "template", one.img.Template, "memory_mb", one.r.MemoryMB, "err", err)
 		return false
 	}
 	defer leave()
@@ -188,7 +193,7 @@ type staleTemplate struct {
 
 // stale returns what is to be booted, what was used last first.
 func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error) {
-	kept, err := t.s.cfg.Images.Kept()
+	kept, err := t.cfg.Images.Kept()
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +202,7 @@ func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error)
 		known[k.Key] = true
 	}
 	add := func(name string, shape holt.Shape, former string, used time.Time) {
-		img, err := t.s.cfg.Images.Get(ctx, name)
+		img, err := t.cfg.Images.Get(ctx, name)
 		if err != nil {
 			return // it was deleted, or a create says why
 		}
@@ -216,7 +221,7 @@ func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error)
 			t.tried(ctx, img, nil)
 		}
 	}
-	unbooted, err := t.s.cfg.Images.Unbooted()
+	unbooted, err := t.cfg.Images.Unbooted()
 	for _, u := range unbooted {
 		add(u.Template, u.Shape, "", time.Time{})
 	}

@@ -189,17 +189,17 @@ func limitOf(tx *db.Tx, tenant string) (l holt.Limit, err error) {
 }
 
 // TenantLimits are what the computers of tenants may have together.
-type TenantLimits struct{ s *Store }
+type TenantLimits struct{ *registry }
 
 // TenantLimits returns those of all tenants.
-func (s *Store) TenantLimits() *TenantLimits { return &TenantLimits{s} }
+func (s *Store) TenantLimits() *TenantLimits { return s.tenantLimits }
 
 // Get returns what a tenant may have and has. A tenant of which nothing is known has no limits.
 func (t *TenantLimits) Get(ctx context.Context, tenant string) (l holt.Limit, err error) {
 	if tenant, err = holt.ParseTenant(tenant); err != nil {
 		return l, err
 	}
-	err = read(ctx, t.s.cfg.DB, func(tx *db.Tx) error {
+	err = read(ctx, t.cfg.DB, func(tx *db.Tx) error {
 		l, err = limitAndUse(tx, tenant)
 		return err
 	})
@@ -225,7 +225,7 @@ func limitAndUse(tx *db.Tx, tenant string) (holt.Limit, error) {
 
 // List returns those of tenants that have limits or computers, and of the default one, in the order of their names.
 func (t *TenantLimits) List(ctx context.Context) (list []holt.Limit, err error) {
-	err = read(ctx, t.s.cfg.DB, func(tx *db.Tx) error {
+	err = read(ctx, t.cfg.DB, func(tx *db.Tx) error {
 		var names []string
 		err := tx.Query(`SELECT tenant FROM tenant_limit UNION SELECT tenant FROM computer UNION SELECT ? ORDER BY 1`, []any{holt.DefaultTenant}, func(row *db.Row) error {
 			names = append(names, row.Text(0))
@@ -254,13 +254,13 @@ func (t *TenantLimits) Set(ctx context.Context, tenant string, change holt.Limit
 	if a, _ := holt.ActorOf(ctx); !a.Admin() {
 		return l, holt.Errorf(holt.Forbidden, "this token cannot change limits").WithHint("use one with the scope admin")
 	}
-	return idempotency.Once(ctx, t.s.cfg.Keys, idempotency.Call[holt.Limit]{Key: key, Method: "limit.set", Request: []any{tenant, change}, Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Limit, error) {
+	return idempotency.Once(ctx, t.cfg.Keys, idempotency.Call[holt.Limit]{Key: key, Method: "limit.set", Request: []any{tenant, change}, Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Limit, error) {
 		return t.set(ctx, tenant, change)
 	}})
 }
 
 func (t *TenantLimits) set(ctx context.Context, tenant string, change holt.LimitChange) (l holt.Limit, err error) {
-	err = writeSync(ctx, t.s.cfg.DB, func(tx *db.Tx) error {
+	err = writeSync(ctx, t.cfg.DB, func(tx *db.Tx) error {
 		if l, err = limitAndUse(tx, tenant); err != nil {
 			return err
 		}
@@ -274,7 +274,7 @@ func (t *TenantLimits) set(ctx context.Context, tenant string, change holt.Limit
 			tenant, l.MaxComputers, l.MaxRunning, l.MaxMemoryMB, l.MaxDiskMB, l.MaxRunMS)
 	})
 	if err == nil {
-		t.s.log.InfoContext(ctx, "limits changed", "tenant", tenant, "max_computers", l.MaxComputers, "max_running", l.MaxRunning,
+		t.log.InfoContext(ctx, "limits changed", "tenant", tenant, "max_computers", l.MaxComputers, "max_running", l.MaxRunning,
 			"max_memory_mb", l.MaxMemoryMB, "max_disk_mb", l.MaxDiskMB, "max_run_ms", l.MaxRunMS)
 	}
 	return l, err

@@ -13,7 +13,11 @@ import (
 
 // Terminals is the terminals of computers. One belongs to its computer's agent:
 // it survives its clients and the daemon. Its record outlives the machine.
-type Terminals struct{ s *Store }
+type Terminals struct {
+	*registry
+	rows  terminalTable
+	waker *waker
+}
 
 // Open returns the terminal of the spec's name that runs in a computer, or
 // starts one; a stopped computer is started first.
@@ -32,8 +36,8 @@ func (n *Terminals) Open(ctx context.Context, computer string, spec holt.Termina
 		Computer string
 		Spec     holt.TerminalSpec
 	}{computer, spec}
-	return detach(ctx, n.s.shutdown, func(ctx context.Context) (holt.Terminal, error) {
-		return idempotency.Once(ctx, n.s.cfg.Keys, idempotency.Call[holt.Terminal]{
+	return detach(ctx, n.shutdown, func(ctx context.Context) (holt.Terminal, error) {
+		return idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[holt.Terminal]{
 			Key: key, Method: "terminal.open", Request: request,
 			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Terminal, error) {
 				return n.open(ctx, computer, holt.NewTerminalID(), spec, claim)
@@ -61,7 +65,7 @@ func checkTerminal(spec holt.TerminalSpec) error {
 // open has the guest open a terminal under an id, if it has none of that name.
 // It is on record before it can write anything.
 func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalID, spec holt.TerminalSpec, claim *idempotency.Claim) (holt.Terminal, error) {
-	c, l, done, err := waking{n.s}.use(ctx, computer, terminalUse(id, spec.Name))
+	c, l, done, err := n.waker.use(ctx, computer, terminalUse(id, spec.Name))
 	if err != nil {
 		return holt.Terminal{}, err
 	}
@@ -70,15 +74,15 @@ func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalI
 	mine := holt.Terminal{
 		ID: id, ComputerID: c.ID, Name: spec.Name, Spec: spec, State: holt.TerminalRunning, Size: spec.Size, StartedAt: time.Now().UTC(),
 	}
-	if err := n.s.terminals.insert(ctx, mine, claim); err != nil {
+	if err := n.rows.insert(ctx, mine, claim); err != nil {
 		return holt.Terminal{}, err
 	}
 	if claim == nil { // it may have been on record
-		if err := n.s.terminals.unlose(ctx, c.ID, id); err != nil {
+		if err := n.rows.unlose(ctx, c.ID, id); err != nil {
 			return holt.Terminal{}, err
 		}
 	}
-	if err := n.s.cfg.failpoint("terminal/open"); err != nil {
+	if err := n.cfg.failpoint("terminal/open"); err != nil {
 		return holt.Terminal{}, err
 	}
 	var got holt.Terminal
@@ -92,14 +96,14 @@ func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalI
 			agent.Close() // it hangs; the next session reconciles
 			return err
 		default:
-			return errors.Join(err, n.s.terminals.forget(ctx, c.ID, id))
+			return errors.Join(err, n.rows.forget(ctx, c.ID, id))
 		}
 	})
 	if err != nil {
 		return holt.Terminal{}, err
 	}
 	if got.ID != id { // it had one of that name
-		if err := n.s.terminals.forget(ctx, c.ID, id); err != nil {
+		if err := n.rows.forget(ctx, c.ID, id); err != nil {
 			return holt.Terminal{}, err
 		}
 	}
@@ -138,13 +142,13 @@ func pick(all []holt.Terminal, ref string) (holt.Terminal, error) {
 // List returns the terminals of a computer, newest first, as they are now as
 // far as the guest answers.
 func (n *Terminals) List(ctx context.Context, computer string) ([]holt.Terminal, error) {
-	c, err := n.s.table.find(ctx, computer)
+	c, err := n.table.find(ctx, computer)
 	if err != nil {
 		return nil, err
 	}
-	l := n.s.machines.live(c.ID)
+	l := n.machines.live(c.ID)
 	if l == nil {
-		return n.s.terminals.of(ctx, c.ID)
+		return n.rows.of(ctx, c.ID)
 	}
 	return l.terminals.list(ctx)
 }
@@ -152,7 +156,7 @@ func (n *Terminals) List(ctx context.Context, computer string) ([]holt.Terminal,
 // Signal sends a signal, as SIGTERM or TERM, to what is in a terminal's
 // foreground, as its keys do; SIGKILL ends all its processes.
 func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key string) error {
-	_, err := idempotency.Once(ctx, n.s.cfg.Keys, idempotency.Call[struct{}]{
+	_, err := idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "terminal.signal", Request: [3]string{computer, ref, signal},
 		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			t, l, done, err := n.at(ctx, computer, ref)
@@ -175,7 +179,7 @@ func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key strin
 // 5 s later is killed) and returns it. Its record stays. One that has ended
 // stays as it is.
 func (n *Terminals) Close(ctx context.Context, computer, ref, key string) (holt.Terminal, error) {
-	return idempotency.Once(ctx, n.s.cfg.Keys, idempotency.Call[holt.Terminal]{
+	return idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[holt.Terminal]{
 		Key: key, Method: "terminal.close", Request: [2]string{computer, ref},
 		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Terminal, error) {
 			t, l, done, err := n.at(ctx, computer, ref)
@@ -209,7 +213,7 @@ func (n *Terminals) at(ctx context.Context, computer, ref string) (holt.Terminal
 	if err != nil || t.State != holt.TerminalRunning {
 		return t, nil, func() {}, err
 	}
-	_, l, done, err := waking{n.s}.use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name))
+	_, l, done, err := n.waker.use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name))
 	if err != nil {
 		return t, nil, func() {}, err
 	}

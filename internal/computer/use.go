@@ -10,7 +10,7 @@ import (
 )
 
 // uses are what computers are in use for, as far as this daemon's calls go. Whoever needs a
-// running machine marks the use before looking for the machine (see [waking.use]); who pauses
+// running machine marks the use before looking for the machine (see [waker.use]); who pauses
 // an idle computer has its lock and says so, under mu, only while there is no use. So one of the
 // two sees the other: work is never begun in a machine that is about to be paused.
 type uses struct {
@@ -146,8 +146,8 @@ func (u *uses) rest(id holt.ComputerID, idle bool) (done func(), ok bool) {
 	}, true
 }
 
-// pausing says whether a computer is being paused.
-func (u *uses) pausing(id holt.ComputerID) bool {
+// rests says whether a computer is being paused.
+func (u *uses) rests(id holt.ComputerID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	usage := u.set[id]
@@ -165,12 +165,12 @@ func (s *Store) Use(id holt.ComputerID, kind holt.UseKind, detail string) (done 
 //
 // Errors: NotFound, Conflict (it is half-made or being deleted), Unavailable, Timeout.
 func (s *Store) Wake(ctx context.Context, ref string, kind holt.UseKind, detail string) (c holt.Computer, done func(), err error) {
-	r, _, done, err := waking{s}.use(ctx, ref, holt.Use{Kind: kind, Detail: detail})
+	r, _, done, err := s.waker.use(ctx, ref, holt.Use{Kind: kind, Detail: detail})
 	return r.Computer, done, err
 }
 
 // use returns the running machine of a computer, woken if need be, which is in use until done is called.
-func (s waking) use(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error) {
+func (s *waker) use(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error) {
 	r, err = s.table.find(ctx, ref)
 	if err != nil {
 		return record{}, nil, nil, err

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
+	"holt/internal/hosterror"
 )
 
 // Fetch writes the files of a space that a directory lacks, and returns how many
@@ -33,7 +34,7 @@ func (v *Archive) Fetch(ctx context.Context, space, dir string) (n int64, err er
 	for _, f := range a.Files {
 		read, err := v.fetchFile(ctx, space, f, filepath.Join(dir, f.Name))
 		if n += read; err != nil {
-			return n, err
+			return n, hosterror.Full(err)
 		}
 	}
 	return n, nil
