@@ -17,7 +17,7 @@ import (
 // greet gives a guest that has just booted, also by itself, or goes on from a
 // snapshot, its identity.
 func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) error {
-	if !l.fresh && (l.bootID == "" || l.bootID == h.BootID) {
+	if l.guest == guestConfigured && (l.bootID == "" || l.bootID == h.BootID) {
 		l.bootID = h.BootID
 		return nil
 	}
@@ -26,9 +26,9 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 	if err == nil {
 		is.Now, err = setClock(is.Now, clockOf(ctx, client))
 	}
-	mustBe := l.restored || l.machineID != "" // a fork of a stopped computer has booted
+	mustDiffer := l.guest.resumed() || l.machineID != "" // the fork of a stopped computer has booted
 	switch {
-	case err == nil && mustBe:
+	case err == nil && mustDiffer:
 		err = isItself(id, is, time.Now())
 	case err == nil && l.newKeys:
 		err = hasOwnKeys(is)
@@ -38,11 +38,11 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 		err = l.greeted(ctx, is)
 		refused = holt.CodeOf(err) == holt.Conflict
 	}
-	if refused && mustBe && !broken(client) && ctx.Err() == nil {
+	if refused && mustDiffer && !broken(client) && ctx.Err() == nil {
 		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
 	}
 	if err == nil {
-		l.bootID, l.fresh, l.restored, l.repeats, l.machineID, l.newKeys, l.diskSizeMB = h.BootID, false, false, false, "", false, 0
+		l.guest, l.bootID, l.machineID, l.newKeys, l.diskSizeMB = guestConfigured, h.BootID, "", false, 0
 	}
 	return err
 }
@@ -54,7 +54,7 @@ func (l *live) identity() agent.Identity {
 	return agent.Identity{
 		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
 		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
-		MachineID: l.machineID, NewHostKeys: l.newKeys, Restored: l.restored, Repeats: l.repeats, DiskSizeMB: l.diskSizeMB,
+		MachineID: l.machineID, NewHostKeys: l.newKeys, Restored: l.guest.resumed(), Repeats: l.guest == guestResumedAgain, DiskSizeMB: l.diskSizeMB,
 	}
 }
 

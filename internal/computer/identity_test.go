@@ -28,8 +28,8 @@ func TestIsItself(t *testing.T) {
 	if err := isItself(id, without, asked.Add(time.Minute)); err != nil {
 		t.Errorf("without SSH: %v", err)
 	}
-	same := is // of an older agent, which says less
-	same.Drawn, same.FormerKeys, same.HostKeys = nil, nil, nil
+	same := is // resumed in place, without new SSH host keys
+	same.FormerKeys, same.HostKeys = nil, nil
 	if err := isItself(agent.Identity{Hostname: "einstein", Now: asked}, same, asked.Add(time.Minute)); err != nil {
 		t.Errorf("one that goes on as itself: %v", err)
 	}

@@ -21,13 +21,25 @@ import (
 // into whom its change is attributed to.
 type FileServer func(ctx context.Context, ws *workspace.Workspace, conn net.Conn, writer func(tag string) workspace.Writer) error
 
-// live is a machine that runs now and the two channels into it. Its
-// goroutines redial a channel that breaks, until the machine ends or the
-// daemon lets go of it.
+// guestState is what a guest has of an identity before it is given one.
+type guestState int
+
+const (
+	guestConfigured   guestState = iota // it has its own; a reboot is a new boot
+	guestBooted                         // it has none
+	guestResumed                        // it has that of the snapshot that it was resumed from
+	guestResumedAgain                   // likewise, and another guest was resumed from the same snapshot: random numbers repeat
+)
+
+// resumed reports whether the guest has the identity of a snapshot.
+func (s guestState) resumed() bool { return s >= guestResumed }
+
+// live is a running machine and the two channels into it. Its goroutines redial
+// a channel that breaks, until the machine ends or the daemon lets go of it.
 type live struct {
 	id  holt.ComputerID
 	m   machine.Machine
-	net *network.Link // of m; nil: it has none
+	net *network.Link // nil: the machine has none
 	ws  *workspace.Workspace
 	log *slog.Logger
 
@@ -42,24 +54,22 @@ type live struct {
 	runs       *runSet
 	terminals  *terminalSet
 	marks      marks
-	busy       *busy        // what works in it by itself
-	look       notification // see [idler.watch]: its idle timeout was changed
+	busy       *busy        // what works in the guest by itself
+	look       notification // the idle timeout was changed; see [idler.watch]
 	launched   time.Time
 
-	hostname  string
-	bootID    string // of the guest that was last greeted; used by controlLoop only
-	fresh     bool   // that guest has no identity yet
-	restored  bool   // or has one from a snapshot
-	repeats   bool   // and it went on from there before
-	machineID string // that it is to have, if it is another machine than the one of that snapshot
-	newKeys   bool   // it boots from its image for the first time, whose SSH host keys are not its own
+	// What the guest is given; used by controlLoop only.
+	guest      guestState
+	bootID     string // of the guest when it was last configured
+	hostname   string
+	machineID  string // "": the guest keeps the one it has
+	newKeys    bool   // it boots from its image for the first time, and must not keep the image's SSH host keys
+	diskSizeMB int    // 0 unless its disk is larger than the guest believes
 
-	diskSizeMB int // MiB; 0 unless its disk is larger than the guest believes
-
-	greeted func(context.Context, agent.Identified) error // writes down what the guest is now; see [table.identify]
-	proxy   func(context.Context) (*agent.Proxy, error)   // what it is told of its proxy; nil: nothing
-	explain func(*holt.OutOfMemory)                       // adds to what its guest says of memory what gives it more
-	stood   notification                                  // the guest's processors stood still
+	greeted func(context.Context, agent.Identified) error // records what the guest is now; see [table.identify]
+	proxy   func(context.Context) (*agent.Proxy, error)   // what the guest is told of its proxy; nil: nothing
+	explain func(*holt.OutOfMemory)                       // adds the command that gives more memory
+	stood   notification                                  // the guest's processors were stopped for a snapshot
 
 	ctx    context.Context
 	cancel context.CancelFunc // nil before connect
@@ -69,7 +79,7 @@ type live struct {
 	client  *agent.Client // nil while the control channel is down
 	up      chan struct{} // closed while client is set
 	fault   error         // why the control channel is down; nil when up or never tried
-	refusal error         // why a guest that goes on from a snapshot cannot have its identity; nil when up
+	refusal error         // why the guest cannot be given its identity; nil when up
 }
 
 // connect begins to serve both channels.

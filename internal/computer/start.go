@@ -124,7 +124,7 @@ func unfinished(r record) error {
 func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
 		id: r.ID, ws: ws, release: release, log: s.log, observe: s.cfg.Observe, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
-		hostname: r.Name, fresh: true, stood: newNotification(), up: make(chan struct{}), runs: newRunSet(),
+		hostname: r.Name, guest: guestBooted, stood: newNotification(), up: make(chan struct{}), runs: newRunSet(),
 	}
 	l.runTracker, l.terminals = &runTracker{l, s.runRows, s.outputs}, newTerminalSet(l, s.terminalRows)
 	l.busy, l.look = newBusy(s.uses.now, l), newNotification()
@@ -182,7 +182,12 @@ func (m *transition) limit() time.Duration {
 
 // identify says who the guest is to be.
 func (m *transition) identify() {
-	m.live.restored, m.live.repeats = m.restored(), m.repeats
+	switch {
+	case m.restored() && m.repeats:
+		m.live.guest = guestResumedAgain
+	case m.restored():
+		m.live.guest = guestResumed
+	}
 	if m.source != "" || m.kept != "" {
 		m.live.machineID = newMachineID()
 	} else { // systemd draws an id at the first boot

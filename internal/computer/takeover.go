@@ -126,8 +126,13 @@ func (t *takeover) adopt(ctx context.Context) error {
 		return t.cannotAdopt(ctx, err)
 	}
 	l := newLive(t.s, *t.r, ws, release)
-	l.m, l.restored, l.repeats = vm, restored, restored // which of the two it was is not on record
-	l.fresh = l.restored || t.r.State == holt.ComputerStarting
+	l.m = vm
+	switch {
+	case restored:
+		l.guest = guestResumedAgain // whether it was the first is not on record
+	case t.r.State != holt.ComputerStarting:
+		l.guest = guestConfigured
+	}
 	t.live = l
 	l.connect(t.s.shutdown.ctx)
 	if err := l.plug(ctx, t.s, true); err != nil {
