@@ -255,7 +255,7 @@ func TestBudgetKilled(t *testing.T) {
 			}
 		}
 		w.used.runs(w.r.ID, time.Hour, 0, 0) // what is not counted when it is paused is, then
-		_, err := w.pause(t.Context(), "einstein", "")
+		_, err := w.pauser.pause(t.Context(), "einstein", "")
 		w.ok(err)
 		if b := w.is().Budgets[0]; b.Used.RunMS != 6*hourMS {
 			t.Errorf("%s: when it was paused: %+v", point, b)

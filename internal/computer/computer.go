@@ -3,7 +3,6 @@ package computer
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"holt"
@@ -104,9 +103,11 @@ type Store struct {
 	budgets     *budgets
 	idler       *idler
 	waker       *waker
+	pauser      *pauser
+	restorer    *restorer
+	resizer     *resizer
 	templates   *Templates
 	restarts    restarts
-	stuck       sync.Map // of holt.ComputerID to *transition: resumes that could not be undone
 
 	runs         *Runs
 	terminals    *Terminals
@@ -138,7 +139,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		_, err = s.flattener.settle(ctx, newTries())
 	}
 	if err == nil {
-		err = s.settleRestores(ctx) // they make disks
+		err = s.restorer.settleRestores(ctx) // they make disks
 	}
 	if err != nil {
 		s.Close()
@@ -160,16 +161,17 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	g.table.room = newRoom(g)
 	s := &Store{registry: g, runRows: runTable{cfg.DB, cfg.Log, keptRuns()}, terminalRows: terminalTable{cfg.DB}, snapshots: snapshotTable{cfg.DB, cfg.Snapshots}}
 	s.outputs = outputs{table: s.runRows, dir: g.cfg.dir, most: mostOutput, log: cfg.Log, failpoint: g.cfg.failpoint}
+	s.pauser, s.restorer, s.resizer = &pauser{Store: s}, &restorer{s}, &resizer{s}
 	packs := &archive.Archive{Chunks: cfg.Archive, Strip: archive.StripBytes, PackDir: cfg.ArchiveDir, Log: cfg.Log, Fail: cfg.Fail, Free: archive.FreeBytes}
 	s.disks = &disks{d: cfg.DB, dir: cfg.Disks, archive: packs, log: cfg.Log}
 	s.archiver = newArchiver(g, packs, s.snapshots, s.disks)
 	s.snapshotter = &snapshotter{registry: g, snapshots: s.snapshots, disks: s.disks, archiver: s.archiver}
 	s.flattener = &flattener{registry: g, disks: s.disks, merged: s.archiver.work, stacked: stackedDisks}
-	s.budgets = &budgets{registry: g, pause: s.pause, stop: s.stop, changed: newNotification()}
+	s.budgets = &budgets{registry: g, pause: s.pauser.pause, stop: s.stop, changed: newNotification()}
 	s.budgets.read = s.budgets.reading
 	idle := idleTable{cfg.DB}
-	s.idler = &idler{registry: g, rows: idle, runs: s.runRows, terminals: s.terminalRows, snapshotter: s.snapshotter, atOnce: make(chan struct{}, idleAtOnce), pauseLocked: s.pauseLocked, stopLocked: s.stopLocked}
-	s.waker = &waker{registry: g, rows: idle, start: s.start, resume: s.resume}
+	s.idler = &idler{registry: g, rows: idle, runs: s.runRows, terminals: s.terminalRows, snapshotter: s.snapshotter, atOnce: make(chan struct{}, idleAtOnce), pauseLocked: s.pauser.pauseLocked, stopLocked: s.stopLocked}
+	s.waker = &waker{registry: g, rows: idle, start: s.start, resume: s.pauser.resume}
 	s.templates = &Templates{registry: g, makeRoom: s.idler.withRoom}
 	s.guests = &Guests{g, s.snapshots, s.runRows, s.terminalRows}
 	open := &conns{}

@@ -246,11 +246,6 @@ func TestNotPaused(t *testing.T) {
 		"silent guest": {func(w *idleWorld) {
 			w.l.busy.ask = func(context.Context) (agent.Activity, error) { return agent.Activity{}, errors.New("hangs") }
 		}, "does not answer: hangs"},
-		"old guest": {func(w *idleWorld) {
-			w.l.busy.ask = func(context.Context) (agent.Activity, error) {
-				return agent.Activity{}, holt.Errorf(holt.Unsupported, "no such operation")
-			}
-		}, "earlier version"},
 		"broken": {func(w *idleWorld) {
 			w.cfg.Fail = func(point string) error {
 				if point == "idle/pause" {

@@ -2,11 +2,18 @@ package computer
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"holt"
 	"holt/internal/store/db"
 )
+
+// pauser pauses and resumes computers.
+type pauser struct {
+	*Store
+	stuck sync.Map // of holt.ComputerID to *transition: resumes that could not be undone
+}
 
 // Pause keeps a running computer's memory and both disks, and ends its machine:
 // everything in it goes on where it was with Resume, or when something reaches
@@ -17,7 +24,7 @@ import (
 func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, error) {
 	by := m.s.by(ctx)
 	return m.s.verb(ctx, "computer.pause", ref, key, func(ctx context.Context, ref string) (holt.Computer, error) {
-		return m.s.pause(ctx, ref, by)
+		return m.s.pauser.pause(ctx, ref, by)
 	})
 }
 
@@ -32,14 +39,14 @@ func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, err
 func (m *Memory) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
 	began := time.Now()
 	was, _ := m.s.table.find(ctx, ref)
-	c, err := m.s.verb(ctx, "computer.resume", ref, key, m.s.resume)
+	c, err := m.s.verb(ctx, "computer.resume", ref, key, m.s.pauser.resume)
 	if err == nil && was.State == holt.ComputerPaused {
 		m.s.waker.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "resume"})
 	}
 	return c, err
 }
 
-func (s *Store) pause(ctx context.Context, ref, by string) (holt.Computer, error) {
+func (s *pauser) pause(ctx context.Context, ref, by string) (holt.Computer, error) {
 	if r, err := s.table.find(ctx, ref); err == nil && r.State == holt.ComputerPaused {
 		return s.shown(r), nil
 	}
@@ -55,7 +62,7 @@ func (s *Store) pause(ctx context.Context, ref, by string) (holt.Computer, error
 }
 
 // pauseLocked pauses a running computer, whose lock is held, and puts on record by whom.
-func (s *Store) pauseLocked(ctx context.Context, r *record, l *live, by string) (holt.Computer, error) {
+func (s *pauser) pauseLocked(ctx context.Context, r *record, l *live, by string) (holt.Computer, error) {
 	if err := s.idler.rows.pausing(ctx, r.ID, by); err != nil {
 		return holt.Computer{}, err
 	}
@@ -68,7 +75,7 @@ func (s *Store) pauseLocked(ctx context.Context, r *record, l *live, by string) 
 
 // hibernate takes a snapshot of a running computer, whose lock is held, with which its
 // machine ends. One that fails leaves it running.
-func (s *Store) hibernate(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
+func (s *pauser) hibernate(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
 	rested, _ := s.uses.rest(r.ID, false)
 	defer rested()
 	s.budgets.last(ctx, r.ID)
@@ -99,7 +106,7 @@ func (s *Store) hibernate(ctx context.Context, r *record, l *live, e snapshotReq
 
 // leave lets go of the machine of a computer that is paused now. Its guest's
 // mount stays: it goes on with the guest.
-func (s *Store) leave(r record, l *live) {
+func (s *pauser) leave(r record, l *live) {
 	s.machines.put(r.ID, nil)
 	l.close()
 	if err := l.m.Kill(); err != nil { // it has ended, unless its memory was kept by a daemon before this one
@@ -115,7 +122,7 @@ func (s *Store) leave(r record, l *live) {
 	l.release()
 }
 
-func (s *Store) resume(ctx context.Context, ref string) (holt.Computer, error) {
+func (s *pauser) resume(ctx context.Context, ref string) (holt.Computer, error) {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
 		return holt.Computer{}, err
@@ -131,7 +138,7 @@ func (s *Store) resume(ctx context.Context, ref string) (holt.Computer, error) {
 }
 
 // resumeOrUndo lets a computer, whose lock is held, go on that is paused, or whose last resume could not be undone.
-func (s *Store) resumeOrUndo(ctx context.Context, r *record) (holt.Computer, error) {
+func (s *pauser) resumeOrUndo(ctx context.Context, r *record) (holt.Computer, error) {
 	if r.State == holt.ComputerResuming {
 		if err := s.undoStuck(ctx, r); err != nil {
 			return holt.Computer{}, err
@@ -143,7 +150,7 @@ func (s *Store) resumeOrUndo(ctx context.Context, r *record) (holt.Computer, err
 // undoStuck undoes the resume of a computer, whose lock is held, that could neither go on nor be
 // undone, as where the host's disk was full: it is paused again. One that this daemon did not
 // begin the next settles.
-func (s *Store) undoStuck(ctx context.Context, r *record) error {
+func (s *pauser) undoStuck(ctx context.Context, r *record) error {
 	v, ok := s.stuck.Load(r.ID)
 	if !ok {
 		return unfinished(*r)
@@ -160,17 +167,17 @@ func (s *Store) undoStuck(ctx context.Context, r *record) error {
 // keepStuck keeps a resume that could not be undone for [Store.undoStuck].
 func (m *transition) keepStuck() {
 	if m.stuck != nil {
-		m.s.stuck.Store(m.r.ID, m)
+		m.s.pauser.stuck.Store(m.r.ID, m)
 	}
 }
 
 // resumeLocked lets a paused computer, whose lock is held, go on.
-func (s *Store) resumeLocked(ctx context.Context, r *record) (holt.Computer, error) {
+func (s *pauser) resumeLocked(ctx context.Context, r *record) (holt.Computer, error) {
 	from, err := s.snapshots.get(ctx, r.snapshot)
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	m := &transition{s: s, r: r, from: &from, before: r.disk}
+	m := &transition{s: s.Store, r: r, from: &from, before: r.disk}
 	if err := m.forward(ctx, "resume", m.resume()); err != nil {
 		m.keepStuck()
 		return holt.Computer{}, err
@@ -259,12 +266,12 @@ func (m *transition) goesOn(ctx context.Context) error {
 
 // settleResume finishes the resume that a killed daemon began: with its machine,
 // if that runs. Else the computer stays paused.
-func (s *Store) settleResume(ctx context.Context, r *record, runs bool) error {
+func (s *pauser) settleResume(ctx context.Context, r *record, runs bool) error {
 	from, err := s.snapshots.get(ctx, r.snapshot)
 	if err != nil {
 		return err
 	}
-	m := &transition{s: s, r: r, from: &from, before: r.disk}
+	m := &transition{s: s.Store, r: r, from: &from, before: r.disk}
 	if !runs {
 		return m.stayPaused(ctx)
 	}
@@ -281,7 +288,7 @@ func (m *transition) resumed(ctx context.Context) (holt.Computer, error) {
 		return holt.Computer{}, m.explain(ctx, err)
 	}
 	m.r.BootMS = time.Since(m.live.launched).Milliseconds()
-	m.s.settleShape(ctx, m.r, m.live)
+	m.s.resizer.settleShape(ctx, m.r, m.live)
 	if err := m.s.table.save(ctx, *m.r); err != nil {
 		return holt.Computer{}, err
 	}

@@ -73,13 +73,16 @@ func (m *Memory) Resize(ctx context.Context, ref string, spec holt.ResizeSpec, k
 		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.ResizedComputer]{
 			Key: key, Method: "computer.resize", Request: []any{ref, spec},
 			Act: func(ctx context.Context, _ *idempotency.Claim) (holt.ResizedComputer, error) {
-				return m.s.resize(ctx, ref, spec)
+				return m.s.resizer.resize(ctx, ref, spec)
 			},
 		})
 	})
 }
 
-func (s *Store) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (out holt.ResizedComputer, err error) {
+// resizer changes the shape of computers.
+type resizer struct{ *Store }
+
+func (s *resizer) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (out holt.ResizedComputer, err error) {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
 		return out, err
@@ -88,7 +91,7 @@ func (s *Store) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (o
 	if err := s.mayResize(r, spec); err != nil {
 		return out, err
 	}
-	z := &resizing{transition: transition{s: s, r: &r}, spec: spec, was: r}
+	z := &resizing{transition: transition{s: s.Store, r: &r}, spec: spec, was: r}
 	z.live = s.machines.live(r.ID)
 	switch r.State {
 	case holt.ComputerRunning:
@@ -110,7 +113,7 @@ func (s *Store) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (o
 }
 
 // mayResize refuses what can never be.
-func (s *Store) mayResize(r record, spec holt.ResizeSpec) error {
+func (s *resizer) mayResize(r record, spec holt.ResizeSpec) error {
 	if spec == (holt.ResizeSpec{}) {
 		return holt.Errorf(holt.InvalidArgument, "a resize without a size").WithHint("give at least one of cpus, memory_mb and disk_size_mb")
 	}
@@ -250,11 +253,11 @@ func (z *resizing) note() string {
 
 // settleShape adds to the machine of a computer, whose lock is held, what was asked for while it was
 // paused, or what a daemon before this one has begun to add. What cannot be added stays asked for.
-func (s *Store) settleShape(ctx context.Context, r *record, l *live) {
+func (s *resizer) settleShape(ctx context.Context, r *record, l *live) {
 	if !r.growing {
 		return
 	}
-	z := &resizing{transition: transition{s: s, r: r, live: l}, was: *r}
+	z := &resizing{transition: transition{s: s.Store, r: r, live: l}, was: *r}
 	err := z.add(ctx)
 	if err == nil {
 		err = z.tell(ctx)
@@ -276,7 +279,7 @@ func (t *takeover) settleShapeLater() {
 		}
 		defer unlock()
 		if l := t.s.machines.live(r.ID); l != nil && r.State == holt.ComputerRunning {
-			t.s.settleShape(ctx, &r, l)
+			t.s.resizer.settleShape(ctx, &r, l)
 		}
 	})
 }

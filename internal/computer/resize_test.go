@@ -118,7 +118,7 @@ func TestResizesWithoutMachine(t *testing.T) {
 	r, err := w.table.find(ctx, "einstein")
 	w.ok(err)
 	r.State = holt.ComputerRunning
-	w.settleShape(ctx, &r, w.machines.live(r.ID))
+	w.resizer.settleShape(ctx, &r, w.machines.live(r.ID))
 	if r.CPUs != 2 || r.pending() != nil || m.has.CPUs != 2 || m.has.DiskMB != 5000 || !r.growing {
 		t.Errorf("once it goes on: %+v, the machine %+v", r, m.has)
 	}

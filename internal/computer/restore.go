@@ -28,7 +28,7 @@ func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotR
 			return holt.RestoredComputer{}, err
 		}
 	}
-	s := m.s
+	s := m.s.restorer
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.RestoredComputer, error) {
 		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.RestoredComputer]{
 			Key: key, Method: "snapshot.restore", Request: []any{ref, spec},
@@ -40,7 +40,10 @@ func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotR
 	})
 }
 
-func (s *Store) restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, claim *idempotency.Claim) (out holt.RestoredComputer, err error) {
+// restorer restores computers to their snapshots.
+type restorer struct{ *Store }
+
+func (s *restorer) restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, claim *idempotency.Claim) (out holt.RestoredComputer, err error) {
 	target, err := s.snapshots.find(ctx, ref)
 	if err != nil {
 		return out, err
@@ -69,11 +72,11 @@ func (s *Store) restore(ctx context.Context, ref string, spec holt.SnapshotResto
 		defer done()
 	}
 	if changed {
-		if _, err := s.resumeLocked(ctx, &r); err != nil {
+		if _, err := s.pauser.resumeLocked(ctx, &r); err != nil {
 			return out, err
 		}
 	} else if r.State == holt.ComputerPaused && r.snapshot == target.ID { // it is there
-		_, err := s.resumeLocked(ctx, &r)
+		_, err := s.pauser.resumeLocked(ctx, &r)
 		return s.restored(ctx, r, target.ID, err)
 	}
 	b, err := s.restoringTo(ctx, &r, target, spec.Name, claim)
@@ -88,7 +91,7 @@ func (s *Store) restore(ctx context.Context, ref string, spec holt.SnapshotResto
 }
 
 // restored is what a restore answers, unless it failed.
-func (s *Store) restored(ctx context.Context, r record, present holt.SnapshotID, err error) (out holt.RestoredComputer, _ error) {
+func (s *restorer) restored(ctx context.Context, r record, present holt.SnapshotID, err error) (out holt.RestoredComputer, _ error) {
 	if err == nil {
 		out.Computer = s.shown(r)
 		out.Present, err = s.Snapshots().Get(ctx, string(present))
@@ -98,7 +101,7 @@ func (s *Store) restored(ctx context.Context, r record, present holt.SnapshotID,
 
 // restoredAgain answers a repeat whose first call got as far as the swap. A daemon may
 // still be at work on the rest.
-func (s *Store) restoredAgain(ctx context.Context, present string) (out holt.RestoredComputer, err error) {
+func (s *restorer) restoredAgain(ctx context.Context, present string) (out holt.RestoredComputer, err error) {
 	m, err := s.snapshots.get(ctx, holt.SnapshotID(present))
 	if err != nil {
 		return out, err
@@ -114,7 +117,7 @@ func (s *Store) restoredAgain(ctx context.Context, present string) (out holt.Res
 // mayRestore refuses what cannot be done, before anything is. It says whether the computer's
 // workspace was changed since it was paused: then it has to go on first, since only so is
 // there a snapshot that has both that and its memory.
-func (s *Store) mayRestore(ctx context.Context, r *record, target snapshot) (changed bool, err error) {
+func (s *restorer) mayRestore(ctx context.Context, r *record, target snapshot) (changed bool, err error) {
 	if !s.cfg.Engine.Capabilities().MemorySnapshot {
 		return false, noMemory(s.cfg.Engine)
 	}
@@ -146,7 +149,7 @@ func (s *Store) mayRestore(ctx context.Context, r *record, target snapshot) (cha
 }
 
 // unchanged says whether the workspace of a paused computer is as it was when it was paused.
-func (s *Store) unchanged(ctx context.Context, r record) (bool, error) {
+func (s *restorer) unchanged(ctx context.Context, r record) (bool, error) {
 	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
 	if err != nil {
 		return false, err
@@ -174,12 +177,12 @@ type restoring struct {
 }
 
 // restoringTo prepares the way back of a computer whose lock is held.
-func (s *Store) restoringTo(ctx context.Context, r *record, target snapshot, name string, claim *idempotency.Claim) (*restoring, error) {
+func (s *restorer) restoringTo(ctx context.Context, r *record, target snapshot, name string, claim *idempotency.Claim) (*restoring, error) {
 	name, err := s.presentName(ctx, *r, name)
 	if err != nil {
 		return nil, err
 	}
-	b := &restoring{transition: transition{s: s, r: r, from: &target}, name: name, row: restoreRow{
+	b := &restoring{transition: transition{s: s.Store, r: r, from: &target}, name: name, row: restoreRow{
 		computer: r.ID, snapshot: target.ID, workspace: holt.NewWorkspaceID(), ran: r.State == holt.ComputerRunning,
 		present: holt.NewSnapshotID(), claim: claim,
 	}}
@@ -193,7 +196,7 @@ func (s *Store) restoringTo(ctx context.Context, r *record, target snapshot, nam
 }
 
 // presentName is what the snapshot of the present is called.
-func (s *Store) presentName(ctx context.Context, r record, name string) (string, error) {
+func (s *restorer) presentName(ctx context.Context, r record, name string) (string, error) {
 	all, err := s.snapshots.list(ctx, `WHERE computer = ? AND name <> ''`, r.ID)
 	if err != nil {
 		return "", err
@@ -276,19 +279,19 @@ func (b *restoring) keep(ctx context.Context) (err error) {
 	s := b.s
 	switch b.r.State {
 	case holt.ComputerRunning:
-		b.present, err = s.hibernate(ctx, b.r, b.s.machines.live(b.r.ID),
+		b.present, err = s.pauser.hibernate(ctx, b.r, b.s.machines.live(b.r.ID),
 			snapshotRequest{id: b.row.present, verb: "present", kind: holt.SnapshotManual, name: b.name, end: true, durable: true})
 	case holt.ComputerPaused:
 		b.present, err = s.snapshots.get(ctx, b.row.present)
 	default:
-		b.present, err = s.keepStopped(ctx, b.r, b.row.present, b.name)
+		b.present, err = s.restorer.keepStopped(ctx, b.r, b.row.present, b.name)
 	}
 	return err
 }
 
 // keepStopped begins the snapshot of a stopped computer: its disk, which from now on nobody
 // writes to, and its workspace. The swap makes it ready.
-func (s *Store) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, name string) (snapshot, error) {
+func (s *restorer) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, name string) (snapshot, error) {
 	m := snapshot{
 		Snapshot: holt.Snapshot{
 			ID: id, Name: name, Kind: holt.SnapshotManual, ComputerID: r.ID, Computer: r.Name, Parent: r.snapshot,
@@ -319,7 +322,7 @@ func (b *restoring) unkeep(ctx context.Context) error {
 	case s.shutdown.ctx.Err() != nil:
 		return ending() // the next daemon goes on
 	case b.row.ran && b.r.State == holt.ComputerPaused:
-		_, err := s.resumeLocked(ctx, b.r)
+		_, err := s.pauser.resumeLocked(ctx, b.r)
 		if s.shutdown.ctx.Err() != nil {
 			return ending()
 		}
@@ -330,7 +333,7 @@ func (b *restoring) unkeep(ctx context.Context) error {
 	case b.row.ran || !b.present.Stopped:
 		return nil // it runs, since no snapshot could be taken; or it was paused at one
 	}
-	if err := s.takeBack(ctx, b.r, b.present); err != nil {
+	if err := s.restorer.takeBack(ctx, b.r, b.present); err != nil {
 		s.log.WarnContext(ctx, "remove the snapshot of a restore that failed", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
 	}
 	return nil
@@ -346,7 +349,7 @@ func (b *restoring) failed(err error) error {
 }
 
 // takeBack removes the last snapshot of a computer, as if it had never been taken.
-func (s *Store) takeBack(ctx context.Context, r *record, m snapshot) error {
+func (s *restorer) takeBack(ctx context.Context, r *record, m snapshot) error {
 	r.snapshot = m.Parent
 	if err := s.table.save(ctx, *r); err != nil {
 		return err

@@ -123,7 +123,7 @@ func TestRestoreThatWasNotForgotten(t *testing.T) {
 			w.r.workspaceID = b.row.workspace
 			w.ok(w.cfg.DB.Write(t.Context(), func(tx *db.Tx) error { return w.table.move(tx, *w.r) }))
 		}
-		w.ok(w.settleRestores(t.Context())) // the next daemon
+		w.ok(w.restorer.settleRestores(t.Context())) // the next daemon
 		unlock, err := w.machines.lock(t.Context(), w.r.ID)
 		w.ok(err)
 		unlock()
@@ -156,7 +156,7 @@ func TestRestoreKeepsItsTarget(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := w.restore(t.Context(), string(target.ID), holt.SnapshotRestoreSpec{}, nil); !errors.Is(err, errPlanned) {
+	if _, err := w.restorer.restore(t.Context(), string(target.ID), holt.SnapshotRestoreSpec{}, nil); !errors.Is(err, errPlanned) {
 		t.Error(err)
 	}
 	if w.row(target.ID).ID != target.ID || !w.here(target) {

@@ -80,7 +80,7 @@ func halfRestored(ctx context.Context, d *db.DB) (all []restoreRow, err error) {
 
 // settleRestores finishes or forgets the restores that a killed daemon began, of
 // computers that are otherwise taken over. One that it cannot the next daemon tries again.
-func (s *Store) settleRestores(ctx context.Context) error {
+func (s *restorer) settleRestores(ctx context.Context) error {
 	all, err := halfRestored(ctx, s.cfg.DB)
 	if err != nil {
 		return err
@@ -103,9 +103,9 @@ func (s *Store) settleRestores(ctx context.Context) error {
 //   - A computer that ran is paused at its present: the restore goes on.
 //   - It is paused at the snapshot, and the swap is done: the computer goes on.
 //   - Else it is as it was, or has gone on since and the row could not be removed.
-func (s *Store) settleRestore(ctx context.Context, r *record, row restoreRow) error {
+func (s *restorer) settleRestore(ctx context.Context, r *record, row restoreRow) error {
 	swapped := r.workspaceID == row.workspace
-	b := &restoring{transition: transition{s: s, r: r}, row: row}
+	b := &restoring{transition: transition{s: s.Store, r: r}, row: row}
 	if r.State == holt.ComputerPaused && (swapped && r.snapshot == row.snapshot || !swapped && row.ran && r.snapshot == row.present) {
 		return b.goOnLater(ctx, swapped)
 	}
@@ -172,7 +172,7 @@ func (b *restoring) finish(ctx context.Context) error {
 
 // finishSwapped lets a computer go on that is back. If it does not, it stays paused there.
 func (b *restoring) finishSwapped(ctx context.Context) error {
-	_, err := b.s.resumeLocked(ctx, b.r)
+	_, err := b.s.pauser.resumeLocked(ctx, b.r)
 	if ctx.Err() != nil {
 		return ending() // the next daemon goes on
 	}

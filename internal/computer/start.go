@@ -40,7 +40,7 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 	case holt.ComputerRunning:
 		return s.alreadyRunning(r)
 	case holt.ComputerPaused, holt.ComputerResuming:
-		return s.resumeOrUndo(ctx, &r)
+		return s.pauser.resumeOrUndo(ctx, &r)
 	case holt.ComputerStopped:
 	default:
 		return holt.Computer{}, wrongState(r)

@@ -27,12 +27,12 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 	case holt.ComputerStopped:
 		return s.shown(r), nil
 	case holt.ComputerResuming:
-		if err := s.undoStuck(ctx, &r); err != nil {
+		if err := s.pauser.undoStuck(ctx, &r); err != nil {
 			return holt.Computer{}, err
 		}
-		return s.forget(ctx, r)
+		return s.pauser.forget(ctx, r)
 	case holt.ComputerPaused:
-		return s.forget(ctx, r)
+		return s.pauser.forget(ctx, r)
 	case holt.ComputerRunning, holt.ComputerStopping:
 	default:
 		return holt.Computer{}, wrongState(r)
@@ -55,8 +55,8 @@ func (s *Store) stopLocked(ctx context.Context, r *record) error {
 
 // forget makes a paused computer a stopped one. Its disk is the one that
 // was laid over the snapshot's, as after a power cut.
-func (s *Store) forget(ctx context.Context, r record) (holt.Computer, error) {
-	m := &transition{s: s, r: &r}
+func (s *pauser) forget(ctx context.Context, r record) (holt.Computer, error) {
+	m := &transition{s: s.Store, r: &r}
 	if err := m.endMount(ctx); err != nil {
 		return holt.Computer{}, err
 	}

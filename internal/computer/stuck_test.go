@@ -38,7 +38,7 @@ func TestStuckResume(t *testing.T) {
 		err  error
 		then holt.ComputerState
 	}{
-		{"resume", func() error { _, err := w.resume(ctx, "einstein"); return err }, errPlanned, holt.ComputerPaused},
+		{"resume", func() error { _, err := w.pauser.resume(ctx, "einstein"); return err }, errPlanned, holt.ComputerPaused},
 		{"start", func() error { _, err := w.start(ctx, "einstein"); return err }, errPlanned, holt.ComputerPaused},
 		{"wake", func() error { _, _, err := w.waker.wake(ctx, "einstein", holt.Use{}); return err }, errPlanned, holt.ComputerPaused},
 		{"stop", func() error { _, err := w.stop(ctx, "einstein"); return err }, nil, holt.ComputerStopped},
@@ -47,7 +47,7 @@ func TestStuckResume(t *testing.T) {
 			m := w.pauses()
 			clear(fails)
 			fails["resume/open"], fails["undo-resume/row"] = true, true
-			if _, err := w.resume(ctx, "einstein"); !errors.Is(err, errPlanned) {
+			if _, err := w.pauser.resume(ctx, "einstein"); !errors.Is(err, errPlanned) {
 				t.Fatal(err)
 			}
 			in(holt.ComputerResuming)

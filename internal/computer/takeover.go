@@ -108,7 +108,7 @@ func (t *takeover) adopt(ctx context.Context) error {
 	restored := t.r.ungreeted
 	if t.r.State == holt.ComputerResuming {
 		restored = true
-		err = t.s.settleResume(ctx, t.r, true)
+		err = t.s.pauser.settleResume(ctx, t.r, true)
 	} else {
 		err = t.s.snapshotter.mend(ctx, t.r, vm)
 	}
@@ -200,7 +200,7 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	case holt.ComputerPaused: // by a daemon that was killed before it could say so
 		return nil
 	case holt.ComputerResuming:
-		return t.s.settleResume(ctx, t.r, false)
+		return t.s.pauser.settleResume(ctx, t.r, false)
 	}
 	if err := t.endMount(ctx); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (t *takeover) foundGone(ctx context.Context) error {
 func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
 	t.s.log.ErrorContext(ctx, "cannot adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
 	if t.r.State == holt.ComputerResuming {
-		if err := t.s.settleResume(ctx, t.r, true); err != nil {
+		if err := t.s.pauser.settleResume(ctx, t.r, true); err != nil {
 			return err // the next daemon tries again
 		}
 	}
