@@ -18,9 +18,8 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// archiver puts the snapshots that stay into the archive, one after the other beside
-// all else, and takes the memory of those that are there off this disk when all
-// together take too much of it.
+// archiver stores snapshots in the archive, one at a time in the background, and evicts the memory
+// of archived ones from this disk when the snapshots together take too much of it.
 type archiver struct {
 	*registry
 	archive   *archive.Archive
@@ -40,7 +39,7 @@ func newArchiver(g *registry, a *archive.Archive, snapshots snapshotTable, disks
 	return &archiver{registry: g, archive: a, snapshots: snapshots, disks: disks, work: newNotification(), users: map[holt.SnapshotID]int{}}
 }
 
-// begin says that a snapshot is being stored until done is called; forget cancels it.
+// begin records that a snapshot is being stored until done is called; forget cancels that.
 func (k *archiver) begin(ctx context.Context, id holt.SnapshotID) (_ context.Context, done func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -56,7 +55,7 @@ func (k *archiver) begin(ctx context.Context, id holt.SnapshotID) (_ context.Con
 	}
 }
 
-// forget returns once a snapshot whose row says that it goes is not being stored any more.
+// forget returns once a snapshot that is being deleted is no longer being stored.
 func (k *archiver) forget(id holt.SnapshotID) {
 	k.mu.Lock()
 	if k.storing != id {
@@ -69,7 +68,7 @@ func (k *archiver) forget(id holt.SnapshotID) {
 	<-stored
 }
 
-// keepEvery is how often what could not be stored is tried again.
+// keepEvery is how often a failed store is retried.
 const keepEvery = time.Minute
 
 // run does the archiver's work until ctx ends.
@@ -86,13 +85,13 @@ func (s *archiver) run(ctx context.Context) {
 	}
 }
 
-// keepRound stores what is to be: what was asked for, and, while it takes to make
-// room, what computers are paused at. One that fails is left for the next round.
+// keepRound archives the snapshots that users asked for and, if it takes eviction to make room,
+// those that computers are paused at. A failed one waits for the next round.
 func (s *archiver) keepRound(ctx context.Context) {
 	over := s.evict(ctx, 0)
 	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND NOT stored AND (kind = 'snapshot' OR `+pausedAt+`) ORDER BY kind <> 'snapshot', created, id`)
 	if err != nil {
-		s.log.WarnContext(ctx, "look for snapshots to store", "err", err)
+		s.log.WarnContext(ctx, "list snapshots to archive", "err", err)
 	}
 	for _, m := range all {
 		if ctx.Err() != nil {
@@ -105,22 +104,22 @@ func (s *archiver) keepRound(ctx context.Context) {
 		err := s.store(ctx, m)
 		switch {
 		case err == nil:
-			s.log.InfoContext(ctx, "snapshot is in the archive", "computer", m.ComputerID, "snapshot", m.ID, "ms", time.Since(began).Milliseconds())
+			s.log.InfoContext(ctx, "snapshot archived", "computer", m.ComputerID, "snapshot", m.ID, "ms", time.Since(began).Milliseconds())
 		case ctx.Err() == nil && !s.isGone(ctx, m):
 			if holt.CodeOf(err) == holt.OutOfSpace { // a part of it is no use
 				s.archive.TryDrop(ctx, string(m.ID))
 			}
-			s.log.ErrorContext(ctx, "a snapshot is not in the archive yet; trying again later", "snapshot", m.ID, "again_in", keepEvery, "err", err)
+			s.log.ErrorContext(ctx, "archive snapshot; will retry", "snapshot", m.ID, "again_in", keepEvery, "err", err)
 		}
 		over = s.evict(ctx, 0)
 	}
 	if err := s.renewRound(ctx); err != nil && ctx.Err() == nil {
-		s.log.ErrorContext(ctx, "merged root disks are not in the archive yet; trying again later", "again_in", keepEvery, "err", err)
+		s.log.ErrorContext(ctx, "archive merged root disks; will retry", "again_in", keepEvery, "err", err)
 	}
 }
 
-// renewRound stores the disks that were merged beneath snapshots in the archive, and drops what those
-// were once no snapshot there lies over them.
+// renewRound archives disks that were merged beneath archived snapshots, and drops the former ones
+// once no archived snapshot needs them.
 func (s *archiver) renewRound(ctx context.Context) error {
 	all, err := s.snapshots.list(ctx, `WHERE `+outdated+` ORDER BY created, id`)
 	for _, m := range all {
@@ -131,7 +130,7 @@ func (s *archiver) renewRound(ctx context.Context) error {
 	return errors.Join(err, s.disks.dropLeft(ctx))
 }
 
-// renew has a snapshot in the archive lie over the disks that there are now.
+// renew makes an archived snapshot refer to the disks that there are now.
 func (s *archiver) renew(ctx context.Context, m snapshot) error {
 	s.disks.still.Lock()
 	defer s.machines.idle.notify()
@@ -171,8 +170,8 @@ func (s *archiver) renew(ctx context.Context, m snapshot) error {
 	return s.snapshots.isStored(ctx, m.ID, grown)
 }
 
-// roomFor fails with OutOfSpace if what the archive has not yet of a snapshot, its files and
-// its disks, may be too much for the packs' disk.
+// roomFor returns OutOfSpace if the packs' disk may have no room for what the archive lacks of a
+// snapshot.
 func (s *archiver) roomFor(ctx context.Context, m snapshot, chain []layer, names []string) error {
 	most := int64(0)
 	for _, name := range names {
@@ -192,7 +191,7 @@ func (s *archiver) roomFor(ctx context.Context, m snapshot, chain []layer, names
 	return s.archive.CheckRoom(most)
 }
 
-// storeDisks puts the disks of a chain into the archive, the lowest first, and names them in a.
+// storeDisks archives the disks of a chain, the lowest first, and lists them in a.
 func (s *archiver) storeDisks(ctx context.Context, chain []layer, a *archive.About) (grown int64, err error) {
 	a.Disks = nil
 	for i := len(chain) - 1; i >= 0 && err == nil; i-- {
@@ -204,7 +203,7 @@ func (s *archiver) storeDisks(ctx context.Context, chain []layer, a *archive.Abo
 	return grown, err
 }
 
-// storeDisk puts the first disk of a chain into the archive.
+// storeDisk archives the first disk of a chain.
 func (s *archiver) storeDisk(ctx context.Context, chain []layer, image string) (grown int64, err error) {
 	if len(chain) > 1 {
 		return s.disks.store(ctx, chain[0], "", image)
@@ -219,7 +218,7 @@ func (s *archiver) storeDisk(ctx context.Context, chain []layer, image string) (
 	return s.disks.store(ctx, chain[0], base.Path, image)
 }
 
-// isGone says whether a snapshot was deleted meanwhile.
+// isGone reports whether a snapshot was deleted meanwhile.
 func (s *archiver) isGone(ctx context.Context, m snapshot) bool {
 	_, err := s.snapshots.get(ctx, m.ID)
 	return holt.CodeOf(err) == holt.NotFound
@@ -228,8 +227,8 @@ func (s *archiver) isGone(ctx context.Context, m snapshot) bool {
 // pausedAt is true of a snapshot that its computer is paused at.
 const pausedAt = `EXISTS (SELECT 1 FROM computer c WHERE c.id = snapshot.computer AND c.snapshot = snapshot.id AND c.state = 'paused')`
 
-// store puts a snapshot into the archive: its frozen disks, the lowest first, its files, and
-// last what it is. What a call before this one has stored is left.
+// store archives a snapshot: its frozen disks, its files and, last, its description. What an
+// interrupted call has stored stays.
 func (s *archiver) store(ctx context.Context, m snapshot) error {
 	if err := s.cfg.failpoint("keep/still"); err != nil {
 		return err

@@ -53,7 +53,7 @@ func (s *budgets) run(ctx context.Context) {
 	}
 }
 
-// beat counts what all machines have used, and begins to pause those that may use no more.
+// beat counts what all machines have used, and starts to pause those that have reached a limit.
 func (s *budgets) beat(ctx context.Context) error {
 	if err := s.count(ctx, `WHERE state = 'running'`); err != nil {
 		return err
@@ -65,13 +65,13 @@ func (s *budgets) beat(ctx context.Context) error {
 	return err
 }
 
-// overdue is a computer that may not run any longer, and who says so.
+// overdue is a running computer that has reached a limit; by says which.
 type overdue struct {
 	r  record
 	by string
 }
 
-// over returns the computers that run and may not any longer.
+// over returns the running computers that have reached a limit.
 func (s *budgets) over(ctx context.Context) (all []overdue, err error) {
 	running, err := s.table.list(ctx, `WHERE state = 'running'`)
 	if err != nil {
@@ -106,14 +106,14 @@ func (s *budgets) over(ctx context.Context) (all []overdue, err error) {
 	return all, err
 }
 
-// rest pauses a computer that may not run any longer, or stops it where memory cannot be kept. One that
-// cannot be paused now is tried again at the next beat.
+// rest pauses a computer that has reached a limit, or stops it where the engine cannot pause. The
+// next beat retries a failure.
 func (s *budgets) rest(ctx context.Context, r record, by string) {
 	if _, twice := s.pausing.LoadOrStore(r.ID, true); twice {
 		return
 	}
 	defer s.pausing.Delete(r.ID)
-	s.log.WarnContext(ctx, "computer may not run any longer", "computer", r.ID, "name", r.Name, "by", by)
+	s.log.WarnContext(ctx, "computer has reached a limit", "computer", r.ID, "name", r.Name, "by", by)
 	err := s.cfg.failpoint("budget/pause")
 	switch {
 	case err != nil:
@@ -123,11 +123,11 @@ func (s *budgets) rest(ctx context.Context, r record, by string) {
 		err = s.end(idempotency.WithMethod(ctx, "stop"), r, by)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.ErrorContext(ctx, "pause a computer that may not run any longer; trying again", "computer", r.ID, "again_in", budgetEvery, "err", err)
+		s.log.ErrorContext(ctx, "pause a computer that has reached a limit; will retry", "computer", r.ID, "again_in", budgetEvery, "err", err)
 	}
 }
 
-// end stops a computer whose memory cannot be kept, and says why.
+// end stops a computer that cannot be paused, and records why.
 func (s *budgets) end(ctx context.Context, r record, by string) error {
 	if _, err := s.stop(ctx, string(r.ID)); err != nil {
 		return err
@@ -140,11 +140,11 @@ func (s *budgets) end(ctx context.Context, r record, by string) error {
 	if r.State != holt.ComputerStopped {
 		return nil // somebody has started it since
 	}
-	r.Reason = "stopped by " + by + ": the engine " + s.cfg.Engine.Name() + " cannot keep its memory"
+	r.Reason = "stopped by " + by + ": the engine " + s.cfg.Engine.Name() + " does not support pausing"
 	return s.table.save(ctx, r)
 }
 
-// count counts what the machines of computers that a condition selects have used since the last time.
+// count counts what the machines of the selected computers have used since the last count.
 func (s *budgets) count(ctx context.Context, condition string, args ...any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,12 +181,13 @@ func (s *budgets) countLocked(ctx context.Context, condition string, args ...any
 		return err
 	}
 	for _, b := range low {
-		s.log.WarnContext(ctx, "a budget comes to its end", "computer", b.ComputerID, "name", b.Computer, "used_percent", int(100*b.Fullest()), "exhausted", b.Exhausted)
+		s.log.WarnContext(ctx, "budget nearly used up", "computer", b.ComputerID, "name", b.Computer, "used_percent", int(100*b.Fullest()), "exhausted", b.Exhausted)
 	}
 	return s.cfg.failpoint("budget/counted")
 }
 
-// warn returns the budgets that are nearly used and of which nobody was told, and writes down that somebody is.
+// warn returns the budgets that are nearly used up and were not reported yet, and marks them as
+// reported.
 func warn(tx *db.Tx) (low []budget, err error) {
 	all, err := selectBudgets(tx, `WHERE NOT warned`)
 	for _, b := range all {
@@ -198,7 +199,7 @@ func warn(tx *db.Tx) (low []budget, err error) {
 	return low, err
 }
 
-// readings are those of computers, side by side.
+// readings reads the selected computers concurrently.
 func (s *budgets) readings(ctx context.Context, all []record) (of []reading, runs []bool) {
 	of, runs = make([]reading, len(all)), make([]bool, len(all))
 	var work errgroup.Group
@@ -213,7 +214,7 @@ func (s *budgets) readings(ctx context.Context, all []record) (of []reading, run
 	return of, runs
 }
 
-// readingOf is what the machine of a computer has used; false if it has none, or that has just ended.
+// readingOf reads what a computer's machine has used; false without a machine.
 func (s *budgets) readingOf(ctx context.Context, r record) (reading, bool) {
 	l := s.machines.live(r.ID)
 	if l == nil {
@@ -223,8 +224,8 @@ func (s *budgets) readingOf(ctx context.Context, r record) (reading, bool) {
 	return g, err == nil
 }
 
-// last counts what a computer has used that is about to be paused or stopped, or to go: its machine cannot be asked after
-// that. What it uses from then on is not counted.
+// last counts a computer that is about to be paused, stopped or deleted, since its machine cannot
+// be read afterwards.
 func (s *budgets) last(ctx context.Context, id holt.ComputerID) {
 	r, err := s.table.find(ctx, string(id))
 	if err == nil && len(r.Budgets) > 0 { // else it waits for nobody's counting
@@ -235,7 +236,7 @@ func (s *budgets) last(ctx context.Context, id holt.ComputerID) {
 	}
 }
 
-// reading asks the host what a machine has used; network: its traffic, too.
+// reading asks the host what a machine has used; network: including its traffic.
 func (s *budgets) reading(ctx context.Context, l *live, network bool) (g reading, err error) {
 	if l.m == nil || ended(l.m) {
 		return g, machine.ErrGone
@@ -249,7 +250,7 @@ func (s *budgets) reading(ctx context.Context, l *live, network bool) (g reading
 	return g, nil
 }
 
-// traffic is all that a computer has sent and received; false if that is not known.
+// traffic is all that a computer has sent and received; false if that is unknown.
 func (s *budgets) traffic(ctx context.Context, id holt.ComputerID) (bytes int64, known bool) {
 	if !s.cfg.ownNetworks() {
 		return 0, false
@@ -264,8 +265,9 @@ func (s *budgets) traffic(ctx context.Context, id holt.ComputerID) (bytes int64,
 	return sum.Sent + sum.Received, true
 }
 
-// SetBudget changes what a computer and all its forks may use; the first time it begins to count. What is exhausted
-// then pauses within a quarter of a minute; what is raised above its use may wake again, and is not woken.
+// SetBudget changes what a computer and all its forks may use; the first change starts the count.
+// An exhausted budget pauses them within 15 seconds. Raising it allows them to wake, and wakes
+// none.
 //
 // Errors: NotFound, InvalidArgument.
 func (s *Store) SetBudget(ctx context.Context, ref string, change holt.BudgetChange, key string) (holt.Budget, error) {
@@ -326,7 +328,7 @@ func (s *budgets) set(ctx context.Context, ref string, change holt.BudgetChange)
 	return b, err
 }
 
-// RemoveBudget takes the budget of a computer away; those of what it was forked from stay.
+// RemoveBudget removes the budget of a computer. Budgets of its ancestors stay.
 //
 // Errors: NotFound.
 func (s *Store) RemoveBudget(ctx context.Context, ref, key string) error {
@@ -341,13 +343,14 @@ func (s *Store) RemoveBudget(ctx context.Context, ref, key string) error {
 			if err := tx.Exec(`DELETE FROM budget WHERE computer = ?`, id); err != nil || tx.Changes() > 0 {
 				return err
 			}
-			return holt.Errorf(holt.NotFound, "%s has no budget of its own", name).WithHint("holt computer get %s shows those that count it", name)
+			return holt.Errorf(holt.NotFound, "%s has no budget of its own", name).WithHint("holt computer get %s shows the budgets that count it", name)
 		})
 	}})
 	return err
 }
 
-// rootOf finds the computer that a budget is set on. One that is gone can be named by its id, while there are forks of it.
+// rootOf finds the computer of a budget. A deleted computer can be named by its id while it has
+// forks.
 func (s *budgets) rootOf(ctx context.Context, ref string) (id holt.ComputerID, name string, err error) {
 	r, err := s.table.find(ctx, ref)
 	if holt.CodeOf(err) != holt.NotFound {

@@ -226,7 +226,7 @@ func TestBudgetWarns(t *testing.T) {
 		}
 		w.used.runs(w.r.ID, step.minutes*time.Minute, step.minutes*time.Minute, 0)
 		w.counts()
-		if n := strings.Count(told.String(), "a budget comes to its end"); n != step.told {
+		if n := strings.Count(told.String(), "budget nearly used up"); n != step.told {
 			t.Errorf("step %d: told %d times, not %d", i, n, step.told)
 		}
 	}

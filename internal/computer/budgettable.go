@@ -10,7 +10,7 @@ import (
 	"holt/internal/store/db"
 )
 
-// warnAt is the part of a budget from which on somebody is told.
+// warnAt is the fraction of a budget at which a warning is logged.
 const warnAt = 0.8
 
 // budget is a row of its table.
@@ -27,12 +27,11 @@ func (b *budget) columns() []column {
 	}
 }
 
-// covers says whether the budget counts a computer.
+// covers reports whether the budget counts a computer.
 func (b budget) covers(r record) bool {
 	return b.ComputerID == r.ID || strings.Contains(r.lineage+" ", " "+string(b.ComputerID)+" ")
 }
 
-// selectBudgets returns those that a condition selects.
 func selectBudgets(tx *db.Tx, condition string, args ...any) (all []budget, err error) {
 	err = selectRows(tx, "budget", condition, args, (*budget).columns, func(b *budget) error {
 		b.Used.CPUMS, b.Used.RunMS = b.cpu/1e6, b.run/1e6
@@ -43,7 +42,7 @@ func selectBudgets(tx *db.Tx, condition string, args ...any) (all []budget, err 
 	return all, err
 }
 
-// addBudgets puts the budgets that count computers into their records.
+// addBudgets adds to each record the budgets that count it.
 func addBudgets(tx *db.Tx, list []record) error {
 	all, err := selectBudgets(tx, `ORDER BY created, computer`)
 	for i := range list {
@@ -56,7 +55,7 @@ func addBudgets(tx *db.Tx, list []record) error {
 	return err
 }
 
-// checkBudgets refuses to let a computer run for which a budget has nothing left.
+// checkBudgets returns TooMany if a budget that counts a computer is exhausted.
 func checkBudgets(tx *db.Tx, r record) error {
 	all, err := selectBudgets(tx, `ORDER BY created, computer`)
 	for _, b := range all {
@@ -67,7 +66,6 @@ func checkBudgets(tx *db.Tx, r record) error {
 	return err
 }
 
-// budgetExhausted is the error of an exhausted budget.
 func budgetExhausted(b holt.Budget, name string) *holt.Error {
 	of := "the budget of " + b.Computer
 	if b.Computer != name {
@@ -82,24 +80,24 @@ func budgetExhausted(b holt.Budget, name string) *holt.Error {
 	default:
 		what, flag = fmt.Sprintf("%d of %d bytes of traffic", b.Used.NetworkBytes, b.NetworkBytes), "--network-mb N"
 	}
-	e := holt.Errorf(holt.TooMany, "%s is exhausted: %s are used", of, what).
-		WithHint("raise it: holt computer budget %s %s; or take it away: holt computer budget %[1]s --remove", ref, flag)
+	e := holt.Errorf(holt.TooMany, "%s is exhausted: used %s", of, what).
+		WithHint("raise it with holt computer budget %s %s, or remove it with holt computer budget %[1]s --remove", ref, flag)
 	e.Detail = b
 	return e
 }
 
-// reading is what the host says of one machine.
+// reading is what the host reports of one machine.
 type reading struct {
 	machine.Consumption
 	network   int64 // bytes since its computer was made
 	networked bool  // that is known
 }
 
-// process is the machine's identity as a meter keeps it.
+// process identifies the machine's process in a meter.
 func (g reading) process() string { return fmt.Sprintf("%s/%d/%d", g.BootID, g.PID, g.Start) }
 
-// settleMeter counts, as part of a transaction, what a machine has used since the last time, in all budgets that
-// count its computer.
+// settleMeter adds what a machine has used since the last reading to all budgets that count its
+// computer, as part of a transaction.
 func settleMeter(tx *db.Tx, r record, g reading) error {
 	var was reading
 	var process string
@@ -124,13 +122,13 @@ func settleMeter(tx *db.Tx, r record, g reading) error {
 	return setMeter(tx, r.ID, g)
 }
 
-// setMeter says that all before a reading is counted, or not to be.
+// setMeter records a reading as counted.
 func setMeter(tx *db.Tx, id holt.ComputerID, g reading) error {
 	return tx.Exec(`INSERT OR REPLACE INTO meter (computer, process, cpu, age, network) VALUES (?, ?, ?, ?, ?)`,
 		id, g.process(), int64(g.CPU), int64(g.Age), g.network)
 }
 
-// saveBudget writes down what may be used; and, when it begins to count, that nothing is.
+// saveBudget records the limits of a budget and, if it begins, that nothing is used.
 func saveBudget(tx *db.Tx, b holt.Budget, begins bool) error {
 	if begins {
 		if err := tx.Exec(`INSERT OR REPLACE INTO budget (computer, name, cpu_ms, run_ms, network, created) VALUES (?, ?, 0, 0, 0, ?)`,
@@ -142,8 +140,8 @@ func saveBudget(tx *db.Tx, b holt.Budget, begins bool) error {
 		b.ComputerID, b.Computer, b.CPUMS, b.RunMS, b.NetworkBytes, b.Fullest() >= warnAt)
 }
 
-// eraseBudgets removes, as part of a transaction, what nobody needs of budgets once a computer is gone: one that counts
-// its forks stays as long as there are any.
+// eraseBudgets removes the meter of a deleted computer, and budgets that count no computer any
+// more.
 func eraseBudgets(tx *db.Tx, gone holt.ComputerID) error {
 	if err := tx.Exec(`DELETE FROM meter WHERE computer = ?`, gone); err != nil {
 		return err

@@ -9,13 +9,13 @@ import (
 	"holt/internal/image"
 )
 
-// Create makes and starts a computer and returns once its guest agent answers
-// and its workspace is mounted. key is the idempotency key, or "". A create
-// that fails, or whose caller leaves, leaves nothing.
+// Create makes and starts a computer, and returns once its guest agent answers and its workspace is
+// mounted. key is the idempotency key, or "". A create that fails, or whose caller leaves, is
+// undone.
 //
-// Errors: InvalidArgument (a bad name, shape, or a disk smaller than the
-// image), NotFound (template or workspace), AlreadyExists (the name),
-// Conflict (the workspace is in use), TooMany (see [table.admit]), OutOfSpace, Unavailable.
+// Errors: InvalidArgument (a bad name, shape, or a disk smaller than the image), NotFound (template
+// or workspace), AlreadyExists (the name), Conflict (the workspace is in use), TooMany (see
+// [table.admit]), OutOfSpace, Unavailable.
 func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error) {
 	spec, err := s.cfg.check(spec)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.
 	return s.shown(*r), nil
 }
 
-// draft is the record of a computer to be.
+// draft is the record of a new computer.
 func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Image) (*record, error) {
 	r := &record{
 		Computer: holt.Computer{
@@ -97,8 +97,8 @@ func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Imag
 		if _, err := s.table.find(ctx, spec.Name); err == nil {
 			return r, nil
 		}
-		return nil, holt.Errorf(holt.AlreadyExists, "there is a workspace %q already, and no computer has that name", spec.Name).
-			WithHint("give --workspace %s to work in it, or choose another name", spec.Name)
+		return nil, holt.Errorf(holt.AlreadyExists, "a workspace named %q already exists, and no computer has that name", spec.Name).
+			WithHint("use it with --workspace %s, or choose another name", spec.Name)
 	}
 	return r, nil
 }
@@ -116,7 +116,7 @@ func (m *transition) settle(ctx context.Context) error {
 
 func nothing(context.Context) error { return nil }
 
-// markFailed records that the computer is half-made and could not be undone.
+// markFailed records that the computer is incomplete and could not be undone.
 func (m *transition) markFailed(ctx context.Context, reason error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()

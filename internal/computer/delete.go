@@ -7,9 +7,9 @@ import (
 	"holt/internal/idempotency"
 )
 
-// Delete ends the machine and removes the computer with its root disk, and
-// with its workspace, and those that restores left, if Create made that. Its forks go on. It goes on
-// when its caller leaves; repeated because the daemon ended meanwhile it names the forks only.
+// Delete ends the machine and removes the computer with its root disk and, if Create made it, its
+// workspace with those that restores left. Its forks stay. It completes even when its caller
+// leaves; a repeat after a crash of the daemon returns only the forks.
 //
 // Errors: NotFound, Conflict (its workspace is mounted on the host).
 func (s *Store) Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error) {
@@ -75,7 +75,7 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 	return out, nil
 }
 
-// remove removes all there is of a computer, the last made first.
+// remove undoes all steps of a computer in reverse order.
 func (m *transition) remove(ctx context.Context, verb string) error {
 	m.live = m.s.machines.live(m.r.ID)
 	m.s.budgets.last(ctx, m.r.ID)

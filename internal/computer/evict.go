@@ -14,11 +14,11 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// use returns once the memory of a snapshot is on this disk, and keeps it there
-// until done is called: it is fetched from the archive if it was taken off.
+// use returns once the memory of a snapshot is on this disk, and keeps it there until done is
+// called.
 //
-// Errors: Corrupt (the archive's bytes are not what was stored), Unavailable,
-// Timeout, OutOfSpace. Then nothing of it is here.
+// Errors: Corrupt (the archive has other bytes than were stored), Unavailable, Timeout, OutOfSpace.
+// Then no part of it is here.
 func (s *archiver) use(ctx context.Context, m snapshot) (done func(), err error) {
 	k := s
 	k.mu.Lock()
@@ -46,7 +46,7 @@ func (s *archiver) use(ctx context.Context, m snapshot) (done func(), err error)
 		}
 	}
 	if err := s.snapshots.touch(ctx, m.ID); err != nil {
-		s.log.WarnContext(ctx, "record that a snapshot is used", "snapshot", m.ID, "err", err) // it only goes earlier
+		s.log.WarnContext(ctx, "record use of snapshot", "snapshot", m.ID, "err", err) // it only goes earlier
 	}
 	return done, nil
 }
@@ -60,23 +60,23 @@ func (s *archiver) fetch(ctx context.Context, m snapshot) error {
 	began := time.Now()
 	n, err := s.archive.Fetch(ctx, string(m.ID), dir)
 	if err != nil {
-		s.log.ErrorContext(ctx, "memory of a snapshot cannot be fetched from the archive", "snapshot", m.ID, "err", err)
+		s.log.ErrorContext(ctx, "fetch memory of snapshot", "snapshot", m.ID, "err", err)
 		if code := holt.CodeOf(err); code == holt.Corrupt || code == holt.NotFound {
 			return holt.Errorf(holt.Corrupt, "fetch the memory of the snapshot %s from the archive: %w", m.ID, err).
-				WithHint("holt archive check says what the archive cannot read; what is put back is used again")
+				WithHint("holt archive check lists what is damaged or missing; once restored, it is used again")
 		}
 		return fmt.Errorf("fetch the memory of the snapshot %s from the archive: %w", m.ID, err)
 	}
-	s.log.InfoContext(ctx, "memory of a snapshot fetched from the archive", "snapshot", m.ID, "bytes", n, "ms", time.Since(began).Milliseconds())
+	s.log.InfoContext(ctx, "memory of snapshot fetched", "snapshot", m.ID, "bytes", n, "ms", time.Since(began).Milliseconds())
 	return nil
 }
 
-// evict takes memory off this disk that is in the archive, the longest unused first,
-// until all snapshots and more bytes besides fit in the cache. It returns by how many bytes they do not.
+// evict removes archived memory from this disk, the least recently used first, until all snapshots
+// and more bytes fit in the cache. It returns the bytes that do not fit.
 func (s *archiver) evict(ctx context.Context, more int64) (over int64) {
 	all, err := s.snapshots.list(ctx, `WHERE state <> 'deleting' ORDER BY max(used, created), id`)
 	if err != nil {
-		s.log.WarnContext(ctx, "look for memory to take off the disk", "err", err)
+		s.log.WarnContext(ctx, "list snapshots to evict", "err", err)
 		return 0
 	}
 	over = more - s.snapshotCache()
@@ -92,14 +92,14 @@ func (s *archiver) evict(ctx context.Context, more int64) (over int64) {
 		}
 		freed, err := s.evictOne(ctx, m)
 		if over -= freed; err != nil {
-			s.log.WarnContext(ctx, "memory of a snapshot stays on the disk", "snapshot", m.ID, "err", err)
+			s.log.WarnContext(ctx, "evict memory of snapshot", "snapshot", m.ID, "err", err)
 		}
 	}
 	return over
 }
 
-// evictOne takes the memory of a snapshot off this disk, unless somebody uses it
-// or the archive does not have all of it any more.
+// evictOne removes the memory of a snapshot from this disk, unless it is in use or the archive
+// lacks a part of it.
 func (s *archiver) evictOne(ctx context.Context, m snapshot) (freed int64, err error) {
 	dir, bytes := s.snapshots.path(m.ID), int64(0)
 	parts := machine.MemoryParts(dir)
@@ -114,7 +114,7 @@ func (s *archiver) evictOne(ctx context.Context, m snapshot) (freed int64, err e
 		return 0, err
 	}
 	if !whole {
-		s.log.ErrorContext(ctx, "the archive has not all of a snapshot any more; it is stored again", "snapshot", m.ID)
+		s.log.ErrorContext(ctx, "the archive has lost a part of a snapshot; storing it again", "snapshot", m.ID)
 		return 0, s.snapshots.isNotStored(ctx, m.ID)
 	}
 	if err := s.cfg.failpoint("keep/evict"); err != nil {
@@ -130,6 +130,6 @@ func (s *archiver) evictOne(ctx context.Context, m snapshot) (freed int64, err e
 			return 0, fmt.Errorf("remove memory: %w", err)
 		}
 	}
-	s.log.InfoContext(ctx, "memory of a snapshot is in the archive only", "snapshot", m.ID, "bytes", bytes)
+	s.log.InfoContext(ctx, "memory of snapshot evicted", "snapshot", m.ID, "bytes", bytes)
 	return bytes, nil
 }

@@ -12,12 +12,11 @@ import (
 	"holt/internal/workspace"
 )
 
-// defaultUser is who runs what names no user.
+// defaultUser runs what names no user.
 const defaultUser = "agent"
 
-// Files is the files of computers, through their guest agents: as root sees
-// them. Paths are absolute and are cleaned before use. A stopped computer is
-// started first, unless what is only read lies in its workspace.
+// Files is the files of computers through their guest agents, as root sees them. Paths are absolute
+// and are cleaned before use. A stopped computer is started first, except to read its workspace.
 type Files struct {
 	*registry
 	waker *waker
@@ -51,7 +50,7 @@ func (f *Files) Read(ctx context.Context, computer, path string, off, n int64, w
 		return err
 	}
 	if off < 0 {
-		return holt.Errorf(holt.InvalidArgument, "a file cannot be read from offset %d", off)
+		return holt.Errorf(holt.InvalidArgument, "invalid offset %d: the minimum is 0", off)
 	}
 	stopped, err := f.offline(ctx, computer, p, func(files workspace.Files) error { return files.Read(ctx, p, off, n, w) })
 	if stopped || err != nil {
@@ -63,15 +62,16 @@ func (f *Files) Read(ctx context.Context, computer, path string, off, n int64, w
 	})
 }
 
-// Write gives a file the content of r once all of it has arrived; the old stays if r fails. An existing file keeps its
-// inode, owner, mode and attributes, as far as spec does not name others.
+// Write replaces the content of a file once all of r has arrived; an error of r leaves the old
+// content. An existing file keeps its inode, owner, mode and attributes, except for those that spec
+// names.
 func (f *Files) Write(ctx context.Context, computer, name string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
 	p, err := cleanPath(name)
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
 	if p == "/" {
-		return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "/ is a directory, not a file").WithHint("name a file in it, as /home/agent/notes.md")
+		return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "/ is a directory, not a file").WithHint("name a file, for example /home/agent/notes.md")
 	}
 	if mode := max(spec.Mode, spec.NewMode); mode > 0o7777 {
 		return holt.FileInfo{}, badMode(mode)
@@ -151,7 +151,7 @@ func (f *Files) Remove(ctx context.Context, computer, name string, recursive boo
 	}
 	if p == "/" || p == workspace.Home {
 		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", p).
-			WithHint("remove what is in it, or delete the computer")
+			WithHint("remove the files in it, or delete the computer")
 	}
 	_, err = idempotency.Once(ctx, f.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "file.remove", Request: []any{computer, p, recursive}, Removes: true,
@@ -191,14 +191,14 @@ func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpe
 	return err
 }
 
-// use returns the machine of a computer, woken if need be, which is in use until done is called.
+// use returns the machine of a computer, woken if necessary and in use until done is called.
 func (f *Files) use(ctx context.Context, computer, what string) (l *live, done func(), err error) {
 	_, l, done, err = f.waker.use(ctx, computer, holt.Use{Kind: holt.UseFiles, Detail: what})
 	return l, done, err
 }
 
-// ask calls act with the agent of a computer, woken if need be; what says what for, repeat
-// that it does no harm twice.
+// ask calls act with the guest agent of a computer. what describes the use; repeat allows a second
+// attempt.
 func (f *Files) ask(ctx context.Context, computer, what string, repeat bool, act func(context.Context, *agent.Client) error) error {
 	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
@@ -208,7 +208,7 @@ func (f *Files) ask(ctx context.Context, computer, what string, repeat bool, act
 	return l.do(ctx, l.limits.Answer, repeat, act)
 }
 
-// change is ask for what changes files: that is attributed to the caller.
+// change is ask for a change of files, which is attributed to the caller.
 func (f *Files) change(ctx context.Context, computer, what string, repeat bool, act func(context.Context, *agent.Client) error) error {
 	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
@@ -221,7 +221,8 @@ func (f *Files) change(ctx context.Context, computer, what string, repeat bool, 
 	return f.noSpace(ctx, computer, err)
 }
 
-// mark begins an operation of the caller's in a guest; "": nobody's.
+// mark returns the mark that attributes changes of the guest's files to the caller until done is
+// called; "": nobody.
 func (f *Files) mark(ctx context.Context, l *live) (mark string, done func()) {
 	if f.cfg.Writer == nil {
 		return "", func() {}
@@ -229,8 +230,7 @@ func (f *Files) mark(ctx context.Context, l *live) (mark string, done func()) {
 	return l.marks.begin(f.cfg.Writer(ctx))
 }
 
-// stream is ask for what takes as long as it takes: it is ended when the guest
-// stalls, not after a fixed time.
+// stream is ask for a transfer: it ends when the guest stalls, not after a fixed time.
 func (f *Files) stream(ctx context.Context, computer, what string, act func(context.Context, *agent.Client, *watchdog) error) error {
 	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
@@ -240,7 +240,7 @@ func (f *Files) stream(ctx context.Context, computer, what string, act func(cont
 	return l.stream(ctx, act)
 }
 
-// streamChange is stream for what changes files: that is attributed to the caller.
+// streamChange is stream for a change of files, which is attributed to the caller.
 func (f *Files) streamChange(ctx context.Context, computer, what string, act func(context.Context, *agent.Client, *watchdog) error) error {
 	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
@@ -275,8 +275,8 @@ func (l *live) stream(ctx context.Context, act func(context.Context, *agent.Clie
 	}
 }
 
-// watchdog ends a transfer in which the guest has not moved for a while. The
-// caller's own time does not count.
+// watchdog ends a transfer in which the guest makes no progress. The caller's own time does not
+// count.
 type watchdog struct {
 	limit time.Duration
 	timer *time.Timer
@@ -289,7 +289,7 @@ func newWatchdog(limit time.Duration, bark func()) *watchdog {
 func (w *watchdog) feed() { w.timer.Reset(w.limit) }
 func (w *watchdog) hold() { w.timer.Stop() }
 
-// fedWriter passes on what came from the guest.
+// fedWriter writes data from the guest.
 type fedWriter struct {
 	w   io.Writer
 	dog *watchdog
@@ -301,8 +301,8 @@ func (f *fedWriter) Write(p []byte) (int, error) {
 	return f.w.Write(p)
 }
 
-// fedReader passes on what goes to the guest. At the end the guest writes it to its disk, once or twice, and says nothing
-// meanwhile: it gets time for that by how much it is, up to longestEnd.
+// fedReader reads data for the guest. At the end the guest syncs it without a sign of progress: it
+// gets time in proportion to the size, up to longestEnd.
 type fedReader struct {
 	r    io.Reader
 	dog  *watchdog

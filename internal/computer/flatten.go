@@ -16,16 +16,15 @@ import (
 	"holt/internal/hosterror"
 )
 
-// flattener keeps chains of root disks short: each snapshot, fork, pause and
-// resume adds one. A disk that is needed by nothing but one that is laid over it
-// is merged with that one, in one of two ways.
+// flattener keeps chains of root disks short: each snapshot, fork, pause and resume adds a disk. A
+// disk that only one other disk needs is merged with that one, in one of two ways.
 //
-// In place, where no computer that has them beneath it runs, and nothing of them is in the
-// archive, or on its way there: the smaller is copied into the larger. Whoever starts one of those
-// computers meanwhile ends the merge, which is begun anew when one rests again.
+// In place, while no computer over them runs and none of them is archived or about to be: the
+// smaller is copied into the larger. Starting such a computer cancels the merge, which is repeated
+// when the computer is at rest again.
 //
-// By a copy otherwise, once there are stackedDisks: what they show is made into one disk beside
-// them, which then takes their place. Machines that run open it, and the archive gets it.
+// By a copy otherwise, once there are stackedDisks: a new disk with their content replaces them.
+// Running machines reopen it, and the archive gets it.
 type flattener struct {
 	*registry
 	disks   *disks
@@ -33,8 +32,8 @@ type flattener struct {
 	stacked int          // stackedDisks, but in tests
 }
 
-// stackedDisks are merged by a copy, which costs as much as they hold: more seldom is cheaper,
-// and more disks are slower to read.
+// stackedDisks are merged by one copy. A copy costs as much as they hold, and more disks are slower
+// to read.
 const stackedDisks = 8
 
 const (
@@ -46,7 +45,7 @@ const (
 	reopenLimit = 20 * time.Second
 )
 
-// tries are what came to nothing, by the disk over a stack.
+// tries remembers failures by the disk over a stack.
 type tries struct {
 	said  map[holt.DiskID]string
 	again map[holt.DiskID]time.Time // not before then
@@ -54,7 +53,7 @@ type tries struct {
 
 func newTries() tries { return tries{map[holt.DiskID]string{}, map[holt.DiskID]time.Time{}} }
 
-// run merges whenever there may be something to merge, until ctx ends.
+// run merges disks whenever some may be mergeable, until ctx ends.
 func (f *flattener) run(ctx context.Context) {
 	for was := newTries(); ctx.Err() == nil; {
 		f.all(ctx, was)
@@ -65,8 +64,7 @@ func (f *flattener) run(ctx context.Context) {
 	}
 }
 
-// all merges what can be merged now. What cannot is said once, and tried again
-// when a verb has ended.
+// all merges what can be merged now. A failure is logged once, and retried when a verb has ended.
 func (f *flattener) all(ctx context.Context, was tries) {
 	for again := true; again && ctx.Err() == nil; {
 		again = false
@@ -103,7 +101,7 @@ func (f *flattener) say(ctx context.Context, was tries, over holt.DiskID, err er
 	}
 }
 
-// inPlace merges two disks, unless a computer that needs them runs, or is about to.
+// inPlace merges two disks, unless a computer that needs them runs or is about to.
 func (f *flattener) inPlace(ctx context.Context, m merge) (done bool, err error) {
 	k := f.disks
 	if !k.still.TryLock() {
@@ -149,10 +147,10 @@ func (f *flattener) inPlace(ctx context.Context, m merge) (done bool, err error)
 	return true, k.unmark(ctx, m.into)
 }
 
-// flattenedSuffix is added to the path of a disk that the one there is to be replaced with.
+// flattenedSuffix is the suffix of a copy that is to replace a disk.
 const flattenedSuffix = ".flat"
 
-// byCopy merges disks whatever runs over them.
+// byCopy merges disks that may be in use.
 func (f *flattener) byCopy(ctx context.Context, m merge) (done bool, err error) {
 	k := f.disks
 	path, began, before := k.path(m.into), time.Now(), int64(0)
@@ -182,7 +180,7 @@ func (f *flattener) byCopy(ctx context.Context, m merge) (done bool, err error) 
 	return true, k.unmark(ctx, m.into)
 }
 
-// replace puts the copy in its place, unless the disks have gone, or are about to.
+// replace moves the copy into place, unless the disks have been removed meanwhile.
 func (f *flattener) replace(ctx context.Context, m merge, users []holt.ComputerID) (done bool, err error) {
 	k := f.disks
 	k.collecting.Lock()
@@ -207,8 +205,8 @@ func (f *flattener) replace(ctx context.Context, m merge, users []holt.ComputerI
 	return true, f.record(context.WithoutCancel(ctx), m)
 }
 
-// record writes down that a merge was done, and removes what it left. Files go behind their
-// rows: what they held is in the one that stays.
+// record records a merge and removes the merged files. They go after their rows: their content is
+// in the file that stays.
 func (f *flattener) record(ctx context.Context, m merge) error {
 	k := f.disks
 	if len(m.under) == 0 {
@@ -219,14 +217,14 @@ func (f *flattener) record(ctx context.Context, m merge) error {
 	}
 	for _, id := range m.under {
 		if err := os.Remove(k.path(id)); err != nil && !os.IsNotExist(err) {
-			f.log.WarnContext(ctx, "a merged root disk is removed when the daemon starts again", "disk", id, "err", err)
+			f.log.WarnContext(ctx, "remove merged root disk; the next start of the daemon will retry", "disk", id, "err", err)
 		}
 	}
 	f.merged.notify()
 	return nil
 }
 
-// reopen has the machines of computers, whose locks are held, open the disks that there are now.
+// reopen makes the machines of computers, whose locks are held, open the new files.
 func (f *flattener) reopen(ctx context.Context, users []holt.ComputerID) error {
 	ctx, cancel := context.WithTimeout(ctx, reopenLimit)
 	defer cancel()
@@ -236,7 +234,7 @@ func (f *flattener) reopen(ctx context.Context, users []holt.ComputerID) error {
 			all.Go(func() error {
 				err := l.m.Reopen(ctx)
 				if err != nil && !ended(l.m) {
-					return fmt.Errorf("the machine of %s has merged disks open: %w", id, err)
+					return fmt.Errorf("reopen the merged disks of %s: %w", id, err)
 				}
 				return nil
 			})
@@ -245,8 +243,8 @@ func (f *flattener) reopen(ctx context.Context, users []holt.ComputerID) error {
 	return all.Wait()
 }
 
-// settle finishes what was begun, by this daemon or another, and did not come to its end. It
-// returns what stays marked, since a verb is at work or a machine does not let go.
+// settle finishes interrupted merges. It returns the disks that stay marked, because a verb is at
+// work or a machine still has the old file open.
 func (f *flattener) settle(ctx context.Context, was tries) (marked []holt.DiskID, err error) {
 	k := f.disks
 	if marked, err = k.marked(ctx); err != nil || len(marked) == 0 {
@@ -287,7 +285,7 @@ func (f *flattener) settleOne(ctx context.Context, id holt.DiskID) error {
 	return err
 }
 
-// found says by its file which disks one has taken in that are still in the table.
+// found returns the merge that a disk's file shows and the table does not.
 func (f *flattener) found(ctx context.Context, id holt.DiskID) (merge, error) {
 	k := f.disks
 	m := merge{into: id}
@@ -310,9 +308,9 @@ func (f *flattener) found(ctx context.Context, id holt.DiskID) (merge, error) {
 	return m, nil
 }
 
-// claim keeps the computers that have a disk beneath them as they are, until free is
-// called; nil: a verb is at work on one, or one runs and none may. Whoever wants one
-// calls yield first, unless that is nil.
+// claim locks the computers over a disk until free is called. free is nil if a verb is at work on
+// one, or one runs and none may. A caller that wants such a lock calls yield first, unless yield is
+// nil.
 func (f *flattener) claim(ctx context.Context, id holt.DiskID, running bool, yield func()) (users []holt.ComputerID, free func(), err error) {
 	var held []func()
 	free = func() {
@@ -340,8 +338,8 @@ func (f *flattener) claim(ctx context.Context, id holt.DiskID, running bool, yie
 	return users, free, nil
 }
 
-// await is claim for computers that may run, once no verb is at work on any, and no disk is
-// being stored.
+// await is claim for computers that may run, once no verb is at work on any and no disk is being
+// archived.
 func (f *flattener) await(ctx context.Context, id holt.DiskID) (users []holt.ComputerID, free func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
 	defer cancel()
@@ -360,7 +358,7 @@ func (f *flattener) await(ctx context.Context, id holt.DiskID) (users []holt.Com
 		select {
 		case <-time.After(awaitEvery):
 		case <-ctx.Done():
-			return nil, nil, holt.Errorf(holt.Timeout, "verbs are at work on computers over the disk %s: %w", id, ctx.Err())
+			return nil, nil, holt.Errorf(holt.Timeout, "timed out waiting for the computers that use the disk %s: %w", id, ctx.Err())
 		}
 	}
 }

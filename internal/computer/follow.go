@@ -8,10 +8,9 @@ import (
 	"holt/internal/guest/agent"
 )
 
-// Follow calls emit with the run's output from offset on, as it comes, and at
-// last with its exit. It goes on when the channel to the guest breaks and comes
-// back. What the guest no longer has is what was kept of it, and what nobody has
-// shows as a gap. An error of emit ends it and is returned.
+// Follow calls emit with the run's output from an offset on, as it is written, and finally with its
+// exit. It survives a broken channel to the guest. Output that the guest no longer has comes from
+// the saved output; what is lost shows as a gap. It returns an error of emit.
 func (r *Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error {
 	f := &follower{r: r, id: id, offset: max(0, offset), emit: emit}
 	for {
@@ -35,10 +34,11 @@ type follower struct {
 	cuts   int             // how often the guest broke off on a channel that goes on
 }
 
-// mostCuts is how often a guest may break the following off while its channel goes on; an agent does that when it ends.
+// mostCuts is how often the guest may break off a follow while its channel stays up, as an agent
+// does that is ending.
 const mostCuts = 8
 
-// session follows until the channel breaks; done says that all was emitted.
+// session follows until the channel breaks. done reports that everything was emitted.
 func (f *follower) session(ctx context.Context) (done bool, err error) {
 	run, err := f.r.rows.get(ctx, f.id)
 	if err != nil {
@@ -85,8 +85,8 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	}
 }
 
-// wait waits for a machine of a computer that has none. While it is paused that is for as long as
-// it takes, or restLook: whoever only follows does not wake it.
+// wait waits until a computer without a machine gets one. Following does not wake a paused
+// computer.
 func (f *follower) wait(ctx context.Context, id holt.ComputerID) error {
 	came := f.r.machines.coming()
 	backoff(ctx, 2)
@@ -108,8 +108,7 @@ func (f *follower) wait(ctx context.Context, id holt.ComputerID) error {
 	return nil
 }
 
-// event passes one of the guest's events on. What a run's record says of it is
-// ours; only how it ended is the guest's.
+// event emits an event of the guest. Of the run's record, only how it ended is the guest's to say.
 func (f *follower) event(e holt.RunEvent) error {
 	switch e.Kind {
 	case holt.RunStdout, holt.RunStderr:
@@ -130,14 +129,13 @@ func (f *follower) event(e holt.RunEvent) error {
 	return f.pass(e)
 }
 
-// pass emits an event.
 func (f *follower) pass(e holt.RunEvent) error {
 	f.offset = eventEnd(e)
 	f.broke = f.emit(e)
 	return f.broke
 }
 
-// fill emits what is kept of what the guest no longer has.
+// fill emits saved output for a gap.
 func (f *follower) fill(gap holt.RunEvent) error {
 	if !f.asked {
 		f.kept, f.asked = f.r.outputs.get(f.at.id, f.id), true
@@ -153,7 +151,7 @@ func (f *follower) fill(gap holt.RunEvent) error {
 	return nil
 }
 
-// rest emits what is kept of a run that no guest has, and its exit.
+// rest emits what is saved of a run that no guest has, and its exit.
 func (f *follower) rest(ctx context.Context, run holt.Run) error {
 	if err := f.known(ctx, run); err != nil {
 		return err
@@ -161,8 +159,8 @@ func (f *follower) rest(ctx context.Context, run holt.Run) error {
 	return f.pass(holt.RunEvent{Kind: holt.RunExit, Offset: f.offset, Run: &run})
 }
 
-// known emits what is kept of a run that no guest has. Of one that may go on that is up to the first gap: its guest has
-// more.
+// known emits what is saved of a run. For a run that may continue it stops at the first gap: the
+// guest has more.
 func (f *follower) known(ctx context.Context, run holt.Run) error {
 	events, err := f.r.outputs.since(ctx, run, f.offset)
 	if err != nil {
@@ -179,8 +177,7 @@ func (f *follower) known(ctx context.Context, run holt.Run) error {
 	return nil
 }
 
-// unknown ends the following of a run that the guest does not know, unless it is being started: it ended
-// long ago, or the agent was started anew.
+// unknown ends the follow of a run that the guest does not know, unless it is being started.
 func (f *follower) unknown(ctx context.Context, run holt.Run, asked *question[holt.RunID]) (done bool, err error) {
 	if run.State == holt.RunRunning {
 		if lost, err := f.r.rows.lose(ctx, asked, f.id); err != nil || !lost {

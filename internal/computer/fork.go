@@ -14,16 +14,16 @@ import (
 	"holt/internal/store/db"
 )
 
-// forksAtOnce is how many forks of one call are made side by side.
+// forksAtOnce bounds how many forks of one call are made concurrently.
 const forksAtOnce = 4
 
-// Fork makes computers of one: of a running one as it is now, which goes on; of
-// a paused one as it was paused; or of one of its snapshots. Each has everything
-// that ran in it and an identity of its own. One that fails does not keep the
-// others from being made. It goes on when its caller leaves.
+// Fork makes computers from another: from a running one as it is now, from a paused one as it was
+// paused, or from one of its snapshots. Each fork has all programs that were running, and its own
+// identity. The parent keeps running. Forks are independent: one can fail alone. Fork completes
+// even when its caller leaves.
 //
-// Errors: NotFound, InvalidArgument, AlreadyExists, Conflict (it neither runs
-// nor is paused), Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable.
+// Errors: NotFound, InvalidArgument, AlreadyExists, Conflict (the parent is neither running nor
+// paused), Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable.
 func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
@@ -132,7 +132,7 @@ func (f *forking) takeSnapshot(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// mayFork refuses a fork that could not run: a computer does not stand still for that.
+// mayFork refuses forks that could not run, before the parent is stopped for a snapshot.
 func (f *forking) mayFork(ctx context.Context, name string) error {
 	r := f.parent
 	fork := record{Computer: holt.Computer{Name: name, State: holt.ComputerCreating, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, WorkspaceSizeMB: r.WorkspaceSizeMB, Parent: &holt.Origin{ID: r.ID}}, owned: true}
@@ -149,14 +149,14 @@ func (f *forking) mayFork(ctx context.Context, name string) error {
 	})
 }
 
-// discard removes a snapshot that was taken for forks of which none came to be.
+// discard removes the snapshot of forks that all failed.
 func (f *forking) discard(ctx context.Context) {
 	done, err := f.snapshots.markDeletingAutomatic(ctx, f.from.ID)
 	if err == nil && done {
 		_, err = f.snapshotter.removeSnapshot(ctx, f.from)
 	}
 	if err != nil {
-		f.log.WarnContext(ctx, "remove the snapshot of forks that were not made", "snapshot", f.from.ID, "err", err) // the next daemon goes on, or it is pruned
+		f.log.WarnContext(ctx, "remove snapshot of failed forks", "snapshot", f.from.ID, "err", err) // the next daemon goes on, or it is pruned
 	}
 }
 
@@ -185,8 +185,8 @@ func (f *forking) lock(ctx context.Context, ref string) (unlock func(), err erro
 	return unlock, nil
 }
 
-// names chooses names that are free. AlreadyExists for a given one that is not: a
-// computer does not stand still, and no older snapshot goes, for what cannot be made.
+// names chooses free names. It returns AlreadyExists for a given name that is not free, before the
+// parent is stopped for a snapshot.
 func (f *forking) names(ctx context.Context, count int) ([]string, error) {
 	r, spec := f.parent, f.spec
 	all, err := f.table.list(ctx, `WHERE tenant = ?`, r.Tenant)
@@ -202,14 +202,14 @@ func (f *forking) names(ctx context.Context, count int) ([]string, error) {
 		case taken[name]:
 			return nil, computerTaken(name)
 		case f.cfg.taken(ctx, name):
-			return nil, holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", name).WithHint("choose another name, or leave it out to get a free one")
+			return nil, holt.Errorf(holt.AlreadyExists, "a workspace named %q already exists", name).WithHint("choose another name, or omit it to get a free one")
 		}
 		return []string{name}, nil
 	}
 	return ForkNames(cmp.Or(spec.Name, r.Name), count, func(name string) bool { return taken[name] || f.cfg.taken(ctx, name) })
 }
 
-// one makes one fork of a snapshot. One that does not come up as itself is undone.
+// one makes one fork, or undoes it.
 func (f *forking) one(ctx context.Context, name string) (holt.ForkedComputer, error) {
 	parent, from := f.parent, f.from
 	r := &record{

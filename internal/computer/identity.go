@@ -14,8 +14,7 @@ import (
 	"holt/internal/store/db"
 )
 
-// greet gives a guest that has just booted, also by itself, or goes on from a
-// snapshot, its identity.
+// greet gives a guest its identity after a boot, also one of its own, or a resume from a snapshot.
 func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) error {
 	if l.guest == guestConfigured && (l.bootID == "" || l.bootID == h.BootID) {
 		l.bootID = h.BootID
@@ -39,7 +38,7 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 		refused = holt.CodeOf(err) == holt.Conflict
 	}
 	if refused && mustDiffer && !broken(client) && ctx.Err() == nil {
-		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
+		l.refuse(holt.Errorf(holt.Unavailable, "the guest cannot be given its own identity: %w", err))
 	}
 	if err == nil {
 		l.guest, l.bootID, l.machineID, l.newKeys, l.diskSizeMB = guestConfigured, h.BootID, "", false, 0
@@ -47,7 +46,7 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 	return err
 }
 
-// identity is what a guest is told to be.
+// identity is what the guest is to be.
 func (l *live) identity() agent.Identity {
 	entropy := make([]byte, 64)
 	rand.Read(entropy) // never fails, see crypto/rand
@@ -58,7 +57,7 @@ func (l *live) identity() agent.Identity {
 	}
 }
 
-// isItself checks what a guest says it is now.
+// isItself checks what the guest reports after it was given an identity.
 func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 	switch {
 	case is.Hostname != id.Hostname:
@@ -68,7 +67,7 @@ func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 	case is.Now.Before(id.Now.Add(-clockError)) || is.Now.After(now.Add(clockError)):
 		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
 	case len(is.Drawn) == 0:
-		return fmt.Errorf("it does not report the random bytes that it drew")
+		return fmt.Errorf("it reports no random bytes")
 	}
 	return hasOwnKeys(is)
 }
@@ -80,19 +79,19 @@ func hasOwnKeys(is agent.Identified) error {
 	}
 	for _, key := range is.HostKeys {
 		if slices.Contains(is.FormerKeys, key) {
-			return fmt.Errorf("its SSH host key %s is that of the computer it comes from", key)
+			return fmt.Errorf("its SSH host key %s is that of its parent", key)
 		}
 	}
 	return nil
 }
 
-// identify writes down, as part of a transaction, what a guest says it is. It is a Conflict where
-// that shows that it is what another computer's guest is: it drew the same at random, which it may
-// not have drawn itself before either, or has an SSH host key that the other one has. Which one
-// that is the log says: whoever asked may have no right to know.
+// identify records what a guest reports, as part of a transaction. It returns Conflict if the
+// report shows the identity of another computer: the same random bytes, which must not repeat in
+// the guest itself either, or an SSH host key of another guest. Only the log names the other
+// computer: the caller may have no right to know it.
 func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified, log *slog.Logger) error {
 	notFresh := func(what string, whose holt.ComputerID) error {
-		log.Error("a guest's identity is not fresh", "computer", id, "has", what, "of", whose)
+		log.Error("guest has the identity of another computer", "computer", id, "has", what, "of", whose)
 		return holt.Errorf(holt.Conflict, "its identity is not fresh")
 	}
 	if len(is.Drawn) > 0 {
@@ -132,7 +131,7 @@ func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified, log 
 	return nil
 }
 
-// identified returns the computer whose guest has said a value, "" if none has.
+// identified returns the computer whose guest has reported a value, or "".
 func (t table) identified(tx *db.Tx, value string) (id holt.ComputerID, err error) {
 	err = tx.Query(`SELECT identity.computer FROM identity JOIN computer ON computer.id = identity.computer WHERE value = ?`,
 		[]any{value}, func(row *db.Row) error {
@@ -142,7 +141,7 @@ func (t table) identified(tx *db.Tx, value string) (id holt.ComputerID, err erro
 	return id, err
 }
 
-// newMachineID returns one that no machine has (machine-id(5)).
+// newMachineID returns a random machine ID, see machine-id(5).
 func newMachineID() string {
 	var b [16]byte
 	rand.Read(b[:])                             // never fails, see crypto/rand

@@ -17,8 +17,8 @@ func idleMS(t holt.IdleTimeout) int64 {
 	return time.Duration(t.Or(holt.DefaultIdleTimeout)).Milliseconds()
 }
 
-// idleTable is what the control database has of idle computers: columns of the table computer, which
-// nothing else writes, and the table hold.
+// idleTable writes the columns of table computer about use and wake-ups, which nothing else writes,
+// and the table hold.
 type idleTable struct{ d *db.DB }
 
 func (t idleTable) exec(ctx context.Context, sql string, args ...any) (changed int, err error) {
@@ -48,7 +48,7 @@ func (t idleTable) pausing(ctx context.Context, id holt.ComputerID, by string) e
 	return err
 }
 
-// woken writes down what woke a computer, unless that of its last start is there already.
+// woken records what woke a computer, unless that of its last start is on record.
 func (t idleTable) woken(ctx context.Context, id holt.ComputerID, began, now time.Time, use holt.Use) error {
 	by := string(use.Kind)
 	if use.Detail != "" {
@@ -73,7 +73,7 @@ func (t idleTable) holds(ctx context.Context, id holt.ComputerID, now time.Time)
 	return list, err
 }
 
-// addHold makes a hold, unless the computer has most already, or is gone.
+// addHold adds a hold, unless the computer has most holds or is deleted.
 func (t idleTable) addHold(ctx context.Context, h holt.Hold, most int, claim *idempotency.Claim) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := tx.Exec(`DELETE FROM hold WHERE expires <= ?`, h.CreatedAt.UnixNano()); err != nil {
@@ -88,10 +88,10 @@ func (t idleTable) addHold(ctx context.Context, h holt.Hold, most int, claim *id
 			return err
 		}
 		if n >= most {
-			return holt.Errorf(holt.TooMany, "it has %d holds; no more are allowed", n).WithHint("holt computer holds shows them, release ends one")
+			return holt.Errorf(holt.TooMany, "too many holds: the computer has %d", n).WithHint("list them with holt computer holds, end one with holt computer release")
 		}
 		if _, there, err := textOf(tx, `SELECT id FROM computer WHERE id = ?`, h.ComputerID); err != nil || !there {
-			return cmp.Or[error](err, holt.Errorf(holt.NotFound, "the computer is gone"))
+			return cmp.Or[error](err, holt.Errorf(holt.NotFound, "the computer has been deleted"))
 		}
 		if err := claim.Bind(tx, string(h.ID)); err != nil {
 			return err

@@ -203,7 +203,7 @@ func (l *live) dialControl() (*agent.Client, error) {
 	}
 	if err == nil {
 		if told := l.sendProxy(ctx, client); told != nil {
-			l.log.Warn("a guest is not told of its proxy", "computer", l.id, "err", told)
+			l.log.Warn("send proxy settings to guest", "computer", l.id, "err", told)
 		}
 		err = l.runTracker.reconcile(ctx, client)
 	}
@@ -258,7 +258,7 @@ func (l *live) keepTime(ctx context.Context, client *agent.Client, asked time.Ti
 	if err == nil {
 		now, err = setClock(now, set)
 	}
-	l.log.InfoContext(ctx, "guest's clock set", "computer", l.id, "was", h.Now, "is", now, "err", err)
+	l.log.InfoContext(ctx, "guest clock set", "computer", l.id, "was", h.Now, "is", now, "err", err)
 	return err
 }
 
@@ -304,7 +304,7 @@ func (l *live) filesLoop() {
 			err = l.serve(l.ctx, l.ws, conn, l.runTracker.writer)
 		}
 		if err != nil && l.ctx.Err() == nil {
-			l.log.Warn("file channel broke", "computer", l.id, "err", err)
+			l.log.Warn("file channel failed", "computer", l.id, "err", err)
 		}
 		backoff(l.ctx, try)
 		try = again(try, time.Since(began))
@@ -390,7 +390,7 @@ func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, e
 		case <-up:
 		case <-l.m.Done():
 			return nil, holt.Errorf(holt.Unavailable, "the computer's machine has ended").
-				WithHint("holt computer start starts it again")
+				WithHint("start it with holt computer start")
 		case <-l.ctx.Done():
 			return nil, holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")
 		case <-ctx.Done():
@@ -407,7 +407,7 @@ func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, e
 // notAnswering is the error for a guest agent that does not answer.
 func notAnswering(cause error) *holt.Error {
 	return holt.Errorf(holt.Unavailable, "the guest agent does not answer: %w", cause).
-		WithHint("the guest may be overloaded, or its agent was ended; see holt computer logs, and mend it with holt computer stop and start")
+		WithHint("the guest may be overloaded, or its agent may have been killed: see holt computer logs; holt computer stop and start boots it again")
 }
 
 // do calls act with the guest agent. Each attempt is bounded by limit. When
@@ -443,7 +443,7 @@ func (l *live) do(ctx context.Context, limit time.Duration, repeat bool, act fun
 func gone(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return holt.Errorf(holt.Timeout, "it took longer than allowed: %w", err)
+		return holt.Errorf(holt.Timeout, "timed out: %w", err)
 	}
 	return err
 }

@@ -84,8 +84,8 @@ func (c *Config) hasNetworks() error {
 	if c.ownNetworks() {
 		return nil
 	}
-	return holt.Errorf(holt.Unsupported, "computers of the engine %s have no network of their own", c.Engine.Name()).
-		WithHint("they share the host's; " + machine.UseVirtual)
+	return holt.Errorf(holt.Unsupported, "the engine %s has no network per computer", c.Engine.Name()).
+		WithHint("its computers share the network of the host; " + machine.UseVirtual)
 }
 
 // ownNetworks tells whether computers have networks of their own.
@@ -164,7 +164,7 @@ func (m *transition) inheritNames() {
 		return
 	}
 	if err := m.s.cfg.Networks.Inherit(m.s.cfg.dir(m.r.Parent.ID), m.s.cfg.dir(m.r.ID)); err != nil { // they are asked for again
-		m.s.log.Warn("a fork does not know what its parent's addresses stand for", "computer", m.r.ID, "parent", m.r.Parent.ID, "err", err)
+		m.s.log.Warn("copy name table to fork", "computer", m.r.ID, "parent", m.r.Parent.ID, "err", err)
 	}
 }
 
@@ -199,7 +199,7 @@ func (l *live) cutOff(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		l.log.WarnContext(ctx, "a guest is not told that its connections have ended", "computer", l.id, "err", err)
+		l.log.WarnContext(ctx, "reset connections of guest", "computer", l.id, "err", err)
 	}
 }
 
@@ -224,6 +224,6 @@ func (l *live) awaitNetwork(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, networkWait)
 	defer cancel()
 	if err := l.net.Ready(ctx); err != nil {
-		l.log.WarnContext(ctx, "a computer is handed out without its network", "computer", l.id, "err", err)
+		l.log.WarnContext(ctx, "network of computer is not ready", "computer", l.id, "err", err)
 	}
 }

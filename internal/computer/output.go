@@ -88,7 +88,7 @@ func (o outputs) write(computer holt.ComputerID, id holt.RunID, b []byte) error 
 func (o outputs) remove(computer holt.ComputerID, ids []holt.RunID) {
 	for _, id := range ids {
 		if err := os.Remove(o.path(computer, string(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			o.log.Warn("remove a run's output", "computer", computer, "run", id, "err", err)
+			o.log.Warn("remove output of run", "computer", computer, "run", id, "err", err)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (o outputs) get(computer holt.ComputerID, id holt.RunID) []holt.RunEvent {
 		}
 	}
 	if err != nil {
-		o.log.Warn("read a run's output", "computer", computer, "run", id, "err", err)
+		o.log.Warn("read output of run", "computer", computer, "run", id, "err", err)
 	}
 	return events
 }
@@ -205,7 +205,7 @@ func (a *runTracker) take(ctx context.Context, c *agent.Client, id holt.RunID, l
 		return err
 	}
 	if err != nil { // the guest has forgotten it
-		a.l.log.Debug("a guest does not give a run's output", "computer", a.l.id, "run", id, "err", err)
+		a.l.log.Debug("get output of run", "computer", a.l.id, "run", id, "err", err)
 		return nil
 	}
 	return a.outputs.put(ctx, a.l.id, out)
@@ -237,7 +237,7 @@ func (a *runTracker) note(c *agent.Client, id holt.RunID, err error) {
 	if holt.CodeOf(err) == holt.Timeout { // the guest hangs
 		level = slog.LevelDebug
 	}
-	a.l.log.Log(a.l.ctx, level, "output of a run is not kept", "computer", a.l.id, "run", id, "err", err)
+	a.l.log.Log(a.l.ctx, level, "save output of run", "computer", a.l.id, "run", id, "err", err)
 }
 
 // takeAll takes the output of all runs, also of those that go on: their machine is about to end. It
@@ -293,6 +293,6 @@ func (l *live) handOver(ctx context.Context) {
 		l.runTracker.takeAll(ctx, client, l.limits.Flush/2)
 	}
 	if err := l.flush(ctx); err != nil {
-		l.log.Debug("the guest did not write what it holds in memory", "computer", l.id, "err", err)
+		l.log.Debug("flush guest", "computer", l.id, "err", err)
 	}
 }

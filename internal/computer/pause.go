@@ -96,10 +96,10 @@ func (s *pauser) hibernate(ctx context.Context, r *record, l *live, e snapshotRe
 	}
 	r.State = holt.ComputerRunning
 	if lost := s.table.save(ctx, *r); lost != nil {
-		s.log.ErrorContext(ctx, "record that a pause failed", "computer", r.ID, "err", lost)
+		s.log.ErrorContext(ctx, "record failed pause", "computer", r.ID, "err", lost)
 	}
 	if ended(l.m) { // watch has waited for the lock
-		s.log.ErrorContext(ctx, "machine ended while it was paused", "computer", r.ID, "err", err)
+		s.log.ErrorContext(ctx, "machine ended during pause", "computer", r.ID, "err", err)
 	}
 	return m, err
 }
@@ -247,7 +247,7 @@ func (m *transition) endResume(ctx context.Context) error {
 		return err
 	}
 	if _, err := m.s.disks.collect(ctx); err != nil { // it has happened; a later one removes them
-		m.s.log.WarnContext(ctx, "remove root disks that nothing needs", "computer", m.r.ID, "err", err)
+		m.s.log.WarnContext(ctx, "remove unused root disks", "computer", m.r.ID, "err", err)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (s *registry) awake(ctx context.Context, ref string, _ holt.Use) (record, *
 	}
 	l := s.machines.live(r.ID)
 	if r.State != holt.ComputerRunning || l == nil || !l.running() {
-		return record{}, nil, nil, holt.Errorf(holt.Unavailable, "%s does not run: it is %s", r.Name, r.State)
+		return record{}, nil, nil, holt.Errorf(holt.Unavailable, "%s is not running: it is %s", r.Name, r.State)
 	}
 	return r, l, func() {}, nil
 }
@@ -150,13 +150,13 @@ func (c *conns) enter(r record, most int) (left func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.set[r.ID] >= most {
-		return nil, tooManyConns("%d connections to ports of %s are open; no more are allowed", c.set[r.ID], r.Name)
+		return nil, tooManyConns("%d connections to ports of %s are open, which is the maximum", c.set[r.ID], r.Name)
 	}
 	if c.in[r.Tenant] >= mostConnsIn*most/mostConns {
-		return nil, tooManyConns("%d connections to ports of computers of the tenant %s are open; no more are allowed", c.in[r.Tenant], r.Tenant)
+		return nil, tooManyConns("%d connections to ports of computers of the tenant %s are open, which is the maximum", c.in[r.Tenant], r.Tenant)
 	}
 	if c.all >= mostConnsOfAll*most/mostConns {
-		return nil, tooManyConns("%d connections to ports of computers are open; no more are allowed", c.all)
+		return nil, tooManyConns("%d connections to ports of computers are open, which is the maximum", c.all)
 	}
 	if c.set == nil {
 		c.set, c.in = map[holt.ComputerID]int{}, map[string]int{}
@@ -178,7 +178,7 @@ func (c *conns) enter(r record, most int) (left func(), err error) {
 }
 
 func tooManyConns(sentence string, args ...any) error {
-	return holt.Errorf(holt.TooMany, sentence, args...).WithHint("end some, or try again when some have ended")
+	return holt.Errorf(holt.TooMany, sentence, args...).WithHint("close some, or try again later")
 }
 
 // duplex is a connection of the agent's.
@@ -235,7 +235,7 @@ func (c *portConn) dial(ctx context.Context, computer string) (err error) {
 func (c *portConn) notAnswering(ctx context.Context) error {
 	if c.to.Socket != "" {
 		return holt.Errorf(holt.Unavailable, "nothing listens at %s of %s", clip(string(c.to.Socket)), c.r.Name).
-			WithHint("start what makes that socket first")
+			WithHint("start the program that creates the socket")
 	}
 	e := holt.Errorf(holt.Unavailable, "nothing listens at port %d of %s", c.to.Port, c.r.Name)
 	ctx, cancel := context.WithTimeout(ctx, askPorts)
@@ -250,11 +250,11 @@ func (c *portConn) notAnswering(ctx context.Context) error {
 	}
 	switch {
 	case err != nil:
-		return e.WithHint("holt computer ports %s shows what listens", c.r.Name)
+		return e.WithHint("holt computer ports %s lists the ports in use", c.r.Name)
 	case len(names) == 0:
-		return e.WithHint("no TCP port of it is listened at; is the program still starting?")
+		return e.WithHint("no program listens on a TCP port; it may still be starting")
 	}
-	return e.WithHint("these are listened at: %s", strings.Join(names, ", "))
+	return e.WithHint("programs listen on: %s", strings.Join(names, ", "))
 }
 
 // hinted names the TCP ports of a list.
@@ -322,7 +322,7 @@ func (c *portConn) why(err error) error {
 		what = fmt.Sprintf("the %s %s", c.is, c.r.Name)
 	}
 	if !broken(c.client) {
-		return holt.Errorf(holt.Unavailable, "%s was broken off in the computer", what)
+		return holt.Errorf(holt.Unavailable, "%s was closed inside the computer", what)
 	}
 	if c.s.shutdown.ctx.Err() != nil {
 		return holt.Errorf(holt.Unavailable, "%s ended: the daemon is ending", what).WithHint("connect again when it is back")

@@ -17,7 +17,7 @@ type preemption struct {
 }
 
 // errPreempted is of a boot in the background, which says nothing of its template.
-var errPreempted = holt.Errorf(holt.Unavailable, "who waits for it boots it instead")
+var errPreempted = holt.Errorf(holt.Unavailable, "the boot was cancelled: a caller boots the same template")
 
 // want ends the boot of a key in the background, and lets none begin until done is called.
 func (p *preemption) want(key string) (done func()) {

@@ -78,6 +78,6 @@ func (l *live) sendPolicy(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, networkWait)
 	defer cancel()
 	if err := l.do(ctx, networkWait, true, l.sendProxy); err != nil {
-		l.log.WarnContext(ctx, "a guest is not told of its proxy", "computer", l.id, "err", err)
+		l.log.WarnContext(ctx, "send proxy settings to guest", "computer", l.id, "err", err)
 	}
 }

@@ -69,12 +69,12 @@ func (m *transition) ended(ctx context.Context, how machine.Ending, unknown stri
 	again = most > 0 && m.r.Job == ""
 	if again && !m.s.restarts.may(m.r.ID, most, time.Now()) {
 		again = false
-		reason += fmt.Sprintf(" (more than %d times in %s, so it is not started again)", most, holt.ShortDuration(restartSpan))
+		reason += fmt.Sprintf(" (more than %d times in %s, so it is not restarted)", most, holt.ShortDuration(restartSpan))
 	}
 	if !again {
 		return false, m.stopped(ctx, reason)
 	}
-	m.s.log.InfoContext(ctx, "computer starts again by itself", "computer", m.r.ID, "name", m.r.Name, "reason", reason)
+	m.s.log.InfoContext(ctx, "restarting computer", "computer", m.r.ID, "name", m.r.Name, "reason", reason)
 	m.r.State, m.r.Reason = holt.ComputerStarting, rebootReason
 	m.r.fulfil()
 	return true, m.s.table.save(ctx, *m.r)
@@ -92,11 +92,11 @@ func (m *transition) restart(ctx context.Context, how machine.Ending) error {
 	case err == nil && how.Kind != machine.EndPanic:
 		return nil
 	case err == nil: // it runs, and its user should hear of that
-		m.r.Reason = "its kernel panicked, and it was started again: " + how.Panic
+		m.r.Reason = "its kernel panicked, and the computer was restarted: " + how.Panic
 	case ctx.Err() != nil: // the next daemon goes on
 		m.r.State, m.r.Reason = holt.ComputerStarting, rebootReason
 	default:
-		m.r.State, m.r.Reason = holt.ComputerStopped, "it could not be started again: "+err.Error()
+		m.r.State, m.r.Reason = holt.ComputerStopped, "the restart failed: "+err.Error()
 	}
 	return errors.Join(err, m.s.table.save(late, *m.r))
 }

@@ -115,10 +115,10 @@ func (s *resizer) resize(ctx context.Context, ref string, spec holt.ResizeSpec) 
 // mayResize refuses what can never be.
 func (s *resizer) mayResize(r record, spec holt.ResizeSpec) error {
 	if spec == (holt.ResizeSpec{}) {
-		return holt.Errorf(holt.InvalidArgument, "a resize without a size").WithHint("give at least one of cpus, memory_mb and disk_size_mb")
+		return holt.Errorf(holt.InvalidArgument, "no size was given").WithHint("give at least one of cpus, memory_mb and disk_size_mb")
 	}
 	if spec.CPUs < 0 || spec.MemoryMB < 0 || spec.DiskSizeMB < 0 {
-		return holt.Errorf(holt.InvalidArgument, "a size below zero")
+		return holt.Errorf(holt.InvalidArgument, "a size must not be negative")
 	}
 	cpus, memoryMB := r.wanted()
 	if err := boundShape(cmp.Or(spec.CPUs, cpus), cmp.Or(spec.MemoryMB, memoryMB)); err != nil {
@@ -128,12 +128,12 @@ func (s *resizer) mayResize(r record, spec holt.ResizeSpec) error {
 	case spec.DiskSizeMB == 0 || spec.DiskSizeMB == r.DiskSizeMB:
 		return nil
 	case !s.cfg.Engine.Capabilities().RootDisk:
-		return holt.Errorf(holt.Unsupported, "computers of the engine %s have no root disk of their own", s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
+		return holt.Errorf(holt.Unsupported, "computers of the engine %s have no root disk", s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
 	case spec.DiskSizeMB > mostDiskSize:
-		return holt.Errorf(holt.InvalidArgument, "a root disk cannot have %d MiB", spec.DiskSizeMB).WithHint("give at most %d MiB", mostDiskSize)
+		return holt.Errorf(holt.InvalidArgument, "invalid root disk size %d MiB", spec.DiskSizeMB).WithHint("the maximum is %d MiB", mostDiskSize)
 	case spec.DiskSizeMB < r.DiskSizeMB:
-		return holt.Errorf(holt.InvalidArgument, "the root disk of %s has %d MiB and cannot be made smaller: its file system may use all of it", r.Name, r.DiskSizeMB).
-			WithHint("it takes of the host's disk only what is written to it; a smaller one needs a new computer, which can have the same workspace once this one is deleted")
+		return holt.Errorf(holt.InvalidArgument, "the root disk of %s cannot shrink: it has %d MiB, and its file system may use all of it", r.Name, r.DiskSizeMB).
+			WithHint("it takes space on the host only for written data; for a smaller disk, delete the computer and create another with the same workspace")
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (z *resizing) unask(ctx context.Context) error {
 	}
 	z.r.CPUs, z.r.MemoryMB, z.r.DiskSizeMB, z.r.wish = z.was.CPUs, z.was.MemoryMB, z.was.DiskSizeMB, z.was.wish
 	if err := z.r.measure(ctx, z.live.m); err != nil && z.s.cfg.Engine.Capabilities().Growing {
-		z.s.log.WarnContext(ctx, "ask a machine for its shape", "computer", z.r.ID, "err", err)
+		z.s.log.WarnContext(ctx, "get shape of machine", "computer", z.r.ID, "err", err)
 	}
 	return z.s.table.save(ctx, *z.r)
 }
@@ -240,13 +240,13 @@ func (z *resizing) note() string {
 	}
 	switch {
 	case r.State == holt.ComputerStopped:
-		say = append(say, "all of it from the next start on")
+		say = append(say, "it takes effect at the next start")
 	case r.State == holt.ComputerPaused && r.DiskSizeMB != z.was.DiskSizeMB:
-		say = append(say, "the root file system grows as it goes on")
+		say = append(say, "the root file system grows at the next resume")
 	case z.fault != nil:
-		say = append(say, "its guest does not use all of it: "+z.fault.Error())
+		say = append(say, "the guest does not use all of it: "+z.fault.Error())
 	case z.guest != nil && (z.guest.CPUs < r.CPUs || z.guest.MemoryMB < r.MemoryMB):
-		say = append(say, fmt.Sprintf("its guest uses cpus %d, memory %d MiB so far", z.guest.CPUs, z.guest.MemoryMB))
+		say = append(say, fmt.Sprintf("the guest uses cpus %d, memory %d MiB so far", z.guest.CPUs, z.guest.MemoryMB))
 	}
 	return strings.Join(say, "; ")
 }
@@ -266,7 +266,7 @@ func (s *resizer) settleShape(ctx context.Context, r *record, l *live) {
 		err = z.fault
 	}
 	if err != nil && s.shutdown.ctx.Err() == nil {
-		s.log.WarnContext(ctx, "a computer has not all that it was asked to have", "computer", r.ID, "err", err)
+		s.log.WarnContext(ctx, "finish resize", "computer", r.ID, "err", err)
 	}
 }
 

@@ -258,8 +258,8 @@ func (b *restoring) makeDisk(ctx context.Context) error {
 func (b *restoring) branch(ctx context.Context) error {
 	err := b.s.cfg.Workspaces.Branch(ctx, b.row.workspace, b.from.workspace, b.from.checkpoint(), !b.from.Stopped)
 	if holt.CodeOf(err) == holt.NotFound {
-		return holt.Errorf(holt.Conflict, "the files of the snapshot %s are gone: the checkpoint of the workspace that went with it was deleted", b.from.ID).
-			WithHint("the computer is as it was; holt snapshot list %s shows its other snapshots", b.r.Name)
+		return holt.Errorf(holt.Conflict, "the files of the snapshot %s are gone: its workspace checkpoint was deleted", b.from.ID).
+			WithHint("the computer was not changed; holt snapshot list %s lists its other snapshots", b.r.Name)
 	}
 	return err
 }
@@ -268,7 +268,7 @@ func (b *restoring) branch(ctx context.Context) error {
 // it must not keep the row, by which that daemon would take the computer back.
 func (b *restoring) dropBranch(ctx context.Context) error {
 	if err := b.s.cfg.Workspaces.Remove(ctx, b.row.workspace); err != nil {
-		b.s.log.WarnContext(ctx, "remove the workspace of a restore that failed", "computer", b.r.ID, "workspace", b.row.workspace, "err", err)
+		b.s.log.WarnContext(ctx, "remove workspace of failed restore", "computer", b.r.ID, "workspace", b.row.workspace, "err", err)
 	}
 	return nil
 }
@@ -327,14 +327,14 @@ func (b *restoring) unkeep(ctx context.Context) error {
 			return ending()
 		}
 		if err != nil {
-			s.log.ErrorContext(ctx, "a restore failed, and its computer does not go on as it was", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
+			s.log.ErrorContext(ctx, "resume computer after failed restore", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
 			return nil
 		}
 	case b.row.ran || !b.present.Stopped:
 		return nil // it runs, since no snapshot could be taken; or it was paused at one
 	}
 	if err := s.restorer.takeBack(ctx, b.r, b.present); err != nil {
-		s.log.WarnContext(ctx, "remove the snapshot of a restore that failed", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
+		s.log.WarnContext(ctx, "remove snapshot of failed restore", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
 	}
 	return nil
 }
@@ -344,8 +344,8 @@ func (b *restoring) failed(err error) error {
 	if !b.row.ran || b.r.State != holt.ComputerPaused || b.r.snapshot != b.row.present || b.s.shutdown.ctx.Err() != nil {
 		return err
 	}
-	return holt.Errorf(holt.CodeOf(err), "%w; %s did not go on as it was either, and stays paused at the snapshot %s", err, b.r.Name, b.name).
-		WithHint("holt computer resume %s lets it go on", b.r.Name)
+	return holt.Errorf(holt.CodeOf(err), "%w; %s could not be resumed either, and stays paused at the snapshot %s", err, b.r.Name, b.name).
+		WithHint("resume it with holt computer resume %s", b.r.Name)
 }
 
 // takeBack removes the last snapshot of a computer, as if it had never been taken.
@@ -470,6 +470,6 @@ func (b *restoring) tidy(ctx context.Context) {
 		err = s.cfg.Workspaces.Remove(ctx, left)
 	}
 	if err != nil { // the next daemon goes on
-		s.log.WarnContext(ctx, "tidy up after a restore", "computer", b.r.ID, "workspace", left, "err", err)
+		s.log.WarnContext(ctx, "clean up after restore", "computer", b.r.ID, "workspace", left, "err", err)
 	}
 }

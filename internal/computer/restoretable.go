@@ -91,7 +91,7 @@ func (s *restorer) settleRestores(ctx context.Context) error {
 			err = s.settleRestore(ctx, &r, row)
 		}
 		if err != nil {
-			s.log.ErrorContext(ctx, "cannot take restore over", "computer", row.computer, "snapshot", row.snapshot, "err", err)
+			s.log.ErrorContext(ctx, "recover restore", "computer", row.computer, "snapshot", row.snapshot, "err", err)
 		}
 	}
 	return ctx.Err()
@@ -146,7 +146,7 @@ func (b *restoring) goOnLater(ctx context.Context, swapped bool) error {
 			act = b.finishSwapped
 		}
 		if err := act(ctx); err != nil && ctx.Err() == nil {
-			b.s.log.ErrorContext(ctx, "go on with a restore", "computer", b.r.ID, "snapshot", b.row.snapshot, "err", err)
+			b.s.log.ErrorContext(ctx, "finish restore", "computer", b.r.ID, "snapshot", b.row.snapshot, "err", err)
 		}
 	}()
 	return nil

@@ -104,10 +104,10 @@ func (o *room) admit(tx *db.Tx, r record) error {
 func (o *room) full(what string, askedMB, left, total int64) error {
 	most := total - o.kept(total, false) - o.overhead
 	detail := holt.NoMemory{AskedMB: askedMB, NeedMB: askedMB + o.overhead/mib, LeftMB: max(0, left) / mib, MostMB: most / mib}
-	e := holt.Errorf(holt.TooMany, "the host has no memory for %s: with what it takes itself it needs %d MiB, and %d are left beside what computers that run were promised",
-		what, detail.NeedMB, detail.LeftMB).WithHint("pause or stop one that runs, or ask for less")
+	e := holt.Errorf(holt.TooMany, "the host has no memory for %s: it needs %d MiB with overhead, and %d MiB are left after the memory reserved for running computers",
+		what, detail.NeedMB, detail.LeftMB).WithHint("pause or stop a running computer, or request less memory")
 	if askedMB*mib > most {
-		e = e.WithHint("this host has %d MiB; ask for at most %d", total/mib, detail.MostMB)
+		e = e.WithHint("the host has %d MiB; request at most %d MiB", total/mib, detail.MostMB)
 	}
 	e.Detail = detail
 	return e
@@ -245,10 +245,10 @@ func (s *idler) yields(ctx context.Context, idle []restful) bool {
 		}
 		paused, err := s.pauseIfIdle(ctx, string(r.ID), pausedByMemory)
 		if err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "pause an idle computer whose memory another needs", "computer", r.ID, "err", err)
+			s.log.WarnContext(ctx, "pause idle computer to free memory", "computer", r.ID, "err", err)
 		}
 		if paused {
-			s.log.InfoContext(ctx, "idle computer paused to make room", "computer", r.ID, "name", r.Name, "memory_mb", r.MemoryMB)
+			s.log.InfoContext(ctx, "idle computer paused to free memory", "computer", r.ID, "name", r.Name, "memory_mb", r.MemoryMB)
 			return true
 		}
 	}
@@ -267,13 +267,13 @@ func busyWith(err error, in string, idle []restful) error {
 		return err
 	}
 	e := holt.AsError(err)
-	return e.WithHint("%s; holt computer pause %s makes room, or ask for less", idles(names), names[0])
+	return e.WithHint("%s: free its memory with holt computer pause %s, or request less memory", idles(names), names[0])
 }
 
 // idles says who runs idle.
 func idles(names []string) string {
 	if len(names) == 1 {
-		return names[0] + " runs idle"
+		return names[0] + " is idle"
 	}
-	return fmt.Sprint(strings.TrimPrefix(namesOf(names), " "), " run idle")
+	return fmt.Sprint(strings.TrimPrefix(namesOf(names), " "), " are idle")
 }

@@ -18,7 +18,7 @@ func diffRootFiles(d *holt.ComputerDiff, a, b holt.Inventory) {
 	for i, inv := range []holt.Inventory{a, b} {
 		if len(inv.RootFiles) == 0 {
 			name := []string{d.From.Computer, d.To.Computer}[i]
-			out.Unlisted = name + ": " + cmp.Or(inv.NoFiles, "its guest did not list them")
+			out.Unlisted = name + ": " + cmp.Or(inv.NoFiles, "the guest did not list them")
 			return
 		}
 	}

@@ -133,7 +133,7 @@ func (t table) find(ctx context.Context, ref string) (record, error) {
 	}
 	if len(list) == 0 {
 		return record{}, holt.Errorf(holt.NotFound, "there is no computer %q", clip(ref)).
-			WithHint("holt computer list shows the computers there are")
+			WithHint("list the computers with holt computer list")
 	}
 	return list[0], nil
 }
@@ -172,14 +172,14 @@ func (t table) insert(ctx context.Context, r *record, claim *idempotency.Claim, 
 		}
 		if used {
 			return holt.Errorf(holt.Conflict, "the workspace %q belongs to the computer %q", r.Workspace, user).
-				WithHint("one computer at a time writes to a workspace; delete %s, or leave the workspace out to get a new one", user)
+				WithHint("a workspace has one computer at a time: delete %s, or omit the workspace to get a new one", user)
 		}
 		if user, used, err = textOf(tx, `SELECT coalesce((SELECT name FROM computer c WHERE c.id = snapshot.computer), '') FROM snapshot WHERE workspace = ?`, r.workspaceID); err != nil {
 			return err
 		}
 		if used {
-			return holt.Errorf(holt.Conflict, "snapshots of the computer %q are in the workspace %q", user, r.Workspace).
-				WithHint("holt workspace fork %s makes one that is free", r.Workspace)
+			return holt.Errorf(holt.Conflict, "the workspace %[2]q holds snapshots of the computer %[1]q", user, r.Workspace).
+				WithHint("fork it with holt workspace fork %s, and use the fork", r.Workspace)
 		}
 		if err := r.bound(tx); err != nil {
 			return err
@@ -202,7 +202,7 @@ func (t table) insert(ctx context.Context, r *record, claim *idempotency.Claim, 
 }
 
 func computerTaken(name string) error {
-	return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", name).WithHint("choose another name, or leave it out to get a free one")
+	return holt.Errorf(holt.AlreadyExists, "a computer named %q already exists", name).WithHint("choose another name, or omit it to get a free one")
 }
 
 // save writes what can change of a computer.
@@ -233,7 +233,7 @@ func (t table) update(tx *db.Tx, r record) error {
 	if _, used, err := textOf(tx, `SELECT 1 FROM computer WHERE name = ?1 AND id <> ?2 AND tenant = (SELECT tenant FROM computer WHERE id = ?2)`, r.Name, r.ID); err != nil {
 		return err
 	} else if used {
-		return holt.Errorf(holt.AlreadyExists, "there is a computer %q already", r.Name).WithHint("choose another name")
+		return holt.Errorf(holt.AlreadyExists, "a computer named %q already exists", r.Name).WithHint("choose another name")
 	}
 	return updateRow(tx, "computer", string(r.ID), r.columns().state)
 }

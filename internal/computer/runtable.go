@@ -113,7 +113,7 @@ func (t runTable) get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 	}
 	if len(list) == 0 {
 		return holt.Run{}, holt.Errorf(holt.NotFound, "there is no run %q", clip(string(id))).
-			WithHint("runs go when their computer is deleted, and a day after their end once %d later ones have ended; what one changed is in the history of its workspace", t.keep.last)
+			WithHint("runs are removed with their computer, and a day after their end once %d newer ones have ended; the history of the workspace still has their changes", t.keep.last)
 	}
 	return list[0], nil
 }

@@ -125,7 +125,7 @@ func (s Scheduled) launched(ctx context.Context, l *live, run holt.Run, spec hol
 		return run, nil
 	}
 	if is, lost := s.s.runRows.get(context.WithoutCancel(ctx), run.ID); lost == nil {
-		s.s.log.WarnContext(ctx, "it is not known whether a run has started", "run", run.ID, "computer", run.ComputerID, "err", err)
+		s.s.log.WarnContext(ctx, "start of run is unconfirmed", "run", run.ID, "computer", run.ComputerID, "err", err)
 		return is, nil
 	}
 	return holt.Run{}, err

@@ -90,7 +90,7 @@ func (n *Secrets) delete(ctx context.Context, ref, name string) error {
 	r, err := n.change(ctx, ref, func(tx *db.Tx, r record) error {
 		_, found, err := textOf(tx, `SELECT name FROM secret WHERE computer = ? AND name = ?`, r.ID, name)
 		if err == nil && !found {
-			err = holt.Errorf(holt.NotFound, "%s has no secret %q", r.Name, clip(name)).WithHint("holt computer secret list %s shows what it has", r.Name)
+			err = holt.Errorf(holt.NotFound, "%s has no secret %q", r.Name, clip(name)).WithHint("list its secrets with holt computer secret list %s", r.Name)
 		}
 		if err != nil {
 			return err

@@ -108,7 +108,7 @@ func (n *Services) Get(ctx context.Context, computer, name string) (holt.Service
 		}
 	}
 	return holt.Service{}, holt.Errorf(holt.NotFound, "there is no service %q in this computer", clip(name)).
-		WithHint("holt service list shows those there are, holt service add makes one")
+		WithHint("list the services with holt service list, add one with holt service add")
 }
 
 // Logs writes what a service has logged to w: the last lines and, with Follow, what is added until

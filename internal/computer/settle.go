@@ -46,7 +46,7 @@ func (a *runTracker) settle(id holt.RunID) {
 func (l *live) end(id holt.RunID) {
 	flushed := l.flush(l.ctx)
 	if flushed != nil && l.alive() {
-		l.log.Debug("the guest did not write what it holds in memory", "run", id, "err", flushed)
+		l.log.Debug("flush guest", "run", id, "err", flushed)
 	}
 	_, changed, err := l.ws.EndRun(l.ctx, string(id), flushed == nil)
 	if changed {

@@ -28,10 +28,10 @@ func WorkspaceQuota(sizeMB int) holt.Quota {
 func checkWorkspaceSize(spec holt.ComputerSpec) error {
 	switch {
 	case spec.WorkspaceSizeMB < 0 || spec.WorkspaceSizeMB > mostDiskSize:
-		return holt.Errorf(holt.InvalidArgument, "a workspace cannot have %d MiB", spec.WorkspaceSizeMB).WithHint("give at most %d, or leave it out for no bound", mostDiskSize)
+		return holt.Errorf(holt.InvalidArgument, "invalid workspace size %d MiB", spec.WorkspaceSizeMB).WithHint("the maximum is %d; omit it for no limit", mostDiskSize)
 	case spec.Workspace != "" && spec.WorkspaceSizeMB != 0:
-		return holt.Errorf(holt.InvalidArgument, "the workspace %s is there, and has the size that it has", spec.Workspace).
-			WithHint("holt workspace quota %s --max-bytes changes it", spec.Workspace)
+		return holt.Errorf(holt.InvalidArgument, "the workspace %s exists already, so its size cannot be given", spec.Workspace).
+			WithHint("change its size with holt workspace quota %s --max-bytes", spec.Workspace)
 	}
 	return nil
 }
@@ -55,8 +55,8 @@ func (r *record) bound(tx *db.Tx) error {
 
 // boundless refuses a workspace without a bound where a limit counts disks.
 func boundless(r record, l holt.Limit) error {
-	return holt.Errorf(holt.TooMany, "the tenant %s may have %d MiB of disks, so the workspace of its computer %s has to have a bound", r.Tenant, l.MaxDiskMB, r.Name).
-		WithHint("holt workspace quota NAME --max-bytes SIZE gives one, also to what is forked; or take the limit away: holt limit set --tenant %s --max-disk-mb 0", r.Tenant)
+	return holt.Errorf(holt.TooMany, "the tenant %s is limited to %d MiB of disks, and the workspace of its computer %s has no size limit", r.Tenant, l.MaxDiskMB, r.Name).
+		WithHint("set one with holt workspace quota NAME --max-bytes SIZE, which forks inherit; or remove the tenant's limit with holt limit set --tenant %s --max-disk-mb 0", r.Tenant)
 }
 
 // Bounded says that a workspace may hold so many bytes from now on, 0 for as many as it likes, and counts it for
@@ -94,6 +94,6 @@ func (f *Files) noSpace(ctx context.Context, computer string, err error) error {
 	if lost != nil {
 		return err
 	}
-	return holt.AsError(err).WithHint("remove something, or make room: below %s with holt workspace quota %s --max-bytes, on its root disk with holt computer resize %s --disk-size-mb",
+	return holt.AsError(err).WithHint("remove some files, or add space: below %s with holt workspace quota %s --max-bytes, on the root disk with holt computer resize %s --disk-size-mb",
 		workspace.Home, r.Workspace, r.Name)
 }

@@ -96,7 +96,7 @@ func (s *snapshotter) canKeep(ctx context.Context, r record, l *live) (record, e
 
 // noMemory is the error for an engine that cannot keep a machine's memory.
 func noMemory(e machine.Engine) error {
-	return holt.Errorf(holt.Unsupported, "the engine %s cannot keep a computer's memory", e.Name()).
+	return holt.Errorf(holt.Unsupported, "the engine %s does not support snapshots of running computers", e.Name()).
 		WithHint(machine.UseVirtual + "; holt workspace checkpoint and fork work with every engine")
 }
 
@@ -140,7 +140,7 @@ func (s *snapshotter) take(ctx context.Context, r *record, l *live, e snapshotRe
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
 		if lost := s.mend(late, r, l.m); lost != nil {
-			s.log.ErrorContext(ctx, "cannot undo", "verb", e.verb, "computer", r.ID, "err", lost)
+			s.log.ErrorContext(ctx, "undo failed step", "verb", e.verb, "computer", r.ID, "err", lost)
 		}
 		return m, err
 	}
@@ -256,7 +256,7 @@ func (s *snapshotter) mend(ctx context.Context, r *record, vm machine.Machine) e
 		if err := s.table.save(ctx, *r); err != nil {
 			return err
 		}
-		s.log.InfoContext(ctx, "remove half-taken snapshot", "computer", r.ID, "snapshot", m.ID)
+		s.log.InfoContext(ctx, "remove unfinished snapshot", "computer", r.ID, "snapshot", m.ID)
 		if _, err := s.removeSnapshot(ctx, m); err != nil {
 			return err
 		}

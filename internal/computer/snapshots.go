@@ -143,10 +143,10 @@ func (m *Snapshots) needed(ctx context.Context, one snapshot) error {
 	}
 	if r.snapshot == one.ID && (r.State == holt.ComputerPausing || r.State == holt.ComputerPaused || r.State == holt.ComputerResuming) {
 		return holt.Errorf(holt.Conflict, "%s is paused at the snapshot %s", r.Name, one.ID).
-			WithHint("holt computer resume %s first, or stop it, which lets go of its memory", r.Name)
+			WithHint("resume it with holt computer resume %s, or stop it, which discards its memory", r.Name)
 	}
-	return holt.Errorf(holt.Conflict, "a restore of %s to the snapshot %s has not come to its end", r.Name, one.ID).
-		WithHint("the daemon's next start settles it")
+	return holt.Errorf(holt.Conflict, "a restore of %s to the snapshot %s is not finished", r.Name, one.ID).
+		WithHint("the next start of the daemon finishes or undoes it")
 }
 
 // removeSnapshot removes what there is of a snapshot, its row last, and the disks
@@ -181,7 +181,7 @@ func (s *snapshotter) removeSnapshot(ctx context.Context, m snapshot) (freed int
 	}
 	disks, err := s.disks.collect(ctx)
 	if lost := s.disks.dropLeft(ctx); lost != nil {
-		s.log.WarnContext(ctx, "what was merged is removed from the archive later", "err", lost)
+		s.log.WarnContext(ctx, "remove merged disks from the archive; will retry", "err", lost)
 	}
 	s.machines.idle.notify() // disks may be needed by nothing but another now
 	return freed + disks, err
@@ -302,14 +302,14 @@ func (s *snapshotter) tidySnapshots(ctx context.Context) error {
 		half, _ := filepath.Glob(filepath.Join(s.snapshots.path(m.ID), "*"+archive.Fetching)) // never fails: the pattern is ours
 		for _, path := range half {
 			if err := os.Remove(path); err != nil {
-				s.log.ErrorContext(ctx, "remove half-fetched file", "snapshot", m.ID, "err", err)
+				s.log.ErrorContext(ctx, "remove partly fetched file", "snapshot", m.ID, "err", err)
 			}
 		}
 		if m.state != snapshotDeleting {
 			continue
 		}
 		if _, err := s.removeSnapshot(ctx, m); err != nil {
-			s.log.ErrorContext(ctx, "cannot go on with the removal of a snapshot", "computer", m.ComputerID, "snapshot", m.ID, "err", err)
+			s.log.ErrorContext(ctx, "remove snapshot", "computer", m.ComputerID, "snapshot", m.ID, "err", err)
 		}
 	}
 	entries, err := os.ReadDir(s.snapshots.dir)
@@ -322,7 +322,7 @@ func (s *snapshotter) tidySnapshots(ctx context.Context) error {
 			continue
 		}
 		if err := os.RemoveAll(s.snapshots.dir + "/" + e.Name()); err != nil {
-			s.log.ErrorContext(ctx, "remove snapshot without a name", "snapshot", e.Name(), "err", err)
+			s.log.ErrorContext(ctx, "remove directory that is no snapshot on record", "snapshot", e.Name(), "err", err)
 		}
 	}
 	return ctx.Err()

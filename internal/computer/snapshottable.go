@@ -89,7 +89,7 @@ func (t snapshotTable) of(ctx context.Context, r record, ref string) (snapshot, 
 		return snapshot{}, err
 	}
 	if ref == "" || len(list) == 0 {
-		return snapshot{}, noSnapshot(ref).WithHint("holt snapshot list %s shows those of %s", r.Name, r.Name)
+		return snapshot{}, noSnapshot(ref).WithHint("list the snapshots with holt snapshot list %s", r.Name)
 	}
 	return list[0], nil
 }
@@ -123,9 +123,9 @@ func only(list []snapshot, ref string, err error) (snapshot, error) {
 	case err != nil:
 		return snapshot{}, err
 	case ref == "" || len(list) == 0:
-		return snapshot{}, noSnapshot(ref).WithHint("holt snapshot list shows the snapshots there are; unnamed ones go after a while")
+		return snapshot{}, noSnapshot(ref).WithHint("list the snapshots with holt snapshot list; automatic ones are removed after a while")
 	case len(list) > 1:
-		return snapshot{}, holt.Errorf(holt.Conflict, "several computers have a snapshot %q", clip(ref)).WithHint("say whose: COMPUTER@%s", clip(ref))
+		return snapshot{}, holt.Errorf(holt.Conflict, "several computers have a snapshot named %q", clip(ref)).WithHint("name it as COMPUTER@%s", clip(ref))
 	}
 	return list[0], nil
 }
@@ -135,7 +135,7 @@ func noSnapshot(ref string) *holt.Error {
 }
 
 func snapshotTaken(computer, name string) error {
-	return holt.Errorf(holt.AlreadyExists, "%s has a snapshot %q already", computer, name).WithHint("choose another name")
+	return holt.Errorf(holt.AlreadyExists, "%s already has a snapshot named %q", computer, name).WithHint("choose another name")
 }
 
 // insert makes the rows of a snapshot that is to be taken of r, and of the disk

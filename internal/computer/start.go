@@ -52,7 +52,7 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 // bootLocked starts the machine of a computer that has none and whose lock is held.
 func (s *Store) bootLocked(ctx context.Context, r *record) (err error) {
 	if mine := s.cfg.Engine.Name(); family(r.Engine) != family(mine) {
-		return holt.Errorf(holt.Conflict, "%s was made with the engine %s; this daemon runs %s", r.Name, r.Engine, mine).
+		return holt.Errorf(holt.Conflict, "%s was created with the engine %s, and this daemon runs %s", r.Name, r.Engine, mine).
 			WithHint("serve this data directory with --engine %s", family(r.Engine))
 	}
 	m := &transition{s: s, r: r}
@@ -96,28 +96,28 @@ func wrongState(r record) error {
 	e := holt.Errorf(holt.Conflict, "%s is %s", r.Name, r.State)
 	switch r.State {
 	case holt.ComputerFailed:
-		return e.WithHint("it is half-made (%s); holt computer delete removes what there is of it", r.Reason)
+		return e.WithHint("its creation or deletion failed (%s): remove the rest with holt computer delete", r.Reason)
 	case holt.ComputerStopped:
-		return e.WithHint("holt computer start starts it")
+		return e.WithHint("start it with holt computer start")
 	case holt.ComputerPaused:
-		return e.WithHint("holt computer resume lets it go on")
+		return e.WithHint("resume it with holt computer resume")
 	case holt.ComputerRunning:
 		return e
 	default:
-		return e.WithHint("wait until that has ended, and try again")
+		return e.WithHint("try again when that has ended")
 	}
 }
 
 // unreachable is the error for a machine that runs but could not be adopted.
 func unreachable(r record) error {
 	return holt.Errorf(holt.Unavailable, "the machine of %s cannot be reached: %s", r.Name, r.Reason).
-		WithHint("holt computer stop ends it, start boots it again")
+		WithHint("end it with holt computer stop, then boot it with holt computer start")
 }
 
 // unfinished is the error for a computer that a verb has left half-way.
 func unfinished(r record) error {
-	return holt.Errorf(holt.Unavailable, "%s is %s, and nobody is at work on it: %s", r.Name, r.State, cmp.Or(r.Reason, "that could neither be finished nor undone")).
-		WithHint("the daemon's next start settles it, once what keeps it from that is mended")
+	return holt.Errorf(holt.Unavailable, "%s is still %s, and no call is at work on it: %s", r.Name, r.State, cmp.Or(r.Reason, "the last call could neither be finished nor undone")).
+		WithHint("fix the cause, then restart the daemon, which finishes or undoes it")
 }
 
 // newLive is a machine about to run on an open workspace.
@@ -220,7 +220,7 @@ func (l *live) await(ctx context.Context, limit time.Duration) error {
 			l.awaitNetwork(ctx)
 			return nil
 		case ctx.Err() != nil && err == nil:
-			return notAnswering(fmt.Errorf("its workspace is %v", h.Workspace))
+			return notAnswering(fmt.Errorf("the workspace is %v", h.Workspace))
 		case ctx.Err() != nil:
 			return notAnswering(err)
 		case l.ctx.Err() != nil:
@@ -237,12 +237,12 @@ func (m *transition) explain(ctx context.Context, err error) error {
 		return gone(ctx)
 	}
 	tail, _ := tailOf(m.live.m.Console(), 4<<10)
-	m.s.log.ErrorContext(ctx, "guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
-	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err)
+	m.s.log.ErrorContext(ctx, "guest did not start", "computer", m.r.ID, "err", err, "console", string(tail))
+	e := holt.Errorf(holt.Unavailable, "%s did not start: %w", m.r.Name, err)
 	if m.live.refused() != nil {
-		e = e.WithHint("something in the guest keeps it from being given one: mend that in the computer it comes from, or stop and start it")
+		e = e.WithHint("a program in the guest prevents it: fix that in the parent, or stop and start the parent")
 	} else {
-		e = e.WithHint("a slow or overloaded host needs longer than %s; the daemon's log has the end of its console", holt.ShortDuration(m.limit()))
+		e = e.WithHint("the guest did not answer within %s, and the host may be overloaded; the daemon's log has the end of the console", holt.ShortDuration(m.limit()))
 	}
 	e.Detail = map[string]string{"console": string(tail)}
 	return e

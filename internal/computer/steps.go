@@ -76,7 +76,7 @@ func (m *transition) forward(ctx context.Context, verb string, steps []step) err
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 			defer cancel()
 			if lost := m.back(late, "undo-"+verb, steps[:i+1]); lost != nil {
-				m.s.log.ErrorContext(ctx, "cannot undo", "verb", verb, "computer", m.r.ID, "err", lost)
+				m.s.log.ErrorContext(ctx, "undo failed step", "verb", verb, "computer", m.r.ID, "err", lost)
 				m.stuck = lost
 			}
 			return err

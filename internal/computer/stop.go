@@ -61,14 +61,14 @@ func (s *pauser) forget(ctx context.Context, r record) (holt.Computer, error) {
 		return holt.Computer{}, err
 	}
 	r.Snapshot = ""
-	err := m.stopped(ctx, "it was paused; what its programs had in memory is kept in the snapshot "+string(r.snapshot))
+	err := m.stopped(ctx, "it was stopped while paused; the memory of its programs is in the snapshot "+string(r.snapshot))
 	return s.shown(r), err
 }
 
 // endMount ends the mount of a guest that is gone and left the workspace.
 func (m *transition) endMount(ctx context.Context) error {
 	if err := m.openWorkspace(ctx); err != nil {
-		m.s.log.WarnContext(ctx, "end mount of a machine that is gone", "computer", m.r.ID, "err", err)
+		m.s.log.WarnContext(ctx, "end mount of ended machine", "computer", m.r.ID, "err", err)
 	}
 	return m.closeWorkspace(ctx)
 }
@@ -124,7 +124,7 @@ func (l *live) halt(ctx context.Context, powerButton bool) (reason string) {
 	asked := l.askToEnd(ctx)
 	limit := l.limits.Shutdown
 	if asked != nil {
-		l.log.WarnContext(ctx, "guest agent does not take a shutdown", "computer", l.id, "err", asked)
+		l.log.WarnContext(ctx, "ask guest agent to shut down", "computer", l.id, "err", asked)
 		if limit = l.limits.PowerDown; powerButton {
 			asked = l.m.PowerDown(ctx)
 		}
@@ -132,7 +132,7 @@ func (l *live) halt(ctx context.Context, powerButton bool) (reason string) {
 	if asked == nil && l.ended(ctx, limit) || ctx.Err() != nil || !l.running() {
 		return ""
 	}
-	return "its guest did not shut down when asked, so its machine was ended; what it had not synced may be lost"
+	return "the guest did not shut down when asked, so its machine was killed; unsynced data may be lost"
 }
 
 // askToEnd asks the agent to shut the guest down. Whatever state the channel is

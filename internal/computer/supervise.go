@@ -28,7 +28,7 @@ func (s *Store) machineEnded(l *live) {
 	how := s.cfg.Engine.Ended(s.cfg.dir(r.ID))
 	again := false
 	if err = m.back(s.shutdown.ctx, "died", m.boot()); err == nil {
-		again, err = m.ended(s.shutdown.ctx, how, "its machine ended: its process was killed, or failed")
+		again, err = m.ended(s.shutdown.ctx, how, "its machine ended: the process was killed or crashed")
 	}
 	if again && err == nil {
 		err = (&transition{s: s, r: &r}).restart(s.shutdown.ctx, how)

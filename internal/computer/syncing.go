@@ -22,8 +22,8 @@ func (s *syncing) within(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return holt.Errorf(holt.Timeout, "the host's disk did not take in time what the guest has written to its workspace: %w", ctx.Err()).
-			WithHint("the computer goes on as before; try again when it, or the host, writes less")
+		return holt.Errorf(holt.Timeout, "syncing the workspace to the host's disk took too long: %w", ctx.Err()).
+			WithHint("the computer keeps running; try again when the computer and the host write less")
 	}
 }
 

@@ -28,7 +28,7 @@ func takeOverAll(ctx context.Context, s *Store) error {
 			t := &takeover{transition{s: s, r: &r}}
 			t.holdImage(ctx)
 			if err := s.outputs.tidy(ctx, r.ID); err != nil {
-				s.log.ErrorContext(ctx, "tidy the output of runs", "computer", r.ID, "err", err)
+				s.log.ErrorContext(ctx, "clean up output of runs", "computer", r.ID, "err", err)
 			}
 			if err := t.run(ctx); err != nil {
 				t.leave(ctx, err)
@@ -43,14 +43,14 @@ func takeOverAll(ctx context.Context, s *Store) error {
 // leave puts on record why a computer is not taken over. Its row stays as it is, so the next
 // daemon goes on with what was begun.
 func (t *takeover) leave(ctx context.Context, why error) {
-	t.s.log.ErrorContext(ctx, "cannot take computer over", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "err", why)
+	t.s.log.ErrorContext(ctx, "recover computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "err", why)
 	r, err := t.s.table.find(ctx, string(t.r.ID))
 	if err == nil && r.State != holt.ComputerStopped && r.State != holt.ComputerPaused { // these are what they are
-		r.Reason = "it cannot be taken over: " + why.Error()
+		r.Reason = "the daemon cannot adopt it: " + why.Error()
 		err = t.s.table.save(ctx, r)
 	}
 	if err != nil {
-		t.s.log.ErrorContext(ctx, "record that a computer is not taken over", "computer", t.r.ID, "err", err)
+		t.s.log.ErrorContext(ctx, "record failed recovery of computer", "computer", t.r.ID, "err", err)
 	}
 }
 
@@ -76,7 +76,7 @@ type takeover struct{ transition }
 func (t *takeover) run(ctx context.Context) error {
 	switch t.r.State {
 	case holt.ComputerCreating, holt.ComputerDeleting:
-		t.s.log.InfoContext(ctx, "remove half-made computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State)
+		t.s.log.InfoContext(ctx, "remove unfinished computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State)
 		if err := t.remove(ctx, "recover"); err != nil {
 			t.markFailed(ctx, err)
 		}
@@ -117,7 +117,7 @@ func (t *takeover) adopt(ctx context.Context) error {
 	}
 	if err == nil && t.r.growing { // a daemon before this one was at work on it
 		if err := t.r.measure(ctx, vm); err != nil {
-			t.s.log.WarnContext(ctx, "ask a machine for its shape", "computer", t.r.ID, "err", err)
+			t.s.log.WarnContext(ctx, "get shape of machine", "computer", t.r.ID, "err", err)
 		}
 	}
 	if err != nil {
@@ -136,7 +136,7 @@ func (t *takeover) adopt(ctx context.Context) error {
 	t.live = l
 	l.connect(t.s.shutdown.ctx)
 	if err := l.plug(ctx, t.s, true); err != nil {
-		t.s.log.ErrorContext(ctx, "no network for a computer", "computer", t.r.ID, "err", err)
+		t.s.log.ErrorContext(ctx, "start network of computer", "computer", t.r.ID, "err", err)
 	}
 	t.s.machines.put(t.r.ID, l)
 	t.s.supervise(l)
@@ -183,10 +183,10 @@ func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
 		}
 	}
 	if len(other) == 0 {
-		return holt.Errorf(holt.Corrupt, "it says that it writes to %q, which is not its disk %s", clip(vm.Disk()), t.r.disk).
-			WithHint("its guest may have taken QEMU over; stop the computer")
+		return holt.Errorf(holt.Corrupt, "the machine reports that it writes to %q, which is not its disk %s", clip(vm.Disk()), t.r.disk).
+			WithHint("its guest may have compromised QEMU: stop the computer")
 	}
-	t.s.log.ErrorContext(ctx, "the machine writes to another root disk than was written down", "computer", t.r.ID, "disk", other[0], "instead_of", t.r.disk)
+	t.s.log.ErrorContext(ctx, "machine writes to another root disk than the one on record", "computer", t.r.ID, "disk", other[0], "instead_of", t.r.disk)
 	t.r.disk = other[0]
 	return t.s.table.save(ctx, *t.r)
 }
@@ -214,7 +214,7 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	case t.r.State == holt.ComputerRunning:
 		how = t.s.cfg.Engine.Ended(t.s.cfg.dir(t.r.ID))
 	}
-	again, err := t.ended(ctx, how, "its machine ended while the daemon was away")
+	again, err := t.ended(ctx, how, "its machine ended while the daemon was not running")
 	if err != nil || !again {
 		return err
 	}
@@ -224,13 +224,13 @@ func (t *takeover) foundGone(ctx context.Context) error {
 // cannotAdopt leaves a machine alone that runs and cannot be taken over. One that was being
 // resumed writes to the disk that was made for that.
 func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
-	t.s.log.ErrorContext(ctx, "cannot adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
+	t.s.log.ErrorContext(ctx, "adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
 	if t.r.State == holt.ComputerResuming {
 		if err := t.s.pauser.settleResume(ctx, t.r, true); err != nil {
 			return err // the next daemon tries again
 		}
 	}
-	t.r.State, t.r.Reason = holt.ComputerRunning, "its machine cannot be taken over: "+err.Error()
+	t.r.State, t.r.Reason = holt.ComputerRunning, "the daemon cannot adopt its machine: "+err.Error()
 	return t.s.table.save(ctx, *t.r)
 }
 
@@ -250,7 +250,7 @@ func (t *takeover) resumeLocked(ctx context.Context, finish func(context.Context
 		defer leave()
 		defer unlock()
 		if err := finish(t.s.shutdown.ctx); err != nil && t.s.shutdown.ctx.Err() == nil {
-			t.s.log.ErrorContext(ctx, "go on with what was begun", "computer", t.r.ID, "state", t.r.State, "err", err)
+			t.s.log.ErrorContext(ctx, "finish interrupted call", "computer", t.r.ID, "state", t.r.State, "err", err)
 		}
 	}()
 	return nil

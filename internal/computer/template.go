@@ -78,7 +78,7 @@ func (t template) snapshot(ctx context.Context) (string, error) {
 }
 
 func (t template) notKept(err error) {
-	t.log.Warn("a template could not be kept booted: its computers boot", "template", t.img.Template, "err", err)
+	t.log.Warn("make template snapshot; its computers boot instead of resuming", "template", t.img.Template, "err", err)
 }
 
 // canKeepTemplates tells whether the engine's machines can become snapshots of templates.
@@ -126,11 +126,11 @@ func (t template) keep(ctx context.Context, again bool) (dir string, made bool, 
 // cutOff tells whether a boot has ended since somebody else boots the template, or the daemon is to end.
 func cutOff(err error) bool { return errors.Is(err, errPreempted) || errors.Is(err, errDrained) }
 
-var errFailedBoot = holt.Errorf(holt.Unavailable, "it could not be booted a while ago")
+var errFailedBoot = holt.Errorf(holt.Unavailable, "the last boot of the template failed")
 
 // drop removes a snapshot that does not go on: the next computer's create makes another.
 func (t template) drop(ctx context.Context, why error) {
-	t.log.ErrorContext(ctx, "the snapshot of a template does not go on; it is removed, and the computer boots", "template", t.img.Template, "err", why)
+	t.log.ErrorContext(ctx, "resume from template snapshot; removing it and booting instead", "template", t.img.Template, "err", why)
 	if err := t.cfg.Images.DropSnapshot(ctx, t.img.Digest, t.key()); err != nil {
 		t.log.ErrorContext(ctx, "remove snapshot of template", "template", t.img.Template, "err", err)
 		t.failedBoots.note(t.key())
@@ -182,7 +182,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 		tail, _ := tailOf(vm.Console(), 4<<10)
 		e := holt.Errorf(holt.CodeOf(err), "boot template %s: %w; the end of its console: %s", t.img.Template, err, tail)
 		if e.Code == holt.Timeout {
-			e = e.WithHint("a slow, overloaded or full host needs longer; its image stays, and computers of it boot")
+			e = e.WithHint("the host may be slow, overloaded or out of space; the image stays, and its computers boot instead of resuming")
 		}
 		return e
 	}
@@ -227,7 +227,7 @@ func (t template) awaitReady(ctx context.Context, vm machine.Machine) error {
 		return unready(is.Unready)
 	}
 	if is.State != "running" && is.State != "degraded" {
-		return holt.Errorf(holt.Unavailable, "its init says that it is %q", is.State)
+		return holt.Errorf(holt.Unavailable, "its init reports the state %q", is.State)
 	}
 	return nil
 }
@@ -241,7 +241,7 @@ func (u unready) Error() string {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "%s did not come up, it is %s", one.Name, one.State)
+		fmt.Fprintf(&b, "%s did not start: it is %s", one.Name, one.State)
 		if one.Log != "" {
 			fmt.Fprintf(&b, "; the end of its log:\n%s", one.Log)
 		}
@@ -252,7 +252,7 @@ func (u unready) Error() string {
 // explain is the error for who waits for the template.
 func (u unready) explain(template string) error {
 	return holt.Errorf(holt.Unavailable, "boot template %s: %w", template, u).
-		WithHint("its image stays, and computers of it boot; mend the recipe and build it again")
+		WithHint("fix the recipe and build it again; until then its computers boot instead of resuming")
 }
 
 func (t template) ready(ctx context.Context, vm machine.Machine) (is agent.Readiness, err error) {
@@ -304,7 +304,7 @@ func (c *Config) tidyTemplates(ctx context.Context) error {
 	}
 	for _, e := range entries {
 		if err := c.removeMachine(ctx, filepath.Join(c.Templates, e.Name())); err != nil {
-			c.Log.Error("end the boot of a template that was cut off", "directory", e.Name(), "err", err)
+			c.Log.Error("end interrupted boot of template", "directory", e.Name(), "err", err)
 		}
 	}
 	if ctx.Err() != nil {

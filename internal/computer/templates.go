@@ -59,7 +59,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	}
 	defer leave()
 	if !t.canKeepTemplates() {
-		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.cfg.Engine.Name()).WithHint(machine.UseVirtual)
+		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s does not support template snapshots", t.cfg.Engine.Name()).WithHint(machine.UseVirtual)
 	}
 	img, err := t.cfg.pick(ctx, ref)
 	if err != nil {
@@ -133,7 +133,7 @@ func (t *Templates) renew(ctx context.Context) {
 	}
 	all, err := t.stale(ctx)
 	if err != nil {
-		t.log.ErrorContext(ctx, "look for templates to boot", "err", err)
+		t.log.ErrorContext(ctx, "list templates to boot", "err", err)
 	}
 	for ended := false; len(all) > 0 && !ended; {
 		if all = slices.DeleteFunc(all, func(one *staleTemplate) bool { return t.renewOne(ctx, one) }); len(all) > 0 {
@@ -152,7 +152,7 @@ func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool
 	}
 	leave, err := t.table.room.reserve(ctx, t.cfg.DB, "the template "+one.img.Template, one.r.MemoryMB, true)
 	if err != nil {
-		t.log.Debug("a template is not booted yet", "template", one.img.Template, "memory_mb", one.r.MemoryMB, "err", err)
+		t.log.Debug("boot of template postponed", "template", one.img.Template, "memory_mb", one.r.MemoryMB, "err", err)
 		return false
 	}
 	defer leave()

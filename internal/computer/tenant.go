@@ -160,7 +160,7 @@ func (d dimension) admit(r record, others []allotment) error {
 	if used-d.was+d.is <= d.limit {
 		return nil
 	}
-	e := holt.Errorf(holt.TooMany, "the tenant %s may have %s and has %d%s; this takes %d more", tenant, d.most(), used, namesOf(by), d.is-d.was).
+	e := holt.Errorf(holt.TooMany, "the tenant %s is limited to %s and has %d%s; this needs %d more", tenant, d.most(), used, namesOf(by), d.is-d.was).
 		WithHint("%s, or raise the limit: holt limit set --tenant %s --%s N", d.hint, tenant, d.flag)
 	e.Detail = holt.LimitReached{Tenant: tenant, Limit: strings.ReplaceAll(d.flag, "-", "_"), Max: d.limit, Used: used, Asked: d.is - d.was}
 	return e
@@ -252,7 +252,7 @@ func (t *TenantLimits) Set(ctx context.Context, tenant string, change holt.Limit
 		return l, err
 	}
 	if a, _ := holt.ActorOf(ctx); !a.Admin() {
-		return l, holt.Errorf(holt.Forbidden, "this token cannot change limits").WithHint("use one with the scope admin")
+		return l, holt.Errorf(holt.Forbidden, "this token cannot change limits").WithHint("use a token with the scope admin")
 	}
 	return idempotency.Once(ctx, t.cfg.Keys, idempotency.Call[holt.Limit]{Key: key, Method: "limit.set", Request: []any{tenant, change}, Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Limit, error) {
 		return t.set(ctx, tenant, change)
@@ -284,5 +284,5 @@ func orTooMany(err error) error {
 	if err != nil {
 		return err
 	}
-	return holt.Errorf(holt.TooMany, "%d tenants have limits; no more are allowed", holt.MaxTenants)
+	return holt.Errorf(holt.TooMany, "%d tenants have limits, which is the maximum", holt.MaxTenants)
 }

@@ -52,8 +52,8 @@ func (n *Terminals) Open(ctx context.Context, computer string, spec holt.Termina
 // checkTerminal is checkRun for terminals, which may have no command.
 func checkTerminal(spec holt.TerminalSpec) error {
 	if spec.Size.Rows > holt.MostTerminalSize || spec.Size.Cols > holt.MostTerminalSize {
-		return holt.Errorf(holt.InvalidArgument, "a terminal cannot have %d lines of %d", spec.Size.Rows, spec.Size.Cols).
-			WithHint("at most %d", holt.MostTerminalSize)
+		return holt.Errorf(holt.InvalidArgument, "invalid terminal size: %d rows, %d columns", spec.Size.Rows, spec.Size.Cols).
+			WithHint("the maximum is %d", holt.MostTerminalSize)
 	}
 	run := holt.RunSpec{Command: spec.Command, Argv: spec.Argv, Env: spec.Env, Cwd: spec.Cwd, User: spec.User}
 	if spec.Command == "" && len(spec.Argv) == 0 {
@@ -134,7 +134,7 @@ func pick(all []holt.Terminal, ref string) (holt.Terminal, error) {
 	}
 	if found == nil {
 		return holt.Terminal{}, holt.Errorf(holt.NotFound, "there is no terminal %q in this computer", clip(ref)).
-			WithHint("holt terminal list shows those there are, holt terminal open starts one")
+			WithHint("list the terminals with holt terminal list, open one with holt terminal open")
 	}
 	return *found, nil
 }
@@ -162,7 +162,7 @@ func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key strin
 			t, l, done, err := n.at(ctx, computer, ref)
 			defer done()
 			if err == nil && l == nil {
-				err = holt.Errorf(holt.Conflict, "the terminal %s has ended", t.Name).WithHint("holt terminal open starts another one")
+				err = holt.Errorf(holt.Conflict, "the terminal %s has ended", t.Name).WithHint("open another one with holt terminal open")
 			}
 			if err != nil {
 				return struct{}{}, err

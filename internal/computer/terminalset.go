@@ -164,7 +164,7 @@ func (s *terminalSet) attend(c *agent.Client) {
 		}
 		ctx, cancel := context.WithTimeout(s.l.ctx, s.l.limits.Answer)
 		if _, err := s.reconcile(ctx, c, false); err != nil && s.l.ctx.Err() == nil {
-			s.l.log.Debug("ask for terminals", "computer", s.l.id, "err", err)
+			s.l.log.Debug("list terminals of guest", "computer", s.l.id, "err", err)
 		}
 		cancel()
 	}

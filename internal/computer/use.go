@@ -101,7 +101,7 @@ func (u *uses) fault(id holt.ComputerID) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if usage := u.set[id]; usage != nil && usage.broke != nil {
-		return "it could not be paused, which is tried again: " + usage.broke.Error()
+		return "the last pause failed and will be retried: " + usage.broke.Error()
 	}
 	return ""
 }

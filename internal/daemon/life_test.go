@@ -185,7 +185,7 @@ func TestBadInput(t *testing.T) {
 			_, err := computers.Files().Stat(ctx, "noether", "relative")
 			return err
 		}},
-		"path outside": {holt.InvalidArgument, "more ..", func() error {
+		"path outside": {holt.InvalidArgument, "remove some ..", func() error {
 			_, err := computers.Files().Stat(ctx, "noether", "/../etc/passwd")
 			return err
 		}},
