@@ -50,7 +50,7 @@ type Workspaces interface {
 	View(ctx context.Context, id holt.WorkspaceID) (ws *workspace.Workspace, release func(), err error)
 }
 
-// Config is what a [Store] stands on. All fields without a default must be set.
+// Config configures a [Store]. All fields without a default must be set.
 type Config struct {
 	DB        *db.DB // with [Schema]
 	Keys      *idempotency.Keys
@@ -121,8 +121,8 @@ type Store struct {
 	guests       *Guests
 }
 
-// Open takes the computers of the control database over: those that run are
-// adopted, what was half-done is undone or finished.
+// Open opens the computers of the control database: it adopts running machines, and finishes or
+// undoes what a crash left unfinished.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := newStore(ctx, cfg)
 	err := s.cfg.tidyTemplates(ctx)
@@ -151,7 +151,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// newStore makes a store that has not looked at anything yet.
+// newStore makes a store without reading anything.
 func newStore(ctx context.Context, cfg Config) *Store {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -182,8 +182,8 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	return s
 }
 
-// Close lets go of all machines, which go on, and waits for the verbs at work;
-// what they leave half-done the next Open finishes.
+// Close releases all machines, which keep running, and waits for the verbs at work. The next Open
+// finishes what they leave.
 func (s *Store) Close() error {
 	s.shutdown.close()
 	for _, l := range s.machines.clear() {
@@ -195,17 +195,14 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Runs returns the runs of all computers.
 func (s *Store) Runs() *Runs { return s.runs }
 
-// Terminals returns the terminals of all computers.
 func (s *Store) Terminals() *Terminals { return s.terminals }
 
-// Files returns the files of all computers.
 func (s *Store) Files() *Files { return s.files }
 
-// Drain says that no machine may start any more, or that they may again: the
-// daemon is about to end with all machines stopped.
+// Drain forbids machines to start, or allows it again: the daemon is about to end with all machines
+// stopped.
 func (s *Store) Drain(on bool) { s.shutdown.setDrained(on) }
 
 // Get returns a computer by name or id.
@@ -217,7 +214,7 @@ func (s *Store) Get(ctx context.Context, ref string) (holt.Computer, error) {
 	return s.shownAtWork(r), nil
 }
 
-// List returns all computers in the order of their names.
+// List returns all computers sorted by name.
 func (s *Store) List(ctx context.Context) ([]holt.Computer, error) {
 	all, err := s.table.all(ctx)
 	if err != nil {

@@ -16,9 +16,8 @@ import (
 	"holt/internal/workspace"
 )
 
-// FileServer answers one session of a guest's file channel until conn ends or
-// ctx does, and closes conn. writer turns the tag of a request, hostile text,
-// into whom its change is attributed to.
+// FileServer serves one session of a guest's file channel until conn or ctx ends, and closes conn.
+// writer maps the tag of a request, which is untrusted, to the writer of its change.
 type FileServer func(ctx context.Context, ws *workspace.Workspace, conn net.Conn, writer func(tag string) workspace.Writer) error
 
 // guestState is what a guest has of an identity before it is given one.
@@ -82,20 +81,20 @@ type live struct {
 	refusal error         // why the guest cannot be given its identity; nil when up
 }
 
-// connect begins to serve both channels.
+// connect starts to serve both channels.
 func (l *live) connect(ctx context.Context) {
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.wg.Go(l.controlLoop)
 	l.wg.Go(l.filesLoop)
 }
 
-// close lets go of the channels, not of the machine, and waits for the goroutines.
+// close closes the channels, not the machine, and waits for the goroutines.
 func (l *live) close() {
 	l.cancel()
 	l.wg.Wait()
 }
 
-// backoff is the pause before a channel is dialled again.
+// backoff waits before the next try, or until ctx ends.
 func backoff(ctx context.Context, try int) {
 	const first, most = 50 * time.Millisecond, 2 * time.Second
 	t := time.NewTimer(min(first<<min(try, 10), most))
@@ -106,15 +105,13 @@ func backoff(ctx context.Context, try int) {
 	}
 }
 
-// patience is how long the first connection to a port has for the guest's
-// answer. A line may be dead that the next one is not, see "Traps" of package
-// qemu; and a guest may be booting, so each next one has twice as long. It is not
-// shorter for a guest that goes on from a snapshot, though that answers at once: it takes
-// a fifth of a second and, on a busy host, a whole one, and each connection that was
-// given up before makes it read another preamble.
+// patience is how long the first connection to a port waits for the guest; each next one waits
+// twice as long. One connection may be dead where the next is not (see "Traps" of package qemu),
+// and a guest may be booting. A resumed guest usually answers in 0.2 s, but on a busy host it takes
+// a second, and every abandoned connection costs it another preamble.
 const patience = 2 * time.Second
 
-// dial opens a resynced session on a port, over as many connections as ctx has time for.
+// dial opens a session on a port, with as many connections as ctx has time for.
 func (l *live) dial(ctx context.Context, port string) (net.Conn, error) {
 	return dial(ctx, l.m, port)
 }
@@ -131,7 +128,7 @@ func dial(ctx context.Context, m machine.Machine, port string) (net.Conn, error)
 	}
 }
 
-// session makes one connection to a port into a session.
+// session makes one connection into a session.
 func session(ctx context.Context, m machine.Machine, port string) (net.Conn, error) {
 	conn, err := m.Dial(ctx, port)
 	if err != nil {
@@ -140,9 +137,8 @@ func session(ctx context.Context, m machine.Machine, port string) (net.Conn, err
 	return channel.Dial(ctx, conn) // closes conn when it fails
 }
 
-// steady is how long a session lasts that was not broken on purpose. What
-// follows a shorter one is dialled ever more slowly, since each costs work and
-// perhaps a line in the log.
+// steady is how long a session lasts that was not broken on purpose. After a shorter one the redial
+// is delayed more and more.
 const steady = 10 * time.Second
 
 // again counts the tries since the last steady session.
@@ -168,7 +164,7 @@ func (l *live) controlLoop() {
 	}
 }
 
-// alive says whether redialling makes sense.
+// alive reports whether redialling makes sense.
 func (l *live) alive() bool {
 	select {
 	case <-l.ctx.Done():
@@ -214,17 +210,15 @@ func (l *live) dialControl() (*agent.Client, error) {
 	return client, nil
 }
 
-// clockError is by how much a guest's clock may be wrong once it was set.
+// clockError is the tolerated error of a guest's clock after it was set.
 const clockError = time.Second
 
-// clockTries is how often a guest's clock is set before it is left as it is: on a
-// host that is that busy nobody can say what is right.
+// clockTries bounds how often a guest's clock is set: on a very busy host it may never be exact.
 const clockTries = 5
 
-// setClock sets a guest's clock again until it cannot be late by more than half of
-// clockError: the time that a guest is told is as old as the telling took, and one that
-// has just come from a file, and has made keys first, took long. It returns what the
-// clock says; a guest that says nothing has none of its own.
+// setClock sets a guest's clock until it is late by at most half of clockError: the time that a
+// guest is given is as old as the message, which may take long. It returns the guest's clock; a
+// guest without one reports the zero time.
 func setClock(says time.Time, set func(now time.Time) (time.Time, error)) (time.Time, error) {
 	for range clockTries {
 		if says.IsZero() || time.Since(says) <= clockError/2 {
@@ -238,7 +232,7 @@ func setClock(says time.Time, set func(now time.Time) (time.Time, error)) (time.
 	return says, nil
 }
 
-// clockOf returns what sets a guest's clock, and says what it is then.
+// clockOf returns a function that sets a guest's clock and returns what it is then.
 func clockOf(ctx context.Context, client *agent.Client) func(time.Time) (time.Time, error) {
 	return func(now time.Time) (time.Time, error) {
 		is, err := client.Configure(ctx, agent.Identity{Now: now})
@@ -246,9 +240,8 @@ func clockOf(ctx context.Context, client *agent.Client) func(time.Time) (time.Ti
 	}
 }
 
-// keepTime sets the clock of a guest that has said hello, if it is wrong. It stands with the
-// processors: while a snapshot is taken, from the death of a daemon that was taking one until
-// the next one lets it go on, and while the host sleeps.
+// keepTime sets a wrong clock. A guest's clock stops with its processors: during a snapshot, after
+// the crash of a daemon that was taking one, and while the host sleeps.
 func (l *live) keepTime(ctx context.Context, client *agent.Client, asked time.Time, h agent.Hello) error {
 	if !wrongClock(h.Now, asked, time.Now()) {
 		return nil
@@ -262,14 +255,14 @@ func (l *live) keepTime(ctx context.Context, client *agent.Client, asked time.Ti
 	return err
 }
 
-// wrongClock says whether a clock that was read between two instants was wrong by more than
-// half of clockError, however long the reading took.
+// wrongClock reports whether a clock that was read between two instants was off by more than half
+// of clockError.
 func wrongClock(says, asked, answered time.Time) bool {
 	return !says.IsZero() && (says.Before(asked.Add(-clockError/2)) || says.After(answered.Add(clockError/2)))
 }
 
-// beat returns when the channel has ended or the agent stops answering: a
-// connection to a guest that hangs breaks by itself never.
+// beat returns when the channel has ended or the agent does not answer: a connection to a hung
+// guest never fails by itself.
 func (l *live) beat(client *agent.Client) error {
 	tick := time.NewTicker(l.limits.Beat)
 	defer tick.Stop()
@@ -317,7 +310,7 @@ func (l *live) dialFiles() (net.Conn, error) {
 	return l.dial(ctx, machine.PortFiles)
 }
 
-// set publishes the control channel, or that it is down and why.
+// set publishes the control channel, or why it is down.
 func (l *live) set(client *agent.Client, fault error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -336,7 +329,7 @@ func (l *live) set(client *agent.Client, fault error) {
 	}
 }
 
-// refuse says why the guest will not come up: nobody has to wait for it.
+// refuse records why the guest cannot be given its identity, so that nobody waits for it.
 func (l *live) refuse(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -347,7 +340,7 @@ func (l *live) refuse(err error) {
 	}
 }
 
-// drop takes back a client that was found broken before beat noticed.
+// drop removes a broken client before beat notices.
 func (l *live) drop(client *agent.Client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -356,7 +349,6 @@ func (l *live) drop(client *agent.Client) {
 	}
 }
 
-// refused returns why the guest cannot come up, nil if it may.
 func (l *live) refused() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -369,8 +361,7 @@ func (l *live) state() (*agent.Client, <-chan struct{}, error) {
 	return l.client, l.up, l.fault
 }
 
-// agent returns the guest agent's client, waiting up to limit for a channel
-// that is down to come back.
+// agent returns the client of the guest agent. It waits up to limit for a channel that is down.
 func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, error) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
@@ -404,14 +395,13 @@ func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, e
 	}
 }
 
-// notAnswering is the error for a guest agent that does not answer.
 func notAnswering(cause error) *holt.Error {
 	return holt.Errorf(holt.Unavailable, "the guest agent does not answer: %w", cause).
 		WithHint("the guest may be overloaded, or its agent may have been killed: see holt computer logs; holt computer stop and start boots it again")
 }
 
-// do calls act with the guest agent. Each attempt is bounded by limit. When
-// the channel breaks under it and repeat allows it, it is tried once more.
+// do calls act with the guest agent, each attempt bounded by limit. If the channel breaks and
+// repeat is set, it tries once more.
 func (l *live) do(ctx context.Context, limit time.Duration, repeat bool, act func(context.Context, *agent.Client) error) error {
 	for try := 0; ; try++ {
 		client, err := l.agent(ctx, l.limits.Reconnect)
@@ -439,7 +429,7 @@ func (l *live) do(ctx context.Context, limit time.Duration, repeat bool, act fun
 	}
 }
 
-// gone is the error for a caller whose context has ended.
+// gone is the error of a call whose context has ended.
 func gone(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -448,10 +438,10 @@ func gone(ctx context.Context) error {
 	return err
 }
 
-// cut says whether an operation was broken off: the guest may have done it, or not.
+// cut reports whether an operation was interrupted: the guest may or may not have done it.
 func cut(client *agent.Client, err error) bool { return broken(client) || agent.Ended(err) }
 
-// broken says whether the channel has ended.
+// broken reports whether the channel has ended.
 func broken(client *agent.Client) bool {
 	select {
 	case <-client.Done():

@@ -8,8 +8,8 @@ import (
 	"holt"
 )
 
-// machines are the places of computers in memory: each has a lock, and a machine
-// while one runs. A computer that needs neither has none.
+// machines holds the lock and the running machine of each computer. A computer that needs neither
+// has no slot.
 type machines struct {
 	idle notification // there may be something to do at computers that rest
 
@@ -31,14 +31,14 @@ func newMachines() *machines {
 	return &machines{idle: newNotification(), set: map[holt.ComputerID]*slot{}, came: make(chan struct{})}
 }
 
-// coming returns a channel that is closed when any computer next gets a machine.
+// coming returns a channel that is closed when any computer gets a machine.
 func (s *machines) coming() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.came
 }
 
-// live returns the running machine of a computer, or nil.
+// live returns the machine of a computer, or nil.
 func (s *machines) live(id holt.ComputerID) *live {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *machines) live(id holt.ComputerID) *live {
 	return nil
 }
 
-// put publishes a computer's machine; nil: it has none.
+// put publishes the machine of a computer; nil removes it.
 func (s *machines) put(id holt.ComputerID, l *live) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +60,8 @@ func (s *machines) put(id holt.ComputerID, l *live) {
 	}
 }
 
-// lock waits for a computer's lock. Who waits for the holder is told its verb, see [idempotency.WithMethod].
+// lock waits for the lock of a computer. The holder is named by its method, see
+// [idempotency.WithMethod].
 func (s *machines) lock(ctx context.Context, id holt.ComputerID) (unlock func(), err error) {
 	slot := s.enter(id)
 	s.mu.Lock()
@@ -79,8 +80,7 @@ func (s *machines) lock(ctx context.Context, id holt.ComputerID) (unlock func(),
 	}
 }
 
-// settled waits for the verb that is at work on a computer. Quiet work goes on: who only
-// looks does not ask it to yield.
+// settled waits for the verb at work on a computer, but not for background work.
 func (s *machines) settled(ctx context.Context, id holt.ComputerID) error {
 	s.mu.Lock()
 	slot := s.set[id]
@@ -108,7 +108,7 @@ func (s *machines) tryLock(ctx context.Context, id holt.ComputerID) (unlock func
 	}
 }
 
-// wanted says whether somebody waits for a computer's lock, which is held.
+// wanted reports whether somebody waits for a computer's lock, which is held.
 func (s *machines) wanted(id holt.ComputerID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,9 +116,8 @@ func (s *machines) wanted(id holt.ComputerID) bool {
 	return slot != nil && slot.users > 1
 }
 
-// tryQuiet is tryLock for work that nobody waits for, at a computer that has no
-// machine, unless it may run. Whoever wants the lock then calls yield first, if that is not nil. It
-// ends without a word to those who wait for computers to rest.
+// tryQuiet is tryLock for background work. It fails if the computer has a machine and running is
+// false. A caller that wants the lock meanwhile calls yield first, unless that is nil.
 func (s *machines) tryQuiet(id holt.ComputerID, running bool, yield func()) (unlock func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +139,7 @@ func (s *machines) tryQuiet(id holt.ComputerID, running bool, yield func()) (unl
 	}, true
 }
 
-// enter keeps a slot in place until leave.
+// enter keeps a slot until leave.
 func (s *machines) enter(id holt.ComputerID) *slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +155,7 @@ func (s *machines) leave(id holt.ComputerID, slot *slot) {
 	s.tidy(id)
 }
 
-// clear takes all machines off their machines.
+// clear removes and returns all machines.
 func (s *machines) clear() (all []*live) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +168,7 @@ func (s *machines) clear() (all []*live) {
 	return all
 }
 
-// at returns a computer's slot, a new one if need be. mu is held.
+// at returns the slot of a computer, a new one if necessary. mu is held.
 func (s *machines) at(id holt.ComputerID) *slot {
 	if s.set[id] == nil {
 		s.set[id] = &slot{lock: make(chan struct{}, 1)}
@@ -177,7 +176,7 @@ func (s *machines) at(id holt.ComputerID) *slot {
 	return s.set[id]
 }
 
-// tidy drops a slot that nobody needs. mu is held.
+// tidy drops an unused slot. mu is held.
 func (s *machines) tidy(id holt.ComputerID) {
 	if slot := s.set[id]; slot.users == 0 && slot.live == nil {
 		delete(s.set, id)

@@ -15,20 +15,20 @@ import (
 	"holt/internal/store/db"
 )
 
-// openNetwork is what a computer may reach when nobody says, and a template that is booted.
+// openNetwork is the default policy, and that of templates.
 var openNetwork = holt.NetworkPolicy{Egress: holt.EgressOpen}
 
 // networkWait bounds how long a computer that is otherwise ready waits for its network.
 const networkWait = 5 * time.Second
 
-// Networks are what computers may reach and what they did.
+// Networks is the network policies and the traffic of computers.
 type Networks struct{ *registry }
 
 // Networks returns the networks of all computers.
 func (s *Store) Networks() *Networks { return s.networks }
 
-// Get returns what a computer may reach. Errors: NotFound, Unsupported by an engine whose computers
-// share the host's network.
+// Get returns the policy of a computer. Errors: NotFound, Unsupported (the engine has no network
+// per computer).
 func (n *Networks) Get(ctx context.Context, ref string) (holt.NetworkPolicy, error) {
 	if err := n.cfg.hasNetworks(); err != nil {
 		return holt.NetworkPolicy{}, err
@@ -40,9 +40,10 @@ func (n *Networks) Get(ctx context.Context, ref string) (holt.NetworkPolicy, err
 	return n.cfg.policy(ctx, r.ID)
 }
 
-// Set changes what a computer may reach at once: what it may not any more is cut off when this returns.
+// Set changes the policy of a computer. When it returns, connections that are not allowed any more
+// are closed.
 //
-// Errors: NotFound, InvalidArgument, Unsupported, Unavailable when its network does not answer.
+// Errors: NotFound, InvalidArgument, Unsupported, Unavailable (its network does not answer).
 func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (holt.NetworkPolicy, error) {
 	if err := n.cfg.checkNetwork(&p); err != nil {
 		return p, err
@@ -66,7 +67,8 @@ func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (h
 	return p, nil
 }
 
-// Traffic returns what a computer sent and received since it was made. Errors: NotFound, Unsupported.
+// Traffic returns what a computer has sent and received since it was created. Errors: NotFound,
+// Unsupported.
 func (n *Networks) Traffic(ctx context.Context, ref string) (out holt.NetworkTraffic, err error) {
 	if err := n.cfg.hasNetworks(); err != nil {
 		return out, err
@@ -79,7 +81,7 @@ func (n *Networks) Traffic(ctx context.Context, ref string) (out holt.NetworkTra
 	return holt.SumTraffic(all), err
 }
 
-// hasNetworks is the error where computers have no network of their own.
+// hasNetworks returns Unsupported if computers have no network of their own.
 func (c *Config) hasNetworks() error {
 	if c.ownNetworks() {
 		return nil
@@ -88,12 +90,11 @@ func (c *Config) hasNetworks() error {
 		WithHint("its computers share the network of the host; " + machine.UseVirtual)
 }
 
-// ownNetworks tells whether computers have networks of their own.
 func (c *Config) ownNetworks() bool {
 	return c.Networks != nil && c.Engine.Capabilities().OwnNetwork
 }
 
-// checkNetwork refuses a policy that cannot be obeyed; nil is none.
+// checkNetwork refuses an invalid policy; nil is valid.
 func (c *Config) checkNetwork(p *holt.NetworkPolicy) error {
 	if p == nil {
 		return nil
@@ -104,13 +105,13 @@ func (c *Config) checkNetwork(p *holt.NetworkPolicy) error {
 	return network.Check(*p)
 }
 
-// policy returns what a computer may reach.
+// policy returns the policy of a computer.
 func (c *Config) policy(ctx context.Context, id holt.ComputerID) (holt.NetworkPolicy, error) {
 	p, _, err := c.policyOf(ctx, id)
 	return p, err
 }
 
-// policyOf is policy; given tells whether anybody ever said what.
+// policyOf is policy; given reports whether it was ever set.
 func (c *Config) policyOf(ctx context.Context, id holt.ComputerID) (p holt.NetworkPolicy, given bool, err error) {
 	p = openNetwork
 	err = read(ctx, c.DB, func(tx *db.Tx) error {
@@ -146,7 +147,8 @@ func savePolicy(tx *db.Tx, id holt.ComputerID, p holt.NetworkPolicy) error {
 	return tx.Exec(`INSERT INTO network VALUES (?1, ?2) ON CONFLICT (computer) DO UPDATE SET policy = ?2`, id, string(b))
 }
 
-// join gives the machine that runs in dir its network, see [network.Networks.Join]; nil where there are none.
+// join gives the machine in dir its network, see [network.Networks.Join]; nil if there are no
+// networks.
 func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, begun bool, cut func(context.Context)) (*network.Link, error) {
 	if !c.ownNetworks() {
 		return nil, nil
@@ -157,8 +159,8 @@ func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, beg
 	return c.Networks.Join(dir, begun, cut), nil
 }
 
-// inheritNames has the names count in a fork that goes on with its parent's memory which addresses were given for in
-// the parent: programs that have one ask for no name again.
+// inheritNames copies the parent's table of addresses that stand for names to a fork with its
+// memory: programs that have an address do not look the name up again.
 func (m *transition) inheritNames() {
 	if m.r.State != holt.ComputerCreating || m.r.Parent == nil || !m.memory() || !m.s.cfg.ownNetworks() {
 		return
@@ -168,7 +170,7 @@ func (m *transition) inheritNames() {
 	}
 }
 
-// endNetwork waits until nothing of the network of a machine that has ended runs.
+// endNetwork waits until the network of an ended machine has ended.
 func (c *Config) endNetwork(dir string) error {
 	if !c.ownNetworks() {
 		return nil
@@ -176,7 +178,7 @@ func (c *Config) endNetwork(dir string) error {
 	return c.Networks.End(dir)
 }
 
-// plug gives a computer's machine its network. begun: it was not started just now.
+// plug gives the machine its network. begun: the machine was already running.
 func (l *live) plug(ctx context.Context, s *Store, begun bool) error {
 	p, err := s.cfg.policy(ctx, l.id)
 	if err == nil {
@@ -192,7 +194,7 @@ func (l *live) plug(ctx context.Context, s *Store, begun bool) error {
 	return err
 }
 
-// cutOff ends the guest's connections, whose other ends were in a network that is gone.
+// cutOff resets the guest's connections after its network was replaced.
 func (l *live) cutOff(ctx context.Context) {
 	err := l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) error {
 		_, err := c.Configure(ctx, agent.Identity{Restored: true})
@@ -203,7 +205,7 @@ func (l *live) cutOff(ctx context.Context) {
 	}
 }
 
-// unplug lets go of the machine's network, which ends with the machine; ended: that has ended.
+// unplug releases the network, which ends with the machine; ended: the machine has ended.
 func (l *live) unplug(ended bool) error {
 	switch {
 	case l.net == nil:
@@ -215,8 +217,7 @@ func (l *live) unplug(ended bool) error {
 	return nil
 }
 
-// awaitNetwork waits a while for the machine's network: its programs may need it at once. One that does
-// not come up is seen to by its link.
+// awaitNetwork waits for the network for a while. Its link keeps trying afterwards.
 func (l *live) awaitNetwork(ctx context.Context) {
 	if l.net == nil {
 		return

@@ -1,6 +1,6 @@
 package computer
 
-// notification wakes the one who waits at it, or who comes there next: once, however often it was rung before.
+// notification wakes one waiter, now or when it next waits; several notifications are one.
 type notification chan struct{}
 
 func newNotification() notification { return make(notification, 1) }

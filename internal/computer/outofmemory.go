@@ -6,7 +6,7 @@ import (
 	"holt"
 )
 
-// told completes what a guest says of memory, if it says that it was at an end.
+// told completes a report of the guest that memory ran out; nil is none.
 func (l *live) told(o *holt.OutOfMemory) {
 	if o != nil {
 		l.explain(o)

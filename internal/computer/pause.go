@@ -15,12 +15,12 @@ type pauser struct {
 	stuck sync.Map // of holt.ComputerID to *transition: resumes that could not be undone
 }
 
-// Pause keeps a running computer's memory and both disks, and ends its machine:
-// everything in it goes on where it was with Resume, or when something reaches
-// for it. A paused one is left as it is. It goes on when its caller leaves.
+// Pause saves the memory and both disks of a running computer, and ends its machine. It is resumed
+// with Resume, or when somebody uses it. A paused computer is left as it is. Pause completes even
+// when its caller leaves.
 //
-// Errors: NotFound, Conflict (it does not run), Unsupported (by the engine),
-// OutOfSpace, Unavailable; then it goes on running.
+// Errors: NotFound, Conflict (it is not running), Unsupported (by the engine), OutOfSpace,
+// Unavailable; then it keeps running.
 func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, error) {
 	by := m.s.by(ctx)
 	return m.s.verb(ctx, "computer.pause", ref, key, func(ctx context.Context, ref string) (holt.Computer, error) {
@@ -28,14 +28,13 @@ func (m *Memory) Pause(ctx context.Context, ref, key string) (holt.Computer, err
 	})
 }
 
-// Resume lets a paused computer go on; a running one is left as it is. It
-// returns once its agent answers and the clock is right. It goes on when its
-// caller leaves.
+// Resume resumes a paused computer; a running one is left as it is. It returns once the agent
+// answers and the clock is set. It completes even when its caller leaves.
 //
-// Errors: NotFound, Conflict (it is neither paused nor running; its workspace is
-// mounted read-write on the host), Unsupported (what its memory needs is not
-// here), TooMany (see [table.admit]), OutOfSpace, Unavailable. It stays paused, unless its machine runs and
-// the guest does not answer.
+// Errors: NotFound, Conflict (it is neither paused nor running; its workspace is mounted read-write
+// on the host), Unsupported (this host cannot run its memory), TooMany (see [table.admit]),
+// OutOfSpace, Unavailable. Then it stays paused, unless its machine runs and only the guest does
+// not answer.
 func (m *Memory) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
 	began := time.Now()
 	was, _ := m.s.table.find(ctx, ref)
@@ -61,7 +60,7 @@ func (s *pauser) pause(ctx context.Context, ref, by string) (holt.Computer, erro
 	return s.pauseLocked(ctx, &r, l, by)
 }
 
-// pauseLocked pauses a running computer, whose lock is held, and puts on record by whom.
+// pauseLocked pauses a running computer and records by whom.
 func (s *pauser) pauseLocked(ctx context.Context, r *record, l *live, by string) (holt.Computer, error) {
 	if err := s.idler.rows.pausing(ctx, r.ID, by); err != nil {
 		return holt.Computer{}, err
@@ -73,8 +72,8 @@ func (s *pauser) pauseLocked(ctx context.Context, r *record, l *live, by string)
 	return s.shown(*r), nil
 }
 
-// hibernate takes a snapshot of a running computer, whose lock is held, with which its
-// machine ends. One that fails leaves it running.
+// hibernate takes a snapshot of a running computer, whose lock is held, and ends its machine. If it
+// fails the computer keeps running.
 func (s *pauser) hibernate(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
 	rested, _ := s.uses.rest(r.ID, false)
 	defer rested()
@@ -104,8 +103,8 @@ func (s *pauser) hibernate(ctx context.Context, r *record, l *live, e snapshotRe
 	return m, err
 }
 
-// leave lets go of the machine of a computer that is paused now. Its guest's
-// mount stays: it goes on with the guest.
+// leave releases the machine of a computer that is now paused. Its guest's mount of the workspace
+// stays, since it is resumed with the guest.
 func (s *pauser) leave(r record, l *live) {
 	s.machines.put(r.ID, nil)
 	l.close()
@@ -137,7 +136,8 @@ func (s *pauser) resume(ctx context.Context, ref string) (holt.Computer, error) 
 	return holt.Computer{}, wrongState(r)
 }
 
-// resumeOrUndo lets a computer, whose lock is held, go on that is paused, or whose last resume could not be undone.
+// resumeOrUndo resumes a computer, whose lock is held, that is paused or whose last resume could
+// not be undone.
 func (s *pauser) resumeOrUndo(ctx context.Context, r *record) (holt.Computer, error) {
 	if r.State == holt.ComputerResuming {
 		if err := s.undoStuck(ctx, r); err != nil {
@@ -147,9 +147,8 @@ func (s *pauser) resumeOrUndo(ctx context.Context, r *record) (holt.Computer, er
 	return s.resumeLocked(ctx, r)
 }
 
-// undoStuck undoes the resume of a computer, whose lock is held, that could neither go on nor be
-// undone, as where the host's disk was full: it is paused again. One that this daemon did not
-// begin the next settles.
+// undoStuck undoes a resume that could neither finish nor be undone, for instance because the
+// host's disk was full. One that a daemon before this one began is settled at the next start.
 func (s *pauser) undoStuck(ctx context.Context, r *record) error {
 	v, ok := s.stuck.Load(r.ID)
 	if !ok {
@@ -164,14 +163,14 @@ func (s *pauser) undoStuck(ctx context.Context, r *record) error {
 	return nil
 }
 
-// keepStuck keeps a resume that could not be undone for [Store.undoStuck].
+// keepStuck keeps a resume that could not be undone for [pauser.undoStuck].
 func (m *transition) keepStuck() {
 	if m.stuck != nil {
 		m.s.pauser.stuck.Store(m.r.ID, m)
 	}
 }
 
-// resumeLocked lets a paused computer, whose lock is held, go on.
+// resumeLocked resumes a paused computer, whose lock is held.
 func (s *pauser) resumeLocked(ctx context.Context, r *record) (holt.Computer, error) {
 	from, err := s.snapshots.get(ctx, r.snapshot)
 	if err != nil {
@@ -185,7 +184,7 @@ func (s *pauser) resumeLocked(ctx context.Context, r *record) (holt.Computer, er
 	return m.resumed(ctx)
 }
 
-// resume are the parts that let a paused computer go on.
+// resume are the steps that resume a paused computer.
 func (m *transition) resume() []step {
 	return []step{
 		{"row", m.claimResume, m.stayPaused},
@@ -196,8 +195,7 @@ func (m *transition) resume() []step {
 	}
 }
 
-// claimResume writes down that the computer is being resumed, and the disk that
-// its machine will write to: a new one, since the last try may have written to its.
+// claimResume records the resume and a new disk for it: a failed try may have written to its disk.
 func (m *transition) claimResume(ctx context.Context) error {
 	m.r.State, m.r.Reason = holt.ComputerResuming, ""
 	if m.from.disk != "" {
@@ -225,13 +223,13 @@ func (m *transition) writeResume(ctx context.Context) error {
 	})
 }
 
-// stayPaused undoes that.
+// stayPaused undoes claimResume.
 func (m *transition) stayPaused(ctx context.Context) error {
 	m.r.State, m.r.Reason, m.r.disk, m.r.Snapshot = holt.ComputerPaused, "", m.before, m.from.ID
 	return m.endResume(ctx)
 }
 
-// endResume records what became of a resume: the computer has its disk.
+// endResume records the result of a resume.
 func (m *transition) endResume(ctx context.Context) error {
 	m.from.next = ""
 	err := writeSync(ctx, m.s.cfg.DB, func(tx *db.Tx) error {
@@ -252,8 +250,8 @@ func (m *transition) endResume(ctx context.Context) error {
 	return nil
 }
 
-// goesOn records that the guest's processors run again: from here on there is
-// no way back to the snapshot, since the workspace goes on, too.
+// goesOn records that the guest's processors run. From here on there is no way back: the workspace
+// changes with the guest.
 func (m *transition) goesOn(ctx context.Context) error {
 	now := time.Now().UTC()
 	m.r.State, m.r.StartedAt, m.r.Snapshot = holt.ComputerRunning, &now, ""
@@ -264,8 +262,8 @@ func (m *transition) goesOn(ctx context.Context) error {
 	return nil
 }
 
-// settleResume finishes the resume that a killed daemon began: with its machine,
-// if that runs. Else the computer stays paused.
+// settleResume finishes the resume of a daemon that crashed if the machine runs, and undoes it
+// otherwise.
 func (s *pauser) settleResume(ctx context.Context, r *record, runs bool) error {
 	from, err := s.snapshots.get(ctx, r.snapshot)
 	if err != nil {
@@ -280,7 +278,7 @@ func (s *pauser) settleResume(ctx context.Context, r *record, runs bool) error {
 	return m.endResume(ctx)
 }
 
-// resumed waits for the guest of a machine that goes on.
+// resumed waits for the guest of a resumed machine.
 func (m *transition) resumed(ctx context.Context) (holt.Computer, error) {
 	bounded, cancel := context.WithTimeout(ctx, m.s.cfg.Limits.Resume)
 	defer cancel()

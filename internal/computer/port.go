@@ -13,7 +13,7 @@ import (
 	"holt/internal/guest/agent"
 )
 
-// Ports is what listens in computers, and the connections to it.
+// Ports is the listening ports of computers, and connections to them.
 type Ports struct {
 	*registry
 	waker *waker
@@ -43,8 +43,8 @@ const (
 	mostHinted = 8
 )
 
-// List returns what listens in a computer, a paused or stopped one once it was
-// woken. Whose a port is is the guest's word, as far as there is such a run or terminal.
+// List returns what listens in a computer, which is woken if necessary. The run or terminal of a
+// port is what the guest claims, if it exists.
 func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, error) {
 	_, l, done, err := n.waker.use(ctx, computer, holt.Use{Kind: holt.UseCall, Detail: "ports"})
 	if err != nil {
@@ -73,29 +73,28 @@ func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, err
 	return list, err
 }
 
-// Connect connects to a port of a computer, on its loopback or wherever something
-// listens at it, or to a unix socket there. A paused or stopped computer is woken. The
-// connection outlives ctx, and is a use of the computer; it ends with the machine, or the
-// daemon, and says so.
+// Connect connects to a port of a computer, on loopback or on any address that a program listens
+// on, or to a unix socket. It wakes the computer. The connection outlives ctx and keeps the
+// computer awake; it ends with the machine or the daemon, and then its errors say so.
 //
-// Errors: Unavailable: nothing listens there, or the guest does not answer; TooMany;
-// InvalidArgument; Timeout: what listens does not accept.
+// Errors: Unavailable (nothing listens, or the guest does not answer), TooMany, InvalidArgument,
+// Timeout (the program does not accept).
 func (n *Ports) Connect(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
 	return n.connect(ctx, computer, to, n.waker.use, mostConns)
 }
 
-// Reach is Connect to a computer that runs, whose use the caller marks itself (see [Store.Wake]): it wakes none,
-// and a pause ends the connection, however long it has been open.
+// Reach is Connect to a running computer whose use the caller marks itself, see [Store.Wake]. It
+// wakes no computer, and a pause ends the connection.
 //
-// Errors: those of Connect, TooMany before that has it; Unavailable: the computer does not run.
+// Errors: those of Connect, TooMany at a lower count; Unavailable (the computer is not running).
 func (n *Ports) Reach(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
 	return n.connect(ctx, computer, to, n.awake, mostReached)
 }
 
-// openMachine returns the running machine of a computer, until done is called.
+// openMachine returns the running machine of a computer, in use until done is called.
 type openMachine func(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error)
 
-// awake is the seating of who wakes nobody.
+// awake is the openMachine that wakes no computer.
 func (s *registry) awake(ctx context.Context, ref string, _ holt.Use) (record, *live, func(), error) {
 	r, err := s.table.find(ctx, ref)
 	if err != nil {
@@ -135,8 +134,7 @@ func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddres
 	}
 }
 
-// conns counts the connections that are open, or being made, to each computer, to those of each tenant and to all. The zero
-// value is ready.
+// conns counts the open connections per computer, per tenant and in total. The zero value is ready.
 type conns struct {
 	mu  sync.Mutex
 	set map[holt.ComputerID]int
@@ -144,8 +142,8 @@ type conns struct {
 	all int
 }
 
-// enter counts one until left is called, unless there are most already of the [mostConns] that there may be, or as great a part of
-// what a tenant may have, or all.
+// enter counts a connection until left is called. It returns TooMany if the computer has most of
+// its [mostConns], or if its tenant or all computers have the same fraction of theirs.
 func (c *conns) enter(r record, most int) (left func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +179,6 @@ func tooManyConns(sentence string, args ...any) error {
 	return holt.Errorf(holt.TooMany, sentence, args...).WithHint("close some, or try again later")
 }
 
-// duplex is a connection of the agent's.
 type duplex interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -201,7 +198,7 @@ type portConn struct {
 	once   sync.Once
 }
 
-// dial wakes the computer and makes the connection.
+// dial opens the machine and makes the connection.
 func (c *portConn) dial(ctx context.Context, computer string) (err error) {
 	c.r, c.l, c.done, err = c.slot(ctx, computer, holt.Use{Kind: holt.UseConnection, Detail: c.to.String()})
 	if err != nil {
@@ -231,7 +228,7 @@ func (c *portConn) dial(ctx context.Context, computer string) (err error) {
 	return err
 }
 
-// notAnswering is the error where nothing listens; its hint says what does.
+// notAnswering is the error if nothing listens; its hint names the ports in use.
 func (c *portConn) notAnswering(ctx context.Context) error {
 	if c.to.Socket != "" {
 		return holt.Errorf(holt.Unavailable, "nothing listens at %s of %s", clip(string(c.to.Socket)), c.r.Name).
@@ -293,7 +290,7 @@ func (c *portConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite ends what is sent.
+// CloseWrite ends the outgoing half.
 func (c *portConn) CloseWrite() error {
 	if err := c.conn.CloseWrite(); err != nil {
 		return c.why(err)
@@ -301,7 +298,6 @@ func (c *portConn) CloseWrite() error {
 	return nil
 }
 
-// Close ends the connection.
 func (c *portConn) Close() (err error) {
 	c.once.Do(func() {
 		err = c.conn.Close()
@@ -310,12 +306,12 @@ func (c *portConn) Close() (err error) {
 	return err
 }
 
-// gone says whether the machine that was to be connected to is the computer's no more.
+// gone reports whether the machine is not the computer's any more.
 func (c *portConn) gone() bool {
 	return c.l != nil && (!c.l.running() || c.s.machines.live(c.r.ID) != c.l)
 }
 
-// why says what ended the connection.
+// why explains what ended the connection.
 func (c *portConn) why(err error) error {
 	what := fmt.Sprintf("the connection to %s of %s", clip(c.to.String()), c.r.Name)
 	if c.is != "" {

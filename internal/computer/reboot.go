@@ -11,8 +11,8 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// rebootReason is the reason of a computer that is starting because its guest asked for a reset, or crashed: a daemon that
-// finds it so starts it.
+// rebootReason is the reason of a computer that is starting after its guest rebooted or crashed. A
+// daemon that finds it starts the computer.
 const rebootReason = "it is rebooting"
 
 // A computer is started again by itself at most so often in restartSpan; what comes after that leaves it stopped.
@@ -22,13 +22,13 @@ const (
 	restartSpan = 10 * time.Minute
 )
 
-// restarts remembers when computers were started again by themselves.
+// restarts remembers automatic restarts.
 type restarts struct {
 	mu sync.Mutex
 	at map[holt.ComputerID][]time.Time
 }
 
-// may says whether a computer may be started again now, which counts.
+// may reports whether a computer may be restarted now, and counts it.
 func (r *restarts) may(id holt.ComputerID, most int, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,9 +50,9 @@ func (r *restarts) may(id holt.ComputerID, most int, now time.Time) bool {
 	return true
 }
 
-// ended records that the machine of a computer, whose lock is held, has ended. Unknown is the reason if nobody knows
-// what ended it. Of a guest that asked for a reset, or crashed, the computer is to be started again, unless it is a
-// job's, whose command is lost.
+// ended records that a computer's machine has ended; unknown is the reason if the engine does not
+// know it. again reports whether to restart it, after a reboot or crash; a job's computer is not,
+// since its command is lost.
 func (m *transition) ended(ctx context.Context, how machine.Ending, unknown string) (again bool, err error) {
 	why, most, reason := holt.RunReason(""), 0, unknown
 	switch how.Kind {
@@ -80,7 +80,7 @@ func (m *transition) ended(ctx context.Context, how machine.Ending, unknown stri
 	return true, m.s.table.save(ctx, *m.r)
 }
 
-// restart starts a computer again whose machine has ended by itself, and whose lock is held.
+// restart starts a computer whose machine has ended by itself, and whose lock is held.
 func (m *transition) restart(ctx context.Context, how machine.Ending) error {
 	err := m.s.cfg.failpoint("reboot/start")
 	if err == nil {

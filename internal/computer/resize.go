@@ -15,13 +15,13 @@ import (
 	"holt/internal/idempotency"
 )
 
-// wish is the part of a record with what was asked for and is not so yet.
+// wish is the part of a record with what was requested and is not in effect yet.
 type wish struct {
 	wishCPUs, wishMemoryMB int  // 0: those that it has
 	growing                bool // a live resize is not finished
 }
 
-// want writes down a shape that a computer is to have. One without a machine or its memory has it from now on.
+// want requests a shape. For a stopped computer it is in effect at once.
 func (r *record) want(cpus, memoryMB int) {
 	if r.State == holt.ComputerStopped {
 		r.CPUs, r.MemoryMB = cpus, memoryMB
@@ -35,18 +35,18 @@ func (r *record) want(cpus, memoryMB int) {
 	}
 }
 
-// wanted is the shape that a computer has when all that was asked for is so.
+// wanted is the shape with all requests in effect.
 func (r *record) wanted() (cpus, memoryMB int) {
 	return cmp.Or(r.wishCPUs, r.CPUs), cmp.Or(r.wishMemoryMB, r.MemoryMB)
 }
 
-// fulfil gives a computer whose machine has ended the shape that it was asked to have: the next one is made so.
+// fulfil puts all requests into effect, for a computer whose machine has ended.
 func (r *record) fulfil() {
 	r.CPUs, r.MemoryMB = r.wanted()
 	r.wish = wish{}
 }
 
-// pending is what is shown of a wish; nil if there is none.
+// pending shows the requests; nil if there are none.
 func (r *record) pending() *holt.Pending {
 	if r.wishCPUs == 0 && r.wishMemoryMB == 0 {
 		return nil
@@ -58,16 +58,16 @@ func (r *record) pending() *holt.Pending {
 	return p
 }
 
-// maxCPUs is up to how many processors a computer can get while it runs: those that this host has, and
-// on a small one as many as a larger one might.
+// maxCPUs bounds the processors of a running computer: those of this host, or of a larger one.
 func maxCPUs() int { return min(max(runtime.NumCPU(), 8), mostCPUs) }
 
-// Resize changes the shape of a computer. Processors, memory and disk are added to one that runs, as far as
-// that can be, and its root file system grows; all else takes effect when it starts next. A paused one gets
-// what it can as it goes on. It goes on when its caller leaves.
+// Resize changes the shape of a computer. A running computer gets more processors, memory and disk
+// at once where the engine can, and its root file system grows; the rest takes effect at the next
+// start. A paused one gets them when it is resumed. Resize completes even when its caller leaves.
 //
-// Errors: NotFound, InvalidArgument (the shape; a smaller disk), Conflict (a verb left it half-way),
-// Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable; then the shape is what it was, but for what Get shows.
+// Errors: NotFound, InvalidArgument (the shape; a smaller disk), Conflict (an unfinished call),
+// Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable; then the shape
+// is as before, or as Get shows.
 func (m *Memory) Resize(ctx context.Context, ref string, spec holt.ResizeSpec, key string) (holt.ResizedComputer, error) {
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.ResizedComputer, error) {
 		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.ResizedComputer]{
@@ -112,7 +112,7 @@ func (s *resizer) resize(ctx context.Context, ref string, spec holt.ResizeSpec) 
 	return out, nil
 }
 
-// mayResize refuses what can never be.
+// mayResize refuses an impossible size.
 func (s *resizer) mayResize(r record, spec holt.ResizeSpec) error {
 	if spec == (holt.ResizeSpec{}) {
 		return holt.Errorf(holt.InvalidArgument, "no size was given").WithHint("give at least one of cpus, memory_mb and disk_size_mb")
@@ -138,7 +138,7 @@ func (s *resizer) mayResize(r record, spec holt.ResizeSpec) error {
 	return nil
 }
 
-// resizing is a computer that is being resized, by steps with undoing.
+// resizing is one resize, as steps that can be undone.
 type resizing struct {
 	transition
 	spec  holt.ResizeSpec
@@ -147,7 +147,7 @@ type resizing struct {
 	fault error            // why it does not use all of it
 }
 
-// ask writes down what is asked for. A daemon that dies after this leaves the rest to the next.
+// ask records the request. After a crash the next daemon finishes it.
 func (z *resizing) ask(ctx context.Context) error {
 	cpus, memoryMB := z.r.wanted()
 	z.r.want(cmp.Or(z.spec.CPUs, cpus), cmp.Or(z.spec.MemoryMB, memoryMB))
@@ -156,7 +156,7 @@ func (z *resizing) ask(ctx context.Context) error {
 	return z.s.idler.withRoom(ctx, func() error { return z.s.table.saveAdmitted(ctx, *z.r) })
 }
 
-// unask takes it back. What the machine has got by now it keeps until it ends.
+// unask withdraws it. What the machine has got it keeps until it ends.
 func (z *resizing) unask(ctx context.Context) error {
 	if z.s.shutdown.ctx.Err() != nil {
 		return ending() // the next daemon goes on
@@ -168,10 +168,10 @@ func (z *resizing) unask(ctx context.Context) error {
 	return z.s.table.save(ctx, *z.r)
 }
 
-// growLimit bounds what a machine's engine needs to add something, which takes milliseconds.
+// growLimit bounds how long an engine may take to grow a machine, which usually takes milliseconds.
 const growLimit = 30 * time.Second
 
-// add adds to the machine what can be added while it runs, and writes down what it has then.
+// add grows the machine as far as it can while running, and records the result.
 func (z *resizing) add(ctx context.Context) error {
 	if !z.r.growing {
 		return nil
@@ -189,7 +189,7 @@ func (z *resizing) add(ctx context.Context) error {
 	return z.s.table.save(ctx, *z.r)
 }
 
-// measure takes over what a machine has now. What was asked for stays asked for.
+// measure takes over the shape of a machine. Requests stay.
 func (r *record) measure(ctx context.Context, m machine.Machine) error {
 	has, err := m.Shape(ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ func (r *record) measure(ctx context.Context, m machine.Machine) error {
 	return nil
 }
 
-// tell has the guest use what its machine has. One that does not is no reason to take it back.
+// tell makes the guest use the new shape. A failure does not undo the resize.
 func (z *resizing) tell(ctx context.Context) error {
 	if !z.r.growing {
 		return nil
@@ -224,7 +224,7 @@ func (z *resizing) tell(ctx context.Context) error {
 	return z.s.table.save(ctx, *z.r)
 }
 
-// note says what is not as was asked for, and when it will be; "" if all is.
+// note describes what is not in effect, and when it will be; "" if everything is.
 func (z *resizing) note() string {
 	var say []string
 	r := z.r
@@ -251,8 +251,8 @@ func (z *resizing) note() string {
 	return strings.Join(say, "; ")
 }
 
-// settleShape adds to the machine of a computer, whose lock is held, what was asked for while it was
-// paused, or what a daemon before this one has begun to add. What cannot be added stays asked for.
+// settleShape grows the machine of a computer, whose lock is held, as requested while it was paused
+// or before a crash. What fails stays requested.
 func (s *resizer) settleShape(ctx context.Context, r *record, l *live) {
 	if !r.growing {
 		return
@@ -270,7 +270,8 @@ func (s *resizer) settleShape(ctx context.Context, r *record, l *live) {
 	}
 }
 
-// settleShapeLater is that in the background, for a computer that was taken over: its guest may not answer yet.
+// settleShapeLater is settleShape in the background, for an adopted computer whose guest may not
+// answer yet.
 func (t *takeover) settleShapeLater() {
 	t.s.shutdown.spawn(func(ctx context.Context) {
 		r, unlock, err := t.s.hold(ctx, string(t.r.ID))

@@ -7,8 +7,9 @@ import (
 	"holt/internal/idempotency"
 )
 
-// atRest has act end the machine of a running computer that nothing uses; act has its lock. It looks again once it
-// has that, and once whoever comes waits for it: false, if it is in use. now: whether it has been idle for its timeout or not.
+// atRest calls act with a running computer that nothing uses, and its lock. It checks that once it
+// has the lock, and again when new callers wait for it; false if the computer is in use. now
+// ignores the idle timeout.
 func (s *idler) atRest(ctx context.Context, id holt.ComputerID, now bool, act func(*record, *live) (bool, error)) (bool, error) {
 	select {
 	case s.atOnce <- struct{}{}:
@@ -40,7 +41,7 @@ func (s *idler) atRest(ctx context.Context, id holt.ComputerID, now bool, act fu
 	return act(&r, l)
 }
 
-// free says, at the last, whether nothing uses a computer that nobody can begin to use.
+// free is the last check, when new uses wait.
 func (s *idler) free(ctx context.Context, r record, l *live) (bool, error) {
 	if s.machines.wanted(r.ID) {
 		return false, nil
@@ -74,8 +75,8 @@ func (s *idler) pause(ctx context.Context, id holt.ComputerID, by string, now bo
 	})
 }
 
-// looked returns a running computer whose guest was asked twice what works in it from now on: what it does now is what
-// counts, not what it was woken for. "": it does not run.
+// looked returns a running computer after its guest has reported its activity from now on, so that
+// what it was woken for does not count. "": it is not running.
 func (s *idler) looked(ctx context.Context, ref string) (holt.ComputerID, error) {
 	r, err := s.table.find(ctx, ref)
 	l := s.machines.live(r.ID)
@@ -89,9 +90,9 @@ func (s *idler) looked(ctx context.Context, ref string) (holt.ComputerID, error)
 	return r.ID, nil
 }
 
-// PauseIfIdle pauses a running computer at once if nothing uses it now, whatever its idle timeout;
-// by says who asks. It returns false if something does, or if it does not run. For whoever woke it and is done:
-// its own use must have ended.
+// PauseIfIdle pauses a running computer at once if nothing uses it, whatever its idle timeout; by
+// says who asks. It returns false if something does, or if the computer is not running. The use of
+// the caller must have ended.
 //
 // Errors: NotFound, OutOfSpace, Unavailable.
 func (m *Memory) PauseIfIdle(ctx context.Context, ref, by string) (bool, error) {

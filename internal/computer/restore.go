@@ -12,16 +12,14 @@ import (
 	"holt/internal/workspace"
 )
 
-// Restore takes a computer back to one of its snapshots: memory, root disk, workspace and
-// terminals are those of then, and it runs. What it is until now becomes a snapshot first, which
-// takes the restore back when it is restored. One that fails leaves the computer as it was; one
-// that ran and cannot go on either stays paused at the snapshot of its present. It goes on when
-// its caller leaves.
+// Restore restores a computer to one of its snapshots, with memory, root disk, workspace and
+// terminals, and resumes it. The state before becomes a snapshot first: restoring that one undoes
+// the restore. A restore that fails leaves the computer as it was; if that cannot be resumed
+// either, it stays paused at the new snapshot. Restore completes even when its caller leaves.
 //
-// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (the snapshot's files are
-// gone; several have that name; the workspace is mounted on the host; the
-// computer is half-made), Unsupported (what the snapshot's memory needs is not here),
-// OutOfSpace, Unavailable.
+// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (the snapshot's files
+// are gone; several snapshots have that name; the workspace is mounted on the host; the computer is
+// incomplete), Unsupported (this host cannot run the snapshot's memory), OutOfSpace, Unavailable.
 func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, key string) (holt.RestoredComputer, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
@@ -90,7 +88,7 @@ func (s *restorer) restore(ctx context.Context, ref string, spec holt.SnapshotRe
 	return s.restored(ctx, r, b.present.ID, nil)
 }
 
-// restored is what a restore answers, unless it failed.
+// restored is the answer of a restore, unless it failed.
 func (s *restorer) restored(ctx context.Context, r record, present holt.SnapshotID, err error) (out holt.RestoredComputer, _ error) {
 	if err == nil {
 		out.Computer = s.shown(r)
@@ -99,8 +97,8 @@ func (s *restorer) restored(ctx context.Context, r record, present holt.Snapshot
 	return out, err
 }
 
-// restoredAgain answers a repeat whose first call got as far as the swap. A daemon may
-// still be at work on the rest.
+// restoredAgain answers a repeat whose first call was interrupted after the swap. The daemon may
+// still be finishing it.
 func (s *restorer) restoredAgain(ctx context.Context, present string) (out holt.RestoredComputer, err error) {
 	m, err := s.snapshots.get(ctx, holt.SnapshotID(present))
 	if err != nil {
@@ -114,9 +112,9 @@ func (s *restorer) restoredAgain(ctx context.Context, present string) (out holt.
 	return s.restored(ctx, r, m.ID, nil)
 }
 
-// mayRestore refuses what cannot be done, before anything is. It says whether the computer's
-// workspace was changed since it was paused: then it has to go on first, since only so is
-// there a snapshot that has both that and its memory.
+// mayRestore refuses what is impossible, before anything is changed. changed reports that the
+// workspace of a paused computer was changed since the pause: the computer must be resumed first,
+// so that a snapshot can have both those changes and its memory.
 func (s *restorer) mayRestore(ctx context.Context, r *record, target snapshot) (changed bool, err error) {
 	if !s.cfg.Engine.Capabilities().MemorySnapshot {
 		return false, noMemory(s.cfg.Engine)
@@ -148,7 +146,7 @@ func (s *restorer) mayRestore(ctx context.Context, r *record, target snapshot) (
 	return false, wrongState(*r)
 }
 
-// unchanged says whether the workspace of a paused computer is as it was when it was paused.
+// unchanged reports whether the workspace of a paused computer is as it was at the pause.
 func (s *restorer) unchanged(ctx context.Context, r record) (bool, error) {
 	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
 	if err != nil {
@@ -163,8 +161,8 @@ func (s *restorer) unchanged(ctx context.Context, r record) (bool, error) {
 	return err == nil && !changed && at.ID == head, err
 }
 
-// restoring is a computer on its way back to a snapshot, by steps with undoing. Until the
-// swap nothing of it is seen, but that a running machine ends with the snapshot of its present.
+// restoring is one restore, as steps that can be undone. Nothing of it is visible before the swap,
+// except that a running machine ends with the snapshot of its state.
 type restoring struct {
 	transition // from is the snapshot that it goes back to
 	row        restoreRow
@@ -176,7 +174,7 @@ type restoring struct {
 	lost    error    // why a machine that did not come up could not be undone
 }
 
-// restoringTo prepares the way back of a computer whose lock is held.
+// restoringTo prepares the restore of a computer whose lock is held.
 func (s *restorer) restoringTo(ctx context.Context, r *record, target snapshot, name string, claim *idempotency.Claim) (*restoring, error) {
 	name, err := s.presentName(ctx, *r, name)
 	if err != nil {
@@ -195,7 +193,7 @@ func (s *restorer) restoringTo(ctx context.Context, r *record, target snapshot, 
 	return b, nil
 }
 
-// presentName is what the snapshot of the present is called.
+// presentName chooses the name of the snapshot of the state before.
 func (s *restorer) presentName(ctx context.Context, r record, name string) (string, error) {
 	all, err := s.snapshots.list(ctx, `WHERE computer = ? AND name <> ''`, r.ID)
 	if err != nil {
@@ -229,7 +227,7 @@ func (b *restoring) steps() []step {
 	}
 }
 
-// begin writes down what is about to be done, with the row of the disk.
+// begin records the restore and the row of its disk.
 func (b *restoring) begin(ctx context.Context) error {
 	return writeSync(ctx, b.s.cfg.DB, func(tx *db.Tx) error {
 		if b.row.disk != "" {
@@ -241,7 +239,7 @@ func (b *restoring) begin(ctx context.Context) error {
 	})
 }
 
-// forget says that no restore is under way any more, done or undone.
+// forget removes the record of a restore that is done or undone.
 func (b *restoring) forget(ctx context.Context) error {
 	if err := eraseRestore(ctx, b.s.cfg.DB, b.r.ID); err != nil {
 		return err
@@ -254,7 +252,7 @@ func (b *restoring) makeDisk(ctx context.Context) error {
 	return b.overlay(ctx, b.row.disk, b.from.DiskSizeMB)
 }
 
-// branch makes the workspace of then.
+// branch forks the workspace at the snapshot.
 func (b *restoring) branch(ctx context.Context) error {
 	err := b.s.cfg.Workspaces.Branch(ctx, b.row.workspace, b.from.workspace, b.from.checkpoint(), !b.from.Stopped)
 	if holt.CodeOf(err) == holt.NotFound {
@@ -264,8 +262,8 @@ func (b *restoring) branch(ctx context.Context) error {
 	return err
 }
 
-// dropBranch removes it. What cannot be removed now goes when the registry is next opened:
-// it must not keep the row, by which that daemon would take the computer back.
+// dropBranch removes that fork. If it fails the next start of the registry removes it; the record
+// of the restore must not stay, or the next daemon would continue the restore.
 func (b *restoring) dropBranch(ctx context.Context) error {
 	if err := b.s.cfg.Workspaces.Remove(ctx, b.row.workspace); err != nil {
 		b.s.log.WarnContext(ctx, "remove workspace of failed restore", "computer", b.r.ID, "workspace", b.row.workspace, "err", err)
@@ -273,8 +271,8 @@ func (b *restoring) dropBranch(ctx context.Context) error {
 	return nil
 }
 
-// keep makes the present a snapshot. A machine that runs ends with it; a paused one has one;
-// a stopped one has no memory to keep.
+// keep makes the state before a snapshot. A running machine ends with it, a paused one has one, and
+// a stopped one has no memory.
 func (b *restoring) keep(ctx context.Context) (err error) {
 	s := b.s
 	switch b.r.State {
@@ -289,8 +287,8 @@ func (b *restoring) keep(ctx context.Context) (err error) {
 	return err
 }
 
-// keepStopped begins the snapshot of a stopped computer: its disk, which from now on nobody
-// writes to, and its workspace. The swap makes it ready.
+// keepStopped begins the snapshot of a stopped computer: its disk, which is frozen, and its
+// workspace. The swap completes it.
 func (s *restorer) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, name string) (snapshot, error) {
 	m := snapshot{
 		Snapshot: holt.Snapshot{
@@ -313,9 +311,9 @@ func (s *restorer) keepStopped(ctx context.Context, r *record, id holt.SnapshotI
 	return m, err
 }
 
-// unkeep lets the computer be what it was, and its present no snapshot any more. If it does
-// not go on, its present stays a snapshot. The rest is undone whatever becomes of that: the
-// row must not outlive a restore that has failed.
+// unkeep resumes the computer and removes that snapshot. If the resume fails the snapshot stays. It
+// returns no error then: the other steps must be undone, and the record of a failed restore
+// removed.
 func (b *restoring) unkeep(ctx context.Context) error {
 	s := b.s
 	switch {
@@ -339,7 +337,7 @@ func (b *restoring) unkeep(ctx context.Context) error {
 	return nil
 }
 
-// failed is the error of a restore that was undone. A computer that ran may be paused now.
+// failed is the error of an undone restore. A computer that was running may be paused now.
 func (b *restoring) failed(err error) error {
 	if !b.row.ran || b.r.State != holt.ComputerPaused || b.r.snapshot != b.row.present || b.s.shutdown.ctx.Err() != nil {
 		return err
@@ -361,8 +359,8 @@ func (s *restorer) takeBack(ctx context.Context, r *record, m snapshot) error {
 	return err
 }
 
-// swap is the restore: in one transaction the computer is what it was at the snapshot,
-// paused, or stopped if it was that, and its workspace is another.
+// swap is the restore: one transaction gives the computer the state and disk of the snapshot,
+// paused or stopped, and another workspace.
 func (b *restoring) swap(ctx context.Context) error {
 	if err := b.s.cfg.Workspaces.Unmounted(ctx, b.r.workspaceID); err != nil {
 		return err // the host has mounted it since
@@ -407,7 +405,7 @@ func (b *restoring) swap(ctx context.Context) error {
 	return err
 }
 
-// swapBack undoes that.
+// swapBack undoes swap.
 func (b *restoring) swapBack(ctx context.Context) error {
 	if b.s.shutdown.ctx.Err() != nil {
 		return ending() // the next daemon goes on
@@ -436,7 +434,6 @@ func (b *restoring) swapBack(ctx context.Context) error {
 	return err
 }
 
-// wentBack writes down that the computer is what it was at a snapshot.
 func (b *restoring) wentBack(tx *db.Tx, at snapshot) error {
 	if at.Stopped {
 		return wentBack(tx, b.r.ID, time.Time{})
@@ -444,8 +441,8 @@ func (b *restoring) wentBack(tx *db.Tx, at snapshot) error {
 	return wentBack(tx, b.r.ID, at.CreatedAt)
 }
 
-// resume lets the computer go on from the snapshot. What does not come up is undone: the
-// workspace that it changed is its own.
+// resume resumes the computer from the snapshot. If that fails it can be undone, since only its new
+// workspace has changed.
 func (b *restoring) resume(ctx context.Context) error {
 	if b.from.Stopped {
 		if err := b.s.runRows.loseAll(ctx, b.r.ID, ""); err != nil {
@@ -461,7 +458,7 @@ func (b *restoring) resume(ctx context.Context) error {
 	return err
 }
 
-// tidy removes what nobody needs any more, now that the computer is back.
+// tidy removes what the restored computer does not need.
 func (b *restoring) tidy(ctx context.Context) {
 	s, left := b.s, b.was.workspaceID
 	s.log.InfoContext(ctx, "computer restored", "computer", b.r.ID, "name", b.r.Name, "snapshot", b.from.ID, "present", b.present.ID, "state", b.r.State)

@@ -13,8 +13,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// wentBack writes down, as part of a transaction, that a computer was taken back to a snapshot of
-// some time; the zero time: its runs are on record as they are.
+// wentBack records, as part of a transaction, that a computer was restored to a snapshot of that
+// time, so that its runs must be compared with those of the guest; the zero time: they need not.
 func wentBack(tx *db.Tx, id holt.ComputerID, at time.Time) error {
 	ns := int64(0)
 	if !at.IsZero() {
@@ -23,7 +23,6 @@ func wentBack(tx *db.Tx, id holt.ComputerID, at time.Time) error {
 	return tx.Exec(`UPDATE computer SET back_to = ?2 WHERE id = ?1 AND back_to <> ?2`, id, ns)
 }
 
-// wentBackTo returns that time.
 func wentBackTo(tx *db.Tx, id holt.ComputerID) (at time.Time, err error) {
 	err = tx.Query(`SELECT back_to FROM computer WHERE id = ? AND back_to <> 0`, []any{id}, func(row *db.Row) error {
 		at = time.Unix(0, row.Int64(0))
@@ -32,7 +31,7 @@ func wentBackTo(tx *db.Tx, id holt.ComputerID) (at time.Time, err error) {
 	return at, err
 }
 
-// restoreRow is a restore that is under way.
+// restoreRow is a restore in progress.
 type restoreRow struct {
 	computer          holt.ComputerID
 	snapshot, present holt.SnapshotID
@@ -42,13 +41,13 @@ type restoreRow struct {
 	claim             *idempotency.Claim
 }
 
-// insert writes it down, in the place of one that could not be removed when it was over.
+// insert records it, and replaces one that could not be removed.
 func (w restoreRow) insert(tx *db.Tx) error {
 	return tx.Exec(`INSERT OR REPLACE INTO restore (computer, snapshot, present, workspace, disk, ran, call) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		w.computer, w.snapshot, w.present, w.workspace, w.disk, w.ran, w.claim.Key())
 }
 
-// keepDisk keeps the disk that the computer had from being removed until the restore is over.
+// keepDisk keeps the computer's former disk until the restore is over.
 func (w restoreRow) keepDisk(tx *db.Tx, before holt.DiskID) error {
 	return tx.Exec(`UPDATE restore SET before = ? WHERE computer = ?`, before, w.computer)
 }
@@ -78,8 +77,7 @@ func halfRestored(ctx context.Context, d *db.DB) (all []restoreRow, err error) {
 	return all, nil
 }
 
-// settleRestores finishes or forgets the restores that a killed daemon began, of
-// computers that are otherwise taken over. One that it cannot the next daemon tries again.
+// settleRestores finishes or forgets those restores. The next daemon retries a failure.
 func (s *restorer) settleRestores(ctx context.Context) error {
 	all, err := halfRestored(ctx, s.cfg.DB)
 	if err != nil {
@@ -97,12 +95,14 @@ func (s *restorer) settleRestores(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// settleRestore is that for one. What was made for one that is forgotten has gone: the
-// workspace when the registry was opened, the disk goes with the row.
+// settleRestore settles one restore. What was made for a forgotten one is gone: the registry
+// removed the workspace when it was opened, and the disk goes with the record.
 //
-//   - A computer that ran is paused at its present: the restore goes on.
-//   - It is paused at the snapshot, and the swap is done: the computer goes on.
-//   - Else it is as it was, or has gone on since and the row could not be removed.
+//   - The computer was running and is paused at the snapshot of the state before: the restore
+//
+// continues.
+//   - It is paused at the target, and the swap is done: it is resumed.
+//   - Otherwise it is as it was, or was resumed and only the record could not be removed.
 func (s *restorer) settleRestore(ctx context.Context, r *record, row restoreRow) error {
 	swapped := r.workspaceID == row.workspace
 	b := &restoring{transition: transition{s: s.Store, r: r}, row: row}
@@ -121,7 +121,7 @@ func (s *restorer) settleRestore(ctx context.Context, r *record, row restoreRow)
 	return b.forget(ctx)
 }
 
-// goOnLater goes on with a restore in the background.
+// goOnLater continues a restore in the background.
 func (b *restoring) goOnLater(ctx context.Context, swapped bool) error {
 	from, err := b.s.snapshots.get(ctx, b.row.snapshot)
 	if err != nil {
@@ -152,7 +152,7 @@ func (b *restoring) goOnLater(ctx context.Context, swapped bool) error {
 	return nil
 }
 
-// finish does what is left of a restore whose computer is paused at its present.
+// finish does the rest of a restore whose computer is paused at the snapshot of the state before.
 func (b *restoring) finish(ctx context.Context) error {
 	if err := os.Remove(b.s.disks.path(b.row.disk)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove root disk: %w", err)
@@ -170,7 +170,7 @@ func (b *restoring) finish(ctx context.Context) error {
 	return nil
 }
 
-// finishSwapped lets a computer go on that is back. If it does not, it stays paused there.
+// finishSwapped resumes a restored computer. If that fails it stays paused there.
 func (b *restoring) finishSwapped(ctx context.Context) error {
 	_, err := b.s.pauser.resumeLocked(ctx, b.r)
 	if ctx.Err() != nil {

@@ -30,9 +30,9 @@ const (
 // pausedByMemory is who pauses an idle computer whose memory another needs.
 const pausedByMemory = "memory"
 
-// room says whether the host has memory for another machine. A machine takes what it was promised with time, not when
-// it starts, so what is promised counts: all that runs may take everything it was promised and there is still a
-// reserve. Nothing else looks at the host's memory. See docs/design/budget.md.
+// room tells whether the host has memory for another machine. A machine takes the memory it was
+// promised over time, so the promises count: if all machines take all of theirs, a reserve is still
+// left. See docs/design/budget.md.
 type room struct {
 	host     func() (total, available int64)     // bytes; nil: machines take no memory that could be counted
 	times    float64                             // how many times what is available may be promised
@@ -43,7 +43,6 @@ type room struct {
 	others map[*int64]bool // promised to machines that are no computer's, bytes
 }
 
-// newRoom is the room of a store's machines.
 func newRoom(s *registry) *room {
 	o := &room{host: s.cfg.HostMemory, times: cmp.Or(s.cfg.Overcommit, 1), others: map[*int64]bool{}, overhead: int64(s.cfg.Engine.Capabilities().OverheadMB) * mib}
 	if o.host == nil && o.overhead > 0 {
@@ -58,8 +57,8 @@ func newRoom(s *registry) *room {
 	return o
 }
 
-// left is what may still be promised, bytes, beside one computer: what the host has, without what is promised and not
-// taken yet, and without what it keeps.
+// left is the memory that can still be promised, not counting one computer: what is available, less
+// what is promised and not taken yet, less the reserve.
 func (o *room) left(tx *db.Tx, but holt.ComputerID, waits bool) (left, total int64, err error) {
 	total, left = o.host()
 	left = int64(float64(left-o.kept(total, waits)) * o.times)
@@ -75,7 +74,7 @@ func (o *room) left(tx *db.Tx, but holt.ComputerID, waits bool) (left, total int
 	return left, total, err
 }
 
-// kept is what of its memory the host keeps, bytes.
+// kept is the reserve, bytes.
 func (o *room) kept(total int64, waits bool) int64 {
 	if waits {
 		return max(reservedMB*mib, total/waitingPart)
@@ -100,7 +99,7 @@ func (o *room) admit(tx *db.Tx, r record) error {
 	return o.full(r.Name, asked, left, total)
 }
 
-// full is the error that something needs more than is left.
+// full is the error of a request for more than is left.
 func (o *room) full(what string, askedMB, left, total int64) error {
 	most := total - o.kept(total, false) - o.overhead
 	detail := holt.NoMemory{AskedMB: askedMB, NeedMB: askedMB + o.overhead/mib, LeftMB: max(0, left) / mib, MostMB: most / mib}
@@ -113,8 +112,8 @@ func (o *room) full(what string, askedMB, left, total int64) error {
 	return e
 }
 
-// reserve promises memory to a machine that is no computer's; TooMany if the host has none. It counts before it is
-// looked at: of two that come at once at least one sees the other.
+// reserve promises memory to a machine that is not a computer's; TooMany if the host has none. The
+// promise counts before it is checked, so that of two concurrent ones at least one sees the other.
 func (o *room) reserve(ctx context.Context, d *db.DB, what string, memoryMB int, waits bool) (done func(), err error) {
 	if o.host == nil {
 		return func() {}, nil
@@ -142,8 +141,8 @@ func (o *room) reserve(ctx context.Context, d *db.DB, what string, memoryMB int,
 	return done, err
 }
 
-// Room says why the host has no memory for another job, which can wait for it: TooMany. begun are jobs that have begun, with their
-// memory, MiB: what has no computer yet counts, too.
+// Room returns TooMany if the host has no memory for another job, which can wait. begun are jobs
+// that have begun, with their memory in MiB: those without a computer yet count, too.
 func (s *Store) Room(ctx context.Context, memoryMB int, begun map[holt.JobID]int) error {
 	o := s.table.room
 	if o.host == nil {
@@ -168,14 +167,14 @@ func (s *Store) Room(ctx context.Context, memoryMB int, begun map[holt.JobID]int
 	})
 }
 
-// isFull says whether an error is that the host has no memory left, and would have if others rested.
+// isFull reports whether an error is a lack of memory that pausing other computers can fix.
 func isFull(err error) bool {
 	full, ok := holt.LacksMemory(err)
 	return ok && full.AskedMB <= full.MostMB
 }
 
-// withRoom does what [table.admit] may refuse. When the host's memory is the reason it pauses what has been idle for
-// longest and does it again, one after the other, and waits a little for what is about to rest anyway.
+// withRoom calls do, which [table.admit] may refuse. If the host lacks memory it pauses the longest
+// idle computers, one by one, and waits a little for those that are about to release theirs.
 func (s *idler) withRoom(ctx context.Context, do func() error) error {
 	end := time.Now().Add(roomWait)
 	for try := 0; ; try++ {
@@ -197,13 +196,13 @@ func (s *idler) withRoom(ctx context.Context, do func() error) error {
 	}
 }
 
-// restful is a computer that runs idle.
+// restful is an idle computer.
 type restful struct {
 	record
 	since time.Time
 }
 
-// resting returns the computers that run and that nothing uses, and whether others are about to rest.
+// resting returns the idle computers, and whether others are about to release their memory.
 func (s *idler) resting(ctx context.Context) (idle []restful, leaves bool, err error) {
 	all, err := s.table.list(ctx, `WHERE `+runsNow+` ORDER BY used, name`)
 	for _, r := range all {
@@ -229,7 +228,7 @@ func (s *idler) resting(ctx context.Context) (idle []restful, leaves bool, err e
 	return idle, leaves, err
 }
 
-// yields pauses the computer that has been idle for longest, if one may be.
+// yields pauses the longest idle computer, if one may be paused.
 func (s *idler) yields(ctx context.Context, idle []restful) bool {
 	for len(idle) > 0 {
 		first := 0
@@ -255,7 +254,7 @@ func (s *idler) yields(ctx context.Context, idle []restful) bool {
 	return false
 }
 
-// busyWith names in an error of [room.full] whom one could pause.
+// busyWith adds to an error of [room.full] which computers could be paused.
 func busyWith(err error, in string, idle []restful) error {
 	var names []string
 	for _, r := range idle {
@@ -270,7 +269,6 @@ func busyWith(err error, in string, idle []restful) error {
 	return e.WithHint("%s: free its memory with holt computer pause %s, or request less memory", idles(names), names[0])
 }
 
-// idles says who runs idle.
 func idles(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " is idle"

@@ -8,7 +8,7 @@ import (
 	"holt"
 )
 
-// diffRootFiles says what differs in the files of two root disks.
+// diffRootFiles compares the files of two root disks.
 func diffRootFiles(d *holt.ComputerDiff, a, b holt.Inventory) {
 	out := &d.RootFiles
 	out.Changes = []holt.Change{}
@@ -50,7 +50,7 @@ func diffRootFiles(d *holt.ComputerDiff, a, b holt.Inventory) {
 	}
 }
 
-// rootListing is what an inventory says of a root disk.
+// rootListing is the root disk's part of an inventory.
 type rootListing struct {
 	files  map[holt.OSString]holt.FileInfo
 	unread map[string]bool
@@ -67,8 +67,8 @@ func rootFiles(inv holt.Inventory) rootListing {
 	return l
 }
 
-// lacks says whether a path that is not listed is not there: all directories above it
-// were read to their end.
+// lacks reports whether a path that is not listed does not exist: all directories above it were
+// read completely.
 func (l rootListing) lacks(p holt.OSString) bool {
 	for dir := string(p); len(dir) > 1; {
 		dir = dir[:max(1, strings.LastIndexByte(dir, '/'))]
@@ -79,9 +79,8 @@ func (l rootListing) lacks(p holt.OSString) bool {
 	return true
 }
 
-// rootChange compares two files of one kind. Forks keep the time of a file to the
-// nanosecond, so one with another time was written. A directory has its own from what is in it,
-// which tells itself.
+// rootChange compares two files of one kind. Forks keep modification times to the nanosecond, so a
+// file with another time was written. Directories are left out: their entries show the change.
 func rootChange(was, is holt.FileInfo) (c holt.Change, differs bool) {
 	touched := is.Kind != "dir" && !is.ModTime.Equal(was.ModTime)
 	c = holt.Change{
@@ -95,7 +94,6 @@ func rootChange(was, is holt.FileInfo) (c holt.Change, differs bool) {
 	return c, c.Content || c.Metadata
 }
 
-// sizeOf is the size of what a file holds, bytes.
 func sizeOf(f holt.FileInfo) int64 {
 	if f.Kind != "file" {
 		return 0
@@ -103,11 +101,10 @@ func sizeOf(f holt.FileInfo) int64 {
 	return f.Size
 }
 
-// changeKinds are the kinds of changes in the order in which they are told.
+// changeKinds is the order of the kinds of changes.
 var changeKinds = []holt.ChangeKind{holt.ChangeDeleted, holt.ChangeCreated, holt.ChangeContent, holt.ChangeMetadata}
 
-// inOrder is the order of a workspace's changes: what is in a directory that is
-// deleted before that.
+// inOrder sorts like the changes of a workspace: deleted files before their directory.
 func inOrder(x, y holt.Change) int {
 	byPath := cmp.Compare(x.Path, y.Path)
 	if x.Kind == holt.ChangeDeleted {

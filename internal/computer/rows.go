@@ -13,7 +13,7 @@ import (
 	"holt/internal/store/db"
 )
 
-// record is a computer as the control database has it.
+// record is a computer in the control database.
 type record struct {
 	holt.Computer
 	origin      holt.Origin // that Parent points to, once it is read
@@ -90,7 +90,7 @@ func selectRecords(tx *db.Tx, condition string, args ...any) (list []record, err
 	return list, err
 }
 
-// imageRef names the image its disk is laid over.
+// imageRef names its image.
 func (r record) imageRef() string {
 	if r.image != "" {
 		return r.image
@@ -104,7 +104,6 @@ type table struct {
 	room *room // nil: no machine starts
 }
 
-// list returns the computers that a condition selects.
 func (t table) list(ctx context.Context, condition string, args ...any) ([]record, error) {
 	var list []record
 	err := read(ctx, t.d, func(tx *db.Tx) (err error) {
@@ -119,7 +118,7 @@ func (t table) list(ctx context.Context, condition string, args ...any) ([]recor
 	return list, nil
 }
 
-// all returns the computers that a call can see.
+// all returns the computers that the caller may see.
 func (t table) all(ctx context.Context) ([]record, error) {
 	return t.list(ctx, `WHERE ?1 = '' OR tenant = ?1 ORDER BY name, id`, holt.Confined(ctx))
 }
@@ -146,8 +145,8 @@ func (t table) byWorkspace(ctx context.Context, id holt.WorkspaceID) (record, bo
 	return list[0], true, nil
 }
 
-// insert makes a computer's row. A name of "" becomes a free scientist's, which
-// avoid does not hold. with adds rows that belong to it.
+// insert adds a row. An empty name becomes a free one that avoid does not hold either. with adds
+// related rows.
 func (t table) insert(ctx context.Context, r *record, claim *idempotency.Claim, avoid func(name string) bool, with func(*db.Tx) error) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := r.belongs(tx); err != nil {
@@ -205,7 +204,7 @@ func computerTaken(name string) error {
 	return holt.Errorf(holt.AlreadyExists, "a computer named %q already exists", name).WithHint("choose another name, or omit it to get a free one")
 }
 
-// save writes what can change of a computer.
+// save writes the state of a computer.
 func (t table) save(ctx context.Context, r record) error { return t.saveBound(ctx, r, nil) }
 
 // saveBound is save, and binds an idempotency key to the computer.
@@ -218,7 +217,7 @@ func (t table) saveBound(ctx context.Context, r record, claim *idempotency.Claim
 	})
 }
 
-// saveAdmitted is save of a computer that takes more than before, see [table.admit].
+// saveAdmitted is save for a computer that needs more than before, see [table.admit].
 func (t table) saveAdmitted(ctx context.Context, r record) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := t.admit(tx, r); err != nil {
@@ -228,7 +227,7 @@ func (t table) saveAdmitted(ctx context.Context, r record) error {
 	})
 }
 
-// update writes what can change of a computer, as part of a transaction.
+// update is save as part of a transaction.
 func (t table) update(tx *db.Tx, r record) error {
 	if _, used, err := textOf(tx, `SELECT 1 FROM computer WHERE name = ?1 AND id <> ?2 AND tenant = (SELECT tenant FROM computer WHERE id = ?2)`, r.Name, r.ID); err != nil {
 		return err
@@ -238,7 +237,7 @@ func (t table) update(tx *db.Tx, r record) error {
 	return updateRow(tx, "computer", string(r.ID), r.columns().state)
 }
 
-// move is update for a computer whose workspace is another, which has the same name.
+// move is update with another workspace of the same name.
 func (t table) move(tx *db.Tx, r record) error {
 	if err := t.update(tx, r); err != nil {
 		return err
@@ -246,15 +245,14 @@ func (t table) move(tx *db.Tx, r record) error {
 	return tx.Exec(`UPDATE computer SET workspace = ? WHERE id = ?`, r.workspaceID, r.ID)
 }
 
-// greet writes down, as part of a transaction, whether a computer's guest has to be told that it
-// went on from a snapshot: a daemon that dies before it was leaves that to the next. It is not part
-// of update: who updates may have read the row before the guest was told.
+// greet records, as part of a transaction, whether a resumed guest has still to be given its
+// identity, for the next daemon. It is apart from update, whose record may be older.
 func (t table) greet(tx *db.Tx, id holt.ComputerID, owed bool) error {
 	return tx.Exec(`UPDATE computer SET ungreeted = ?2 WHERE id = ?1 AND ungreeted <> ?2`, id, owed)
 }
 
-// erase removes a computer's row, its runs and its terminals. The key of the call that was
-// creating it is free again: its repeat creates anew. also removes what goes with it elsewhere.
+// erase removes all rows of a computer. The idempotency key of an unfinished create is free again.
+// also removes rows elsewhere.
 func (t table) erase(ctx context.Context, id holt.ComputerID, also ...func(*db.Tx, holt.ComputerID) error) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		for _, remove := range also {
@@ -294,13 +292,13 @@ func write(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
 	return named(d.Write(ctx, fn))
 }
 
-// writeSync is write that survives power loss: a computer's state must not be
-// older than its disks.
+// writeSync is write that survives power loss: a computer's record must not be older than its
+// disks.
 func writeSync(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
 	return named(d.WriteSync(ctx, fn))
 }
 
-// named says of an error without a code where it comes from.
+// named adds to an error without a code where it comes from.
 func named(err error) error {
 	if err == nil || holt.CodeOf(err) != holt.Internal {
 		return err
@@ -318,8 +316,7 @@ func nameSet(tx *db.Tx, tenant string) (map[string]bool, error) {
 	return names, err
 }
 
-// textOf returns the first column of the row a query yields; ok is false if it
-// yields none.
+// textOf returns the first column of a query; ok is false without a row.
 func textOf(tx *db.Tx, sql string, args ...any) (text string, ok bool, err error) {
 	err = tx.Query(sql, args, func(row *db.Row) error {
 		text, ok = row.Text(0), true
@@ -328,8 +325,7 @@ func textOf(tx *db.Tx, sql string, args ...any) (text string, ok bool, err error
 	return text, ok, err
 }
 
-// family is the engine's name without its acceleration: qemu-kvm and qemu-tcg
-// are the same to a disk.
+// family is the engine without its acceleration: disks do not depend on that.
 func family(engine string) string {
 	f, _, _ := strings.Cut(engine, "-")
 	return f

@@ -11,8 +11,8 @@ import (
 	"holt/internal/idempotency"
 )
 
-// Runs is the commands that were run in computers. A run survives its client
-// and the daemon; its record and the end of its output outlive the machine.
+// Runs is the commands that run in computers. A run survives its client and the daemon; its record
+// and the end of its output survive the machine.
 type Runs struct {
 	*registry
 	rows      runTable
@@ -25,11 +25,11 @@ type Runs struct {
 // mostListed bounds a list of runs.
 const mostListed = 1000
 
-// Start starts a command and returns without waiting for its end; a stopped
-// computer is started first. The run goes on when its caller leaves.
+// Start starts a command and returns without waiting for its end; a stopped computer is started
+// first. The run does not end with its caller.
 //
-// Errors: InvalidArgument and NotFound (the guest has no such user, directory
-// or program), Conflict (the computer is being deleted), Unavailable.
+// Errors: InvalidArgument and NotFound (the guest has no such user, directory or program), Conflict
+// (the computer is being deleted), Unavailable.
 func (r *Runs) Start(ctx context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error) {
 	if err := checkRun(spec); err != nil {
 		return holt.Run{}, err
@@ -70,9 +70,8 @@ func (r *Runs) start(ctx context.Context, computer string, spec holt.RunSpec, cl
 	return run, r.launch(ctx, l, run.ID, spec)
 }
 
-// launch asks the guest to start a run that is recorded. If the guest refuses,
-// the record goes; if it does not answer, what became of the run is settled
-// when it does.
+// launch makes the guest start a recorded run. If the guest refuses, the record is removed; if it
+// does not answer, the next session settles it.
 func (r *Runs) launch(ctx context.Context, l *live, id holt.RunID, spec holt.RunSpec) error {
 	return l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) error {
 		_, err := c.StartRun(ctx, id, spec)
@@ -91,8 +90,8 @@ func (r *Runs) launch(ctx context.Context, l *live, id holt.RunID, spec holt.Run
 	})
 }
 
-// startAgain answers a repeated start whose first call a daemon's end cut off
-// after the run was recorded: the guest may have it or not.
+// startAgain answers a repeat whose first call was interrupted after the run was recorded: the
+// guest may have it or not.
 func (r *Runs) startAgain(ctx context.Context, id holt.RunID, spec holt.RunSpec) (holt.Run, error) {
 	run, err := r.rows.get(ctx, id)
 	if err != nil || run.State == holt.RunExited {
@@ -115,7 +114,7 @@ func (r *Runs) startAgain(ctx context.Context, id holt.RunID, spec holt.RunSpec)
 	return run, r.launch(ctx, l, run.ID, spec)
 }
 
-// Get returns a run as it is now, as far as the guest answers.
+// Get returns a run, up to date if the guest answers.
 func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 	run, err := r.rows.get(ctx, id)
 	if err != nil {
@@ -137,8 +136,7 @@ func (r *Runs) Get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 	return run, nil
 }
 
-// left says how many processes of an ended run are left: those that were there when it ended,
-// as far as the guest does not tell of fewer, and none without a machine.
+// left returns how many processes of an ended run are left.
 func (r *Runs) left(ctx context.Context, run holt.Run) (int, error) {
 	if run.Background == 0 {
 		return 0, nil
@@ -164,10 +162,9 @@ func (r *Runs) left(ctx context.Context, run holt.Run) (int, error) {
 	return min(run.Background, max(0, told.Background)), nil
 }
 
-// List returns up to limit runs of a computer, or of all with "", newest first,
-// beginning after the run with the given id ("": with the newest). How those of
-// one computer are it asks the guest; those of all are as they are on record,
-// which is at most a second behind while the guests answer.
+// List returns up to limit runs of a computer, or of all with "", newest first, after the run with
+// the given id if that is not "". Those of one computer are up to date if the guest answers; those
+// of all are as on record, which is at most a second behind.
 func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limit int) ([]holt.Run, error) {
 	var id holt.ComputerID
 	if computer != "" {
@@ -191,7 +188,7 @@ func (r *Runs) List(ctx context.Context, computer string, after holt.RunID, limi
 		id, after, limit, holt.Confined(ctx))
 }
 
-// Signal sends a signal, as SIGTERM or TERM, to all processes of a run.
+// Signal sends a signal, for instance SIGTERM or TERM, to all processes of a run.
 func (r *Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) error {
 	request := [2]string{string(id), signal}
 	_, err := idempotency.Once(ctx, r.cfg.Keys, idempotency.Call[struct{}]{
@@ -210,7 +207,6 @@ func (r *Runs) Signal(ctx context.Context, id holt.RunID, signal, key string) er
 	return err
 }
 
-// runUse is the use that a run is of its computer.
 func runUse(id holt.RunID, spec holt.RunSpec) holt.Use {
 	detail := string(spec.Command)
 	if detail == "" {
@@ -219,7 +215,7 @@ func runUse(id holt.RunID, spec holt.RunSpec) holt.Use {
 	return holt.Use{Kind: holt.UseRun, ID: string(id), Detail: detail}
 }
 
-// at returns the machine in which a run is, if it can still be reached. It is in use until done is called.
+// at returns the machine of a run if it can still be reached, in use until done is called.
 func (r *Runs) at(ctx context.Context, id holt.RunID) (l *live, done func(), err error) {
 	run, err := r.rows.get(ctx, id)
 	if err != nil {

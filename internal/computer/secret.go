@@ -14,14 +14,14 @@ import (
 	"holt/internal/store/db"
 )
 
-// Secrets are what the proxies of computers add to requests to their hosts. Nobody gets a value back.
+// Secrets are the host secrets of computers: what their proxies add to requests. No call returns a
+// value.
 type Secrets struct{ *registry }
 
-// Secrets returns the host secrets of all computers.
 func (s *Store) Secrets() *Secrets { return s.secrets }
 
-// List returns a computer's secrets in the order of their names. Errors: NotFound, Unsupported by an engine
-// whose computers share the host's network.
+// List returns a computer's secrets sorted by name. Errors: NotFound, Unsupported (the engine has
+// no network per computer).
 func (n *Secrets) List(ctx context.Context, ref string) ([]holt.ComputerSecret, error) {
 	if err := n.cfg.hasNetworks(); err != nil {
 		return nil, err
@@ -34,11 +34,11 @@ func (n *Secrets) List(ctx context.Context, ref string) ([]holt.ComputerSecret, 
 	return all.shown, err
 }
 
-// Set gives a computer a secret, or replaces the one of that name. It counts for requests that begin when this
-// returns; programs that run already learn of the proxy only if they are started again.
+// Set adds or replaces a secret. It applies to requests that begin after Set returns; running
+// programs learn of the proxy only when they are restarted.
 //
-// Errors: NotFound, InvalidArgument, Unsupported, Unavailable when its network or guest does not answer: then it
-// counts as soon as they do.
+// Errors: NotFound, InvalidArgument, Unsupported, Unavailable when its network or guest does not
+// answer: then it applies as soon as they do.
 func (n *Secrets) Set(ctx context.Context, ref, name string, secret holt.HostSecret) (shown holt.ComputerSecret, err error) {
 	if err := n.cfg.hasNetworks(); err != nil {
 		return shown, err
@@ -72,7 +72,7 @@ func (n *Secrets) Set(ctx context.Context, ref, name string, secret holt.HostSec
 	return shown, err
 }
 
-// Delete takes a secret away at once. Errors: NotFound, Unsupported, Unavailable as of Set.
+// Delete removes a secret at once. Errors: NotFound, Unsupported, Unavailable as of Set.
 func (n *Secrets) Delete(ctx context.Context, ref, name, key string) error {
 	if err := n.cfg.hasNetworks(); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (n *Secrets) delete(ctx context.Context, ref, name string) error {
 	return err
 }
 
-// change changes a computer's secrets: on record, then in its network, then what its programs are told. Each step
-// alone is enough for the next network, session or daemon to go on from.
+// change changes a computer's secrets on record, then in its network, then in its guest. After each
+// step the next network, session or daemon can continue.
 func (n *Secrets) change(ctx context.Context, ref string, act func(*db.Tx, record) error) (record, error) {
 	r, unlock, err := n.hold(ctx, ref)
 	if err != nil {
@@ -134,7 +134,7 @@ func (n *Secrets) change(ctx context.Context, ref string, act func(*db.Tx, recor
 	return r, l.do(ctx, l.limits.Answer, true, l.sendProxy)
 }
 
-// authorize gives a computer its CA, as part of a transaction, if it has none.
+// authorize gives a computer a CA, as part of a transaction, if it has none.
 func authorize(tx *db.Tx, r record) error {
 	_, found, err := textOf(tx, `SELECT computer FROM authority WHERE computer = ?`, r.ID)
 	if err != nil || found {
@@ -147,7 +147,6 @@ func authorize(tx *db.Tx, r record) error {
 	return tx.Exec(`INSERT INTO authority VALUES (?, ?, ?)`, r.ID, certificate, key)
 }
 
-// secretsRecord are the secrets of a computer.
 type secretsRecord struct {
 	given network.Secrets
 	shown []holt.ComputerSecret
@@ -182,8 +181,8 @@ func secretsIn(tx *db.Tx, id holt.ComputerID) (out secretsRecord, err error) {
 	return out, err
 }
 
-// inheritSecrets gives a fork its parent's CA, which what runs in it trusts, and its secrets if they were asked for;
-// and a computer that is made with another's secrets these, and a CA of its own.
+// inheritSecrets gives a fork its parent's CA, which its programs trust, and the parent's secrets
+// if requested; a new computer that uses another one's secrets gets a CA of its own.
 func inheritSecrets(tx *db.Tx, r *record) error {
 	from := r.secretsOf
 	var err error
@@ -202,7 +201,7 @@ func inheritSecrets(tx *db.Tx, r *record) error {
 	return tx.Exec(`INSERT INTO secret SELECT ?, name, host, header, placeholder, plain, value, at FROM secret WHERE computer = ?`, r.ID, from)
 }
 
-// writeSecrets puts a computer's secrets where the network of its machine finds them.
+// writeSecrets puts a computer's secrets where its network reads them.
 func (c *Config) writeSecrets(ctx context.Context, id holt.ComputerID) error {
 	if !c.ownNetworks() {
 		return nil

@@ -11,16 +11,15 @@ import (
 	"holt/internal/workspace"
 )
 
-// begin gives what was changed before a run a checkpoint of its own, so that
-// the run can be undone exactly. A run starts without it too, where a full
-// disk has no room for one: it may be what makes room.
+// begin takes a checkpoint before a run, so that the run can be undone exactly. A full disk does
+// not keep the run from starting: it may be what frees space.
 func (l *live) begin(id holt.RunID) {
 	if _, err := l.ws.BeginRun(string(id)); err != nil {
 		l.log.Warn("no checkpoint before a run", "run", id, "err", err)
 	}
 }
 
-// exited puts the end of a run on record, and settles it. Its output is taken next.
+// exited records the end of a run and settles it.
 func (a *runTracker) exited(run holt.Run) {
 	a.l.told(run.OutOfMemory)
 	gone := a.table.exited(a.l.id, run)
@@ -30,8 +29,7 @@ func (a *runTracker) exited(run holt.Run) {
 	a.l.runs.owe(run.ID)
 }
 
-// settle gives what a run that has ended left in the workspace its checkpoint,
-// in the background: the guest may take its time.
+// settle takes the checkpoint after a run, in the background, since the guest may be slow.
 func (a *runTracker) settle(id holt.RunID) {
 	done := a.l.runs.ended(id)
 	if done == nil {
@@ -42,7 +40,6 @@ func (a *runTracker) settle(id holt.RunID) {
 	}
 }
 
-// end is the settling of one run.
 func (l *live) end(id holt.RunID) {
 	flushed := l.flush(l.ctx)
 	if flushed != nil && l.alive() {
@@ -57,7 +54,7 @@ func (l *live) end(id holt.RunID) {
 	}
 }
 
-// beginWork is begin for a terminal session, which begins in the terminal of a name.
+// beginWork takes the checkpoint before a terminal session.
 func (l *live) beginWork(id holt.StretchID, terminal string) error {
 	_, err := l.ws.BeginStretch(id, terminal)
 	if err != nil {
@@ -66,7 +63,7 @@ func (l *live) beginWork(id holt.StretchID, terminal string) error {
 	return err
 }
 
-// endWork gives what terminals changed in a terminal session its checkpoint, in the background.
+// endWork takes the checkpoint after a terminal session, in the background.
 func (l *live) endWork(by map[holt.StretchID]string) {
 	l.spawn(func() {
 		flushed := l.flush(l.ctx) == nil
@@ -82,8 +79,7 @@ func (l *live) endWork(by map[holt.StretchID]string) {
 	})
 }
 
-// flush has the guest write what it holds of the workspace in memory. It takes
-// no longer than an answer may: a guest that hangs holds up nobody.
+// flush makes the guest write back what it holds of the workspace in memory, within Limits.Flush.
 func (l *live) flush(ctx context.Context) error {
 	client, _, fault := l.state()
 	if client == nil {
@@ -94,7 +90,8 @@ func (l *live) flush(ctx context.Context) error {
 	return client.Sync(ctx)
 }
 
-// trim has the guest give back what was deleted on its root disk. What it does not say within half the time of an answer the next one does.
+// trim makes the guest release deleted blocks of its root disk. What it cannot do in half of
+// Limits.Flush is left for the next time.
 func (l *live) trim(ctx context.Context) {
 	client, _, _ := l.state()
 	if client == nil {
@@ -107,7 +104,7 @@ func (l *live) trim(ctx context.Context) {
 	}
 }
 
-// settled waits until every run that has ended here is settled.
+// settled waits until every run that has ended is settled.
 func (l *live) settled(ctx context.Context) error {
 	for _, done := range l.runs.unsettled() {
 		select {
@@ -119,8 +116,8 @@ func (l *live) settled(ctx context.Context) error {
 	return nil
 }
 
-// Receipt says what a run changed in its computer's workspace. Of a run that
-// has ended it is final, unless its guest does not answer.
+// Receipt returns what a run changed in the workspace. After its end it is final, unless the guest
+// does not answer.
 //
 // Errors: NotFound, Conflict (the checkpoints around the run are gone).
 func (r *Runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error) {

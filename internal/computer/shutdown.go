@@ -7,7 +7,7 @@ import (
 	"holt"
 )
 
-// shutdown is where verbs come in, so that the store can wait for them at its end.
+// shutdown counts the verbs at work, so that the store can wait for them when it closes.
 type shutdown struct {
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
@@ -26,8 +26,7 @@ func newShutdown(ctx context.Context) *shutdown {
 	return g
 }
 
-// enter begins a verb: close waits until leave is called, and ends the
-// returned context.
+// enter begins a verb: close ends the returned context and waits until leave is called.
 func (g *shutdown) enter(ctx context.Context) (bounded context.Context, leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -40,7 +39,7 @@ func (g *shutdown) enter(ctx context.Context) (bounded context.Context, leave fu
 	return bounded, func() { stop(); cancel(); g.wg.Done() }, nil
 }
 
-// spawn does work beside the verbs until the shutdown is closed.
+// spawn runs work in the background until close.
 func (g *shutdown) spawn(work func(context.Context)) {
 	ctx, leave, err := g.enter(g.ctx)
 	if err != nil {
@@ -52,7 +51,7 @@ func (g *shutdown) spawn(work func(context.Context)) {
 	}()
 }
 
-// close ends the verbs at work and waits for them.
+// close ends all verbs and waits for them.
 func (g *shutdown) close() {
 	g.mu.Lock()
 	g.closed = true
@@ -71,7 +70,7 @@ func (g *shutdown) setDrained(on bool) {
 	}
 }
 
-// mayStart refuses while the store is drained.
+// mayStart refuses to start machines while the store is drained.
 func (g *shutdown) mayStart() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,7 +80,8 @@ func (g *shutdown) mayStart() error {
 	return nil
 }
 
-// whileStarting bounds a context to the time in which machines may start. The cause of its end is then [errDrained].
+// whileStarting bounds a context to the time in which machines may start; then its cause is
+// [errDrained].
 func (g *shutdown) whileStarting(ctx context.Context) (bounded context.Context, leave func()) {
 	g.mu.Lock()
 	starting := g.starting
@@ -91,7 +91,7 @@ func (g *shutdown) whileStarting(ctx context.Context) (bounded context.Context, 
 	return bounded, func() { stop(); cancel(nil) }
 }
 
-// detach runs a verb that goes on when its caller leaves, until the shutdown is closed.
+// detach runs a verb that completes even when its caller leaves, unless the store closes.
 func detach[T any](ctx context.Context, g *shutdown, verb func(context.Context) (T, error)) (T, error) {
 	type outcome struct {
 		value T

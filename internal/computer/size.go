@@ -15,7 +15,7 @@ const (
 	fewestFiles  = 1 << 14
 )
 
-// WorkspaceQuota is what bounds a workspace of a size in MiB; 0: nothing.
+// WorkspaceQuota is the quota of a workspace of a size in MiB; 0: no limit.
 func WorkspaceQuota(sizeMB int) holt.Quota {
 	if sizeMB == 0 {
 		return holt.Quota{}
@@ -24,7 +24,6 @@ func WorkspaceQuota(sizeMB int) holt.Quota {
 	return holt.Quota{Bytes: bytes, Files: max(fewestFiles, bytes/bytesPerFile)}
 }
 
-// checkWorkspaceSize refuses a size that a computer's workspace cannot be given.
 func checkWorkspaceSize(spec holt.ComputerSpec) error {
 	switch {
 	case spec.WorkspaceSizeMB < 0 || spec.WorkspaceSizeMB > mostDiskSize:
@@ -36,8 +35,8 @@ func checkWorkspaceSize(spec holt.ComputerSpec) error {
 	return nil
 }
 
-// bound gives the workspace of a computer that is made, and has none, a bound where a limit counts disks, as part of the
-// transaction that writes it down: the default one; a fork has what its parent's has, and TooMany if that is none.
+// bound gives the workspace of a new computer a size, as part of a transaction, if its tenant has a
+// limit for disks: the default size, or that of the parent's workspace, which must have one.
 func (r *record) bound(tx *db.Tx) error {
 	if !r.owned || r.WorkspaceSizeMB != 0 {
 		return nil
@@ -53,16 +52,16 @@ func (r *record) bound(tx *db.Tx) error {
 	return nil
 }
 
-// boundless refuses a workspace without a bound where a limit counts disks.
+// boundless is the error of a workspace without a size limit.
 func boundless(r record, l holt.Limit) error {
 	return holt.Errorf(holt.TooMany, "the tenant %s is limited to %d MiB of disks, and the workspace of its computer %s has no size limit", r.Tenant, l.MaxDiskMB, r.Name).
 		WithHint("set one with holt workspace quota NAME --max-bytes SIZE, which forks inherit; or remove the tenant's limit with holt limit set --tenant %s --max-disk-mb 0", r.Tenant)
 }
 
-// Bounded says that a workspace may hold so many bytes from now on, 0 for as many as it likes, and counts it for
-// the limits of whose computer it goes with.
+// Bounded records the new size limit of a workspace, 0 for none, and counts it for the tenant of
+// its computer.
 //
-// Errors: TooMany (see [table.admit]; also a workspace without a bound where a limit counts disks).
+// Errors: TooMany (see [table.admit]; also no limit where the tenant has one for disks).
 func (g *Guests) Bounded(ctx context.Context, id holt.WorkspaceID, bytes int64) error {
 	return write(ctx, g.cfg.DB, func(tx *db.Tx) error {
 		all, err := selectRecords(tx, `WHERE workspace = ? AND owned`, id)
@@ -85,7 +84,7 @@ func (g *Guests) Bounded(ctx context.Context, id holt.WorkspaceID, bytes int64) 
 	})
 }
 
-// noSpace says of a guest's error that there is no room what makes some.
+// noSpace adds to a guest's OutOfSpace error how to get more space.
 func (f *Files) noSpace(ctx context.Context, computer string, err error) error {
 	if holt.CodeOf(err) != holt.OutOfSpace {
 		return err

@@ -14,11 +14,9 @@ import (
 	"holt/internal/workspace"
 )
 
-// Memory is what is kept of all computers' memory: the verbs that take snapshots
-// of them and let them go on.
+// Memory implements snapshot, fork, pause, resume and resize of computers.
 type Memory struct{ s *Store }
 
-// Memory returns the memory of all computers.
 func (s *Store) Memory() *Memory { return &Memory{s} }
 
 // snapshotter takes and removes snapshots.
@@ -29,11 +27,11 @@ type snapshotter struct {
 	archiver  *archiver
 }
 
-// Snapshot takes a snapshot of a running computer, which goes on, and keeps it
-// until it is deleted. It goes on when its caller leaves.
+// Snapshot takes a snapshot of a running computer, which keeps running. The snapshot stays until it
+// is deleted. Snapshot completes even when its caller leaves.
 //
-// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (it
-// does not run), Unsupported (by the engine), OutOfSpace, Unavailable.
+// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (it is not running),
+// Unsupported (by the engine), OutOfSpace, Unavailable.
 func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Snapshot, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
@@ -66,7 +64,7 @@ func (s *snapshotter) snapshot(ctx context.Context, ref string, spec holt.Snapsh
 	return m.Snapshot, err
 }
 
-// holdRunning locks a computer whose memory can be kept.
+// holdRunning locks a running computer and returns its machine.
 func (s *snapshotter) holdRunning(ctx context.Context, ref string) (record, *live, func(), error) {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
@@ -80,7 +78,7 @@ func (s *snapshotter) holdRunning(ctx context.Context, ref string) (record, *liv
 	return r, l, unlock, nil
 }
 
-// canKeep returns a computer, whose lock is held, if its memory can be kept.
+// canKeep returns a computer, whose lock is held, if a snapshot of it can be taken.
 func (s *snapshotter) canKeep(ctx context.Context, r record, l *live) (record, error) {
 	switch {
 	case !s.cfg.Engine.Capabilities().MemorySnapshot:
@@ -94,13 +92,12 @@ func (s *snapshotter) canKeep(ctx context.Context, r record, l *live) (record, e
 	return r, err
 }
 
-// noMemory is the error for an engine that cannot keep a machine's memory.
 func noMemory(e machine.Engine) error {
 	return holt.Errorf(holt.Unsupported, "the engine %s does not support snapshots of running computers", e.Name()).
 		WithHint(machine.UseVirtual + "; holt workspace checkpoint and fork work with every engine")
 }
 
-// snapshotRequest says what snapshot to take, and for what.
+// snapshotRequest describes a snapshot to take.
 type snapshotRequest struct {
 	id      holt.SnapshotID // "": a new one
 	verb    string
@@ -111,10 +108,10 @@ type snapshotRequest struct {
 	durable bool // it survives power loss
 }
 
-// take takes a snapshot of a running computer, whose lock is held: the row first,
-// then the image and the workspace's checkpoint at the same instant, then that
-// both are there, together with the disk that the machine writes to now. What
-// fails in between is finished or undone by mend, here or by the next daemon.
+// take takes a snapshot of a running computer, whose lock is held: the row, then the machine's
+// image and the workspace's checkpoint at the same instant, then that both exist, together with the
+// disk that the machine now writes to. mend finishes or undoes an interrupted one, here or in the
+// next daemon.
 func (s *snapshotter) take(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
 	m := snapshot{
 		Snapshot: holt.Snapshot{
@@ -156,7 +153,7 @@ func (s *snapshotter) take(ctx context.Context, r *record, l *live, e snapshotRe
 	return m, nil
 }
 
-// snapshotMachine makes what a snapshot consists of, and records that it is there.
+// snapshotMachine makes the parts of a snapshot, and records them.
 func (s *snapshotter) snapshotMachine(ctx context.Context, r *record, l *live, m *snapshot, e snapshotRequest) error {
 	syncs := &syncing{fsync: l.ws.Tree().Sync}
 	defer syncs.wait()
@@ -204,7 +201,7 @@ func (s *snapshotter) snapshotMachine(ctx context.Context, r *record, l *live, m
 	return s.complete(ctx, r, m, report, e.end)
 }
 
-// complete records that a snapshot is whole, and what became of its computer.
+// complete records that a snapshot is complete, and the new state of its computer.
 func (s *snapshotter) complete(ctx context.Context, r *record, m *snapshot, report machine.SnapshotReport, ended bool) error {
 	im, err := machine.ReadImage(s.snapshots.path(m.ID))
 	if err != nil {
@@ -225,12 +222,12 @@ func (s *snapshotter) complete(ctx context.Context, r *record, m *snapshot, repo
 	return nil
 }
 
-// mend finishes or undoes the snapshot that was being taken of a computer, whose
-// lock is held; most often there is none. vm is its machine, nil if that is gone.
+// mend finishes or undoes an unfinished snapshot of a computer, whose lock is held; usually there
+// is none. vm is its machine, nil if that has ended.
 //
-// A machine that goes on says itself which disk it writes to. Of one that is
-// gone the workspace tells: with the snapshot's checkpoint there, the new disk may
-// have been written to, and was complete; without, it was not.
+// A running machine reports which disk it writes to. For an ended one the workspace tells: if the
+// snapshot's checkpoint exists, the new disk is complete and may have been written to; otherwise it
+// was never used.
 func (s *snapshotter) mend(ctx context.Context, r *record, vm machine.Machine) error {
 	half, err := s.snapshots.list(ctx, `WHERE computer = ? AND state = 'creating'`, r.ID)
 	if err != nil {
@@ -264,7 +261,7 @@ func (s *snapshotter) mend(ctx context.Context, r *record, vm machine.Machine) e
 	return nil
 }
 
-// held says whether the workspace's checkpoint of a snapshot was taken.
+// held reports whether the workspace's checkpoint of a snapshot exists.
 func (s *snapshotter) held(ctx context.Context, m snapshot) (bool, error) {
 	ws, release, err := s.cfg.Workspaces.View(ctx, m.workspace)
 	if err != nil {
@@ -278,7 +275,7 @@ func (s *snapshotter) held(ctx context.Context, m snapshot) (bool, error) {
 	return err == nil, err
 }
 
-// ended says whether a machine is known to have ended.
+// ended reports whether a machine is known to have ended.
 func ended(vm machine.Machine) bool {
 	select {
 	case <-vm.Done():

@@ -18,11 +18,10 @@ import (
 	"holt/internal/store/db"
 )
 
-// Snapshots are the snapshots of all computers. Each is named by its id, by a name that only one
-// has, or as COMPUTER@SNAPSHOT.
+// Snapshots is the snapshots of all computers. A snapshot is named by its id, by a name that only
+// one has, or as COMPUTER@SNAPSHOT.
 type Snapshots struct{ s *Store }
 
-// Snapshots returns the snapshots of all computers.
 func (s *Store) Snapshots() *Snapshots { return &Snapshots{s} }
 
 // List returns the snapshots of a computer, or of all with "", oldest first.
@@ -61,7 +60,6 @@ func (m *Snapshots) shown(ctx context.Context, one snapshot) (_ holt.Snapshot, e
 	return one.Snapshot, err
 }
 
-// Get returns a snapshot.
 func (m *Snapshots) Get(ctx context.Context, ref string) (holt.Snapshot, error) {
 	one, err := m.s.snapshots.find(ctx, ref)
 	if err != nil {
@@ -70,7 +68,7 @@ func (m *Snapshots) Get(ctx context.Context, ref string) (holt.Snapshot, error) 
 	return m.shown(ctx, one)
 }
 
-// Fork makes computers of a snapshot; see [Memory.Fork].
+// Fork makes computers from a snapshot; see [Memory.Fork].
 func (m *Snapshots) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
 	one, err := m.s.snapshots.find(ctx, ref)
 	if err != nil {
@@ -80,12 +78,11 @@ func (m *Snapshots) Fork(ctx context.Context, ref string, spec holt.ComputerFork
 	return m.s.Memory().Fork(ctx, string(one.ComputerID), spec, key)
 }
 
-// Delete removes a snapshot. Its forks go on: what they share with it stays as
-// long as they need it. A workspace that a restore left goes with its last snapshot, if
-// it was made with the computer.
+// Delete removes a snapshot. Its forks stay, with what they share with it. A workspace that a
+// restore left is removed with its last snapshot, if it was made with the computer.
 //
-// Errors: NotFound, Conflict (its computer is paused at it, or the workspace that goes
-// with it is mounted on the host).
+// Errors: NotFound, Conflict (its computer is paused at it, or the workspace to be removed is
+// mounted on the host).
 func (m *Snapshots) Delete(ctx context.Context, ref, key string) (holt.SnapshotFreed, error) {
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.SnapshotFreed, error) {
 		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.SnapshotFreed]{
@@ -135,7 +132,7 @@ func (m *Snapshots) delete(ctx context.Context, ref string, claim *idempotency.C
 	return freed, err
 }
 
-// needed says why a snapshot cannot be deleted.
+// needed is the error of a snapshot that cannot be deleted.
 func (m *Snapshots) needed(ctx context.Context, one snapshot) error {
 	r, err := m.s.table.find(ctx, string(one.ComputerID))
 	if err != nil {
@@ -149,8 +146,8 @@ func (m *Snapshots) needed(ctx context.Context, one snapshot) error {
 		WithHint("the next start of the daemon finishes or undoes it")
 }
 
-// removeSnapshot removes what there is of a snapshot, its row last, and the disks
-// that only it needed. It returns how many bytes that freed.
+// removeSnapshot removes a snapshot, its row last, and the disks that only it needed. It returns
+// how many bytes that freed.
 func (s *snapshotter) removeSnapshot(ctx context.Context, m snapshot) (freed int64, err error) {
 	s.archiver.forget(m.ID)
 	freed = s.snapshots.allocated(m.ID)
@@ -187,8 +184,7 @@ func (s *snapshotter) removeSnapshot(ctx context.Context, m snapshot) (freed int
 	return freed + disks, err
 }
 
-// thaw gives a disk that a computer writes to another name in the archive: it was frozen with a
-// snapshot for which its computer does not go on from another, after all.
+// thaw gives a computer's disk a new name in the archive, after a snapshot froze it and was undone.
 func (s *snapshotter) thaw(ctx context.Context, id holt.DiskID) error {
 	thawed, err := s.disks.list(ctx, `SELECT disk FROM computer WHERE disk = ? AND disk <> ''`, id)
 	if err != nil || len(thawed) == 0 {
@@ -197,8 +193,8 @@ func (s *snapshotter) thaw(ctx context.Context, id holt.DiskID) error {
 	return writeSync(ctx, s.cfg.DB, func(tx *db.Tx) error { return s.disks.renew(tx, id) })
 }
 
-// lastOf says whether a workspace goes with a snapshot: a restore left it, nothing else is in it,
-// and it was made with the computer. Conflict while the host has that mounted.
+// lastOf reports whether a workspace is removed with a snapshot: a restore left it, nothing else
+// needs it, and it was made with the computer. Conflict if the host has it mounted.
 func (s *snapshotter) lastOf(ctx context.Context, m snapshot) (bool, error) {
 	last, err := s.snapshots.lastOf(ctx, m)
 	if err != nil || !last {
@@ -211,7 +207,7 @@ func (s *snapshotter) lastOf(ctx context.Context, m snapshot) (bool, error) {
 	return true, s.cfg.Workspaces.Unmounted(ctx, m.workspace)
 }
 
-// allocated is what a snapshot's image takes of the host's disk, bytes.
+// allocated is the size of a snapshot's image on disk, bytes.
 func (t snapshotTable) allocated(id holt.SnapshotID) int64 {
 	dir := t.path(id)
 	bytes := archive.Allocated(dir+"/"+machine.StateFile) + archive.Allocated(dir+"/"+inventoryFile)
@@ -225,13 +221,12 @@ func (t snapshotTable) allocated(id holt.SnapshotID) int64 {
 	return bytes
 }
 
-// keptSnapshots is how many snapshots that nobody asked for stay of a computer.
+// keptSnapshots is how many automatic snapshots of a computer are kept.
 const keptSnapshots = 3
 
-// prune removes snapshots that nobody asked for: all but a computer's last few,
-// and the oldest of all until the rest fits in the cache. Those that a computer
-// is paused at stay, those that somebody uses, and those of computers that a verb
-// is at work on, unless that is the caller's own; and of that, the one that is about to be used.
+// prune removes automatic snapshots: all but the newest of each computer, and the oldest of all
+// that do not fit in the cache. It keeps those that a computer is paused at, those in use, those of
+// locked computers other than own, and used, which is about to be used.
 func (s *snapshotter) prune(ctx context.Context, own holt.ComputerID, used holt.SnapshotID) {
 	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND kind <> 'snapshot' ORDER BY created DESC, id`)
 	if err != nil {
@@ -271,15 +266,14 @@ func (s *snapshotter) prune(ctx context.Context, own holt.ComputerID, used holt.
 	}
 }
 
-// used says whether somebody uses the memory of a snapshot; see [Store.use].
+// used reports whether the memory of a snapshot is in use; see [archiver.use].
 func (k *archiver) used(id holt.SnapshotID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.users[id] > 0
 }
 
-// snapshotCache is how many bytes snapshots that nobody asked for may take: what was
-// said, or an eighth of the disk.
+// snapshotCache is the size of the cache, bytes: as configured, or an eighth of the disk.
 func (s *archiver) snapshotCache() int64 {
 	var st unix.Statfs_t
 	if s.cfg.SnapshotCache == 0 && unix.Statfs(s.snapshots.dir, &st) == nil {
@@ -288,8 +282,8 @@ func (s *archiver) snapshotCache() int64 {
 	return s.cfg.SnapshotCache
 }
 
-// tidySnapshots finishes what a killed daemon was deleting, and removes directories that
-// are no snapshot's. What it cannot, the next daemon tries again.
+// tidySnapshots finishes interrupted deletes, and removes directories that are no snapshot on
+// record. The next daemon retries a failure.
 func (s *snapshotter) tidySnapshots(ctx context.Context) error {
 	if err := os.MkdirAll(s.snapshots.dir, 0o700); err != nil {
 		return hosterror.Full(fmt.Errorf("make directory of snapshots: %w", err))

@@ -21,7 +21,7 @@ const (
 	snapshotDeleting = "deleting"
 )
 
-// snapshot is one as the control database has it.
+// snapshot is a snapshot in the control database.
 type snapshot struct {
 	holt.Snapshot
 	state      string
@@ -30,17 +30,15 @@ type snapshot struct {
 	report     machine.SnapshotReport
 }
 
-// checkpoint is the name of the workspace's checkpoint that goes with it.
+// checkpoint is the name of the workspace's checkpoint.
 func (m snapshot) checkpoint() string { return string(m.ID) }
 
-// snapshotTable is the table snapshot, and the directory with one machine image for
-// each of its rows.
+// snapshotTable is the table snapshot, and the directory with a machine image for each row.
 type snapshotTable struct {
 	d   *db.DB
 	dir string
 }
 
-// path is the directory of a snapshot's machine image.
 func (t snapshotTable) path(id holt.SnapshotID) string { return filepath.Join(t.dir, string(id)) }
 
 // columns are the columns of a snapshot's row: those that are written when it is begun, and the rest.
@@ -56,7 +54,7 @@ func (m *snapshot) columns() (begun, rest []column) {
 		}
 }
 
-// tell says of a snapshot how it was taken.
+// tell sets how the snapshot was taken.
 func (m *snapshot) tell(report machine.SnapshotReport) {
 	m.report = report
 	m.PauseMS, m.Throttle, m.Forced = float64(report.Pause.Microseconds())/1000, report.Throttle, report.Forced
@@ -79,7 +77,7 @@ func (t snapshotTable) list(ctx context.Context, condition string, args ...any) 
 	return all, nil
 }
 
-// of returns a ready snapshot of a computer by name or id, also as COMPUTER@SNAPSHOT.
+// of returns a ready snapshot of a computer by name or id, or as COMPUTER@SNAPSHOT.
 func (t snapshotTable) of(ctx context.Context, r record, ref string) (snapshot, error) {
 	if whose, at := holt.CutCheckpoint(ref); at != "" && (whose == r.Name || whose == string(r.ID)) {
 		ref = at
@@ -117,7 +115,7 @@ func (t snapshotTable) find(ctx context.Context, ref string) (snapshot, error) {
 	return only(list, ref, err)
 }
 
-// only returns the one snapshot that a list has.
+// only returns the single snapshot of a list.
 func only(list []snapshot, ref string, err error) (snapshot, error) {
 	switch {
 	case err != nil:
@@ -138,8 +136,8 @@ func snapshotTaken(computer, name string) error {
 	return holt.Errorf(holt.AlreadyExists, "%s already has a snapshot named %q", computer, name).WithHint("choose another name")
 }
 
-// insert makes the rows of a snapshot that is to be taken of r, and of the disk
-// that r's machine will write to afterwards.
+// insert adds the rows of a new snapshot of r, and of the disk that r's machine will write to
+// afterwards.
 func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapshot, claim *idempotency.Claim) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if m.Name != "" {
@@ -165,8 +163,7 @@ func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapsho
 	})
 }
 
-// ready says that a snapshot is complete, and what became of its computer: one
-// cannot be true without the other.
+// ready records that a snapshot is complete, and the new state of its computer, in one transaction.
 func (t snapshotTable) ready(ctx context.Context, computers table, m snapshot, r record) error {
 	report, err := json.Marshal(m.report)
 	if err != nil {
@@ -181,13 +178,14 @@ func (t snapshotTable) ready(ctx context.Context, computers table, m snapshot, r
 	})
 }
 
-// keepPresent says that the snapshot of a computer's present is ready and stays until it is
-// deleted; one that nobody had named gets a name.
+// keepPresent makes the snapshot of the state before a restore ready and permanent, and names it if
+// it has no name.
 func (t snapshotTable) keepPresent(tx *db.Tx, m snapshot, name string) error {
 	return tx.Exec(`UPDATE snapshot SET state = 'ready', name = iif(kind = 'snapshot', name, ?2), kind = 'snapshot' WHERE id = ?1`, m.ID, name)
 }
 
-// unkeepPresent undoes that: m is the snapshot as it was. That of a stopped computer goes.
+// unkeepPresent undoes keepPresent: m is the snapshot as it was. That of a stopped computer is
+// deleted.
 func (t snapshotTable) unkeepPresent(tx *db.Tx, m snapshot) error {
 	if m.Stopped {
 		return tx.Exec(`UPDATE snapshot SET state = 'deleting' WHERE id = ?`, m.ID)
@@ -195,13 +193,14 @@ func (t snapshotTable) unkeepPresent(tx *db.Tx, m snapshot) error {
 	return tx.Exec(`UPDATE snapshot SET name = ?2, kind = ?3 WHERE id = ?1`, m.ID, m.Name, m.Kind)
 }
 
-// inWorkspace says whether a workspace has a snapshot.
+// inWorkspace reports whether a workspace holds a snapshot.
 func inWorkspace(tx *db.Tx, id holt.WorkspaceID) (bool, error) {
 	_, ok, err := textOf(tx, `SELECT 1 FROM snapshot WHERE workspace = ?`, id)
 	return ok, err
 }
 
-// leftBy returns the workspaces that restores of a computer have left: snapshots are in them.
+// leftBy returns the workspaces that restores of a computer have left, and that still hold
+// snapshots.
 func (t snapshotTable) leftBy(ctx context.Context, r record) (all []holt.WorkspaceID, err error) {
 	err = read(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Query(`SELECT workspace FROM snapshot WHERE computer = ? AND workspace <> ? GROUP BY workspace ORDER BY max(created) DESC`,
@@ -216,7 +215,7 @@ func (t snapshotTable) leftBy(ctx context.Context, r record) (all []holt.Workspa
 	return all, nil
 }
 
-// lastOf says whether a snapshot is the only one in a workspace that a restore left.
+// lastOf reports whether a snapshot is the last use of a workspace.
 func (t snapshotTable) lastOf(ctx context.Context, m snapshot) (last bool, err error) {
 	err = read(ctx, t.d, func(tx *db.Tx) error {
 		_, used, err := textOf(tx, `SELECT 1 FROM computer WHERE workspace = ?1 UNION ALL SELECT 1 FROM snapshot WHERE workspace = ?1 AND id <> ?2`, m.workspace, m.ID)
@@ -226,13 +225,13 @@ func (t snapshotTable) lastOf(ctx context.Context, m snapshot) (last bool, err e
 	return last, err
 }
 
-// markDeleting says that a snapshot is being deleted, unless its computer is paused at it, or
-// on its way back to it.
+// markDeleting marks a snapshot as being deleted, unless its computer is paused at it or being
+// restored to it.
 func (t snapshotTable) markDeleting(ctx context.Context, id holt.SnapshotID, claim *idempotency.Claim) (done bool, err error) {
 	return t.markDeletingIf(ctx, id, claim, `1`)
 }
 
-// markDeletingAutomatic is that for a snapshot that nobody asked for: it may be one that stays by now.
+// markDeletingAutomatic is markDeleting for a snapshot that may have become permanent.
 func (t snapshotTable) markDeletingAutomatic(ctx context.Context, id holt.SnapshotID) (done bool, err error) {
 	return t.markDeletingIf(ctx, id, nil, `kind <> 'snapshot'`)
 }
@@ -250,12 +249,12 @@ func (t snapshotTable) markDeletingIf(ctx context.Context, id holt.SnapshotID, c
 	return done, err
 }
 
-// setNext writes down the disk that is to be a resumed computer's.
+// setNext records a resumed computer's new disk.
 func (t snapshotTable) setNext(tx *db.Tx, m snapshot) error {
 	return tx.Exec(`UPDATE snapshot SET next = ? WHERE id = ?`, m.next, m.ID)
 }
 
-// grew says that storing a snapshot made the archive grow, and did not come to its end.
+// grew records the growth of the archive by an interrupted store.
 func (t snapshotTable) grew(ctx context.Context, id holt.SnapshotID, bytes int64) error {
 	if bytes == 0 {
 		return nil
@@ -266,26 +265,26 @@ func (t snapshotTable) grew(ctx context.Context, id holt.SnapshotID, bytes int64
 	})
 }
 
-// isStored says that all of a snapshot is in the archive.
+// isStored records that all of a snapshot is archived.
 func (t snapshotTable) isStored(ctx context.Context, id holt.SnapshotID, bytes int64) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE snapshot SET stored = 1, outdated = 0, grown = grown + ? WHERE id = ? AND state = 'ready'`, bytes, id)
 	})
 }
 
-// isNotStored says that the archive has not all of a snapshot any more.
+// isNotStored records that the archive lacks a part of a snapshot.
 func (t snapshotTable) isNotStored(ctx context.Context, id holt.SnapshotID) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`UPDATE snapshot SET stored = 0 WHERE id = ?`, id) })
 }
 
-// touch says that a snapshot is used now.
+// touch records a use of a snapshot.
 func (t snapshotTable) touch(ctx context.Context, id holt.SnapshotID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE snapshot SET used = ? WHERE id = ?`, time.Now().UnixNano(), id)
 	})
 }
 
-// leave says of all snapshots of a computer that they are being deleted, with it.
+// leave marks all snapshots of a computer as being deleted.
 func (t snapshotTable) leave(ctx context.Context, id holt.ComputerID) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`UPDATE snapshot SET state = 'deleting' WHERE computer = ?`, id) })
 }
@@ -294,12 +293,10 @@ func (t snapshotTable) erase(ctx context.Context, id holt.SnapshotID) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM snapshot WHERE id = ?`, id) })
 }
 
-// forksOf returns the computers that were forked from a snapshot.
 func (t snapshotTable) forksOf(ctx context.Context, id holt.SnapshotID) ([]holt.Dependent, error) {
 	return t.forks(ctx, `parent_snapshot = ?`, id)
 }
 
-// forksOfComputer returns the computers that were forked from another.
 func (t snapshotTable) forksOfComputer(ctx context.Context, id holt.ComputerID) ([]holt.Dependent, error) {
 	return t.forks(ctx, `parent = ?`, id)
 }
@@ -317,7 +314,7 @@ func (t snapshotTable) forks(ctx context.Context, where string, id any) (all []h
 	return all, nil
 }
 
-// relatives are the snapshots that go with a computer, and its forks, which stay.
+// relatives returns the snapshots that are deleted with a computer, and its forks, which stay.
 func (t snapshotTable) relatives(ctx context.Context, id holt.ComputerID) (out holt.DeletedComputer, err error) {
 	all, err := t.list(ctx, `WHERE state = 'ready' AND computer = ? ORDER BY created, id`, id)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 	mostTimeout = int64(366 * 24 * 3600 * 1000) // milliseconds
 )
 
-// Images is where root disks come from; [image.Store] is one.
+// Images is the source of root disks; [image.Store] implements it.
 type Images interface {
 	// Get returns an image by template or by the digest of its root.
 	Get(ctx context.Context, ref string) (image.Image, error)
@@ -57,7 +57,7 @@ type Images interface {
 	DropSnapshot(ctx context.Context, digest, key string) error
 }
 
-// shape fills in the defaults of spec and refuses what can never be right.
+// shape fills in the defaults of spec and refuses what no host supports.
 func shape(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
@@ -92,7 +92,7 @@ func shape(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 	return spec, boundShape(spec.CPUs, spec.MemoryMB)
 }
 
-// CheckShape refuses a shape that no computer of this host can have.
+// CheckShape refuses a shape that this host does not support.
 func CheckShape(s holt.Shape) error {
 	return boundShape(cmp.Or(s.CPUs, defaultCPUs), cmp.Or(s.MemoryMB, defaultMemoryMB))
 }
@@ -115,8 +115,8 @@ func hostMemoryMB() int {
 	return max(leastMemory, int(total/mib))
 }
 
-// pick returns the image for a template. An engine without root disks needs
-// none, only a template that exists.
+// pick returns the image of a template. An engine without root disks only needs an existing
+// template.
 func (c *Config) pick(ctx context.Context, template string) (image.Image, error) {
 	if c.Engine.Capabilities().RootDisk {
 		return c.Images.Get(ctx, template)
@@ -133,8 +133,8 @@ func (c *Config) pick(ctx context.Context, template string) (image.Image, error)
 
 var userRE = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}\$?$|^[0-9]{1,10}$`)
 
-// checkRun refuses a run that can never be right. What depends on the guest
-// (does the user exist, the directory, the program) the agent answers.
+// checkRun refuses a run that no guest can start. Whether the user, the directory and the program
+// exist the guest agent checks.
 func checkRun(spec holt.RunSpec) error {
 	if (spec.Command == "") == (len(spec.Argv) == 0) {
 		return holt.Errorf(holt.InvalidArgument, "a run needs either a shell command or a program with arguments").
@@ -193,7 +193,7 @@ func checkRunPlace(spec holt.RunSpec) error {
 	return nil
 }
 
-// mostPath is PATH_MAX of Linux, which counts the ending NUL.
+// mostPath is PATH_MAX of Linux, which counts the final NUL.
 const mostPath = 4096
 
 // cleanPath returns p in its shortest form: absolute, without "." and "..".
@@ -221,7 +221,7 @@ func cleanPath(p string) (string, error) {
 	return clean, nil
 }
 
-// depth returns -1 if p steps above the root, however it goes on.
+// depth returns -1 if any prefix of p leads above the root.
 func depth(p string) int {
 	d := 0
 	for name := range strings.SplitSeq(p, "/") {
@@ -238,5 +238,5 @@ func depth(p string) int {
 	return d
 }
 
-// clip keeps a hostile value from filling a log or a terminal.
+// clip shortens an untrusted value for logs and terminals.
 func clip(s string) string { return holt.Clip(s, 80) }

@@ -14,12 +14,12 @@ import (
 	"holt/internal/workspace"
 )
 
-// Start boots a stopped computer, lets a paused one go on (see [Memory.Resume]), and returns once its agent
-// answers and its workspace is mounted; a running one is left as it is. It goes on when its
-// caller leaves.
+// Start boots a stopped computer or resumes a paused one (see [Memory.Resume]), and returns once
+// its agent answers and its workspace is mounted; a running one is left as it is. It completes even
+// when its caller leaves.
 //
-// Errors: NotFound, Conflict (it is being deleted; its workspace is mounted
-// read-write on the host), TooMany (see [table.admit]), OutOfSpace, Unavailable; those of Resume.
+// Errors: NotFound, Conflict (it is being deleted; its workspace is mounted read-write on the
+// host), TooMany (see [table.admit]), OutOfSpace, Unavailable; those of Resume.
 func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
 	began := time.Now()
 	was, _ := s.table.find(ctx, ref)
@@ -49,7 +49,7 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 	return s.shown(r), err
 }
 
-// bootLocked starts the machine of a computer that has none and whose lock is held.
+// bootLocked starts the machine of a stopped computer, whose lock is held.
 func (s *Store) bootLocked(ctx context.Context, r *record) (err error) {
 	if mine := s.cfg.Engine.Name(); family(r.Engine) != family(mine) {
 		return holt.Errorf(holt.Conflict, "%s was created with the engine %s, and this daemon runs %s", r.Name, r.Engine, mine).
@@ -73,7 +73,7 @@ func (s *Store) bootLocked(ctx context.Context, r *record) (err error) {
 	return nil
 }
 
-// alreadyRunning is a computer that runs already, as what a start or resume answers.
+// alreadyRunning is the answer of a start or resume of a running computer.
 func (s *Store) alreadyRunning(r record) (holt.Computer, error) {
 	if s.machines.live(r.ID) == nil {
 		return holt.Computer{}, unreachable(r)
@@ -81,7 +81,7 @@ func (s *Store) alreadyRunning(r record) (holt.Computer, error) {
 	return s.shown(r), nil
 }
 
-// stayStopped records a start that failed.
+// stayStopped records a failed start.
 func (m *transition) stayStopped(ctx context.Context, err error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
@@ -91,7 +91,7 @@ func (m *transition) stayStopped(ctx context.Context, err error) {
 	}
 }
 
-// wrongState is the error for a verb that the computer's state does not allow.
+// wrongState is the error of a call that the state of the computer does not allow.
 func wrongState(r record) error {
 	e := holt.Errorf(holt.Conflict, "%s is %s", r.Name, r.State)
 	switch r.State {
@@ -108,19 +108,19 @@ func wrongState(r record) error {
 	}
 }
 
-// unreachable is the error for a machine that runs but could not be adopted.
+// unreachable is the error of a running machine that could not be adopted.
 func unreachable(r record) error {
 	return holt.Errorf(holt.Unavailable, "the machine of %s cannot be reached: %s", r.Name, r.Reason).
 		WithHint("end it with holt computer stop, then boot it with holt computer start")
 }
 
-// unfinished is the error for a computer that a verb has left half-way.
+// unfinished is the error of a computer with a failed call that could not be undone.
 func unfinished(r record) error {
 	return holt.Errorf(holt.Unavailable, "%s is still %s, and no call is at work on it: %s", r.Name, r.State, cmp.Or(r.Reason, "the last call could neither be finished nor undone")).
 		WithHint("fix the cause, then restart the daemon, which finishes or undoes it")
 }
 
-// newLive is a machine about to run on an open workspace.
+// newLive is a machine that is about to run on an open workspace.
 func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
 		id: r.ID, ws: ws, release: release, log: s.log, observe: s.cfg.Observe, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
@@ -141,8 +141,8 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 	return l
 }
 
-// awaitAgent connects to the guest and waits until it can work: its agent
-// answers, has its identity, and has mounted the workspace.
+// awaitAgent connects to the guest and waits until its agent answers, it has its identity, and the
+// workspace is mounted.
 func (m *transition) awaitAgent(ctx context.Context) error {
 	l, limit := m.live, m.limit()
 	m.identify()
@@ -161,7 +161,7 @@ func (m *transition) awaitAgent(ctx context.Context) error {
 	return nil
 }
 
-// again boots a computer whose guest did not go on from the template's snapshot.
+// again boots a computer whose guest could not be resumed from the template's snapshot.
 func (m *transition) again(ctx context.Context, why error) error {
 	if err := m.back(ctx, "undo-kept", m.boot()); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (m *transition) limit() time.Duration {
 	return m.s.cfg.Limits.Boot
 }
 
-// identify says who the guest is to be.
+// identify sets which identity the guest is given.
 func (m *transition) identify() {
 	switch {
 	case m.restored() && m.repeats:
@@ -198,7 +198,7 @@ func (m *transition) identify() {
 	}
 }
 
-// attach connects to a guest that goes on, whether it answers or not.
+// attach connects to a resumed guest, whether it answers or not.
 func (m *transition) attach() {
 	m.identify()
 	m.live.connect(m.s.shutdown.ctx)
@@ -230,8 +230,8 @@ func (l *live) await(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// explain says why a boot failed, with the end of the console: the log goes
-// when a create is undone.
+// explain adds the end of the console to the error of a failed boot: the log is removed when a
+// create is undone.
 func (m *transition) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
@@ -248,7 +248,7 @@ func (m *transition) explain(ctx context.Context, err error) error {
 	return e
 }
 
-// tailOf returns the last n bytes of a file, from the beginning of a line.
+// tailOf returns the last n bytes of a file, from the start of a line.
 func tailOf(path string, n int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

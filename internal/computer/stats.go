@@ -17,7 +17,7 @@ const (
 	statsTold    = 4 * idleEvery // how old what a guest told may be
 )
 
-// Stats returns what a computer takes of the host. No guest is asked, and none is woken.
+// Stats returns what a computer uses of the host. It asks no guest and wakes no computer.
 func (s *Store) Stats(ctx context.Context, ref string) (holt.ComputerStats, error) {
 	r, err := s.table.find(ctx, ref)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Store) Stats(ctx context.Context, ref string) (holt.ComputerStats, erro
 	return s.statsOf(ctx, r)
 }
 
-// AllStats returns it of all computers in the order of their names.
+// AllStats returns it for all computers, sorted by name.
 func (s *Store) AllStats(ctx context.Context) ([]holt.ComputerStats, error) {
 	all, err := s.table.all(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Store) statsOf(ctx context.Context, r record) (holt.ComputerStats, erro
 	return out, err
 }
 
-// processes are those whose descendants, with them, are all that a machine takes of the host.
+// processes are the roots of all process trees of a machine.
 func (l *live) processes() []int {
 	pids := []int{l.m.PID()}
 	if l.net == nil {
@@ -89,7 +89,7 @@ func (l *live) processes() []int {
 	return pids
 }
 
-// memory is what a guest said that it uses of its memory, bytes; 0 unless that was within patience.
+// memory is the used memory that the guest reported within patience, bytes; otherwise 0.
 func (b *busy) memory(patience time.Duration) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

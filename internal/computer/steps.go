@@ -17,18 +17,18 @@ import (
 	"holt/internal/workspace"
 )
 
-// undoLimit bounds undoing: it is done even for a caller who has left.
+// undoLimit bounds an undo, which runs even when the caller has left.
 const undoLimit = 2 * time.Minute
 
-// step is one named part of making a computer. undo must be harmless when do
-// was never called, failed, or was undone before.
+// step is one named part of a change of a computer. undo must be harmless when do was never called,
+// failed, or was undone before.
 type step struct {
 	name     string
 	do, undo func(context.Context) error
 }
 
-// transition is a computer on its way into or out of being. What a killed daemon
-// held in memory is absent: its live is nil.
+// transition is a computer whose state is being changed, step by step. After a crash its live is
+// nil.
 type transition struct {
 	s     *Store
 	r     *record
@@ -45,7 +45,7 @@ type transition struct {
 	stuck   error            // why undoing stopped half-way
 }
 
-// steps are all parts of a computer, in the order of making.
+// steps are all parts of a computer, in the order in which they are made.
 func (m *transition) steps() []step {
 	return append([]step{
 		{"row", m.makeRow, m.dropRow},
@@ -55,7 +55,7 @@ func (m *transition) steps() []step {
 	}, m.boot()...)
 }
 
-// boot are the parts that make its machine run.
+// boot are the parts of a running machine.
 func (m *transition) boot() []step {
 	return []step{
 		{"open", m.openWorkspace, m.closeWorkspace},
@@ -64,7 +64,7 @@ func (m *transition) boot() []step {
 	}
 }
 
-// forward does steps; when one fails it undoes that one and those before it.
+// forward does steps. If one fails, it undoes that one and those before it.
 func (m *transition) forward(ctx context.Context, verb string, steps []step) error {
 	for i, st := range steps {
 		err := m.s.cfg.failpoint(verb + "/" + st.name)
@@ -85,7 +85,7 @@ func (m *transition) forward(ctx context.Context, verb string, steps []step) err
 	return nil
 }
 
-// back undoes steps, the last first. It stops at one that cannot be undone.
+// back undoes steps in reverse. It stops at one that cannot be undone.
 func (m *transition) back(ctx context.Context, verb string, steps []step) error {
 	for i := len(steps) - 1; i >= 0; i-- {
 		if err := m.s.cfg.failpoint(verb + "/" + steps[i].name); err != nil {
@@ -98,7 +98,7 @@ func (m *transition) back(ctx context.Context, verb string, steps []step) error 
 	return nil
 }
 
-// point is a place where a test can make things fail, or kill the process.
+// failpoint is where a test can make a step fail, or kill the process.
 func (c *Config) failpoint(name string) error {
 	if c.Fail == nil {
 		return nil
@@ -106,10 +106,9 @@ func (c *Config) failpoint(name string) error {
 	return c.Fail(name)
 }
 
-// dir is the machine's directory of a computer.
 func (c *Config) dir(id holt.ComputerID) string { return filepath.Join(c.Dir, string(id)) }
 
-// taken says whether a workspace has a name.
+// taken reports whether a workspace has a name.
 func (c *Config) taken(ctx context.Context, name string) bool {
 	_, _, err := c.Workspaces.Find(ctx, name)
 	return err == nil
@@ -135,7 +134,7 @@ func (m *transition) insertRow(ctx context.Context) error {
 	})
 }
 
-// under is the disk that the computer's is laid over; "": the image's root.
+// under is the disk beneath the computer's; "": the image.
 func (m *transition) under() holt.DiskID {
 	if m.from == nil {
 		return ""
@@ -143,7 +142,7 @@ func (m *transition) under() holt.DiskID {
 	return m.from.disk
 }
 
-// dropRow makes the computer no longer be; its disk goes unless another stands on it.
+// dropRow removes the computer from the record, and its disk unless another disk needs it.
 func (m *transition) dropRow(ctx context.Context) error {
 	var also []func(*db.Tx, holt.ComputerID) error
 	if m.s.cfg.Schedules != nil {
@@ -166,7 +165,7 @@ func (m *transition) makeWorkspace(ctx context.Context) error {
 	return m.s.cfg.Workspaces.Make(ctx, m.r.workspaceID, m.r.Workspace, WorkspaceQuota(m.r.WorkspaceSizeMB))
 }
 
-// dropSnapshots removes the computer's snapshots: they need its workspace.
+// dropSnapshots removes the computer's snapshots, before its workspace, which they need.
 func (m *transition) dropSnapshots(ctx context.Context) error {
 	all, err := m.s.snapshots.list(ctx, `WHERE computer = ?`, m.r.ID)
 	if err != nil || len(all) == 0 {
@@ -209,19 +208,17 @@ func (m *transition) makeDisk(ctx context.Context) error {
 	return m.makeOverlay(ctx)
 }
 
-// template is what the computer is made from.
 func (m *transition) template() template {
 	return template{Templates: m.s.templates, img: m.img, r: *m.r}
 }
 
-// restored says whether the machine goes on from somewhere instead of booting.
+// restored reports whether the machine is resumed instead of booted.
 func (m *transition) restored() bool { return m.memory() || m.kept != "" }
 
-// memory says whether there is a snapshot's memory to go on from.
+// memory reports whether it is resumed from a snapshot with memory.
 func (m *transition) memory() bool { return m.from != nil && !m.from.Stopped }
 
-// makeOverlay makes the computer's disk, laid over the snapshot's, the template's or the
-// image's root.
+// makeOverlay makes the computer's disk over the snapshot's, the template snapshot's or the image.
 func (m *transition) makeOverlay(ctx context.Context) error {
 	return m.overlay(ctx, m.r.disk, m.r.DiskSizeMB)
 }
@@ -247,10 +244,9 @@ func (m *transition) dropDisk(context.Context) error {
 	return nil
 }
 
-// openWorkspace opens the workspace for this computer. No machine of it runs,
-// so a guest's mount that is still recorded ended without saying so, unless it
-// goes on with the guest. Then that one's kernel may believe what was true at
-// the snapshot.
+// openWorkspace opens the workspace for this computer. Its machine is not running, so mounts of
+// guests that are still on record have ended, unless the guest is resumed. The kernel of a resumed
+// guest caches the files of the snapshot, so it is told what has changed.
 func (m *transition) openWorkspace(ctx context.Context) error {
 	ws, release, err := m.s.cfg.Workspaces.Take(ctx, m.r.workspaceID)
 	if err != nil {
@@ -266,8 +262,8 @@ func (m *transition) openWorkspace(ctx context.Context) error {
 	return m.s.cfg.Workspaces.Announce(ctx, m.r.workspaceID, m.from.checkpoint())
 }
 
-// closeWorkspace lets go of the workspace. That it cannot be synced (the host's
-// disk is full) is no reason to keep it: its journal holds what was answered.
+// closeWorkspace releases the workspace. A failed sync, for instance on a full disk, does not
+// prevent that: the journal has everything that was acknowledged.
 func (m *transition) closeWorkspace(context.Context) error {
 	if m.live == nil {
 		return nil
@@ -284,8 +280,7 @@ func (m *transition) closeWorkspace(context.Context) error {
 	return nil
 }
 
-// endMounts ends the mounts of a guest that is gone: what it had unlinked and
-// held open is freed.
+// endMounts ends the mounts of a guest that has ended, which frees unlinked open files.
 func endMounts(ws *workspace.Workspace) error {
 	for _, e := range ws.Epochs() {
 		if e.Kind != workspace.GuestMount {
@@ -341,7 +336,7 @@ func (m *transition) startMachine(ctx context.Context) error {
 	return m.live.plug(ctx, m.s, false)
 }
 
-// killMachine ends the machine, whether this daemon knows it or not.
+// killMachine ends the machine, whether this daemon started it or not.
 func (m *transition) killMachine(ctx context.Context) error {
 	if m.live != nil && m.live.m != nil {
 		err := m.live.m.Kill()
@@ -354,8 +349,8 @@ func (m *transition) killMachine(ctx context.Context) error {
 	return m.s.cfg.killIn(ctx, m.s.cfg.dir(m.r.ID))
 }
 
-// bootInstead takes back that the computer goes on from its template's snapshot, which is removed
-// if why says what is wrong with it: its disk is one that a boot begins with. Nothing of its machine runs.
+// bootInstead switches a computer from the template's snapshot to a boot: it gets a new disk. If
+// why is not nil the snapshot is broken and removed. Its machine must have ended.
 func (m *transition) bootInstead(ctx context.Context, why error) error {
 	if why != nil {
 		m.of.drop(ctx, why)
@@ -367,7 +362,7 @@ func (m *transition) bootInstead(ctx context.Context, why error) error {
 	return m.makeOverlay(ctx)
 }
 
-// killIn ends the machine in a directory, whoever started it.
+// killIn ends the machine in a directory, whichever daemon started it.
 func (c *Config) killIn(ctx context.Context, dir string) error {
 	vm, err := c.Engine.Adopt(ctx, dir)
 	switch {

@@ -8,9 +8,9 @@ import (
 	"holt/internal/guest/agent"
 )
 
-// Stop shuts a computer down and keeps both disks; a stopped one is left as
-// it is. A guest that cannot be asked is powered down; one that does not end is
-// killed, at most a minute and a half later. It goes on when its caller leaves.
+// Stop shuts a computer down and keeps both disks; a stopped one is left as it is. A guest that
+// does not answer is powered down, and one that does not end is killed after at most 90 seconds.
+// Stop completes even when its caller leaves.
 //
 // Errors: NotFound, Conflict (it is being deleted).
 func (s *Store) Stop(ctx context.Context, ref, key string) (holt.Computer, error) {
@@ -41,7 +41,7 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 	return s.shown(r), err
 }
 
-// stopLocked stops a computer that runs or is stopping, whose lock is held.
+// stopLocked stops a running or stopping computer, whose lock is held.
 func (s *Store) stopLocked(ctx context.Context, r *record) error {
 	r.State, r.Reason = holt.ComputerStopping, ""
 	if err := s.table.save(ctx, *r); err != nil {
@@ -53,8 +53,7 @@ func (s *Store) stopLocked(ctx context.Context, r *record) error {
 	return (&transition{s: s, r: r}).finishStop(ctx)
 }
 
-// forget makes a paused computer a stopped one. Its disk is the one that
-// was laid over the snapshot's, as after a power cut.
+// forget makes a paused computer a stopped one. Its disk is as after a power cut.
 func (s *pauser) forget(ctx context.Context, r record) (holt.Computer, error) {
 	m := &transition{s: s.Store, r: &r}
 	if err := m.endMount(ctx); err != nil {
@@ -65,7 +64,7 @@ func (s *pauser) forget(ctx context.Context, r record) (holt.Computer, error) {
 	return s.shown(r), err
 }
 
-// endMount ends the mount of a guest that is gone and left the workspace.
+// endMount ends the mount of a guest that has ended.
 func (m *transition) endMount(ctx context.Context) error {
 	if err := m.openWorkspace(ctx); err != nil {
 		m.s.log.WarnContext(ctx, "end mount of ended machine", "computer", m.r.ID, "err", err)
@@ -73,8 +72,7 @@ func (m *transition) endMount(ctx context.Context) error {
 	return m.closeWorkspace(ctx)
 }
 
-// finishStop ends the machine of a computer that is stopping. The computer's
-// lock is held.
+// finishStop ends the machine of a stopping computer, whose lock is held.
 func (m *transition) finishStop(ctx context.Context) error {
 	m.live = m.s.machines.live(m.r.ID)
 	reason := ""
@@ -91,7 +89,7 @@ func (m *transition) finishStop(ctx context.Context) error {
 	return m.stopped(ctx, reason)
 }
 
-// lost records that what ran in the computer's machine has ended with it.
+// lost records that all runs and terminals of the computer have ended with its machine.
 func (m *transition) lost(ctx context.Context, why holt.RunReason) error {
 	if err := m.s.snapshotter.mend(ctx, m.r, nil); err != nil {
 		return err
@@ -116,10 +114,9 @@ func (m *transition) stopped(ctx context.Context, reason string) error {
 	return nil
 }
 
-// halt asks the guest to end while its workspace is still served: through its
-// agent or, if that does not answer, by the power button. Whoever was asked and
-// does not end is not asked again. It returns what a person should know about
-// how it ended.
+// halt asks the guest to shut down while its workspace is still served: through its agent or, if
+// that does not answer, with the power button. It asks once. It returns what a user should know
+// about how the machine ended.
 func (l *live) halt(ctx context.Context, powerButton bool) (reason string) {
 	asked := l.askToEnd(ctx)
 	limit := l.limits.Shutdown
@@ -135,8 +132,7 @@ func (l *live) halt(ctx context.Context, powerButton bool) (reason string) {
 	return "the guest did not shut down when asked, so its machine was killed; unsynced data may be lost"
 }
 
-// askToEnd asks the agent to shut the guest down. Whatever state the channel is
-// in, that takes no longer than a channel may take to come back.
+// askToEnd asks the agent to shut the guest down, within Limits.Reconnect.
 func (l *live) askToEnd(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, l.limits.Reconnect)
 	defer cancel()
@@ -148,7 +144,7 @@ func (l *live) askToEnd(ctx context.Context) error {
 	})
 }
 
-// ended waits until the machine has ended, for at most limit.
+// ended waits up to limit until the machine has ended.
 func (l *live) ended(ctx context.Context, limit time.Duration) bool {
 	t := time.NewTimer(limit)
 	defer t.Stop()

@@ -13,9 +13,9 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// takeOverAll finishes or undoes what a daemon before this one left half-done,
-// and adopts the machines that run. What keeps one computer from being taken over, as a
-// damaged workspace, is that one's: the others come up.
+// takeOverAll finishes or undoes what a daemon before this one left unfinished, and adopts running
+// machines. A failure of one computer, for instance a damaged workspace, does not affect the
+// others.
 func takeOverAll(ctx context.Context, s *Store) error {
 	all, err := s.table.all(ctx)
 	if err != nil {
@@ -40,8 +40,8 @@ func takeOverAll(ctx context.Context, s *Store) error {
 	return ctx.Err()
 }
 
-// leave puts on record why a computer is not taken over. Its row stays as it is, so the next
-// daemon goes on with what was begun.
+// leave records why a computer could not be recovered. Its row stays, so that the next daemon
+// retries.
 func (t *takeover) leave(ctx context.Context, why error) {
 	t.s.log.ErrorContext(ctx, "recover computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "err", why)
 	r, err := t.s.table.find(ctx, string(t.r.ID))
@@ -54,12 +54,11 @@ func (t *takeover) leave(ctx context.Context, why error) {
 	}
 }
 
-// atOnce is how many computers are taken over at once: a machine that does not
-// answer costs ten seconds.
+// atOnce bounds concurrent recoveries. A machine that does not answer costs ten seconds.
 const atOnce = 16
 
-// holdImage says anew where the computer's disk is: the data directory may
-// have been moved.
+// holdImage registers the directory of the computer's disk again: the data directory may have been
+// moved.
 func (t *takeover) holdImage(ctx context.Context) {
 	dir := t.s.cfg.dir(t.r.ID)
 	if _, err := os.Stat(dir); err != nil || t.r.image == "" {
@@ -70,7 +69,7 @@ func (t *takeover) holdImage(ctx context.Context) {
 	}
 }
 
-// takeover is what a new daemon does with one computer of the old one's.
+// takeover is the recovery of one computer.
 type takeover struct{ transition }
 
 func (t *takeover) run(ctx context.Context) error {
@@ -90,8 +89,8 @@ func (t *takeover) run(ctx context.Context) error {
 	}
 }
 
-// adopt takes the computer's machine over, if it still runs. Whatever waits for
-// its guest goes on after this returns.
+// adopt takes over the computer's machine if it still runs. Waiting for its guest continues in the
+// background.
 func (t *takeover) adopt(ctx context.Context) error {
 	vm, err := t.s.cfg.Engine.Adopt(ctx, t.s.cfg.dir(t.r.ID))
 	if errors.Is(err, machine.ErrGone) {
@@ -160,14 +159,14 @@ func (t *takeover) adopt(ctx context.Context) error {
 	return err
 }
 
-// itsOther is a disk right over or beneath one of a computer's that is nobody else's.
+// itsOther selects a disk directly over or beneath a computer's disk that nothing else uses.
 const itsOther = `SELECT id FROM disk WHERE id = ?1 AND (parent = ?2 OR id = (SELECT parent FROM disk WHERE id = ?2))
 	AND NOT EXISTS (SELECT 1 FROM computer WHERE disk = ?1) AND NOT EXISTS (SELECT 1 FROM disk WHERE parent = ?1 AND id <> ?2)
 	AND NOT EXISTS (SELECT 1 FROM snapshot WHERE disk = ?1 OR next = ?1 AND computer <> ?3)`
 
-// writesTo puts on record which root disk the machine writes to. It knows that best: a daemon may
-// have written down another that could not speak to it. But a guest may have taken it over, so it is believed
-// only of the one on record and of one right over or beneath that which is nobody else's.
+// writesTo records which root disk the machine writes to: a daemon that could not reach the machine
+// may have recorded another. A compromised machine may lie, so it is believed only if that disk is
+// directly over or beneath the recorded one and nothing else uses it.
 func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
 	name := strings.TrimSuffix(filepath.Base(vm.Disk()), filepath.Ext(vm.Disk()))
 	own := vm.Disk() != "" && sameDir(filepath.Dir(vm.Disk()), t.s.disks.dir)
@@ -191,7 +190,7 @@ func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
 	return t.s.table.save(ctx, *t.r)
 }
 
-// foundGone records that the machine ended while no daemon watched.
+// foundGone records that the machine ended while no daemon was running.
 func (t *takeover) foundGone(ctx context.Context) error {
 	if err := t.s.snapshotter.mend(ctx, t.r, nil); err != nil {
 		return err
@@ -221,8 +220,8 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	return t.resumeLocked(ctx, func(ctx context.Context) error { return t.restart(ctx, how) })
 }
 
-// cannotAdopt leaves a machine alone that runs and cannot be taken over. One that was being
-// resumed writes to the disk that was made for that.
+// cannotAdopt leaves a running machine alone. One that was being resumed writes to the disk that
+// was made for that.
 func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
 	t.s.log.ErrorContext(ctx, "adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
 	if t.r.State == holt.ComputerResuming {
@@ -234,8 +233,6 @@ func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
 	return t.s.table.save(ctx, *t.r)
 }
 
-// resumeLocked goes on, in the background, with the start or stop that a daemon
-// before this one began.
 func (t *takeover) resumeLocked(ctx context.Context, finish func(context.Context) error) error {
 	unlock, err := t.s.machines.lock(ctx, t.r.ID)
 	if err != nil {
@@ -256,8 +253,8 @@ func (t *takeover) resumeLocked(ctx context.Context, finish func(context.Context
 	return nil
 }
 
-// finishStart waits for the guest of an adopted machine that was starting; one
-// that does not come up is ended. The computer's lock is held.
+// finishStart waits for the guest of an adopted machine that was starting, and ends one that does
+// not answer. The computer's lock is held.
 func (t *takeover) finishStart(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, t.s.cfg.Limits.Boot)
 	defer cancel()

@@ -21,12 +21,12 @@ import (
 	"holt/internal/image"
 )
 
-// template is an image together with the shape of a machine. Booted once and kept
-// as it was when it was ready, it is what new computers go on from.
+// template is an image and a shape. It is booted once, and a snapshot of the ready machine is kept,
+// from which new computers are resumed.
 //
-// Its snapshot is content of the image store: it belongs to no computer, and daemons
-// share it. What is on its way is the daemon's: a machine in the directory
-// [Config].Templates, which ends with the call that makes it, or with the next Open.
+// The snapshot belongs to the image store and is shared by daemons. While it is being made, its
+// machine is in a directory of [Config].Templates, and ends with the call that makes it, or with
+// the next Open.
 type template struct {
 	*Templates
 	img image.Image
@@ -35,12 +35,12 @@ type template struct {
 	background bool
 }
 
-// templateFormat goes into the key of every snapshot; it counts up when what
-// is done to a machine before it is kept changes.
+// templateFormat is part of the key of every snapshot. It is increased when what is done to a
+// machine before its snapshot changes.
 const templateFormat = 3
 
-// key names what the snapshot of a template depends on, beyond its root. What
-// else an engine's hardware is it checks itself, when a machine is to go on.
+// key identifies what the snapshot depends on besides the image. The engine itself checks its
+// hardware on a resume.
 func (t template) key() string {
 	b, err := json.Marshal([]any{
 		templateFormat, t.cfg.Engine.Name(), t.cfg.Engine.Capabilities().Version, t.img.Digest, filepath.Base(t.img.Initrd), t.img.Args, t.img.Units, t.r.CPUs, t.r.MemoryMB,
@@ -52,9 +52,9 @@ func (t template) key() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// snapshot returns the directory of the template's snapshot, which it has made if
-// there is none: then it takes as long as a boot until all is started. "": there
-// can be none now, so a computer has to boot. The error is that ctx has ended.
+// snapshot returns the directory of the snapshot, and makes it if there is none, which takes as
+// long as a boot. It returns "" if none can be made now: then the computer boots. The error is that
+// ctx has ended.
 func (t template) snapshot(ctx context.Context) (string, error) {
 	if !t.canKeepTemplates() {
 		return "", nil
@@ -81,15 +81,14 @@ func (t template) notKept(err error) {
 	t.log.Warn("make template snapshot; its computers boot instead of resuming", "template", t.img.Template, "err", err)
 }
 
-// canKeepTemplates tells whether the engine's machines can become snapshots of templates.
+// canKeepTemplates reports whether the engine supports template snapshots.
 func (s *registry) canKeepTemplates() bool {
 	caps := s.cfg.Engine.Capabilities()
 	return caps.MemorySnapshot && caps.RootDisk
 }
 
-// keep returns the directory of the template's snapshot, which it made if there was none. What could not
-// be made a while ago, as by whom it has waited for, it only tries with again. A boot that was cut off, see
-// [cutOff], says nothing of the template.
+// keep returns the directory of the snapshot; made reports that it made it. Without again it does
+// not retry a recent failure. A cancelled boot (see [cutOff]) does not count as a failure.
 func (t template) keep(ctx context.Context, again bool) (dir string, made bool, err error) {
 	key := t.key()
 	ctx, leave := t.shutdown.whileStarting(ctx)
@@ -123,12 +122,13 @@ func (t template) keep(ctx context.Context, again bool) (dir string, made bool, 
 	return dir, made, err
 }
 
-// cutOff tells whether a boot has ended since somebody else boots the template, or the daemon is to end.
+// cutOff reports whether a boot was cancelled by another boot of the template, or by the end of the
+// daemon.
 func cutOff(err error) bool { return errors.Is(err, errPreempted) || errors.Is(err, errDrained) }
 
 var errFailedBoot = holt.Errorf(holt.Unavailable, "the last boot of the template failed")
 
-// drop removes a snapshot that does not go on: the next computer's create makes another.
+// drop removes a snapshot that cannot be resumed. The next create makes another.
 func (t template) drop(ctx context.Context, why error) {
 	t.log.ErrorContext(ctx, "resume from template snapshot; removing it and booting instead", "template", t.img.Template, "err", why)
 	if err := t.cfg.Images.DropSnapshot(ctx, t.img.Digest, t.key()); err != nil {
@@ -137,8 +137,8 @@ func (t template) drop(ctx context.Context, why error) {
 	}
 }
 
-// make boots a machine in home, waits until it is ready, and leaves it in the directory
-// snapshot of dir. Whatever becomes of it, the machine is gone afterwards.
+// make boots a machine in home, waits until it is ready, and leaves its snapshot in dir. The
+// machine has ended afterwards.
 func (t template) make(ctx context.Context, dir, home string) (err error) {
 	if err := t.cfg.removeMachine(ctx, home); err != nil { // what a former try may have left
 		return err
@@ -200,8 +200,8 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 	return os.Rename(disk, filepath.Join(kept, image.SnapshotDisk))
 }
 
-// awaitReady waits until a template's machine is ready. No workspace is served to it: who looks
-// into that waits until a computer goes on from here.
+// awaitReady waits until a template's machine is ready. Its workspace is not served: programs that
+// access it wait until a computer is resumed.
 func (t template) awaitReady(ctx context.Context, vm machine.Machine) error {
 	bounded, cancel := context.WithTimeout(ctx, t.cfg.Limits.Boot)
 	defer cancel()
@@ -232,7 +232,7 @@ func (t template) awaitReady(ctx context.Context, vm machine.Machine) error {
 	return nil
 }
 
-// unready are units that have to be up before a computer is ready, and are not.
+// unready are required units that did not start.
 type unready []agent.Unit
 
 func (u unready) Error() string {
@@ -249,7 +249,6 @@ func (u unready) Error() string {
 	return b.String()
 }
 
-// explain is the error for who waits for the template.
 func (u unready) explain(template string) error {
 	return holt.Errorf(holt.Unavailable, "boot template %s: %w", template, u).
 		WithHint("fix the recipe and build it again; until then its computers boot instead of resuming")
@@ -281,8 +280,7 @@ func (t template) ready(ctx context.Context, vm machine.Machine) (is agent.Readi
 	return client.Ready(ctx, t.img.Units, limit)
 }
 
-// removeMachine ends the machine in a directory, whether this daemon knows it or
-// not, and removes the directory.
+// removeMachine ends the machine in a directory and removes the directory.
 func (c *Config) removeMachine(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -296,7 +294,7 @@ func (c *Config) removeMachine(ctx context.Context, dir string) error {
 	return nil
 }
 
-// tidyTemplates ends what a killed daemon was making. What it cannot, who makes the same tries again.
+// tidyTemplates ends interrupted boots of templates.
 func (c *Config) tidyTemplates(ctx context.Context) error {
 	entries, err := os.ReadDir(c.Templates)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -313,14 +311,13 @@ func (c *Config) tidyTemplates(ctx context.Context) error {
 	return hosterror.Full(os.MkdirAll(c.Templates, 0o700))
 }
 
-// failedBoots are the keys of snapshots that could not be made. Others that want one
-// do not wait for the same again.
+// failedBoots are the keys of snapshots that could not be made recently.
 type failedBoots struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// remakeAfter is when it is tried again.
+// remakeAfter is when a failed boot is retried.
 const remakeAfter = 10 * time.Minute
 
 func (u *failedBoots) note(key string) {

@@ -15,7 +15,7 @@ import (
 	"holt/internal/image"
 )
 
-// Templates are what computers are made of: each is booted once and kept.
+// Templates is the templates that computers are created from, and their snapshots.
 type Templates struct {
 	*registry
 	makeRoom    func(ctx context.Context, do func() error) error
@@ -23,11 +23,9 @@ type Templates struct {
 	preempt     preemption
 }
 
-// Templates returns the templates.
 func (s *Store) Templates() *Templates { return s.templates }
 
-// List returns every template known, built or not. Ready are the shapes that computers go on from now: what was
-// kept for another engine is none.
+// List returns all templates, built or not. Ready are the shapes with a snapshot for this engine.
 func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
 	all, err := t.cfg.Images.List()
 	if err != nil {
@@ -46,12 +44,12 @@ func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
 	return all, nil
 }
 
-// Boot has a template booted in a shape and kept, unless it is already, and returns its image; ref may be
-// its digest. Zero fields of the shape are those of a computer that is created without them. Its key is
-// for nothing: to be asked again is no harm.
+// Boot makes the snapshot of a template in a shape, unless it exists, and returns the image; ref
+// may be its digest. Zero fields of the shape are the defaults of a computer. The idempotency key
+// is ignored: a repeat is harmless.
 //
 // Errors: InvalidArgument (the shape), NotFound (the template), Unavailable when a service does not
-// come up, TooMany (the host has no memory for it), OutOfSpace, Unsupported by an engine whose machines cannot be kept.
+// start, TooMany (the host has no memory for it), OutOfSpace, Unsupported (by the engine).
 func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ string) (holt.Image, error) {
 	ctx, leave, err := t.shutdown.enter(ctx)
 	if err != nil {
@@ -84,7 +82,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	return img.Image, nil
 }
 
-// boot has it booted and kept, unless it is; TooMany if the host has no memory for that.
+// boot makes the snapshot unless it exists; TooMany if the host has no memory for it.
 func (t template) boot(ctx context.Context) error {
 	if !t.cfg.Images.HasSnapshot(t.img.Digest, t.key()) {
 		leave, err := t.table.room.reserve(ctx, t.cfg.DB, "the template "+t.img.Template, t.r.MemoryMB, false)
@@ -103,7 +101,7 @@ func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
 	return template{Templates: t, img: img, r: r}, CheckShape(shape)
 }
 
-// tried records that nobody else needs to boot it, unless it was the host that kept it from booting.
+// tried records that the boot was tried, unless the host prevented it.
 func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.TooMany || code == holt.Timeout || cutOff(err) {
 		return
@@ -113,9 +111,8 @@ func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 	}
 }
 
-// renew boots, one after the other and behind all else that the host does, what nobody has booted since
-// it was built, and what was kept but would not go on as it is now: of another build of its
-// template, or with another guest agent or engine. What the host has no memory for waits until it has.
+// renew makes, one by one at low priority, the snapshots of newly built templates and of those
+// whose build, guest agent or engine has changed. Those that the host has no memory for wait.
 func (t *Templates) renew(ctx context.Context) {
 	if t.cfg.Renew <= 0 || !t.canKeepTemplates() {
 		return
@@ -142,10 +139,10 @@ func (t *Templates) renew(ctx context.Context) {
 	}
 }
 
-// renewTries is how often one is booted that does not come up in time, as on a host with much else to do.
+// renewTries bounds boots of a template that time out, as on a busy host.
 const renewTries = 3
 
-// renewOne boots one, unless there is no memory for it now: then it is false, as when it is to be tried again.
+// renewOne makes one snapshot; false if it has to be tried again.
 func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool) {
 	if ctx.Err() != nil {
 		return true
@@ -171,10 +168,10 @@ func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool
 	return holt.CodeOf(err) != holt.Timeout || one.tries == renewTries
 }
 
-// formerAge is by how much what was renewed counts as unused for longer: it goes before any other.
+// formerAge is added to the age of a replaced snapshot, so that it is removed first.
 const formerAge = 13 * 24 * time.Hour
 
-// setUsed sets when a snapshot was used last, if it is there.
+// setUsed sets when a snapshot was last used, if it exists.
 func setUsed(dir string, at time.Time) error {
 	err := os.Chtimes(filepath.Join(dir, image.SnapshotRecord), at, at)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -183,7 +180,7 @@ func setUsed(dir string, at time.Time) error {
 	return err
 }
 
-// staleTemplate is one that is to be booted.
+// staleTemplate is a template whose snapshot is missing or out of date.
 type staleTemplate struct {
 	template
 	former string // directory of what was kept of it before; "": nothing was
@@ -191,7 +188,7 @@ type staleTemplate struct {
 	tries  int // how often it was booted
 }
 
-// stale returns what is to be booted, what was used last first.
+// stale returns those, the most recently used first.
 func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error) {
 	kept, err := t.cfg.Images.Kept()
 	if err != nil {

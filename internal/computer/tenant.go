@@ -10,18 +10,18 @@ import (
 	"holt/internal/store/db"
 )
 
-// ofTenant is the condition that what belongs to a computer is a tenant's: parameter n, where ” is any.
+// ofTenant is the condition that a row's computer belongs to the tenant in parameter n; ” is any.
 func ofTenant(n int) string {
 	return fmt.Sprintf(`(?%[1]d = '' OR computer IN (SELECT id FROM computer WHERE tenant = ?%[1]d))`, n)
 }
 
-// ancestry is the part of a record with whose the computer is.
+// ancestry is the part of a record with the computer's ancestors.
 type ancestry struct {
 	lineage string // ids of all ancestors, a space before each
 }
 
-// belongs says, as part of a transaction, whose a computer that is made is, and what it descends from. A fork is its
-// parent's, whoever asks for it: who forks does not get round limits.
+// belongs sets the tenant and the ancestors of a new computer, as part of a transaction. A fork
+// belongs to its parent's tenant, whoever makes it, so that a fork does not evade limits.
 func (r *record) belongs(tx *db.Tx) error {
 	if r.Tenant == "" {
 		r.Tenant = holt.DefaultTenant
@@ -35,10 +35,11 @@ func (r *record) belongs(tx *db.Tx) error {
 	})
 }
 
-// runsNow is true of a computer that has a machine, or is about to: also of one that a restore takes through a pause.
+// runsNow selects computers that have a machine or are about to; also those that a restore has
+// paused.
 const runsNow = `(state NOT IN ('paused', 'stopped', 'failed') OR id IN (SELECT computer FROM restore WHERE ran))`
 
-// allotment is what one computer has of what tenants have limits for.
+// allotment is what one computer uses of what tenants have limits for.
 type allotment struct {
 	name           string
 	running        bool
@@ -52,7 +53,6 @@ func (r *record) allotment() allotment {
 	return allotment{r.Name, !asleep, int64(max(wanted, r.MemoryMB)), int64(r.DiskSizeMB + r.WorkspaceSizeMB)}
 }
 
-// memoryMB is what it has of the memory.
 func (s allotment) memoryMB() int64 {
 	if !s.running {
 		return 0
@@ -60,7 +60,7 @@ func (s allotment) memoryMB() int64 {
 	return s.memory
 }
 
-// allotments returns what the computers of a tenant have, but for one.
+// allotments returns those of a tenant's computers, with one apart.
 func allotments(tx *db.Tx, tenant string, but holt.ComputerID) (others []allotment, of *allotment, err error) {
 	err = tx.Query(`SELECT id, name, `+runsNow+`, max(memory_mb, wish_memory_mb), disk_mb + workspace_mb FROM computer WHERE tenant = ? ORDER BY memory_mb DESC, name`,
 		[]any{tenant}, func(row *db.Row) error {
@@ -75,11 +75,12 @@ func allotments(tx *db.Tx, tenant string, but holt.ComputerID) (others []allotme
 	return others, of, err
 }
 
-// admit says, as part of the transaction that writes it down, whether a computer may become what r says: what makes,
-// starts, resumes, forks, restores and resizes computers passes here and nowhere else. Only what it takes more than
-// before is looked at, so nothing that is there stops being allowed when a limit is lowered.
+// admit checks, as part of the transaction that records it, whether a computer may become what r
+// says. All that create, start, resume, fork, restore and resize computers call it. Only an
+// increase is checked, so that a lowered limit does not forbid what exists.
 //
-// Errors: TooMany, by a limit of its tenant, an exhausted budget, or for want of the host's memory (see [room]).
+// Errors: TooMany, by a limit of its tenant, an exhausted budget, or for lack of host memory (see
+// [room]).
 func (t table) admit(tx *db.Tx, r record) error {
 	others, was, err := allotments(tx, r.Tenant, r.ID)
 	if err != nil {
@@ -124,7 +125,7 @@ func (t table) admit(tx *db.Tx, r record) error {
 	return nil
 }
 
-// dimension is one thing that a tenant has a limit for.
+// dimension is one limit of a tenant.
 type dimension struct {
 	flag           string
 	noun, unit     string // which of both: what is counted, or measured
@@ -133,7 +134,7 @@ type dimension struct {
 	of             func(allotment) int64
 }
 
-// most says how much there may be.
+// most is the limit with its unit.
 func (d dimension) most() string {
 	if d.unit != "" {
 		return fmt.Sprintf("%d %s", d.limit, d.unit)
@@ -141,7 +142,7 @@ func (d dimension) most() string {
 	return holt.CountOf(d.limit, d.noun)
 }
 
-// admit refuses what takes more than before, and more than there may be.
+// admit refuses an increase beyond the limit.
 func (d dimension) admit(r record, others []allotment) error {
 	if d.limit == 0 || d.is <= d.was {
 		return nil
@@ -166,7 +167,7 @@ func (d dimension) admit(r record, others []allotment) error {
 	return e
 }
 
-// namesOf says who has something.
+// namesOf lists a few names in parentheses.
 func namesOf(names []string) string {
 	const most = 5
 	switch {
@@ -178,7 +179,6 @@ func namesOf(names []string) string {
 	return " (" + strings.Join(names, ", ") + ")"
 }
 
-// limitOf returns what a tenant may have.
 func limitOf(tx *db.Tx, tenant string) (l holt.Limit, err error) {
 	l.Tenant = tenant
 	err = tx.Query(`SELECT computers, running, memory_mb, disk_mb, run_ms FROM tenant_limit WHERE tenant = ?`, []any{tenant}, func(row *db.Row) error {
@@ -188,13 +188,12 @@ func limitOf(tx *db.Tx, tenant string) (l holt.Limit, err error) {
 	return l, err
 }
 
-// TenantLimits are what the computers of tenants may have together.
+// TenantLimits is the limits of tenants for all their computers together.
 type TenantLimits struct{ *registry }
 
-// TenantLimits returns those of all tenants.
 func (s *Store) TenantLimits() *TenantLimits { return s.tenantLimits }
 
-// Get returns what a tenant may have and has. A tenant of which nothing is known has no limits.
+// Get returns the limits of a tenant and what it uses. An unknown tenant has no limits.
 func (t *TenantLimits) Get(ctx context.Context, tenant string) (l holt.Limit, err error) {
 	if tenant, err = holt.ParseTenant(tenant); err != nil {
 		return l, err
@@ -223,7 +222,8 @@ func limitAndUse(tx *db.Tx, tenant string) (holt.Limit, error) {
 	return l, err
 }
 
-// List returns those of tenants that have limits or computers, and of the default one, in the order of their names.
+// List returns those of the default tenant and of all tenants with limits or computers, sorted by
+// name.
 func (t *TenantLimits) List(ctx context.Context) (list []holt.Limit, err error) {
 	err = read(ctx, t.cfg.DB, func(tx *db.Tx) error {
 		var names []string
@@ -244,9 +244,9 @@ func (t *TenantLimits) List(ctx context.Context) (list []holt.Limit, err error) 
 	return list, err
 }
 
-// Set changes what a tenant may have, at once. What it has already it keeps.
+// Set changes the limits of a tenant at once. What exists stays.
 //
-// Errors: InvalidArgument, Forbidden (to whoever is no admin), TooMany tenants.
+// Errors: InvalidArgument, Forbidden (the caller is no admin), TooMany tenants.
 func (t *TenantLimits) Set(ctx context.Context, tenant string, change holt.LimitChange, key string) (l holt.Limit, err error) {
 	if tenant, err = holt.ParseTenant(tenant); err != nil {
 		return l, err

@@ -11,19 +11,19 @@ import (
 	"holt/internal/idempotency"
 )
 
-// Terminals is the terminals of computers. One belongs to its computer's agent:
-// it survives its clients and the daemon. Its record outlives the machine.
+// Terminals is the terminals of computers. A terminal belongs to its computer's agent: it survives
+// its clients and the daemon. Its record survives the machine.
 type Terminals struct {
 	*registry
 	rows  terminalTable
 	waker *waker
 }
 
-// Open returns the terminal of the spec's name that runs in a computer, or
-// starts one; a stopped computer is started first.
+// Open returns the running terminal of the spec's name, or starts one; a stopped computer is
+// started first.
 //
-// Errors: InvalidArgument and NotFound (the guest has no such user, directory
-// or program), TooMany, Conflict (the computer is being deleted), Unavailable.
+// Errors: InvalidArgument and NotFound (the guest has no such user, directory or program), TooMany,
+// Conflict (the computer is being deleted), Unavailable.
 func (n *Terminals) Open(ctx context.Context, computer string, spec holt.TerminalSpec, key string) (holt.Terminal, error) {
 	var err error
 	if spec.Name, err = holt.ParseName(cmp.Or(spec.Name, holt.DefaultTerminal)); err != nil {
@@ -62,8 +62,8 @@ func checkTerminal(spec holt.TerminalSpec) error {
 	return checkRun(run)
 }
 
-// open has the guest open a terminal under an id, if it has none of that name.
-// It is on record before it can write anything.
+// open makes the guest open a terminal with an id, unless it has one of that name. The record comes
+// first.
 func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalID, spec holt.TerminalSpec, claim *idempotency.Claim) (holt.Terminal, error) {
 	c, l, done, err := n.waker.use(ctx, computer, terminalUse(id, spec.Name))
 	if err != nil {
@@ -110,8 +110,8 @@ func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalI
 	return l.terminals.take(ctx, got)
 }
 
-// Get returns a terminal of a computer, by id or name: by name the one that
-// runs or, if none does, the one that was started last.
+// Get returns a terminal by id or name: of several with the name the running one, otherwise the
+// newest.
 func (n *Terminals) Get(ctx context.Context, computer, ref string) (holt.Terminal, error) {
 	all, err := n.List(ctx, computer)
 	if err != nil {
@@ -139,8 +139,7 @@ func pick(all []holt.Terminal, ref string) (holt.Terminal, error) {
 	return *found, nil
 }
 
-// List returns the terminals of a computer, newest first, as they are now as
-// far as the guest answers.
+// List returns the terminals of a computer, newest first, up to date if the guest answers.
 func (n *Terminals) List(ctx context.Context, computer string) ([]holt.Terminal, error) {
 	c, err := n.table.find(ctx, computer)
 	if err != nil {
@@ -153,8 +152,8 @@ func (n *Terminals) List(ctx context.Context, computer string) ([]holt.Terminal,
 	return l.terminals.list(ctx)
 }
 
-// Signal sends a signal, as SIGTERM or TERM, to what is in a terminal's
-// foreground, as its keys do; SIGKILL ends all its processes.
+// Signal sends a signal, for instance SIGTERM or TERM, to the terminal's foreground process group,
+// as its keys do; SIGKILL ends all its processes.
 func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key string) error {
 	_, err := idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "terminal.signal", Request: [3]string{computer, ref, signal},
@@ -175,9 +174,8 @@ func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key strin
 	return err
 }
 
-// Close ends a terminal as the loss of a line does (SIGHUP; what has not ended
-// 5 s later is killed) and returns it. Its record stays. One that has ended
-// stays as it is.
+// Close hangs a terminal up (SIGHUP; processes left after 5 s are killed) and returns it. Its
+// record stays. An ended terminal stays as it is.
 func (n *Terminals) Close(ctx context.Context, computer, ref, key string) (holt.Terminal, error) {
 	return idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[holt.Terminal]{
 		Key: key, Method: "terminal.close", Request: [2]string{computer, ref},
@@ -201,13 +199,12 @@ func (n *Terminals) Close(ctx context.Context, computer, ref, key string) (holt.
 	})
 }
 
-// terminalUse is the use that a terminal is of its computer.
 func terminalUse(id holt.TerminalID, name string) holt.Use {
 	return holt.Use{Kind: holt.UseTerminal, ID: string(id), Detail: name}
 }
 
-// at returns a terminal and the machine in which it runs, which is in use until done is called; nil: it
-// has ended.
+// at returns a terminal and its machine, in use until done is called; nil if the terminal has
+// ended.
 func (n *Terminals) at(ctx context.Context, computer, ref string) (holt.Terminal, *live, func(), error) {
 	t, err := n.Get(ctx, computer, ref)
 	if err != nil || t.State != holt.TerminalRunning {

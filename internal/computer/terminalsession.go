@@ -7,11 +7,11 @@ import (
 	"holt"
 )
 
-// terminalSessions divides what a machine's terminals change into terminal sessions. Each
-// begins and ends with a checkpoint, so that it can be undone as one, as a run can.
-// One terminal session is that of all terminals, and each has its own share of it: however
-// many terminals a guest says it has, it makes no more checkpoints than these
-// times allow. It is not on record: what a daemon after this one is told of is a new one.
+// terminalSessions divides the changes that a machine's terminals make into sessions. A session
+// begins and ends with a checkpoint, so that it can be undone as one, like a run. All terminals
+// share one session, and each has its own id in it: a guest cannot cause more checkpoints than the
+// time limits allow, whatever number of terminals it invents. Sessions are not on record; after a
+// restart of the daemon a new one begins.
 type terminalSessions struct {
 	limits Limits                                         // Quiet, Stretch and Leave
 	begin  func(id holt.StretchID, terminal string) error // takes the checkpoint before one, which that terminal begins
@@ -30,7 +30,7 @@ type terminalSession struct {
 	left        bool                      // the last one has left one of them
 }
 
-// share is what one terminal does of a terminal session.
+// share is one terminal's part of a session.
 type share struct {
 	id   holt.StretchID
 	name string // of the terminal
@@ -40,14 +40,14 @@ func newTerminalSessions(limits Limits, begin func(holt.StretchID, string) error
 	return &terminalSessions{limits: limits, begin: begin, end: end, now: time.Now, attached: map[holt.TerminalID]int{}}
 }
 
-// over says whether what comes now is not part of the open terminal session.
+// over reports whether a change now belongs to a new session.
 func (s *terminalSessions) over(now time.Time) bool {
 	quiet := now.Sub(s.open.last)
 	return quiet >= s.limits.Quiet || s.open.left && quiet >= s.limits.Leave || now.Sub(s.open.begun) >= s.limits.Stretch
 }
 
-// changes says that a terminal is about to change something, and returns the
-// terminalSession that the change belongs to; "" if that could get no checkpoint.
+// changes records that a terminal is about to change something, and returns the id of its part of
+// the session; "" if there was no room for a checkpoint.
 func (s *terminalSessions) changes(id holt.TerminalID, name string) holt.StretchID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *terminalSessions) changes(id holt.TerminalID, name string) holt.Stretch
 	return mine.id
 }
 
-// tick ends a terminal session whose time is over.
+// tick ends a session whose time is over.
 func (s *terminalSessions) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,11 +81,11 @@ func (s *terminalSessions) tick() {
 	}
 }
 
-// finish ends the open terminal session. mu is held.
+// finish ends the open session. mu is held.
 func (s *terminalSessions) finish() { s.cut()() }
 
-// cut ends the open terminal session, if there is one, and returns what takes the checkpoint
-// after it. mu is held.
+// cut ends the open session, if there is one, and returns what takes the checkpoint after it. mu is
+// held.
 func (s *terminalSessions) cut() (end func()) {
 	open := s.open
 	s.open = nil
@@ -99,15 +99,15 @@ func (s *terminalSessions) cut() (end func()) {
 	return func() { s.end(by) }
 }
 
-// rest ends the open terminal session for a caller that is about to take a checkpoint, and who
-// calls end if that came to nothing.
+// rest ends the open session for a caller that is about to take a checkpoint, and that calls end if
+// it takes none.
 func (s *terminalSessions) rest() (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cut()
 }
 
-// attach says that somebody is attached to a terminal, until leave is called.
+// attach records that a client is attached to a terminal until leave is called.
 func (s *terminalSessions) attach(id holt.TerminalID) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,13 +50,13 @@ func (t terminalTable) of(ctx context.Context, id holt.ComputerID) ([]holt.Termi
 	return t.list(ctx, `WHERE computer = ? ORDER BY seq DESC LIMIT ?`, id, keptTerminals+openTerminals)
 }
 
-// open says whether any terminal of a computer is.
+// open reports whether a computer has a running terminal.
 func (t terminalTable) open(ctx context.Context, id holt.ComputerID) (bool, error) {
 	all, err := t.list(ctx, `WHERE computer = ? AND state = ? LIMIT 1`, id, holt.TerminalRunning)
 	return len(all) > 0, err
 }
 
-// insert puts a terminal on record, unless it is.
+// insert records a terminal, unless it is on record.
 func (t terminalTable) insert(ctx context.Context, one holt.Terminal, claim *idempotency.Claim) error {
 	one.Spec.Env = nil // it may hold secrets, and only the guest needs it
 	return write(ctx, t.d, func(tx *db.Tx) error {
@@ -74,8 +74,7 @@ func (t terminalTable) forget(ctx context.Context, computer holt.ComputerID, id 
 	})
 }
 
-// exited writes down how a terminal ended, as the guest tells it, and removes
-// the records of those that ended first.
+// exited records how a terminal ended, as the guest reports it, and prunes.
 func (t terminalTable) exited(ctx context.Context, one holt.Terminal) error {
 	now := time.Now()
 	ended := now
@@ -93,22 +92,21 @@ func (t terminalTable) exited(ctx context.Context, one holt.Terminal) error {
 	})
 }
 
-// prune removes the records of those terminals of a computer that ended first.
+// prune removes the records of the oldest ended terminals of a computer.
 func (t terminalTable) prune(tx *db.Tx, computer holt.ComputerID) error {
 	return tx.Exec(`DELETE FROM terminal WHERE computer = ?1 AND state <> 'running' AND seq NOT IN (
 		SELECT seq FROM terminal WHERE computer = ?1 AND state <> 'running' ORDER BY ended DESC, seq DESC LIMIT ?2)`, computer, keptTerminals)
 }
 
-// revive says of a terminal that it runs, whatever its record says: its computer went back to
-// a snapshot at which it did.
+// revive marks a terminal as running: its computer was restored to a snapshot at which it was.
 func (t terminalTable) revive(ctx context.Context, computer holt.ComputerID, id holt.TerminalID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE terminal SET state = 'running', ended = 0, exit_code = 0, signal = '' WHERE computer = ? AND id = ?`, computer, id)
 	})
 }
 
-// lose marks a running terminal as lost, if the guest, which was asked, does not have it. Like exited, it removes the
-// records of those that ended first.
+// lose marks a running terminal as lost, if the guest, which was asked, does not have it, and
+// prunes.
 func (t terminalTable) lose(ctx context.Context, computer holt.ComputerID, asked *question[holt.TerminalID], id holt.TerminalID) (lost bool, err error) {
 	err = write(ctx, t.d, func(tx *db.Tx) error {
 		if lost = asked.lost(id); !lost {
@@ -119,19 +117,18 @@ func (t terminalTable) lose(ctx context.Context, computer holt.ComputerID, asked
 	return lost, err
 }
 
-// unlose says of a terminal that is being opened that it runs, if it was taken for lost.
+// unlose marks a lost terminal that is being opened as running.
 func (t terminalTable) unlose(ctx context.Context, computer holt.ComputerID, id holt.TerminalID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE terminal SET state = 'running', ended = 0 WHERE computer = ? AND id = ? AND state = 'lost'`, computer, id)
 	})
 }
 
-// loseAll marks those of a machine that has ended.
 func (t terminalTable) loseAll(ctx context.Context, computer holt.ComputerID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error { return t.end(tx, computer, "") })
 }
 
-// end marks a running terminal as lost, with id "" all of a computer.
+// end marks a running terminal as lost; with id "" all of a computer.
 func (t terminalTable) end(tx *db.Tx, computer holt.ComputerID, id holt.TerminalID) error {
 	err := tx.Exec(`UPDATE terminal SET state = 'lost', ended = ?3 WHERE state = 'running' AND computer = ?1 AND (?2 = '' OR id = ?2)`,
 		computer, id, time.Now().UnixNano())
