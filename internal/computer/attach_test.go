@@ -94,7 +94,7 @@ func TestTerminalWentBack(t *testing.T) {
 		err  error
 		spec holt.AttachSpec
 	}{
-		"gk went back to an earlier snapshot, and its terminal main with it": {short, holt.AttachSpec{Offset: 8582, Again: true}},
+		"gk was restored to an earlier snapshot, with its terminal main": {short, holt.AttachSpec{Offset: 8582, Again: true}},
 		short.Error():             {short, holt.AttachSpec{Offset: 8582}},
 		"64 clients are attached": {holt.Errorf(holt.TooMany, "64 clients are attached"), holt.AttachSpec{Again: true}},
 	} {

@@ -149,7 +149,7 @@ func TestBudget(t *testing.T) {
 	if e := holt.AsError(err); holt.CodeOf(err) != holt.TooMany || !strings.Contains(e.Message, "budget of einstein is exhausted: 10h1m of 10h of run time") || !strings.Contains(e.Hint, "holt computer budget einstein --run-time") {
 		t.Errorf("resumed: %v", err)
 	}
-	if a := w.awake(); !strings.Contains(a.Note, "nothing wakes it") || !strings.Contains(a.Note, "paused, by budget") {
+	if a := w.awake(); !strings.Contains(a.Note, "it cannot be woken") || !strings.Contains(a.Note, "paused, by budget") {
 		t.Errorf("why-awake: %q", a.Note)
 	}
 	for _, of := range []holt.ComputerID{w.r.ID, grandchild.ID} {

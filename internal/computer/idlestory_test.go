@@ -242,7 +242,7 @@ func TestNotPaused(t *testing.T) {
 			_, err := w.Update(w.t.Context(), "einstein", holt.ComputerUpdate{IdleTimeout: holt.NeverIdle}, "")
 			w.ok(err)
 		}, "idle timeout is null"},
-		"engine": {func(w *idleWorld) { w.cfg.Engine = forkless{} }, "forkless cannot keep its memory"},
+		"engine": {func(w *idleWorld) { w.cfg.Engine = forkless{} }, "forkless does not support pausing"},
 		"silent guest": {func(w *idleWorld) {
 			w.l.busy.ask = func(context.Context) (agent.Activity, error) { return agent.Activity{}, errors.New("hangs") }
 		}, "does not answer: hangs"},
@@ -253,7 +253,7 @@ func TestNotPaused(t *testing.T) {
 				}
 				return nil
 			}
-		}, "could not be paused, which is tried again: planned"},
+		}, "the last pause failed and will be retried: planned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newIdleWorld(t)

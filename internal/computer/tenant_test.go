@@ -76,7 +76,7 @@ func TestLimits(t *testing.T) {
 	bohr.State = holt.ComputerRunning
 	w.ok(w.table.saveAdmitted(ctx, bohr))
 	bohr.DiskSizeMB++
-	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of disks and has 5096 (bohr, einstein)", "this takes 1 more")
+	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of disks and has 5096 (bohr, einstein)", "this needs 1 more")
 	_, err = w.makes(ctx, "curie", "", nil)
 	refused(err, "may have 1 computer and has 2")
 	// Of others' limits a tenant knows nothing; a fork is its parent's, whoever forks.
@@ -146,7 +146,7 @@ func TestLastPlace(t *testing.T) {
 func TestLimitOfOne(t *testing.T) {
 	d := dimension{"max-running", "running computer", "", "pause or stop one", 1, 0, 1, func(allotment) int64 { return 1 }}
 	err := d.admit(record{Computer: holt.Computer{Name: "curie", Tenant: "default"}}, []allotment{{name: "einstein"}})
-	if want := "the tenant default may have 1 running computer and has 1 (einstein); this takes 1 more"; err == nil || holt.AsError(err).Message != want {
+	if want := "the tenant default is limited to 1 running computer and has 1 (einstein); this needs 1 more"; err == nil || holt.AsError(err).Message != want {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	if got := namesOf([]string{"a", "b", "c", "d", "e", "f"}); got != " (a, b, c, d, e and 1 other)" {
