@@ -24,7 +24,7 @@ func (going) Disk() string { return "" }
 
 func openKeys(t *testing.T) (*idempotency.Keys, *db.DB) {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{Schema, RunSchema, DiskSchema, TerminalSchema, SnapshotSchema, KeptSchema, RestoreSchema, FlattenSchema, GreetSchema, OutputSchema, IdentitySchema, BackSchema, LineageSchema, IdleSchema, ScheduleSchema, JobSchema, NetworkSchema, ResizeSchema, TenantSchema, BudgetSchema, SecretSchema, SizeSchema, TenantNameSchema, ReasonSchema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{Schema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,8 @@ func keyed(t *testing.T) *keptWorld {
 // A repeated snapshot whose first call was undone is found by the third: its key stands for what it takes.
 func TestSnapshotIsRepeatedTwice(t *testing.T) {
 	w := keyed(t)
-	w.seats.put(w.r.ID, &live{m: going{}})
-	defer w.seats.put(w.r.ID, nil)
+	w.machines.put(w.r.ID, &live{m: going{}})
+	defer w.machines.put(w.r.ID, nil)
 	spec := holt.SnapshotSpec{Name: "one"}
 	first := string(holt.NewSnapshotID())
 	w.called("key", "computer.snapshot", []any{"einstein", spec}, first)
@@ -130,7 +130,7 @@ func TestSnapshotThatStays(t *testing.T) {
 		}
 	}
 	third := w.take(holt.SnapshotManual)
-	unlock, err := w.seats.lock(t.Context(), w.r.ID)
+	unlock, err := w.machines.lock(t.Context(), w.r.ID)
 	w.ok(err)
 	said := make(chan error)
 	go func() {
@@ -138,9 +138,9 @@ func TestSnapshotThatStays(t *testing.T) {
 		said <- err
 	}()
 	for waits := false; !waits; time.Sleep(time.Millisecond) {
-		w.seats.mu.Lock()
-		waits = w.seats.at(w.r.ID).users > 1
-		w.seats.mu.Unlock()
+		w.machines.mu.Lock()
+		waits = w.machines.at(w.r.ID).users > 1
+		w.machines.mu.Unlock()
 	}
 	w.ok(w.snapshots.erase(t.Context(), third.ID)) // another call was faster
 	unlock()

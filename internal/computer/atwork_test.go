@@ -36,7 +36,7 @@ func TestAtWork(t *testing.T) {
 		if other := is(); other == nil || other.Verb != "snapshot restore" || other.Waiting != 0 {
 			t.Errorf("at work: %+v", other)
 		}
-		_, _, err = waking{w.Store}.wake(t.Context(), "einstein", holt.Use{})
+		_, _, err = w.waker.wake(t.Context(), "einstein", holt.Use{})
 		wants(t, err, "einstein did not wake within 20ms: it is pausing, and waits for the snapshot restore that")
 		bounded, expire := context.WithCancelCause(t.Context())
 		waits := make(chan error, 1)

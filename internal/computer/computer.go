@@ -3,10 +3,10 @@ package computer
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 	"holt/internal/idempotency"
 	"holt/internal/network"
@@ -50,9 +50,9 @@ type Workspaces interface {
 	View(ctx context.Context, id holt.WorkspaceID) (ws *workspace.Workspace, release func(), err error)
 }
 
-// Config is what a [Store] stands on. All fields without a default must be set.
+// Config configures a [Store]. All fields without a default must be set.
 type Config struct {
-	DB        *db.DB // with [Schema], [RunSchema], [DiskSchema], [TerminalSchema], [SnapshotSchema], [KeptSchema], [RestoreSchema], [FlattenSchema], [GreetSchema], [OutputSchema], [IdentitySchema], [BackSchema], [LineageSchema], [IdleSchema], [ScheduleSchema], [JobSchema], [NetworkSchema], [ResizeSchema], [TenantSchema], [BudgetSchema], [SecretSchema], [SizeSchema] and [ReasonSchema]
+	DB        *db.DB // with [Schema]
 	Keys      *idempotency.Keys
 	Dir       string // holds one directory a computer
 	Disks     string // directory of the root disks
@@ -88,34 +88,41 @@ type Config struct {
 	Fail       func(point string) error // tests: called at each step; an error fails it there
 }
 
-// Store is the set of computers of one daemon.
+// Store is the set of computers of one daemon, and the verbs of their life.
 type Store struct {
-	cfg       Config
-	log       *slog.Logger
-	table     table
-	runs      runTable
-	outputs   outputs
-	terminals terminalTable
-	disks     *disks
-	snapshots snapshotTable
-	vault     vault
-	keeper    *keeper
-	unmade    unmade
-	preempt   preemption
-	gate      *gate
-	seats     *seats
-	meter     meter
-	uses      *uses
-	idleRows  idleTable
-	pauses    chan struct{} // a token for each computer that is being paused for being idle
-	conns     conns         // to ports of computers
-	stuck     sync.Map      // of holt.ComputerID to *making: resumes that could not be undone
-	stacked   int           // stackedDisks, but in tests
-	restarts  restarts
+	*registry
+	runRows      runTable
+	terminalRows terminalTable
+	snapshots    snapshotTable
+	outputs      outputs
+	disks        *disks
+
+	archiver    *archiver
+	snapshotter *snapshotter
+	flattener   *flattener
+	budgets     *budgets
+	idler       *idler
+	waker       *waker
+	pauser      *pauser
+	restorer    *restorer
+	resizer     *resizer
+	templates   *Templates
+	restarts    restarts
+
+	runs         *Runs
+	terminals    *Terminals
+	files        *Files
+	ports        *Ports
+	sessions     *Sessions
+	services     *Services
+	networks     *Networks
+	secrets      *Secrets
+	tenantLimits *TenantLimits
+	guests       *Guests
 }
 
-// Open takes the computers of the control database over: those that run are
-// adopted, what was half-done is undone or finished.
+// Open opens the computers of the control database: it adopts running machines, and finishes or
+// undoes what a crash left unfinished.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := newStore(ctx, cfg)
 	err := s.cfg.tidyTemplates(ctx)
@@ -123,50 +130,63 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		err = takeOverAll(ctx, s)
 	}
 	if err == nil {
-		err = memory{s}.tidySnapshots(ctx)
+		err = s.snapshotter.tidySnapshots(ctx)
 	}
 	if err == nil {
 		err = s.disks.tidy(ctx)
 	}
 	if err == nil {
-		_, err = flattening{s}.settle(ctx, newTries())
+		_, err = s.flattener.settle(ctx, newTries())
 	}
 	if err == nil {
-		err = memory{s}.settleRestores(ctx) // they make disks
+		err = s.restorer.settleRestores(ctx) // they make disks
 	}
 	if err != nil {
 		s.Close()
 		return nil, err
 	}
-	for _, work := range []func(context.Context){flattening{s}.run, memory{s}.keep, s.Templates().renew, budgeting{s}.run} {
-		s.gate.spawn(work)
+	for _, work := range []func(context.Context){s.flattener.run, s.archiver.run, s.templates.renew, s.budgets.run} {
+		s.shutdown.spawn(work)
 	}
 	return s, nil
 }
 
-// newStore makes a store that has not looked at anything yet.
+// newStore makes a store without reading anything.
 func newStore(ctx context.Context, cfg Config) *Store {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
 	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
-	v := vault{a: cfg.Archive, strip: stripBytes, dir: cfg.ArchiveDir, log: cfg.Log, fail: cfg.Fail, free: freeBytes}
-	runs := runTable{cfg.DB, cfg.Log, keptRuns()}
-	s := &Store{
-		cfg: cfg, log: cfg.Log, vault: v, keeper: newKeeper(), table: table{d: cfg.DB}, runs: runs, terminals: terminalTable{cfg.DB},
-		disks: &disks{d: cfg.DB, dir: cfg.Disks, vault: v, log: cfg.Log}, snapshots: snapshotTable{cfg.DB, cfg.Snapshots}, gate: newGate(ctx), seats: newSeats(), uses: newUses(time.Now), idleRows: idleTable{cfg.DB}, pauses: make(chan struct{}, idleAtOnce), stacked: stackedDisks,
-	}
-	s.meter.read, s.meter.look = s.reading, newBell()
-	s.table.room = newRoom(s)
-	s.outputs = outputs{table: runs, dir: s.cfg.dir, most: mostOutput, log: cfg.Log, point: s.cfg.point}
+	g := &registry{cfg: cfg, log: cfg.Log, table: table{d: cfg.DB}, machines: newMachines(), uses: newUses(time.Now), shutdown: newShutdown(ctx)}
+	g.table.room = newRoom(g)
+	s := &Store{registry: g, runRows: runTable{cfg.DB, cfg.Log, keptRuns()}, terminalRows: terminalTable{cfg.DB}, snapshots: snapshotTable{cfg.DB, cfg.Snapshots}}
+	s.outputs = outputs{table: s.runRows, dir: g.cfg.dir, most: mostOutput, log: cfg.Log, failpoint: g.cfg.failpoint}
+	s.pauser, s.restorer, s.resizer = &pauser{Store: s}, &restorer{s}, &resizer{s}
+	packs := &archive.Archive{Chunks: cfg.Archive, Strip: archive.StripBytes, PackDir: cfg.ArchiveDir, Log: cfg.Log, Fail: cfg.Fail, Free: archive.FreeBytes}
+	s.disks = &disks{d: cfg.DB, dir: cfg.Disks, archive: packs, log: cfg.Log}
+	s.archiver = newArchiver(g, packs, s.snapshots, s.disks)
+	s.snapshotter = &snapshotter{registry: g, snapshots: s.snapshots, disks: s.disks, archiver: s.archiver}
+	s.flattener = &flattener{registry: g, disks: s.disks, merged: s.archiver.work, stacked: stackedDisks}
+	s.budgets = &budgets{registry: g, pause: s.pauser.pause, stop: s.stop, changed: newNotification()}
+	s.budgets.read = s.budgets.reading
+	idle := idleTable{cfg.DB}
+	s.idler = &idler{registry: g, rows: idle, runs: s.runRows, terminals: s.terminalRows, snapshotter: s.snapshotter, atOnce: make(chan struct{}, idleAtOnce), pauseLocked: s.pauser.pauseLocked, stopLocked: s.stopLocked}
+	s.waker = &waker{registry: g, rows: idle, start: s.start, resume: s.pauser.resume}
+	s.templates = &Templates{registry: g, makeRoom: s.idler.withRoom}
+	s.guests = &Guests{g, s.snapshots, s.runRows, s.terminalRows}
+	open := &conns{}
+	s.runs = &Runs{g, s.runRows, s.outputs, s.waker, s.snapshots, s.guests}
+	s.terminals, s.files, s.services = &Terminals{g, s.terminalRows, s.waker}, &Files{g, s.waker}, &Services{g, s.waker}
+	s.ports, s.sessions = &Ports{g, s.waker, open}, &Sessions{g, s.waker, open}
+	s.networks, s.secrets, s.tenantLimits = &Networks{g}, &Secrets{g}, &TenantLimits{g}
 	return s
 }
 
-// Close lets go of all machines, which go on, and waits for the verbs at work;
-// what they leave half-done the next Open finishes.
+// Close releases all machines, which keep running, and waits for the verbs at work. The next Open
+// finishes what they leave.
 func (s *Store) Close() error {
-	s.gate.close()
-	for _, l := range s.seats.clear() {
+	s.shutdown.close()
+	for _, l := range s.machines.clear() {
 		l.close()
 		l.unplug(false)
 		l.m.Release()
@@ -175,18 +195,15 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Runs returns the runs of all computers.
-func (s *Store) Runs() *Runs { return &Runs{s} }
+func (s *Store) Runs() *Runs { return s.runs }
 
-// Terminals returns the terminals of all computers.
-func (s *Store) Terminals() *Terminals { return &Terminals{s} }
+func (s *Store) Terminals() *Terminals { return s.terminals }
 
-// Files returns the files of all computers.
-func (s *Store) Files() *Files { return &Files{s} }
+func (s *Store) Files() *Files { return s.files }
 
-// Drain says that no machine may start any more, or that they may again: the
-// daemon is about to end with all machines stopped.
-func (s *Store) Drain(on bool) { s.gate.setDrained(on) }
+// Drain forbids machines to start, or allows it again: the daemon is about to end with all machines
+// stopped.
+func (s *Store) Drain(on bool) { s.shutdown.setDrained(on) }
 
 // Get returns a computer by name or id.
 func (s *Store) Get(ctx context.Context, ref string) (holt.Computer, error) {
@@ -194,10 +211,10 @@ func (s *Store) Get(ctx context.Context, ref string) (holt.Computer, error) {
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	return s.looked(r), nil
+	return s.shownAtWork(r), nil
 }
 
-// List returns all computers in the order of their names.
+// List returns all computers sorted by name.
 func (s *Store) List(ctx context.Context) ([]holt.Computer, error) {
 	all, err := s.table.all(ctx)
 	if err != nil {
@@ -205,48 +222,7 @@ func (s *Store) List(ctx context.Context) ([]holt.Computer, error) {
 	}
 	list := make([]holt.Computer, 0, len(all))
 	for _, r := range all {
-		list = append(list, s.looked(r))
+		list = append(list, s.shownAtWork(r))
 	}
 	return list, nil
-}
-
-// looked is shown for who only looks: with the verb that is at work on it.
-func (s *Store) looked(r record) holt.Computer {
-	c := s.shown(r)
-	c.AtWork = s.seats.atWork(r.ID)
-	return c
-}
-
-// shown adds to a record what only memory knows: that a running guest does not answer.
-func (s *Store) shown(r record) holt.Computer {
-	r.LastSnapshot, r.Pending = r.snapshot, r.pending()
-	if r.State != holt.ComputerRunning || r.Reason != "" {
-		return r.Computer
-	}
-	l := s.seats.live(r.ID)
-	if l == nil {
-		return r.Computer
-	}
-	if client, _, fault := l.state(); client == nil && fault != nil {
-		r.Reason = "the guest agent does not answer: " + fault.Error()
-	}
-	return r.Computer
-}
-
-// hold finds a computer, locks it, and reads it again: it may have changed or
-// gone while the lock was waited for.
-func (s *Store) hold(ctx context.Context, ref string) (record, func(), error) {
-	r, err := s.table.find(ctx, ref)
-	if err != nil {
-		return record{}, nil, err
-	}
-	unlock, err := s.seats.lock(ctx, r.ID)
-	if err != nil {
-		return record{}, nil, err
-	}
-	if r, err = s.table.find(ctx, string(r.ID)); err != nil {
-		unlock()
-		return record{}, nil, err
-	}
-	return r, unlock, nil
 }

@@ -7,13 +7,13 @@ import (
 	"holt/internal/idempotency"
 )
 
-// Delete ends the machine and removes the computer with its root disk, and
-// with its workspace, and those that restores left, if Create made that. Its forks go on. It goes on
-// when its caller leaves; repeated because the daemon ended meanwhile it names the forks only.
+// Delete ends the machine and removes the computer with its root disk and, if Create made it, its
+// workspace with those that restores left. Its forks stay. It completes even when its caller
+// leaves; a repeat after a crash of the daemon returns only the forks.
 //
 // Errors: NotFound, Conflict (its workspace is mounted on the host).
 func (s *Store) Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error) {
-	return detach(ctx, s.gate, func(ctx context.Context) (holt.DeletedComputer, error) {
+	return detach(ctx, s.shutdown, func(ctx context.Context) (holt.DeletedComputer, error) {
 		return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.DeletedComputer]{
 			Key: key, Method: "computer.delete", Request: ref,
 			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.DeletedComputer, error) {
@@ -59,11 +59,11 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 	if err := s.table.saveBound(ctx, r, claim); err != nil {
 		return out, err
 	}
-	if l := s.seats.live(r.ID); l != nil && !r.owned && r.Job == "" {
+	if l := s.machines.live(r.ID); l != nil && !r.owned && r.Job == "" {
 		l.halt(ctx, s.cfg.Engine.Capabilities().PowerButton) // the guest writes back what it has in memory
 	}
-	m := &making{s: s, r: &r}
-	if err := m.unmake(ctx, "delete"); err != nil {
+	m := &transition{s: s, r: &r}
+	if err := m.remove(ctx, "delete"); err != nil {
 		if ctx.Err() != nil {
 			return out, ending() // the next daemon goes on
 		}
@@ -75,9 +75,9 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 	return out, nil
 }
 
-// unmake removes all there is of a computer, the last made first.
-func (m *making) unmake(ctx context.Context, verb string) error {
-	m.live = m.s.seats.live(m.r.ID)
-	budgeting{m.s}.last(ctx, m.r.ID)
+// remove undoes all steps of a computer in reverse order.
+func (m *transition) remove(ctx context.Context, verb string) error {
+	m.live = m.s.machines.live(m.r.ID)
+	m.s.budgets.last(ctx, m.r.ID)
 	return m.back(ctx, verb, m.steps())
 }

@@ -85,7 +85,7 @@ func (w *idleWorld) wakes() {
 	l.m, l.log = &drowsy{done: make(chan struct{})}, slog.New(slog.DiscardHandler)
 	l.ctx, l.cancel = context.WithCancel(w.t.Context())
 	w.attaches(l)
-	w.seats.put(r.ID, l)
+	w.machines.put(r.ID, l)
 	w.uses.used(r.ID, holt.Use{Kind: holt.UseStart})
 }
 
@@ -144,7 +144,7 @@ func (w *idleWorld) passes(d time.Duration) {
 	w.t.Helper()
 	w.now = w.now.Add(d)
 	if w.is().State == holt.ComputerRunning {
-		_, err := idling{w.Store}.step(w.t.Context(), w.l)
+		_, err := w.idler.step(w.t.Context(), w.l)
 		w.ok(err)
 	}
 }
@@ -160,7 +160,7 @@ func (w *idleWorld) awake() holt.Awake {
 func (w *idleWorld) begins(command string) holt.RunID {
 	w.t.Helper()
 	run := holt.Run{ID: holt.NewRunID(), ComputerID: w.r.ID, Spec: holt.RunSpec{Command: holt.OSString(command)}, State: holt.RunRunning, StartedAt: w.now}
-	w.ok(w.runs.insert(w.t.Context(), run, nil))
+	w.ok(w.runRows.insert(w.t.Context(), run, nil))
 	return run.ID
 }
 
@@ -242,15 +242,10 @@ func TestNotPaused(t *testing.T) {
 			_, err := w.Update(w.t.Context(), "einstein", holt.ComputerUpdate{IdleTimeout: holt.NeverIdle}, "")
 			w.ok(err)
 		}, "idle timeout is null"},
-		"engine": {func(w *idleWorld) { w.cfg.Engine = forkless{} }, "forkless cannot keep its memory"},
+		"engine": {func(w *idleWorld) { w.cfg.Engine = forkless{} }, "forkless does not support pausing"},
 		"silent guest": {func(w *idleWorld) {
 			w.l.busy.ask = func(context.Context) (agent.Activity, error) { return agent.Activity{}, errors.New("hangs") }
 		}, "does not answer: hangs"},
-		"old guest": {func(w *idleWorld) {
-			w.l.busy.ask = func(context.Context) (agent.Activity, error) {
-				return agent.Activity{}, holt.Errorf(holt.Unsupported, "no such operation")
-			}
-		}, "earlier version"},
 		"broken": {func(w *idleWorld) {
 			w.cfg.Fail = func(point string) error {
 				if point == "idle/pause" {
@@ -258,14 +253,14 @@ func TestNotPaused(t *testing.T) {
 				}
 				return nil
 			}
-		}, "could not be paused, which is tried again: planned"},
+		}, "the last pause failed and will be retried: planned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newIdleWorld(t)
 			c.with(w)
 			for range 30 {
 				w.now = w.now.Add(time.Minute)
-				idling{w.Store}.step(t.Context(), w.l)
+				w.idler.step(t.Context(), w.l)
 			}
 			if r := w.is(); r.State != holt.ComputerRunning {
 				t.Errorf("it is %s", r.State)

@@ -2,7 +2,6 @@ package computer
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 	"holt"
 	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
-	"holt/internal/store/db"
 )
 
 // makes puts a computer on record as a create or a fork does; "" is no parent.
@@ -78,7 +76,7 @@ func TestLimits(t *testing.T) {
 	bohr.State = holt.ComputerRunning
 	w.ok(w.table.saveAdmitted(ctx, bohr))
 	bohr.DiskSizeMB++
-	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of disks and has 5096 (bohr, einstein)", "this takes 1 more")
+	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of disks and has 5096 (bohr, einstein)", "this needs 1 more")
 	_, err = w.makes(ctx, "curie", "", nil)
 	refused(err, "may have 1 computer and has 2")
 	// Of others' limits a tenant knows nothing; a fork is its parent's, whoever forks.
@@ -144,49 +142,11 @@ func TestLastPlace(t *testing.T) {
 	}
 }
 
-// TestLineage: computers of an earlier program know what they descend from.
-func TestLineage(t *testing.T) {
-	before := []string{Schema, RunSchema, DiskSchema, TerminalSchema, SnapshotSchema, KeptSchema, RestoreSchema, FlattenSchema, GreetSchema, OutputSchema, IdentitySchema, BackSchema, LineageSchema, IdleSchema, ScheduleSchema, JobSchema, NetworkSchema, ResizeSchema}
-	path := filepath.Join(t.TempDir(), "holt.db")
-	d, err := db.Open(path, before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = d.Write(t.Context(), func(tx *db.Tx) error {
-		for _, r := range [][2]string{{"a", ""}, {"b", "a"}, {"c", "b"}, {"d", "gone"}} {
-			if err := tx.Exec(`INSERT INTO computer (id, name, parent, template, image, state, engine, cpus, memory_mb, disk_mb, workspace, workspace_name, owned, created)
-				VALUES (?1, ?1, ?2, '', '', '', '', 1, 1, 1, ?1, '', 1, 1)`, r[0], r[1]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if d, err = db.Open(path, append(before, TenantSchema, BudgetSchema, SecretSchema, SizeSchema, TenantNameSchema, ReasonSchema)); err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	all, err := table{d: d}.all(t.Context())
-	if err != nil || len(all) != 4 {
-		t.Fatal(all, err)
-	}
-	for i, want := range []string{"", " a", " b a", " gone"} {
-		if all[i].lineage != want || all[i].Tenant != holt.DefaultTenant {
-			t.Errorf("%s descends from %q, and is %s's", all[i].Name, all[i].lineage, all[i].Tenant)
-		}
-	}
-}
-
 // One is not said as several are.
 func TestLimitOfOne(t *testing.T) {
-	d := dimension{"max-running", "running computer", "", "pause or stop one", 1, 0, 1, func(portion) int64 { return 1 }}
-	err := d.admit(record{Computer: holt.Computer{Name: "curie", Tenant: "default"}}, []portion{{name: "einstein"}})
-	if want := "the tenant default may have 1 running computer and has 1 (einstein); this takes 1 more"; err == nil || holt.AsError(err).Message != want {
+	d := dimension{"max-running", "running computer", "", "pause or stop one", 1, 0, 1, func(allotment) int64 { return 1 }}
+	err := d.admit(record{Computer: holt.Computer{Name: "curie", Tenant: "default"}}, []allotment{{name: "einstein"}})
+	if want := "the tenant default is limited to 1 running computer and has 1 (einstein); this needs 1 more"; err == nil || holt.AsError(err).Message != want {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	if got := namesOf([]string{"a", "b", "c", "d", "e", "f"}); got != " (a, b, c, d, e and 1 other)" {

@@ -71,8 +71,8 @@ func (d *Daemon) openImages(context.Context) (err error) {
 }
 
 func (d *Daemon) openEngine(ctx context.Context) (err error) {
-	books := computer.Books{DB: d.db, Disks: d.dir("disks"), Images: d.images}
-	if d.engine, err = openEngine(ctx, d.cfg, d.openGroups(), books); err == nil && d.cfg.Wrap != nil {
+	ledger := computer.DiskLedger{DB: d.db, Disks: d.dir("disks"), Images: d.images}
+	if d.engine, err = openEngine(ctx, d.cfg, d.openGroups(), ledger); err == nil && d.cfg.Wrap != nil {
 		d.engine = d.cfg.Wrap(d.engine)
 	}
 	return err

@@ -23,16 +23,12 @@ import (
 const controlFile = "holt.db"
 
 // migrations bring the control database from version i to i+1.
-var migrations = []string{access.Schema + computer.Schema + workspaces.Schema + archive.Schema + reserveSchema, computer.RunSchema,
-	computer.DiskSchema, computer.TerminalSchema, computer.SnapshotSchema, computer.KeptSchema, computer.RestoreSchema, computer.FlattenSchema, computer.GreetSchema, computer.OutputSchema, computer.IdentitySchema, computer.BackSchema, computer.LineageSchema, computer.IdleSchema,
-	computer.ScheduleSchema + schedule.Schema,
-	computer.JobSchema, job.Schema, computer.NetworkSchema, computer.ResizeSchema,
-	access.TenantSchema + computer.TenantSchema + computer.BudgetSchema, computer.SecretSchema, computer.SizeSchema,
-	computer.TenantNameSchema + job.TenantSchema + access.ScopeSchema,
+var migrations = []string{access.Schema + computer.Schema + workspaces.Schema + archive.Schema + reserveSchema,
+	schedule.Schema, job.Schema,
+	access.TenantSchema + job.TenantSchema + access.ScopeSchema,
 	sshd.Schema, preview.Schema + preview.GoneSchema,
 	event.Schema, upload.Schema, // event's triggers are dropped with a table that is made again
-	schedule.RoomSchema, job.CountSchema, job.BegunSchema, upload.SureSchema,
-	computer.ReasonSchema, preview.AddressSchema}
+	schedule.RoomSchema, job.CountSchema, job.BegunSchema, upload.SureSchema, preview.AddressSchema}
 
 // reserveSchema makes the table that reserves room in the database, see reserve.
 const reserveSchema = `

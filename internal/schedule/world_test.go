@@ -49,7 +49,7 @@ type fakeRun struct {
 // newWorld has computers of these names, paused.
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + computer.SnapshotSchema + computer.TenantSchema + Schema + RoomSchema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + Schema + RoomSchema})
 	if err != nil {
 		t.Fatal(err)
 	}

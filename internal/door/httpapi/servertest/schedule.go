@@ -27,7 +27,7 @@ type scheduled struct {
 func (m *Memory) openSchedules() {
 	err := os.MkdirAll(m.dir, 0o700)
 	if err == nil {
-		m.control, err = db.Open(filepath.Join(m.dir, "schedules.db"), []string{computer.Schema + computer.SnapshotSchema + computer.TenantSchema + schedule.Schema + schedule.RoomSchema + preview.Schema + preview.AddressSchema + upload.Schema + upload.SureSchema})
+		m.control, err = db.Open(filepath.Join(m.dir, "schedules.db"), []string{computer.Schema + schedule.Schema + schedule.RoomSchema + preview.Schema + preview.AddressSchema + upload.Schema + upload.SureSchema})
 	}
 	if err == nil {
 		m.schedules, err = schedule.Open(context.Background(), schedule.Config{DB: m.control, Keys: idempotency.New(m.control), Computers: scheduled{computers{m}, m}, Log: slog.New(slog.DiscardHandler)})

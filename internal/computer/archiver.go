@@ -14,29 +14,33 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 )
 
-// keeper puts the snapshots that stay into the archive, one after the other beside
-// all else, and takes the memory of those that are there off this disk when all
-// together take too much of it.
-type keeper struct {
-	work bell // there may be something to do
+// archiver stores snapshots in the archive, one at a time in the background, and evicts the memory
+// of archived ones from this disk when the snapshots together take too much of it.
+type archiver struct {
+	*registry
+	archive   *archive.Archive
+	snapshots snapshotTable
+	disks     *disks
+	work      notification // there may be something to do
 
 	mu      sync.Mutex
-	storing holt.SnapshotID // the one that is on its way; ""
+	storing holt.SnapshotID // the one that is being stored; ""
 	cancel  context.CancelFunc
-	stored  chan struct{}           // closed when it is not any more
-	users   map[holt.SnapshotID]int // of memory that must stay here
+	stored  chan struct{}           // closed once storing has ended
+	users   map[holt.SnapshotID]int // of memory that must stay on this disk
 	fetches singleflight.Group
 }
 
-func newKeeper() *keeper {
-	return &keeper{work: newBell(), users: map[holt.SnapshotID]int{}}
+func newArchiver(g *registry, a *archive.Archive, snapshots snapshotTable, disks *disks) *archiver {
+	return &archiver{registry: g, archive: a, snapshots: snapshots, disks: disks, work: newNotification(), users: map[holt.SnapshotID]int{}}
 }
 
-// begin says that a snapshot is being stored until done is called; forget cancels it.
-func (k *keeper) begin(ctx context.Context, id holt.SnapshotID) (_ context.Context, done func()) {
+// begin records that a snapshot is being stored until done is called; forget cancels that.
+func (k *archiver) begin(ctx context.Context, id holt.SnapshotID) (_ context.Context, done func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	ctx, k.cancel = context.WithCancel(ctx)
@@ -51,8 +55,8 @@ func (k *keeper) begin(ctx context.Context, id holt.SnapshotID) (_ context.Conte
 	}
 }
 
-// forget returns once a snapshot whose row says that it goes is not being stored any more.
-func (k *keeper) forget(id holt.SnapshotID) {
+// forget returns once a snapshot that is being deleted is no longer being stored.
+func (k *archiver) forget(id holt.SnapshotID) {
 	k.mu.Lock()
 	if k.storing != id {
 		k.mu.Unlock()
@@ -64,16 +68,16 @@ func (k *keeper) forget(id holt.SnapshotID) {
 	<-stored
 }
 
-// keepEvery is how often what could not be stored is tried again.
+// keepEvery is how often a failed store is retried.
 const keepEvery = time.Minute
 
-// keep does the keeper's work until ctx ends.
-func (s memory) keep(ctx context.Context) {
+// run does the archiver's work until ctx ends.
+func (s *archiver) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.keepRound(ctx)
 		timer := time.NewTimer(keepEvery)
 		select {
-		case <-s.keeper.work:
+		case <-s.work:
 		case <-timer.C:
 		case <-ctx.Done():
 		}
@@ -81,13 +85,13 @@ func (s memory) keep(ctx context.Context) {
 	}
 }
 
-// keepRound stores what is to be: what was asked for, and, while it takes to make
-// room, what computers are paused at. One that fails is left for the next round.
-func (s memory) keepRound(ctx context.Context) {
+// keepRound archives the snapshots that users asked for and, if it takes eviction to make room,
+// those that computers are paused at. A failed one waits for the next round.
+func (s *archiver) keepRound(ctx context.Context) {
 	over := s.evict(ctx, 0)
 	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND NOT stored AND (kind = 'snapshot' OR `+pausedAt+`) ORDER BY kind <> 'snapshot', created, id`)
 	if err != nil {
-		s.log.WarnContext(ctx, "look for snapshots to store", "err", err)
+		s.log.WarnContext(ctx, "list snapshots to archive", "err", err)
 	}
 	for _, m := range all {
 		if ctx.Err() != nil {
@@ -100,23 +104,23 @@ func (s memory) keepRound(ctx context.Context) {
 		err := s.store(ctx, m)
 		switch {
 		case err == nil:
-			s.log.InfoContext(ctx, "snapshot is in the archive", "computer", m.ComputerID, "snapshot", m.ID, "ms", time.Since(began).Milliseconds())
+			s.log.InfoContext(ctx, "snapshot archived", "computer", m.ComputerID, "snapshot", m.ID, "ms", time.Since(began).Milliseconds())
 		case ctx.Err() == nil && !s.isGone(ctx, m):
 			if holt.CodeOf(err) == holt.OutOfSpace { // a part of it is no use
-				s.vault.dropOrSay(ctx, string(m.ID))
+				s.archive.TryDrop(ctx, string(m.ID))
 			}
-			s.log.ErrorContext(ctx, "a snapshot is not in the archive yet; trying again later", "snapshot", m.ID, "again_in", keepEvery, "err", err)
+			s.log.ErrorContext(ctx, "archive snapshot; will retry", "snapshot", m.ID, "again_in", keepEvery, "err", err)
 		}
 		over = s.evict(ctx, 0)
 	}
 	if err := s.renewRound(ctx); err != nil && ctx.Err() == nil {
-		s.log.ErrorContext(ctx, "merged root disks are not in the archive yet; trying again later", "again_in", keepEvery, "err", err)
+		s.log.ErrorContext(ctx, "archive merged root disks; will retry", "again_in", keepEvery, "err", err)
 	}
 }
 
-// renewRound stores the disks that were merged beneath snapshots in the archive, and drops what those
-// were once no snapshot there lies over them.
-func (s memory) renewRound(ctx context.Context) error {
+// renewRound archives disks that were merged beneath archived snapshots, and drops the former ones
+// once no archived snapshot needs them.
+func (s *archiver) renewRound(ctx context.Context) error {
 	all, err := s.snapshots.list(ctx, `WHERE `+outdated+` ORDER BY created, id`)
 	for _, m := range all {
 		if failed := s.renew(ctx, m); failed != nil && ctx.Err() == nil && !s.isGone(ctx, m) {
@@ -126,18 +130,18 @@ func (s memory) renewRound(ctx context.Context) error {
 	return errors.Join(err, s.disks.dropLeft(ctx))
 }
 
-// renew has a snapshot in the archive lie over the disks that there are now.
-func (s memory) renew(ctx context.Context, m snapshot) error {
+// renew makes an archived snapshot refer to the disks that there are now.
+func (s *archiver) renew(ctx context.Context, m snapshot) error {
 	s.disks.still.Lock()
-	defer s.seats.idle.ring()
+	defer s.machines.idle.notify()
 	defer s.disks.still.Unlock()
-	ctx, done := s.keeper.begin(ctx, m.ID)
+	ctx, done := s.begin(ctx, m.ID)
 	defer done()
 	if _, err := s.snapshots.get(ctx, m.ID); err != nil {
 		return err // it has begun to go before this began
 	}
-	a, err := s.vault.about(ctx, string(m.ID))
-	if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
+	a, err := s.archive.About(ctx, string(m.ID))
+	if archive.Incomplete(err) {
 		_, lost := os.Lstat(filepath.Join(s.snapshots.path(m.ID), machine.MemoryFile))
 		if lost == nil || m.Stopped {
 			return s.snapshots.isNotStored(ctx, m.ID) // all of it is here, and is stored again
@@ -155,10 +159,10 @@ func (s memory) renew(ctx context.Context, m snapshot) error {
 	}
 	grown, err := s.storeDisks(ctx, chain, &a)
 	if err == nil {
-		err = s.cfg.point("keep/renew")
+		err = s.cfg.failpoint("keep/renew")
 	}
 	if err == nil {
-		err = s.vault.finish(ctx, string(m.ID), a)
+		err = s.archive.Finish(ctx, string(m.ID), a)
 	}
 	if err != nil {
 		return errors.Join(err, s.snapshots.grew(ctx, m.ID, grown))
@@ -166,29 +170,29 @@ func (s memory) renew(ctx context.Context, m snapshot) error {
 	return s.snapshots.isStored(ctx, m.ID, grown)
 }
 
-// roomFor fails with OutOfSpace if what the archive has not yet of a snapshot, its files and
-// its disks, may be too much for the packs' disk.
-func (s memory) roomFor(ctx context.Context, m snapshot, chain []layer, names []string) error {
+// roomFor returns OutOfSpace if the packs' disk may have no room for what the archive lacks of a
+// snapshot.
+func (s *archiver) roomFor(ctx context.Context, m snapshot, chain []layer, names []string) error {
 	most := int64(0)
 	for _, name := range names {
-		n, err := s.vault.missing(ctx, string(m.ID), filepath.Join(s.snapshots.path(m.ID), name), name)
+		n, err := s.archive.Missing(ctx, string(m.ID), filepath.Join(s.snapshots.path(m.ID), name), name)
 		if err != nil {
 			return err
 		}
 		most += n
 	}
 	for _, l := range chain {
-		n, err := s.vault.missing(ctx, string(l.space), s.disks.path(l.id), diskFile)
+		n, err := s.archive.Missing(ctx, string(l.space), s.disks.path(l.id), diskFile)
 		if err != nil {
 			return err
 		}
 		most += n
 	}
-	return s.vault.room(most)
+	return s.archive.CheckRoom(most)
 }
 
-// storeDisks puts the disks of a chain into the archive, the lowest first, and names them in a.
-func (s memory) storeDisks(ctx context.Context, chain []layer, a *about) (grown int64, err error) {
+// storeDisks archives the disks of a chain, the lowest first, and lists them in a.
+func (s *archiver) storeDisks(ctx context.Context, chain []layer, a *archive.About) (grown int64, err error) {
 	a.Disks = nil
 	for i := len(chain) - 1; i >= 0 && err == nil; i-- {
 		var n int64
@@ -199,8 +203,8 @@ func (s memory) storeDisks(ctx context.Context, chain []layer, a *about) (grown 
 	return grown, err
 }
 
-// storeDisk puts the first disk of a chain into the archive.
-func (s memory) storeDisk(ctx context.Context, chain []layer, image string) (grown int64, err error) {
+// storeDisk archives the first disk of a chain.
+func (s *archiver) storeDisk(ctx context.Context, chain []layer, image string) (grown int64, err error) {
 	if len(chain) > 1 {
 		return s.disks.store(ctx, chain[0], "", image)
 	}
@@ -214,8 +218,8 @@ func (s memory) storeDisk(ctx context.Context, chain []layer, image string) (gro
 	return s.disks.store(ctx, chain[0], base.Path, image)
 }
 
-// isGone says whether a snapshot was deleted meanwhile.
-func (s memory) isGone(ctx context.Context, m snapshot) bool {
+// isGone reports whether a snapshot was deleted meanwhile.
+func (s *archiver) isGone(ctx context.Context, m snapshot) bool {
 	_, err := s.snapshots.get(ctx, m.ID)
 	return holt.CodeOf(err) == holt.NotFound
 }
@@ -223,16 +227,16 @@ func (s memory) isGone(ctx context.Context, m snapshot) bool {
 // pausedAt is true of a snapshot that its computer is paused at.
 const pausedAt = `EXISTS (SELECT 1 FROM computer c WHERE c.id = snapshot.computer AND c.snapshot = snapshot.id AND c.state = 'paused')`
 
-// store puts a snapshot into the archive: its frozen disks, the lowest first, its files, and
-// last what it is. What a call before this one has stored is left.
-func (s memory) store(ctx context.Context, m snapshot) error {
-	if err := s.cfg.point("keep/still"); err != nil {
+// store archives a snapshot: its frozen disks, its files and, last, its description. What an
+// interrupted call has stored stays.
+func (s *archiver) store(ctx context.Context, m snapshot) error {
+	if err := s.cfg.failpoint("keep/still"); err != nil {
 		return err
 	}
 	s.disks.still.Lock() // a merge may have it for minutes: before begin, so that forget never waits for that
-	defer s.seats.idle.ring()
+	defer s.machines.idle.notify()
 	defer s.disks.still.Unlock()
-	ctx, done := s.keeper.begin(ctx, m.ID)
+	ctx, done := s.begin(ctx, m.ID)
 	defer done()
 	r, err := s.table.find(ctx, string(m.ComputerID))
 	if err == nil {
@@ -256,13 +260,13 @@ func (s memory) store(ctx context.Context, m snapshot) error {
 	if err := s.roomFor(ctx, m, chain, names); err != nil {
 		return err
 	}
-	a := about{Snapshot: &m.Snapshot, Workspace: m.workspace, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Image: r.image}
+	a := archive.About{Snapshot: &m.Snapshot, Workspace: m.workspace, Template: r.Template, DiskSizeMB: r.DiskSizeMB, Image: r.image}
 	grown, err := s.storeDisks(ctx, chain, &a)
 	if err != nil {
 		return errors.Join(err, s.snapshots.grew(ctx, m.ID, grown))
 	}
 	for _, name := range names {
-		f, n, failed := s.vault.store(ctx, string(m.ID), filepath.Join(dir, name), name)
+		f, n, failed := s.archive.Put(ctx, string(m.ID), filepath.Join(dir, name), name)
 		if (name == inventoryFile || name == machine.InitrdFile) && errors.Is(failed, fs.ErrNotExist) {
 			continue
 		}
@@ -272,10 +276,10 @@ func (s memory) store(ctx context.Context, m snapshot) error {
 		}
 	}
 	if err == nil {
-		err = s.vault.finish(ctx, string(m.ID), a)
+		err = s.archive.Finish(ctx, string(m.ID), a)
 	}
 	if err == nil {
-		err = s.cfg.point("keep/stored")
+		err = s.cfg.failpoint("keep/stored")
 	}
 	if err != nil {
 		return errors.Join(err, s.snapshots.grew(ctx, m.ID, grown))

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
@@ -24,7 +25,7 @@ import (
 
 // keptWorld is a store with snapshots that no machine took, and its archive.
 type keptWorld struct {
-	memory
+	*Store
 	t     *testing.T
 	packs chunk.Store
 	r     *record
@@ -70,13 +71,12 @@ func keeps(t *testing.T, packs chunk.Store, cache int64) *keptWorld {
 	})
 	dir := t.TempDir()
 	w := &keptWorld{t: t, packs: packs, want: map[holt.SnapshotID][]byte{}, began: time.Unix(1e9, 0)}
-	w.memory = memory{newStore(t.Context(), Config{
+	w.Store = newStore(t.Context(), Config{
 		DB: d, Disks: filepath.Join(dir, "disks"), Snapshots: filepath.Join(dir, "snapshots"), SnapshotCache: cache, Archive: a,
 		Engine: &layered{base: filepath.Join(dir, "base.qcow2")}, Workspaces: forgetful{}, Log: slog.New(slog.DiscardHandler),
-	})}
+	})
 	w.ok(os.WriteFile(filepath.Join(dir, "base.qcow2"), []byte("a template's"), 0o600))
-	w.vault.strip = keptStrip
-	w.disks.vault = w.vault
+	w.archiver.archive.Strip = keptStrip
 	w.ok(w.disks.tidy(t.Context()))
 	w.r = &record{Computer: holt.Computer{ID: holt.NewComputerID(), Name: "einstein", State: holt.ComputerRunning}, workspaceID: holt.NewWorkspaceID(), image: "digest"}
 	w.ok(w.table.insert(t.Context(), w.r, nil, func(string) bool { return false }, nothingWith))
@@ -103,8 +103,8 @@ func (w *keptWorld) take(kind holt.SnapshotKind) snapshot {
 		pages = 100
 	}
 	for range pages {
-		at := rng.IntN(keptMemory/pageBytes) * pageBytes
-		for i := range pageBytes / 2 {
+		at := rng.IntN(keptMemory/archive.PageBytes) * archive.PageBytes
+		for i := range archive.PageBytes / 2 {
 			b[at+i] = byte(rng.Uint32())
 		}
 	}
@@ -122,7 +122,7 @@ func (w *keptWorld) take(kind holt.SnapshotKind) snapshot {
 	f, err := os.Create(filepath.Join(dir, machine.MemoryFile))
 	w.ok(err)
 	w.ok(f.Truncate(int64(len(b))))
-	w.ok(writeSparse(f, b, 0))
+	w.ok(archive.WriteSparse(f, b, 0))
 	w.ok(f.Close())
 	w.r.disk, w.r.snapshot = m.disk, m.ID
 	w.ok(w.snapshots.ready(w.t.Context(), w.table, m, *w.r))
@@ -140,7 +140,7 @@ func (w *keptWorld) row(id holt.SnapshotID) snapshot {
 // here says whether a snapshot's memory is on this disk, and fails if it is not the right one.
 func (w *keptWorld) here(m snapshot) bool {
 	w.t.Helper()
-	left, err := filepath.Glob(filepath.Join(w.snapshots.path(m.ID), "*"+fetching))
+	left, err := filepath.Glob(filepath.Join(w.snapshots.path(m.ID), "*"+archive.Fetching))
 	if err != nil || len(left) > 0 {
 		w.t.Errorf("left half-fetched: %q %v", left, err)
 	}
@@ -157,7 +157,7 @@ func (w *keptWorld) here(m snapshot) bool {
 
 func (w *keptWorld) spaces(want ...string) {
 	w.t.Helper()
-	got, err := w.vault.a.Spaces(w.t.Context())
+	got, err := w.archiver.archive.Chunks.Spaces(w.t.Context())
 	w.ok(err)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -171,7 +171,7 @@ func TestSnapshotsGoToTheArchive(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1)
 	ctx := t.Context()
 	first, forked, second := w.take(holt.SnapshotManual), w.take(holt.SnapshotOfFork), w.take(holt.SnapshotManual)
-	w.keepRound(ctx)
+	w.archiver.keepRound(ctx)
 	w.spaces(string(first.ID), string(second.ID), string(first.disk), string(forked.disk), string(second.disk))
 	if w.here(first) || w.here(second) || !w.here(forked) {
 		t.Error("what is stored is here, or what is not stored has gone")
@@ -180,19 +180,19 @@ func TestSnapshotsGoToTheArchive(t *testing.T) {
 	if !one.Archived || !two.Archived || w.row(forked.ID).Archived || one.Bytes > 1<<20 || two.ArchivedBytes > one.ArchivedBytes/4 || two.ArchivedBytes == 0 {
 		t.Errorf("%+v, %+v", one.Snapshot, two.Snapshot)
 	}
-	about, err := w.vault.about(ctx, string(second.ID))
+	about, err := w.archiver.archive.About(ctx, string(second.ID))
 	if err != nil || about.Snapshot.ID != second.ID || about.Workspace != w.r.workspaceID || !slices.Equal(about.Disks, []holt.DiskID{second.disk, forked.disk, first.disk}) {
 		t.Errorf("%+v %v", about, err)
 	}
-	if about, err := w.vault.about(ctx, string(first.disk)); err != nil || len(about.Files) != 2 || about.Files[0].Name != baseFile || about.Files[0].Size != 12 {
+	if about, err := w.archiver.archive.About(ctx, string(first.disk)); err != nil || len(about.Files) != 2 || about.Files[0].Name != baseFile || about.Files[0].Size != 12 {
 		t.Errorf("%+v %v", about, err)
 	}
-	if about, err := w.vault.about(ctx, string(second.disk)); err != nil || about.Disk != second.disk || about.Image != "digest" {
+	if about, err := w.archiver.archive.About(ctx, string(second.disk)); err != nil || about.Disk != second.disk || about.Image != "digest" {
 		t.Errorf("%+v %v", about, err)
 	}
-	done, err := w.use(ctx, first) // as it was found before it was stored
+	done, err := w.archiver.use(ctx, first) // as it was found before it was stored
 	w.ok(err)
-	w.evict(ctx, 0)
+	w.archiver.evict(ctx, 0)
 	if !w.here(first) {
 		t.Error("memory that is used has gone")
 	}
@@ -200,11 +200,11 @@ func TestSnapshotsGoToTheArchive(t *testing.T) {
 		t.Errorf("what came back takes %d bytes", bytes)
 	}
 	done()
-	w.keepRound(ctx)
+	w.archiver.keepRound(ctx)
 	if w.here(first) {
 		t.Error("memory that nobody uses is here")
 	}
-	if _, err := w.snapshots.condemn(ctx, first.ID, nil); err != nil {
+	if _, err := w.snapshots.markDeleting(ctx, first.ID, nil); err != nil {
 		t.Error(err)
 	}
 	w.cfg.Fail = func(point string) error {
@@ -213,15 +213,15 @@ func TestSnapshotsGoToTheArchive(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := w.removeSnapshot(ctx, first); err == nil {
+	if _, err := w.snapshotter.removeSnapshot(ctx, first); err == nil {
 		t.Error("a delete was not cut off")
 	}
 	w.cfg.Fail = nil
-	w.ok(os.WriteFile(filepath.Join(w.snapshots.path(second.ID), machine.MemoryFile+fetching), []byte("half"), 0o600))
-	w.ok(w.tidySnapshots(ctx)) // the next daemon
+	w.ok(os.WriteFile(filepath.Join(w.snapshots.path(second.ID), machine.MemoryFile+archive.Fetching), []byte("half"), 0o600))
+	w.ok(w.snapshotter.tidySnapshots(ctx)) // the next daemon
 	w.here(second)
 	w.spaces(string(second.ID), string(first.disk), string(forked.disk), string(second.disk))
-	w.ok((&making{s: w.Store, r: w.r}).dropSnapshots(ctx))
+	w.ok((&transition{s: w.Store, r: w.r}).dropSnapshots(ctx))
 	w.ok(w.table.erase(ctx, w.r.ID))
 	_, err = w.disks.collect(ctx)
 	w.ok(err)
@@ -236,20 +236,20 @@ func TestMemoryGoesInOrder(t *testing.T) {
 	first, second, paused := w.take(holt.SnapshotManual), w.take(holt.SnapshotManual), w.take(holt.SnapshotOfPause)
 	w.r.State = holt.ComputerPaused
 	w.ok(w.table.save(ctx, *w.r))
-	w.keepRound(ctx)
+	w.archiver.keepRound(ctx)
 	if !w.here(first) || !w.here(second) || w.row(paused.ID).Archived {
 		t.Error("there is room, and something has gone")
 	}
-	done, err := w.use(ctx, first)
+	done, err := w.archiver.use(ctx, first)
 	w.ok(err)
 	done()
 	w.cfg.SnapshotCache = w.row(first.ID).Bytes + w.row(second.ID).Bytes + w.row(paused.ID).Bytes - 1
-	w.keepRound(ctx)
+	w.archiver.keepRound(ctx)
 	if !w.here(first) || w.here(second) || w.row(paused.ID).Archived {
 		t.Error("not the longest unused has gone")
 	}
 	w.cfg.SnapshotCache = 1
-	w.keepRound(ctx)
+	w.archiver.keepRound(ctx)
 	if w.here(first) || w.here(paused) || !w.row(paused.ID).Archived {
 		t.Error("what a computer is paused at takes what it should not")
 	}
@@ -267,14 +267,14 @@ func TestStoringIsCutOff(t *testing.T) {
 		w := keeps(t, &chunk.Memory{}, 1)
 		m := w.take(holt.SnapshotManual)
 		left := steps
-		w.vault.fail = func(string) error {
+		w.archiver.archive.Fail = func(string) error {
 			if left--; left < 0 {
 				return broken
 			}
 			return nil
 		}
-		w.cfg.Fail, w.disks.vault = w.vault.fail, w.vault
-		w.keepRound(t.Context())
+		w.cfg.Fail = w.archiver.archive.Fail
+		w.archiver.keepRound(t.Context())
 		if left >= 0 {
 			if steps < 6 {
 				t.Error("only", steps, "steps")
@@ -284,13 +284,12 @@ func TestStoringIsCutOff(t *testing.T) {
 		if !w.here(m) {
 			t.Errorf("cut off at step %d, and its memory has gone", steps)
 		}
-		w.vault.fail, w.cfg.Fail = nil, nil
-		w.disks.vault = w.vault
-		w.keepRound(t.Context())
+		w.archiver.archive.Fail, w.cfg.Fail = nil, nil
+		w.archiver.keepRound(t.Context())
 		if w.here(m) || !w.row(m.ID).Archived {
 			t.Errorf("cut off at step %d, and not stored by the next", steps)
 		}
-		done, err := w.use(t.Context(), m)
+		done, err := w.archiver.use(t.Context(), m)
 		w.ok(err)
 		if !w.here(m) {
 			t.Error("it did not come back")
@@ -304,7 +303,7 @@ func TestDeletedWhileStored(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1)
 	m := w.take(holt.SnapshotManual)
 	at, deleted := make(chan struct{}), make(chan error, 1)
-	w.vault.fail = func(point string) error {
+	w.archiver.archive.Fail = func(point string) error {
 		if point == "keep/strip" {
 			select {
 			case <-at:
@@ -316,22 +315,22 @@ func TestDeletedWhileStored(t *testing.T) {
 	}
 	go func() {
 		<-at
-		_, err := w.snapshots.condemn(context.Background(), m.ID, nil)
+		_, err := w.snapshots.markDeleting(context.Background(), m.ID, nil)
 		if err == nil {
-			_, err = w.removeSnapshot(context.Background(), m)
+			_, err = w.snapshotter.removeSnapshot(context.Background(), m)
 		}
 		deleted <- err
 	}()
-	w.keepRound(t.Context())
+	w.archiver.keepRound(t.Context())
 	w.ok(<-deleted)
-	w.keepRound(t.Context())
-	names, err := w.vault.a.Names(t.Context(), string(m.ID))
+	w.archiver.keepRound(t.Context())
+	names, err := w.archiver.archive.Chunks.Names(t.Context(), string(m.ID))
 	if err != nil || len(names) > 0 {
 		t.Error("left in the archive:", names, err)
 	}
 }
 
-// A snapshot can be deleted while the keeper waits for a merge of other disks to end.
+// A snapshot can be deleted while the archiver waits for a merge of other disks to end.
 func TestDeletedDuringAMerge(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1)
 	m := w.take(holt.SnapshotManual)
@@ -345,13 +344,13 @@ func TestDeletedDuringAMerge(t *testing.T) {
 	w.disks.still.Lock()
 	go func() {
 		defer close(kept)
-		w.keepRound(context.Background())
+		w.archiver.keepRound(context.Background())
 	}()
 	<-at
 	go func() {
-		_, err := w.snapshots.condemn(context.Background(), m.ID, nil)
+		_, err := w.snapshots.markDeleting(context.Background(), m.ID, nil)
 		if err == nil {
-			_, err = w.removeSnapshot(context.Background(), m)
+			_, err = w.snapshotter.removeSnapshot(context.Background(), m)
 		}
 		deleted <- err
 	}()
@@ -365,7 +364,7 @@ func TestDeletedDuringAMerge(t *testing.T) {
 		w.ok(<-deleted)
 	}
 	<-kept
-	names, err := w.vault.a.Names(t.Context(), string(m.ID))
+	names, err := w.archiver.archive.Chunks.Names(t.Context(), string(m.ID))
 	if err != nil || len(names) > 0 {
 		t.Error("left in the archive:", names, err)
 	}
@@ -378,11 +377,11 @@ func TestThawedDiskIsStoredAnew(t *testing.T) {
 	ctx := t.Context()
 	before := w.take(holt.SnapshotOfFork)
 	present := w.take(holt.SnapshotManual)
-	w.keepRound(ctx)
+	w.archiver.keepRound(ctx)
 	w.spaces(string(present.ID), string(before.disk), string(present.disk))
-	_, err := w.snapshots.condemn(ctx, present.ID, nil) // the restore is undone: the computer's disk is this one still
+	_, err := w.snapshots.markDeleting(ctx, present.ID, nil) // the restore is undone: the computer's disk is this one still
 	w.ok(err)
-	_, err = w.removeSnapshot(ctx, present)
+	_, err = w.snapshotter.removeSnapshot(ctx, present)
 	w.ok(err)
 	w.spaces(string(before.disk))
 	w.ok(os.WriteFile(w.disks.path(present.disk), bytes.Repeat([]byte("changed"), 20_000), 0o600))
@@ -391,12 +390,12 @@ func TestThawedDiskIsStoredAnew(t *testing.T) {
 	_, err = w.disks.store(ctx, chain[0], "", "digest")
 	w.ok(err)
 	space := string(chain[0].space)
-	about, err := w.vault.about(ctx, space)
+	about, err := w.archiver.archive.About(ctx, space)
 	if err != nil || about.Files[0].Size != 140_000 {
 		t.Errorf("%+v %v", about, err)
 	}
 	got := make([]byte, 7)
-	w.ok(w.vault.a.ReadAt(ctx, space, diskFile+".00000", got, 0))
+	w.ok(w.archiver.archive.Chunks.ReadAt(ctx, space, diskFile+".00000", got, 0))
 	if string(got) != "changed" {
 		t.Errorf("the archive has %q of it", got)
 	}
@@ -412,7 +411,7 @@ func TestDamagedMemory(t *testing.T) {
 	}
 	w := keeps(t, packs, 1)
 	m := w.take(holt.SnapshotManual)
-	w.keepRound(t.Context())
+	w.archiver.keepRound(t.Context())
 	saved := map[string][]byte{}
 	w.ok(filepath.WalkDir(filepath.Join(dir, "pack"), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -426,7 +425,7 @@ func TestDamagedMemory(t *testing.T) {
 		}
 		return os.WriteFile(path, b, 0o600)
 	}))
-	if _, err := w.use(t.Context(), m); holt.CodeOf(err) != holt.Corrupt || !strings.Contains(err.Error(), string(m.ID)) {
+	if _, err := w.archiver.use(t.Context(), m); holt.CodeOf(err) != holt.Corrupt || !strings.Contains(err.Error(), string(m.ID)) {
 		t.Error("damaged memory:", err)
 	}
 	if w.here(m) {
@@ -435,30 +434,30 @@ func TestDamagedMemory(t *testing.T) {
 	for path, b := range saved {
 		w.ok(os.WriteFile(path, b, 0o600))
 	}
-	w.vault.fail = func(point string) error {
+	w.archiver.archive.Fail = func(point string) error {
 		if point == "fetch/file" {
 			return unix.ENOSPC
 		}
 		return nil
 	}
-	if _, err := w.use(t.Context(), m); holt.CodeOf(err) != holt.OutOfSpace || w.here(m) {
+	if _, err := w.archiver.use(t.Context(), m); holt.CodeOf(err) != holt.OutOfSpace || w.here(m) {
 		t.Error("no room here:", err)
 	}
-	w.vault.fail = nil
-	done, err := w.use(t.Context(), m)
+	w.archiver.archive.Fail = nil
+	done, err := w.archiver.use(t.Context(), m)
 	w.ok(err)
-	w.ok(w.vault.a.Remove(t.Context(), string(m.ID), "memory.00001"))
+	w.ok(w.archiver.archive.Chunks.Remove(t.Context(), string(m.ID), "memory.00001"))
 	done()
-	w.evict(t.Context(), 0)
+	w.archiver.evict(t.Context(), 0)
 	if !w.here(m) || w.row(m.ID).Archived {
 		t.Fatal("the only copy has gone")
 	}
-	w.keepRound(t.Context())
+	w.archiver.keepRound(t.Context())
 	if w.here(m) || !w.row(m.ID).Archived {
 		t.Error("it was not stored again")
 	}
-	w.ok(w.vault.a.Drop(t.Context(), string(m.ID)))
-	if _, err := w.use(t.Context(), m); holt.CodeOf(err) != holt.Corrupt {
+	w.ok(w.archiver.archive.Chunks.Drop(t.Context(), string(m.ID)))
+	if _, err := w.archiver.use(t.Context(), m); holt.CodeOf(err) != holt.Corrupt {
 		t.Error("what nobody has:", err)
 	}
 }
@@ -474,42 +473,20 @@ func TestStoreIsFull(t *testing.T) {
 		}
 		return chunk.Failure{}
 	})
-	w.keepRound(t.Context())
+	w.archiver.keepRound(t.Context())
 	if !w.here(m) || w.row(m.ID).Archived {
 		t.Error("it is stored where there is no room")
 	}
 	w.spaces()
 	far.SetHook(nil)
-	w.vault.dir = t.TempDir()
-	if err := w.vault.room(1 << 60); holt.CodeOf(err) != holt.OutOfSpace {
+	w.archiver.archive.PackDir = t.TempDir()
+	if err := w.archiver.archive.CheckRoom(1 << 60); holt.CodeOf(err) != holt.OutOfSpace {
 		t.Error("more than any disk has:", err)
 	}
-	w.keepRound(t.Context())
+	w.archiver.keepRound(t.Context())
 	if w.here(m) || !w.row(m.ID).Archived {
 		t.Error("it is not stored")
 	}
-}
-
-func FuzzParseAbout(f *testing.F) {
-	f.Add([]byte(`{"snapshot":{"id":"snap_x"},"files":[{"name":"memory","size":300000000,"strip":268435456,"data":[4096,0]}]}`))
-	f.Add([]byte(`{"files":[{"name":"../x","size":1,"data":[1]},{"name":"y","size":-1},{"name":"z","size":9e18,"data":[-1]}]}`))
-	f.Add([]byte(`{"files":[{"name":"memory","size":100000,"strip":65536,"data":[65536,34465]}]}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := parseAbout(b)
-		if err != nil {
-			return
-		}
-		for _, f := range a.Files {
-			if filepath.Base(f.Name) != f.Name || f.Size < 0 || len(f.Data) != strips(f.Size, f.Strip) {
-				t.Errorf("%+v", f)
-			}
-			for i, n := range f.Data {
-				if first, end := f.bounds(i); n < 0 || n > end-first {
-					t.Errorf("%d bytes in part %d of %+v", n, i, f)
-				}
-			}
-		}
-	})
 }
 
 // A snapshot whose way into the archive broke just behind the store does not come back there once it is
@@ -524,11 +501,11 @@ func TestDeletedWhileCutOff(t *testing.T) {
 		}
 		return chunk.Failure{}
 	})
-	if err := w.store(t.Context(), m); !errors.Is(err, broken) {
+	if err := w.archiver.store(t.Context(), m); !errors.Is(err, broken) {
 		t.Fatal(err)
 	}
 	far.SetHook(nil)
-	w.ok(w.vault.drop(t.Context(), string(m.ID)))
+	w.ok(w.archiver.archive.Drop(t.Context(), string(m.ID)))
 	_, err := w.cfg.Archive.Collect(t.Context(), time.Now().Add(time.Hour))
 	w.ok(err)
 	if names, err := w.cfg.Archive.Spaces(t.Context()); err != nil || slices.Contains(names, string(m.ID)) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/image"
 	"holt/internal/store/db"
 )
@@ -29,8 +30,8 @@ func (r rootsOf) Disks(digest string) (snapshots, roots []string) {
 func TestBooks(t *testing.T) {
 	_, d := openKeys(t)
 	dir := t.TempDir()
-	k := &disks{d: d, dir: filepath.Join(dir, "disks")}
-	books := Books{DB: d, Disks: k.dir, Images: rootsOf(dir)}
+	k := &disks{d: d, dir: filepath.Join(dir, "disks"), archive: &archive.Archive{}}
+	books := DiskLedger{DB: d, Disks: k.dir, Images: rootsOf(dir)}
 	if err := os.Mkdir(k.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

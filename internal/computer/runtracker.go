@@ -10,22 +10,22 @@ import (
 	"holt/internal/workspace"
 )
 
-// attendant keeps the record of one machine's runs true.
-type attendant struct {
+// runTracker keeps the records of one machine's runs up to date.
+type runTracker struct {
 	l       *live
 	table   runTable
 	outputs outputs
 }
 
-// attendEvery is how often the guest is asked whether runs have ended. It keeps
-// what it knows of an ended run for at least 10 minutes.
-const attendEvery = time.Second
+// trackEvery is how often the guest is asked whether runs have ended. It remembers an ended run for
+// at least 10 minutes.
+const trackEvery = time.Second
 
-// attend puts on record how runs end that nobody follows, and takes the output of
-// those that have ended, and with each heartbeat of others, for as long as a session
-// lasts. (To follow them would carry all output over the channel.)
-func (a *attendant) attend(c *agent.Client) {
-	tick := time.NewTicker(attendEvery)
+// attend records the ends of runs and saves their output for as long as a session lasts; with each
+// heartbeat it also saves the output of running ones. (Following them would send all output over
+// the channel.)
+func (a *runTracker) attend(c *agent.Client) {
+	tick := time.NewTicker(trackEvery)
 	defer tick.Stop()
 	beat := time.NewTicker(a.l.limits.Beat)
 	defer beat.Stop()
@@ -51,11 +51,11 @@ func (a *attendant) attend(c *agent.Client) {
 	}
 }
 
-// glance is how long a call that shows what is on record waits, in all, for a guest to say what is newer.
+// glance bounds how long a call that shows records waits for a guest that may have newer ones.
 const glance = 3 * time.Second
 
 // collect asks the guest once about every run that is not known to have ended.
-func (a *attendant) collect(ctx context.Context, c *agent.Client) {
+func (a *runTracker) collect(ctx context.Context, c *agent.Client) {
 	for _, id := range a.l.runs.all() {
 		if _, err := a.ask(ctx, c, id); err != nil {
 			return // the heartbeat, or the next round, finds out more
@@ -63,8 +63,8 @@ func (a *attendant) collect(ctx context.Context, c *agent.Client) {
 	}
 }
 
-// ask asks the guest about one run, and puts its end on record.
-func (a *attendant) ask(ctx context.Context, c *agent.Client, id holt.RunID) (ended bool, err error) {
+// ask asks the guest about one run, and records its end.
+func (a *runTracker) ask(ctx context.Context, c *agent.Client, id holt.RunID) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
 	defer cancel()
 	asked := a.l.runs.launches.ask(id)
@@ -84,9 +84,9 @@ func (a *attendant) ask(ctx context.Context, c *agent.Client, id holt.RunID) (en
 	return true, nil
 }
 
-// reconcile compares the runs and terminals on record with those the guest has: at the start
-// of every session, since one may have ended, or a guest booted, meanwhile.
-func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
+// reconcile compares the runs and terminals on record with those of the guest, at the start of each
+// session: some may have ended, or the guest rebooted, while there was none.
+func (a *runTracker) reconcile(ctx context.Context, c *agent.Client) error {
 	if err := a.compare(ctx, c); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (a *attendant) reconcile(ctx context.Context, c *agent.Client) error {
 }
 
 // compare is reconcile for runs.
-func (a *attendant) compare(ctx context.Context, c *agent.Client) error {
+func (a *runTracker) compare(ctx context.Context, c *agent.Client) error {
 	asked := a.l.runs.launches.ask()
 	defer asked.done()
 	told, err := c.Runs(ctx)
@@ -147,10 +147,9 @@ func (a *attendant) compare(ctx context.Context, c *agent.Client) error {
 	return nil
 }
 
-// writer turns the tag of a guest's file request into whom its change is
-// attributed to. The tag is hostile text: only runs that were started in this
-// very computer count, and operations that go on in it.
-func (a *attendant) writer(tag string) workspace.Writer {
+// writer maps the tag of a guest's file request to the writer of the change. The tag is untrusted:
+// only operations in progress and runs of this computer count.
+func (a *runTracker) writer(tag string) workspace.Writer {
 	if w, ok := a.l.marks.writer(tag); ok {
 		return w
 	}
@@ -185,9 +184,8 @@ func runTag(tag string) (holt.RunID, bool) {
 	return id, err == nil
 }
 
-// startedHere says whether a run was started in this computer, by this daemon
-// or one before it, and by which schedule.
-func (a *attendant) startedHere(id holt.RunID) (schedule string, ok bool) {
+// startedHere reports whether a run belongs to this computer, and which schedule started it.
+func (a *runTracker) startedHere(id holt.RunID) (schedule string, ok bool) {
 	if schedule, ok := a.l.runs.known(id); ok {
 		return schedule, true
 	}

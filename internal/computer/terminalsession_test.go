@@ -9,12 +9,12 @@ import (
 	"holt"
 )
 
-// times are those of the stretches of a test.
+// times are those of the terminal sessions of a test.
 var times = Limits{Quiet: time.Minute, Stretch: 5 * time.Minute, Leave: 2 * time.Second}
 
-// worked is the stretches of a machine under a clock of the test.
+// worked is the terminal sessions of a machine under a clock of the test.
 type worked struct {
-	*stretches
+	*terminalSessions
 	clock  time.Time
 	begun  []holt.StretchID
 	ended  []map[holt.StretchID]string // what end was told
@@ -23,7 +23,7 @@ type worked struct {
 
 func newWorked() *worked {
 	w := &worked{clock: time.Unix(1e9, 0)}
-	w.stretches = newStretches(times, func(id holt.StretchID, _ string) error {
+	w.terminalSessions = newTerminalSessions(times, func(id holt.StretchID, _ string) error {
 		w.begun = append(w.begun, id)
 		return w.refuse
 	}, func(by map[holt.StretchID]string) { w.ended = append(w.ended, by) })
@@ -35,13 +35,13 @@ func (w *worked) pass(d time.Duration) { w.clock = w.clock.Add(d) }
 
 const termA, termB = holt.TerminalID("term_aaaaaaaaaaaaaaaa"), holt.TerminalID("term_bbbbbbbbbbbbbbbb")
 
-// TestStretches: what a terminal changes is one stretch until it was quiet for a
+// TestStretches: what a terminal changes is one terminal session until it was quiet for a
 // while, or its last client has left, or it goes on for long.
 func TestStretches(t *testing.T) {
 	const a, b = termA, termB
 	w := newWorked()
 	names := map[holt.TerminalID]map[int]holt.StretchID{a: {}, b: {}}
-	is := func(id holt.TerminalID, nth, ended int) { // a change of a terminal is part of the nth stretch
+	is := func(id holt.TerminalID, nth, ended int) { // a change of a terminal is part of the nth terminal session
 		t.Helper()
 		got := w.changes(id, string(id[5:7]))
 		if _, ok := names[id][nth]; !ok {
@@ -53,7 +53,7 @@ func TestStretches(t *testing.T) {
 	}
 	is(a, 1, 0)
 	w.pass(times.Quiet - 1)
-	is(b, 1, 0) // one stretch is that of all
+	is(b, 1, 0) // one terminal session is that of all
 	w.tick()
 	w.pass(times.Quiet)
 	is(a, 2, 1)
@@ -81,7 +81,7 @@ func TestStretches(t *testing.T) {
 	w.pass(times.Leave)
 	w.tick()
 	if len(w.ended) != 3 {
-		t.Fatal("the last one has left, and the stretch goes on")
+		t.Fatal("the last one has left, and the terminal session goes on")
 	}
 	w.tick()
 	is(a, 4, 3)
@@ -92,8 +92,8 @@ func TestStretches(t *testing.T) {
 	three()
 }
 
-// TestStretchesRest: an undo ends a stretch with a checkpoint of its own, one that came
-// to nothing without; and where a stretch could get none, there is none after it either.
+// TestStretchesRest: an undo ends a terminal session with a checkpoint of its own, one that came
+// to nothing without; and where a terminal session could get none, there is none after it either.
 func TestStretchesRest(t *testing.T) {
 	w := newWorked()
 	first := w.changes(termA, "a")
@@ -122,6 +122,6 @@ func TestStretchesRest(t *testing.T) {
 // checkpoints; a merge tells their work apart.
 func TestStretchesOfForks(t *testing.T) {
 	if a, b := newWorked().changes(termA, "a"), newWorked().changes(termA, "a"); a == b {
-		t.Errorf("the stretches of two machines are %s", a)
+		t.Errorf("the terminal sessions of two machines are %s", a)
 	}
 }

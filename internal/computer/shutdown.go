@@ -7,8 +7,8 @@ import (
 	"holt"
 )
 
-// gate is where verbs come in, so that the store can wait for them at its end.
-type gate struct {
+// shutdown counts the verbs at work, so that the store can wait for them when it closes.
+type shutdown struct {
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -19,16 +19,15 @@ type gate struct {
 	drain    context.CancelCauseFunc
 }
 
-func newGate(ctx context.Context) *gate {
-	g := &gate{}
+func newShutdown(ctx context.Context) *shutdown {
+	g := &shutdown{}
 	g.ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	g.starting, g.drain = context.WithCancelCause(g.ctx)
 	return g
 }
 
-// enter begins a verb: close waits until leave is called, and ends the
-// returned context.
-func (g *gate) enter(ctx context.Context) (bounded context.Context, leave func(), err error) {
+// enter begins a verb: close ends the returned context and waits until leave is called.
+func (g *shutdown) enter(ctx context.Context) (bounded context.Context, leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -40,8 +39,8 @@ func (g *gate) enter(ctx context.Context) (bounded context.Context, leave func()
 	return bounded, func() { stop(); cancel(); g.wg.Done() }, nil
 }
 
-// spawn does work beside the verbs until the gate is closed.
-func (g *gate) spawn(work func(context.Context)) {
+// spawn runs work in the background until close.
+func (g *shutdown) spawn(work func(context.Context)) {
 	ctx, leave, err := g.enter(g.ctx)
 	if err != nil {
 		return // it is closed
@@ -52,8 +51,8 @@ func (g *gate) spawn(work func(context.Context)) {
 	}()
 }
 
-// close ends the verbs at work and waits for them.
-func (g *gate) close() {
+// close ends all verbs and waits for them.
+func (g *shutdown) close() {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
@@ -61,7 +60,7 @@ func (g *gate) close() {
 	g.wg.Wait()
 }
 
-func (g *gate) setDrained(on bool) {
+func (g *shutdown) setDrained(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if on {
@@ -71,8 +70,8 @@ func (g *gate) setDrained(on bool) {
 	}
 }
 
-// mayStart refuses while the store is drained.
-func (g *gate) mayStart() error {
+// mayStart refuses to start machines while the store is drained.
+func (g *shutdown) mayStart() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if context.Cause(g.starting) == errDrained {
@@ -81,8 +80,9 @@ func (g *gate) mayStart() error {
 	return nil
 }
 
-// whileStarting bounds a context to the time in which machines may start. The cause of its end is then [errDrained].
-func (g *gate) whileStarting(ctx context.Context) (bounded context.Context, leave func()) {
+// whileStarting bounds a context to the time in which machines may start; then its cause is
+// [errDrained].
+func (g *shutdown) whileStarting(ctx context.Context) (bounded context.Context, leave func()) {
 	g.mu.Lock()
 	starting := g.starting
 	g.mu.Unlock()
@@ -91,8 +91,8 @@ func (g *gate) whileStarting(ctx context.Context) (bounded context.Context, leav
 	return bounded, func() { stop(); cancel(nil) }
 }
 
-// detach runs a verb that goes on when its caller leaves, until the gate is closed.
-func detach[T any](ctx context.Context, g *gate, verb func(context.Context) (T, error)) (T, error) {
+// detach runs a verb that completes even when its caller leaves, unless the store closes.
+func detach[T any](ctx context.Context, g *shutdown, verb func(context.Context) (T, error)) (T, error) {
 	type outcome struct {
 		value T
 		err   error

@@ -12,18 +12,19 @@ import (
 	"holt/internal/store/db"
 )
 
-// Books say of root disks which others they may lie over, as it was written down when they were made. What a disk says
-// itself its guest may have written, if it has taken over what runs it.
-type Books struct {
-	DB     *db.DB // with [DiskSchema]
+// DiskLedger answers from the records which disks a root disk may lie over. The headers of disk
+// files are not trusted: a guest that has compromised its QEMU can rewrite them.
+type DiskLedger struct {
+	DB     *db.DB // with [Schema]
 	Disks  string // see [Config]
 	Images interface {
 		Disks(digest string) (snapshots, roots []string)
 	}
 }
 
-// Beneath returns the disks that one may lie over, each over some of the next. NotFound of one that nobody has written down.
-func (b Books) Beneath(ctx context.Context, disk string) (all []string, err error) {
+// Beneath returns the disks beneath a disk, from the top down, and those of its image. Error:
+// NotFound.
+func (b DiskLedger) Beneath(ctx context.Context, disk string) (all []string, err error) {
 	if !sameDir(filepath.Dir(disk), b.Disks) {
 		return b.template(disk), nil
 	}
@@ -40,19 +41,19 @@ func (b Books) Beneath(ctx context.Context, disk string) (all []string, err erro
 		return nil, fmt.Errorf("read root disks: %w", err)
 	}
 	if len(all) == 0 {
-		return nil, holt.Errorf(holt.NotFound, "no root disk %s is written down", id)
+		return nil, holt.Errorf(holt.NotFound, "there is no root disk %s on record", id)
 	}
 	snapshots, roots := b.Images.Disks(image)
 	return append(append(all[1:], snapshots...), roots...), nil
 }
 
-// template is Beneath of the disk, or the next, of a machine that becomes a template's snapshot.
-func (b Books) template(disk string) []string {
+// template is Beneath for the disk of a machine that is being made a template snapshot.
+func (b DiskLedger) template(disk string) []string {
 	_, roots := b.Images.Disks("")
 	return append([]string{filepath.Join(filepath.Dir(disk), image.SnapshotDisk)}, roots...)
 }
 
-// sameDir tells whether two paths, of which one may go by a symbolic link, name one directory.
+// sameDir reports whether two paths name one directory, also through symbolic links.
 func sameDir(a, b string) bool {
 	if a == b {
 		return true
