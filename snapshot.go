@@ -7,7 +7,7 @@ import "time"
 type Snapshot struct {
 	ID            SnapshotID   `json:"id"`
 	Name          string       `json:"name,omitempty" doc:"unique among the computer's snapshots; absent if nobody gave one"`
-	Kind          SnapshotKind `json:"kind" enum:"snapshot,fork,pause" doc:"why it was taken; a snapshot stays until it is deleted, of the others the last few"`
+	Kind          SnapshotKind `json:"kind" enum:"manual,fork,pause" doc:"why it was taken; a snapshot stays until it is deleted, of the others the last few"`
 	ComputerID    ComputerID   `json:"computer_id" doc:"whose snapshot it is"`
 	Computer      string       `json:"computer" doc:"its name"`
 	Parent        SnapshotID   `json:"parent,omitempty" doc:"the snapshot before: that computer's last one, or the one that it was forked from or restored to"`
@@ -31,7 +31,7 @@ type SnapshotKind string
 
 // The kinds of snapshots.
 const (
-	SnapshotManual  SnapshotKind = "snapshot" // somebody asked for it: it stays until it is deleted
+	SnapshotManual  SnapshotKind = "manual" // requested; kept until it is deleted
 	SnapshotOfFork  SnapshotKind = "fork"     // a running computer was forked
 	SnapshotOfPause SnapshotKind = "pause"    // a computer was paused
 )

@@ -57,7 +57,7 @@ func parseSize(s string) (int64, error) {
 	}
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < 0 || v > 1<<62>>shift {
-		return 0, holt.Errorf(holt.InvalidArgument, "%q is no size", s).WithHint("as 500M, 20G or 1T (of 1024), or none")
+		return 0, holt.Errorf(holt.InvalidArgument, "%q is not a size", s).WithHint("use a size such as 500M, 20G or 1T (units of 1024), or none")
 	}
 	return v << shift, nil
 }

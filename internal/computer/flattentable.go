@@ -35,7 +35,7 @@ const usersOf = above + `SELECT id, state FROM computer WHERE disk IN above
 	OR id IN (SELECT computer FROM restore WHERE disk IN above OR before IN above) ORDER BY 1`
 
 // archivedOver are the snapshots over a disk that the archive has, or gets if there is one.
-const archivedOver = above + `SELECT id FROM snapshot WHERE (disk IN above OR next IN above) AND (stored OR kind = 'snapshot' AND ?2) LIMIT 1`
+const archivedOver = above + `SELECT id FROM snapshot WHERE (disk IN above OR next IN above) AND (stored OR kind = 'manual' AND ?2) LIMIT 1`
 
 // stack are disks of which each needs the next, and nothing else does: the first is needed by over only.
 type stack struct {

@@ -85,7 +85,7 @@ func (s memory) keep(ctx context.Context) {
 // room, what computers are paused at. One that fails is left for the next round.
 func (s memory) keepRound(ctx context.Context) {
 	over := s.evict(ctx, 0)
-	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND NOT stored AND (kind = 'snapshot' OR `+pausedAt+`) ORDER BY kind <> 'snapshot', created, id`)
+	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND NOT stored AND (kind = 'manual' OR `+pausedAt+`) ORDER BY kind <> 'manual', created, id`)
 	if err != nil {
 		s.log.WarnContext(ctx, "look for snapshots to store", "err", err)
 	}

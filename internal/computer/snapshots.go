@@ -228,7 +228,7 @@ const keptSnapshots = 3
 // is paused at stay, those that somebody uses, and those of computers that a verb
 // is at work on, unless that is the caller's own; and of that, the one that is about to be used.
 func (s memory) prune(ctx context.Context, own holt.ComputerID, used holt.SnapshotID) {
-	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND kind <> 'snapshot' ORDER BY created DESC, id`)
+	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND kind <> 'manual' ORDER BY created DESC, id`)
 	if err != nil {
 		s.log.WarnContext(ctx, "prune snapshots", "err", err)
 		return
