@@ -31,13 +31,13 @@ type BudgetChange struct {
 	CPUMS        *int64 `json:"cpu_ms,omitempty" minimum:"0" doc:"time of processors, milliseconds"`
 	RunMS        *int64 `json:"run_ms,omitempty" minimum:"0" doc:"time that computers run, all together, milliseconds"`
 	NetworkBytes *int64 `json:"network_bytes,omitempty" minimum:"0" doc:"bytes of payload, sent and received"`
-	Reset        bool   `json:"reset,omitempty" doc:"count from 0 again"`
+	Reset        bool   `json:"reset,omitempty" doc:"reset the counters to 0"`
 }
 
 // Apply changes b. InvalidArgument: nothing is changed, a part is below 0 or above what can be counted, or none is left.
 func (c BudgetChange) Apply(b *Budget) error {
 	if c == (BudgetChange{}) {
-		return Errorf(InvalidArgument, "nothing is to be changed").WithHint("give cpu_ms, run_ms, network_bytes or reset")
+		return Errorf(InvalidArgument, "no change is given").WithHint("give cpu_ms, run_ms, network_bytes or reset")
 	}
 	for _, part := range []struct {
 		to, from *int64

@@ -42,7 +42,7 @@ func CheckForks(count int) error {
 type MergeSpec struct {
 	From   string    `json:"from" doc:"the workspace whose changes are merged: a fork of this one, what it was forked from, or a fork of the same"`
 	Paths  OSStrings `json:"paths,omitempty" doc:"only what is, or was, at or below one of these in it; default: everything"`
-	DryRun bool      `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
+	DryRun bool      `json:"dry_run,omitempty" doc:"only show what would change"`
 	Text   bool      `json:"text,omitempty" doc:"merge text by lines where both changed a file, if that leaves no conflict"`
 	Ours   OSStrings `json:"ours,omitempty" doc:"settle conflicts at or below one of these by keeping what stands in the workspace that is merged into; the longest of the paths in ours and theirs counts"`
 	Theirs OSStrings `json:"theirs,omitempty" doc:"settle conflicts at or below one of these by taking what the other has; one that this would not settle stays a conflict"`

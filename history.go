@@ -38,7 +38,7 @@ type Checkpoint struct {
 // CheckpointSpec says what checkpoint to take.
 type CheckpointSpec struct {
 	Name string `json:"name,omitempty" doc:"1 to 255 bytes without /; default: automatic, and then it goes when it is old"`
-	Note string `json:"note,omitempty" maxLength:"1000" doc:"why it is taken"`
+	Note string `json:"note,omitempty" maxLength:"1000" doc:"a note, shown in the list"`
 }
 
 // Freed is what deleting a checkpoint frees, or would: what only it can see.
@@ -124,14 +124,14 @@ func (n Counts) Total() int { return n.Deleted + n.Renamed + n.Created + n.Chang
 type RestoreSpec struct {
 	Checkpoint string    `json:"checkpoint" doc:"name of the checkpoint to go back to"`
 	Paths      OSStrings `json:"paths,omitempty" doc:"only what is, or was, at or below one of these; default: everything"`
-	DryRun     bool      `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
+	DryRun     bool      `json:"dry_run,omitempty" doc:"only show what would change"`
 }
 
 // UndoSpec says which run to take back, or which stretch of work in a terminal.
 type UndoSpec struct {
 	Run    string    `json:"run,omitempty" doc:"id of a run or of a stretch of work in a terminal; or a terminal's id or name: the last stretch in it; default: the last run that changed something"`
 	Paths  OSStrings `json:"paths,omitempty" doc:"only what is, or was, at or below one of these; default: everything"`
-	DryRun bool      `json:"dry_run,omitempty" doc:"change nothing, only say what would"`
+	DryRun bool      `json:"dry_run,omitempty" doc:"only show what would change"`
 }
 
 // ChangeReport says what a restore or an undo did, or would do.

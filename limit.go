@@ -69,7 +69,7 @@ type LimitChange struct {
 // Apply changes l. InvalidArgument: nothing is changed, or a limit is below 0 or above what can be counted.
 func (c LimitChange) Apply(l *Limit) error {
 	if c == (LimitChange{}) {
-		return Errorf(InvalidArgument, "nothing is to be changed").WithHint("give at least one limit, as max_computers; 0 takes one away")
+		return Errorf(InvalidArgument, "no change is given").WithHint("give at least one limit, as max_computers; 0 takes one away")
 	}
 	set := func(to, from *int64) bool {
 		if from != nil {

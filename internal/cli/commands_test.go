@@ -173,7 +173,7 @@ func TestManual(t *testing.T) {
 var hintElsewhere = map[string]string{
 	"copy.go":    `"%s has no directory %s"`,       // noDirectory says how it is made
 	"copyget.go": `"%s: %w"`,                       // an error of the system, which names its file
-	"fork.go":    `"%d of %d forks were not made"`, // the hint is the first fork's
+	"fork.go":    `"%d of %d forks were not created"`, // the hint is the first fork's
 }
 
 // TestEveryErrorHasAHint: of all errors that the command makes itself, as its source has them.

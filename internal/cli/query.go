@@ -74,7 +74,7 @@ else can be taken for them.`,
 // query asks a question and prints the answer.
 func (a *app) query(asCSV bool, ask func() (holt.QueryResult, error)) error {
 	if asCSV && a.json {
-		return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other").WithHint("give one of them")
+		return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other").WithHint("use only one of them")
 	}
 	result, err := ask()
 	if err != nil {

@@ -35,7 +35,7 @@ is refused, as are diff, undo and merge; a fork of the checkpoint has them. With
 memory and root disk, holt snapshot restore takes a computer back.`
 	cmd.Example = `  holt workspace restore einstein before-upgrade --dry-run
   holt workspace restore einstein before-upgrade src go.mod`
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "change nothing, only say what would")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only show what would change")
 	return cmd
 }
 
@@ -87,7 +87,7 @@ func (a *app) workspaceUndo() *cobra.Command {
 	})
 	cmd.Long = undoHelp
 	cmd.ValidArgsFunction = a.completeSecond(a.workspaceNames, workIDs)
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "change nothing, only say what would")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only show what would change")
 	return cmd
 }
 
@@ -111,7 +111,7 @@ func (a *app) computerUndo() *cobra.Command {
 			return workIDs(one.Workspace)(ctx, c)
 		}
 	})
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "change nothing, only say what would")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only show what would change")
 	return cmd
 }
 

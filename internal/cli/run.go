@@ -101,10 +101,10 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 	f := cmd.Flags()
 	f.StringVarP(&spec.User, "user", "u", "", "Linux user (default: agent)")
 	f.StringVar((*string)(&spec.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
-	f.StringArrayVarP(&flags.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to pass this shell's if it is set; may be repeated")
-	f.StringArrayVar(&flags.secrets, "secret", nil, "as --env, and the value shows as *** in the run's output and record; better KEY alone than KEY=VALUE, which other users of this host can see")
+	f.StringArrayVarP(&flags.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass this shell's value if it is set (repeatable)")
+	f.StringArrayVar(&flags.secrets, "secret", nil, "like --env, but the value is shown as *** in the run's output and record; prefer KEY to KEY=VALUE, which other users of this host can see")
 	f.BoolVar(&flags.background, "background", false, "print the run's id and leave it running")
-	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
+	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this time, such as 90s or 10m (default: never)")
 	f.BoolVarP(&flags.interactive, "interactive", "i", false, "pass standard input even if it is a terminal")
 	f.BoolVarP(&flags.noStdin, "no-stdin", "n", false, "do not read standard input")
 	f.BoolVar(&flags.receipt, "receipt", false, "at the end, say what the command changed in the workspace")
@@ -343,7 +343,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 			return runFailure{err}
 		}
 	} else if r.end.TimedOut {
-		r.a.say("holt: the command ran out of time and was ended\nhint: --timeout can be longer; without it a command may take as long as it needs")
+		r.a.say("holt: the command exceeded its timeout and was ended\nhint: set a longer --timeout, or leave it out")
 	}
 	if receipt != nil && r.kept == nil {
 		of, err := r.c.Computers.Get(ctx, computer)
@@ -377,7 +377,7 @@ func (r *remoteRun) event(e holt.RunEvent) error {
 	r.watch.heard.Store(true)
 	if e.Kind == holt.RunExit {
 		if r.end = e.Run; r.end == nil {
-			return holt.Errorf(holt.Internal, "the end of run %s came without a status", r.id).WithHint("are the command and the daemon of the same version? see holt version")
+			return holt.Errorf(holt.Internal, "the end of run %s came without a status", r.id).WithHint("check that the command and the daemon have the same version: holt version")
 		}
 		return nil
 	}

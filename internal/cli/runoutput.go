@@ -92,7 +92,7 @@ func lostRun(run holt.Run, computer string) error {
 			WithHint("holt computer get %s shows its state; holt run show %s shows what the run changed", computer, run.ID)
 	}
 	return holt.Errorf(holt.Unavailable, "%s ended under the run", computer).
-		WithHint("holt computer logs %s may say why", computer)
+		WithHint("look for the cause: holt computer logs %s", computer)
 }
 
 // sayMemory says that memory was at an end, and what gives more.

@@ -52,7 +52,7 @@ func (f *scheduleFlags) register(cmd *cobra.Command) {
 	flags.StringVarP(&f.run.User, "user", "u", "", "Linux user (default: agent)")
 	flags.StringVar((*string)(&f.run.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to take this shell's now; kept on the daemon's disk, shown by name only; may be repeated")
-	flags.DurationVar(&f.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
+	flags.DurationVar(&f.timeout, "timeout", 0, "end the command after this time, such as 90s or 10m (default: never)")
 	for flag, values := range map[string][]string{"missed": {"skip", "once", "all"}, "overlap": {"skip", "queue", "replace"}} {
 		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // the flag's name is misspelt
@@ -309,7 +309,7 @@ schedule is disabled is not missed. To do only that: holt schedule disable, and 
 				change.Name = &name
 			}
 			if change == (holt.ScheduleChange{}) {
-				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("%s --help shows what can be", cmd.CommandPath())
+				return holt.Errorf(holt.InvalidArgument, "no change is given").WithHint("%s --help shows what can be", cmd.CommandPath())
 			}
 			changed, err := c.Schedules.Update(cmd.Context(), args[0], change, "")
 			if err != nil {
@@ -319,7 +319,7 @@ schedule is disabled is not missed. To do only that: holt schedule disable, and 
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&name, "name", "", "another name")
+	cmd.Flags().StringVar(&name, "name", "", "the new name")
 	cmd.Flags().BoolVar(&enable, "enable", false, "fire again, from now on")
 	cmd.Flags().BoolVar(&disable, "disable", false, "fire no more until it is enabled")
 	a.jsonFlag(cmd)

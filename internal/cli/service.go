@@ -73,7 +73,7 @@ is not within --ready-timeout has failed. --wait waits for that. What it writes 
 	f.StringVar((*string)(&spec.Command), "command", "", "the shell command, in one line")
 	f.StringVarP(&spec.User, "user", "u", "", "Linux user (default: agent)")
 	f.StringVar((*string)(&spec.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
-	f.StringArrayVarP(&env, "env", "e", nil, "KEY=VALUE for its environment, or KEY to pass this shell's if it is set; may be repeated")
+	f.StringArrayVarP(&env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass this shell's value if it is set (repeatable)")
 	f.IntVar(&spec.Ready.Port, "port", 0, "it is ready once something listens at this TCP port")
 	f.StringVar((*string)(&spec.Ready.Command), "ready-command", "", "or once this shell command ends with 0")
 	f.DurationVar(&timeout, "ready-timeout", 0, "how long that may take (default: 1m)")
@@ -251,7 +251,7 @@ as the computer's journal has them.`,
 		},
 	}
 	cmd.Flags().IntVarP(&q.Lines, "lines", "n", 0, "only the last so many (default: 1000)")
-	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what is added")
+	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "keep printing new output")
 	return cmd
 }
 

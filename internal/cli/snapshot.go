@@ -109,8 +109,8 @@ elsewhere end. It may reach what NAME may, unless told otherwise. holt workspace
 		},
 	}
 	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this moment, by name or id, or NAME@SNAPSHOT")
-	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count what their names begin with")
-	cmd.Flags().IntVar(&spec.Count, "count", 1, "how many forks to make")
+	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count, prefix of the names")
+	cmd.Flags().IntVar(&spec.Count, "count", 1, "number of forks")
 	cmd.Flags().BoolVar(&spec.WithSecrets, "with-secrets", false, "give them the computer's host secrets (holt computer secret); without it they have none")
 	reach.add(a, cmd)
 	a.completeFlag(cmd, "at", a.snapshotNames)
@@ -364,7 +364,7 @@ The workspace that a restore left goes with the last snapshot in it.`,
 			if err != nil {
 				return err
 			}
-			what := alsoDeleted(holt.DeletedComputer{Forks: m.Forks}, "", "", " Its forks go on: %s.")
+			what := alsoDeleted(holt.DeletedComputer{Forks: m.Forks}, "", "", " Its forks are kept: %s.")
 			if err := a.confirm(yes, fmt.Sprintf("Delete snapshot %s of %s?%s", snapshotName(m), m.Computer, what)); err != nil {
 				return err
 			}

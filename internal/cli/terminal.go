@@ -28,7 +28,7 @@ func (f *terminalFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.spec.User, "user", "u", "", "Linux user of a new terminal (default: agent)")
 	flags.StringVar((*string)(&f.spec.Cwd), "cwd", "", "its working directory, absolute (default: the workspace, /home/agent)")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "KEY=VALUE for its environment, or KEY to pass this shell's if it is set; may be repeated")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass this shell's value if it is set (repeatable)")
 	flags.StringVar((*string)(&f.spec.Command), "command", "", "a shell command instead of the user's login shell")
 }
 

@@ -87,7 +87,7 @@ func (t *top) once(ctx context.Context) error {
 		return printJSON(t.a.Out, rows)
 	}
 	if len(rows) == 0 {
-		t.a.say("no computers yet; make one: holt computer create")
+		t.a.say("no computers yet; create one with: holt computer create")
 		return nil
 	}
 	return printTable(t.a.Out, topHead, topRows(rows))

@@ -185,7 +185,7 @@ makes the exit status 1; all else is there.`,
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&at, "at", "", "as it was at this checkpoint")
+	cmd.Flags().StringVar(&at, "at", "", "use the state at this checkpoint")
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -179,7 +179,7 @@ mounts and the computer that has it stay.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to.Name == "" {
-				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give --name")
+				return holt.Errorf(holt.InvalidArgument, "no change is given").WithHint("give --name")
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -192,11 +192,11 @@ mounts and the computer that has it stay.`,
 			if a.wantsJSON() {
 				return printJSON(a.Out, w)
 			}
-			fmt.Fprintf(a.Out, "%s is %s now\n", args[0], w.Name)
+			fmt.Fprintf(a.Out, "%s is now %s\n", args[0], w.Name)
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&to.Name, "name", "", "another name")
+	cmd.Flags().StringVar(&to.Name, "name", "", "the new name")
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -225,7 +225,7 @@ func (t snapshotTable) ready(ctx context.Context, computers table, m snapshot, r
 // keepPresent says that the snapshot of a computer's present is ready and stays until it is
 // deleted; one that nobody had named gets a name.
 func (t snapshotTable) keepPresent(tx *db.Tx, m snapshot, name string) error {
-	return tx.Exec(`UPDATE snapshot SET state = 'ready', name = iif(kind = 'snapshot', name, ?2), kind = 'snapshot' WHERE id = ?1`, m.ID, name)
+	return tx.Exec(`UPDATE snapshot SET state = 'ready', name = iif(kind = 'manual', name, ?2), kind = 'manual' WHERE id = ?1`, m.ID, name)
 }
 
 // unkeepPresent undoes that: m is the snapshot as it was. That of a stopped computer goes.
@@ -275,7 +275,7 @@ func (t snapshotTable) condemn(ctx context.Context, id holt.SnapshotID, claim *C
 
 // condemnUnkept is that for a snapshot that nobody asked for: it may be one that stays by now.
 func (t snapshotTable) condemnUnkept(ctx context.Context, id holt.SnapshotID) (done bool, err error) {
-	return t.condemnIf(ctx, id, nil, `kind <> 'snapshot'`)
+	return t.condemnIf(ctx, id, nil, `kind <> 'manual'`)
 }
 
 func (t snapshotTable) condemnIf(ctx context.Context, id holt.SnapshotID, claim *Claim, condition string) (done bool, err error) {
