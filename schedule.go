@@ -57,7 +57,7 @@ type ScheduleSpec struct {
 	Missed    MissedPolicy  `json:"missed,omitempty" enum:"skip,once,all" doc:"what to do about due times while the daemon was down or its host slept: nothing, one run for all of them, or each (the last 24); default: once"`
 	Overlap   OverlapPolicy `json:"overlap,omitempty" enum:"skip,queue,replace" doc:"when the last run goes on: skip this one, let one wait, or end the run; default: skip"`
 	KeepAwake bool          `json:"keep_awake,omitempty" doc:"leave a computer running that was paused or stopped before; default: it is paused or stopped again, unless something else uses it"`
-	Disabled  bool          `json:"disabled,omitempty" doc:"keep it, and run nothing yet"`
+	Disabled  bool          `json:"disabled,omitempty" doc:"create it disabled"`
 	Spec      RunSpec       `json:"spec" doc:"what to run; it has no standard input and no secrets"`
 }
 

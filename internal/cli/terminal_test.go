@@ -89,13 +89,13 @@ func TestTerminal(t *testing.T) {
 func TestSnapshotsOnTerminal(t *testing.T) {
 	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
 	for _, step := range []step{
-		{"snapshot list", "", 0, []string{"no snapshots yet; take one: holt computer snapshot NAME"}, nil},
+		{"snapshot list", "", 0, []string{"no snapshots yet; take one with: holt computer snapshot NAME"}, nil},
 		{"computer create --name einstein", "", 0, nil, nil},
 		{"computer snapshot einstein --name dawn", "", 0, []string{"snapshot dawn of einstein is kept; it stood still for 0 ms", "next: holt computer fork einstein --at dawn"}, []string{"{"}},
-		{"snapshot show dawn", "", 0, []string{"name         dawn\n", "kind         manual\n", "stood still  0 ms\n"}, []string{"{", "after", "forks", "held back", "forced"}},
+		{"snapshot show dawn", "", 0, []string{"name         dawn\n", "kind         manual\n", "stood still  0 ms\n"}, []string{"{", "after", "forks", "throttled", "forced"}},
 		{"computer fork einstein --at dawn --name try --count 2", "", 0, []string{"try-1 runs, forked from einstein\ntry-2 runs, forked from einstein\n"}, []string{"{"}},
 		{"computer fork einstein --at dawn --name try-2", "", 4, []string{"there is a computer \"try-2\" already"}, []string{"{"}},
-		{"snapshot list einstein", "", 0, []string{"SNAPSHOT", "STOOD", "dawn    einstein         snapshot  ", "try-1, try-2\n"}, []string{"{"}},
+		{"snapshot list einstein", "", 0, []string{"SNAPSHOT", "HALTED", "dawn    einstein         snapshot  ", "try-1, try-2\n"}, []string{"{"}},
 		{"computer get try-1", "", 0, []string{"forked from  einstein at dawn\n"}, nil},
 		{"computer pause einstein", "", 0, []string{"einstein is paused\n"}, nil},
 		{"computer resume einstein", "", 0, []string{"einstein is running\n"}, nil},

@@ -17,7 +17,7 @@ type spot struct{ workspace, path string }
 func parseSpot(s string) (spot, error) {
 	name, p, _ := strings.Cut(s, ":")
 	if name == "" || strings.ContainsRune(name, '/') {
-		return spot{}, holt.Errorf(holt.InvalidArgument, "%q names no workspace", s).WithHint("as einstein:notes/plan.md")
+		return spot{}, holt.Errorf(holt.InvalidArgument, "%q has no workspace name", s).WithHint("use WORKSPACE:PATH, such as einstein:notes/plan.md")
 	}
 	return spot{name, path.Clean("/" + p)}, nil
 }
@@ -39,7 +39,7 @@ func atLeast(n, most int) cobra.PositionalArgs {
 		if len(args) >= n && (most < 0 || len(args) <= most) {
 			return nil
 		}
-		return holt.Errorf(holt.InvalidArgument, "%s does not take %s", cmd.Name(), holt.CountOf(len(args), "argument")).WithHint("usage: %s", cmd.UseLine())
+		return holt.Errorf(holt.InvalidArgument, "%s: unexpected number of arguments: %s", cmd.Name(), holt.CountOf(len(args), "argument")).WithHint("usage: %s", cmd.UseLine())
 	}
 }
 
