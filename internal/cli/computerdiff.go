@@ -30,7 +30,7 @@ forks. The other parts come from the guest: of a running computer now; of a snap
 computer from just before the snapshot was taken; of a fork from just after.
 
 Files of the root disk are compared in /etc, /root, /home, /opt, /srv, /usr/local, /var/www,
-/var/spool/cron and directories of /  that no package owns, by size, time, mode and owner. Files that
+/var/spool/cron and top-level directories that no package owns, by size, time, mode and owner. Files that
 always differ (/etc/hostname, /etc/hosts, /etc/machine-id, SSH host keys), caches and mounts are left out.
 
 The output lists up to 1000 differences of each kind, also with --json, and counts the rest.

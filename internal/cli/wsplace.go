@@ -39,7 +39,7 @@ func atLeast(n, most int) cobra.PositionalArgs {
 		if len(args) >= n && (most < 0 || len(args) <= most) {
 			return nil
 		}
-		return holt.Errorf(holt.InvalidArgument, "%s: unexpected number of arguments: %s", cmd.Name(), holt.CountOf(len(args), "argument")).WithHint("usage: %s", cmd.UseLine())
+		return holt.Errorf(holt.InvalidArgument, "%s got %s", cmd.Name(), holt.CountOf(len(args), "argument")).WithHint("usage: %s", cmd.UseLine())
 	}
 }
 
