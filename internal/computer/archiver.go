@@ -89,7 +89,7 @@ func (s *archiver) run(ctx context.Context) {
 // those that computers are paused at. A failed one waits for the next round.
 func (s *archiver) keepRound(ctx context.Context) {
 	over := s.evict(ctx, 0)
-	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND NOT stored AND (kind = 'snapshot' OR `+pausedAt+`) ORDER BY kind <> 'snapshot', created, id`)
+	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND NOT stored AND (kind = 'manual' OR `+pausedAt+`) ORDER BY kind <> 'manual', created, id`)
 	if err != nil {
 		s.log.WarnContext(ctx, "list snapshots to archive", "err", err)
 	}

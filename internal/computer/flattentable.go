@@ -25,7 +25,7 @@ const usersOf = above + `SELECT id, state FROM computer WHERE disk IN above
 	OR id IN (SELECT computer FROM restore WHERE disk IN above OR before IN above) ORDER BY 1`
 
 // archivedOver selects snapshots over a disk that are archived, or will be if there is an archive.
-const archivedOver = above + `SELECT id FROM snapshot WHERE (disk IN above OR next IN above) AND (stored OR kind = 'snapshot' AND ?2) LIMIT 1`
+const archivedOver = above + `SELECT id FROM snapshot WHERE (disk IN above OR next IN above) AND (stored OR kind = 'manual' AND ?2) LIMIT 1`
 
 // stack is a chain of disks that nothing else needs: over needs the first, each needs the next.
 type stack struct {

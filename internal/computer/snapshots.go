@@ -228,7 +228,7 @@ const keptSnapshots = 3
 // that do not fit in the cache. It keeps those that a computer is paused at, those in use, those of
 // locked computers other than own, and used, which is about to be used.
 func (s *snapshotter) prune(ctx context.Context, own holt.ComputerID, used holt.SnapshotID) {
-	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND kind <> 'snapshot' ORDER BY created DESC, id`)
+	all, err := s.snapshots.list(ctx, `WHERE state = 'ready' AND kind <> 'manual' ORDER BY created DESC, id`)
 	if err != nil {
 		s.log.WarnContext(ctx, "prune snapshots", "err", err)
 		return

@@ -181,7 +181,7 @@ func (t snapshotTable) ready(ctx context.Context, computers table, m snapshot, r
 // keepPresent makes the snapshot of the state before a restore ready and permanent, and names it if
 // it has no name.
 func (t snapshotTable) keepPresent(tx *db.Tx, m snapshot, name string) error {
-	return tx.Exec(`UPDATE snapshot SET state = 'ready', name = iif(kind = 'snapshot', name, ?2), kind = 'snapshot' WHERE id = ?1`, m.ID, name)
+	return tx.Exec(`UPDATE snapshot SET state = 'ready', name = iif(kind = 'manual', name, ?2), kind = 'manual' WHERE id = ?1`, m.ID, name)
 }
 
 // unkeepPresent undoes keepPresent: m is the snapshot as it was. That of a stopped computer is
@@ -233,7 +233,7 @@ func (t snapshotTable) markDeleting(ctx context.Context, id holt.SnapshotID, cla
 
 // markDeletingAutomatic is markDeleting for a snapshot that may have become permanent.
 func (t snapshotTable) markDeletingAutomatic(ctx context.Context, id holt.SnapshotID) (done bool, err error) {
-	return t.markDeletingIf(ctx, id, nil, `kind <> 'snapshot'`)
+	return t.markDeletingIf(ctx, id, nil, `kind <> 'manual'`)
 }
 
 func (t snapshotTable) markDeletingIf(ctx context.Context, id holt.SnapshotID, claim *idempotency.Claim, condition string) (done bool, err error) {
