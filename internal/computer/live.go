@@ -37,7 +37,7 @@ type live struct {
 
 	serve     FileServer
 	limits    Limits
-	keep      workspace.Keep
+	keep      workspace.Retention
 	attendant *attendant
 	runs      *runSet
 	terminals *terminalSet

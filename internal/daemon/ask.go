@@ -40,7 +40,7 @@ func (w *Workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (o
 		return out, err
 	}
 	defer end()
-	var asked []workspace.Asked
+	var asked []workspace.QuerySource
 	var used []*entry
 	for _, one := range all {
 		e, ws, err := w.shelf.acquire(one.id)
@@ -51,7 +51,7 @@ func (w *Workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (o
 		during, done := e.during(ctx)
 		defer done()
 		ctx, used = during, append(used, e)
-		asked = append(asked, workspace.Asked{W: ws, At: one.at, Name: one.label()})
+		asked = append(asked, workspace.QuerySource{W: ws, At: one.at, Name: one.label()})
 	}
 	if several {
 		out, err = workspace.QueryAcross(ctx, asked, q.SQL, limits)

@@ -49,7 +49,7 @@ type Config struct {
 
 	Archive   ArchiveConfig
 	Workspace workspace.Options // what every workspace is opened with; the daemon sets Log, Archive, Space and Quota itself
-	Keep      workspace.Keep    // which automatic checkpoints stay; zero: the last 200, and one a day for 30 days
+	Keep      workspace.Retention    // which automatic checkpoints stay; zero: the last 200, and one a day for 30 days
 
 	// SnapshotCache is how many bytes the snapshots may take that nobody asked for, and
 	// all together as far as they are in the archive; 0: an eighth of the disk.
@@ -126,8 +126,8 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 		cfg.Log = slog.Default()
 	}
 	cfg.Log = slog.New(holt.LogRequests(cfg.Log.Handler()))
-	if cfg.Keep == (workspace.Keep{}) {
-		cfg.Keep = workspace.Keep{Last: 200, Days: 30}
+	if cfg.Keep == (workspace.Retention{}) {
+		cfg.Keep = workspace.Retention{Last: 200, Days: 30}
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1), meters: newMeters(cfg.Metrics)}
 	for _, part := range []func(context.Context) error{

@@ -167,8 +167,8 @@ func (w *Workspaces) Merge(ctx context.Context, ref string, spec holt.MergeSpec,
 		}
 		flushed := spec.DryRun || h.flush(ctx, ref)
 		h.flush(ctx, spec.From)
-		err = h.use(ctx, string(other.id), func(ctx context.Context, from workspace.Story) error {
-			return h.use(ctx, string(into.id), func(ctx context.Context, s workspace.Story) error {
+		err = h.use(ctx, string(other.id), func(ctx context.Context, from workspace.History) error {
+			return h.use(ctx, string(into.id), func(ctx context.Context, s workspace.History) error {
 				defer w.shelf.kernels.settle(ctx, s.W)
 				out, err = s.Merge(ctx, from.W, other.name, into.name, spec)
 				return err

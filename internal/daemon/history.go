@@ -17,7 +17,7 @@ type histories struct{ w *Workspaces }
 func (w *Workspaces) History() histories { return histories{w} }
 
 // use calls fn with a workspace's past, once what ended runs changed is in it.
-func (h histories) use(ctx context.Context, ref string, fn func(context.Context, workspace.Story) error) error {
+func (h histories) use(ctx context.Context, ref string, fn func(context.Context, workspace.History) error) error {
 	r, err := h.w.table.find(ctx, ref)
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func (h histories) use(ctx context.Context, ref string, fn func(context.Context,
 		h.w.guests.Settle(ctx, r.id)
 	}
 	return h.w.use(ctx, string(r.id), func(ctx context.Context, ws *workspace.Workspace) error {
-		s := workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}}
+		s := workspace.History{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: writerOf(ctx)}}
 		if h.w.guests != nil {
 			s.Terminals = func(ctx context.Context, name string) ([]holt.TerminalID, error) {
 				return h.w.guests.Terminals(ctx, r.id, name)
@@ -38,8 +38,8 @@ func (h histories) use(ctx context.Context, ref string, fn func(context.Context,
 }
 
 // ask is use for what has an answer.
-func ask[T any](ctx context.Context, h histories, ref string, fn func(context.Context, workspace.Story) (T, error)) (out T, err error) {
-	err = h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error {
+func ask[T any](ctx context.Context, h histories, ref string, fn func(context.Context, workspace.History) (T, error)) (out T, err error) {
+	err = h.use(ctx, ref, func(ctx context.Context, s workspace.History) error {
 		out, err = fn(ctx, s)
 		return err
 	})
@@ -75,7 +75,7 @@ func (h histories) rest(ctx context.Context, ref string) (end func()) {
 func (h histories) Checkpoint(ctx context.Context, ref string, spec holt.CheckpointSpec, key string) (holt.Checkpoint, error) {
 	take := func(ctx context.Context) (holt.Checkpoint, error) {
 		flushed := h.flush(ctx, ref)
-		return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Checkpoint, error) {
+		return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Checkpoint, error) {
 			return s.Checkpoint(spec, flushed)
 		})
 	}
@@ -103,12 +103,12 @@ func (h histories) Checkpoint(ctx context.Context, ref string, spec holt.Checkpo
 
 // Checkpoints returns all checkpoints, oldest first.
 func (h histories) Checkpoints(ctx context.Context, ref string) ([]holt.Checkpoint, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) ([]holt.Checkpoint, error) { return s.Checkpoints(), nil })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) ([]holt.Checkpoint, error) { return s.Checkpoints(), nil })
 }
 
 // GetCheckpoint returns one, or the present.
 func (h histories) GetCheckpoint(ctx context.Context, ref, checkpoint string) (holt.Checkpoint, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Checkpoint, error) { return s.Find(checkpoint) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Checkpoint, error) { return s.Find(checkpoint) })
 }
 
 // DeleteCheckpoint removes one, or says what that would free. One that is part of
@@ -119,7 +119,7 @@ func (h histories) DeleteCheckpoint(ctx context.Context, ref, checkpoint string,
 		if err != nil {
 			return holt.Freed{}, err
 		}
-		return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Freed, error) {
+		return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Freed, error) {
 			if err := h.ofSnapshot(ctx, r.id, s, checkpoint); err != nil {
 				return holt.Freed{}, err
 			}
@@ -131,7 +131,7 @@ func (h histories) DeleteCheckpoint(ctx context.Context, ref, checkpoint string,
 }
 
 // ofSnapshot returns Conflict for a checkpoint that a snapshot needs.
-func (h histories) ofSnapshot(ctx context.Context, id holt.WorkspaceID, s workspace.Story, checkpoint string) error {
+func (h histories) ofSnapshot(ctx context.Context, id holt.WorkspaceID, s workspace.History, checkpoint string) error {
 	if h.w.guests == nil {
 		return nil
 	}
@@ -149,44 +149,44 @@ func (h histories) ofSnapshot(ctx context.Context, id holt.WorkspaceID, s worksp
 
 // DiffPoints fills in what a DiffSpec leaves out.
 func (h histories) DiffPoints(ctx context.Context, ref string, spec holt.DiffSpec) (holt.DiffSpec, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.DiffSpec, error) { return s.Resolve(spec) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.DiffSpec, error) { return s.Resolve(spec) })
 }
 
 // Diff calls fn for every path that differs.
 func (h histories) Diff(ctx context.Context, ref string, spec holt.DiffSpec, fn func(holt.Change) error) error {
-	return h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error { return s.Diff(ctx, spec, fn) })
+	return h.use(ctx, ref, func(ctx context.Context, s workspace.History) error { return s.Diff(ctx, spec, fn) })
 }
 
 // TextDiff writes how the text of files differs.
 func (h histories) TextDiff(ctx context.Context, ref string, spec holt.DiffSpec, out io.Writer) error {
-	return h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error { return s.TextDiff(ctx, spec, out) })
+	return h.use(ctx, ref, func(ctx context.Context, s workspace.History) error { return s.TextDiff(ctx, spec, out) })
 }
 
 // Restore makes a workspace, or paths of it, what it was. What is mounted has
 // seen it when this returns, or will soon.
 func (h histories) Restore(ctx context.Context, ref string, spec holt.RestoreSpec, key string) (holt.ChangeReport, error) {
-	return h.turn(ctx, ref, "restore", spec.DryRun, key, spec, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
+	return h.turn(ctx, ref, "restore", spec.DryRun, key, spec, func(ctx context.Context, s workspace.History) (holt.ChangeReport, error) {
 		return s.Restore(ctx, spec)
 	})
 }
 
 // Undo takes one run back, or one stretch of work in a terminal.
 func (h histories) Undo(ctx context.Context, ref string, spec holt.UndoSpec, key string) (holt.ChangeReport, error) {
-	return h.turn(ctx, ref, "undo", spec.DryRun, key, spec, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
+	return h.turn(ctx, ref, "undo", spec.DryRun, key, spec, func(ctx context.Context, s workspace.History) (holt.ChangeReport, error) {
 		return s.Undo(ctx, spec)
 	})
 }
 
 // turn is a restore or an undo.
 func (h histories) turn(ctx context.Context, ref, verb string, dryRun bool, key string, spec any,
-	act func(context.Context, workspace.Story) (holt.ChangeReport, error)) (holt.ChangeReport, error) {
+	act func(context.Context, workspace.History) (holt.ChangeReport, error)) (holt.ChangeReport, error) {
 	return once(ctx, h.w.Files(), verb, key, []any{ref, spec}, func(ctx context.Context) (holt.ChangeReport, error) {
 		flushed, end := true, func() {}
 		if !dryRun {
 			flushed = h.flush(ctx, ref)
 			end = h.rest(ctx, ref)
 		}
-		report, err := ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
+		report, err := ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.ChangeReport, error) {
 			defer h.w.shelf.kernels.settle(ctx, s.W)
 			return act(ctx, s)
 		})
@@ -200,15 +200,15 @@ func (h histories) turn(ctx context.Context, ref, verb string, dryRun bool, key 
 
 // History returns what became of a path.
 func (h histories) History(ctx context.Context, ref, path string) ([]holt.PathEvent, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) ([]holt.PathEvent, error) { return s.History(ctx, path) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) ([]holt.PathEvent, error) { return s.Events(ctx, path) })
 }
 
 // Blame returns who last wrote what is at a path.
 func (h histories) Blame(ctx context.Context, ref, path string) (holt.Writer, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Writer, error) { return s.Blame(ctx, path) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Writer, error) { return s.Blame(ctx, path) })
 }
 
 // Receipt says what a run or stretch changed.
 func (h histories) Receipt(ctx context.Context, ref, run string) (holt.Receipt, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Receipt, error) { return s.Receipt(ctx, run) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Receipt, error) { return s.Receipt(ctx, run) })
 }

@@ -90,7 +90,7 @@ func (k *kernels) settle(ctx context.Context, ws *workspace.Workspace) {
 		k.log.WarnContext(ctx, "a mount is not told yet of a change made beside it", "err", err)
 		return
 	}
-	ws.Told(n.Told)
+	ws.MarkNotified(n.Told)
 }
 
 const settleWait = 2 * time.Second

@@ -105,7 +105,7 @@ func (s *shelf) options(id holt.WorkspaceID, quota holt.Quota) workspace.Options
 	opt := s.base
 	opt.Space, opt.Quota, opt.HostMount = string(id), quota, s.hostMounts[id]
 	if s.noted != nil {
-		opt.Noted = func(c workspace.Checkpoint, deleted bool) { s.noted(id, c, deleted) }
+		opt.OnCheckpoint = func(c workspace.Checkpoint, deleted bool) { s.noted(id, c, deleted) }
 	}
 	return opt
 }

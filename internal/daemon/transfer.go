@@ -23,7 +23,7 @@ func (w *Workspaces) Import(ctx context.Context, ref string, spec holt.ImportSpe
 	}
 	err = w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		defer w.shelf.kernels.settle(ctx, ws)
-		defer ws.Beside()()
+		defer ws.BeginDirectChange()()
 		report, err = ws.Import(ctx, r, workspace.ImportSpec{
 			Path: spec.Path, Writer: writerOf(ctx), UID: agentUID, GID: agentUID, Owner: spec.Owner, Devices: spec.Devices, SetID: spec.SetID,
 			Changed: w.shelf.kernels.changed(ws),

@@ -66,7 +66,7 @@ func (f workspaceFiles) use(ctx context.Context, ref, owner string, fn func(cont
 	}
 	return f.w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		defer f.w.shelf.kernels.settle(ctx, ws)
-		defer ws.Beside()()
+		defer ws.BeginDirectChange()()
 		return fn(ctx, workspace.Files{Tree: ws.Tree(), Caller: c, Inherit: owner == "", Beneath: holt.BeneathOf(ctx), Changed: f.w.shelf.kernels.changed(ws)})
 	})
 }

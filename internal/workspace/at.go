@@ -370,16 +370,16 @@ func (t *Tree) Checkpoints() []Checkpoint {
 	return slices.Clone(t.checkpoints)
 }
 
-// Named returns the number of the checkpoint with exactly that name.
-func (t *Tree) Named(name string) (id CheckpointID, ok bool) {
+// CheckpointNamed returns the number of the checkpoint with exactly that name.
+func (t *Tree) CheckpointNamed(name string) (id CheckpointID, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	c, ok := t.checkpointByName(name)
 	return c.ID, ok
 }
 
-// Newest returns when the newest checkpoint was taken, and how many there are.
-func (t *Tree) Newest() (taken time.Time, n int) {
+// NewestCheckpoint returns when the newest checkpoint was taken, and how many there are.
+func (t *Tree) NewestCheckpoint() (taken time.Time, n int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if n = len(t.checkpoints); n > 0 {

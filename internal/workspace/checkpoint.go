@@ -151,8 +151,8 @@ func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 
 // note tells who wants to know of a checkpoint; mu is held.
 func (t *Tree) note(c Checkpoint, deleted bool) {
-	if t.opt.Noted != nil {
-		t.opt.Noted(c, deleted)
+	if t.opt.OnCheckpoint != nil {
+		t.opt.OnCheckpoint(c, deleted)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Files is a workspace by paths, for callers that are no kernel: the API. All
 // paths are absolute in the workspace, or with Under where that is; symbolic
-// links on the way are followed, unless they lead out ([ErrLeaves]). Errors are
+// links on the way are followed, unless they lead out ([ErrEscapes]). Errors are
 // [holt.Error].
 //
 // It takes effect at once, also under a mount; Changed says what the mount's
@@ -193,7 +193,7 @@ func (f Files) follow(path string) (string, error) {
 		case ok:
 			path = f.Under + "/" + inside
 		case strings.HasPrefix(target, "/"):
-			return "", ErrLeaves
+			return "", ErrEscapes
 		default:
 			path = parentOf(path) + "/" + target
 		}

@@ -366,9 +366,9 @@ func (w *Workspace) packer(ctx context.Context) {
 		}
 		p, err := w.Pack(ctx, keep)
 		if err != nil && ctx.Err() == nil {
-			t.log.Error("segments cannot be packed", "again_in", t.opt.PackAgain, "error", err)
+			t.log.Error("segments cannot be packed", "again_in", t.opt.PackRetry, "error", err)
 			sealed = nil // until then
-			again.Reset(t.opt.PackAgain)
+			again.Reset(t.opt.PackRetry)
 		} else if p.Unlinked > 0 {
 			t.log.Info("segments packed", "segments", p.Segments, "bytes", p.Bytes, "stored", p.Stored, "unlinked", p.Unlinked)
 		}

@@ -15,8 +15,8 @@ const Home = "/home/agent"
 // mostFollowed is how many symbolic links Linux follows in one path.
 const mostFollowed = 40
 
-// ErrLeaves says that a symbolic link leads out of the workspace.
-var ErrLeaves = errors.New("a symbolic link leads out of the workspace")
+// ErrEscapes says that a symbolic link leads out of the workspace.
+var ErrEscapes = errors.New("a symbolic link leads out of the workspace")
 
 // Resolve finds the inode of a path; "/" is the top. Symbolic links on the way
 // are followed, one at the end only with follow. ".." at the top leads out.
@@ -44,7 +44,7 @@ func resolveFrom(r reading, at []Ino, floor int, names []string, follow bool) ([
 		names = names[1:]
 		if name == ".." {
 			if len(at) == floor {
-				return nil, ErrLeaves
+				return nil, ErrEscapes
 			}
 			at = at[:len(at)-1]
 			continue
@@ -67,7 +67,7 @@ func resolveFrom(r reading, at []Ino, floor int, names []string, follow bool) ([
 		if strings.HasPrefix(target, "/") {
 			inside, ok := strings.CutPrefix(target, Home)
 			if !ok || inside != "" && inside[0] != '/' || floor > 1 {
-				return nil, ErrLeaves
+				return nil, ErrEscapes
 			}
 			at, target = at[:1], inside
 		}

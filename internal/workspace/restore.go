@@ -97,7 +97,7 @@ func (w *Workspace) change(ctx context.Context, c Caller, dryRun bool, what turn
 		})
 		return report, err
 	}
-	defer w.Beside()()
+	defer w.BeginDirectChange()()
 	stale, report, err := t.turn(ctx, c, what)
 	if len(stale) > 0 { // it has happened, whatever the error
 		w.announce(stale)

@@ -25,8 +25,8 @@ func (w *Workspace) BeginRun(run string) (Checkpoint, error) {
 	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before run " + run, Run: run}, IfChanged: true})
 }
 
-// BeginStretch is BeginRun for a stretch of work, which begins in the terminal of a name.
-func (w *Workspace) BeginStretch(stretch holt.StretchID, terminal string) (Checkpoint, error) {
+// BeginSession is BeginRun for a stretch of work, which begins in the terminal of a name.
+func (w *Workspace) BeginSession(stretch holt.StretchID, terminal string) (Checkpoint, error) {
 	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before work in terminal " + terminal, Run: string(stretch)}, IfChanged: true})
 }
 
@@ -38,8 +38,8 @@ func (w *Workspace) EndRun(ctx context.Context, run string, flushed bool) (c Che
 	return w.end(ctx, run, "after run "+run, flushed)
 }
 
-// EndStretch is EndRun for a stretch of work in the terminal of a name.
-func (w *Workspace) EndStretch(ctx context.Context, stretch holt.StretchID, terminal string, flushed bool) (c Checkpoint, ok bool, err error) {
+// EndSession is EndRun for a stretch of work in the terminal of a name.
+func (w *Workspace) EndSession(ctx context.Context, stretch holt.StretchID, terminal string, flushed bool) (c Checkpoint, ok bool, err error) {
 	return w.end(ctx, string(stretch), "after work in terminal "+terminal+", "+string(stretch), flushed)
 }
 
@@ -188,9 +188,9 @@ func (win *runWindow) receipt() (Receipt, error) {
 	return r, err
 }
 
-// LastWork returns the run that changed something last or, if any are named, the
+// LastRun returns the run that changed something last or, if any are named, the
 // stretch of work in one of these terminals. NotFound if there is none.
-func (w *Workspace) LastWork(ctx context.Context, terminals ...holt.TerminalID) (run string, err error) {
+func (w *Workspace) LastRun(ctx context.Context, terminals ...holt.TerminalID) (run string, err error) {
 	if err := w.Flush(); err != nil {
 		return "", diskError("look at runs", err)
 	}

@@ -68,18 +68,18 @@ func (t *Tree) outdate(o *op) {
 	}
 }
 
-// Beside is called before changes that come another way than through a mount,
+// BeginDirectChange is called before changes that come another way than through a mount,
 // done when whoever tells the mount's kernel has been told of them. A change that
 // a [Workspace.OnStale] hears of has that done for it.
-func (w *Workspace) Beside() (done func()) {
+func (w *Workspace) BeginDirectChange() (done func()) {
 	w.tree.beside.Add(1)
 	return func() { w.tree.beside.Add(-1) }
 }
 
-// Told says that the kernel that has the workspace mounted knows everything,
+// MarkNotified says that the kernel that has the workspace mounted knows everything,
 // if all still says so while nothing changes. A workspace that is opened after a
 // crash may not remember that.
-func (w *Workspace) Told(all func() bool) {
+func (w *Workspace) MarkNotified(all func() bool) {
 	t := w.tree
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,11 +91,11 @@ func (w *Workspace) Told(all func() bool) {
 	t.kick()
 }
 
-// Untold tells what the kernel that has the workspace mounted may believe and
-// is not so, as far as nobody said [Workspace.Told]: whoever served its mount may
+// Unnotified tells what the kernel that has the workspace mounted may believe and
+// is not so, as far as nobody said [Workspace.MarkNotified]: whoever served its mount may
 // have died before it was told. What changed between two checkpoints is told also
 // where it was changed back later. NotFound if it cannot be known: the mount must end.
-func (w *Workspace) Untold(ctx context.Context) (all []Stale, err error) {
+func (w *Workspace) Unnotified(ctx context.Context) (all []Stale, err error) {
 	w.tree.mu.RLock()
 	since, checkpoints := w.tree.count.Stale, slices.Clone(w.tree.checkpoints)
 	w.tree.mu.RUnlock()

@@ -60,11 +60,11 @@ type Options struct {
 	HostMount [16]byte
 
 	// PackAgain is when packing is tried again after it has failed. Default 1 min.
-	PackAgain time.Duration
+	PackRetry time.Duration
 
 	// Noted is told of each checkpoint that is taken, and of each that is deleted. It is called under
 	// the workspace's lock: it must return at once. Nil: nobody is.
-	Noted func(c Checkpoint, deleted bool)
+	OnCheckpoint func(c Checkpoint, deleted bool)
 
 	// Reserve is what is given up when the host's disk is full, so that deleting
 	// still works. Default: one of the workspace's own, in its directory.
@@ -113,8 +113,8 @@ func (o Options) withDefaults() Options {
 	if o.FlushInterval <= 0 {
 		o.FlushInterval = 200 * time.Millisecond
 	}
-	if o.PackAgain <= 0 {
-		o.PackAgain = time.Minute
+	if o.PackRetry <= 0 {
+		o.PackRetry = time.Minute
 	}
 	if o.Now == nil {
 		o.Now = coarseNow

@@ -8,9 +8,9 @@ import (
 	"holt"
 )
 
-// Story is a workspace's past in the words of the API, as [Files] is its files.
+// History is a workspace's past in the words of the API, as [Files] is its files.
 // Errors are [holt.Error].
-type Story struct {
+type History struct {
 	W      *Workspace
 	Caller Caller // whom restores and undos are attributed to
 	// Terminals returns the terminals that have, or had, a name. Nil: there are none.
@@ -24,8 +24,8 @@ const mostChanges = 1000
 
 // Checkpoint takes a checkpoint. One without a name is automatic: it goes when
 // it is old.
-func (s Story) Checkpoint(spec holt.CheckpointSpec, flushed bool) (holt.Checkpoint, error) {
-	c, err := s.W.Checkpoint(CheckpointOptions{Name: spec.Name,
+func (h History) Checkpoint(spec holt.CheckpointSpec, flushed bool) (holt.Checkpoint, error) {
+	c, err := h.W.Checkpoint(CheckpointOptions{Name: spec.Name,
 		CheckpointNote: CheckpointNote{Auto: spec.Name == "", Reason: spec.Note, Flushed: flushed}})
 	return c.told(), err
 }
@@ -36,40 +36,40 @@ func (c Checkpoint) told() holt.Checkpoint {
 }
 
 // Checkpoints lists the checkpoints, oldest first.
-func (s Story) Checkpoints() []holt.Checkpoint {
+func (h History) Checkpoints() []holt.Checkpoint {
 	all := []holt.Checkpoint{}
-	for _, c := range s.W.Checkpoints() {
+	for _, c := range h.W.Checkpoints() {
 		all = append(all, c.told())
 	}
 	return all
 }
 
 // Find returns a checkpoint, or the present.
-func (s Story) Find(ref string) (holt.Checkpoint, error) {
+func (h History) Find(ref string) (holt.Checkpoint, error) {
 	if ref == Live {
-		parent, changed := s.W.Present()
-		stat := s.W.Stat()
-		return holt.Checkpoint{Name: Live, Parent: int64(parent), Changed: changed, CreatedAt: s.W.tree.opt.Now().UTC(), Files: stat.Files, Bytes: stat.Bytes}, nil
+		parent, changed := h.W.Present()
+		stat := h.W.Stat()
+		return holt.Checkpoint{Name: Live, Parent: int64(parent), Changed: changed, CreatedAt: h.W.tree.opt.Now().UTC(), Files: stat.Files, Bytes: stat.Bytes}, nil
 	}
-	c, err := s.W.FindCheckpoint(ref)
+	c, err := h.W.FindCheckpoint(ref)
 	return c.told(), err
 }
 
 // Delete removes a checkpoint and says what that freed.
-func (s Story) Delete(ctx context.Context, ref string, dryRun bool) (holt.Freed, error) {
+func (h History) Delete(ctx context.Context, ref string, dryRun bool) (holt.Freed, error) {
 	if ref == Live {
 		return holt.Freed{}, holt.Errorf(holt.InvalidArgument, "live is the present, not a checkpoint")
 	}
-	freed, err := s.W.DeleteCheckpoint(ctx, ref, dryRun)
+	freed, err := h.W.DeleteCheckpoint(ctx, ref, dryRun)
 	return holt.Freed(freed), err
 }
 
 // since returns the checkpoint that a comparison begins with unless another is
 // named: the last that a person named among those that the present descends
 // from, else the oldest of them.
-func (s Story) since() (string, error) {
-	parent, _ := s.W.Present()
-	all := s.W.Checkpoints()
+func (h History) since() (string, error) {
+	parent, _ := h.W.Present()
+	all := h.W.Checkpoints()
 	found := ""
 	for i := len(all) - 1; i >= 0; i-- { // a parent is older
 		if c := all[i]; c.ID == parent {
@@ -92,18 +92,18 @@ func nothingBefore() error {
 // Resolve fills in what a diff leaves out: from since the last checkpoint that
 // somebody named, else since the oldest there is; to the present. NotFound if
 // there is no such checkpoint.
-func (s Story) Resolve(spec holt.DiffSpec) (holt.DiffSpec, error) {
+func (h History) Resolve(spec holt.DiffSpec) (holt.DiffSpec, error) {
 	if spec.To == "" {
 		spec.To = Live
 	}
 	if spec.From == "" {
 		var err error
-		if spec.From, err = s.since(); err != nil {
+		if spec.From, err = h.since(); err != nil {
 			return spec, err
 		}
 	}
 	for _, ref := range []string{spec.From, spec.To} {
-		if _, err := s.Find(ref); err != nil {
+		if _, err := h.Find(ref); err != nil {
 			return spec, err
 		}
 	}
@@ -112,18 +112,18 @@ func (s Story) Resolve(spec holt.DiffSpec) (holt.DiffSpec, error) {
 }
 
 // Diff calls fn for every path that differs, deletions first, until it fails.
-func (s Story) Diff(ctx context.Context, spec holt.DiffSpec, fn func(holt.Change) error) error {
-	spec, err := s.Resolve(spec)
+func (h History) Diff(ctx context.Context, spec holt.DiffSpec, fn func(holt.Change) error) error {
+	spec, err := h.Resolve(spec)
 	if err != nil {
 		return err
 	}
-	return s.W.Diff(ctx, spec.From, spec.To, DiffOptions{Paths: spec.Paths}, func(c Change) error { return fn(c.told()) })
+	return h.W.Diff(ctx, spec.From, spec.To, DiffOptions{Paths: spec.Paths}, func(c Change) error { return fn(c.told()) })
 }
 
 // Across says what must change in a state of this workspace to make it that of
 // another of its family.
-func (s Story) Across(ctx context.Context, at string, other *Workspace, otherAt string) (out holt.FilesDiff, err error) {
-	all, err := s.W.Across(ctx, at, other, otherAt)
+func (h History) Across(ctx context.Context, at string, other *Workspace, otherAt string) (out holt.FilesDiff, err error) {
+	all, err := h.W.Across(ctx, at, other, otherAt)
 	if err != nil {
 		return out, err
 	}
@@ -133,12 +133,12 @@ func (s Story) Across(ctx context.Context, at string, other *Workspace, otherAt 
 
 // TextDiff writes how the content of files differs, one unified diff after the
 // other in the order of Diff. A line says what was renamed.
-func (s Story) TextDiff(ctx context.Context, spec holt.DiffSpec, out io.Writer) error {
-	spec, err := s.Resolve(spec)
+func (h History) TextDiff(ctx context.Context, spec holt.DiffSpec, out io.Writer) error {
+	spec, err := h.Resolve(spec)
 	if err != nil {
 		return err
 	}
-	return s.W.Diff(ctx, spec.From, spec.To, DiffOptions{Paths: spec.Paths}, func(c Change) error {
+	return h.W.Diff(ctx, spec.From, spec.To, DiffOptions{Paths: spec.Paths}, func(c Change) error {
 		was := c.Path
 		if c.Kind == ChangeRenamed {
 			was = c.From
@@ -150,7 +150,7 @@ func (s Story) TextDiff(ctx context.Context, spec holt.DiffSpec, out io.Writer) 
 		if c.Type != "file" || inPlace && !c.Content {
 			return nil
 		}
-		return s.W.textDiff(ctx, spec.From, spec.To, was, c.Path, out)
+		return h.W.textDiff(ctx, spec.From, spec.To, was, c.Path, out)
 	})
 }
 
@@ -176,18 +176,18 @@ func changesTold(all []Change) (list []holt.Change, counts holt.Counts, omitted 
 }
 
 // name returns the name of a checkpoint, "" if there is none.
-func (s Story) name(id CheckpointID) string {
-	s.W.tree.mu.RLock()
-	defer s.W.tree.mu.RUnlock()
-	c, _ := s.W.tree.checkpointByID(id)
+func (h History) name(id CheckpointID) string {
+	h.W.tree.mu.RLock()
+	defer h.W.tree.mu.RUnlock()
+	c, _ := h.W.tree.checkpointByID(id)
 	return c.Name
 }
 
-func (s Story) report(run string, r Report, err error) (holt.ChangeReport, error) {
+func (h History) report(run string, r Report, err error) (holt.ChangeReport, error) {
 	if err != nil {
 		return holt.ChangeReport{}, err
 	}
-	out := holt.ChangeReport{Run: run, Before: s.name(r.Before)}
+	out := holt.ChangeReport{Run: run, Before: h.name(r.Before)}
 	out.Changes, out.Counts, out.Omitted = changesTold(r.Changes)
 	for _, c := range r.Conflicts {
 		out.Conflicts = append(out.Conflicts, holt.PathConflict{Path: holt.OSString(c.Path), Code: c.Code, Reason: c.Reason})
@@ -196,24 +196,24 @@ func (s Story) report(run string, r Report, err error) (holt.ChangeReport, error
 }
 
 // Restore makes the workspace, or paths of it, what it was at a checkpoint.
-func (s Story) Restore(ctx context.Context, spec holt.RestoreSpec) (holt.ChangeReport, error) {
-	r, err := s.W.Restore(ctx, s.Caller, spec.Checkpoint, RestoreOptions{Paths: spec.Paths, DryRun: spec.DryRun})
-	return s.report("", r, err)
+func (h History) Restore(ctx context.Context, spec holt.RestoreSpec) (holt.ChangeReport, error) {
+	r, err := h.W.Restore(ctx, h.Caller, spec.Checkpoint, RestoreOptions{Paths: spec.Paths, DryRun: spec.DryRun})
+	return h.report("", r, err)
 }
 
 // work returns the run or stretch that is meant: without a name the last run that
 // changed something, by a terminal the last stretch in it.
-func (s Story) work(ctx context.Context, ref string) (string, error) {
+func (h History) work(ctx context.Context, ref string) (string, error) {
 	if ref == "" {
-		return s.W.LastWork(ctx)
+		return h.W.LastRun(ctx)
 	}
 	terminals := []holt.TerminalID{holt.TerminalID(ref)}
 	if _, err := holt.ParseTerminalID(ref); err != nil {
 		if _, err := holt.ParseName(ref); err != nil {
 			return ref, nil
 		}
-		if terminals = nil; s.Terminals != nil {
-			if terminals, err = s.Terminals(ctx, ref); err != nil {
+		if terminals = nil; h.Terminals != nil {
+			if terminals, err = h.Terminals(ctx, ref); err != nil {
 				return "", err
 			}
 		}
@@ -221,48 +221,48 @@ func (s Story) work(ctx context.Context, ref string) (string, error) {
 	if len(terminals) == 0 {
 		return "", holt.Errorf(holt.NotFound, "no terminal %q has, or had, this workspace", ref).WithHint("holt workspace checkpoints lists what changed something")
 	}
-	return s.W.LastWork(ctx, terminals...)
+	return h.W.LastRun(ctx, terminals...)
 }
 
 // Undo takes one run back, or one stretch of work in a terminal: without a name
 // the last run that changed something. Conflict for a run that has not ended, but for a dry run.
-func (s Story) Undo(ctx context.Context, spec holt.UndoSpec) (out holt.ChangeReport, err error) {
-	if spec.Run, err = s.work(ctx, spec.Run); err != nil {
+func (h History) Undo(ctx context.Context, spec holt.UndoSpec) (out holt.ChangeReport, err error) {
+	if spec.Run, err = h.work(ctx, spec.Run); err != nil {
 		return out, err
 	}
-	if run, isRun := holt.ParseRunID(spec.Run); isRun == nil && s.Running != nil && !spec.DryRun {
-		if running, err := s.Running(ctx, run); err != nil {
+	if run, isRun := holt.ParseRunID(spec.Run); isRun == nil && h.Running != nil && !spec.DryRun {
+		if running, err := h.Running(ctx, run); err != nil {
 			return out, err
 		} else if running {
 			return out, holt.Errorf(holt.Conflict, "the run %s has not ended: it could go on changing what would be taken back", run).
 				WithHint("holt run kill %s ends it, holt run follow %s waits for its end; or name another one to undo", run, run)
 		}
 	}
-	r, err := s.W.Undo(ctx, s.Caller, spec.Run, RestoreOptions{Paths: spec.Paths, DryRun: spec.DryRun})
-	return s.report(spec.Run, r, err)
+	r, err := h.W.Undo(ctx, h.Caller, spec.Run, RestoreOptions{Paths: spec.Paths, DryRun: spec.DryRun})
+	return h.report(spec.Run, r, err)
 }
 
-// Receipt says what a run or stretch changed; see [Story.Undo].
-func (s Story) Receipt(ctx context.Context, run string) (holt.Receipt, error) {
-	run, err := s.work(ctx, run)
+// Receipt says what a run or stretch changed; see [History.Undo].
+func (h History) Receipt(ctx context.Context, run string) (holt.Receipt, error) {
+	run, err := h.work(ctx, run)
 	if err != nil {
 		return holt.Receipt{}, err
 	}
-	r, err := s.W.Receipt(ctx, run)
+	r, err := h.W.Receipt(ctx, run)
 	if err != nil {
 		return holt.Receipt{}, err
 	}
-	out := holt.Receipt{Run: r.Run, Before: s.name(r.Before), After: s.name(r.After)}
+	out := holt.Receipt{Run: r.Run, Before: h.name(r.Before), After: h.name(r.After)}
 	out.Changes, out.Counts, out.Omitted = changesTold(r.Changes)
 	return out, nil
 }
 
-// History says what became of a path, newest first.
-func (s Story) History(ctx context.Context, path string) ([]holt.PathEvent, error) {
-	events, err := s.W.History(ctx, path)
+// Events says what became of a path, newest first.
+func (h History) Events(ctx context.Context, path string) ([]holt.PathEvent, error) {
+	events, err := h.W.History(ctx, path)
 	out := make([]holt.PathEvent, len(events))
 	for i, e := range events {
-		out[i] = holt.PathEvent{By: e.By.told(), Author: e.Author.told(), Size: e.Size, Gone: e.Gone, Checkpoint: s.name(e.Checkpoint)}
+		out[i] = holt.PathEvent{By: e.By.told(), Author: e.Author.told(), Size: e.Size, Gone: e.Gone, Checkpoint: h.name(e.Checkpoint)}
 		if !e.At.IsZero() {
 			at := e.At
 			out[i].At = &at
@@ -272,7 +272,21 @@ func (s Story) History(ctx context.Context, path string) ([]holt.PathEvent, erro
 }
 
 // Blame says who last wrote what is at a path.
-func (s Story) Blame(ctx context.Context, path string) (holt.Writer, error) {
-	w, err := s.W.Blame(ctx, path)
+func (h History) Blame(ctx context.Context, path string) (holt.Writer, error) {
+	w, err := h.W.Blame(ctx, path)
 	return w.told(), err
+}
+// Merge brings changes of another workspace to this one; names are what people
+// call the two.
+func (h History) Merge(ctx context.Context, from *Workspace, name, into string, spec holt.MergeSpec) (out holt.MergeReport, err error) {
+	r, err := h.W.Merge(ctx, h.Caller, from, MergeOptions{Paths: spec.Paths, DryRun: spec.DryRun, Text: spec.Text, Name: name, Into: into, Ours: spec.Ours, Theirs: spec.Theirs})
+	out.ChangeReport, err = h.report("", r.Report, err)
+	if err != nil {
+		return out, err
+	}
+	if r.After != 0 {
+		out.After = h.name(r.After)
+	}
+	out.Merged, out.Ours, out.Theirs = r.Merged, r.Ours, r.Theirs
+	return out, nil
 }

@@ -9,10 +9,10 @@ import (
 	"holt/internal/store/db"
 )
 
-// Keep says which automatic checkpoints stay: those before and after runs, stretches
+// Retention says which automatic checkpoints stay: those before and after runs, stretches
 // of work in terminals, restores and undos. What somebody named, or what holds
 // mounts, stays until somebody deletes it.
-type Keep struct {
+type Retention struct {
 	Last int // the newest so many of stretches, and as many of all others: a guest can make as many stretches as it has time for
 	Days int // and the newest of each of so many days before now, by UTC
 }
@@ -21,10 +21,10 @@ type Keep struct {
 // after it never waits for long.
 const mostDropped = 100
 
-// Thin removes the automatic checkpoints that keep does not keep, oldest
+// Prune removes the automatic checkpoints that keep does not keep, oldest
 // first, and returns how many those were. A run beside a removed one can no
 // longer be undone exactly.
-func (w *Workspace) Thin(ctx context.Context, keep Keep) (removed int, err error) {
+func (w *Workspace) Prune(ctx context.Context, keep Retention) (removed int, err error) {
 	all := w.Checkpoints()
 	runs, err := w.besideRuns(ctx, keep, all)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c Checkpoint) ofStretch() bool {
 // besideRuns returns the generations that end where the window of a run begins or
 // ends (see [Workspace.Receipt]): a stretch that ended just before a run, or began while it
 // ran, may have taken the checkpoint there. It looks only if some of a stretch may go.
-func (w *Workspace) besideRuns(ctx context.Context, keep Keep, all []Checkpoint) (map[uint64]bool, error) {
+func (w *Workspace) besideRuns(ctx context.Context, keep Retention, all []Checkpoint) (map[uint64]bool, error) {
 	of := slices.DeleteFunc(slices.Clone(all), func(c Checkpoint) bool { return !c.ofStretch() })
 	if len(of) <= keep.Last {
 		return nil, nil
@@ -72,7 +72,7 @@ func (w *Workspace) besideRuns(ctx context.Context, keep Keep, all []Checkpoint)
 
 // surplus returns what goes, oldest first. A checkpoint of a stretch that is also
 // beside a run is one of runs.
-func (keep Keep) surplus(all []Checkpoint, besideRuns map[uint64]bool, now time.Time) (gone []CheckpointID) {
+func (keep Retention) surplus(all []Checkpoint, besideRuns map[uint64]bool, now time.Time) (gone []CheckpointID) {
 	auto := slices.DeleteFunc(all, func(c Checkpoint) bool { return !c.Auto || c.Mounts })
 	day := func(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 	first := day(now).AddDate(0, 0, -max(0, keep.Days))
