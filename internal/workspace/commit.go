@@ -53,20 +53,56 @@ func (t *Tree) leave() {
 	t.mu.Unlock()
 }
 
-// again rebuilds the answer of an operation that was done before. It counts
-// no lookup: the first answer did.
-func (t *Tree) again(r *reply) (Attr, error) {
-	in, err := t.get(r.ino)
+// once runs do between enter and leave. A request that was done before is not
+// done again: repeat makes its answer from the recorded one.
+func once[T any](t *Tree, c Caller, repeat func(*reply) (T, error), do func() (T, error)) (answer T, err error) {
+	done, err := t.enter(c)
 	if err != nil {
-		return Attr{}, err
+		return answer, err
 	}
-	return in.attr(), nil
+	defer t.leave()
+	if done != nil {
+		return repeat(done)
+	}
+	return do()
+}
+
+// mutate is once for a request that is answered with an error only.
+func (t *Tree) mutate(c Caller, do func() error) error {
+	_, err := once(t, c, func(*reply) (struct{}, error) { return struct{}{}, nil }, func() (struct{}, error) { return struct{}{}, do() })
+	return err
+}
+
+// mutateBytes is once for a request that is answered with a number of bytes.
+func (t *Tree) mutateBytes(c Caller, do func() (int64, error)) (int64, error) {
+	return once(t, c, func(r *reply) (int64, error) { return r.n, nil }, do)
+}
+
+// mutateInode is once for a request that is answered with the attributes of an inode. A repeat gets the present ones.
+func (t *Tree) mutateInode(c Caller, do func() (*inode, error)) (Attr, error) {
+	attr := func(in *inode, err error) (Attr, error) {
+		if err != nil {
+			return Attr{}, err
+		}
+		return in.attr(), nil
+	}
+	return once(t, c, func(r *reply) (Attr, error) { return attr(t.get(r.ino)) }, func() (Attr, error) { return attr(do()) })
 }
 
 // record starts the op of a caller.
 func (t *Tree) record(kind opKind, c Caller) (op, error) {
 	w, err := t.writerID(c.Writer)
 	return op{kind: kind, time: t.when(c), epoch: uint64(c.Epoch), unique: c.Unique, writer: w}, err
+}
+
+// perform commits o for a caller.
+func (t *Tree) perform(c Caller, o op) error {
+	r, err := t.record(o.kind, c)
+	if err != nil {
+		return err
+	}
+	o.time, o.epoch, o.unique, o.writer = r.time, r.epoch, r.unique, r.writer
+	return t.commit(&o, nil, nil)
 }
 
 // writerID returns the number of a writer, and gives it one the first time.

@@ -146,12 +146,10 @@ func (w *Workspace) SetEpochInit(e Epoch, req, reply []byte) error {
 		return syscall.EINVAL
 	}
 	t := w.tree
-	if _, err := t.enter(Caller{Epoch: e}); err != nil {
-		return err
-	}
-	defer t.leave()
-	o := op{kind: opInit, time: t.now(), n: int64(e), blob: req, blob2: reply}
-	return t.commit(&o, nil, nil)
+	return t.mutate(Caller{Epoch: e}, func() error {
+		o := op{kind: opInit, time: t.now(), n: int64(e), blob: req, blob2: reply}
+		return t.commit(&o, nil, nil)
+	})
 }
 
 // EndEpoch says that the mount is gone. With the last one go the unlinked
@@ -159,22 +157,20 @@ func (w *Workspace) SetEpochInit(e Epoch, req, reply []byte) error {
 func (w *Workspace) EndEpoch(e Epoch) error { return w.tree.endEpoch(e) }
 
 func (t *Tree) endEpoch(e Epoch) error {
-	if _, err := t.enter(Caller{}); err != nil {
-		return err
-	}
-	defer t.leave()
-	if t.epochs[e] == nil {
-		return nil
-	}
-	if len(t.epochs) == 1 {
-		for ino := range t.orphans {
-			if _, err := t.get(ino); err != nil {
-				return err
+	return t.mutate(Caller{}, func() error {
+		if t.epochs[e] == nil {
+			return nil
+		}
+		if len(t.epochs) == 1 {
+			for ino := range t.orphans {
+				if _, err := t.get(ino); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	o := op{kind: opEnd, time: t.now(), n: int64(e)}
-	return t.commit(&o, nil, nil)
+		o := op{kind: opEnd, time: t.now(), n: int64(e)}
+		return t.commit(&o, nil, nil)
+	})
 }
 
 // Acknowledge says that every request of e numbered below watermark was

@@ -276,6 +276,7 @@ func (h History) Blame(ctx context.Context, path string) (holt.Writer, error) {
 	w, err := h.W.Blame(ctx, path)
 	return w.told(), err
 }
+
 // Merge brings changes of another workspace to this one; names are what people
 // call the two.
 func (h History) Merge(ctx context.Context, from *Workspace, name, into string, spec holt.MergeSpec) (out holt.MergeReport, err error) {

@@ -306,7 +306,9 @@ func TestHostileQueries(t *testing.T) {
 	} {
 		for name, ask := range map[string]func() (holt.QueryResult, error){
 			"alone": func() (holt.QueryResult, error) { return f.w.Query(t.Context(), sql, Limits{}) },
-			"at":    func() (holt.QueryResult, error) { return QuerySource{W: f.w, At: "one"}.Query(t.Context(), sql, Limits{}) },
+			"at": func() (holt.QueryResult, error) {
+				return QuerySource{W: f.w, At: "one"}.Query(t.Context(), sql, Limits{})
+			},
 			"among": func() (holt.QueryResult, error) {
 				return QueryAcross(t.Context(), []QuerySource{{W: f.w, Name: "a"}, {W: f.w, Name: "b"}}, sql, Limits{})
 			},

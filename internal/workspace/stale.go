@@ -38,7 +38,7 @@ func (w *Workspace) staleBetween(ctx context.Context, from, to string) (all []St
 		}
 		return nil
 	})
-	return once(all), err
+	return distinct(all), err
 }
 
 // staleInode is what an inode makes stale that changes under its names: of a seed the
@@ -50,7 +50,7 @@ func staleInode(ino Ino) []Stale {
 	return []Stale{{Ino: ino}}
 }
 
-func once(all []Stale) []Stale {
+func distinct(all []Stale) []Stale {
 	slices.SortFunc(all, func(a, b Stale) int { return cmp.Or(cmp.Compare(a.Ino, b.Ino), cmp.Compare(a.Name, b.Name)) })
 	return slices.Compact(all)
 }
@@ -117,5 +117,5 @@ func (w *Workspace) Unnotified(ctx context.Context) (all []Stale, err error) {
 		}
 		all = append(all, some...)
 	}
-	return once(all), nil
+	return distinct(all), nil
 }

@@ -157,27 +157,16 @@ func (t *Tree) RemoveXattr(c Caller, ino Ino, name string) error {
 }
 
 func (t *Tree) changeXattr(c Caller, ino Ino, kind opKind, name string, value []byte, allow func(map[string]xattr) error) error {
-	done, err := t.enter(c)
-	if err != nil {
-		return err
-	}
-	defer t.leave()
-	if done != nil {
-		return nil
-	}
-	all, err := t.getXattrs(ino)
-	if err != nil {
-		return err
-	}
-	if err := allow(all); err != nil {
-		return err
-	}
-	o, err := t.record(kind, c)
-	if err != nil {
-		return err
-	}
-	o.ino, o.name, o.blob = ino, name, value
-	return t.commit(&o, nil, nil)
+	return t.mutate(c, func() error {
+		all, err := t.getXattrs(ino)
+		if err != nil {
+			return err
+		}
+		if err := allow(all); err != nil {
+			return err
+		}
+		return t.perform(c, op{kind: kind, ino: ino, name: name, blob: value})
+	})
 }
 
 func (t *Tree) applyXattr(o *op) error {
