@@ -192,7 +192,7 @@ func (t *Tree) inherit(o *op, d *inode, c Caller) error {
 }
 
 // inherited gives a new inode the ACLs that its record has.
-func (t *Tree) inherited(in *inode, o *op) {
+func (t *memory) inherited(in *inode, o *op) {
 	if in.kind() == syscall.S_IFLNK {
 		return // the blob is its target
 	}

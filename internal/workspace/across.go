@@ -51,10 +51,10 @@ func (w *Workspace) Across(ctx context.Context, at string, other *Workspace, oth
 	}
 	err = w.between(ctx, "compare workspaces", at, at, func(tx *db.Tx, a, _ snapshot) error {
 		return other.between(ctx, "compare workspaces", otherAt, otherAt, func(theirs *db.Tx, b, _ snapshot) error {
-			if x.a, err = w.tree.side(tx, w.Lineage()); err != nil {
+			if x.a, err = newSide(w.tree, tx, w.Lineage()); err != nil {
 				return err
 			}
-			if x.b, err = other.tree.side(theirs, other.Lineage()); err != nil {
+			if x.b, err = newSide(other.tree, theirs, other.Lineage()); err != nil {
 				return err
 			}
 			x.a.p.version, x.b.p.version = a.version, b.version

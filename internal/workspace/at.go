@@ -40,7 +40,7 @@ func (v *View) Checkpoint() Checkpoint { return v.at }
 // read runs fn on one state of the index.
 func (v *View) read(doing string, fn func(point) error) error {
 	v.t.mu.RLock()
-	_, ok := v.t.checkpointByID(v.at.ID)
+	_, ok := v.t.checkpoints.byID(v.at.ID)
 	v.t.mu.RUnlock()
 	if !ok {
 		return syscall.ESTALE
@@ -347,7 +347,7 @@ func (p point) seek(in *inodeRow, off int64, whence uint32) (int64, error) {
 // with one number after the other; ESTALE if there is no such checkpoint.
 func (t *Tree) View(id CheckpointID) (*View, error) {
 	t.mu.RLock()
-	c, ok := t.checkpointByID(id)
+	c, ok := t.checkpoints.byID(id)
 	newest := t.count.NextCheck - 1
 	t.mu.RUnlock()
 	if !ok {
@@ -374,7 +374,7 @@ func (t *Tree) Checkpoints() []Checkpoint {
 func (t *Tree) CheckpointNamed(name string) (id CheckpointID, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	c, ok := t.checkpointByName(name)
+	c, ok := t.checkpoints.byName(name)
 	return c.ID, ok
 }
 

@@ -167,6 +167,9 @@ func (t *Tree) commitRef(o *op, table, data []byte) (journal.Ref, error) {
 func (t *Tree) noted(o *op, rec journal.Record) {
 	t.count.Last, t.count.Applied = uint64(rec.Pos), uint64(rec.End)
 	t.harvest(o, rec)
+	if o.kind == opDropCheckpoint {
+		t.collected = 0 // its segments may be dead now
+	}
 	t.batch.ops++
 	if t.batch.ops == 1 || t.batch.ops == t.opt.FlushOps {
 		t.kick()
@@ -182,7 +185,7 @@ func (t *Tree) kick() {
 }
 
 // harvest remembers the answer of a request that may be asked again.
-func (t *Tree) harvest(o *op, rec journal.Record) {
+func (t *memory) harvest(o *op, rec journal.Record) {
 	if o.kind == opFork {
 		t.harvestMounts(o.blob2, rec.Pos)
 	}

@@ -123,7 +123,7 @@ func (t *Tree) snapshot(ref string) (snapshot, error) {
 	if ref == "" || ref == Live {
 		return snapshot{nowVersion, 1 << 62}, nil
 	}
-	c, err := t.findCheckpoint(ref)
+	c, err := t.checkpoints.find(ref)
 	return snapshot{int64(c.version), c.nextIno}, err
 }
 

@@ -78,7 +78,7 @@ func (e *epoch) acknowledge(watermark uint64) {
 
 // oldestReply returns the position from which recovery must look for answers
 // that may be asked for again; end if there are none.
-func (t *Tree) oldestReply(end uint64) uint64 {
+func (t *memory) oldestReply(end uint64) uint64 {
 	for _, e := range t.epochs {
 		if len(e.queue) > 0 {
 			end = min(end, uint64(e.queue[0].pos))
@@ -184,7 +184,7 @@ func (w *Workspace) Acknowledge(e Epoch, watermark uint64) {
 	}
 }
 
-func (t *Tree) applyEpoch(o *op) error {
+func (t *memory) applyEpoch(o *op) error {
 	number := Epoch(o.n)
 	e := t.epochs[number]
 	if (e == nil) != (o.kind == opBegin) {
@@ -210,7 +210,7 @@ func (t *Tree) applyEpoch(o *op) error {
 }
 
 // freeOrphans ends every unlinked inode once no mount is open.
-func (t *Tree) freeOrphans() error {
+func (t *memory) freeOrphans() error {
 	if len(t.epochs) > 0 {
 		return nil
 	}
@@ -231,7 +231,7 @@ func (t *Tree) freeOrphans() error {
 // certain tells whether every lookup of an inode that a kernel may hold was
 // counted: of one that was there when another process had the mount, or the
 // mount's guest was somewhere else, they may not have been.
-func (t *Tree) certain(ino Ino) bool {
+func (t *memory) certain(ino Ino) bool {
 	for _, e := range t.epochs {
 		if ino < e.since {
 			return false
@@ -242,7 +242,7 @@ func (t *Tree) certain(ino Ino) bool {
 
 // freeNow tells whether an inode that loses its last name can go at once:
 // nobody has it mounted, or no kernel knows it.
-func (t *Tree) freeNow(in *inode) bool {
+func (t *memory) freeNow(in *inode) bool {
 	return len(t.epochs) == 0 || t.certain(in.ino) && in.lookups.Load() == 0
 }
 

@@ -189,7 +189,7 @@ func (t *Tree) cut() *rows {
 }
 
 // epochRows copies the epochs that a batch changed.
-func (t *Tree) epochRows(b *batch) (out []epochRow) {
+func (t *memory) epochRows(b *batch) (out []epochRow) {
 	for n := range b.epochs {
 		row := epochRow{number: n}
 		if e := t.epochs[n]; e != nil {

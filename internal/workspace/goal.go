@@ -58,7 +58,7 @@ type Stale struct {
 	Name string
 }
 
-func (t *Tree) plan(g *goal) (*plan, error) {
+func newPlan(t *Tree, g *goal) (*plan, error) {
 	p := &plan{t: t, goal: g, order: slices.Sorted(maps.Keys(g.inodes)), links: map[Ino]int{}, seen: map[dirName]bool{}, known: map[point]*known{}}
 	for _, o := range g.extra {
 		p.add(o)

@@ -179,7 +179,7 @@ func changesTold(all []Change) (list []holt.Change, counts holt.Counts, omitted 
 func (h History) name(id CheckpointID) string {
 	h.W.tree.mu.RLock()
 	defer h.W.tree.mu.RUnlock()
-	c, _ := h.W.tree.checkpointByID(id)
+	c, _ := h.W.tree.checkpoints.byID(id)
 	return c.Name
 }
 

@@ -21,7 +21,7 @@ type side struct {
 	segments map[uint32]journal.ID
 }
 
-func (t *Tree) side(tx *db.Tx, lineage []Ancestor) (*side, error) {
+func newSide(t *Tree, tx *db.Tx, lineage []Ancestor) (*side, error) {
 	s := &side{t: t, p: point{tx, nowVersion}, lineage: lineage, segments: map[uint32]journal.ID{}}
 	return s, tx.Query("SELECT num, id FROM segment", nil, func(r *db.Row) error {
 		s.segments[uint32(r.Int64(0))] = journal.ID(r.Bytes(1))

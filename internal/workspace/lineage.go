@@ -37,7 +37,7 @@ func (w *Workspace) Lineage() []Ancestor {
 }
 
 // become sets the lineage.
-func (t *Tree) become(l []Ancestor) { t.lineage, t.batch.lineage = l, l }
+func (t *memory) become(l []Ancestor) { t.lineage, t.batch.lineage = l, l }
 
 // twin says that an inode is the one that another workspace made under another
 // number.

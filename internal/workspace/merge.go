@@ -108,9 +108,9 @@ type merge struct {
 	c          Caller
 	dry        bool // nothing can be written yet
 
-	lineages    [2][]Ancestor // into, from
-	checkpoints []Checkpoint  // of the other
-	here        []Checkpoint
+	lineages    [2][]Ancestor  // into, from
+	checkpoints checkpointList // of the other
+	here        checkpointList
 	past        [2]map[CheckpointID]bool // that into and from descend from
 	point       Checkpoint               // of the other, that is merged; zero: its present
 	common      CheckpointID
@@ -157,7 +157,7 @@ func (m *merge) prepare(from *Workspace) (err error) {
 	}
 	m.from.mu.RLock()
 	defer m.from.mu.RUnlock()
-	m.checkpoints, m.past[1] = slices.Clone(m.from.checkpoints), m.from.descent()
+	m.checkpoints, m.past[1] = slices.Clone(m.from.checkpoints), m.from.checkpoints.ancestors(CheckpointID(m.from.count.Head))
 	return nil
 }
 
@@ -168,18 +168,7 @@ func (m *merge) look() {
 		defer m.into.mu.RUnlock()
 	}
 	m.here = slices.Clone(m.into.checkpoints)
-	m.next, m.nextCheck, m.past[0] = Ino(m.into.count.NextIno), CheckpointID(m.into.count.NextCheck), m.into.descent()
-}
-
-// descent returns the checkpoints that the present descends from.
-func (t *Tree) descent() map[CheckpointID]bool {
-	all := map[CheckpointID]bool{}
-	for id := CheckpointID(t.count.Head); id != 0 && !all[id]; {
-		all[id] = true
-		c, _ := t.checkpointByID(id)
-		id = c.Parent
-	}
-	return all
+	m.next, m.nextCheck, m.past[0] = Ino(m.into.count.NextIno), CheckpointID(m.into.count.NextCheck), m.into.checkpoints.ancestors(CheckpointID(m.into.count.Head))
 }
 
 // build works a merge out, on one state of either index.
@@ -188,10 +177,10 @@ func (m *merge) build(from, into *db.Tx) (g *goal, err error) {
 	m.units, m.heirs, m.taken = map[Ino]*mergeUnit{}, map[Ino]Ino{}, map[dirName]Ino{}
 	m.points, m.authors, m.wanted = map[CheckpointID]point{}, map[uint32]uint32{}, nil
 	m.look()
-	if m.n, err = m.into.side(into, m.lineages[0]); err != nil {
+	if m.n, err = newSide(m.into, into, m.lineages[0]); err != nil {
 		return nil, err
 	}
-	if m.f, err = m.from.side(from, m.lineages[1]); err != nil {
+	if m.f, err = newSide(m.from, from, m.lineages[1]); err != nil {
 		return nil, err
 	}
 	if m.point.ID != 0 {
@@ -225,11 +214,7 @@ func (m *merge) delta() (*delta, error) {
 
 // checkpoint returns one of the other's.
 func (m *merge) checkpoint(id CheckpointID) (Checkpoint, bool) {
-	i := slices.IndexFunc(m.checkpoints, func(c Checkpoint) bool { return c.ID == id })
-	if i < 0 {
-		return Checkpoint{}, false
-	}
-	return m.checkpoints[i], true
+	return m.checkpoints.byID(id)
 }
 
 // at returns the point of one of the other's checkpoints.

@@ -33,7 +33,7 @@ const (
 
 // holdMounts returns what the guests' mounts have, encoded. Those of the host end
 // with their daemon and are nobody's to go on with.
-func (t *Tree) holdMounts() ([]byte, error) {
+func (t *memory) holdMounts() ([]byte, error) {
 	var all []heldMount
 	for n, e := range t.epochs {
 		if e.kind != GuestMount {
@@ -135,7 +135,7 @@ func (d *heldDecoder) bytes(n int) []byte {
 
 // goOn opens the mounts that a fork goes on with. Their answers it finds where
 // recovery does: see harvestMounts.
-func (t *Tree) goOn(held []byte) error {
+func (t *memory) goOn(held []byte) error {
 	if len(held) == 0 {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (t *Tree) goOn(held []byte) error {
 }
 
 // harvestMounts remembers the answers that a fork goes on with.
-func (t *Tree) harvestMounts(held []byte, pos journal.Pos) {
+func (t *memory) harvestMounts(held []byte, pos journal.Pos) {
 	if len(held) == 0 {
 		return
 	}

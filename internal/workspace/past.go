@@ -57,7 +57,7 @@ func (p *past) before(e *past) {
 
 // born returns the version of a change by a writer: (generation, writer) in
 // one number.
-func (t *Tree) born(writer uint32) uint32 {
+func (t *memory) born(writer uint32) uint32 {
 	v, ok := t.version[writer]
 	if !ok {
 		v = t.newVersion(writer)
@@ -66,7 +66,7 @@ func (t *Tree) born(writer uint32) uint32 {
 	return v
 }
 
-func (t *Tree) newVersion(writer uint32) uint32 {
+func (t *memory) newVersion(writer uint32) uint32 {
 	t.count.Version++
 	v := uint32(t.count.Version)
 	t.version[writer] = v
@@ -79,7 +79,7 @@ func (t *Tree) newVersion(writer uint32) uint32 {
 // in between gets a new version, so that the lives of a row never overlap.
 //
 // With [mostTurns] behind it, the row stays what it was instead: another's.
-func (t *Tree) bornAfter(born, writer uint32) uint32 {
+func (t *memory) bornAfter(born, writer uint32) uint32 {
 	v := t.born(writer)
 	if v < born {
 		if t.count.Turns >= t.opt.mostTurns {
@@ -105,7 +105,7 @@ func (in *inode) row() inodeRow {
 
 // renew gives an inode that is about to change the version of the change, and
 // moves what it was to the past.
-func (t *Tree) renew(in *inode, v uint32) {
+func (t *memory) renew(in *inode, v uint32) {
 	if in.born < v {
 		if t.remembered(in.born) {
 			t.batch.past.inodes = append(t.batch.past.inodes, pastInode{in.row(), v})
@@ -116,7 +116,7 @@ func (t *Tree) renew(in *inode, v uint32) {
 }
 
 // bury moves an entry to the past that an operation of writer removes.
-func (t *Tree) bury(d *inode, name string, e dentry, writer uint32) uint32 {
+func (t *memory) bury(d *inode, name string, e dentry, writer uint32) uint32 {
 	v := t.bornAfter(e.born, writer)
 	if e.born < v && t.remembered(e.born) {
 		t.batch.past.entries = append(t.batch.past.entries, pastEntry{d.ino, name, e, v})
@@ -135,7 +135,7 @@ const mostTurns = 1 << 18
 const writerUnknown = 1<<32 - 1
 
 // remembered tells whether an inode or name that dies belongs to the past.
-func (t *Tree) remembered(born uint32) bool {
+func (t *memory) remembered(born uint32) bool {
 	if uint64(born) <= t.count.Sealed {
 		return true
 	}
@@ -150,7 +150,7 @@ func (t *Tree) remembered(born uint32) bool {
 
 // outlives tells whether an extent or attribute belongs to the past once it
 // dies: it was born before, and in a generation that a checkpoint closed.
-func (t *Tree) outlives(born, died uint32) bool {
+func (t *memory) outlives(born, died uint32) bool {
 	return born < died && uint64(born) <= t.count.Sealed
 }
 
@@ -215,7 +215,7 @@ func (r *rows) writePast(tx *db.Tx) error {
 }
 
 // outlived tells whether something of an inode that is gone belongs to the past.
-func (t *Tree) outlived(in *inode) (yes bool) {
+func (t *memory) outlived(in *inode) (yes bool) {
 	if in.file != nil {
 		in.file.each(0, maxSize, func(e extent) bool { yes = t.outlives(e.born, in.born); return !yes })
 	}

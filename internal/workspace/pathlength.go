@@ -13,7 +13,7 @@ import "syscall"
 const mostPath = 4095 + 1 + 4095
 
 // pathLength returns the length of a directory's path; 0 is the top's.
-func (t *Tree) pathLength(d *inode) (n int, err error) {
+func (t *memory) pathLength(d *inode) (n int, err error) {
 	for d.ino != Root {
 		if d.dir.named == 0 {
 			name, err := t.index.nameLength(d.ino)

@@ -47,8 +47,9 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if err != nil {
 		return nil, errors.Join(diskError("open workspace", err), j.Close())
 	}
-	t := &Tree{dir: dir, opt: opt, log: opt.Log, journal: j, index: x, reserve: spare, wake: make(chan struct{}, 1), sealed: make(chan struct{}, 1),
+	t := &Tree{dir: dir, memory: memory{opt: opt, log: opt.Log, index: x}, journal: j, reserve: spare, wake: make(chan struct{}, 1), sealed: make(chan struct{}, 1),
 		merging: make(chan struct{}, 1), glances: make(chan struct{}, mostGlances)}
+	t.write = t.flushHeld
 	t.flushed = sync.NewCond(&t.mu)
 	t.settling = settleFork(dir, x.db)
 	defer func() {
@@ -197,7 +198,7 @@ func (t *Tree) trusted() (bool, error) {
 }
 
 // reset empties the memory and loads what is always there.
-func (t *Tree) reset() (err error) {
+func (t *memory) reset() (err error) {
 	t.inodes = inodeCache{m: map[Ino]*inode{}, counts: map[Ino]uint32{}}
 	t.writers, t.entries, t.extents, t.values, t.batch = map[Writer]uint32{}, 0, 0, 0, newBatch(dirtyA)
 	t.indexedSegment = 0

@@ -57,7 +57,7 @@ func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt Resto
 		if err != nil {
 			return nil, Report{}, err
 		}
-		s := &scope{t: w.tree, d: d, paths: paths}
+		s := &scope{d: d, paths: paths, next: Ino(w.tree.count.NextIno)}
 		g, err := s.goal()
 		return g, Report{Changes: changes}, err
 	}
@@ -147,7 +147,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale,
 			return err
 		}
 		report = r
-		p, err := t.plan(g)
+		p, err := newPlan(t, g)
 		if err != nil {
 			return err
 		}

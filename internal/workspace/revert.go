@@ -16,12 +16,12 @@ import (
 
 // applyFork makes the tree what it was at a checkpoint, in a workspace of its
 // own: nothing came after, and no mount is open but those that go on here.
-func (t *Tree) applyFork(o *op) error {
-	c, ok := t.checkpointByID(CheckpointID(o.n))
+func (t *memory) applyFork(o *op) error {
+	c, ok := t.checkpoints.byID(CheckpointID(o.n))
 	if !ok || len(o.blob) != len(ID{}) || len(t.lineage) == 0 {
 		return fmt.Errorf("%w: fork of checkpoint %d", errApply, o.n)
 	}
-	if err := t.flushHeld(); err != nil {
+	if err := t.write(); err != nil {
 		return err
 	}
 	err := t.index.db.Write(context.Background(), func(tx *db.Tx) error { return revert(tx, c) })

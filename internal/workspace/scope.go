@@ -10,18 +10,17 @@ import (
 // scope turns what differs between the present and a checkpoint into a goal,
 // for some paths.
 type scope struct {
-	t      *Tree
 	d      *delta // from the present to the checkpoint
 	paths  []string
 	g      *goal
 	erased map[dirName]bool
 	own    map[Ino]bool // see itself
-	copies Ino          // the next number for a copy
+	next   Ino          // the next number for a copy
 }
 
 func (s *scope) goal() (*goal, error) {
 	s.g = &goal{now: s.d.before, inodes: map[Ino]was{}}
-	s.erased, s.own, s.copies = map[dirName]bool{}, map[Ino]bool{}, Ino(s.t.count.NextIno)
+	s.erased, s.own = map[dirName]bool{}, map[Ino]bool{}
 	if len(s.paths) == 0 {
 		s.g.erase, s.g.enter = s.d.gone, s.d.came
 		named := s.named()
@@ -231,8 +230,8 @@ func (s *scope) enterTree(e placedEntry, parent Ino) error {
 			return s.want(e.ino, e.ino)
 		}
 	}
-	ino := s.copies
-	s.copies++
+	ino := s.next
+	s.next++
 	if err := s.want(ino, e.ino); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ const staleLost = 1 << 62
 // outdate notes that o changes what is mounted beside the mount: from the state
 // of the last checkpoint on, its kernel may believe what is not so. A restore,
 // an undo and a merge take one right before.
-func (t *Tree) outdate(o *op) {
+func (t *memory) outdate(o *op) {
 	changes := o.kind >= opMake && o.kind <= opDelXattr || o.kind == opTurn
 	if changes && o.epoch == 0 && t.count.Stale == 0 && len(t.epochs) > 0 {
 		t.count.Stale = t.count.Sealed + 1
@@ -72,8 +72,8 @@ func (t *Tree) outdate(o *op) {
 // done when whoever tells the mount's kernel has been told of them. A change that
 // a [Workspace.OnStale] hears of has that done for it.
 func (w *Workspace) BeginDirectChange() (done func()) {
-	w.tree.beside.Add(1)
-	return func() { w.tree.beside.Add(-1) }
+	w.tree.direct.Add(1)
+	return func() { w.tree.direct.Add(-1) }
 }
 
 // MarkNotified says that the kernel that has the workspace mounted knows everything,
@@ -83,7 +83,7 @@ func (w *Workspace) MarkNotified(all func() bool) {
 	t := w.tree
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.count.Stale == 0 || t.beside.Load() > 0 || t.accepts() != nil || !all() {
+	if t.count.Stale == 0 || t.direct.Load() > 0 || t.accepts() != nil || !all() {
 		return
 	}
 	t.count.Stale = 0

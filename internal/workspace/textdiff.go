@@ -37,8 +37,8 @@ func (w *Workspace) textDiff(ctx context.Context, from, to, was, is string, out 
 	}
 	var old, new *text
 	err = w.between(ctx, "compare text", from, to, func(tx *db.Tx, a, b snapshot) error {
-		if old, err = w.tree.text(point{tx, a.version}, paths[0]); err == nil {
-			new, err = w.tree.text(point{tx, b.version}, paths[1])
+		if old, err = readText(w.tree, point{tx, a.version}, paths[0]); err == nil {
+			new, err = readText(w.tree, point{tx, b.version}, paths[1])
 		}
 		return err
 	})
@@ -57,7 +57,7 @@ type text struct {
 	binary bool
 }
 
-func (t *Tree) text(p point, path string) (*text, error) {
+func readText(t *Tree, p point, path string) (*text, error) {
 	e, err := p.walk(path)
 	if err != nil || e.ino == 0 {
 		return nil, err

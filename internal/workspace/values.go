@@ -11,7 +11,7 @@ func (x *xattr) held(name string) int { return xattrCost + len(name) + len(x.val
 
 // hoard counts n bytes (less, if negative) of an inode's extra. What comes to
 // an inode that is dirty may stay until the next flush.
-func (t *Tree) hoard(in *inode, n int) {
+func (t *memory) hoard(in *inode, n int) {
 	in.extra.held += n
 	t.values += n
 	if n > 0 && in.stage != clean {
@@ -20,7 +20,7 @@ func (t *Tree) hoard(in *inode, n int) {
 }
 
 // setTarget makes a new inode a symlink's.
-func (t *Tree) setTarget(in *inode, target []byte) {
+func (t *memory) setTarget(in *inode, target []byte) {
 	in.extra = &extra{target: string(target)}
 	t.hoard(in, len(target))
 }
@@ -28,7 +28,7 @@ func (t *Tree) setTarget(in *inode, target []byte) {
 // tidyValues forgets extended attributes that the index has, and evicts clean
 // symlinks, those that were not used since it last ran first, until half of
 // what may be is left.
-func (t *Tree) tidyValues() {
+func (t *memory) tidyValues() {
 	for range 2 {
 		ring := t.inodes.ring // from the end: an evicted inode's place is taken by the last
 		for i := len(ring) - 1; i >= 0 && t.values > t.opt.CacheValues/2; i-- {
@@ -40,7 +40,7 @@ func (t *Tree) tidyValues() {
 }
 
 // dropValues lets go of what of in's extra is clean.
-func (t *Tree) dropValues(in *inode) {
+func (t *memory) dropValues(in *inode) {
 	if in.extra.target != "" && in.stage == clean {
 		t.dropCached(in)
 		t.inodes.evicted(in)
@@ -60,7 +60,7 @@ func (t *Tree) dropValues(in *inode) {
 }
 
 // dropCached forgets what is counted of an inode that leaves the cache.
-func (t *Tree) dropCached(in *inode) {
+func (t *memory) dropCached(in *inode) {
 	t.dropExtents(in)
 	if in.extra != nil {
 		t.values -= in.extra.held

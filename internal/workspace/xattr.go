@@ -19,7 +19,7 @@ const (
 // xattrs returns an inode's attributes, for reading only. Those that never had
 // one, nearly all, cost neither memory nor a look at the index: a kernel asks
 // each new file for security.capability.
-func (t *Tree) xattrs(in *inode) (map[string]xattr, error) {
+func (t *memory) xattrs(in *inode) (map[string]xattr, error) {
 	if in.plain {
 		return nil, nil
 	}
@@ -45,7 +45,7 @@ func (t *Tree) xattrs(in *inode) (map[string]xattr, error) {
 }
 
 // getXattrs is xattrs by number.
-func (t *Tree) getXattrs(ino Ino) (map[string]xattr, error) {
+func (t *memory) getXattrs(ino Ino) (map[string]xattr, error) {
 	in, err := t.get(ino)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (t *Tree) changeXattr(c Caller, ino Ino, kind opKind, name string, value []
 	})
 }
 
-func (t *Tree) applyXattr(o *op) error {
+func (t *memory) applyXattr(o *op) error {
 	in, err := t.get(o.ino)
 	if err != nil {
 		return err
