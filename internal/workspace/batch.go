@@ -90,7 +90,7 @@ func (b *batch) dirty(in *inode) {
 func (t *memory) setEntry(d *inode, name string, e dentry) {
 	old, known := d.dir.entries[name]
 	if !known {
-		t.entries++
+		t.inodes.entries++
 		old.indexed = !d.dir.complete
 	}
 	if old.stage == clean {
@@ -118,7 +118,7 @@ func (c *extentChange) bytes(delta int64) {
 	c.t.count.Allocated += uint64(delta)
 }
 
-func (c *extentChange) extents(delta int) { c.t.extents += delta }
+func (c *extentChange) extents(delta int) { c.t.inodes.extents += delta }
 
 // changing returns the listener for changes of in's extents.
 func (t *memory) changing(in *inode) changes {

@@ -49,7 +49,7 @@ func (t *Tree) accepts() error {
 func (t *Tree) crammed() bool { return t.batch.rows()+t.writing > t.opt.MaxDirty }
 
 func (t *Tree) leave() {
-	t.tidy()
+	t.inodes.tidy()
 	t.mu.Unlock()
 }
 

@@ -129,7 +129,7 @@ func (t *Tree) locate(ino Ino, off int64, want int, parts []extent) (int, []exte
 		return 0, nil, err
 	}
 	n, parts := in.parts(off, want, parts)
-	t.tidy()
+	t.inodes.tidy()
 	return n, parts, nil
 }
 

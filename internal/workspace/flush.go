@@ -212,7 +212,7 @@ func (t *Tree) settle(r *rows) {
 		}
 		in.stage = clean
 		if in.freed {
-			t.dropCached(in)
+			t.inodes.dropCached(in)
 			t.inodes.drop(in)
 		}
 	}
@@ -225,7 +225,7 @@ func (t *Tree) settle(r *rows) {
 		d.dirty--
 		if e.ino == 0 {
 			delete(d.entries, k.name)
-			t.entries--
+			t.inodes.entries--
 			continue
 		}
 		e.stage = clean
@@ -250,8 +250,7 @@ func (t *Tree) settle(r *rows) {
 	if len(t.writers) > 4096 && len(t.batch.writers) == 0 {
 		clear(t.writers) // the index has them all
 	}
-	t.inodesMark, t.entriesMark, t.extentsMark, t.valuesMark = 0, 0, 0, 0
-	t.tidy()
+	t.inodes.tidyAgain()
 }
 
 // restore puts a batch that could not be written before the running one, so

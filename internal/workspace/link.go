@@ -17,7 +17,7 @@ func (t *Tree) Readlink(ino Ino) (string, error) {
 		return "", syscall.EINVAL
 	}
 	target := in.extra.target
-	t.tidy() // which may let go of it
+	t.inodes.tidy() // which may let go of it
 	return target, nil
 }
 

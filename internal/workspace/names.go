@@ -46,7 +46,7 @@ func (t *Tree) names(ino Ino, after string, most int) ([]DirEntry, error) {
 	}
 	least.cut()
 	all, err := t.describeNames(d, least.kept)
-	t.tidy()
+	t.inodes.tidy()
 	return all, err
 }
 

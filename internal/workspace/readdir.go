@@ -56,7 +56,7 @@ func (t *Tree) ReadDir(c Caller, ino Ino, cookie uint64, plus bool, fn func(DirE
 		l.below = d.dir.readBelow
 	}
 	err = l.run(max(cookie, cookieDotDot) - cookieDotDot)
-	t.tidy()
+	t.inodes.tidy()
 	return err
 }
 

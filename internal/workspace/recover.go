@@ -199,8 +199,8 @@ func (t *Tree) trusted() (bool, error) {
 
 // reset empties the memory and loads what is always there.
 func (t *memory) reset() (err error) {
-	t.inodes = inodeCache{m: map[Ino]*inode{}, counts: map[Ino]uint32{}}
-	t.writers, t.entries, t.extents, t.values, t.batch = map[Writer]uint32{}, 0, 0, 0, newBatch(dirtyA)
+	t.inodes = newInodeCache(t.opt)
+	t.writers, t.batch = map[Writer]uint32{}, newBatch(dirtyA)
 	t.indexedSegment = 0
 	if t.count, err = t.index.counters(); err != nil {
 		return err

@@ -121,7 +121,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale,
 	if err := t.accepts(); err != nil {
 		return nil, Report{}, diskError("change workspace", err)
 	}
-	defer t.tidy()
+	defer t.inodes.tidy()
 	if what.look != nil {
 		if err := t.flushHeld(); err != nil {
 			return nil, Report{}, diskError("change workspace", err)

@@ -21,7 +21,7 @@ func (t *Tree) Lseek(ino Ino, off int64, whence uint32) (int64, error) {
 	if off < 0 || off >= in.size {
 		return 0, syscall.ENXIO
 	}
-	defer t.tidy()
+	defer t.inodes.tidy()
 	if whence == SeekHole {
 		return t.seekHole(in, off)
 	}

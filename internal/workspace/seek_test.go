@@ -31,7 +31,7 @@ func TestHugeFiles(t *testing.T) {
 		forget := func() {
 			if evicted {
 				f.ok(f.w.Flush())
-				f.t.tidy()
+				f.t.inodes.tidy()
 			}
 		}
 		forget()

@@ -102,7 +102,7 @@ func (t *memory) warm(p point, inos []Ino) (absent map[Ino]bool, err error) {
 		}
 		if row.target != "" {
 			in.extra = &extra{held: len(row.target), target: row.target}
-			t.values += in.extra.held
+			t.inodes.values += in.extra.held
 		}
 		t.inodes.add(in)
 		in.touch()

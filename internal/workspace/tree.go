@@ -80,8 +80,6 @@ type memory struct {
 	grown       int64      // by how much renames lengthened paths below them, in sum; up to grownStored the index has it
 	grownStored int64
 
-	inodesMark, entriesMark, extentsMark, valuesMark mark
-
 	parts   [][]byte  // whose end has not come yet
 	partsAt [2]uint64 // count.Last and count.Applied before the first of them
 
@@ -153,7 +151,7 @@ func (t *memory) get(ino Ino) (*inode, error) {
 	}
 	t.inodes.add(in)
 	if in.extra != nil {
-		t.values += in.extra.held
+		t.inodes.values += in.extra.held
 	}
 	in.touch()
 	return in, nil
@@ -211,7 +209,7 @@ func (t *memory) load(in *inode, lo, hi int64) error {
 	for _, w := range found {
 		if _, ok := f.find(w.number); !ok {
 			f.window(w.number, c).extents = w.extents
-			t.extents += len(w.extents)
+			t.inodes.extents += len(w.extents)
 		}
 	}
 	if first == 0 && (last+1)*windowSize >= in.size {
@@ -253,7 +251,7 @@ func (t *memory) entry(d *inode, name string) (dentry, error) {
 		return dentry{}, syscall.ENOENT
 	}
 	d.dir.put(name, e)
-	t.entries++
+	t.inodes.entries++
 	return e, nil
 }
 
@@ -266,7 +264,7 @@ func (t *memory) loadDir(d *inode) error {
 	err := t.index.entries(d.ino, 0, func(name string, e dentry) bool {
 		if _, known := d.dir.entries[name]; !known {
 			d.dir.put(name, e)
-			t.entries++
+			t.inodes.entries++
 		}
 		return true
 	})
@@ -333,7 +331,7 @@ func (t *Tree) Lookup(c Caller, parent Ino, name string) (Attr, error) {
 		return Attr{}, t.lost(d, name, err)
 	}
 	t.hold(c, in)
-	t.tidy()
+	t.inodes.tidy()
 	return in.attr(), nil
 }
 
@@ -391,73 +389,8 @@ func (t *Tree) GetAttr(ino Ino) (Attr, error) {
 	if err != nil {
 		return Attr{}, err
 	}
-	t.tidy()
+	t.inodes.tidy()
 	return in.attr(), nil
-}
-
-// tidy keeps the caches within their bounds. It runs at the end of an
-// operation, when nothing is being looked at.
-func (t *memory) tidy() {
-	if m := t.opt.CacheInodes; t.inodesMark.over(len(t.inodes.ring), m) {
-		t.tidyDirs(t.opt.CacheEntries / 2) // a directory goes only without entries
-		t.inodes.evict(m, t.dropCached)
-		t.inodesMark.set(len(t.inodes.ring), m)
-	}
-	if m := t.opt.CacheEntries; t.entriesMark.over(t.entries, m) {
-		t.tidyDirs(m)
-		t.entriesMark.set(t.entries, m)
-	}
-	if m := t.opt.CacheExtents; t.extentsMark.over(t.extents, m) {
-		t.tidyExtents()
-		t.extentsMark.set(t.extents, m)
-	}
-	if m := t.opt.CacheValues; t.valuesMark.over(t.values, m) {
-		t.tidyValues()
-		t.valuesMark.set(t.values, m)
-	}
-}
-
-// mark is the size at which a cache is looked through again. What is dirty
-// cannot go, so without it a cache full of dirty values would be looked
-// through by every operation.
-type mark int
-
-func (m mark) over(n, most int) bool { return n > max(int(m), most+most/16) }
-func (m *mark) set(n, most int)      { *m = mark(n + most/16 + 1) }
-
-// tidyDirs drops clean directory entries until about most are left, those of
-// directories that were not used lately first.
-func (t *memory) tidyDirs(most int) {
-	for _, all := range []bool{false, true} {
-		for _, in := range t.inodes.ring {
-			if t.entries <= most {
-				return
-			}
-			if in.dir != nil && (all || !in.used.Load()) {
-				t.entries -= in.dir.evict()
-			}
-		}
-	}
-}
-
-// tidyExtents forgets the extents of clean files, until half is left.
-func (t *memory) tidyExtents() {
-	for _, in := range t.inodes.ring {
-		if t.extents <= t.opt.CacheExtents/2 {
-			return
-		}
-		if in.stage == clean {
-			t.dropExtents(in)
-		}
-	}
-}
-
-// dropExtents forgets the extents of a file that is clean, or gone.
-func (t *memory) dropExtents(in *inode) {
-	if in.file != nil {
-		t.extents -= in.file.count()
-		in.file = nil
-	}
 }
 
 // errnoOf finds the errno inside an error; EIO if there is none.

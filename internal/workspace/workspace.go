@@ -272,7 +272,7 @@ func (w *Workspace) Stat() Stats {
 	defer t.mu.RUnlock()
 	s := Stats{Inodes: int64(t.count.Inodes), Files: int64(t.count.Files), Dirs: int64(t.count.Dirs), Bytes: int64(t.count.Bytes),
 		Allocated: int64(t.count.Allocated), JournalEnd: t.journal.End(), JournalSynced: t.journal.Synced(),
-		CachedInodes: len(t.inodes.ring), CachedEntries: t.entries, DirtyRows: t.batch.rows() + t.writing, Orphans: len(t.orphans)}
+		CachedInodes: len(t.inodes.ring), CachedEntries: t.inodes.entries, DirtyRows: t.batch.rows() + t.writing, Orphans: len(t.orphans)}
 	segs := t.journal.Segments()
 	applied := journal.Pos(t.oldestReply(t.count.Applied)).Segment()
 	for i, seg := range segs {

@@ -77,7 +77,7 @@ func (t *Tree) GetXattr(ino Ino, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.tidy()
+	t.inodes.tidy()
 	if x, ok := all[name]; ok && !x.gone {
 		return shownACL(name, x.value, in.mode), nil
 	}
@@ -95,7 +95,7 @@ func (t *Tree) ListXattr(ino Ino) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.tidy()
+	t.inodes.tidy()
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !all[name].gone {
