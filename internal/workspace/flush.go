@@ -389,7 +389,7 @@ func (t *Tree) collect() error {
 	}
 	t.collected = segs[len(segs)-1].Ordinal
 	t.mu.Unlock()
-	t.wakePacker()
+	t.packer.kick()
 	return t.collectNow(false)
 }
 
@@ -438,7 +438,7 @@ func (t *Tree) dead(segs []journal.Segment, force bool) (dead, packed []uint32, 
 	err = t.index.db.ReadNow(context.Background(), func(tx *db.Tx) error {
 		needed, err := neededBy(tx)
 		if t.opt.Archive != nil && !force {
-			needed = min(needed, t.packed.bound())
+			needed = min(needed, t.packer.bound())
 		}
 		for _, s := range segs {
 			if err != nil || !s.Sealed || s.Ordinal >= needed {
@@ -449,7 +449,7 @@ func (t *Tree) dead(segs []journal.Segment, force bool) (dead, packed []uint32, 
 				used = true
 				return nil
 			})
-			if used && t.packed.part(s.Ordinal) != "" {
+			if used && t.packer.part(s.Ordinal) != "" {
 				packed = append(packed, s.Ordinal)
 			} else if used {
 				continue

@@ -47,8 +47,9 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if err != nil {
 		return nil, errors.Join(diskError("open workspace", err), j.Close())
 	}
-	t := &Tree{dir: dir, memory: memory{opt: opt, log: opt.Log, index: x}, journal: j, reserve: spare, wake: make(chan struct{}, 1), sealed: make(chan struct{}, 1),
+	t := &Tree{dir: dir, memory: memory{opt: opt, log: opt.Log, index: x}, journal: j, reserve: spare, wake: make(chan struct{}, 1),
 		merging: make(chan struct{}, 1), glances: make(chan struct{}, mostGlances)}
+	t.packer.t, t.packer.wake = t, make(chan struct{}, 1)
 	t.write = t.flushHeld
 	t.flushed = sync.NewCond(&t.mu)
 	t.settling = settleFork(dir, x.db)
@@ -61,7 +62,7 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if err := t.recover(); err != nil {
 		return nil, err
 	}
-	if err := t.findPacked(context.Background()); err != nil {
+	if err := t.packer.findPacked(context.Background()); err != nil {
 		return nil, diskError("open workspace", err)
 	}
 	t.reserve.take()

@@ -101,8 +101,8 @@ func (t *Tree) append(o *op, table, data []byte) (journal.Ref, error) {
 		err = t.reserve.spend(func() error { ref, err = t.journal.Append(t.metaBuf, table, data); return err })
 	}
 	if t.spent += int64(ref.End - ref.Pos); full(err) || t.reserve.given.Load() {
-		t.tight.Store(true)
-		t.wakePacker()
+		t.packer.full.Store(true)
+		t.packer.kick()
 	}
 	return ref, err
 }

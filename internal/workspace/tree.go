@@ -48,10 +48,7 @@ type Tree struct {
 	held    int           // forks and merges in progress: no segment is unlinked meanwhile; guarded by flushMu
 	wake    chan struct{} // to the flusher, capacity 1
 
-	packMu sync.Mutex    // one packs at a time; before flushMu
-	packed packed        // its own lock is a leaf
-	sealed chan struct{} // to the packer, capacity 1
-	tight  atomic.Bool   // an append found the disk full: the packer keeps no segments back
+	packer packer
 }
 
 // memory is what the records of the journal made, up to its end: a cache over the index, and the changes that the index
