@@ -40,7 +40,7 @@ func (w *Workspace) Across(ctx context.Context, at string, other *Workspace, oth
 			return nil, err
 		}
 	}
-	end, err := alone(ctx, w.tree, other.tree, w.Lineage(), other.Lineage())
+	end, err := acquireBoth(ctx, w.tree, other.tree, w.Lineage(), other.Lineage())
 	if err != nil {
 		return nil, err
 	}
@@ -303,11 +303,11 @@ func (x *twoStates) add(c Change, a, b *inodeRow) {
 	x.all = append(x.all, c)
 }
 
-// alone waits until no other merge or comparison has one of two workspaces: two
+// acquireBoth waits until no other merge or comparison has one of two workspaces: two
 // that each hold a reading connection of one index and wait for one of the
 // other's would do so for ever.
-func alone(ctx context.Context, a, b *Tree, ofA, ofB []Ancestor) (end func(), err error) {
-	turns := []chan struct{}{a.merging, b.merging}
+func acquireBoth(ctx context.Context, a, b *Tree, ofA, ofB []Ancestor) (end func(), err error) {
+	turns := []chan struct{}{a.mergeSemaphore, b.mergeSemaphore}
 	id := func(l []Ancestor) []byte { return l[len(l)-1].ID[:] }
 	if bytes.Compare(id(ofB), id(ofA)) < 0 {
 		slices.Reverse(turns)

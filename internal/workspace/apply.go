@@ -14,10 +14,10 @@ var errApply = errors.New("record does not fit the tree")
 // apply does what a record says. It is the only way that state changes, live
 // and in recovery, and depends on nothing but the state and the record.
 func (t *memory) apply(o *op, rec journal.Record) error {
-	if o.kind != opParts && o.kind != opTurn {
+	if o.kind != opParts && o.kind != opPartsEnd {
 		t.parts = nil // their end never came
 	}
-	t.outdate(o)
+	t.markStale(o)
 	switch o.kind {
 	case opFormat:
 		return t.applyFormat(o)
@@ -51,8 +51,8 @@ func (t *memory) apply(o *op, rec journal.Record) error {
 		return t.applyDropCheckpoint(o)
 	case opParts:
 		return t.applyParts(o)
-	case opTurn:
-		return t.applyTurn(o)
+	case opPartsEnd:
+		return t.applyPartsEnd(o)
 	case opFork:
 		return t.applyFork(o)
 	case opBytes:
@@ -65,7 +65,7 @@ func (t *memory) apply(o *op, rec journal.Record) error {
 // the past, unless it was that for this version only, and stamps it: ctime,
 // writer, version.
 func (t *memory) alter(in *inode, o *op) {
-	t.renew(in, t.bornAfter(in.born, o.writer))
+	t.copyOnWrite(in, t.bornAfter(in.born, o.writer))
 	in.stamp(o)
 }
 
@@ -83,7 +83,7 @@ func (t *memory) alterDir(d *inode, o *op) {
 	if uint64(d.born) > t.count.Sealed {
 		t.batch.dirty(d)
 	} else {
-		t.renew(d, t.born(o.writer))
+		t.copyOnWrite(d, t.born(o.writer))
 	}
 	d.stamp(o)
 	d.mtime = o.time
@@ -106,7 +106,7 @@ func (t *memory) replaceName(d *inode, name string, in *inode, o *op) {
 
 // eraseName takes an entry out of a directory.
 func (t *memory) eraseName(d *inode, name string, o *op) {
-	t.bury(d, name, d.dir.entries[name], o.writer)
+	t.tombstone(d, name, d.dir.entries[name], o.writer)
 	t.setEntry(d, name, dentry{})
 	d.size--
 }
@@ -122,7 +122,7 @@ func (t *memory) applyFormat(o *op) error {
 	in.nlink, in.dir = 2, newDir(Root, 0, true)
 	t.count.Dirs++
 	t.moveDir(in, Root, "")
-	t.become([]Ancestor{{ID: ID(o.blob)}})
+	t.setLineage([]Ancestor{{ID: ID(o.blob)}})
 	return nil
 }
 
@@ -255,7 +255,7 @@ func (t *memory) unlinked(d, in *inode, o *op) {
 // free ends an inode without a name in a version. Its extents and attributes
 // stay in memory until they are in the past, or nowhere.
 func (t *memory) free(in *inode, v uint32) {
-	t.renew(in, v)
+	t.copyOnWrite(in, v)
 	delete(t.orphans, in.ino)
 	t.count.Inodes--
 	t.count.Allocated -= uint64(in.alloc)
@@ -335,7 +335,7 @@ func (t *memory) victim(d *inode, name string) (*inode, error) {
 		return nil, err
 	}
 	in, err := t.get(e.ino)
-	return in, t.lost(d, name, err)
+	return in, t.missingInode(d, name, err)
 }
 
 func (t *memory) move(o *op, from, to, in, victim *inode) {

@@ -45,7 +45,7 @@ func (v *View) read(doing string, fn func(point) error) error {
 	if !ok {
 		return syscall.ESTALE
 	}
-	err := v.t.glance(context.Background(), func(tx *db.Tx) error { return fn(point{tx, int64(v.at.version)}) })
+	err := v.t.readBriefly(context.Background(), func(tx *db.Tx) error { return fn(point{tx, int64(v.at.version)}) })
 	return v.t.errno(doing, err)
 }
 

@@ -131,14 +131,14 @@ func (t *memory) setXattr(in *inode, name string, x xattr) {
 	if in.extra == nil {
 		in.extra = &extra{}
 	}
-	t.hoard(in, x.held(name))
+	t.countValues(in, x.held(name))
 	if in.extra.xattrs == nil {
 		in.extra.xattrs = map[string]xattr{}
 	}
 	in.plain = false
 	old, ok := in.extra.xattrs[name]
 	if ok {
-		t.hoard(in, -old.held(name))
+		t.countValues(in, -old.held(name))
 	}
 	if ok && !old.gone && t.outlives(old.born, x.born) {
 		t.batch.past.xattrs = append(t.batch.past.xattrs, pastXattr{in.ino, name, old, x.born})

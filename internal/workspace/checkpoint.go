@@ -91,7 +91,7 @@ func (w *Workspace) Checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 func (t *Tree) lockedCheckpoint(opt CheckpointOptions) (Checkpoint, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.accepts(); err != nil {
+	if err := t.writable(); err != nil {
 		return Checkpoint{}, diskError("checkpoint workspace", err)
 	}
 	return t.checkpoint(opt)
@@ -145,12 +145,12 @@ func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 		return Checkpoint{}, diskError("checkpoint workspace", err)
 	}
 	c := t.checkpoints[len(t.checkpoints)-1]
-	t.note(c, false)
+	t.notifyCheckpoint(c, false)
 	return c, nil
 }
 
-// note tells who wants to know of a checkpoint; mu is held.
-func (t *Tree) note(c Checkpoint, deleted bool) {
+// notifyCheckpoint tells who wants to know of a checkpoint; mu is held.
+func (t *Tree) notifyCheckpoint(c Checkpoint, deleted bool) {
 	if t.opt.OnCheckpoint != nil {
 		t.opt.OnCheckpoint(c, deleted)
 	}
@@ -167,7 +167,7 @@ func (t *memory) applyCheckpoint(o *op) error {
 	t.batch.checkpoints = append(t.batch.checkpoints, newCheckpoint{c, o.blob2})
 	t.count.NextCheck, t.count.Head = uint64(c.ID)+1, uint64(c.ID)
 	t.count.Generation++
-	t.count.Sealed, t.count.Turns = t.count.Version, 0
+	t.count.Sealed, t.count.Interleaved = t.count.Version, 0
 	clear(t.version)
 	return nil
 }
@@ -291,7 +291,7 @@ func (t *Tree) drop(id CheckpointID) error {
 	if err := t.commit(&o, nil, nil); err != nil {
 		return diskError("delete checkpoint", err)
 	}
-	t.note(c, true)
+	t.notifyCheckpoint(c, true)
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 // request was done before. leave must follow unless there is an error.
 func (t *Tree) enter(c Caller) (done *reply, err error) {
 	t.mu.Lock()
-	for t.crammed() && t.broken == nil && !t.closed {
+	for t.dirtyFull() && t.broken == nil && !t.closed {
 		if t.failing != nil {
 			err := t.failing
 			t.mu.Unlock()
@@ -19,7 +19,7 @@ func (t *Tree) enter(c Caller) (done *reply, err error) {
 		t.kick()
 		t.flushed.Wait()
 	}
-	if err := t.accepts(); err != nil {
+	if err := t.writable(); err != nil {
 		t.mu.Unlock()
 		return nil, err
 	}
@@ -37,16 +37,16 @@ func (t *Tree) enter(c Caller) (done *reply, err error) {
 	return nil, nil
 }
 
-// accepts says whether anything may still change; under mu.
-func (t *Tree) accepts() error {
+// writable says whether anything may still change; under mu.
+func (t *Tree) writable() error {
 	if t.broken != nil || t.closed {
 		return syscall.EIO
 	}
 	return nil
 }
 
-// crammed tells whether no more may become dirty before some is written.
-func (t *Tree) crammed() bool { return t.batch.rows()+t.writing > t.opt.MaxDirty }
+// dirtyFull tells whether no more may become dirty before some is written.
+func (t *Tree) dirtyFull() bool { return t.batch.rows()+t.writing > t.opt.MaxDirty }
 
 func (t *Tree) leave() {
 	t.inodes.tidy()
@@ -159,14 +159,14 @@ func (t *Tree) commitRef(o *op, table, data []byte) (journal.Ref, error) {
 		t.log.Error("workspace is out of step with its journal and accepts nothing more", "record", ref.Pos.String(), "kind", o.kind, "error", err)
 		return ref, syscall.EIO
 	}
-	t.noted(o, rec)
+	t.afterApply(o, rec)
 	return ref, nil
 }
 
-// noted keeps account of an applied record.
-func (t *Tree) noted(o *op, rec journal.Record) {
+// afterApply keeps account of an applied record.
+func (t *Tree) afterApply(o *op, rec journal.Record) {
 	t.count.Last, t.count.Applied = uint64(rec.Pos), uint64(rec.End)
-	t.harvest(o, rec)
+	t.rememberReply(o, rec)
 	if o.kind == opDropCheckpoint {
 		t.collected = 0 // its segments may be dead now
 	}
@@ -184,10 +184,10 @@ func (t *Tree) kick() {
 	}
 }
 
-// harvest remembers the answer of a request that may be asked again.
-func (t *memory) harvest(o *op, rec journal.Record) {
+// rememberReply remembers the answer of a request that may be asked again.
+func (t *memory) rememberReply(o *op, rec journal.Record) {
 	if o.kind == opFork {
-		t.harvestMounts(o.blob2, rec.Pos)
+		t.rememberHeldReplies(o.blob2, rec.Pos)
 	}
 	if o.unique == 0 {
 		return

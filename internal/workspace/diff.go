@@ -62,7 +62,7 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, opt DiffOptions, 
 	}
 	var all []Change
 	err = w.compare(ctx, from, to, func(d *delta) error {
-		if err := had(paths, from, d.before, to, d.after); err != nil {
+		if err := requirePaths(paths, from, d.before, to, d.after); err != nil {
 			return err
 		}
 		all, err = d.changes(paths)
@@ -91,9 +91,9 @@ func cleanPaths(paths []string) ([]string, error) {
 	return out, nil
 }
 
-// had refuses a path that neither of two states has: who mistyped it would be
+// requirePaths refuses a path that neither of two states has: who mistyped it would be
 // told that nothing changed.
-func had(paths []string, from string, before point, to string, after point) error {
+func requirePaths(paths []string, from string, before point, to string, after point) error {
 	when := func(ref string) string {
 		if ref == "" || ref == Live {
 			return "now"

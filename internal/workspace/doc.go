@@ -188,7 +188,7 @@
 //
 // A reader of the index that calls may hold for long (a check, a comparison, a sum: [db.DB.Read]) comes after a merge's turn and before all
 // other locks: such calls wait for each other, each as long as its context says. Who holds packMu or flushMu, or a reader of the same workspace, takes one
-// that nobody waits for ([db.DB.ReadNow]); what looks at a few rows waits for its like only ([Tree.glance]).
+// that nobody waits for ([db.DB.ReadNow]); what looks at a few rows waits for its like only ([Tree.readBriefly]).
 //
 // # Traps
 //

@@ -228,10 +228,10 @@ func (t *memory) freeOrphans() error {
 	return nil
 }
 
-// certain tells whether every lookup of an inode that a kernel may hold was
+// lookupsCounted tells whether every lookup of an inode that a kernel may hold was
 // counted: of one that was there when another process had the mount, or the
 // mount's guest was somewhere else, they may not have been.
-func (t *memory) certain(ino Ino) bool {
+func (t *memory) lookupsCounted(ino Ino) bool {
 	for _, e := range t.epochs {
 		if ino < e.since {
 			return false
@@ -243,7 +243,7 @@ func (t *memory) certain(ino Ino) bool {
 // freeNow tells whether an inode that loses its last name can go at once:
 // nobody has it mounted, or no kernel knows it.
 func (t *memory) freeNow(in *inode) bool {
-	return len(t.epochs) == 0 || t.certain(in.ino) && in.lookups.Load() == 0
+	return len(t.epochs) == 0 || t.lookupsCounted(in.ino) && in.lookups.Load() == 0
 }
 
 // Forget says that a kernel dropped n lookups of ino. An inode without a name
@@ -263,7 +263,7 @@ func (t *Tree) Forget(c Caller, ino Ino, n uint64) {
 	if _, orphan := t.orphans[ino]; !orphan {
 		return
 	}
-	if counted < mostLookups && (n > counted || n == counted && t.certain(ino)) {
+	if counted < mostLookups && (n > counted || n == counted && t.lookupsCounted(ino)) {
 		if _, err := t.get(ino); err != nil {
 			return
 		}
@@ -276,8 +276,8 @@ func (t *Tree) Forget(c Caller, ino Ino, n uint64) {
 // epoch, however many lookups are forgotten.
 const mostLookups = 1<<32 - 1
 
-// looked counts one more lookup.
-func (in *inode) looked() {
+// addLookup counts one more lookup.
+func (in *inode) addLookup() {
 	for {
 		n := in.lookups.Load()
 		if n == mostLookups || in.lookups.CompareAndSwap(n, n+1) {

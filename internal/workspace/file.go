@@ -53,7 +53,7 @@ func (t *Tree) writeLocked(c Caller, ino Ino, off int64, data, sum []byte) (int6
 	if err != nil || len(data) == 0 {
 		return 0, err
 	}
-	if err := t.thicken(c, in, off, off+int64(len(data))); err != nil {
+	if err := t.compact(c, in, off, off+int64(len(data))); err != nil {
 		return 0, err
 	}
 	o, err := t.record(opWrite, c)
@@ -63,7 +63,7 @@ func (t *Tree) writeLocked(c Caller, ino Ino, off int64, data, sum []byte) (int6
 	o.ino, o.off, o.n = ino, off, int64(len(data))
 	t.killPriv(&o, in, c)
 	n := o.n
-	if merged := t.gather(in, &o, data); merged != nil {
+	if merged := t.coalesce(in, &o, data); merged != nil {
 		sum, data = journal.Sum(nil, merged), merged
 	}
 	if err := t.commit(&o, sum, data); err != nil {
@@ -176,7 +176,7 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 		return syscall.EOPNOTSUPP
 	}
 	if erase {
-		if err := t.thin(c, ino, off, off+n); err != nil {
+		if err := t.punchAhead(c, ino, off, off+n); err != nil {
 			return err
 		}
 	}
@@ -200,7 +200,7 @@ func (t *Tree) fallocate(c Caller, ino Ino, off, n int64, keep, erase bool) erro
 		return nil // before anything is recorded, a new writer too
 	}
 	if erase {
-		if err := t.thicken(c, in, off, off+n); err != nil {
+		if err := t.compact(c, in, off, off+n); err != nil {
 			return err
 		}
 	}
@@ -225,7 +225,7 @@ func (t *Tree) CopyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 // Overwrite gives dst the bytes and the size of src, which keeps none, and the mode and owner that set names. Nothing is
 // copied, and a quota counts nothing twice. Mostly that is one step: whoever reads dst, also after a crash, sees the old or the
 // new content, with its own mode and owner. It is several steps, between which dst has a part of both and no right that one of the
-// modes lacks, if src has more than 1 GiB or [crowd] extents, or dst has more than [mostStride].
+// modes lacks, if src has more than 1 GiB or [compactAt] extents, or dst has more than [mostRangeExtents].
 func (t *Tree) Overwrite(c Caller, src, dst Ino, set SetAttrs) error {
 	a, err := t.GetAttr(src)
 	if err != nil {
@@ -236,7 +236,7 @@ func (t *Tree) Overwrite(c Caller, src, dst Ino, set SetAttrs) error {
 		_, err := t.SetAttr(c, dst, set)
 		return err
 	}
-	if err := t.thin(c, dst, a.Size, maxSize); err != nil {
+	if err := t.punchAhead(c, dst, a.Size, maxSize); err != nil {
 		return err
 	}
 	for off := int64(0); off < a.Size; {
@@ -287,8 +287,8 @@ func (t *Tree) copyLocked(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n in
 		in   *inode
 		off  int64
 		most int
-	}{{from, srcOff, crowd}, {to, dstOff, mostStride}} {
-		end, err := t.stride(side.in, side.off, side.off+n, side.most, false)
+	}{{from, srcOff, compactAt}, {to, dstOff, mostRangeExtents}} {
+		end, err := t.boundedRange(side.in, side.off, side.off+n, side.most, false)
 		if err != nil {
 			return 0, err
 		}
@@ -302,7 +302,7 @@ func (t *Tree) copyLocked(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n in
 			return 0, errnoOf(err)
 		}
 	}
-	if err := t.thicken(c, to, dstOff, dstOff+n); err != nil {
+	if err := t.compact(c, to, dstOff, dstOff+n); err != nil {
 		return 0, err
 	}
 	o, err := t.record(opCopy, c)
@@ -331,7 +331,7 @@ func (t *Tree) Fsync(ino Ino) error { return t.Sync() }
 
 // Sync makes everything answered so far survive power loss.
 func (t *Tree) Sync() error {
-	if err := t.settling.wait(); err != nil {
+	if err := t.indexSync.wait(); err != nil {
 		return t.errno("sync index of a new fork", err)
 	}
 	return t.errno("sync journal", t.journal.Sync(t.journal.End()))

@@ -243,7 +243,7 @@ func (f Files) Symlink(path, target string) (holt.FileInfo, error) {
 }
 
 func (f Files) replaceLink(dir Attr, name, target string) error {
-	beside := besideName()
+	beside := tempName()
 	if _, err := f.Tree.Symlink(f.maker(dir), dir.Ino, beside, target); err != nil {
 		return err
 	}
@@ -253,8 +253,8 @@ func (f Files) replaceLink(dir Attr, name, target string) error {
 	return nil
 }
 
-// besideName is a name that nothing else has, for what is renamed to its own later.
-func besideName() string {
+// tempName is a name that nothing else has, for what is renamed to its own later.
+func tempName() string {
 	var random [8]byte
 	rand.Read(random[:]) // never fails, see crypto/rand
 	return ".holt-put-" + hex.EncodeToString(random[:])

@@ -75,10 +75,10 @@ func (t *Tree) flush() error {
 	t.mu.Lock()
 	r := t.cut()
 	t.mu.Unlock()
-	err := t.storeHard(r)
+	err := t.storeWithReserve(r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.stored(r, err)
+	return t.finishFlush(r, err)
 }
 
 // flushHeld is flush for a caller that holds flushMu and mu, and keeps them:
@@ -86,26 +86,26 @@ func (t *Tree) flush() error {
 // index to say exactly what memory does.
 func (t *Tree) flushHeld() error {
 	r := t.cut()
-	err := t.storeHard(r)
-	return t.stored(r, err)
+	err := t.storeWithReserve(r)
+	return t.finishFlush(r, err)
 }
 
-// storeHard is store, with the reserve if the disk is full.
-func (t *Tree) storeHard(r *rows) error {
+// storeWithReserve is store, with the reserve if the disk is full.
+func (t *Tree) storeWithReserve(r *rows) error {
 	err := t.store(r)
 	if full(err) {
-		return t.reserve.spend(func() error { return t.store(r) })
+		return t.reserve.release(func() error { return t.store(r) })
 	}
 	return err
 }
 
-// stored notes what became of a cut; mu is held.
-func (t *Tree) stored(r *rows, err error) error {
+// finishFlush notes what became of a cut; mu is held.
+func (t *Tree) finishFlush(r *rows, err error) error {
 	t.writing, t.failing = 0, err
 	if err != nil {
-		t.restore(r)
+		t.putBack(r)
 	} else {
-		t.settle(r)
+		t.markClean(r)
 		t.grownStored = r.grown
 	}
 	t.flushed.Broadcast()
@@ -200,8 +200,8 @@ func (t *memory) epochRows(b *batch) (out []epochRow) {
 	return out
 }
 
-// settle marks what was written as clean, unless it changed meanwhile.
-func (t *Tree) settle(r *rows) {
+// markClean marks what was written as clean, unless it changed meanwhile.
+func (t *Tree) markClean(r *rows) {
 	b := r.batch
 	if n := len(r.segments); n > 0 && b.ops > 0 {
 		t.indexedSegment = r.segments[n-1].Ordinal
@@ -241,7 +241,7 @@ func (t *Tree) settle(r *rows) {
 		}
 		if x.gone {
 			delete(k.in.extra.xattrs, k.name)
-			t.hoard(k.in, -x.held(k.name))
+			t.countValues(k.in, -x.held(k.name))
 			continue
 		}
 		x.stage = clean
@@ -253,9 +253,9 @@ func (t *Tree) settle(r *rows) {
 	t.inodes.tidyAgain()
 }
 
-// restore puts a batch that could not be written before the running one, so
+// putBack puts a batch that could not be written before the running one, so
 // that the next attempt writes both.
-func (t *Tree) restore(r *rows) {
+func (t *Tree) putBack(r *rows) {
 	b, n := r.batch, t.batch
 	n.ops += b.ops
 	n.bytes += b.bytes
@@ -311,10 +311,10 @@ func (t *Tree) flusher(ctx context.Context) {
 			return
 		case <-t.wake:
 		}
-		if !t.gatherOps(ctx, timer) {
+		if !t.waitForBatch(ctx, timer) {
 			return
 		}
-		stop := t.syncOn()
+		stop := t.syncPeriodically()
 		err := t.flush()
 		if err == nil {
 			err = t.collect()
@@ -333,10 +333,10 @@ func (t *Tree) flusher(ctx context.Context) {
 	}
 }
 
-// syncOn syncs the journal twice a second until it is stopped. A flush begins
+// syncPeriodically syncs the journal twice a second until it is stopped. A flush begins
 // with a sync; this is for what is written while one takes long, so that
 // everything is durable a second later, also where nothing asks for it.
-func (t *Tree) syncOn() (stop func()) {
+func (t *Tree) syncPeriodically() (stop func()) {
 	tick, over := time.NewTicker(500*time.Millisecond), make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -356,13 +356,13 @@ func (t *Tree) syncOn() (stop func()) {
 	}
 }
 
-// gatherOps waits until a batch is worth writing: after FlushInterval, or
+// waitForBatch waits until a batch is worth writing: after FlushInterval, or
 // FlushOps operations, or when somebody waits for room.
-func (t *Tree) gatherOps(ctx context.Context, timer *time.Timer) bool {
+func (t *Tree) waitForBatch(ctx context.Context, timer *time.Timer) bool {
 	timer.Reset(t.opt.FlushInterval)
 	for {
 		t.mu.RLock()
-		full := t.batch.ops >= t.opt.FlushOps || t.crammed()
+		full := t.batch.ops >= t.opt.FlushOps || t.dirtyFull()
 		t.mu.RUnlock()
 		if full {
 			return true
@@ -409,7 +409,7 @@ func (t *Tree) collectNow(force bool) error {
 	if err != nil || len(dead) == 0 {
 		return err
 	}
-	if err := t.settling.wait(); err != nil {
+	if err := t.indexSync.wait(); err != nil {
 		return err
 	}
 	err = t.index.db.WriteSync(context.Background(), func(tx *db.Tx) error {

@@ -255,15 +255,15 @@ func removeHalf(dir string) error {
 	return holt.Errorf(holt.NotFound, "the fork in %s was not finished; it is removed", dir).WithHint("fork again; nothing happened to what it was forked from")
 }
 
-// settling brings the index of a new fork to the disk, beside everything else.
+// indexSync brings the index of a new fork to the disk, beside everything else.
 // Until it is there nothing in the fork counts as synced.
-type settling struct {
+type indexSync struct {
 	done chan struct{}
 	err  error
 }
 
 // wait returns once the index is on the disk; nil has nothing to wait for.
-func (s *settling) wait() error {
+func (s *indexSync) wait() error {
 	if s == nil {
 		return nil
 	}
@@ -271,13 +271,13 @@ func (s *settling) wait() error {
 	return s.err
 }
 
-// settleFork begins it, if dir is a new fork.
-func settleFork(dir string, d *db.DB) *settling {
+// syncForkIndex begins it, if dir is a new fork.
+func syncForkIndex(dir string, d *db.DB) *indexSync {
 	mark := filepath.Join(dir, unsyncedFile)
 	if _, err := os.Stat(mark); err != nil {
 		return nil
 	}
-	s := &settling{done: make(chan struct{})}
+	s := &indexSync{done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		if s.err = d.Sync(); s.err == nil {

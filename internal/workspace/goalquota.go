@@ -8,9 +8,9 @@ import (
 
 // quota refuses a goal that would store more than may be. What is over a quota
 // already may still become less.
-func (p *plan) quota() error {
+func (p *planEncoder) quota() error {
 	var bytes, inodes int64
-	for ino, w := range p.goal.inodes {
+	for ino, w := range p.plan.inodes {
 		in, err := p.get(ino)
 		switch {
 		case err == nil:
@@ -23,7 +23,7 @@ func (p *plan) quota() error {
 		bytes += w.allocated()
 	}
 	for _, in := range p.freed {
-		if _, wanted := p.goal.inodes[in.ino]; !wanted {
+		if _, wanted := p.plan.inodes[in.ino]; !wanted {
 			bytes -= in.alloc
 		}
 		inodes--
@@ -38,7 +38,7 @@ func (p *plan) quota() error {
 }
 
 // allocated returns how many bytes its extents will cover.
-func (w was) allocated() (n int64) {
+func (w wantedInode) allocated() (n int64) {
 	if w.made == nil {
 		return w.row.alloc
 	}

@@ -27,10 +27,10 @@ const mostChanges = 1000
 func (h History) Checkpoint(spec holt.CheckpointSpec, flushed bool) (holt.Checkpoint, error) {
 	c, err := h.W.Checkpoint(CheckpointOptions{Name: spec.Name,
 		CheckpointNote: CheckpointNote{Auto: spec.Name == "", Reason: spec.Note, Flushed: flushed}})
-	return c.told(), err
+	return c.toAPI(), err
 }
 
-func (c Checkpoint) told() holt.Checkpoint {
+func (c Checkpoint) toAPI() holt.Checkpoint {
 	return holt.Checkpoint{ID: int64(c.ID), Name: c.Name, Parent: int64(c.Parent), Auto: c.Auto, Note: c.Reason, Run: c.Run, Flushed: c.Flushed,
 		CreatedAt: c.CreatedAt, Files: c.Files, Bytes: c.Bytes}
 }
@@ -39,7 +39,7 @@ func (c Checkpoint) told() holt.Checkpoint {
 func (h History) Checkpoints() []holt.Checkpoint {
 	all := []holt.Checkpoint{}
 	for _, c := range h.W.Checkpoints() {
-		all = append(all, c.told())
+		all = append(all, c.toAPI())
 	}
 	return all
 }
@@ -52,7 +52,7 @@ func (h History) Find(ref string) (holt.Checkpoint, error) {
 		return holt.Checkpoint{Name: Live, Parent: int64(parent), Changed: changed, CreatedAt: h.W.tree.opt.Now().UTC(), Files: stat.Files, Bytes: stat.Bytes}, nil
 	}
 	c, err := h.W.FindCheckpoint(ref)
-	return c.told(), err
+	return c.toAPI(), err
 }
 
 // Delete removes a checkpoint and says what that freed.
@@ -117,7 +117,7 @@ func (h History) Diff(ctx context.Context, spec holt.DiffSpec, fn func(holt.Chan
 	if err != nil {
 		return err
 	}
-	return h.W.Diff(ctx, spec.From, spec.To, DiffOptions{Paths: spec.Paths}, func(c Change) error { return fn(c.told()) })
+	return h.W.Diff(ctx, spec.From, spec.To, DiffOptions{Paths: spec.Paths}, func(c Change) error { return fn(c.toAPI()) })
 }
 
 // Across says what must change in a state of this workspace to make it that of
@@ -127,7 +127,7 @@ func (h History) Across(ctx context.Context, at string, other *Workspace, otherA
 	if err != nil {
 		return out, err
 	}
-	out.Changes, out.Counts, out.Omitted = changesTold(all)
+	out.Changes, out.Counts, out.Omitted = changesToAPI(all)
 	return out, nil
 }
 
@@ -154,19 +154,19 @@ func (h History) TextDiff(ctx context.Context, spec holt.DiffSpec, out io.Writer
 	})
 }
 
-func (w Writer) told() holt.Writer { return holt.Writer(w) }
+func (w Writer) toAPI() holt.Writer { return holt.Writer(w) }
 
-// told says a change in the words of the API.
-func (c Change) told() holt.Change {
+// toAPI says a change in the words of the API.
+func (c Change) toAPI() holt.Change {
 	return holt.Change{Kind: holt.ChangeKind(c.Kind), Path: holt.OSString(c.Path), From: holt.OSString(c.From), Type: c.Type, Content: c.Content, Metadata: c.Metadata,
-		SizeBefore: c.SizeBefore, SizeAfter: c.SizeAfter, By: c.By.told()}
+		SizeBefore: c.SizeBefore, SizeAfter: c.SizeAfter, By: c.By.toAPI()}
 }
 
-// changesTold lists the first changes and counts all of them.
-func changesTold(all []Change) (list []holt.Change, counts holt.Counts, omitted int) {
+// changesToAPI lists the first changes and counts all of them.
+func changesToAPI(all []Change) (list []holt.Change, counts holt.Counts, omitted int) {
 	list = make([]holt.Change, 0, min(len(all), mostChanges))
 	for _, c := range all {
-		told := c.told()
+		told := c.toAPI()
 		counts.Add(told)
 		if len(list) < mostChanges {
 			list = append(list, told)
@@ -188,7 +188,7 @@ func (h History) report(run string, r Report, err error) (holt.ChangeReport, err
 		return holt.ChangeReport{}, err
 	}
 	out := holt.ChangeReport{Run: run, Before: h.name(r.Before)}
-	out.Changes, out.Counts, out.Omitted = changesTold(r.Changes)
+	out.Changes, out.Counts, out.Omitted = changesToAPI(r.Changes)
 	for _, c := range r.Conflicts {
 		out.Conflicts = append(out.Conflicts, holt.PathConflict{Path: holt.OSString(c.Path), Code: c.Code, Reason: c.Reason})
 	}
@@ -253,7 +253,7 @@ func (h History) Receipt(ctx context.Context, run string) (holt.Receipt, error) 
 		return holt.Receipt{}, err
 	}
 	out := holt.Receipt{Run: r.Run, Before: h.name(r.Before), After: h.name(r.After)}
-	out.Changes, out.Counts, out.Omitted = changesTold(r.Changes)
+	out.Changes, out.Counts, out.Omitted = changesToAPI(r.Changes)
 	return out, nil
 }
 
@@ -262,7 +262,7 @@ func (h History) Events(ctx context.Context, path string) ([]holt.PathEvent, err
 	events, err := h.W.History(ctx, path)
 	out := make([]holt.PathEvent, len(events))
 	for i, e := range events {
-		out[i] = holt.PathEvent{By: e.By.told(), Author: e.Author.told(), Size: e.Size, Gone: e.Gone, Checkpoint: h.name(e.Checkpoint)}
+		out[i] = holt.PathEvent{By: e.By.toAPI(), Author: e.Author.toAPI(), Size: e.Size, Gone: e.Gone, Checkpoint: h.name(e.Checkpoint)}
 		if !e.At.IsZero() {
 			at := e.At
 			out[i].At = &at
@@ -274,7 +274,7 @@ func (h History) Events(ctx context.Context, path string) ([]holt.PathEvent, err
 // Blame says who last wrote what is at a path.
 func (h History) Blame(ctx context.Context, path string) (holt.Writer, error) {
 	w, err := h.W.Blame(ctx, path)
-	return w.told(), err
+	return w.toAPI(), err
 }
 
 // Merge brings changes of another workspace to this one; names are what people

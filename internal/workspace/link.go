@@ -45,7 +45,7 @@ func (t *Tree) Link(c Caller, ino, parent Ino, name string) (Attr, error) {
 		if err := t.perform(c, op{kind: opLink, ino: ino, parent: parent, name: name}); err != nil {
 			return nil, err
 		}
-		t.hold(c, in)
+		t.countLookup(c, in)
 		return in, nil
 	})
 }
@@ -94,7 +94,7 @@ func (t *Tree) unlink(c Caller, parent Ino, name string, allow func(*inode) erro
 		}
 		in, err := t.get(e.ino)
 		if err != nil {
-			return t.lost(d, name, err)
+			return t.missingInode(d, name, err)
 		}
 		if err := allow(in); err != nil {
 			return err

@@ -77,7 +77,7 @@ func (t *Tree) makeIn(c Caller, d *inode, o op) (*inode, error) {
 		return nil, err
 	}
 	in := t.inodes.m[o.ino]
-	t.hold(c, in)
+	t.countLookup(c, in)
 	return in, nil
 }
 

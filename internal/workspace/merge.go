@@ -52,7 +52,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 	if err != nil {
 		return MergeReport{}, diskError("merge workspace", err)
 	}
-	end, err := alone(ctx, m.into, m.from, m.lineages[0], m.lineages[1])
+	end, err := acquireBoth(ctx, m.into, m.from, m.lineages[0], m.lineages[1])
 	if err != nil {
 		return MergeReport{}, err
 	}
@@ -60,7 +60,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 	if err := errors.Join(w.Flush(), from.Flush()); err != nil {
 		return MergeReport{}, diskError("merge workspace", err)
 	}
-	build := func(tx *db.Tx) (g *goal, r Report, err error) {
+	build := func(tx *db.Tx) (g *plan, r Report, err error) {
 		err = from.tree.index.db.ReadNow(ctx, func(other *db.Tx) error {
 			g, err = m.build(other, tx)
 			return err
@@ -91,7 +91,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 		}
 		m.dry = false
 	}
-	report, err := w.change(ctx, c, opt.DryRun, turning{reason: reason, build: build})
+	report, err := w.change(ctx, c, opt.DryRun, atomicChange{reason: reason, build: build})
 	if err != nil {
 		return MergeReport{}, err
 	}
@@ -125,7 +125,7 @@ type merge struct {
 	base    bases
 	points  map[CheckpointID]point
 	units   map[Ino]*mergeUnit
-	heirs   map[Ino]Ino     // which of the other's took the place of one that is gone
+	replacedBy   map[Ino]Ino     // which of the other's took the place of one that is gone
 	taken   map[dirName]Ino // names here that units take away
 	authors map[uint32]uint32
 	next    Ino
@@ -172,9 +172,9 @@ func (m *merge) look() {
 }
 
 // build works a merge out, on one state of either index.
-func (m *merge) build(from, into *db.Tx) (g *goal, err error) {
+func (m *merge) build(from, into *db.Tx) (g *plan, err error) {
 	m.report, m.values = MergeReport{From: m.point.ID}, 0
-	m.units, m.heirs, m.taken = map[Ino]*mergeUnit{}, map[Ino]Ino{}, map[dirName]Ino{}
+	m.units, m.replacedBy, m.taken = map[Ino]*mergeUnit{}, map[Ino]Ino{}, map[dirName]Ino{}
 	m.points, m.authors, m.wanted = map[CheckpointID]point{}, map[uint32]uint32{}, nil
 	m.look()
 	if m.n, err = newSide(m.into, into, m.lineages[0]); err != nil {
@@ -193,12 +193,12 @@ func (m *merge) build(from, into *db.Tx) (g *goal, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{func() error { return m.gather(d) }, m.had, m.narrow, m.judge, m.spread, m.fill} {
+	for _, step := range []func() error{func() error { return m.gather(d) }, m.requirePaths, m.filter, m.classify, m.propagate, m.fill} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	return m.goal()
+	return m.plan()
 }
 
 // delta finds what may have changed since the oldest base that something has.
@@ -255,7 +255,7 @@ func (m *merge) reportChanges() error {
 }
 
 // take adds a unit to the goal. One that is kept only is the other's from now on.
-func (m *merge) take(g *goal, u *mergeUnit, kept bool) error {
+func (m *merge) take(g *plan, u *mergeUnit, kept bool) error {
 	if u.twin && !(kept && u.n.row == nil) {
 		origins, err := m.f.origins(u.ino)
 		if err != nil {
@@ -276,15 +276,15 @@ func (m *merge) take(g *goal, u *mergeUnit, kept bool) error {
 	if u.merged {
 		m.report.Merged = append(m.report.Merged, u.path)
 	}
-	if u.settled {
+	if u.resolved {
 		m.report.Theirs = append(m.report.Theirs, u.path)
 	}
 	return nil
 }
 
-// goal says what to do, what was done, and what to remember of it.
-func (m *merge) goal() (*goal, error) {
-	g := &goal{now: m.n.p, inodes: map[Ino]was{}}
+// plan says what to do, what was done, and what to remember of it.
+func (m *merge) plan() (*plan, error) {
+	g := &plan{now: m.n.p, inodes: map[Ino]wantedInode{}}
 	mine := m.nextCheck
 	remember := func(mine, theirs CheckpointID, ino Ino) {
 		id := m.f.id()
@@ -299,7 +299,7 @@ func (m *merge) goal() (*goal, error) {
 		kept := u.conflict != "" && m.side(u) == ours
 		switch {
 		case u.conflict != "" && !kept:
-			m.report.Conflicts = append(m.report.Conflicts, u.told())
+			m.report.Conflicts = append(m.report.Conflicts, u.toConflict())
 			for _, ino := range u.numbers() {
 				if moves {
 					remember(0, m.base.of(ino), ino)

@@ -51,15 +51,15 @@ func (m *merge) side(u *mergeUnit) (side mergeSide) {
 	return side
 }
 
-// settle makes what stands here like the other's, if the conflict is settled
+// resolveTheirs makes what stands here like the other's, if the conflict is settled
 // so. What would also need another inode to go, or a directory that is gone
 // here, stays a conflict: spread finds those.
-func (m *merge) settle(u *mergeUnit) error {
+func (m *merge) resolveTheirs(u *mergeUnit) error {
 	if u.conflict == "" || m.side(u) != theirs {
 		return nil
 	}
 	u.conflict, u.attribute, u.erase, u.result, u.rewritten, u.merged, u.text = "", "", nil, nil, false, false, nil
-	u.settled = true
+	u.resolved = true
 	var names []placedEntry
 	if u.f.row != nil {
 		var err error
@@ -72,15 +72,15 @@ func (m *merge) settle(u *mergeUnit) error {
 		m.create(u)
 		return nil
 	}
-	if err := m.settleNames(u, names); err != nil || u.f.row == nil {
+	if err := m.resolveNames(u, names); err != nil || u.f.row == nil {
 		return err
 	}
 	u.b = u.n // as if nothing was changed here: all that differs is taken
-	return m.judgeInode(u)
+	return m.classifyInode(u)
 }
 
-// settleNames gives what stands here the other's names, and no more.
-func (m *merge) settleNames(u *mergeUnit, names []placedEntry) error {
+// resolveNames gives what stands here the other's names, and no more.
+func (m *merge) resolveNames(u *mergeUnit, names []placedEntry) error {
 	here, err := m.n.p.names(u.ours)
 	if err != nil {
 		return err

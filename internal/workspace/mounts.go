@@ -133,9 +133,9 @@ func (d *heldDecoder) bytes(n int) []byte {
 	return b
 }
 
-// goOn opens the mounts that a fork goes on with. Their answers it finds where
+// reopenMounts opens the mounts that a fork goes on with. Their answers it finds where
 // recovery does: see harvestMounts.
-func (t *memory) goOn(held []byte) error {
+func (t *memory) reopenMounts(held []byte) error {
 	if len(held) == 0 {
 		return nil
 	}
@@ -150,8 +150,8 @@ func (t *memory) goOn(held []byte) error {
 	return err
 }
 
-// harvestMounts remembers the answers that a fork goes on with.
-func (t *memory) harvestMounts(held []byte, pos journal.Pos) {
+// rememberHeldReplies remembers the answers that a fork goes on with.
+func (t *memory) rememberHeldReplies(held []byte, pos journal.Pos) {
 	if len(held) == 0 {
 		return
 	}
@@ -167,7 +167,7 @@ func (t *memory) harvestMounts(held []byte, pos journal.Pos) {
 
 // heldMounts returns what a checkpoint that is in the index holds of mounts.
 func (t *Tree) heldMounts(ctx context.Context, c Checkpoint) (b []byte, err error) {
-	err = t.glance(ctx, func(tx *db.Tx) error {
+	err = t.readBriefly(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT mounts FROM checkpoint WHERE id = ?", []any{int64(c.ID)}, func(r *db.Row) error {
 			b = r.Bytes(0)
 			return nil

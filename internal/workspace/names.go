@@ -56,7 +56,7 @@ func (t *Tree) describeNames(d *inode, entries []namedEntry) ([]DirEntry, error)
 	for _, e := range entries {
 		in, err := t.get(e.ino)
 		if err != nil {
-			return nil, t.lost(d, e.name, err)
+			return nil, t.missingInode(d, e.name, err)
 		}
 		all = append(all, DirEntry{Name: e.name, Ino: e.ino, Mode: in.mode, Cookie: e.cookie + cookieDotDot, Attr: in.attr()})
 	}

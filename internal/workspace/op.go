@@ -30,7 +30,7 @@ const (
 	opCheckpoint     opKind = 17 // closes the generation
 	opDropCheckpoint opKind = 18
 	opParts          opKind = 19 // parts that happen with the opTurn behind them
-	opTurn           opKind = 20
+	opPartsEnd           opKind = 20
 	opRevive         opKind = 21 // what follows are parts only
 	opErase          opKind = 22
 	opEnter          opKind = 23

@@ -138,7 +138,7 @@ func (w *Workspace) PackWaiting(ctx context.Context) (Packed, error) {
 
 func (k *packer) pack(ctx context.Context, keep int, p *Packed) error {
 	var sealed []journal.Segment
-	if err := k.t.settling.wait(); err != nil {
+	if err := k.t.indexSync.wait(); err != nil {
 		return err
 	}
 	needed, err := k.needed(ctx)

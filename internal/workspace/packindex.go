@@ -98,8 +98,8 @@ func (t *Tree) restoreIndex() (bool, error) {
 	if t.opt.Archive == nil {
 		return false, nil
 	}
-	_ = t.settling.wait() // of an index that is no more
-	t.settling = nil
+	_ = t.indexSync.wait() // of an index that is no more
+	t.indexSync = nil
 	if err := t.index.close(); err != nil {
 		return false, err
 	}

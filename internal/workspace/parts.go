@@ -92,7 +92,7 @@ func (t *Tree) commitParts(all parts, end op) error {
 			return err
 		}
 	}
-	end.kind, end.from = opTurn, int64(len(all.blobs))
+	end.kind, end.from = opPartsEnd, int64(len(all.blobs))
 	return t.commit(&end, nil, nil)
 }
 
@@ -108,8 +108,8 @@ func (t *memory) applyParts(o *op) error {
 	return nil
 }
 
-// applyTurn makes the parts before it happen.
-func (t *memory) applyTurn(o *op) error {
+// applyPartsEnd makes the parts before it happen.
+func (t *memory) applyPartsEnd(o *op) error {
 	blobs := t.parts
 	if int64(len(blobs)) != o.from {
 		return fmt.Errorf("%w: %d of %d records of parts", errApply, len(blobs), o.from)
@@ -144,7 +144,7 @@ func (t *memory) applyTurn(o *op) error {
 			t.batch.named = append(t.batch.named, in.ino)
 		case in.nlink == 0 && !orphan:
 			t.orphans[in.ino] = struct{}{}
-			t.unplace(in)
+			t.removePath(in)
 		}
 	}
 	return nil
@@ -195,8 +195,8 @@ func (t *memory) makeRoom(blobs [][]byte) error {
 	})
 }
 
-// unplace takes the path from a directory without a name.
-func (t *memory) unplace(in *inode) {
+// removePath takes the path from a directory without a name.
+func (t *memory) removePath(in *inode) {
 	if in.isDir() {
 		t.batch.dirs = append(t.batch.dirs, dirMove{ino: in.ino, version: in.born})
 	}
@@ -221,7 +221,7 @@ func (t *memory) applyPart(o *op, touched map[Ino]*inode) error {
 		if err != nil {
 			return err
 		}
-		t.unplace(in)
+		t.removePath(in)
 		if in.nlink != 0 {
 			return fmt.Errorf("%w: inode %d has a name", errApply, in.ino)
 		}

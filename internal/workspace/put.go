@@ -46,7 +46,7 @@ func (f Files) put(ctx context.Context, dir Attr, name string, spec holt.WriteSp
 	if err != nil && err != io.EOF {
 		return arrival(err)
 	}
-	beside, mode := besideName(), spec.ModeOfNew()
+	beside, mode := tempName(), spec.ModeOfNew()
 	a, err := f.Tree.Create(f.maker(dir), dir.Ino, beside, mode)
 	if err != nil {
 		return err

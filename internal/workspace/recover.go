@@ -39,7 +39,7 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 		_ = os.Remove(own) // of when it had one
 	}
 	if full(err) {
-		err = spare.spend(func() error { x, err = openIndex(dir); return err })
+		err = spare.release(func() error { x, err = openIndex(dir); return err })
 	}
 	if db.IsCorrupt(err) || errors.Is(err, db.ErrSchema) || lost {
 		x, err = freshIndex(dir, j, err, opt)
@@ -48,14 +48,14 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 		return nil, errors.Join(diskError("open workspace", err), j.Close())
 	}
 	t := &Tree{dir: dir, memory: memory{opt: opt, log: opt.Log, index: x}, journal: j, reserve: spare, wake: make(chan struct{}, 1),
-		merging: make(chan struct{}, 1), glances: make(chan struct{}, mostGlances)}
+		mergeSemaphore: make(chan struct{}, 1), briefReads: make(chan struct{}, mostBriefReads)}
 	t.packer.t, t.packer.wake = t, make(chan struct{}, 1)
 	t.write = t.flushHeld
 	t.flushed = sync.NewCond(&t.mu)
-	t.settling = settleFork(dir, x.db)
+	t.indexSync = syncForkIndex(dir, x.db)
 	defer func() {
 		if err != nil {
-			_ = t.settling.wait()
+			_ = t.indexSync.wait()
 			err = errors.Join(err, t.index.close(), j.Close())
 		}
 	}()
@@ -65,7 +65,7 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if err := t.packer.findPacked(context.Background()); err != nil {
 		return nil, diskError("open workspace", err)
 	}
-	t.reserve.take()
+	t.reserve.reclaim()
 	if create {
 		err = t.format()
 	} else if t.count.NextIno == uint64(Root) {
@@ -240,10 +240,10 @@ func (t *Tree) replay() error {
 			return fmt.Errorf("record at %v: %w", rec.Pos, err)
 		}
 		if rec.Pos < applied {
-			t.harvest(&o, rec)
+			t.rememberReply(&o, rec)
 			return nil
 		}
-		if n++; (n%t.opt.FlushOps == 0 || t.crammed()) && len(t.parts) == 0 {
+		if n++; (n%t.opt.FlushOps == 0 || t.dirtyFull()) && len(t.parts) == 0 {
 			if err := t.flush(); err != nil {
 				return err
 			}
@@ -251,7 +251,7 @@ func (t *Tree) replay() error {
 		if err := t.apply(&o, rec); err != nil {
 			return fmt.Errorf("record at %v: %w: %w", rec.Pos, errApply, err)
 		}
-		t.noted(&o, rec)
+		t.afterApply(&o, rec)
 		return nil
 	})
 	t.parts = nil

@@ -26,7 +26,7 @@ const mostDropped = 100
 // longer be undone exactly.
 func (w *Workspace) Prune(ctx context.Context, keep Retention) (removed int, err error) {
 	all := w.Checkpoints()
-	runs, err := w.besideRuns(ctx, keep, all)
+	runs, err := w.aroundRuns(ctx, keep, all)
 	if err != nil {
 		return 0, err
 	}
@@ -42,17 +42,17 @@ func (w *Workspace) Prune(ctx context.Context, keep Retention) (removed int, err
 	return removed, nil
 }
 
-// ofStretch tells whether it was taken for a stretch of work in a terminal.
-func (c Checkpoint) ofStretch() bool {
+// ofSession tells whether it was taken for a stretch of work in a terminal.
+func (c Checkpoint) ofSession() bool {
 	_, err := holt.ParseStretchID(c.Run)
 	return err == nil
 }
 
-// besideRuns returns the generations that end where the window of a run begins or
+// aroundRuns returns the generations that end where the window of a run begins or
 // ends (see [Workspace.Receipt]): a stretch that ended just before a run, or began while it
 // ran, may have taken the checkpoint there. It looks only if some of a stretch may go.
-func (w *Workspace) besideRuns(ctx context.Context, keep Retention, all []Checkpoint) (map[uint64]bool, error) {
-	of := slices.DeleteFunc(slices.Clone(all), func(c Checkpoint) bool { return !c.ofStretch() })
+func (w *Workspace) aroundRuns(ctx context.Context, keep Retention, all []Checkpoint) (map[uint64]bool, error) {
+	of := slices.DeleteFunc(slices.Clone(all), func(c Checkpoint) bool { return !c.ofSession() })
 	if len(of) <= keep.Last {
 		return nil, nil
 	}
@@ -60,7 +60,7 @@ func (w *Workspace) besideRuns(ctx context.Context, keep Retention, all []Checkp
 		return nil, diskError("thin checkpoints", err)
 	}
 	beside := map[uint64]bool{}
-	err := w.tree.glance(ctx, func(tx *db.Tx) error {
+	err := w.tree.readBriefly(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT min(v.generation), max(v.generation) FROM version v JOIN writer w ON w.id = v.writer"+
 			" WHERE v.generation >= ?1 AND w.kind = 'run' GROUP BY w.run", []any{int64(of[0].Generation)}, func(r *db.Row) error {
 			beside[uint64(r.Int64(0))-1], beside[uint64(r.Int64(1))] = true, true
@@ -79,7 +79,7 @@ func (keep Retention) surplus(all []Checkpoint, besideRuns map[uint64]bool, now 
 	stretches, others := keep.Last, keep.Last
 	for i, c := range slices.Backward(auto) {
 		left := &others
-		if c.ofStretch() && !besideRuns[c.Generation] {
+		if c.ofSession() && !besideRuns[c.Generation] {
 			left = &stretches
 		}
 		if *left--; *left >= 0 {

@@ -95,7 +95,7 @@ func TestThinBesideRuns(t *testing.T) {
 	}
 	n := 0
 	for _, c := range f.w.Checkpoints() {
-		if c.ofStretch() {
+		if c.ofSession() {
 			n++
 		}
 	}

@@ -38,8 +38,8 @@ func (t *memory) applyFork(o *op) error {
 	l := append([]Ancestor{}, t.lineage...)
 	from := &l[len(l)-1]
 	from.Name, from.Checkpoint, from.CheckpointName, from.ForkedAt, from.nextIno = o.name, c.ID, c.Name, time.Unix(0, o.time).UTC(), c.nextIno
-	t.become(append(l, Ancestor{ID: ID(o.blob)}))
-	if err := t.goOn(o.blob2); err != nil {
+	t.setLineage(append(l, Ancestor{ID: ID(o.blob)}))
+	if err := t.reopenMounts(o.blob2); err != nil {
 		return fmt.Errorf("%w: fork of checkpoint %s: %w", errApply, c.Name, err)
 	}
 	if len(t.epochs) == 0 || t.count.Stale > c.version+1 { // it was told of everything then

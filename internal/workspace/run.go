@@ -48,7 +48,7 @@ func (w *Workspace) end(ctx context.Context, run, reason string, flushed bool) (
 		return Checkpoint{}, false, diskError("end run", err)
 	}
 	_, generation := w.tree.generations()
-	err = w.tree.glance(ctx, func(tx *db.Tx) error {
+	err = w.tree.readBriefly(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT 1 FROM writer w JOIN version v ON v.writer = w.id WHERE w.run = ?1 AND v.generation >= ?2 LIMIT 1",
 			[]any{run, int64(generation)}, func(*db.Row) error { ok = true; return nil })
 	})
@@ -151,8 +151,8 @@ func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint
 	return win, nil
 }
 
-// certain refuses a window in which it is not known of all changes who made them.
-func (win *runWindow) certain(tx *db.Tx) error {
+// requireKnownWriters refuses a window in which it is not known of all changes who made them.
+func (win *runWindow) requireKnownWriters(tx *db.Tx) error {
 	last := int64(nowVersion)
 	if win.after.ID != 0 {
 		last = int64(win.after.version)

@@ -16,7 +16,7 @@ func (t *Tree) SetAttr(c Caller, ino Ino, set SetAttrs) (Attr, error) {
 		return Attr{}, syscall.EFBIG
 	}
 	if set.Mask&SetSize != 0 {
-		if err := t.thin(c, ino, set.Size, maxSize); err != nil {
+		if err := t.punchAhead(c, ino, set.Size, maxSize); err != nil {
 			return Attr{}, err
 		}
 	}

@@ -58,11 +58,11 @@ func distinct(all []Stale) []Stale {
 // staleLost in counters.Stale: a checkpoint that was needed to tell is gone.
 const staleLost = 1 << 62
 
-// outdate notes that o changes what is mounted beside the mount: from the state
+// markStale notes that o changes what is mounted beside the mount: from the state
 // of the last checkpoint on, its kernel may believe what is not so. A restore,
 // an undo and a merge take one right before.
-func (t *memory) outdate(o *op) {
-	changes := o.kind >= opMake && o.kind <= opDelXattr || o.kind == opTurn
+func (t *memory) markStale(o *op) {
+	changes := o.kind >= opMake && o.kind <= opDelXattr || o.kind == opPartsEnd
 	if changes && o.epoch == 0 && t.count.Stale == 0 && len(t.epochs) > 0 {
 		t.count.Stale = t.count.Sealed + 1
 	}
@@ -83,7 +83,7 @@ func (w *Workspace) MarkNotified(all func() bool) {
 	t := w.tree
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.count.Stale == 0 || t.direct.Load() > 0 || t.accepts() != nil || !all() {
+	if t.count.Stale == 0 || t.direct.Load() > 0 || t.writable() != nil || !all() {
 		return
 	}
 	t.count.Stale = 0

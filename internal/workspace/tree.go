@@ -20,8 +20,8 @@ type Tree struct {
 	dir     string
 	journal *journal.Journal
 
-	glances  chan struct{} // a semaphore of mostGlances
-	settling *settling     // of a new fork
+	briefReads  chan struct{} // a semaphore of mostGlances
+	indexSync *indexSync     // of a new fork
 
 	// mu guards memory. It is held exclusively from validation until an operation is visible, and while the index is
 	// read. Reads of what is cached hold it shared.
@@ -29,7 +29,7 @@ type Tree struct {
 	viewable atomic.Uint64 // checkpoints up to this number are in the index, as View needs them
 
 	reserve *Reserve
-	spent   int64 // bytes of records since it was given back
+	reserveUsed   int64 // bytes of records since it was given back
 
 	direct atomic.Int32 // changes by other ways than a mount that are in progress; see BeginDirectChange
 
@@ -43,7 +43,7 @@ type Tree struct {
 
 	collected uint32 // the newest segment when dead segments were last looked for
 
-	merging chan struct{} // a semaphore of one: a merge reads or changes this workspace; before all locks
+	mergeSemaphore chan struct{} // a semaphore of one: a merge reads or changes this workspace; before all locks
 	flushMu sync.Mutex    // one batch is written at a time; before mu
 	held    int           // forks and merges in progress: no segment is unlinked meanwhile; guarded by flushMu
 	wake    chan struct{} // to the flusher, capacity 1
@@ -308,7 +308,7 @@ func (t *Tree) Lookup(c Caller, parent Ino, name string) (Attr, error) {
 		if err != nil {
 			return Attr{}, err
 		}
-		t.hold(c, in)
+		t.countLookup(c, in)
 		return in.attr(), nil
 	}
 	d, err := t.getDir(parent)
@@ -325,9 +325,9 @@ func (t *Tree) Lookup(c Caller, parent Ino, name string) (Attr, error) {
 	}
 	in, err := t.get(ino)
 	if err != nil {
-		return Attr{}, t.lost(d, name, err)
+		return Attr{}, t.missingInode(d, name, err)
 	}
-	t.hold(c, in)
+	t.countLookup(c, in)
 	t.inodes.tidy()
 	return in.attr(), nil
 }
@@ -350,12 +350,12 @@ func (t *Tree) lookupCached(c Caller, parent Ino, name string) (Attr, bool) {
 	}
 	d.touch()
 	in.touch()
-	t.hold(c, in)
+	t.countLookup(c, in)
 	return in.attr(), true
 }
 
-// lost is for an entry whose inode is not there: the index is damaged.
-func (t *memory) lost(d *inode, name string, err error) error {
+// missingInode is for an entry whose inode is not there: the index is damaged.
+func (t *memory) missingInode(d *inode, name string, err error) error {
 	if err != syscall.ENOENT {
 		return err
 	}
@@ -363,10 +363,10 @@ func (t *memory) lost(d *inode, name string, err error) error {
 	return syscall.EIO
 }
 
-// hold counts a lookup that a mount's kernel will hold.
-func (t *memory) hold(c Caller, in *inode) {
+// countLookup counts a lookup that a mount's kernel will hold.
+func (t *memory) countLookup(c Caller, in *inode) {
 	if c.Epoch != 0 && in.ino != Root {
-		in.looked()
+		in.addLookup()
 	}
 }
 

@@ -97,14 +97,14 @@ func TestBadAfternoon(t *testing.T) {
 		}
 		f.ok(f.rmdir("src"))
 	})
-	if _, n, _ := changesTold(deleted.Changes); n.Deleted != 251 || n.Created != 0 || deleted.Before != begun.ID || deleted.After == 0 {
+	if _, n, _ := changesToAPI(deleted.Changes); n.Deleted != 251 || n.Created != 0 || deleted.Before != begun.ID || deleted.After == 0 {
 		t.Fatalf("%+v", deleted)
 	}
 	trashed := f.run("trashes", func() {
 		_, err := f.t.Write(f.c, f.must("data.db").Ino, 100, []byte("BAD"))
 		f.ok(err)
 	})
-	if _, n, _ := changesTold(trashed.Changes); n.Changed != 1 || n.Bytes != 40_000 || trashed.Changes[0].Path != "/data.db" || trashed.Before != deleted.After {
+	if _, n, _ := changesToAPI(trashed.Changes); n.Changed != 1 || n.Bytes != 40_000 || trashed.Changes[0].Path != "/data.db" || trashed.Before != deleted.After {
 		t.Fatalf("%+v", trashed)
 	}
 	f.run("moves", func() {

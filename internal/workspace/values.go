@@ -9,9 +9,9 @@ const xattrCost = 128
 // held is what an attribute takes, bytes.
 func (x *xattr) held(name string) int { return xattrCost + len(name) + len(x.value) }
 
-// hoard counts n bytes (less, if negative) of an inode's extra. What comes to
+// countValues counts n bytes (less, if negative) of an inode's extra. What comes to
 // an inode that is dirty may stay until the next flush.
-func (t *memory) hoard(in *inode, n int) {
+func (t *memory) countValues(in *inode, n int) {
 	in.extra.held += n
 	t.inodes.values += n
 	if n > 0 && in.stage != clean {
@@ -22,5 +22,5 @@ func (t *memory) hoard(in *inode, n int) {
 // setTarget makes a new inode a symlink's.
 func (t *memory) setTarget(in *inode, target []byte) {
 	in.extra = &extra{target: string(target)}
-	t.hoard(in, len(target))
+	t.countValues(in, len(target))
 }

@@ -83,7 +83,7 @@ type Options struct {
 	// error makes the step fail there.
 	Fail func(point string) error
 
-	mostTurns     uint64 // see there
+	mostInterleaved     uint64 // see there
 	mostDifferent int    // see there
 }
 
@@ -119,7 +119,7 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = coarseNow
 	}
-	o.mostTurns = cmp.Or(o.mostTurns, mostTurns)
+	o.mostInterleaved = cmp.Or(o.mostInterleaved, mostInterleaved)
 	o.mostDifferent = cmp.Or(o.mostDifferent, mostDifferent)
 	return o
 }
@@ -257,7 +257,7 @@ func (t *Tree) close() error {
 	t.closed = true
 	t.flushed.Broadcast()
 	t.mu.Unlock()
-	err := errors.Join(t.journal.Sync(t.journal.End()), t.settling.wait())
+	err := errors.Join(t.journal.Sync(t.journal.End()), t.indexSync.wait())
 	t.flushMu.Lock()
 	defer t.flushMu.Unlock()
 	t.mu.Lock()

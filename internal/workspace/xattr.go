@@ -39,7 +39,7 @@ func (t *memory) xattrs(in *inode) (map[string]xattr, error) {
 	}
 	in.extra.xattrs = m
 	for name, x := range m {
-		t.hoard(in, x.held(name))
+		t.countValues(in, x.held(name))
 	}
 	return m, nil
 }
