@@ -84,8 +84,8 @@ func lastCommon(w, other *Workspace) (string, error) {
 	})
 	c, err := common(w.Lineage(), other.Lineage(), both)
 	if err == nil && c == 0 {
-		err = holt.Errorf(holt.Conflict, "no checkpoint is left that both workspaces have").
-			WithHint("take checkpoints with names, which stay")
+		err = holt.Errorf(holt.Conflict, "the workspaces no longer share a checkpoint").
+			WithHint("named checkpoints are never removed automatically")
 	}
 	return fmt.Sprint("#", uint64(c)), err
 }
@@ -324,7 +324,7 @@ func acquireBoth(ctx context.Context, a, b *Tree, ofA, ofB []Ancestor) (end func
 			taken++
 		case <-ctx.Done():
 			end()
-			return nil, holt.Errorf(holt.Timeout, "%w while a merge has one of the two workspaces", ctx.Err())
+			return nil, holt.Errorf(holt.Timeout, "%w: another merge or comparison is using one of the two workspaces", ctx.Err())
 		}
 	}
 	return end, nil

@@ -100,7 +100,7 @@ func (t *Tree) lockedCheckpoint(opt CheckpointOptions) (Checkpoint, error) {
 func (opt *CheckpointOptions) valid() error {
 	bad := func(why string) error {
 		return holt.Errorf(holt.InvalidArgument, "checkpoint %q: %s", opt.Name, why).
-			WithHint("choose a name such as before-upgrade; \"live\", and what begins with # or auto-, have meanings of their own")
+			WithHint("choose a name such as before-upgrade; \"live\" and names that begin with # or auto- are reserved")
 	}
 	if opt.Name != "" {
 		unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
@@ -128,8 +128,8 @@ func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 	if opt.Name == "" {
 		opt.Name = fmt.Sprint("auto-", t.count.NextCheck) // nobody has that: to look costs more the more there are
 	} else if c, ok := t.checkpoints.byName(opt.Name); ok {
-		return Checkpoint{}, holt.Errorf(holt.AlreadyExists, "checkpoint %q exists since %s", c.Name, c.CreatedAt.Format(time.RFC3339)).
-			WithHint("choose another name, or delete that one first")
+		return Checkpoint{}, holt.Errorf(holt.AlreadyExists, "checkpoint %q already exists: it was taken at %s", c.Name, c.CreatedAt.Format(time.RFC3339)).
+			WithHint("choose another name, or delete the existing checkpoint first")
 	}
 	note, err := json.Marshal(opt.CheckpointNote)
 	if err != nil {
@@ -218,7 +218,7 @@ func checkpointNumber(ref string) (id CheckpointID, is bool) {
 
 func noCheckpoint(ref string) error {
 	return holt.Errorf(holt.NotFound, "there is no checkpoint %q", ref).
-		WithHint("list the checkpoints; one is named by its name, or by # and its number")
+		WithHint("list checkpoints with holt workspace checkpoints; refer to one by its name or as #NUMBER")
 }
 
 func (l checkpointList) byID(id CheckpointID) (Checkpoint, bool) {

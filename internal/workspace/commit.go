@@ -45,7 +45,7 @@ func (t *Tree) writable() error {
 	return nil
 }
 
-// dirtyFull tells whether no more may become dirty before some is written.
+// dirtyFull tells whether the flusher must write rows before more may become dirty.
 func (t *Tree) dirtyFull() bool { return t.batch.rows()+t.writing > t.opt.MaxDirty }
 
 func (t *Tree) leave() {
@@ -138,7 +138,7 @@ func (t *Tree) commit(o *op, table, data []byte) error {
 	return err
 }
 
-// commitRef is commit for who wants to know where the record lies.
+// commitRef is commit that also returns where the record lies.
 func (t *Tree) commitRef(o *op, table, data []byte) (journal.Ref, error) {
 	if err := t.overQuota(o, data); err != nil {
 		return journal.Ref{}, err
@@ -156,14 +156,14 @@ func (t *Tree) commitRef(o *op, table, data []byte) (journal.Ref, error) {
 	if err := t.apply(o, rec); err != nil {
 		// Validation must have loaded and checked all that apply needs.
 		t.broken = err
-		t.log.Error("workspace is out of step with its journal and accepts nothing more", "record", ref.Pos.String(), "kind", o.kind, "error", err)
+		t.log.Error("memory does not match the journal; the workspace accepts no more changes", "record", ref.Pos.String(), "kind", o.kind, "error", err)
 		return ref, syscall.EIO
 	}
 	t.afterApply(o, rec)
 	return ref, nil
 }
 
-// afterApply keeps account of an applied record.
+// afterApply counts an applied record and wakes the flusher.
 func (t *Tree) afterApply(o *op, rec journal.Record) {
 	t.count.Last, t.count.Applied = uint64(rec.Pos), uint64(rec.End)
 	t.rememberReply(o, rec)
@@ -184,7 +184,7 @@ func (t *Tree) kick() {
 	}
 }
 
-// rememberReply remembers the answer of a request that may be asked again.
+// rememberReply keeps the answer of a request that may be repeated.
 func (t *memory) rememberReply(o *op, rec journal.Record) {
 	if o.kind == opFork {
 		t.rememberHeldReplies(o.blob2, rec.Pos)

@@ -158,8 +158,8 @@ func (d *delta) bounded(tx *db.Tx, a, b snapshot) error {
 }
 
 func (d *delta) tooMany() error {
-	return holt.Errorf(holt.TooMany, "more than %d files differ, and so many are not compared", d.most).
-		WithHint("take a checkpoint that is nearer; or ask holt workspace query for files_at of the paths that matter, or fork the checkpoint")
+	return holt.Errorf(holt.TooMany, "more than %d files differ, which is too many to compare", d.most).
+		WithHint("compare with a more recent checkpoint, query files_at for the paths you need with holt workspace query, or fork the checkpoint")
 }
 
 // died is the condition that a row of a table of the past died in between. Where

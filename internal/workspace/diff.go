@@ -84,7 +84,7 @@ func cleanPaths(paths []string) ([]string, error) {
 	out := make([]string, len(paths))
 	for i, p := range paths {
 		if p == "" || strings.ContainsRune(p, 0) {
-			return nil, holt.Errorf(holt.InvalidArgument, "path %q cannot be", p).WithHint("paths begin at the top of the workspace: /src/main.go")
+			return nil, holt.Errorf(holt.InvalidArgument, "invalid path %q", p).WithHint("paths are absolute in the workspace, for example /src/main.go")
 		}
 		out[i] = path.Clean("/" + p)
 	}
@@ -110,7 +110,7 @@ func requirePaths(paths []string, from string, before point, to string, after po
 		}
 		if e.ino == 0 {
 			return holt.Errorf(holt.NotFound, "there is no %s %s or %s", strings.ToValidUTF8(path, "\uFFFD"), when(from), when(to)).
-				WithHint("list the directory above it; symbolic links on the way are not followed here")
+				WithHint("list its parent directory; symbolic links in the path are not followed")
 		}
 	}
 	return nil

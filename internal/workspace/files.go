@@ -108,7 +108,7 @@ func (f Files) List(path string, spec holt.PageSpec) (holt.Page[holt.FileInfo], 
 	page := holt.Page[holt.FileInfo]{Items: []holt.FileInfo{}}
 	after := string(holt.ParseOSString(spec.Cursor))
 	if strings.Contains(after, "/") {
-		return page, holt.Errorf(holt.Conflict, "the cursor is not of this listing of %s", path).WithHint("list it again from the first page")
+		return page, holt.Errorf(holt.Conflict, "the cursor does not belong to a listing of %s", path).WithHint("start again at the first page")
 	}
 	d, err := f.resolve(path, true)
 	if err == nil && !d.IsDir() {
@@ -297,7 +297,7 @@ func (f Files) mkdirs(path string, mode uint32) error {
 func (f Files) Remove(ctx context.Context, path string, recursive bool) error {
 	d, name, err := f.parent(path)
 	if err == syscall.EINVAL {
-		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", path).WithHint("remove what is in it, or delete the workspace")
+		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", path).WithHint("remove its contents, or delete the workspace")
 	}
 	var a Attr
 	if err == nil {

@@ -88,7 +88,7 @@ func vacant(dir string) error {
 	}
 	for _, e := range entries {
 		if e.Name() != "lock" && e.Name() != halfFile {
-			return holt.Errorf(holt.AlreadyExists, "fork workspace: %s is there already", dir)
+			return holt.Errorf(holt.AlreadyExists, "fork workspace: %s already exists", dir)
 		}
 	}
 	return nil
@@ -103,7 +103,7 @@ func (w *Workspace) forkPoint(opt ForkOptions) (Checkpoint, error) {
 		c, err := w.FindCheckpoint(opt.At)
 		if err == nil && opt.Mounts && !c.Mounts {
 			err = holt.Errorf(holt.Conflict, "fork workspace: checkpoint %q holds no mounts", c.Name).
-				WithHint("fork it without them; the guest then mounts anew")
+				WithHint("fork it without mounts; the guest then mounts the workspace again")
 		}
 		return c, err
 	case opt.Mounts:
@@ -226,7 +226,7 @@ func (t *Tree) continueAs(dir string, end journal.Pos, c Checkpoint, name string
 	return errors.Join(err, j.Close())
 }
 
-var errLostFork = errors.New("it was a new fork's, and power went before it was on the disk")
+var errLostFork = errors.New("the index belongs to a new fork and was not on the disk when power failed")
 
 // bootID tells one run of the kernel from the next.
 func bootID() (string, error) {
@@ -252,7 +252,7 @@ func removeHalf(dir string) error {
 	if err != nil {
 		return diskError("remove a fork that was not finished", err)
 	}
-	return holt.Errorf(holt.NotFound, "the fork in %s was not finished; it is removed", dir).WithHint("fork again; nothing happened to what it was forked from")
+	return holt.Errorf(holt.NotFound, "the fork in %s was incomplete and has been removed", dir).WithHint("fork again; the original workspace is unchanged")
 }
 
 // indexSync brings the index of a new fork to the disk, beside everything else.

@@ -58,7 +58,7 @@ func (h History) Find(ref string) (holt.Checkpoint, error) {
 // Delete removes a checkpoint and says what that freed.
 func (h History) Delete(ctx context.Context, ref string, dryRun bool) (holt.Freed, error) {
 	if ref == Live {
-		return holt.Freed{}, holt.Errorf(holt.InvalidArgument, "live is the present, not a checkpoint")
+		return holt.Freed{}, holt.Errorf(holt.InvalidArgument, "live is the present state, not a checkpoint: it cannot be deleted")
 	}
 	freed, err := h.W.DeleteCheckpoint(ctx, ref, dryRun)
 	return holt.Freed(freed), err
@@ -86,7 +86,7 @@ func (h History) since() (string, error) {
 
 func nothingBefore() error {
 	return holt.Errorf(holt.NotFound, "the workspace has no checkpoint to compare with").
-		WithHint("take one first: holt workspace checkpoint; runs take their own when they change something")
+		WithHint("take one with holt workspace checkpoint; a run that changes something takes its own")
 }
 
 // Resolve fills in what a diff leaves out: from since the last checkpoint that
@@ -219,7 +219,7 @@ func (h History) work(ctx context.Context, ref string) (string, error) {
 		}
 	}
 	if len(terminals) == 0 {
-		return "", holt.Errorf(holt.NotFound, "no terminal %q has, or had, this workspace", ref).WithHint("holt workspace checkpoints lists what changed something")
+		return "", holt.Errorf(holt.NotFound, "no terminal %q has used this workspace", ref).WithHint("holt workspace checkpoints lists runs and terminals that changed files")
 	}
 	return h.W.LastRun(ctx, terminals...)
 }
@@ -234,8 +234,8 @@ func (h History) Undo(ctx context.Context, spec holt.UndoSpec) (out holt.ChangeR
 		if running, err := h.Running(ctx, run); err != nil {
 			return out, err
 		} else if running {
-			return out, holt.Errorf(holt.Conflict, "the run %s has not ended: it could go on changing what would be taken back", run).
-				WithHint("holt run kill %s ends it, holt run follow %s waits for its end; or name another one to undo", run, run)
+			return out, holt.Errorf(holt.Conflict, "run %s is still in progress and could change the files again", run).
+				WithHint("end it with holt run kill %s, wait for it with holt run follow %s, or undo another run", run, run)
 		}
 	}
 	r, err := h.W.Undo(ctx, h.Caller, spec.Run, RestoreOptions{Paths: spec.Paths, DryRun: spec.DryRun})

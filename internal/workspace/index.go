@@ -265,25 +265,25 @@ func (x *index) segmentID(num uint32) (id journal.ID, ok bool, err error) {
 
 // counters are the numbers of table meta.
 type counters struct {
-	Applied    uint64 // journal.Pos: records before it are in the rows
-	Last       uint64 // journal.Pos of the record that ends at Applied; 0: none
-	Replies    uint64 // journal.Pos of the oldest record whose reply may be asked for again
-	NextIno    uint64
-	NextWriter uint64
-	NextEpoch  uint64
-	Generation uint64
-	Version    uint64 // the last one given out
-	Changed    uint64 // the last one in which something changed that can be seen
-	Sealed     uint64 // the last one of the generation that was closed last
-	Head       uint64 // the checkpoint that the present descends from; 0: none
-	NextCheck  uint64 // checkpoint
-	Stale      uint64 // 1 + the last version from before what a kernel was not told of; see Untold. 0: it was told of everything
-	Interleaved      uint64 // rows of the past of the generation that is open; see mostTurns
-	Inodes     uint64
-	Files      uint64
-	Dirs       uint64
-	Bytes      uint64
-	Allocated  uint64
+	Applied     uint64 // journal.Pos: records before it are in the rows
+	Last        uint64 // journal.Pos of the record that ends at Applied; 0: none
+	Replies     uint64 // journal.Pos of the oldest record whose reply may be asked for again
+	NextIno     uint64
+	NextWriter  uint64
+	NextEpoch   uint64
+	Generation  uint64
+	Version     uint64 // the last one given out
+	Changed     uint64 // the last one in which something changed that can be seen
+	Sealed      uint64 // the last one of the generation that was closed last
+	Head        uint64 // the checkpoint that the present descends from; 0: none
+	NextCheck   uint64 // checkpoint
+	Stale       uint64 // 1 + the last version from before what a kernel was not told of; see Untold. 0: it was told of everything
+	Interleaved uint64 // rows of the past of the generation that is open; see mostTurns
+	Inodes      uint64
+	Files       uint64
+	Dirs        uint64
+	Bytes       uint64
+	Allocated   uint64
 }
 
 // fields names the counters as table meta does.

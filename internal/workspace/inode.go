@@ -55,7 +55,7 @@ type inode struct {
 // extra is what few inodes have. A guest says how long it is, so the bytes of
 // all that are cached are bounded by Options.CacheValues.
 type extra struct {
-	held   int // bytes, as counted in Tree.values
+	held   int // bytes, as counted in inodeCache.values
 	target string
 	xattrs map[string]xattr // nil: not loaded, or none
 }

@@ -121,16 +121,16 @@ type merge struct {
 	wanted   []extent               // and those that are not, of the other
 
 	// Of one build.
-	n, f    *side // this one now, the other as it is merged
-	base    bases
-	points  map[CheckpointID]point
-	units   map[Ino]*mergeUnit
-	replacedBy   map[Ino]Ino     // which of the other's took the place of one that is gone
-	taken   map[dirName]Ino // names here that units take away
-	authors map[uint32]uint32
-	next    Ino
-	values  valueBudget // what units take of the other
-	report  MergeReport
+	n, f       *side // this one now, the other as it is merged
+	base       bases
+	points     map[CheckpointID]point
+	units      map[Ino]*mergeUnit
+	replacedBy map[Ino]Ino     // which of the other's took the place of one that is gone
+	taken      map[dirName]Ino // names here that units take away
+	authors    map[uint32]uint32
+	next       Ino
+	values     valueBudget // what units take of the other
+	report     MergeReport
 
 	nextCheck CheckpointID
 }
@@ -254,7 +254,7 @@ func (m *merge) reportChanges() error {
 	return nil
 }
 
-// take adds a unit to the goal. One that is kept only is the other's from now on.
+// take adds a unit to the plan. One that is kept only is the other's from now on.
 func (m *merge) take(g *plan, u *mergeUnit, kept bool) error {
 	if u.twin && !(kept && u.n.row == nil) {
 		origins, err := m.f.origins(u.ino)

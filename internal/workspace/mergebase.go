@@ -59,8 +59,8 @@ func (m *merge) findBases() error {
 		m.base.oldest = m.common
 	}
 	if m.known(m.base.oldest) == 0 {
-		return holt.Errorf(holt.Conflict, "no checkpoint is left that both workspaces have").
-			WithHint("what differs can be copied: export paths of the one and import them into the other")
+		return holt.Errorf(holt.Conflict, "the workspaces no longer share a checkpoint").
+			WithHint("to copy paths instead, export them from one workspace and import them into the other")
 	}
 	return nil
 }

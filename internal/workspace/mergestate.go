@@ -95,7 +95,7 @@ func common(from, into []Ancestor, checkpoints []Checkpoint) (c CheckpointID, er
 	switch {
 	case last < 0:
 		return 0, holt.Errorf(holt.InvalidArgument, "the workspaces have nothing in common").
-			WithHint("only forks of one workspace, or a fork and what it came from, can be merged")
+			WithHint("a workspace can be merged only with its forks, its ancestors, and forks of those")
 	case last == len(from)-1 && last == len(into)-1:
 		return 0, holt.Errorf(holt.InvalidArgument, "a workspace cannot be merged into itself")
 	}

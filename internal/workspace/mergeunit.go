@@ -33,7 +33,7 @@ type mergeUnit struct {
 	twin      bool     // to be known as the other's
 	conflict  holt.ConflictCode
 	attribute string // that the conflict is about
-	resolved   bool   // there was one, and the other's was taken
+	resolved  bool   // there was one, and the other's was taken
 }
 
 // toConflict says the unit's conflict.
@@ -255,8 +255,8 @@ func (m *merge) requirePaths() error {
 			}
 		}
 		if !found {
-			return holt.Errorf(holt.NotFound, "there is no %s in %s", strings.ToValidUTF8(path, "\uFFFD"), cmp.Or(m.opt.Name, "the workspace that is merged")).
-				WithHint("list the directory above it; symbolic links on the way are not followed here")
+			return holt.Errorf(holt.NotFound, "there is no %s in %s", strings.ToValidUTF8(path, "\uFFFD"), cmp.Or(m.opt.Name, "the workspace to merge")).
+				WithHint("list its parent directory; symbolic links in the path are not followed")
 		}
 	}
 	return nil

@@ -49,8 +49,8 @@ func (t *memory) holdMounts() ([]byte, error) {
 	}
 	b := packMounts(all)
 	if len(b) > mostHeld {
-		return nil, holt.Errorf(holt.TooMany, "checkpoint workspace: %d guests have it mounted and acknowledge too little", len(all)).
-			WithHint("end the mounts of guests that are gone")
+		return nil, holt.Errorf(holt.TooMany, "checkpoint workspace: %d guests have it mounted and have too many unacknowledged requests", len(all)).
+			WithHint("stop computers that no longer respond")
 	}
 	return b, nil
 }
@@ -134,7 +134,7 @@ func (d *heldDecoder) bytes(n int) []byte {
 }
 
 // reopenMounts opens the mounts that a fork goes on with. Their answers it finds where
-// recovery does: see harvestMounts.
+// recovery does: see rememberHeldReplies.
 func (t *memory) reopenMounts(held []byte) error {
 	if len(held) == 0 {
 		return nil
@@ -155,7 +155,7 @@ func (t *memory) rememberHeldReplies(held []byte, pos journal.Pos) {
 	if len(held) == 0 {
 		return
 	}
-	all, _ := unpackMounts(held) // goOn read it before
+	all, _ := unpackMounts(held) // reopenMounts read it before
 	for _, m := range all {
 		if e := t.epochs[m.number]; e != nil && e.id == m.id {
 			for _, a := range m.answers {

@@ -29,14 +29,14 @@ const (
 	opEnd            opKind = 16 // ends an epoch
 	opCheckpoint     opKind = 17 // closes the generation
 	opDropCheckpoint opKind = 18
-	opParts          opKind = 19 // parts that happen with the opTurn behind them
-	opPartsEnd           opKind = 20
+	opParts          opKind = 19 // parts that are applied by the opPartsEnd after them
+	opPartsEnd       opKind = 20
 	opRevive         opKind = 21 // what follows are parts only
 	opErase          opKind = 22
 	opEnter          opKind = 23
 	opExtents        opKind = 24
 	opImage          opKind = 25
-	opFork           opKind = 26 // the workspace of the records before goes on as another
+	opFork           opKind = 26 // makes the workspace of the records before it another workspace
 	opBytes          opKind = 27 // data that later extents refer to
 	opTwin           opKind = 28 // a part: an inode is one of another workspace
 	opMerged         opKind = 29 // a part: what was merged

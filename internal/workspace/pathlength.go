@@ -34,7 +34,7 @@ func (t *memory) pathLength(d *inode) (n int, err error) {
 // below it would be too long; in is nil for a new directory.
 //
 // What is below a directory that moves is not looked at, but bounded: no path
-// of the workspace is longer than Tree.longest.
+// of the workspace is longer than memory.longest.
 func (t *Tree) allowPath(in, to *inode, name string) error {
 	n, err := t.pathLength(to)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"holt"
 )
 
-// plan is what a restore or an undo wants of the present: names to take away,
-// names to give, and inodes to make as they were.
+// plan says how a restore, an undo or a merge changes the present: names to
+// remove, names to add, and inodes to make as they were.
 type plan struct {
 	now    point
 	erase  []placedEntry
 	enter  []placedEntry
-	inodes map[Ino]wantedInode  // what they shall be; one that is not there is made
-	extra  []op         // more parts, which change nothing that can be seen
-	after  func() error // called once it is reached, with mu held
+	inodes map[Ino]wantedInode // what they shall be; one that is not there is made
+	extra  []op                // more parts, which change nothing that can be seen
+	after  func() error        // called once it is reached, with mu held
 }
 
 // wantedInode is an inode as it was at a version, or as a merge makes it.
@@ -28,13 +28,13 @@ type wantedInode struct {
 	made *mergedContents // nil: what is at the point
 }
 
-// planEncoder turns a goal into parts. It runs with mu held and an index that says
+// planEncoder turns a plan into parts. It runs with mu held and an index that says
 // what memory does, and loads all that the parts touch.
 type planEncoder struct {
 	t      *Tree
 	plan   *plan
 	parts  parts
-	order  []Ino // of goal.inodes
+	order  []Ino // of plan.inodes
 	absent map[Ino]bool
 	links  map[Ino]int // names taken (-) and given (+)
 	seen   map[dirName]bool
@@ -44,7 +44,7 @@ type planEncoder struct {
 	values valueBudget
 }
 
-// known is what was asked in sets of the inodes of a goal, at one point.
+// known is what was asked in sets of the inodes of a plan, at one point.
 type known struct {
 	small   []Ino
 	extents map[Ino][]extent // of small files
@@ -249,7 +249,7 @@ func (p *planEncoder) enterNames() error {
 		p.stale = append(p.stale, Stale{Ino: e.parent, Name: e.name}, Stale{Ino: e.parent}, Stale{Ino: e.ino})
 	}
 	for _, e := range waiting {
-		return holt.Errorf(holt.Conflict, "%q would lie in itself", e[0].name).WithHint("restore fewer paths")
+		return holt.Errorf(holt.Conflict, "directory %q would be inside itself", e[0].name).WithHint("restore fewer paths")
 	}
 	return nil
 }

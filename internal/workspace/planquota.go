@@ -6,7 +6,7 @@ import (
 	"holt"
 )
 
-// quota refuses a goal that would store more than may be. What is over a quota
+// quota refuses a plan that would store more than may be. What is over a quota
 // already may still become less.
 func (p *planEncoder) quota() error {
 	var bytes, inodes int64
@@ -31,7 +31,7 @@ func (p *planEncoder) quota() error {
 	q := p.t.opt.Quota
 	if q.Bytes > 0 && bytes > 0 && int64(p.t.count.Allocated)+bytes > q.Bytes ||
 		q.Files > 0 && inodes > 0 && int64(p.t.count.Inodes)+inodes > q.Files {
-		return holt.Errorf(holt.OutOfSpace, "that would leave more in the workspace than its quota allows").
+		return holt.Errorf(holt.OutOfSpace, "the workspace would exceed its quota").
 			WithHint("choose fewer paths, or raise the quota: holt workspace quota")
 	}
 	return nil

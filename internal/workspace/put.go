@@ -148,5 +148,5 @@ func (f Files) fill(ctx context.Context, ino Ino, r io.Reader) error {
 }
 
 func arrival(err error) error {
-	return holt.Errorf(holt.Unavailable, "the new content did not arrive: %w", err)
+	return holt.Errorf(holt.Unavailable, "reading the new content failed: %w", err)
 }

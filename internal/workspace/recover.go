@@ -69,7 +69,7 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if create {
 		err = t.format()
 	} else if t.count.NextIno == uint64(Root) {
-		err = holt.Errorf(holt.Corrupt, "open workspace: the journal in %s holds no record", dir)
+		err = holt.Errorf(holt.Corrupt, "open workspace: the journal in %s is empty", dir)
 	}
 	if err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func freshIndex(dir string, j *journal.Journal, why error, opt Options) (*index,
 			}
 			return openIndex(dir)
 		}
-		return nil, holt.Errorf(holt.Corrupt, "open workspace: its index is damaged, and segments it could be rebuilt from are gone: %w", why).
-			WithHint("restore the workspace's directory from a copy; nothing in it was changed")
+		return nil, holt.Errorf(holt.Corrupt, "open workspace: the index is damaged and cannot be rebuilt, because journal segments are missing: %w", why).
+			WithHint("restore the workspace's directory from a backup; nothing in it was changed")
 	}
 	opt.Log.Warn("index is put aside and rebuilt from the journal", "reason", why)
 	if err := putIndexAside(dir); err != nil {
@@ -166,8 +166,8 @@ func (t *Tree) recover() error {
 		} else if ok, err = t.trusted(); found && ok && err == nil {
 			return t.replay()
 		}
-		return holt.Errorf(holt.Corrupt, "open workspace: the index does not fit the journal, and segments it could be rebuilt from are gone").
-			WithHint("restore the workspace's directory from a copy; nothing in it was changed")
+		return holt.Errorf(holt.Corrupt, "open workspace: the index does not match the journal and cannot be rebuilt, because journal segments are missing").
+			WithHint("restore the workspace's directory from a backup; nothing in it was changed")
 	}
 	t.log.Warn("index is rebuilt from the journal")
 	if err := t.index.wipe(); err != nil {

@@ -19,10 +19,10 @@ import (
 // once there is some. Workspaces of one disk share one, and while it is given
 // back none of them stores more.
 type Reserve struct {
-	path  string
-	mu    sync.Mutex  // held while the file is made or removed
+	path     string
+	mu       sync.Mutex  // held while the file is made or removed
 	released atomic.Bool // the file is not there
-	share int64       // see reserveShare
+	share    int64       // see reserveShare
 }
 
 // reserveSize is enough for the records of some 100,000 deletions and for

@@ -72,7 +72,7 @@ func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt Resto
 	return w.change(ctx, c, opt.DryRun, what)
 }
 
-// atomicChange is a change of the present that happens at once.
+// atomicChange is a change of the present that happens as a whole or not at all.
 type atomicChange struct {
 	reason string                              // of the checkpoint that is taken first
 	head   CheckpointID                        // what the present descends from then; 0: what it did before
@@ -80,10 +80,10 @@ type atomicChange struct {
 	build  func(*db.Tx) (*plan, Report, error) // works out what is to be
 }
 
-// change works out a goal and reaches it: the present is checkpointed, and the
-// parts happen with everything else standing still.
+// change makes a plan and carries it out: the present is checkpointed, and no
+// other operation runs while the parts are applied.
 func (w *Workspace) change(ctx context.Context, c Caller, dryRun bool, what atomicChange) (report Report, err error) {
-	if err := w.Flush(); err != nil { // so that little is left to do with everything standing still
+	if err := w.Flush(); err != nil { // so that little is left to write while all other operations wait
 		return Report{}, diskError("change workspace", err)
 	}
 	t := w.tree

@@ -7,8 +7,8 @@ import (
 	"holt"
 )
 
-// restorePlanner turns what differs between the present and a checkpoint into a goal,
-// for some paths.
+// restorePlanner turns what differs between the present and a checkpoint into a plan,
+// filtered by paths.
 type restorePlanner struct {
 	d      *delta // from the present to the checkpoint
 	paths  []string
@@ -177,14 +177,14 @@ func (s *restorePlanner) above(path string) error {
 		case side.then:
 			now, err := side.other.walk(dir)
 			if err == nil && now.ino != 0 {
-				err = holt.Errorf(holt.Conflict, "restore %s: directory %s is another now than it was then", path, dir).
-					WithHint("copy it from .holt/checkpoints, or restore all of %s", dir)
+				err = holt.Errorf(holt.Conflict, "restore %s: directory %s has been replaced by a different directory since the checkpoint", path, dir).
+					WithHint("copy the path from .holt/checkpoints, or restore %s as a whole", dir)
 			} else if err == nil {
-				err = holt.Errorf(holt.Conflict, "restore %s: directory %s is not there now", path, dir).WithHint("restore %s too", dir)
+				err = holt.Errorf(holt.Conflict, "restore %s: directory %s no longer exists", path, dir).WithHint("restore %s too", dir)
 			}
 			return err
 		case other != "":
-			return holt.Errorf(holt.Conflict, "restore %s: directory %s was %s then", path, dir, other).
+			return holt.Errorf(holt.Conflict, "restore %s: directory %s was at %s when the checkpoint was taken", path, dir, other).
 				WithHint("restore %s and %s", dir, other)
 		}
 	}

@@ -113,7 +113,7 @@ func (t *Tree) generations() ([]Checkpoint, uint64) {
 // the one that is open.
 func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint64) (*runWindow, error) {
 	if run == "" {
-		return nil, holt.Errorf(holt.InvalidArgument, "no run is named").WithHint("name one by its id, as the column run of files does")
+		return nil, holt.Errorf(holt.InvalidArgument, "no run is given").WithHint("give a run id; the column run of the view files has them")
 	}
 	win := &runWindow{run: run, versions: map[uint32]bool{}}
 	first, last := uint64(0), uint64(0)
@@ -145,8 +145,8 @@ func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint
 		win.after, known = closes(last)
 	}
 	if !known {
-		return nil, holt.Errorf(holt.Conflict, "what %s changed is no longer known exactly: a checkpoint around it was deleted", run).
-			WithHint("restore paths from the checkpoints that are left")
+		return nil, holt.Errorf(holt.Conflict, "the changes of %s are no longer known exactly: the checkpoint before or after it was deleted", run).
+			WithHint("restore paths from a remaining checkpoint")
 	}
 	return win, nil
 }
@@ -161,8 +161,8 @@ func (win *runWindow) requireKnownWriters(tx *db.Tx) error {
 	err := tx.Query("SELECT 1 FROM version WHERE writer = ?1 AND id > ?2 AND id <= ?3 LIMIT 1", []any{int64(writerUnknown), int64(win.before.version), last},
 		func(*db.Row) error { unknown = true; return nil })
 	if err == nil && unknown {
-		err = holt.Errorf(holt.Conflict, "what %s changed is not known exactly: too many changes of several writers took turns, without a checkpoint between them", win.run).
-			WithHint("restore paths from the checkpoint before it")
+		err = holt.Errorf(holt.Conflict, "the changes of %s are not known exactly: several writers changed the same files too often between two checkpoints", win.run).
+			WithHint("restore paths from the checkpoint before the run")
 	}
 	return err
 }
@@ -204,10 +204,10 @@ func (w *Workspace) LastRun(ctx context.Context, terminals ...holt.TerminalID) (
 			func(r *db.Row) error { run = r.Text(0); return nil })
 	})
 	if err == nil && run == "" {
-		err = holt.Errorf(holt.NotFound, "no run changed anything here").
-			WithHint("what was done in a terminal is named by the terminal's name; changes of people are taken back by a restore")
+		err = holt.Errorf(holt.NotFound, "no run changed anything in this workspace").
+			WithHint("give a terminal's name to undo work in a terminal; use a restore to undo other changes")
 		if len(terminals) > 0 {
-			err = holt.Errorf(holt.NotFound, "that terminal changed nothing here").WithHint("holt workspace checkpoints lists what did")
+			err = holt.Errorf(holt.NotFound, "the terminal changed nothing in this workspace").WithHint("holt workspace checkpoints lists runs and terminals that changed files")
 		}
 	}
 	return run, err

@@ -127,9 +127,9 @@ func (t *Tree) boundedRange(in *inode, lo, hi int64, most int, back bool) (int64
 	return off, nil
 }
 
-// punchAhead makes lo..hi of a file a hole, from its end on and a piece at a time,
-// until what is left of it is little enough for the one record of the
-// operation c asks for. Between the pieces others have their turn.
+// punchAhead makes lo..hi of a file a hole, from its end backwards and a piece at a
+// time, until the rest fits the one record of the operation that c asks for. Other
+// operations run between the pieces.
 func (t *Tree) punchAhead(c Caller, ino Ino, lo, hi int64) error {
 	for {
 		at, err := t.punchPiece(c, ino, lo, hi)

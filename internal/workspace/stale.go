@@ -68,17 +68,15 @@ func (t *memory) markStale(o *op) {
 	}
 }
 
-// BeginDirectChange is called before changes that come another way than through a mount,
-// done when whoever tells the mount's kernel has been told of them. A change that
-// a [Workspace.OnStale] hears of has that done for it.
+// BeginDirectChange comes before changes that are not made through a mount. Call done once the mount's notifier has
+// them. Restores, undos and merges do that themselves; see [Workspace.OnStale].
 func (w *Workspace) BeginDirectChange() (done func()) {
 	w.tree.direct.Add(1)
 	return func() { w.tree.direct.Add(-1) }
 }
 
-// MarkNotified says that the kernel that has the workspace mounted knows everything,
-// if all still says so while nothing changes. A workspace that is opened after a
-// crash may not remember that.
+// MarkNotified records that the mount's kernel knows of every change, if all still returns true while nothing changes.
+// The record may be lost in a crash.
 func (w *Workspace) MarkNotified(all func() bool) {
 	t := w.tree
 	t.mu.Lock()
@@ -104,7 +102,7 @@ func (w *Workspace) Unnotified(ctx context.Context) (all []Stale, err error) {
 	}
 	first := slices.IndexFunc(checkpoints, func(c Checkpoint) bool { return c.version+1 == since })
 	if first < 0 {
-		return nil, holt.Errorf(holt.NotFound, "a guest's kernel was not told of changes since a state that is not kept")
+		return nil, holt.Errorf(holt.NotFound, "the guest's kernel missed changes since a checkpoint that was deleted")
 	}
 	for i := first; i < len(checkpoints); i++ {
 		to := Live

@@ -46,7 +46,7 @@ func (w *Workspace) textDiff(ctx context.Context, from, to, was, is string, out 
 	case err != nil:
 		return diskError("compare text", err)
 	case old == nil && new == nil:
-		return holt.Errorf(holt.NotFound, "%s is a file in neither state", paths[1])
+		return holt.Errorf(holt.NotFound, "%s is not a file in either state", paths[1])
 	}
 	return unified(out, paths[0], paths[1], old, new)
 }

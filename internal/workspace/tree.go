@@ -14,22 +14,22 @@ import (
 )
 
 // Tree is the POSIX side of a workspace: one method per FUSE operation. Errors
-// are syscall.Errno. Its methods may be called from any number of goroutines.
+// are syscall.Errno. Its exported methods may be called from any number of goroutines.
 type Tree struct {
 	memory
 	dir     string
 	journal *journal.Journal
 
-	briefReads  chan struct{} // a semaphore of mostGlances
-	indexSync *indexSync     // of a new fork
+	briefReads chan struct{} // a semaphore of mostGlances
+	indexSync  *indexSync    // of a new fork
 
 	// mu guards memory. It is held exclusively from validation until an operation is visible, and while the index is
 	// read. Reads of what is cached hold it shared.
 	mu       sync.RWMutex
 	viewable atomic.Uint64 // checkpoints up to this number are in the index, as View needs them
 
-	reserve *Reserve
-	reserveUsed   int64 // bytes of records since it was given back
+	reserve     *Reserve
+	reserveUsed int64 // bytes of records since it was given back
 
 	direct atomic.Int32 // changes by other ways than a mount that are in progress; see BeginDirectChange
 
@@ -44,9 +44,9 @@ type Tree struct {
 	collected uint32 // the newest segment when dead segments were last looked for
 
 	mergeSemaphore chan struct{} // a semaphore of one: a merge reads or changes this workspace; before all locks
-	flushMu sync.Mutex    // one batch is written at a time; before mu
-	held    int           // forks and merges in progress: no segment is unlinked meanwhile; guarded by flushMu
-	wake    chan struct{} // to the flusher, capacity 1
+	flushMu        sync.Mutex    // one batch is written at a time; before mu
+	held           int           // forks and merges in progress: no segment is unlinked meanwhile; guarded by flushMu
+	wake           chan struct{} // to the flusher, capacity 1
 
 	packer packer
 }
@@ -359,7 +359,7 @@ func (t *memory) missingInode(d *inode, name string, err error) error {
 	if err != syscall.ENOENT {
 		return err
 	}
-	t.log.Error("entry without an inode", "parent", d.ino, "name", name)
+	t.log.Error("directory entry without an inode", "parent", d.ino, "name", name)
 	return syscall.EIO
 }
 

@@ -28,7 +28,7 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 			checkpoints, generation = w.tree.generations()
 		}
 		if win, err = findWindow(tx, run, checkpoints, generation); errors.Is(err, errNoChanges) {
-			return holt.Errorf(holt.NotFound, "%q changed nothing here", run).WithHint("the column run of files names runs that did")
+			return holt.Errorf(holt.NotFound, "%q changed nothing in this workspace", run).WithHint("the column run of the view files has the runs that changed files")
 		}
 		if err != nil {
 			return err
@@ -162,7 +162,7 @@ func (u *undo) gather() error {
 }
 
 // addOverwritten notes inodes that the run changed before another did in the same
-// window: judgeInode will find that they cannot be undone.
+// window: classifyInode will find that they cannot be undone.
 func (u *undo) addOverwritten(inos []Ino) error {
 	if len(inos) == 0 {
 		return nil

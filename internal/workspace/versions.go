@@ -103,8 +103,8 @@ func (in *inode) row() inodeRow {
 	return row
 }
 
-// copyOnWrite gives an inode that is about to change the version of the change, and
-// moves what it was to the past.
+// copyOnWrite comes before a change of an inode: it moves the old row to the past and
+// gives the inode the version of the change.
 func (t *memory) copyOnWrite(in *inode, v uint32) {
 	if in.born < v {
 		if t.remembered(in.born) {
@@ -115,7 +115,7 @@ func (t *memory) copyOnWrite(in *inode, v uint32) {
 	t.batch.dirty(in)
 }
 
-// tombstone moves an entry to the past that an operation of writer removes.
+// tombstone moves an entry that writer removes to the past. It returns the version in which the entry died.
 func (t *memory) tombstone(d *inode, name string, e dentry, writer uint32) uint32 {
 	v := t.bornAfter(e.born, writer)
 	if e.born < v && t.remembered(e.born) {
@@ -125,10 +125,10 @@ func (t *memory) tombstone(d *inode, name string, e dentry, writer uint32) uint3
 }
 
 // mostInterleaved is how many rows of inodes and names a generation may leave in the past
-// that no checkpoint sees: they only tell what one writer did before another did
-// more. Writers who take turns without end cannot fill a disk with them, outside
-// of any quota. What comes behind may count as done by another of them, and
-// the runs of that generation can be undone no more.
+// that no checkpoint sees. They only record which of several writers did what. The
+// bound keeps writers that alternate from filling the disk outside of any quota. Changes
+// beyond it may be attributed to another of the writers, and the runs of that
+// generation can no longer be undone.
 const mostInterleaved = 1 << 18
 
 // writerUnknown is the writer of a version that says that a generation had its mostTurns.

@@ -83,8 +83,8 @@ type Options struct {
 	// error makes the step fail there.
 	Fail func(point string) error
 
-	mostInterleaved     uint64 // see there
-	mostDifferent int    // see there
+	mostInterleaved uint64 // see there
+	mostDifferent   int    // see there
 }
 
 func (o Options) withDefaults() Options {
@@ -183,7 +183,7 @@ func Open(dir string, opt Options) (*Workspace, error) {
 			return open(dir, opt, false)
 		}
 	}
-	return nil, holt.Errorf(holt.NotFound, "open workspace: %s holds none", dir)
+	return nil, holt.Errorf(holt.NotFound, "open workspace: no workspace in %s", dir)
 }
 
 func open(dir string, opt Options, create bool) (_ *Workspace, err error) {
@@ -212,8 +212,8 @@ func open(dir string, opt Options, create bool) (_ *Workspace, err error) {
 func lockDir(dir string) (*os.File, error) {
 	f, err := flock.Open(filepath.Join(dir, "lock"), 0o600)
 	if errors.Is(err, flock.ErrHeld) {
-		return nil, holt.Errorf(holt.Conflict, "workspace %s is open already", dir).
-			WithHint("one daemon serves a workspace; end the other one first")
+		return nil, holt.Errorf(holt.Conflict, "workspace %s is already open", dir).
+			WithHint("only one process may have a workspace open; stop the other daemon first")
 	}
 	if err != nil {
 		return nil, diskError("lock workspace", err)
@@ -229,7 +229,7 @@ func diskError(doing string, err error) error {
 	}
 	if full(err) {
 		return holt.Errorf(holt.OutOfSpace, "%s: %w", doing, err).
-			WithHint("free some space on the disk that holds the workspaces; what was written before is safe")
+			WithHint("free space on the disk that holds the workspaces; what was written before is safe")
 	}
 	return holt.Errorf(holt.Internal, "%s: %w", doing, err)
 }

@@ -17,7 +17,7 @@ import (
 // bytes; those of one pair of inodes may be more.
 const mostCompared = 4 << 20
 
-// mostChanged bounds the extended attributes that one goal sets, with those
+// mostChanged bounds the extended attributes that one plan sets, with those
 // that stand in their place, bytes. They are held until it is reached.
 const mostChanged = 64 << 20
 
@@ -158,8 +158,8 @@ func (b *valueBudget) take(all map[string]xattr) error {
 		*b += valueBudget(x.held(name))
 	}
 	if *b > mostChanged {
-		return holt.Errorf(holt.TooMany, "that would change more than %d MiB of extended attributes at once", mostChanged>>20).
-			WithHint("name fewer paths at a time")
+		return holt.Errorf(holt.TooMany, "more than %d MiB of extended attributes would change at once", mostChanged>>20).
+			WithHint("restore or merge fewer paths at a time")
 	}
 	return nil
 }
