@@ -277,7 +277,7 @@ type counters struct {
 	Sealed      uint64 // the last one of the generation that was closed last
 	Head        uint64 // the checkpoint that the present descends from; 0: none
 	NextCheck   uint64 // checkpoint
-	Stale       uint64 // 1 + the last version from before what a kernel was not told of; see Untold. 0: it was told of everything
+	Stale       uint64 // 1 + the last version from before changes that a mount's kernel was not notified of; see Unnotified. 0: it knows of all
 	Interleaved uint64 // rows of the past of the generation that is open; see mostTurns
 	Inodes      uint64
 	Files       uint64

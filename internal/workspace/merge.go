@@ -14,8 +14,8 @@ type MergeOptions struct {
 	Paths  []string // only what is, or was, at or below these absolute paths of the other; none: everything
 	DryRun bool     // change nothing, only say what would
 	Text   bool     // merge text by lines where both changed a file, if that leaves no conflict
-	Ours   []string // settle conflicts at or below these paths of the other: what stands here stays, for good
-	Theirs []string // settle them the other way: what stands here becomes like the other's
+	Ours   []string // resolve conflicts at or below these paths of the other by keeping this workspace's side
+	Theirs []string // resolve them by taking the other's side
 	Name   string   // what the other workspace is called: for the checkpoint
 	Into   string   // what this one is called: for the other's checkpoint
 }
@@ -28,8 +28,8 @@ type MergeReport struct {
 	From   CheckpointID // of the other: what was merged; 0 after a dry run
 	Base   CheckpointID // of the other: what came after it was looked at
 	Merged []string     // files whose text was merged by lines
-	Ours   []string     // conflicts that were settled by keeping what stands here
-	Theirs []string     // and those that were by taking the other's
+	Ours   []string     // conflicts resolved by keeping this workspace's side
+	Theirs []string     // conflicts resolved by taking the other's side
 }
 
 // Merge brings what changed in another workspace of the family since both were

@@ -8,10 +8,10 @@ import (
 	"holt"
 )
 
-// Conflicts can be settled for one side: ours is what stands here, theirs the
+// Conflicts can be resolved for one side: ours is this workspace, theirs the
 // other's. Who asks names paths of the other, and the longest one counts.
 
-// mergeSide says for whom a conflict is settled.
+// mergeSide is the side that a conflict is resolved for.
 type mergeSide int
 
 const (
@@ -20,7 +20,7 @@ const (
 	theirs
 )
 
-// setSides notes what is to be settled.
+// setSides reads the paths to resolve.
 func (m *merge) setSides() error {
 	m.sides = map[string]mergeSide{}
 	for side, paths := range map[mergeSide][]string{ours: m.opt.Ours, theirs: m.opt.Theirs} {
@@ -39,7 +39,7 @@ func (m *merge) setSides() error {
 	return nil
 }
 
-// side says for whom a conflict of u is settled.
+// side returns the side that a conflict of u is resolved for.
 func (m *merge) side(u *mergeUnit) (side mergeSide) {
 	longest := -1
 	paths := append(slices.Collect(maps.Values(u.paths)), u.path) // that it has in the other, or had
@@ -51,9 +51,9 @@ func (m *merge) side(u *mergeUnit) (side mergeSide) {
 	return side
 }
 
-// resolveTheirs makes what stands here like the other's, if the conflict is settled
+// resolveTheirs makes the unit here like the other's, if the conflict is resolved
 // so. What would also need another inode to go, or a directory that is gone
-// here, stays a conflict: spread finds those.
+// here, stays a conflict: propagate finds those.
 func (m *merge) resolveTheirs(u *mergeUnit) error {
 	if u.conflict == "" || m.side(u) != theirs {
 		return nil

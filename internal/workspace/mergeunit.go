@@ -458,7 +458,7 @@ func (m *merge) create(u *mergeUnit) {
 	u.result, u.rewritten = &wantedInode{row: m.copyOf(u.f.row, u.ours)}, true
 }
 
-// classifyNames merges names. Those to be given are looked at by spread.
+// classifyNames merges names. Those to be given are looked at by propagate.
 func (m *merge) classifyNames(u *mergeUnit) error {
 	if err := m.takeNames(u); err != nil {
 		return err

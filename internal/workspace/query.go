@@ -14,7 +14,7 @@ import (
 // Limits bound one user query. Zero fields take the defaults of [db.Limits].
 type Limits = db.Limits
 
-// QuerySource is a workspace that is asked in SQL, together with others or alone.
+// QuerySource is a workspace to query, alone or together with others.
 type QuerySource struct {
 	W    *Workspace
 	At   string // a checkpoint; then files and tags show that. Empty or [Live]: the present

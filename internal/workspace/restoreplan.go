@@ -69,7 +69,7 @@ func (p *pair) same() bool {
 	return a == b
 }
 
-// erase takes away the names in scope that were not there then, and what is in
+// erase takes away the names within the paths that were not there then, and what is in
 // a directory that was elsewhere then.
 func (s *restorePlanner) erase() error {
 	for _, e := range s.d.gone {
@@ -112,7 +112,7 @@ func (s *restorePlanner) eraseTree(e placedEntry) error {
 	return nil
 }
 
-// cameInScope tells whether an inode gets a name in scope.
+// cameInScope tells whether an inode gets a name within the paths.
 func (s *restorePlanner) cameInScope(ino Ino) (bool, error) {
 	for _, e := range s.d.came {
 		if e.ino != ino {
@@ -127,7 +127,7 @@ func (s *restorePlanner) cameInScope(ino Ino) (bool, error) {
 	return false, nil
 }
 
-// enter gives the names in scope that were there then.
+// enter gives the names within the paths that were there then.
 func (s *restorePlanner) enter() error {
 	for _, e := range s.d.came {
 		path, err := s.d.path(e, true)
@@ -191,7 +191,7 @@ func (s *restorePlanner) above(path string) error {
 	return nil
 }
 
-// itself tells whether a directory that was in scope, or above it, comes back
+// itself tells whether a directory that was within the paths, or above it, comes back
 // itself: not as a copy, as does one that has moved out, with all below it.
 func (s *restorePlanner) itself(dir Ino) (yes bool, err error) {
 	if yes, ok := s.own[dir]; ok || dir == Root {
@@ -218,7 +218,7 @@ func (s *restorePlanner) itself(dir Ino) (yes bool, err error) {
 }
 
 // enterTree enters e in a directory: as it was, or as a copy if it has a name
-// out of scope now.
+// outside the paths now.
 func (s *restorePlanner) enterTree(e placedEntry, parent Ino) error {
 	if parent == e.parent {
 		elsewhere, err := s.elsewhere(e.ino)
@@ -280,7 +280,7 @@ func (s *restorePlanner) want(ino, like Ino) error {
 	return nil
 }
 
-// inPlace wants what changed under names that did not, in scope.
+// inPlace wants what changed under names that did not, within the paths.
 func (s *restorePlanner) inPlace() error {
 	named := s.named()
 	for ino, p := range s.d.inodes {
@@ -303,7 +303,7 @@ func (s *restorePlanner) inPlace() error {
 			if err != nil {
 				return err
 			}
-			here, err := s.itself(e.parent) // it may have moved out of scope, or into it
+			here, err := s.itself(e.parent) // it may have moved outside the paths, or into it
 			if err != nil {
 				return err
 			}

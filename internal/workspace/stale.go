@@ -11,7 +11,7 @@ import (
 
 // StaleSince tells what a kernel may no longer believe that saw the workspace
 // as it was at a checkpoint: a machine that was paused then and is to go on
-// with the present, say. It costs what changed. Whoever made a change, it is told:
+// with the present, say. It costs what changed. It includes changes that the kernel made itself:
 // a notice too many does no harm.
 func (w *Workspace) StaleSince(ctx context.Context, ref string) (all []Stale, err error) {
 	c, err := w.FindCheckpoint(ref)

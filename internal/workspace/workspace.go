@@ -55,15 +55,14 @@ type Options struct {
 	// on the disk. Default 4; below 0 only Pack moves any.
 	KeepSegments int
 
-	// HostMount is the id of a mount on the host that outlived the process which served it, and goes on. Others
-	// have ended.
+	// HostMount is the id of the host mount that survived a restart of the daemon. Open ends all other host mounts.
 	HostMount [16]byte
 
 	// PackAgain is when packing is tried again after it has failed. Default 1 min.
 	PackRetry time.Duration
 
-	// Noted is told of each checkpoint that is taken, and of each that is deleted. It is called under
-	// the workspace's lock: it must return at once. Nil: nobody is.
+	// OnCheckpoint is called for each checkpoint that is taken or deleted. It is called under
+	// the workspace's lock: it must return at once. May be nil.
 	OnCheckpoint func(c Checkpoint, deleted bool)
 
 	// Reserve is what is given up when the host's disk is full, so that deleting
