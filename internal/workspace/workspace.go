@@ -58,7 +58,7 @@ type Options struct {
 	// HostMount is the id of the host mount that survived a restart of the daemon. Open ends all other host mounts.
 	HostMount [16]byte
 
-	// PackAgain is when packing is tried again after it has failed. Default 1 min.
+	// PackRetry is how long packing waits after a failure. Default 1 min.
 	PackRetry time.Duration
 
 	// OnCheckpoint is called for each checkpoint that is taken or deleted. It is called under
