@@ -51,7 +51,7 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 		Archive: archive.Place{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
 		Network: []string{"/proc/self/exe", cli.NetworkProcess}, Keeper: []string{"/proc/self/exe", cli.KeeperProcess},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log, Metrics: registry,
-		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays}, SnapshotCache: opt.SnapshotCache, Renew: opt.Renew, Overcommit: opt.Overcommit,
+		Keep: workspace.Retention{Last: opt.KeepLast, Days: opt.KeepDays}, SnapshotCache: opt.SnapshotCache, Renew: opt.Renew, Overcommit: opt.Overcommit,
 	})
 	if err != nil {
 		return err

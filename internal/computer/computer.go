@@ -77,7 +77,7 @@ type Config struct {
 	Writer func(context.Context) workspace.Writer
 	// Schedules go with their computers; nil: there are none.
 	Schedules Schedules
-	Keep      workspace.Keep // which automatic checkpoints of their workspaces stay
+	Keep      workspace.Retention // which automatic checkpoints of their workspaces stay
 	Limits    Limits         // zero fields take the engine's defaults
 	// HostMemory is what memory the host has, and what programs can still have of it, bytes; nil: as the kernel says, if the
 	// engine's machines have memory of their own.

@@ -217,7 +217,7 @@ func (m *Snapshots) diffFiles(ctx context.Context, from, to diffSide) (out holt.
 		defer release()
 		ws[i] = w
 	}
-	d, err := workspace.Story{W: ws[0]}.Across(ctx, from.at(), ws[1], to.at())
+	d, err := workspace.History{W: ws[0]}.Across(ctx, from.at(), ws[1], to.at())
 	switch holt.CodeOf(err) {
 	case holt.InvalidArgument, holt.Conflict:
 		out.Unrelated = err.Error()

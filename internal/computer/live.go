@@ -48,7 +48,7 @@ type live struct {
 
 	serve      FileServer
 	limits     Limits
-	keep       workspace.Keep
+	keep       workspace.Retention
 	runTracker *runTracker
 	runs       *runSet
 	terminals  *terminalSet

@@ -25,7 +25,7 @@ func (f *Files) offline(ctx context.Context, computer, path string, read func(wo
 	}
 	defer release()
 	err = read(workspace.Files{Tree: ws.Tree(), Under: workspace.Home})
-	if errors.Is(err, workspace.ErrLeaves) {
+	if errors.Is(err, workspace.ErrEscapes) {
 		return false, nil
 	}
 	return true, err

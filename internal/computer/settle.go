@@ -47,7 +47,7 @@ func (l *live) end(id holt.RunID) {
 	}
 	_, changed, err := l.ws.EndRun(l.ctx, string(id), flushed == nil)
 	if changed {
-		_, err = l.ws.Thin(l.ctx, l.keep)
+		_, err = l.ws.Prune(l.ctx, l.keep)
 	}
 	if err != nil && l.ctx.Err() == nil {
 		l.log.Warn("no checkpoint after a run", "run", id, "err", err)
@@ -56,7 +56,7 @@ func (l *live) end(id holt.RunID) {
 
 // beginWork takes the checkpoint before a terminal session.
 func (l *live) beginWork(id holt.StretchID, terminal string) error {
-	_, err := l.ws.BeginStretch(id, terminal)
+	_, err := l.ws.BeginSession(id, terminal)
 	if err != nil {
 		l.log.Warn("no checkpoint before work in a terminal", "computer", l.id, "terminal", terminal, "err", err)
 	}
@@ -69,10 +69,10 @@ func (l *live) endWork(by map[holt.StretchID]string) {
 		flushed := l.flush(l.ctx) == nil
 		var errs []error
 		for _, id := range slices.Sorted(maps.Keys(by)) {
-			_, _, err := l.ws.EndStretch(l.ctx, id, by[id], flushed)
+			_, _, err := l.ws.EndSession(l.ctx, id, by[id], flushed)
 			errs = append(errs, err)
 		}
-		_, err := l.ws.Thin(l.ctx, l.keep) // the next terminal session may have begun, with a checkpoint of its own
+		_, err := l.ws.Prune(l.ctx, l.keep) // the next terminal session may have begun, with a checkpoint of its own
 		if err := errors.Join(append(errs, err)...); err != nil && l.ctx.Err() == nil {
 			l.log.Warn("no checkpoint after work in a terminal", "computer", l.id, "err", err)
 		}
@@ -154,5 +154,5 @@ func (r *Runs) receipt(ctx context.Context, in holt.WorkspaceID, id holt.RunID) 
 		return holt.Receipt{}, err
 	}
 	defer release()
-	return workspace.Story{W: ws}.Receipt(ctx, string(id))
+	return workspace.History{W: ws}.Receipt(ctx, string(id))
 }

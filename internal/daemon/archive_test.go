@@ -16,7 +16,7 @@ import (
 )
 
 // small makes segments small enough for tests to have many.
-var small = workspace.Options{SegmentSize: 128 << 10, KeepSegments: 1, FlushInterval: time.Millisecond, PackAgain: 10 * time.Millisecond}
+var small = workspace.Options{SegmentSize: 128 << 10, KeepSegments: 1, FlushInterval: time.Millisecond, PackRetry: 10 * time.Millisecond}
 
 func packing(t *testing.T, dir string) daemon.Config {
 	cfg := config(t, dir)

@@ -50,7 +50,7 @@ type Config struct {
 
 	Archive   archive.Place
 	Workspace workspace.Options // for every workspace; the daemon sets Log, Archive, Space and Quota itself
-	Keep      workspace.Keep    // which automatic checkpoints stay; zero: the last 200, and one a day for 30 days
+	Keep      workspace.Retention    // which automatic checkpoints stay; zero: the last 200, and one a day for 30 days
 
 	// SnapshotCache bounds the bytes of automatic snapshots, and of all snapshots that are
 	// in the archive; 0: an eighth of the disk.
@@ -127,8 +127,8 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 		cfg.Log = slog.Default()
 	}
 	cfg.Log = slog.New(holt.LogRequests(cfg.Log.Handler()))
-	if cfg.Keep == (workspace.Keep{}) {
-		cfg.Keep = workspace.Keep{Last: 200, Days: 30}
+	if cfg.Keep == (workspace.Retention{}) {
+		cfg.Keep = workspace.Retention{Last: 200, Days: 30}
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1), meters: newMeters(cfg.Metrics)}
 	for _, open := range []func(context.Context) error{

@@ -35,8 +35,8 @@ func TestDeleteEndsUses(t *testing.T) {
 	began, used := make(chan struct{}), make(chan error, 1)
 	go func() {
 		h := w.History()
-		used <- h.use(context.Background(), "one", func(ctx context.Context, _ workspace.Story) error {
-			return h.use(ctx, "other", func(ctx context.Context, _ workspace.Story) error { // as a merge does
+		used <- h.use(context.Background(), "one", func(ctx context.Context, _ workspace.History) error {
+			return h.use(ctx, "other", func(ctx context.Context, _ workspace.History) error { // as a merge does
 				close(began)
 				<-ctx.Done()
 				return ctx.Err()

@@ -65,7 +65,7 @@ func (f Files) use(ctx context.Context, ref, owner string, fn func(context.Conte
 	}
 	return f.w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		defer f.w.open.kernels.settle(ctx, ws)
-		defer ws.Beside()()
+		defer ws.BeginDirectChange()()
 		return fn(ctx, workspace.Files{Tree: ws.Tree(), Caller: c, Inherit: owner == "", Beneath: holt.BeneathOf(ctx), Changed: f.w.open.kernels.changed(ws)})
 	})
 }

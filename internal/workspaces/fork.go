@@ -170,8 +170,8 @@ func (s *Store) Merge(ctx context.Context, ref string, spec holt.MergeSpec, key 
 		}
 		flushed := spec.DryRun || h.flush(ctx, ref)
 		h.flush(ctx, spec.From)
-		err = h.use(ctx, string(other.id), func(ctx context.Context, from workspace.Story) error {
-			return h.use(ctx, string(into.id), func(ctx context.Context, to workspace.Story) error {
+		err = h.use(ctx, string(other.id), func(ctx context.Context, from workspace.History) error {
+			return h.use(ctx, string(into.id), func(ctx context.Context, to workspace.History) error {
 				defer s.open.kernels.settle(ctx, to.W)
 				out, err = to.Merge(ctx, from.W, other.name, into.name, spec)
 				return err

@@ -18,7 +18,7 @@ type History struct{ w *Store }
 func (s *Store) History() History { return History{s} }
 
 // use calls fn with the history of a workspace, once the changes of ended runs are in it.
-func (h History) use(ctx context.Context, ref string, fn func(context.Context, workspace.Story) error) error {
+func (h History) use(ctx context.Context, ref string, fn func(context.Context, workspace.History) error) error {
 	r, err := h.w.table.find(ctx, ref)
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func (h History) use(ctx context.Context, ref string, fn func(context.Context, w
 		h.w.guests.Settle(ctx, r.id)
 	}
 	return h.w.use(ctx, string(r.id), func(ctx context.Context, ws *workspace.Workspace) error {
-		past := workspace.Story{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: WriterOf(ctx)}}
+		past := workspace.History{W: ws, Caller: workspace.Caller{UID: agentUID, GID: agentUID, Writer: WriterOf(ctx)}}
 		if h.w.guests != nil {
 			past.Terminals = func(ctx context.Context, name string) ([]holt.TerminalID, error) {
 				return h.w.guests.Terminals(ctx, r.id, name)
@@ -39,8 +39,8 @@ func (h History) use(ctx context.Context, ref string, fn func(context.Context, w
 }
 
 // ask is use for a function that returns a value.
-func ask[T any](ctx context.Context, h History, ref string, fn func(context.Context, workspace.Story) (T, error)) (out T, err error) {
-	err = h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error {
+func ask[T any](ctx context.Context, h History, ref string, fn func(context.Context, workspace.History) (T, error)) (out T, err error) {
+	err = h.use(ctx, ref, func(ctx context.Context, s workspace.History) error {
 		out, err = fn(ctx, s)
 		return err
 	})
@@ -76,7 +76,7 @@ func (h History) rest(ctx context.Context, ref string) (end func()) {
 func (h History) Checkpoint(ctx context.Context, ref string, spec holt.CheckpointSpec, key string) (holt.Checkpoint, error) {
 	take := func(ctx context.Context) (holt.Checkpoint, error) {
 		flushed := h.flush(ctx, ref)
-		return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Checkpoint, error) {
+		return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Checkpoint, error) {
 			return s.Checkpoint(spec, flushed)
 		})
 	}
@@ -104,12 +104,12 @@ func (h History) Checkpoint(ctx context.Context, ref string, spec holt.Checkpoin
 
 // Checkpoints returns all checkpoints, oldest first.
 func (h History) Checkpoints(ctx context.Context, ref string) ([]holt.Checkpoint, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) ([]holt.Checkpoint, error) { return s.Checkpoints(), nil })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) ([]holt.Checkpoint, error) { return s.Checkpoints(), nil })
 }
 
 // GetCheckpoint returns one checkpoint, or the present state.
 func (h History) GetCheckpoint(ctx context.Context, ref, checkpoint string) (holt.Checkpoint, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Checkpoint, error) { return s.Find(checkpoint) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Checkpoint, error) { return s.Find(checkpoint) })
 }
 
 // DeleteCheckpoint removes a checkpoint, or with dryRun says how much that would
@@ -120,7 +120,7 @@ func (h History) DeleteCheckpoint(ctx context.Context, ref, checkpoint string, d
 		if err != nil {
 			return holt.Freed{}, err
 		}
-		return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Freed, error) {
+		return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Freed, error) {
 			if err := h.ofSnapshot(ctx, r.id, s, checkpoint); err != nil {
 				return holt.Freed{}, err
 			}
@@ -132,7 +132,7 @@ func (h History) DeleteCheckpoint(ctx context.Context, ref, checkpoint string, d
 }
 
 // ofSnapshot returns Conflict for a checkpoint that a snapshot needs.
-func (h History) ofSnapshot(ctx context.Context, id holt.WorkspaceID, s workspace.Story, checkpoint string) error {
+func (h History) ofSnapshot(ctx context.Context, id holt.WorkspaceID, s workspace.History, checkpoint string) error {
 	if h.w.guests == nil {
 		return nil
 	}
@@ -150,44 +150,44 @@ func (h History) ofSnapshot(ctx context.Context, id holt.WorkspaceID, s workspac
 
 // DiffPoints fills in the defaults of a DiffSpec.
 func (h History) DiffPoints(ctx context.Context, ref string, spec holt.DiffSpec) (holt.DiffSpec, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.DiffSpec, error) { return s.Resolve(spec) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.DiffSpec, error) { return s.Resolve(spec) })
 }
 
 // Diff calls fn for every path that differs.
 func (h History) Diff(ctx context.Context, ref string, spec holt.DiffSpec, fn func(holt.Change) error) error {
-	return h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error { return s.Diff(ctx, spec, fn) })
+	return h.use(ctx, ref, func(ctx context.Context, s workspace.History) error { return s.Diff(ctx, spec, fn) })
 }
 
 // TextDiff writes the differences of text files.
 func (h History) TextDiff(ctx context.Context, ref string, spec holt.DiffSpec, out io.Writer) error {
-	return h.use(ctx, ref, func(ctx context.Context, s workspace.Story) error { return s.TextDiff(ctx, spec, out) })
+	return h.use(ctx, ref, func(ctx context.Context, s workspace.History) error { return s.TextDiff(ctx, spec, out) })
 }
 
 // Restore makes a workspace, or paths of it, as they were at a checkpoint. Mounts
 // show the change when this returns, or within settleTimeout.
 func (h History) Restore(ctx context.Context, ref string, spec holt.RestoreSpec, key string) (holt.ChangeReport, error) {
-	return h.revert(ctx, ref, "restore", spec.DryRun, key, spec, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
+	return h.revert(ctx, ref, "restore", spec.DryRun, key, spec, func(ctx context.Context, s workspace.History) (holt.ChangeReport, error) {
 		return s.Restore(ctx, spec)
 	})
 }
 
 // Undo takes back the changes of one run or one terminal session.
 func (h History) Undo(ctx context.Context, ref string, spec holt.UndoSpec, key string) (holt.ChangeReport, error) {
-	return h.revert(ctx, ref, "undo", spec.DryRun, key, spec, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
+	return h.revert(ctx, ref, "undo", spec.DryRun, key, spec, func(ctx context.Context, s workspace.History) (holt.ChangeReport, error) {
 		return s.Undo(ctx, spec)
 	})
 }
 
 // revert is a restore or an undo.
 func (h History) revert(ctx context.Context, ref, verb string, dryRun bool, key string, spec any,
-	act func(context.Context, workspace.Story) (holt.ChangeReport, error)) (holt.ChangeReport, error) {
+	act func(context.Context, workspace.History) (holt.ChangeReport, error)) (holt.ChangeReport, error) {
 	return once(ctx, h.w.Files(), verb, key, []any{ref, spec}, func(ctx context.Context) (holt.ChangeReport, error) {
 		flushed, end := true, func() {}
 		if !dryRun {
 			flushed = h.flush(ctx, ref)
 			end = h.rest(ctx, ref)
 		}
-		report, err := ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.ChangeReport, error) {
+		report, err := ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.ChangeReport, error) {
 			defer h.w.open.kernels.settle(ctx, s.W)
 			return act(ctx, s)
 		})
@@ -201,15 +201,15 @@ func (h History) revert(ctx context.Context, ref, verb string, dryRun bool, key 
 
 // History returns the changes of a path.
 func (h History) History(ctx context.Context, ref, path string) ([]holt.PathEvent, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) ([]holt.PathEvent, error) { return s.History(ctx, path) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) ([]holt.PathEvent, error) { return s.Events(ctx, path) })
 }
 
 // Blame returns the last writer of a path.
 func (h History) Blame(ctx context.Context, ref, path string) (holt.Writer, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Writer, error) { return s.Blame(ctx, path) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Writer, error) { return s.Blame(ctx, path) })
 }
 
 // Receipt returns what a run or terminal session changed.
 func (h History) Receipt(ctx context.Context, ref, run string) (holt.Receipt, error) {
-	return ask(ctx, h, ref, func(ctx context.Context, s workspace.Story) (holt.Receipt, error) { return s.Receipt(ctx, run) })
+	return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Receipt, error) { return s.Receipt(ctx, run) })
 }

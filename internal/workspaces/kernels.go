@@ -85,5 +85,5 @@ func (k *kernels) settle(ctx context.Context, ws *workspace.Workspace) {
 		k.log.WarnContext(ctx, "a mount may still show files as they were before a change", "err", err)
 		return
 	}
-	ws.Told(n.Told)
+	ws.MarkNotified(n.Told)
 }

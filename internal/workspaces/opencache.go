@@ -112,7 +112,7 @@ func (c *openCache) options(id holt.WorkspaceID, quota holt.Quota) workspace.Opt
 	opt := c.base
 	opt.Space, opt.Quota, opt.HostMount = string(id), quota, c.hostMounts[id]
 	if c.onCheckpoint != nil {
-		opt.Noted = func(point workspace.Checkpoint, deleted bool) { c.onCheckpoint(id, point, deleted) }
+		opt.OnCheckpoint = func(point workspace.Checkpoint, deleted bool) { c.onCheckpoint(id, point, deleted) }
 	}
 	return opt
 }

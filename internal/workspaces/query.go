@@ -33,7 +33,7 @@ func (s *Store) Query(ctx context.Context, ref string, q holt.QuerySpec) (out ho
 		return out, err
 	}
 	defer end()
-	var asked []workspace.Asked
+	var asked []workspace.QuerySource
 	var used []*entry
 	for _, one := range all {
 		e, ws, err := s.open.acquire(one.id)
@@ -44,7 +44,7 @@ func (s *Store) Query(ctx context.Context, ref string, q holt.QuerySpec) (out ho
 		during, done := e.during(ctx)
 		defer done()
 		ctx, used = during, append(used, e)
-		asked = append(asked, workspace.Asked{W: ws, At: one.at, Name: one.label()})
+		asked = append(asked, workspace.QuerySource{W: ws, At: one.at, Name: one.label()})
 	}
 	if several {
 		out, err = workspace.QueryAcross(ctx, asked, q.SQL, limits)

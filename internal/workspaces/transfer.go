@@ -23,7 +23,7 @@ func (s *Store) Import(ctx context.Context, ref string, spec holt.ImportSpec, in
 	}
 	err = s.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
 		defer s.open.kernels.settle(ctx, ws)
-		defer ws.Beside()()
+		defer ws.BeginDirectChange()()
 		report, err = ws.Import(ctx, r, workspace.ImportSpec{
 			Path: spec.Path, Writer: WriterOf(ctx), UID: agentUID, GID: agentUID, Owner: spec.Owner, Devices: spec.Devices, SetID: spec.SetID,
 			Changed: s.open.kernels.changed(ws),

@@ -279,7 +279,7 @@ func (m *HostMount) run(ws *workspace.Workspace, n *Notifier, end func() error) 
 			}
 			err := n.taken(1)
 			if err == nil && ws != nil && n.Told() {
-				ws.Told(n.Told)
+				ws.MarkNotified(n.Told)
 			}
 			return err
 		})

@@ -10,7 +10,7 @@ import (
 // sees, being born in the generation that is open, are nobody's either, although
 // two writers took turns: only states of checkpoints are ever read, and they
 // hold room outside of any quota. Of inodes and names such rows tell who did what, up
-// to [mostTurns] of them.
+// to [mostInterleaved] of them.
 type past struct {
 	inodes  []pastInode
 	entries []pastEntry
@@ -57,7 +57,7 @@ func (p *past) before(e *past) {
 
 // born returns the version of a change by a writer: (generation, writer) in
 // one number.
-func (t *Tree) born(writer uint32) uint32 {
+func (t *memory) born(writer uint32) uint32 {
 	v, ok := t.version[writer]
 	if !ok {
 		v = t.newVersion(writer)
@@ -66,7 +66,7 @@ func (t *Tree) born(writer uint32) uint32 {
 	return v
 }
 
-func (t *Tree) newVersion(writer uint32) uint32 {
+func (t *memory) newVersion(writer uint32) uint32 {
 	t.count.Version++
 	v := uint32(t.count.Version)
 	t.version[writer] = v
@@ -78,11 +78,11 @@ func (t *Tree) newVersion(writer uint32) uint32 {
 // the result is not smaller. A writer who comes back to what another changed
 // in between gets a new version, so that the lives of a row never overlap.
 //
-// With [mostTurns] behind it, the row stays what it was instead: another's.
-func (t *Tree) bornAfter(born, writer uint32) uint32 {
+// With [mostInterleaved] behind it, the row stays what it was instead: another's.
+func (t *memory) bornAfter(born, writer uint32) uint32 {
 	v := t.born(writer)
 	if v < born {
-		if t.count.Turns >= t.opt.mostTurns {
+		if t.count.Interleaved >= t.opt.mostInterleaved {
 			return born
 		}
 		v = t.newVersion(writer)
@@ -103,9 +103,9 @@ func (in *inode) row() inodeRow {
 	return row
 }
 
-// renew gives an inode that is about to change the version of the change, and
-// moves what it was to the past.
-func (t *Tree) renew(in *inode, v uint32) {
+// copyOnWrite comes before a change of an inode: it moves the old row to the past and
+// gives the inode the version of the change.
+func (t *memory) copyOnWrite(in *inode, v uint32) {
 	if in.born < v {
 		if t.remembered(in.born) {
 			t.batch.past.inodes = append(t.batch.past.inodes, pastInode{in.row(), v})
@@ -115,8 +115,8 @@ func (t *Tree) renew(in *inode, v uint32) {
 	t.batch.dirty(in)
 }
 
-// bury moves an entry to the past that an operation of writer removes.
-func (t *Tree) bury(d *inode, name string, e dentry, writer uint32) uint32 {
+// tombstone moves an entry that writer removes to the past. It returns the version in which the entry died.
+func (t *memory) tombstone(d *inode, name string, e dentry, writer uint32) uint32 {
 	v := t.bornAfter(e.born, writer)
 	if e.born < v && t.remembered(e.born) {
 		t.batch.past.entries = append(t.batch.past.entries, pastEntry{d.ino, name, e, v})
@@ -124,25 +124,25 @@ func (t *Tree) bury(d *inode, name string, e dentry, writer uint32) uint32 {
 	return v
 }
 
-// mostTurns is how many rows of inodes and names a generation may leave in the past
-// that no checkpoint sees: they only tell what one writer did before another did
-// more. Writers who take turns without end cannot fill a disk with them, outside
-// of any quota. What comes behind may count as done by another of them, and
-// the runs of that generation can be undone no more.
-const mostTurns = 1 << 18
+// mostInterleaved is how many rows of inodes and names a generation may leave in the past
+// that no checkpoint sees. They only record which of several writers did what. The
+// bound keeps writers that alternate from filling the disk outside of any quota. Changes
+// beyond it may be attributed to another of the writers, and the runs of that
+// generation can no longer be undone.
+const mostInterleaved = 1 << 18
 
 // writerUnknown is the writer of a version that says that a generation had its mostTurns.
 const writerUnknown = 1<<32 - 1
 
 // remembered tells whether an inode or name that dies belongs to the past.
-func (t *Tree) remembered(born uint32) bool {
+func (t *memory) remembered(born uint32) bool {
 	if uint64(born) <= t.count.Sealed {
 		return true
 	}
-	if t.count.Turns >= t.opt.mostTurns {
+	if t.count.Interleaved >= t.opt.mostInterleaved {
 		return false
 	}
-	if t.count.Turns++; t.count.Turns == t.opt.mostTurns {
+	if t.count.Interleaved++; t.count.Interleaved == t.opt.mostInterleaved {
 		t.newVersion(writerUnknown)
 	}
 	return true
@@ -150,7 +150,7 @@ func (t *Tree) remembered(born uint32) bool {
 
 // outlives tells whether an extent or attribute belongs to the past once it
 // dies: it was born before, and in a generation that a checkpoint closed.
-func (t *Tree) outlives(born, died uint32) bool {
+func (t *memory) outlives(born, died uint32) bool {
 	return born < died && uint64(born) <= t.count.Sealed
 }
 
@@ -215,7 +215,7 @@ func (r *rows) writePast(tx *db.Tx) error {
 }
 
 // outlived tells whether something of an inode that is gone belongs to the past.
-func (t *Tree) outlived(in *inode) (yes bool) {
+func (t *memory) outlived(in *inode) (yes bool) {
 	if in.file != nil {
 		in.file.each(0, maxSize, func(e extent) bool { yes = t.outlives(e.born, in.born); return !yes })
 	}

@@ -6,11 +6,11 @@ import (
 	"holt"
 )
 
-// quota refuses a goal that would store more than may be. What is over a quota
+// quota refuses a plan that would store more than may be. What is over a quota
 // already may still become less.
-func (p *plan) quota() error {
+func (p *planEncoder) quota() error {
 	var bytes, inodes int64
-	for ino, w := range p.goal.inodes {
+	for ino, w := range p.plan.inodes {
 		in, err := p.get(ino)
 		switch {
 		case err == nil:
@@ -23,7 +23,7 @@ func (p *plan) quota() error {
 		bytes += w.allocated()
 	}
 	for _, in := range p.freed {
-		if _, wanted := p.goal.inodes[in.ino]; !wanted {
+		if _, wanted := p.plan.inodes[in.ino]; !wanted {
 			bytes -= in.alloc
 		}
 		inodes--
@@ -31,14 +31,14 @@ func (p *plan) quota() error {
 	q := p.t.opt.Quota
 	if q.Bytes > 0 && bytes > 0 && int64(p.t.count.Allocated)+bytes > q.Bytes ||
 		q.Files > 0 && inodes > 0 && int64(p.t.count.Inodes)+inodes > q.Files {
-		return holt.Errorf(holt.OutOfSpace, "that would leave more in the workspace than its quota allows").
+		return holt.Errorf(holt.OutOfSpace, "the workspace would exceed its quota").
 			WithHint("choose fewer paths, or raise the quota: holt workspace quota")
 	}
 	return nil
 }
 
 // allocated returns how many bytes its extents will cover.
-func (w was) allocated() (n int64) {
+func (w wantedInode) allocated() (n int64) {
 	if w.made == nil {
 		return w.row.alloc
 	}

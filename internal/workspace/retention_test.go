@@ -35,14 +35,14 @@ func TestSurplus(t *testing.T) {
 		all = append(all, Checkpoint{ID: CheckpointID(i + 1), CreatedAt: c.at, CheckpointNote: CheckpointNote{Auto: c.auto}, Mounts: c.mounts})
 	}
 	for _, c := range []struct {
-		keep Keep
+		keep Retention
 		want []CheckpointID
 	}{
-		{Keep{Last: 3, Days: 3}, []CheckpointID{1, 3, 4, 6}},
-		{Keep{Last: 3}, []CheckpointID{1, 3, 4, 5, 6}},
-		{Keep{Last: 100}, nil},
-		{Keep{Days: 100}, []CheckpointID{4, 6, 9}},
-		{Keep{}, []CheckpointID{1, 3, 4, 5, 6, 7, 9, 10}},
+		{Retention{Last: 3, Days: 3}, []CheckpointID{1, 3, 4, 6}},
+		{Retention{Last: 3}, []CheckpointID{1, 3, 4, 5, 6}},
+		{Retention{Last: 100}, nil},
+		{Retention{Days: 100}, []CheckpointID{4, 6, 9}},
+		{Retention{}, []CheckpointID{1, 3, 4, 5, 6, 7, 9, 10}},
 	} {
 		if d := cmp.Diff(c.want, c.keep.surplus(append([]Checkpoint{}, all...), nil, now)); d != "" {
 			t.Errorf("%+v: %s", c.keep, d)
@@ -67,7 +67,7 @@ func TestSurplusOfStretches(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	got := Keep{Last: 3}.surplus(all, map[uint64]bool{4: true}, now)
+	got := Retention{Last: 3}.surplus(all, map[uint64]bool{4: true}, now)
 	if d := cmp.Diff([]CheckpointID{1, 2, 3, 6, 8, 10, 12, 14}, got); d != "" {
 		t.Error(d)
 	}
@@ -88,14 +88,14 @@ func TestThinBesideRuns(t *testing.T) {
 	for i := range 10 {
 		work(fmt.Sprint("work", i))
 	}
-	_, err := f.w.Thin(t.Context(), Keep{Last: 3})
+	_, err := f.w.Prune(t.Context(), Retention{Last: 3})
 	f.ok(err)
 	if r, err := f.w.Receipt(t.Context(), "during"); err != nil || len(r.Changes) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	n := 0
 	for _, c := range f.w.Checkpoints() {
-		if c.ofStretch() {
+		if c.ofSession() {
 			n++
 		}
 	}
@@ -116,7 +116,7 @@ func TestThin(t *testing.T) {
 	}
 	f.checkpoint("mine")
 	before := len(f.w.Checkpoints())
-	n, err := f.w.Thin(context.Background(), Keep{Last: 2})
+	n, err := f.w.Prune(context.Background(), Retention{Last: 2})
 	f.ok(err)
 	all := f.w.Checkpoints()
 	if n != before-3 || len(all) != 3 || all[2].Name != "mine" {

@@ -10,31 +10,31 @@ import (
 	"holt"
 )
 
-// goal is what a restore or an undo wants of the present: names to take away,
-// names to give, and inodes to make as they were.
-type goal struct {
+// plan says how a restore, an undo or a merge changes the present: names to
+// remove, names to add, and inodes to make as they were.
+type plan struct {
 	now    point
 	erase  []placedEntry
 	enter  []placedEntry
-	inodes map[Ino]was  // what they shall be; one that is not there is made
-	extra  []op         // more parts, which change nothing that can be seen
-	after  func() error // called once it is reached, with mu held
+	inodes map[Ino]wantedInode // what they shall be; one that is not there is made
+	extra  []op                // more parts, which change nothing that can be seen
+	after  func() error        // called once it is reached, with mu held
 }
 
-// was is an inode as it was at a version, or as a merge makes it.
-type was struct {
+// wantedInode is an inode as it was at a version, or as a merge makes it.
+type wantedInode struct {
 	row  *inodeRow
 	at   point
 	made *mergedContents // nil: what is at the point
 }
 
-// plan turns a goal into parts. It runs with mu held and an index that says
+// planEncoder turns a plan into parts. It runs with mu held and an index that says
 // what memory does, and loads all that the parts touch.
-type plan struct {
+type planEncoder struct {
 	t      *Tree
-	goal   *goal
+	plan   *plan
 	parts  parts
-	order  []Ino // of goal.inodes
+	order  []Ino // of plan.inodes
 	absent map[Ino]bool
 	links  map[Ino]int // names taken (-) and given (+)
 	seen   map[dirName]bool
@@ -44,7 +44,7 @@ type plan struct {
 	values valueBudget
 }
 
-// known is what was asked in sets of the inodes of a goal, at one point.
+// known is what was asked in sets of the inodes of a plan, at one point.
 type known struct {
 	small   []Ino
 	extents map[Ino][]extent // of small files
@@ -58,8 +58,8 @@ type Stale struct {
 	Name string
 }
 
-func (t *Tree) plan(g *goal) (*plan, error) {
-	p := &plan{t: t, goal: g, order: slices.Sorted(maps.Keys(g.inodes)), links: map[Ino]int{}, seen: map[dirName]bool{}, known: map[point]*known{}}
+func newPlanEncoder(t *Tree, g *plan) (*planEncoder, error) {
+	p := &planEncoder{t: t, plan: g, order: slices.Sorted(maps.Keys(g.inodes)), links: map[Ino]int{}, seen: map[dirName]bool{}, known: map[point]*known{}}
 	for _, o := range g.extra {
 		p.add(o)
 	}
@@ -73,14 +73,14 @@ func (t *Tree) plan(g *goal) (*plan, error) {
 
 // look loads the inodes that are touched, and asks for what is to be compared:
 // what they have now, and had.
-func (p *plan) look() (err error) {
+func (p *planEncoder) look() (err error) {
 	touched := slices.Clone(p.order)
-	for _, list := range [][]placedEntry{p.goal.erase, p.goal.enter} {
+	for _, list := range [][]placedEntry{p.plan.erase, p.plan.enter} {
 		for _, e := range list {
 			touched = append(touched, e.parent, e.ino)
 		}
 	}
-	if p.absent, err = p.t.warm(p.goal.now, touched); err != nil {
+	if p.absent, err = p.t.preload(p.plan.now, touched); err != nil {
 		return err
 	}
 	note := func(at point, ino Ino, row *inodeRow) {
@@ -93,12 +93,12 @@ func (p *plan) look() (err error) {
 			k.small = append(k.small, ino)
 		}
 	}
-	for ino, w := range p.goal.inodes {
+	for ino, w := range p.plan.inodes {
 		if w.made == nil {
 			note(w.at, w.row.ino, w.row)
 		}
 		if !p.absent[ino] {
-			note(p.goal.now, ino, w.row)
+			note(p.plan.now, ino, w.row)
 		}
 	}
 	for at, k := range p.known {
@@ -110,7 +110,7 @@ func (p *plan) look() (err error) {
 }
 
 // extents returns all extents of a file of some size at a point.
-func (p *plan) extents(at point, ino Ino, size int64) ([]extent, error) {
+func (p *planEncoder) extents(at point, ino Ino, size int64) ([]extent, error) {
 	if all, ok := p.known[at].extents[ino]; ok && size <= smallFile {
 		return all, nil
 	}
@@ -118,17 +118,17 @@ func (p *plan) extents(at point, ino Ino, size int64) ([]extent, error) {
 }
 
 // wanted returns the extents that a file shall have.
-func (p *plan) wanted(w was) ([]extent, error) {
+func (p *planEncoder) wanted(w wantedInode) ([]extent, error) {
 	if w.made != nil {
 		return w.made.all, nil
 	}
 	return p.extents(w.at, w.row.ino, w.row.size)
 }
 
-func (p *plan) add(o op) { p.parts.add(&o) }
+func (p *planEncoder) add(o op) { p.parts.add(&o) }
 
 // get is Tree.get of an inode that look loaded.
-func (p *plan) get(ino Ino) (*inode, error) {
+func (p *planEncoder) get(ino Ino) (*inode, error) {
 	if p.absent[ino] {
 		return nil, syscall.ENOENT
 	}
@@ -136,9 +136,9 @@ func (p *plan) get(ino Ino) (*inode, error) {
 }
 
 // revive makes the inodes that are not there.
-func (p *plan) revive() error {
+func (p *planEncoder) revive() error {
 	for _, ino := range p.order {
-		w := p.goal.inodes[ino]
+		w := p.plan.inodes[ino]
 		_, err := p.get(ino)
 		if err == nil {
 			continue
@@ -151,7 +151,7 @@ func (p *plan) revive() error {
 			o.blob = []byte(w.row.target)
 		}
 		if w.row.isDir() {
-			if o.off, err = p.goal.now.lastCookie(ino); err != nil {
+			if o.off, err = p.plan.now.lastCookie(ino); err != nil {
 				return err
 			}
 		}
@@ -161,7 +161,7 @@ func (p *plan) revive() error {
 }
 
 // depth orders names so that what is in a directory comes after it.
-func (p *plan) depth(at point, entries []placedEntry) (map[Ino]int, error) {
+func (p *planEncoder) depth(at point, entries []placedEntry) (map[Ino]int, error) {
 	var parents []Ino
 	for _, e := range entries {
 		parents = append(parents, e.parent)
@@ -175,13 +175,13 @@ func (p *plan) depth(at point, entries []placedEntry) (map[Ino]int, error) {
 }
 
 // eraseNames takes names away, the deepest first.
-func (p *plan) eraseNames() error {
-	depth, err := p.depth(p.goal.now, p.goal.erase)
+func (p *planEncoder) eraseNames() error {
+	depth, err := p.depth(p.plan.now, p.plan.erase)
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(p.goal.erase, func(a, b placedEntry) int { return cmp.Compare(depth[b.parent], depth[a.parent]) })
-	for _, e := range p.goal.erase {
+	slices.SortStableFunc(p.plan.erase, func(a, b placedEntry) int { return cmp.Compare(depth[b.parent], depth[a.parent]) })
+	for _, e := range p.plan.erase {
 		if p.seen[dirName{e.parent, e.name}] {
 			continue
 		}
@@ -214,14 +214,14 @@ func (in *node) link() int {
 
 // enterNames gives names: those of directories that are there first, then what
 // is in the directories that came so.
-func (p *plan) enterNames() error {
+func (p *planEncoder) enterNames() error {
 	waiting := map[Ino][]placedEntry{}
 	coming := map[Ino]bool{}
-	for _, e := range p.goal.enter {
+	for _, e := range p.plan.enter {
 		coming[e.ino] = true
 	}
 	var ready []placedEntry
-	for _, e := range p.goal.enter {
+	for _, e := range p.plan.enter {
 		if coming[e.parent] {
 			waiting[e.parent] = append(waiting[e.parent], e)
 		} else {
@@ -236,7 +236,7 @@ func (p *plan) enterNames() error {
 			return err
 		}
 		in, err := p.get(e.ino)
-		n := p.goal.inodes[e.ino].row
+		n := p.plan.inodes[e.ino].row
 		switch {
 		case err == nil:
 			p.links[e.ino] += in.link()
@@ -249,14 +249,14 @@ func (p *plan) enterNames() error {
 		p.stale = append(p.stale, Stale{Ino: e.parent, Name: e.name}, Stale{Ino: e.parent}, Stale{Ino: e.ino})
 	}
 	for _, e := range waiting {
-		return holt.Errorf(holt.Conflict, "%q would lie in itself", e[0].name).WithHint("restore fewer paths")
+		return holt.Errorf(holt.Conflict, "directory %q would be inside itself", e[0].name).WithHint("restore fewer paths")
 	}
 	return nil
 }
 
 // loadName loads what a directory has under a name that it is given.
-func (p *plan) loadName(e placedEntry) error {
-	if p.absent[e.parent] && p.goal.inodes[e.parent].row != nil {
+func (p *planEncoder) loadName(e placedEntry) error {
+	if p.absent[e.parent] && p.plan.inodes[e.parent].row != nil {
 		return nil // it is revived
 	}
 	d, err := p.t.getDir(e.parent)
@@ -270,9 +270,9 @@ func (p *plan) loadName(e placedEntry) error {
 }
 
 // fill gives files their bytes back, where they differ.
-func (p *plan) fill() error {
+func (p *planEncoder) fill() error {
 	for _, ino := range p.order {
-		w := p.goal.inodes[ino]
+		w := p.plan.inodes[ino]
 		if !w.row.isFile() {
 			continue
 		}
@@ -290,7 +290,7 @@ func (p *plan) fill() error {
 // mostExtents bounds what one part says.
 const mostExtents = 4000
 
-func (p *plan) bytes(ino Ino, in *inode, w was) error {
+func (p *planEncoder) bytes(ino Ino, in *inode, w wantedInode) error {
 	var have []extent
 	var err error
 	size := w.row.size
@@ -299,7 +299,7 @@ func (p *plan) bytes(ino Ino, in *inode, w was) error {
 			return nil
 		}
 		size = max(size, in.size)
-		if have, err = p.extents(p.goal.now, ino, in.size); err != nil {
+		if have, err = p.extents(p.plan.now, ino, in.size); err != nil {
 			return err
 		}
 		if _, err := p.t.getFile(ino, 0, size); err != nil {
@@ -371,9 +371,9 @@ func replacements(have, want []extent) (all []replacement) {
 }
 
 // images sets attributes, after all that stamps times.
-func (p *plan) images() error {
+func (p *planEncoder) images() error {
 	for _, ino := range p.order {
-		row := p.goal.inodes[ino].row
+		row := p.plan.inodes[ino].row
 		p.add(op{kind: opImage, ino: ino, mode: row.mode & 07777, uid: row.uid, gid: row.gid, n: row.size, atime: row.atime,
 			mtime: row.mtime, ctime: row.ctime, author: row.writer, data: row.data})
 		p.stale = append(p.stale, staleInode(ino)...)
@@ -382,7 +382,7 @@ func (p *plan) images() error {
 }
 
 // drop ends the inodes that lost their last name, unless a mount holds them.
-func (p *plan) drop() error {
+func (p *planEncoder) drop() error {
 	for _, ino := range slices.Sorted(maps.Keys(p.links)) {
 		in, err := p.get(ino)
 		if err == syscall.ENOENT {
@@ -400,7 +400,7 @@ func (p *plan) drop() error {
 }
 
 // named counts the names an inode will have.
-func (p *plan) named(in *inode) int {
+func (p *planEncoder) named(in *inode) int {
 	names := int(in.nlink)
 	if in.isDir() {
 		names = 2 * min(1, names) // the others are its subdirectories

@@ -21,7 +21,7 @@ type side struct {
 	segments map[uint32]journal.ID
 }
 
-func (t *Tree) side(tx *db.Tx, lineage []Ancestor) (*side, error) {
+func newSide(t *Tree, tx *db.Tx, lineage []Ancestor) (*side, error) {
 	s := &side{t: t, p: point{tx, nowVersion}, lineage: lineage, segments: map[uint32]journal.ID{}}
 	return s, tx.Query("SELECT num, id FROM segment", nil, func(r *db.Row) error {
 		s.segments[uint32(r.Int64(0))] = journal.ID(r.Bytes(1))
@@ -95,7 +95,7 @@ func common(from, into []Ancestor, checkpoints []Checkpoint) (c CheckpointID, er
 	switch {
 	case last < 0:
 		return 0, holt.Errorf(holt.InvalidArgument, "the workspaces have nothing in common").
-			WithHint("only forks of one workspace, or a fork and what it came from, can be merged")
+			WithHint("a workspace can be merged only with its forks, its ancestors, and forks of those")
 	case last == len(from)-1 && last == len(into)-1:
 		return 0, holt.Errorf(holt.InvalidArgument, "a workspace cannot be merged into itself")
 	}

@@ -2,17 +2,17 @@ package workspace
 
 import "holt"
 
-// spread gives names, and finds the units that cannot be merged because others
+// propagate gives names, and finds the units that cannot be merged because others
 // are not: names that are taken, directories that are not there or not empty.
 // It goes on until nothing more is found.
-func (m *merge) spread() error {
+func (m *merge) propagate() error {
 	for again := true; again; {
 		again = false
 		for _, u := range m.sorted() {
 			if u.conflict != "" {
 				continue
 			}
-			why, err := m.stuck(u)
+			why, err := m.blocked(u)
 			if err != nil {
 				return err
 			}
@@ -24,7 +24,7 @@ func (m *merge) spread() error {
 	return nil
 }
 
-func (m *merge) stuck(u *mergeUnit) (holt.ConflictCode, error) {
+func (m *merge) blocked(u *mergeUnit) (holt.ConflictCode, error) {
 	u.enter = nil
 	for _, e := range u.came {
 		parent, err := m.parent(e.parent)

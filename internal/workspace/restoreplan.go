@@ -7,27 +7,26 @@ import (
 	"holt"
 )
 
-// scope turns what differs between the present and a checkpoint into a goal,
-// for some paths.
-type scope struct {
-	t      *Tree
+// restorePlanner turns what differs between the present and a checkpoint into a plan,
+// filtered by paths.
+type restorePlanner struct {
 	d      *delta // from the present to the checkpoint
 	paths  []string
-	g      *goal
+	g      *plan
 	erased map[dirName]bool
 	own    map[Ino]bool // see itself
-	copies Ino          // the next number for a copy
+	next   Ino          // the next number for a copy
 }
 
-func (s *scope) goal() (*goal, error) {
-	s.g = &goal{now: s.d.before, inodes: map[Ino]was{}}
-	s.erased, s.own, s.copies = map[dirName]bool{}, map[Ino]bool{}, Ino(s.t.count.NextIno)
+func (s *restorePlanner) plan() (*plan, error) {
+	s.g = &plan{now: s.d.before, inodes: map[Ino]wantedInode{}}
+	s.erased, s.own = map[dirName]bool{}, map[Ino]bool{}
 	if len(s.paths) == 0 {
 		s.g.erase, s.g.enter = s.d.gone, s.d.came
 		named := s.named()
 		for ino, p := range s.d.inodes {
 			if p.after != nil && (!p.same() || named[ino]) {
-				s.g.inodes[ino] = was{row: p.after, at: s.d.after}
+				s.g.inodes[ino] = wantedInode{row: p.after, at: s.d.after}
 			}
 		}
 		return s.g, nil
@@ -47,7 +46,7 @@ func (s *scope) goal() (*goal, error) {
 
 // named are the directories that lose or get names, and what has those: that gives all of them
 // other times, also where they have those of then, since a restore of paths gave them back.
-func (s *scope) named() map[Ino]bool {
+func (s *restorePlanner) named() map[Ino]bool {
 	all := map[Ino]bool{}
 	for _, list := range [][]placedEntry{s.g.erase, s.g.enter} {
 		for _, e := range list {
@@ -70,9 +69,9 @@ func (p *pair) same() bool {
 	return a == b
 }
 
-// erase takes away the names in scope that were not there then, and what is in
+// erase takes away the names within the paths that were not there then, and what is in
 // a directory that was elsewhere then.
-func (s *scope) erase() error {
+func (s *restorePlanner) erase() error {
 	for _, e := range s.d.gone {
 		path, err := s.d.path(e, false)
 		if err != nil {
@@ -87,7 +86,7 @@ func (s *scope) erase() error {
 	return nil
 }
 
-func (s *scope) eraseTree(e placedEntry) error {
+func (s *restorePlanner) eraseTree(e placedEntry) error {
 	if s.erased[dirName{e.parent, e.name}] {
 		return nil
 	}
@@ -113,8 +112,8 @@ func (s *scope) eraseTree(e placedEntry) error {
 	return nil
 }
 
-// cameInScope tells whether an inode gets a name in scope.
-func (s *scope) cameInScope(ino Ino) (bool, error) {
+// cameInScope tells whether an inode gets a name within the paths.
+func (s *restorePlanner) cameInScope(ino Ino) (bool, error) {
 	for _, e := range s.d.came {
 		if e.ino != ino {
 			continue
@@ -128,8 +127,8 @@ func (s *scope) cameInScope(ino Ino) (bool, error) {
 	return false, nil
 }
 
-// enter gives the names in scope that were there then.
-func (s *scope) enter() error {
+// enter gives the names within the paths that were there then.
+func (s *restorePlanner) enter() error {
 	for _, e := range s.d.came {
 		path, err := s.d.path(e, true)
 		if err != nil {
@@ -154,7 +153,7 @@ func (s *scope) enter() error {
 // above refuses a path whose directory is not there now or has moved since, as
 // long as that is not restored as well: what comes back would lie elsewhere,
 // and what lies there now is what was elsewhere.
-func (s *scope) above(path string) error {
+func (s *restorePlanner) above(path string) error {
 	for _, side := range []struct {
 		walked, other point
 		then          bool
@@ -178,23 +177,23 @@ func (s *scope) above(path string) error {
 		case side.then:
 			now, err := side.other.walk(dir)
 			if err == nil && now.ino != 0 {
-				err = holt.Errorf(holt.Conflict, "restore %s: directory %s is another now than it was then", path, dir).
-					WithHint("copy it from .holt/checkpoints, or restore all of %s", dir)
+				err = holt.Errorf(holt.Conflict, "restore %s: directory %s has been replaced by a different directory since the checkpoint", path, dir).
+					WithHint("copy the path from .holt/checkpoints, or restore %s as a whole", dir)
 			} else if err == nil {
-				err = holt.Errorf(holt.Conflict, "restore %s: directory %s is not there now", path, dir).WithHint("restore %s too", dir)
+				err = holt.Errorf(holt.Conflict, "restore %s: directory %s no longer exists", path, dir).WithHint("restore %s too", dir)
 			}
 			return err
 		case other != "":
-			return holt.Errorf(holt.Conflict, "restore %s: directory %s was %s then", path, dir, other).
+			return holt.Errorf(holt.Conflict, "restore %s: directory %s was at %s when the checkpoint was taken", path, dir, other).
 				WithHint("restore %s and %s", dir, other)
 		}
 	}
 	return nil
 }
 
-// itself tells whether a directory that was in scope, or above it, comes back
+// itself tells whether a directory that was within the paths, or above it, comes back
 // itself: not as a copy, as does one that has moved out, with all below it.
-func (s *scope) itself(dir Ino) (yes bool, err error) {
+func (s *restorePlanner) itself(dir Ino) (yes bool, err error) {
 	if yes, ok := s.own[dir]; ok || dir == Root {
 		return yes || dir == Root, nil
 	}
@@ -219,8 +218,8 @@ func (s *scope) itself(dir Ino) (yes bool, err error) {
 }
 
 // enterTree enters e in a directory: as it was, or as a copy if it has a name
-// out of scope now.
-func (s *scope) enterTree(e placedEntry, parent Ino) error {
+// outside the paths now.
+func (s *restorePlanner) enterTree(e placedEntry, parent Ino) error {
 	if parent == e.parent {
 		elsewhere, err := s.elsewhere(e.ino)
 		if err != nil {
@@ -231,8 +230,8 @@ func (s *scope) enterTree(e placedEntry, parent Ino) error {
 			return s.want(e.ino, e.ino)
 		}
 	}
-	ino := s.copies
-	s.copies++
+	ino := s.next
+	s.next++
 	if err := s.want(ino, e.ino); err != nil {
 		return err
 	}
@@ -254,7 +253,7 @@ func (s *scope) enterTree(e placedEntry, parent Ino) error {
 
 // elsewhere tells whether an inode has a name now that it keeps and did not
 // have then.
-func (s *scope) elsewhere(ino Ino) (bool, error) {
+func (s *restorePlanner) elsewhere(ino Ino) (bool, error) {
 	now, err := s.d.before.names(ino)
 	if err != nil {
 		return false, err
@@ -272,17 +271,17 @@ func (s *scope) elsewhere(ino Ino) (bool, error) {
 }
 
 // want makes ino what another was then.
-func (s *scope) want(ino, like Ino) error {
+func (s *restorePlanner) want(ino, like Ino) error {
 	row, err := s.d.after.inode(like)
 	if err != nil || row == nil {
 		return fmt.Errorf("inode %d is not there: %w", like, err)
 	}
-	s.g.inodes[ino] = was{row: row, at: s.d.after}
+	s.g.inodes[ino] = wantedInode{row: row, at: s.d.after}
 	return nil
 }
 
-// inPlace wants what changed under names that did not, in scope.
-func (s *scope) inPlace() error {
+// inPlace wants what changed under names that did not, within the paths.
+func (s *restorePlanner) inPlace() error {
 	named := s.named()
 	for ino, p := range s.d.inodes {
 		if p.before == nil || p.after == nil || p.same() && !named[ino] || s.g.inodes[ino].row != nil {
@@ -304,12 +303,12 @@ func (s *scope) inPlace() error {
 			if err != nil {
 				return err
 			}
-			here, err := s.itself(e.parent) // it may have moved out of scope, or into it
+			here, err := s.itself(e.parent) // it may have moved outside the paths, or into it
 			if err != nil {
 				return err
 			}
 			if here && within(path, s.paths) {
-				s.g.inodes[ino] = was{row: p.after, at: s.d.after}
+				s.g.inodes[ino] = wantedInode{row: p.after, at: s.d.after}
 			}
 		}
 	}
