@@ -138,7 +138,7 @@ func (s *budgets) end(ctx context.Context, r record, by string) error {
 	}
 	defer unlock()
 	if r.State != holt.ComputerStopped {
-		return nil // somebody has started it since
+		return nil // it was started meanwhile
 	}
 	r.Reason = "stopped by " + by + ": the engine " + s.cfg.Engine.Name() + " does not support pausing"
 	return s.table.save(ctx, r)
@@ -228,7 +228,7 @@ func (s *budgets) readingOf(ctx context.Context, r record) (reading, bool) {
 // be read afterwards.
 func (s *budgets) last(ctx context.Context, id holt.ComputerID) {
 	r, err := s.table.find(ctx, string(id))
-	if err == nil && len(r.Budgets) > 0 { // else it waits for nobody's counting
+	if err == nil && len(r.Budgets) > 0 { // otherwise there is nothing to count
 		err = s.count(ctx, `WHERE id = ?`, id)
 	}
 	if err != nil && ctx.Err() == nil {

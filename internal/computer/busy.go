@@ -20,7 +20,7 @@ const (
 	busyNet   = 1024 // bytes a second, both ways
 
 	leastLook = 200 * time.Millisecond // what is shorter tells nothing
-	shortLook = 500 * time.Millisecond // between two looks, for who waits
+	shortLook = 500 * time.Millisecond // between two looks of one call
 )
 
 // busy is the activity of a guest that no call causes, as its agent reports it.

@@ -19,32 +19,26 @@ import (
 type Workspaces interface {
 	// Find returns the id and name of a workspace; NotFound.
 	Find(ctx context.Context, ref string) (holt.WorkspaceID, string, error)
-	// Make makes an empty workspace of that id, bounded by a quota. It is no error if it was made
-	// before. AlreadyExists when another has the name.
+	// Make makes an empty workspace, unless it was made before. AlreadyExists (the name).
 	Make(ctx context.Context, id holt.WorkspaceID, name string, quota holt.Quota) error
-	// Remove deletes it with its content; no error if there is none. Conflict
-	// while it is mounted on the host.
+	// Remove deletes a workspace, if there is one. Conflict while it is mounted on the host.
 	Remove(ctx context.Context, id holt.WorkspaceID) error
 	// Unmounted returns Conflict while the host has it mounted.
 	Unmounted(ctx context.Context, id holt.WorkspaceID) error
-	// Take opens it for the one computer that writes to it. Conflict when it is
-	// mounted read-write on the host.
+	// Take opens it for its computer. Conflict while it is mounted read-write on the host.
 	Take(ctx context.Context, id holt.WorkspaceID) (ws *workspace.Workspace, release func(), err error)
-	// Fork makes a workspace of that id and name of what another was at a checkpoint, with that one's quota.
-	// mounts: that holds the mount of its guest, which goes on in it.
-	// AlreadyExists when another has the name.
+	// Fork makes a workspace from another at a checkpoint, with the same quota. mounts: the checkpoint
+	// holds the mount of a guest, which is resumed with it. AlreadyExists (the name).
 	Fork(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, checkpoint string, mounts bool) error
-	// Branch is Fork of a workspace that nobody sees until Swap. NotFound when there
-	// is no such checkpoint.
+	// Branch is Fork of a workspace that is hidden until Swap. NotFound (the checkpoint).
 	Branch(ctx context.Context, id, from holt.WorkspaceID, checkpoint string, mounts bool) error
-	// Swap lets one workspace take the place of another: its name and its quota. What
-	// was there is called left or, where that is taken, that and a number; unless it is
-	// kept it is gone, and Remove only has to remove it.
+	// Swap replaces a workspace by another, which gets its name and quota. The former one is named left,
+	// with a number if that is taken, or, unless keep is set, it is gone and only Remove has to follow.
 	Swap(tx *db.Tx, out, in holt.WorkspaceID, left string, keep bool) error
-	// Announce has the guest that has it mounted told, once it is served again, of
-	// all that has changed since a checkpoint. It is open, see Take.
+	// Announce tells the guest that has an open workspace mounted, once that is served again, what has
+	// changed since a checkpoint.
 	Announce(ctx context.Context, id holt.WorkspaceID, checkpoint string) error
-	// Forget removes a checkpoint, unless there is a fork of it. No error if there is none.
+	// Forget removes a checkpoint, if there is one, unless it has a fork.
 	Forget(ctx context.Context, id holt.WorkspaceID, checkpoint string) error
 	// View opens it for reading.
 	View(ctx context.Context, id holt.WorkspaceID) (ws *workspace.Workspace, release func(), err error)
@@ -54,37 +48,30 @@ type Workspaces interface {
 type Config struct {
 	DB        *db.DB // with [Schema]
 	Keys      *idempotency.Keys
-	Dir       string // holds one directory a computer
+	Dir       string // has one directory for each computer
 	Disks     string // directory of the root disks
-	Snapshots string // holds one directory a snapshot
-	// Templates holds one directory for each machine that becomes a template's snapshot.
-	Templates string
-	// SnapshotCache is how many bytes the snapshots may take that nobody asked for, and
-	// all together as far as they are in the archive; 0: an eighth of the disk.
+	Snapshots string // has one directory for each snapshot
+	Templates string // has one directory for each machine that is being made a template's snapshot
+	// SnapshotCache is how many bytes automatic and archived snapshots may take on this disk; 0: an eighth of the disk.
 	SnapshotCache int64
-	Archive       *chunk.Archive // where snapshots that stay are stored; nil: nowhere
-	ArchiveDir    string         // the directory of its packs: its disk is not filled with them; "": any number may come
+	Archive       *chunk.Archive // of snapshots; nil: none
+	ArchiveDir    string         // directory of its packs, whose disk is not filled up; "": no limit
 	Engine        machine.Engine
 	Networks      *network.Networks // of the machines; nil: they have none
 	Images        Images            // may be nil for an engine without root disks
 	Workspaces    Workspaces
 	Serve         FileServer
-	// Renew is how long after Open templates are booted that nobody has booted since they were
-	// built, or whose snapshots are out of date; 0: never.
+	// Renew is how long after Open, and how often, missing and outdated template snapshots are made; 0: never.
 	Renew time.Duration
-	// Writer says whom what a call changes in a guest's files is attributed to;
-	// nil: it stays unattributed.
-	Writer func(context.Context) workspace.Writer
-	// Schedules go with their computers; nil: there are none.
-	Schedules Schedules
-	Keep      workspace.Retention // which automatic checkpoints of their workspaces stay
-	Limits    Limits         // zero fields take the engine's defaults
-	// HostMemory is what memory the host has, and what programs can still have of it, bytes; nil: as the kernel says, if the
-	// engine's machines have memory of their own.
-	HostMemory func() (total, available int64)
-	Overcommit float64                  // how many times the memory that is available may be promised; 0: once
-	Log        *slog.Logger             // nil: slog.Default
-	Observe    Observer                 // is told what takes how long
+	// Writer returns the writer of what a call changes in a guest's files; nil: changes are not attributed.
+	Writer     func(context.Context) workspace.Writer
+	Schedules  Schedules                       // nil: there are none
+	Keep       workspace.Retention             // which automatic checkpoints of workspaces are kept
+	Limits     Limits                          // zero fields take the engine's defaults
+	HostMemory func() (total, available int64) // bytes; nil: as the kernel says, if the engine's machines have memory of their own
+	Overcommit float64                         // how many times the available memory may be promised; 0: once
+	Log        *slog.Logger                    // nil: slog.Default
+	Observe    Observer
 	Fail       func(point string) error // tests: called at each step; an error fails it there
 }
 

@@ -29,7 +29,7 @@ type record struct {
 	secretsOf   holt.ComputerID     // or with those of this one; "": none
 	wish
 	ancestry
-	ungreeted bool // its guest goes on from a snapshot and believes that it is then; see [table.greet]
+	ungreeted bool // its guest was resumed and has not been given its identity yet; see [table.greet]
 }
 
 // recordColumns are the columns of a computer's row.
@@ -125,7 +125,7 @@ func (t table) all(ctx context.Context) ([]record, error) {
 
 // find returns a computer by name or id.
 func (t table) find(ctx context.Context, ref string) (record, error) {
-	// No name holds an underscore, every id does. A name is one's own tenant's; so is an id, for who is confined.
+	// Ids contain an underscore, names do not. A name is one of the caller's tenant; so is an id, if the caller is confined.
 	list, err := t.list(ctx, `WHERE (id = ?1 OR name = ?1 AND tenant = ?2) AND (?3 = '' OR tenant = ?3)`, ref, holt.TenantOf(ctx), holt.Confined(ctx))
 	if err != nil {
 		return record{}, err

@@ -65,7 +65,7 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 	m := &transition{s: s, r: &r}
 	if err := m.remove(ctx, "delete"); err != nil {
 		if ctx.Err() != nil {
-			return out, ending() // the next daemon goes on
+			return out, ending() // the next daemon continues
 		}
 		m.markFailed(ctx, err)
 		return out, err

@@ -186,7 +186,7 @@ func (s *snapshotter) saveInventoryLater(l *live, id holt.SnapshotID) {
 		if savedInventory == nil {
 			return
 		}
-		unlock, err := s.machines.lock(l.ctx, l.id) // who removes the snapshot has it
+		unlock, err := s.machines.lock(l.ctx, l.id) // a removal of the snapshot holds it
 		if err != nil {
 			return
 		}

@@ -25,13 +25,13 @@ func (r rootsOf) Disks(digest string) (snapshots, roots []string) {
 	return snapshots, roots
 }
 
-// The books say of a disk all that it was laid over, down to its image's root, and nothing of what others were; of one
+// The ledger says of a disk all that it was laid over, down to its image's root, and nothing of what others were; of one
 // that nobody has written down they say nothing.
 func TestBooks(t *testing.T) {
 	_, d := openKeys(t)
 	dir := t.TempDir()
 	k := &disks{d: d, dir: filepath.Join(dir, "disks"), archive: &archive.Archive{}}
-	books := DiskLedger{DB: d, Disks: k.dir, Images: rootsOf(dir)}
+	ledger := DiskLedger{DB: d, Disks: k.dir, Images: rootsOf(dir)}
 	if err := os.Mkdir(k.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -53,11 +53,11 @@ func TestBooks(t *testing.T) {
 		filepath.Join(link, string(right)+".qcow2"): {k.path(base), kept, root},
 		filepath.Join(scratch, "unused.qcow2"):      {filepath.Join(scratch, image.SnapshotDisk), root},
 	} {
-		if got, err := books.Beneath(t.Context(), path); err != nil || !slices.Equal(got, want) {
+		if got, err := ledger.Beneath(t.Context(), path); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q: %v", path, got, want, err)
 		}
 	}
-	if got, err := books.Beneath(t.Context(), k.path(holt.NewDiskID())); holt.CodeOf(err) != holt.NotFound {
+	if got, err := ledger.Beneath(t.Context(), k.path(holt.NewDiskID())); holt.CodeOf(err) != holt.NotFound {
 		t.Error(got, err)
 	}
 }

@@ -40,7 +40,7 @@ func (s *archiver) use(ctx context.Context, m snapshot) (done func(), err error)
 		if err == nil {
 			break
 		}
-		if !left.(bool) || ctx.Err() != nil { // else only whoever began it has left
+		if !left.(bool) || ctx.Err() != nil { // otherwise only the caller that began it has left
 			done()
 			return nil, err
 		}

@@ -105,7 +105,7 @@ func (f *flattener) say(ctx context.Context, was tries, over holt.DiskID, err er
 func (f *flattener) inPlace(ctx context.Context, m merge) (done bool, err error) {
 	k := f.disks
 	if !k.still.TryLock() {
-		return false, nil // whoever has it stores disks, and says when it has done so
+		return false, nil // disks are being archived, which ends with a notification
 	}
 	defer k.still.Unlock()
 	archived, err := k.list(ctx, archivedOver, m.into, f.cfg.Archive != nil)
@@ -132,7 +132,7 @@ func (f *flattener) inPlace(ctx context.Context, m merge) (done bool, err error)
 	}
 	if err != nil {
 		if bounded.Err() != nil && ctx.Err() == nil {
-			return false, nil // somebody wants to go on
+			return false, nil // a computer is being started
 		}
 		return false, err
 	}

@@ -31,7 +31,7 @@ type follower struct {
 	kept   []holt.RunEvent // what is kept of the output, as far as a session asked for it
 	asked  bool            // it did
 	broke  error           // what emit returned
-	cuts   int             // how often the guest broke off on a channel that goes on
+	cuts   int             // how often the guest broke off while its channel stayed up
 }
 
 // mostCuts is how often the guest may break off a follow while its channel stays up, as an agent

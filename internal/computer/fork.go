@@ -156,7 +156,7 @@ func (f *forking) discard(ctx context.Context) {
 		_, err = f.snapshotter.removeSnapshot(ctx, f.from)
 	}
 	if err != nil {
-		f.log.WarnContext(ctx, "remove snapshot of failed forks", "snapshot", f.from.ID, "err", err) // the next daemon goes on, or it is pruned
+		f.log.WarnContext(ctx, "remove snapshot of failed forks", "snapshot", f.from.ID, "err", err) // the next daemon continues, or it is pruned
 	}
 }
 

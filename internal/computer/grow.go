@@ -10,8 +10,8 @@ import (
 	"holt/internal/hosterror"
 )
 
-// A new computer of a shape in which its template was never booted goes on from the snapshot of the common shape, and what is
-// missing is added to its machine before it is anybody's. One that is smaller, or cannot be reached in whole blocks, boots.
+// A new computer of a shape without a template snapshot is resumed from the snapshot of the default shape and grown before it is
+// handed out. One that is smaller, or cannot be reached in whole blocks, boots.
 
 // ancestry is the template whose snapshot a new computer is resumed from: that of its own shape or,
 // if there is none, that of the default shape if it can grow to its own.

@@ -33,7 +33,7 @@ const (
 	runsAwake   = 100              // running runs that are looked at
 )
 
-// pausedByIdle is who pauses what is idle.
+// pausedByIdle is who pauses idle computers.
 const pausedByIdle = "idle"
 
 // watch looks at a machine until it ends or the daemon lets go of it.

@@ -42,7 +42,7 @@ func (t idleTable) used(ctx context.Context, id holt.ComputerID, at time.Time) e
 	return err
 }
 
-// pausing writes down who is about to pause a computer.
+// pausing records who is about to pause a computer.
 func (t idleTable) pausing(ctx context.Context, id holt.ComputerID, by string) error {
 	_, err := t.exec(ctx, `UPDATE computer SET paused_by = ?2 WHERE id = ?1`, id, by)
 	return err

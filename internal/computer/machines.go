@@ -21,7 +21,7 @@ type machines struct {
 type slot struct {
 	lock  chan struct{} // holds one token while a verb is at work
 	users int           // holders and waiters of lock
-	yield func()        // asks the holder to make room; nil: it is at work for somebody
+	yield func()        // asks background work to end; nil: a call holds the lock
 	verb  string        // the holder's; "" while there is none, or one that yields
 	since time.Time     // it has had the lock
 	live  *live         // nil while no machine runs
@@ -126,7 +126,7 @@ func (s *machines) tryQuiet(id holt.ComputerID, running bool, yield func()) (unl
 		return nil, false
 	}
 	slot.users++
-	slot.lock <- struct{}{} // nobody has it
+	slot.lock <- struct{}{} // it is free
 	slot.yield = yield
 	return func() {
 		s.mu.Lock()

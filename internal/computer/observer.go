@@ -10,7 +10,7 @@ import (
 // called.
 type Observer struct {
 	Agent    func(op string, took time.Duration, err error)    // a guest agent was asked for something
-	Wake     func(from holt.ComputerState, took time.Duration) // somebody needed a computer that was stopped or paused, and has it
+	Wake     func(from holt.ComputerState, took time.Duration) // a stopped or paused computer was woken
 	Attached func(clients int)                                 // so many more clients are attached to terminals; negative: fewer
 }
 

@@ -23,7 +23,7 @@ const (
 	outputTemp = "new"    // there, until it has a run's name
 
 	keptOutput = 1 << 20  // of each run the end of its output that takes this many bytes as events
-	mostOutput = 64 << 20 // bytes that the files of the runs of one computer may take that have ended; those that go on share half of that
+	mostOutput = 64 << 20 // bytes of the output files of one computer's ended runs; running ones share half of that
 	diskBlock  = 4 << 10  // of which even the smallest takes one
 )
 

@@ -91,7 +91,7 @@ func (s *pauser) hibernate(ctx context.Context, r *record, l *live, e snapshotRe
 		return m, nil
 	}
 	if ctx.Err() != nil {
-		return m, ending() // the next daemon goes on
+		return m, ending() // the next daemon continues
 	}
 	r.State = holt.ComputerRunning
 	if lost := s.table.save(ctx, *r); lost != nil {

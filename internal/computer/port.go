@@ -28,13 +28,13 @@ const (
 	// what its agent may do at once is for runs, terminals and files.
 	mostConns = 256
 	// mostReached is how many of these [Ports.Reach] may take: strangers are behind some,
-	// and who has a token is not shut out by them.
+	// and they must not lock out callers with a token.
 	mostReached = mostConns * 3 / 4
 	// mostConnsOfAll is how many there are to all computers, of which a tenant's have mostConnsIn at most: of each that
-	// nobody reads the daemon holds something, see package agent.
+	// is not read the daemon holds something, see package agent.
 	mostConnsOfAll = 4096
 	mostConnsIn    = mostConnsOfAll / 2
-	// connTries is how often a connection is made anew because the computer was paused
+	// connTries is how often a connection is retried because the computer was paused
 	// or stopped just then.
 	connTries = 3
 	// askPorts bounds what a guest is asked for the sake of a hint.

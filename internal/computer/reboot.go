@@ -93,7 +93,7 @@ func (m *transition) restart(ctx context.Context, how machine.Ending) error {
 		return nil
 	case err == nil: // it runs, and its user should hear of that
 		m.r.Reason = "its kernel panicked, and the computer was restarted: " + how.Panic
-	case ctx.Err() != nil: // the next daemon goes on
+	case ctx.Err() != nil: // the next daemon continues
 		m.r.State, m.r.Reason = holt.ComputerStarting, rebootReason
 	default:
 		m.r.State, m.r.Reason = holt.ComputerStopped, "the restart failed: "+err.Error()

@@ -159,7 +159,7 @@ func (z *resizing) ask(ctx context.Context) error {
 // unask withdraws it. What the machine has got it keeps until it ends.
 func (z *resizing) unask(ctx context.Context) error {
 	if z.s.shutdown.ctx.Err() != nil {
-		return ending() // the next daemon goes on
+		return ending() // the next daemon continues
 	}
 	z.r.CPUs, z.r.MemoryMB, z.r.DiskSizeMB, z.r.wish = z.was.CPUs, z.was.MemoryMB, z.was.DiskSizeMB, z.was.wish
 	if err := z.r.measure(ctx, z.live.m); err != nil && z.s.cfg.Engine.Capabilities().Growing {
@@ -218,9 +218,9 @@ func (z *resizing) tell(ctx context.Context) error {
 		return err
 	})
 	if ctx.Err() != nil {
-		return ending() // the next daemon goes on
+		return ending() // the next daemon continues
 	}
-	z.r.growing = z.guest == nil // it is told when it goes on, or by the next daemon
+	z.r.growing = z.guest == nil // the guest is told at the next resume, or by the next daemon
 	return z.s.table.save(ctx, *z.r)
 }
 

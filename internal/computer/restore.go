@@ -318,7 +318,7 @@ func (b *restoring) unkeep(ctx context.Context) error {
 	s := b.s
 	switch {
 	case s.shutdown.ctx.Err() != nil:
-		return ending() // the next daemon goes on
+		return ending() // the next daemon continues
 	case b.row.ran && b.r.State == holt.ComputerPaused:
 		_, err := s.pauser.resumeLocked(ctx, b.r)
 		if s.shutdown.ctx.Err() != nil {
@@ -408,7 +408,7 @@ func (b *restoring) swap(ctx context.Context) error {
 // swapBack undoes swap.
 func (b *restoring) swapBack(ctx context.Context) error {
 	if b.s.shutdown.ctx.Err() != nil {
-		return ending() // the next daemon goes on
+		return ending() // the next daemon continues
 	}
 	if b.lost != nil || b.r.workspaceID != b.row.workspace {
 		return b.lost
@@ -466,7 +466,7 @@ func (b *restoring) tidy(ctx context.Context) {
 	if err == nil && b.drop {
 		err = s.cfg.Workspaces.Remove(ctx, left)
 	}
-	if err != nil { // the next daemon goes on
+	if err != nil { // the next daemon continues
 		s.log.WarnContext(ctx, "clean up after restore", "computer", b.r.ID, "workspace", left, "err", err)
 	}
 }

@@ -174,7 +174,7 @@ func (b *restoring) finish(ctx context.Context) error {
 func (b *restoring) finishSwapped(ctx context.Context) error {
 	_, err := b.s.pauser.resumeLocked(ctx, b.r)
 	if ctx.Err() != nil {
-		return ending() // the next daemon goes on
+		return ending() // the next daemon continues
 	}
 	return errors.Join(err, b.forget(ctx))
 }

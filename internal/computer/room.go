@@ -16,8 +16,8 @@ import (
 const (
 	mib = 1 << 20
 	// reservedMB is the least of its memory that the host keeps for itself when a machine begins, and reservedPart
-	// the part of all of it that it keeps. What can wait, as a job or a template nobody waits for, leaves waitingPart:
-	// so somebody who wakes a computer finds room.
+	// the part of all of it that it keeps. Background work, for instance a job, leaves waitingPart:
+	// so that a computer can still be woken.
 	reservedMB   = 256
 	reservedPart = 20
 	waitingPart  = 4
@@ -27,7 +27,7 @@ const (
 	roomIdle = 30 * time.Second
 )
 
-// pausedByMemory is who pauses an idle computer whose memory another needs.
+// pausedByMemory is who pauses an idle computer to free its memory.
 const pausedByMemory = "memory"
 
 // room tells whether the host has memory for another machine. A machine takes the memory it was
@@ -36,7 +36,7 @@ const pausedByMemory = "memory"
 type room struct {
 	host     func() (total, available int64)     // bytes; nil: machines take no memory that could be counted
 	times    float64                             // how many times what is available may be promised
-	overhead int64                               // that a machine takes beside its guest's, bytes
+	overhead int64                               // of a machine in addition to its guest's memory, bytes
 	has      func(id holt.ComputerID) (of int64) // what a computer's machine has taken by now, bytes
 
 	mu     sync.Mutex

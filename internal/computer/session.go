@@ -237,7 +237,7 @@ func (l *listener) Accept(ctx context.Context) (holt.PortConn, string, error) {
 			return nil, "", l.link.why(err)
 		}
 		left, err := l.n.conns.enter(l.link.r, mostReached) // a guest makes them
-		if err != nil {                                     // whoever comes is refused; the listener stays
+		if err != nil {                                     // the connection is refused; the listener stays
 			conn.Close()
 			continue
 		}

@@ -177,7 +177,7 @@ func (s *snapshotter) snapshotMachine(ctx context.Context, r *record, l *live, m
 		switch {
 		case err != nil || !e.durable:
 			return err
-		case e.end: // nobody waits for the guest to go on
+		case e.end: // the guest does not run again, so this may take long
 			return l.ws.Tree().Sync()
 		}
 		return syncs.within(ctx)

@@ -102,7 +102,7 @@ func (m *Snapshots) delete(ctx context.Context, ref string, claim *idempotency.C
 		return freed, err
 	}
 	id := one.ID
-	unlock, err := m.s.machines.lock(ctx, one.ComputerID) // nobody forks it meanwhile
+	unlock, err := m.s.machines.lock(ctx, one.ComputerID) // excludes forks
 	if err != nil {
 		return freed, err
 	}
@@ -240,7 +240,7 @@ func (s *snapshotter) prune(ctx context.Context, own holt.ComputerID, used holt.
 		if i == 0 || m.ID == used || has[m.ComputerID] <= keptSnapshots && bytes <= most { // the newest is about to be used
 			continue
 		}
-		if s.archiver.used(m.ID) { // a restore lets its computer go on before it goes back to it
+		if s.archiver.used(m.ID) { // a restore may resume its computer first
 			continue
 		}
 		unlock, free := func() {}, true
@@ -261,7 +261,7 @@ func (s *snapshotter) prune(ctx context.Context, own holt.ComputerID, used holt.
 		}
 		unlock()
 		if err != nil {
-			s.log.WarnContext(ctx, "prune snapshot", "snapshot", m.ID, "err", err) // the next daemon goes on
+			s.log.WarnContext(ctx, "prune snapshot", "snapshot", m.ID, "err", err) // the next daemon continues
 		}
 	}
 }

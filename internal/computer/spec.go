@@ -49,9 +49,9 @@ type Images interface {
 	MakeSnapshot(ctx context.Context, digest, key string, make func(ctx context.Context, dir string) error) (string, error)
 	// Kept returns the snapshots that are in use, the last used first.
 	Kept() ([]image.Kept, error)
-	// Unbooted returns the templates that were built and that nobody has booted to keep that.
+	// Unbooted returns the built templates that were never booted for a snapshot.
 	Unbooted() ([]image.Unbooted, error)
-	// Booted records that somebody has; the image of the template may be another by now.
+	// Booted records that one was; the template may have another image meanwhile.
 	Booted(ctx context.Context, template, digest string) error
 	// DropSnapshot removes it, but for the disk that others may be laid over.
 	DropSnapshot(ctx context.Context, digest, key string) error

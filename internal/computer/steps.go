@@ -36,11 +36,11 @@ type transition struct {
 	claim *idempotency.Claim
 	live  *live
 
-	from    *snapshot        // what it goes on from; nil: its template's snapshot, or it boots
+	from    *snapshot        // what it is resumed from; nil: its template's snapshot, or it boots
 	kept    string           // directory of that snapshot; "": it boots
 	of      template         // whose snapshot that is
 	source  holt.WorkspaceID // of which its workspace is a fork; "": of none
-	repeats bool             // it goes on from what it went on from before: a snapshot that is restored
+	repeats bool             // it was resumed from the same snapshot before: a restore
 	before  holt.DiskID      // the disk of a computer that is being resumed
 	stuck   error            // why undoing stopped half-way
 }

@@ -81,7 +81,7 @@ func (m *transition) finishStop(ctx context.Context) error {
 		reason = m.live.halt(ctx, m.s.cfg.Engine.Capabilities().PowerButton)
 	}
 	if ctx.Err() != nil {
-		return ending() // the next daemon goes on
+		return ending() // the next daemon continues
 	}
 	if err := m.back(ctx, "stop", m.boot()); err != nil {
 		return err

@@ -31,7 +31,7 @@ type template struct {
 	*Templates
 	img image.Image
 	r   record // of the computer that wants it: its shape
-	// background: nobody waits for it, so its machine gets what the host has to spare.
+	// background: no call waits for it, so its machine gets only spare resources.
 	background bool
 }
 

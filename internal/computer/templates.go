@@ -205,7 +205,7 @@ func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error)
 		}
 		one, err := t.of(img, shape)
 		if err != nil { // it was kept by a larger host
-			if former == "" { // or nobody takes what was asked for
+			if former == "" { // or no computer can have this shape
 				t.tried(ctx, img, nil)
 			}
 			return

@@ -60,7 +60,7 @@ func TestLimits(t *testing.T) {
 	// Memory: only of those that run.
 	w.limits(holt.LimitChange{MaxMemoryMB: ptr(int64(1024 + 511))})
 	_, err := w.makes(ctx, "bohr", "", nil)
-	refused(err, "the tenant default may have 1535 MiB of memory and has 1024 (einstein)", "512 more", "--max-memory-mb")
+	refused(err, "the tenant default is limited to 1535 MiB of memory and has 1024 (einstein)", "512 more", "--max-memory-mb")
 	w.r.State = holt.ComputerStopped
 	w.ok(w.table.save(ctx, *w.r))
 	bohr, err := w.makes(ctx, "bohr", "", nil)
@@ -78,7 +78,7 @@ func TestLimits(t *testing.T) {
 	bohr.DiskSizeMB++
 	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of disks and has 5096 (bohr, einstein)", "this needs 1 more")
 	_, err = w.makes(ctx, "curie", "", nil)
-	refused(err, "may have 1 computer and has 2")
+	refused(err, "is limited to 1 computer and has 2")
 	// Of others' limits a tenant knows nothing; a fork is its parent's, whoever forks.
 	ctxA := holt.WithActor(ctx, holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: "team-a"})
 	curie, err := w.makes(ctxA, "curie", "", nil)

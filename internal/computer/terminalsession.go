@@ -26,7 +26,7 @@ type terminalSessions struct {
 type terminalSession struct {
 	loose       bool // it began without a checkpoint, since there was no room for one, and cannot be undone
 	begun, last time.Time
-	by          map[holt.TerminalID]share // who changed something in it
+	by          map[holt.TerminalID]share // the terminals with changes in it
 	left        bool                      // the last one has left one of them
 }
 

@@ -25,7 +25,7 @@ type uses struct {
 // usage is the use of one computer.
 type usage struct {
 	going   map[*holt.Use]bool
-	resting bool      // it is being paused; who comes waits for its lock
+	resting bool      // it is being paused; new uses wait for its lock
 	last    holt.Use  // what it was last used for; Since is when that ended
 	broke   error     // why it could not be paused
 	retry   time.Time // when that is tried again

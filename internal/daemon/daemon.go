@@ -49,8 +49,8 @@ type Config struct {
 	Hosts    []string                                                 // names of the API over TCP, besides IP addresses and localhost; no computer can use them as a domain
 
 	Archive   archive.Place
-	Workspace workspace.Options // for every workspace; the daemon sets Log, Archive, Space and Quota itself
-	Keep      workspace.Retention    // which automatic checkpoints stay; zero: the last 200, and one a day for 30 days
+	Workspace workspace.Options   // for every workspace; the daemon sets Log, Archive, Space and Quota itself
+	Keep      workspace.Retention // which automatic checkpoints stay; zero: the last 200, and one a day for 30 days
 
 	// SnapshotCache bounds the bytes of automatic snapshots, and of all snapshots that are
 	// in the archive; 0: an eighth of the disk.

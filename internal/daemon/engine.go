@@ -27,7 +27,7 @@ const (
 func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree, ledger computer.DiskLedger) (machine.Engine, error) {
 	switch cfg.Engine {
 	case "", EngineAuto, EngineQEMU:
-		return qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Groups: groups, Apart: apart(cfg), Books: ledger.Beneath, Log: cfg.Log})
+		return qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Groups: groups, Apart: apart(cfg), Ledger: ledger.Beneath, Log: cfg.Log})
 	case EngineLocal:
 		guest, err := placeGuest(filepath.Join(cfg.DataDir, "bin"), cfg.GuestBinary)
 		if err != nil {
