@@ -10,7 +10,7 @@ type Workspace struct {
 	CreatedAt time.Time   `json:"created_at"`
 	Computer  string      `json:"computer,omitempty" doc:"name of the computer that has it mounted read-write"`
 	Mounts    []Mount     `json:"mounts,omitempty" doc:"host directories where it is mounted"`
-	Files     int64       `json:"files" doc:"regular files, as checkpoints count them; all else that has an inode counts for the quota too"`
+	Files     int64       `json:"files" doc:"regular files, including the two start-up files of a new workspace, which ls does not list; the quota counts all inodes"`
 	Bytes     int64       `json:"bytes" doc:"bytes of file content"`
 	Parent    *ForkPoint  `json:"parent,omitempty" doc:"what it was forked from"`
 	Quota     Quota       `json:"quota,omitzero" doc:"what bounds it"`

@@ -118,7 +118,8 @@ func (a *app) workspaceCheckpoints() *cobra.Command {
 	})
 	cmd.Long = `Lists checkpoints, oldest first, and the present at the end. AFTER says what a
 checkpoint descends from where that is not the one above it: after a restore,
-history goes on from what was restored.`
+history goes on from what was restored. FILES counts regular files, including the
+two start-up files of a new workspace, which ls does not list.`
 	return cmd
 }
 
