@@ -30,7 +30,7 @@ type Checkpoint struct {
 	Flushed   bool      `json:"flushed,omitempty" doc:"the computer flushed its buffers first"`
 	Changed   bool      `json:"changed,omitempty" doc:"for live: files have changed since the parent"`
 	CreatedAt time.Time `json:"created_at"`
-	Files     int64     `json:"files" doc:"regular files"`
+	Files     int64     `json:"files" doc:"regular files, including the two start-up files of a new workspace, which ls does not list"`
 	Bytes     int64     `json:"bytes" doc:"sum of their sizes"`
 }
 

@@ -10,7 +10,7 @@ type Workspace struct {
 	CreatedAt time.Time   `json:"created_at"`
 	Computer  string      `json:"computer,omitempty" doc:"name of the computer that uses it"`
 	Mounts    []Mount     `json:"mounts,omitempty" doc:"host directories where it is mounted"`
-	Files     int64       `json:"files" doc:"number of regular files; the quota counts all inodes"`
+	Files     int64       `json:"files" doc:"regular files, including the two start-up files of a new workspace, which ls does not list; the quota counts all inodes"`
 	Bytes     int64       `json:"bytes" doc:"bytes of file content"`
 	Parent    *ForkPoint  `json:"parent,omitempty" doc:"origin of a fork"`
 	Quota     Quota       `json:"quota,omitzero" doc:"its quota"`

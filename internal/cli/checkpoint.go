@@ -116,7 +116,8 @@ func (a *app) workspaceCheckpoints() *cobra.Command {
 		return printTable(a.Out, []string{"NAME", "AFTER", "TAKEN", "FILES", "SIZE", "NOTE"}, checkpointRows(all, live))
 	})
 	cmd.Long = `Lists checkpoints, oldest first, and the current state last. AFTER names the predecessor of a
-checkpoint if that is not the one above it, as after a restore.`
+checkpoint if that is not the one above it, as after a restore. FILES counts regular files,
+including the two start-up files of a new workspace, which ls does not list.`
 	return cmd
 }
 
