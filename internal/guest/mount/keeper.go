@@ -24,7 +24,7 @@ import (
 // the requests that are being answered, and gives both to whoever asks. What is
 // asked of the mount meanwhile waits.
 type Keeper struct {
-	Command []string // the program, with its first arguments, that calls [Retention] with the one before its last
+	Command []string // the program, with its first arguments, that calls [Keep] with the one before its last
 	Dir     string   // of the keepers' sockets
 }
 
